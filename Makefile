@@ -1,0 +1,48 @@
+# make demo | make test: everything from a fresh clone, set-up included; quick the second time.
+PYTHON ?= python3
+BIN := .venv/bin
+# One thread per test worker: two busy processes of two threads each collapse on two cores.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench figures wheel clean
+
+help:
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# torch first and by its exact version: a looser spec would fetch gigabytes of accelerator libraries.
+$(BIN)/.ready: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(BIN)/.ready  ## noisy labels in, plain and unbiased models trained and compared (under a minute)
+	$(BIN)/ccmn demo
+
+test: $(BIN)/.ready  ## the tests, doctests and README examples
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2
+
+check: $(BIN)/.ready  ## ruff, mypy --strict on src, the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(BIN)/.ready  ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(BIN)/.ready  ## every benchmark, whole (use an idle machine)
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+figures: $(BIN)/.ready  ## the committed figures, drawn anew
+	for script in examples/[0-9]*.py; do $(BIN)/python $$script || exit 1; done
+
+wheel: $(BIN)/.ready  ## build, then install and smoke-test the wheel in a clean environment outside the checkout
+	rm -rf dist
+	$(BIN)/python -m build --wheel --outdir dist .
+	bash .ci/smoke-wheel dist/*.whl constraints.txt
+
+clean:  ## remove the environment and everything built
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info

@@ -1,0 +1,58 @@
+"""ccmn: multi-label classifiers from labels that are wrong.
+
+An implementation of "CCMN: A General Framework for Learning with Class-Conditional Multi-Label Noise"
+(Xie & Huang). The names below are loaded when first used, so that ``import ccmn`` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ccmn import functional, losses, metrics, noise, theory
+    from ccmn.losses import HammingLoss, RankingLoss
+    from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
+
+try:
+    __version__ = version("ccmn")
+except PackageNotFoundError:  # run from a source tree that was never installed
+    __version__ = "0.0.0+source"
+
+_HOME = {
+    "ClassConditionalNoise": "ccmn.noise",
+    "PartialNoise": "ccmn.noise",
+    "MissingNoise": "ccmn.noise",
+    "TransitionNoise": "ccmn.noise",
+    "HammingLoss": "ccmn.losses",
+    "RankingLoss": "ccmn.losses",
+}
+_MODULES = ("functional", "losses", "metrics", "noise", "theory")
+
+__all__ = [
+    "ClassConditionalNoise",
+    "HammingLoss",
+    "MissingNoise",
+    "PartialNoise",
+    "RankingLoss",
+    "TransitionNoise",
+    "__version__",
+    "functional",
+    "losses",
+    "metrics",
+    "noise",
+    "theory",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name in _MODULES:
+        return import_module(f"ccmn.{name}")
+    raise AttributeError(f"module 'ccmn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,45 @@
+"""Where X and Y come from, and what they come in."""
+
+from __future__ import annotations
+
+from ccmn.data.arff import read_arff
+from ccmn.data.csv import read_csv, write_csv
+from ccmn.data.datasets import DATASETS, Dataset, load_dataset, load_labels
+from ccmn.data.describe import Characteristics, describe
+from ccmn.data.download import download
+from ccmn.data.formats import FORMATS, Format, read_file
+from ccmn.data.labels import LabelSpec
+from ccmn.data.libsvm import read_libsvm
+from ccmn.data.mat import read_mat
+from ccmn.data.multilabel import MultiLabelData, concatenate
+from ccmn.data.npz import read_npz, write_npz
+from ccmn.data.parquet import read_parquet
+from ccmn.data.splits import split
+from ccmn.data.synthetic import SyntheticTask, make_noisy_multilabel
+
+__all__ = [
+    "DATASETS",
+    "FORMATS",
+    "Characteristics",
+    "Dataset",
+    "Format",
+    "LabelSpec",
+    "MultiLabelData",
+    "SyntheticTask",
+    "concatenate",
+    "describe",
+    "download",
+    "load_dataset",
+    "load_labels",
+    "make_noisy_multilabel",
+    "read_arff",
+    "read_csv",
+    "read_file",
+    "read_libsvm",
+    "read_mat",
+    "read_npz",
+    "read_parquet",
+    "split",
+    "write_csv",
+    "write_npz",
+]

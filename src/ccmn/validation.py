@@ -1,0 +1,345 @@
+"""The one place that checks what users hand in, and phrases the messages.
+
+Every message says what was given, what is expected, and how to mend it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+
+_MOST_NAMED = 5
+
+
+def name_some(labels: Iterable[int], names: Sequence[str] | None, total: int) -> str:
+    """Name the labels a message is about: 'labels 3 and 7 (of 14)'.
+
+    >>> name_some([3, 7], None, 14)
+    'labels 3 and 7 (of 14)'
+    >>> name_some([0], ["sea", "sky"], 2)
+    "label 'sea' (of 2)"
+    """
+    labels = list(labels)
+    shown = [repr(names[j]) if names else str(j) for j in labels[:_MOST_NAMED]]
+    rest = len(labels) - len(shown)
+    if rest:
+        listed = f"{', '.join(shown)} and {rest} more"
+    elif len(shown) > 1:
+        listed = f"{', '.join(shown[:-1])} and {shown[-1]}"
+    else:
+        listed = shown[0]
+    return f"label{'s' if len(labels) > 1 else ''} {listed} (of {total})"
+
+
+def check_rates(rates: ArrayLike, argument: str, n_labels: int | None) -> FloatArray:
+    """One rate per label in [0, 1]; a single number is repeated for ``n_labels``.
+
+    The half-open end (a rate below 1) follows from ``check_rate_sums``.
+    """
+    try:
+        array = np.array(rates, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{argument} must be a number or a list of numbers, one rate per label; got {rates!r}"
+        ) from None
+    if array.ndim == 0:
+        if n_labels is None:
+            raise ValueError(
+                f"{argument} is the single number {array}; say for how many labels with n_labels=q, "
+                "or give one rate per label"
+            )
+        array = np.full(n_labels, float(array))
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"{argument} must have one rate per label, shape (q,); got shape {array.shape}")
+    if n_labels is not None and array.size != n_labels:
+        raise ValueError(f"{argument} has {array.size} rates, but there are {n_labels} labels")
+    if np.isnan(array).any():
+        where = name_some(np.flatnonzero(np.isnan(array)), None, array.size)
+        raise ValueError(f"{argument} is NaN for {where}: every label needs a rate (0 where it is never wrong)")
+    if ((array < 0) | (array > 1)).any():
+        wrong = np.flatnonzero((array < 0) | (array > 1))
+        raise ValueError(
+            f"{argument} holds probabilities, between 0 and 1; got {array[wrong[0]]:g} "
+            f"for {name_some(wrong, None, array.size)}"
+        )
+    return array
+
+
+def check_rate_sums(rho_pos: FloatArray, rho_neg: FloatArray, names: Sequence[str] | None) -> None:
+    """The paper's condition rho_pos + rho_neg < 1, label by label."""
+    # 1 - (0.3 + 0.7) is not 0 in floating point; a signal this weak cannot be inverted either way.
+    wrong = np.flatnonzero(1.0 - rho_pos - rho_neg < 1e-9)
+    if wrong.size:
+        j = wrong[0]
+        raise ValueError(
+            f"rho_pos + rho_neg must be below 1 for every label; got {rho_pos[j]:g} + {rho_neg[j]:g} for "
+            f"{name_some(wrong, names, rho_pos.size)}. At 1 the noisy label carries nothing about the true one: "
+            "lower a rate or drop the label."
+        )
+
+
+def check_label_names(names: Sequence[Any] | None, n_labels: int) -> tuple[str, ...] | None:
+    """Label names as strings, one per label, no name twice."""
+    if names is None:
+        return None
+    if isinstance(names, str) or len(names) != n_labels:
+        given = repr(names) if isinstance(names, str) else f"{len(names)} names"
+        raise ValueError(f"label_names must give one name per label ({n_labels}); got {given}")
+    result = tuple(str(name) for name in names)
+    if len(set(result)) < n_labels:
+        twice = next(name for name in result if result.count(name) > 1)
+        raise ValueError(f"label_names must differ; {twice!r} stands there more than once")
+    return result
+
+
+def check_label_values(values: NDArray[Any], argument: str = "labels") -> None:
+    """0, 1 or NaN, and nothing else (values of a matrix, or the stored values of a sparse one)."""
+    if values.dtype == bool:
+        return
+    if not np.issubdtype(values.dtype, np.number):
+        raise ValueError(f"{argument} must be numbers 0 or 1 (NaN: not observed); got dtype {values.dtype}")
+    wrong = ~((values == 0) | (values == 1))
+    if np.issubdtype(values.dtype, np.floating):
+        wrong &= ~np.isnan(values)
+    if wrong.any():
+        bad = values[wrong].ravel()[0]
+        remedy = " For -1/+1 labels pass (Y + 1) / 2." if (values == -1).any() else ""
+        raise ValueError(f"{argument} must be 0 or 1 (NaN: not observed); got {bad:g}.{remedy}")
+
+
+def check_label_width(shape: Sequence[int], n_labels: int, argument: str = "labels") -> None:
+    """The last dimension is the labels', and as long as the noise model says."""
+    if len(shape) == 0 or shape[-1] != n_labels:
+        raise ValueError(
+            f"{argument} must have {n_labels} labels in the last dimension, shape (n, {n_labels}); "
+            f"got shape {tuple(shape)}"
+        )
+
+
+def check_count(value: object, argument: str) -> int:
+    """A whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{argument} must be a whole number of at least 1; got {value!r}")
+    return int(value)
+
+
+def check_transition(T: ArrayLike) -> FloatArray:
+    """A square, invertible matrix of probabilities whose rows sum to 1."""
+    try:
+        matrix = np.array(T, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"T must be a square matrix of probabilities; got {T!r}") from None
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise ValueError(f"T must be a square matrix (true class x noisy class); got shape {matrix.shape}")
+    if not ((matrix >= 0) & (matrix <= 1)).all():
+        raise ValueError("T holds probabilities: every entry must be between 0 and 1")
+    sums = matrix.sum(1)
+    if not np.allclose(sums, 1, atol=1e-6):
+        j = int(np.abs(sums - 1).argmax())
+        columns = " Its columns do: pass T.T." if np.allclose(matrix.sum(0), 1, atol=1e-6) else ""
+        raise ValueError(f"the rows of T (true classes) must sum to 1; row {j} sums to {sums[j]:g}.{columns}")
+    if np.linalg.cond(matrix) > 1e8:
+        raise ValueError(
+            "T is singular (or nearly): two true classes cannot be told apart by their noisy labels. "
+            "Merge them, or lower the rates."
+        )
+    matrix.flags.writeable = False
+    return matrix
+
+
+def check_one_hot(rows: NDArray[Any], argument: str = "labels") -> None:
+    """Exactly one 1 per row, or a NaN (not observed)."""
+    total = rows.sum(-1)
+    if not ((total == 1) | np.isnan(np.asarray(total, dtype=np.float64))).all():
+        raise ValueError(
+            f"{argument} must be one-hot: exactly one 1 per row; got a row with {np.nanmax(np.abs(total - 1)) + 1:g} "
+            "or none. For rows with several labels use ClassConditionalNoise."
+        )
+
+
+def check_numeric(array: NDArray[Any], argument: str) -> None:
+    """Booleans, integers or floats."""
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{argument} must be a matrix of numbers; got dtype {array.dtype}")
+
+
+def check_matrix_pair(first: Any, second: Any, names: tuple[str, str]) -> None:
+    """Two matrices (arrays or tensors) of one shape (n, q), with at least one entry."""
+    for matrix, name in zip((first, second), names):
+        if matrix.ndim != 2:
+            raise ValueError(
+                f"{name} must be a matrix of shape (n, q), a row per sample and a column per label; got shape "
+                f"{tuple(matrix.shape)}. A single sample is a matrix of one row, a single label one of one column."
+            )
+    shapes = tuple(first.shape), tuple(second.shape)
+    if shapes[0] != shapes[1]:
+        dummy = shapes[1] == (shapes[0][0], shapes[0][1] + 1)
+        remedy = " Outputs with a dummy label in column 0 become scores by loss.decision(outputs)." if dummy else ""
+        raise ValueError(
+            f"{names[0]} and {names[1]} must have one shape (n, q); got {shapes[0]} and {shapes[1]}.{remedy}"
+        )
+    if 0 in shapes[0]:
+        raise ValueError(f"{names[0]} must have at least one row and one label; got shape {shapes[0]}")
+
+
+def check_no_nan(matrix: Any, argument: str) -> None:
+    """No NaN in a matrix (array or tensor)."""
+    unknown = matrix != matrix
+    if unknown.any():
+        row, label = divmod(unknown.ravel().tolist().index(True), matrix.shape[1])
+        raise ValueError(
+            f"{argument} holds NaN, first in row {row}, label {label}: a metric needs every entry; "
+            "leave such rows (or labels) out"
+        )
+
+
+def check_zero_one(matrix: Any, argument: str) -> None:
+    """0 or 1 and nothing else, not even NaN, in a matrix (array or tensor)."""
+    check_no_nan(matrix, argument)
+    wrong = (matrix != 0) & (matrix != 1)
+    if wrong.any():
+        remedy = "for -1/+1 labels pass (Y + 1) / 2" if (matrix == -1).any() else "cut scores into labels, scores >= 0"
+        raise ValueError(f"{argument} must be 0 or 1; got {matrix[wrong][0]:g}: {remedy}")
+
+
+def check_choice(value: str, argument: str, choices: Sequence[str]) -> str:
+    """One of a few words."""
+    if value not in choices:
+        raise ValueError(f"{argument} must be {' or '.join(map(repr, choices))}; got {value!r}")
+    return value
+
+
+def check_feature_names(names: Sequence[Any] | None, n_features: int) -> tuple[str, ...] | None:
+    """Feature names as strings, one per feature, no name twice."""
+    if names is None:
+        return None
+    if isinstance(names, str) or len(names) != n_features:
+        given = repr(names) if isinstance(names, str) else f"{len(names)} names"
+        raise ValueError(f"feature_names must give one name per feature ({n_features}); got {given}")
+    result = tuple(str(name) for name in names)
+    if len(set(result)) < n_features:
+        twice = next(name for name, count in Counter(result).items() if count > 1)
+        raise ValueError(f"feature_names must differ; {twice!r} stands there more than once")
+    return result
+
+
+def check_noise(noise: object, kind: type) -> None:
+    """A noise model or None; the words that other parts of the package accept are none."""
+    if noise is None or isinstance(noise, kind):
+        return
+    given = repr(noise) if isinstance(noise, str) else type(noise).__name__
+    raise TypeError(
+        f"noise must be a noise model such as ClassConditionalNoise(rho_pos, rho_neg), or None; got {given}"
+    )
+
+
+def check_scores_and_targets(scores: Sequence[int], targets: Sequence[int]) -> None:
+    """Shapes (..., q) and (..., q) with the same q."""
+    if not scores or not targets or scores[-1] != targets[-1]:
+        raise ValueError(
+            f"scores and targets must have the labels in the last dimension, as many in both; "
+            f"got shapes {tuple(scores)} and {tuple(targets)}"
+        )
+
+
+def check_outputs_and_labels(
+    outputs: Sequence[int], labels: Sequence[int], n_outputs: int, n_labels: int | None
+) -> None:
+    """Shapes (..., n_outputs) and (..., q), rows alike, q the number of labels of the noise model."""
+    if not labels or not outputs:
+        raise ValueError(
+            f"outputs and labels must have the labels in the last dimension; "
+            f"got shapes {tuple(outputs)} and {tuple(labels)}"
+        )
+    q = labels[-1]
+    if n_labels is not None and q != n_labels:
+        raise ValueError(f"the noise model has {n_labels} labels, but the labels given have shape {tuple(labels)}")
+    if outputs[-1] != n_outputs:
+        dummy = " (q + 1: column 0 is the dummy label; dummy=False does without)" if n_outputs == q + 1 else ""
+        raise ValueError(
+            f"for {q} labels this loss needs {n_outputs} outputs{dummy}; got outputs of shape {tuple(outputs)}"
+        )
+    # Labels may lack leading dimensions: many models can be held against one batch of labels.
+    rows = tuple(outputs[:-1])
+    given = (1,) * (len(outputs) - len(labels)) + tuple(labels[:-1])
+    if len(given) != len(rows) or any(g not in (1, r) for g, r in zip(given, rows)):
+        raise ValueError(f"outputs and labels must have the same rows; got shapes {tuple(outputs)} and {tuple(labels)}")
+
+
+def check_soft_labels(labels: Any) -> None:
+    """Label values between 0 and 1, or NaN, in a tensor."""
+    if ((labels < 0) | (labels > 1)).any():
+        low, high = float(labels.nan_to_num(0).min()), float(labels.nan_to_num(0).max())
+        remedy = " For -1/+1 labels pass (Y + 1) / 2." if low == -1 else ""
+        raise ValueError(
+            f"labels must be between 0 and 1 (NaN: not observed); got values from {low:g} to {high:g}.{remedy} "
+            "Debiased labels go to ccmn.functional; a loss with noise=... debiases by itself."
+        )
+
+
+def check_one_device(devices: Sequence[Any], names: Sequence[str]) -> None:
+    """Tensors that meet in one computation are on one device."""
+    if len(set(devices)) > 1:
+        placed = " and ".join(f"{name} on {device}" for name, device in zip(names, devices))
+        raise ValueError(f"tensors must be on one device; got {placed}: move them with .to(device)")
+
+
+def check_fractions(fractions: ArrayLike) -> FloatArray:
+    """Shares of a whole: positive, adding up to 1."""
+    try:
+        shares = np.asarray(fractions, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"fractions must be numbers that add up to 1; got {fractions!r}") from None
+    if shares.ndim != 1 or not shares.size or not (shares > 0).all() or abs(shares.sum() - 1) > 1e-9:
+        raise ValueError(f"fractions must be positive and add up to 1, as (0.5, 0.2, 0.3) do; got {fractions!r}")
+    return shares
+
+
+def check_rates_known(noise: object, kind: type[Noise]) -> Noise:
+    """A noise model with two rates per label, for formulas in which the rates stand."""
+    if isinstance(noise, kind):
+        return noise
+    raise TypeError(
+        f"noise must have two rates per label, as ClassConditionalNoise(rho_pos, rho_neg), PartialNoise or "
+        f"MissingNoise have; got {type(noise).__name__}"
+    )
+
+
+def check_several_labels(n_labels: int) -> None:
+    """At least two labels, where a formula runs over pairs."""
+    if n_labels < 2:
+        raise ValueError(f"a ranking loss needs at least two labels to make a pair; the noise model has {n_labels}")
+
+
+def check_real(value: object, argument: str, low: float, high: float, remedy: str = "") -> float:
+    """A number strictly between two others."""
+    try:
+        number = float(value)  # type: ignore[arg-type]  # whatever cannot be a number is refused below
+    except (TypeError, ValueError):
+        raise ValueError(f"{argument} must be a number; got {value!r}") from None
+    if not low < number < high:
+        between = f"between {low:g} and {high:g}" if high < float("inf") else f"finite and above {low:g}"
+        raise ValueError(f"{argument} must be {between}; got {number:g}.{remedy and ' ' + remedy}")
+    return number
+
+
+def check_distribution(p: ArrayLike) -> FloatArray:
+    """Probabilities of all 2^q label vectors."""
+    try:
+        array = np.array(p, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"p must be a list of numbers, one probability per label vector; got {p!r}") from None
+    if array.ndim != 1 or array.size < 2 or array.size & (array.size - 1):
+        raise ValueError(
+            f"p must hold one probability for each of the 2^q label vectors (2, 4, 8, ... of them); "
+            f"got shape {array.shape}"
+        )
+    if not (array >= 0).all() or not np.isclose(array.sum(), 1, atol=1e-9):
+        raise ValueError(f"p must be probabilities that sum to 1; got sum {array.sum():g}, lowest {array.min():g}")
+    return array
