@@ -1,0 +1,27 @@
+"""The only place that knows how labels go wrong: one noise model per file, this index, nothing else."""
+
+from __future__ import annotations
+
+from ccmn.catalogue import Catalogue
+from ccmn.noise.base import Debiasing, NoiseModel
+from ccmn.noise.class_conditional import ClassConditionalNoise, debias_labels, flip_labels
+from ccmn.noise.missing import MissingNoise
+from ccmn.noise.partial import PartialNoise
+from ccmn.noise.transition import TransitionNoise
+
+NOISE_MODELS: Catalogue[type[NoiseModel]] = Catalogue(
+    "kind of noise",
+    {model.kind: model for model in (ClassConditionalNoise, PartialNoise, MissingNoise, TransitionNoise)},
+)
+
+__all__ = [
+    "NOISE_MODELS",
+    "ClassConditionalNoise",
+    "Debiasing",
+    "MissingNoise",
+    "NoiseModel",
+    "PartialNoise",
+    "TransitionNoise",
+    "debias_labels",
+    "flip_labels",
+]

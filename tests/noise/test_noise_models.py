@@ -1,0 +1,402 @@
+"""Every noise model keeps the family's promises; the checks run over the index, so a new member is tested by itself."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+from hypothesis import given, settings
+
+from ccmn.noise import (
+    NOISE_MODELS,
+    ClassConditionalNoise,
+    MissingNoise,
+    NoiseModel,
+    PartialNoise,
+    TransitionNoise,
+    debias_labels,
+)
+from reference import noisy_vectors
+from strategies import SEEDS, label_matrices, noises
+
+MEMBERS = {
+    "class_conditional": ClassConditionalNoise([0.1, 0.3, 0.0], [0.4, 0.2, 0.0], label_names=["sea", "sky", "sun"]),
+    "partial": PartialNoise([0.3, 0.6, 0.0]),
+    "missing": MissingNoise([0.3, 0.6, 0.0]),
+    "transition": TransitionNoise([[0.7, 0.2, 0.1], [0.0, 0.9, 0.1], [0.3, 0.1, 0.6]]),
+}
+FAMILY = pytest.mark.parametrize("noise", MEMBERS.values(), ids=list(MEMBERS))
+ONE_HOT = np.tile(np.eye(3, dtype=np.int64), (40, 1))
+
+
+def test_the_index_is_complete():
+    assert set(MEMBERS) == set(NOISE_MODELS) == set(NoiseModel._kinds)
+
+
+def containers(Y):
+    return {
+        "numpy": Y,
+        "bool": Y.astype(bool),
+        "float32": Y.astype(np.float32),
+        "torch": torch.tensor(Y),
+        "torch float": torch.tensor(Y, dtype=torch.float32),
+        "pandas": pd.DataFrame(Y, columns=["a", "b", "c"], index=range(5, 5 + len(Y))),
+        "csr_matrix": scipy.sparse.csr_matrix(Y),
+        "csr_array": scipy.sparse.csr_array(Y),
+    }
+
+
+@FAMILY
+@pytest.mark.parametrize("kind", containers(ONE_HOT))
+def test_corrupt_keeps_container_shape_dtype(noise, kind):
+    Y = containers(ONE_HOT)[kind]
+    noisy = noise.corrupt(Y, random_state=3)
+    assert type(noisy) is type(Y)
+    assert noisy.shape == Y.shape
+    if kind == "pandas":
+        assert list(noisy.columns) == ["a", "b", "c"]
+        assert list(noisy.index) == list(Y.index)
+        assert (noisy.dtypes == Y.dtypes).all()
+    else:
+        assert noisy.dtype == Y.dtype
+    again = noise.corrupt(Y, random_state=3)
+    assert (np.asarray(dense(noisy)) == np.asarray(dense(again))).all()
+    assert set(np.unique(dense(noisy))) <= {0, 1}
+
+
+def dense(Y):
+    return Y.toarray() if scipy.sparse.issparse(Y) else np.asarray(Y)
+
+
+@FAMILY
+def test_same_seed_same_flips_in_dense_containers(noise):
+    expected = noise.corrupt(ONE_HOT, random_state=9)
+    for kind in ("bool", "float32", "torch", "pandas"):
+        assert (dense(noise.corrupt(containers(ONE_HOT)[kind], random_state=9)) == expected).all()
+
+
+@FAMILY
+def test_global_random_state_is_left_alone(noise):
+    np.random.seed(0)  # noqa: NPY002
+    torch.manual_seed(0)
+    before = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    noise.corrupt(ONE_HOT, random_state=1)
+    noise.corrupt(ONE_HOT)
+    assert (np.random.get_state()[1] == before[0]).all()  # noqa: NPY002
+    assert (torch.get_rng_state() == before[1]).all()
+
+
+@FAMILY
+def test_debias_keeps_container_and_agrees(noise):
+    expected = noise.debias(ONE_HOT)
+    assert expected.dtype == np.float64
+    for kind, Y in containers(ONE_HOT).items():
+        p = noise.debias(Y)
+        np.testing.assert_allclose(np.asarray(p), expected, rtol=1e-6, atol=1e-6)
+        if kind.startswith("torch"):
+            assert isinstance(p, torch.Tensor)
+            assert p.dtype == torch.float32
+        elif kind == "pandas":
+            assert list(p.columns) == ["a", "b", "c"]
+        else:
+            assert type(p) is np.ndarray
+    assert noise.debias(ONE_HOT.astype(np.float32)).dtype == np.float32
+    module = noise.debiasing()
+    np.testing.assert_allclose(module(torch.tensor(ONE_HOT, dtype=torch.float64)).numpy(), expected, atol=1e-15)
+
+
+@FAMILY
+def test_unobserved_stays_unobserved(noise):
+    Y = ONE_HOT.astype(float)
+    Y[0] = np.nan
+    assert np.isnan(noise.corrupt(Y, random_state=0)[0]).all()
+    assert not np.isnan(noise.corrupt(Y, random_state=0)[1:]).any()
+    assert np.isnan(noise.debias(Y)[0]).all()
+    assert noise.debias(torch.tensor(Y))[0].isnan().all()
+    assert not np.isnan(noise.debias(Y)[1:]).any()
+
+
+@FAMILY
+def test_json_both_ways(noise):
+    text = json.dumps(noise.to_dict())
+    again = NoiseModel.from_dict(json.loads(text))
+    assert type(again) is type(noise)
+    assert again.to_dict() == noise.to_dict()
+    assert type(noise).from_dict(json.loads(text)).to_dict() == noise.to_dict()
+    np.testing.assert_array_equal(again.debias(ONE_HOT), noise.debias(ONE_HOT))
+
+
+@FAMILY
+def test_leading_dimensions(noise):
+    Y = ONE_HOT.reshape(4, 30, 3)
+    assert noise.corrupt(Y, random_state=0).shape == Y.shape
+    np.testing.assert_allclose(noise.debias(Y).reshape(-1, 3), noise.debias(ONE_HOT))
+
+
+@FAMILY
+@pytest.mark.parametrize("call", ["corrupt", "debias"])
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.ones((2, 4)), r"must have 3 labels in the last dimension, shape \(n, 3\); got shape \(2, 4\)"),
+        (np.array(1), r"got shape \(\)"),
+        (2 * ONE_HOT - 1, r"must be 0 or 1 .* got -1\. For -1/\+1 labels pass \(Y \+ 1\) / 2"),
+        (ONE_HOT * 0.5, r"must be 0 or 1 \(NaN: not observed\); got 0\.5"),
+        (np.array([["a", "b", "c"]]), "must be numbers 0 or 1"),
+    ],
+)
+def test_bad_labels(noise, call, labels, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(noise, call)(labels)
+
+
+@settings(max_examples=50)
+@given(noise=noises())
+def test_debias_is_the_inverse_of_the_noise(noise):
+    """E[debias(noisy) | y] = y for every y, over all noisy vectors."""
+    q = noise.n_labels
+    for y in (np.zeros(q, int), np.ones(q, int), np.arange(q) % 2):
+        mean = sum(w * noise.debias(np.array([v]))[0] for v, w in noisy_vectors(y, noise.rho_pos, noise.rho_neg))
+        np.testing.assert_allclose(mean, y, atol=1e-12)
+
+
+def test_transition_debias_is_the_inverse_of_the_noise():
+    noise = MEMBERS["transition"]
+    np.testing.assert_allclose(noise.T @ noise.debias(np.eye(3)), np.eye(3), atol=1e-14)
+
+
+@settings(max_examples=30)
+@given(noise=noises(), seed=SEEDS)
+def test_sparse_and_dense_flip_the_same_kind_of_entries(noise, seed):
+    rng = np.random.default_rng(seed)
+    Y = rng.integers(0, 2, size=(30, noise.n_labels))
+    noisy = noise.corrupt(scipy.sparse.csr_array(Y), random_state=seed).toarray()
+    assert set(np.unique(noisy)) <= {0, 1}
+    for j in range(noise.n_labels):
+        if noise.rho_pos[j] == 0:
+            assert (noisy[Y[:, j] == 1, j] == 1).all()
+        if noise.rho_neg[j] == 0:
+            assert (noisy[Y[:, j] == 0, j] == 0).all()
+
+
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_array], ids=["dense", "sparse"])
+def test_flip_frequencies(container):
+    """40,000 rows, every rate within 5 standard errors: false alarm below 1e-5 for the twelve of them."""
+    n = 40_000
+    noise = ClassConditionalNoise([0.1, 0.5, 0.0], [0.3, 0.05, 0.6])
+    Y = np.random.default_rng(1).integers(0, 2, size=(n, 3))
+    noisy = dense(noise.corrupt(container(Y), random_state=2))
+    counted = ClassConditionalNoise.from_pairs(Y, noisy)
+    for found, true in ((counted.rho_pos, noise.rho_pos), (counted.rho_neg, noise.rho_neg)):
+        assert (np.abs(found - true) <= 5 * np.sqrt(true * (1 - true) / (n / 2 - 600))).all()
+    # Independent flips: the covariance of two flips is 0.
+    flipped = (noisy != Y).astype(float)
+    assert np.abs(np.cov(flipped.T)[np.triu_indices(3, 1)]).max() < 5 * 0.25 / np.sqrt(n)
+
+
+def test_transition_frequencies():
+    noise = MEMBERS["transition"]
+    Y = np.tile(np.eye(3, dtype=int), (20_000, 1))
+    noisy = noise.corrupt(Y, random_state=0)
+    counted = Y.T @ noisy / 20_000
+    assert np.abs(counted - noise.T).max() < 5 * 0.5 / np.sqrt(20_000)
+
+
+@settings(max_examples=30)
+@given(noise=noises(q=3), Y=label_matrices(q=3))
+def test_nothing_flips_without_noise(noise, Y):
+    clean = ClassConditionalNoise(0.0, 0.0, n_labels=3)
+    assert (clean.corrupt(Y, random_state=0) == Y).all()
+    assert (clean.debias(Y) == Y).all()
+
+
+def test_sparse_labels_of_a_hundred_thousand_columns_stay_sparse():
+    Y = scipy.sparse.random_array((2000, 100_000), density=1e-4, format="csr", rng=np.random.default_rng(0))
+    Y.data[:] = 1
+    noisy = PartialNoise(1e-4, n_labels=100_000).corrupt(Y, random_state=0)
+    assert noisy.nnz == pytest.approx(Y.nnz * 2, rel=0.1)
+    with pytest.warns(UserWarning, match=r"no true positive for labels 0, .* and \d+ more \(of 100000\)"):
+        counted = PartialNoise.from_pairs(Y, noisy)
+    assert counted.rho_neg.mean() == pytest.approx(1e-4, rel=0.05)
+
+
+def test_debias_formula():
+    np.testing.assert_allclose(debias_labels(np.array([1.0, 0.0]), np.array([0.2]), np.array([0.3])), [1.4, -0.6])
+
+
+class TestClassConditional:
+    def test_special_cases(self):
+        assert not PartialNoise([0.2, 0.3]).rho_pos.any()
+        assert not MissingNoise([0.2, 0.3]).rho_neg.any()
+        assert PartialNoise(0.3, n_labels=4).rho_neg.tolist() == [0.3] * 4
+        assert ClassConditionalNoise(0.1, [0.2, 0.3]).n_labels == 2
+
+    def test_rates_cannot_be_changed_behind_its_back(self):
+        given_rates = np.array([0.1, 0.2])
+        noise = ClassConditionalNoise(given_rates, [0.0, 0.0])
+        given_rates[0] = 0.9
+        assert noise.rho_pos[0] == 0.1
+        with pytest.raises(ValueError, match="read-only"):
+            noise.rho_pos[0] = 0.5
+
+    def test_series_give_their_names(self):
+        noise = ClassConditionalNoise(pd.Series([0.1, 0.2], index=["sea", "sky"]), [0.0, 0.0])
+        assert noise.label_names == ("sea", "sky")
+        assert PartialNoise(pd.Series([0.1, 0.2], index=["sea", "sky"])).label_names == ("sea", "sky")
+
+    def test_equality_and_hash(self):
+        a, b = ClassConditionalNoise([0.1], [0.2]), ClassConditionalNoise([0.1], [0.2])
+        assert a == b
+        assert hash(a) == hash(b)
+        assert a != ClassConditionalNoise([0.1], [0.3])
+        assert PartialNoise([0.1]) != ClassConditionalNoise([0.0], [0.1])
+
+    def test_repr_of_many_labels_is_short(self):
+        text = repr(ClassConditionalNoise.sample(5000, random_state=0))
+        assert "... and 4990 more" in text
+        assert len(text.splitlines()) == 13
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (([-0.1, 0.2], [0, 0]), r"rho_pos holds probabilities, between 0 and 1; got -0\.1 for label 0 \(of 2\)"),
+            (([0.1, 1.2], [0, 0]), r"got 1\.2 for label 1"),
+            (([0.1, np.nan], [0, 0]), r"rho_pos is NaN for label 1 \(of 2\)"),
+            (([0.1, 0.2], [0.3]), "rho_neg has 1 rates, but there are 2 labels"),
+            (([0.5, 0.1, 0.6], [0.5, 0.1, 0.4]), r"got 0\.5 \+ 0\.5 for labels 0 and 2 \(of 3\)\. At 1 the noisy"),
+            (([0.3], [0.7]), "must be below 1"),
+            ((0.1, 0.2), "say for how many labels with n_labels=q"),
+            (([[0.1]], [[0.2]]), r"shape \(q,\); got shape \(1, 1\)"),
+            (("lots", [0.1]), "must be a number or a list of numbers"),
+            (([], []), "one rate per label"),
+        ],
+    )
+    def test_bad_rates(self, arguments, message):
+        with pytest.raises(ValueError, match=message):
+            ClassConditionalNoise(*arguments)
+
+    def test_bad_rates_are_named_as_typed(self):
+        with pytest.raises(ValueError, match=r"^rho holds probabilities"):
+            PartialNoise([0.1, -0.2])
+        with pytest.raises(ValueError, match=r"for label 'sky' \(of 2\)"):
+            ClassConditionalNoise([0.1, 0.6], [0.1, 0.4], label_names=["sea", "sky"])
+
+    def test_bad_names(self):
+        with pytest.raises(ValueError, match=r"one name per label \(2\); got 3 names"):
+            ClassConditionalNoise([0.1, 0.2], [0.1, 0.2], label_names=["a", "b", "c"])
+        with pytest.raises(ValueError, match="'a' stands there more than once"):
+            ClassConditionalNoise([0.1, 0.2], [0.1, 0.2], label_names=["a", "a"])
+
+
+class TestFromPairs:
+    Y = np.array([[1, 0], [1, 0], [1, 1], [0, 0]])
+    Z = np.array([[0, 0], [1, 1], [1, 1], [0, 0]])
+
+    def test_counts(self):
+        for wrap in (np.asarray, torch.tensor, pd.DataFrame, scipy.sparse.csr_matrix, scipy.sparse.csr_array):
+            noise = ClassConditionalNoise.from_pairs(wrap(self.Y), wrap(self.Z))
+            np.testing.assert_allclose(noise.rho_pos, [1 / 3, 0])
+            np.testing.assert_allclose(noise.rho_neg, [0, 1 / 3])
+
+    def test_unobserved_pairs_are_left_out(self):
+        Z = self.Z.astype(float)
+        Z[0, 0] = np.nan
+        assert ClassConditionalNoise.from_pairs(self.Y, Z).rho_pos[0] == 0
+
+    def test_labels_without_positives_are_named(self):
+        frame = pd.DataFrame(self.Y * [1, 0], columns=["sea", "sky"])
+        with pytest.warns(UserWarning, match=r"no true positive for label 'sky' \(of 2\): rho_pos cannot be counted"):
+            assert ClassConditionalNoise.from_pairs(frame, self.Z).rho_pos[1] == 0
+
+    def test_one_sided(self):
+        assert PartialNoise.from_pairs(self.Y[1:], self.Z[1:]).rho_neg.tolist() == [0, 0.5]
+        assert MissingNoise.from_pairs(self.Z[1:], self.Y[1:]).rho_pos.tolist() == [0, 0.5]
+        with pytest.raises(
+            ValueError, match="candidate sets must hold every true label, but that is not so for label 0"
+        ):
+            PartialNoise.from_pairs(self.Y, self.Z)
+        with pytest.raises(ValueError, match="weak labels must hold no false label, but that is not so for label 1"):
+            MissingNoise.from_pairs(self.Y, self.Z)
+
+    def test_bad_shapes(self):
+        with pytest.raises(ValueError, match=r"one shape \(n, q\); got \(4, 2\) and \(3, 2\)"):
+            ClassConditionalNoise.from_pairs(self.Y, self.Z[:3])
+
+
+class TestSample:
+    def test_the_papers_draw(self):
+        noise = ClassConditionalNoise.sample(3000, random_state=0)
+        assert set(noise.rho_pos) == set(noise.rho_neg) == {0.1, 0.2, 0.3, 0.4, 0.5}
+        pairs = {(a, b) for a, b in zip(noise.rho_pos, noise.rho_neg)}
+        assert len(pairs) == 24  # 25 pairs less (.5, .5), each equally likely
+        assert (0.5, 0.5) not in pairs
+        assert noise == ClassConditionalNoise.sample(3000, random_state=0)
+
+    def test_milder(self):
+        noise = ClassConditionalNoise.sample(3000, max_sum=0.6, random_state=0)
+        assert (noise.rho_pos + noise.rho_neg).max() == pytest.approx(0.6)
+
+    def test_one_rate_for_candidate_sets(self):
+        drawn = {tuple(PartialNoise.sample(3, random_state=s).rho_neg) for s in range(60)}
+        assert drawn == {(r,) * 3 for r in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)}
+        assert not MissingNoise.sample(3, random_state=0).rho_neg.any()
+
+    def test_impossible(self):
+        with pytest.raises(ValueError, match="no two of the choices"):
+            ClassConditionalNoise.sample(3, choices=(0.6, 0.7))
+        with pytest.raises(ValueError, match=r"at most max_sum=0\.1"):
+            ClassConditionalNoise.sample(3, max_sum=0.1)
+        with pytest.raises(ValueError, match="q must be a whole number of at least 1; got 0"):
+            ClassConditionalNoise.sample(0)
+
+
+class TestFromDict:
+    @pytest.mark.parametrize(
+        ("description", "message"),
+        [
+            ({}, "'kind' must be one of class_conditional, missing, partial, transition; got None"),
+            ({"kind": "gaussian"}, "got 'gaussian'"),
+            ([0.1], "got list"),
+            ({"kind": "partial"}, "partial noise lacks 'rho_neg'"),
+            ({"kind": "class_conditional", "rho_pos": [0.9], "rho_neg": [0.9]}, "must be below 1"),
+        ],
+    )
+    def test_bad_descriptions(self, description, message):
+        with pytest.raises(ValueError, match=message):
+            NoiseModel.from_dict(description)
+
+    def test_wrong_kind(self):
+        with pytest.raises(ValueError, match="is ClassConditionalNoise, not PartialNoise"):
+            PartialNoise.from_dict(ClassConditionalNoise([0.1], [0.1]).to_dict())
+
+
+class TestTransition:
+    @pytest.mark.parametrize(
+        ("T", "message"),
+        [
+            ([[0.5, 0.5], [0.5, 0.5]], "singular"),
+            ([[0.9, 0.2], [0.2, 0.8]], r"rows of T \(true classes\) must sum to 1; row 0 sums to 1\.1"),
+            ([[0.9, 0.3], [0.1, 0.7]], r"Its columns do: pass T\.T"),
+            ([[1.1, -0.1], [0, 1]], "between 0 and 1"),
+            ([[1.0, 0.0]], r"square matrix .* got shape \(1, 2\)"),
+            ("no", "square matrix of probabilities"),
+        ],
+    )
+    def test_bad_matrices(self, T, message):
+        with pytest.raises(ValueError, match=message):
+            TransitionNoise(T)
+
+    @pytest.mark.parametrize("wrap", [np.asarray, scipy.sparse.csr_matrix, torch.tensor])
+    def test_labels_must_be_one_hot(self, wrap):
+        noise = MEMBERS["transition"]
+        with pytest.raises(ValueError, match="exactly one 1 per row"):
+            noise.corrupt(wrap(np.array([[1, 1, 0]])))
+        with pytest.raises(ValueError, match="exactly one 1 per row"):
+            noise.debias(wrap(np.array([[0, 0, 0]])))
+
+    def test_repr(self):
+        assert repr(MEMBERS["transition"]).startswith("TransitionNoise(3 classes)")

@@ -1,0 +1,107 @@
+"""Every formula once more as plain loops: slow, obvious, and written from the paper, not from the library.
+
+Labels here are {-1, +1}, as in the paper's formulas; ``rho[+1]`` and ``rho[-1]`` are its two rates.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+Phi = Callable[[float], float]
+
+PHI: dict[str, Phi] = {
+    "square": lambda t: (1 - t) ** 2,
+    "hinge": lambda t: max(0.0, 1 - t),
+    "sigmoid": lambda t: 1 / (1 + math.exp(t)),
+    "logistic": lambda t: math.log1p(math.exp(-t)),
+}
+
+
+def noisy_vectors(
+    y: Sequence[int], rho_pos: Sequence[float], rho_neg: Sequence[float]
+) -> Iterator[tuple[tuple[int, ...], float]]:
+    """All 2^q noisy versions of the 0/1 vector y with their probabilities."""
+    for noisy in itertools.product((0, 1), repeat=len(y)):
+        probability = 1.0
+        for j, (true, seen) in enumerate(zip(y, noisy)):
+            flip = rho_pos[j] if true == 1 else rho_neg[j]
+            probability *= flip if seen != true else 1 - flip
+        yield noisy, probability
+
+
+def eq3(f: Sequence[float], y: Sequence[int], phi: Phi) -> float:
+    """Hamming surrogate: sum_j phi(y_j f_j), y in {-1, +1}."""
+    return sum(phi(y[j] * f[j]) for j in range(len(f)))
+
+
+def eq4(f: Sequence[float], y: Sequence[int], rho: Sequence[dict[int, float]], phi: Phi) -> float:
+    """Unbiased Hamming surrogate: sum_j kappa_j [(1 - rho_{-y_j}) phi(y_j f_j) - rho_{y_j} phi(-y_j f_j)]."""
+    total = 0.0
+    for j in range(len(f)):
+        kappa = 1 / (1 - rho[j][+1] - rho[j][-1])
+        total += kappa * ((1 - rho[j][-y[j]]) * phi(y[j] * f[j]) - rho[j][y[j]] * phi(-y[j] * f[j]))
+    return total
+
+
+def eq5(f: Sequence[float], y: Sequence[int], phi: Phi) -> float:
+    """Ranking surrogate, indicator form: sum_{j<k} I(y_j > y_k) phi(f_jk) + I(y_j < y_k) phi(f_kj)."""
+    total = 0.0
+    for j in range(len(f)):
+        for k in range(j + 1, len(f)):
+            if y[j] > y[k]:
+                total += phi(f[j] - f[k])
+            elif y[j] < y[k]:
+                total += phi(f[k] - f[j])
+    return total
+
+
+def eq6(f: Sequence[float], y: Sequence[int], rho: Sequence[dict[int, float]], phi: Phi) -> float:
+    """Unbiased ranking surrogate with the coefficients a, b, c, d and kappa as the paper prints them."""
+    total = 0.0
+    for j in range(len(f)):
+        for k in range(j + 1, len(f)):
+            kappa = 1 / ((1 - rho[j][+1] - rho[j][-1]) * (1 - rho[k][+1] - rho[k][-1]))
+            f_jk = f[j] - f[k]
+            if y[j] != y[k]:
+                y_jk = (y[j] - y[k]) // 2
+                a = (1 - rho[j][-y_jk]) * (1 - rho[k][y_jk])
+                b = rho[j][y_jk] * rho[k][-y_jk]
+                total += kappa * (a * phi(y_jk * f_jk) + b * phi(-y_jk * f_jk))
+            else:
+                c = rho[j][y[j]] * (1 - rho[k][-y[k]])
+                d = rho[k][y[k]] * (1 - rho[j][-y[j]])
+                total -= kappa * (c * phi(-y[j] * f_jk) + d * phi(y[j] * f_jk))
+    return total
+
+
+def eq9(f: Sequence[float], y: Sequence[int], rho: Sequence[float], phi: Phi) -> float:
+    """Candidate sets, Hamming: (phi(-f_j) - rho_j phi(f_j)) / (1 - rho_j) if y_j = -1, else phi(f_j)."""
+    return sum((phi(-f[j]) - rho[j] * phi(f[j])) / (1 - rho[j]) if y[j] == -1 else phi(f[j]) for j in range(len(f)))
+
+
+def eq10(f: Sequence[float], y: Sequence[int], rho: Sequence[float], phi: Phi) -> float:
+    """Candidate sets, ranking: the four cases of the paper."""
+    total = 0.0
+    for j in range(len(f)):
+        for k in range(j + 1, len(f)):
+            f_jk = f[j] - f[k]
+            if y[j] > y[k]:
+                total += phi(f_jk) / (1 - rho[k])
+            elif y[j] < y[k]:
+                total += phi(-f_jk) / (1 - rho[j])
+            elif y[j] == -1:
+                total += (-rho[j] * phi(f_jk) - rho[k] * phi(-f_jk)) / ((1 - rho[j]) * (1 - rho[k]))
+    return total
+
+
+def eq8(f0: float, f: Sequence[float], y: Sequence[int], rho: Sequence[dict[int, float]], phi: Phi) -> float:
+    """The dummy label: Eq. (4) on the differences f_j - f_0."""
+    return eq4([fj - f0 for fj in f], y, rho, phi)
+
+
+def double_sum(f: Sequence[float], p: Sequence[float], n: Sequence[float], phi: Phi) -> float:
+    """sum_{j != k} p_j n_k phi(f_j - f_k)."""
+    q = len(f)
+    return sum(p[j] * n[k] * phi(f[j] - f[k]) for j in range(q) for k in range(q) if j != k)
