@@ -1,0 +1,24 @@
+"""The paper's mathematics, on tensors of shape (..., q): one loss per file, this index, nothing else."""
+
+from __future__ import annotations
+
+from ccmn.catalogue import Catalogue
+from ccmn.losses.base import MultiLabelLoss
+from ccmn.losses.corrections import CORRECTIONS
+from ccmn.losses.hamming import HammingLoss, hamming_loss
+from ccmn.losses.ranking import RankingLoss, ranking_loss
+from ccmn.losses.surrogates import SURROGATES, Surrogate
+
+LOSSES: Catalogue[type[MultiLabelLoss]] = Catalogue("loss", {"hamming": HammingLoss, "ranking": RankingLoss})
+
+__all__ = [
+    "CORRECTIONS",
+    "LOSSES",
+    "SURROGATES",
+    "HammingLoss",
+    "MultiLabelLoss",
+    "RankingLoss",
+    "Surrogate",
+    "hamming_loss",
+    "ranking_loss",
+]

@@ -1,0 +1,169 @@
+r"""Sigmoid and logistic surrogates: Chebyshev moments. O(q M) time, O(q) memory, to a chosen tolerance.
+
+Centre a row into [-w, w] and let x = f / w. The kernel :math:`K(x, y) = \phi(w (x - y))` is analytic in each
+variable up to its poles (or branch points) at distance pi from the real line, so its Chebyshev series converges
+like :math:`R^{-M}` with :math:`R = \pi/w + \sqrt{1 + (\pi/w)^2}`:
+
+.. math:: \sum_{j,k} p_j n_k \phi(f_j - f_k) = \sum_{a,b} C_{ab} P_a N_b, \quad
+          P_a = \sum_j p_j T_a(x_j), \quad N_b = \sum_k n_k T_b(x_k)
+
+C depends on phi, w and M alone and is kept. No exponential is taken of any score. M grows with the width w.
+
+All arithmetic is float64, whatever comes in: it costs a third more than float32 and leaves no rounding to worry
+about, nor a matrix product that a user's ``float32_matmul_precision`` would make coarse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import scipy.fft
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ccmn.losses.pairs.result import PairSums, Wanted
+from ccmn.losses.surrogates import SURROGATES
+
+LARGEST_ORDER = 640
+"""Rows so wide that they need more terms than this (a half width of about 100) go to the double sum."""
+
+_TILE = 1 << 19
+"""Values of T in memory at once on a CPU: 4 MB."""
+_TILE_ELSEWHERE = 1 << 26
+
+
+class Expansion(NamedTuple):
+    """The series of one kernel: half width, coefficients C, and d/dx on Chebyshev coefficients."""
+
+    half_width: Tensor
+    coefficients: Tensor
+    derivative: Tensor
+
+
+def order_for(half_width: float, dtype: torch.dtype) -> int:
+    """How many terms M reach the tolerance of a dtype: 1e-8 for float32, 1e-14 for float64.
+
+    >>> order_for(5.0, torch.float32), order_for(8.0, torch.float32)
+    (36, 53)
+    """
+    tolerance = 1e-14 if dtype == torch.float64 else 1e-8
+    ratio = math.pi / half_width
+    return math.ceil(-math.log(tolerance) / math.asinh(ratio)) + 4
+
+
+def round_up_width(half_width: float) -> float:
+    """The next of the widths that are kept: 1, 2^(1/4), 2^(1/2), ...; cached coefficients are few."""
+    return float(2.0 ** (math.ceil(4 * math.log2(max(half_width, 1.0))) / 4))
+
+
+@lru_cache(maxsize=64)
+def kernel_coefficients(surrogate: str, half_width: float, order: int) -> NDArray[np.float64]:
+    """C of phi(w (x - y)), (M, M): phi on the Chebyshev grid, and a cosine transform."""
+    x = np.cos(np.pi * (np.arange(order) + 0.5) / order)
+    grid = SURROGATES[surrogate].phi(torch.from_numpy(half_width * (x[:, None] - x[None, :]))).numpy()
+    C: NDArray[np.float64] = scipy.fft.dctn(grid, type=2) / order**2
+    C[0] /= 2
+    C[:, 0] /= 2
+    return C
+
+
+@lru_cache(maxsize=64)
+def derivative_matrix(order: int) -> NDArray[np.float64]:
+    """D with (c D)_b the coefficients of the derivative of sum_a c_a T_a: T_a' = 2a (T_{a-1} + T_{a-3} + ...)."""
+    a, b = np.meshgrid(np.arange(order), np.arange(order), indexing="ij")
+    D = np.where((a > b) & ((a - b) % 2 == 1), 2.0 * a, 0.0)
+    D[:, 0] /= 2
+    return D
+
+
+@lru_cache(maxsize=64)
+def expansion_for(surrogate: str, half_width: float, order: int, device: torch.device) -> Expansion:
+    """The series for rows of at most this half width, on a device."""
+    return Expansion(
+        torch.tensor(half_width, dtype=torch.float64, device=device),
+        torch.from_numpy(kernel_coefficients(surrogate, half_width, order)).to(device),
+        torch.from_numpy(derivative_matrix(order)).to(device),
+    )
+
+
+def chebyshev_pair_sum(
+    scores: Tensor, pos: Tensor, neg: Tensor, at_zero: float, expansion: Expansion, wanted: Wanted
+) -> PairSums:
+    """Pair sums through the moments of each row. No row may be wider than the expansion's width.
+
+    Two passes over tiles of T_a(x): moments in the first, the three series in the second. The derivative of a
+    series is again one in T, so that both passes are a recurrence and a matrix product.
+    """
+    w, C, D = expansion
+    low, high = torch.aminmax(scores, dim=-1, keepdim=True)
+    centre = (low.double() + high.double()) / 2
+    tiles = list(_tiles(scores, C.shape[0]))
+    room = scores.new_empty(max(C.shape[0] * _size(tile) for tile in tiles), dtype=torch.float64)
+
+    moments = scores.new_zeros((len(scores), C.shape[0], 2), dtype=torch.float64)
+    for row, label in tiles:
+        T = _doubled_chebyshev((scores[row, label].double() - centre[row]) / w, C.shape[0], room)
+        weights = torch.stack((pos[row, label], neg[row, label]), -1).double()
+        moments[row] += torch.bmm(T, weights)
+    # Twice T_a is used for T_a throughout (see _doubled_chebyshev), hence the quarter.
+    P, N = moments[..., 0], moments[..., 1]
+    A, B = N @ C.t() / 4, P @ C / 4
+    value = (P * A).sum(-1) - at_zero * (pos.double() * neg).sum(-1)
+
+    by_scores = torch.empty_like(scores) if wanted.by_scores else None
+    by_pos, by_neg = (torch.empty_like(scores), torch.empty_like(scores)) if wanted.by_weights else (None, None)
+    if not any(wanted):
+        return PairSums(value.to(scores.dtype), None, None, None)
+    series = torch.stack(
+        ((A @ D / w, B @ D / w) if wanted.by_scores else ()) + ((A, B) if wanted.by_weights else ()), 1
+    )
+    for row, label in tiles:
+        T = _doubled_chebyshev((scores[row, label].double() - centre[row]) / w, C.shape[0], room)
+        found = list(torch.bmm(series[row], T).unbind(1))
+        p, n = pos[row, label], neg[row, label]
+        if by_scores is not None:
+            by_scores[row, label] = p * found.pop(0) + n * found.pop(0)
+        if by_pos is not None and by_neg is not None:
+            by_pos[row, label] = found.pop(0) - at_zero * n
+            by_neg[row, label] = found.pop(0) - at_zero * p
+    return PairSums(value.to(scores.dtype), by_scores, by_pos, by_neg)
+
+
+def _tiles(scores: Tensor, order: int) -> Iterator[tuple[slice, slice]]:
+    """Slices (rows, labels) whose Chebyshev values are few enough: whole rows, or a part of one."""
+    rows, q = scores.shape
+    cells = max(64, (_TILE if scores.device.type == "cpu" else _TILE_ELSEWHERE) // order)
+    some_rows, some_labels = max(1, cells // q), min(q, cells)
+    for i in range(0, rows, some_rows):
+        for j in range(0, q, some_labels):
+            yield slice(i, min(i + some_rows, rows)), slice(j, min(j + some_labels, q))
+
+
+def _size(tile: tuple[slice, slice]) -> int:
+    row, label = tile
+    return int((row.stop - row.start) * (label.stop - label.start))
+
+
+def _doubled_chebyshev(x: Tensor, order: int, room: Tensor) -> Tensor:
+    """S_a = 2 T_a(x) for a < order, shape (rows, order, labels), written into ``room``.
+
+    S_{m+k} = S_m S_k - S_{m-k}: each step doubles what is known, so there are log2(order) steps; without the
+    factor two each step would need one operation more.
+    """
+    rows, labels = x.shape
+    S = room[: rows * order * labels].view(rows, order, labels)
+    S[:, 0] = 2
+    if order > 1:
+        torch.mul(x, 2, out=S[:, 1])
+    known = 1
+    while known < order - 1:
+        more = min(known, order - 1 - known)
+        torch.mul(S[:, known : known + 1], S[:, 1 : more + 1], out=S[:, known + 1 : known + more + 1])
+        S[:, known + 1 : known + more + 1] -= S[:, known - more : known].flip(1)
+        known += more
+    return S

@@ -1,0 +1,71 @@
+"""The double sum with its gradient by hand, in tiles that stay in cache: the fastest way for few labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ccmn.losses.pairs.result import PairSums, Wanted
+from ccmn.losses.surrogates import Surrogate
+
+_TILE = 1 << 18
+"""Pairs in a tile on a CPU: about what stays in a core's cache."""
+_TILE_ELSEWHERE = 1 << 25
+"""Pairs in a tile elsewhere: enough to keep a device busy."""
+_ROWS_TO_TRANSPOSE = 16
+"""From this many rows on, rows go last: the innermost loop then runs over rows, not over a few labels."""
+
+
+def direct_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate, wanted: Wanted) -> PairSums:
+    """Value and derivatives of each row's pair sum through tiles of phi(f_j - f_k)."""
+    rows, q = scores.shape
+    tile = _TILE if scores.device.type == "cpu" else _TILE_ELSEWHERE
+    value = scores.new_zeros(rows)
+    by_scores = torch.zeros_like(scores) if wanted.by_scores else None
+    by_pos, by_neg = (torch.zeros_like(scores), torch.zeros_like(scores)) if wanted.by_weights else (None, None)
+    for row, label in _tiles(rows, q, tile):
+        rows_last = row.stop - row.start >= _ROWS_TO_TRANSPOSE
+        f, p, n = (t[row].t().contiguous() if rows_last else t[row] for t in (scores, pos, neg))
+        part = _tile_sums(f, p, n, label, 0 if rows_last else 1, surrogate, wanted)
+        value[row] += part.value
+        for whole, piece, where in (
+            (by_pos, part.by_pos, label),
+            (by_neg, part.by_neg, slice(None)),
+            (by_scores, part.by_scores, slice(None)),
+        ):
+            if whole is not None and piece is not None:
+                whole[row, where] += piece.t() if rows_last else piece
+    return PairSums(value, by_scores, by_pos, by_neg)
+
+
+def _tiles(rows: int, q: int, tile: int) -> Iterator[tuple[slice, slice]]:
+    """Slices (rows, positive labels) of at most ``tile`` pairs each, where one label's pairs fit."""
+    some_rows = max(1, tile // (q * q))
+    some_labels = q if q * q <= tile else max(1, tile // q)
+    for i in range(0, rows, some_rows):
+        for j in range(0, q, some_labels):
+            yield slice(i, min(i + some_rows, rows)), slice(j, min(j + some_labels, q))
+
+
+def _tile_sums(
+    f: Tensor, p: Tensor, n: Tensor, label: slice, j_dim: int, surrogate: Surrogate, wanted: Wanted
+) -> PairSums:
+    """One tile. With j_dim = 0 the tensors are (q, rows), with j_dim = 1 they are (rows, q)."""
+    k_dim = j_dim + 1
+    f_j, p_j = (t.narrow(j_dim, label.start, label.stop - label.start) for t in (f, p))
+    n_k, p_row = n.unsqueeze(j_dim), p_j.unsqueeze(k_dim)
+    difference = f_j.unsqueeze(k_dim) - f.unsqueeze(j_dim)
+    phi = surrogate.phi(difference)
+    torch.diagonal(phi, label.start, j_dim, k_dim).zero_()
+    by_pos = (phi * n_k).sum(k_dim)
+    value = (p_j * by_pos).sum(j_dim)
+    by_neg = (phi * p_row).sum(j_dim) if wanted.by_weights else None
+    by_scores = None
+    if wanted.by_scores:
+        slope = surrogate.slope(difference)
+        torch.diagonal(slope, label.start, j_dim, k_dim).zero_()
+        by_scores = n * (slope * p_row).sum(j_dim).neg_()
+        by_scores.narrow(j_dim, label.start, label.stop - label.start).addcmul_(p_j, (slope * n_k).sum(k_dim))
+    return PairSums(value, by_scores, by_pos if wanted.by_weights else None, by_neg)

@@ -1,0 +1,169 @@
+"""pair_sum: the sum over label pairs that every ranking loss is made of, by the fastest way that is exact enough.
+
+| phi | way | time | file |
+| --- | --- | --- | --- |
+| square | moments | O(q) | moments.py |
+| hinge | sort and prefix sums | O(q log q) | sorted.py |
+| sigmoid, logistic | Chebyshev moments | O(q M) | chebyshev.py |
+| the last three with few labels, or very wide rows | double sum in tiles | O(q^2) | direct.py |
+| a callable | double sum in blocks | O(q^2) | blocked.py |
+
+All take O(q) memory a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccmn.losses.pairs.blocked import blocked_pair_sum
+from ccmn.losses.pairs.chebyshev import Expansion, chebyshev_pair_sum
+from ccmn.losses.pairs.direct import direct_pair_sum
+from ccmn.losses.pairs.moments import square_pair_sum
+from ccmn.losses.pairs.result import PairSums, Wanted
+from ccmn.losses.pairs.sorted import hinge_pair_sum
+from ccmn.losses.pairs.widths import device_expansion, exact_expansion, largest_half_width, watch_for
+from ccmn.losses.surrogates import SURROGATES, Surrogate
+
+# Measured by benchmarks/crossover.py on two cores: below these the double sum in tiles is faster.
+FEWEST_TO_SORT = 96
+FEWEST_PER_TERM = 2.5
+"""Chebyshev moments pay from this many labels per term of the series on."""
+
+
+def pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate | Callable[[Tensor], Tensor]) -> Tensor:
+    r"""Sum over ordered pairs of different labels, one value per row.
+
+    .. math:: L = \sum_{j \neq k} p_j\, n_k\, \phi(f_j - f_k)
+
+    Parameters
+    ----------
+    scores, pos, neg : tensors broadcastable to one shape (..., q)
+        f, p and n: any real numbers; p = n = 0 takes a label out.
+    surrogate : a row of ``SURROGATES``, or a callable phi
+
+    Returns
+    -------
+    Tensor of shape (...)
+        float32 for lower-precision scores: inner arithmetic is never below float32. Differentiable in all three
+        tensors; second derivatives go through the double sum.
+    """
+    dtype = torch.promote_types(scores.dtype, torch.float32)
+    shape = torch.broadcast_shapes(scores.shape, pos.shape, neg.shape)  # type: ignore[no-untyped-call]
+    rows = shape[:-1].numel()
+    f, p, n = (t.to(dtype).expand(shape).reshape(rows, shape[-1]) for t in (scores, pos, neg))
+    if not isinstance(surrogate, Surrogate):
+        result = blocked_pair_sum(f, p, n, surrogate)
+    elif torch.compiler.is_compiling():
+        wants_weights = p.requires_grad or n.requires_grad
+        result = _pair_sums_op(f, p, n, surrogate.name, f.requires_grad, wants_weights)[0]
+    else:
+        result = _PairSum.apply(f, p, n, surrogate)  # type: ignore[no-untyped-call]
+    return result.reshape(shape[:-1])
+
+
+def pair_row_sums(
+    scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate | Callable[[Tensor], Tensor]
+) -> Tensor:
+    r"""The sums over k of one positive label each, :math:`p_j \sum_{k \ne j} n_k \phi(f_j - f_k)`, shape (..., q).
+
+    Values only, no gradient: what the corrections of the ranking loss look at.
+    """
+    with torch.enable_grad():
+        leaf = pos.detach().to(torch.promote_types(scores.dtype, torch.float32)).requires_grad_()
+        total = pair_sum(scores.detach(), leaf, neg.detach(), surrogate).sum()
+        (by_pos,) = torch.autograd.grad(total, leaf)
+    return leaf.detach() * by_pos
+
+
+def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate, wanted: Wanted) -> PairSums:
+    """Value and derivatives of rows (n, q), by the fastest way."""
+    q = scores.shape[-1]
+    if scores.numel() == 0:
+        nothing = torch.zeros_like(scores)
+        return PairSums(scores.new_zeros(len(scores)), nothing, nothing, nothing)
+    if surrogate.pair_method == "moments" and q > 2:
+        return square_pair_sum(scores, pos, neg, wanted)
+    if surrogate.pair_method == "sorted" and q >= FEWEST_TO_SORT:
+        return hinge_pair_sum(scores, pos, neg, wanted)
+    if surrogate.pair_method == "chebyshev" and (expansion := _choose_expansion(scores, surrogate)) is not None:
+        return chebyshev_pair_sum(scores, pos, neg, surrogate.at_zero, expansion, wanted)
+    return direct_pair_sum(scores, pos, neg, surrogate, wanted)
+
+
+def _choose_expansion(scores: Tensor, surrogate: Surrogate) -> Expansion | None:
+    """The series for these rows, or None where the double sum is the better way."""
+    if scores.shape[-1] < 16 * FEWEST_PER_TERM:  # the narrowest rows need 14 terms and more
+        return None
+    half_width = largest_half_width(scores)
+    if scores.is_cuda:
+        capturing = torch.cuda.is_current_stream_capturing()
+        if capturing or not watch_for(scores.device).look():
+            if not capturing:
+                watch_for(scores.device).leave(half_width)
+            return device_expansion(surrogate.name, scores, half_width)
+        watch_for(scores.device).leave(half_width)
+    expansion = exact_expansion(surrogate.name, scores, float(half_width))
+    if expansion is None or scores.shape[-1] < FEWEST_PER_TERM * len(expansion.coefficients):
+        return None
+    return expansion
+
+
+class _PairSum(torch.autograd.Function):
+    """The derivatives are computed with the value, while what they need is at hand; backward only scales them."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate) -> Tensor:
+        needs = ctx.needs_input_grad
+        sums = fast_pair_sums(scores, pos, neg, surrogate, Wanted(needs[0], needs[1] or needs[2]))
+        ctx.surrogate = surrogate
+        ctx.save_for_backward(scores, pos, neg, sums.by_scores, sums.by_pos, sums.by_neg)
+        return sums.value
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        scores, pos, neg, *found = ctx.saved_tensors
+        needs = ctx.needs_input_grad[:3]
+        if torch.is_grad_enabled():  # create_graph=True: the double sum is differentiable as often as phi
+            inputs = [t for t, need in zip((scores, pos, neg), needs) if need]
+            value = blocked_pair_sum(scores, pos, neg, ctx.surrogate.phi)
+            grads = iter(torch.autograd.grad(value, inputs, grad, create_graph=True, allow_unused=True))
+            return (*(next(grads) if need else None for need in needs), None)
+        return (*(grad.unsqueeze(-1) * d if need else None for d, need in zip(found, needs)), None)
+
+
+@torch.library.custom_op("ccmn::pair_sums", mutates_args=())
+def _pair_sums_op(
+    scores: Tensor, pos: Tensor, neg: Tensor, surrogate: str, want_scores: bool, want_weights: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """``fast_pair_sums`` as one opaque operator, for torch.compile; what is not wanted comes back empty."""
+    sums = fast_pair_sums(scores, pos, neg, SURROGATES[surrogate], Wanted(want_scores, want_weights))
+    by_scores, by_pos, by_neg = (scores.new_empty(0) if t is None else t for t in sums[1:])
+    return sums.value, by_scores, by_pos, by_neg
+
+
+@_pair_sums_op.register_fake
+def _(
+    scores: Tensor, pos: Tensor, neg: Tensor, surrogate: str, want_scores: bool, want_weights: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    by_scores = torch.empty_like(scores) if want_scores else scores.new_empty(0)
+    by_pos, by_neg = (torch.empty_like(scores) if want_weights else scores.new_empty(0) for _ in range(2))
+    return scores.new_empty(scores.shape[0]), by_scores, by_pos, by_neg
+
+
+def _keep_derivatives(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*output[1:])
+    ctx.want_scores, ctx.want_weights = inputs[4:]
+
+
+def _scale_derivatives(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    by_scores, by_pos, by_neg = ctx.saved_tensors
+    g = grad.unsqueeze(-1)
+    weights = (g * by_pos, g * by_neg) if ctx.want_weights else (None, None)
+    return (g * by_scores if ctx.want_scores else None, *weights, None, None, None)
+
+
+_pair_sums_op.register_autograd(_scale_derivatives, setup_context=_keep_derivatives)

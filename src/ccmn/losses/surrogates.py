@@ -1,0 +1,138 @@
+"""The surrogates phi, one row each, with the properties the theorems ask of them.
+
+At its kink (t = 1) the hinge takes the slope of its flat side, in every formula of this package.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from ccmn.catalogue import Catalogue
+
+TwoSided = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    r"""A margin loss :math:`\phi(t)`, what is known of it, and how its sums over pairs become fast.
+
+    The statements below are checked numerically in the tests, for every row of ``SURROGATES``.
+    """
+
+    name: str
+    phi: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor]
+    """phi'(t)."""
+    two_sided: TwoSided
+    """(f, pos, neg) -> pos phi(f) + neg phi(-f), in its cheapest form."""
+    pair_method: str
+    """Which fast pair sum applies: "moments", "sorted" or "chebyshev" (see ``losses/pairs``)."""
+    convex: bool
+    bounded: bool
+    """Lemmas 1 and 2 and the bounds of Theorems 2 and 4 ask for a bounded phi (or bounded scores)."""
+    symmetric: bool
+    """phi(t) + phi(-t) = 2 phi(0) for all t: asked for by Theorem 5, and then no weight need be negative."""
+    lipschitz: float
+    """The smallest Lipschitz constant of phi; infinite when there is none."""
+    hamming_consistent: bool
+    """Theorem 3: convex with phi'(0) < 0 is enough; the sigmoid is consistent without being convex."""
+    ranking_consistent: bool
+    """Theorem 5: differentiable, non-increasing, phi'(0) < 0 and symmetric."""
+
+    @property
+    def at_zero(self) -> float:
+        """phi(0)."""
+        return float(self.phi(torch.zeros((), dtype=torch.float64)))
+
+    @property
+    def slope_at_zero(self) -> float:
+        """phi'(0)."""
+        return float(self.slope(torch.zeros((), dtype=torch.float64)))
+
+
+SURROGATES: Catalogue[Surrogate] = Catalogue(
+    "surrogate",
+    {
+        surrogate.name: surrogate
+        for surrogate in (
+            Surrogate(
+                name="square",
+                phi=lambda t: (1 - t).square(),
+                slope=lambda t: 2 * t - 2,
+                two_sided=lambda f, pos, neg: (pos + neg) * (1 + f.square()) - 2 * (pos - neg) * f,
+                pair_method="moments",
+                convex=True,
+                bounded=False,
+                symmetric=False,
+                lipschitz=math.inf,
+                hamming_consistent=True,
+                ranking_consistent=False,
+            ),
+            Surrogate(
+                name="hinge",
+                phi=lambda t: (1 - t).clamp_min(0),
+                slope=lambda t: -(t < 1).to(t.dtype),
+                two_sided=lambda f, pos, neg: pos * (1 - f).clamp_min(0) + neg * (1 + f).clamp_min(0),
+                pair_method="sorted",
+                convex=True,
+                bounded=False,
+                symmetric=False,
+                lipschitz=1.0,
+                hamming_consistent=True,
+                ranking_consistent=False,
+            ),
+            Surrogate(
+                name="sigmoid",
+                phi=lambda t: torch.sigmoid(-t),
+                slope=lambda t: -torch.sigmoid(t) * torch.sigmoid(-t),
+                two_sided=lambda f, pos, neg: pos + (neg - pos) * torch.sigmoid(f),
+                pair_method="chebyshev",
+                convex=False,
+                bounded=True,
+                symmetric=True,
+                lipschitz=0.25,
+                hamming_consistent=True,
+                ranking_consistent=True,
+            ),
+            Surrogate(
+                name="logistic",
+                phi=lambda t: softplus(-t),
+                slope=lambda t: -torch.sigmoid(-t),
+                # Not pos softplus(-f) + neg softplus(f): one softplus, and convex in f for every real pos, neg >= -pos.
+                two_sided=lambda f, pos, neg: (pos + neg) * softplus(f) - pos * f,
+                pair_method="chebyshev",
+                convex=True,
+                bounded=False,
+                symmetric=False,
+                lipschitz=1.0,
+                hamming_consistent=True,
+                ranking_consistent=False,
+            ),
+        )
+    },
+)
+
+SurrogateLike = str | Callable[[Tensor], Tensor] | Surrogate
+
+
+def resolve_surrogate(surrogate: SurrogateLike) -> Surrogate | Callable[[Tensor], Tensor]:
+    """A row of ``SURROGATES`` by name, or the user's own callable phi as it is."""
+    if isinstance(surrogate, (Surrogate, str)):
+        return surrogate if isinstance(surrogate, Surrogate) else SURROGATES[surrogate]
+    if not callable(surrogate):
+        raise TypeError(
+            f"surrogate must be one of {', '.join(SURROGATES)} or a callable phi(t) on tensors; "
+            f"got {type(surrogate).__name__}"
+        )
+    return surrogate
+
+
+def phi_of(surrogate: Surrogate | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The function phi itself."""
+    return surrogate.phi if isinstance(surrogate, Surrogate) else surrogate

@@ -1,0 +1,218 @@
+"""Fast against slow: every way of summing pairs against the float64 double sum, by the rules of accuracy."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from torch.autograd import gradcheck, gradgradcheck
+
+from ccmn.losses.pairs import pair_row_sums, pair_sum
+from ccmn.losses.pairs.blocked import blocked_pair_sum
+from ccmn.losses.pairs.chebyshev import chebyshev_pair_sum, expansion_for, order_for
+from ccmn.losses.pairs.direct import direct_pair_sum
+from ccmn.losses.pairs.moments import square_pair_sum
+from ccmn.losses.pairs.pair_sum import fast_pair_sums
+from ccmn.losses.pairs.result import Wanted
+from ccmn.losses.pairs.sorted import hinge_pair_sum
+from ccmn.losses.pairs.widths import device_expansion, exact_expansion, largest_half_width
+from ccmn.losses.surrogates import SURROGATES
+from reference import PHI, double_sum
+from strategies import SEEDS, pair_rows
+
+EVERYTHING = Wanted(True, True)
+BY_NAME = pytest.mark.parametrize("surrogate", SURROGATES.values(), ids=list(SURROGATES))
+
+
+def slow(f, p, n, surrogate):
+    """The double sum and its derivatives in float64, with the scales the rules measure errors by."""
+    f, p, n = f.double(), p.double(), n.double()
+    off = 1 - torch.eye(f.shape[-1], dtype=torch.float64)
+    difference = f[:, :, None] - f[:, None, :]
+    phi, slope = surrogate.phi(difference) * off, surrogate.slope(difference) * off
+    by_pos, by_neg = (phi * n[:, None]).sum(2), (phi * p[:, :, None]).sum(1)
+    by_scores = p * (slope * n[:, None]).sum(2) - n * (slope * p[:, :, None]).sum(1)
+    P, N = p.abs().sum(1, True), n.abs().sum(1, True)
+    largest_phi = phi.abs().amax((1, 2)).clamp_min(1)
+    largest_slope = slope.abs().amax((1, 2)).clamp_min(1)
+    scales = {
+        "value": (P * N).squeeze(1) * largest_phi,
+        "by_scores": (p.abs() * N + n.abs() * P).amax(1) * largest_slope,
+        "by_pos": N.squeeze(1) * largest_phi,
+        "by_neg": P.squeeze(1) * largest_phi,
+    }
+    found = {"value": (p * by_pos).sum(1), "by_scores": by_scores, "by_pos": by_pos, "by_neg": by_neg}
+    return found, scales
+
+
+def assert_within_the_rules(sums, f, p, n, surrogate):
+    expected, scales = slow(f, p, n, surrogate)
+    for name, tolerance in (("value", 1e-6), ("by_scores", 1e-5), ("by_pos", 1e-6), ("by_neg", 1e-6)):
+        error = (getattr(sums, name).double() - expected[name]).abs()
+        error = error.amax(-1) if error.ndim > 1 else error
+        assert (error <= tolerance * scales[name] + 1e-30).all(), (name, (error / scales[name]).max())
+
+
+def ways(surrogate, f):
+    """Every way that applies to this phi and these rows, not only the one that would be chosen."""
+    yield lambda f, p, n: direct_pair_sum(f, p, n, surrogate, EVERYTHING)
+    if surrogate.pair_method == "moments":
+        yield lambda f, p, n: square_pair_sum(f, p, n, EVERYTHING)
+    if surrogate.pair_method == "sorted":
+        yield lambda f, p, n: hinge_pair_sum(f, p, n, EVERYTHING)
+    if surrogate.pair_method == "chebyshev":
+        width = largest_half_width(f)
+        if (series := exact_expansion(surrogate.name, f, float(width))) is not None:
+            yield lambda f, p, n: chebyshev_pair_sum(f, p, n, surrogate.at_zero, series, EVERYTHING)
+        if width <= 32:
+            series = device_expansion(surrogate.name, f, width)
+            yield lambda f, p, n: chebyshev_pair_sum(f, p, n, surrogate.at_zero, series, EVERYTHING)
+
+
+@BY_NAME
+@settings(max_examples=60)
+@given(rows=pair_rows())
+def test_every_way_keeps_the_rules_in_float32(surrogate, rows):
+    for way in ways(surrogate, rows[0]):
+        assert_within_the_rules(way(*rows), *rows, surrogate)
+    assert_within_the_rules(fast_pair_sums(*rows, surrogate, EVERYTHING), *rows, surrogate)
+
+
+@BY_NAME
+@pytest.mark.parametrize("q", [1, 2, 3, 40, 150])
+def test_float64_against_plain_loops(surrogate, q):
+    torch.manual_seed(q)
+    f, p, n = torch.randn(3, q, dtype=torch.float64)
+    expected = double_sum(f.tolist(), p.tolist(), n.tolist(), PHI[surrogate.name])
+    scale = float(p.abs().sum() * n.abs().sum())
+    assert pair_sum(f, p, n, surrogate).item() == pytest.approx(expected, rel=1e-12, abs=1e-12 * scale)
+    for way in ways(surrogate, f[None]):
+        assert way(f[None], p[None], n[None]).value.item() == pytest.approx(expected, rel=1e-12, abs=1e-12 * scale)
+
+
+@BY_NAME
+def test_long_rows_keep_the_rules(surrogate):
+    """One row long enough for rounding to add up."""
+    torch.manual_seed(0)
+    f, p = torch.randn(2, 1, 4000) * 2
+    assert_within_the_rules(fast_pair_sums(f, p, 1 - p, surrogate, EVERYTHING), f, p, 1 - p, surrogate)
+
+
+@BY_NAME
+@pytest.mark.parametrize("q", [1, 2, 5, 110])
+def test_gradcheck(surrogate, q):
+    torch.manual_seed(q)
+    f = (torch.randn(2, q, dtype=torch.float64) * 1.3).requires_grad_()
+    p, n = (torch.randn(2, q, dtype=torch.float64).requires_grad_() for _ in range(2))
+    assert gradcheck(lambda *args: pair_sum(*args, surrogate), (f, p, n), fast_mode=q > 10)
+    if surrogate.name != "hinge":  # a piecewise linear phi has no second derivative worth checking
+        assert gradgradcheck(lambda *args: pair_sum(*args, surrogate), (f, p, n), fast_mode=True)
+
+
+@BY_NAME
+def test_only_what_is_wanted_is_computed(surrogate):
+    f, p, n = torch.randn(3, 4, 200)
+    everything = fast_pair_sums(f, p, n, surrogate, EVERYTHING)
+    for wanted in (Wanted(False, False), Wanted(True, False), Wanted(False, True)):
+        sums = fast_pair_sums(f, p, n, surrogate, wanted)
+        torch.testing.assert_close(sums.value, everything.value)
+        assert (sums.by_scores is not None) == wanted.by_scores
+        assert (sums.by_pos is not None) == (sums.by_neg is not None) == wanted.by_weights
+
+
+@BY_NAME
+@settings(max_examples=20)
+@given(rows=pair_rows(largest=120), seed=SEEDS)
+def test_permuting_labels_changes_nothing(surrogate, rows, seed):
+    order = torch.randperm(rows[0].shape[1], generator=torch.Generator().manual_seed(seed))
+    shuffled = fast_pair_sums(*(t[:, order] for t in rows), surrogate, EVERYTHING)
+    straight = fast_pair_sums(*rows, surrogate, EVERYTHING)
+    _, scales = slow(*rows, surrogate)
+    assert ((shuffled.value - straight.value).abs() <= 2e-6 * scales["value"] + 1e-30).all()
+    error = (shuffled.by_scores - straight.by_scores[:, order]).abs().amax(1)
+    assert (error <= 2e-5 * scales["by_scores"] + 1e-30).all()
+
+
+@BY_NAME
+def test_leading_dimensions_and_broadcasting(surrogate):
+    f = torch.randn(3, 4, 50, dtype=torch.float64)
+    p = torch.randn(4, 50, dtype=torch.float64)
+    together = pair_sum(f, p, 1 - p, surrogate)
+    assert together.shape == (3, 4)
+    for r in range(3):
+        torch.testing.assert_close(together[r], pair_sum(f[r], p, 1 - p, surrogate))
+
+
+@BY_NAME
+def test_low_precision_is_computed_in_float32(surrogate):
+    f, p = torch.randn(2, 3, 120)
+    low = pair_sum(f.bfloat16(), p, 1 - p, surrogate)
+    assert low.dtype == torch.float32
+    torch.testing.assert_close(low, pair_sum(f.bfloat16().float(), p, 1 - p, surrogate))
+
+
+@BY_NAME
+def test_no_rows_and_no_labels(surrogate):
+    assert pair_sum(*torch.zeros(3, 0, 5), surrogate).shape == (0,)
+    assert pair_sum(*torch.zeros(3, 4, 0), surrogate).tolist() == [0, 0, 0, 0]
+
+
+@BY_NAME
+def test_row_sums_are_the_parts_of_the_pair_sum(surrogate):
+    f, p, n = torch.randn(3, 2, 7, dtype=torch.float64)
+    parts = pair_row_sums(f, p, n, surrogate)
+    for i in range(2):
+        for j in range(7):
+            only_j = torch.zeros(7, dtype=torch.float64)
+            only_j[j] = p[i, j]
+            expected = double_sum(f[i].tolist(), only_j.tolist(), n[i].tolist(), PHI[surrogate.name])
+            assert parts[i, j].item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_own_phi_in_blocks_reaches_its_parameters(monkeypatch):
+    """Blocks are recomputed in the backward pass; a learned phi gets its gradient all the same."""
+    f, p, n = torch.randn(3, 2, 9, dtype=torch.float64)
+    gradients = []
+    for most in (1 << 22, 8):
+        monkeypatch.setattr("ccmn.losses.pairs.blocked._MOST_AT_ONCE", most)
+        steepness = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+        leaf = f.clone().requires_grad_()
+        blocked_pair_sum(leaf, p, n, lambda t, s=steepness: torch.exp(-s * t)).sum().backward()
+        gradients.append((leaf.grad, steepness.grad))
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_small_tiles_give_the_same(monkeypatch):
+    """Tiling is bookkeeping: tiny tiles, which split rows and labels, must change nothing."""
+    torch.manual_seed(0)
+    f, p, n = torch.randn(3, 40, 70, dtype=torch.float64)
+    sigmoid = SURROGATES["sigmoid"]
+    whole = direct_pair_sum(f, p, n, sigmoid, EVERYTHING)
+    series = expansion_for("sigmoid", 8.0, order_for(8.0, torch.float64), torch.device("cpu"))
+    whole_series = chebyshev_pair_sum(f, p, n, 0.5, series, EVERYTHING)
+    monkeypatch.setattr("ccmn.losses.pairs.direct._TILE", 100)
+    monkeypatch.setattr("ccmn.losses.pairs.chebyshev._TILE", 100)
+    torch.testing.assert_close(direct_pair_sum(f, p, n, sigmoid, EVERYTHING), whole)
+    torch.testing.assert_close(chebyshev_pair_sum(f, p, n, 0.5, series, EVERYTHING), whole_series)
+    torch.testing.assert_close(whole_series.value, whole.value, rtol=1e-10, atol=1e-9)
+
+
+@pytest.mark.parametrize("q", [10, 200])
+def test_infinite_scores_do_not_crash(q):
+    f = torch.zeros(2, q)
+    f[0, 0] = float("inf")
+    f[1, 1] = float("nan")
+    p = torch.rand(2, q)
+    assert pair_sum(f, p, 1 - p, SURROGATES["sigmoid"]).shape == (2,)
+
+
+def test_second_road_to_the_sigmoid():
+    """An independent check of the series: sigma(b - a) as an integral of exponentials, by the trapezoidal rule."""
+    torch.manual_seed(1)
+    f, p, n = torch.randn(3, 300, dtype=torch.float64)
+    h = 0.35
+    v = torch.arange(-40 / h, 8 / h, dtype=torch.float64)[:, None] * h
+    E, G = torch.exp(-torch.exp(f + v)), torch.exp((f + v) - torch.exp(f + v))
+    # phi(f_j - f_k) = sigma(f_k - f_j) = h * sum over nodes of E(f_j + v) G(f_k + v)
+    integral = h * ((p * E).sum(1) * (n * G).sum(1)).sum() - 0.5 * (p * n).sum()
+    assert integral.item() == pytest.approx(pair_sum(f, p, n, SURROGATES["sigmoid"]).item(), rel=1e-9, abs=1e-7)

@@ -1,0 +1,291 @@
+"""HammingLoss and RankingLoss as PyTorch users meet them."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from ccmn.losses import CORRECTIONS, SURROGATES, HammingLoss, RankingLoss, hamming_loss, ranking_loss
+from ccmn.noise import ClassConditionalNoise, PartialNoise, TransitionNoise
+from reference import PHI, double_sum
+
+BOTH = pytest.mark.parametrize("make", [HammingLoss, RankingLoss])
+NOISE = ClassConditionalNoise([0.1, 0.2, 0.3], [0.3, 0.0, 0.2])
+
+
+def batch(loss, rows=5, q=3, dtype=torch.float64):
+    torch.manual_seed(0)
+    return torch.randn(rows, loss.n_outputs(q), dtype=dtype), torch.randint(0, 2, (rows, q))
+
+
+@BOTH
+@pytest.mark.parametrize("surrogate", SURROGATES)
+def test_module_is_the_function_of_debiased_labels(make, surrogate):
+    loss = make(surrogate, NOISE, reduction="none")
+    outputs, Y = batch(loss)
+    p = NOISE.debias(Y.double())
+    if make is HammingLoss:
+        expected = hamming_loss(outputs, p, surrogate)
+    else:
+        scores = loss.decision(outputs)
+        expected = ranking_loss(scores, p, surrogate) + hamming_loss(scores, p, surrogate)
+    torch.testing.assert_close(loss(outputs, Y), expected)
+
+
+@BOTH
+def test_reductions(make):
+    outputs, Y = batch(make())
+    rows = make(reduction="none")(outputs, Y)
+    torch.testing.assert_close(make()(outputs, Y), rows.mean())
+    torch.testing.assert_close(make(reduction="sum")(outputs, Y), rows.sum())
+
+
+@BOTH
+def test_unobserved_labels_contribute_nothing(make):
+    """Neither value nor gradient changes with the score of a NaN label, and its own gradient is exactly 0."""
+    loss = make(noise=NOISE)
+    outputs, Y = batch(loss)
+    Y = Y.double()
+    Y[0, 1] = Y[2, 0] = Y[2, 2] = float("nan")
+    shift = loss.n_outputs(3) - 3
+    wild = outputs.clone()
+    wild[0, 1 + shift] = 1e6
+    wild[2, 0 + shift] = float("inf")
+    values = []
+    for scores in (outputs, wild):
+        scores = scores.requires_grad_()
+        value = loss(scores, Y)
+        (gradient,) = torch.autograd.grad(value, scores)
+        values.append((value.detach(), gradient))
+        assert gradient[..., shift:][Y.isnan()].eq(0).all()
+    torch.testing.assert_close(values[0], values[1])
+    # The same as a problem that never had the label: row 0 without label 1.
+    two = ClassConditionalNoise(NOISE.rho_pos[[0, 2]], NOISE.rho_neg[[0, 2]])
+    columns = [*range(shift), 0 + shift, 2 + shift]
+    expected = make(noise=two, reduction="none")(outputs[:1, columns], Y[:1, [0, 2]])
+    torch.testing.assert_close(make(noise=NOISE, reduction="none")(outputs[:1], Y[:1]), expected)
+
+
+@BOTH
+def test_all_labels_unobserved_is_zero(make):
+    loss = make(noise=NOISE)
+    outputs, _ = batch(loss)
+    outputs.requires_grad_()
+    value = loss(outputs, torch.full((5, 3), float("nan")))
+    value.backward()
+    assert value == 0
+    assert outputs.grad.eq(0).all()
+
+
+@BOTH
+def test_soft_integer_and_boolean_labels(make):
+    loss = make(noise=NOISE)
+    outputs, Y = batch(loss)
+    torch.testing.assert_close(loss(outputs, Y), loss(outputs, Y.bool()))
+    torch.testing.assert_close(loss(outputs, Y), loss(outputs, Y.to(torch.uint8)))
+    assert torch.isfinite(loss(outputs, Y * 0.8 + 0.1))
+
+
+@BOTH
+def test_rates_are_state_and_are_never_rounded(make):
+    loss = make(noise=NOISE)
+    assert set(loss.state_dict()) == {"debias.rho_pos", "debias.rho_neg"}
+    half = copy.deepcopy(loss).half().to("cpu")
+    assert half.debias.rho_pos.dtype == torch.float64
+    torch.testing.assert_close(half.debias.rho_pos, torch.tensor(NOISE.rho_pos))
+    other = make(noise=ClassConditionalNoise(0.0, 0.0, n_labels=3))
+    other.load_state_dict(loss.state_dict())
+    outputs, Y = batch(loss)
+    torch.testing.assert_close(other(outputs, Y), loss(outputs, Y))
+
+
+@BOTH
+@pytest.mark.parametrize("surrogate", SURROGATES)
+def test_autocast_keeps_float32_inside(make, surrogate):
+    noise = ClassConditionalNoise(0.3, 0.2, n_labels=130)
+    loss = make(surrogate, noise)
+    outputs, Y = batch(loss, q=130, dtype=torch.float32)
+    outputs = outputs.bfloat16().float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = loss(outputs.bfloat16(), Y)
+    assert inside.dtype == torch.float32
+    torch.testing.assert_close(inside, loss(outputs, Y))
+
+
+@pytest.mark.parametrize("surrogate", ["hinge", "sigmoid"])
+def test_torch_compile_in_one_graph(surrogate):
+    loss = RankingLoss(surrogate, ClassConditionalNoise(0.3, 0.2, n_labels=130))
+    outputs, Y = batch(loss, q=130, dtype=torch.float32)
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    gradients = []
+    for f in (loss, compiled):
+        leaf = outputs.clone().requires_grad_()
+        value = f(leaf, Y)
+        value.backward()
+        gradients.append((value.detach(), leaf.grad))
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_compiled_operator_is_well_formed():
+    from ccmn.losses.pairs.pair_sum import _pair_sums_op
+
+    f, p, n = torch.randn(3, 2, 30)
+    torch.library.opcheck(_pair_sums_op, (f.requires_grad_(), p, n, "sigmoid", True, False))
+    torch.library.opcheck(_pair_sums_op, (f, p.requires_grad_(), n, "hinge", True, True))
+
+
+def test_leading_dimensions_hold_many_models_against_one_batch():
+    loss = RankingLoss(noise=NOISE, reduction="none")
+    outputs, Y = torch.randn(4, 5, 4, dtype=torch.float64), torch.randint(0, 2, (5, 3))
+    together = loss(outputs, Y)
+    assert together.shape == (4, 5)
+    torch.testing.assert_close(together[2], loss(outputs[2], Y))
+
+
+class TestCorrections:
+    """12.3: g around the parts of the risk, per label."""
+
+    G = {  # noqa: RUF012
+        "abs": lambda z, b: abs(z),
+        "relu": lambda z, b: max(z, 0.0),
+        "flood": lambda z, b: abs(z - b) + b,
+    }
+
+    @pytest.mark.parametrize("correction", CORRECTIONS)
+    def test_hamming_against_plain_loops(self, correction):
+        level = 0.4 if correction == "flood" else 0.0
+        loss = HammingLoss("logistic", NOISE, correction=correction, flood_level=level)
+        outputs, Y = batch(loss, rows=6)
+        outputs = outputs * 4
+        Y = Y.double()
+        Y[1, 2] = float("nan")
+        expected, phi, p = 0.0, PHI["logistic"], NOISE.debias(Y)
+        for j in range(3):
+            seen = [i for i in range(6) if not Y[i, j].isnan()]
+            positive = sum(p[i, j].item() * phi(outputs[i, j].item()) for i in seen) / len(seen)
+            negative = sum((1 - p[i, j].item()) * phi(-outputs[i, j].item()) for i in seen) / len(seen)
+            expected += len(seen) / 6 * (self.G[correction](positive, level) + self.G[correction](negative, level))
+        assert loss(outputs, Y).item() == pytest.approx(expected, rel=1e-12)
+        total = HammingLoss("logistic", NOISE, "sum", correction, flood_level=level)
+        assert total(outputs, Y).item() == pytest.approx(6 * expected, rel=1e-12)
+
+    @pytest.mark.parametrize("correction", CORRECTIONS)
+    @pytest.mark.parametrize("dummy", [True, False])
+    def test_ranking_against_plain_loops(self, correction, dummy):
+        level = 0.3 if correction == "flood" else 0.0
+        loss = RankingLoss("hinge", NOISE, correction=correction, dummy=dummy, flood_level=level)
+        outputs, Y = batch(loss, rows=6)
+        outputs = outputs * 3
+        p = NOISE.debias(Y.double())
+        pos, neg = p, 1 - p
+        if dummy:
+            ones = torch.ones(6, 1, dtype=torch.float64)
+            pos, neg = torch.cat((ones, pos), 1), torch.cat((ones, neg), 1)
+        expected = 0.0
+        for j in range(outputs.shape[1]):
+            only_j = torch.zeros_like(pos)
+            only_j[:, j] = pos[:, j]
+            rows = [
+                double_sum(outputs[i].tolist(), only_j[i].tolist(), neg[i].tolist(), PHI["hinge"]) for i in range(6)
+            ]
+            expected += self.G[correction](sum(rows) / 6, level)
+        assert loss(outputs, Y).item() == pytest.approx(expected, rel=1e-12)
+
+    @BOTH
+    @pytest.mark.parametrize("correction", CORRECTIONS)
+    def test_gradient_is_that_of_the_value(self, make, correction):
+        loss = make("logistic", NOISE, correction=correction, flood_level=0.7 if correction == "flood" else 0.0)
+        outputs, Y = batch(loss, rows=7)
+        outputs = (outputs * 5).requires_grad_()
+        assert torch.autograd.gradcheck(lambda f: loss(f, Y), (outputs,))
+
+    @BOTH
+    @pytest.mark.parametrize("correction", ["abs", "relu"])
+    def test_changes_nothing_while_the_parts_are_positive(self, make, correction):
+        outputs, Y = batch(make())
+        torch.testing.assert_close(make("hinge", correction=correction)(outputs, Y), make("hinge")(outputs, Y))
+
+    @BOTH
+    def test_keeps_the_risk_from_running_away(self, make):
+        """A model that fits noisy labels perfectly: the unbiased risk is far below 0, the corrected one is not."""
+        noise = ClassConditionalNoise(0.3, 0.3, n_labels=3)
+        Y = torch.randint(0, 2, (50, 3), generator=torch.Generator().manual_seed(0))
+        outputs = torch.cat((torch.zeros(50, make().n_outputs(3) - 3), 100 * (2.0 * Y - 1)), 1)
+        assert make("logistic", noise)(outputs, Y) < -10
+        for correction in CORRECTIONS:
+            assert make("logistic", noise, correction=correction)(outputs, Y) >= 0
+
+
+class TestErrors:
+    @BOTH
+    def test_labels_out_of_range(self, make):
+        loss = make()
+        outputs, Y = batch(loss)
+        with pytest.raises(ValueError, match=r"between 0 and 1 .* got values from -1 to 1\. For -1/\+1 labels pass"):
+            loss(outputs, 2 * Y - 1)
+
+    @BOTH
+    def test_shapes(self, make):
+        loss = make(noise=NOISE)
+        outputs, Y = batch(loss)
+        with pytest.raises(ValueError, match=r"noise model has 3 labels, but the labels given have shape \(5, 2\)"):
+            loss(outputs, Y[:, :2])
+        with pytest.raises(ValueError, match="this loss needs"):
+            loss(outputs[:, :2], Y)
+        with pytest.raises(ValueError, match="same rows"):
+            loss(outputs[:4], Y)
+        with pytest.raises(ValueError, match="last dimension"):
+            loss(outputs, torch.tensor(1))
+
+    def test_dummy_is_explained(self):
+        with pytest.raises(ValueError, match=r"4 outputs \(q \+ 1: column 0 is the dummy label; dummy=False"):
+            RankingLoss()(torch.zeros(2, 3), torch.zeros(2, 3))
+
+    @BOTH
+    def test_construction(self, make):
+        with pytest.raises(TypeError, match="got 'estimate'"):
+            make(noise="estimate")
+        with pytest.raises(ValueError, match="reduction must be 'none' or 'mean' or 'sum'; got 'average'"):
+            make(reduction="average")
+        with pytest.raises(ValueError, match="no value per row"):
+            make(correction="abs", reduction="none")
+        with pytest.raises(ValueError, match="unknown correction 'ab'"):
+            make(correction="ab")
+        with pytest.raises(ValueError, match="does nothing without"):
+            make(flood_level=0.1)
+
+    def test_functional_shapes(self):
+        for function in (hamming_loss, ranking_loss):
+            with pytest.raises(ValueError, match=r"got shapes \(3,\) and \(4,\)"):
+                function(torch.zeros(3), torch.zeros(4))
+
+    def test_correction_under_a_transition_matrix(self):
+        with pytest.raises(ValueError, match="not defined for the ranking loss under TransitionNoise"):
+            RankingLoss(noise=TransitionNoise([[0.9, 0.1], [0.2, 0.8]]), correction="abs")
+
+
+def test_repr_says_what_it_is():
+    text = repr(RankingLoss(noise=PartialNoise(0.2, n_labels=3)))
+    assert "surrogate='sigmoid', noise=PartialNoise, reduction='mean'" in text
+
+
+def test_trains_in_an_ordinary_loop():
+    """A linear model on noisy labels: the unbiased loss ends nearer to the clean decision than the plain one."""
+    torch.manual_seed(0)
+    X = torch.randn(2000, 5)
+    W = torch.randn(5, 3)
+    Y = (X @ W > 0.5).long()
+    noise = PartialNoise([0.6, 0.6, 0.6])
+    noisy = noise.corrupt(Y, random_state=0)
+    wrong = {}
+    for name, loss in (("plain", RankingLoss()), ("unbiased", RankingLoss(noise=noise))):
+        model = torch.nn.Linear(5, loss.n_outputs(3))
+        optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
+        for _ in range(150):
+            optimiser.zero_grad()
+            loss(model(X), noisy).backward()
+            optimiser.step()
+        wrong[name] = ((loss.decision(model(X)) >= 0).long() != Y).float().mean().item()
+    assert wrong["unbiased"] < 0.5 * wrong["plain"]
