@@ -1,0 +1,49 @@
+"""Area under the ROC curve, label by label."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ccmn.data.containers import Labels
+from ccmn.metrics.base import Value, in_blocks, read_scores
+from ccmn.metrics.ranking import Ranking, ranking_loss_from
+
+
+def macro_auc(Y: Labels, scores: Any) -> Value:
+    r"""Area under the ROC curve of each label, averaged over labels; higher is better.
+
+    .. math:: \frac{1}{|L|} \sum_{j \in L} \frac{1}{|P_j| |N_j|} \sum_{i \in P_j} \sum_{m \in N_j}
+              \left( 1[f_{ij} > f_{mj}] + \tfrac{1}{2}\, 1[f_{ij} = f_{mj}] \right)
+
+    with :math:`P_j` and :math:`N_j` the rows with and without label j, and :math:`L` the labels that have both:
+    a label all of whose rows are alike has no curve and is left out. NaN where every label is so.
+
+    Parameters
+    ----------
+    Y : array, tensor, DataFrame or nested lists of shape (n, q), values 0 and 1
+    scores : the same, real values :math:`f`
+
+    Returns
+    -------
+    float, or a 0-dim tensor on the same device where a tensor was given.
+
+    Examples
+    --------
+    >>> macro_auc([[1, 0], [0, 0], [1, 0]], [[0.9, 0.1], [0.5, 0.3], [0.4, 0.2]])
+    0.5
+    """
+    true, real, answer = read_scores(Y, scores)
+    return answer(in_blocks(auc_rows, true.mT, real.mT).nanmean())
+
+
+def auc_rows(Y: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """The AUC within each row: (..., n) and (..., n), broadcast, to (...) in float64; NaN where all of Y is alike.
+
+    For one value per label the labels are to be rows: ``auc_rows(Y.mT, scores.mT)``.
+    """
+    # The AUC is what the ranking loss leaves of 1: its pairs are the same, counted when in order.
+    ranking = Ranking.of(Y, scores)
+    has_both = (ranking.positives > 0) & (ranking.positives < Y.shape[-1])
+    return torch.where(has_both, 1 - ranking_loss_from(ranking, ties="half"), torch.nan)

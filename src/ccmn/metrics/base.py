@@ -1,0 +1,94 @@
+"""What all metrics share: any container in, tensors to compute on, the answer in kind; and the row of the index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from ccmn.data.containers import Labels, to_dense_array
+from ccmn.validation import check_matrix_pair, check_no_nan, check_numeric, check_one_device, check_zero_one
+
+Value = float | torch.Tensor
+"""A metric's value: a Python float, or a 0-dim float64 tensor where a tensor was handed in."""
+
+Answer = Callable[[torch.Tensor], Value]
+"""The way back: from the 0-dim tensor computed to what the caller is given."""
+
+_BLOCK = 2**18
+"""Entries worked on at a time: temporaries of this size stay in cache, and memory does not grow with n."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A row of ``METRICS``.
+
+    Parameters
+    ----------
+    name : str
+        The name in reports and in ``METRICS``.
+    function : callable
+        ``function(Y, Y_pred)`` or ``function(Y, scores)``.
+    needs : "labels" or "scores"
+        What stands in second place: predicted 0/1 labels, or real-valued scores.
+    greater_is_better : bool
+        The direction of improvement.
+    """
+
+    name: str
+    function: Callable[..., Value]
+    needs: Literal["labels", "scores"]
+    greater_is_better: bool
+
+
+def read_labels(Y: Labels, Y_pred: Labels) -> tuple[torch.Tensor, torch.Tensor, Answer]:
+    """True and predicted labels as checked bool tensors (n, q), and the way back."""
+    true, predicted, answer = _read_pair(Y, Y_pred, "Y_pred")
+    check_zero_one(true, "Y")
+    check_zero_one(predicted, "Y_pred")
+    return true == 1, predicted == 1, answer
+
+
+def read_scores(Y: Labels, scores: Any) -> tuple[torch.Tensor, torch.Tensor, Answer]:
+    """True labels as a checked bool tensor, scores as a floating one, both (n, q), and the way back."""
+    true, real, answer = _read_pair(Y, scores, "scores")
+    check_zero_one(true, "Y")
+    check_no_nan(real, "scores")
+    return true == 1, real if real.is_floating_point() else real.double(), answer
+
+
+def in_blocks(
+    rows: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], Y: torch.Tensor, other: torch.Tensor
+) -> torch.Tensor:
+    """``rows(Y, other)``, one value per row, worked out a block of rows at a time."""
+    size = max(1, _BLOCK // Y.shape[-1])
+    return torch.cat([rows(y, o) for y, o in zip(torch.split(Y, size), torch.split(other, size))])
+
+
+def _read_pair(first: Any, second: Any, name: str) -> tuple[torch.Tensor, torch.Tensor, Answer]:
+    devices = [given.device for given in (first, second) if isinstance(given, torch.Tensor)]
+    check_one_device(devices, ("Y", name))
+    tensors = _to_tensor(first, "Y"), _to_tensor(second, name)
+    check_matrix_pair(*tensors, ("Y", name))
+    if not devices:
+        return *tensors, float
+    # An array beside a tensor goes where the tensor is.
+    return tensors[0].to(devices[0]), tensors[1].to(devices[0]), lambda value: value
+
+
+def _to_tensor(values: Any, argument: str) -> torch.Tensor:
+    if isinstance(values, torch.Tensor):
+        return values.detach()
+    try:
+        array = to_dense_array(values)
+        # A table with columns of several kinds arrives as objects, every one a number.
+        array = array.astype(np.float64) if array.dtype == object else array
+    except (TypeError, ValueError):
+        raise ValueError(f"{argument} must be a matrix of numbers, with rows of equal length") from None
+    check_numeric(array, argument)
+    dtype = array.dtype if array.dtype in (np.bool_, np.float32) else np.float64
+    # A copy in C order: torch takes neither negative strides nor, without a warning, read-only arrays.
+    return torch.from_numpy(np.array(array, dtype=dtype, order="C"))

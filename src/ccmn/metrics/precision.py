@@ -1,0 +1,49 @@
+"""Average precision over the ranking of a row's labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ccmn.data.containers import Labels
+from ccmn.metrics.base import Value, in_blocks, read_scores
+from ccmn.metrics.ranking import Ranking
+
+
+def average_precision(Y: Labels, scores: Any) -> Value:
+    r"""At the place of each true label: the part of true labels down to there; higher is better.
+
+    .. math:: \frac{1}{n} \sum_{i=1}^{n} \frac{1}{|P_i|} \sum_{j \in P_i}
+              \frac{|\{k \in P_i : f_{ik} \geq f_{ij}\}|}{|\{k : f_{ik} \geq f_{ij}\}|}
+
+    with :math:`P_i` the true labels of row i. A row with no label, or with all of them, counts 1. This is
+    scikit-learn's ``label_ranking_average_precision_score``, not its ``average_precision_score``.
+
+    Parameters
+    ----------
+    Y : array, tensor, DataFrame or nested lists of shape (n, q), values 0 and 1
+    scores : the same, real values :math:`f`
+
+    Returns
+    -------
+    float, or a 0-dim tensor on the same device where a tensor was given.
+
+    Examples
+    --------
+    >>> average_precision([[1, 0, 1, 0]], [[0.9, 0.8, 0.3, 0.1]])
+    0.8333333333333333
+    """
+    true, real, answer = read_scores(Y, scores)
+    return answer(in_blocks(average_precision_rows, true, real).mean())
+
+
+def average_precision_rows(Y: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """The average precision of each row: (..., q) and (..., q), broadcast, to (...) in float64."""
+    return average_precision_from(Ranking.of(Y, scores))
+
+
+def average_precision_from(ranking: Ranking) -> torch.Tensor:
+    """``average_precision_rows`` from a ranking at hand."""
+    total = (ranking.labels * ranking.hits / ranking.rank).sum(-1)
+    return torch.where(ranking.positives > 0, total / ranking.positives, 1.0)

@@ -1,0 +1,190 @@
+"""How well scores rank true labels above the others: ranking loss (Eq. (2) of the paper), coverage, one-error.
+
+Counts are kept in float64, where whole numbers up to 2^53 are exact: all pairs of 94 million labels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+
+from ccmn.data.containers import Labels
+from ccmn.metrics.base import Value, in_blocks, read_scores
+from ccmn.validation import check_choice
+
+Ties = Literal["full", "half"]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Rows of labels in the order of their scores, lowest first: one sort, for any metric that needs it.
+
+    Tied labels share their rank, the lowest place among them. ``Ranking.of`` takes O(q log q) time and O(q) memory
+    per row, and reads nothing back from a device.
+
+    Parameters
+    ----------
+    labels : tensor of shape (..., q)
+        The 0/1 labels in that order, float64.
+    positives : tensor of shape (...)
+        Number of true labels in the row.
+    rank : tensor of shape (..., q)
+        Number of labels with this score or a higher one.
+    hits : tensor of shape (..., q)
+        Number of true labels among those ``rank`` labels.
+
+    Examples
+    --------
+    >>> ranking = Ranking.of(torch.tensor([1, 0, 0]), torch.tensor([0.5, 0.5, 0.2]))
+    >>> ranking.rank.tolist(), ranking.hits.tolist()
+    ([3, 2, 2], [1.0, 1.0, 1.0])
+    """
+
+    labels: torch.Tensor
+    positives: torch.Tensor
+    rank: torch.Tensor
+    hits: torch.Tensor
+
+    @classmethod
+    def of(cls, Y: torch.Tensor, scores: torch.Tensor) -> Ranking:
+        """Rank the labels Y (..., q) by scores (..., q); leading dimensions broadcast."""
+        shape = torch.broadcast_shapes(Y.shape, scores.shape)  # type: ignore[no-untyped-call]
+        lowest_first, order = scores.sort(dim=-1)
+        lower = _count_lower(lowest_first)
+        labels = Y.double().expand(shape).gather(-1, order.expand(shape))
+        positives = labels.sum(-1)
+        missed = (labels.cumsum(-1) - labels).gather(-1, lower.expand(shape))
+        return cls(labels, positives, rank=shape[-1] - lower, hits=positives.unsqueeze(-1) - missed)
+
+
+def _count_lower(lowest_first: torch.Tensor) -> torch.Tensor:
+    """For each of the sorted scores, how many are strictly lower: the place at which its ties begin."""
+    begins = torch.ones_like(lowest_first, dtype=torch.bool)
+    begins[..., 1:] = lowest_first[..., 1:] != lowest_first[..., :-1]
+    places = torch.arange(lowest_first.shape[-1], device=lowest_first.device)
+    return torch.where(begins, places, 0).cummax(-1).values
+
+
+def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full") -> Value:
+    r"""Part of the pairs (true label, other label) in the wrong order, averaged over rows; lower is better.
+
+    .. math:: \frac{1}{n} \sum_{i=1}^{n} \frac{1}{|P_i| |N_i|} \sum_{j \in P_i} \sum_{k \in N_i}
+              \left( 1[f_{ij} < f_{ik}] + c\, 1[f_{ij} = f_{ik}] \right)
+
+    with :math:`P_i` the true labels of row i and :math:`N_i` the others. A row without such pairs (no label, or all
+    of them) counts 0 and stays in the average, as in scikit-learn's ``label_ranking_loss``.
+
+    Parameters
+    ----------
+    Y : array, tensor, DataFrame or nested lists of shape (n, q), values 0 and 1
+    scores : the same, real values :math:`f`
+    ties : "full" or "half"
+        What a tied pair counts: c = 1 as in scikit-learn, or c = 1/2 as in Eq. (2) of the paper.
+
+    Returns
+    -------
+    float, or a 0-dim tensor on the same device where a tensor was given.
+
+    Examples
+    --------
+    >>> ranking_loss([[1, 0, 0]], [[0.5, 0.5, 0.2]])
+    0.5
+    >>> ranking_loss([[1, 0, 0]], [[0.5, 0.5, 0.2]], ties="half")
+    0.25
+    """
+    check_choice(ties, "ties", ("full", "half"))
+    true, real, answer = read_scores(Y, scores)
+    return answer(in_blocks(partial(ranking_loss_rows, ties=ties), true, real).mean())
+
+
+def ranking_loss_rows(Y: torch.Tensor, scores: torch.Tensor, ties: Ties = "full") -> torch.Tensor:
+    """The ranking loss of each row: (..., q) and (..., q), broadcast, to (...) in float64."""
+    return ranking_loss_from(Ranking.of(Y, scores), ties)
+
+
+def ranking_loss_from(ranking: Ranking, ties: Ties = "full") -> torch.Tensor:
+    """``ranking_loss_rows`` from a ranking at hand."""
+    labels, positives = ranking.labels, ranking.positives
+    # Seen from a true label: the other labels that are not below it.
+    wrong = (labels * (ranking.rank - ranking.hits)).sum(-1)
+    if ties == "half":
+        # Seen from another label: the true labels strictly below it. The two counts differ by the ties.
+        strictly_wrong = ((1 - labels) * (positives.unsqueeze(-1) - ranking.hits)).sum(-1)
+        wrong = (wrong + strictly_wrong) / 2
+    pairs = positives * (labels.shape[-1] - positives)
+    return wrong / pairs.clamp(min=1)
+
+
+def coverage(Y: Labels, scores: Any, normalised: bool = False) -> Value:
+    r"""How far down the ranking one has to go to meet every true label; lower is better.
+
+    .. math:: \frac{1}{n} \sum_{i=1}^{n} c_i, \qquad
+              c_i = \left|\{k : f_{ik} \geq \min_{j \in P_i} f_{ij}\}\right|
+
+    with :math:`P_i` the true labels of row i; a row without any counts 0. This is scikit-learn's ``coverage_error``.
+
+    Parameters
+    ----------
+    Y : array, tensor, DataFrame or nested lists of shape (n, q), values 0 and 1
+    scores : the same, real values :math:`f`
+    normalised : bool
+        :math:`\max(c_i - 1, 0) / q` in place of :math:`c_i`, as in the journal version of the paper.
+
+    Returns
+    -------
+    float, or a 0-dim tensor on the same device where a tensor was given.
+
+    Examples
+    --------
+    >>> coverage([[1, 0, 1, 0]], [[0.9, 0.8, 0.3, 0.1]])
+    3.0
+    >>> coverage([[1, 0, 1, 0]], [[0.9, 0.8, 0.3, 0.1]], normalised=True)
+    0.5
+    """
+    true, real, answer = read_scores(Y, scores)
+    return answer(in_blocks(partial(coverage_rows, normalised=normalised), true, real).mean())
+
+
+def coverage_rows(Y: torch.Tensor, scores: torch.Tensor, normalised: bool = False) -> torch.Tensor:
+    """The coverage of each row: (..., q) and (..., q), broadcast, to (...) in float64. It needs no sort."""
+    true = Y.bool()
+    lowest = torch.where(true, scores, torch.inf).amin(-1, keepdim=True)
+    # Without a true label the lowest is infinity, which an infinite score reaches: hence the factor.
+    count = (scores >= lowest).sum(-1, dtype=torch.float64) * true.any(-1)
+    return (count - 1).clamp(min=0) / Y.shape[-1] if normalised else count
+
+
+def one_error(Y: Labels, scores: Any) -> Value:
+    r"""Part of the rows whose top-scored label is not a true one; lower is better.
+
+    .. math:: \frac{1}{n} \sum_{i=1}^{n} \Big( 1 - \frac{1}{|T_i|} \sum_{j \in T_i} y_{ij} \Big),
+              \qquad T_i = \arg\max_j f_{ij}
+
+    Where several labels tie at the top, :math:`T_i` holds them all: the expected value when the tie is broken at
+    random. A row without true labels counts 1.
+
+    Parameters
+    ----------
+    Y : array, tensor, DataFrame or nested lists of shape (n, q), values 0 and 1
+    scores : the same, real values :math:`f`
+
+    Returns
+    -------
+    float, or a 0-dim tensor on the same device where a tensor was given.
+
+    Examples
+    --------
+    >>> one_error([[1, 0, 0], [1, 0, 0]], [[0.9, 0.2, 0.1], [0.5, 0.5, 0.1]])
+    0.25
+    """
+    true, real, answer = read_scores(Y, scores)
+    return answer(in_blocks(one_error_rows, true, real).mean())
+
+
+def one_error_rows(Y: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """The one-error of each row: (..., q) and (..., q), broadcast, to (...) in float64. It needs no sort."""
+    top = scores == scores.amax(-1, keepdim=True)
+    return 1 - (top * Y).sum(-1, dtype=torch.float64) / top.sum(-1, dtype=torch.float64)

@@ -1,0 +1,68 @@
+"""Every metric as plain loops over rows, labels and pairs: slow and obvious."""
+
+from __future__ import annotations
+
+import math
+
+
+def hamming_loss(Y, Y_pred):
+    return _mean([_mean([float(y != h) for y, h in zip(row, predicted)]) for row, predicted in zip(Y, Y_pred)])
+
+
+def ranking_loss(Y, scores, ties="full"):
+    return _mean([_wrong_pairs(row, f, {"full": 1.0, "half": 0.5}[ties]) or 0.0 for row, f in zip(Y, scores)])
+
+
+def average_precision(Y, scores):
+    values = []
+    for row, f in zip(Y, scores):
+        true = [j for j, y in enumerate(row) if y == 1]
+        precisions = []
+        for j in true:
+            down_to_j = [k for k in range(len(row)) if f[k] >= f[j]]
+            precisions.append(sum(k in true for k in down_to_j) / len(down_to_j))
+        values.append(_mean(precisions) if precisions else 1.0)
+    return _mean(values)
+
+
+def coverage(Y, scores, normalised=False):
+    values = []
+    for row, f in zip(Y, scores):
+        true = [fj for y, fj in zip(row, f) if y == 1]
+        count = sum(fk >= min(true) for fk in f) if true else 0
+        values.append(max(count - 1, 0) / len(row) if normalised else count)
+    return _mean(values)
+
+
+def one_error(Y, scores):
+    return _mean([1 - _mean([y for y, fj in zip(row, f) if fj == max(f)]) for row, f in zip(Y, scores)])
+
+
+def micro_f1(Y, Y_pred):
+    return _f1([y for row in Y for y in row], [h for row in Y_pred for h in row])
+
+
+def macro_f1(Y, Y_pred):
+    return _mean([_f1(label, predicted) for label, predicted in zip(zip(*Y), zip(*Y_pred))])
+
+
+def macro_auc(Y, scores):
+    wrong = [_wrong_pairs(label, f, 0.5) for label, f in zip(zip(*Y), zip(*scores))]
+    known = [1 - value for value in wrong if value is not None]
+    return _mean(known) if known else math.nan
+
+
+def _mean(values):
+    return sum(values) / len(values)
+
+
+def _wrong_pairs(row, f, tie):
+    """The part of the pairs (positive, negative) that are in the wrong order; None where there is no pair."""
+    pairs = [(f[j], f[k]) for j, y in enumerate(row) if y == 1 for k, z in enumerate(row) if z == 0]
+    return _mean([1.0 if up < down else tie if up == down else 0.0 for up, down in pairs]) if pairs else None
+
+
+def _f1(true, predicted):
+    both = sum(y == h == 1 for y, h in zip(true, predicted))
+    either = sum(true) + sum(predicted)
+    return 2 * both / either if either else 0.0

@@ -1,0 +1,45 @@
+"""Matrices to try metrics on: few rows, ties in most of them, empty and full rows, a single label."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+shapes = st.tuples(st.integers(1, 6), st.integers(1, 7))
+
+# A handful of values, so that ties are the rule; both zeros, which are equal, and both infinities, which have a rank.
+tied_values = st.sampled_from([-np.inf, -1.5, -0.0, 0.0, 1e-300, 0.5, np.inf])
+any_values = st.floats(-1e6, 1e6)
+
+
+def labels_of(shape):
+    """0/1 matrices, empty and full rows more often than by chance."""
+    rows = st.sampled_from(["empty", "full", "mixed", "mixed"])
+
+    def fill(parts):
+        Y, kinds = parts
+        for i, kind in enumerate(kinds):
+            if kind != "mixed":
+                Y[i] = kind == "full"
+        return Y
+
+    return st.tuples(arrays(np.int64, shape, elements=st.integers(0, 1)), st.tuples(*[rows] * shape[0])).map(fill)
+
+
+def scores_of(shape):
+    """Real matrices, with and without ties."""
+    return st.one_of(arrays(np.float64, shape, elements=values) for values in (tied_values, any_values))
+
+
+labels_and_scores = shapes.flatmap(lambda shape: st.tuples(labels_of(shape), scores_of(shape)))
+labels_and_predictions = shapes.flatmap(lambda shape: st.tuples(labels_of(shape), labels_of(shape)))
+
+
+def random_case(n, q, levels=None, density=0.3, seed=0):
+    """A larger seeded matrix pair; ``levels``: that many different scores only, so heavily tied."""
+    rng = np.random.default_rng(seed)
+    Y = (rng.random((n, q)) < density).astype(int)
+    Y[0], Y[1 % n] = 0, 1
+    scores = rng.normal(size=(n, q)) if levels is None else rng.integers(levels, size=(n, q)) / levels
+    return Y, scores
