@@ -1,0 +1,1 @@
+"""Whole runs: from data and noise to a table of results."""
