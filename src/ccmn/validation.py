@@ -301,14 +301,11 @@ def check_fractions(fractions: ArrayLike) -> FloatArray:
     return shares
 
 
-def check_rates_known(noise: object, kind: type[Noise]) -> Noise:
-    """A noise model with two rates per label, for formulas in which the rates stand."""
-    if isinstance(noise, kind):
-        return noise
-    raise TypeError(
-        f"noise must have two rates per label, as ClassConditionalNoise(rho_pos, rho_neg), PartialNoise or "
-        f"MissingNoise have; got {type(noise).__name__}"
-    )
+def check_rates_known(noise: object, kind: type) -> None:
+    """A noise model of a kind that has the rates which stand in a formula."""
+    if not isinstance(noise, kind):
+        given = f"the class {noise.__name__}" if isinstance(noise, type) else type(noise).__name__
+        raise TypeError(f"noise must be a {kind.__name__}, whose rates this formula is made of; got {given}")
 
 
 def check_several_labels(n_labels: int) -> None:
@@ -343,3 +340,10 @@ def check_distribution(p: ArrayLike) -> FloatArray:
     if not (array >= 0).all() or not np.isclose(array.sum(), 1, atol=1e-9):
         raise ValueError(f"p must be probabilities that sum to 1; got sum {array.sum():g}, lowest {array.min():g}")
     return array
+
+
+def check_no_tie(margin: float, target: str) -> None:
+    """A distribution of the labels under which the Bayes decision is one and no other."""
+    if margin < 1e-9:
+        tie = "a label is exactly as likely as not" if target == "hamming" else "two labels are equally likely"
+        raise ValueError(f"p leaves its best decision open: {tie}. Pass over p with a bayes_margin near 0.")

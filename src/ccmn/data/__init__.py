@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ccmn.data.arff import read_arff
+from ccmn.data.characteristics import Characteristics, describe
 from ccmn.data.csv import read_csv, write_csv
 from ccmn.data.datasets import DATASETS, Dataset, load_dataset, load_labels
-from ccmn.data.describe import Characteristics, describe
-from ccmn.data.download import download
+from ccmn.data.downloads import download
 from ccmn.data.formats import FORMATS, Format, read_file
 from ccmn.data.labels import LabelSpec
 from ccmn.data.libsvm import read_libsvm

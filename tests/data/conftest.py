@@ -1,0 +1,105 @@
+"""What the data tests share: the real files, where they are at hand, and small made-up ones."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from ccmn.data import MultiLabelData
+from ccmn.data.containers import to_dense_array
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of the paper's data sets."""
+    folder = os.environ.get("CCMN_DATA")
+    if not folder:
+        pytest.skip("the real data sets are needed: set CCMN_DATA to their folder")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def original(real_data: Path) -> Path:
+    """The source files of those data sets."""
+    return real_data / "original"
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, str], Path]:
+    """Write a small text file: ``write("data.csv", "a,b\\n1,0\\n")``."""
+
+    def writer(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return writer
+
+
+@pytest.fixture
+def refusal() -> Callable[..., str]:
+    """The message with which a reader refuses a file, or nothing when it reads it; other errors come through."""
+
+    def message(read: Callable[..., MultiLabelData], *arguments: object) -> str:
+        try:
+            read(*arguments)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    return message
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves files without a word."""
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder, and the address on this machine under which its files are served."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield folder, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def same() -> Callable[[MultiLabelData, MultiLabelData], None]:
+    """Assert that two data sets hold the same matrices, sparse or not."""
+
+    def check(found: MultiLabelData, expected: MultiLabelData) -> None:
+        assert_array_equal(to_dense_array(found.X), to_dense_array(expected.X))
+        assert_array_equal(to_dense_array(found.Y), to_dense_array(expected.Y))
+        assert (found.candidates is None) == (expected.candidates is None)
+        if found.candidates is not None:
+            assert_array_equal(to_dense_array(found.candidates), to_dense_array(expected.candidates))
+
+    return check
+
+
+@pytest.fixture
+def small() -> MultiLabelData:
+    """Three rows, two features, two labels."""
+    return MultiLabelData(
+        X=np.array([[0.1, 0], [0, -2.5], [1e-7, 0]], dtype=np.float32),
+        Y=[[1, 0], [0, 0], [1, 1]],
+        feature_names=["length", "width"],
+        label_names=["sea", "sky"],
+        name="small",
+    )

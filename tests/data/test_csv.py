@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import dataclasses
+import gzip
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from ccmn.data import read_csv, write_csv
+
+TEXT = """length,"wide, very",label_sea,label_sky
+0.5,,1,0
+-1e3,2,0,
+
+"7",3.5,1,1
+"""
+
+
+def test_reads_missing_features_and_unobserved_labels(write):
+    data = read_csv(write("data.csv", TEXT), "label_*")
+    assert data.feature_names == ("length", "wide, very")
+    assert data.label_names == ("label_sea", "label_sky")
+    assert data.name == "data"
+    assert_array_equal(data.X, np.array([[0.5, np.nan], [-1000, 2], [7, 3.5]], dtype=np.float32))
+    assert_array_equal(data.Y, [[1, 0], [0, np.nan], [1, 1]])
+
+
+def test_labels_may_stand_anywhere(write):
+    data = read_csv(write("data.csv", "sea,x,sky\n1,5,0\n"), ["sky", "sea"])
+    assert data.label_names == ("sea", "sky")
+    assert_array_equal(data.Y, [[1, 0]])
+    assert data.Y.dtype == np.uint8
+
+
+def test_features_alone(write):
+    data = read_csv(write("data.csv", "a,b\n1,2\n"), [])
+    assert (data.d, data.q) == (2, 0)
+
+
+def test_compressed_and_with_byte_order_mark(tmp_path):
+    path = tmp_path / "data.csv.gz"
+    path.write_bytes(gzip.compress("\ufeffa,sea\r\n1,0\r\n".encode()))
+    data = read_csv(path, -1)
+    assert data.feature_names == ("a",)
+    assert data.name == "data"
+
+
+def test_round_trip(small, same, tmp_path):
+    write_csv(small, tmp_path / "small.csv")
+    back = read_csv(tmp_path / "small.csv", -2)
+    same(back, small)
+    assert (back.feature_names, back.label_names) == (small.feature_names, small.label_names)
+    assert (tmp_path / "small.csv").read_text().splitlines()[1] == "0.1,0,1,0"
+
+
+def test_round_trip_of_sparse_unnamed_unobserved(small, same, tmp_path):
+    data = dataclasses.replace(
+        small,
+        X=scipy.sparse.csr_array(small.X),
+        Y=[[1, np.nan], [0, 0], [np.nan, 1]],
+        feature_names=None,
+        label_names=None,
+    )
+    write_csv(data, tmp_path / "data.csv")
+    back = read_csv(tmp_path / "data.csv", "label_*")
+    same(back, data)
+    assert back.feature_names == ("x0", "x1")
+
+
+def test_a_failed_write_leaves_what_was_there(small, tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("precious")
+    with pytest.raises(ValueError, match="together: 1 column names stand there more than once, 'sea' first"):
+        write_csv(dataclasses.replace(small, feature_names=["sea", "b"]), path)
+    assert path.read_text() == "precious"
+    assert [file.name for file in tmp_path.iterdir()] == ["data.csv"]
+
+
+def test_what_csv_cannot_hold_is_not_dropped(small, tmp_path):
+    with pytest.raises(ValueError, match="use write_npz"):
+        write_csv(dataclasses.replace(small, candidates=small.Y), tmp_path / "data.csv")
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        write_csv(small, tmp_path / "nowhere" / "data.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,sea\n1,0\nred,1\n", r"line 3: 'red' in column 'a' is not a number.*one 0/1 column per word"),
+        ("a,sea\n1,yes\n", "line 2: 'yes' in column 'sea' is not a number"),
+        ("a,sea\n1,0\n\n2,2\n", "line 4: 2 in column 'sea'; a label must be 0, 1 or missing"),
+        ("a,sea\n1,0\n1,-1\n", "line 3: -1 in column 'sea'"),
+        ("a,sea\n1,0\n1\n", "line 3: 1 values, but there are 2 columns"),
+        ("a,sea\n1,0,1\n", "line 2: 3 values, but there are 2 columns"),
+        ("a,sea\ninf,0\n", r"line 2: infinite \(or too large\) in column 'a'"),
+        ("a,sea\n1,0\n1e39,0\n", "line 3: infinite"),
+        ("a,a,sea\n1,2,0\n", "'a' first; each column needs its own"),
+        (",a,sea\n0,2,0\n", "column 1 is named ''.*index=False"),
+        ("Unnamed: 0,a,sea\n0,2,0\n", "index=False"),
+        ("a;sea\n1;0\n", "separated by ';'; write the file with commas"),
+        ("a\tsea\n1\t0\n", "separated by"),
+        ('a,sea\n"1,0\n', "line 2: not a row of CSV"),
+        ('a,sea\n"1"2,0\n', "line 2: not a row of CSV"),
+        ("", "the file is empty"),
+        ("a,sea\n", "has no rows of data"),
+        ("a,sky\n1,0\n", "no such column"),
+    ],
+)
+def test_malformed(write, text, message):
+    path = write("data.csv", text)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_csv(path, ["sea"])
+    assert str(path) in str(caught.value)
+
+
+def test_not_text(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_bytes(bytes(range(256)))
+    with pytest.raises(ValueError, match="is not UTF-8 text"):
+        read_csv(path, -1)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, len(TEXT)), st.integers(0, 3), st.text('0,\n"\x00;e', max_size=3))
+def test_mutated_text_parses_or_is_refused(write, refusal, at, cut, insert):
+    path = write("data.csv", TEXT[:at] + insert + TEXT[at + cut :])
+    message = refusal(read_csv, path, -2)
+    assert not message or str(path) in message

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import hashlib
+import sys
+from http.server import SimpleHTTPRequestHandler
+
+import pytest
+
+from ccmn.data.downloads import HOME, Source, download
+
+pytest.importorskip("pooch")
+
+CONTENT = b"@relation x\n" * 1000
+SOURCE = Source("somebody/data", "0123abc", "folder/file.arff", hashlib.sha256(CONTENT).hexdigest())
+
+
+@pytest.fixture
+def mirror(served):
+    """The address of a server that has the file in its place."""
+    folder, address = served
+    file = folder / "somebody/data/0123abc/folder/file.arff"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(CONTENT)
+    return address
+
+
+def files_in(folder):
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_address(monkeypatch):
+    monkeypatch.delenv("CCMN_MIRROR", raising=False)
+    assert SOURCE.url() == f"{HOME}/somebody/data/0123abc/folder/file.arff"
+    monkeypatch.setenv("CCMN_MIRROR", "http://mirror/")
+    assert SOURCE.url() == "http://mirror/somebody/data/0123abc/folder/file.arff"
+    assert SOURCE.url("http://other").startswith("http://other/somebody")
+
+
+def test_good_file_is_kept_and_not_fetched_again(mirror, tmp_path, capfd):
+    path = download(SOURCE, mirror=mirror, cache_dir=tmp_path / "cache")
+    assert path.read_bytes() == CONTENT
+    assert path.name == "file.arff"
+    assert files_in(tmp_path / "cache") == [path]
+    assert download(SOURCE, mirror="http://127.0.0.1:1", cache_dir=tmp_path / "cache") == path
+    assert capfd.readouterr() == ("", "")  # no terminal, no progress
+
+
+def test_environment(mirror, tmp_path, monkeypatch):
+    monkeypatch.setenv("CCMN_MIRROR", mirror)
+    monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
+    assert (tmp_path / "cache") in download(SOURCE).parents
+
+
+def test_a_damaged_file_in_the_cache_is_fetched_again(mirror, tmp_path):
+    path = download(SOURCE, mirror=mirror, cache_dir=tmp_path / "cache")
+    path.write_bytes(b"damaged")
+    assert download(SOURCE, mirror=mirror, cache_dir=tmp_path / "cache").read_bytes() == CONTENT
+
+
+def test_wrong_checksum(mirror, tmp_path):
+    other = Source(SOURCE.repository, SOURCE.commit, SOURCE.path, "0" * 64)
+    with pytest.raises(ValueError, match=r"file\.arff is not the file expected: its checksum .* is not 000"):
+        download(other, mirror=mirror, cache_dir=tmp_path / "cache")
+    assert files_in(tmp_path / "cache") == []
+
+
+def test_not_there(mirror, tmp_path):
+    gone = Source(SOURCE.repository, SOURCE.commit, "gone.arff", SOURCE.sha256)
+    with pytest.raises(OSError, match=r"could not download http.*gone\.arff: the server answered 404"):
+        download(gone, mirror=mirror, cache_dir=tmp_path / "cache")
+    assert files_in(tmp_path / "cache") == []
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "nonsense://x"])
+def test_no_server(tmp_path, address):
+    with pytest.raises(OSError, match=r"could not download .*: the server cannot be reached"):
+        download(SOURCE, mirror=address, cache_dir=tmp_path / "cache")
+    assert files_in(tmp_path / "cache") == []
+
+
+def test_a_connection_that_breaks_off(mirror, tmp_path, monkeypatch):
+    def break_off(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(CONTENT)))
+        self.end_headers()
+        self.wfile.write(CONTENT[:100])
+
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "do_GET", break_off)
+    with pytest.raises(OSError, match="could not download"):
+        download(SOURCE, mirror=mirror, cache_dir=tmp_path / "cache")
+    assert files_in(tmp_path / "cache") == []
+
+
+def test_without_pooch_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(ImportError, match=r"pip install 'ccmn\[download\]'"):
+        download(SOURCE, cache_dir=tmp_path)

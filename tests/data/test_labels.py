@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ccmn.data.labels import label_columns, label_names, read_label_list, read_label_xml
+
+NAMES = ["age", "label_sea", "label_sky", "size"]
+XML = '<labels xmlns="http://mulan.sourceforge.net/labels"><label name="label_sky"/><label name="age"></label></labels>'
+
+
+@pytest.mark.parametrize(
+    ("labels", "columns"),
+    [
+        (["label_sky", "age"], [0, 2]),  # the order of the file, not of the list
+        (("size",), [3]),
+        ([], []),
+        ("size", [3]),
+        ("label_*", [1, 2]),
+        ("*", [0, 1, 2, 3]),
+        (2, [0, 1]),
+        (-1, [3]),
+        (np.int64(-4), [0, 1, 2, 3]),
+    ],
+)
+def test_columns(labels, columns):
+    assert label_columns(labels, NAMES).tolist() == columns
+
+
+def test_columns_from_files(write):
+    assert label_columns(write("labels.xml", XML), NAMES).tolist() == [0, 2]
+    assert label_columns(str(write("labels.txt", "label_sky\nage\n\n")), NAMES).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (None, "say which columns are labels"),
+        (["label_see"], "no such column; did you mean 'label_sea'"),
+        (["xyz"], "no such column; the columns are 'age', 'label_sea'"),
+        (["age", "age"], "labels: 'age' stands there more than once"),
+        ("tag_*", r"no column matches labels='tag_\*'"),
+        (0, "labels=0 must count columns"),
+        (5, "there are 4"),
+        (-5, "there are 4"),
+        (True, "labels=True must count columns"),
+        (2.5, "labels must be names, a pattern, a count or a file; got 2.5"),
+        (Path("names.doc"), "ends in .xml"),
+    ],
+)
+def test_refused(labels, message):
+    with pytest.raises(ValueError, match=message):
+        label_columns(labels, NAMES)
+
+
+def test_missing_file_is_named():
+    with pytest.raises(FileNotFoundError, match=r"there is no file nowhere\.xml"):
+        label_columns("nowhere.xml", NAMES)
+
+
+def test_nested_labels_and_entities_in_names(write):
+    text = '<labels>\n<label name="a"><label name="b &amp; c"/></label>\n</labels>'
+    assert read_label_xml(write("l.xml", text)) == ["a", "b & c"]
+
+
+BOMB = """<?xml version="1.0"?>
+<!DOCTYPE labels [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>
+<labels><label name="&b;"/></labels>"""
+EXTERNAL = """<!DOCTYPE labels [<!ENTITY x SYSTEM "file:///etc/passwd">]><labels><label name="a"/>&x;</labels>"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, "declares a document type"),
+        (EXTERNAL, "declares a document type"),
+        ('<!DOCTYPE labels SYSTEM "http://127.0.0.1:1/labels.dtd"><labels/>', "declares a document type"),
+        ('<labels>\n<label name="a">\n</labels>', "line 3: not valid XML"),
+        ("<labels/>", "names no label"),
+        ("<labels>\n<label/></labels>", "line 2: this label has no name"),
+        ('<labels><label name="a"/><label name="a"/></labels>', "'a' stands there more than once"),
+        ("", "not valid XML"),
+        ("@relation x", "not valid XML"),
+        ('<?xml version="1.0" encoding="klingon"?><labels/>', "not valid XML"),
+        ('<labels><label name="&nothing;"/></labels>', "line 1: not valid XML"),
+    ],
+)
+def test_bad_xml(write, text, message):
+    path = write("labels.xml", text)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_label_xml(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a\n\nb\n", "line 2 is blank"), ("", "line 1 is blank"), ("a\na\n", "'a' stands there more than once")],
+)
+def test_bad_list(write, text, message):
+    with pytest.raises(ValueError, match=message):
+        read_label_list(write("labels.txt", text))
+
+
+def test_real_xml_order_is_not_the_arff_order(original):
+    names = label_names(original / "mulan_yeast.xml")
+    assert len(names) == 14
+    assert names[3] == "Class6"

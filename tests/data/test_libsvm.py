@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from ccmn.data import concatenate, load_dataset, read_libsvm
+
+TEXT = """# two labels, three features
+0,1 1:0.5 3:-2
+ 2:1e-3 1:4 # no label
+1
+"""
+
+
+def test_reads(write):
+    data = read_libsvm(write("data.txt", TEXT))
+    assert_array_equal(data.X.toarray(), np.array([[0.5, 0, -2], [4, 1e-3, 0], [0, 0, 0]], np.float32))
+    assert_array_equal(data.Y.toarray(), [[1, 1], [0, 0], [0, 1]])
+    assert data.label_names is None
+
+
+def test_counts_and_names_given(write):
+    path = write("data.txt", TEXT)
+    data = read_libsvm(path, 5, n_features=7)
+    assert (data.d, data.q) == (7, 5)
+    assert read_libsvm(path, ["sea", "sky"]).label_names == ("sea", "sky")
+    assert read_libsvm(path, write("names.txt", "sea\nsky\nland\n")).q == 3
+
+
+def test_round_trip(write, small, same):
+    lines = [
+        ",".join(map(str, np.flatnonzero(y))) + "".join(f" {j + 1}:{x[j]:.9g}" for j in np.flatnonzero(x))
+        for x, y in zip(small.X, small.Y)
+    ]
+    same(read_libsvm(write("small.svm", "\n".join(lines) + "\n\n\n"), small.label_names), small)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0 1:1\n0 1:x\n", "line 2: '1:x' is not feature:value"),
+        ("0 1:1\n0 0:1\n", "line 2: feature 0 is out of range; features are numbered from 1"),
+        ("0 -3:1\n", "line 1: feature -3 is out of range"),
+        ("0 9999999999:1\n", "line 1: feature 9999999999 is out of range"),
+        ("0 1:1 1:2\n", "line 1: column 0 .* is given twice"),
+        ("0,0 1:1\n", "line 1: column 0 .* is given twice"),
+        ("-1 1:1\n", "line 1: '-1' is not the number of a label"),
+        ("1.0 1:1\n", "line 1: '1.0' is not the number of a label"),
+        ("0, 1:1\n", "line 1: '' is not the number of a label"),
+        ("99999999999 1:1\n", "line 1: '99999999999' is not the number of a label"),
+        ("0 1:2:3\n", "line 1: '1:2:3' is not feature:value"),
+        ("1500 103 14\n0 1:1\n", "line 1: '103' is not feature:value.*is this line a header"),
+        ("0 1:1\n\n0 1:1\n", "line 2 is blank"),
+        ("0 1:1\n0 2:inf\n", r"line 2: feature 2 is infinite"),
+        ("0 2:1e39\n", r"line 1: feature 2 is infinite \(or too large\)"),
+        ("", "has no rows"),
+        ("# nothing\n", "has no rows"),
+    ],
+)
+def test_malformed(write, text, message):
+    path = write("data.txt", text)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_libsvm(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("labels", "n_features", "message"),
+    [
+        (1, None, "there is a number 1 .counted from 0., but labels says 1"),
+        (["sea"], None, "but labels says 1"),
+        (None, 2, "there is a number 3 .counted from 1., but n_features says 2"),
+        (0, None, "labels must be a whole number of at least 1"),
+        ("label_*", None, "a file of label names ends in .xml"),
+        (["a", "a"], None, "more than once"),
+    ],
+)
+def test_counts_that_do_not_fit(write, labels, n_features, message):
+    with pytest.raises(ValueError, match=message):
+        read_libsvm(write("data.txt", TEXT), labels, n_features=n_features)
+
+
+def test_damaged_compression(tmp_path):
+    path = tmp_path / "data.txt.gz"
+    whole = bytearray(gzip.compress(TEXT.encode() * 50))
+    whole[30] ^= 255
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match="damaged"):
+        read_libsvm(path)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, len(TEXT)), st.integers(0, 3), st.text("0129 ,:\n-.#enaf\x00", max_size=4))
+def test_mutated_text_parses_or_is_refused(write, refusal, at, cut, insert):
+    path = write("data.txt", TEXT[:at] + insert + TEXT[at + cut :])
+    message = refusal(read_libsvm, path)
+    assert not message or str(path) in message
+
+
+def test_yeast_equals_the_npz(real_data, original, same):
+    parts = [read_libsvm(original / f"libsvm_yeast_{part}.txt.gz") for part in ("test", "train")]
+    same(concatenate(parts), load_dataset("yeast", data_dir=real_data))

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+from numpy.testing import assert_array_equal
+
+from ccmn.data import load_dataset, read_mat
+
+
+def save(path, **variables):
+    scipy.io.savemat(path, variables)
+    return path
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_round_trip(tmp_path, small, same, signed, sparse):
+    target = 2 * small.Y.T.astype(np.int16) - 1 if signed else small.Y.T
+    container = scipy.sparse.csc_matrix if sparse else np.asarray
+    data = read_mat(save(tmp_path / "small.mat", data=container(small.X.astype(float)), target=container(target)))
+    same(data, small)
+    assert scipy.sparse.issparse(data.X) == sparse
+    assert data.X.dtype == np.float32
+
+
+def test_partial_labels(tmp_path, small):
+    partial = np.ones((2, 3))
+    data = read_mat(save(tmp_path / "small.mat", data=small.X, target=small.Y.T, partial_labels=partial))
+    assert_array_equal(data.candidates, partial.T)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"target": None}, "the variable 'target' is missing; expected .* found data"),
+        ({"data": None}, "the variable 'data' is missing"),
+        (
+            {"target": np.zeros((3, 2))},
+            r"target must be q x n with n = 3.*it has a row per sample: save target' instead",
+        ),
+        ({"target": np.zeros((2, 4))}, r"target must be q x n with n = 3, the rows of data; got \(2, 4\)"),
+        ({"target": np.array([[1, 0, -1], [0, 0, 0]])}, r"0 and 1 only, or -1 and \+1 only; got \[-1, 0, 1\]"),
+        ({"target": np.array([[1, 0, np.nan], [0, 0, 0]])}, "0 and 1 only"),
+        ({"data": np.array([["a", "b"]] * 3, dtype=object)}, "data must be a matrix of numbers; got object"),
+        ({"data": {"x": 1}}, "data must be a matrix of numbers"),
+        ({"data": np.ones((3, 2), complex)}, "data must be a matrix of numbers"),
+        ({"data": np.full((3, 2), 1e300)}, "infinite value"),
+        ({"data": np.ones((3, 2, 2))}, "data must be a matrix; got shape"),
+        ({"partial_labels": np.ones((2, 4))}, "partial_labels must be q x n"),
+    ],
+)
+def test_malformed(tmp_path, small, change, message):
+    variables = {"data": small.X, "target": small.Y.T} | change
+    path = save(tmp_path / "data.mat", **{key: value for key, value in variables.items() if value is not None})
+    with pytest.raises(ValueError, match=message) as caught:
+        read_mat(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("keep", [0, 100, 130, 300])
+def test_cut_off(tmp_path, small, keep):
+    path = save(tmp_path / "data.mat", data=np.ones((30, 20)), target=np.ones((2, 30)))
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ValueError, match=r"data\.mat"):
+        read_mat(path)
+
+
+def test_not_a_mat_file(tmp_path):
+    path = tmp_path / "data.mat"
+    path.write_bytes(bytes(range(256)) * 4)
+    with pytest.raises(ValueError, match="is not a whole MAT file"):
+        read_mat(path)
+
+
+def test_version_7_3(tmp_path):
+    path = tmp_path / "data.mat"
+    path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + b"\x89HDF\r\n\x1a\n")
+    with pytest.raises(ValueError, match=r"version 7\.3 .*-v7"):
+        read_mat(path)
+
+
+@pytest.mark.parametrize("name", ["yeast", "enron"])
+def test_real_files_equal_the_npz(real_data, original, same, name):
+    same(read_mat(original / f"{name}.mat"), load_dataset(name, data_dir=real_data))
+
+
+def test_mirflickr_with_candidates(real_data, original, same):
+    same(read_mat(original / "mirflickr_5000.mat"), load_dataset("mirflickr", data_dir=real_data))
+
+
+def test_slashdot_lacks_the_positives_of_interviews(real_data, original):
+    data, expected = read_mat(original / "slashdot.mat"), load_dataset("slashdot", data_dir=real_data)
+    assert_array_equal(data.X, expected.X.toarray())
+    lost = expected.Y.astype(int) - data.Y
+    j = expected.label_names.index("Interviews")
+    assert lost[:, j].sum() == lost.sum() == 16

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import dataclasses
+import zipfile
+
+import numpy as np
+import pytest
+import scipy.sparse
+from numpy.testing import assert_array_equal
+
+from ccmn.data import read_npz, write_npz
+
+
+def test_round_trip(small, same, tmp_path):
+    write_npz(small, tmp_path / "small.npz")
+    back = read_npz(tmp_path / "small.npz")
+    same(back, small)
+    assert (back.feature_names, back.label_names, back.name) == (small.feature_names, small.label_names, "small")
+    assert back.Y.dtype == np.uint8
+
+
+def test_round_trip_of_sparse_and_candidates(small, same, tmp_path):
+    data = dataclasses.replace(
+        small,
+        X=scipy.sparse.csr_array(small.X),
+        Y=scipy.sparse.csr_array(small.Y),
+        candidates=np.ones((3, 2)),
+        feature_names=None,
+    )
+    write_npz(data, tmp_path / "data.npz")
+    back = read_npz(tmp_path / "data.npz")
+    same(back, data)
+    assert scipy.sparse.issparse(back.X)
+    assert scipy.sparse.issparse(back.Y)
+    assert back.feature_names is None
+
+
+def test_unobserved_labels_and_labels_alone(tmp_path):
+    Y = np.array([[1, np.nan], [0, 1]])
+    np.savez(tmp_path / "labels.npz", Y=Y, something_else=np.arange(3))
+    data = read_npz(tmp_path / "labels.npz")
+    assert data.X.shape == (2, 0)
+    assert_array_equal(data.Y, Y)
+    write_npz(data, tmp_path / "again.npz")
+    assert_array_equal(read_npz(tmp_path / "again.npz").Y, Y)
+
+
+def test_layout(small, tmp_path):
+    write_npz(dataclasses.replace(small, X=scipy.sparse.csr_array(small.X)), tmp_path / "data.npz")
+    with np.load(tmp_path / "data.npz", allow_pickle=False) as z:
+        assert set(z.files) == {"X_data", "X_indices", "X_indptr", "X_shape", "Y", "feature_names", "label_names"}
+        assert (z["X_data"].dtype, z["X_indices"].dtype, z["X_indptr"].dtype) == (np.float32, np.int32, np.int32)
+        assert z["X_shape"].dtype == np.int64
+
+
+def test_a_failed_write_leaves_what_was_there(small, tmp_path, monkeypatch):
+    path = tmp_path / "data.npz"
+    path.write_text("precious")
+
+    def fail(stream, **arrays):
+        stream.write(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez_compressed", fail)
+    with pytest.raises(KeyboardInterrupt):
+        write_npz(small, path)
+    assert path.read_text() == "precious"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+X_PARTS = {
+    "X_data": np.ones(1, np.float32),
+    "X_indices": np.zeros(1, np.int32),
+    "X_indptr": np.array([0, 1, 1, 1], np.int32),
+    "X_shape": np.array([3, 2]),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"Y": None}, "the array 'Y' is missing; found X"),
+        ({"Y": np.array(1)}, "Y must be a matrix"),
+        ({"Y": np.ones((4, 2))}, "Y must have a row for each of the 3 rows of X; got 4"),
+        ({"Y": np.full((3, 2), 2)}, "Y must be 0 or 1"),
+        ({"Y": np.full((3, 2), "a")}, "Y must be numbers"),
+        ({"X": np.ones(3)}, "X must be a matrix"),
+        ({"label_names": np.array(["a"])}, "one name per label"),
+        ({"label_names": np.array(7)}, "one name per label"),
+        ({"label_names": np.array(["a", "a"])}, "more than once"),
+        ({"candidates": np.ones((3, 3))}, "candidates must have the shape of Y"),
+        ({"X": None, "X_data": np.ones(1)}, "the sparse matrix X lacks X_indices, X_indptr, X_shape"),
+        ({"X": None, **X_PARTS, "X_indices": np.array([9], np.int32)}, "indices|index"),
+        ({"X": None, **X_PARTS, "X_indices": np.array([-1], np.int32)}, "indices|index"),
+        ({"X": None, **X_PARTS, "X_indptr": np.array([0, 1], np.int32)}, "the parts of the sparse matrix X"),
+        ({"X": None, **X_PARTS, "X_indptr": np.array([0, 3, 1, 1], np.int32)}, "ind"),
+        ({"X": None, **X_PARTS, "X_shape": np.array(3)}, "sparse matrix X|Y must|X must"),
+        ({"X": None, **X_PARTS, "X_shape": np.array([-3, 2])}, "the parts of the sparse matrix X"),
+        ({"X": None, **X_PARTS, "X_shape": np.array(["a", "b"])}, "must have whole numbers"),
+        ({"X": None, **X_PARTS, "X_data": np.array(["a"])}, "X must hold numbers|sparse matrix X"),
+        ({"X": None, **X_PARTS, "X_indices": np.array([0.5])}, "must have whole numbers in X_indices"),
+    ],
+)
+def test_malformed(tmp_path, small, change, message):
+    arrays = {"X": small.X, "Y": small.Y} | change
+    path = tmp_path / "data.npz"
+    np.savez(path, **{key: value for key, value in arrays.items() if value is not None})
+    with pytest.raises(ValueError, match=message) as caught:
+        read_npz(path)
+    assert str(path) in str(caught.value)
+
+
+class Trap:
+    """Unpickling this would raise something that is not ValueError."""
+
+    def __reduce__(self):
+        return (exit, (3,))
+
+
+def test_a_pickle_inside_is_never_loaded(tmp_path, small):
+    path = tmp_path / "data.npz"
+    np.savez(path, X=small.X, Y=np.array([[Trap()]], dtype=object))
+    with pytest.raises(ValueError, match="not a whole NPZ file of plain arrays"):
+        read_npz(path)
+
+
+def test_a_bare_pickle_is_never_loaded(tmp_path):
+    import pickle
+
+    path = tmp_path / "data.npz"
+    path.write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(ValueError, match="not a whole NPZ file of plain arrays"):
+        read_npz(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", bytes(range(256)), b"text"])
+def test_junk(tmp_path, content):
+    path = tmp_path / "data.npz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="not a whole NPZ file"):
+        read_npz(path)
+
+
+def test_damaged(tmp_path, small, refusal):
+    path = tmp_path / "data.npz"
+    write_npz(small, path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="not a whole NPZ file"):
+        read_npz(path)
+    for at in range(0, len(whole), 7):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
+        message = refusal(read_npz, path)
+        assert not message or str(path) in message
+
+
+def test_zip_of_something_else(tmp_path):
+    path = tmp_path / "data.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("Y.npy", "not an array")
+        archive.writestr("readme.txt", "hello")
+    with pytest.raises(ValueError, match=r"data\.npz"):
+        read_npz(path)

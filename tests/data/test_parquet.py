@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from ccmn.data import read_parquet
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+def write_table(path, **columns):
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def test_reads_numbers_booleans_and_nulls(tmp_path):
+    path = write_table(
+        tmp_path / "data.parquet",
+        length=pa.array([0.5, None, 1.5]),
+        count=pa.array([1, 2, 2**40], pa.int64()),
+        flag=pa.array([True, False, True]),
+        label_sea=pa.array([1, 0, None], pa.int8()),
+        label_sky=pa.array([True, False, True]),
+    )
+    data = read_parquet(path, "label_*")
+    assert data.feature_names == ("length", "count", "flag")
+    assert_array_equal(data.X, np.array([[0.5, 1, 1], [np.nan, 2, 0], [1.5, 2**40, 1]], np.float32))
+    assert_array_equal(data.Y, [[1, 1], [0, 0], [np.nan, 1]])
+
+
+def test_round_trip(small, same, tmp_path):
+    columns = dict(zip(small.feature_names, small.X.T)) | dict(zip(small.label_names, small.Y.T))
+    back = read_parquet(write_table(tmp_path / "small.parquet", **columns), -2)
+    same(back, small)
+    assert back.name == "small"
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"a": ["red"], "sea": [0]}, "column 'a' holds string, not numbers.*one 0/1 column per word"),
+        ({"a": [1.0], "sea": ["no"]}, "column 'sea' holds string"),
+        ({"a": [1.0, 2.0], "sea": [0, 3]}, "row 2: 3 in column 'sea'"),
+        ({"a": [np.inf], "sea": [0]}, "row 1: infinite"),
+        ({"__index_level_0__": [5], "sea": [0]}, "index=False"),
+        ({"a": pa.array([], pa.float32()), "sea": pa.array([], pa.int8())}, "has no rows"),
+        ({"a": [1.0], "b": [0]}, "no such column"),
+    ],
+)
+def test_malformed(tmp_path, columns, message):
+    path = write_table(tmp_path / "data.parquet", **columns)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_parquet(path, ["sea"])
+    assert str(path) in str(caught.value)
+
+
+def test_duplicate_names(tmp_path):
+    pq.write_table(pa.table([pa.array([1]), pa.array([0])], names=["a", "a"]), tmp_path / "data.parquet")
+    with pytest.raises(ValueError, match="'a' first"):
+        read_parquet(tmp_path / "data.parquet", -1)
+
+
+@pytest.mark.parametrize("keep", [0, 10, 200])
+def test_damaged(tmp_path, keep):
+    path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ValueError, match="is not a whole Parquet file"):
+        read_parquet(path, -1)
+
+
+def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
+    path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"pip install 'ccmn\[parquet\]'"):
+        read_parquet(path, -1)

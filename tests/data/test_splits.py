@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from ccmn.data import split
+
+
+@given(st.integers(10, 5000), st.integers(0, 2**32))
+def test_disjoint_and_everything(n, seed):
+    parts = split(n, random_state=seed)
+    assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n))
+
+
+@given(st.integers(10, 5000))
+def test_sizes_depend_on_n_alone(n):
+    sizes = [len(part) for part in split(n, random_state=None)]
+    assert sizes == [len(part) for part in split(n, random_state=1)]
+    assert np.abs(np.array(sizes) - np.array([0.5, 0.2, 0.3]) * n).max() <= 1
+
+
+def test_seeded():
+    a, b, c = split(100, random_state=0), split(100, random_state=0), split(100, random_state=1)
+    assert_array_equal(a[0], b[0])
+    assert not np.array_equal(a[0], c[0])
+
+
+def test_sizes_of_the_paper():
+    assert [len(part) for part in split(2417, random_state=0)] == [1208, 484, 725]
+    assert [len(part) for part in split(10, (0.8, 0.2), random_state=0)] == [8, 2]
+
+
+@pytest.mark.parametrize(
+    ("n", "fractions", "message"),
+    [
+        (10, (0.5, 0.6), r"add up to 1, as .*got \(0.5, 0.6\)"),
+        (10, (1.5, -0.5), "positive"),
+        (10, (), "positive and add up to 1"),
+        (10, ("a", "b"), "must be numbers"),
+        (2, (0.5, 0.2, 0.3), "n=2 rows are too few"),
+        (0, (1.0,), "n must be a whole number"),
+        (2.5, (1.0,), "n must be a whole number"),
+    ],
+)
+def test_refused(n, fractions, message):
+    with pytest.raises(ValueError, match=message):
+        split(n, fractions)

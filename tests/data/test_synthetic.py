@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ccmn.data import make_noisy_multilabel
+from ccmn.noise import ClassConditionalNoise
+
+
+def test_posterior_is_the_formula():
+    task = make_noisy_multilabel(50, 4, 3, strength=2.0, random_state=0)
+    logit = task.X.astype(float) @ task.weights.T + task.bias
+    assert_allclose(task.posterior, 1 / (1 + np.exp(-logit)))
+    assert_allclose(np.linalg.norm(task.weights, axis=1), 2.0)
+    assert (task.X.dtype, task.Y.dtype) == (np.float32, np.uint8)
+    assert_array_equal(task.Y, task.Y_noisy)
+
+
+def test_labels_follow_the_posterior():
+    task = make_noisy_multilabel(40_000, 3, 4, random_state=1)
+    # Given X the labels are independent Bernoulli(p): a column's sum has variance sum p (1 - p); 5 sigma.
+    sigma = np.sqrt((task.posterior * (1 - task.posterior)).sum(0))
+    assert (np.abs(task.Y.sum(0) - task.posterior.sum(0)) < 5 * sigma).all()
+
+
+def test_prevalence_is_near_what_was_asked():
+    task = make_noisy_multilabel(20_000, 5, 3, prevalence=[0.1, 0.3, 0.5], random_state=0)
+    assert_allclose(task.posterior.mean(0), [0.1, 0.3, 0.5], atol=0.03)
+
+
+def test_correlation_makes_labels_alike():
+    def likeness(correlation):
+        Y = make_noisy_multilabel(5000, 20, 2, correlation=correlation, random_state=0).Y
+        return np.corrcoef(Y.T)[0, 1]
+
+    assert likeness(0.9) > likeness(0.5) > 0.1 > abs(likeness(0.0))
+
+
+def test_bayes_risk_is_that_of_the_best_predictor():
+    task = make_noisy_multilabel(40_000, 3, 4, random_state=1)
+    error = ((task.posterior >= 0.5) != task.Y).mean()
+    assert_allclose(error, task.bayes_hamming, atol=5 * 0.5 / np.sqrt(task.Y.size))
+    assert make_noisy_multilabel(100, 2, 2, strength=0.0, prevalence=0.2).bayes_hamming == pytest.approx(0.2)
+
+
+def test_noise_touches_the_noisy_labels_alone():
+    noise = ClassConditionalNoise(0.2, 0.1, n_labels=3)
+    clean = make_noisy_multilabel(5000, 4, 3, random_state=7)
+    noisy = make_noisy_multilabel(5000, 4, 3, noise=noise, random_state=7)
+    assert_array_equal(clean.Y, noisy.Y)
+    assert noisy.noise is noise
+    counted = ClassConditionalNoise.from_pairs(noisy.Y, noisy.Y_noisy)
+    assert_allclose(counted.rho_pos, 0.2, atol=0.06)
+    assert_allclose(counted.rho_neg, 0.1, atol=0.04)
+
+
+def test_seeded():
+    a, b = (make_noisy_multilabel(20, 3, 2, random_state=3) for _ in range(2))
+    assert_array_equal(a.X, b.X)
+    assert_array_equal(a.Y, b.Y)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prevalence": 0.0}, "prevalence must lie strictly between 0 and 1"),
+        ({"prevalence": [0.5, 0.5, 0.5]}, "prevalence has 3 rates, but there are 2 labels"),
+        ({"strength": -1.0}, "strength must be a number of at least 0"),
+        ({"correlation": 1.5}, "correlation must lie between 0 and 1"),
+        ({"n": 0}, "n must be a whole number"),
+        ({"noise": ClassConditionalNoise(0.1, 0.1, n_labels=5)}, "must have 5 labels"),
+    ],
+)
+def test_refused(change, message):
+    arguments = {"n": 10, "d": 3, "q": 2} | change
+    with pytest.raises(ValueError, match=message):
+        make_noisy_multilabel(**arguments)
