@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ccmn.losses.corrections import CORRECTIONS
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
-from ccmn.noise import NoiseModel
+from ccmn.noise import Debiasing, NoiseModel
 from ccmn.validation import check_choice, check_noise, check_outputs_and_labels, check_soft_labels
 
 
@@ -47,7 +47,7 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         if flood_level and correction != "flood":
             raise ValueError(f'flood_level={flood_level:g} does nothing without correction="flood"')
         if noise is not None:
-            self.debias = noise.debiasing()
+            self.debias: Debiasing = noise.debiasing()
 
     @abstractmethod
     def n_outputs(self, q: int) -> int:
@@ -93,8 +93,11 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         # A look at values on a device would make the host wait for it: there they are taken on trust.
         if labels.device.type == "cpu" and not torch.compiler.is_compiling():
             check_soft_labels(labels)
-        targets = labels.to(torch.promote_types(outputs.dtype, torch.float32))
-        return targets if self.noise is None else self.debias(targets)
+        return self.debias_tensor(labels.to(torch.promote_types(outputs.dtype, torch.float32)))
+
+    def debias_tensor(self, labels: Tensor) -> Tensor:
+        """Floating-point labels debiased by the loss's own noise model, unchecked."""
+        return labels if self.noise is None else self.debias(labels)
 
     def extra_repr(self) -> str:
         phi: Any = self.surrogate.name if isinstance(self.surrogate, Surrogate) else self.surrogate

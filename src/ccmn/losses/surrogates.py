@@ -27,8 +27,8 @@ class Surrogate:
 
     name: str
     phi: Callable[[Tensor], Tensor]
-    slope: Callable[[Tensor], Tensor]
-    """phi'(t)."""
+    fill: Callable[[Tensor, Tensor, Tensor], None]
+    """(t, phi, slope): writes phi(t) and phi'(t) into two tensors that are there already, with no other memory."""
     two_sided: TwoSided
     """(f, pos, neg) -> pos phi(f) + neg phi(-f), in its cheapest form."""
     pair_method: str
@@ -45,6 +45,12 @@ class Surrogate:
     ranking_consistent: bool
     """Theorem 5: differentiable, non-increasing, phi'(0) < 0 and symmetric."""
 
+    def slope(self, t: Tensor) -> Tensor:
+        """phi'(t)."""
+        phi, slope = torch.empty_like(t), torch.empty_like(t)
+        self.fill(t, phi, slope)
+        return slope
+
     @property
     def at_zero(self) -> float:
         """phi(0)."""
@@ -56,6 +62,28 @@ class Surrogate:
         return float(self.slope(torch.zeros((), dtype=torch.float64)))
 
 
+def _fill_square(t: Tensor, phi: Tensor, slope: Tensor) -> None:
+    torch.neg(t, out=phi).add_(1)
+    torch.mul(phi, -2, out=slope)
+    phi.square_()
+
+
+def _fill_hinge(t: Tensor, phi: Tensor, slope: Tensor) -> None:
+    torch.neg(t, out=phi).add_(1).clamp_min_(0)
+    torch.sign(phi, out=slope).neg_()
+
+
+def _fill_sigmoid(t: Tensor, phi: Tensor, slope: Tensor) -> None:
+    torch.neg(t, out=phi).sigmoid_()
+    torch.mul(phi, phi, out=slope).sub_(phi)
+
+
+def _fill_logistic(t: Tensor, phi: Tensor, slope: Tensor) -> None:
+    torch.neg(t, out=slope)
+    torch.logaddexp(slope, torch.zeros((), dtype=t.dtype, device=t.device), out=phi)
+    slope.sigmoid_().neg_()
+
+
 SURROGATES: Catalogue[Surrogate] = Catalogue(
     "surrogate",
     {
@@ -64,7 +92,7 @@ SURROGATES: Catalogue[Surrogate] = Catalogue(
             Surrogate(
                 name="square",
                 phi=lambda t: (1 - t).square(),
-                slope=lambda t: 2 * t - 2,
+                fill=_fill_square,
                 two_sided=lambda f, pos, neg: (pos + neg) * (1 + f.square()) - 2 * (pos - neg) * f,
                 pair_method="moments",
                 convex=True,
@@ -77,7 +105,7 @@ SURROGATES: Catalogue[Surrogate] = Catalogue(
             Surrogate(
                 name="hinge",
                 phi=lambda t: (1 - t).clamp_min(0),
-                slope=lambda t: -(t < 1).to(t.dtype),
+                fill=_fill_hinge,
                 two_sided=lambda f, pos, neg: pos * (1 - f).clamp_min(0) + neg * (1 + f).clamp_min(0),
                 pair_method="sorted",
                 convex=True,
@@ -90,7 +118,7 @@ SURROGATES: Catalogue[Surrogate] = Catalogue(
             Surrogate(
                 name="sigmoid",
                 phi=lambda t: torch.sigmoid(-t),
-                slope=lambda t: -torch.sigmoid(t) * torch.sigmoid(-t),
+                fill=_fill_sigmoid,
                 two_sided=lambda f, pos, neg: pos + (neg - pos) * torch.sigmoid(f),
                 pair_method="chebyshev",
                 convex=False,
@@ -103,7 +131,7 @@ SURROGATES: Catalogue[Surrogate] = Catalogue(
             Surrogate(
                 name="logistic",
                 phi=lambda t: softplus(-t),
-                slope=lambda t: -torch.sigmoid(-t),
+                fill=_fill_logistic,
                 # Not pos softplus(-f) + neg softplus(f): one softplus, and convex in f for every real pos, neg >= -pos.
                 two_sided=lambda f, pos, neg: (pos + neg) * softplus(f) - pos * f,
                 pair_method="chebyshev",

@@ -10,8 +10,8 @@ from torch import Tensor
 from ccmn.losses.pairs.result import PairSums, Wanted
 from ccmn.losses.surrogates import Surrogate
 
-_TILE = 1 << 18
-"""Pairs in a tile on a CPU: about what stays in a core's cache."""
+_TILE = 1 << 19
+"""Pairs in a tile on a CPU: few enough to stay in its last cache, enough to share among threads."""
 _TILE_ELSEWHERE = 1 << 25
 """Pairs in a tile elsewhere: enough to keep a device busy."""
 _ROWS_TO_TRANSPOSE = 16
@@ -19,16 +19,21 @@ _ROWS_TO_TRANSPOSE = 16
 
 
 def direct_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate, wanted: Wanted) -> PairSums:
-    """Value and derivatives of each row's pair sum through tiles of phi(f_j - f_k)."""
+    """Value and derivatives of each row's pair sum through tiles of phi(f_j - f_k).
+
+    The tiles are written into one piece of memory again and again: fresh memory of a megabyte costs more than the
+    arithmetic on it.
+    """
     rows, q = scores.shape
-    tile = _TILE if scores.device.type == "cpu" else _TILE_ELSEWHERE
+    tiles = list(_tiles(rows, q, _TILE if scores.device.type == "cpu" else _TILE_ELSEWHERE))
+    room = scores.new_empty(3, max((r.stop - r.start) * (j.stop - j.start) * q for r, j in tiles))
     value = scores.new_zeros(rows)
     by_scores = torch.zeros_like(scores) if wanted.by_scores else None
     by_pos, by_neg = (torch.zeros_like(scores), torch.zeros_like(scores)) if wanted.by_weights else (None, None)
-    for row, label in _tiles(rows, q, tile):
+    for row, label in tiles:
         rows_last = row.stop - row.start >= _ROWS_TO_TRANSPOSE
         f, p, n = (t[row].t().contiguous() if rows_last else t[row] for t in (scores, pos, neg))
-        part = _tile_sums(f, p, n, label, 0 if rows_last else 1, surrogate, wanted)
+        part = _tile_sums(f, p, n, label, 0 if rows_last else 1, surrogate, wanted, room)
         value[row] += part.value
         for whole, piece, where in (
             (by_pos, part.by_pos, label),
@@ -50,22 +55,22 @@ def _tiles(rows: int, q: int, tile: int) -> Iterator[tuple[slice, slice]]:
 
 
 def _tile_sums(
-    f: Tensor, p: Tensor, n: Tensor, label: slice, j_dim: int, surrogate: Surrogate, wanted: Wanted
+    f: Tensor, p: Tensor, n: Tensor, label: slice, j_dim: int, surrogate: Surrogate, wanted: Wanted, room: Tensor
 ) -> PairSums:
     """One tile. With j_dim = 0 the tensors are (q, rows), with j_dim = 1 they are (rows, q)."""
-    k_dim = j_dim + 1
-    f_j, p_j = (t.narrow(j_dim, label.start, label.stop - label.start) for t in (f, p))
+    k_dim, some = j_dim + 1, label.stop - label.start
+    f_j, p_j = (t.narrow(j_dim, label.start, some) for t in (f, p))
+    shape = (some, *f.shape) if j_dim == 0 else (f.shape[0], some, f.shape[1])
+    work, phi, slope = (part[: some * f.numel()].view(shape) for part in room)
+    surrogate.fill(torch.sub(f_j.unsqueeze(k_dim), f.unsqueeze(j_dim), out=work), phi, slope)
+    for values in (phi, slope):
+        torch.diagonal(values, label.start, j_dim, k_dim).zero_()
     n_k, p_row = n.unsqueeze(j_dim), p_j.unsqueeze(k_dim)
-    difference = f_j.unsqueeze(k_dim) - f.unsqueeze(j_dim)
-    phi = surrogate.phi(difference)
-    torch.diagonal(phi, label.start, j_dim, k_dim).zero_()
-    by_pos = (phi * n_k).sum(k_dim)
+    by_pos = torch.mul(phi, n_k, out=work).sum(k_dim)
     value = (p_j * by_pos).sum(j_dim)
-    by_neg = (phi * p_row).sum(j_dim) if wanted.by_weights else None
+    by_neg = torch.mul(phi, p_row, out=work).sum(j_dim) if wanted.by_weights else None
     by_scores = None
     if wanted.by_scores:
-        slope = surrogate.slope(difference)
-        torch.diagonal(slope, label.start, j_dim, k_dim).zero_()
-        by_scores = n * (slope * p_row).sum(j_dim).neg_()
-        by_scores.narrow(j_dim, label.start, label.stop - label.start).addcmul_(p_j, (slope * n_k).sum(k_dim))
+        by_scores = n * torch.mul(slope, p_row, out=work).sum(j_dim).neg_()
+        by_scores.narrow(j_dim, label.start, some).addcmul_(p_j, torch.mul(slope, n_k, out=work).sum(k_dim))
     return PairSums(value, by_scores, by_pos if wanted.by_weights else None, by_neg)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ccmn.losses.pairs.blocked import blocked_pair_sum
-from ccmn.losses.pairs.chebyshev import Expansion, chebyshev_pair_sum
+from ccmn.losses.pairs.chebyshev import Expansion, chebyshev_pair_sum, order_for
 from ccmn.losses.pairs.direct import direct_pair_sum
 from ccmn.losses.pairs.moments import square_pair_sum
 from ccmn.losses.pairs.result import PairSums, Wanted
@@ -28,10 +28,11 @@ from ccmn.losses.pairs.sorted import hinge_pair_sum
 from ccmn.losses.pairs.widths import device_expansion, exact_expansion, largest_half_width, watch_for
 from ccmn.losses.surrogates import SURROGATES, Surrogate
 
-# Measured by benchmarks/crossover.py on two cores: below these the double sum in tiles is faster.
-FEWEST_TO_SORT = 96
-FEWEST_PER_TERM = 2.5
-"""Chebyshev moments pay from this many labels per term of the series on."""
+# When is a fast way worth it? Costs are counted in pairs of the double sum in tiles, measured by
+# benchmarks/crossover.py on two cores: so many per label, and so many to get started.
+_SORTED_COST = (40, 20_000)
+_SERIES_COST_PER_TERM = 1.6
+_SERIES_START = 180_000
 
 
 def pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate | Callable[[Tensor], Tensor]) -> Tensor:
@@ -87,29 +88,37 @@ def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogat
         return PairSums(scores.new_zeros(len(scores)), nothing, nothing, nothing)
     if surrogate.pair_method == "moments" and q > 2:
         return square_pair_sum(scores, pos, neg, wanted)
-    if surrogate.pair_method == "sorted" and q >= FEWEST_TO_SORT:
+    if surrogate.pair_method == "sorted" and _saves_pairs(scores, *_SORTED_COST):
         return hinge_pair_sum(scores, pos, neg, wanted)
     if surrogate.pair_method == "chebyshev" and (expansion := _choose_expansion(scores, surrogate)) is not None:
         return chebyshev_pair_sum(scores, pos, neg, surrogate.at_zero, expansion, wanted)
     return direct_pair_sum(scores, pos, neg, surrogate, wanted)
 
 
+def _saves_pairs(scores: Tensor, per_label: float, start: float) -> bool:
+    """Is a way that costs as much as ``per_label`` pairs per label cheaper than all q of them?"""
+    return scores.numel() * (scores.shape[-1] - per_label) > start
+
+
 def _choose_expansion(scores: Tensor, surrogate: Surrogate) -> Expansion | None:
     """The series for these rows, or None where the double sum is the better way."""
-    if scores.shape[-1] < 16 * FEWEST_PER_TERM:  # the narrowest rows need 14 terms and more
+    narrowest = order_for(1.0, scores.dtype)
+    if not _saves_pairs(scores, _SERIES_COST_PER_TERM * narrowest, _SERIES_START):
         return None
     half_width = largest_half_width(scores)
     if scores.is_cuda:
         capturing = torch.cuda.is_current_stream_capturing()
-        if capturing or not watch_for(scores.device).look():
-            if not capturing:
-                watch_for(scores.device).leave(half_width)
+        watch = watch_for(scores.device)
+        known_to_be_wide = not capturing and watch.look()
+        if not capturing:
+            watch.leave(half_width)
+        if not known_to_be_wide:
             return device_expansion(surrogate.name, scores, half_width)
-        watch_for(scores.device).leave(half_width)
     expansion = exact_expansion(surrogate.name, scores, float(half_width))
-    if expansion is None or scores.shape[-1] < FEWEST_PER_TERM * len(expansion.coefficients):
+    if expansion is None:
         return None
-    return expansion
+    order = len(expansion.coefficients)
+    return expansion if _saves_pairs(scores, _SERIES_COST_PER_TERM * order, _SERIES_START) else None
 
 
 class _PairSum(torch.autograd.Function):

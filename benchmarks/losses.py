@@ -1,0 +1,111 @@
+"""The ranking loss, forward and backward, against the broadcast double sum under autograd, in one run.
+
+    python benchmarks/losses.py            q from 8 to 65,536, all four surrogates (about four minutes)
+    python benchmarks/losses.py --quick    the corner stones (under 50 s)
+    python benchmarks/losses.py --device cuda
+
+The rival is what one writes first: f[..., :, None] - f[..., None, :], phi, weights, mask, sum, backward. It needs
+(batch, q, q) memory; above q = 4096 it no longer fits, and the blocked double sum, whose memory is O(q), stands in for it where
+that is quick enough. Also measured: binary_cross_entropy_with_logits, whose ratio is the price of ranking, and peak
+memory. On a CPU set no more threads than idle cores.
+"""
+
+from __future__ import annotations
+
+import torch
+from harness import Result, compare, parser, peak_extra_megabytes, report
+
+from ccmn.losses import SURROGATES, ranking_loss
+from ccmn.losses.pairs.blocked import blocked_pair_sum
+
+FULL = [(8, 64), (14, 100), (32, 64), (64, 64), (128, 64), (256, 64), (1024, 16), (4096, 4), (16384, 4), (65536, 4)]
+QUICK = [(8, 64), (14, 100), (128, 32), (4096, 4)]
+LARGEST_BROADCAST = 4096
+LARGEST_BLOCKED = 16384
+
+
+def broadcast_double_sum(scores: torch.Tensor, targets: torch.Tensor, phi) -> torch.Tensor:
+    difference = scores[..., :, None] - scores[..., None, :]
+    weights = targets[..., :, None] * (1 - targets[..., None, :])
+    same = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
+    return (weights * phi(difference)).masked_fill(same, 0).sum((-1, -2))
+
+
+def forward_backward(loss, scores: torch.Tensor):
+    def step() -> torch.Tensor:
+        leaf = scores.detach().requires_grad_()
+        loss(leaf).sum().backward()
+        return leaf.grad
+
+    return step
+
+
+def case(name: str, q: int, batch: int, device: str, budget: float) -> list[Result]:
+    """One surrogate at one size: against the double sum, and against BCE."""
+    torch.manual_seed(q)
+    surrogate = SURROGATES[name]
+    scores = torch.randn(batch, q, device=device)
+    targets = (torch.rand(batch, q, device=device) < 0.1).float() * 1.6 - 0.3  # debiased: outside [0, 1]
+    ours = forward_backward(lambda f: ranking_loss(f, targets, surrogate), scores)
+    title = f"{name} q={q} batch={batch}"
+    results = []
+    if q <= LARGEST_BROADCAST:
+        theirs = forward_backward(lambda f: broadcast_double_sum(f, targets, surrogate.phi), scores)
+        results.append(compare(title, ours, "broadcast double sum", theirs, budget))
+    elif q <= LARGEST_BLOCKED:
+        theirs = forward_backward(lambda f: blocked_pair_sum(f, targets, 1 - targets, surrogate.phi), scores)
+        results.append(compare(title, ours, "blocked double sum", theirs, budget))
+    return results
+
+
+def price_of_ranking(name: str, q: int, batch: int, device: str, budget: float) -> Result:
+    """Below 1: how many times BCE the ranking loss costs."""
+    scores = torch.randn(batch, q, device=device)
+    targets = (torch.rand(batch, q, device=device) < 0.1).float()
+    ours = forward_backward(lambda f: ranking_loss(f, targets, name), scores)
+    bce = torch.nn.functional.binary_cross_entropy_with_logits
+    theirs = forward_backward(lambda f: bce(f, targets, reduction="none").sum(-1), scores)
+    return compare(f"{name} q={q} batch={batch}", ours, "BCE with logits", theirs, budget)
+
+
+MEMORY_CODE = """
+import torch
+from ccmn.losses import ranking_loss
+torch.manual_seed(0)
+def step(q, batch):
+    scores = torch.randn(batch, q, requires_grad=True)
+    targets = (torch.rand(batch, q) < 0.01).float() * 1.6 - 0.3
+    ranking_loss(scores, targets, "{surrogate}").sum().backward()
+step(1000, 2)  # what is loaded and cached once is not what a call costs
+begin()
+step({q}, {batch})
+"""
+
+
+def main() -> None:
+    arguments = parser(__doc__.splitlines()[0])
+    arguments.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    options = arguments.parse_args()
+    budget = 0.8 if options.quick else 2.0
+    sizes = QUICK if options.quick else FULL
+    double = [r for q, batch in sizes for name in SURROGATES for r in case(name, q, batch, options.device, budget)]
+    largest = (4096, 4) if options.quick else (65536, 4)
+    price = [
+        price_of_ranking(name, q, batch, options.device, budget)
+        for q, batch in ((14, 100), (4096, 4), largest)
+        for name in SURROGATES
+    ]
+    notes: dict[str, object] = {
+        "price of ranking (times the cost of BCE)": {r.name: round(1 / r.ratio, 1) for r in price},
+    }
+    if options.device == "cpu":
+        for name in ("sigmoid",) if options.quick else tuple(SURROGATES):
+            code = MEMORY_CODE.format(surrogate=name, q=200_000, batch=8)
+            notes[f"peak extra memory, {name}, q=200000, batch=8, MB (scores alone: 6.4)"] = round(
+                peak_extra_megabytes(code), 1
+            )
+    report(double, notes, options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Which rows come next, reproducibly from (seed, epoch), and how they are gathered from dense or sparse features."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ccmn.data.containers import is_sparse
+
+WIDEST_DENSE_BATCH = 4096
+"""Sparse batches of more features than this stay sparse; narrower ones are quicker dense."""
+_DENSE_ON_DEVICE = 2 << 30
+"""A sparse matrix whose dense form is smaller than this many bytes lies dense in an accelerator's own memory."""
+
+
+class Features:
+    """Features in memory, dense or CSR, from which batches are gathered; the whole of a CSR is never made dense
+    in main memory."""
+
+    def __init__(self, X: Any, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> None:
+        self.device, self.dtype = torch.device(device), dtype
+        self.n, self.d = X.shape
+        self._csr: Any = None
+        self._dense: Tensor | None = None
+        if not is_sparse(X):
+            self._dense = torch.as_tensor(np.asarray(X) if not isinstance(X, Tensor) else X).to(self.device, dtype)
+        elif self.device.type != "cpu" and self.n * self.d * dtype.itemsize <= _DENSE_ON_DEVICE:
+            self._dense = _csr_tensor(X.tocsr(), dtype).to(self.device).to_dense()
+        else:
+            self._csr = X.tocsr()
+
+    @property
+    def is_dense(self) -> bool:
+        """Do all batches come from one dense tensor?"""
+        return self._dense is not None
+
+    def gather(self, index: Tensor) -> Tensor:
+        """Rows (G, B) -> (G, B, d) dense, or one sparse (B, d) for wide CSR."""
+        if self._dense is not None:
+            if index.shape[0] == 1:
+                return self._dense.index_select(0, index[0]).unsqueeze(0)
+            return self._dense[index]
+        if self.d > WIDEST_DENSE_BATCH and index.shape[0] == 1:
+            return _csr_tensor(self._csr[index[0].cpu().numpy()], self.dtype).to(self.device)
+        flat = torch.from_numpy(self._csr[index.reshape(-1).cpu().numpy()].toarray())
+        return flat.to(self.device, self.dtype).view(*index.shape, self.d)
+
+
+def _csr_tensor(matrix: Any, dtype: torch.dtype) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(matrix.indptr.astype(np.int64)),
+            torch.from_numpy(matrix.indices.astype(np.int64)),
+            torch.from_numpy(matrix.data).to(dtype),
+            size=matrix.shape,
+            check_invariants=False,
+        )
+
+
+class Rows:
+    """The training rows of every group, and the order they come in.
+
+    Parameters
+    ----------
+    groups : G sequences of row numbers, equally long
+    batch_size : int
+    seeds : G numbers
+        The order of epoch e of a group depends on its seed and on e alone, so that a fleet of groups sees what
+        single fits with the same seeds would, and a resumed fit what an unbroken one would.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Any],
+        batch_size: int,
+        seeds: Sequence[int],
+        *,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.rows = torch.stack([torch.as_tensor(np.asarray(g), dtype=torch.int64) for g in groups]).to(device)
+        self.batch_size = min(batch_size, self.rows.shape[1])
+        self.seeds = [int(seed) for seed in seeds]
+
+    def epoch(self, number: int) -> Iterator[Tensor]:
+        """The batches of an epoch, row numbers (G, B); the last one may be smaller."""
+        n = self.rows.shape[1]
+        if self.batch_size == n:
+            # One batch is the same in any order: shuffling it would only change how sums round.
+            yield self.rows
+            return
+        orders = [
+            torch.randperm(n, generator=torch.Generator().manual_seed((seed * 100_003 + number) % 2**63))
+            for seed in self.seeds
+        ]
+        shuffled = self.rows.gather(1, torch.stack(orders).to(self.rows.device))
+        for start in range(0, n, self.batch_size):
+            yield shuffled[:, start : start + self.batch_size]

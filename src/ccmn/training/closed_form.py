@@ -1,0 +1,126 @@
+r"""Linear model, square surrogate, Hamming loss: ridge regression on debiased targets, without epochs.
+
+:math:`p (1 - f)^2 + (1 - p)(1 + f)^2 = f^2 - 2 f t + 1` with :math:`t = 2p - 1`, so the loss with l2 weight
+:math:`\lambda` (torch's ``weight_decay``, which is :math:`\frac\lambda2 \lVert W \rVert^2`) is minimal where
+
+.. math:: \left(\tfrac1n X_c^\top X_c + \tfrac\lambda2 I\right) W = \tfrac1n X_c^\top t_c, \qquad b = \bar t - \bar x W
+
+with centred features and targets: the bias is not penalised. The noise enters through the targets alone, so one
+decomposition serves every l2, every label and every noise rate.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ccmn.data.containers import is_sparse
+from ccmn.validation import FloatArray
+
+LARGEST_DECOMPOSITION = 3000
+"""Rows or features, whichever are fewer, up to which a dense decomposition is taken; above it, conjugate gradients."""
+
+
+class RidgePath(NamedTuple):
+    """Solutions for a path of l2 weights."""
+
+    l2: FloatArray
+    """(L,), descending."""
+    weights: NDArray[Any]
+    """(L, d, q)."""
+    bias: NDArray[Any]
+    """(L, q)."""
+
+
+def l2_path(smallest: float, largest: float, per_decade: int = 2) -> FloatArray:
+    """A geometric path of l2 weights from the largest down to the smallest, both included.
+
+    >>> l2_path(1e-4, 1e-2, per_decade=1)
+    array([0.01  , 0.001 , 0.0001])
+    """
+    smallest = max(smallest, 1e-10)
+    count = max(2, round(per_decade * np.log10(max(largest / smallest, 1.0))) + 1)
+    return np.geomspace(max(largest, smallest), smallest, count)
+
+
+def ridge_path(X: Any, targets: FloatArray, l2: FloatArray, sample_weight: FloatArray | None = None) -> RidgePath:
+    """Ridge solutions of every l2 for debiased targets p (n, q), none of them NaN; X dense or CSR."""
+    n = X.shape[0]
+    share = np.full(n, 1 / n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    share = share / share.sum()
+    t = 2 * np.asarray(targets, dtype=np.float64) - 1
+    x_mean, t_mean = np.asarray(share @ X).ravel(), share @ t
+    l2 = np.sort(np.asarray(l2, dtype=np.float64))[::-1]
+    if min(X.shape) > LARGEST_DECOMPOSITION or (is_sparse(X) and X.shape[1] > LARGEST_DECOMPOSITION):
+        weights = _conjugate_gradients(X, x_mean, t - t_mean, share, l2)
+    else:
+        weights = _decompose(X, x_mean, t - t_mean, share, l2)
+    return RidgePath(l2, weights, t_mean - np.einsum("d,ldq->lq", x_mean, weights))
+
+
+def _decompose(X: Any, x_mean: FloatArray, t: FloatArray, share: FloatArray, l2: FloatArray) -> NDArray[Any]:
+    """One eigendecomposition of the smaller Gram matrix; every l2 is then two matrix products."""
+    n, d = X.shape
+    if d <= n:
+        weighted = X.multiply(share[:, None]).tocsr() if is_sparse(X) else X * share[:, None]
+        gram = weighted.T @ X
+        gram = np.asarray(gram.toarray() if is_sparse(gram) else gram, dtype=np.float64)
+        values, vectors = scipy.linalg.eigh(gram - np.outer(x_mean, x_mean), overwrite_a=True, driver="evd")
+        # X_c' S t = X' S t, since the targets are centred.
+        right = vectors.T @ np.asarray(weighted.T @ t)
+        return np.stack([vectors @ (right / (np.maximum(values, 0) + lam / 2)[:, None]) for lam in l2])
+    # Few rows, many features: the same through rows. X is at most LARGEST_DECOMPOSITION rows here.
+    root = np.sqrt(share)
+    gram = np.asarray((X @ X.T).toarray() if is_sparse(X) else X @ X.T, dtype=np.float64)
+    through_mean = np.asarray(X @ x_mean).ravel()
+    gram = gram - through_mean[:, None] - through_mean[None, :] + x_mean @ x_mean
+    values, vectors = scipy.linalg.eigh(root[:, None] * gram * root, overwrite_a=True, driver="evd")
+    right = vectors.T @ (root[:, None] * t)
+    solutions = []
+    for lam in l2:
+        dual = root[:, None] * (vectors @ (right / (np.maximum(values, 0) + lam / 2)[:, None]))
+        solutions.append(np.asarray(X.T @ dual) - np.outer(x_mean, dual.sum(0)))
+    return np.stack(solutions)
+
+
+def _conjugate_gradients(
+    X: Any, x_mean: FloatArray, t: FloatArray, share: FloatArray, l2: FloatArray, *, tolerance: float = 1e-6
+) -> NDArray[Any]:
+    """All labels at once, from the largest l2 to the smallest, each starting where the last ended.
+
+    X is only ever multiplied with; nothing of size (d, d) or (n, n) is made.
+    """
+    right = np.asarray(X.T @ (share[:, None] * t))
+    W = np.zeros_like(right)
+    path = []
+    for lam in l2:
+
+        def gram(V: NDArray[Any], lam: float = float(lam)) -> NDArray[Any]:
+            through = np.asarray(X @ V) - x_mean @ V
+            return np.asarray(X.T @ (share[:, None] * through)) - np.outer(x_mean, share @ through) + lam / 2 * V
+
+        W = _solve_columns(gram, right, W, tolerance)
+        path.append(W.astype(np.float32))
+    return np.stack(path)
+
+
+def _solve_columns(gram: Any, right: NDArray[Any], start: NDArray[Any], tolerance: float) -> NDArray[Any]:
+    """Conjugate gradients for every column of the right-hand side, in step."""
+    W = start.copy()
+    residual = right - gram(W)
+    direction, square = residual.copy(), (residual**2).sum(0)
+    goal = tolerance**2 * np.maximum((right**2).sum(0), 1e-300)
+    for _ in range(200):
+        if (square <= goal).all():
+            break
+        image = gram(direction)
+        length = square / np.maximum((direction * image).sum(0), 1e-300)
+        W += length * direction
+        residual -= length * image
+        new_square = (residual**2).sum(0)
+        direction = residual + new_square / np.maximum(square, 1e-300) * direction
+        square = new_square
+    return W

@@ -1,0 +1,163 @@
+"""Networks that hold many independent copies in one stack of weights.
+
+``outputs`` maps a batch of features to (G, K, B, n_outputs). Features are (G, B, d) dense, or one sparse CSR tensor
+(B, d) for G = 1.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from ccmn.catalogue import Catalogue
+from ccmn.training.stacks import Stacked
+
+
+class Network(ABC):
+    """What the loop needs of a network."""
+
+    groups: int
+    runs: int
+
+    @property
+    @abstractmethod
+    def parameters(self) -> list[Stacked]:
+        """The weights of all runs, leaves that require gradients."""
+
+    @abstractmethod
+    def outputs(self, X: Tensor) -> Tensor:
+        """(G, B, d) or sparse (B, d) -> (G, K, B, n_outputs)."""
+
+    def train_mode(self, training: bool) -> None:
+        """Switch layers that behave differently in training (dropout, batch norm)."""
+        return
+
+
+class StackedLinear(Network):
+    """f = x W + b for every run: one matrix product (B, d) x (d, K n_outputs) a group.
+
+    The bias is the last row of the weights; ``seeds`` (G x K) make every copy the one a single fit with its seed has.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_outputs: int,
+        seeds: Sequence[Sequence[int]],
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.groups, self.runs, self.n_outputs = len(seeds), len(seeds[0]), n_outputs
+        weights = _initial(seeds, 0, n_features + 1, n_outputs, n_features, dtype)
+        self._W = Stacked(
+            weights.permute(0, 2, 1, 3).contiguous().to(device).requires_grad_(), run_dim=2, bias_row=n_features
+        )
+
+    @property
+    def parameters(self) -> list[Stacked]:
+        return [self._W]
+
+    def outputs(self, X: Tensor) -> Tensor:
+        return _first_layer(X, self._W.values)
+
+
+class StackedMLP(Network):
+    """One hidden layer with ReLU (128 units, as in the paper) for every run."""
+
+    def __init__(
+        self,
+        n_features: int,
+        n_outputs: int,
+        seeds: Sequence[Sequence[int]],
+        *,
+        hidden: int = 128,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.groups, self.runs, self.n_outputs = len(seeds), len(seeds[0]), n_outputs
+        first = _initial(seeds, 0, n_features + 1, hidden, n_features, dtype).permute(0, 2, 1, 3).contiguous()
+        second = _initial(seeds, 1, hidden, n_outputs, hidden, dtype)
+        cut = _initial(seeds, 2, 1, n_outputs, hidden, dtype)
+        self._first = Stacked(first.to(device).requires_grad_(), run_dim=2, bias_row=n_features)
+        self._second = Stacked(second.to(device).requires_grad_(), run_dim=1)
+        self._cut = Stacked(cut.to(device).requires_grad_(), run_dim=1, bias_row=None)
+
+    @property
+    def parameters(self) -> list[Stacked]:
+        return [self._first, self._second, self._cut]
+
+    def outputs(self, X: Tensor) -> Tensor:
+        hidden = _first_layer(X, self._first.values).relu()
+        return hidden @ self._second.values + self._cut.values
+
+
+class UserNetwork(Network):
+    """A user's module as a fleet of one."""
+
+    groups = runs = 1
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+        self._parameters = [p for p in module.parameters() if p.requires_grad]
+        if not self._parameters:
+            raise ValueError("the network made by model(...) has no parameters to train")
+
+    @property
+    def parameters(self) -> list[Stacked]:
+        # A view with the two fleet dimensions in front; gradients reach the module's own parameter.
+        return [_Unstacked(p) for p in self._parameters]
+
+    def outputs(self, X: Tensor) -> Tensor:
+        batch = X.to_dense() if X.layout != torch.strided else X[0]
+        result: Tensor = self.module(batch)
+        return result[None, None]
+
+    def train_mode(self, training: bool) -> None:
+        self.module.train(training)
+
+
+class _Unstacked(Stacked):
+    """A parameter of any shape that belongs to the only run."""
+
+    def __init__(self, parameter: Tensor) -> None:
+        super().__init__(parameter, run_dim=0)
+
+    def spread(self, per_run: Tensor) -> Tensor:
+        return per_run.reshape(())
+
+    def per_run_sum(self, values: Tensor) -> Tensor:
+        return values.sum().reshape(1, 1)
+
+
+def _initial(
+    seeds: Sequence[Sequence[int]], layer: int, rows: int, columns: int, fan_in: int, dtype: torch.dtype
+) -> Tensor:
+    """(G, K, rows, columns), uniform in +-1/sqrt(fan_in) as in torch.nn.Linear, drawn from each run's own seed."""
+    bound = 1 / math.sqrt(max(fan_in, 1))
+
+    def draw(seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed((seed * 8 + layer) % 2**63)
+        return torch.empty(rows, columns, dtype=torch.float64).uniform_(-bound, bound, generator=generator).to(dtype)
+
+    return torch.stack([torch.stack([draw(seed) for seed in group]) for group in seeds])
+
+
+def _first_layer(X: Tensor, W: Tensor) -> Tensor:
+    """(G, B, d) times (G, d + 1, K, o) with the bias in the last row -> (G, K, B, o)."""
+    G, _, K, o = W.shape
+    flat = W.view(G, W.shape[1], K * o)
+    if X.layout == torch.strided:
+        product = torch.baddbmm(flat[:, -1:], X, flat[:, :-1])
+    else:
+        product = (torch.sparse.mm(X, flat[0, :-1]) + flat[0, -1]).unsqueeze(0)
+    return product.view(G, -1, K, o).transpose(1, 2)
+
+
+MakeNetwork = Callable[..., Network]
+
+NETWORKS: Catalogue[MakeNetwork] = Catalogue("model", {"linear": StackedLinear, "mlp": StackedMLP})

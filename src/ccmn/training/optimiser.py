@@ -1,0 +1,68 @@
+"""Adam with a learning rate and an l2 weight for every run, in place."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ccmn.training.stacks import Stacked
+
+
+class StackedAdam:
+    """torch.optim.Adam, for all runs of a stack at once: the same formula, one learning rate per run.
+
+    l2 is added to the gradient, as torch's ``weight_decay`` does; the bias of the first layer is not decayed.
+
+    Parameters
+    ----------
+    parameters : list of Stacked
+    lr, weight_decay : tensors (G, K)
+    clip : float or None
+        Largest gradient norm of a run; larger gradients are scaled down to it.
+    """
+
+    def __init__(
+        self,
+        parameters: list[Stacked],
+        lr: Tensor,
+        weight_decay: Tensor,
+        *,
+        clip: float | None = 10.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ) -> None:
+        self.parameters, self.clip, self.betas, self.eps = parameters, clip, betas, eps
+        self._lr = [p.spread(lr.to(p.values)) for p in parameters]
+        self._decay = [p.decay(weight_decay.to(p.values)) for p in parameters]
+        self._decays = bool((weight_decay != 0).any())
+        self.first = [torch.zeros_like(p.values, requires_grad=False) for p in parameters]
+        self.second = [torch.zeros_like(p.values, requires_grad=False) for p in parameters]
+        self._room = [torch.empty_like(p.values, requires_grad=False) for p in parameters]
+        # A tensor, so that a captured step counts too.
+        self.steps = torch.zeros((), dtype=torch.float64, device=parameters[0].values.device)
+
+    @torch.no_grad()
+    def step(self, gradients: list[Tensor]) -> None:
+        """One step from the gradients of the summed losses (runs are independent: the sum keeps them apart)."""
+        if self.clip is not None:
+            self._clip(gradients, self.clip)
+        b1, b2 = self.betas
+        self.steps += 1
+        rescale = (1 - b2**self.steps).sqrt() / (1 - b1**self.steps)
+        for i, (parameter, gradient) in enumerate(zip(self.parameters, gradients)):
+            values, room = parameter.values, self._room[i]
+            if self._decays:
+                gradient = torch.addcmul(gradient, values, self._decay[i], out=gradient)
+            self.first[i].lerp_(gradient, 1 - b1)
+            self.second[i].mul_(b2).addcmul_(gradient, gradient, value=1 - b2)
+            # lr * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), with eps scaled alike so that the value is torch's.
+            torch.sqrt(self.second[i], out=room).add_((self.eps * (1 - b2**self.steps).sqrt()).to(room))
+            torch.div(self.first[i], room, out=room)
+            values.addcmul_(room, self._lr[i] * rescale.to(room), value=-1)
+
+    def _clip(self, gradients: list[Tensor], most: float) -> None:
+        squares = [p.per_run_sum(g.square()) for p, g in zip(self.parameters, gradients)]
+        total = torch.stack(squares).sum(0).sqrt()
+        factor = (most / total.clamp_min(most)).nan_to_num(0.0)
+        for parameter, gradient in zip(self.parameters, gradients):
+            gradient.mul_(parameter.spread(factor))

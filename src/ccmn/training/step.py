@@ -1,0 +1,79 @@
+"""One training step: gather, outputs, loss, backward, Adam. On a CUDA device it is captured once and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ccmn.training.batches import Features
+from ccmn.training.networks import Network, UserNetwork
+from ccmn.training.objective import Objective
+from ccmn.training.optimiser import StackedAdam
+
+Step = Callable[[Tensor], Tensor]
+"""Row numbers (G, B) -> the losses (G, K) before the step."""
+
+
+def make_step(
+    network: Network,
+    objective: Objective,
+    optimiser: StackedAdam,
+    features: Features,
+    labels: Tensor,
+    weights: Tensor | None,
+    *,
+    autocast: bool = False,
+) -> Step:
+    """A step on these data. Captured as a CUDA graph where shapes allow: dense features and a stacked network."""
+    leaves = [p.values for p in network.parameters]
+
+    def eager(index: Tensor) -> Tensor:
+        X = features.gather(index)
+        # A batch of one group needs no copy of the labels per group.
+        Y, w = labels[index], None if weights is None else weights[index]
+        with torch.autocast(X.device.type, dtype=torch.bfloat16, enabled=autocast):
+            losses = objective(network.outputs(X), Y, w)
+        gradients = torch.autograd.grad(losses.sum(), leaves)
+        optimiser.step(list(gradients))
+        return losses.detach()
+
+    if features.device.type == "cuda" and features.is_dense and not isinstance(network, UserNetwork):
+        return _CapturedSteps(eager, optimiser, leaves)
+    return eager
+
+
+class _CapturedSteps:
+    """Replays a captured step; one graph for each size of batch."""
+
+    def __init__(self, eager: Step, optimiser: StackedAdam, leaves: list[Tensor]) -> None:
+        self._eager, self._optimiser, self._leaves = eager, optimiser, leaves
+        self._graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+
+    def __call__(self, index: Tensor) -> Tensor:
+        if index.shape not in self._graphs:
+            self._graphs[index.shape] = self._capture(index)
+        graph, where, losses = self._graphs[index.shape]
+        where.copy_(index)
+        graph.replay()
+        return losses.clone()
+
+    def _capture(self, index: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
+        """Warm up and capture without leaving a trace in weights or optimiser."""
+        touched = [*self._leaves, *self._optimiser.first, *self._optimiser.second, self._optimiser.steps]
+        before = [t.detach().clone() for t in touched]
+        where = index.clone()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                self._eager(where)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            losses = self._eager(where)
+        with torch.no_grad():
+            for tensor, value in zip(touched, before):
+                tensor.copy_(value)
+        return graph, where, losses

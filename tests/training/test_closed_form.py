@@ -1,0 +1,81 @@
+"""Ridge on debiased targets: the limit of the loop, by every road, dense and sparse, with weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from ccmn.losses import HammingLoss
+from ccmn.noise import ClassConditionalNoise
+from ccmn.training import KeepBest, Objective, Rows, StackedAdam, StackedLinear, closed_form, train
+from ccmn.training.batches import Features
+from ccmn.training.closed_form import l2_path, ridge_path
+
+
+def problem(n=80, d=6, q=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) + 0.5
+    Y = (X @ rng.normal(size=(d, q)) > 0.4).astype(float)
+    noise = ClassConditionalNoise([0.2, 0.1, 0.0][:q], [0.1, 0.3, 0.2][:q])
+    return X, noise.corrupt(Y, random_state=1), noise
+
+
+def test_it_is_the_limit_of_the_loop():
+    """Full-batch Adam with a fixed l2 ends where the closed form begins."""
+    X, Z, noise = problem()
+    path = ridge_path(X, noise.debias(Z), np.array([0.1]))
+    net = StackedLinear(6, 3, [[0]], dtype=torch.float64)
+    lr = torch.tensor([[0.02]], dtype=torch.float64)
+    optimiser = StackedAdam(net.parameters, lr, torch.full_like(lr, 0.1))
+    rows = Rows([np.arange(80)], 80, [0])
+    objective = Objective.of(HammingLoss("square", noise))
+    features, labels = Features(X, dtype=torch.float64), torch.tensor(Z)
+
+    def penalised_loss(network):
+        W = network.parameters[0].values
+        return objective(network.outputs(features.gather(rows.rows)), labels[None]) + 0.05 * W[:, :-1].square().sum(
+            (1, 3)
+        )
+
+    # The best epoch, not the last: at a constant rate Adam keeps circling around the minimum.
+    train(net, objective, features, labels, rows, optimiser, KeepBest(penalised_loss), epochs=4000)
+    W = net.parameters[0].values.detach()[0, :, 0].numpy()
+    np.testing.assert_allclose(path.weights[0], W[:-1], atol=1e-4)
+    np.testing.assert_allclose(path.bias[0], W[-1], atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [80, 5], ids=["more rows", "more features"])
+@pytest.mark.parametrize("wrap", [np.asarray, scipy.sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("largest", [3000, 1], ids=["decomposition", "conjugate gradients"])
+def test_every_road_solves_the_normal_equations(n, wrap, largest, monkeypatch):
+    monkeypatch.setattr(closed_form, "LARGEST_DECOMPOSITION", largest)
+    X, Z, noise = problem(n=n)
+    weights = np.random.default_rng(2).uniform(0.5, 2, n)
+    l2 = np.array([1e-2, 1.0])
+    path = ridge_path(wrap(X), noise.debias(Z), l2, weights)
+    s, t = weights / weights.sum(), 2 * noise.debias(Z) - 1
+    Xc, tc = X - s @ X, t - s @ t
+    for lam, W, b in zip(path.l2, path.weights, path.bias):
+        expected = np.linalg.solve(Xc.T @ (s[:, None] * Xc) + lam / 2 * np.eye(6), Xc.T @ (s[:, None] * tc))
+        np.testing.assert_allclose(W, expected, rtol=2e-4, atol=2e-5)
+        np.testing.assert_allclose(b, s @ t - s @ X @ W, rtol=2e-4, atol=2e-5)
+
+
+def test_sample_weights_count_rows():
+    X, Z, noise = problem()
+    weights = np.random.default_rng(2).integers(0, 3, 80)
+    a = ridge_path(X, noise.debias(Z), np.array([0.1]), weights.astype(float))
+    rows = np.repeat(np.arange(80), weights)
+    b = ridge_path(X[rows], noise.debias(Z)[rows], np.array([0.1]))
+    np.testing.assert_allclose(a.weights, b.weights, rtol=1e-9)
+
+
+def test_path():
+    path = l2_path(1e-4, 10.0)
+    assert path[0] == pytest.approx(10)
+    assert path[-1] == pytest.approx(1e-4)
+    assert len(path) == 11
+    assert (np.diff(path) < 0).all()
+    assert len(l2_path(0.0, 0.0)) == 2
