@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ccmn import functional, losses, metrics, noise, theory
+    from ccmn.data import load_dataset
     from ccmn.losses import HammingLoss, RankingLoss
+    from ccmn.models import CCMNClassifier, load_model
     from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
 
 try:
@@ -27,10 +29,14 @@ _HOME = {
     "TransitionNoise": "ccmn.noise",
     "HammingLoss": "ccmn.losses",
     "RankingLoss": "ccmn.losses",
+    "CCMNClassifier": "ccmn.models",
+    "load_model": "ccmn.models",
+    "load_dataset": "ccmn.data",
 }
 _MODULES = ("functional", "losses", "metrics", "noise", "theory")
 
 __all__ = [
+    "CCMNClassifier",
     "ClassConditionalNoise",
     "HammingLoss",
     "MissingNoise",
@@ -39,6 +45,8 @@ __all__ = [
     "TransitionNoise",
     "__version__",
     "functional",
+    "load_dataset",
+    "load_model",
     "losses",
     "metrics",
     "noise",

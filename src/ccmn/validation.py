@@ -199,6 +199,18 @@ def check_no_nan(matrix: Any, argument: str) -> None:
         )
 
 
+def check_no_missing(X: Any, names: Sequence[str] | None) -> None:
+    """No missing value (NaN) among the features, in an array or CSR."""
+    coo = X.tocoo() if hasattr(X, "tocoo") else None
+    rows, columns = np.nonzero(np.isnan(X)) if coo is None else (c[np.isnan(coo.data)] for c in coo.coords)
+    if len(rows):
+        name = repr(names[columns[0]]) if names else str(columns[0])
+        raise ValueError(
+            f"{len(rows)} feature values are missing, first in row {rows[0]} (from 0), column {name}: fill them in "
+            "(with the column's mean, say), or leave those rows or columns out"
+        )
+
+
 def check_zero_one(matrix: Any, argument: str) -> None:
     """0 or 1 and nothing else, not even NaN, in a matrix (array or tensor)."""
     check_no_nan(matrix, argument)
@@ -347,3 +359,50 @@ def check_no_tie(margin: float, target: str) -> None:
     if margin < 1e-9:
         tie = "a label is exactly as likely as not" if target == "hamming" else "two labels are equally likely"
         raise ValueError(f"p leaves its best decision open: {tie}. Pass over p with a bayes_margin near 0.")
+
+
+def check_label_matrix(Y: NDArray[Any], argument: str) -> FloatArray:
+    """Labels of shape (n, q) with at least one entry, 0, 1 or NaN, as float64."""
+    if Y.ndim != 2 or not Y.size:
+        raise ValueError(
+            f"{argument} must be a matrix of shape (n, q), a row per sample and a column per label; got shape {Y.shape}"
+        )
+    if Y.dtype == object:
+        try:
+            Y = Y.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{argument} must hold numbers 0 or 1 (NaN: not observed)") from None
+    check_label_values(Y, argument)
+    return Y.astype(np.float64)
+
+
+def check_probabilities(values: NDArray[Any], argument: str) -> FloatArray:
+    """Numbers between 0 and 1, without NaN, as float64."""
+    check_numeric(values, argument)
+    wrong = ~((values >= 0) & (values <= 1))
+    if wrong.any():
+        bad = values[wrong].ravel()[0]
+        remedy = "leave no entry out" if np.isnan(bad) else "scores become probabilities by 1 / (1 + exp(-scores))"
+        raise ValueError(f"{argument} must hold probabilities, between 0 and 1; got {bad:g}: {remedy}")
+    return np.asarray(values, dtype=np.float64)
+
+
+def check_trusted_rows(trusted: Any, n: int) -> tuple[NDArray[np.intp], Any]:
+    """``(rows, Y_true)`` with numbers of rows of the data, none twice; ``Y_true`` is checked by whoever knows q."""
+    if not isinstance(trusted, (tuple, list)) or len(trusted) != 2:
+        raise ValueError(
+            "trusted must be a pair (rows, Y_true): the numbers of the rows whose true labels are known, and those "
+            f"labels; got {type(trusted).__name__}"
+        )
+    rows = np.asarray(trusted[0])
+    if rows.dtype == bool and rows.shape == (n,):
+        rows = np.flatnonzero(rows)
+    if rows.ndim != 1 or not rows.size or not np.issubdtype(rows.dtype, np.integer):
+        raise ValueError(f"the rows of trusted must be a list of row numbers; got shape {rows.shape}, {rows.dtype}")
+    if rows.min() < 0 or rows.max() >= n:
+        raise ValueError(
+            f"the rows of trusted must be numbers from 0 to {n - 1}; got {rows.min()} to {rows.max()}"
+        )
+    if np.unique(rows).size < rows.size:
+        raise ValueError("the rows of trusted must differ: a row counted twice would make the result seem surer")
+    return rows.astype(np.intp), trusted[1]

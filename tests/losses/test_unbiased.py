@@ -82,7 +82,9 @@ def test_agrees_with_the_coefficients_as_printed(name, noise, seed):
     f0, labels = f[0].item(), f[1:].tolist()
     p = noise.debias(y.double())
     expected4, expected6 = eq4(labels, signs, rho, phi), eq6(labels, signs, rho, phi)
-    scale = max(1.0, float(p.abs().sum() * (1 - p).abs().sum())) * max(1.0, *(phi(a - b) for a in labels for b in labels))
+    scale = max(1.0, float(p.abs().sum() * (1 - p).abs().sum())) * max(
+        1.0, *(phi(a - b) for a in labels for b in labels)
+    )
     assert hamming_loss(f[1:], p, name).item() == pytest.approx(expected4, rel=1e-12, abs=1e-12 * scale)
     assert ranking_loss(f[1:], p, name).item() == pytest.approx(expected6, rel=1e-12, abs=1e-12 * scale)
     with_dummy = expected6 + eq8(f0, labels, signs, rho, phi)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ccmn.catalogue import Catalogue
 from ccmn.losses.base import MultiLabelLoss
 from ccmn.losses.corrections import CORRECTIONS
+from ccmn.losses.forward import ForwardLoss
 from ccmn.losses.hamming import HammingLoss, hamming_loss
 from ccmn.losses.ranking import RankingLoss, ranking_loss
 from ccmn.losses.surrogates import SURROGATES, Surrogate
@@ -15,6 +16,7 @@ __all__ = [
     "CORRECTIONS",
     "LOSSES",
     "SURROGATES",
+    "ForwardLoss",
     "HammingLoss",
     "MultiLabelLoss",
     "RankingLoss",

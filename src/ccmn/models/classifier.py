@@ -1,0 +1,592 @@
+"""CCMNClassifier: the scikit-learn face of it all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from typing_extensions import Self
+
+from ccmn.data.containers import is_dataframe
+from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES, ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
+from ccmn.models.fitted import FittedNetwork, rebuild_module
+from ccmn.models.fitting import Fitted, Recipe, Sample, fit_closed_form, fit_loop
+from ccmn.models.persistence import read_model, write_model
+from ccmn.models.probabilities import (
+    fit_slope,
+    linear_probability,
+    link_of,
+    logistic_probability,
+)
+from ccmn.models.progress import progress_of
+from ccmn.models.targets import Targets, encode_targets
+from ccmn.models.thresholds import f1_thresholds
+from ccmn.noise import ClassConditionalNoise, NoiseModel
+from ccmn.seeding import as_generator
+from ccmn.training import NETWORKS
+from ccmn.training.checkpoint import Checkpoint
+from ccmn.validation import check_choice, check_count
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+FEWEST_TO_HOLD_OUT = 50
+"""Below this many rows none are held out: the training rows themselves choose the epoch."""
+FEWEST_TO_ESTIMATE = 100
+"""Below this many rows noise rates are not estimated."""
+
+_ESTIMATED = {"estimate": "both", "partial": "partial", "missing": "missing"}
+
+
+class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A multi-label classifier that learns from wrong labels.
+
+    Parameters
+    ----------
+    noise : "estimate", "partial", "missing", a noise model or None
+        How the labels went wrong. A noise model (``ClassConditionalNoise``, ``PartialNoise``, ``MissingNoise``,
+        ``TransitionNoise``) is taken at its word; "estimate" estimates both rates of every label, "partial" and
+        "missing" say which side can be wrong and estimate that; None trusts the labels.
+    loss : "ranking", "hamming", "forward" or "plugin"
+        "ranking" and "hamming" are the paper's unbiased losses, Eq. (6) with the dummy label of Eq. (8), and
+        Eq. (4). "forward" is the likelihood of the noisy labels; "plugin" trains on them as they are and inverts the
+        noise in the posterior (both logistic; ``surrogate`` does not apply).
+    surrogate : "sigmoid", "square", "hinge", "logistic" or a callable
+    model : "linear", "mlp" or a callable (n_features, n_outputs) -> torch.nn.Module
+        "mlp" has one hidden layer of 128 units.
+    lr : float or sequence of floats
+        All are trained at once; the best by validation is kept.
+    epochs : int
+    batch_size : int or "auto"
+        "auto": all rows up to 256, 100 up to 5,000 rows, 400 beyond.
+    weight_decay : float
+        l2 weight as in torch.optim.Adam; with the closed form the smallest of a path.
+    validation_fraction : float
+        Rows held out (at random, seeded) to choose epoch, learning rate and l2, when no ``validation`` is given to
+        ``fit``. Their labels are noisy as well: the criterion is corrected for that.
+    solver : "auto", "adam" or "closed_form"
+        "auto" solves linear / hamming / square in closed form and trains everything else by Adam.
+    correction : None, "abs", "relu" or "flood"
+        Keep parts of the unbiased risk from going below zero; for flexible networks.
+    flood_level : float
+        How low the parts may go with "flood".
+    threshold : "fixed" or "f1"
+        The cut of every label: what the loss says (0, or the dummy label), or where the corrected F1 on validation
+        rows is largest.
+    patience : int or None
+        Stop when the validation criterion has not improved for so many epochs.
+    device : "auto", "cpu", "cuda", ...
+    autocast : bool
+        bfloat16 products on an accelerator; the loss stays in float32.
+    random_state : int, Generator or None
+    verbose : int
+        1: a progress bar on a terminal; 2: a line per epoch.
+
+    Attributes
+    ----------
+    noise_ : NoiseModel
+        The noise that was corrected for; zero rates for ``noise=None``.
+    rates_ : NoiseRates or None
+        The estimate, with standard errors and flags, where rates were estimated.
+    history_ : DataFrame
+        A row per learning rate and epoch (or per l2), with the validation criterion.
+    classes_ : array
+        What the columns of a label matrix are (0 .. q-1, or the labels of the sets), or the class values.
+    n_features_in_, feature_names_in_, label_names_
+    extra_ : dict
+        JSON-safe notes that are saved and loaded with the model.
+
+    Examples
+    --------
+    >>> from ccmn import CCMNClassifier, PartialNoise
+    >>> from ccmn.data.digits import load_digit_scenes
+    >>> data, noise = load_digit_scenes(1000), PartialNoise(0.4, n_labels=10)
+    >>> clf = CCMNClassifier(noise=noise, epochs=30, random_state=0)
+    >>> clf = clf.fit(data.X, noise.corrupt(data.Y, random_state=0))
+    >>> clf.predict(data.X).shape
+    (1000, 10)
+    """
+
+    def __init__(
+        self,
+        noise: str | NoiseModel | None = "estimate",
+        loss: str = "ranking",
+        surrogate: str | Callable[..., Any] = "sigmoid",
+        model: str | Callable[..., Any] = "linear",
+        lr: float | Sequence[float] = (5e-2, 5e-3, 5e-4),
+        epochs: int = 200,
+        batch_size: int | str = "auto",
+        weight_decay: float = 1e-4,
+        validation_fraction: float = 0.2,
+        solver: str = "auto",
+        correction: str | None = None,
+        flood_level: float = 0.0,
+        threshold: str = "fixed",
+        patience: int | None = None,
+        device: str = "auto",
+        autocast: bool = False,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.noise = noise
+        self.loss = loss
+        self.surrogate = surrogate
+        self.model = model
+        self.lr = lr
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.weight_decay = weight_decay
+        self.validation_fraction = validation_fraction
+        self.solver = solver
+        self.correction = correction
+        self.flood_level = flood_level
+        self.threshold = threshold
+        self.patience = patience
+        self.device = device
+        self.autocast = autocast
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # -- fitting
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        validation: tuple[Any, Any] | None = None,
+        validation_is_clean: bool = False,
+        trusted: tuple[Any, Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Learn from features and noisy labels.
+
+        Parameters
+        ----------
+        X : array, DataFrame, CSR or tensor of shape (n, d)
+        y : label matrix (n, q) of 0, 1 and NaN (not observed); or a list of label sets; or one class per row
+        sample_weight : array (n,), optional
+        validation : (X_val, Y_val), optional
+            Rows to choose by, in place of held-out ones. Their labels are taken to be as noisy as the training
+            labels unless ``validation_is_clean``.
+        trusted : (rows, Y_true), optional
+            Numbers of rows of X whose true labels are known, and those labels: they sharpen estimated rates, and
+            take the place of the noisy labels in training ("forward" and "plugin" use them for the rates only).
+        checkpoint : path, optional
+            Where to keep the state of a long fit; the same call then goes on where it was stopped.
+        """
+        self._check_parameters()
+        X = self._read_features(X, y, reset=True)
+        targets = encode_targets(y)
+        if targets.labels.shape[0] != X.shape[0]:
+            raise ValueError(f"X has {X.shape[0]} rows, y has {targets.labels.shape[0]}")
+        weights = None
+        if sample_weight is not None:
+            weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+        seed = int(as_generator(self.random_state).integers(2**31))
+        self.classes_, self.label_names_, self._kind = targets.classes, targets.label_names, targets.kind
+        self.extra_: dict[str, Any] = {}
+        trusted_rows = _read_trusted(trusted, targets)
+        self.noise_, self.rates_ = self._resolve_noise(X, targets, trusted_rows, seed)
+
+        p = self.noise_.debias(targets.labels)
+        labels = targets.labels
+        if trusted_rows is not None:
+            p[trusted_rows[0]] = trusted_rows[1]
+        recipe = self._recipe(targets, X.shape[0], seed)
+        if not recipe.raw_labels:
+            labels = p
+        whole = Sample(X, p, weights)
+        training, labels, held_out = self._split(whole, labels, targets, validation, validation_is_clean, recipe.seed)
+        fitted = self._solve(recipe, training, labels, held_out, checkpoint)
+        self._network, self._history = fitted.network, fitted.history
+        self._finish(recipe, held_out)
+        if fitted.interrupted:
+            warnings.warn("interrupted: the best model so far is kept", stacklevel=2)
+        return self
+
+    def _check_parameters(self) -> None:
+        check_choice(self.loss, "loss", (*LOSSES, "forward", "plugin"))
+        check_choice(self.solver, "solver", ("auto", "adam", "closed_form"))
+        check_choice(self.threshold, "threshold", ("fixed", "f1"))
+        if not callable(self.model):
+            NETWORKS[self.model]
+        if not callable(self.surrogate):
+            SURROGATES[self.surrogate]
+        if self.correction is not None:
+            CORRECTIONS[self.correction]
+            if self.loss not in LOSSES:
+                raise ValueError(f"correction={self.correction!r} does nothing with loss={self.loss!r}")
+        if isinstance(self.noise, str):
+            check_choice(self.noise, "noise", tuple(_ESTIMATED))
+        elif self.noise is not None and not isinstance(self.noise, NoiseModel):
+            raise TypeError(
+                "noise must be 'estimate', 'partial', 'missing', a noise model or None; "
+                f"got {type(self.noise).__name__}"
+            )
+        check_count(self.epochs, "epochs")
+        if self.batch_size != "auto":
+            check_count(self.batch_size, "batch_size")
+        rates = np.atleast_1d(np.asarray(self.lr, dtype=np.float64))
+        if rates.ndim != 1 or rates.size == 0 or not (rates > 0).all():
+            raise ValueError(f"lr must be a positive number or a list of them; got {self.lr!r}")
+        if not self.weight_decay >= 0:
+            raise ValueError(f"weight_decay must not be negative; got {self.weight_decay!r}")
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must be between 0 and 1; got {self.validation_fraction!r}")
+
+    def _read_features(self, X: Any, y: Any = "not needed", *, reset: bool) -> Any:
+        if isinstance(X, torch.Tensor):
+            X = X.detach().cpu().numpy()
+        if is_dataframe(X):
+            wrong = [str(c) for c, dtype in X.dtypes.items() if dtype.kind not in "biuf"]
+            if wrong:
+                raise ValueError(
+                    f"columns {', '.join(wrong[:5])} of X are not numeric; turn categories into numbers first, for "
+                    "instance with sklearn.compose.make_column_transformer((OneHotEncoder(), [...]), "
+                    'remainder="passthrough") in a Pipeline'
+                )
+        if reset and y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32))
+
+    def _resolve_noise(
+        self, X: Any, targets: Targets, trusted: tuple[NDArray[Any], NDArray[Any]] | None, seed: int
+    ) -> tuple[NoiseModel, Any]:
+        names = targets.label_names
+        if isinstance(self.noise, NoiseModel):
+            if self.noise.n_labels != targets.q:
+                raise ValueError(f"the noise model has {self.noise.n_labels} labels, y has {targets.q}")
+            return self.noise, None
+        if self.noise is not None and X.shape[0] >= FEWEST_TO_ESTIMATE:
+            from ccmn.estimation import estimate_noise
+
+            rates = estimate_noise(X, targets.labels, sides=_ESTIMATED[self.noise], trusted=trusted, random_state=seed)
+            return rates.noise, rates
+        if self.noise is not None and trusted is None:
+            warnings.warn(
+                f"{X.shape[0]} rows are too few to estimate noise rates (fewer than {FEWEST_TO_ESTIMATE}): the labels "
+                "are taken at their word; give a noise model to correct them",
+                stacklevel=3,
+            )
+        return ClassConditionalNoise(0.0, 0.0, n_labels=targets.q, label_names=names), None
+
+    def _recipe(self, targets: Targets, n: int, seed: int) -> Recipe:
+        loss, raw = self._make_loss()
+        small = n <= 256
+        criterion = "ranking_and_hamming_loss" if self.loss == "ranking" and targets.q > 1 else "hamming_loss"
+        if targets.kind == "multiclass":
+            criterion = "one_error"
+        auto = n if small else 100 if n <= 5000 else 400
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+        device = torch.device(name if self.device == "auto" else self.device)
+        # Few rows cost nothing in float64, and there no result depends on how sums happen to round.
+        exact = small and isinstance(self.model, str) and device.type == "cpu"
+        return Recipe(
+            loss=loss,
+            raw_labels=raw,
+            model=self.model,
+            lr=tuple(float(x) for x in np.atleast_1d(np.asarray(self.lr, dtype=np.float64))),
+            epochs=self.epochs,
+            batch_size=auto if isinstance(self.batch_size, str) else int(self.batch_size),
+            weight_decay=float(self.weight_decay),
+            criterion=criterion,
+            patience=self.patience,
+            device=device,
+            dtype=torch.float64 if exact else torch.float32,
+            autocast=bool(self.autocast) and device.type != "cpu",
+            seed=seed,
+        )
+
+    def _make_loss(self) -> tuple[MultiLabelLoss, bool]:
+        """The loss, and whether it takes noisy labels (and not debiased ones)."""
+        noise = self.noise_
+        if self.loss == "forward":
+            return ForwardLoss(noise), True  # type: ignore[arg-type]
+        if self.loss == "plugin":
+            if not isinstance(noise, ClassConditionalNoise):
+                raise TypeError(f"loss='plugin' needs two rates per label; got {type(noise).__name__}")
+            return ForwardLoss(None), True
+        # A transition matrix moves labels together: the ranking loss must know.
+        own = None if noise.flips_independent else noise
+        if self.loss == "hamming":
+            loss: MultiLabelLoss = HammingLoss(
+                self.surrogate, own, correction=self.correction, flood_level=self.flood_level
+            )
+        else:
+            loss = RankingLoss(self.surrogate, own, correction=self.correction, flood_level=self.flood_level)
+        return loss, own is not None
+
+    def _split(
+        self,
+        whole: Sample,
+        labels: NDArray[np.float32],
+        targets: Targets,
+        validation: tuple[Any, Any] | None,
+        clean: bool,
+        seed: int,
+    ) -> tuple[Sample, NDArray[np.float32], Sample]:
+        """Training rows with the labels the loss takes, and the rows to choose by."""
+        if validation is not None:
+            X_val = self._read_features(validation[0], reset=False)
+            Y_val = _encode_like(validation[1], targets)
+            p_val = Y_val if clean else self.noise_.debias(Y_val)
+            return whole, labels, Sample(X_val, p_val, None)
+        n = whole.X.shape[0]
+        if n < FEWEST_TO_HOLD_OUT:
+            return whole, labels, whole
+        order = np.random.default_rng(seed).permutation(n)
+        n_out = max(1, round(self.validation_fraction * n))
+        out, kept = np.sort(order[:n_out]), np.sort(order[n_out:])
+        return whole.take(kept), labels[kept], whole.take(out)
+
+    def _solve(
+        self,
+        recipe: Recipe,
+        training: Sample,
+        labels: NDArray[np.float32],
+        held_out: Sample,
+        checkpoint: str | os.PathLike[str] | None,
+    ) -> Fitted:
+        possible = (
+            self.model == "linear"
+            and self.loss == "hamming"
+            and self.surrogate == "square"
+            and self.correction is None
+            and not np.isnan(training.p).any()
+        )
+        if self.solver == "closed_form" and not possible:
+            raise ValueError(
+                "solver='closed_form' needs model='linear', loss='hamming', surrogate='square', no correction and "
+                "every label observed; use solver='auto'"
+            )
+        if possible and self.solver != "adam":
+            return fit_closed_form(recipe, training, held_out)
+        keeper = None if checkpoint is None else Checkpoint(checkpoint, self._fingerprint(training, labels))
+        with progress_of(self.verbose, recipe.criterion) as tell:
+            fitted = fit_loop(recipe, training, labels, held_out, tell, keeper)
+        if keeper is not None and not fitted.interrupted:
+            keeper.remove()
+        return fitted
+
+    def _fingerprint(self, training: Sample, labels: NDArray[np.float32]) -> str:
+        """What a checkpoint belongs to: parameters, shapes and labels."""
+        parameters = {k: repr(v) for k, v in self.get_params(deep=False).items() if k != "verbose"}
+        text = repr((sorted(parameters.items()), training.X.shape))
+        return hashlib.sha256(text.encode() + np.ascontiguousarray(labels).tobytes()).hexdigest()
+
+    def _finish(self, recipe: Recipe, held_out: Sample) -> None:
+        """What is fitted on the held-out rows after the weights: the slope of probabilities, and thresholds."""
+        surrogate = self.surrogate if isinstance(self.surrogate, str) else None
+        self._link, self._slope = link_of(self.loss, surrogate), 1.0
+        q = held_out.p.shape[1]
+        self.thresholds_ = np.zeros(q)
+        scores = self._scores(held_out.X)
+        if self._link == "slope":
+            self._slope = fit_slope(scores, held_out.p, held_out.weights)
+        if self.threshold == "f1":
+            self.thresholds_ = f1_thresholds(scores, held_out.p, held_out.weights)
+
+    # -- predicting
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        """Scores (n, q) before the thresholds: what the loss decides by."""
+        outputs = self._network.outputs(X)
+        if self.loss == "ranking":
+            outputs = outputs[:, 1:] - outputs[:, :1]
+        if self._link == "plugin":
+            rho_pos, rho_neg = self._rates()
+            # Increasing in the noisy log-odds, 0 where the clean posterior is 1/2.
+            return 2 * (1 / (1 + np.exp(-outputs)) - rho_neg) / (1 - rho_pos - rho_neg) - 1
+        return outputs
+
+    def _rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        assert isinstance(self.noise_, ClassConditionalNoise)
+        return self.noise_.rho_pos, self.noise_.rho_neg
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores of the labels; one is predicted when its score is >= 0. Shape (n, q), or (n,) for two classes."""
+        check_is_fitted(self)
+        scores = self._scores(self._read_features(X, reset=False)) - self.thresholds_
+        return scores[:, 0] if self._kind == "binary" else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """0/1 matrix (n, q); or the class of each row."""
+        scores = self.decision_function(X)
+        if self._kind == "multilabel":
+            return (scores >= 0).astype(np.int64)
+        if self._kind == "multiclass":
+            return np.asarray(self.classes_[scores.argmax(1)])
+        positive = scores >= 0 if len(self.classes_) == 2 else np.zeros(len(scores), dtype=bool)
+        return np.asarray(self.classes_[positive.astype(np.int64)])
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities of the true labels, strictly inside (0, 1): (n, q); or (n, classes) for one class per row.
+
+        How scores become probabilities: see :mod:`ccmn.models.probabilities`. With ``threshold="f1"`` they are
+        those of the shifted scores, 1/2 at the cut.
+        """
+        scores = np.asarray(self.decision_function(X))
+        scores = scores[:, None] if scores.ndim == 1 else scores
+        if self._link in ("linear", "plugin"):
+            p = linear_probability(scores)
+        else:
+            p = logistic_probability(self._slope * scores)
+        if self._kind == "multilabel":
+            return p
+        if self._kind == "multiclass":
+            return np.asarray(p / p.sum(1, keepdims=True))
+        return np.concatenate((1 - p, p), 1) if len(self.classes_) == 2 else np.ones_like(p)
+
+    @property
+    def history_(self) -> DataFrame:
+        """A row per learning rate and epoch, or per l2."""
+        from pandas import DataFrame
+
+        if not hasattr(self, "_history"):
+            raise AttributeError("history_ is there after fit")
+        return DataFrame(self._history)
+
+    # -- keeping
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model: one file (a path with a suffix, such as model.ccmn) or a folder; never a pickle."""
+        check_is_fitted(self)
+        description = {
+            "parameters": {k: _json_safe(v) for k, v in self.get_params(deep=False).items()},
+            "kind": self._kind,
+            "network": self._network.kind,
+            "classes": self.classes_.tolist(),
+            "label_names": self.label_names_,
+            "feature_names": [str(n) for n in getattr(self, "feature_names_in_", [])] or None,
+            "n_features": int(self.n_features_in_),
+            "noise": self.noise_.to_dict(),
+            "link": self._link,
+            "slope": self._slope,
+            "thresholds": self.thresholds_.tolist(),
+            "history": self._history,
+            "extra": self.extra_,
+        }
+        write_model(path, description, self._network.arrays)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_network")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.multi_output = True
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+def load_model(path: str | os.PathLike[str], model: Callable[..., Any] | None = None) -> CCMNClassifier:
+    """Read a model that ``CCMNClassifier.save`` wrote. ValueError for anything that is not a whole one.
+
+    Parameters
+    ----------
+    path : the file or folder
+    model : callable (n_features, n_outputs) -> torch.nn.Module, optional
+        Needed when the model was fitted with a network of the user's own: code is never stored.
+    """
+    description, arrays = read_model(path)
+    try:
+        return _rebuild(description, arrays, model)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"{path} is not a whole ccmn model: {type(error).__name__}: {error}") from None
+
+
+def _rebuild(d: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Callable[..., Any] | None) -> CCMNClassifier:
+    parameters = dict(d["parameters"])
+    if isinstance(parameters["noise"], dict):
+        parameters["noise"] = NoiseModel.from_dict(parameters["noise"])
+    clf = CCMNClassifier(**parameters)
+    clf.noise_, clf.rates_ = NoiseModel.from_dict(d["noise"]), None
+    clf.classes_, clf._kind = np.array(d["classes"]), d["kind"]
+    clf.label_names_ = tuple(d["label_names"]) if d["label_names"] else None
+    clf.n_features_in_ = int(d["n_features"])
+    if d["feature_names"]:
+        clf.feature_names_in_ = np.array(d["feature_names"], dtype=object)
+    clf._link, clf._slope, clf._history = d["link"], float(d["slope"]), d["history"]
+    clf.thresholds_, clf.extra_ = np.array(d["thresholds"], dtype=np.float64), d["extra"]
+    q = clf.noise_.n_labels
+    if d["network"] == "user":
+        clf._network = FittedNetwork("user", arrays)
+        if model is not None:
+            n_outputs = q + 1 if clf.loss == "ranking" else q
+            clf.model, clf._network = model, rebuild_module(model, clf.n_features_in_, n_outputs, arrays)
+    else:
+        clf._network = FittedNetwork(d["network"], arrays)
+        _check_shapes(clf._network, clf.n_features_in_, q + 1 if clf.loss == "ranking" else q)
+    return clf
+
+
+def _check_shapes(network: FittedNetwork, n_features: int, n_outputs: int) -> None:
+    """Every array that predicting needs is there and fits the others."""
+    shapes = {name: array.shape for name, array in network.arrays.items()}
+    hidden = shapes["bias"][0]
+    expected = {"weight": (n_features, hidden), "bias": (hidden,)}
+    if network.kind == "mlp":
+        expected |= {"second_weight": (hidden, n_outputs), "second_bias": (n_outputs,)}
+    elif network.kind != "linear" or hidden != n_outputs:
+        raise ValueError(f"the weights do not fit the description: {network.kind} network with {hidden} outputs")
+    if shapes != expected:
+        raise ValueError(f"the weights do not fit the description: {shapes} in place of {expected}")
+
+
+def _json_safe(value: Any) -> Any:
+    """A parameter as JSON can hold it; a user's own function becomes null, since code is never stored."""
+    if isinstance(value, NoiseModel):
+        return value.to_dict()
+    if isinstance(value, (np.ndarray, tuple)):
+        return [_json_safe(v) for v in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value if isinstance(value, (str, int, float, bool, list)) else None
+
+
+def _read_trusted(
+    trusted: tuple[Any, Any] | None, targets: Targets
+) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
+    if trusted is None:
+        return None
+    rows = np.asarray(trusted[0])
+    n = targets.labels.shape[0]
+    if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer) or ((rows < 0) | (rows >= n)).any():
+        raise ValueError(f"trusted must be (rows, Y_true) with row numbers between 0 and {n - 1}")
+    labels = _encode_like(trusted[1], targets)
+    if len(labels) != len(rows):
+        raise ValueError(f"trusted gives {len(rows)} rows but labels for {len(labels)}")
+    return rows.astype(np.int64), labels
+
+
+def _encode_like(Y: Any, targets: Targets) -> NDArray[np.float32]:
+    """Labels of other rows in the columns of the training labels."""
+    if targets.kind == "multilabel":
+        other = encode_targets(Y)
+        if other.q != targets.q or (other.label_names or None) != (targets.label_names or None):
+            if other.label_names and targets.label_names and set(other.label_names) <= set(targets.label_names):
+                matrix = np.zeros((len(other.labels), targets.q), dtype=np.float32)
+                columns = [targets.label_names.index(name) for name in other.label_names]
+                matrix[:, columns] = other.labels
+                return matrix
+            if other.q != targets.q:
+                raise ValueError(f"these labels have {other.q} columns, the training labels have {targets.q}")
+        return other.labels
+    y = np.asarray(Y).ravel()
+    unknown = set(y.tolist()) - set(targets.classes.tolist())
+    if unknown:
+        raise ValueError(f"class {next(iter(unknown))!r} is not among the training classes")
+    if targets.kind == "binary":
+        positive = (y == targets.classes[-1]) & (len(targets.classes) == 2)
+        return np.asarray(positive[:, None], dtype=np.float32)
+    return np.asarray(y[:, None] == targets.classes[None, :], dtype=np.float32)

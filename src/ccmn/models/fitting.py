@@ -1,0 +1,219 @@
+"""From labels and features in memory to one fitted network: the loop or the closed form, the best by validation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ccmn.data.containers import is_sparse
+from ccmn.losses import MultiLabelLoss
+from ccmn.metrics.corrected import corrected_hamming, corrected_one_error, pooled_ranking_loss
+from ccmn.models.fitted import FittedNetwork, MakeModule, run_of
+from ccmn.training import (
+    NETWORKS,
+    KeepBest,
+    Network,
+    Objective,
+    Progress,
+    Rows,
+    StackedAdam,
+    TrainingResult,
+    UserNetwork,
+    ridge_path,
+    train,
+)
+from ccmn.training.batches import Features
+from ccmn.training.checkpoint import Checkpoint
+from ccmn.training.closed_form import l2_path
+
+_ROWS_AT_ONCE = 8192
+
+
+def _hamming(p: Tensor, scores: Tensor, weights: Tensor | None) -> Tensor:
+    return corrected_hamming(p, scores >= 0, weights)
+
+
+def _ranking_and_cut(p: Tensor, scores: Tensor, weights: Tensor | None) -> Tensor:
+    """The order of the labels and the cut between them: the ranking loss alone would not look at the cut."""
+    return pooled_ranking_loss(p, scores, weights) + _hamming(p, scores, weights)
+
+
+CRITERIA: dict[str, Callable[[Tensor, Tensor, Tensor | None], Tensor]] = {
+    "hamming_loss": _hamming,
+    "ranking_and_hamming_loss": _ranking_and_cut,
+    "one_error": corrected_one_error,
+}
+"""What epochs, learning rates and l2 are chosen by: (debiased labels, scores (..., n, q), row weights) -> (...)."""
+
+
+@dataclass
+class Sample:
+    """Rows with their debiased labels p (n, q), NaN where not observed."""
+
+    X: Any
+    p: NDArray[np.float32]
+    weights: NDArray[np.float64] | None
+
+    def take(self, rows: NDArray[Any]) -> Sample:
+        return Sample(self.X[rows], self.p[rows], None if self.weights is None else self.weights[rows])
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train: everything but the data."""
+
+    loss: MultiLabelLoss
+    raw_labels: bool
+    """Does the loss debias by itself (forward likelihood, transition matrix)?"""
+    model: str | MakeModule
+    lr: tuple[float, ...]
+    epochs: int
+    batch_size: int
+    weight_decay: float
+    criterion: str
+    patience: int | None
+    device: torch.device
+    dtype: torch.dtype
+    autocast: bool
+    seed: int
+
+
+@dataclass
+class Fitted:
+    """The winner, what it was chosen by, and the rows of ``history_``."""
+
+    network: FittedNetwork
+    history: list[dict[str, float]]
+    interrupted: bool = False
+
+
+def fit_closed_form(recipe: Recipe, training: Sample, validation: Sample) -> Fitted:
+    """The best of a ridge path; one history row per l2."""
+    X = training.X
+    squares = np.asarray(X.multiply(X).sum(1)).ravel() if is_sparse(X) else np.square(X, dtype=np.float64).sum(1)
+    # Above the mean squared length of a row, l2 leaves nothing but the bias.
+    path = l2_path(recipe.weight_decay, 2 * float(np.average(squares, weights=training.weights)))
+    solved = ridge_path(X, training.p.astype(np.float64), path, training.weights)
+    criteria = []
+    for weights, bias in zip(solved.weights, solved.bias):
+        scores = torch.from_numpy(np.asarray(validation.X @ weights) + bias)
+        criteria.append(float(_criterion(recipe, validation)(recipe.loss.decision(scores))))
+    best = _first_smallest(criteria)
+    arrays = {"weight": solved.weights[best].astype(np.float32), "bias": solved.bias[best].astype(np.float32)}
+    history = [{"l2": float(l2), recipe.criterion: value} for l2, value in zip(solved.l2, criteria)]
+    return Fitted(FittedNetwork("linear", arrays), history)
+
+
+def fit_loop(
+    recipe: Recipe,
+    training: Sample,
+    labels: NDArray[np.float32],
+    validation: Sample,
+    tell: Callable[[Progress], None] | None,
+    checkpoint: Checkpoint | None,
+) -> Fitted:
+    """All learning rates at once (one after the other for a user's own network); the best by validation."""
+    if isinstance(recipe.model, str):
+        network = NETWORKS[recipe.model](
+            training.X.shape[1],
+            recipe.loss.n_outputs(labels.shape[1]),
+            [[recipe.seed] * len(recipe.lr)],
+            dtype=recipe.dtype,
+            device=recipe.device,
+        )
+        return _fit_stack(recipe, recipe.lr, network, training, labels, validation, tell, checkpoint)
+    best: Fitted | None = None
+    history: list[dict[str, float]] = []
+    for lr in recipe.lr:
+        with torch.random.fork_rng():
+            torch.manual_seed(recipe.seed)
+            module = recipe.model(training.X.shape[1], recipe.loss.n_outputs(labels.shape[1])).to(recipe.device)
+            part = _fit_stack(recipe, (lr,), UserNetwork(module), training, labels, validation, tell, checkpoint)
+        history += part.history
+        if best is None or _best_of(part, recipe) < _best_of(best, recipe) - KeepBest.smallest_gain:
+            best = part
+        if part.interrupted:
+            break
+    assert best is not None
+    return Fitted(best.network, history, best.interrupted or part.interrupted)
+
+
+def _fit_stack(
+    recipe: Recipe,
+    lrs: tuple[float, ...],
+    network: Network,
+    training: Sample,
+    labels: NDArray[np.float32],
+    validation: Sample,
+    tell: Callable[[Progress], None] | None,
+    checkpoint: Checkpoint | None,
+) -> Fitted:
+    device, dtype = recipe.device, recipe.dtype
+    n = training.X.shape[0]
+    lr = torch.tensor([lrs], dtype=dtype, device=device)
+    optimiser = StackedAdam(network.parameters, lr, torch.full_like(lr, recipe.weight_decay))
+    held_out = Features(validation.X, dtype=dtype, device=device)
+    measure = _criterion(recipe, validation)
+    selection = KeepBest(
+        lambda net: measure(recipe.loss.decision(_all_outputs(net, held_out))), patience=recipe.patience
+    )
+    result = train(
+        network,
+        Objective.of(recipe.loss),
+        Features(training.X, dtype=dtype, device=device),
+        torch.from_numpy(labels).to(device, dtype),
+        Rows([np.arange(n)], recipe.batch_size, [recipe.seed], device=device),
+        optimiser,
+        selection,
+        epochs=recipe.epochs,
+        weights=None if training.weights is None else torch.from_numpy(training.weights).to(device, dtype),
+        tell=tell,
+        checkpoint=checkpoint,
+        autocast=recipe.autocast,
+    )
+    assert selection.best is not None
+    best = _first_smallest(selection.best[0].tolist())
+    return Fitted(run_of(network, best), _history(result, lrs, recipe.criterion), result.interrupted)
+
+
+def _all_outputs(network: Network, features: Features) -> Tensor:
+    """(G, K, n, o) of all rows, gathered in blocks."""
+    rows = torch.arange(features.n, device=features.device)
+    parts = [
+        network.outputs(features.gather(rows[i : i + _ROWS_AT_ONCE].unsqueeze(0)))
+        for i in range(0, features.n, _ROWS_AT_ONCE)
+    ]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
+
+
+def _criterion(recipe: Recipe, validation: Sample) -> Callable[[Tensor], Tensor]:
+    p = torch.from_numpy(validation.p).to(recipe.device)
+    weights = None if validation.weights is None else torch.from_numpy(validation.weights).to(recipe.device)
+    function = CRITERIA[recipe.criterion]
+    return lambda scores: function(p.to(scores.device), scores, weights)
+
+
+def _history(result: TrainingResult, lrs: tuple[float, ...], criterion: str) -> list[dict[str, float]]:
+    losses = torch.stack(result.losses)[:, 0].double().cpu().numpy()
+    values = torch.stack(result.criteria)[:, 0].cpu().numpy()
+    return [
+        {"lr": lr, "epoch": epoch + 1, "loss": float(losses[epoch, k]), criterion: float(values[epoch, k])}
+        for k, lr in enumerate(lrs)
+        for epoch in range(len(values))
+    ]
+
+
+def _best_of(fitted: Fitted, recipe: Recipe) -> float:
+    return min(row[recipe.criterion] for row in fitted.history)
+
+
+def _first_smallest(values: list[float]) -> int:
+    """The first of those that differ from the smallest by no more than rounding; NaN is worst."""
+    array = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=np.inf)
+    return int(np.flatnonzero(array <= array.min() + KeepBest.smallest_gain)[0])

@@ -1,0 +1,95 @@
+"""What users call Y, as one matrix of labels: indicator matrices, label sets, two classes, many classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+
+from ccmn.data.containers import is_dataframe, is_sparse, label_names_of, to_dense_array
+from ccmn.validation import check_label_values
+
+Kind = Literal["multilabel", "binary", "multiclass"]
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Labels (n, q) float32, NaN where not observed, and how to speak of them."""
+
+    labels: NDArray[np.float32]
+    kind: Kind
+    classes: NDArray[Any]
+    """multilabel: what the columns are (0..q-1, or the labels of the sets); else the class values."""
+    label_names: tuple[str, ...] | None
+
+    @property
+    def q(self) -> int:
+        return int(self.labels.shape[1])
+
+
+def encode_targets(Y: Any) -> Targets:
+    """Read Y. Label sets are a list of lists, tuples or sets; everything else is an array of some kind."""
+    if _is_label_sets(Y):
+        return _from_label_sets(Y)
+    names = label_names_of(Y) if is_dataframe(Y) else None
+    array = to_dense_array(Y) if is_sparse(Y) or is_dataframe(Y) or hasattr(Y, "detach") else np.asarray(Y)
+    if array.ndim == 1:
+        return _from_classes(array)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(f"y must be a label matrix of shape (n, q) or one class per row; got shape {array.shape}")
+    if array.shape[1] == 1 and not _is_zero_one(array):
+        return _from_classes(array[:, 0])  # one column of classes, as scikit-learn passes it
+    if array.dtype == object:
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("y must be a matrix of 0 and 1 (NaN: not observed); some entries are no numbers") from None
+    if not _is_zero_one(array):
+        check_classification_targets(array)
+    check_label_values(array, "y")
+    return Targets(array.astype(np.float32), "multilabel", np.arange(array.shape[1]), names)
+
+
+def _is_label_sets(Y: Any) -> bool:
+    if not isinstance(Y, (list, tuple)) or not len(Y):
+        return False
+    if any(isinstance(row, (set, frozenset)) for row in Y):
+        return True
+    rows = [row for row in Y if isinstance(row, (list, tuple))]
+    if len(rows) < len(Y):
+        return False
+    # Nested lists of equal length that hold only 0, 1 (or NaN) are a matrix; anything else is sets of labels.
+    return len({len(row) for row in rows}) > 1 or any(isinstance(entry, str) for row in rows for entry in row)
+
+
+def _from_label_sets(Y: Sequence[Any]) -> Targets:
+    labels = sorted({label for row in Y for label in row}, key=lambda label: (str(type(label)), label))
+    if not labels:
+        raise ValueError("no row of y has any label")
+    column = {label: j for j, label in enumerate(labels)}
+    matrix = np.zeros((len(Y), len(labels)), dtype=np.float32)
+    for i, row in enumerate(Y):
+        matrix[i, [column[label] for label in row]] = 1
+    return Targets(matrix, "multilabel", np.array(labels), tuple(str(label) for label in labels))
+
+
+def _from_classes(y: NDArray[Any]) -> Targets:
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    names = tuple(str(c) for c in classes)
+    if len(classes) <= 2:
+        positive = codes if len(classes) == 2 else np.zeros(len(y))
+        return Targets(positive.astype(np.float32)[:, None], "binary", classes, names[-1:])
+    return Targets(np.eye(len(classes), dtype=np.float32)[codes], "multiclass", classes, names)
+
+
+def _is_zero_one(array: NDArray[Any]) -> bool:
+    if array.dtype == bool:
+        return True
+    if not np.issubdtype(array.dtype, np.number):
+        return False
+    return bool(((array == 0) | (array == 1) | (array != array)).all())

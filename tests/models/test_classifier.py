@@ -1,0 +1,337 @@
+"""CCMNClassifier as users meet it: every kind of X and Y, every loss, validation, trusted rows, interruption."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+
+from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
+from ccmn.data.digits import load_digit_scenes
+from ccmn.metrics import hamming_loss, macro_f1, ranking_loss
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    """1000 training and 1000 test pictures; half of the absent digits are in the candidate set."""
+    data = load_digit_scenes(2000)
+    noise = PartialNoise(0.5, n_labels=10)
+    return (
+        data.X[:1000],
+        noise.corrupt(data.Y[:1000], random_state=0),
+        data.X[1000:],
+        data.Y[1000:],
+        noise,
+        data.Y[:1000],
+    )
+
+
+@pytest.mark.parametrize(
+    ("loss", "surrogate"),
+    [("hamming", "square"), ("hamming", "hinge"), ("hamming", "logistic"), ("hamming", "sigmoid"),
+     ("ranking", "hinge"), ("ranking", "sigmoid"), ("ranking", "logistic"),
+     ("forward", "sigmoid"), ("plugin", "sigmoid")],
+)  # fmt: skip
+def test_every_loss_beats_the_plain_one(scenes, loss, surrogate):
+    X, Z, X_test, Y_test, noise, _ = scenes
+    wrong = {}
+    for name, given in (("plain", None), ("corrected", noise)):
+        clf = CCMNClassifier(given, loss, surrogate, epochs=30, lr=0.01, random_state=0).fit(X, Z)
+        wrong[name] = hamming_loss(Y_test, clf.predict(X_test))
+        p = clf.predict_proba(X_test)
+        assert 0 < p.min() <= p.max() < 1
+        assert ((p >= 0.5) == clf.predict(X_test)).all()
+        assert ((clf.decision_function(X_test) >= 0) == clf.predict(X_test)).all()
+    assert wrong["corrected"] < wrong["plain"] - 0.05
+
+
+def test_estimated_side_beats_plain(scenes):
+    X, Z, X_test, Y_test, _, _ = scenes
+    estimated = CCMNClassifier("partial", "hamming", "square", random_state=0).fit(X, Z)
+    plain = CCMNClassifier(None, "hamming", "square", random_state=0).fit(X, Z)
+    assert estimated.noise_.rho_pos.max() == 0
+    assert estimated.rates_ is not None
+    assert hamming_loss(Y_test, estimated.predict(X_test)) < hamming_loss(Y_test, plain.predict(X_test)) - 0.05
+
+
+def test_same_seed_same_model(scenes):
+    X, Z, X_test, _, noise, _ = scenes
+    scores = [CCMNClassifier(noise, epochs=3, random_state=7).fit(X, Z).decision_function(X_test) for _ in range(2)]
+    assert np.array_equal(*scores)
+
+
+@pytest.mark.parametrize(
+    "wrap", [scipy.sparse.csr_matrix, scipy.sparse.csr_array, torch.tensor, pd.DataFrame, np.asfortranarray]
+)
+def test_features_in_every_container(scenes, wrap):
+    X, Z, X_test, _, noise, _ = scenes
+    for loss, surrogate in (("hamming", "square"), ("ranking", "sigmoid")):
+        expected = CCMNClassifier(noise, loss, surrogate, epochs=2, random_state=0).fit(X, Z).decision_function(X_test)
+        clf = CCMNClassifier(noise, loss, surrogate, epochs=2, random_state=0).fit(wrap(X), Z)
+        np.testing.assert_allclose(clf.decision_function(wrap(X_test)), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_labels_in_every_container(scenes):
+    X, Z, X_test, _, noise, _ = scenes
+    expected = CCMNClassifier(noise, epochs=2, random_state=0).fit(X, Z).decision_function(X_test)
+    sets = [set(map(str, np.flatnonzero(row))) for row in Z]
+    for Y in (scipy.sparse.csr_array(Z), torch.tensor(Z), pd.DataFrame(Z), Z.astype(bool), Z.tolist(), sets):
+        clf = CCMNClassifier(noise, epochs=2, random_state=0).fit(X, Y)
+        np.testing.assert_allclose(clf.decision_function(X_test), expected)
+    assert clf.classes_.tolist() == [str(j) for j in range(10)]
+    assert clf.label_names_ == tuple(str(j) for j in range(10))
+
+
+def test_unobserved_labels(scenes):
+    X, Z, X_test, Y_test, noise, _ = scenes
+    Z = Z.astype(float)
+    Z[np.random.default_rng(0).random(Z.shape) < 0.3] = np.nan
+    clf = CCMNClassifier(noise, "hamming", "square", epochs=20, random_state=0).fit(X, Z)
+    assert "epoch" in clf.history_  # the closed form needs every label
+    assert hamming_loss(Y_test, clf.predict(X_test)) < 0.25
+    with pytest.raises(ValueError, match="every label observed"):
+        CCMNClassifier(noise, "hamming", "square", solver="closed_form").fit(X, Z)
+
+
+def test_clean_validation_rows(scenes):
+    X, Z, X_test, Y_test, noise, _ = scenes
+    clf = CCMNClassifier(noise, "hamming", "hinge", epochs=8, lr=(0.05, 0.005), random_state=0)
+    clf.fit(X, Z, validation=(X_test, Y_test), validation_is_clean=True)
+    history = clf.history_
+    assert len(history) == 16
+    # The criterion on clean labels is the plain Hamming loss, and the best epoch is the one that was kept.
+    assert hamming_loss(Y_test, clf.predict(X_test)) == pytest.approx(history["hamming_loss"].min(), abs=1e-3)
+
+
+def test_history_of_the_closed_form_has_a_row_per_l2(scenes):
+    X, Z, _, _, noise, _ = scenes
+    history = CCMNClassifier(noise, "hamming", "square", weight_decay=1e-3, random_state=0).fit(X, Z).history_
+    assert history["l2"].min() == pytest.approx(1e-3)
+    assert history["l2"].is_monotonic_decreasing
+    assert "hamming_loss" in history
+
+
+def test_f1_thresholds_raise_f1(scenes):
+    X, Z, X_test, Y_test, noise, _ = scenes
+    common = dict(noise=noise, loss="hamming", surrogate="square", random_state=0)  # noqa: C408
+    fixed, tuned = (CCMNClassifier(**common, threshold=t).fit(X, Z) for t in ("fixed", "f1"))
+    assert macro_f1(Y_test, tuned.predict(X_test)) > macro_f1(Y_test, fixed.predict(X_test))
+    assert ((tuned.decision_function(X_test) >= 0) == tuned.predict(X_test)).all()
+
+
+def test_trusted_rows_take_the_place_of_noisy_ones(scenes):
+    X, Z, X_test, Y_test, noise, Y = scenes
+    rows = np.arange(500)
+    common = dict(noise=noise, loss="hamming", surrogate="square", random_state=0)  # noqa: C408
+    without = CCMNClassifier(**common).fit(X, Z)
+    with_trusted = CCMNClassifier(**common).fit(X, Z, trusted=(rows, Y[rows]))
+    assert hamming_loss(Y_test, with_trusted.predict(X_test)) < hamming_loss(Y_test, without.predict(X_test))
+    with pytest.raises(ValueError, match="row numbers between 0 and 999"):
+        CCMNClassifier(**common).fit(X, Z, trusted=([1000], Y[:1]))
+    with pytest.raises(ValueError, match="trusted gives 2 rows but labels for 1"):
+        CCMNClassifier(**common).fit(X, Z, trusted=([1, 2], Y[:1]))
+
+
+def test_networks_of_ones_own(scenes):
+    X, Z, X_test, Y_test, noise, _ = scenes
+
+    def deep(n_features, n_outputs):
+        return torch.nn.Sequential(torch.nn.Linear(n_features, 32), torch.nn.GELU(), torch.nn.Linear(32, n_outputs))
+
+    clf = CCMNClassifier(noise, model=deep, lr=(5e-3, 1e-3), epochs=10, random_state=0).fit(X, Z)
+    again = CCMNClassifier(noise, model=deep, lr=(5e-3, 1e-3), epochs=10, random_state=0).fit(X, Z)
+    assert ranking_loss(Y_test, clf.decision_function(X_test)) < 0.3
+    assert np.array_equal(clf.decision_function(X_test), again.decision_function(X_test))
+    assert set(clf.history_["lr"]) == {5e-3, 1e-3}
+
+
+def test_corrections_reach_the_loss(scenes):
+    X, Z, X_test, _, noise, _ = scenes
+    scores = [
+        CCMNClassifier(
+            noise, "hamming", "logistic", "mlp", lr=0.05, epochs=15, correction=c, flood_level=level, random_state=0
+        )
+        .fit(X, Z)
+        .decision_function(X_test)
+        for c, level in ((None, 0.0), ("abs", 0.0), ("relu", 0.0), ("flood", 0.1))
+    ]
+    for a in range(4):
+        for b in range(a):
+            assert not np.allclose(scores[a], scores[b])
+
+
+def test_interruption_keeps_the_best_and_says_so(scenes, monkeypatch):
+    X, Z, X_test, _, noise, _ = scenes
+    from ccmn.training.selection import KeepBest
+
+    looked = []
+    look = KeepBest.look
+
+    def interrupted(self, epoch, network):
+        value = look(self, epoch, network)
+        looked.append(epoch)
+        if epoch == 2:
+            raise KeyboardInterrupt
+        return value
+
+    monkeypatch.setattr(KeepBest, "look", interrupted)
+    with pytest.warns(UserWarning, match="the best model so far is kept"):
+        clf = CCMNClassifier(noise, epochs=50, random_state=0).fit(X, Z)
+    assert looked == [0, 1, 2]
+    assert np.isfinite(clf.decision_function(X_test)).all()
+
+
+def test_checkpoint_resumes_to_the_same_model(scenes, tmp_path):
+    X, Z, X_test, _, noise, _ = scenes
+    expected = CCMNClassifier(noise, epochs=12, random_state=0).fit(X, Z).decision_function(X_test)
+    path = tmp_path / "fit.ckpt"
+
+    class KilledError(Exception):
+        pass
+
+    from ccmn.training import checkpoint as module
+
+    save = module.Checkpoint.save
+
+    def save_and_die(self, epoch, *rest):
+        save(self, epoch, *rest)
+        if epoch == 7:
+            raise KilledError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.Checkpoint, "save", save_and_die)
+        with pytest.raises(KilledError):
+            CCMNClassifier(noise, epochs=12, random_state=0).fit(X, Z, checkpoint=path)
+    assert path.exists()
+    with pytest.raises(ValueError, match="belongs to another fit"):
+        CCMNClassifier(noise, epochs=13, random_state=0).fit(X, Z, checkpoint=path)
+    resumed = CCMNClassifier(noise, epochs=12, random_state=0).fit(X, Z, checkpoint=path)
+    assert np.array_equal(resumed.decision_function(X_test), expected)
+    assert not path.exists()
+
+
+class TestClasses:
+    def test_two_classes(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(400, 4))
+        y = np.where(X[:, 0] + X[:, 1] > 0, "yes", "no")
+        noise = ClassConditionalNoise([0.4], [0.1])
+        noisy = np.where(noise.corrupt((y == "yes")[:, None].astype(int), random_state=0)[:, 0], "yes", "no")
+        clf = CCMNClassifier(noise, "hamming", "logistic", random_state=0).fit(X, noisy)
+        assert clf.classes_.tolist() == ["no", "yes"]
+        assert clf.predict_proba(X).shape == (400, 2)
+        assert clf.decision_function(X).shape == (400,)
+        plain = CCMNClassifier(None, "hamming", "logistic", random_state=0).fit(X, noisy)
+        assert clf.score(X, y) > plain.score(X, y) + 0.05
+
+    @pytest.mark.parametrize("loss", ["hamming", "ranking"])
+    def test_a_transition_matrix(self, loss):
+        rng = np.random.default_rng(1)
+        X = rng.normal(size=(800, 5))
+        y = (X @ rng.normal(size=(5, 4))).argmax(1)
+        # Class 0 turns into 1 more often than not: plain training must get it wrong.
+        T = np.array([[0.4, 0.6, 0, 0], [0, 1, 0, 0], [0, 0, 0.9, 0.1], [0, 0, 0.1, 0.9]])
+        noise = TransitionNoise(T)
+        noisy = noise.corrupt(np.eye(4)[y], random_state=0).argmax(1)
+        corrected = CCMNClassifier(noise, loss, epochs=60, random_state=0).fit(X, noisy)
+        plain = CCMNClassifier(None, loss, epochs=60, random_state=0).fit(X, noisy)
+        assert corrected.score(X, y) > 0.85 > plain.score(X, y)
+
+    def test_partial_labels_with_one_true_label(self):
+        """Candidate sets with exactly one true label: predicted by the top score."""
+        data = load_digit_scenes(2400, most=1)
+        y = data.Y.argmax(1)
+        noise = PartialNoise(0.6, n_labels=10)
+        candidates = noise.corrupt(data.Y[:1200], random_state=0)
+        score = {}
+        for name, given in (("plain", None), ("unbiased", noise)):
+            clf = CCMNClassifier(given, "hamming", "square", random_state=0).fit(data.X[:1200], candidates)
+            score[name] = (clf.decision_function(data.X[1200:]).argmax(1) == y[1200:]).mean()
+            right = hamming_loss(data.Y[1200:], clf.predict(data.X[1200:]))
+            score[name + " hamming"] = right
+        assert score["unbiased"] >= score["plain"] - 0.02
+        assert score["unbiased hamming"] < score["plain hamming"] - 0.1
+
+    def test_one_class(self):
+        clf = CCMNClassifier(None).fit(np.eye(5), ["only"] * 5)
+        assert set(clf.predict(np.eye(5))) == {"only"}
+
+
+def test_missing_labels(scenes):
+    X, _, X_test, Y_test, _, Y = scenes
+    noise = MissingNoise(0.6, n_labels=10)
+    Z = noise.corrupt(Y, random_state=0)
+    unbiased = CCMNClassifier(noise, "hamming", "square", random_state=0).fit(X, Z)
+    plain = CCMNClassifier(None, "hamming", "square", random_state=0).fit(X, Z)
+    assert hamming_loss(Y_test, unbiased.predict(X_test)) < hamming_loss(Y_test, plain.predict(X_test)) - 0.05
+
+
+class TestErrors:
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    Y = np.random.default_rng(0).integers(0, 2, size=(60, 2))
+
+    @pytest.mark.parametrize(
+        ("parameters", "message"),
+        [
+            ({"loss": "rank"}, "loss must be 'hamming' or 'ranking' or 'forward' or 'plugin'; got 'rank'"),
+            ({"surrogate": "sigmod"}, "did you mean 'sigmoid'"),
+            ({"model": "liner"}, "unknown model 'liner'; did you mean 'linear'"),
+            ({"noise": "guess"}, "noise must be 'estimate' or 'partial' or 'missing'; got 'guess'"),
+            ({"epochs": 0}, "epochs must be a whole number of at least 1; got 0"),
+            ({"batch_size": -1}, "batch_size must be"),
+            ({"lr": -0.1}, r"lr must be a positive number or a list of them; got -0\.1"),
+            ({"lr": ()}, "lr must be"),
+            ({"weight_decay": -1}, "weight_decay must not be negative"),
+            ({"validation_fraction": 1.0}, "validation_fraction must be between 0 and 1"),
+            ({"solver": "sgd"}, "solver must be"),
+            ({"threshold": "best"}, "threshold must be"),
+            ({"correction": "clip"}, "unknown correction 'clip'"),
+            ({"correction": "abs", "loss": "forward"}, "does nothing with loss='forward'"),
+            ({"solver": "closed_form"}, "needs model='linear'"),
+            ({"noise": ClassConditionalNoise(0.1, 0.1, n_labels=3)}, "has 3 labels, y has 2"),
+        ],
+    )
+    def test_parameters(self, parameters, message):
+        with pytest.raises(ValueError, match=message):
+            CCMNClassifier(**{"noise": None, "epochs": 1, **parameters}).fit(self.X, self.Y)
+
+    def test_noise_of_a_wrong_type(self):
+        with pytest.raises(TypeError, match="a noise model or None; got float"):
+            CCMNClassifier(noise=0.3).fit(self.X, self.Y)
+
+    @pytest.mark.parametrize(
+        ("Y", "message"),
+        [
+            (np.zeros((59, 2)), "X has 60 rows, y has 59"),
+            (np.full((60, 2), 2), "Unknown label type|must be 0 or 1"),
+            (2 * Y - 1, "Unknown label type|For -1"),
+            (np.zeros((60, 0)), r"got shape \(60, 0\)"),
+            (np.zeros((60, 2, 2)), r"got shape \(60, 2, 2\)"),
+            (np.linspace(0, 1, 60), "Unknown label type"),
+            ([set()] * 60, "no row of y has any label"),
+        ],
+    )
+    def test_labels(self, Y, message):
+        with pytest.raises(ValueError, match=message):
+            CCMNClassifier(noise=None, epochs=1).fit(self.X, Y)
+
+    def test_too_few_rows_to_estimate(self):
+        with pytest.warns(UserWarning, match="too few to estimate noise rates"):
+            clf = CCMNClassifier(epochs=1).fit(self.X, self.Y)
+        assert not clf.noise_.rho_pos.any()
+
+    def test_validation_of_other_labels(self):
+        with pytest.raises(ValueError, match="these labels have 3 columns, the training labels have 2"):
+            CCMNClassifier(None, epochs=1).fit(self.X, self.Y, validation=(self.X, np.zeros((60, 3))))
+
+    def test_quiet(self, capsys):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            CCMNClassifier(None, epochs=2, verbose=1).fit(self.X, self.Y)
+        assert capsys.readouterr().err == ""
+        CCMNClassifier(None, epochs=2, verbose=2).fit(self.X, self.Y)
+        assert "epoch 2/2: loss" in capsys.readouterr().err

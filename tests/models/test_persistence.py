@@ -1,0 +1,187 @@
+"""Models on disk: bit-identical after loading, refused when anything is not right, never executed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+import ccmn
+from ccmn import CCMNClassifier, ClassConditionalNoise, load_model
+from ccmn.models import persistence
+
+X = np.random.default_rng(0).normal(size=(150, 4)).astype(np.float32)
+Y = (X @ np.random.default_rng(1).normal(size=(4, 3)) > 0).astype(int)
+NOISE = ClassConditionalNoise([0.1, 0.2, 0.0], [0.2, 0.1, 0.3], label_names=["sea", "sky", "sun"])
+
+
+def fitted(**parameters):
+    return CCMNClassifier(NOISE, epochs=3, random_state=0, **parameters).fit(X, Y)
+
+
+@pytest.mark.parametrize("name", ["model.ccmn", "folder", "deeper/still/model.ccmn"])
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"model": "mlp"}, {"loss": "hamming", "surrogate": "square"}, {"loss": "plugin"}, {"threshold": "f1"}],
+)
+def test_predictions_are_bit_identical(tmp_path, name, parameters):
+    clf = fitted(**parameters)
+    clf.extra_["note"] = {"text": [1, 2]}
+    clf.save(tmp_path / name)
+    again = load_model(tmp_path / name)
+    for method in ("decision_function", "predict", "predict_proba"):
+        assert np.array_equal(getattr(again, method)(X), getattr(clf, method)(X))
+    assert again.noise_ == clf.noise_
+    assert again.get_params()["noise"] == NOISE
+    assert again.extra_ == {"note": {"text": [1, 2]}}
+    assert again.history_.equals(clf.history_)
+    assert (again.classes_ == clf.classes_).all()
+    assert [p.name for p in tmp_path.iterdir()] == [name.split("/")[0]]
+
+
+def test_classes_survive(tmp_path):
+    y = np.array(["no", "yes"])[Y[:, 0]]
+    clf = CCMNClassifier(None, epochs=2).fit(X, y)
+    clf.save(tmp_path / "m.ccmn")
+    assert load_model(tmp_path / "m.ccmn").predict(X).tolist() == clf.predict(X).tolist()
+
+
+def test_networks_of_ones_own_need_their_maker(tmp_path):
+    def make(n_features, n_outputs):
+        return torch.nn.Sequential(torch.nn.Linear(n_features, 5), torch.nn.ReLU(), torch.nn.Linear(5, n_outputs))
+
+    clf = fitted(model=make)
+    clf.save(tmp_path / "m.ccmn")
+    again = load_model(tmp_path / "m.ccmn", model=make)
+    assert np.array_equal(again.decision_function(X), clf.decision_function(X))
+    with pytest.raises(ValueError, match=r"load_model\(path, model=\.\.\.\)"):
+        load_model(tmp_path / "m.ccmn").predict(X)
+    with pytest.raises(ValueError, match="does not fit the saved weights"):
+        load_model(tmp_path / "m.ccmn", model=lambda d, o: torch.nn.Linear(d, o))
+
+
+def test_saving_again_replaces_whole(tmp_path):
+    clf = fitted()
+    for path in (tmp_path / "m.ccmn", tmp_path / "folder"):
+        clf.save(path)
+        clf.save(path)
+        load_model(path)
+    (tmp_path / "folder" / "diary.txt").write_text("mine")
+    with pytest.raises(ValueError, match="holds other things than a model"):
+        clf.save(tmp_path / "folder")
+    assert (tmp_path / "folder" / "diary.txt").exists()
+
+
+def test_a_failed_save_leaves_the_old_model(tmp_path, monkeypatch):
+    clf = fitted()
+    clf.save(tmp_path / "m.ccmn")
+    before = (tmp_path / "m.ccmn").read_bytes()
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(persistence.os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        clf.save(tmp_path / "m.ccmn")
+    assert (tmp_path / "m.ccmn").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+class TestRefused:
+    @pytest.fixture
+    def path(self, tmp_path):
+        fitted().save(tmp_path / "m.ccmn")
+        return tmp_path / "m.ccmn"
+
+    def test_every_changed_byte_is_noticed(self, path):
+        """Flip one byte at many places: the model is refused, or reads exactly as it was (zip's own padding)."""
+        whole = path.read_bytes()
+        expected = load_model(path).decision_function(X)
+        for position in np.random.default_rng(0).integers(0, len(whole), 150):
+            damaged = bytearray(whole)
+            damaged[position] ^= 0x55
+            path.write_bytes(bytes(damaged))
+            try:
+                scores = load_model(path).decision_function(X)
+            except ValueError:
+                continue
+            assert np.array_equal(scores, expected)
+
+    def test_every_truncation_is_noticed(self, path):
+        whole = path.read_bytes()
+        for length in range(0, len(whole), max(1, len(whole) // 60)):
+            path.write_bytes(whole[:length])
+            with pytest.raises(ValueError, match="not a whole ccmn model"):
+                load_model(path)
+
+    def test_a_pickle_is_never_loaded(self, path):
+        class Evil:
+            def __reduce__(self):
+                return (os.mkdir, (str(path.parent / "executed"),))
+
+        path.write_bytes(pickle.dumps(Evil()))
+        with pytest.raises(ValueError, match="not a whole ccmn model"):
+            load_model(path)
+        torch.save({"a": Evil()}, path)
+        with pytest.raises(ValueError, match="not a ccmn model"):
+            load_model(path)
+        assert not (path.parent / "executed").exists()
+
+    def test_other_files(self, path, tmp_path):
+        with pytest.raises(FileNotFoundError, match="there is no model at"):
+            load_model(tmp_path / "nowhere.ccmn")
+        (tmp_path / "empty").mkdir()
+        with pytest.raises(ValueError, match=r"model\.json is missing"):
+            load_model(tmp_path / "empty")
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("../evil.json", "{}")
+        with pytest.raises(ValueError, match="not a ccmn model: it holds"):
+            load_model(path)
+
+    def rewrite(self, path, change):
+        description, arrays = persistence.read_model(path)
+        change(description, arrays)
+        description.pop("format")
+        version = description.pop("version")
+        if version != persistence.VERSION:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(persistence, "VERSION", version)
+                persistence.write_model(path, description, arrays)
+        else:
+            persistence.write_model(path, description, arrays)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda d, a: d.update(version=99),
+            lambda d, a: d.pop("noise"),
+            lambda d, a: d.pop("slope"),
+            lambda d, a: d.update(network="transformer"),
+            lambda d, a: d.update(n_features=7),
+            lambda d, a: d["parameters"].update(surprise=1),
+            lambda d, a: a.pop("bias"),
+            lambda d, a: a.update(weight=a["weight"][:2]),
+            lambda d, a: d.update(thresholds="zero"),
+        ],
+    )
+    def test_descriptions_that_do_not_fit(self, path, change):
+        """Checksums are right, the contents are not."""
+        self.rewrite(path, change)
+        with pytest.raises(ValueError, match=r"model|weights|could not convert"):
+            load_model(path)
+
+    def test_json_that_is_not_a_model(self, path):
+        contents = {"model.json": b"[1, 2", "weights.safetensors": b"x" * 20}
+        import hashlib
+
+        checks = {n: hashlib.sha256(b).hexdigest() for n, b in contents.items()}
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, body in {**contents, "checksums.json": json.dumps(checks).encode()}.items():
+                archive.writestr(name, body)
+        with pytest.raises(ValueError, match="not a whole ccmn model"):
+            ccmn.load_model(path)
