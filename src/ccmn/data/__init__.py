@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ccmn.data.arff import read_arff
 from ccmn.data.characteristics import Characteristics, describe
+from ccmn.data.columns import Columns
 from ccmn.data.csv import read_csv, write_csv
-from ccmn.data.datasets import DATASETS, Dataset, load_dataset, load_labels
+from ccmn.data.datasets import DATASETS, Dataset, load_dataset, load_labels, where_is
 from ccmn.data.downloads import download
-from ccmn.data.formats import FORMATS, Format, read_file
+from ccmn.data.formats import FORMATS, Format, read_file, read_rows, read_text_file
 from ccmn.data.labels import LabelSpec
 from ccmn.data.libsvm import read_libsvm
 from ccmn.data.mat import read_mat
@@ -16,16 +17,21 @@ from ccmn.data.npz import read_npz, write_npz
 from ccmn.data.parquet import read_parquet
 from ccmn.data.splits import split
 from ccmn.data.synthetic import SyntheticTask, make_noisy_multilabel
+from ccmn.data.text import TextFeatures
+from ccmn.data.writers import WRITERS, writer_for
 
 __all__ = [
     "DATASETS",
     "FORMATS",
+    "WRITERS",
     "Characteristics",
+    "Columns",
     "Dataset",
     "Format",
     "LabelSpec",
     "MultiLabelData",
     "SyntheticTask",
+    "TextFeatures",
     "concatenate",
     "describe",
     "download",
@@ -39,7 +45,11 @@ __all__ = [
     "read_mat",
     "read_npz",
     "read_parquet",
+    "read_rows",
+    "read_text_file",
     "split",
+    "where_is",
     "write_csv",
     "write_npz",
+    "writer_for",
 ]

@@ -11,9 +11,9 @@ import numpy as np
 
 from ccmn.data.containers import is_sparse
 from ccmn.data.files import PathLike, blame, check_file, text_lines, whole_file
-from ccmn.data.labels import LabelSpec, label_columns
+from ccmn.data.labels import LabelSpec, label_columns, text_column
 from ccmn.data.multilabel import MultiLabelData
-from ccmn.data.tables import Table, check_column_names, parse_cells
+from ccmn.data.tables import Table, check_column_names, check_width, parse_cells
 
 
 def read_csv(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
@@ -26,20 +26,36 @@ def read_csv(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
     labels : list of names, pattern, count or file
         Which columns are labels; see :data:`ccmn.data.labels.LabelSpec`.
     """
+    return _read(path, labels, None)[0]
+
+
+def read_csv_text(path: PathLike, text: str, labels: LabelSpec | None = None) -> tuple[MultiLabelData, list[str]]:
+    """``read_csv`` for a file with a column of words: the data of all other columns, and that column's texts."""
+    return _read(path, labels, text)
+
+
+def _read(path: PathLike, labels: LabelSpec | None, text: str | None) -> tuple[MultiLabelData, list[str]]:
     path = check_file(path)
-    rows, lines = [], []
+    rows, lines, texts = [], [], []
     records = _records(path)
     _, names = next(records, (0, []))
     names = [name.strip() for name in names]
     with blame(path):
         _check_header(names)
+        place = None if text is None else text_column(text, names)
+        width = len(names)
+        if place is not None:
+            del names[place]
         columns = label_columns(labels, names)
     for line, cells in records:
         with blame(f"{path}, line {line}"):
+            check_width(cells, width)
+            if place is not None:
+                texts.append(cells.pop(place))
             rows.append(parse_cells(cells, names, missing=""))
         lines.append(line)
     values = np.stack(rows) if rows else np.empty((0, len(names)), np.float32)
-    return Table(path, names, values, lines).split(columns)
+    return Table(path, names, values, lines).split(columns), texts
 
 
 def write_csv(data: MultiLabelData, path: PathLike) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ccmn.catalogue import Catalogue
-from ccmn.data.downloads import Source, download
+from ccmn.data.downloads import Source, download, is_cached
 from ccmn.data.files import PathLike
 from ccmn.data.formats import FORMATS, format_suffix, read_file
 from ccmn.data.labels import LabelSpec
@@ -226,6 +226,22 @@ def load_labels(name: str, *, data_dir: PathLike | None = None) -> MultiLabelDat
             )
         data = read_npz(path)
     return replace(data, X=np.empty((data.n, 0), np.float32), feature_names=None, name=row.name, domain=row.domain)
+
+
+def where_is(name: str, *, data_dir: PathLike | None = None) -> str:
+    """Where a data set is on this machine: "folder", "cache", "labels only" (no features), or "" when it is not.
+
+    A look at names only; what is in the files is checked when they are loaded.
+    """
+    row = _row(name)
+    folder = Path(data_dir or os.environ.get("CCMN_DATA") or os.devnull)
+    if row.bundle and (folder / row.bundle.file).is_file():
+        return "folder"
+    if row.files and all((folder / source.file).is_file() for source in row.files):
+        return "folder"
+    if row.files and all((folder / source.file).is_file() or is_cached(source) for source in row.files):
+        return "cache"
+    return "labels only" if row.labels_bundle and (folder / row.labels_bundle.file).is_file() else ""
 
 
 def _is_name(name_or_path: PathLike) -> bool:

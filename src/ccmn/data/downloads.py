@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 from ccmn.data.files import PathLike
@@ -57,14 +58,13 @@ def download(source: Source, *, mirror: str | None = None, cache_dir: PathLike |
     except ImportError:
         raise ImportError("downloading needs pooch: pip install 'ccmn[download]'") from None
     url = source.url(mirror)
-    folder = Path(cache_dir or os.environ.get("CCMN_CACHE") or pooch.os_cache("ccmn"))
     pooch.get_logger().setLevel("WARNING")  # it announces every download on stderr otherwise
     try:
         found = pooch.retrieve(
             url,
             known_hash=f"sha256:{source.sha256}",
             fname=source.file,
-            path=folder / source.repository / source.commit,
+            path=cache_path(source, cache_dir).parent,
             downloader=pooch.HTTPDownloader(progressbar=sys.stderr.isatty()),
         )
     except OSError as error:
@@ -75,6 +75,19 @@ def download(source: Source, *, mirror: str | None = None, cache_dir: PathLike |
             "try again, or another network or mirror."
         ) from None
     return Path(found)
+
+
+def cache_path(source: Source, cache_dir: PathLike | None = None) -> Path:
+    """Where a download is kept, whether it is there or not."""
+    import pooch
+
+    folder = Path(cache_dir or os.environ.get("CCMN_CACHE") or pooch.os_cache("ccmn"))
+    return folder / source.repository / source.commit / source.file
+
+
+def is_cached(source: Source) -> bool:
+    """Was the file downloaded before? Never, without pooch."""
+    return find_spec("pooch") is not None and cache_path(source).is_file()
 
 
 def _reason(error: OSError) -> str:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ccmn.catalogue import Catalogue
 from ccmn.data.arff import read_arff
-from ccmn.data.csv import read_csv
+from ccmn.data.csv import read_csv, read_csv_text
 from ccmn.data.files import PathLike, blame, check_file
 from ccmn.data.labels import LabelSpec
 from ccmn.data.libsvm import read_libsvm
 from ccmn.data.mat import read_mat
 from ccmn.data.multilabel import MultiLabelData
 from ccmn.data.npz import read_npz
-from ccmn.data.parquet import read_parquet
+from ccmn.data.parquet import read_parquet, read_parquet_text
 
 
 @dataclass(frozen=True)
@@ -25,23 +26,29 @@ class Format:
     name: str
     read: Callable[..., MultiLabelData]
     """Called with the path and, unless ``labels_apart``, which columns are labels."""
+    read_rows: Callable[..., MultiLabelData]
+    """Called with the path of a file to predict on, whose labels may be absent; every named column is a feature."""
     labels_apart: bool = False
     """The file itself keeps labels apart from features, in a matrix of their own."""
+    read_text: Callable[..., tuple[MultiLabelData, list[str]]] | None = None
+    """Called with the path, the name of a text column, and which columns are labels; None: it has no text."""
 
 
-_LIBSVM = Format("LIBSVM multi-label text", read_libsvm)
+_LIBSVM = Format("LIBSVM multi-label text", read_libsvm, read_rows=read_libsvm)
 
 FORMATS: Catalogue[Format] = Catalogue(
     "file format",
     {
-        ".csv": Format("CSV", read_csv),
-        ".parquet": Format("Parquet", read_parquet),
-        ".arff": Format("ARFF (Mulan, Meka)", read_arff),
-        ".mat": Format("MATLAB", read_mat, labels_apart=True),
+        ".csv": Format("CSV", read_csv, read_rows=partial(read_csv, labels=[]), read_text=read_csv_text),
+        ".parquet": Format(
+            "Parquet", read_parquet, read_rows=partial(read_parquet, labels=[]), read_text=read_parquet_text
+        ),
+        ".arff": Format("ARFF (Mulan, Meka)", read_arff, read_rows=partial(read_arff, labels=[])),
+        ".mat": Format("MATLAB", read_mat, labels_apart=True, read_rows=read_mat),
         ".txt": _LIBSVM,
         ".svm": _LIBSVM,
         ".libsvm": _LIBSVM,
-        ".npz": Format("NPZ", read_npz, labels_apart=True),
+        ".npz": Format("NPZ", read_npz, labels_apart=True, read_rows=partial(read_npz, need_labels=False)),
     },
 )
 
@@ -63,3 +70,22 @@ def read_file(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData
         if form.labels_apart and labels is not None:
             raise ValueError(f"{form.name} keeps labels in a matrix of their own: leave labels={labels!r} out")
     return form.read(path) if form.labels_apart else form.read(path, labels)
+
+
+def read_rows(path: PathLike) -> MultiLabelData:
+    """Read a file to predict on: whatever has a name is a feature, and labels that are kept apart come too."""
+    path = check_file(path)
+    with blame(path):
+        form = FORMATS[format_suffix(path)]
+    return form.read_rows(path)
+
+
+def read_text_file(path: PathLike, text: str, labels: LabelSpec | None = None) -> tuple[MultiLabelData, list[str]]:
+    """The data of a file without one of its columns, and the texts in that column."""
+    path = check_file(path)
+    with blame(path):
+        form = FORMATS[format_suffix(path)]
+        if form.read_text is None:
+            able = ", ".join(suffix for suffix, form in FORMATS.items() if form.read_text)
+            raise ValueError(f"a text column ({text!r}) can be read from {able}, not from {form.name}")
+    return form.read_text(path, text, labels)

@@ -47,6 +47,15 @@ def label_columns(labels: LabelSpec | None, names: Sequence[str]) -> NDArray[np.
     return _named(label_names(labels), names)
 
 
+def text_column(name: str, names: Sequence[str]) -> int:
+    """The number of the column whose cells are texts, such as ``--text review``."""
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"the columns are {_some(names)}"
+        raise ValueError(f"there is no text column {name!r}; {hint}")
+    return names.index(name)
+
+
 def label_names(labels: PathLike | Sequence[str]) -> list[str]:
     """The names in a list, or in a file that lists them."""
     if isinstance(labels, (str, os.PathLike)):

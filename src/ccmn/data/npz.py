@@ -24,18 +24,21 @@ _NAMES = ("feature_names", "label_names")
 _PARTS = ("data", "indices", "indptr", "shape")
 
 
-def read_npz(path: PathLike) -> MultiLabelData:
-    """Read an NPZ file; without features in it, ``X`` has shape (n, 0)."""
+def read_npz(path: PathLike, *, need_labels: bool = True) -> MultiLabelData:
+    """Read an NPZ file; without features in it, ``X`` has shape (n, 0).
+
+    ``need_labels=False`` takes a file without labels too, rows to predict on: ``Y`` has shape (n, 0).
+    """
     path = check_file(path)
     arrays = _load(path)
     with blame(path):
         Y = _unpack(arrays, "Y")
-        if Y is None:
-            raise ValueError(f"the array 'Y' is missing; found {', '.join(arrays) or 'nothing'}")
         X = _unpack(arrays, "X")
+        if Y is None and (need_labels or X is None):
+            raise ValueError(f"the array 'Y' is missing; found {', '.join(arrays) or 'nothing'}")
         return MultiLabelData(
-            X=np.empty((Y.shape[0] if Y.ndim else 0, 0), np.float32) if X is None else X,
-            Y=Y,
+            X=_none_beside(Y) if X is None else X,
+            Y=_none_beside(X) if Y is None else Y,
             candidates=_unpack(arrays, "candidates"),
             name=data_name(path),
             **{key: np.atleast_1d(arrays[key]).tolist() for key in _NAMES if key in arrays},
@@ -52,6 +55,11 @@ def write_npz(data: MultiLabelData, path: PathLike) -> None:
     arrays.update({key: np.array(getattr(data, key), dtype=str) for key in _NAMES if getattr(data, key) is not None})
     with whole_file(path) as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
+
+
+def _none_beside(other: Matrix) -> NDArray[np.float32]:
+    """As many rows as the other matrix has, and no columns."""
+    return np.empty((other.shape[0] if other.ndim else 0, 0), np.float32)
 
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:

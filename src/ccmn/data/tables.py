@@ -82,10 +82,15 @@ def check_column_names(names: Sequence[str]) -> None:
         )
 
 
+def check_width(cells: Sequence[str], width: int) -> None:
+    """A row has a value in every column."""
+    if len(cells) != width:
+        raise ValueError(f"{len(cells)} values, but there are {width} columns")
+
+
 def parse_cells(cells: Sequence[str], names: Sequence[str], missing: str) -> NDArray[np.float32]:
     """A dense row of numbers; ``missing`` is how the format writes a value that is not there."""
-    if len(cells) != len(names):
-        raise ValueError(f"{len(cells)} values, but there are {len(names)} columns")
+    check_width(cells, len(names))
     with np.errstate(over="ignore"):  # too large for float32 is infinite, and refused with the table
         try:
             return np.fromiter(map(float, cells), np.float32, len(cells))

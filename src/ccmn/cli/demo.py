@@ -1,4 +1,4 @@
-"""The command line: one short function per sub-command, which parses, calls and prints."""
+"""``ccmn demo``."""
 
 from __future__ import annotations
 
@@ -8,35 +8,9 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(
-    help="Multi-label classifiers from labels that are wrong.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+from ccmn.cli.options import Json
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from ccmn import __version__
-
-        typer.echo(f"ccmn {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _main(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
-    ] = False,
-) -> None:
-    """Multi-label classifiers from labels that are wrong."""
-
-
-@app.command()
 def demo(
     quick: Annotated[bool, typer.Option("--quick", help="A quarter of the data and fewer epochs.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the pictures, the noise and the training.")] = 0,
@@ -70,8 +44,3 @@ def demo(
     from ccmn.report.tables import demo_table
 
     Console().print(demo_table(setting, done))
-
-
-def main() -> None:
-    """The entry point of the console script and of ``python -m ccmn``."""
-    app(prog_name="ccmn")

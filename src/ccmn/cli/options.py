@@ -1,0 +1,143 @@
+"""Options that several commands share, and how their text is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from ccmn.data import LabelSpec
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
+DataDir = Annotated[
+    Path | None, typer.Option(help="For a data set by name: the folder it is in (else CCMN_DATA).", metavar="FOLDER")
+]
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A data file (CSV, Parquet, ARFF, MAT, LIBSVM, NPZ), or the name of a data set: see ccmn data list.",
+        show_default=False,
+    ),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMNS",
+        help="Which columns are labels: a,b,c or 'label_*' or 14 (the first) or -14 (the last), or a file of names "
+        "(.xml, .txt). NPZ, MAT and LIBSVM files know theirs.",
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="The same seed gives the same result.")]
+
+
+def read_labels(text: str | None) -> LabelSpec | None:
+    """What is typed after ``--labels``, as the readers take it.
+
+    >>> read_labels("sea, sky"), read_labels("-14"), read_labels("label_*")
+    (['sea', 'sky'], -14, 'label_*')
+    """
+    if text is None:
+        return None
+    if re.fullmatch(r"[+-]?\d+", text.strip()):
+        return int(text)
+    if "," in text:
+        return [name.strip() for name in text.split(",") if name.strip()]
+    if not text.strip():
+        raise typer.BadParameter("--labels is empty; name columns (a,b,c), or give a pattern, a count or a file")
+    return text
+
+
+def check_free(path: Path, force: bool) -> Path:
+    """A place to write to: its folder is there, and nothing in its place unless it may be replaced."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into")
+    if path.exists() and not force:
+        raise FileExistsError(f"{path} is there already; --force replaces it")
+    return path
+
+
+def _losses() -> Iterable[str]:
+    from ccmn.losses import LOSSES
+
+    return [*LOSSES, "forward", "plugin"]
+
+
+def _surrogates() -> Iterable[str]:
+    from ccmn.losses import SURROGATES
+
+    return SURROGATES
+
+
+def _models() -> Iterable[str]:
+    from ccmn.training import NETWORKS
+
+    return NETWORKS
+
+
+def _corrections() -> Iterable[str]:
+    from ccmn.losses import CORRECTIONS
+
+    return CORRECTIONS
+
+
+CHOICES: dict[str, Callable[[], Iterable[str]]] = {
+    "loss": _losses,
+    "surrogate": _surrogates,
+    "model": _models,
+    "correction": _corrections,
+    "solver": lambda: ("auto", "adam", "closed_form"),
+    "threshold": lambda: ("fixed", "f1"),
+}
+"""The words an option takes, by the option's name; from the catalogues, which are heavy to import."""
+
+
+def check_choice(param: typer.CallbackParam, value: str | None) -> str | None:
+    """One of the option's words."""
+    if value is None or value in (words := tuple(CHOICES[str(param.name)]())):
+        return value
+    raise typer.BadParameter(f"{value!r} is none of {', '.join(words)}")
+
+
+def check_device(value: str | None) -> str | None:
+    """A device that torch can compute on here."""
+    if value is None or value == "auto":
+        return value
+    import torch
+
+    try:
+        torch.empty(0, device=value)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise typer.BadParameter(
+            f"cannot compute on {value!r} here ({reason}); --device auto takes what there is"
+        ) from None
+    return value
+
+
+class DefaultsInHelp(TyperCommand):
+    """A command whose help says "{choices}" and "{default}", filled in only when it is read."""
+
+    def format_help(self, *args: Any, **kwargs: Any) -> None:
+        """Fill in the choices and the estimator's default values, then print."""
+        from ccmn.models import CCMNClassifier
+
+        defaults = CCMNClassifier().get_params()
+        for parameter in self.params:
+            name, text = str(parameter.name), getattr(parameter, "help", None) or ""
+            choices = " | ".join(CHOICES[name]()) if name in CHOICES else ""
+            default = _in_words(defaults.get(name))
+            parameter.help = text.replace("{choices}", choices).replace("{default}", default)  # type: ignore[attr-defined]
+        super().format_help(*args, **kwargs)
+
+
+def _in_words(value: Any) -> str:
+    if value is None:
+        return "none"
+    return ", ".join(f"{v:g}" for v in value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,131 @@
+"""The command line as a whole: help, version, exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import pytest
+from typer.testing import CliRunner
+
+from ccmn import __version__
+from ccmn.cli import app
+from ccmn.cli.options import read_labels
+
+COMMANDS = [
+    ("demo",),
+    ("fit",),
+    ("predict",),
+    ("evaluate",),
+    ("data", "list"),
+    ("data", "info"),
+    ("data", "fetch"),
+    ("data", "import"),
+    ("noise", "inject"),
+    ("noise", "show"),
+]
+
+
+def shell(*arguments):
+    return subprocess.run([sys.executable, "-m", "ccmn", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_version(run):
+    assert run("--version").stdout.strip() == f"ccmn {__version__}"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_an_example_in_its_help(run, command):
+    help_text = " ".join(run(*command, "--help").stdout.split())
+    assert f"ccmn {' '.join(command)}" in help_text.split("Example", 1)[1]
+
+
+def test_choices_and_defaults_in_help_are_those_of_the_estimator(run):
+    help_text = run("fit", "--help").stdout
+    for word in ("plugin", "logistic", "mlp", "flood", "(default: 200)", "closed_form"):
+        assert word in help_text
+    assert "{" not in help_text.replace("{DATA}", "")
+
+
+@pytest.mark.parametrize("arguments", [(), ("data",), ("noise",)])
+def test_nothing_asked_for_is_help_and_exit_code_2(run, arguments):
+    assert "Usage: ccmn" in run(*arguments, code=2).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["dmeo"], "No such command 'dmeo'. Did you mean 'demo'? See: ccmn --help"),
+        (["demo", "--sed", "1"], "No such option: --sed"),
+        (["demo", "--seed", "-1"], "--seed"),
+        (["demo", "--seed", "x"], "--seed"),
+        (["fit"], "DATA"),
+        (["fit", "a.csv"], "--out"),
+        (["fit", "a.csv", "--out", "m", "--loss", "rankin"], "'rankin' is none of hamming, ranking, forward, plugin"),
+        (["fit", "a.csv", "--out", "m", "--model", "tree"], "'tree' is none of linear, mlp"),
+        (["fit", "a.csv", "--out", "m", "--device", "abacus"], "cannot compute on 'abacus' here"),
+        (["fit", "a.csv", "--out", "m", "--epochs", "0"], "--epochs"),
+        (["fit", "a.csv", "--out", "m", "--validation-is-clean"], "--validation FILE, which is not given"),
+        (["fit", "a.csv", "--out", "m", "--labels", ""], "--labels is empty"),
+        (["predict", "model.ccmn"], "DATA"),
+        (["predict", "model.ccmn", "a.csv", "--top", "0"], "--top"),
+        (["data", "inf"], "No such command 'inf'. Did you mean 'info'? See: ccmn data --help"),
+        (["noise", "show"], "See: ccmn noise show --help"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(refused, arguments, message):
+    line = refused(*arguments, code=2)
+    assert message in line
+    assert line.count("\n") == 1
+
+
+def test_labels_as_they_are_typed():
+    typed = {None: None, "a,b": ["a", "b"], "a, b,": ["a", "b"], "14": 14, "-14": -14, "x*": "x*", "l.xml": "l.xml"}
+    assert {text: read_labels(text) for text in typed} == typed
+
+
+def test_errors_pass_through_for_whoever_calls_it_from_python(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        app(["noise", "show", str(tmp_path / "none.json")], standalone_mode=False)
+
+
+def test_a_defect_is_no_plain_error(monkeypatch):
+    """What nobody foresaw keeps its traceback."""
+
+    def broken(*_, **__):
+        raise KeyError("defect")
+
+    monkeypatch.setattr("ccmn.data.datasets.where_is", broken)
+    assert isinstance(CliRunner().invoke(app, ["data", "list"]).exception, KeyError)
+
+
+def test_warnings_are_notes(run, monkeypatch):
+    monkeypatch.setattr("ccmn.data.datasets.where_is", lambda *_, **__: warnings.warn("look here", stacklevel=1) or "")
+    result = run("data", "list")
+    assert result.stderr.startswith("ccmn: note: look here\n")
+
+
+def test_module_is_the_command():
+    done = shell("--version")
+    assert (done.returncode, done.stdout.strip()) == (0, f"ccmn {__version__}")
+
+
+def test_exit_codes_of_the_real_command(tmp_path):
+    could_not = shell("noise", "show", str(tmp_path / "none.json"))
+    assert (could_not.returncode, could_not.stdout) == (1, "")
+    assert could_not.stderr == f"ccmn: there is no file {tmp_path / 'none.json'}\n"
+    assert shell("noise", "shwo").returncode == 2
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path):
+    code = f"{sys.executable} -m ccmn data list --json | head -c 1"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "["
+    assert "Traceback" not in done.stderr
+
+
+def test_importing_the_command_line_is_light():
+    code = "import ccmn.cli, sys; print(sorted({'torch', 'pandas', 'sklearn', 'scipy', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

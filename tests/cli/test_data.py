@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from ccmn.data import DATASETS, read_csv, read_npz, write_npz
+
+
+@pytest.fixture
+def nothing_here(monkeypatch, tmp_path):
+    """No data folder, an empty cache, and nobody who answers."""
+    monkeypatch.delenv("CCMN_DATA", raising=False)
+    monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CCMN_MIRROR", "http://127.0.0.1:1")
+
+
+def test_list(run, printed, nothing_here):
+    table = run("data", "list").stdout
+    rows = printed("data", "list")
+    assert [row["name"] for row in rows] == list(DATASETS)
+    assert {row["here"] for row in rows} == {""}
+    assert all(name in table for name in DATASETS)
+    assert "21519" in table
+
+
+def test_list_says_what_is_here(printed, tmp_path, nothing_here):
+    for name in ("yeast.npz", "music_style_labels.npz", "scene.xml", "SLASHDOT-F.arff"):
+        (tmp_path / name).touch()
+    here = {row["name"]: row["here"] for row in printed("data", "list", "--data-dir", tmp_path)}
+    places = {"yeast": "folder", "slashdot": "folder", "music_style": "labels only"}
+    assert {name: place for name, place in here.items() if place} == places
+
+
+def test_list_knows_the_cache(printed, tmp_path, nothing_here):
+    for source in DATASETS["yeast"].files:
+        path = tmp_path / "cache" / source.repository / source.commit / source.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert printed("data", "list")[0]["here"] == "cache"
+
+
+def test_info_of_a_file(run, printed, files):
+    found = printed("data", "info", "task.csv", "--labels", "sea,sky,sun")
+    assert (found["n"], found["d"], found["q"], found["paper"]) == (300, 4, 3, None)
+    assert "labels per row" in run("data", "info", "task.npz").stdout
+
+
+def test_info_of_real_data(run, printed, real_data):
+    found = printed("data", "info", "yeast")
+    assert found["paper"]["cardinality"] == 4.23
+    assert round(found["cardinality"], 3) == 4.237
+    table = run("data", "info", "yeast", "mirflickr", "music_style").stdout
+    assert "5000 (10433)" in table
+    assert "0 (98)" in table
+    assert "4.237 " in table  # printed cut off, not rounded: the same figure
+    assert "printed" in run("data", "info", "yeast").stdout
+
+
+def test_info_of_all_that_is_here(printed, real_data, tmp_path, refused, nothing_here):
+    (tmp_path / "yeast.npz").symlink_to(real_data / "yeast.npz")
+    assert [row["name"] for row in printed("data", "info", "--data-dir", tmp_path)] == ["yeast"]
+    assert "no data set is on this machine" in refused("data", "info")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["task.csv"], "say which columns are labels"),
+        (["task.csv", "--labels", "see"], "did you mean 'sea'?"),
+        (["task.csv", "--labels", "cloud*"], "no column matches"),
+        (["task.csv", "--labels", "9"], "there are 7"),
+        (["task.csv", "--labels", "names.xml"], "there is no file names.xml"),
+        (["task.npz", "--labels", "3"], "leave labels=3 out"),
+        (["tusk.csv"], "there is no file tusk.csv"),
+        (["yaest"], "did you mean 'yeast'?"),
+        (["."], "is a folder"),
+    ],
+)
+def test_info_refuses(refused, files, arguments, message):
+    assert message in refused("data", "info", *arguments)
+
+
+def test_fetch(run, printed, refused, real_data, nothing_here):
+    assert "2417 rows" in run("data", "fetch", "yeast", "--data-dir", real_data).stdout
+    found = printed("data", "fetch", "scene", "--data-dir", real_data)
+    assert found == {"name": "scene", "here": "folder", "n": 2407, "d": 294, "q": 6}
+    assert "could not be had" in refused("data", "fetch", "music_style")
+    assert "could not download" in refused("data", "fetch", "yeast")
+
+
+def test_fetch_takes_no_file(refused, files):
+    assert "unknown data set 'task.npz'" in refused("data", "fetch", "task.npz")
+
+
+def test_import(run, task, files):
+    run("data", "import", "task.csv", "--labels", -3, "--out", "copy.npz")
+    copy = read_npz("copy.npz")
+    assert_array_equal(copy.X, task.X)
+    assert_array_equal(copy.Y, task.Y)
+    assert copy.label_names == task.label_names
+    out = run("data", "import", "copy.npz", "--out", "again.csv", "--json").stdout
+    assert json.loads(out) == {"out": "again.csv", "n": 300, "d": 4, "q": 3}
+    assert_array_equal(read_csv("again.csv", labels=["sea", "sky", "sun"]).X, task.X)
+
+
+def test_import_of_real_arff(run, real_data, tmp_path):
+    arff = real_data / "original" / "mulan_yeast.arff.gz"
+    labels = real_data / "original" / "mulan_yeast.xml"
+    run("data", "import", arff, "--labels", labels, "--out", tmp_path / "yeast.npz")
+    assert_array_equal(read_npz(tmp_path / "yeast.npz").Y, read_npz(real_data / "yeast.npz").Y)
+
+
+def test_import_refuses(refused, files):
+    assert "there already; --force" in refused("data", "import", "task.npz", "--out", "task.csv")
+    assert "Known: .npz, .csv" in refused("data", "import", "task.npz", "--out", "task.xlsx")
+    assert "there is no folder nowhere" in refused("data", "import", "task.npz", "--out", "nowhere/task.csv")
+    (files / "bad.csv").write_text("x,sea\n1,0\nred,1\n")
+    assert "bad.csv, line 3: 'red'" in refused("data", "import", "bad.csv", "--labels", "sea", "--out", "new.npz")
+    assert not (files / "new.npz").exists()
+
+
+def test_import_replaces_when_told(run, files):
+    run("data", "import", "task.npz", "--out", "task.csv", "--force")
+
+
+def test_import_of_labels_with_unobserved_ones(run, task, files):
+    Y = task.Y.astype(np.float32)
+    Y[0, 0] = np.nan
+    write_npz(type(task)(task.X, Y), files / "weak.npz")
+    run("data", "import", "weak.npz", "--out", "weak.csv")
+    assert_array_equal(read_csv("weak.csv", labels="label_*").Y, Y)

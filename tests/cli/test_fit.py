@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+from ccmn.data import load_dataset, write_csv, write_npz
+from ccmn.models import load_model
+from ccmn.noise import ClassConditionalNoise
+
+QUICK = ("--epochs", 3, "--lr", 0.05)
+
+
+def test_fit_says_what_it_did(run, files):
+    text = run("fit", "task.csv", "--labels", "sea,sky,sun", "--noise", "none", *QUICK, "--out", "model.ccmn").stdout
+    assert "300 rows, 4 features, 3 labels" in text
+    assert "noise: none" in text
+    assert "validation: lr 0.05, epoch " in text
+    assert text.endswith("saved to model.ccmn\n")
+
+
+def test_json(printed, files):
+    found = printed("fit", "task.npz", "--noise", "none", *QUICK, "--out", "model.ccmn")
+    assert (found["model"], found["n"], found["d"], found["q"]) == ("model.ccmn", 300, 4, 3)
+    assert found["noise_is_estimated"] is False
+    assert {"lr", "epoch", "loss"} < set(found["validation"])
+
+
+def test_options_reach_the_estimator(run, files):
+    options = {
+        "loss": "hamming",
+        "surrogate": "hinge",
+        "correction": "abs",
+        "model": "mlp",
+        "epochs": 4,
+        "batch_size": 50,
+        "weight_decay": 0.01,
+        "solver": "adam",
+        "threshold": "f1",
+        "patience": 2,
+        "validation_fraction": 0.3,
+        "device": "cpu",
+    }
+    typed = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
+    run("fit", "task.npz", "--noise", "none", *typed, "--lr", 0.01, "--lr", 0.1, "--seed", 7, "--out", "model.ccmn")
+    parameters = load_model("model.ccmn").get_params()
+    assert {name: parameters[name] for name in options} == options
+    assert list(parameters["lr"]) == [0.01, 0.1]
+    assert parameters["random_state"] == 7
+
+
+def test_the_same_seed_gives_the_same_file(run, files):
+    for name in ("a.ccmn", "b.ccmn"):
+        run("fit", "task.npz", "--noise", "none", *QUICK, "--seed", 3, "--out", name)
+    assert (files / "a.ccmn").read_bytes() == (files / "b.ccmn").read_bytes()
+
+
+def test_rates_from_a_file_go_by_name(run, files):
+    noise = ClassConditionalNoise([0.1, 0.2, 0.3], [0.0, 0.0, 0.05], label_names=["sun", "sky", "sea"])
+    (files / "rates.json").write_text(json.dumps(noise.to_dict()))
+    text = run("fit", "task.npz", "--noise", "rates.json", *QUICK, "--out", "model.ccmn").stdout
+    assert "class-conditional, as given; labels lost at 0.1 to 0.3, added at 0 to 0.05" in text
+    assert load_model("model.ccmn").noise_.rho_pos.tolist() == [0.3, 0.2, 0.1]
+
+
+@pytest.mark.parametrize("how", ["estimate", "partial", "missing"])
+def test_rates_estimated(printed, files, how):
+    found = printed("fit", "task.npz", "--noise", how, *QUICK, "--out", "model.ccmn")
+    assert found["noise_is_estimated"] is True
+    assert not (how == "partial" and any(found["noise"]["rho_pos"]))
+    assert not (how == "missing" and any(found["noise"]["rho_neg"]))
+
+
+def test_validation_file(run, task, files):
+    """Its columns may stand in another order: they go by name."""
+    order = [2, 0, 3, 1]
+    names = [task.feature_names[j] for j in order]
+    write_csv(replace(task, X=task.X[:, order], feature_names=names), files / "validation.csv")
+    arguments = ("fit", "task.npz", "--noise", "none", "--loss", "hamming", "--surrogate", "square")
+    chosen = {}
+    for name in ("validation.csv", "task.npz"):
+        run(*arguments, "--validation", name, "--validation-is-clean", "--out", f"{name}.ccmn")
+        chosen[name] = load_model(f"{name}.ccmn").history_
+    assert_allclose(chosen["validation.csv"], chosen["task.npz"])
+
+
+def test_candidates(run, refused, task, files):
+    candidates = np.maximum(task.Y, np.random.default_rng(1).random(task.Y.shape) < 0.3)
+    write_npz(replace(task, candidates=candidates), files / "partial.npz")
+    arguments = ("--noise", "partial", "--candidates", *QUICK)
+    text = run("fit", "partial.npz", "--validation", "partial.npz", *arguments, "--out", "model.ccmn").stdout
+    assert "labels lost at 0, added at 0." in text
+    assert "no candidate sets" in refused("fit", "task.npz", *arguments, "--out", "other.ccmn")
+
+
+def test_checkpoint_is_gone_after_a_whole_fit(run, files):
+    run("fit", "task.npz", "--noise", "none", *QUICK, "--checkpoint", "state.pt", "--out", "model.ccmn")
+    assert not (files / "state.pt").exists()
+
+
+def test_text(run, files):
+    words = ["red boat", "blue sea", "green hill", "blue boat", "red hill", ""]
+    table = pd.DataFrame({"review": words * 20, "stars": range(120)})
+    table["label_boat"] = table["review"].str.contains("boat").astype(int)
+    table["label_blue"] = table["review"].str.contains("blue").astype(int)
+    table.to_csv("text.csv", index=False)
+    table.drop(columns="stars").to_parquet("text.parquet", index=False)
+    run("fit", "text.csv", "--text", "review", "--labels", "label_*", "--noise", "none", *QUICK, "--out", "both.ccmn")
+    assert load_model("both.ccmn").n_features_in_ == 1 + 6
+    arguments = ("--labels", "label_*", "--noise", "none", "--epochs", 60, "--out", "words.ccmn")
+    run("fit", "text.parquet", "--text", "review", *arguments)
+    pd.DataFrame({"review": ["a boat!", "blue, blue", "unknown words"]}).to_csv("new.csv", index=False)
+    assert run("predict", "words.ccmn", "new.csv", "--top", 1).stdout.splitlines()[1].startswith("0,1,label_boat,0.")
+    assert "micro f1" in run("evaluate", "words.ccmn", "text.parquet").stdout
+
+
+def test_sparse_rows_without_names(run, files):
+    rng = np.random.default_rng(0)
+    lines = [f"{int(v > 0)} 1:{v:.3f} 5:1" if i % 2 else f"0,1 2:{v:.3f}" for i, v in enumerate(rng.normal(size=200))]
+    (files / "rows.svm").write_text("\n".join(lines) + "\n")
+    run("fit", "rows.svm", "--noise", "none", *QUICK, "--out", "model.ccmn")
+    (files / "new.svm").write_text("0 1:0.5\n2:1\n")
+    assert run("predict", "model.ccmn", "new.svm").stdout.startswith("row,0,1,p(0),p(1)\n0,")
+    assert "200 rows" in run("evaluate", "model.ccmn", "rows.svm").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["task.csv"], "say which columns are labels"),
+        (["tusk.csv", "--labels", "3"], "there is no file tusk.csv"),
+        (["task.csv", "--labels", "see"], "did you mean 'sea'?"),
+        (["task.npz", "--noise", "none.json"], "there is no file none.json"),
+        (["task.npz", "--noise", "rates.json"], "the rates are those of 2 labels; there are 3 labels here"),
+        (["task.npz", "--validation", "none.npz"], "there is no file none.npz"),
+        (["task.npz", "--validation", "other.npz"], "the model was fitted on 4 features; there are 2 here"),
+        (["task.npz", "--text", "review"], "a text column ('review') can be read from .csv, .parquet, not from NPZ"),
+        (["task.csv", "--labels", "-3", "--text", "revue"], "there is no text column 'revue'"),
+        (["task.npz", "--solver", "closed_form"], "solver='closed_form' needs"),
+        (["task.npz", "--loss", "plugin", "--correction", "abs"], "does nothing with loss='plugin'"),
+        (
+            ["gaps.csv", "--labels", "sea"],
+            "gaps.csv: 1 feature values are missing, first in row 1 (from 0), column 'x'",
+        ),
+        (["bare.npz"], "there are no features in these data"),
+        (["empty.csv", "--labels", "sea"], "empty.csv has no rows"),
+    ],
+)
+def test_fit_refuses(refused, files, task, arguments, message):
+    (files / "rates.json").write_text('{"kind": "partial", "rho_neg": [0.1, 0.2]}')
+    (files / "gaps.csv").write_text("x,sea\n1,0\n,1\n")
+    (files / "empty.csv").write_text("x,sea\n")
+    write_npz(type(task)(task.X[:, :2], task.Y), files / "other.npz")
+    write_npz(type(task)(task.X[:, :0], task.Y), files / "bare.npz")
+    assert message in refused("fit", *arguments, "--out", "model.ccmn")
+    assert not (files / "model.ccmn").exists()
+
+
+def test_noise_must_be_a_word_or_a_file(refused, files):
+    assert "got 'estimated'" in refused("fit", "task.npz", "--noise", "estimated", "--out", "m.ccmn", code=2)
+
+
+def test_nothing_is_overwritten(refused, run, files):
+    (files / "model.ccmn").write_text("dear to me")
+    arguments = ("fit", "task.npz", "--noise", "none", *QUICK, "--out")
+    assert "model.ccmn is there already; --force replaces it" in refused(*arguments, "model.ccmn")
+    assert (files / "model.ccmn").read_text() == "dear to me"
+    run(*arguments, "model.ccmn", "--force")
+    assert "there is no folder nowhere" in refused(*arguments, "nowhere/model.ccmn")
+
+
+def test_few_rows_are_said_in_a_note(run, files):
+    (files / "few.csv").write_text("x,sea\n" + "1,0\n2,1\n" * 10)
+    result = run("fit", "few.csv", "--labels", "sea", *QUICK, "--out", "model.ccmn")
+    assert result.stderr.startswith("ccmn: note: 20 rows are too few to estimate noise rates")
+    assert "noise: none" in result.stdout
+
+
+def test_real_data(run, printed, real_data, tmp_path):
+    noisy, model = tmp_path / "noisy.npz", tmp_path / "model.ccmn"
+    run("noise", "inject", "yeast", "--data-dir", real_data, "--paper-draw", "moderate", "--out", noisy)
+    found = {}
+    for noise in ("none", tmp_path / "noisy.rates.json"):
+        arguments = ("--loss", "hamming", "--surrogate", "square", "--force", "--out", model)
+        run("fit", noisy, "--noise", noise, *arguments)
+        found[noise] = printed("evaluate", model, "yeast", "--data-dir", real_data)["metrics"]["hamming_loss"]
+    assert found[tmp_path / "noisy.rates.json"] < found["none"] - 0.02
+    assert load_model(model).label_names_ == load_dataset("yeast", data_dir=real_data).label_names

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from ccmn.cli.rates import rates_for, read_rates
+from ccmn.data import MultiLabelData, read_csv, read_npz, write_npz
+from ccmn.noise import ClassConditionalNoise, TransitionNoise
+
+
+def test_inject_writes_data_rates_and_counts(printed, task, files):
+    found = printed("noise", "inject", "task.npz", "--rho-pos", 0.3, "--rho-neg", 0.1, "--out", "noisy.npz")
+    noisy, noise = read_npz("noisy.npz"), read_rates(files / "noisy.rates.json")
+    assert_array_equal(noisy.X, task.X)
+    assert found["labels"] == 900
+    assert found["lost"] == ((task.Y == 1) & (noisy.Y == 0)).sum()
+    assert found["added"] == ((task.Y == 0) & (noisy.Y == 1)).sum()
+    assert found["flipped"] == (task.Y != noisy.Y).sum() > 0
+    assert noise == ClassConditionalNoise(0.3, 0.1, n_labels=3, label_names=task.label_names)
+
+
+def test_inject_says_what_it_did(run, files):
+    text = run("noise", "inject", "task.csv", "--labels", -3, "--partial", 0.5, "--out", "noisy.csv").stdout
+    assert " 0 lost, " in text
+    assert "rates in noisy.rates.json" in text
+    assert read_csv("noisy.csv", labels=-3).label_names == ("sea", "sky", "sun")
+
+
+def test_the_seed_decides(run, files):
+    ways = ("--paper-draw", "literal", "--out")
+    for seed, name in ((1, "a.npz"), (1, "b.npz"), (2, "c.npz")):
+        run("noise", "inject", "task.npz", "--seed", seed, *ways, name)
+    a, b, c = (read_npz(name).Y for name in ("a.npz", "b.npz", "c.npz"))
+    assert_array_equal(a, b)
+    assert (a != c).any()
+
+
+def test_moderate_draw_is_milder(run, real_data, files):
+    sums = {}
+    for protocol in ("literal", "moderate"):
+        out = f"{protocol}.npz"
+        run("noise", "inject", "yeast", "--data-dir", real_data, "--paper-draw", protocol, "--out", out)
+        noise = read_rates(files / f"{protocol}.rates.json")
+        sums[protocol] = (noise.rho_pos + noise.rho_neg).max()
+    assert sums["moderate"] <= 0.6 + 1e-9 < sums["literal"] < 1
+
+
+def test_missing_only_loses(printed, files):
+    found = printed("noise", "inject", "task.npz", "--missing", 0.4, "--out", "noisy.npz")
+    assert found["added"] == 0 < found["lost"]
+    assert json.loads((files / "noisy.rates.json").read_text())["kind"] == "missing"
+
+
+def test_rates_go_by_name(run, task, files):
+    rates = {"kind": "class_conditional", "rho_pos": [1e-9, 0.9, 0], "rho_neg": [0, 0, 0.5]}
+    (files / "rates.json").write_text(json.dumps({**rates, "label_names": ["sun", "sky", "sea"]}))
+    run("noise", "inject", "task.npz", "--rates", "rates.json", "--out", "noisy.npz")
+    flipped = (read_npz("noisy.npz").Y != task.Y).mean(0)
+    assert flipped[2] == 0
+    assert (flipped[:2] > 0.1).all()
+    assert read_rates(files / "noisy.rates.json").rho_neg.tolist() == [0.5, 0, 0]
+
+
+def test_sparse_and_unobserved_labels(printed, task, files):
+    Y = task.Y.astype(np.float32)
+    Y[:10] = np.nan
+    write_npz(MultiLabelData(task.X, Y), files / "weak.npz")
+    assert printed("noise", "inject", "weak.npz", "--partial", 0.2, "--out", "noisy.npz")["labels"] == 870
+    (files / "rows.svm").write_text("0,1 1:0.5\n1 2:1\n")
+    assert printed("noise", "inject", "rows.svm", "--missing", 0.5, "--out", "sparse.npz")["labels"] == 4
+
+
+def test_show(run, printed, files):
+    run("noise", "inject", "task.npz", "--partial", 0.25, "--out", "noisy.npz")
+    table = run("noise", "show", "noisy.rates.json").stdout
+    assert "partial noise, 3 labels" in table
+    assert "sky" in table
+    assert "0.250" in table
+    assert printed("noise", "show", "noisy.rates.json")["rho_neg"] == [0.25, 0.25, 0.25]
+
+
+def test_show_transition_noise(run, files):
+    noise = TransitionNoise([[0.9, 0.1], [0.2, 0.8]], label_names=["cat", "dog"])
+    (files / "rates.json").write_text(json.dumps(noise.to_dict()))
+    table = run("noise", "show", "rates.json").stdout
+    assert "transition noise" in table
+    assert "0.800" in table
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "rates.json: not JSON (line 1"),
+        ('{"kind": "partial",\n"rho_neg": [0.1,}', "not JSON (line 2"),
+        ("[" * 100_000, "nested too deeply"),
+        ("[]", "not the description of a noise model"),
+        ("{}", "not the description of a noise model"),
+        ('{"kind": "partial"}', "lacks 'rho_neg'"),
+        ('{"kind": "partial", "rho_neg": [1.5]}', "between 0 and 1; got 1.5"),
+        ('{"kind": "partial", "rho_neg": ["a"]}', "must be a number"),
+        ('{"kind": "partial", "rho_neg": null}', "rho"),
+        ('{"kind": "class_conditional", "rho_pos": [0.5], "rho_neg": [0.5]}', "must be below 1"),
+        ('{"kind": "class_conditional", "rho_pos": [0.5], "rho_neg": [0, 0]}', "labels"),
+    ],
+    ids=range(11),
+)
+def test_show_refuses(refused, files, text, message):
+    (files / "rates.json").write_text(text)
+    assert message in refused("noise", "show", "rates.json")
+
+
+def test_show_refuses_what_is_no_text(refused, files):
+    (files / "rates.json").write_bytes(b"\xff\xfe\x00")
+    assert "not UTF-8" in refused("noise", "show", "rates.json")
+    assert "there is no file" in refused("noise", "show", "none.json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "0 were given"),
+        (["--partial", 0.1, "--missing", 0.1], 2, "2 were given"),
+        (["--rho-pos", 0.1], 2, "--rho-pos and --rho-neg go together"),
+        (["--paper-draw", "mild"], 2, "literal, moderate"),
+        (["--partial", 1.5], 2, "--partial"),
+        (["--rho-pos", 0.5, "--rho-neg", 0.5], 1, "must be below 1"),
+        (["--rates", "none.json"], 1, "there is no file none.json"),
+        (["--partial", 0.1, "--labels", 3], 1, "leave labels=3 out"),
+    ],
+)
+def test_inject_refuses(refused, files, arguments, code, message):
+    assert message in refused("noise", "inject", "task.npz", *arguments, "--out", "noisy.npz", code=code)
+    assert not (files / "noisy.npz").exists()
+
+
+def test_inject_overwrites_nothing(refused, run, files):
+    (files / "noisy.rates.json").touch()
+    arguments = ("noise", "inject", "task.npz", "--partial", 0.1, "--out", "noisy.npz")
+    assert "noisy.rates.json is there already" in refused(*arguments)
+    run(*arguments, "--force")
+    assert "noisy.npz is there already" in refused(*arguments)
+
+
+def test_rates_of_other_labels(task):
+    noise = ClassConditionalNoise(0.1, 0.1, n_labels=2, label_names=["sea", "sky"])
+    with pytest.raises(ValueError, match="those of 2 labels; there are 3"):
+        rates_for(noise, task.label_names, 3)
+    with pytest.raises(ValueError, match="there are none for 'fog'"):
+        rates_for(noise, ["sea", "fog"], 2)
+    assert rates_for(noise, None, 2) is noise
+    turned = rates_for(TransitionNoise([[0.9, 0.1], [0.2, 0.8]], label_names=["a", "b"]), ["b", "a"], 2)
+    assert turned.T.tolist() == [[0.8, 0.2], [0.1, 0.9]]

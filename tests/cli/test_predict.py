@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ccmn.data import write_csv, write_npz
+from ccmn.models import CCMNClassifier, load_model
+
+
+def test_predictions_are_those_of_the_model(run, task, saved, files):
+    text = run("predict", saved, "task.csv", "--out", "predictions.csv").stdout
+    assert text == "predictions.csv: 300 rows\n"
+    table, model = pd.read_csv("predictions.csv"), load_model(saved)
+    assert list(table) == ["row", "sea", "sky", "sun", "p(sea)", "p(sky)", "p(sun)"]
+    assert_array_equal(table[["sea", "sky", "sun"]], model.predict(task.X))
+    assert_allclose(table[["p(sea)", "p(sky)", "p(sun)"]], model.predict_proba(task.X), rtol=1e-5)
+    assert (table[["sea", "sky", "sun"]].to_numpy() == task.Y).mean() > 0.9
+
+
+def test_without_out_it_goes_to_the_screen(run, saved, files):
+    run("predict", saved, "task.npz", "--out", "predictions.csv")
+    assert run("predict", saved, "task.npz").stdout == (files / "predictions.csv").read_text()
+
+
+def test_top(run, saved, task, files):
+    run("predict", saved, "task.npz", "--top", 2, "--out", "top.csv")
+    table, p = pd.read_csv("top.csv"), load_model(saved).predict_proba(task.X)
+    assert list(table) == ["row", "rank", "label", "probability", "predicted"]
+    assert len(table) == 600
+    first = table[table["rank"] == 1]
+    assert_allclose(first["probability"], p.max(1), rtol=1e-5)
+    assert [task.label_names[j] for j in p.argmax(1)] == first["label"].tolist()
+    assert ((first["probability"] >= 0.5) == (first["predicted"] == 1)).all()
+
+
+def test_top_more_than_there_are(run, saved, files):
+    assert len(run("predict", saved, "task.npz", "--top", 9).stdout.splitlines()) == 1 + 300 * 3
+
+
+def test_json(printed, saved, files):
+    found = printed("predict", saved, "task.npz", "--top", 1)
+    assert found["labels"] == ["sea", "sky", "sun"]
+    assert found["cut"] == 0.5
+    assert len(found["rows"][7]["probability"]) == 1
+    whole = printed("predict", saved, "task.npz")["rows"][7]
+    assert [name for name, p in whole["probability"].items() if p >= 0.5] == whole["predicted"]
+    assert printed("predict", saved, "task.npz", "--out", "p.csv") == {"out": "p.csv", "rows": 300}
+
+
+def test_columns_go_by_name(run, saved, task, files):
+    """Another order, no labels, a column more: all one."""
+    table = pd.DataFrame(task.X, columns=list(task.feature_names)).assign(id=range(300))
+    table[["id", "age", "depth", "length", "width"]].to_csv("new.csv", index=False, float_format="%.9g")
+    assert run("predict", saved, "new.csv").stdout == run("predict", saved, "task.csv").stdout
+
+
+def test_files_without_names_go_by_number(run, saved, task, files):
+    np.savez("bare.npz", X=task.X)
+    assert run("predict", saved, "bare.npz").stdout == run("predict", saved, "task.csv").stdout
+
+
+def test_models_without_names(run, task, unnamed, files):
+    write_npz(unnamed, files / "unnamed.npz")
+    run("fit", "unnamed.npz", "--noise", "none", "--epochs", 2, "--out", "model.ccmn")
+    assert run("predict", "model.ccmn", "unnamed.npz").stdout.startswith("row,0,1,2,p(0),p(1),p(2)\n")
+    write_csv(replace(task, Y=task.Y[:, :0], label_names=None), files / "features.csv")
+    run("predict", "model.ccmn", "features.csv")
+
+
+def test_models_of_classes_made_in_python(run, task, files):
+    kinds = np.array(["cat", "dog", "emu"])[task.Y.sum(1) % 3]
+    for name, y in (("three", kinds), ("two", kinds == "dog")):
+        CCMNClassifier(noise=None, epochs=2).fit(pd.DataFrame(task.X, columns=task.feature_names), y).save(name)
+    three = pd.read_csv(files / "three.csv") if run("predict", "three", "task.npz", "--out", "three.csv") else None
+    assert list(three)[:4] == ["row", "cat", "dog", "emu"]
+    assert (three[["cat", "dog", "emu"]].sum(axis=1) == 1).all()
+    assert run("predict", "two", "task.npz").stdout.startswith("row,False,True,p(False),p(True)\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("new.csv", "length,width,depth\n1,2,3\n", "4 features, of which 1 are not there: 'age'"),
+        ("new.csv", "length,width,depth,age\n1,2,red,4\n", "new.csv, line 2: 'red' in column 'depth'"),
+        ("new.csv", "length,width,depth,age\n1,2,,4\n", "new.csv: 1 feature values are missing"),
+        ("new.csv", "", "the file is empty"),
+        ("new.csv", "length,width,depth,age\n", "has no rows"),
+        ("new.svm", "0 9:1\n", "the model was fitted on 4 features; there are 9 here"),
+        ("new.xyz", "a", "unknown file format '.xyz'"),
+    ],
+)
+def test_data_that_do_not_fit(refused, saved, files, name, text, message):
+    (files / name).write_text(text)
+    assert message in refused("predict", saved, f"./{name}")
+
+
+@pytest.mark.parametrize("content", [b"", b"no model", b"PK\x03\x04"])
+def test_what_is_no_model(refused, files, content):
+    (files / "model.ccmn").write_bytes(content)
+    assert "model.ccmn is not a whole ccmn model" in refused("predict", "model.ccmn", "task.csv")
+
+
+def test_damaged_and_absent_models(refused, saved, files):
+    (files / "cut.ccmn").write_bytes(saved.read_bytes()[:-100])
+    assert "not a whole ccmn model" in refused("predict", "cut.ccmn", "task.csv")
+    assert "there is no model at none.ccmn" in refused("predict", "none.ccmn", "task.csv")
+    assert "there is no file none.csv" in refused("predict", saved, "none.csv")
+    assert "did you mean 'yeast'?" in refused("predict", saved, "yaest")
+
+
+def test_nothing_is_overwritten(refused, run, saved, files):
+    assert "task.csv is there already" in refused("predict", saved, "task.npz", "--out", "task.csv")
+    run("predict", saved, "task.npz", "--out", "task.csv", "--force")
