@@ -400,9 +400,7 @@ def check_trusted_rows(trusted: Any, n: int) -> tuple[NDArray[np.intp], Any]:
     if rows.ndim != 1 or not rows.size or not np.issubdtype(rows.dtype, np.integer):
         raise ValueError(f"the rows of trusted must be a list of row numbers; got shape {rows.shape}, {rows.dtype}")
     if rows.min() < 0 or rows.max() >= n:
-        raise ValueError(
-            f"the rows of trusted must be numbers from 0 to {n - 1}; got {rows.min()} to {rows.max()}"
-        )
+        raise ValueError(f"the rows of trusted must be numbers from 0 to {n - 1}; got {rows.min()} to {rows.max()}")
     if np.unique(rows).size < rows.size:
         raise ValueError("the rows of trusted must differ: a row counted twice would make the result seem surer")
     return rows.astype(np.intp), trusted[1]

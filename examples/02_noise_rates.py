@@ -1,0 +1,116 @@
+"""What do the noise rates cost, and does it matter how they differ?
+
+At a fixed number of rows the unbiased loss is trained under one pair of rates for all labels: first equal rates that
+rise together, then rates of sum 0.4 whose difference rho_neg - rho_pos moves. The paper remarks that smaller rates help
+(after Theorem 2) and that a smaller difference helps (after Theorem 4), since mu is smaller. So mu is drawn beside the
+measured risk, and with it the mean variance of the debiased labels, E[Var(p_j | x)]; each relative to its value without
+noise (left), or at equal rates (right).
+
+Expect: the first remark is borne out, the second is not. From equal rates to the widest difference mu rises by 40 %;
+the risk falls by a quarter on one side and is where it was on the other, never more than about 10 % up in between. mu
+is the range of the modified loss, which bounds the worst case; what a trained model feels is the variance, and the risk
+follows it. (Where decisions are made, at P(y_j = 1 | x) = 1/2, it is (1 - difference^2) / (4 r^2), which falls.) The
+two sides are unlike because labels here are more often negative than positive, and flipped negatives more numerous.
+
+Takes about two minutes; --quick about ten seconds. Draws docs/figures/noise_rates.png.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from drawing import BLUE, GREY, ORANGE, arguments, pyplot, save
+from known_posterior import PREVALENCE, PROBLEMS, Task, make_task
+
+from ccmn import ClassConditionalNoise
+from ccmn.theory import mu_hamming, mu_ranking
+
+SUM = 0.4
+MU = {"hamming": mu_hamming, "ranking": mu_ranking}
+SWEEPS = {"rate": lambda rate: (rate, rate), "difference": lambda gap: ((SUM - gap) / 2, (SUM + gap) / 2)}
+QUANTITIES = {
+    "excess": {"label": "measured risk above the Bayes risk, ± 2 s.e.", "color": BLUE, "marker": "o"},
+    "variance": {"label": "variance of the debiased labels", "color": GREY, "linestyle": "--"},
+    "mu": {"label": r"$\mu$ of the bound", "color": ORANGE, "marker": "s"},
+}
+
+
+def debiased_variance(task: Task, noise: ClassConditionalNoise) -> float:
+    """E[Var(p_j | x)] over rows and labels; eta is the probability that the noisy label is 1."""
+    rho_pos, rho_neg = torch.tensor(noise.rho_pos), torch.tensor(noise.rho_neg)
+    r = 1 - rho_pos - rho_neg
+    eta = rho_neg + r * task.posterior_new
+    return float((eta * (1 - eta) / r**2).mean())
+
+
+def measure(task: Task, points: dict[str, list[float]]) -> list[dict[str, object]]:
+    """One row per loss, sweep and point."""
+    rows = []
+    for name, problem in PROBLEMS.items():
+        print(f"{name}\n{'rho_pos':>8} {'rho_neg':>8} {'excess':>10} {'std. err.':>10} {'mu':>8} {'variance':>9}")
+        for sweep, rates in SWEEPS.items():
+            for at in points[sweep]:
+                rho_pos, rho_neg = rates(at)
+                noise = ClassConditionalNoise(rho_pos, rho_neg, n_labels=len(PREVALENCE))
+                found = [
+                    task.excess(problem, noise, X, noise.corrupt(Y, seed))
+                    for seed, (X, Y) in enumerate(zip(task.X, task.Y))
+                ]
+                mean, error = np.mean(found), np.std(found, ddof=1) / np.sqrt(len(found))
+                mu, variance = MU[name](noise), debiased_variance(task, noise)
+                print(f"{rho_pos:8.2f} {rho_neg:8.2f} {mean:10.6f} {error:10.6f} {mu:8.3f} {variance:9.4f}", flush=True)
+                rows.append(
+                    {
+                        "loss": name,
+                        "sweep": sweep,
+                        "rho_pos": round(rho_pos, 4),
+                        "rho_neg": round(rho_neg, 4),
+                        "at": round(at, 4),
+                        "excess": round(float(mean), 6),
+                        "error": round(float(error), 6),
+                        "mu": round(mu, 4),
+                        "mu_printed": round(MU[name](noise, printed=True), 4),
+                        "variance": round(variance, 6),
+                    }
+                )
+    return rows
+
+
+def draw(plt, rows: list[dict[str, object]], n: int):
+    figure, axes = plt.subplots(2, 2, figsize=(8.6, 6.2), layout="constrained", sharex="col")
+    figure.suptitle("Higher rates cost more, as the bounds say; a wider difference of the two rates does not")
+    for axis_row, (name, problem) in zip(axes, PROBLEMS.items()):
+        for axis, sweep in zip(axis_row, SWEEPS):
+            curve = [row for row in rows if (row["loss"], row["sweep"]) == (name, sweep)]
+            at = np.array([row["at"] for row in curve])
+            origin = int(np.abs(at).argmin())
+            for quantity, look in QUANTITIES.items():
+                values = np.array([row[quantity] for row in curve])
+                axis.plot(at, values / values[origin], markersize=4, **look)
+                if quantity == "excess":
+                    error = 2 * np.array([row["error"] for row in curve])
+                    low, high = (values - error) / values[origin], (values + error) / values[origin]
+                    axis.fill_between(at, low, high, color=look["color"], alpha=0.18, linewidth=0)
+        axis_row[0].set(yscale="log", ylabel=f"{problem.title}\nrelative to no noise")
+        axis_row[1].set(ylabel="relative to equal rates", ylim=(0.5, 1.6))
+        axis_row[1].axhline(1, color=GREY, linewidth=0.6)
+    axes[0, 0].set_title(f"equal rates, n = {n}")
+    axes[0, 1].set_title(f"rates of sum {SUM}, n = {n}")
+    axes[1, 0].set_xlabel(r"$\rho_{pos} = \rho_{neg}$")
+    axes[1, 1].set_xlabel(r"difference $\rho_{neg} - \rho_{pos}$")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(QUANTITIES))
+    return figure
+
+
+def main() -> None:
+    options = arguments(__doc__)
+    plt = pyplot()
+    sets, n = (10, 512) if options.quick else (60, 1024)
+    steps = 3 if options.quick else 9
+    points = {"rate": np.linspace(0, 0.4, steps).tolist(), "difference": np.linspace(-SUM, SUM, steps).tolist()}
+    rows = measure(make_task(sets, n, 10_000 if options.quick else 50_000), points)
+    save(draw(plt, rows, n), rows, options.out, "noise_rates")
+
+
+if __name__ == "__main__":
+    main()

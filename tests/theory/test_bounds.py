@@ -1,0 +1,168 @@
+"""The bounds: as the errata mend them, as the paper prints them, inverted, and held against what really happens."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccmn import ClassConditionalNoise, PartialNoise
+from ccmn.functional import hamming_loss, ranking_loss
+from ccmn.theory import (
+    hamming_bound,
+    lipschitz_hamming,
+    lipschitz_ranking,
+    mu_hamming,
+    mu_ranking,
+    partial_hamming_bound,
+    partial_ranking_bound,
+    rademacher_linear,
+    ranking_bound,
+    rows_needed,
+)
+from strategies import noises
+
+NOISE = ClassConditionalNoise([0.1, 0.3, 0.5], [0.4, 0.2, 0.0])
+PARTIAL = PartialNoise([0.1, 0.3, 0.5])
+GIVEN = {"theta": 2.0, "lipschitz": 0.25, "rademacher": 0.01, "delta": 0.1}
+
+
+def test_theorem_2():
+    q, n = 3, 500
+    K = lipschitz_hamming(NOISE, 0.25)
+    mended = 4 * q * K * 0.01 + 2 * q * mu_hamming(NOISE) * 2.0 * math.sqrt(math.log(2 / 0.1) / (2 * n))
+    printed = 4 * q * K * 0.01 + 2 * q * 2.0 * 2.0 * math.sqrt(math.log(1 / 0.1) / (2 * n))
+    assert hamming_bound(n, NOISE, **GIVEN) == pytest.approx(mended)
+    assert hamming_bound(n, NOISE, **GIVEN, printed=True) == pytest.approx(printed)
+
+
+def test_theorem_4():
+    pairs, n = 3 * 2, 500
+    K = lipschitz_ranking(NOISE, 0.25)
+    mended = 4 * pairs * K * 0.01 + pairs * mu_ranking(NOISE) * 2.0 * math.sqrt(math.log(2 / 0.1) / (2 * n))
+    printed = 4 * pairs * K * 0.01 + 2 * pairs * 6.0 * 2.0 * math.sqrt(math.log(1 / 0.1) / (2 * n))
+    assert ranking_bound(n, NOISE, **GIVEN) == pytest.approx(mended)
+    assert ranking_bound(n, NOISE, **GIVEN, printed=True) == pytest.approx(printed)
+
+
+def test_corollary_1():
+    q, n, R, delta = 3, 500, 0.01, 0.1
+    one, two = (math.sqrt(math.log(sides / delta) / (2 * n)) for sides in (1, 2))
+    K = lipschitz_hamming(PARTIAL, 4.0)
+    first = {True: 8 * q / (1 - 0.1) * one, False: 8 * q * (1.5 / 0.5) * two}
+    K_pair = lipschitz_ranking(PARTIAL, 4.0)
+    second = {True: 8 * q * (q - 1) * (1.1 / 0.81) * one, False: 4 * q * (q - 1) * (1.5 / (0.5 * 0.7)) * two}
+    for printed in (True, False):
+        got = partial_hamming_bound(n, PARTIAL, rademacher=R, delta=delta, printed=printed)
+        assert got == pytest.approx(4 * q * K * R + first[printed])
+        got = partial_ranking_bound(n, PARTIAL, rademacher=R, delta=delta, printed=printed)
+        assert got == pytest.approx(4 * q * (q - 1) * K_pair * R + second[printed])
+
+
+@given(noises().filter(lambda noise: noise.n_labels > 1), st.floats(1e-6, 0.5))
+def test_theorem_4_as_printed_holds_up_to_delta_one_half(noise, delta):
+    at = {**GIVEN, "delta": delta}
+    assert ranking_bound(100, noise, **at, printed=True) >= ranking_bound(100, noise, **at) * (1 - 1e-12)
+
+
+def test_rademacher_of_linear_functions_by_its_definition():
+    """E sup <w, sum sigma x / n> = B E |sum sigma x| / n, averaged over 4000 draws of the signs."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 3))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    signs = rng.choice([-1.0, 1.0], size=(4000, 50))
+    complexity = 2.0 * np.linalg.norm(signs @ X, axis=1).mean() / 50
+    assert 0.8 * rademacher_linear(50, 1.0, 2.0) < complexity <= rademacher_linear(50, 1.0, 2.0)
+
+
+@pytest.mark.parametrize("excess", [1e-3, 0.1, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("bound", [hamming_bound, ranking_bound])
+def test_rows_needed_is_the_inverse(bound, excess):
+    def at(n):
+        return bound(n, NOISE, theta=1.0, lipschitz=0.25, rademacher=rademacher_linear(n, 1.0, 3.0))
+
+    n = rows_needed(excess, at)
+    assert at(n) <= excess
+    assert n == 1 or at(n - 1) > excess
+
+
+def test_rows_needed_says_when_no_number_is_enough():
+    with pytest.raises(ValueError, match="no number of rows"):
+        rows_needed(0.01, lambda n: hamming_bound(n, NOISE, **GIVEN))
+
+
+def steps(t: torch.Tensor) -> torch.Tensor:
+    """A bounded phi, 0 <= phi <= 1, with Lipschitz constant 1/2: 1 below -1, 0 above 1, straight in between."""
+    return ((1 - t) / 2).clamp(0, 1)
+
+
+@pytest.mark.parametrize(("bound", "loss"), [(hamming_bound, hamming_loss), (ranking_bound, ranking_loss)])
+def test_a_finite_class_stays_below_its_bound(bound, loss):
+    """x in 4 cells, scores from 40 functions with |f| <= 1: risks are exact sums, the complexity is Massart's.
+
+    The excess of the empirical minimiser, over 100 draws of 200 noisy rows: never above the bound.
+    """
+    rng = np.random.default_rng(0)
+    n, cells, q, size = 200, 4, 3, 40
+    posterior = torch.tensor(rng.uniform(0.05, 0.95, size=(cells, q)))
+    shelf = torch.tensor(rng.uniform(-1, 1, size=(size, cells, q)))
+    true_risk = loss(shelf, posterior, steps).mean(-1)  # multilinear and labels independent: the posterior will do
+    massart = math.sqrt(2 * math.log(size) / n)
+    limit = bound(n, NOISE, theta=1.0, lipschitz=0.5, rademacher=massart, delta=0.05)
+    worst = 0.0
+    for _ in range(100):
+        x = rng.integers(cells, size=n)
+        Y = (rng.random((n, q)) < posterior.numpy()[x]).astype(np.float64)
+        targets = torch.from_numpy(NOISE.debias(NOISE.corrupt(Y, random_state=rng)))
+        chosen = loss(shelf[:, x], targets, steps).mean(-1).argmin()
+        worst = max(worst, float(true_risk[chosen] - true_risk.min()))
+    assert 0 < worst < limit
+
+
+def tail_of_the_mean(values: np.ndarray, probabilities: np.ndarray, n: int, beyond: float) -> float:
+    """P(|mean of n draws - expectation| > beyond), exactly, for values on the lattice of halves."""
+    single = np.zeros(5)
+    np.add.at(single, np.rint(2 * (values + 0.5)).astype(int), probabilities)
+    total = np.ones(1)
+    for _ in range(n):
+        total = np.convolve(total, single)
+    means = (np.arange(total.size) / n) / 2 - 0.5
+    return float(total[np.abs(means - values @ probabilities) > beyond].sum())
+
+
+@pytest.mark.parametrize(("printed", "holds"), [(False, True), (True, False)])
+def test_the_printed_mu_breaks_the_lemma_of_theorem_2(printed, holds):
+    """One label, one function, so R_n = 0: the lemma says P(|R^ - R| > mu Theta sqrt(ln(2/delta)/2n)) <= delta.
+
+    rho_pos = 1/3, rho_neg = 0, y = 1 always, and f(x) is far on either side of 0 with probability 1/2, so that phi is 0
+    or 1. The modified phi is then -1/2, 1, 3/2 or 0, with probabilities 1/3, 1/6, 1/3, 1/6, and the distribution of its
+    mean over n rows is exact. At delta = 1e-6 it leaves the printed interval three times as often as allowed.
+    """
+    noise, n, delta = ClassConditionalNoise([1 / 3], [0.0]), 600, 1e-6
+    scores = torch.tensor([[5.0], [5.0], [-5.0], [-5.0]], dtype=torch.float64)
+    targets = noise.debias(torch.tensor([[1.0], [0.0], [1.0], [0.0]], dtype=torch.float64))
+    values = hamming_loss(scores, targets, steps).numpy()
+    np.testing.assert_allclose(values, [-0.5, 1.0, 1.5, 0.0], atol=1e-12)
+    beyond = mu_hamming(noise, printed=printed) * math.sqrt(math.log(2 / delta) / (2 * n))
+    probability = tail_of_the_mean(values, np.array([2, 1, 2, 1]) / 6, n, beyond)
+    assert (probability <= delta) is holds
+    assert holds or probability > 2 * delta
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="delta must be between 0 and 1; got 1"):
+        hamming_bound(10, NOISE, **{**GIVEN, "delta": 1.0})
+    with pytest.raises(ValueError, match=r"theta must be finite.*phi must be bounded"):
+        hamming_bound(10, NOISE, **{**GIVEN, "theta": math.inf})
+    with pytest.raises(ValueError, match="n must be a whole number"):
+        ranking_bound(0, NOISE, **GIVEN)
+    with pytest.raises(ValueError, match="rademacher must be"):
+        ranking_bound(10, NOISE, **{**GIVEN, "rademacher": -1.0})
+    with pytest.raises(TypeError, match="noise must be a PartialNoise"):
+        partial_hamming_bound(10, NOISE, rademacher=0.1)
+    with pytest.raises(ValueError, match="excess must be finite and above 0"):
+        rows_needed(0.0, lambda n: 1 / n)
