@@ -5,9 +5,8 @@
     python benchmarks/losses.py --device cuda
 
 The rival is what one writes first: f[..., :, None] - f[..., None, :], phi, weights, mask, sum, backward. It needs
-(batch, q, q) memory; above q = 4096 it no longer fits, and the blocked double sum, whose memory is O(q), stands in for it where
-that is quick enough. Also measured: binary_cross_entropy_with_logits, whose ratio is the price of ranking, and peak
-memory. On a CPU set no more threads than idle cores.
+(batch, q, q) memory; above q = 4096 that no longer fits, and up to 16,384 the blocked double sum, whose memory is O(q),
+stands in for it. Also measured: binary_cross_entropy_with_logits, whose ratio is the price of ranking, and peak memory.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ccmn import functional, losses, metrics, noise, theory
     from ccmn.data import load_dataset
+    from ccmn.estimation import estimate_noise
     from ccmn.losses import HammingLoss, RankingLoss
-    from ccmn.models import CCMNClassifier, load_model
+    from ccmn.models import CCMNClassifier, CorrectedClassifier, load_model
     from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
 
 try:
@@ -30,7 +31,9 @@ _HOME = {
     "HammingLoss": "ccmn.losses",
     "RankingLoss": "ccmn.losses",
     "CCMNClassifier": "ccmn.models",
+    "CorrectedClassifier": "ccmn.models",
     "load_model": "ccmn.models",
+    "estimate_noise": "ccmn.estimation",
     "load_dataset": "ccmn.data",
 }
 _MODULES = ("functional", "losses", "metrics", "noise", "theory")
@@ -38,12 +41,14 @@ _MODULES = ("functional", "losses", "metrics", "noise", "theory")
 __all__ = [
     "CCMNClassifier",
     "ClassConditionalNoise",
+    "CorrectedClassifier",
     "HammingLoss",
     "MissingNoise",
     "PartialNoise",
     "RankingLoss",
     "TransitionNoise",
     "__version__",
+    "estimate_noise",
     "functional",
     "load_dataset",
     "load_model",

@@ -110,3 +110,13 @@ def test_a_ranking_serves_several_metrics():
 def test_unknown_rule_for_ties():
     with pytest.raises(ValueError, match="ties must be 'full' or 'half'; got 'none'"):
         ranking_loss([[1, 0]], [[0.1, 0.2]], ties="none")
+
+
+def test_ranks_by_comparison_are_those_by_sorting():
+    """The way for few labels on an accelerator, tried here: the same metrics, ties and all."""
+    torch.manual_seed(0)
+    Y, scores = torch.randint(0, 2, (40, 6)), torch.randn(3, 40, 6).round()
+    compared, by_sort = Ranking._compare(Y, scores), Ranking.of(Y, scores)
+    for ties in ("full", "half"):
+        assert torch.equal(ranking_loss_from(compared, ties), ranking_loss_from(by_sort, ties))
+    assert torch.equal(compared.positives, by_sort.positives.expand_as(compared.positives))

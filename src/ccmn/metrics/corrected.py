@@ -1,7 +1,8 @@
 """Metrics on debiased labels, for a stack of models at once: what training chooses epochs and learning rates by.
 
 Labels here are real numbers p with E[p | y] = y, NaN where a label is not observed; for clean labels they are 0 and 1
-and nothing is corrected. Each function takes p (n, q) and scores or predictions (..., n, q), and gives (...) in float64.
+and nothing is corrected. Each function takes p (n, q) and scores or predictions (..., n, q); (...) in float64 comes
+back.
 """
 
 from __future__ import annotations

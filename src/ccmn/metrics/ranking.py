@@ -17,18 +17,22 @@ from ccmn.validation import check_choice
 
 Ties = Literal["full", "half"]
 
+_FEW = 32
+"""Up to so many labels are compared pair by pair on an accelerator."""
+
 
 @dataclass(frozen=True)
 class Ranking:
-    """Rows of labels in the order of their scores, lowest first: one sort, for any metric that needs it.
+    """Every label with its rank: worked out once, for any metric that needs it.
 
-    Tied labels share their rank, the lowest place among them. ``Ranking.of`` takes O(q log q) time and O(q) memory
-    per row, and reads nothing back from a device.
+    Tied labels share their rank, the lowest place among them. ``Ranking.of`` takes one sort, O(q log q) time and O(q)
+    memory per row (few labels are compared pair by pair on an accelerator, where sorting many short rows is slow), and
+    reads nothing back from a device.
 
     Parameters
     ----------
     labels : tensor of shape (..., q)
-        The 0/1 labels in that order, float64.
+        The 0/1 labels, float64, in an order of ours (that of their scores, where they were sorted).
     positives : tensor of shape (...)
         Number of true labels in the row.
     rank : tensor of shape (..., q)
@@ -51,6 +55,8 @@ class Ranking:
     @classmethod
     def of(cls, Y: torch.Tensor, scores: torch.Tensor) -> Ranking:
         """Rank the labels Y (..., q) by scores (..., q); leading dimensions broadcast."""
+        if scores.is_cuda and scores.shape[-1] <= _FEW:
+            return cls._compare(Y, scores)
         shape = torch.broadcast_shapes(Y.shape, scores.shape)  # type: ignore[no-untyped-call]
         lowest_first, order = scores.sort(dim=-1)
         lower = _count_lower(lowest_first)
@@ -58,6 +64,14 @@ class Ranking:
         positives = labels.sum(-1)
         missed = (labels.cumsum(-1) - labels).gather(-1, lower.expand(shape))
         return cls(labels, positives, rank=shape[-1] - lower, hits=positives.unsqueeze(-1) - missed)
+
+    @classmethod
+    def _compare(cls, Y: torch.Tensor, scores: torch.Tensor) -> Ranking:
+        """The same, pair by pair: O(q^2), in a handful of operations."""
+        not_below = (scores.unsqueeze(-2) >= scores.unsqueeze(-1)).double()
+        labels = Y.double().expand(torch.broadcast_shapes(Y.shape, scores.shape))  # type: ignore[no-untyped-call]
+        hits = (not_below * labels.unsqueeze(-2)).sum(-1)
+        return cls(labels, labels.sum(-1), rank=not_below.sum(-1), hits=hits)
 
 
 def _count_lower(lowest_first: torch.Tensor) -> torch.Tensor:

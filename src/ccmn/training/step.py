@@ -26,13 +26,17 @@ def make_step(
     *,
     autocast: bool = False,
 ) -> Step:
-    """A step on these data. Captured as a CUDA graph where shapes allow: dense features and a stacked network."""
+    """A step on these data. Captured as a CUDA graph where shapes allow: dense features and a stacked network.
+
+    Labels are (n, q), the same for all groups, or (G, n, q), as when every repeat has its own noise.
+    """
     leaves = [p.values for p in network.parameters]
+    group = torch.arange(network.groups, device=labels.device).unsqueeze(1)
 
     def eager(index: Tensor) -> Tensor:
         X = features.gather(index)
-        # A batch of one group needs no copy of the labels per group.
-        Y, w = labels[index], None if weights is None else weights[index]
+        Y = labels[index] if labels.ndim == 2 else labels[group, index]
+        w = None if weights is None else weights[index]
         with torch.autocast(X.device.type, dtype=torch.bfloat16, enabled=autocast):
             losses = objective(network.outputs(X), Y, w)
         gradients = torch.autograd.grad(losses.sum(), leaves)

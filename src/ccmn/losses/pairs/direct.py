@@ -12,7 +12,7 @@ from ccmn.losses.surrogates import Surrogate
 
 _TILE = 1 << 19
 """Pairs in a tile on a CPU: few enough to stay in its last cache, enough to share among threads."""
-_TILE_ELSEWHERE = 1 << 25
+_TILE_ELSEWHERE = 1 << 24
 """Pairs in a tile elsewhere: enough to keep a device busy."""
 _ROWS_TO_TRANSPOSE = 16
 """From this many rows on, rows go last: the innermost loop then runs over rows, not over a few labels."""

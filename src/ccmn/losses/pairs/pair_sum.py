@@ -29,10 +29,11 @@ from ccmn.losses.pairs.widths import device_expansion, exact_expansion, largest_
 from ccmn.losses.surrogates import SURROGATES, Surrogate
 
 # When is a fast way worth it? Costs are counted in pairs of the double sum in tiles, measured by
-# benchmarks/crossover.py on two cores: so many per label, and so many to get started.
-_SORTED_COST = (40, 20_000)
-_SERIES_COST_PER_TERM = 1.6
-_SERIES_START = 180_000
+# benchmarks/crossover.py: so many per label, and so many to get started (on an accelerator: to launch its many small
+# operations, while it goes through the pairs of the double sum in no time).
+_PAIRS_PER_SORTED_LABEL = 40
+_PAIRS_PER_TERM = 1.6
+_PAIRS_TO_START = {"sorted": (20_000, 20_000_000), "series": (180_000, 100_000_000)}
 
 
 def pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate | Callable[[Tensor], Tensor]) -> Tensor:
@@ -88,22 +89,23 @@ def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogat
         return PairSums(scores.new_zeros(len(scores)), nothing, nothing, nothing)
     if surrogate.pair_method == "moments" and q > 2:
         return square_pair_sum(scores, pos, neg, wanted)
-    if surrogate.pair_method == "sorted" and _saves_pairs(scores, *_SORTED_COST):
+    if surrogate.pair_method == "sorted" and _saves_pairs(scores, _PAIRS_PER_SORTED_LABEL, "sorted"):
         return hinge_pair_sum(scores, pos, neg, wanted)
     if surrogate.pair_method == "chebyshev" and (expansion := _choose_expansion(scores, surrogate)) is not None:
         return chebyshev_pair_sum(scores, pos, neg, surrogate.at_zero, expansion, wanted)
     return direct_pair_sum(scores, pos, neg, surrogate, wanted)
 
 
-def _saves_pairs(scores: Tensor, per_label: float, start: float) -> bool:
+def _saves_pairs(scores: Tensor, per_label: float, way: str) -> bool:
     """Is a way that costs as much as ``per_label`` pairs per label cheaper than all q of them?"""
+    start = _PAIRS_TO_START[way][scores.device.type != "cpu"]
     return scores.numel() * (scores.shape[-1] - per_label) > start
 
 
 def _choose_expansion(scores: Tensor, surrogate: Surrogate) -> Expansion | None:
     """The series for these rows, or None where the double sum is the better way."""
     narrowest = order_for(1.0, scores.dtype)
-    if not _saves_pairs(scores, _SERIES_COST_PER_TERM * narrowest, _SERIES_START):
+    if not _saves_pairs(scores, _PAIRS_PER_TERM * narrowest, "series"):
         return None
     half_width = largest_half_width(scores)
     if scores.is_cuda:
@@ -118,7 +120,7 @@ def _choose_expansion(scores: Tensor, surrogate: Surrogate) -> Expansion | None:
     if expansion is None:
         return None
     order = len(expansion.coefficients)
-    return expansion if _saves_pairs(scores, _SERIES_COST_PER_TERM * order, _SERIES_START) else None
+    return expansion if _saves_pairs(scores, _PAIRS_PER_TERM * order, "series") else None
 
 
 class _PairSum(torch.autograd.Function):

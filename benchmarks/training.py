@@ -1,0 +1,184 @@
+"""Training: a fleet against one run at a time, one fit against a plain loop, the closed form against epochs, memory.
+
+    python benchmarks/training.py            (needs CCMN_DATA for yeast, scene and enron; else data of yeast's shape)
+    python benchmarks/training.py --quick    (under 50 s)
+    python benchmarks/training.py --device cuda    also times the whole of yeast's 150 runs, 200 epochs each
+
+The rival is what one writes first: torch.nn.Linear, torch.optim.Adam, the ranking loss as a broadcast double sum, one
+run after another; it is timed for a few epochs of one run and counted times the number of runs and epochs. Both sides
+measure three metrics on validation rows after each epoch.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+from harness import Result, parser, peak_extra_megabytes, report, seconds_of
+
+from ccmn import CCMNClassifier
+from ccmn.data import MultiLabelData, load_dataset
+from ccmn.data.synthetic import make_noisy_multilabel
+from ccmn.experiments.fleet import LEARNING_RATES, Repeat, _metrics, make_repeats, run_fleet
+from ccmn.experiments.methods import METHODS, Method
+from ccmn.losses import SURROGATES
+from ccmn.metrics.corrected import corrected_hamming
+
+
+def dataset(name: str) -> MultiLabelData:
+    try:
+        return load_dataset(name)
+    except (ValueError, FileNotFoundError, OSError, ImportError):
+        task = make_noisy_multilabel(2417, 103, 14, random_state=0)
+        return MultiLabelData(X=task.X.astype(np.float32), Y=task.Y, name=f"made up, of the shape of yeast, for {name}")
+
+
+def plain_loss(method: Method):
+    """The loss as one writes it first, on debiased targets."""
+    phi = SURROGATES[method.surrogate].phi
+
+    def hamming(f, p):
+        return (p * phi(f) + (1 - p) * phi(-f)).sum(-1).mean()
+
+    def ranking(outputs, p):
+        f, cut = outputs[:, 1:], outputs[:, :1]
+        difference = f[:, :, None] - f[:, None, :]
+        weights = p[:, :, None] * (1 - p[:, None, :])
+        same = torch.eye(f.shape[1], dtype=torch.bool, device=f.device)
+        pairs = (weights * phi(difference)).masked_fill(same, 0).sum((1, 2))
+        return (pairs + (p * phi(f - cut) + (1 - p) * phi(cut - f)).sum(-1)).mean()
+
+    return hamming if method.loss == "hamming" else ranking
+
+
+def plain_run(data, repeat: Repeat, method: Method, epochs: int, batch: int, device: str, measure: bool) -> None:
+    """One run of an ordinary PyTorch program."""
+    X = torch.as_tensor(np.asarray(data.X.toarray() if hasattr(data.X, "toarray") else data.X)).float().to(device)
+    labels = torch.as_tensor(repeat.noisy).float().to(device)
+    Y = torch.as_tensor(np.asarray(data.Y)).to(device)
+    rho_pos, rho_neg = (
+        torch.tensor(getattr(repeat.noise, s), dtype=torch.float32, device=device) for s in ("rho_pos", "rho_neg")
+    )
+    loss = plain_loss(method)
+    model = torch.nn.Linear(X.shape[1], Y.shape[1] + (method.loss == "ranking")).to(device)
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3, weight_decay=1e-4)
+    rows, held_out = torch.as_tensor(repeat.train).to(device), torch.as_tensor(repeat.validation).to(device)
+    for _ in range(epochs):
+        order = rows[torch.randperm(len(rows), device=device)]
+        for start in range(0, len(order), batch):
+            index = order[start : start + batch]
+            p = labels[index]
+            if method.unbiased:
+                p = (p - rho_neg) / (1 - rho_pos - rho_neg)
+            optimiser.zero_grad()
+            loss(model(X[index]), p).backward()
+            optimiser.step()
+        if measure:
+            with torch.no_grad():
+                out = model(X[held_out])
+                _metrics(Y[held_out], out[:, 1:] - out[:, :1] if method.loss == "ranking" else out)
+
+
+def fleet_against_single(device: str, quick: bool) -> list[Result]:
+    """30 runs of each of the ten methods: 10 repeats x 3 learning rates."""
+    data = dataset("yeast")
+    repeats = make_repeats(data, "literal", 10)
+    epochs, results = (2, []) if quick else (6, [])
+    for name, method in METHODS.items():
+        start = time.perf_counter()
+        run_fleet(data, repeats, methods=[name], epochs=epochs, batch_size=100, device=device)
+        ours = time.perf_counter() - start
+        theirs = seconds_of(lambda m=method: plain_run(data, repeats[0], m, epochs, 100, device, True), 0.5, 3)
+        runs = len(repeats) * len(LEARNING_RATES)
+        results.append(
+            Result(f"fleet of {runs}: {name}", ours, f"{runs} runs one at a time", theirs * runs, theirs * runs / ours)
+        )
+    return results
+
+
+def single_fit(device: str, quick: bool) -> list[Result]:
+    """One run in the loop against the plain program, validation included in both."""
+    data = dataset("yeast")
+    repeats = make_repeats(data, "literal", 1)
+    epochs, results = (3 if quick else 10), []
+    for name in ("unbiased-hamming-square", "unbiased-ranking-hinge", "unbiased-ranking-sigmoid"):
+        ours = seconds_of(
+            lambda n=name: run_fleet(data, repeats, methods=[n], learning_rates=(5e-3,), epochs=epochs, device=device),
+            1,
+            3,
+        )
+        theirs = seconds_of(lambda n=name: plain_run(data, repeats[0], METHODS[n], epochs, 100, device, True), 1, 3)
+        results.append(Result(f"one run: {name}", ours, "plain loop", theirs, theirs / ours))
+    return results
+
+
+def closed_form(names: tuple[str, ...]) -> tuple[list[Result], dict[str, object]]:
+    """Ridge path against 200 epochs of three learning rates, same rows; and the validation loss each ends with."""
+    results, losses = [], {}
+    for name in names:
+        data = dataset(name)
+        (repeat,) = make_repeats(data, "literal", 1)
+        X, Z = data.X[repeat.train], repeat.noisy[repeat.train]
+        validation = (data.X[repeat.validation], np.asarray(data.Y)[repeat.validation])
+        seconds, found = {}, {}
+        for solver in ("closed_form", "adam"):
+            clf = CCMNClassifier(repeat.noise, "hamming", "square", solver=solver, random_state=0)
+            start = time.perf_counter()
+            clf.fit(X, Z, validation=validation, validation_is_clean=True)
+            seconds[solver] = time.perf_counter() - start
+            p = torch.as_tensor(validation[1]).double()
+            found[solver] = float(corrected_hamming(p, torch.from_numpy(clf.predict(validation[0]))))
+        losses[name] = {solver: round(value, 4) for solver, value in found.items()}
+        ratio = seconds["adam"] / seconds["closed_form"]
+        results.append(Result(f"closed form: {name}", seconds["closed_form"], "200 epochs", seconds["adam"], ratio))
+    return results, {"validation Hamming loss": losses}
+
+
+SPARSE_CODE = """
+import numpy as np, scipy.sparse, warnings
+warnings.filterwarnings("ignore")
+from ccmn import CCMNClassifier, ClassConditionalNoise
+n, d, q, each = {n}, {d}, 100, {d} // 100
+rng = np.random.default_rng(0)
+begin()
+indices = rng.integers(0, d, size=(n, each), dtype=np.int32)
+indices.sort(1)
+starts = np.arange(0, n * each + 1, each)
+X = scipy.sparse.csr_matrix((np.ones(n * each, np.float32), indices.ravel(), starts), shape=(n, d))
+del indices
+Y = (rng.random((n, q)) < 0.05).astype(np.uint8)
+noise = ClassConditionalNoise(0.1, 0.1, n_labels=q)
+CCMNClassifier(noise, lr=5e-3, epochs=1, batch_size=1000, random_state=0).fit(X, Y)
+"""
+
+
+def main() -> None:
+    arguments = parser(__doc__.splitlines()[0])
+    arguments.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    options = arguments.parse_args()
+    notes: dict[str, object] = {}
+    results = fleet_against_single(options.device, options.quick)
+    total = sum(r.rival_seconds for r in results) / sum(r.seconds for r in results)
+    notes["fleet, overall ratio"] = round(total, 1)
+    results += single_fit(options.device, options.quick)
+    if options.device == "cuda":
+        data = dataset("yeast")
+        repeats = make_repeats(data, "literal", 5)
+        for attempt in ("first", "second"):
+            start = time.perf_counter()
+            run_fleet(data, repeats, device="cuda")
+            torch.cuda.synchronize()
+            notes[f"yeast, 150 runs x 200 epochs, seconds ({attempt} time)"] = round(time.perf_counter() - start, 2)
+    else:
+        solved, losses = closed_form(("yeast",) if options.quick else ("yeast", "scene", "enron"))
+        results += solved
+        notes |= losses
+        size = {"n": 20_000, "d": 10_000} if options.quick else {"n": 100_000, "d": 50_000}
+        title = f"fit on CSR {size['n']} x {size['d']}, 1 % nonzeros, 100 labels: peak memory with the data, MB"
+        notes[title] = round(peak_extra_megabytes(SPARSE_CODE.format(**size)))
+    report(results, notes, options.json)
+
+
+if __name__ == "__main__":
+    main()

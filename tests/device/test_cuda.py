@@ -1,0 +1,147 @@
+"""On an accelerator: the same values, no waiting, captured steps. Skipped where there is none.
+
+Runs with pytest, or on a machine that has torch and no pytest: ``python tests/device/test_cuda.py``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from ccmn.losses import SURROGATES, RankingLoss
+from ccmn.losses.pairs import pair_sum
+from ccmn.losses.pairs.widths import watch_for
+from ccmn.noise import ClassConditionalNoise
+
+if not torch.cuda.is_available():
+    if __name__ == "__main__":
+        raise SystemExit("no CUDA device here")
+    import pytest
+
+    pytest.skip("no CUDA device here", allow_module_level=True)
+
+DEVICE = torch.device("cuda")
+
+
+def both(surrogate, f, p):
+    """Value and gradient on the device, and in float64 on the CPU."""
+    found = []
+    for scores, targets in ((f.to(DEVICE), p.to(DEVICE)), (f.double(), p.double())):
+        leaf = scores.clone().requires_grad_()
+        value = pair_sum(leaf, targets, 1 - targets, SURROGATES[surrogate])
+        value.sum().backward()
+        found.append((value.detach().cpu().double(), leaf.grad.cpu().double()))
+    return found
+
+
+def test_same_values_as_on_the_cpu():
+    torch.manual_seed(0)
+    for surrogate in SURROGATES:
+        for q in (1, 2, 14, 200, 3000):
+            for scale in (0.1, 1.0, 5.0):
+                f, p = torch.randn(4, q) * scale, torch.randn(4, q)
+                (value, gradient), (exact, exact_gradient) = both(surrogate, f, p)
+                n = 1 - p
+                weight = (p.abs().sum(1) * n.abs().sum(1)).double()
+                width = float((f.max() - f.min()).abs()) + 1
+                largest = {"square": (1 + width) ** 2, "sigmoid": 1.0}.get(surrogate, 1 + width)
+                slope = 2 * (1 + width) if surrogate == "square" else 1.0
+                assert ((value - exact).abs() <= 1e-6 * weight * largest + 1e-12).all(), (surrogate, q, scale)
+                bound = (p.abs() * n.abs().sum(1, True) + n.abs() * p.abs().sum(1, True)).amax(1).double()
+                error = (gradient - exact_gradient).abs().amax(1)
+                assert (error <= 1e-5 * bound * slope + 1e-12).all(), (surrogate, q, scale)
+
+
+def test_no_call_waits_for_the_device_up_to_width_60():
+    torch.manual_seed(0)
+    noise = ClassConditionalNoise(0.2, 0.1, n_labels=600)
+    Y = torch.randint(0, 2, (8, 600), device=DEVICE).float()
+    for surrogate in SURROGATES:
+        loss = RankingLoss(surrogate, noise).to(DEVICE)
+        for width in (1.0, 20.0, 60.0):
+            f = (torch.rand(8, 601, device=DEVICE) - 0.5) * width
+            f.requires_grad_()
+            loss(f, Y).backward()  # what is built once (constants, the watch) may wait
+            torch.cuda.synchronize()
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                loss(f, Y).backward()
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+
+
+def test_wide_rows_are_noticed_and_then_exact():
+    f, p = torch.randn(4, 8000) * 60, torch.rand(4, 8000)
+    for _ in range(2):
+        pair_sum(f.to(DEVICE), p.to(DEVICE), 1 - p.to(DEVICE), SURROGATES["sigmoid"])
+        torch.cuda.synchronize()
+    assert watch_for(torch.device("cuda", torch.cuda.current_device())).look()
+    (value, _), (exact, _) = both("sigmoid", f, p)
+    assert ((value - exact).abs() <= 1e-6 * (p.sum(1) * (1 - p).sum(1))).all()
+    narrow = torch.randn(4, 8000)
+    for _ in range(2):
+        pair_sum(narrow.to(DEVICE), p.to(DEVICE), 1 - p.to(DEVICE), SURROGATES["sigmoid"])
+        torch.cuda.synchronize()
+    assert not watch_for(torch.device("cuda", torch.cuda.current_device())).look()
+
+
+def test_autocast():
+    noise = ClassConditionalNoise(0.2, 0.1, n_labels=600)
+    loss = RankingLoss(noise=noise).to(DEVICE)
+    f, Y = torch.randn(8, 601, device=DEVICE), torch.randint(0, 2, (8, 600), device=DEVICE)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        inside = loss(f.bfloat16(), Y)
+    torch.testing.assert_close(inside, loss(f.bfloat16().float(), Y))
+
+
+def test_corrupt_and_debias_stay_on_the_device():
+    noise = ClassConditionalNoise(0.2, 0.1, n_labels=4)
+    Y = torch.randint(0, 2, (50, 4), device=DEVICE)
+    assert noise.corrupt(Y, random_state=0).device.type == "cuda"
+    assert (noise.corrupt(Y, random_state=0).cpu() == noise.corrupt(Y.cpu(), random_state=0)).all()
+    assert noise.debias(Y).device.type == "cuda"
+
+
+def test_a_captured_fleet_is_the_eager_one():
+    """Graph replay on the device against the eager loop on the CPU: the same test values but for rounding."""
+    from ccmn.data import MultiLabelData, make_noisy_multilabel
+    from ccmn.experiments.fleet import make_repeats, run_fleet
+
+    task = make_noisy_multilabel(330, 8, 5, random_state=0)
+    data = MultiLabelData(X=task.X.astype(np.float32), Y=task.Y)
+    repeats = make_repeats(data, "moderate", 2)
+    for model in ("linear", "mlp"):
+        common = {
+            "epochs": 8,
+            "batch_size": 50,
+            "model": model,
+            "methods": ["unbiased-hamming-hinge", "plain-ranking-sigmoid"],
+        }
+        values = [
+            {(r.method, r.metric, r.repeat): r.value for r in run_fleet(data, repeats, device=device, **common)}
+            for device in ("cpu", "cuda")
+        ]
+        for key, value in values[0].items():
+            assert abs(values[1][key] - value) < 0.03, (model, key, value, values[1][key])
+
+
+def test_the_estimator_on_the_device():
+    from ccmn.data import make_noisy_multilabel
+    from ccmn.models import CCMNClassifier
+
+    noise = ClassConditionalNoise(0.1, 0.3, n_labels=5)
+    task = make_noisy_multilabel(1500, 8, 5, noise=noise, random_state=0)
+    scores = [
+        CCMNClassifier(noise, epochs=20, device=device, random_state=0)
+        .fit(task.X, task.Y_noisy)
+        .decision_function(task.X)
+        for device in ("cpu", "cuda")
+    ]
+    assert np.corrcoef(scores[0].ravel(), scores[1].ravel())[0, 1] > 0.99
+
+
+if __name__ == "__main__":
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            test()
+            print("passed", name)

@@ -1,0 +1,123 @@
+"""The best bin against closed forms, plain loops and data of known rates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ccmn.estimation.best_bin import (
+    DELTA,
+    GAMMA,
+    best_bin_label,
+    best_bin_share,
+    histograms,
+    impurities,
+    rates_from_impurities,
+)
+from ccmn.noise import ClassConditionalNoise
+
+
+def two_gaussians(rho_pos, rho_neg, seed, n=6000, distance=4.0):
+    """Scores of one label, classes ``distance`` deviations apart, and its noisy values."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random((n, 1)) < 0.3).astype(int)
+    scores = y[:, 0] * distance + rng.standard_normal(n)
+    return scores, ClassConditionalNoise([rho_pos], [rho_neg]).corrupt(y, random_state=rng)[:, 0] == 1
+
+
+def loop_share(component, mixture):
+    """Section 4.1, threshold by threshold; high scores look like the component."""
+    width = sum(np.sqrt(np.log(4 / DELTA) / (2 * len(sample))) for sample in (component, mixture))
+    best = (np.inf, 0.0)
+    for c in np.unique(component):
+        q_C, q_M = (component >= c).mean(), (mixture >= c).mean()
+        if q_C > 1 / len(component):
+            best = min(best, (q_M / q_C + (1 + GAMMA) * width / q_C, q_M / q_C))
+    return min(1.0, best[1])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_share_agrees_with_the_loop(seed):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=300).round(seed % 3)  # with ties, and many of them
+    positive = rng.random(300) < 1 / (1 + np.exp(-2 * scores))
+    zeros, ones = histograms(scores, positive)
+    assert zeros.sum() == (~positive).sum()
+    inside_zeros = best_bin_share(ones[::-1], zeros[::-1])
+    inside_ones = best_bin_share(zeros, ones)
+    assert inside_zeros.value == pytest.approx(loop_share(scores[positive], scores[~positive]), abs=1e-12)
+    assert inside_ones.value == pytest.approx(loop_share(-scores[~positive], -scores[positive]), abs=1e-12)
+
+
+def test_many_rows_are_binned_without_harm():
+    scores, positive = two_gaussians(0.2, 0.2, 0, n=40_000)
+    zeros, ones = histograms(scores, positive)
+    assert zeros.size <= 2001
+    assert zeros.sum() + ones.sum() == 40_000
+    exact = loop_share(-scores[~positive][:4000], -scores[positive])
+    assert best_bin_share(zeros, ones).value == pytest.approx(exact, abs=0.02)
+
+
+def test_conversions_go_round():
+    grid = np.linspace(0.05, 0.45, 9)
+    rho_pos, rho_neg, prior = (a.ravel() for a in np.meshgrid(grid, grid, grid))
+    observed = rho_neg + (1 - rho_pos - rho_neg) * prior
+    a, b = rho_neg * (1 - prior) / observed, rho_pos * prior / (1 - observed)
+    np.testing.assert_allclose(rates_from_impurities(a, b, observed), (rho_pos, rho_neg), atol=1e-12)
+    np.testing.assert_allclose(impurities(a / (1 - b), b / (1 - a)), (a, b), atol=1e-12)
+
+
+def test_classes_that_look_alike_leave_no_signal():
+    a, b = impurities(np.array(1.0), np.array(1.0))
+    assert (a, b) == pytest.approx((0.5, 0.5))
+    label = best_bin_label(np.zeros(100), np.arange(100) < 30, "both", np.random.default_rng(0))
+    assert label.pos.value + label.neg.value == pytest.approx(1)
+
+
+@pytest.mark.parametrize("true", [(0.0, 0.6), (0.2, 0.2), (0.6, 0.0), (0.0, 0.0)])
+def test_two_sided_rates_of_separable_classes(true):
+    for seed in range(3):
+        label = best_bin_label(*two_gaussians(*true, seed), "both", np.random.default_rng(seed))
+        assert abs(label.pos.value - true[0]) + abs(label.neg.value - true[1]) < 0.05
+        assert label.kind == "upper bound"
+
+
+@pytest.mark.parametrize(("side", "true"), [("partial", (0.0, 0.4)), ("missing", (0.4, 0.0))])
+def test_a_declared_side_is_exactly_zero_and_the_other_well_known(side, true):
+    errors, deviations = [], []
+    for seed in range(10):
+        label = best_bin_label(*two_gaussians(*true, seed, n=2000), side, np.random.default_rng(seed))
+        free, declared = (label.neg, label.pos) if side == "partial" else (label.pos, label.neg)
+        assert declared == (0, 0, 0, 0)
+        assert free.low <= 0.4 <= free.high
+        errors.append(free.value - 0.4)
+        deviations.append(free.se)
+    assert np.abs(errors).max() < 0.08
+    # The standard error says how far the estimates scatter, within a factor of two.
+    assert 0.5 < np.mean(deviations) / np.std(errors) < 2
+
+
+def test_no_noise_is_told():
+    label = best_bin_label(*two_gaussians(0.0, 0.0, 0, n=600, distance=9), "partial", np.random.default_rng(0))
+    assert label.neg.value < 0.02
+    assert [code for code, _ in label.notes] == ["no_noise_detected"]
+
+
+@pytest.mark.parametrize("side", ["both", "partial", "missing"])
+@pytest.mark.parametrize("value", [False, True])
+def test_one_class_alone_says_nothing(side, value):
+    label = best_bin_label(np.arange(9.0), np.full(9, value), side, np.random.default_rng(0))
+    assert (label.pos.value, label.neg.value) == (0, 0)
+    assert [code for code, _ in label.notes] == ["unidentified"]
+
+
+@pytest.mark.parametrize("side", ["both", "partial", "missing"])
+def test_two_rows_and_constant_scores_give_numbers(side):
+    for scores, positive in (
+        (np.array([0.1, 0.9]), np.array([False, True])),
+        (np.zeros(50), np.arange(50) < 10),
+    ):
+        label = best_bin_label(scores, positive, side, np.random.default_rng(0))
+        assert np.isfinite([*label.pos, *label.neg]).all()
+        assert 0 <= label.pos.value <= 1
+        assert 0 <= label.neg.value <= 1
