@@ -50,7 +50,6 @@ def main() -> None:
             epochs=epochs,
             batch_size=DATASETS[name].paper.batch_size,
             device=options.device,
-            runs_at_once=None if options.device == "cuda" else 45,
         )
         print(f"{name}: {len(METHODS) * 3 * repeats} runs of {epochs} epochs in {time.perf_counter() - start:.1f} s")
         written += [(name, r.method, r.metric, r.repeat, r.value) for r in rows]

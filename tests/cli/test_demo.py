@@ -10,5 +10,5 @@ def test_demo_prints_a_table(run):
 def test_demo_json(printed):
     found = printed("demo", "--quick", "--seed", 2)
     assert found["n_train"] == 1000
-    assert len(found["results"]) == 6
+    assert len(found["results"]) == 8
     assert 0.2 < found["wrong_labels"] < 0.4

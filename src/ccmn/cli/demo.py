@@ -16,31 +16,33 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the pictures, the noise and the training.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Noisy labels in, plain and unbiased models trained, compared on clean test labels.
+    """Noisy labels in, models trained on them in four ways, compared on clean test labels.
 
     Pictures of handwritten digits, several in each; the labels are the digits in it. Every label of the training
-    pictures is flipped with rates of its own. Takes a few seconds.
+    pictures is flipped with rates of its own. Models are trained on the true labels, on the noisy ones at their word,
+    and unbiased, with the true rates and with estimated ones. Takes well under a minute.
 
     Example: ccmn demo --seed 1
     """
     from rich.console import Console
     from rich.progress import Progress
 
-    from ccmn.experiments.demo import LOSSES, run_demo
+    from ccmn.experiments.demo import LOSSES, WAYS, make_demo, run_demo
 
-    setting, rows = run_demo(n=2000, epochs=10, seed=seed) if quick else run_demo(seed=seed)
+    task = make_demo(2000 if quick else 8000, seed)
     with Progress(console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal) as bar:
-        done = list(bar.track(rows, total=3 * len(LOSSES), description="training"))
+        rows = run_demo(task, epochs=10 if quick else 30, seed=seed)
+        done = list(bar.track(rows, total=len(WAYS) * len(LOSSES), description="training"))
     if as_json:
         result = {
-            "n_train": setting.n_train,
-            "n_test": setting.n_test,
-            "wrong_labels": setting.wrong_labels,
-            "noise": setting.noise.to_dict(),
+            "n_train": len(task.X),
+            "n_test": len(task.X_test),
+            "wrong_labels": task.wrong_labels,
+            "noise": task.noise.to_dict(),
             "results": [asdict(row) for row in done],
         }
         typer.echo(json.dumps(result))
         return
-    from ccmn.report.tables import demo_table
+    from ccmn.report.demo import demo_table
 
-    Console().print(demo_table(setting, done))
+    Console().print(demo_table(task, done))

@@ -31,6 +31,7 @@ TABLE_METRICS = {"hamming_loss": False, "ranking_loss": False, "average_precisio
 """The tables' metrics, and whether greater is better."""
 
 LEARNING_RATES = (5e-2, 5e-3, 5e-4)
+_CACHE = 16 << 20
 PROTOCOLS = {"literal": None, "moderate": 0.6}
 """The largest sum of the two rates of a label: any below 1, or milder draws."""
 
@@ -150,7 +151,11 @@ def run_fleet(
     device: str = "cpu",
     runs_at_once: int | None = None,
 ) -> list[FleetRow]:
-    """Train every method at every learning rate in every repeat; a stack per loss, at most ``runs_at_once`` runs."""
+    """Train every method at every learning rate in every repeat; a stack per loss.
+
+    ``runs_at_once`` limits the runs of a stack, in whole methods; by default as many as a CPU's cache holds, and all of
+    them on an accelerator.
+    """
     features = Features(data.X, device=device)
     Y = torch.from_numpy(np.asarray(data.Y)).to(device)
     labels = torch.stack([torch.from_numpy(np.asarray(r.noisy)) for r in repeats]).to(device)
@@ -159,12 +164,20 @@ def run_fleet(
     for loss_name in dict.fromkeys(m.loss for m in chosen):
         # The same surrogate side by side: unbiased and plain runs then share every operation.
         stack = sorted((m for m in chosen if m.loss == loss_name), key=lambda m: m.surrogate)
-        most = len(stack) if runs_at_once is None else max(1, runs_at_once // (len(repeats) * len(learning_rates)))
+        limit = runs_at_once or _runs_in_cache(features, data.q)
+        most = max(1, limit // (len(repeats) * len(learning_rates)))
         for start in range(0, len(stack), most):
             part = stack[start : start + most]
             found = _run_stack(part, features, Y, labels, repeats, model, learning_rates, epochs, batch_size)
             rows += _rows(part, *found, len(repeats), len(learning_rates))
     return rows
+
+
+def _runs_in_cache(features: Features, q: int) -> int:
+    """Runs whose weights, gradients and Adam moments (16 bytes a weight) stay in a CPU's last cache."""
+    if features.device.type != "cpu":
+        return 1 << 30
+    return max(1, _CACHE // (16 * (features.d + 1) * (q + 1)))
 
 
 def _run_stack(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -51,12 +52,12 @@ class Surrogate:
         self.fill(t, phi, slope)
         return slope
 
-    @property
+    @cached_property
     def at_zero(self) -> float:
         """phi(0)."""
         return float(self.phi(torch.zeros((), dtype=torch.float64)))
 
-    @property
+    @cached_property
     def slope_at_zero(self) -> float:
         """phi'(0)."""
         return float(self.slope(torch.zeros((), dtype=torch.float64)))

@@ -21,7 +21,8 @@ def weigh(scores: Tensor, targets: Tensor) -> Weighted:
 
     The score itself is replaced there as well, so that the gradient is exactly 0 even where it is infinite.
     """
-    targets = targets.to(scores.dtype)
+    if targets.dtype != scores.dtype:
+        targets = targets.to(scores.dtype)
     missing = targets.isnan()
     # Asking a device whether any label is missing would make the host wait; on a CPU it saves three passes.
     if scores.device.type == "cpu" and not torch.compiler.is_compiling() and not missing.any():

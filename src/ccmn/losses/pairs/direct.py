@@ -14,6 +14,8 @@ _TILE = 1 << 19
 """Pairs in a tile on a CPU: few enough to stay in its last cache, enough to share among threads."""
 _TILE_ELSEWHERE = 1 << 24
 """Pairs in a tile elsewhere: enough to keep a device busy."""
+_SMALL = 1 << 18
+"""Up to so many pairs in all they are taken at once."""
 _ROWS_TO_TRANSPOSE = 16
 """From this many rows on, rows go last: the innermost loop then runs over rows, not over a few labels."""
 
@@ -25,6 +27,8 @@ def direct_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surroga
     arithmetic on it.
     """
     rows, q = scores.shape
+    if rows * q * q <= _SMALL and not wanted.by_weights:
+        return _small_pair_sum(scores, pos, neg, surrogate, wanted)
     tiles = list(_tiles(rows, q, _TILE if scores.device.type == "cpu" else _TILE_ELSEWHERE))
     room = scores.new_empty(3, max((r.stop - r.start) * (j.stop - j.start) * q for r, j in tiles))
     value = scores.new_zeros(rows)
@@ -43,6 +47,19 @@ def direct_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surroga
             if whole is not None and piece is not None:
                 whole[row, where] += piece.t() if rows_last else piece
     return PairSums(value, by_scores, by_pos, by_neg)
+
+
+def _small_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate, wanted: Wanted) -> PairSums:
+    """All pairs at once in as few operations as there can be: with few pairs, it is their number that costs."""
+    phi, slope = scores.new_empty(2, *scores.shape, scores.shape[1])
+    surrogate.fill(scores.unsqueeze(2) - scores.unsqueeze(1), phi, slope)
+    weights = pos.unsqueeze(2) * neg.unsqueeze(1)
+    weights.diagonal(0, 1, 2).zero_()
+    value = phi.mul_(weights).sum((1, 2))
+    if not wanted.by_scores:
+        return PairSums(value, None, None, None)
+    slope.mul_(weights)
+    return PairSums(value, slope.sum(2).sub_(slope.sum(1)), None, None)
 
 
 def _tiles(rows: int, q: int, tile: int) -> Iterator[tuple[slice, slice]]:

@@ -31,6 +31,7 @@ from ccmn.losses.surrogates import SURROGATES, Surrogate
 # When is a fast way worth it? Costs are counted in pairs of the double sum in tiles, measured by
 # benchmarks/crossover.py: so many per label, and so many to get started (on an accelerator: to launch its many small
 # operations, while it goes through the pairs of the double sum in no time).
+_FEWEST_FOR_MOMENTS = 10_000
 _PAIRS_PER_SORTED_LABEL = 40
 _PAIRS_PER_TERM = 1.6
 _PAIRS_TO_START = {"sorted": (20_000, 20_000_000), "series": (180_000, 100_000_000)}
@@ -54,17 +55,26 @@ def pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate | Ca
         tensors; second derivatives go through the double sum.
     """
     dtype = torch.promote_types(scores.dtype, torch.float32)
+    same = scores.shape == pos.shape == neg.shape and scores.dtype == pos.dtype == neg.dtype == dtype
+    if same and scores.ndim == 2:  # as it is: on small batches every view costs as much as the arithmetic
+        return _pair_sum_of_rows(scores, pos, neg, surrogate)
     shape = torch.broadcast_shapes(scores.shape, pos.shape, neg.shape)  # type: ignore[no-untyped-call]
     rows = shape[:-1].numel()
     f, p, n = (t.to(dtype).expand(shape).reshape(rows, shape[-1]) for t in (scores, pos, neg))
+    return _pair_sum_of_rows(f, p, n, surrogate).reshape(shape[:-1])
+
+
+def _pair_sum_of_rows(
+    scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate | Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Tensors (n, q) of one floating type -> (n,)."""
     if not isinstance(surrogate, Surrogate):
-        result = blocked_pair_sum(f, p, n, surrogate)
-    elif torch.compiler.is_compiling():
-        wants_weights = p.requires_grad or n.requires_grad
-        result = _pair_sums_op(f, p, n, surrogate.name, f.requires_grad, wants_weights)[0]
-    else:
-        result = _PairSum.apply(f, p, n, surrogate)  # type: ignore[no-untyped-call]
-    return result.reshape(shape[:-1])
+        return blocked_pair_sum(scores, pos, neg, surrogate)
+    if torch.compiler.is_compiling():
+        wants_weights = pos.requires_grad or neg.requires_grad
+        return _pair_sums_op(scores, pos, neg, surrogate.name, scores.requires_grad, wants_weights)[0]
+    result: Tensor = _PairSum.apply(scores, pos, neg, surrogate)  # type: ignore[no-untyped-call]
+    return result
 
 
 def pair_row_sums(
@@ -87,7 +97,7 @@ def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogat
     if scores.numel() == 0:
         nothing = torch.zeros_like(scores)
         return PairSums(scores.new_zeros(len(scores)), nothing, nothing, nothing)
-    if surrogate.pair_method == "moments" and q > 2:
+    if surrogate.pair_method == "moments" and scores.numel() * q > _FEWEST_FOR_MOMENTS:
         return square_pair_sum(scores, pos, neg, wanted)
     if surrogate.pair_method == "sorted" and _saves_pairs(scores, _PAIRS_PER_SORTED_LABEL, "sorted"):
         return hinge_pair_sum(scores, pos, neg, wanted)
