@@ -42,8 +42,9 @@ def test_it_is_the_limit_of_the_loop():
     # The best epoch, not the last: at a constant rate Adam keeps circling around the minimum.
     train(net, objective, features, labels, rows, optimiser, KeepBest(penalised_loss), epochs=4000)
     W = net.parameters[0].values.detach()[0, :, 0].numpy()
-    np.testing.assert_allclose(path.weights[0], W[:-1], atol=1e-4)
-    np.testing.assert_allclose(path.bias[0], W[-1], atol=1e-4)
+    weights, bias = path.solution(np.zeros(3, int))
+    np.testing.assert_allclose(weights, W[:-1], atol=1e-4)
+    np.testing.assert_allclose(bias, W[-1], atol=1e-4)
 
 
 @pytest.mark.parametrize("n", [80, 5], ids=["more rows", "more features"])
@@ -57,7 +58,9 @@ def test_every_road_solves_the_normal_equations(n, wrap, largest, monkeypatch):
     path = ridge_path(wrap(X), noise.debias(Z), l2, weights)
     s, t = weights / weights.sum(), 2 * noise.debias(Z) - 1
     Xc, tc = X - s @ X, t - s @ t
-    for lam, W, b in zip(path.l2, path.weights, path.bias):
+    for i, (lam, scores) in enumerate(zip(path.l2, path.scores(wrap(X)))):
+        W, b = path.solution(np.full(3, i))
+        np.testing.assert_allclose(scores, X @ W + b, rtol=1e-4, atol=1e-5)
         expected = np.linalg.solve(Xc.T @ (s[:, None] * Xc) + lam / 2 * np.eye(6), Xc.T @ (s[:, None] * tc))
         np.testing.assert_allclose(W, expected, rtol=2e-4, atol=2e-5)
         np.testing.assert_allclose(b, s @ t - s @ X @ W, rtol=2e-4, atol=2e-5)
@@ -69,7 +72,7 @@ def test_sample_weights_count_rows():
     a = ridge_path(X, noise.debias(Z), np.array([0.1]), weights.astype(float))
     rows = np.repeat(np.arange(80), weights)
     b = ridge_path(X[rows], noise.debias(Z)[rows], np.array([0.1]))
-    np.testing.assert_allclose(a.weights, b.weights, rtol=1e-9)
+    np.testing.assert_allclose(a.solution(np.zeros(3, int))[0], b.solution(np.zeros(3, int))[0], rtol=1e-9)
 
 
 def test_path():
@@ -79,3 +82,13 @@ def test_path():
     assert len(path) == 11
     assert (np.diff(path) < 0).all()
     assert len(l2_path(0.0, 0.0)) == 2
+
+
+@pytest.mark.parametrize("largest", [3000, 1], ids=["decomposition", "conjugate gradients"])
+def test_every_label_may_have_its_own_l2(largest, monkeypatch):
+    monkeypatch.setattr(closed_form, "LARGEST_DECOMPOSITION", largest)
+    X, Z, noise = problem()
+    path = ridge_path(X, noise.debias(Z), np.array([1e-2, 1.0, 10.0]))
+    mixed, _ = path.solution(np.array([0, 2, 1]))
+    for j, i in enumerate((0, 2, 1)):
+        np.testing.assert_allclose(mixed[:, j], path.solution(np.full(3, i))[0][:, j])

@@ -62,8 +62,8 @@ def run_demo(task: DemoTask, epochs: int = 30, seed: int = 0) -> Iterator[DemoRo
     """Linear models by either loss and every way; rows come as they are done."""
     for loss, surrogate in LOSSES:
         for way in WAYS:
-            noise: NoiseModel | str | None = {"unbiased": task.noise, "estimated": "estimate"}.get(way)
-            clf = CCMNClassifier(noise, loss, surrogate, epochs=epochs, random_state=seed)
+            ways: dict[str, NoiseModel | str] = {"unbiased": task.noise, "estimated": "estimate"}
+            clf = CCMNClassifier(ways.get(way), loss, surrogate, epochs=epochs, random_state=seed)
             with warnings.catch_warnings():
                 # That estimated rates are bounds is said in the table's caption, once.
                 warnings.simplefilter("ignore", UserWarning)

@@ -177,7 +177,7 @@ def _runs_in_cache(features: Features, q: int) -> int:
     """Runs whose weights, gradients and Adam moments (16 bytes a weight) stay in a CPU's last cache."""
     if features.device.type != "cpu":
         return 1 << 30
-    return max(1, _CACHE // (16 * (features.d + 1) * (q + 1)))
+    return max(1, int(_CACHE // (16 * (features.d + 1) * (q + 1))))
 
 
 def _run_stack(

@@ -16,10 +16,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from typing_extensions import Self
 
 from ccmn.data.containers import is_dataframe
-from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES, ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
-from ccmn.models.fitted import FittedNetwork, rebuild_module
+from ccmn.losses import ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.models.fitting import Fitted, Recipe, Sample, fit_closed_form, fit_loop
-from ccmn.models.persistence import read_model, write_model
+from ccmn.models.parameters import ESTIMATED_SIDES, check_parameters
+from ccmn.models.persistence import write_model
 from ccmn.models.probabilities import (
     fit_slope,
     linear_probability,
@@ -27,13 +27,11 @@ from ccmn.models.probabilities import (
     logistic_probability,
 )
 from ccmn.models.progress import progress_of
-from ccmn.models.targets import Targets, encode_targets
+from ccmn.models.targets import Targets, encode_like, encode_targets, read_trusted
 from ccmn.models.thresholds import f1_thresholds
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.seeding import as_generator
-from ccmn.training import NETWORKS
 from ccmn.training.checkpoint import Checkpoint
-from ccmn.validation import check_choice, check_count
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -42,8 +40,6 @@ FEWEST_TO_HOLD_OUT = 50
 """Below this many rows none are held out: the training rows themselves choose the epoch."""
 FEWEST_TO_ESTIMATE = 100
 """Below this many rows noise rates are not estimated."""
-
-_ESTIMATED = {"estimate": "both", "partial": "partial", "missing": "missing"}
 
 
 class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -68,7 +64,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     batch_size : int or "auto"
         "auto": all rows up to 256, 100 up to 5,000 rows, 400 beyond.
     weight_decay : float
-        l2 weight as in torch.optim.Adam; with the closed form the smallest of a path.
+        l2 weight as in torch.optim.Adam; with the closed form the smallest of a path, from which every label takes
+        its own by validation.
     validation_fraction : float
         Rows held out (at random, seeded) to choose epoch, learning rate and l2, when no ``validation`` is given to
         ``fit``. Their labels are noisy as well: the criterion is corrected for that.
@@ -184,7 +181,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checkpoint : path, optional
             Where to keep the state of a long fit; the same call then goes on where it was stopped.
         """
-        self._check_parameters()
+        check_parameters(self)
         X = self._read_features(X, y, reset=True)
         targets = encode_targets(y)
         if targets.labels.shape[0] != X.shape[0]:
@@ -195,7 +192,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(as_generator(self.random_state).integers(2**31))
         self.classes_, self.label_names_, self._kind = targets.classes, targets.label_names, targets.kind
         self.extra_: dict[str, Any] = {}
-        trusted_rows = _read_trusted(trusted, targets)
+        trusted_rows = read_trusted(trusted, targets)
         self.noise_, self.rates_ = self._resolve_noise(X, targets, trusted_rows, seed)
 
         p = self.noise_.debias(targets.labels)
@@ -213,36 +210,6 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if fitted.interrupted:
             warnings.warn("interrupted: the best model so far is kept", stacklevel=2)
         return self
-
-    def _check_parameters(self) -> None:
-        check_choice(self.loss, "loss", (*LOSSES, "forward", "plugin"))
-        check_choice(self.solver, "solver", ("auto", "adam", "closed_form"))
-        check_choice(self.threshold, "threshold", ("fixed", "f1"))
-        if not callable(self.model):
-            NETWORKS[self.model]
-        if not callable(self.surrogate):
-            SURROGATES[self.surrogate]
-        if self.correction is not None:
-            CORRECTIONS[self.correction]
-            if self.loss not in LOSSES:
-                raise ValueError(f"correction={self.correction!r} does nothing with loss={self.loss!r}")
-        if isinstance(self.noise, str):
-            check_choice(self.noise, "noise", tuple(_ESTIMATED))
-        elif self.noise is not None and not isinstance(self.noise, NoiseModel):
-            raise TypeError(
-                "noise must be 'estimate', 'partial', 'missing', a noise model or None; "
-                f"got {type(self.noise).__name__}"
-            )
-        check_count(self.epochs, "epochs")
-        if self.batch_size != "auto":
-            check_count(self.batch_size, "batch_size")
-        rates = np.atleast_1d(np.asarray(self.lr, dtype=np.float64))
-        if rates.ndim != 1 or rates.size == 0 or not (rates > 0).all():
-            raise ValueError(f"lr must be a positive number or a list of them; got {self.lr!r}")
-        if not self.weight_decay >= 0:
-            raise ValueError(f"weight_decay must not be negative; got {self.weight_decay!r}")
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must be between 0 and 1; got {self.validation_fraction!r}")
 
     def _read_features(self, X: Any, y: Any = "not needed", *, reset: bool) -> Any:
         if isinstance(X, torch.Tensor):
@@ -270,7 +237,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.noise is not None and X.shape[0] >= FEWEST_TO_ESTIMATE:
             from ccmn.estimation import estimate_noise
 
-            rates = estimate_noise(X, targets.labels, sides=_ESTIMATED[self.noise], trusted=trusted, random_state=seed)
+            rates = estimate_noise(
+                X, targets.labels, sides=ESTIMATED_SIDES[self.noise], trusted=trusted, random_state=seed
+            )
             return rates.noise, rates
         if self.noise is not None and trusted is None:
             warnings.warn(
@@ -338,7 +307,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Training rows with the labels the loss takes, and the rows to choose by."""
         if validation is not None:
             X_val = self._read_features(validation[0], reset=False)
-            Y_val = _encode_like(validation[1], targets)
+            Y_val = encode_like(validation[1], targets)
             p_val = Y_val if clean else self.noise_.debias(Y_val)
             return whole, labels, Sample(X_val, p_val, None)
         n = whole.X.shape[0]
@@ -489,60 +458,6 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def load_model(path: str | os.PathLike[str], model: Callable[..., Any] | None = None) -> CCMNClassifier:
-    """Read a model that ``CCMNClassifier.save`` wrote. ValueError for anything that is not a whole one.
-
-    Parameters
-    ----------
-    path : the file or folder
-    model : callable (n_features, n_outputs) -> torch.nn.Module, optional
-        Needed when the model was fitted with a network of the user's own: code is never stored.
-    """
-    description, arrays = read_model(path)
-    try:
-        return _rebuild(description, arrays, model)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError(f"{path} is not a whole ccmn model: {type(error).__name__}: {error}") from None
-
-
-def _rebuild(d: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Callable[..., Any] | None) -> CCMNClassifier:
-    parameters = dict(d["parameters"])
-    if isinstance(parameters["noise"], dict):
-        parameters["noise"] = NoiseModel.from_dict(parameters["noise"])
-    clf = CCMNClassifier(**parameters)
-    clf.noise_, clf.rates_ = NoiseModel.from_dict(d["noise"]), None
-    clf.classes_, clf._kind = np.array(d["classes"]), d["kind"]
-    clf.label_names_ = tuple(d["label_names"]) if d["label_names"] else None
-    clf.n_features_in_ = int(d["n_features"])
-    if d["feature_names"]:
-        clf.feature_names_in_ = np.array(d["feature_names"], dtype=object)
-    clf._link, clf._slope, clf._history = d["link"], float(d["slope"]), d["history"]
-    clf.thresholds_, clf.extra_ = np.array(d["thresholds"], dtype=np.float64), d["extra"]
-    q = clf.noise_.n_labels
-    if d["network"] == "user":
-        clf._network = FittedNetwork("user", arrays)
-        if model is not None:
-            n_outputs = q + 1 if clf.loss == "ranking" else q
-            clf.model, clf._network = model, rebuild_module(model, clf.n_features_in_, n_outputs, arrays)
-    else:
-        clf._network = FittedNetwork(d["network"], arrays)
-        _check_shapes(clf._network, clf.n_features_in_, q + 1 if clf.loss == "ranking" else q)
-    return clf
-
-
-def _check_shapes(network: FittedNetwork, n_features: int, n_outputs: int) -> None:
-    """Every array that predicting needs is there and fits the others."""
-    shapes = {name: array.shape for name, array in network.arrays.items()}
-    hidden = shapes["bias"][0]
-    expected = {"weight": (n_features, hidden), "bias": (hidden,)}
-    if network.kind == "mlp":
-        expected |= {"second_weight": (hidden, n_outputs), "second_bias": (n_outputs,)}
-    elif network.kind != "linear" or hidden != n_outputs:
-        raise ValueError(f"the weights do not fit the description: {network.kind} network with {hidden} outputs")
-    if shapes != expected:
-        raise ValueError(f"the weights do not fit the description: {shapes} in place of {expected}")
-
-
 def _json_safe(value: Any) -> Any:
     """A parameter as JSON can hold it; a user's own function becomes null, since code is never stored."""
     if isinstance(value, NoiseModel):
@@ -552,41 +467,3 @@ def _json_safe(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     return value if isinstance(value, (str, int, float, bool, list)) else None
-
-
-def _read_trusted(
-    trusted: tuple[Any, Any] | None, targets: Targets
-) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
-    if trusted is None:
-        return None
-    rows = np.asarray(trusted[0])
-    n = targets.labels.shape[0]
-    if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer) or ((rows < 0) | (rows >= n)).any():
-        raise ValueError(f"trusted must be (rows, Y_true) with row numbers between 0 and {n - 1}")
-    labels = _encode_like(trusted[1], targets)
-    if len(labels) != len(rows):
-        raise ValueError(f"trusted gives {len(rows)} rows but labels for {len(labels)}")
-    return rows.astype(np.int64), labels
-
-
-def _encode_like(Y: Any, targets: Targets) -> NDArray[np.float32]:
-    """Labels of other rows in the columns of the training labels."""
-    if targets.kind == "multilabel":
-        other = encode_targets(Y)
-        if other.q != targets.q or (other.label_names or None) != (targets.label_names or None):
-            if other.label_names and targets.label_names and set(other.label_names) <= set(targets.label_names):
-                matrix = np.zeros((len(other.labels), targets.q), dtype=np.float32)
-                columns = [targets.label_names.index(name) for name in other.label_names]
-                matrix[:, columns] = other.labels
-                return matrix
-            if other.q != targets.q:
-                raise ValueError(f"these labels have {other.q} columns, the training labels have {targets.q}")
-        return other.labels
-    y = np.asarray(Y).ravel()
-    unknown = set(y.tolist()) - set(targets.classes.tolist())
-    if unknown:
-        raise ValueError(f"class {next(iter(unknown))!r} is not among the training classes")
-    if targets.kind == "binary":
-        positive = (y == targets.classes[-1]) & (len(targets.classes) == 2)
-        return np.asarray(positive[:, None], dtype=np.float32)
-    return np.asarray(y[:, None] == targets.classes[None, :], dtype=np.float32)

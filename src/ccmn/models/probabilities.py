@@ -4,7 +4,7 @@ r"""Scores into probabilities of the true labels, strictly inside (0, 1), increa
 | --- | --- | --- |
 | hamming / square | (1 + f) / 2, bent at the ends so that it never reaches 0 or 1 | the minimiser is f = 2 P - 1 |
 | hamming / logistic, forward | sigma(f) | the minimiser is the log-odds |
-| plugin | (P_noisy - rho_neg) / (1 - rho_pos - rho_neg), bent at the ends | the noise inverted |
+| plugin | (P_noisy - rho_neg) / (1 - rho_pos - rho_neg), bent at the ends likewise | the noise inverted |
 | all others | sigma(a f), the slope a > 0 fitted on validation data with debiased labels | no natural one |
 """
 
@@ -51,11 +51,6 @@ def logistic_probability(f: NDArray[Any]) -> NDArray[Any]:
     end = expit(-_FAR)
     tail = end / (1 + np.maximum(np.abs(f) - _FAR, 0))
     return np.asarray(np.where(f > _FAR, 1 - tail, np.where(f < -_FAR, tail, expit(np.clip(f, -_FAR, _FAR)))))
-
-
-def plugin_probability(f: NDArray[Any], rho_pos: NDArray[Any], rho_neg: NDArray[Any]) -> NDArray[Any]:
-    """The clean posterior from noisy log-odds, bent at the ends."""
-    return linear_probability(2 * (expit(f) - rho_neg) / (1 - rho_pos - rho_neg) - 1)
 
 
 def fit_slope(scores: NDArray[Any], p: NDArray[Any], row_weights: NDArray[Any] | None = None) -> float:

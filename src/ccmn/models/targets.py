@@ -93,3 +93,42 @@ def _is_zero_one(array: NDArray[Any]) -> bool:
     if not np.issubdtype(array.dtype, np.number):
         return False
     return bool(((array == 0) | (array == 1) | (array != array)).all())
+
+
+def read_trusted(
+    trusted: tuple[Any, Any] | None, targets: Targets
+) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
+    """Row numbers and true labels of trusted rows, checked."""
+    if trusted is None:
+        return None
+    rows = np.asarray(trusted[0])
+    n = targets.labels.shape[0]
+    if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer) or ((rows < 0) | (rows >= n)).any():
+        raise ValueError(f"trusted must be (rows, Y_true) with row numbers between 0 and {n - 1}")
+    labels = encode_like(trusted[1], targets)
+    if len(labels) != len(rows):
+        raise ValueError(f"trusted gives {len(rows)} rows but labels for {len(labels)}")
+    return rows.astype(np.int64), labels
+
+
+def encode_like(Y: Any, targets: Targets) -> NDArray[np.float32]:
+    """Labels of other rows in the columns of the training labels."""
+    if targets.kind == "multilabel":
+        other = encode_targets(Y)
+        if other.q != targets.q or (other.label_names or None) != (targets.label_names or None):
+            if other.label_names and targets.label_names and set(other.label_names) <= set(targets.label_names):
+                matrix = np.zeros((len(other.labels), targets.q), dtype=np.float32)
+                columns = [targets.label_names.index(name) for name in other.label_names]
+                matrix[:, columns] = other.labels
+                return matrix
+            if other.q != targets.q:
+                raise ValueError(f"these labels have {other.q} columns, the training labels have {targets.q}")
+        return other.labels
+    y = np.asarray(Y).ravel()
+    unknown = set(y.tolist()) - set(targets.classes.tolist())
+    if unknown:
+        raise ValueError(f"class {next(iter(unknown))!r} is not among the training classes")
+    if targets.kind == "binary":
+        positive = (y == targets.classes[-1]) & (len(targets.classes) == 2)
+        return np.asarray(positive[:, None], dtype=np.float32)
+    return np.asarray(y[:, None] == targets.classes[None, :], dtype=np.float32)

@@ -11,7 +11,9 @@ decomposition serves every l2, every label and every noise rate.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -24,15 +26,64 @@ LARGEST_DECOMPOSITION = 3000
 """Rows or features, whichever are fewer, up to which a dense decomposition is taken; above it, conjugate gradients."""
 
 
-class RidgePath(NamedTuple):
-    """Solutions for a path of l2 weights."""
+class RidgePath(ABC):
+    """Ridge solutions for a path of l2 weights, descending."""
 
-    l2: FloatArray
-    """(L,), descending."""
-    weights: NDArray[Any]
-    """(L, d, q)."""
-    bias: NDArray[Any]
-    """(L, q)."""
+    def __init__(self, l2: FloatArray, x_mean: FloatArray, t_mean: FloatArray) -> None:
+        self.l2, self.x_mean, self.t_mean = l2, x_mean, t_mean
+
+    @abstractmethod
+    def scores(self, X: Any) -> Iterator[FloatArray]:
+        """Scores (n, q) of other rows, for one l2 after another."""
+
+    @abstractmethod
+    def _weights(self, choice: NDArray[np.intp]) -> FloatArray:
+        """(d, q)."""
+
+    def solution(self, choice: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+        """Weights (d, q) and bias (q,), with l2[choice[j]] for label j."""
+        weights = self._weights(choice)
+        return weights, self.t_mean - self.x_mean @ weights
+
+
+class DecomposedPath(RidgePath):
+    """W = basis @ (right / (values + l2 / 2)): every l2, and every label its own, from one decomposition."""
+
+    def __init__(
+        self,
+        l2: FloatArray,
+        x_mean: FloatArray,
+        t_mean: FloatArray,
+        basis: FloatArray,
+        values: FloatArray,
+        right: FloatArray,
+    ) -> None:
+        super().__init__(l2, x_mean, t_mean)
+        self.basis, self.values, self.right = basis, np.maximum(values, 0), right
+
+    def scores(self, X: Any) -> Iterator[FloatArray]:
+        # The rows are taken into the basis once; each l2 is then a narrow product.
+        inside = np.asarray(X @ self.basis) - self.x_mean @ self.basis
+        for lam in self.l2:
+            yield inside @ (self.right / (self.values + lam / 2)[:, None]) + self.t_mean
+
+    def _weights(self, choice: NDArray[np.intp]) -> FloatArray:
+        return np.asarray(self.basis @ (self.right / (self.values[:, None] + self.l2[choice] / 2)))
+
+
+class IteratedPath(RidgePath):
+    """Solutions by conjugate gradients, one for each l2: (L, d, q) in float32."""
+
+    def __init__(self, l2: FloatArray, x_mean: FloatArray, t_mean: FloatArray, solved: NDArray[np.float32]) -> None:
+        super().__init__(l2, x_mean, t_mean)
+        self.solved = solved
+
+    def scores(self, X: Any) -> Iterator[FloatArray]:
+        for weights in self.solved:
+            yield np.asarray(X @ weights) - self.x_mean @ weights + self.t_mean
+
+    def _weights(self, choice: NDArray[np.intp]) -> FloatArray:
+        return self.solved[choice, :, np.arange(len(choice))].T.astype(np.float64)
 
 
 def l2_path(smallest: float, largest: float, per_decade: int = 2) -> FloatArray:
@@ -52,43 +103,42 @@ def ridge_path(X: Any, targets: FloatArray, l2: FloatArray, sample_weight: Float
     share = np.full(n, 1 / n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     share = share / share.sum()
     t = 2 * np.asarray(targets, dtype=np.float64) - 1
-    x_mean, t_mean = np.asarray(share @ X).ravel(), share @ t
+    x_mean, t_mean = np.asarray(share @ X, dtype=np.float64).ravel(), share @ t
     l2 = np.sort(np.asarray(l2, dtype=np.float64))[::-1]
     if min(X.shape) > LARGEST_DECOMPOSITION or (is_sparse(X) and X.shape[1] > LARGEST_DECOMPOSITION):
-        weights = _conjugate_gradients(X, x_mean, t - t_mean, share, l2)
-    else:
-        weights = _decompose(X, x_mean, t - t_mean, share, l2)
-    return RidgePath(l2, weights, t_mean - np.einsum("d,ldq->lq", x_mean, weights))
+        return IteratedPath(l2, x_mean, t_mean, _conjugate_gradients(X, x_mean, t - t_mean, share, l2))
+    return DecomposedPath(l2, x_mean, t_mean, *_decompose(X, x_mean, t - t_mean, share))
 
 
-def _decompose(X: Any, x_mean: FloatArray, t: FloatArray, share: FloatArray, l2: FloatArray) -> NDArray[Any]:
-    """One eigendecomposition of the smaller Gram matrix; every l2 is then two matrix products."""
+def _decompose(
+    X: Any, x_mean: FloatArray, t: FloatArray, share: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """One eigendecomposition of the smaller Gram matrix: (basis, values, right-hand side in it)."""
     n, d = X.shape
+    X = X if is_sparse(X) else np.asarray(X, dtype=np.float64)
     if d <= n:
         weighted = X.multiply(share[:, None]).tocsr() if is_sparse(X) else X * share[:, None]
-        gram = weighted.T @ X
-        gram = np.asarray(gram.toarray() if is_sparse(gram) else gram, dtype=np.float64)
-        values, vectors = scipy.linalg.eigh(gram - np.outer(x_mean, x_mean), overwrite_a=True, driver="evd")
+        gram = _dense(weighted.T @ X) - np.outer(x_mean, x_mean)
+        values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, driver="evd", check_finite=False)
         # X_c' S t = X' S t, since the targets are centred.
-        right = vectors.T @ np.asarray(weighted.T @ t)
-        return np.stack([vectors @ (right / (np.maximum(values, 0) + lam / 2)[:, None]) for lam in l2])
-    # Few rows, many features: the same through rows. X is at most LARGEST_DECOMPOSITION rows here.
+        return vectors, values, vectors.T @ np.asarray(weighted.T @ t)
+    # Few rows, many features: the same through rows. X has at most LARGEST_DECOMPOSITION of them here.
     root = np.sqrt(share)
-    gram = np.asarray((X @ X.T).toarray() if is_sparse(X) else X @ X.T, dtype=np.float64)
     through_mean = np.asarray(X @ x_mean).ravel()
-    gram = gram - through_mean[:, None] - through_mean[None, :] + x_mean @ x_mean
-    values, vectors = scipy.linalg.eigh(root[:, None] * gram * root, overwrite_a=True, driver="evd")
-    right = vectors.T @ (root[:, None] * t)
-    solutions = []
-    for lam in l2:
-        dual = root[:, None] * (vectors @ (right / (np.maximum(values, 0) + lam / 2)[:, None]))
-        solutions.append(np.asarray(X.T @ dual) - np.outer(x_mean, dual.sum(0)))
-    return np.stack(solutions)
+    gram = _dense(X @ X.T) - through_mean[:, None] - through_mean[None, :] + x_mean @ x_mean
+    gram = root[:, None] * gram * root
+    values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, driver="evd", check_finite=False)
+    dual = root[:, None] * vectors
+    return np.asarray(X.T @ dual) - np.outer(x_mean, dual.sum(0)), values, vectors.T @ (root[:, None] * t)
+
+
+def _dense(product: Any) -> FloatArray:
+    return np.asarray(product.toarray() if is_sparse(product) else product, dtype=np.float64)
 
 
 def _conjugate_gradients(
     X: Any, x_mean: FloatArray, t: FloatArray, share: FloatArray, l2: FloatArray, *, tolerance: float = 1e-6
-) -> NDArray[Any]:
+) -> NDArray[np.float32]:
     """All labels at once, from the largest l2 to the smallest, each starting where the last ended.
 
     X is only ever multiplied with; nothing of size (d, d) or (n, n) is made.

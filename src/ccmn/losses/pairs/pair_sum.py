@@ -72,8 +72,9 @@ def _pair_sum_of_rows(
         return blocked_pair_sum(scores, pos, neg, surrogate)
     if torch.compiler.is_compiling():
         wants_weights = pos.requires_grad or neg.requires_grad
-        return _pair_sums_op(scores, pos, neg, surrogate.name, scores.requires_grad, wants_weights)[0]
-    result: Tensor = _PairSum.apply(scores, pos, neg, surrogate)  # type: ignore[no-untyped-call]
+        result: Tensor = _pair_sums_op(scores, pos, neg, surrogate.name, scores.requires_grad, wants_weights)[0]
+    else:
+        result = _PairSum.apply(scores, pos, neg, surrogate)  # type: ignore[no-untyped-call]
     return result
 
 

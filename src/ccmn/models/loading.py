@@ -1,0 +1,69 @@
+"""A model on disk back into an estimator that predicts, bit for bit, what it did."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccmn.models.classifier import CCMNClassifier
+from ccmn.models.fitted import FittedNetwork, rebuild_module
+from ccmn.models.persistence import read_model
+from ccmn.noise import NoiseModel
+
+
+def load_model(path: str | os.PathLike[str], model: Callable[..., Any] | None = None) -> CCMNClassifier:
+    """Read a model that ``CCMNClassifier.save`` wrote. ValueError for anything that is not a whole one.
+
+    Parameters
+    ----------
+    path : the file or folder
+    model : callable (n_features, n_outputs) -> torch.nn.Module, optional
+        Needed when the model was fitted with a network of the user's own: code is never stored.
+    """
+    description, arrays = read_model(path)
+    try:
+        return _rebuild(description, arrays, model)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"{path} is not a whole ccmn model: {type(error).__name__}: {error}") from None
+
+
+def _rebuild(d: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Callable[..., Any] | None) -> CCMNClassifier:
+    parameters = dict(d["parameters"])
+    if isinstance(parameters["noise"], dict):
+        parameters["noise"] = NoiseModel.from_dict(parameters["noise"])
+    clf = CCMNClassifier(**parameters)
+    clf.noise_, clf.rates_ = NoiseModel.from_dict(d["noise"]), None
+    clf.classes_, clf._kind = np.array(d["classes"]), d["kind"]
+    clf.label_names_ = tuple(d["label_names"]) if d["label_names"] else None
+    clf.n_features_in_ = int(d["n_features"])
+    if d["feature_names"]:
+        clf.feature_names_in_ = np.array(d["feature_names"], dtype=object)
+    clf._link, clf._slope, clf._history = d["link"], float(d["slope"]), d["history"]
+    clf.thresholds_, clf.extra_ = np.array(d["thresholds"], dtype=np.float64), d["extra"]
+    q = clf.noise_.n_labels
+    if d["network"] == "user":
+        clf._network = FittedNetwork("user", arrays)
+        if model is not None:
+            n_outputs = q + 1 if clf.loss == "ranking" else q
+            clf.model, clf._network = model, rebuild_module(model, clf.n_features_in_, n_outputs, arrays)
+    else:
+        clf._network = FittedNetwork(d["network"], arrays)
+        _check_shapes(clf._network, clf.n_features_in_, q + 1 if clf.loss == "ranking" else q)
+    return clf
+
+
+def _check_shapes(network: FittedNetwork, n_features: int, n_outputs: int) -> None:
+    """Every array that predicting needs is there and fits the others."""
+    shapes = {name: array.shape for name, array in network.arrays.items()}
+    hidden = shapes["bias"][0]
+    expected = {"weight": (n_features, hidden), "bias": (hidden,)}
+    if network.kind == "mlp":
+        expected |= {"second_weight": (hidden, n_outputs), "second_bias": (n_outputs,)}
+    elif network.kind != "linear" or hidden != n_outputs:
+        raise ValueError(f"the weights do not fit the description: {network.kind} network with {hidden} outputs")
+    if shapes != expected:
+        raise ValueError(f"the weights do not fit the description: {shapes} in place of {expected}")

@@ -1,0 +1,49 @@
+"""The parameters of CCMNClassifier: which values each may have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES
+from ccmn.noise import NoiseModel
+from ccmn.training import NETWORKS
+from ccmn.validation import check_choice, check_count
+
+if TYPE_CHECKING:
+    from ccmn.models.classifier import CCMNClassifier
+
+ESTIMATED_SIDES = {"estimate": "both", "partial": "partial", "missing": "missing"}
+"""The words for ``noise``, and the sides whose rates are then estimated."""
+
+
+def check_parameters(clf: CCMNClassifier) -> None:
+    """Every parameter that is wrong by itself, before anything is computed."""
+    check_choice(clf.loss, "loss", (*LOSSES, "forward", "plugin"))
+    check_choice(clf.solver, "solver", ("auto", "adam", "closed_form"))
+    check_choice(clf.threshold, "threshold", ("fixed", "f1"))
+    if not callable(clf.model):
+        NETWORKS[clf.model]
+    if not callable(clf.surrogate):
+        SURROGATES[clf.surrogate]
+    if clf.correction is not None:
+        CORRECTIONS[clf.correction]
+        if clf.loss not in LOSSES:
+            raise ValueError(f"correction={clf.correction!r} does nothing with loss={clf.loss!r}")
+    if isinstance(clf.noise, str):
+        check_choice(clf.noise, "noise", tuple(ESTIMATED_SIDES))
+    elif clf.noise is not None and not isinstance(clf.noise, NoiseModel):
+        raise TypeError(
+            f"noise must be 'estimate', 'partial', 'missing', a noise model or None; got {type(clf.noise).__name__}"
+        )
+    check_count(clf.epochs, "epochs")
+    if clf.batch_size != "auto":
+        check_count(clf.batch_size, "batch_size")
+    rates = np.atleast_1d(np.asarray(clf.lr, dtype=np.float64))
+    if rates.ndim != 1 or rates.size == 0 or not (rates > 0).all():
+        raise ValueError(f"lr must be a positive number or a list of them; got {clf.lr!r}")
+    if not clf.weight_decay >= 0:
+        raise ValueError(f"weight_decay must not be negative; got {clf.weight_decay!r}")
+    if not 0 < clf.validation_fraction < 1:
+        raise ValueError(f"validation_fraction must be between 0 and 1; got {clf.validation_fraction!r}")
