@@ -32,6 +32,8 @@ TABLE_METRICS = {"hamming_loss": False, "ranking_loss": False, "average_precisio
 
 LEARNING_RATES = (5e-2, 5e-3, 5e-4)
 _CACHE = 16 << 20
+_MOST_KEPT = 256 << 20
+_ENTRIES_AT_ONCE = 1 << 18
 PROTOCOLS = {"literal": None, "moderate": 0.6}
 """The largest sum of the two rates of a label: any below 1, or milder draws."""
 
@@ -68,15 +70,27 @@ class _Clean:
             part: torch.stack([torch.as_tensor(getattr(r, part)) for r in repeats]).to(features.device)
             for part in ("validation", "test")
         }
+        # Gathered once, where that is not too much to keep.
+        self._gathered: dict[str, tuple[Tensor, Tensor]] = {}
 
     def measure(self, network: Network, part: str) -> Tensor:
         """(metrics, G, K)."""
-        index = self.rows[part]
-        scores = self.loss.decision(network.outputs(self.features.gather(index)))
-        labels = self.Y[index].unsqueeze(1)
-        if scores.is_cuda:  # few large operations for a device, small ones that stay in cache for a CPU
-            return _metrics(labels, scores)
-        return torch.cat([_metrics(y.unsqueeze(0), s.unsqueeze(0)) for y, s in zip(labels, scores)], 1)
+        if part not in self._gathered:
+            index = self.rows[part]
+            found = self.features.gather(index), self.Y[index].unsqueeze(1)
+            if found[0].layout != torch.strided or found[0].nbytes > _MOST_KEPT:
+                return self._measure(network, *found)
+            self._gathered[part] = found
+        return self._measure(network, *self._gathered[part])
+
+    def _measure(self, network: Network, X: Tensor, labels: Tensor) -> Tensor:
+        scores = self.loss.decision(network.outputs(X))
+        # Few large operations for a device; for a CPU as many groups at a time as stay in cache.
+        groups = len(scores) if scores.is_cuda else max(1, _ENTRIES_AT_ONCE // scores[0].numel())
+        parts = [
+            _metrics(labels[g : g + groups], scores[g : g + groups].contiguous()) for g in range(0, len(scores), groups)
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
 def _metrics(Y: Tensor, scores: Tensor) -> Tensor:

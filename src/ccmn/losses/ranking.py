@@ -134,8 +134,11 @@ class RankingLoss(MultiLabelLoss):
         outputs = outputs.to(targets.dtype)
         if not self.dummy:
             return weigh(outputs, targets)
-        f, pos, neg = weigh(outputs[..., 1:], targets)
-        return Weighted(torch.cat((outputs[..., :1], f), -1), pad(pos, (1, 0), value=1.0), pad(neg, (1, 0), value=1.0))
+        labels = outputs[..., 1:]
+        f, pos, neg = weigh(labels, targets)
+        # Where no label is missing the outputs are the scores as they are.
+        scores = outputs if f is labels else torch.cat((outputs[..., :1], f), -1)
+        return Weighted(scores, pad(pos, (1, 0), value=1.0), pad(neg, (1, 0), value=1.0))
 
     def _linear_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         labels = outputs[..., 1:] if self.dummy else outputs

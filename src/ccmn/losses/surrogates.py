@@ -28,8 +28,9 @@ class Surrogate:
 
     name: str
     phi: Callable[[Tensor], Tensor]
-    fill: Callable[[Tensor, Tensor, Tensor], None]
-    """(t, phi, slope): writes phi(t) and phi'(t) into two tensors that are there already, with no other memory."""
+    fill: Callable[[Tensor, Tensor, Tensor, Tensor], None]
+    """(minus_t, weights, phi, slope): writes weights * phi(t) and weights * phi'(t) into the last two, taking no other
+    memory; ``minus_t`` is used up."""
     two_sided: TwoSided
     """(f, pos, neg) -> pos phi(f) + neg phi(-f), in its cheapest form."""
     pair_method: str
@@ -49,7 +50,7 @@ class Surrogate:
     def slope(self, t: Tensor) -> Tensor:
         """phi'(t)."""
         phi, slope = torch.empty_like(t), torch.empty_like(t)
-        self.fill(t, phi, slope)
+        self.fill(-t, torch.ones_like(t), phi, slope)
         return slope
 
     @cached_property
@@ -63,26 +64,28 @@ class Surrogate:
         return float(self.slope(torch.zeros((), dtype=torch.float64)))
 
 
-def _fill_square(t: Tensor, phi: Tensor, slope: Tensor) -> None:
-    torch.neg(t, out=phi).add_(1)
-    torch.mul(phi, -2, out=slope)
-    phi.square_()
+def _fill_square(minus_t: Tensor, weights: Tensor, phi: Tensor, slope: Tensor) -> None:
+    u = minus_t.add_(1)
+    torch.mul(weights, u, out=slope)
+    torch.mul(slope, u, out=phi)
+    slope.mul_(-2)
 
 
-def _fill_hinge(t: Tensor, phi: Tensor, slope: Tensor) -> None:
-    torch.neg(t, out=phi).add_(1).clamp_min_(0)
-    torch.sign(phi, out=slope).neg_()
+def _fill_hinge(minus_t: Tensor, weights: Tensor, phi: Tensor, slope: Tensor) -> None:
+    u = minus_t.add_(1).clamp_min_(0)
+    torch.mul(weights, u, out=phi)
+    torch.mul(weights, u.sign_(), out=slope).neg_()
 
 
-def _fill_sigmoid(t: Tensor, phi: Tensor, slope: Tensor) -> None:
-    torch.neg(t, out=phi).sigmoid_()
-    torch.mul(phi, phi, out=slope).sub_(phi)
+def _fill_sigmoid(minus_t: Tensor, weights: Tensor, phi: Tensor, slope: Tensor) -> None:
+    value = minus_t.sigmoid_()
+    torch.mul(weights, value, out=phi)
+    torch.addcmul(phi, phi, value, value=-1, out=slope).neg_()
 
 
-def _fill_logistic(t: Tensor, phi: Tensor, slope: Tensor) -> None:
-    torch.neg(t, out=slope)
-    torch.logaddexp(slope, torch.zeros((), dtype=t.dtype, device=t.device), out=phi)
-    slope.sigmoid_().neg_()
+def _fill_logistic(minus_t: Tensor, weights: Tensor, phi: Tensor, slope: Tensor) -> None:
+    torch.logaddexp(minus_t, minus_t.new_zeros(()), out=phi).mul_(weights)
+    torch.mul(weights, minus_t.sigmoid_(), out=slope).neg_()
 
 
 SURROGATES: Catalogue[Surrogate] = Catalogue(

@@ -76,9 +76,11 @@ class Ranking:
 
 def _count_lower(lowest_first: torch.Tensor) -> torch.Tensor:
     """For each of the sorted scores, how many are strictly lower: the place at which its ties begin."""
-    begins = torch.ones_like(lowest_first, dtype=torch.bool)
-    begins[..., 1:] = lowest_first[..., 1:] != lowest_first[..., :-1]
-    places = torch.arange(lowest_first.shape[-1], device=lowest_first.device)
+    differs = lowest_first[..., 1:] != lowest_first[..., :-1]
+    places = torch.arange(lowest_first.shape[-1], device=lowest_first.device).expand(lowest_first.shape)
+    if lowest_first.device.type == "cpu" and bool(differs.all()):
+        return places  # no ties, which a CPU can tell at once
+    begins = torch.nn.functional.pad(differs, (1, 0), value=True)
     return torch.where(begins, places, 0).cummax(-1).values
 
 

@@ -62,10 +62,11 @@ class DecomposedPath(RidgePath):
         self.basis, self.values, self.right = basis, np.maximum(values, 0), right
 
     def scores(self, X: Any) -> Iterator[FloatArray]:
-        # The rows are taken into the basis once; each l2 is then a narrow product.
-        inside = np.asarray(X @ self.basis) - self.x_mean @ self.basis
+        # The rows are taken into the basis once; each l2 is then a narrow product (float32 is enough to choose by).
+        inside = (np.asarray(X @ self.basis) - self.x_mean @ self.basis).astype(np.float32)
         for lam in self.l2:
-            yield inside @ (self.right / (self.values + lam / 2)[:, None]) + self.t_mean
+            solution = self.right / (self.values + lam / 2)[:, None]
+            yield inside @ solution.astype(np.float32) + self.t_mean
 
     def _weights(self, choice: NDArray[np.intp]) -> FloatArray:
         return np.asarray(self.basis @ (self.right / (self.values[:, None] + self.l2[choice] / 2)))
@@ -119,7 +120,7 @@ def _decompose(
     if d <= n:
         weighted = X.multiply(share[:, None]).tocsr() if is_sparse(X) else X * share[:, None]
         gram = _dense(weighted.T @ X) - np.outer(x_mean, x_mean)
-        values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, driver="evd", check_finite=False)
+        values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, driver="evr", check_finite=False)
         # X_c' S t = X' S t, since the targets are centred.
         return vectors, values, vectors.T @ np.asarray(weighted.T @ t)
     # Few rows, many features: the same through rows. X has at most LARGEST_DECOMPOSITION of them here.
@@ -127,7 +128,7 @@ def _decompose(
     through_mean = np.asarray(X @ x_mean).ravel()
     gram = _dense(X @ X.T) - through_mean[:, None] - through_mean[None, :] + x_mean @ x_mean
     gram = root[:, None] * gram * root
-    values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, driver="evd", check_finite=False)
+    values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, driver="evr", check_finite=False)
     dual = root[:, None] * vectors
     return np.asarray(X.T @ dual) - np.outer(x_mean, dual.sum(0)), values, vectors.T @ (root[:, None] * t)
 

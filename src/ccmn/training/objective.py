@@ -51,10 +51,11 @@ class Objective:
 
     def _mean(self, part: Part, outputs: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         loss = part.loss
-        targets = labels.unsqueeze(1).to(outputs.dtype)
+        targets = labels.unsqueeze(1).to(torch.promote_types(outputs.dtype, torch.float32))
         if self._scale is not None and self._offset is not None:
-            scale, offset = (t[:, part.runs].to(outputs.dtype) for t in (self._scale, self._offset))
-            targets = targets * scale + offset
+            if self._scale.dtype != targets.dtype:
+                self._scale, self._offset = self._scale.to(targets.dtype), self._offset.to(targets.dtype)
+            targets = torch.addcmul(self._offset[:, part.runs], targets, self._scale[:, part.runs])
         else:
             targets = loss.debias_tensor(targets)
         if loss.correction is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -46,9 +49,9 @@ class StackedAdam:
         """One step from the gradients of the summed losses (runs are independent: the sum keeps them apart)."""
         if self.clip is not None:
             self._clip(gradients, self.clip)
-        b1, b2 = self.betas
         self.steps += 1
-        rescale = (1 - b2**self.steps).sqrt() / (1 - b1**self.steps)
+        b1, b2 = self.betas
+        root, rescale = self._bias_corrections()
         for i, (parameter, gradient) in enumerate(zip(self.parameters, gradients)):
             values, room = parameter.values, self._room[i]
             if self._decays:
@@ -56,9 +59,20 @@ class StackedAdam:
             self.first[i].lerp_(gradient, 1 - b1)
             self.second[i].mul_(b2).addcmul_(gradient, gradient, value=1 - b2)
             # lr * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), with eps scaled alike so that the value is torch's.
-            torch.sqrt(self.second[i], out=room).add_((self.eps * (1 - b2**self.steps).sqrt()).to(room))
+            torch.sqrt(self.second[i], out=room).add_(self.eps * root)
             torch.div(self.first[i], room, out=room)
-            values.addcmul_(room, self._lr[i] * rescale.to(room), value=-1)
+            values.addcmul_(room, self._lr[i] * rescale, value=-1)
+
+    def _bias_corrections(self) -> tuple[Any, Any]:
+        """sqrt(1 - b2^t), and it over 1 - b1^t: plain numbers on a CPU, tensors where a captured step must count."""
+        b1, b2 = self.betas
+        if self.steps.device.type == "cpu":
+            t = float(self.steps)
+            root = math.sqrt(1 - b2**t)
+            return root, root / (1 - b1**t)
+        dtype = self._room[0].dtype
+        tensor_root = (1 - b2**self.steps).sqrt()
+        return tensor_root.to(dtype), (tensor_root / (1 - b1**self.steps)).to(dtype)
 
     def _clip(self, gradients: list[Tensor], most: float) -> None:
         squares = [p.per_run_sum(g.square()) for p, g in zip(self.parameters, gradients)]

@@ -35,7 +35,10 @@ def make_step(
 
     def eager(index: Tensor) -> Tensor:
         X = features.gather(index)
-        Y = labels[index] if labels.ndim == 2 else labels[group, index]
+        if labels.ndim == 3:
+            Y = labels[group, index]
+        else:
+            Y = labels.index_select(0, index[0]).unsqueeze(0) if len(index) == 1 else labels[index]
         w = None if weights is None else weights[index]
         with torch.autocast(X.device.type, dtype=torch.bfloat16, enabled=autocast):
             losses = objective(network.outputs(X), Y, w)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ccmn.losses.pairs.result import PairSums, Wanted
+from ccmn.losses.pairs.workspace import workspace
 from ccmn.losses.surrogates import SURROGATES
 
 LARGEST_ORDER = 640
@@ -103,7 +104,7 @@ def chebyshev_pair_sum(
     low, high = torch.aminmax(scores, dim=-1, keepdim=True)
     centre = (low.double() + high.double()) / 2
     tiles = list(_tiles(scores, C.shape[0]))
-    room = scores.new_empty(max(C.shape[0] * _size(tile) for tile in tiles), dtype=torch.float64)
+    room = workspace(max(C.shape[0] * _size(tile) for tile in tiles), torch.float64, scores.device)
 
     moments = scores.new_zeros((len(scores), C.shape[0], 2), dtype=torch.float64)
     for row, label in tiles:

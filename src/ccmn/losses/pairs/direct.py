@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ccmn.losses.pairs.result import PairSums, Wanted
+from ccmn.losses.pairs.workspace import workspace
 from ccmn.losses.surrogates import Surrogate
 
 _TILE = 1 << 19
@@ -21,16 +22,13 @@ _ROWS_TO_TRANSPOSE = 16
 
 
 def direct_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate, wanted: Wanted) -> PairSums:
-    """Value and derivatives of each row's pair sum through tiles of phi(f_j - f_k).
-
-    The tiles are written into one piece of memory again and again: fresh memory of a megabyte costs more than the
-    arithmetic on it.
-    """
+    """Value and derivatives of each row's pair sum through tiles of phi(f_j - f_k), all in the same piece of memory."""
     rows, q = scores.shape
     if rows * q * q <= _SMALL and not wanted.by_weights:
         return _small_pair_sum(scores, pos, neg, surrogate, wanted)
     tiles = list(_tiles(rows, q, _TILE if scores.device.type == "cpu" else _TILE_ELSEWHERE))
-    room = scores.new_empty(3, max((r.stop - r.start) * (j.stop - j.start) * q for r, j in tiles))
+    largest = max((r.stop - r.start) * (j.stop - j.start) * q for r, j in tiles)
+    room = workspace(4 * largest, scores.dtype, scores.device).view(4, largest)
     value = scores.new_zeros(rows)
     by_scores = torch.zeros_like(scores) if wanted.by_scores else None
     by_pos, by_neg = (torch.zeros_like(scores), torch.zeros_like(scores)) if wanted.by_weights else (None, None)
@@ -51,15 +49,13 @@ def direct_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surroga
 
 def _small_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate, wanted: Wanted) -> PairSums:
     """All pairs at once in as few operations as there can be: with few pairs, it is their number that costs."""
-    phi, slope = scores.new_empty(2, *scores.shape, scores.shape[1])
-    surrogate.fill(scores.unsqueeze(2) - scores.unsqueeze(1), phi, slope)
+    room = workspace(2 * scores.numel() * scores.shape[1], scores.dtype, scores.device)
+    phi, slope = room.view(2, *scores.shape, scores.shape[1])
     weights = pos.unsqueeze(2) * neg.unsqueeze(1)
     weights.diagonal(0, 1, 2).zero_()
-    value = phi.mul_(weights).sum((1, 2))
-    if not wanted.by_scores:
-        return PairSums(value, None, None, None)
-    slope.mul_(weights)
-    return PairSums(value, slope.sum(2).sub_(slope.sum(1)), None, None)
+    surrogate.fill(scores.unsqueeze(1) - scores.unsqueeze(2), weights, phi, slope)
+    by_scores = slope.sum(2).sub_(slope.sum(1)) if wanted.by_scores else None
+    return PairSums(phi.sum((1, 2)), by_scores, None, None)
 
 
 def _tiles(rows: int, q: int, tile: int) -> Iterator[tuple[slice, slice]]:
@@ -76,18 +72,43 @@ def _tile_sums(
 ) -> PairSums:
     """One tile. With j_dim = 0 the tensors are (q, rows), with j_dim = 1 they are (rows, q)."""
     k_dim, some = j_dim + 1, label.stop - label.start
-    f_j, p_j = (t.narrow(j_dim, label.start, some) for t in (f, p))
+    f_j, p_j = (t.narrow(j_dim, label.start, some).unsqueeze(k_dim) for t in (f, p))
+    f_k, n_k = f.unsqueeze(j_dim), n.unsqueeze(j_dim)
     shape = (some, *f.shape) if j_dim == 0 else (f.shape[0], some, f.shape[1])
-    work, phi, slope = (part[: some * f.numel()].view(shape) for part in room)
-    surrogate.fill(torch.sub(f_j.unsqueeze(k_dim), f.unsqueeze(j_dim), out=work), phi, slope)
-    for values in (phi, slope):
-        torch.diagonal(values, label.start, j_dim, k_dim).zero_()
-    n_k, p_row = n.unsqueeze(j_dim), p_j.unsqueeze(k_dim)
-    by_pos = torch.mul(phi, n_k, out=work).sum(k_dim)
-    value = (p_j * by_pos).sum(j_dim)
-    by_neg = torch.mul(phi, p_row, out=work).sum(j_dim) if wanted.by_weights else None
+    minus_t, weights, phi, slope = (part[: some * f.numel()].view(shape) for part in room)
+    torch.sub(f_k, f_j, out=minus_t)
+    if wanted.by_weights:
+        return _unweighted_sums(minus_t, weights, phi, slope, p_j, n_k, label.start, j_dim, surrogate)
+    torch.mul(p_j, n_k, out=weights)
+    torch.diagonal(weights, label.start, j_dim, k_dim).zero_()
+    surrogate.fill(minus_t, weights, phi, slope)
     by_scores = None
     if wanted.by_scores:
-        by_scores = n * torch.mul(slope, p_row, out=work).sum(j_dim).neg_()
-        by_scores.narrow(j_dim, label.start, some).addcmul_(p_j, torch.mul(slope, n_k, out=work).sum(k_dim))
-    return PairSums(value, by_scores, by_pos if wanted.by_weights else None, by_neg)
+        by_scores = slope.sum(j_dim).neg_()
+        by_scores.narrow(j_dim, label.start, some).add_(slope.sum(k_dim))
+    return PairSums(phi.sum((j_dim, k_dim)), by_scores, None, None)
+
+
+def _unweighted_sums(
+    minus_t: Tensor,
+    work: Tensor,
+    phi: Tensor,
+    slope: Tensor,
+    p_j: Tensor,
+    n_k: Tensor,
+    start: int,
+    j_dim: int,
+    surrogate: Surrogate,
+) -> PairSums:
+    """The same where the derivatives by the weights are wanted too, which need phi itself."""
+    k_dim = j_dim + 1
+    surrogate.fill(minus_t, work.fill_(1), phi, slope)
+    for values in (phi, slope):
+        torch.diagonal(values, start, j_dim, k_dim).zero_()
+    by_pos = torch.mul(phi, n_k, out=work).sum(k_dim)
+    value = (p_j.squeeze(k_dim) * by_pos).sum(j_dim)
+    by_neg = torch.mul(phi, p_j, out=work).sum(j_dim)
+    slope.mul_(p_j).mul_(n_k)
+    by_scores = slope.sum(j_dim).neg_()
+    by_scores.narrow(j_dim, start, p_j.shape[j_dim]).add_(slope.sum(k_dim))
+    return PairSums(value, by_scores, by_pos, by_neg)

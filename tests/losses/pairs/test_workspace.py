@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import threading
+
+import torch
+
+from ccmn.losses.pairs import pair_sum
+from ccmn.losses.pairs.workspace import workspace
+from ccmn.losses.surrogates import SURROGATES
+
+CPU = torch.device("cpu")
+
+
+def test_the_same_memory_again_and_more_when_needed():
+    a, b = workspace(100, torch.float32, CPU), workspace(50, torch.float32, CPU)
+    assert a.data_ptr() == b.data_ptr()
+    assert len(b) == 50
+    assert len(workspace(10**6, torch.float32, CPU)) == 10**6
+
+
+def test_threads_do_not_share():
+    """Many threads at once give what one gives: nobody writes into another's memory."""
+    torch.manual_seed(0)
+    rows = [torch.randn(3, 8, 120) for _ in range(6)]
+    expected = [pair_sum(*r, SURROGATES["sigmoid"]) for r in rows]
+    wrong = []
+
+    def work(i):
+        results = [pair_sum(*rows[i], SURROGATES["sigmoid"]) for _ in range(30)]
+        wrong.extend(i for result in results if not torch.equal(result, expected[i]))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_results_do_not_live_in_the_workspace():
+    f, p, n = torch.randn(3, 4, 30)
+    leaf = f.clone().requires_grad_()
+    first = pair_sum(leaf, p, n, SURROGATES["hinge"])
+    (gradient,) = torch.autograd.grad(first.sum(), leaf, retain_graph=True)
+    kept = first.detach().clone(), gradient.clone()
+    pair_sum(torch.randn(4, 30), p, n, SURROGATES["hinge"])
+    assert torch.equal(first, kept[0])
+    assert torch.equal(torch.autograd.grad(first.sum(), leaf)[0], kept[1])
