@@ -15,6 +15,7 @@ from ccmn.losses.pairs.moments import square_pair_sum
 from ccmn.losses.pairs.pair_sum import fast_pair_sums
 from ccmn.losses.pairs.result import Wanted
 from ccmn.losses.pairs.sorted import hinge_pair_sum
+from ccmn.losses.pairs.symmetric import symmetric_pair_sum
 from ccmn.losses.pairs.widths import device_expansion, exact_expansion, largest_half_width
 from ccmn.losses.surrogates import SURROGATES
 from reference import PHI, double_sum
@@ -67,6 +68,18 @@ def ways(surrogate, f):
         if width <= 32:
             series = device_expansion(surrogate.name, f, width)
             yield lambda f, p, n: chebyshev_pair_sum(f, p, n, surrogate.at_zero, series, EVERYTHING)
+
+
+@settings(max_examples=60)
+@given(rows=pair_rows())
+@pytest.mark.parametrize("tile", [1, 300, 1 << 20])
+def test_half_of_the_pairs_are_enough_for_a_symmetric_phi(rows, tile):
+    sigmoid = SURROGATES["sigmoid"]
+    sums = symmetric_pair_sum(*rows, sigmoid, Wanted(True, False), tile)
+    expected, scales = slow(*rows, sigmoid)
+    assert ((sums.value - expected["value"]).abs() <= 1e-6 * scales["value"] + 1e-30).all()
+    error = (sums.by_scores - expected["by_scores"]).abs().amax(-1)
+    assert (error <= 1e-5 * scales["by_scores"] + 1e-30).all()
 
 
 @BY_NAME

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ccmn.losses.pairs.result import PairSums, Wanted
+from ccmn.losses.pairs.symmetric import symmetric_pair_sum
 from ccmn.losses.pairs.workspace import workspace
 from ccmn.losses.surrogates import Surrogate
 
@@ -17,6 +18,8 @@ _TILE_ELSEWHERE = 1 << 24
 """Pairs in a tile elsewhere: enough to keep a device busy."""
 _SMALL = 1 << 18
 """Up to so many pairs in all they are taken at once."""
+_MOST_TO_HALVE = 512
+"""Up to so many labels one row's pairs fit a tile, and a symmetric phi needs half of them."""
 _ROWS_TO_TRANSPOSE = 16
 """From this many rows on, rows go last: the innermost loop then runs over rows, not over a few labels."""
 
@@ -26,7 +29,10 @@ def direct_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surroga
     rows, q = scores.shape
     if rows * q * q <= _SMALL and not wanted.by_weights:
         return _small_pair_sum(scores, pos, neg, surrogate, wanted)
-    tiles = list(_tiles(rows, q, _TILE if scores.device.type == "cpu" else _TILE_ELSEWHERE))
+    tile = _TILE if scores.device.type == "cpu" else _TILE_ELSEWHERE
+    if surrogate.symmetric and not wanted.by_weights and 1 < q <= _MOST_TO_HALVE:
+        return symmetric_pair_sum(scores, pos, neg, surrogate, wanted, tile)
+    tiles = list(_tiles(rows, q, tile))
     largest = max((r.stop - r.start) * (j.stop - j.start) * q for r, j in tiles)
     room = workspace(4 * largest, scores.dtype, scores.device).view(4, largest)
     value = scores.new_zeros(rows)

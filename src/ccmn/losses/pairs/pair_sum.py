@@ -5,7 +5,7 @@
 | square | moments | O(q) | moments.py |
 | hinge | sort and prefix sums | O(q log q) | sorted.py |
 | sigmoid, logistic | Chebyshev moments | O(q M) | chebyshev.py |
-| the last three with few labels, or very wide rows | double sum in tiles | O(q^2) | direct.py |
+| the last three with few labels, or very wide rows | double sum in tiles | O(q^2) | direct.py, symmetric.py |
 | a callable | double sum in blocks | O(q^2) | blocked.py |
 
 All take O(q) memory a row.
