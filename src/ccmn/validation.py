@@ -284,6 +284,18 @@ def check_outputs_and_labels(
         raise ValueError(f"outputs and labels must have the same rows; got shapes {tuple(outputs)} and {tuple(labels)}")
 
 
+def check_device(name: str, cuda_available: bool) -> str:
+    """The name of a device that is there; "auto" is an accelerator where there is one."""
+    if name == "auto":
+        return "cuda" if cuda_available else "cpu"
+    kind = name.split(":")[0] if isinstance(name, str) else ""
+    if kind not in ("cpu", "cuda", "mps", "xpu"):
+        raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or another device of torch; got {name!r}")
+    if kind == "cuda" and not cuda_available:
+        raise ValueError(f"device={name!r}, but torch sees no CUDA device here: use 'auto' or 'cpu'")
+    return name
+
+
 def check_soft_labels(labels: Any) -> None:
     """Label values between 0 and 1, or NaN, in a tensor."""
     if ((labels < 0) | (labels > 1)).any():

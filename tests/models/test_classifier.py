@@ -288,6 +288,7 @@ class TestErrors:
             ({"weight_decay": -1}, "weight_decay must not be negative"),
             ({"validation_fraction": 1.0}, "validation_fraction must be between 0 and 1"),
             ({"solver": "sgd"}, "solver must be"),
+            ({"device": "abacus"}, "device must be 'auto', 'cpu', 'cuda'"),
             ({"threshold": "best"}, "threshold must be"),
             ({"correction": "clip"}, "unknown correction 'clip'"),
             ({"correction": "abs", "loss": "forward"}, "does nothing with loss='forward'"),

@@ -32,6 +32,7 @@ from ccmn.models.thresholds import f1_thresholds
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.seeding import as_generator
 from ccmn.training.checkpoint import Checkpoint
+from ccmn.validation import check_device
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -256,8 +257,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if targets.kind == "multiclass":
             criterion = "one_error"
         auto = n if small else 100 if n <= 5000 else 400
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-        device = torch.device(name if self.device == "auto" else self.device)
+        device = torch.device(check_device(self.device, torch.cuda.is_available()))
         # Few rows cost nothing in float64, and there no result depends on how sums happen to round.
         exact = small and isinstance(self.model, str) and device.type == "cpu"
         return Recipe(
