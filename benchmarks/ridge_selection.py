@@ -3,8 +3,8 @@
     python benchmarks/ridge_selection.py           five repeats on yeast, scene and enron (needs CCMN_DATA)
     python benchmarks/ridge_selection.py --quick   yeast only
 
-Prints mean test Hamming and ranking loss of the solutions. The timing that comes with it: one decomposition for the whole
-path against one for each l2.
+Prints mean test Hamming and ranking loss of the solutions. The timing that comes with it: one decomposition for the
+whole path against one for each l2.
 """
 
 from __future__ import annotations
