@@ -296,6 +296,15 @@ def check_device(name: str, cuda_available: bool) -> str:
     return name
 
 
+def check_tensors(outputs: Any, labels: Any) -> None:
+    """A loss takes tensors, on one device."""
+    for value, argument in ((outputs, "outputs"), (labels, "labels")):
+        if not hasattr(value, "requires_grad"):
+            raise TypeError(f"{argument} must be a torch tensor; got {type(value).__name__}: use torch.as_tensor(...)")
+    if outputs.device != labels.device:
+        raise ValueError(f"outputs are on {outputs.device}, labels on {labels.device}: move one to the other")
+
+
 def check_soft_labels(labels: Any) -> None:
     """Label values between 0 and 1, or NaN, in a tensor."""
     if ((labels < 0) | (labels > 1)).any():

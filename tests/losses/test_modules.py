@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -256,6 +257,11 @@ class TestErrors:
         with pytest.raises(ValueError, match="does nothing without"):
             make(flood_level=0.1)
 
+    @BOTH
+    def test_arrays_are_not_tensors(self, make):
+        with pytest.raises(TypeError, match=r"labels must be a torch tensor; got ndarray: use torch\.as_tensor"):
+            make()(torch.zeros(2, make().n_outputs(3)), torch.zeros(2, 3).numpy())
+
     def test_functional_shapes(self):
         for function in (hamming_loss, ranking_loss):
             with pytest.raises(ValueError, match=r"got shapes \(3,\) and \(4,\)"):
@@ -264,6 +270,21 @@ class TestErrors:
     def test_correction_under_a_transition_matrix(self):
         with pytest.raises(ValueError, match="not defined for the ranking loss under TransitionNoise"):
             RankingLoss(noise=TransitionNoise([[0.9, 0.1], [0.2, 0.8]]), correction="abs")
+
+
+@BOTH
+def test_pickled_and_copied(make):
+    loss = make("hinge", NOISE, correction="abs")
+    again = pickle.loads(pickle.dumps(loss))
+    outputs, Y = batch(loss)
+    assert torch.equal(again(outputs, Y), loss(outputs, Y))
+
+
+@BOTH
+@pytest.mark.parametrize("correction", [None, "abs"])
+def test_no_rows(make, correction):
+    loss = make(correction=correction, reduction="sum")
+    assert loss(torch.zeros(0, loss.n_outputs(3)), torch.zeros(0, 3)).shape == ()
 
 
 def test_repr_says_what_it_is():

@@ -9,8 +9,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from ccmn.metrics import hamming_loss, one_error
+from ccmn.metrics import hamming_loss, one_error, ranking_loss
 from ccmn.metrics.corrected import corrected_hamming, corrected_one_error, pooled_ranking_loss
+from ccmn.noise import ClassConditionalNoise
 from reference import noisy_vectors
 from strategies import SEEDS, noises
 
@@ -49,13 +50,13 @@ def test_unbiased_by_enumeration(noise, seed):
             for v, w in noisy_vectors(y, noise.rho_pos, noise.rho_neg)
         )
         assert mean == pytest.approx(metric(clean).item(), abs=1e-9)
-    from ccmn.metrics.corrected import _wrong_pairs
+    from ccmn.metrics.corrected import wrong_pair_weights
 
     mean = sum(
-        w * _wrong_pairs(p := noise.debias(torch.tensor([v], dtype=torch.float64)), 1 - p, f).item()
+        w * wrong_pair_weights(p := noise.debias(torch.tensor([v], dtype=torch.float64)), 1 - p, f).item()
         for v, w in noisy_vectors(y, noise.rho_pos, noise.rho_neg)
     )
-    assert mean == pytest.approx(_wrong_pairs(clean, 1 - clean, f).item(), abs=1e-7)
+    assert mean == pytest.approx(wrong_pair_weights(clean, 1 - clean, f).item(), abs=1e-7)
 
 
 def test_stacks_masks_and_weights():
@@ -80,3 +81,49 @@ def test_stacks_masks_and_weights():
 
 def test_nothing_to_rank():
     assert pooled_ranking_loss(torch.ones(3, 2), torch.randn(3, 2)).isnan()
+
+
+class TestEstimates:
+    """noise= on the public metrics: the clean value within the standard errors it claims."""
+
+    noise = ClassConditionalNoise([0.2, 0.1, 0.3, 0.0], [0.1, 0.3, 0.2, 0.4])
+
+    def task(self, n=20_000):
+        rng = np.random.default_rng(0)
+        scores = rng.normal(size=(n, 4)).round(1)
+        Y = (scores + rng.normal(size=(n, 4)) > 0.5).astype(int)
+        return Y, self.noise.corrupt(Y, random_state=1), scores
+
+    @pytest.mark.parametrize(
+        ("metric", "needs", "status"),
+        [
+            (hamming_loss, "labels", "unbiased"),
+            (one_error, "scores", "unbiased"),
+            (ranking_loss, "scores", "consistent"),
+        ],
+    )
+    def test_the_clean_value_is_within_five_standard_errors(self, metric, needs, status):
+        Y, Z, scores = self.task()
+        given = (scores >= 0).astype(int) if needs == "labels" else scores
+        clean = plain_pooled(Y[:2000], scores[:2000]) if metric is ranking_loss else metric(Y, given)
+        found = metric(Z, given, noise=self.noise)
+        slack = 0.01 if metric is ranking_loss else 0.0  # its plain loop runs on a tenth of the rows
+        assert abs(found.value - clean) < 5 * found.se + slack
+        assert found.status == status
+        assert 0 < found.se < 0.02
+        assert abs(metric(Z, given) - clean) > 0.01  # what the noisy labels themselves would say
+
+    def test_standard_error_is_that_of_repeated_noise(self):
+        Y, _, scores = self.task(400)
+        h = (scores >= 0).astype(int)
+        found = [hamming_loss(self.noise.corrupt(Y, random_state=s), h, noise=self.noise) for s in range(200)]
+        # Rows are fixed here, so the spread is what the noise adds; the standard error has the rows' own on top.
+        assert (
+            np.std([f.value for f in found]) < np.mean([f.se for f in found]) < 1.6 * np.std([f.value for f in found])
+        )
+
+    def test_errors(self):
+        with pytest.raises(ValueError, match="must have 4 labels"):
+            hamming_loss([[1, 0]], [[1, 0]], noise=self.noise)
+        with pytest.raises(TypeError, match="noise must be a noise model"):
+            hamming_loss([[1, 0]], [[1, 0]], noise="estimate")

@@ -261,6 +261,71 @@ class TestClasses:
         assert set(clf.predict(np.eye(5))) == {"only"}
 
 
+def test_a_diverged_run_is_never_chosen(scenes):
+    X, Z, X_test, _, _, _ = scenes
+    rare = Z * (np.random.default_rng(0).random(Z.shape) < 0.1)
+    clf = CCMNClassifier(None, epochs=3, lr=(1e-3, 1e38), random_state=0).fit(X, rare)
+    assert np.isfinite(clf.decision_function(X_test)).all()
+
+
+def test_parameters_set_after_fit_do_not_change_predictions(scenes):
+    X, Z, X_test, _, noise, _ = scenes
+    clf = CCMNClassifier(noise, "hamming", "square", random_state=0).fit(X, Z)
+    before = clf.decision_function(X_test)
+    assert np.array_equal(clf.set_params(loss="ranking").decision_function(X_test), before)
+
+
+class TestOwnNetworks:
+    """What a user's module may do: share gradients, leave parameters unused, keep running statistics."""
+
+    X = np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)
+    Y = (X[:, :2] > 0).astype(int)
+
+    def fit(self, make, **fit_parameters):
+        self.made = []
+        clf = CCMNClassifier(
+            None, "hamming", "logistic", lambda d, o: self.made.append(make(d, o)) or self.made[-1],
+            lr=(1e-5, 0.1), epochs=12, batch_size=30, random_state=0,
+        )  # fmt: skip
+        return clf.fit(self.X, self.Y, **fit_parameters)
+
+    def test_shared_and_unused_parameters(self):
+        class Twins(torch.nn.Module):
+            def __init__(self, d, o):
+                super().__init__()
+                self.a, self.b = (torch.nn.Parameter(torch.zeros(o, d)) for _ in range(2))
+                self.unused = torch.nn.Parameter(torch.zeros(3))
+
+            def forward(self, x):
+                return x @ (self.a + self.b).T
+
+        self.fit(Twins)
+        for module in self.made:
+            assert torch.equal(module.a, module.b)
+            assert not module.unused.any()
+
+    def test_running_statistics_are_those_of_the_epoch_kept(self):
+        clf = self.fit(lambda d, o: torch.nn.Sequential(torch.nn.BatchNorm1d(d), torch.nn.Linear(d, o)))
+        history = clf.history_[clf.history_["lr"] == 0.1]["hamming_loss"]
+        best = int(history.to_numpy().argmin()) + 1
+        batches = len(range(0, 96, 30))
+        assert int(self.made[1][0].num_batches_tracked) == best * batches
+
+    def test_a_checkpoint_for_every_learning_rate(self, tmp_path):
+        plain = self.fit(torch.nn.Linear)
+        kept = self.fit(torch.nn.Linear, checkpoint=tmp_path / "fit")
+        assert np.array_equal(plain.decision_function(self.X), kept.decision_function(self.X))
+        assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_constant_labels_are_predicted(value):
+    """No pairs to rank by: the cut alone decides, and must."""
+    X = np.random.default_rng(0).normal(size=(300, 6))
+    clf = CCMNClassifier(noise=None, random_state=0).fit(X, np.full((300, 4), value))
+    assert (clf.predict(X) == value).mean() > 0.99
+
+
 def test_missing_labels(scenes):
     X, _, X_test, Y_test, _, Y = scenes
     noise = MissingNoise(0.6, n_labels=10)
@@ -324,6 +389,23 @@ class TestErrors:
         with pytest.warns(UserWarning, match="too few to estimate noise rates"):
             clf = CCMNClassifier(epochs=1).fit(self.X, self.Y)
         assert not clf.noise_.rho_pos.any()
+
+    def test_names_that_disagree(self):
+        frame = pd.DataFrame(self.Y, columns=["a", "b"])
+        other = pd.DataFrame(self.Y, columns=["a", "z"])
+        with pytest.raises(ValueError, match="label 'z' is not among the training labels"):
+            CCMNClassifier(None, epochs=1).fit(self.X, frame, validation=(self.X, other))
+        noise = ClassConditionalNoise(0.1, 0.1, n_labels=2, label_names=["b", "a"])
+        with pytest.raises(ValueError, match="put them into one order"):
+            CCMNClassifier(noise, epochs=1).fit(self.X, frame)
+
+    def test_rows_that_disagree(self):
+        with pytest.raises(ValueError, match="validation has 60 rows of X and 5 of y"):
+            CCMNClassifier(None, epochs=1).fit(self.X, self.Y, validation=(self.X, self.Y[:5]))
+
+    def test_weights_and_corrections(self):
+        with pytest.raises(ValueError, match="do not go together"):
+            CCMNClassifier(None, correction="abs").fit(self.X, self.Y, sample_weight=np.ones(60))
 
     def test_validation_of_other_labels(self):
         with pytest.raises(ValueError, match="these labels have 3 columns, the training labels have 2"):

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccmn.losses.corrections import CORRECTIONS
+from ccmn.losses.corrections import CORRECTIONS, Correction
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
 from ccmn.noise import Debiasing, NoiseModel
-from ccmn.validation import check_choice, check_noise, check_outputs_and_labels, check_soft_labels
+from ccmn.validation import check_choice, check_noise, check_outputs_and_labels, check_soft_labels, check_tensors
 
 
 class MultiLabelLoss(torch.nn.Module, ABC):
@@ -38,7 +38,7 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         self.correction = correction
         self.flood_level = float(flood_level)
         if correction is not None:
-            self._g = CORRECTIONS[correction]
+            CORRECTIONS[correction]
             if reduction == "none":
                 raise ValueError(
                     f"correction={correction!r} acts on means over the batch, so there is no value per row: "
@@ -48,6 +48,12 @@ class MultiLabelLoss(torch.nn.Module, ABC):
             raise ValueError(f'flood_level={flood_level:g} does nothing without correction="flood"')
         if noise is not None:
             self.debias: Debiasing = noise.debiasing()
+
+    @property
+    def _g(self) -> Correction:
+        """The correction of this loss (which must have one)."""
+        assert self.correction is not None
+        return CORRECTIONS[self.correction]
 
     @abstractmethod
     def n_outputs(self, q: int) -> int:
@@ -75,10 +81,11 @@ class MultiLabelLoss(torch.nn.Module, ABC):
             0/1, soft labels in [0, 1], NaN where a label is not observed.
         """
         targets = self.targets(outputs, labels)
+        q = targets.shape[-1]
         if self.correction is not None:
             rows = outputs.shape[:-1].numel()
             targets = targets.expand(*outputs.shape[:-1], -1)
-            mean = self.corrected_risk(outputs.reshape(rows, -1), targets.reshape(rows, -1))
+            mean = self.corrected_risk(outputs.reshape(rows, outputs.shape[-1]), targets.reshape(rows, q))
             return mean if self.reduction == "mean" else mean * rows
         values = self.risk(outputs, targets)
         if self.reduction == "none":
@@ -87,6 +94,7 @@ class MultiLabelLoss(torch.nn.Module, ABC):
 
     def targets(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """The labels checked and debiased, in the floating type that the loss is computed in."""
+        check_tensors(outputs, labels)
         q = labels.shape[-1] if labels.ndim else 0
         n_labels = None if self.noise is None else self.noise.n_labels
         check_outputs_and_labels(outputs.shape, labels.shape, self.n_outputs(q), n_labels)

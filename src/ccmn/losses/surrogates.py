@@ -47,6 +47,9 @@ class Surrogate:
     ranking_consistent: bool
     """Theorem 5: differentiable, non-increasing, phi'(0) < 0 and symmetric."""
 
+    def __reduce__(self) -> tuple[Callable[[str], Surrogate], tuple[str]]:
+        return _by_name, (self.name,)
+
     def slope(self, t: Tensor) -> Tensor:
         """phi'(t)."""
         phi, slope = torch.empty_like(t), torch.empty_like(t)
@@ -149,6 +152,12 @@ SURROGATES: Catalogue[Surrogate] = Catalogue(
         )
     },
 )
+
+
+def _by_name(name: str) -> Surrogate:
+    """How a row is pickled: it is a constant of this module."""
+    return SURROGATES[name]
+
 
 SurrogateLike = str | Callable[[Tensor], Tensor] | Surrogate
 

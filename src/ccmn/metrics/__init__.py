@@ -16,6 +16,7 @@ from __future__ import annotations
 from ccmn.catalogue import Catalogue
 from ccmn.metrics.auc import auc_rows, macro_auc
 from ccmn.metrics.base import Metric, Value
+from ccmn.metrics.estimate import Estimate
 from ccmn.metrics.f1 import f1_over, macro_f1, micro_f1
 from ccmn.metrics.hamming import hamming_loss, hamming_rows
 from ccmn.metrics.precision import average_precision, average_precision_from, average_precision_rows
@@ -49,6 +50,7 @@ METRICS: Catalogue[Metric] = Catalogue(
 
 __all__ = [
     "METRICS",
+    "Estimate",
     "Metric",
     "Ranking",
     "Value",

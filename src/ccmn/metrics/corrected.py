@@ -42,7 +42,7 @@ def pooled_ranking_loss(p: Tensor, scores: Tensor, weights: Tensor | None = None
     seen = ~p.isnan()
     pos = p.double().nan_to_num(0.0)
     neg = torch.where(seen, 1 - pos, 0.0)
-    wrong = _wrong_pairs(pos, neg, scores)
+    wrong = wrong_pair_weights(pos, neg, scores)
     pairs = pos.sum(-1) * neg.sum(-1) - (pos * neg).sum(-1)
     if weights is not None:
         wrong, pairs = wrong * weights.double(), pairs * weights.double()
@@ -51,7 +51,7 @@ def pooled_ranking_loss(p: Tensor, scores: Tensor, weights: Tensor | None = None
     return torch.where(total > 0, wrong.sum(-1) / total.clamp_min(torch.finfo(torch.float64).tiny), torch.nan)
 
 
-def _wrong_pairs(pos: Tensor, neg: Tensor, scores: Tensor) -> Tensor:
+def wrong_pair_weights(pos: Tensor, neg: Tensor, scores: Tensor) -> Tensor:
     """Per row: the weight of pairs j != k with f_j < f_k, and half of that of ties; one sort."""
     ordered, order = scores.contiguous().sort(dim=-1)
     p, n = (t.expand(scores.shape).gather(-1, order) for t in (pos, neg))

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import torch
 
 from ccmn.data.containers import Labels
 from ccmn.metrics.base import Value, in_blocks, read_scores
+from ccmn.metrics.corrected import wrong_pair_weights
+from ccmn.metrics.estimate import Estimate, debias_true, estimate_mean, estimate_ratio
+from ccmn.noise import NoiseModel
 from ccmn.validation import check_choice
 
 Ties = Literal["full", "half"]
@@ -84,7 +87,11 @@ def _count_lower(lowest_first: torch.Tensor) -> torch.Tensor:
     return torch.where(begins, places, 0).cummax(-1).values
 
 
-def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full") -> Value:
+@overload
+def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: None = None) -> Value: ...
+@overload
+def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", *, noise: NoiseModel) -> Estimate: ...
+def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: NoiseModel | None = None) -> Value | Estimate:
     r"""Part of the pairs (true label, other label) in the wrong order, averaged over rows; lower is better.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} \frac{1}{|P_i| |N_i|} \sum_{j \in P_i} \sum_{k \in N_i}
@@ -99,6 +106,9 @@ def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full") -> Value:
     scores : the same, real values :math:`f`
     ties : "full" or "half"
         What a tied pair counts: c = 1 as in scikit-learn, or c = 1/2 as in Eq. (2) of the paper.
+    noise : NoiseModel, optional
+        Y is noisy, by this model: the value is estimated for the clean labels and comes as an ``Estimate``.
+        It is then pooled, wrong pairs of all rows over pairs of all rows, ties 1/2: consistent.
 
     Returns
     -------
@@ -113,6 +123,10 @@ def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full") -> Value:
     """
     check_choice(ties, "ties", ("full", "half"))
     true, real, answer = read_scores(Y, scores)
+    if noise is not None:
+        p = debias_true(true, noise)
+        pairs = p.sum(-1) * (1 - p).sum(-1) - (p * (1 - p)).sum(-1)
+        return estimate_ratio(wrong_pair_weights(p, 1 - p, real), pairs)
     return answer(in_blocks(partial(ranking_loss_rows, ties=ties), true, real).mean())
 
 
@@ -173,7 +187,11 @@ def coverage_rows(Y: torch.Tensor, scores: torch.Tensor, normalised: bool = Fals
     return (count - 1).clamp(min=0) / Y.shape[-1] if normalised else count
 
 
-def one_error(Y: Labels, scores: Any) -> Value:
+@overload
+def one_error(Y: Labels, scores: Any, noise: None = None) -> Value: ...
+@overload
+def one_error(Y: Labels, scores: Any, noise: NoiseModel) -> Estimate: ...
+def one_error(Y: Labels, scores: Any, noise: NoiseModel | None = None) -> Value | Estimate:
     r"""Part of the rows whose top-scored label is not a true one; lower is better.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} \Big( 1 - \frac{1}{|T_i|} \sum_{j \in T_i} y_{ij} \Big),
@@ -186,6 +204,8 @@ def one_error(Y: Labels, scores: Any) -> Value:
     ----------
     Y : array, tensor, DataFrame or nested lists of shape (n, q), values 0 and 1
     scores : the same, real values :math:`f`
+    noise : NoiseModel, optional
+        Y is noisy, by this model: the value is estimated for the clean labels and comes as an ``Estimate``. Unbiased.
 
     Returns
     -------
@@ -197,6 +217,8 @@ def one_error(Y: Labels, scores: Any) -> Value:
     0.25
     """
     true, real, answer = read_scores(Y, scores)
+    if noise is not None:
+        return estimate_mean(one_error_rows(debias_true(true, noise), real))
     return answer(in_blocks(one_error_rows, true, real).mean())
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from typing_extensions import Self
@@ -190,6 +191,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = None
         if sample_weight is not None:
             weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+            if self.correction is not None:
+                raise ValueError("sample_weight and correction do not go together: corrected parts are means over rows")
         seed = int(as_generator(self.random_state).integers(2**31))
         self.classes_, self.label_names_, self._kind = targets.classes, targets.label_names, targets.kind
         self.extra_: dict[str, Any] = {}
@@ -234,6 +237,11 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(self.noise, NoiseModel):
             if self.noise.n_labels != targets.q:
                 raise ValueError(f"the noise model has {self.noise.n_labels} labels, y has {targets.q}")
+            if names and self.noise.label_names and names != self.noise.label_names:
+                raise ValueError(
+                    f"the noise model is about labels {', '.join(self.noise.label_names[:4])} ..., y about "
+                    f"{', '.join(names[:4])} ...: put them into one order, or leave the names out"
+                )
             return self.noise, None
         if self.noise is not None and X.shape[0] >= FEWEST_TO_ESTIMATE:
             from ccmn.estimation import estimate_noise
@@ -308,13 +316,15 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if validation is not None:
             X_val = self._read_features(validation[0], reset=False)
             Y_val = encode_like(validation[1], targets)
+            if len(Y_val) != X_val.shape[0]:
+                raise ValueError(f"validation has {X_val.shape[0]} rows of X and {len(Y_val)} of y")
             p_val = Y_val if clean else self.noise_.debias(Y_val)
             return whole, labels, Sample(X_val, p_val, None)
         n = whole.X.shape[0]
         if n < FEWEST_TO_HOLD_OUT:
             return whole, labels, whole
         order = np.random.default_rng(seed).permutation(n)
-        n_out = max(1, round(self.validation_fraction * n))
+        n_out = min(max(1, round(self.validation_fraction * n)), n - 1)
         out, kept = np.sort(order[:n_out]), np.sort(order[n_out:])
         return whole.take(kept), labels[kept], whole.take(out)
 
@@ -356,7 +366,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _finish(self, recipe: Recipe, held_out: Sample) -> None:
         """What is fitted on the held-out rows after the weights: the slope of probabilities, and thresholds."""
         surrogate = self.surrogate if isinstance(self.surrogate, str) else None
-        self._link, self._slope = link_of(self.loss, surrogate), 1.0
+        self._link, self._slope, self._has_dummy = link_of(self.loss, surrogate), 1.0, self.loss == "ranking"
         q = held_out.p.shape[1]
         self.thresholds_ = np.zeros(q)
         scores = self._scores(held_out.X)
@@ -370,12 +380,12 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Scores (n, q) before the thresholds: what the loss decides by."""
         outputs = self._network.outputs(X)
-        if self.loss == "ranking":
+        if self._has_dummy:
             outputs = outputs[:, 1:] - outputs[:, :1]
         if self._link == "plugin":
             rho_pos, rho_neg = self._rates()
             # Increasing in the noisy log-odds, 0 where the clean posterior is 1/2.
-            return 2 * (1 / (1 + np.exp(-outputs)) - rho_neg) / (1 - rho_pos - rho_neg) - 1
+            return np.asarray(2 * (expit(outputs) - rho_neg) / (1 - rho_pos - rho_neg) - 1)
         return outputs
 
     def _rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -440,6 +450,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "n_features": int(self.n_features_in_),
             "noise": self.noise_.to_dict(),
             "link": self._link,
+            "has_dummy": self._has_dummy,
             "slope": self._slope,
             "thresholds": self.thresholds_.tolist(),
             "history": self._history,

@@ -41,7 +41,8 @@ def _hamming(p: Tensor, scores: Tensor, weights: Tensor | None) -> Tensor:
 
 def _ranking_and_cut(p: Tensor, scores: Tensor, weights: Tensor | None) -> Tensor:
     """The order of the labels and the cut between them: the ranking loss alone would not look at the cut."""
-    return pooled_ranking_loss(p, scores, weights) + _hamming(p, scores, weights)
+    # Rows without pairs (every label constant) have no order to look at, but still a cut.
+    return pooled_ranking_loss(p, scores, weights).nan_to_num(nan=0.0) + _hamming(p, scores, weights)
 
 
 CRITERIA: dict[str, Callable[[Tensor, Tensor, Tensor | None], Tensor]] = {
@@ -152,13 +153,22 @@ def fit_loop(
         with torch.random.fork_rng():
             torch.manual_seed(recipe.seed)
             module = recipe.model(training.X.shape[1], recipe.loss.n_outputs(labels.shape[1])).to(recipe.device)
-            part = _fit_stack(recipe, (lr,), UserNetwork(module), training, labels, validation, tell, checkpoint)
+            own = None if checkpoint is None else checkpoint.of(f"lr{lr:g}")
+            try:
+                part = _fit_stack(recipe, (lr,), UserNetwork(module), training, labels, validation, tell, own)
+            except KeyboardInterrupt:
+                if best is None:
+                    raise
+                return Fitted(best.network, history, interrupted=True)
         history += part.history
         if best is None or _best_of(part, recipe) < _best_of(best, recipe) - KeepBest.smallest_gain:
             best = part
         if part.interrupted:
             break
     assert best is not None
+    if checkpoint is not None and not part.interrupted:
+        for lr in recipe.lr:
+            checkpoint.of(f"lr{lr:g}").remove()
     return Fitted(best.network, history, best.interrupted or part.interrupted)
 
 
@@ -190,7 +200,7 @@ def _fit_stack(
         optimiser,
         selection,
         epochs=recipe.epochs,
-        weights=None if training.weights is None else torch.from_numpy(training.weights).to(device, dtype),
+        weights=_mean_one(training.weights, device, dtype),
         tell=tell,
         checkpoint=checkpoint,
         autocast=recipe.autocast,
@@ -198,6 +208,13 @@ def _fit_stack(
     assert selection.best is not None
     best = _first_smallest(selection.best[0].tolist())
     return Fitted(run_of(network, best), _history(result, lrs, recipe.criterion), result.interrupted)
+
+
+def _mean_one(weights: NDArray[np.float64] | None, device: torch.device, dtype: torch.dtype) -> Tensor | None:
+    """Row weights scaled to a mean of 1, so that batches of any size weigh their rows alike."""
+    if weights is None:
+        return None
+    return torch.from_numpy(weights / weights.mean()).to(device, dtype)
 
 
 def _all_outputs(network: Network, features: Features) -> Tensor:
@@ -214,7 +231,14 @@ def _criterion(recipe: Recipe, validation: Sample) -> Callable[[Tensor], Tensor]
     p = torch.from_numpy(validation.p).to(recipe.device)
     weights = None if validation.weights is None else torch.from_numpy(validation.weights).to(recipe.device)
     function = CRITERIA[recipe.criterion]
-    return lambda scores: function(p.to(scores.device), scores, weights)
+
+    def measure(scores: Tensor) -> Tensor:
+        w = None if weights is None else weights.to(scores.device)
+        # A run that diverged predicts nothing (NaN >= 0 is false), which must not pass for being right.
+        diverged = ~scores.isfinite().all(-1).all(-1)
+        return function(p.to(scores.device), scores, w).masked_fill(diverged, torch.inf)
+
+    return measure
 
 
 def _history(result: TrainingResult, lrs: tuple[float, ...], criterion: str) -> list[dict[str, float]]:

@@ -27,7 +27,7 @@ def load_model(path: str | os.PathLike[str], model: Callable[..., Any] | None = 
     description, arrays = read_model(path)
     try:
         return _rebuild(description, arrays, model)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
         raise ValueError(f"{path} is not a whole ccmn model: {type(error).__name__}: {error}") from None
 
 
@@ -44,15 +44,18 @@ def _rebuild(d: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Callable
         clf.feature_names_in_ = np.array(d["feature_names"], dtype=object)
     clf._link, clf._slope, clf._history = d["link"], float(d["slope"]), d["history"]
     clf.thresholds_, clf.extra_ = np.array(d["thresholds"], dtype=np.float64), d["extra"]
+    clf._has_dummy = bool(d["has_dummy"])
     q = clf.noise_.n_labels
+    if d["kind"] not in ("multilabel", "binary", "multiclass") or clf.thresholds_.shape != (q,) or not clf._slope > 0:
+        raise ValueError("the description is not that of a model: kind, thresholds or slope cannot be")
     if d["network"] == "user":
         clf._network = FittedNetwork("user", arrays)
         if model is not None:
-            n_outputs = q + 1 if clf.loss == "ranking" else q
+            n_outputs = q + 1 if clf._has_dummy else q
             clf.model, clf._network = model, rebuild_module(model, clf.n_features_in_, n_outputs, arrays)
     else:
         clf._network = FittedNetwork(d["network"], arrays)
-        _check_shapes(clf._network, clf.n_features_in_, q + 1 if clf.loss == "ranking" else q)
+        _check_shapes(clf._network, clf.n_features_in_, q + 1 if clf._has_dummy else q)
     return clf
 
 

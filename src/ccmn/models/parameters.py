@@ -41,7 +41,7 @@ def check_parameters(clf: CCMNClassifier) -> None:
     if clf.batch_size != "auto":
         check_count(clf.batch_size, "batch_size")
     rates = np.atleast_1d(np.asarray(clf.lr, dtype=np.float64))
-    if rates.ndim != 1 or rates.size == 0 or not (rates > 0).all():
+    if rates.ndim != 1 or rates.size == 0 or not ((rates > 0) & np.isfinite(rates)).all():
         raise ValueError(f"lr must be a positive number or a list of them; got {clf.lr!r}")
     if not clf.weight_decay >= 0:
         raise ValueError(f"weight_decay must not be negative; got {clf.weight_decay!r}")

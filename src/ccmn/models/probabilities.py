@@ -39,7 +39,7 @@ def linear_probability(f: NDArray[Any]) -> NDArray[Any]:
     excess = np.maximum(np.abs(f) - _CORNER, 0) / (1 - _CORNER)
     bent = 1 - (1 - _CORNER) / 2 / (1 + excess)
     inside = (1 + np.clip(f, -_CORNER, _CORNER)) / 2
-    return np.asarray(np.where(f > _CORNER, bent, np.where(f < -_CORNER, 1 - bent, inside)))
+    return _strictly_inside(np.where(f > _CORNER, bent, np.where(f < -_CORNER, 1 - bent, inside)))
 
 
 def logistic_probability(f: NDArray[Any]) -> NDArray[Any]:
@@ -50,7 +50,12 @@ def logistic_probability(f: NDArray[Any]) -> NDArray[Any]:
     """
     end = expit(-_FAR)
     tail = end / (1 + np.maximum(np.abs(f) - _FAR, 0))
-    return np.asarray(np.where(f > _FAR, 1 - tail, np.where(f < -_FAR, tail, expit(np.clip(f, -_FAR, _FAR)))))
+    return _strictly_inside(np.where(f > _FAR, 1 - tail, np.where(f < -_FAR, tail, expit(np.clip(f, -_FAR, _FAR)))))
+
+
+def _strictly_inside(p: NDArray[Any]) -> NDArray[Any]:
+    """Off 0 and 1 by the least that floating point can say, where scores are so large that it has run out."""
+    return np.asarray(np.clip(p, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0)))
 
 
 def fit_slope(scores: NDArray[Any], p: NDArray[Any], row_weights: NDArray[Any] | None = None) -> float:

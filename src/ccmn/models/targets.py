@@ -121,6 +121,9 @@ def encode_like(Y: Any, targets: Targets) -> NDArray[np.float32]:
                 columns = [targets.label_names.index(name) for name in other.label_names]
                 matrix[:, columns] = other.labels
                 return matrix
+            if other.label_names and targets.label_names:
+                strange = sorted(set(other.label_names) - set(targets.label_names))
+                raise ValueError(f"label {strange[0]!r} is not among the training labels")
             if other.q != targets.q:
                 raise ValueError(f"these labels have {other.q} columns, the training labels have {targets.q}")
         return other.labels

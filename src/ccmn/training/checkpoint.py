@@ -41,6 +41,7 @@ class Checkpoint:
         if (epoch + 1) % self.every:
             return
         tensors = {f"weights.{i}": p.values.detach() for i, p in enumerate(network.parameters)}
+        tensors |= {f"network_buffer.{i}": b for i, b in enumerate(network.buffers)}
         tensors |= {f"first.{i}": t for i, t in enumerate(optimiser.first)}
         tensors |= {f"second.{i}": t for i, t in enumerate(optimiser.second)}
         tensors |= {f"selection.{name}": t for name, t in selection.state().items()}
@@ -71,11 +72,18 @@ class Checkpoint:
                 optimiser.first[i].copy_(tensors[f"first.{i}"])
                 optimiser.second[i].copy_(tensors[f"second.{i}"])
             optimiser.steps.copy_(tensors["steps"])
+            for i, buffer in enumerate(network.buffers):
+                buffer.copy_(tensors[f"network_buffer.{i}"])
         prefix = "selection."
         selection.load_state({k[len(prefix) :]: t for k, t in tensors.items() if k.startswith(prefix)})
         result.losses = list(tensors["losses"].unbind(0))
         result.criteria = list(tensors["criteria"].unbind(0)) if "criteria" in tensors else []
         return int(metadata["epoch"]) + 1
+
+    def of(self, part: str) -> Checkpoint:
+        """The checkpoint of one of several trainings that follow each other."""
+        name = self.path.with_name(f"{self.path.name}.{part}")
+        return Checkpoint(name, f"{self.fingerprint} {part}", every=self.every)
 
     def remove(self) -> None:
         """The fit is done: nothing is left to resume."""

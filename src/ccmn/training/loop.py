@@ -77,8 +77,11 @@ def train(
             if selection.finished(epoch):
                 break
     except KeyboardInterrupt:
-        if not result.losses:
+        if selection.has_nothing() or not result.losses:
             raise
+        # The epoch that was cut off between its last step and its criterion is none.
+        if result.criteria:
+            del result.losses[len(result.criteria) :]
         result.interrupted = True
     network.train_mode(False)
     selection.restore(network)

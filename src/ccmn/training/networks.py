@@ -32,6 +32,11 @@ class Network(ABC):
     def outputs(self, X: Tensor) -> Tensor:
         """(G, B, d) or sparse (B, d) -> (G, K, B, n_outputs)."""
 
+    @property
+    def buffers(self) -> list[Tensor]:
+        """What belongs to the weights without being trained by gradients (running means)."""
+        return []
+
     def train_mode(self, training: bool) -> None:
         """Switch layers that behave differently in training (dropout, batch norm)."""
         return
@@ -111,6 +116,10 @@ class UserNetwork(Network):
     def parameters(self) -> list[Stacked]:
         # A view with the two fleet dimensions in front; gradients reach the module's own parameter.
         return [_Unstacked(p) for p in self._parameters]
+
+    @property
+    def buffers(self) -> list[Tensor]:
+        return list(self.module.buffers())
 
     def outputs(self, X: Tensor) -> Tensor:
         batch = X.to_dense() if X.layout != torch.strided else X[0]

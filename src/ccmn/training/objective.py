@@ -45,7 +45,7 @@ class Objective:
         return cls([Part(slice(None), loss)])
 
     def __call__(self, outputs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
-        """(G, K, B, o), (G, B, q), weights (G, B) or None -> (G, K)."""
+        """(G, K, B, o), (G, B, q), weights (G, B) or None -> (G, K). Weights have a mean of 1 over all rows."""
         values = [self._mean(part, outputs[:, part.runs], labels, weights) for part in self.parts]
         return values[0] if len(values) == 1 else torch.cat(values, 1)
 
@@ -63,5 +63,4 @@ class Objective:
         rows = loss.risk(outputs, targets)
         if weights is None:
             return rows.mean(-1)
-        w = weights.unsqueeze(1).to(rows.dtype)
-        return (rows * w).sum(-1) / w.sum(-1).clamp_min(torch.finfo(rows.dtype).tiny)
+        return (rows * weights.unsqueeze(1).to(rows.dtype)).mean(-1)

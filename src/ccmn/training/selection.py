@@ -26,6 +26,10 @@ class Selection(ABC):
         """Is there no use in going on?"""
         return False
 
+    def has_nothing(self) -> bool:
+        """Is there nothing yet that could be put back?"""
+        return False
+
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint must hold."""
         return {}
@@ -64,6 +68,7 @@ class KeepBest(Selection):
         self.best: Tensor | None = None
         self.best_epoch: Tensor | None = None
         self._weights: list[Tensor] = []
+        self._buffers: list[Tensor] = []
 
     def look(self, epoch: int, network: Network) -> Tensor | None:
         network.train_mode(False)
@@ -73,6 +78,7 @@ class KeepBest(Selection):
         if self.best is None or self.best_epoch is None:
             self.best, self.best_epoch = value.clone(), torch.full_like(value, epoch)
             self._weights = [p.values.detach().clone() for p in network.parameters]
+            self._buffers = [b.detach().clone() for b in network.buffers]
             return value
         better = value < self.best - self.smallest_gain
         self.best = torch.where(better, value, self.best)
@@ -81,11 +87,18 @@ class KeepBest(Selection):
             return value  # nothing to keep, and on a CPU that is known at once
         for kept, parameter in zip(self._weights, network.parameters):
             kept.copy_(torch.where(parameter.spread(better), parameter.values.detach(), kept))
+        for kept, buffer in zip(self._buffers, network.buffers):  # of a single run
+            kept.copy_(torch.where(better.all(), buffer, kept))
         return value
 
     def restore(self, network: Network) -> None:
         for kept, parameter in zip(self._weights, network.parameters):
             parameter.values.data.copy_(kept)
+        for kept, buffer in zip(self._buffers, network.buffers):
+            buffer.copy_(kept)
+
+    def has_nothing(self) -> bool:
+        return self.best is None
 
     def finished(self, epoch: int) -> bool:
         if self.patience is None or self.best_epoch is None:
@@ -96,9 +109,11 @@ class KeepBest(Selection):
         if self.best is None or self.best_epoch is None:
             return {}
         kept = {f"kept.{i}": weights for i, weights in enumerate(self._weights)}
-        return {"best": self.best, "best_epoch": self.best_epoch, **kept}
+        buffers = {f"buffer.{i}": b for i, b in enumerate(self._buffers)}
+        return {"best": self.best, "best_epoch": self.best_epoch, **kept, **buffers}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         if state:
             self.best, self.best_epoch = state["best"], state["best_epoch"]
-            self._weights = [state[f"kept.{i}"] for i in range(len(state) - 2)]
+            self._weights = [state[f"kept.{i}"] for i in range(sum(k.startswith("kept.") for k in state))]
+            self._buffers = [state[f"buffer.{i}"] for i in range(sum(k.startswith("buffer.") for k in state))]

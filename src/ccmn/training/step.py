@@ -42,13 +42,20 @@ def make_step(
         w = None if weights is None else weights[index]
         with torch.autocast(X.device.type, dtype=torch.bfloat16, enabled=autocast):
             losses = objective(network.outputs(X), Y, w)
-        gradients = torch.autograd.grad(losses.sum(), leaves)
-        optimiser.step(list(gradients))
+        optimiser.step(_gradients(losses.sum(), leaves, own=isinstance(network, UserNetwork)))
         return losses.detach()
 
     if features.device.type == "cuda" and features.is_dense and not isinstance(network, UserNetwork):
         return _CapturedSteps(eager, optimiser, leaves)
     return eager
+
+
+def _gradients(loss: Tensor, leaves: list[Tensor], *, own: bool) -> list[Tensor]:
+    """Gradients that may be changed in place. A user's module may share them between parameters, or use some not."""
+    if not own:
+        return list(torch.autograd.grad(loss, leaves))
+    found = torch.autograd.grad(loss, leaves, allow_unused=True)
+    return [torch.zeros_like(leaf) if g is None else g.clone() for leaf, g in zip(leaves, found)]
 
 
 class _CapturedSteps:

@@ -46,3 +46,12 @@ def test_results_do_not_live_in_the_workspace():
     pair_sum(torch.randn(4, 30), p, n, SURROGATES["hinge"])
     assert torch.equal(first, kept[0])
     assert torch.equal(torch.autograd.grad(first.sum(), leaf)[0], kept[1])
+
+
+def test_memory_made_in_inference_mode_serves_training():
+    f, p, n = torch.randn(3, 5, 77)
+    with torch.inference_mode(), torch.device("meta"):
+        workspace(10**7, torch.float32, CPU)
+    leaf = f.clone().requires_grad_()
+    pair_sum(leaf, p, n, SURROGATES["sigmoid"]).sum().backward()
+    assert leaf.grad.isfinite().all()

@@ -96,8 +96,8 @@ def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogat
     """Value and derivatives of rows (n, q), by the fastest way."""
     q = scores.shape[-1]
     if scores.numel() == 0:
-        nothing = torch.zeros_like(scores)
-        return PairSums(scores.new_zeros(len(scores)), nothing, nothing, nothing)
+        found = [torch.zeros_like(scores) if on else None for on in (wanted.by_scores, *2 * (wanted.by_weights,))]
+        return PairSums(scores.new_zeros(len(scores)), *found)
     if surrogate.pair_method == "moments" and scores.numel() * q > _FEWEST_FOR_MOMENTS:
         return square_pair_sum(scores, pos, neg, wanted)
     if surrogate.pair_method == "sorted" and _saves_pairs(scores, _PAIRS_PER_SORTED_LABEL, "sorted"):

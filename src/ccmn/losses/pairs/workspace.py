@@ -23,5 +23,7 @@ def workspace(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         return torch.empty(size, dtype=dtype, device=device)
     pieces: dict[torch.dtype, Tensor] = _kept.__dict__.setdefault("pieces", {})
     if dtype not in pieces or pieces[dtype].numel() < size:
-        pieces[dtype] = torch.empty(size, dtype=dtype)
+        # Outlives the context it is made in: an inference tensor could not be written to in training.
+        with torch.inference_mode(False):
+            pieces[dtype] = torch.empty(size, dtype=dtype, device="cpu")
     return pieces[dtype][:size]
