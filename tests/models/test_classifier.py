@@ -353,6 +353,8 @@ class TestErrors:
             ({"weight_decay": -1}, "weight_decay must not be negative"),
             ({"validation_fraction": 1.0}, "validation_fraction must be between 0 and 1"),
             ({"solver": "sgd"}, "solver must be"),
+            ({"flood_level": 0.3, "loss": "forward"}, "does nothing without correction='flood'"),
+            ({"patience": 0}, "patience must be a whole number of at least 1; got 0"),
             ({"device": "abacus"}, "device must be 'auto', 'cpu', 'cuda'"),
             ({"threshold": "best"}, "threshold must be"),
             ({"correction": "clip"}, "unknown correction 'clip'"),

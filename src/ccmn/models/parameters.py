@@ -37,7 +37,11 @@ def check_parameters(clf: CCMNClassifier) -> None:
         raise TypeError(
             f"noise must be 'estimate', 'partial', 'missing', a noise model or None; got {type(clf.noise).__name__}"
         )
+    if clf.flood_level and clf.correction != "flood":
+        raise ValueError(f"flood_level={clf.flood_level!r} does nothing without correction='flood'")
     check_count(clf.epochs, "epochs")
+    if clf.patience is not None:
+        check_count(clf.patience, "patience")
     if clf.batch_size != "auto":
         check_count(clf.batch_size, "batch_size")
     rates = np.atleast_1d(np.asarray(clf.lr, dtype=np.float64))
