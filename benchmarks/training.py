@@ -20,8 +20,10 @@ from harness import Result, parser, peak_extra_megabytes, report, seconds_of
 from ccmn import CCMNClassifier
 from ccmn.data import MultiLabelData, load_dataset
 from ccmn.data.synthetic import make_noisy_multilabel
-from ccmn.experiments.fleet import LEARNING_RATES, Repeat, _metrics, make_repeats, run_fleet
-from ccmn.experiments.methods import METHODS, Method
+from ccmn.experiments.criteria import TABLE_METRICS, clean_metrics
+from ccmn.experiments.fleet import Settings, run_fleet
+from ccmn.experiments.methods import METHODS, TEN, Method
+from ccmn.experiments.protocols import LEARNING_RATES, LITERAL, Repeat, make_repeats
 from ccmn.losses import SURROGATES
 from ccmn.metrics.corrected import corrected_hamming
 
@@ -77,19 +79,21 @@ def plain_run(data, repeat: Repeat, method: Method, epochs: int, batch: int, dev
         if measure:
             with torch.no_grad():
                 out = model(X[held_out])
-                _metrics(Y[held_out], out[:, 1:] - out[:, :1] if method.loss == "ranking" else out)
+                scores = out[:, 1:] - out[:, :1] if method.loss == "ranking" else out
+                clean_metrics(Y[held_out], scores, TABLE_METRICS)
 
 
 def fleet_against_single(device: str, quick: bool) -> list[Result]:
     """30 runs of each of the ten methods: 10 repeats x 3 learning rates."""
     data = dataset("yeast")
-    repeats = make_repeats(data, "literal", 10)
+    repeats = make_repeats(data, LITERAL, 10)
     epochs, results = (4, []) if quick else (30, [])
-    run_fleet(data, repeats[:1], epochs=1, device=device)  # what is loaded once is not what a fleet costs
-    for name, method in METHODS.items():
-        ours = seconds_of(
-            lambda n=name: run_fleet(data, repeats, methods=[n], epochs=epochs, batch_size=100, device=device), 0.5, 3
-        )
+    warm_up = Settings(epochs=1, selections=("clean",))
+    list(run_fleet(data, repeats[:1], settings=warm_up, device=device))  # what is loaded once is not what a fleet costs
+    settings = Settings(epochs=epochs, selections=("clean",))
+    for name in TEN:
+        method = METHODS[name]
+        ours = seconds_of(lambda n=name: list(run_fleet(data, repeats, [n], settings, device=device)), 0.5, 3)
         theirs = seconds_of(lambda m=method: plain_run(data, repeats[0], m, epochs, 100, device, True), 0.5, 3)
         runs = len(repeats) * len(LEARNING_RATES)
         results.append(
@@ -101,14 +105,11 @@ def fleet_against_single(device: str, quick: bool) -> list[Result]:
 def single_fit(device: str, quick: bool) -> list[Result]:
     """One run in the loop against the plain program, validation included in both."""
     data = dataset("yeast")
-    repeats = make_repeats(data, "literal", 1)
+    repeats = make_repeats(data, LITERAL, 1)
     epochs, results = (5 if quick else 20), []
+    settings = Settings(learning_rates=(5e-3,), epochs=epochs, selections=("clean",))
     for name in ("unbiased-hamming-square", "unbiased-ranking-hinge", "unbiased-ranking-sigmoid"):
-        ours = seconds_of(
-            lambda n=name: run_fleet(data, repeats, methods=[n], learning_rates=(5e-3,), epochs=epochs, device=device),
-            1,
-            3,
-        )
+        ours = seconds_of(lambda n=name: list(run_fleet(data, repeats, [n], settings, device=device)), 1, 3)
         theirs = seconds_of(lambda n=name: plain_run(data, repeats[0], METHODS[n], epochs, 100, device, True), 1, 3)
         results.append(Result(f"one run: {name}", ours, "plain loop", theirs, theirs / ours))
     return results
@@ -119,7 +120,7 @@ def closed_form(names: tuple[str, ...]) -> tuple[list[Result], dict[str, object]
     results, losses = [], {}
     for name in names:
         data = dataset(name)
-        (repeat,) = make_repeats(data, "literal", 1)
+        (repeat,) = make_repeats(data, LITERAL, 1)
         X, Z = data.X[repeat.train], repeat.noisy[repeat.train]
         validation = (data.X[repeat.validation], np.asarray(data.Y)[repeat.validation])
         seconds, found = {}, {}
@@ -165,10 +166,10 @@ def main() -> None:
     results += single_fit(options.device, options.quick)
     if options.device == "cuda":
         data = dataset("yeast")
-        repeats = make_repeats(data, "literal", 5)
+        repeats = make_repeats(data, LITERAL, 5)
         for attempt in ("first", "second"):
             start = time.perf_counter()
-            run_fleet(data, repeats, device="cuda")
+            list(run_fleet(data, repeats, settings=Settings(selections=("clean",)), device="cuda"))
             torch.cuda.synchronize()
             notes[f"yeast, 150 runs x 200 epochs, seconds ({attempt} time)"] = round(time.perf_counter() - start, 2)
     else:

@@ -105,20 +105,22 @@ def test_corrupt_and_debias_stay_on_the_device():
 def test_a_captured_fleet_is_the_eager_one():
     """Graph replay on the device against the eager loop on the CPU: the same test values but for rounding."""
     from ccmn.data import MultiLabelData, make_noisy_multilabel
-    from ccmn.experiments.fleet import make_repeats, run_fleet
+    from ccmn.experiments.fleet import Settings, run_fleet
+    from ccmn.experiments.protocols import MODERATE, make_repeats
 
     task = make_noisy_multilabel(330, 8, 5, random_state=0)
     data = MultiLabelData(X=task.X.astype(np.float32), Y=task.Y)
-    repeats = make_repeats(data, "moderate", 2)
+    repeats = make_repeats(data, MODERATE, 2)
     for model in ("linear", "mlp"):
-        common = {
-            "epochs": 8,
-            "batch_size": 50,
-            "model": model,
-            "methods": ["unbiased-hamming-hinge", "plain-ranking-sigmoid"],
-        }
+        settings = Settings(model, epochs=8, batch_size=50)
+        methods = ["unbiased-hamming-hinge", "plain-ranking-sigmoid"]
         values = [
-            {(r.method, r.metric, r.repeat): r.value for r in run_fleet(data, repeats, device=device, **common)}
+            {
+                (outcome.method, outcome.repeat, selection, metric): value
+                for outcome in run_fleet(data, repeats, methods, settings, device=device)
+                for selection, by_metric in outcome.values.items()
+                for metric, value in by_metric.items()
+            }
             for device in ("cpu", "cuda")
         ]
         for key, value in values[0].items():

@@ -14,6 +14,7 @@ from ccmn.cli.fit import fit
 from ccmn.cli.noise import noise_app
 from ccmn.cli.options import DefaultsInHelp
 from ccmn.cli.predict import predict
+from ccmn.cli.reproduce import report, reproduce
 
 app = typer.Typer(
     cls=PlainErrors,
@@ -27,6 +28,8 @@ app.command()(demo)
 app.command(cls=DefaultsInHelp)(fit)
 app.command()(predict)
 app.command()(evaluate)
+app.command()(reproduce)
+app.command()(report)
 app.add_typer(data_app, name="data")
 app.add_typer(noise_app, name="noise")
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ccmn.cli.options import Json
+from ccmn.cli.output import error_console
 
 
 def demo(
@@ -30,7 +31,8 @@ def demo(
     from ccmn.experiments.demo import LOSSES, WAYS, make_demo, run_demo
 
     task = make_demo(2000 if quick else 8000, seed)
-    with Progress(console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal) as bar:
+    console = error_console()
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         rows = run_demo(task, epochs=10 if quick else 30, seed=seed)
         done = list(bar.track(rows, total=len(WAYS) * len(LOSSES), description="training"))
     if as_json:

@@ -24,6 +24,13 @@ def show(table: Any) -> None:
     console.print(table)
 
 
+def error_console() -> Any:
+    """Where progress is shown: stderr, and only if that is a terminal."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}

@@ -35,7 +35,7 @@ class Ranking:
     Parameters
     ----------
     labels : tensor of shape (..., q)
-        The 0/1 labels, float64, in an order of ours (that of their scores, where they were sorted).
+        The labels, 0/1 or debiased ones, float64, in an order of ours (that of their scores, where they were sorted).
     positives : tensor of shape (...)
         Number of true labels in the row.
     rank : tensor of shape (..., q)
@@ -146,6 +146,20 @@ def ranking_loss_from(ranking: Ranking, ties: Ties = "full") -> torch.Tensor:
         wrong = (wrong + strictly_wrong) / 2
     pairs = positives * (labels.shape[-1] - positives)
     return wrong / pairs.clamp(min=1)
+
+
+def pooled_wrong_from(ranking: Ranking) -> tuple[torch.Tensor, torch.Tensor]:
+    r"""Per row the weight of wrong pairs (ties 1/2) and of all pairs, for real-valued labels p: (...) each.
+
+    .. math:: \sum_{j \neq k} p_j (1 - p_k) (1[f_j < f_k] + \tfrac12 1[f_j = f_k])
+              = \tfrac12 \Big( \sum_j (p_j r_j - h_j) + \sum_{j \neq k} p_j (1 - p_k) \Big)
+
+    with :math:`r_j` the rank and :math:`h_j = \sum_{k: f_k \geq f_j} p_k` the hits of label j: products of two p
+    cancel, so that a ranking is all it takes.
+    """
+    p, total = ranking.labels, ranking.positives
+    pairs = total * (p.shape[-1] - total) - (p * (1 - p)).sum(-1)
+    return ((p * ranking.rank - ranking.hits).sum(-1) + pairs) / 2, pairs
 
 
 def coverage(Y: Labels, scores: Any, normalised: bool = False) -> Value:

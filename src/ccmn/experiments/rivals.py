@@ -1,0 +1,61 @@
+"""Methods that are fitted one at a time, by the face they share with scikit-learn's estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ccmn.catalogue import Catalogue
+from ccmn.data.multilabel import MultiLabelData
+from ccmn.experiments.criteria import SELECTIONS, clean_metrics, criteria, measure
+from ccmn.experiments.fleet import Outcome
+from ccmn.experiments.protocols import Repeat
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A row of table 3 that a fleet does not train.
+
+    Parameters
+    ----------
+    make : keyword arguments -> an estimator with ``fit(X, candidates)`` and ``decision_function``
+    grid : the settings tried on validation rows; a single one where the literature has defaults
+    """
+
+    name: str
+    make: Callable[..., Any]
+    grid: tuple[Mapping[str, Any], ...] = ({},)
+
+
+def run_rival(rival: Rival, data: MultiLabelData, repeat: Repeat, metrics: Sequence[str]) -> Outcome:
+    """Fit at every setting of its grid; for each metric the test value at the setting best on validation rows."""
+    validation, test = [], []
+    for setting in rival.grid:
+        fitted = rival.make(**setting).fit(data.X[repeat.train], np.asarray(repeat.noisy[repeat.train]))
+        validation.append(_scores(fitted, data, repeat.validation))
+        test.append(_scores(fitted, data, repeat.test))
+    wanted = criteria(metrics)
+    Y = torch.from_numpy(np.asarray(data.Y))
+    debiased = torch.from_numpy(np.asarray(repeat.noise.debias(repeat.noisy[repeat.validation])))
+    best = measure(wanted, Y[repeat.validation][None, None], debiased[None, None], torch.stack(validation).unsqueeze(0))
+    values = clean_metrics(Y[repeat.test], torch.stack(test), metrics)
+    outcome = Outcome(rival.name, repeat.number, {s: {} for s in SELECTIONS}, {s: {} for s in SELECTIONS})
+    for criterion, value in zip(wanted, best[:, 0].nan_to_num(nan=-torch.inf)):
+        number = int(value.argmax())
+        choice = {**rival.grid[number], "validation": criterion.sign * float(value[number])}
+        for metric in criterion.decides:
+            outcome.values[criterion.selection][metric] = float(values[metric][number])
+            outcome.chosen[criterion.selection][metric] = choice
+    return outcome
+
+
+def _scores(fitted: Any, data: MultiLabelData, rows: Any) -> Tensor:
+    return torch.from_numpy(np.asarray(fitted.decision_function(data.X[rows]), dtype=np.float64))
+
+
+RIVALS: Catalogue[Rival] = Catalogue("rival", {})

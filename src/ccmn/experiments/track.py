@@ -1,0 +1,67 @@
+"""For every criterion the weights of the best epoch, run by run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ccmn.experiments.criteria import Criterion, HeldOut, clean_metrics, measure
+from ccmn.losses import MultiLabelLoss
+from ccmn.training import Network, Selection
+
+
+class TrackBest(Selection):
+    """Looks at validation rows after each epoch; test rows are seen once, after all is chosen.
+
+    A set of weights per criterion is kept rather than test metrics worked out every epoch, and nothing is read back
+    from a device on the way.
+
+    Parameters
+    ----------
+    wanted : the criteria
+    validation : the rows they are measured on
+    loss : whose decision turns outputs into scores
+    """
+
+    def __init__(self, wanted: Sequence[Criterion], validation: HeldOut, loss: MultiLabelLoss) -> None:
+        self.wanted, self.validation, self.loss = list(wanted), validation, loss
+        self.best: Tensor | None = None
+        self.best_epoch: Tensor | None = None
+        self.curve: list[Tensor] = []
+        self._kept: list[list[Tensor]] = []
+
+    @torch.no_grad()
+    def look(self, epoch: int, network: Network) -> Tensor | None:
+        held_out = self.validation
+        value = measure(self.wanted, held_out.clean, held_out.debiased, held_out.scores(network, self.loss))
+        self.curve.append(value)
+        # A run that diverged has NaN scores and cannot be the best.
+        value = value.nan_to_num(nan=-torch.inf)
+        if self.best is None or self.best_epoch is None:
+            self.best, self.best_epoch = value, torch.zeros_like(value)
+            self._kept = [[p.values.detach().clone() for p in network.parameters] for _ in self.wanted]
+            return None
+        better = value > self.best
+        self.best = torch.where(better, value, self.best)
+        self.best_epoch = torch.where(better, epoch, self.best_epoch)
+        for improved, kept in zip(better, self._kept):
+            for weights, parameter in zip(kept, network.parameters):
+                torch.where(parameter.spread(improved), parameter.values, weights, out=weights)
+        return None
+
+    def restore(self, network: Network) -> None:
+        return
+
+    @torch.no_grad()
+    def values(self, network: Network, test: HeldOut) -> dict[tuple[str, str], Tensor]:
+        """(selection, metric) -> (G, K): each metric on the test rows, with the weights that were best for it."""
+        found = {}
+        for criterion, kept in zip(self.wanted, self._kept):
+            for weights, parameter in zip(kept, network.parameters):
+                parameter.values.copy_(weights)
+            scores = test.scores(network, self.loss)
+            for metric, value in clean_metrics(test.clean, scores, criterion.decides).items():
+                found[criterion.selection, metric] = value
+        return found
