@@ -425,3 +425,38 @@ def check_trusted_rows(trusted: Any, n: int) -> tuple[NDArray[np.intp], Any]:
     if np.unique(rows).size < rows.size:
         raise ValueError("the rows of trusted must differ: a row counted twice would make the result seem surer")
     return rows.astype(np.intp), trusted[1]
+
+
+def check_penalty(value: object, argument: str) -> float:
+    """The weight of a penalty: a number of at least 0, infinity included."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not value >= 0:
+        raise ValueError(f"{argument} must be a number of at least 0; got {value!r}")
+    return float(value)
+
+
+def check_share(value: object, argument: str) -> float:
+    """A number from 0 to 1, both included."""
+    if check_penalty(value, argument) > 1:
+        raise ValueError(f"{argument} must be between 0 and 1; got {value!r}")
+    return float(value)  # type: ignore[arg-type]  # a number, by the line above
+
+
+def check_candidates(candidates: NDArray[Any], argument: str = "candidates") -> FloatArray:
+    """Candidate sets (n, q) of 0 and 1, every entry known, as float64."""
+    if candidates.ndim != 2:
+        raise ValueError(
+            f"{argument} must be a matrix of shape (n, q), 1 where a label is in the row's candidate set; got shape "
+            f"{candidates.shape}. One class per row becomes such a matrix by sklearn.preprocessing.label_binarize."
+        )
+    if candidates.dtype.kind not in "biuf" or not ((candidates == 0) | (candidates == 1)).all():
+        raise ValueError(
+            f"Only binary classification is supported. {argument} must be 0 or 1 for every label; got "
+            f"{np.unique(candidates)[:5].tolist()}: for -1/+1 pass (candidates + 1) / 2."
+        )
+    return candidates.astype(np.float64)
+
+
+def check_same_shape(matrix: NDArray[Any], like: NDArray[Any], argument: str, what: str) -> None:
+    """A matrix of labels beside another one."""
+    if matrix.shape != like.shape:
+        raise ValueError(f"{argument} must have the shape of {what}, {like.shape}; got {matrix.shape}")
