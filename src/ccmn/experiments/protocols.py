@@ -34,8 +34,6 @@ class Protocol:
     learning_rates: tuple[float, ...] = LEARNING_RATES
     batch_sizes: Mapping[str, int] = field(default_factory=dict)
     """By data set; others have the size in the paper's appendix, or 100."""
-    standardise: bool = False
-    """Scale every feature by the mean and deviation of the training rows; else features are taken as they come."""
     epochs: int = 200
     weight_decay: float = 1e-4
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from sklearn.preprocessing import normalize
 
 from ccmn.data.datasets import DATASETS, load_dataset
 from ccmn.data.digits import load_digit_scenes
@@ -91,6 +92,8 @@ def load(table: Table, dataset: str, data_dir: PathLike | None = None) -> MultiL
         return load_digit_scenes(1000)
     name = table.files.get(dataset, dataset)
     data = load_dataset(name, data_dir=data_dir)
+    if dataset in table.unit_rows:
+        data = replace(data, X=normalize(data.X))
     kept = [j for j in range(data.q) if j not in table.dropped_labels.get(dataset, ())]
     return data if len(kept) == data.q else _with_labels(data, kept)
 

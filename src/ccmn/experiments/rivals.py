@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.model_selection import ParameterGrid
 from torch import Tensor
 
+from ccmn.baselines import BASELINES
 from ccmn.catalogue import Catalogue
 from ccmn.data.multilabel import MultiLabelData
 from ccmn.experiments.criteria import SELECTIONS, clean_metrics, criteria, measure
@@ -30,6 +32,13 @@ class Rival:
     name: str
     make: Callable[..., Any]
     grid: tuple[Mapping[str, Any], ...] = ({},)
+
+    @classmethod
+    def of(cls, name: str, **given: Any) -> Rival:
+        """A baseline with the grid it is searched over; what is given holds for all of it."""
+        entry = BASELINES[name]
+        grid = tuple({**given, **point} for point in ParameterGrid(dict(entry.search_grid)))
+        return cls(name, entry.make, grid)
 
 
 def run_rival(rival: Rival, data: MultiLabelData, repeat: Repeat, metrics: Sequence[str]) -> Outcome:
@@ -58,4 +67,20 @@ def _scores(fitted: Any, data: MultiLabelData, rows: Any) -> Tensor:
     return torch.from_numpy(np.asarray(fitted.decision_function(data.X[rows]), dtype=np.float64))
 
 
-RIVALS: Catalogue[Rival] = Catalogue("rival", {})
+# Without an intercept these two could not fit how common a label is, on features that are not centred.
+RIVALS: Catalogue[Rival] = Catalogue(
+    "rival",
+    {
+        rival.name: rival
+        for rival in (
+            Rival.of("PMLNI"),
+            Rival.of("PMLLRS", fit_intercept=True),
+            Rival.of("PARVLS"),
+            Rival.of("PARMAP"),
+            Rival.of("fPML", fit_intercept=True),
+            Rival.of("ridge"),
+            Rival.of("logistic"),
+        )
+    },
+)
+"""What table 3 compares with. All take candidate labels alone; none is told a rate."""

@@ -14,12 +14,10 @@ import numpy as np
 import torch
 
 from ccmn.catalogue import Catalogue
-from ccmn.data.containers import is_sparse
-from ccmn.data.multilabel import MultiLabelData
 from ccmn.experiments.cells import Cell, Column
 from ccmn.experiments.fleet import Outcome, run_fleet, stacks
 from ccmn.experiments.methods import METHODS
-from ccmn.experiments.protocols import Repeat, make_repeat
+from ccmn.experiments.protocols import make_repeat
 from ccmn.experiments.rivals import RIVALS, run_rival
 from ccmn.experiments.store import Result, ResultStore
 from ccmn.noise import ClassConditionalNoise
@@ -68,13 +66,10 @@ def plan(columns: Sequence[Column], methods: Sequence[str] | None = None, *, dev
 
 def _units(column: Column, methods: tuple[str, ...], device: str) -> Iterator[Unit]:
     repeats = tuple(range(column.table.repeats))
-    # Features that are scaled by the training rows differ between repeats, which then cannot share a stack.
-    groups = [(r,) for r in repeats] if column.protocol.standardise else [repeats]
     trained = [METHODS[m] for m in methods if m in METHODS]
-    for group in groups:
-        many = len(group) * len(column.protocol.learning_rates)
-        for stack in stacks(trained, column.data, many, device):
-            yield Unit(column, tuple(m.name for m in stack), group)
+    many = len(repeats) * len(column.protocol.learning_rates)
+    for stack in stacks(trained, column.data, many, device):
+        yield Unit(column, tuple(m.name for m in stack), repeats)
     for name in methods:
         if name not in METHODS:
             yield from (Unit(column, (RIVALS[name].name,), (r,)) for r in repeats)
@@ -174,7 +169,7 @@ def _record(outcome: Outcome | None) -> dict[str, object]:
 def _outcomes(unit: Unit, device: str) -> Iterator[Outcome]:
     column = unit.column
     repeats = [make_repeat(column.data, column.protocol, r, column.seed) for r in unit.repeats]
-    data = column.data if not column.protocol.standardise else standardised(column.data, repeats[0])
+    data = column.data
     if unit.methods[0] not in METHODS:
         for repeat in repeats:
             yield run_rival(RIVALS[unit.methods[0]], data, repeat, column.table.metrics)
@@ -196,14 +191,6 @@ def _estimated(column: Column, number: int) -> ClassConditionalNoise:
     sides = "both" if column.protocol.draw == "both_ways" else "partial"
     rows = repeat.train
     return estimate_noise(column.data.X[rows], repeat.noisy[rows], sides=sides, random_state=column.seed).noise
-
-
-def standardised(data: MultiLabelData, repeat: Repeat) -> MultiLabelData:
-    """Features with mean 0 and deviation 1 over the training rows; constant ones are only centred."""
-    X = np.asarray(data.X.toarray() if is_sparse(data.X) else data.X, dtype=np.float64)
-    spread = X[repeat.train].std(0)
-    X = (X - X[repeat.train].mean(0)) / np.where(spread > 0, spread, 1.0)
-    return replace(data, X=X.astype(np.float32))
 
 
 def machine(device: str) -> dict[str, str]:
