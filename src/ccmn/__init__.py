@@ -11,7 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ccmn import functional, losses, metrics, noise, theory
+    from ccmn import audit, functional, losses, metrics, noise, theory
+    from ccmn.audit import find_label_issues
     from ccmn.data import load_dataset
     from ccmn.estimation import estimate_noise
     from ccmn.losses import HammingLoss, RankingLoss
@@ -34,9 +35,10 @@ _HOME = {
     "CorrectedClassifier": "ccmn.models",
     "load_model": "ccmn.models",
     "estimate_noise": "ccmn.estimation",
+    "find_label_issues": "ccmn.audit",
     "load_dataset": "ccmn.data",
 }
-_MODULES = ("functional", "losses", "metrics", "noise", "theory")
+_MODULES = ("audit", "functional", "losses", "metrics", "noise", "theory")
 
 __all__ = [
     "CCMNClassifier",
@@ -48,7 +50,9 @@ __all__ = [
     "RankingLoss",
     "TransitionNoise",
     "__version__",
+    "audit",
     "estimate_noise",
+    "find_label_issues",
     "functional",
     "load_dataset",
     "load_model",

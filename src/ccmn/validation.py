@@ -460,3 +460,26 @@ def check_same_shape(matrix: NDArray[Any], like: NDArray[Any], argument: str, wh
     """A matrix of labels beside another one."""
     if matrix.shape != like.shape:
         raise ValueError(f"{argument} must have the shape of {what}, {like.shape}; got {matrix.shape}")
+
+
+def check_share(value: object, argument: str, least: float = 0.0, why: str = "") -> float:
+    """A number from ``least`` to 1, the ends included."""
+    try:
+        number = float(value)  # type: ignore[arg-type]  # whatever cannot be a number is refused below
+    except (TypeError, ValueError):
+        raise ValueError(f"{argument} must be a number from {least:g} to 1; got {value!r}") from None
+    if not least <= number <= 1:
+        raise ValueError(f"{argument} must be from {least:g} to 1; got {number:g}{why and f': {why}'}")
+    return number
+
+
+def check_same_labels(first: tuple[str, Sequence[str] | None], second: tuple[str, Sequence[str] | None]) -> None:
+    """Two things about labels are about the same ones, in the same order, as far as both know their names."""
+    (argument, names), (other, others) = first, second
+    if names is None or others is None or tuple(names) == tuple(others):
+        return
+    same = set(names) == set(others)
+    remedy = f"bring them into one order, {argument}[list of names]" if same else "they must be about the same labels"
+    raise ValueError(
+        f"{argument} is about labels {', '.join(names[:4])} ..., {other} about {', '.join(others[:4])} ...: {remedy}"
+    )
