@@ -49,7 +49,8 @@ def p_wrong(noisy: NDArray[Any], pred_proba: FloatArray, rho_pos: FloatArray, rh
     self = np.where(given, pred_proba, 1 - pred_proba)
     # 0 / 0 where what was given cannot be, neither from the true label nor from a flip: never wrong, by the rates.
     within = np.clip(self, np.maximum(other, np.finfo(np.float64).tiny), other + signal)
-    result: FloatArray = other / signal * ((other + signal) / within - 1) * (1 - _ORDER * self)
+    wrong = np.minimum(other / signal * ((other + signal) / within - 1), 1)
+    result: FloatArray = wrong * (1 - _ORDER * self)
     if np.issubdtype(noisy.dtype, np.floating):
         result[np.isnan(noisy)] = np.nan
     return result
