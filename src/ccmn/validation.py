@@ -434,13 +434,6 @@ def check_penalty(value: object, argument: str) -> float:
     return float(value)
 
 
-def check_share(value: object, argument: str) -> float:
-    """A number from 0 to 1, both included."""
-    if check_penalty(value, argument) > 1:
-        raise ValueError(f"{argument} must be between 0 and 1; got {value!r}")
-    return float(value)  # type: ignore[arg-type]  # a number, by the line above
-
-
 def check_candidates(candidates: NDArray[Any], argument: str = "candidates") -> FloatArray:
     """Candidate sets (n, q) of 0 and 1, every entry known, as float64."""
     if candidates.ndim != 2:

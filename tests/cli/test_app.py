@@ -22,6 +22,8 @@ COMMANDS = [
     ("data", "info"),
     ("data", "fetch"),
     ("data", "import"),
+    ("audit",),
+    ("noise", "estimate"),
     ("noise", "inject"),
     ("noise", "show"),
 ]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ccmn.cli.audit import audit
 from ccmn.cli.data import data_app
 from ccmn.cli.demo import demo
 from ccmn.cli.errors import PlainErrors
@@ -30,6 +31,7 @@ app.command()(predict)
 app.command()(evaluate)
 app.command()(reproduce)
 app.command()(report)
+app.command()(audit)
 app.add_typer(data_app, name="data")
 app.add_typer(noise_app, name="noise")
 

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccmn.cli.models import remember
-from ccmn.cli.options import Data, DataDir, Force, Json, Labels, check_choice, check_device, check_free, read_labels
+from ccmn.cli.options import (
+    Candidates,
+    Data,
+    DataDir,
+    Force,
+    Json,
+    Labels,
+    Text,
+    check_choice,
+    check_device,
+    check_free,
+    given_labels,
+    read_labels,
+)
 from ccmn.cli.output import print_json
 from ccmn.cli.rates import rates_for, read_rates
 
@@ -31,12 +44,8 @@ def fit(
             "of known rates (.json).",
         ),
     ] = "estimate",
-    text: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="A column of texts, turned into TF-IDF features.")
-    ] = None,
-    candidates: Annotated[
-        bool, typer.Option("--candidates", help="Train on the candidate sets in the data, not on its labels.")
-    ] = False,
+    text: Text = None,
+    candidates: Candidates = False,
     loss: Annotated[
         str | None, typer.Option(metavar="NAME", callback=check_choice, help="{choices} (default: {default})")
     ] = None,
@@ -125,10 +134,10 @@ def fit(
     held_out = None
     if validation is not None:
         rows = columns.read_labelled(validation, data_dir=data_dir)
-        held_out = rows.X, _labels(rows, candidates and not validation_is_clean)
+        held_out = rows.X, given_labels(rows, candidates and not validation_is_clean)
     classifier.fit(
         data.X,
-        _labels(data, candidates),
+        given_labels(data, candidates),
         validation=held_out,
         validation_is_clean=validation_is_clean,
         checkpoint=checkpoint,
@@ -148,20 +157,6 @@ def _noise(how: str, data: MultiLabelData) -> str | NoiseModel | None:
     if not how.endswith(".json") and not Path(how).exists():
         raise typer.BadParameter(f"--noise is estimate, partial, missing, none or a file of rates (.json); got {how!r}")
     return rates_for(read_rates(Path(how)), data.label_names, data.q)
-
-
-def _labels(data: MultiLabelData, candidates: bool) -> Any:
-    """The labels (or the candidate sets) with their names, where they have any, so that the model knows them."""
-    if candidates and data.candidates is None:
-        raise ValueError("these data have no candidate sets beside the labels: leave --candidates out")
-    Y = data.candidates if candidates else data.Y
-    if data.label_names is None:
-        return Y
-    import pandas as pd
-
-    from ccmn.data.containers import to_dense_array
-
-    return pd.DataFrame(to_dense_array(Y), columns=list(data.label_names))
 
 
 def _outcome(classifier: CCMNClassifier) -> dict[str, Any]:

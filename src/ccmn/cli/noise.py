@@ -1,4 +1,4 @@
-"""``ccmn noise``: noise put into labels, and rates shown."""
+"""``ccmn noise``: noise put into labels, its rates estimated, and rates shown."""
 
 from __future__ import annotations
 
@@ -8,20 +8,79 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccmn.cli.options import Data, DataDir, Force, Json, Labels, Seed, check_free, read_labels
+from ccmn.cli.options import (
+    Candidates,
+    Data,
+    DataDir,
+    DefaultsInHelp,
+    Force,
+    Json,
+    Labels,
+    Seed,
+    Text,
+    check_choice,
+    check_free,
+    given_labels,
+    read_labels,
+)
 from ccmn.cli.output import print_json
 from ccmn.cli.output import show as show_table
-from ccmn.cli.rates import rates_for, read_rates, write_rates
+from ccmn.cli.rates import described, rates_for, read_estimate, read_rates, write_rates
 
 if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
     from ccmn.noise import NoiseModel
     from ccmn.seeding import RandomState
 
-noise_app = typer.Typer(help="Noise in labels: inject it, show its rates.", no_args_is_help=True)
+noise_app = typer.Typer(help="Noise in labels: estimate it, inject it, show its rates.", no_args_is_help=True)
 
 MAX_SUM: dict[str, float | None] = {"literal": None, "moderate": 0.6}
 """The paper's draw of rates, by protocol: how large rho_pos + rho_neg may be (None: anything below 1)."""
+
+
+@noise_app.command(cls=DefaultsInHelp)
+def estimate(
+    source: Data,
+    labels: Labels = None,
+    sides: Annotated[
+        str,
+        typer.Option(
+            metavar="WORD",
+            callback=check_choice,
+            help="How labels go wrong: both | partial (only added) | missing (only lost).",
+        ),
+    ] = "both",
+    method: Annotated[str, typer.Option(metavar="NAME", callback=check_choice, help="{choices}")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="Write the rates here as well.", metavar="JSON")] = None,
+    text: Text = None,
+    candidates: Candidates = False,
+    seed: Seed = 0,
+    data_dir: DataDir = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Estimate how often each label was lost or added, from the noisy data alone.
+
+    Say which side you know to be clean: that makes the estimate far surer. The file written goes into ccmn fit --noise,
+    ccmn audit --noise and ccmn noise show.
+
+    Example: ccmn noise estimate train.csv --labels 'label_*' --sides partial --out rates.json
+    """
+    from ccmn.data.columns import Columns
+    from ccmn.estimation import estimate_noise
+
+    if out is not None:
+        check_free(out, force)
+    _, data = Columns.of_training_data(source, read_labels(labels), text, data_dir=data_dir)
+    rates = estimate_noise(data.X, given_labels(data, candidates), method=method, sides=sides, random_state=seed)
+    if out is not None:
+        write_rates(rates, out)
+    if as_json:
+        print_json(described(rates))
+        return
+    from ccmn.report.noise import estimate_table
+
+    show_table(estimate_table(rates))
 
 
 @noise_app.command()
@@ -83,13 +142,14 @@ def show(
 
     Example: ccmn noise show noisy.rates.json
     """
-    noise = read_rates(rates)
+    noise = read_estimate(rates)
     if as_json:
-        print_json(noise.to_dict())
+        print_json(described(noise))
         return
-    from ccmn.report.noise import noise_table
+    from ccmn.estimation import NoiseRates
+    from ccmn.report.noise import estimate_table, noise_table
 
-    show_table(noise_table(noise))
+    show_table(estimate_table(noise) if isinstance(noise, NoiseRates) else noise_table(noise))
 
 
 def _one_way(ways: dict[str, Any]) -> str:

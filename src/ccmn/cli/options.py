@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
-    from ccmn.data import LabelSpec
+    from ccmn.data import LabelSpec, MultiLabelData
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
@@ -34,6 +34,10 @@ Labels = Annotated[
         "(.xml, .txt). NPZ, MAT and LIBSVM files know theirs.",
     ),
 ]
+Text = Annotated[str | None, typer.Option(metavar="COLUMN", help="A column of texts, turned into TF-IDF features.")]
+Candidates = Annotated[
+    bool, typer.Option("--candidates", help="Take the candidate sets in the data for the labels given.")
+]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="The same seed gives the same result.")]
 
 
@@ -52,6 +56,20 @@ def read_labels(text: str | None) -> LabelSpec | None:
     if not text.strip():
         raise typer.BadParameter("--labels is empty; name columns (a,b,c), or give a pattern, a count or a file")
     return text
+
+
+def given_labels(data: MultiLabelData, candidates: bool) -> Any:
+    """The labels (or the candidate sets) with their names, where they have any."""
+    if candidates and data.candidates is None:
+        raise ValueError("these data have no candidate sets beside the labels: leave --candidates out")
+    Y = data.candidates if candidates else data.Y
+    if data.label_names is None:
+        return Y
+    import pandas as pd
+
+    from ccmn.data.containers import to_dense_array
+
+    return pd.DataFrame(to_dense_array(Y), columns=list(data.label_names))
 
 
 def check_free(path: Path, force: bool) -> Path:
@@ -87,6 +105,12 @@ def _corrections() -> Iterable[str]:
     return CORRECTIONS
 
 
+def _methods() -> Iterable[str]:
+    from ccmn.estimation import METHODS
+
+    return METHODS
+
+
 CHOICES: dict[str, Callable[[], Iterable[str]]] = {
     "loss": _losses,
     "surrogate": _surrogates,
@@ -94,6 +118,8 @@ CHOICES: dict[str, Callable[[], Iterable[str]]] = {
     "correction": _corrections,
     "solver": lambda: ("auto", "adam", "closed_form"),
     "threshold": lambda: ("fixed", "f1"),
+    "sides": lambda: ("both", "partial", "missing"),
+    "method": _methods,
 }
 """The words an option takes, by the option's name; from the catalogues, which are heavy to import."""
 

@@ -1,59 +1,111 @@
-"""Noise models from and to JSON files, and brought into the order of the labels at hand."""
+"""Noise models and estimated rates from and to JSON files, and brought into the order of the labels at hand.
+
+A file of estimated rates is a description of the noise model with what else is known of them under "estimate", so that
+whatever takes known rates takes it too.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
+    from ccmn.estimation import NoiseRates
     from ccmn.noise import NoiseModel
+
+Rates = TypeVar("Rates", bound="NoiseModel | NoiseRates")
 
 
 def read_rates(path: Path) -> NoiseModel:
     """The noise model that a JSON file describes."""
-    from ccmn.data.files import blame, check_file, text_lines
+    from ccmn.data.files import blame
     from ccmn.noise import NoiseModel
 
-    text = "".join(text_lines(check_file(path)))
+    text = _text(path)
     with blame(path):
-        try:
-            content = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"not JSON (line {error.lineno}: {error.msg})") from None
-        except RecursionError:
-            raise ValueError("not a description of noise: it is nested too deeply") from None
-        return NoiseModel.from_dict(content)
+        return NoiseModel.from_dict(_content(text))
 
 
-def write_rates(noise: NoiseModel, path: Path) -> None:
-    """A JSON file that ``read_rates`` reads; it appears whole or not at all."""
+def read_estimate(path: Path) -> NoiseModel | NoiseRates:
+    """The estimated rates that a JSON file describes, or the noise model where it says no more."""
+    from ccmn.data.files import blame
+    from ccmn.estimation import NoiseRates
+    from ccmn.noise import ClassConditionalNoise, NoiseModel
+
+    text = _text(path)
+    with blame(path):
+        content = _content(text)
+        noise = NoiseModel.from_dict(content)
+        if "estimate" not in content or not isinstance(noise, ClassConditionalNoise):
+            return noise
+        if not isinstance(content["estimate"], dict):
+            raise ValueError(
+                f"'estimate' must be an object, as ccmn noise estimate writes it; got {content['estimate']!r}"
+            )
+        rates = {"rho_pos": noise.rho_pos, "rho_neg": noise.rho_neg, "label_names": noise.label_names}
+        return NoiseRates.from_dict({**content["estimate"], **rates})
+
+
+def write_rates(noise: NoiseModel | NoiseRates, path: Path) -> None:
+    """A JSON file that ``read_rates`` and ``read_estimate`` read; it appears whole or not at all."""
     from ccmn.data.files import whole_file
 
     with whole_file(path) as stream:
-        stream.write(json.dumps(noise.to_dict(), indent=2).encode() + b"\n")
+        stream.write(json.dumps(described(noise), indent=2).encode() + b"\n")
 
 
-def rates_for(noise: NoiseModel, label_names: Sequence[str] | None, n_labels: int) -> NoiseModel:
+def described(noise: NoiseModel | NoiseRates) -> dict[str, Any]:
+    """JSON-safe: the noise model, and under "estimate" what else is known of estimated rates."""
+    from ccmn.estimation import NoiseRates
+
+    if not isinstance(noise, NoiseRates):
+        return noise.to_dict()
+    model = noise.noise.to_dict()
+    return {**model, "estimate": {k: v for k, v in noise.to_dict().items() if k not in RATES}}
+
+
+RATES = ("rho_pos", "rho_neg", "label_names")
+"""What the description of a noise model says already."""
+
+
+def _text(path: Path) -> str:
+    from ccmn.data.files import check_file, text_lines
+
+    return "".join(text_lines(check_file(path)))
+
+
+def _content(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON (line {error.lineno}: {error.msg})") from None
+    except RecursionError:
+        raise ValueError("not a description of noise: it is nested too deeply") from None
+
+
+def rates_for(noise: Rates, label_names: Sequence[str] | None, n_labels: int) -> Rates:
     """The rates in the order of some labels, named as they are: by name where both have names, else by number."""
     if noise.n_labels != n_labels:
         raise ValueError(f"the rates are those of {noise.n_labels} labels; there are {n_labels} labels here")
     if label_names is None or noise.label_names == tuple(label_names):
         return noise
-    return type(noise).from_dict(_reordered(noise, list(label_names)))
+    return cast(Rates, type(noise).from_dict(_reordered(noise, list(label_names))))
 
 
-def _reordered(noise: NoiseModel, wanted: list[str]) -> dict[str, Any]:
+def _reordered(noise: NoiseModel | NoiseRates, wanted: list[str]) -> dict[str, Any]:
     given = list(noise.label_names or wanted)
     missing = [name for name in wanted if name not in given]
     if missing:
         raise ValueError(f"the rates are those of other labels: there are none for {', '.join(map(repr, missing[:5]))}")
     order = [given.index(name) for name in wanted]
     fields = noise.to_dict()
-    for rate in ("rho_pos", "rho_neg"):
-        if rate in fields:
-            fields[rate] = [fields[rate][j] for j in order]
+    for name, value in fields.items():
+        if name == "flags":
+            fields[name] = [(code, note, None if j is None else order.index(j)) for code, note, j in value]
+        elif isinstance(value, list):  # an entry per label
+            fields[name] = [value[j] for j in order]
     if "T" in fields:
-        fields["T"] = [[fields["T"][j][k] for k in order] for j in order]
+        fields["T"] = [[row[k] for k in order] for row in fields["T"]]
     return {**fields, "label_names": wanted}

@@ -1,0 +1,119 @@
+"""``ccmn audit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ccmn.cli.options import (
+    Candidates,
+    Data,
+    DataDir,
+    Force,
+    Json,
+    Labels,
+    Seed,
+    Text,
+    check_free,
+    given_labels,
+    read_labels,
+)
+from ccmn.cli.output import print_json, show
+from ccmn.cli.rates import described, rates_for, read_estimate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ccmn.data import MultiLabelData
+    from ccmn.estimation import NoiseRates
+    from ccmn.noise import NoiseModel
+
+
+def audit(
+    source: Data,
+    labels: Labels = None,
+    noise: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="How labels go wrong: estimate | partial (labels only added) | missing (only lost), or a file of "
+            "rates (.json), known or from ccmn noise estimate.",
+        ),
+    ] = "estimate",
+    min_p_wrong: Annotated[
+        float, typer.Option(min=0.0, max=1.0, metavar="P", help="List labels that are wrong at least this probably.")
+    ] = 0.5,
+    top: Annotated[int, typer.Option(min=1, metavar="K", help="Show the K most suspicious.")] = 20,
+    out: Annotated[Path | None, typer.Option(help="Write all that are listed here.", metavar="CSV")] = None,
+    text: Text = None,
+    candidates: Candidates = False,
+    seed: Seed = 0,
+    data_dir: DataDir = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Labels that are probably wrong, the most suspicious first, and how many there are of each.
+
+    A linear model foresees the labels of rows it was not trained on; with the rates of the noise that gives the
+    probability that each label given is wrong. Nothing in DATA is changed.
+
+    Example: ccmn audit train.csv --labels 'label_*' --noise partial --out issues.csv
+    """
+    from ccmn.audit import audit_labels, suggest_labels
+    from ccmn.data.columns import Columns
+
+    if out is not None:
+        check_free(out, force)
+    _, data = Columns.of_training_data(source, read_labels(labels), text, data_dir=data_dir)
+    Y = given_labels(data, candidates)
+    found = audit_labels(data.X, Y, _noise(noise, data), min_p_wrong, random_state=seed)
+    if out is not None:
+        _write(found.issues, out)
+    shown = found.issues.head(top)
+    rows = shown.row.unique()
+    given = _labels_of(Y, rows)
+    suggested = suggest_labels(given, found.pred_proba[rows], found.noise, max(min_p_wrong, 0.5))
+    names = data.label_names or [str(j) for j in range(data.q)]
+    sets = [
+        {"row": int(row), "given": _set(before, names), "suggested": _set(after, names)}
+        for row, before, after in zip(rows, given, suggested)
+    ]
+    if as_json:
+        result = {"n": data.n, "q": data.q, "noise": described(found.noise), "min_p_wrong": min_p_wrong}
+        tables = {"issues": shown.to_dict("records"), "rows": sets, "summary": found.summary.to_dict("records")}
+        print_json({**result, "found": len(found.issues), **tables, "out": out and str(out)})
+        return
+    from ccmn.report.audit import audit_tables
+
+    show(audit_tables(found, shown, sets))
+    if out is not None:
+        typer.echo(f"{out}: {len(found.issues)} labels")
+
+
+def _noise(how: str, data: MultiLabelData) -> str | NoiseModel | NoiseRates:
+    """A word, or the rates in a file, in the order of the labels."""
+    if how in ("estimate", "partial", "missing"):
+        return how
+    if not how.endswith(".json") and not Path(how).exists():
+        raise typer.BadParameter(f"--noise is estimate, partial, missing or a file of rates (.json); got {how!r}")
+    return rates_for(read_estimate(Path(how)), data.label_names, data.q)
+
+
+def _labels_of(Y: Any, rows: Any) -> Any:
+    """Some rows of the labels, dense."""
+    from ccmn.data.containers import is_dataframe, to_dense_array
+
+    return to_dense_array(Y.iloc[rows] if is_dataframe(Y) else Y[rows])
+
+
+def _set(labels: Any, names: Any) -> list[str]:
+    return [name for name, value in zip(names, labels) if value == 1]
+
+
+def _write(issues: pd.DataFrame, out: Path) -> None:
+    from ccmn.data.files import whole_file
+
+    with whole_file(out) as stream:
+        issues.to_csv(stream, index=False, float_format="%.6g")
