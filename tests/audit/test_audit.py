@@ -17,7 +17,7 @@ from ccmn.estimation import NoiseRates
 @pytest.fixture(scope="module")
 def task():
     noise = ClassConditionalNoise([0.1, 0.2], [0.2, 0.1])
-    return make_noisy_multilabel(600, 5, 2, strength=8, noise=noise, random_state=0)
+    return make_noisy_multilabel(300, 5, 2, strength=8, noise=noise, random_state=0)
 
 
 def test_known_rates(task):
@@ -49,7 +49,7 @@ def test_containers_and_seeds(task):
     assert_frame_equal(found.issues, expected)
     sparse = audit_labels(scipy.sparse.csr_array(task.X), task.Y_noisy, task.noise)
     assert sparse.pred_proba.shape == task.Y.shape
-    masked = np.where(np.arange(600)[:, None] < 100, np.nan, task.Y_noisy)
+    masked = np.where(np.arange(300)[:, None] < 100, np.nan, task.Y_noisy)
     assert (audit_labels(task.X, masked, task.noise, 0).issues.row >= 100).all()
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ccmn.cli.rates import rates_for, read_rates
+from ccmn.cli.rates import rates_for, read_estimate, read_rates
 from ccmn.data import MultiLabelData, read_csv, read_npz, write_npz
-from ccmn.noise import ClassConditionalNoise, TransitionNoise
+from ccmn.estimation import NoiseRates
+from ccmn.noise import ClassConditionalNoise, PartialNoise, TransitionNoise
 
 
 def test_inject_writes_data_rates_and_counts(printed, task, files):
@@ -88,6 +89,85 @@ def test_show_transition_noise(run, files):
     table = run("noise", "show", "rates.json").stdout
     assert "transition noise" in table
     assert "0.800" in table
+
+
+@pytest.fixture
+def noisy(run, files):
+    """The task with labels added, and their rates in noisy.rates.json."""
+    run("noise", "inject", "task.npz", "--partial", 0.3, "--out", "noisy.npz")
+    return files
+
+
+def test_estimate_writes_rates_that_every_command_takes(run, printed, noisy):
+    found = printed("noise", "estimate", "noisy.npz", "--sides", "partial", "--out", "rates.json")
+    assert json.loads((noisy / "rates.json").read_text()) == found
+    assert found["kind"] == "partial"
+    assert found["label_names"] == ["sea", "sky", "sun"]
+    assert max(abs(rate - 0.3) for rate in found["rho_neg"]) < 0.15
+    assert found["estimate"]["sides"] == ["partial"] * 3
+    assert read_rates(noisy / "rates.json") == PartialNoise(found["rho_neg"], label_names=found["label_names"])
+    assert printed("noise", "show", "rates.json") == found
+    fitted = printed("fit", "noisy.npz", "--noise", "rates.json", "--epochs", 2, "--lr", 0.05, "--out", "model.ccmn")
+    assert fitted["noise"]["rho_neg"] == found["rho_neg"]
+    assert not fitted["noise_is_estimated"]
+
+
+def test_estimate_as_a_table(run, noisy):
+    result = run("noise", "estimate", "noisy.npz", "--method", "best_bin", "--out", "rates.json")
+    for word in ("estimated noise, 3 labels", "sky", "upper bound", "best bin", "intervals"):
+        assert word in result.stdout
+    assert "ccmn: note: the rates of" in result.stderr
+    assert "estimated noise, 3 labels" in run("noise", "show", "rates.json").stdout
+
+
+def test_estimate_from_csv_and_candidates(printed, task, noisy):
+    Y = read_npz("noisy.npz").Y
+    write_npz(MultiLabelData(task.X, task.Y, candidates=Y), noisy / "both.npz")
+    options = ("--sides", "partial", "--seed", 3)
+    expected = printed("noise", "estimate", "noisy.npz", *options)["rho_neg"]
+    assert printed("noise", "estimate", "both.npz", "--candidates", *options)["rho_neg"] == expected
+    clean = printed("noise", "estimate", "task.csv", "--labels", -3, *options)["rho_neg"]
+    assert sum(clean) < sum(expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["task.npz", "--sides", "left"], 2, "'left' is none of both, partial, missing"),
+        (["task.npz", "--method", "guess"], 2, "'guess' is none of auto, best_bin"),
+        (["task.npz", "--method", "trusted"], 1, "trusted"),
+        (["task.npz", "--candidates"], 1, "no candidate sets"),
+        (["none.npz"], 1, "none.npz"),
+        (["task.npz", "--out", "nowhere/rates.json"], 1, "there is no folder nowhere"),
+        (["task.npz", "--out", "task.csv"], 1, "task.csv is there already"),
+    ],
+)
+def test_estimate_refuses(refused, files, arguments, code, message):
+    assert message in refused("noise", "estimate", *arguments, code=code)
+
+
+def test_estimated_rates_go_by_name(noisy, printed):
+    printed("noise", "estimate", "noisy.npz", "--sides", "partial", "--out", "rates.json")
+    rates = read_estimate(noisy / "rates.json")
+    flagged = NoiseRates.from_dict({**rates.to_dict(), "flags": [("odd", "look", 0), ("all", "look", None)]})
+    turned = rates_for(flagged, ["sun", "sea", "sky"], 3)
+    assert turned.label_names == ("sun", "sea", "sky")
+    assert turned.rho_neg.tolist() == [rates.rho_neg[j] for j in (2, 0, 1)]
+    assert turned.ci_neg.tolist() == [rates.ci_neg[j].tolist() for j in (2, 0, 1)]
+    assert [flag.label for flag in turned.flags] == [1, None]
+    assert rates_for(rates, None, 3) is rates
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"kind": "partial", "rho_neg": [0.1], "estimate": 3}', "rates.json: 'estimate' must be an object"),
+        ('{"kind": "partial", "rho_neg": [0.1], "estimate": {}}', "rates.json: not the description of noise rates"),
+    ],
+)
+def test_show_refuses_broken_estimates(refused, files, text, message):
+    (files / "rates.json").write_text(text)
+    assert message in refused("noise", "show", "rates.json")
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from ccmn.cli.rates import described, rates_for, read_estimate
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ccmn.audit import Audit
     from ccmn.data import MultiLabelData
     from ccmn.estimation import NoiseRates
     from ccmn.noise import NoiseModel
@@ -61,7 +62,7 @@ def audit(
 
     Example: ccmn audit train.csv --labels 'label_*' --noise partial --out issues.csv
     """
-    from ccmn.audit import audit_labels, suggest_labels
+    from ccmn.audit import audit_labels
     from ccmn.data.columns import Columns
 
     if out is not None:
@@ -72,14 +73,7 @@ def audit(
     if out is not None:
         _write(found.issues, out)
     shown = found.issues.head(top)
-    rows = shown.row.unique()
-    given = _labels_of(Y, rows)
-    suggested = suggest_labels(given, found.pred_proba[rows], found.noise, max(min_p_wrong, 0.5))
-    names = data.label_names or [str(j) for j in range(data.q)]
-    sets = [
-        {"row": int(row), "given": _set(before, names), "suggested": _set(after, names)}
-        for row, before, after in zip(rows, given, suggested)
-    ]
+    sets = _label_sets(found, Y, shown.row.unique(), max(min_p_wrong, 0.5))
     if as_json:
         result = {"n": data.n, "q": data.q, "noise": described(found.noise), "min_p_wrong": min_p_wrong}
         tables = {"issues": shown.to_dict("records"), "rows": sets, "summary": found.summary.to_dict("records")}
@@ -101,14 +95,23 @@ def _noise(how: str, data: MultiLabelData) -> str | NoiseModel | NoiseRates:
     return rates_for(read_estimate(Path(how)), data.label_names, data.q)
 
 
-def _labels_of(Y: Any, rows: Any) -> Any:
-    """Some rows of the labels, dense."""
+def _label_sets(found: Audit, Y: Any, rows: Any, min_p_wrong: float) -> list[dict[str, Any]]:
+    """The labels given to some rows, and those suggested."""
+    from ccmn.audit import suggest_labels
     from ccmn.data.containers import is_dataframe, to_dense_array
 
-    return to_dense_array(Y.iloc[rows] if is_dataframe(Y) else Y[rows])
+    if not len(rows):
+        return []
+    given = to_dense_array(Y.iloc[rows] if is_dataframe(Y) else Y[rows])
+    suggested = suggest_labels(given, found.pred_proba[rows], found.noise, min_p_wrong)
+    names = [str(name) for name in found.summary.label]
+    return [
+        {"row": int(row), "given": _set(before, names), "suggested": _set(after, names)}
+        for row, before, after in zip(rows, given, suggested)
+    ]
 
 
-def _set(labels: Any, names: Any) -> list[str]:
+def _set(labels: Any, names: list[str]) -> list[str]:
     return [name for name, value in zip(names, labels) if value == 1]
 
 

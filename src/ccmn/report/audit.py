@@ -14,7 +14,7 @@ from ccmn.audit import Audit
 
 
 def audit_tables(found: Audit, shown: pd.DataFrame, sets: Sequence[Mapping[str, Any]]) -> Group:
-    """How many labels are wrong, the most suspicious ones, and the label sets of their rows put right."""
+    """How many labels are wrong, the most suspicious ones, and the label sets suggested for their rows."""
     tables = [_summary_table(found.summary)]
     if len(shown):
         tables += [_issues_table(shown, len(found.issues)), _sets_table(sets)]
@@ -50,10 +50,10 @@ def _issues_table(shown: pd.DataFrame, total: int) -> Table:
 
 
 def _sets_table(sets: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="these rows, put right")
+    table = Table(title="the label sets of these rows")
     table.add_column("row", justify="right")
-    table.add_column("labels given")
-    table.add_column("labels suggested")
+    table.add_column("given")
+    table.add_column("suggested")
     for line in sets:
         given, suggested = (escape(", ".join(line[name])) or "-" for name in ("given", "suggested"))
         table.add_row(str(line["row"]), given, suggested)

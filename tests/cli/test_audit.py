@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+from ccmn.audit import audit_labels
+from ccmn.cli.rates import read_rates
+from ccmn.data import MultiLabelData, read_npz, write_csv, write_npz
+
+
+@pytest.fixture
+def noisy(run, files):
+    """The task with labels lost and added, and their rates in noisy.rates.json."""
+    run("noise", "inject", "task.npz", "--rho-pos", 0.1, "--rho-neg", 0.2, "--out", "noisy.npz")
+    return read_npz("noisy.npz")
+
+
+def test_known_rates(printed, task, noisy, files):
+    found = printed("audit", "noisy.npz", "--noise", "noisy.rates.json", "--top", 5, "--out", "issues.csv", "--seed", 1)
+    expected = audit_labels(noisy.X, noisy.Y, read_rates(files / "noisy.rates.json"), random_state=1)
+    written = pd.read_csv("issues.csv")
+    assert list(written) == ["row", "label", "given", "p_wrong", "suggested"]
+    assert found["found"] == len(written) == len(expected.issues)
+    for name in ("row", "label", "given", "suggested"):
+        assert written[name].tolist() == expected.issues[name].tolist()
+    assert_allclose(written.p_wrong, expected.issues.p_wrong, rtol=1e-5)
+    assert [line["row"] for line in found["issues"]] == written.row.head(5).tolist()
+    assert found["noise"] == json.loads((files / "noisy.rates.json").read_text())
+    assert [line["label"] for line in found["summary"]] == ["sea", "sky", "sun"]
+    flipped = (task.Y != noisy.Y)[written.row, [task.label_names.index(name) for name in written.label]]
+    assert flipped.mean() > 0.7
+
+
+def test_suggested_sets_agree_with_the_issues(printed, noisy):
+    found = printed("audit", "noisy.npz", "--noise", "noisy.rates.json", "--top", 1000)
+    turned = {}
+    for issue in found["issues"]:
+        turned.setdefault(issue["row"], set()).add(issue["label"])
+    assert [line["row"] for line in found["rows"]] == list(turned)
+    for line in found["rows"]:
+        assert set(line["given"]) ^ set(line["suggested"]) == turned[line["row"]]
+
+
+def test_as_tables(run, noisy):
+    result = run("audit", "noisy.npz", "--noise", "partial", "--top", 3, "--out", "issues.csv")
+    for word in ("how many labels are wrong", "the 3 most suspicious of", "p_wrong", "suggested", "issues.csv: "):
+        assert word in result.stdout
+
+
+def test_nothing_is_wrong(run, printed, files):
+    rates = {"kind": "class_conditional", "rho_pos": [0, 0, 0], "rho_neg": [0, 0, 0]}
+    (files / "rates.json").write_text(json.dumps(rates))
+    assert "no label is probably wrong" in run("audit", "task.npz", "--noise", "rates.json").stdout
+    found = printed("audit", "task.npz", "--noise", "rates.json", "--out", "issues.csv")
+    assert (found["found"], found["issues"], found["rows"]) == (0, [], [])
+    assert (files / "issues.csv").read_text() == "row,label,given,p_wrong,suggested\n"
+
+
+def test_estimated_rates_from_a_file_are_those_estimated_here(printed, noisy):
+    here = printed("audit", "noisy.npz", "--noise", "partial", "--min-p-wrong", 0.7)
+    rates = {key: here["noise"][key] for key in ("kind", "rho_neg", "estimate", "label_names")}
+    with open("rates.json", "w") as stream:
+        json.dump(rates, stream)
+    there = printed("audit", "noisy.npz", "--noise", "rates.json", "--min-p-wrong", 0.7)
+    assert there["issues"] == here["issues"]
+    assert there["summary"] == here["summary"]
+    assert all(issue["p_wrong"] >= 0.7 and issue["given"] == 1 for issue in here["issues"])
+
+
+def test_rates_go_by_name(printed, task, noisy, files):
+    rates = json.loads((files / "noisy.rates.json").read_text())
+    turned = {**rates, "rho_pos": [0.0, 0.1, 0.2], "label_names": ["sun", "sky", "sea"]}
+    (files / "turned.json").write_text(json.dumps(turned))
+    assert printed("audit", "noisy.npz", "--noise", "turned.json")["noise"]["rho_pos"] == [0.2, 0.1, 0.0]
+
+
+def test_formats_candidates_and_what_was_not_observed(printed, task, noisy, files):
+    expected = printed("audit", "noisy.npz", "--noise", "noisy.rates.json")
+    write_csv(noisy, files / "noisy.csv")
+    same = printed("audit", "noisy.csv", "--labels", "sea,sky,sun", "--noise", "noisy.rates.json")
+    assert same["issues"] == expected["issues"]
+    write_npz(MultiLabelData(task.X, task.Y, candidates=noisy.Y, label_names=task.label_names), files / "both.npz")
+    assert printed("audit", "both.npz", "--candidates", "--noise", "noisy.rates.json")["issues"] == expected["issues"]
+    Y = noisy.Y.astype(np.float32)
+    Y[:100] = np.nan
+    write_npz(MultiLabelData(task.X, Y), files / "weak.npz")
+    weak = printed("audit", "weak.npz", "--noise", "noisy.rates.json", "--top", 900, "--min-p-wrong", 0)
+    assert weak["found"] == 600
+    assert min(issue["row"] for issue in weak["issues"]) >= 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["task.npz", "--noise", "none"], 2, "--noise is estimate, partial, missing or a file of rates"),
+        (["task.npz", "--noise", "none.json"], 1, "there is no file none.json"),
+        (["task.npz", "--min-p-wrong", 1.5], 2, "--min-p-wrong"),
+        (["task.npz", "--top", 0], 2, "--top"),
+        (["task.npz", "--candidates"], 1, "no candidate sets"),
+        (["task.npz", "--out", "task.csv"], 1, "task.csv is there already"),
+        (["task.npz", "--noise", "two.json"], 1, "those of 2 labels; there are 3"),
+        (["task.npz", "--noise", "classes.json"], 1, "got TransitionNoise"),
+    ],
+)
+def test_refuses(refused, files, arguments, code, message):
+    (files / "two.json").write_text('{"kind": "partial", "rho_neg": [0.1, 0.1]}')
+    (files / "classes.json").write_text('{"kind": "transition", "T": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}')
+    assert message in refused("audit", *arguments, code=code)
+
+
+def test_a_failed_write_leaves_nothing(refused, noisy, files, monkeypatch):
+    def full(*_, **__):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", full)
+    arguments = ("audit", "noisy.npz", "--noise", "noisy.rates.json", "--out", "issues.csv")
+    assert "no space left" in refused(*arguments)
+    assert not [path for path in files.iterdir() if "issues" in path.name]
