@@ -476,3 +476,11 @@ def check_same_labels(first: tuple[str, Sequence[str] | None], second: tuple[str
     raise ValueError(
         f"{argument} is about labels {', '.join(names[:4])} ..., {other} about {', '.join(others[:4])} ...: {remedy}"
     )
+
+
+def check_same_rows(first: Any, second: Any, names: tuple[str, str]) -> None:
+    """Two matrices, dense or sparse, with as many rows."""
+    if first.shape[0] != second.shape[0]:
+        raise ValueError(
+            f"{names[0]} and {names[1]} must have the same rows; got {first.shape[0]} and {second.shape[0]}"
+        )

@@ -56,3 +56,10 @@ def test_containers_and_seeds(task):
 def test_refuses_other_words(task):
     with pytest.raises(ValueError, match="noise must be 'estimate' or 'partial' or 'missing'; got 'none'"):
         audit_labels(task.X, task.Y_noisy, "none")
+
+
+def test_refuses_features_that_do_not_fit(task):
+    with pytest.raises(ValueError, match="X and Y_noisy must have the same rows; got 9 and 300"):
+        audit_labels(task.X[:9], task.Y_noisy, task.noise)
+    with pytest.raises(ValueError, match="NaN"):
+        audit_labels(task.X * np.nan, task.Y_noisy, task.noise)

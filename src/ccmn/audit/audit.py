@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.utils import check_array
 
 from ccmn.audit.issues import find_label_issues
 from ccmn.audit.summary import label_summary
@@ -14,7 +15,7 @@ from ccmn.data.containers import Labels, is_sparse, to_dense_array, unwrap
 from ccmn.estimation import NoiseRates, estimate_noise, out_of_fold_scores
 from ccmn.noise import NoiseModel
 from ccmn.seeding import RandomState, as_generator
-from ccmn.validation import FloatArray, check_choice, check_label_matrix
+from ccmn.validation import FloatArray, check_choice, check_label_matrix, check_same_rows
 
 SIDES = {"estimate": "both", "partial": "partial", "missing": "missing"}
 """The words for noise that is to be estimated, as ``CCMNClassifier`` takes them, and the sides they declare."""
@@ -71,11 +72,13 @@ def audit_labels(
     >>> bool(wrong.mean() > 0.9)
     True
     """
+    features = check_array(X if is_sparse(X) else unwrap(X)[0], accept_sparse="csr", dtype=[np.float64, np.float32])
+    labels = check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
+    check_same_rows(features, labels, ("X", "Y_noisy"))
     seed = int(as_generator(random_state).integers(2**31))
     if isinstance(noise, str):
         check_choice(noise, "noise", tuple(SIDES))
-        noise = estimate_noise(X, Y_noisy, sides=SIDES[noise], random_state=seed)
-    labels = check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
-    pred_proba = out_of_fold_scores(X if is_sparse(X) else np.asarray(unwrap(X)[0]), labels, seed)
+        noise = estimate_noise(features, Y_noisy, sides=SIDES[noise], random_state=seed)
+    pred_proba = out_of_fold_scores(features, labels, seed)
     issues = find_label_issues(Y_noisy, pred_proba, noise, min_p_wrong)
     return Audit(issues, label_summary(Y_noisy, noise), noise, pred_proba)
