@@ -27,8 +27,7 @@ def find_label_issues(
     For every label of every row the posterior that the given value is wrong, from three things: what a model makes
     of the row, how often labels of this kind go wrong, and which value was given (:func:`ccmn.audit.p_wrong`). It is a
     probability, comparable between labels: of the entries listed with 0.9, nine in ten are wrong, if the noise is
-    class-conditional with these rates and the probabilities are calibrated. (With true rates and linear models on four
-    benchmark sets the figures are right to about 0.1; of those said to be sure, 89 to 98 in a hundred are wrong.)
+    class-conditional with these rates and the probabilities are calibrated (docs/audit.md has figures).
 
     Parameters
     ----------
