@@ -7,8 +7,9 @@ An implementation of "CCMN: A General Framework for Learning with Class-Conditio
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
+
+from ccmn.version import __version__
 
 if TYPE_CHECKING:
     from ccmn import audit, functional, losses, metrics, noise, theory
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
     from ccmn.losses import HammingLoss, RankingLoss
     from ccmn.models import CCMNClassifier, CorrectedClassifier, load_model
     from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
-
-try:
-    __version__ = version("ccmn")
-except PackageNotFoundError:  # run from a source tree that was never installed
-    __version__ = "0.0.0+source"
 
 _HOME = {
     "ClassConditionalNoise": "ccmn.noise",

@@ -21,6 +21,7 @@ from ccmn.experiments.protocols import make_repeat
 from ccmn.experiments.rivals import RIVALS, run_rival
 from ccmn.experiments.store import Result, ResultStore
 from ccmn.noise import ClassConditionalNoise
+from ccmn.version import __version__
 
 
 @dataclass(frozen=True)
@@ -195,8 +196,6 @@ def _estimated(column: Column, number: int) -> ClassConditionalNoise:
 
 def machine(device: str) -> dict[str, str]:
     """What a result was computed on and with."""
-    from ccmn import __version__
-
     kind = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else platform.machine()
     return {
         "device": kind,
