@@ -436,15 +436,15 @@ def check_penalty(value: object, argument: str) -> float:
 
 def check_candidates(candidates: NDArray[Any], argument: str = "candidates") -> FloatArray:
     """Candidate sets (n, q) of 0 and 1, every entry known, as float64."""
-    if candidates.ndim != 2:
-        raise ValueError(
-            f"{argument} must be a matrix of shape (n, q), 1 where a label is in the row's candidate set; got shape "
-            f"{candidates.shape}. One class per row becomes such a matrix by sklearn.preprocessing.label_binarize."
-        )
     if candidates.dtype.kind not in "biuf" or not ((candidates == 0) | (candidates == 1)).all():
         raise ValueError(
             f"Only binary classification is supported. {argument} must be 0 or 1 for every label; got "
             f"{np.unique(candidates)[:5].tolist()}: for -1/+1 pass (candidates + 1) / 2."
+        )
+    if candidates.ndim != 2:
+        raise ValueError(
+            f"{argument} must be a matrix of shape (n, q), 1 where a label is in the row's candidate set; got shape "
+            f"{candidates.shape}. One class per row becomes such a matrix by sklearn.preprocessing.label_binarize."
         )
     return candidates.astype(np.float64)
 

@@ -28,6 +28,8 @@ class CandidateLogistic(LinearPartialLabelClassifier):
     ----------
     coef_ : array (q, d)
     intercept_ : array (q,)
+    n_iter_ : int
+        Of the label that took most.
     """
 
     def __init__(self, C: float = 1.0, max_iter: int = 1000) -> None:
@@ -42,13 +44,15 @@ class CandidateLogistic(LinearPartialLabelClassifier):
         n, q = Y.shape
         count = Y.sum(0)
         coef, intercept = np.zeros((q, X.shape[1])), np.log((count + 1) / (n - count + 1))
+        self.n_iter_ = 1
         one_class = (count == 0) | (count == n)
         if one_class.any():
             which = name_some(np.flatnonzero(one_class).tolist(), self.label_names_, q)
-            warnings.warn(f"{which} never changes among the candidates: its score is constant", stacklevel=3)
+            warnings.warn(f"every row, or none, has {which} as candidate: constant scores there", stacklevel=3)
         for j in np.flatnonzero(~one_class):
             model = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(X, Y[:, j])
             coef[j], intercept[j] = model.coef_[0], model.intercept_[0]
+            self.n_iter_ = max(self.n_iter_, int(model.n_iter_[0]))
         self._set_scores(coef, intercept)
 
     def _cuts(self, scores: FloatArray) -> FloatArray | float:

@@ -14,6 +14,8 @@ from ccmn.validation import FloatArray
 
 _ROUNDING = 1e-12
 """Of squared distances, relative to the largest squared norm: products of rows are no more exact than that."""
+_MEGABYTES_AT_ONCE = 16
+"""Of distances: blocks that are used again from cache, where fresh memory would cost more than the sums."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def nearest(X: Any, queries: NDArray[np.intp], among: NDArray[np.intp], k: int) 
 
     def select(block: FloatArray, start: int) -> tuple[NDArray[np.intp], FloatArray]:
         # Equal rows have distance 0 and ties are ties only once rounding is rounded away.
-        steps = np.rint(block / unit)
+        steps = np.rint(np.divide(block, unit, out=block), out=block)
         mine = queries[start : start + len(block)]
         where = np.searchsorted(among, mine)
         is_here = among[np.minimum(where, len(among) - 1)] == mine
@@ -48,8 +50,16 @@ def nearest(X: Any, queries: NDArray[np.intp], among: NDArray[np.intp], k: int) 
         order = _smallest(steps, k)
         return among[order], np.sqrt(np.take_along_axis(steps, order, 1) * unit)
 
-    blocks = pairwise_distances_chunked(X[queries], X[among], reduce_func=select, metric="euclidean", squared=True)
-    found = list(blocks)
+    found = list(
+        pairwise_distances_chunked(
+            X[queries],
+            X[among],
+            reduce_func=select,
+            metric="euclidean",
+            squared=True,
+            working_memory=_MEGABYTES_AT_ONCE,
+        )
+    )
     return Neighbours(np.concatenate([b[0] for b in found]), np.concatenate([b[1] for b in found]))
 
 

@@ -24,7 +24,7 @@ def reconstruction_weights(X: Any, rows: NDArray[np.intp], index: NDArray[np.int
     r"""How each row is made of its neighbours, as shares that sum to 1.
 
     :math:`\min_{w \ge 0} \lVert x_i - \sum_a w_a x_a \rVert^2`, then divided by the sum. No sum constraint and no
-    intercept in the fit; a row of zeros stays one. A sparse X is made dense for a few rows and their neighbours at a time.
+    intercept in the fit; a row of zeros stays one. A sparse X is made dense for a few rows and neighbours at a time.
     """
     k = index.shape[1]
     weights = np.empty((len(rows), k))

@@ -1,0 +1,139 @@
+"""Data that break lesser programs: a result from every method, and warnings that say what was done."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+
+from baselines import reference
+from ccmn.baselines import BASELINES, PARTICLE, PMLLRS, CandidateLogistic, CandidateRidge
+
+
+def edges():
+    X, _, S = reference.make_task(n=40)
+    empty, one_class, nothing = S.copy(), S.copy(), np.zeros_like(S)
+    empty[::3] = 0
+    one_class[:, 0], one_class[:, 1] = 1, 0
+    constant = X.copy()
+    constant[:, 2], constant[:, 3] = 7.0, 0.0
+    twice = np.repeat(np.arange(4), 10)
+    return {
+        "empty candidate sets": (X, empty),
+        "no candidate at all": (X, nothing),
+        "every label a candidate": (X, np.ones_like(S)),
+        "one-class labels": (X, one_class),
+        "constant features": (constant, S),
+        "nothing but constant features": (np.ones_like(X), S),
+        "features of zeros": (np.zeros_like(X), S),
+        "duplicate rows": (X[twice], S),
+        "fewer rows than k": (X[:6], S[:6]),
+        "two rows": (X[:2], S[:2]),
+        "one row": (X[:1], S[:1]),
+        "one label": (X, S[:, :1]),
+        "a missing true label": (X, np.where(np.arange(160).reshape(40, 4) % 7 == 0, 0, S)),
+        "more features than rows": (np.tile(X, (1, 12)), S),
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", edges())
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_result_and_no_exception(name, case):
+    X, S = edges()[case]
+    clf = BASELINES[name].make().fit(X, S)
+    scores = clf.decision_function(X)
+    assert scores.shape == S.shape
+    assert np.isfinite(scores).all()
+    assert (clf.predict(X) == (scores >= 0)).all()
+
+
+def messages(clf, X, S):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clf.fit(X, S)
+    return " | ".join(str(w.message) for w in caught)
+
+
+def test_warnings_say_what_was_done():
+    cases = edges()
+    said = messages(PARTICLE(), *cases["empty candidate sets"])
+    assert "16 of 40 rows have an empty candidate set: they have no vote as neighbours" in said
+    said = messages(PARTICLE(), *cases["fewer rows than k"])
+    assert "6 rows cannot make 10 folds: 6 are used" in said
+    assert "k=10 neighbours were asked for, only 4 rows can be: k=4 is used" in said
+    said = messages(PARTICLE(), *cases["one row"])
+    assert "too few rows for neighbours: every candidate label counts as credible" in said
+    assert "none against, labels 0, 1 and 3 (of 4)" in messages(PARTICLE(), *cases["one-class labels"])
+    said = messages(CandidateLogistic(), *cases["one-class labels"])
+    assert "every row, or none, has labels 0 and 1 (of 4) as candidate" in said
+    for name in ("PMLNI", "PMLLRS", "fPML", "ridge"):
+        assert messages(BASELINES[name].make(), *cases["one-class labels"]) == ""
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_containers(name):
+    X, _, S = reference.make_task(n=40)
+    wanted = BASELINES[name].make().fit(X, S).decision_function(X)
+    given = [
+        (torch.from_numpy(X), torch.from_numpy(S)),
+        (scipy.sparse.csr_array(X), scipy.sparse.csr_array(S)),
+        (pd.DataFrame(X).add_prefix("x"), pd.DataFrame(S).add_prefix("label ")),
+        (X.tolist(), S.astype(bool)),
+    ]
+    for features, candidates in given:
+        clf = BASELINES[name].make().fit(features, candidates)
+        assert clf.decision_function(features) == pytest.approx(wanted, abs=1e-6)
+    assert BASELINES[name].make().fit(*given[2]).label_names_[1] == "label 1"
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_candidates_that_are_none(name):
+    X, _, S = reference.make_task(n=40)
+    clf = BASELINES[name].make()
+    with pytest.raises(ValueError, match=r"candidates must be 0 or 1 for every label; got \[-1, 1\]"):
+        clf.fit(X, 2 * S - 1)
+    with pytest.raises(ValueError, match="contains NaN"):
+        clf.fit(X, np.where(S == 1, np.nan, 0))
+    with pytest.raises(ValueError, match=r"candidates must be a matrix of shape \(n, q\).*One class per row"):
+        clf.fit(X, S[:, 0])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        clf.fit(X, S[:10])
+
+
+def test_penalties_that_mean_nothing():
+    X, _, S = reference.make_task(n=40)
+    with pytest.raises(ValueError, match="lam must be a number of at least 0; got -1"):
+        CandidateRidge(lam=-1).fit(X, S)
+    with pytest.raises(ValueError, match="beta must be a number of at least 0; got 'small'"):
+        PMLLRS(beta="small").fit(X, S)
+
+
+def test_the_plain_rivals_are_what_they_say():
+    X, _, S = reference.make_task()
+    Phi = np.hstack([X, np.ones((60, 1))])
+    ridge = CandidateRidge(lam=2.0).fit(X, S)
+    assert ridge.decision_function(X) == pytest.approx(
+        Phi @ np.linalg.solve(Phi.T @ Phi + 2 * np.eye(6), Phi.T @ S) - 0.5
+    )
+    logistic = CandidateLogistic(C=1e6).fit(X, S)
+    p = 1 / (1 + np.exp(-logistic.decision_function(X)))
+    # At the maximum of the likelihood residuals are orthogonal to every feature and sum to 0.
+    assert np.abs(Phi.T @ (S - p)).max() < 0.05
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_permutations_of_labels(name):
+    X, _, S = reference.make_task(n=100)
+    S[np.arange(100), np.arange(100) % 4] = 1
+    labels = np.array([2, 0, 3, 1])
+    # A row in which both labels of a pair are credible and neither a candidate counts for the first: with thr=0 there
+    # are none.
+    options = {"svm": "libsvm", "thr": 0.0} if name.startswith("PAR") else {}
+    one = BASELINES[name].make(**options).fit(X, S).decision_function(X)
+    other = BASELINES[name].make(**options).fit(X, S[:, labels]).decision_function(X)
+    assert other == pytest.approx(one[:, labels], abs=1e-6)

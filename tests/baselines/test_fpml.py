@@ -1,0 +1,159 @@
+"""fPML: every half round lowers the objective, and its limits are ridge regression and truncated decompositions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
+
+from baselines import reference
+from ccmn.baselines import BASELINES, FPML
+from ccmn.baselines.decomposition import with_ones
+from ccmn.baselines.leading import ColumnGram, RowGram, SubspaceIteration
+
+
+def truncated(M, k):
+    left, s, right = np.linalg.svd(M, full_matrices=False)
+    return left[:, :k] * s[:k] @ right[:k]
+
+
+def data(shape="tall"):
+    n, d = {"tall": (50, 5), "wide": (12, 30)}[shape]
+    X, _, S = reference.make_task(n=n, d=d, q=6)
+    return X, S.astype(float)
+
+
+@pytest.mark.parametrize("svd", ["exact", "randomised"])
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+@pytest.mark.parametrize("weights", [(1, 1, 10), (0.1, 5, 0.3), (0, 1, 1)])
+def test_the_objective_never_rises(shape, weights, svd):
+    X, Y = data(shape)
+    clf = FPML(3, *weights, svd=svd, random_state=0).fit(X, Y)
+    steps = np.diff(clf.objective_)
+    assert len(clf.objective_) == 2 * clf.n_iter_
+    assert steps.max() <= 1e-10 * clf.objective_[0]
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_agrees_with_factor_by_factor_updates(shape):
+    X, Y = data(shape)
+    clf = FPML(2, 0.5, 2.0, 1.0, max_iter=2000).fit(X, Y)
+    Z, W, value = reference.fpml_alternating(X, Y, 2, 0.5, 2.0, 1.0)
+    assert clf.objective_[-1] == pytest.approx(value, rel=1e-7)
+    assert pytest.approx(Z, abs=2e-4) == clf.Z_
+    assert pytest.approx(W, abs=2e-4) == clf.W_
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_full_rank_is_ridge(shape):
+    X, Y = data(shape)
+    for l2, l3 in ((1.0, 10.0), (3.0, 0.5)):
+        clf = FPML(50, 1.0, l2, l3).fit(X, Y)
+        penalty = l3 * (1 + l2) / l2
+        W = np.linalg.solve(X.T @ X + penalty * np.eye(X.shape[1]), X.T @ Y)
+        assert pytest.approx(W, abs=1e-4) == clf.W_
+        assert pytest.approx((Y + l2 * X @ clf.W_) / (1 + l2), abs=1e-4) == clf.Z_
+
+
+def test_without_lambda2_there_is_no_classifier():
+    X, Y = data()
+    clf = FPML(2, 1.0, 0.0, 1.0).fit(X, Y)
+    assert not clf.W_.any()
+    assert pytest.approx(truncated(np.hstack([Y, X]), 2)[:, :6], abs=1e-10) == clf.Z_
+
+
+def test_without_lambda1_and_lambda2_it_is_the_best_approximation_of_the_labels():
+    X, Y = data()
+    for k in (1, 2, 4):
+        assert pytest.approx(truncated(Y, k), abs=1e-10) == FPML(k, 0.0, 0.0, 1.0).fit(X, Y).Z_
+
+
+def test_large_lambda3_leaves_the_joint_factors():
+    X, Y = data()
+    clf = FPML(2, 1.0, 1.0, 1e12).fit(X, Y)
+    assert np.abs(clf.W_).max() < 1e-9
+    joint = np.hstack([np.sqrt(2) * Y / 2, X])
+    assert pytest.approx(truncated(joint, 2)[:, :6] / np.sqrt(2), abs=1e-8) == clf.Z_
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_rank_of_the_confidences(rank):
+    X, Y = data()
+    assert np.linalg.matrix_rank(FPML(rank).fit(X, Y).Z_, tol=1e-8) <= rank
+
+
+@pytest.mark.parametrize(("rank", "wanted"), [(None, 3), (2, 2), (0.25, 2), (0.5, 3), (1.0, 6), (0.01, 1)])
+def test_rank_as_a_number_or_a_share(rank, wanted):
+    assert FPML(rank).fit(*data()).rank_ == wanted
+
+
+def test_the_grid_is_two_a_quarter_a_half_and_all():
+    ranks = [FPML(rank).fit(*data()).rank_ for rank in BASELINES["fPML"].search_grid["rank"]]
+    assert ranks == [2, 2, 3, 6]
+
+
+def test_factors_may_be_turned():
+    """Z and what is left of X are all that the objective sees: any invertible turn of S leaves both unchanged."""
+    X, Y = data()
+    M = np.hstack([Y, X])
+    left, s, right = np.linalg.svd(M, full_matrices=False)
+    turn = np.random.default_rng(0).standard_normal((2, 2))
+    S, GF = left[:, :2] @ turn, np.linalg.solve(turn, s[:2, None] * right[:2])
+    Z, unexplained = ColumnGram(X, 2, 1.0).project(Y, 1.0)
+    assert pytest.approx(S @ GF[:, :6], abs=1e-10) == Z
+    assert unexplained == pytest.approx(((X - S @ GF[:, 6:]) ** 2).sum(), rel=1e-10)
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_three_ways_to_the_leading_part(shape):
+    X, T = data(shape)
+    wanted = truncated(np.hstack([np.sqrt(1.5) * T, np.sqrt(0.3) * X]), 3)
+    rng = np.random.default_rng(0)
+    ways = ColumnGram(X, 3, 0.3), RowGram(X, 3, 0.3), SubspaceIteration(X, 3, 0.3, rng)
+    for way in ways:
+        for _ in range(20):  # subspace iteration goes on where it stands
+            Z, unexplained = way.project(T, 1.5)
+        assert pytest.approx(wanted[:, :6] / np.sqrt(1.5), abs=1e-9) == Z
+        assert unexplained == pytest.approx(((X - wanted[:, 6:] / np.sqrt(0.3)) ** 2).sum(), abs=1e-9)
+
+
+def test_randomised_and_sparse_agree_with_exact():
+    X, Y = data()
+    X = np.where(np.abs(X) < 0.4, 0, X)
+    exact = FPML(2).fit(X, Y)
+    for features in (X, scipy.sparse.csr_array(X)):
+        for svd in ("exact", "randomised"):
+            clf = FPML(2, svd=svd, random_state=1).fit(features, Y)
+            assert pytest.approx(exact.W_, abs=1e-6) == clf.W_
+            assert pytest.approx(exact.Z_, abs=1e-5) == clf.Z_
+
+
+@given(st.permutations(range(6)), st.permutations(range(50)))
+@settings(max_examples=5)
+def test_permutations_of_labels_and_rows(labels, rows):
+    X, Y = data()
+    clf, other = FPML(2).fit(X, Y), FPML(2).fit(X[rows], Y[np.ix_(rows, labels)])
+    assert pytest.approx(clf.W_[:, labels], abs=1e-8) == other.W_
+    assert pytest.approx(clf.Z_[np.ix_(rows, labels)], abs=1e-8) == other.Z_
+
+
+def test_the_bias_is_one_more_penalised_column():
+    X, Y = data()
+    clf, longer = FPML(2, fit_intercept=True).fit(X, Y), FPML(2).fit(with_ones(X), Y)
+    assert clf.W_.shape == (5, 6)
+    assert clf.decision_function(X) == pytest.approx(with_ones(X) @ longer.W_ - 0.5)
+
+
+def test_says_when_it_has_not_converged():
+    with pytest.warns(ConvergenceWarning, match="fPML stopped after max_iter=2 rounds"):
+        FPML(2, max_iter=2).fit(*data())
+
+
+def test_ranks_that_mean_nothing():
+    with pytest.raises(ValueError, match="rank must be a whole number of at least 1; got 0"):
+        FPML(0).fit(*data())
+    with pytest.raises(ValueError, match=r"rank \(as a share of the labels\) must be between 0 and 1; got 1.5"):
+        FPML(1.5).fit(*data())
