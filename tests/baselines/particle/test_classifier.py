@@ -87,7 +87,7 @@ def test_two_solvers_hardly_differ(task, fitted):
     X, _, S, X_new, _ = task
     fast = PARTICLE().fit(X, S)
     agreement = fast.pairs_.votes(X_new) == fitted.pairs_.votes(X_new)
-    assert agreement.mean() > 0.97
+    assert agreement.mean() > 0.98
 
 
 def test_ceil_votes_is_the_released_rule(task, fitted):
