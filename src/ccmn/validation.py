@@ -251,6 +251,17 @@ def check_noise(noise: object, kind: type) -> None:
     )
 
 
+def check_noise_or_rates(noise: object, kinds: tuple[type, ...]) -> None:
+    """A noise model, or rates that were estimated."""
+    if isinstance(noise, kinds) and not isinstance(noise, type):
+        return
+    given = repr(noise) if isinstance(noise, (str, type)) else type(noise).__name__
+    raise TypeError(
+        "noise must be a noise model such as ClassConditionalNoise(rho_pos, rho_neg), or the rates that "
+        f"ccmn.estimate_noise(...) returns; got {given}"
+    )
+
+
 def check_scores_and_targets(scores: Sequence[int], targets: Sequence[int]) -> None:
     """Shapes (..., q) and (..., q) with the same q."""
     if not scores or not targets or scores[-1] != targets[-1]:

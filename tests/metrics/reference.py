@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 
@@ -66,3 +67,30 @@ def _f1(true, predicted):
     both = sum(y == h == 1 for y, h in zip(true, predicted))
     either = sum(true) + sum(predicted)
     return 2 * both / either if either else 0.0
+
+
+def multilinear(row, p, f):
+    """The multilinear form of a function of 0/1 labels: its mean over label vectors of probability prod p or 1 - p.
+
+    For p outside [0, 1] these are no probabilities, and the form is the same.
+    """
+    total = 0.0
+    for y in itertools.product((0, 1), repeat=len(p)):
+        total += math.prod(pj if yj else 1 - pj for yj, pj in zip(y, p)) * row([y], [f])
+    return total
+
+
+def corrected_f1(p, predicted):
+    """2 TP / (PP + P) over one list of entries; 0 where P is not positive."""
+    positives = sum(p)
+    return 2 * sum(pj * h for pj, h in zip(p, predicted)) / (positives + sum(predicted)) if positives > 0 else 0.0
+
+
+def pair_sums(p, f):
+    """Over pairs of different entries: the weight p_i (1 - p_m) of those in order (ties 1/2), and of all."""
+    ordered = pairs = 0.0
+    for i, m in itertools.permutations(range(len(p)), 2):
+        weight = p[i] * (1 - p[m])
+        pairs += weight
+        ordered += weight * (1.0 if f[i] > f[m] else 0.5 if f[i] == f[m] else 0.0)
+    return ordered, pairs

@@ -11,8 +11,8 @@ from ccmn.metrics import METRICS
 
 # What metrics are built of: per-row and per-block functions on tensors.
 BUILDING_BLOCKS = ("_rows", "_from", "_over")
-# Not metrics: what they share, and the criteria that training chooses by.
-OTHERS = ("__init__", "base", "corrected", "estimate")
+# Not metrics: what they share, what they are on soft labels (training chooses by it), and scorers.
+OTHERS = ("__init__", "base", "corrected", "estimate", "exclusive", "expected", "posterior", "products", "scorers")
 FILES = [path.stem for path in Path(ccmn.metrics.__file__).parent.glob("*.py") if path.stem not in OTHERS]
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from ccmn.catalogue import Catalogue
 from ccmn.metrics.auc import auc_rows, macro_auc
 from ccmn.metrics.base import Metric, Value
-from ccmn.metrics.estimate import Estimate
+from ccmn.metrics.estimate import Estimate, EstimatedNoise, Noise
 from ccmn.metrics.f1 import f1_over, macro_f1, micro_f1
 from ccmn.metrics.hamming import hamming_loss, hamming_rows
 from ccmn.metrics.precision import average_precision, average_precision_from, average_precision_rows
@@ -30,6 +30,7 @@ from ccmn.metrics.ranking import (
     ranking_loss_from,
     ranking_loss_rows,
 )
+from ccmn.metrics.scorers import NoisyScorer, make_noisy_scorer
 
 METRICS: Catalogue[Metric] = Catalogue(
     "metric",
@@ -48,10 +49,14 @@ METRICS: Catalogue[Metric] = Catalogue(
     },
 )
 
+
 __all__ = [
     "METRICS",
     "Estimate",
+    "EstimatedNoise",
     "Metric",
+    "Noise",
+    "NoisyScorer",
     "Ranking",
     "Value",
     "auc_rows",
@@ -65,6 +70,7 @@ __all__ = [
     "hamming_rows",
     "macro_auc",
     "macro_f1",
+    "make_noisy_scorer",
     "micro_f1",
     "one_error",
     "one_error_rows",

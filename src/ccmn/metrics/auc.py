@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import torch
 
 from ccmn.data.containers import Labels
-from ccmn.metrics.base import Value, in_blocks, read_scores
+from ccmn.metrics.base import Value, in_blocks, read_noisy_scores, read_scores
+from ccmn.metrics.corrected import corrected_macro_auc
+from ccmn.metrics.estimate import Estimate, Noise, estimate
 from ccmn.metrics.ranking import Ranking, ranking_loss_from
 
 
-def macro_auc(Y: Labels, scores: Any) -> Value:
+@overload
+def macro_auc(Y: Labels, scores: Any, noise: None = None) -> Value: ...
+@overload
+def macro_auc(Y: Labels, scores: Any, noise: Noise) -> Estimate: ...
+def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Estimate:
     r"""Area under the ROC curve of each label, averaged over labels; higher is better.
 
     .. math:: \frac{1}{|L|} \sum_{j \in L} \frac{1}{|P_j| |N_j|} \sum_{i \in P_j} \sum_{m \in N_j}
@@ -24,16 +30,24 @@ def macro_auc(Y: Labels, scores: Any) -> Value:
     ----------
     Y : array, tensor, DataFrame or nested lists of shape (n, q), values 0 and 1
     scores : the same, real values :math:`f`
+    noise : noise model or estimated rates, optional
+        Y is noisy (NaN: not observed), by this model or at these rates: the value is estimated for the clean labels
+        and comes as an ``Estimate``. Consistent: a ratio of sums
+        of debiased labels over pairs of rows. Left out as well are labels whose positives (or negatives) are within
+        two standard errors of none.
 
     Returns
     -------
-    float, or a 0-dim tensor on the same device where a tensor was given.
+    float, or a 0-dim tensor on the same device where a tensor was given; with ``noise`` an ``Estimate``.
 
     Examples
     --------
     >>> macro_auc([[1, 0], [0, 0], [1, 0]], [[0.9, 0.1], [0.5, 0.3], [0.4, 0.2]])
     0.5
     """
+    if noise is not None:
+        noisy, f = read_noisy_scores(Y, scores)
+        return estimate(noisy, noise, lambda p, weights: corrected_macro_auc(p, f, weights), "consistent")
     true, real, answer = read_scores(Y, scores)
     return answer(in_blocks(auc_rows, true.mT, real.mT).nanmean())
 

@@ -31,7 +31,7 @@ class Metric:
     name : str
         The name in reports and in ``METRICS``.
     function : callable
-        ``function(Y, Y_pred)`` or ``function(Y, scores)``.
+        ``function(Y, Y_pred)`` or ``function(Y, scores)``; with ``noise=`` an ``Estimate`` from noisy labels.
     needs : "labels" or "scores"
         What stands in second place: predicted 0/1 labels, or real-valued scores.
     greater_is_better : bool
@@ -39,7 +39,7 @@ class Metric:
     """
 
     name: str
-    function: Callable[..., Value]
+    function: Callable[..., Any]
     needs: Literal["labels", "scores"]
     greater_is_better: bool
 
@@ -58,6 +58,29 @@ def read_scores(Y: Labels, scores: Any) -> tuple[torch.Tensor, torch.Tensor, Ans
     check_zero_one(true, "Y")
     check_no_nan(real, "scores")
     return true == 1, real if real.is_floating_point() else real.double(), answer
+
+
+def read_noisy_labels(Y: Labels, Y_pred: Labels) -> tuple[torch.Tensor, torch.Tensor]:
+    """Noisy labels in float64, NaN where not observed, and predicted ones as bool: both checked, (n, q)."""
+    # What is made in inference mode cannot be differentiated through, as standard errors ask.
+    with torch.inference_mode(False):
+        noisy, predicted, _ = _read_pair(Y, Y_pred, "Y_pred")
+        check_zero_one(predicted, "Y_pred")
+        return _known_or_nan(noisy), predicted == 1
+
+
+def read_noisy_scores(Y: Labels, scores: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Noisy labels in float64, NaN where not observed, and floating scores: both checked, (n, q)."""
+    with torch.inference_mode(False):
+        noisy, real, _ = _read_pair(Y, scores, "scores")
+        check_no_nan(real, "scores")
+        return _known_or_nan(noisy), real if real.is_floating_point() else real.double()
+
+
+def _known_or_nan(noisy: torch.Tensor) -> torch.Tensor:
+    noisy = noisy.double()
+    check_zero_one(noisy.nan_to_num(0.0), "Y")
+    return noisy
 
 
 def in_blocks(

@@ -1,8 +1,8 @@
 """Metrics on debiased labels, for a stack of models at once: what training chooses epochs and learning rates by.
 
 Labels here are real numbers p with E[p | y] = y, NaN where a label is not observed; for clean labels they are 0 and 1
-and nothing is corrected. Each function takes p (n, q) and scores or predictions (..., n, q); (...) in float64 comes
-back.
+and nothing is corrected. Each function takes p (n, q), scores or predictions (..., n, q) and row weights (n,); (...)
+in float64 comes back. All are differentiable in p and in the weights, which is where standard errors come from.
 """
 
 from __future__ import annotations
@@ -11,26 +11,24 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+_TINY = torch.finfo(torch.float64).tiny
+
 
 def corrected_hamming(p: Tensor, predicted: Tensor, weights: Tensor | None = None) -> Tensor:
     r"""Unbiased Hamming loss: the mean of :math:`p_j (1 - h_j) + (1 - p_j) h_j` over the labels observed.
 
     Unbiased because it is linear in the labels; it may be negative on few rows.
     """
-    seen = ~p.isnan()
-    p = p.double().nan_to_num(0.0)
-    wrong = torch.where(seen, p + (1 - 2 * p) * predicted.double(), 0.0)
-    share = seen.double() if weights is None else seen * weights.double().unsqueeze(-1)
-    return (wrong * share).sum((-1, -2)) / share.sum().clamp_min(torch.finfo(torch.float64).tiny)
+    p, share = _known(p, weights)
+    wrong = p + (1 - 2 * p) * predicted.double()
+    return (wrong * share).sum((-1, -2)) / share.sum().clamp_min(_TINY)
 
 
 def corrected_one_error(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
     """Unbiased one-error: the mean of 1 - p of the top-scored label (ties shared), rows with NaN left out."""
-    seen = ~p.isnan().any(-1)
     top = scores == scores.amax(-1, keepdim=True)
     wrong = 1 - (top * p.double().nan_to_num(0.0)).sum(-1) / top.sum(-1)
-    share = seen.double() if weights is None else seen * weights.double()
-    return (wrong * share).sum(-1) / share.sum().clamp_min(torch.finfo(torch.float64).tiny)
+    return mean_of_rows(wrong, p, weights)
 
 
 def pooled_ranking_loss(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -48,7 +46,55 @@ def pooled_ranking_loss(p: Tensor, scores: Tensor, weights: Tensor | None = None
         wrong, pairs = wrong * weights.double(), pairs * weights.double()
     total = pairs.sum()
     # Few noisy rows can have no pairs on balance: then there is nothing to rank by.
-    return torch.where(total > 0, wrong.sum(-1) / total.clamp_min(torch.finfo(torch.float64).tiny), torch.nan)
+    return torch.where(total > 0, wrong.sum(-1) / total.clamp_min(_TINY), torch.nan)
+
+
+def corrected_micro_f1(p: Tensor, predicted: Tensor, weights: Tensor | None = None) -> Tensor:
+    r"""F1 of all entries together, :math:`2 TP / (PP + P)` of unbiased sums: consistent.
+
+    :math:`TP = \sum h p`, :math:`P = \sum p`, :math:`PP = \sum h`. 0 without positives, as for clean labels; NaN
+    where there are fewer than none on balance, which tells nothing.
+    """
+    p, share = _known(p, weights)
+    f1, positives = _f1(p, predicted, share, dim=(-2, -1))
+    return torch.where(positives < 0, torch.nan, f1)
+
+
+def corrected_macro_f1(p: Tensor, predicted: Tensor, weights: Tensor | None = None) -> Tensor:
+    """F1 of each label as in ``corrected_micro_f1``, averaged over the labels observed anywhere: consistent.
+
+    A label with no positives on balance counts 0, like one that has none.
+    """
+    p, share = _known(p, weights)
+    f1, _ = _f1(p, predicted, share, dim=(-2,))
+    seen = (share > 0).any(-2)
+    return torch.where(seen, f1, 0.0).sum(-1) / seen.sum().clamp_min(1)
+
+
+def corrected_macro_auc(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
+    r"""AUC of each label, averaged over labels: each a ratio of two unbiased sums, so consistent.
+
+    .. math:: \frac{\sum_{i \ne m} p_i (1 - p_m) (1[f_i > f_m] + \frac12 1[f_i = f_m])}{\sum_{i \ne m} p_i (1 - p_m)}
+
+    Left out are labels whose positives, or negatives, are within two standard errors of none: the ratio of such a
+    label is anything at all. (:math:`E[p^2 - p]` is the variance that noise gives to p, hence the standard error; for
+    clean labels it is 0, and only labels with one class are left out.)
+    """
+    p, share = _known(p.mT, weights, rows=-1)
+    pos, neg = p * share, (1 - p) * share
+    wrong = wrong_pair_weights(pos, neg, scores.mT)
+    pairs = pos.sum(-1) * neg.sum(-1) - (pos * neg).sum(-1)
+    spread = 2 * (share.square() * (p.square() - p)).sum(-1).clamp_min(0).sqrt()
+    clear = (pos.sum(-1) > spread) & (neg.sum(-1) > spread) & (pairs > 0)
+    auc = torch.where(clear, 1 - wrong / torch.where(clear, pairs, 1.0), 0.0)
+    return torch.where(clear.any(-1), auc.sum(-1) / clear.sum(-1).clamp_min(1), torch.nan)
+
+
+def mean_of_rows(values: Tensor, p: Tensor, weights: Tensor | None) -> Tensor:
+    """The mean of values (..., n), weighted; rows with a label that was not observed are left out."""
+    seen = ~p.isnan().any(-1)
+    share = seen.double() if weights is None else seen * weights.double()
+    return (torch.where(seen, values, 0.0) * share).sum(-1) / share.sum().clamp_min(_TINY)
 
 
 def wrong_pair_weights(pos: Tensor, neg: Tensor, scores: Tensor) -> Tensor:
@@ -62,3 +108,18 @@ def wrong_pair_weights(pos: Tensor, neg: Tensor, scores: Tensor) -> Tensor:
     # Above j: total - up_to; tied with j, itself included: up_to - below. The tie of j with itself is taken off.
     above = total - (prefix.gather(-1, up_to) + prefix.gather(-1, below)) / 2
     return (p * (above - n / 2)).sum(-1)
+
+
+def _known(p: Tensor, weights: Tensor | None, rows: int = -2) -> tuple[Tensor, Tensor]:
+    """Labels with 0 for NaN, and the weight of every entry: that of its row, 0 where it was not observed."""
+    seen = (~p.isnan()).double()
+    share = seen if weights is None else seen * weights.double().unsqueeze(-3 - rows)
+    return p.double().nan_to_num(0.0), share
+
+
+def _f1(p: Tensor, predicted: Tensor, share: Tensor, dim: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """F1 along ``dim``, 0 where there are no positives on balance; and the number of positives."""
+    both = (share * p * predicted).sum(dim)
+    positives = (share * p).sum(dim)
+    either = torch.where(positives > 0, positives + (share * predicted).sum(dim), 1.0)
+    return torch.where(positives > 0, 2 * both / either, 0.0), positives

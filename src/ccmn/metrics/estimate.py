@@ -1,14 +1,28 @@
-"""A metric estimated from noisy labels: the value, how far it may be off, and what kind of estimate it is."""
+r"""A metric estimated from noisy labels: the value, how far it may be off, and what kind of estimate it is.
+
+A corrected metric is a function :math:`\theta(p, w)` of soft labels and row weights, and everything about its error
+is in its derivatives. Over rows (the infinitesimal jackknife: for a mean exactly :math:`sd / \sqrt n`, for a ratio the
+delta method, for the AUC the variance of its projection on rows) and over rates that were estimated:
+
+.. math:: se^2 = \frac{n}{n-1} \sum_i \Big(\frac{\partial\theta}{\partial w_i}\Big)^2
+          + \sum_j \Big(\frac{\partial\theta}{\partial\rho_{pos,j}} se_{pos,j}\Big)^2
+          + \sum_j \Big(\frac{\partial\theta}{\partial\rho_{neg,j}} se_{neg,j}\Big)^2
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
+from torch import Tensor
 
-from ccmn.noise import NoiseModel
-from ccmn.validation import check_label_width, check_noise
+from ccmn.noise import ClassConditionalNoise, NoiseModel
+from ccmn.noise.class_conditional import debias_labels
+from ccmn.validation import FloatArray, check_label_width, check_noise_or_rates
+
+Status = Literal["unbiased", "consistent", "approximate"]
 
 
 @dataclass(frozen=True)
@@ -17,29 +31,93 @@ class Estimate:
 
     value: float
     se: float
-    """Standard error over rows; the rates are taken as known."""
-    status: Literal["unbiased", "consistent", "approximate"]
+    """Standard error over rows; and over the rates, where they come with standard errors of their own."""
+    status: Status
+    """"unbiased": right on average, whatever the number of rows; "consistent": right in the limit of many rows;
+    "approximate": not even that, by an error that ``se`` does not know of."""
 
 
-def debias_true(Y: torch.Tensor, noise: NoiseModel) -> torch.Tensor:
-    """Debiased labels (n, q) in float64 from checked noisy ones."""
-    check_noise(noise, NoiseModel)
-    check_label_width(Y.shape, noise.n_labels, "Y")
-    p: torch.Tensor = noise.debias(Y.double())
-    return p
+@runtime_checkable
+class EstimatedNoise(Protocol):
+    """Rates that were estimated: a noise model, and how far each of its rates may be off (``NoiseRates``)."""
+
+    @property
+    def noise(self) -> ClassConditionalNoise: ...
+    @property
+    def se_pos(self) -> FloatArray: ...
+    @property
+    def se_neg(self) -> FloatArray: ...
 
 
-def estimate_mean(rows: torch.Tensor) -> Estimate:
-    """The mean of unbiased values of rows, which is unbiased."""
-    n = len(rows)
-    return Estimate(float(rows.mean()), float(rows.std() / n**0.5) if n > 1 else float("nan"), "unbiased")
+Noise = NoiseModel | EstimatedNoise
+"""What a metric takes as ``noise``: a model taken at its word, or estimated rates with their standard errors."""
+
+Soften = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""(noisy labels, rho_pos, rho_neg, row weights) -> soft labels, differentiable in the last three."""
 
 
-def estimate_ratio(above: torch.Tensor, below: torch.Tensor) -> Estimate:
-    """The ratio of two sums over rows, unbiased each: consistent. Standard error by the delta method."""
-    n, total = len(above), float(below.sum())
-    if total <= 0:
-        return Estimate(float("nan"), float("nan"), "consistent")
-    value = float(above.sum()) / total
-    spread = float((above - value * below).square().sum()) ** 0.5 / total
-    return Estimate(value, spread * (n / (n - 1)) ** 0.5 if n > 1 else float("nan"), "consistent")
+def model_of(noise: Noise, Y: Tensor) -> NoiseModel:
+    """The noise model that is given or was estimated, for as many labels as there are in Y."""
+    check_noise_or_rates(noise, (NoiseModel, EstimatedNoise))
+    model = noise if isinstance(noise, NoiseModel) else noise.noise
+    check_label_width(Y.shape, model.n_labels, "Y")
+    return model
+
+
+def debias(Y: Tensor, rho_pos: Tensor, rho_neg: Tensor, weights: Tensor) -> Tensor:
+    """Debiased labels; rows are not looked at together, so their weights do not matter."""
+    # NaN is put back at the end: through it every derivative would be NaN, even times 0.
+    return torch.where(Y.isnan(), torch.nan, debias_labels(Y.nan_to_num(0.0), rho_pos, rho_neg))
+
+
+def estimate(
+    Y: Tensor,
+    noise: Noise,
+    value: Callable[[Tensor, Tensor], Tensor],
+    status: Status,
+    soften: Soften = debias,
+) -> Estimate:
+    """``value(soft labels, row weights)`` with its standard error, from noisy labels (n, q), NaN where not observed.
+
+    The rates of a transition matrix are taken as known; errors of different rates as independent of each other.
+    """
+    model = model_of(noise, Y)
+    # Derivatives are needed here whatever mode the caller is in.
+    with torch.inference_mode(False), torch.enable_grad():
+        weights = torch.ones(len(Y), dtype=torch.float64, device=Y.device, requires_grad=True)
+        rates = _rates(model, Y)
+        Y = Y.double()
+        soft = soften(Y, rates[0], rates[1], weights) if rates else model.debias(Y)
+        theta = value(soft, weights)
+        slopes = torch.autograd.grad(theta, (weights, *rates), allow_unused=True, materialize_grads=True)
+    variance = _over_rows(slopes[0]) + _over_rates(slopes[1:], noise)
+    return Estimate(float(theta.detach()), variance**0.5, _with_these_rates(status, noise))
+
+
+def _with_these_rates(status: Status, noise: Noise) -> Status:
+    """Rates that are estimates leave nothing unbiased; those that are upper bounds leave nothing consistent."""
+    if isinstance(noise, NoiseModel):
+        return status
+    if "upper bound" in getattr(noise, "kind", ()):
+        return "approximate"
+    uncertain = bool((noise.se_pos > 0).any() or (noise.se_neg > 0).any())
+    return "consistent" if uncertain and status == "unbiased" else status
+
+
+def _rates(model: NoiseModel, Y: Tensor) -> tuple[Tensor, ...]:
+    """(rho_pos, rho_neg) to differentiate by, where the model has them."""
+    if not isinstance(model, ClassConditionalNoise):
+        return ()
+    return tuple(torch.tensor(r, device=Y.device, requires_grad=True) for r in (model.rho_pos, model.rho_neg))
+
+
+def _over_rows(slope: Tensor) -> float:
+    n = len(slope)
+    return float(slope.square().sum()) * n / (n - 1) if n > 1 else float("nan")
+
+
+def _over_rates(slopes: tuple[Tensor, ...], noise: Noise) -> float:
+    if isinstance(noise, NoiseModel):
+        return 0.0
+    errors = (torch.tensor(se, dtype=torch.float64).to(slopes[0].device) for se in (noise.se_pos, noise.se_neg))
+    return float(sum((slope * se).square().sum() for slope, se in zip(slopes, errors)))

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 import torch
 
 from ccmn.data.containers import Labels
-from ccmn.metrics.base import Value, read_labels
+from ccmn.metrics.base import Value, read_labels, read_noisy_labels
+from ccmn.metrics.corrected import corrected_macro_f1, corrected_micro_f1
+from ccmn.metrics.estimate import Estimate, Noise, estimate
 
 
-def micro_f1(Y: Labels, Y_pred: Labels) -> Value:
+@overload
+def micro_f1(Y: Labels, Y_pred: Labels, noise: None = None) -> Value: ...
+@overload
+def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise) -> Estimate: ...
+def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | Estimate:
     r"""F1 of all entries taken together; higher is better.
 
     .. math:: F_1 = \frac{2 \sum_{ij} y_{ij} h_{ij}}{\sum_{ij} y_{ij} + \sum_{ij} h_{ij}}
@@ -19,21 +27,32 @@ def micro_f1(Y: Labels, Y_pred: Labels) -> Value:
     ----------
     Y, Y_pred : arrays, tensors, DataFrames or nested lists of shape (n, q), values 0 and 1
         True labels :math:`y` and predicted labels :math:`h`.
+    noise : noise model or estimated rates, optional
+        Y is noisy (NaN: not observed), by this model or at these rates: the value is estimated for the clean labels
+        and comes as an ``Estimate``. Consistent: debiased labels
+        stand for y in the sums. NaN where there are fewer positives than none on balance.
 
     Returns
     -------
-    float, or a 0-dim tensor on the same device where a tensor was given.
+    float, or a 0-dim tensor on the same device where a tensor was given; with ``noise`` an ``Estimate``.
 
     Examples
     --------
     >>> micro_f1([[1, 0], [1, 0]], [[1, 0], [1, 1]])
     0.8
     """
+    if noise is not None:
+        noisy, h = read_noisy_labels(Y, Y_pred)
+        return estimate(noisy, noise, lambda p, weights: corrected_micro_f1(p, h, weights), "consistent")
     true, predicted, answer = read_labels(Y, Y_pred)
     return answer(f1_over(true, predicted, dim=(-2, -1)))
 
 
-def macro_f1(Y: Labels, Y_pred: Labels) -> Value:
+@overload
+def macro_f1(Y: Labels, Y_pred: Labels, noise: None = None) -> Value: ...
+@overload
+def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise) -> Estimate: ...
+def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | Estimate:
     r"""F1 of each label, averaged over labels; higher is better.
 
     .. math:: \frac{1}{q} \sum_{j=1}^{q} \frac{2 \sum_i y_{ij} h_{ij}}{\sum_i y_{ij} + \sum_i h_{ij}}
@@ -44,16 +63,23 @@ def macro_f1(Y: Labels, Y_pred: Labels) -> Value:
     ----------
     Y, Y_pred : arrays, tensors, DataFrames or nested lists of shape (n, q), values 0 and 1
         True labels :math:`y` and predicted labels :math:`h`.
+    noise : noise model or estimated rates, optional
+        Y is noisy (NaN: not observed), by this model or at these rates: the value is estimated for the clean labels
+        and comes as an ``Estimate``. Consistent: debiased labels
+        stand for y in the sums. A label with no positives on balance counts 0, like one that has none.
 
     Returns
     -------
-    float, or a 0-dim tensor on the same device where a tensor was given.
+    float, or a 0-dim tensor on the same device where a tensor was given; with ``noise`` an ``Estimate``.
 
     Examples
     --------
     >>> macro_f1([[1, 0], [1, 0]], [[1, 0], [1, 1]])
     0.5
     """
+    if noise is not None:
+        noisy, h = read_noisy_labels(Y, Y_pred)
+        return estimate(noisy, noise, lambda p, weights: corrected_macro_f1(p, h, weights), "consistent")
     true, predicted, answer = read_labels(Y, Y_pred)
     return answer(f1_over(true, predicted, dim=(-2,)).mean(-1))
 

@@ -7,16 +7,16 @@ from typing import overload
 import torch
 
 from ccmn.data.containers import Labels
-from ccmn.metrics.base import Value, in_blocks, read_labels
-from ccmn.metrics.estimate import Estimate, debias_true, estimate_mean
-from ccmn.noise import NoiseModel
+from ccmn.metrics.base import Value, in_blocks, read_labels, read_noisy_labels
+from ccmn.metrics.corrected import corrected_hamming
+from ccmn.metrics.estimate import Estimate, Noise, estimate
 
 
 @overload
 def hamming_loss(Y: Labels, Y_pred: Labels, noise: None = None) -> Value: ...
 @overload
-def hamming_loss(Y: Labels, Y_pred: Labels, noise: NoiseModel) -> Estimate: ...
-def hamming_loss(Y: Labels, Y_pred: Labels, noise: NoiseModel | None = None) -> Value | Estimate:
+def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise) -> Estimate: ...
+def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | Estimate:
     r"""Part of the entries that differ, Eq. (1) of the paper over q; lower is better.
 
     .. math:: \frac{1}{n q} \sum_{i=1}^{n} \sum_{j=1}^{q} 1[h_{ij} \neq y_{ij}]
@@ -25,23 +25,24 @@ def hamming_loss(Y: Labels, Y_pred: Labels, noise: NoiseModel | None = None) -> 
     ----------
     Y, Y_pred : arrays, tensors, DataFrames or nested lists of shape (n, q), values 0 and 1
         True labels :math:`y` and predicted labels :math:`h`.
-    noise : NoiseModel, optional
-        Y is noisy, by this model: the value is estimated for the clean labels and comes as an ``Estimate``. Unbiased:
-        the mean of :math:`p_j (1 - h_j) + (1 - p_j) h_j` with debiased labels p.
+    noise : noise model or estimated rates, optional
+        Y is noisy (NaN: not observed), by this model or at these rates: the value is estimated for the clean labels
+        and comes as an ``Estimate``. Unbiased: the mean of
+        :math:`p_j (1 - h_j) + (1 - p_j) h_j` over the entries observed, with debiased labels p.
 
     Returns
     -------
-    float, or a 0-dim tensor on the same device where a tensor was given.
+    float, or a 0-dim tensor on the same device where a tensor was given; with ``noise`` an ``Estimate``.
 
     Examples
     --------
     >>> hamming_loss([[1, 0], [1, 1]], [[1, 0], [0, 1]])
     0.25
     """
-    true, predicted, answer = read_labels(Y, Y_pred)
     if noise is not None:
-        p, h = debias_true(true, noise), predicted.double()
-        return estimate_mean((p + (1 - 2 * p) * h).mean(-1))
+        noisy, h = read_noisy_labels(Y, Y_pred)
+        return estimate(noisy, noise, lambda p, weights: corrected_hamming(p, h, weights), "unbiased")
+    true, predicted, answer = read_labels(Y, Y_pred)
     return answer(in_blocks(hamming_rows, true, predicted).mean())
 
 

@@ -12,10 +12,12 @@ from typing import Any, Literal, overload
 import torch
 
 from ccmn.data.containers import Labels
-from ccmn.metrics.base import Value, in_blocks, read_scores
-from ccmn.metrics.corrected import wrong_pair_weights
-from ccmn.metrics.estimate import Estimate, debias_true, estimate_mean, estimate_ratio
-from ccmn.noise import NoiseModel
+from ccmn.metrics.base import Value, in_blocks, read_noisy_scores, read_scores
+from ccmn.metrics.corrected import corrected_one_error, pooled_ranking_loss
+from ccmn.metrics.estimate import Estimate, Noise, estimate, model_of
+from ccmn.metrics.exclusive import exclusive_coverage, exclusive_ranking_loss
+from ccmn.metrics.expected import corrected_coverage
+from ccmn.metrics.products import estimate_products
 from ccmn.validation import check_choice
 
 Ties = Literal["full", "half"]
@@ -90,8 +92,8 @@ def _count_lower(lowest_first: torch.Tensor) -> torch.Tensor:
 @overload
 def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: None = None) -> Value: ...
 @overload
-def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", *, noise: NoiseModel) -> Estimate: ...
-def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: NoiseModel | None = None) -> Value | Estimate:
+def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", *, noise: Noise) -> Estimate: ...
+def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: Noise | None = None) -> Value | Estimate:
     r"""Part of the pairs (true label, other label) in the wrong order, averaged over rows; lower is better.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} \frac{1}{|P_i| |N_i|} \sum_{j \in P_i} \sum_{k \in N_i}
@@ -106,13 +108,15 @@ def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: NoiseModel 
     scores : the same, real values :math:`f`
     ties : "full" or "half"
         What a tied pair counts: c = 1 as in scikit-learn, or c = 1/2 as in Eq. (2) of the paper.
-    noise : NoiseModel, optional
-        Y is noisy, by this model: the value is estimated for the clean labels and comes as an ``Estimate``.
-        It is then pooled, wrong pairs of all rows over pairs of all rows, ties 1/2: consistent.
+    noise : noise model or estimated rates, optional
+        Y is noisy (NaN: not observed), by this model or at these rates: the value is estimated for the clean labels
+        and comes as an ``Estimate``. It is then pooled, wrong
+        pairs of all rows over pairs of all rows, ties 1/2: consistent. (Where a transition matrix says that
+        exactly one label of a row is true, the two agree, and the estimate is unbiased.)
 
     Returns
     -------
-    float, or a 0-dim tensor on the same device where a tensor was given.
+    float, or a 0-dim tensor on the same device where a tensor was given; with ``noise`` an ``Estimate``.
 
     Examples
     --------
@@ -122,11 +126,12 @@ def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: NoiseModel 
     0.25
     """
     check_choice(ties, "ties", ("full", "half"))
-    true, real, answer = read_scores(Y, scores)
     if noise is not None:
-        p = debias_true(true, noise)
-        pairs = p.sum(-1) * (1 - p).sum(-1) - (p * (1 - p)).sum(-1)
-        return estimate_ratio(wrong_pair_weights(p, 1 - p, real), pairs)
+        noisy, f = read_noisy_scores(Y, scores)
+        if not model_of(noise, noisy).flips_independent:
+            return estimate(noisy, noise, lambda p, weights: exclusive_ranking_loss(p, f, weights), "unbiased")
+        return estimate(noisy, noise, lambda p, weights: pooled_ranking_loss(p, f, weights), "consistent")
+    true, real, answer = read_scores(Y, scores)
     return answer(in_blocks(partial(ranking_loss_rows, ties=ties), true, real).mean())
 
 
@@ -162,7 +167,11 @@ def pooled_wrong_from(ranking: Ranking) -> tuple[torch.Tensor, torch.Tensor]:
     return ((p * ranking.rank - ranking.hits).sum(-1) + pairs) / 2, pairs
 
 
-def coverage(Y: Labels, scores: Any, normalised: bool = False) -> Value:
+@overload
+def coverage(Y: Labels, scores: Any, normalised: bool = False, noise: None = None) -> Value: ...
+@overload
+def coverage(Y: Labels, scores: Any, normalised: bool = False, *, noise: Noise) -> Estimate: ...
+def coverage(Y: Labels, scores: Any, normalised: bool = False, noise: Noise | None = None) -> Value | Estimate:
     r"""How far down the ranking one has to go to meet every true label; lower is better.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} c_i, \qquad
@@ -176,10 +185,15 @@ def coverage(Y: Labels, scores: Any, normalised: bool = False) -> Value:
     scores : the same, real values :math:`f`
     normalised : bool
         :math:`\max(c_i - 1, 0) / q` in place of :math:`c_i`, as in the journal version of the paper.
+    noise : noise model or estimated rates, optional
+        Y is noisy (NaN: not observed), by this model or at these rates: the value is estimated for the clean labels
+        and comes as an ``Estimate``. Unbiased where rates and q
+        are small enough for the rows at hand (``ccmn.metrics.products``), else approximate. Rows with NaN are left
+        out.
 
     Returns
     -------
-    float, or a 0-dim tensor on the same device where a tensor was given.
+    float, or a 0-dim tensor on the same device where a tensor was given; with ``noise`` an ``Estimate``.
 
     Examples
     --------
@@ -188,6 +202,10 @@ def coverage(Y: Labels, scores: Any, normalised: bool = False) -> Value:
     >>> coverage([[1, 0, 1, 0]], [[0.9, 0.8, 0.3, 0.1]], normalised=True)
     0.5
     """
+    if noise is not None:
+        noisy, f = read_noisy_scores(Y, scores)
+        ways = (partial(way, normalised=normalised) for way in (corrected_coverage, exclusive_coverage))
+        return estimate_products(noisy, f, noise, *ways)
     true, real, answer = read_scores(Y, scores)
     return answer(in_blocks(partial(coverage_rows, normalised=normalised), true, real).mean())
 
@@ -204,8 +222,8 @@ def coverage_rows(Y: torch.Tensor, scores: torch.Tensor, normalised: bool = Fals
 @overload
 def one_error(Y: Labels, scores: Any, noise: None = None) -> Value: ...
 @overload
-def one_error(Y: Labels, scores: Any, noise: NoiseModel) -> Estimate: ...
-def one_error(Y: Labels, scores: Any, noise: NoiseModel | None = None) -> Value | Estimate:
+def one_error(Y: Labels, scores: Any, noise: Noise) -> Estimate: ...
+def one_error(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Estimate:
     r"""Part of the rows whose top-scored label is not a true one; lower is better.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} \Big( 1 - \frac{1}{|T_i|} \sum_{j \in T_i} y_{ij} \Big),
@@ -218,21 +236,24 @@ def one_error(Y: Labels, scores: Any, noise: NoiseModel | None = None) -> Value 
     ----------
     Y : array, tensor, DataFrame or nested lists of shape (n, q), values 0 and 1
     scores : the same, real values :math:`f`
-    noise : NoiseModel, optional
-        Y is noisy, by this model: the value is estimated for the clean labels and comes as an ``Estimate``. Unbiased.
+    noise : noise model or estimated rates, optional
+        Y is noisy (NaN: not observed), by this model or at these rates: the value is estimated for the clean labels
+        and comes as an ``Estimate``. Unbiased. Rows with NaN are
+        left out.
 
     Returns
     -------
-    float, or a 0-dim tensor on the same device where a tensor was given.
+    float, or a 0-dim tensor on the same device where a tensor was given; with ``noise`` an ``Estimate``.
 
     Examples
     --------
     >>> one_error([[1, 0, 0], [1, 0, 0]], [[0.9, 0.2, 0.1], [0.5, 0.5, 0.1]])
     0.25
     """
-    true, real, answer = read_scores(Y, scores)
     if noise is not None:
-        return estimate_mean(one_error_rows(debias_true(true, noise), real))
+        noisy, f = read_noisy_scores(Y, scores)
+        return estimate(noisy, noise, lambda p, weights: corrected_one_error(p, f, weights), "unbiased")
+    true, real, answer = read_scores(Y, scores)
     return answer(in_blocks(one_error_rows, true, real).mean())
 
 

@@ -1,0 +1,374 @@
+"""noise= on every metric: unbiased by enumeration, plain for clean labels, errors that are derivatives."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ccmn.metrics import METRICS, Estimate, coverage, hamming_loss, macro_auc, macro_f1, micro_f1, one_error
+from ccmn.metrics.corrected import corrected_hamming, corrected_one_error
+from ccmn.metrics.expected import corrected_average_precision, corrected_coverage
+from ccmn.noise import ClassConditionalNoise, MissingNoise, NoiseModel, TransitionNoise
+from metrics import reference
+from metrics.strategies import labels_and_predictions, labels_and_scores
+from reference import noisy_vectors
+from strategies import SEEDS, noises
+
+STATUS = {
+    "hamming_loss": "unbiased",
+    "ranking_loss": "consistent",
+    "average_precision": "unbiased",
+    "one_error": "unbiased",
+    "coverage": "unbiased",
+    "micro_f1": "consistent",
+    "macro_f1": "consistent",
+    "macro_auc": "consistent",
+}
+every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))
+noisy_enough = noises(q=4).filter(lambda noise: (1 - noise.rho_pos - noise.rho_neg).min() > 0.2)
+
+
+@dataclass
+class Estimated:
+    """Rates with their standard errors, as ``NoiseRates`` has them."""
+
+    noise: NoiseModel
+    se_pos: np.ndarray
+    se_neg: np.ndarray
+
+
+def second(metric, scores):
+    return (scores >= 0).astype(int) if metric.needs == "labels" else scores
+
+
+def task(n=400, q=4, seed=0):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(n, q)).round(1)
+    return (scores + rng.normal(size=(n, q)) > 0.5).astype(int), scores
+
+
+def clean_value(metric, Y, scores):
+    """What the estimate is about: the plain metric, but for the ranking loss, which is pooled."""
+    if metric.name != "ranking_loss":
+        return metric.function(Y, second(metric, scores))
+    ordered, pairs = np.sum([reference.pair_sums(y, f) for y, f in zip(Y, scores)], axis=0)
+    return 1 - ordered / pairs
+
+
+class TestUnbiased:
+    @settings(max_examples=20)
+    @given(noise=noisy_enough, seed=SEEDS)
+    def test_the_mean_over_all_noisy_vectors_is_the_clean_value(self, noise, seed):
+        rng = np.random.default_rng(seed)
+        y, f = rng.integers(0, 2, 4), torch.tensor(rng.normal(size=(1, 4)).round(1))
+        for value in (
+            lambda p, f: corrected_hamming(p, f >= 0),
+            corrected_one_error,
+            corrected_average_precision,
+            corrected_coverage,
+            partial(corrected_coverage, normalised=True),
+        ):
+            mean = sum(
+                w * value(noise.debias(torch.tensor([v], dtype=torch.float64)), f).item()
+                for v, w in noisy_vectors(y, noise.rho_pos, noise.rho_neg)
+            )
+            assert mean == pytest.approx(value(torch.tensor(y[None]).double(), f).item(), abs=1e-12)
+
+    @pytest.mark.parametrize("name", [name for name, status in STATUS.items() if status == "unbiased"])
+    def test_whatever_says_so_is_so(self, name):
+        """By the public functions: a row and its noisy versions, as often as it takes to be called unbiased."""
+        noise = ClassConditionalNoise([0.1, 0.3, 0.0, 0.2], [0.2, 0.0, 0.3, 0.2])
+        metric, copies = METRICS[name], 1000
+        for y, f in (([1, 0, 1, 0], [0.3, 0.3, -1.0, 2.0]), ([0, 0, 0, 0], [1.0, 2.0, 0.5, 0.1])):
+            other = second(metric, np.tile(f, (copies, 1)))
+            mean = 0.0
+            for v, w in noisy_vectors(y, noise.rho_pos, noise.rho_neg):
+                found = metric.function(np.tile(v, (copies, 1)), other, noise=noise)
+                assert found.status == "unbiased"
+                mean += w * found.value
+            assert mean == pytest.approx(metric.function([y], other[:1]), abs=1e-12)
+
+    def test_sums_of_f1_and_auc(self):
+        """Numerator and denominator of every ratio, over all noisy versions of one label's column."""
+        y, h, f = [1, 0, 1, 0], [1, 1, 0, 0], [0.5, 0.5, 0.1, 0.7]
+        noise = ClassConditionalNoise(0.25, 0.3, n_labels=1)
+        mean = np.zeros(4)
+        for v, w in noisy_vectors(y, [0.25] * 4, [0.3] * 4):
+            p = noise.debias(np.array(v)[:, None])[:, 0]
+            mean += w * np.array([sum(p * h), sum(p), *reference.pair_sums(p, f)])
+        np.testing.assert_allclose(mean, [1, 2, *reference.pair_sums(y, f)], atol=1e-12)
+
+    def test_one_true_label_under_a_transition_matrix(self):
+        noise = TransitionNoise([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.0, 0.4, 0.6]])
+        scores = np.array([[0.3, 0.3, 0.1], [2.0, 0.0, 1.0], [0.0, 1.0, 2.0]])
+        for name in ("hamming_loss", "one_error", "average_precision", "ranking_loss", "coverage"):
+            metric, Y = METRICS[name], np.eye(3, dtype=int)
+            mean = 0.0
+            for classes in itertools.product(range(3), repeat=3):
+                found = metric.function(Y[list(classes)], second(metric, scores), noise=noise)
+                assert found.status == "unbiased"
+                mean += found.value * np.prod([noise.T[true, seen] for true, seen in enumerate(classes)])
+            assert mean == pytest.approx(clean_value(metric, Y, scores), abs=1e-12)
+
+
+class TestCleanLabels:
+    zero = staticmethod(lambda q: ClassConditionalNoise(0.0, 0.0, n_labels=q))
+
+    @settings(max_examples=50)
+    @given(labels_and_scores, labels_and_predictions)
+    def test_zero_rates_give_the_plain_metric(self, with_scores, with_predictions):
+        for metric in METRICS.values():
+            Y, other = with_scores if metric.needs == "scores" else with_predictions
+            if metric.name == "ranking_loss":
+                continue  # pooled; below
+            found = metric.function(Y, other, noise=self.zero(Y.shape[1]))
+            assert found.value == pytest.approx(metric.function(Y, other), abs=1e-12, nan_ok=True)
+            assert found.status == STATUS[metric.name]
+
+    def test_ranking_loss_is_the_pooled_one(self):
+        Y, scores = task(50)
+        metric = METRICS["ranking_loss"]
+        found = metric.function(Y, scores, noise=self.zero(4))
+        assert found.value == pytest.approx(clean_value(metric, Y, scores), abs=1e-12)
+
+    def test_normalised_coverage(self):
+        Y, scores = task(50)
+        found = coverage(Y, scores, normalised=True, noise=self.zero(4))
+        assert found.value == pytest.approx(coverage(Y, scores, normalised=True), abs=1e-12)
+
+    def test_many_labels(self):
+        rng = np.random.default_rng(0)
+        Y, scores = (rng.random((20, 700)) < 0.3).astype(int), rng.normal(size=(20, 700)).round(2)
+        for name in ("average_precision", "coverage"):
+            metric = METRICS[name]
+            assert metric.function(Y, scores, noise=self.zero(700)).value == pytest.approx(
+                metric.function(Y, scores), abs=1e-6 if name == "average_precision" else 1e-9
+            )
+
+
+class TestCloseness:
+    noise = ClassConditionalNoise([0.2, 0.1, 0.3, 0.0], [0.1, 0.3, 0.2, 0.4])
+
+    @every_metric
+    def test_the_clean_value_is_within_five_standard_errors(self, metric):
+        Y, scores = task(6000)
+        other, Z = second(metric, scores), self.noise.corrupt(Y, random_state=1)
+        clean, found = clean_value(metric, Y, scores), metric.function(Z, other, noise=self.noise)
+        assert abs(found.value - clean) < 5 * found.se
+        assert found.status == STATUS[metric.name]
+        assert 0 < found.se < 0.06
+        assert abs(metric.function(Z, other) - clean) > found.se  # what the noisy labels themselves would say
+
+    @pytest.mark.parametrize("name", ["average_precision", "coverage"])
+    def test_approximate_where_products_would_drown(self, name):
+        metric, noise = METRICS[name], ClassConditionalNoise(0.3, 0.3, n_labels=12)
+        Y, scores = task(2000, 12)
+        Z = noise.corrupt(Y, random_state=1)
+        clean, found = metric.function(Y, scores), metric.function(Z, scores, noise=noise)
+        assert found.status == "approximate"
+        assert abs(found.value - clean) < 0.1 * abs(metric.function(Z, scores) - clean) + 2 * found.se
+        assert 0 < found.se < 0.3
+
+    def test_lost_labels_alone_never_drown(self):
+        Y, scores = task(200, 60)
+        noise = MissingNoise(0.3, n_labels=60)
+        found = coverage(noise.corrupt(Y, random_state=0), scores, noise=noise)
+        assert found.status == "unbiased"
+        assert abs(found.value - coverage(Y, scores)) < 5 * found.se
+
+
+class TestStandardErrors:
+    noise = ClassConditionalNoise([0.2, 0.1, 0.3, 0.05], [0.1, 0.2, 0.2, 0.25])
+
+    @every_metric
+    @pytest.mark.parametrize("n", [300, 3000], ids=["approximate", "unbiased"])
+    @pytest.mark.parametrize("unobserved", [False, True])
+    def test_rates_enter_by_their_derivatives(self, metric, n, unobserved):
+        """Against central differences: one rate uncertain at a time, then all at once."""
+        Y, scores = task(n)
+        other, Z = second(metric, scores), self.noise.corrupt(Y, random_state=1).astype(float)
+        if unobserved:
+            Z[::7, 1] = np.nan
+        rows = metric.function(Z, other, noise=self.noise).se
+        step, total = 1e-5, 0.0
+        for side, j in itertools.product((0, 1), range(4)):
+            errors = np.zeros((2, 4))
+            errors[side, j] = 0.5
+            found = metric.function(Z, other, noise=Estimated(self.noise, *errors)).se
+            ends = [
+                metric.function(Z, other, noise=ClassConditionalNoise(*(self.rates + sign * step * errors * 2)))
+                for sign in (-1, 1)
+            ]
+            slope = (ends[1].value - ends[0].value) / (2 * step)
+            assert found**2 - rows**2 == pytest.approx((0.5 * slope) ** 2, rel=1e-3, abs=1e-9)
+            total += (0.03 * slope) ** 2
+        all_at_once = metric.function(Z, other, noise=Estimated(self.noise, np.full(4, 0.03), np.full(4, 0.03)))
+        assert all_at_once.se == pytest.approx((rows**2 + total) ** 0.5, rel=1e-3)
+
+    @property
+    def rates(self):
+        return np.array([self.noise.rho_pos, self.noise.rho_neg])
+
+    @every_metric
+    def test_rows_enter_as_in_the_jackknife(self, metric):
+        """Left out one by one; the soft labels of the approximate estimates keep their stretches of scores."""
+        n = 1200
+        Y, scores = task(n)
+        other, Z = second(metric, scores), self.noise.corrupt(Y, random_state=1)
+        found = metric.function(Z, other, noise=self.noise)
+        rows = np.arange(0, n, 8)
+        without = [metric.function(np.delete(Z, i, 0), np.delete(other, i, 0), noise=self.noise).value for i in rows]
+        jackknife = ((n - 1) ** 2 / n * np.mean((np.array(without) - found.value) ** 2)) ** 0.5
+        # From an eighth of the rows, hence the width.
+        assert found.se == pytest.approx(jackknife, rel=0.25)
+
+    def test_estimated_rates_claim_less(self):
+        Y, scores = task(3000)
+        h = (scores >= 0).astype(int)
+        none, some = np.zeros(4), np.array([0.0, 0.0, 0.0, 0.01])
+        rates = Estimated(self.noise, none, none)
+        assert hamming_loss(Y, h, noise=rates).status == "unbiased"
+        assert hamming_loss(Y, h, noise=Estimated(self.noise, none, some)).status == "consistent"
+        rates.kind = ("point", "upper bound", "point", "known")
+        assert hamming_loss(Y, h, noise=rates).status == micro_f1(Y, h, noise=rates).status == "approximate"
+
+    def test_of_a_mean_exactly(self):
+        Y, scores = task(50)
+        p, h = self.noise.debias(Y.astype(float)), scores >= 0
+        values = (p * (1 - h) + (1 - p) * h).mean(1)
+        found = hamming_loss(Y, h.astype(int), noise=self.noise)
+        assert (found.value, found.se) == pytest.approx((values.mean(), values.std(ddof=1) / 50**0.5), abs=1e-14)
+
+    def test_one_row_has_none(self):
+        found = hamming_loss([[1, 0, 0, 1]], [[1, 0, 0, 0]], noise=self.noise)
+        assert np.isfinite(found.value)
+        assert np.isnan(found.se)
+
+    def test_in_any_mode_of_the_caller(self):
+        Y, scores = task(300)
+        with torch.no_grad():
+            without = [metric.function(Y, second(metric, scores), noise=self.noise) for metric in METRICS.values()]
+        with torch.inference_mode():
+            given = torch.tensor(Y), torch.tensor(scores)
+            for metric, expected in zip(METRICS.values(), without):
+                other = (given[1] >= 0).long() if metric.needs == "labels" else given[1]
+                assert metric.function(given[0], other, noise=self.noise) == expected
+
+
+class TestNotObserved:
+    noise = ClassConditionalNoise([0.2, 0.1, 0.3, 0.05], [0.1, 0.2, 0.2, 0.25])
+
+    def masked(self):
+        Y, scores = task(600)
+        Z = self.noise.corrupt(Y, random_state=1).astype(float)
+        Z[np.random.default_rng(0).random(Z.shape) < 0.1] = np.nan
+        return Z, scores
+
+    @pytest.mark.parametrize("name", ["one_error", "average_precision", "coverage"])
+    def test_rows_are_left_out_where_a_row_counts_as_a_whole(self, name):
+        Z, scores = self.masked()
+        whole = ~np.isnan(Z).any(1)
+        found = METRICS[name].function(Z, scores, noise=self.noise)
+        expected = METRICS[name].function(Z[whole], scores[whole], noise=self.noise)
+        if found.status == "unbiased":
+            assert found.value == pytest.approx(expected.value, abs=1e-12)
+        else:  # the other rows still tell what scores mean
+            assert found.value == pytest.approx(expected.value, abs=0.1)
+
+    def test_entries_are_left_out_elsewhere(self):
+        Z, scores = (part[:200] for part in self.masked())
+        h, p = (scores >= 0).astype(int), self.noise.debias(Z)
+        seen = ~np.isnan(Z)
+        f1 = [reference.corrected_f1(p[seen[:, j], j], h[seen[:, j], j]) for j in range(4)]
+        assert macro_f1(Z, h, noise=self.noise).value == pytest.approx(np.mean(f1), abs=1e-12)
+        assert micro_f1(Z, h, noise=self.noise).value == pytest.approx(
+            reference.corrected_f1(p[seen], h[seen]), abs=1e-12
+        )
+        sums = [reference.pair_sums(p[seen[:, j], j], scores[seen[:, j], j]) for j in range(4)]
+        auc = np.mean([ordered / pairs for ordered, pairs in sums])
+        assert macro_auc(Z, scores, noise=self.noise).value == pytest.approx(auc, abs=1e-12)
+        wrong = p * (1 - h) + (1 - p) * h
+        assert hamming_loss(Z, h, noise=self.noise).value == pytest.approx(np.nanmean(wrong), abs=1e-12)
+
+    def test_a_label_never_observed_has_no_say(self):
+        Z, scores = self.masked()
+        Z[:, 2] = np.nan
+        kept = [0, 1, 3]
+        part = ClassConditionalNoise(self.noise.rho_pos[kept], self.noise.rho_neg[kept])
+        for name in ("hamming_loss", "ranking_loss", "micro_f1", "macro_f1", "macro_auc"):
+            metric, other = METRICS[name], second(METRICS[name], scores)
+            found, expected = (
+                metric.function(Z, other, noise=self.noise),
+                metric.function(Z[:, kept], other[:, kept], noise=part),
+            )
+            assert (found.value, found.se) == pytest.approx((expected.value, expected.se), abs=1e-12)
+
+    @every_metric
+    def test_nothing_observed(self, metric):
+        Y = np.full((5, 4), np.nan)
+        found = metric.function(Y, second(metric, np.zeros((5, 4))), noise=self.noise)
+        assert isinstance(found, Estimate)
+
+
+class TestEdges:
+    def test_fewer_positives_than_none(self):
+        noise = ClassConditionalNoise(0.1, 0.4, n_labels=2)
+        nothing, h = np.zeros((30, 2)), np.ones((30, 2), dtype=int)
+        assert np.isnan(micro_f1(nothing, h, noise=noise).value)
+        assert macro_f1(nothing, h, noise=noise).value == 0.0
+        assert np.isnan(macro_auc(nothing, np.random.default_rng(0).normal(size=(30, 2)), noise=noise).value)
+
+    def test_a_label_that_cannot_be_told_from_an_empty_one_is_left_out_of_the_auc(self):
+        Y, scores = task(500, 3)
+        noise = ClassConditionalNoise([0.1, 0.1, 0.3], [0.1, 0.1, 0.45])
+        Z = noise.corrupt(Y, random_state=0)
+        Z[:, 2] = np.random.default_rng(0).random(500) < 0.45  # no true label at all
+        part = ClassConditionalNoise(noise.rho_pos[:2], noise.rho_neg[:2])
+        assert macro_auc(Z, scores, noise=noise) == macro_auc(Z[:, :2], scores[:, :2], noise=part)
+
+    @every_metric
+    def test_errors(self, metric):
+        Y, other = [[1, 0]], [[1, 0]]
+        noise = ClassConditionalNoise(0.1, 0.1, n_labels=4)
+        with pytest.raises(ValueError, match="must have 4 labels"):
+            metric.function(Y, other, noise=noise)
+        for wrong in ("estimate", ClassConditionalNoise, 0.2):
+            with pytest.raises(TypeError, match=r"noise must be a noise model.*or the rates that"):
+                metric.function(Y, other, noise=wrong)
+        with pytest.raises(ValueError, match=r"Y must be 0 or 1; got 0\.5"):
+            metric.function([[0.5, 1]], other, noise=ClassConditionalNoise(0.1, 0.1, n_labels=2))
+
+    def test_one_error_is_one_for_rows_without_labels(self):
+        assert one_error([[0, 0]] * 2, [[1.0, 0.0]] * 2, noise=MissingNoise(0.4, n_labels=2)).value == 1.0
+
+
+class Largest(TorchDispatchMode):
+    """The most entries of any tensor made on the way."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(tensor, torch.Tensor):
+                self.entries = max(self.entries, tensor.numel())
+        return result
+
+
+@every_metric
+@pytest.mark.parametrize("noise", [ClassConditionalNoise, MissingNoise])
+def test_no_tensor_grows_with_the_square_of_labels_or_rows(metric, noise):
+    rng = np.random.default_rng(0)
+    for n, q in ((8, 3000), (3000, 4)):
+        scores = rng.normal(size=(n, q))
+        rates = (0.1, 0.1) if noise is ClassConditionalNoise else (0.1,)
+        with Largest() as largest:
+            metric.function(scores > 1, second(metric, scores), noise=noise(*rates, n_labels=q))
+        assert largest.entries <= (n + 1) * (q + 1)

@@ -1,0 +1,87 @@
+"""Scorers in scikit-learn's own tools: greater is better, and near what clean labels would say."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ccmn import CCMNClassifier, ClassConditionalNoise
+from ccmn.data import make_noisy_multilabel
+from ccmn.estimation import NoiseRates
+from ccmn.metrics import METRICS, Estimate, make_noisy_scorer
+
+NOISE = ClassConditionalNoise([0.2, 0.1, 0.1], [0.1, 0.2, 0.1])
+TASK = make_noisy_multilabel(900, 6, 3, strength=6, noise=NOISE, random_state=0)
+
+
+def ridge(**settings):
+    return CCMNClassifier(noise=NOISE, loss="hamming", surrogate="square", random_state=0, **settings)
+
+
+def test_every_metric_at_once():
+    scoring = {name: make_noisy_scorer(name, NOISE) for name in METRICS}
+    found = cross_validate(ridge(), TASK.X, TASK.Y_noisy, scoring=scoring, cv=3, return_estimator=True)
+    fold = TASK.X[:300], TASK.Y_noisy[:300], TASK.Y[:300]
+    for name, metric in METRICS.items():
+        scorer, clf = scoring[name], found["estimator"][0]
+        given = clf.predict(fold[0]) if metric.needs == "labels" else clf.decision_function(fold[0])
+        sign = 1 if metric.greater_is_better else -1
+        estimate = scorer.estimate(clf, *fold[:2])
+        assert isinstance(estimate, Estimate)
+        assert found[f"test_{name}"][0] == sign * estimate.value == scorer(clf, *fold[:2])
+        clean = make_noisy_scorer(name)
+        assert clean(clf, fold[0], fold[2]) == sign * metric.function(fold[2], given)
+
+
+def test_a_grid_is_searched_by_what_clean_labels_would_say():
+    """The smallest l2 of the path is what varies: far too much of it loses by any honest measure."""
+    model = make_pipeline(StandardScaler(), ridge())
+    grid = {"ccmnclassifier__weight_decay": [1e-4, 1e4]}
+    search = GridSearchCV(model, grid, scoring=make_noisy_scorer("hamming_loss", NOISE), cv=3).fit(TASK.X, TASK.Y_noisy)
+    assert search.best_params_ == {"ccmnclassifier__weight_decay": 1e-4}
+    wrong = (search.predict(TASK.X) != TASK.Y).mean()
+    assert -search.best_score_ == pytest.approx(wrong, abs=0.04)
+
+
+def test_estimated_rates_and_labels_not_observed():
+    Y = TASK.Y_noisy.astype(float)
+    Y[::10, 1] = np.nan
+    rates = NoiseRates.known(NOISE, TASK.Y_noisy)
+    clf = ridge().fit(TASK.X, TASK.Y_noisy)
+    by_rates, by_model = (make_noisy_scorer("micro_f1", noise).estimate(clf, TASK.X, Y) for noise in (rates, NOISE))
+    assert by_rates == by_model
+
+
+def test_a_classifier_with_a_list_of_probabilities():
+    forest = RandomForestClassifier(20, random_state=0).fit(TASK.X, np.column_stack([TASK.Y[:, :2], np.zeros(900)]))
+    assert make_noisy_scorer("ranking_loss")(forest, TASK.X, TASK.Y) < 0
+    expected = np.column_stack([p[:, 1] for p in forest.predict_proba(TASK.X)[:2]])
+    scorer = make_noisy_scorer("macro_auc", ClassConditionalNoise(0.0, 0.0, n_labels=3))
+    Y = np.column_stack([TASK.Y[:, :2], np.zeros(900)])
+    assert scorer(forest, TASK.X, Y) == pytest.approx(METRICS["macro_auc"].function(TASK.Y[:, :2], expected))
+
+
+def test_scorers_travel_to_other_processes():
+    scorer = pickle.loads(pickle.dumps(make_noisy_scorer("hamming_loss", NOISE)))
+    clf = ridge().fit(TASK.X, TASK.Y_noisy)
+    assert scorer(clf, TASK.X, TASK.Y_noisy) == make_noisy_scorer("hamming_loss", NOISE)(clf, TASK.X, TASK.Y_noisy)
+
+
+def test_unknown_metric():
+    with pytest.raises(ValueError, match="unknown metric 'hamming'; did you mean 'hamming_loss'"):
+        make_noisy_scorer("hamming")
+
+
+def test_nothing_is_warned_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf = ridge().fit(TASK.X, TASK.Y_noisy)
+        for name in METRICS:
+            make_noisy_scorer(name, NOISE)(clf, TASK.X, TASK.Y_noisy)
