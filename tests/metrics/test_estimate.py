@@ -223,11 +223,11 @@ class TestStandardErrors:
         Y, scores = task(n)
         other, Z = second(metric, scores), self.noise.corrupt(Y, random_state=1)
         found = metric.function(Z, other, noise=self.noise)
-        rows = np.arange(0, n, 8)
+        rows = np.arange(0, n, 16)
         without = [metric.function(np.delete(Z, i, 0), np.delete(other, i, 0), noise=self.noise).value for i in rows]
         jackknife = ((n - 1) ** 2 / n * np.mean((np.array(without) - found.value) ** 2)) ** 0.5
-        # From an eighth of the rows, hence the width.
-        assert found.se == pytest.approx(jackknife, rel=0.25)
+        # From a part of the rows, hence the width.
+        assert found.se == pytest.approx(jackknife, rel=0.3)
 
     def test_estimated_rates_claim_less(self):
         Y, scores = task(3000)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccmn.cli.estimated import noise_for
 from ccmn.cli.models import Model, columns_of
 from ccmn.cli.options import Data, DataDir, Json, Labels, read_labels
 from ccmn.cli.output import print_json, show
-from ccmn.cli.rates import rates_for, read_rates
 
 if TYPE_CHECKING:
-    from ccmn.metrics import Metric
-    from ccmn.noise import NoiseModel
+    from ccmn.metrics import Metric, Noise
 
 
 def evaluate(
@@ -24,12 +22,16 @@ def evaluate(
     labels: Labels = None,
     noise: Annotated[
         Path | None,
-        typer.Option(metavar="JSON", help="The labels in DATA are noisy, at these rates: estimate the clean figures."),
+        typer.Option(
+            metavar="JSON",
+            help="The labels in DATA are noisy, at these rates (known, or estimated with their errors): estimate the "
+            "clean figures.",
+        ),
     ] = None,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Hold a model's predictions against labels: every metric.
+    """Hold a model's predictions against labels: every metric; from noisy labels with standard error and status.
 
     Which columns are labels the model knows by name, unless --labels says otherwise.
 
@@ -41,11 +43,9 @@ def evaluate(
     classifier = load_model(model)
     columns = columns_of(classifier)
     data = columns.read_labelled(source, read_labels(labels), data_dir=data_dir)
-    rates = None if noise is None else rates_for(read_rates(noise), columns.label_names, data.q)
+    rates = None if noise is None else noise_for(noise, columns.label_names, data.q)
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
-    values = {name: _measure(metric, data.Y, scores, rates) for name, metric in METRICS.items() if _can(metric, rates)}
-    if not values:
-        raise ValueError("this version has no estimates for noisy labels; leave --noise out and give clean labels")
+    values = {name: _measure(metric, data.Y, scores, rates) for name, metric in METRICS.items()}
     if as_json:
         print_json({"n": data.n, "q": data.q, "noise": rates and rates.to_dict(), "metrics": values})
         return
@@ -54,12 +54,7 @@ def evaluate(
     show(metrics_table(values, data.n, corrected=rates is not None))
 
 
-def _can(metric: Metric, rates: NoiseModel | None) -> bool:
-    """Is there an estimate of this metric for labels like these?"""
-    return rates is None or "noise" in inspect.signature(metric.function).parameters
-
-
-def _measure(metric: Metric, Y: Any, scores: Any, rates: NoiseModel | None) -> Any:
+def _measure(metric: Metric, Y: Any, scores: Any, rates: Noise | None) -> Any:
     """The metric's value; with noise its estimate, as value, se and status."""
     predicted = scores if metric.needs == "scores" else (scores >= 0).astype(int)
     if rates is None:
