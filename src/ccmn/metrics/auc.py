@@ -8,8 +8,8 @@ import torch
 
 from ccmn.data.containers import Labels
 from ccmn.metrics.base import Value, in_blocks, read_noisy_scores, read_scores
-from ccmn.metrics.corrected import corrected_macro_auc
-from ccmn.metrics.estimate import Estimate, Noise, estimate
+from ccmn.metrics.corrected import corrected_macro_auc, have_both_classes
+from ccmn.metrics.estimate import Estimate, Noise, Status, estimate, model_of
 from ccmn.metrics.ranking import Ranking, ranking_loss_from
 
 
@@ -34,7 +34,8 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Est
         Y is noisy (NaN: not observed), by this model or at these rates: the value is estimated for the clean labels
         and comes as an ``Estimate``. Consistent: a ratio of sums
         of debiased labels over pairs of rows. Left out as well are labels whose positives (or negatives) are within
-        two standard errors of none.
+        two standard errors of none; where there are such labels, the average is over fewer than the clean one and is
+        called approximate.
 
     Returns
     -------
@@ -47,9 +48,16 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Est
     """
     if noise is not None:
         noisy, f = read_noisy_scores(Y, scores)
-        return estimate(noisy, noise, lambda p, weights: corrected_macro_auc(p, f, weights), "consistent")
+        status: Status = "approximate" if _leaves_out(noisy, noise) else "consistent"
+        return estimate(noisy, noise, lambda p, weights: corrected_macro_auc(p, f, weights), status)
     true, real, answer = read_scores(Y, scores)
     return answer(in_blocks(auc_rows, true.mT, real.mT).nanmean())
+
+
+def _leaves_out(Y: torch.Tensor, noise: Noise) -> bool:
+    """Is there a label with both noisy classes that does not clearly have both true ones?"""
+    both = (Y == 0).any(0) & (Y == 1).any(0)
+    return bool((both & ~have_both_classes(model_of(noise, Y).debias(Y))).any())
 
 
 def auc_rows(Y: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:

@@ -76,18 +76,27 @@ def corrected_macro_auc(p: Tensor, scores: Tensor, weights: Tensor | None = None
 
     .. math:: \frac{\sum_{i \ne m} p_i (1 - p_m) (1[f_i > f_m] + \frac12 1[f_i = f_m])}{\sum_{i \ne m} p_i (1 - p_m)}
 
-    Left out are labels whose positives, or negatives, are within two standard errors of none: the ratio of such a
-    label is anything at all. (:math:`E[p^2 - p]` is the variance that noise gives to p, hence the standard error; for
-    clean labels it is 0, and only labels with one class are left out.)
+    Labels that do not clearly have both classes are left out (``have_both_classes``).
     """
+    clear = have_both_classes(p, weights)
     p, share = _known(p.mT, weights, rows=-1)
     pos, neg = p * share, (1 - p) * share
     wrong = wrong_pair_weights(pos, neg, scores.mT)
     pairs = pos.sum(-1) * neg.sum(-1) - (pos * neg).sum(-1)
-    spread = 2 * (share.square() * (p.square() - p)).sum(-1).clamp_min(0).sqrt()
-    clear = (pos.sum(-1) > spread) & (neg.sum(-1) > spread) & (pairs > 0)
+    clear = clear & (pairs > 0)
     auc = torch.where(clear, 1 - wrong / torch.where(clear, pairs, 1.0), 0.0)
     return torch.where(clear.any(-1), auc.sum(-1) / clear.sum(-1).clamp_min(1), torch.nan)
+
+
+def have_both_classes(p: Tensor, weights: Tensor | None = None) -> Tensor:
+    """(q,): are positives and negatives of a label more than two standard errors from none?
+
+    Of a label for which they are not, a ratio of sums may be anything at all. E[p^2 - p] is the variance that noise
+    gives to p, hence the standard error; for clean labels it is 0, and any positive and any negative will do.
+    """
+    p, share = _known(p.detach(), weights)
+    spread = 2 * (share.square() * (p.square() - p)).sum(-2).clamp_min(0).sqrt()
+    return ((p * share).sum(-2) > spread) & (((1 - p) * share).sum(-2) > spread)
 
 
 def mean_of_rows(values: Tensor, p: Tensor, weights: Tensor | None) -> Tensor:
