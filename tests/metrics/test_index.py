@@ -50,3 +50,8 @@ def test_rows_are_called_by_their_function_and_say_what_it_needs():
 def test_an_unknown_metric_names_the_known_ones():
     with pytest.raises(ValueError, match="unknown metric 'micro_f2'; did you mean 'micro_f1'"):
         METRICS["micro_f2"]
+
+
+def test_every_metric_takes_noisy_labels():
+    for metric in METRICS.values():
+        assert inspect.signature(metric.function).parameters["noise"].default is None

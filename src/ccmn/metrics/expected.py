@@ -11,10 +11,11 @@ Labels p are (n, q), scores (..., n, q), row weights (n,); (...) in float64 come
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from ccmn.metrics.corrected import mean_of_rows
 
@@ -36,12 +37,8 @@ def corrected_average_precision(p: Tensor, scores: Tensor, weights: Tensor | Non
     the average over the true labels divides by. The first product is the row without labels, which counts 1.
     """
     labels, place = _sorted_labels(p, scores)
-    total = (1 - labels).prod(-1)
-    for z, share in _nodes(p):
-        # Recomputed in the backward pass: what is kept does not grow with the number of nodes.
-        part = checkpoint(_precision_at, labels, place, z, use_reentrant=False, preserve_rng_state=False)
-        total = total + share * part
-    return mean_of_rows(total, p, weights)
+    integral: Tensor = _Integral.apply(labels, place, _nodes(p))  # type: ignore[no-untyped-call]
+    return mean_of_rows((1 - labels).prod(-1) + integral, p, weights)
 
 
 def corrected_coverage(p: Tensor, scores: Tensor, weights: Tensor | None = None, *, normalised: bool = False) -> Tensor:
@@ -78,6 +75,32 @@ def _nodes(p: Tensor) -> list[tuple[float, float]]:
     rooms = [np.abs(1 - large * (1 - (z[:, None] + 1) / 2)).min(initial=1.0) for z, _ in ways]
     nodes, shares = ways[int(np.argmax(rooms))]
     return [((z + 1) / 2, share / 2) for z, share in zip(nodes.tolist(), shares.tolist())]
+
+
+class _Integral(torch.autograd.Function):
+    """The sum of ``_precision_at`` over nodes, whose derivative is worked out with it, node by node.
+
+    Rows do not mix, so the derivative is one matrix (..., n, q); what is kept does not grow with the number of nodes.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, labels: Tensor, place: Tensor, nodes: list[tuple[float, float]]) -> Tensor:
+        wanted = ctx.needs_input_grad[0]
+        total, slope = labels.new_zeros(labels.shape[:-1]), torch.zeros_like(labels)
+        for z, share in nodes:
+            leaf = labels.detach().requires_grad_(wanted)
+            with torch.set_grad_enabled(wanted):
+                part = share * _precision_at(leaf, place, z)
+                if wanted:
+                    slope += torch.autograd.grad(part.sum(), leaf)[0]
+            total += part.detach()
+        ctx.save_for_backward(slope)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (slope,) = ctx.saved_tensors
+        return grad.unsqueeze(-1) * slope, None, None
 
 
 def _precision_at(labels: Tensor, place: Tensor, z: float) -> Tensor:
