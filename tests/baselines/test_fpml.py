@@ -155,5 +155,5 @@ def test_says_when_it_has_not_converged():
 def test_ranks_that_mean_nothing():
     with pytest.raises(ValueError, match="rank must be a whole number of at least 1; got 0"):
         FPML(0).fit(*data())
-    with pytest.raises(ValueError, match=r"rank \(as a share of the labels\) must be between 0 and 1; got 1.5"):
+    with pytest.raises(ValueError, match=r"rank \(as a share of the labels\) must be from 0 to 1; got 1.5"):
         FPML(1.5).fit(*data())

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ccmn.experiments.criteria import clean_metrics, criteria, measure
 from ccmn.metrics import METRICS, coverage
-from ccmn.metrics.corrected import corrected_hamming, pooled_ranking_loss
-from ccmn.metrics.ranking import Ranking, pooled_wrong_from, wrong_pair_weights
+from ccmn.metrics.corrected import corrected_hamming, pooled_ranking_loss, wrong_pair_weights
+from ccmn.metrics.ranking import Ranking, pooled_wrong_from
 
 FOUR = ("hamming_loss", "ranking_loss", "average_precision", "coverage")
 

@@ -217,8 +217,8 @@ def test_priors():
     [
         ({"variant": "both"}, "variant must be 'vls' or 'map'"),
         ({"n_folds": 1}, "n_folds must be at least 2"),
-        ({"thr": 1.2}, "thr must be between 0 and 1"),
-        ({"alpha": -0.1}, "alpha must be a number of at least 0"),
+        ({"thr": 1.2}, "thr must be from 0 to 1"),
+        ({"alpha": -0.1}, "alpha must be from 0 to 1"),
         ({"C": 0}, "C must be finite and above 0"),
         ({"svm": "rbf"}, "unknown svm 'rbf'"),
         ({"variant": "map", "ceil_votes": True}, "ceil_votes=True does nothing with variant='map'"),
