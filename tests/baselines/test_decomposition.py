@@ -20,6 +20,7 @@ def test_solves(shape, container):
     for shift in (1e-3, 1.0, 50.0):
         wanted = M @ np.linalg.inv(Phi.T @ Phi + shift * np.eye(shape[1]))
         assert gram.solve(M, shift) == pytest.approx(wanted, rel=1e-8, abs=1e-8)
+        assert gram.solver(shift)(M) == pytest.approx(wanted, rel=1e-8, abs=1e-8)
     assert gram.solve(M, 0.0) == pytest.approx(M @ np.linalg.pinv(Phi.T @ Phi, rcond=1e-10), abs=1e-8)
     assert gram.largest == pytest.approx(np.linalg.norm(Phi, 2) ** 2)
 

@@ -2,6 +2,7 @@ r"""One eigendecomposition of :math:`\Phi^\top \Phi`, reused for every shift: wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,14 @@ class ShiftedGram:
     def largest(self) -> float:
         """The spectral norm of B."""
         return float(self.values.max(initial=0.0))
+
+    def solver(self, shift: float) -> Callable[[FloatArray], FloatArray]:
+        """``solve`` for one shift and many M: by the inverse itself where one product with it costs less than two."""
+        columns, rank = self.vectors.shape
+        if columns > 2 * rank:
+            return lambda M: self.solve(M, shift)
+        inverse = self.solve(np.eye(columns), shift)
+        return lambda M: np.asarray(M @ inverse)
 
     def solve(self, M: FloatArray, shift: float) -> FloatArray:
         """M (B + shift I)^{-1} for M of shape (q, D); with a shift of 0 the solution of least norm."""

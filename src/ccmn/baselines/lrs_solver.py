@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ccmn.baselines.decomposition import ShiftedGram
-from ccmn.baselines.proximal import shrink_singular_values, shrink_tall, soft_threshold
+from ccmn.baselines.proximal import shrink_tall, soft_threshold
 from ccmn.validation import FloatArray
 
 
@@ -40,19 +40,20 @@ def solve_lrs(
     :math:`(\tfrac{2\mu}{m} X^\top X + \mu I) W = \mu (J - C) + X^\top R / m`, and :math:`U = (R + X W) / m`. The
     second is one proximal step each.
     """
-    gram, share = ShiftedGram(X), 2 * mu / (1 + 2 * mu)
+    share = 2 * mu / (1 + 2 * mu)
+    solve = ShiftedGram(X).solver(mu / share)
     V, A, B = (np.zeros_like(Y) for _ in range(3))
     K = Y
     J = C = np.zeros((X.shape[1], Y.shape[1]))
     for iteration in range(1, max_iter + 1):
         R = mu * (Y - V + A) + mu * (K - B)
         right = mu * (J - C) + np.asarray(X.T @ R) / (1 + 2 * mu)
-        W = gram.solve(right.T, mu / share).T / share
+        W = solve(right.T).T / share
         U = (R + np.asarray(X @ W)) / (1 + 2 * mu)
         V_old, K_old, J_old = V, K, J
         V = soft_threshold(Y - U + A, beta / mu)
         K = shrink_tall(U + B, gamma / mu)
-        J = shrink_singular_values(W + C, eta / mu)
+        J = shrink_tall(W + C, eta / mu)
         residuals = Y - U - V, U - K, W - J
         A, B, C = A + residuals[0], B + residuals[1], C + residuals[2]
         changes = V - V_old, K - K_old, J - J_old
