@@ -25,9 +25,9 @@ _ROWS = (
         "PMLLRS",
         PMLLRS,
         search_grid={
-            "gamma": (1e-3, 1e-2, 1e-1, 1.0, 10.0),
-            "beta": (1e-3, 1e-2, 1e-1),
-            "eta": (1e-3, 1e-2, 1e-1, 1.0, 10.0),
+            "gamma": (1e-3, 1e-2, 1e-1, 1.0),
+            "beta": (1e-2, 1e-1),
+            "eta": (1e-1, 1.0, 10.0),
         },
     ),
     # A float is a share of the labels: 2, a quarter, half and all of them.

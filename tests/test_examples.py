@@ -1,0 +1,34 @@
+"""What the examples compute, against slow twins."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ccmn.losses import RankingLoss
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def load_example(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_hessian_of_ranking_square_is_that_of_the_loss():
+    rng = np.random.default_rng(0)
+    X, p = rng.normal(size=(9, 3)), rng.normal(0.5, 1, size=(9, 4))
+    form = load_example("03_ranking_square").hessian(X, p)
+    design = torch.from_numpy(np.hstack([X, np.ones((9, 1))]))
+    loss = RankingLoss("square")
+
+    def risk(flat):
+        return loss.risk(design @ flat.view(4, 5), torch.from_numpy(p)).mean()
+
+    expected = torch.autograd.functional.hessian(risk, torch.zeros(20, dtype=torch.float64))
+    np.testing.assert_allclose(form @ np.eye(20), expected.numpy(), atol=1e-10)
