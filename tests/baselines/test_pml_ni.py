@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import MinMaxScaler
 
 from baselines import reference
 from ccmn.baselines import PMLNI, CandidateRidge
 from ccmn.baselines.decomposition import with_ones
 from ccmn.baselines.ni_solvers import NIProblem, proximal_gradient
 from ccmn.baselines.thresholds import best_cuts
+from ccmn.data import load_dataset
+from ccmn.noise import PartialNoise
 
 PENALTIES = [(10, 0.5, 0.5), (1, 5.0, 3.0), (1, 3.0, 1.5), (0.0, 1.0, 0.4), (2.0, 0.5, 2.0)]
 
@@ -107,6 +112,15 @@ def test_published_penalties_are_close_to_ridge():
     scores = PMLNI().fit(X, S).decision_function(X)
     ridge = CandidateRidge().fit(X, S).decision_function(X)
     assert np.corrcoef(scores.ravel(), ridge.ravel())[0, 1] > 0.995
+
+
+@pytest.mark.skipif(not os.environ.get("CCMN_DATA"), reason="CCMN_DATA names no folder with yeast.npz")
+def test_published_penalties_are_close_to_ridge_on_yeast():
+    data = load_dataset("yeast")
+    X = MinMaxScaler((-1, 1)).fit_transform(data.X)
+    S = PartialNoise(0.3, n_labels=14).corrupt(np.asarray(data.Y), random_state=0)
+    scores, ridge = (clf.fit(X, S).decision_function(X) for clf in (PMLNI(), CandidateRidge()))
+    assert np.corrcoef(scores.ravel(), ridge.ravel())[0, 1] > 0.999
 
 
 def test_large_lambda_shrinks_like_its_inverse():

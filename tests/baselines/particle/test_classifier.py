@@ -85,9 +85,19 @@ def test_rows_of_a_pair_are_disjoint():
 
 def test_two_solvers_hardly_differ(task, fitted):
     X, _, S, X_new, _ = task
-    fast = PARTICLE().fit(X, S)
+    fast = PARTICLE(svm="liblinear").fit(X, S)
     agreement = fast.pairs_.votes(X_new) == fitted.pairs_.votes(X_new)
     assert agreement.mean() > 0.98
+
+
+def test_auto_goes_by_the_rows_of_a_pair(task, monkeypatch):
+    X, Y, S, *_ = task
+    both = {svm: fit_pairs(X, Y, S.astype(float), 1.0, svm=svm) for svm in ("libsvm", "liblinear")}
+    rows = np.array([len(pair_rows(Y, S, *pair)[0]) for pair in label_pairs(4)])
+    limit = int(np.median(rows))
+    monkeypatch.setattr(pairs, "MOST_FOR_LIBSVM", limit)
+    found = fit_pairs(X, Y, S.astype(float), 1.0)
+    assert (found.weights == np.where(rows <= limit, both["libsvm"].weights, both["liblinear"].weights)).all()
 
 
 def test_ceil_votes_is_the_released_rule(task, fitted):
@@ -263,4 +273,4 @@ def test_unfinished_classifiers_are_counted(task, monkeypatch):
     X, _, S, *_ = task
     monkeypatch.setattr(pairs, "_MOST_SWEEPS", 1)
     with pytest.warns(UserWarning, match=r"\d+ of 10 pair classifiers did not converge in 1 sweeps"):
-        PARTICLE().fit(X, S)
+        PARTICLE(svm="liblinear").fit(X, S)

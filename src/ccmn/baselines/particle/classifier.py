@@ -63,9 +63,9 @@ class PARTICLE(PartialLabelClassifier):
         Round weighted votes up before they are compared, as the released program does; only "vls".
     random_state
         Shuffles the rows into folds.
-    svm : "liblinear" or "libsvm"
-        The solver of the pairs: the first penalises the bias too, by 1/100 of what it does the weights, and is many
-        times faster on thousands of rows; the second is the released program's.
+    svm : "auto", "liblinear" or "libsvm"
+        The solver of the pairs. "libsvm" is the released program's; "liblinear" penalises the bias too, by 1/100 of
+        what it does the weights, and is many times faster on thousands of rows; "auto" goes by the rows of a pair.
     prior : "candidate" or "neighbour"
         For "map", how often a label is true: by the candidates (conference version), or by whether half of the ten
         nearest rows have it as candidate (journal version).
@@ -98,7 +98,7 @@ class PARTICLE(PartialLabelClassifier):
         include_self: bool = False,
         ceil_votes: bool = False,
         random_state: RandomState = None,
-        svm: str = "liblinear",
+        svm: str = "auto",
         prior: str = "candidate",
         likelihood: str = "training",
         ratio_rule: bool = False,
