@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ccmn.version import __version__
 
 if TYPE_CHECKING:
-    from ccmn import audit, functional, losses, metrics, noise, theory
+    from ccmn import audit, baselines, functional, losses, metrics, noise, theory
     from ccmn.audit import find_label_issues
     from ccmn.data import load_dataset
     from ccmn.estimation import estimate_noise
@@ -34,7 +34,7 @@ _HOME = {
     "find_label_issues": "ccmn.audit",
     "load_dataset": "ccmn.data",
 }
-_MODULES = ("audit", "functional", "losses", "metrics", "noise", "theory")
+_MODULES = ("audit", "baselines", "functional", "losses", "metrics", "noise", "theory")
 
 __all__ = [
     "CCMNClassifier",
@@ -47,6 +47,7 @@ __all__ = [
     "TransitionNoise",
     "__version__",
     "audit",
+    "baselines",
     "estimate_noise",
     "find_label_issues",
     "functional",

@@ -495,3 +495,12 @@ def check_same_rows(first: Any, second: Any, names: tuple[str, str]) -> None:
         raise ValueError(
             f"{names[0]} and {names[1]} must have the same rows; got {first.shape[0]} and {second.shape[0]}"
         )
+
+
+def check_nonnegative(X: Any, argument: str) -> None:
+    """No negative entry in a matrix, dense or sparse."""
+    if X.min() < 0:
+        raise ValueError(
+            f"{argument} must not be negative; its smallest entry is {X.min():g}: scale the features to [0, 1], for "
+            "instance with sklearn.preprocessing.MinMaxScaler"
+        )

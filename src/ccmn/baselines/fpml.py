@@ -12,7 +12,7 @@ from ccmn.baselines.decomposition import with_ones
 from ccmn.baselines.fpml_solver import Weights, solve_fpml
 from ccmn.baselines.linear import LinearPartialLabelClassifier, split_bias
 from ccmn.seeding import RandomState
-from ccmn.validation import FloatArray, check_choice, check_count, check_penalty, check_share
+from ccmn.validation import FloatArray, check_choice, check_count, check_nonnegative, check_penalty, check_share
 
 
 class FPML(LinearPartialLabelClassifier):
@@ -36,8 +36,11 @@ class FPML(LinearPartialLabelClassifier):
         How the leading factors are found: from a whole decomposition of the smaller Gram matrix, or by subspace
         iteration from a random start (each round goes on from the last). "auto": exact up to 800 rows or q + d columns,
         whichever are fewer.
+    nonnegative : bool
+        Keep S, G and F non-negative, by multiplicative updates from a random start; needs a non-negative X. Slower, and
+        where it ends depends on the start.
     max_iter : int
-        Rounds; it stops when one lowers the objective by less than 1e-10 of it.
+        Rounds; it stops when one lowers the objective by less than 1e-13 of it.
     random_state
         Of the randomised start.
 
@@ -59,6 +62,7 @@ class FPML(LinearPartialLabelClassifier):
         lambda3: float = 10.0,
         fit_intercept: bool = False,
         svd: str = "auto",
+        nonnegative: bool = False,
         max_iter: int = 500,
         random_state: RandomState = None,
     ) -> None:
@@ -68,6 +72,7 @@ class FPML(LinearPartialLabelClassifier):
         self.lambda3 = lambda3
         self.fit_intercept = fit_intercept
         self.svd = svd
+        self.nonnegative = nonnegative
         self.max_iter = max_iter
         self.random_state = random_state
 
@@ -76,6 +81,8 @@ class FPML(LinearPartialLabelClassifier):
             check_penalty(getattr(self, name), name)
         check_choice(self.svd, "svd", ("auto", "exact", "randomised"))
         check_count(self.max_iter, "max_iter")
+        if self.nonnegative and self.svd != "auto":
+            raise ValueError(f"svd={self.svd!r} does nothing with nonnegative=True: leave it out")
         if isinstance(self.rank, (float, np.floating)):
             check_share(self.rank, "rank (as a share of the labels)")
         elif self.rank is not None:
@@ -85,8 +92,17 @@ class FPML(LinearPartialLabelClassifier):
         self.rank_ = self._rank_for(Y.shape[1])
         design = with_ones(X) if self.fit_intercept else X
         weights = Weights(float(self.lambda1), float(self.lambda2), float(self.lambda3))
+        if self.nonnegative:
+            check_nonnegative(X, "X (with nonnegative=True)")
         found = solve_fpml(
-            design, Y, self.rank_, weights, svd=self.svd, max_iter=self.max_iter, random_state=self.random_state
+            design,
+            Y,
+            self.rank_,
+            weights,
+            svd=self.svd,
+            nonnegative=self.nonnegative,
+            max_iter=self.max_iter,
+            random_state=self.random_state,
         )
         if not found.converged:
             warnings.warn(

@@ -9,11 +9,12 @@ import numpy as np
 
 from ccmn.baselines.decomposition import ShiftedGram
 from ccmn.baselines.leading import Leading, make_leading
+from ccmn.baselines.nonnegative import NonNegativeFactors
 from ccmn.seeding import RandomState, as_generator
 from ccmn.validation import FloatArray
 
-SMALLEST_DECREASE = 1e-10
-"""Relative to the objective; 1e-6 would leave W off by 1e-3."""
+SMALLEST_DECREASE = 1e-13
+"""Relative to the objective; W is then exact to about the root of it."""
 
 
 class Weights(NamedTuple):
@@ -42,6 +43,7 @@ def solve_fpml(
     weights: Weights,
     *,
     svd: str = "auto",
+    nonnegative: bool = False,
     max_iter: int = 500,
     random_state: RandomState = None,
 ) -> FPMLSolution:
@@ -50,9 +52,13 @@ def solve_fpml(
     With :math:`T = (Y + \lambda_2 X W) / (1 + \lambda_2)` the factors minimise :math:`(1 + \lambda_2) \lVert T - S G
     \rVert^2 + \lambda_1 \lVert X - S F \rVert^2`, which the rank-k truncated decomposition of :math:`[\sqrt{1 +
     \lambda_2}\, T, \sqrt{\lambda_1} X]` does globally. W is ridge regression of S G on X with penalty
-    :math:`\lambda_3 / \lambda_2`.
+    :math:`\lambda_3 / \lambda_2`. With ``nonnegative`` the factors' half round is some multiplicative updates instead.
     """
-    leading = make_leading(X, Y.shape[1], rank, weights.lambda1, svd, as_generator(random_state))
+    leading: Leading
+    if nonnegative:
+        leading = NonNegativeFactors(X, Y.shape[1], rank, weights.lambda1, as_generator(random_state))
+    else:
+        leading = make_leading(X, Y.shape[1], rank, weights.lambda1, svd, as_generator(random_state))
     gram = ShiftedGram(X) if weights.lambda2 else None
     W, XW = np.zeros((X.shape[1], Y.shape[1])), np.zeros_like(Y)
     objective: list[float] = []

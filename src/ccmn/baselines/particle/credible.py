@@ -43,7 +43,7 @@ def elicit_credible(
 ) -> NDArray[np.int64]:
     """Credible labels (n, q), 0/1, of every row from a propagation model fitted without its fold."""
     n, n_folds = len(Y), int(folds.max()) + 1
-    k = _affordable(k, n - int(np.bincount(folds).max()) - 1)
+    k = _affordable(k, max(0, n - int(np.bincount(folds).max()) - 1))
     if k == 0:
         warnings.warn("too few rows for neighbours: every candidate label counts as credible", stacklevel=3)
         return Y.astype(np.int64)
@@ -64,7 +64,7 @@ def _affordable(k: int, others: int) -> int:
     if k <= others:
         return k
     warnings.warn(f"k={k} neighbours were asked for, only {others} rows can be: k={others} is used", stacklevel=4)
-    return max(others, 0)
+    return others
 
 
 def _model(
