@@ -100,7 +100,7 @@ def plain_fpml(X, Y, l1=1.0, l2=1.0, l3=10.0):
         W = np.linalg.solve(l2 * X.T @ X + l3 * np.eye(X.shape[1]), l2 * X.T @ Z)
         parts = (Y - Z, 1), (X - rebuilt, l1), (Z - X @ W, l2), (W, l3)
         value = sum(weight * (part**2).sum() for part, weight in parts)
-        if last - value <= 1e-10 * value:
+        if last - value <= 1e-13 * value:
             return
         last = value
 
