@@ -11,8 +11,20 @@ from ccmn.metrics import METRICS
 
 # What metrics are built of: per-row and per-block functions on tensors.
 BUILDING_BLOCKS = ("_rows", "_from", "_over")
-# Not metrics: what they share, what they are on soft labels (training chooses by it), and scorers.
-OTHERS = ("__init__", "base", "corrected", "estimate", "exclusive", "expected", "posterior", "products", "scorers")
+# Not metrics: what they share, what they are on soft labels (training chooses by it), scorers, and three at once.
+OTHERS = (
+    "__init__",
+    "base",
+    "corrected",
+    "counting",
+    "estimate",
+    "exclusive",
+    "expected",
+    "posterior",
+    "products",
+    "scorers",
+    "together",
+)
 FILES = [path.stem for path in Path(ccmn.metrics.__file__).parent.glob("*.py") if path.stem not in OTHERS]
 
 

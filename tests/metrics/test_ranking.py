@@ -5,6 +5,7 @@ from hypothesis import given
 
 from ccmn.metrics import (
     Ranking,
+    average_precision_from,
     coverage,
     coverage_rows,
     one_error,
@@ -112,11 +113,21 @@ def test_unknown_rule_for_ties():
         ranking_loss([[1, 0]], [[0.1, 0.2]], ties="none")
 
 
-def test_ranks_by_comparison_are_those_by_sorting():
-    """The way for few labels on an accelerator, tried here: the same metrics, ties and all."""
+@pytest.mark.parametrize("q", [1, 6, 32])
+@pytest.mark.parametrize("way", [Ranking._compare, Ranking._count])
+def test_ranks_by_comparison_are_those_by_sorting(way, q):
+    """The ways for few labels on an accelerator and on a CPU: the same metrics, ties and all."""
     torch.manual_seed(0)
-    Y, scores = torch.randint(0, 2, (40, 6)), torch.randn(3, 40, 6).round()
-    compared, by_sort = Ranking._compare(Y, scores), Ranking.of(Y, scores)
+    Y, scores = torch.randint(0, 2, (40, q)), torch.randn(3, 40, q).round()
+    Y[0], scores[:, 1] = 1, 0.0
+    compared, by_sort = way(Y, scores), Ranking._sort(Y, scores)
     for ties in ("full", "half"):
         assert torch.equal(ranking_loss_from(compared, ties), ranking_loss_from(by_sort, ties))
-    assert torch.equal(compared.positives, by_sort.positives.expand_as(compared.positives))
+    torch.testing.assert_close(average_precision_from(compared), average_precision_from(by_sort), rtol=0, atol=1e-15)
+    assert torch.equal(compared.positives.expand(3, 40), by_sort.positives.expand(3, 40))
+
+
+def test_labels_may_have_more_dimensions_than_scores():
+    torch.manual_seed(0)
+    Y, scores = torch.randint(0, 2, (3, 40, 6)), torch.randn(40, 6)
+    assert torch.equal(ranking_loss_rows(Y, scores)[1], ranking_loss_rows(Y[1], scores))

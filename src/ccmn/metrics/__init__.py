@@ -2,7 +2,7 @@
 
 A metric takes whole matrices in any container and returns one value. Under it stand pure functions of tensors
 (``..._rows``: one value per row; ``..._from``: the same from a ``Ranking`` at hand) without checks or device
-synchronisation, for a training loop that evaluates many models at once, several metrics from one sort:
+synchronisation, for a training loop that evaluates many models at once, several metrics from one ranking:
 
 >>> import torch
 >>> Y, scores = torch.tensor([[1, 0], [0, 1]]), torch.randn(5, 2, 2)  # five models, two rows, two labels
@@ -32,6 +32,7 @@ from ccmn.metrics.ranking import (
     ranking_loss_rows,
 )
 from ccmn.metrics.scorers import NoisyScorer, make_noisy_scorer
+from ccmn.metrics.together import MetricsTogether
 
 METRICS: Catalogue[Metric] = Catalogue(
     "metric",
@@ -56,6 +57,7 @@ __all__ = [
     "Estimate",
     "EstimatedNoise",
     "Metric",
+    "MetricsTogether",
     "Noise",
     "NoisyScorer",
     "Ranking",

@@ -48,4 +48,4 @@ def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value
 
 def hamming_rows(Y: torch.Tensor, Y_pred: torch.Tensor) -> torch.Tensor:
     """The Hamming loss of each row: (..., q) and (..., q), broadcast, to (...) in float64."""
-    return (Y_pred != Y).sum(-1, dtype=torch.float64) / Y.shape[-1]
+    return (Y_pred.bool() != Y.bool()).sum(-1).double() / Y.shape[-1]

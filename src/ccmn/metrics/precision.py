@@ -61,5 +61,6 @@ def average_precision_rows(Y: torch.Tensor, scores: torch.Tensor) -> torch.Tenso
 
 def average_precision_from(ranking: Ranking) -> torch.Tensor:
     """``average_precision_rows`` from a ranking at hand."""
-    total = (ranking.labels * ranking.hits / ranking.rank).sum(-1)
+    # Both to float64 first: a division of unlike types is ten times as slow.
+    total = ((ranking.labels * ranking.hits).double() / ranking.rank.double()).sum(-1)
     return torch.where(ranking.positives > 0, total / ranking.positives, 1.0)

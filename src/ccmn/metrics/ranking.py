@@ -1,6 +1,7 @@
 """How well scores rank true labels above the others: ranking loss (Eq. (2) of the paper), coverage, one-error.
 
-Counts are kept in float64, where whole numbers up to 2^53 are exact: all pairs of 94 million labels.
+Counts are kept in float64, where whole numbers up to 2^53 are exact: all pairs of 94 million labels. Those of few
+labels are kept in the type of the scores, where all that can occur are exact too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from ccmn.data.containers import Labels
 from ccmn.metrics.base import Value, in_blocks, read_noisy_scores, read_scores
 from ccmn.metrics.corrected import corrected_one_error, pooled_ranking_loss
+from ccmn.metrics.counting import FEW_LABELS, HIT, pairs_in_cache, sum_not_below
 from ccmn.metrics.estimate import Estimate, Noise, estimate, model_of
 from ccmn.metrics.exclusive import exclusive_coverage, exclusive_ranking_loss
 from ccmn.metrics.expected import corrected_coverage
@@ -22,22 +24,19 @@ from ccmn.validation import check_choice
 
 Ties = Literal["full", "half"]
 
-_FEW = 32
-"""Up to so many labels are compared pair by pair on an accelerator."""
-
 
 @dataclass(frozen=True)
 class Ranking:
     """Every label with its rank: worked out once, for any metric that needs it.
 
     Tied labels share their rank, the lowest place among them. ``Ranking.of`` takes one sort, O(q log q) time and O(q)
-    memory per row (few labels are compared pair by pair on an accelerator, where sorting many short rows is slow), and
-    reads nothing back from a device.
+    memory per row (few labels are compared pair by pair: sorting many short rows is slow), and reads nothing back from
+    a device.
 
     Parameters
     ----------
     labels : tensor of shape (..., q)
-        The labels, 0/1 or debiased ones, float64, in an order of ours (that of their scores, where they were sorted).
+        The labels, 0/1 or debiased ones, floating, in an order of ours (that of their scores, where they were sorted).
     positives : tensor of shape (...)
         Number of true labels in the row.
     rank : tensor of shape (..., q)
@@ -49,7 +48,7 @@ class Ranking:
     --------
     >>> ranking = Ranking.of(torch.tensor([1, 0, 0]), torch.tensor([0.5, 0.5, 0.2]))
     >>> ranking.rank.tolist(), ranking.hits.tolist()
-    ([3, 2, 2], [1.0, 1.0, 1.0])
+    ([2.0, 2.0, 3.0], [1.0, 1.0, 1.0])
     """
 
     labels: torch.Tensor
@@ -60,8 +59,16 @@ class Ranking:
     @classmethod
     def of(cls, Y: torch.Tensor, scores: torch.Tensor) -> Ranking:
         """Rank the labels Y (..., q) by scores (..., q); leading dimensions broadcast."""
-        if scores.is_cuda and scores.shape[-1] <= _FEW:
+        few = scores.shape[-1] <= FEW_LABELS
+        if few and scores.is_cuda:
             return cls._compare(Y, scores)
+        # Counting holds two whole numbers in one, which labels that are not whole would spoil.
+        if few and scores.device.type == "cpu" and not Y.is_floating_point():
+            return cls._count(Y, scores)
+        return cls._sort(Y, scores)
+
+    @classmethod
+    def _sort(cls, Y: torch.Tensor, scores: torch.Tensor) -> Ranking:
         shape = torch.broadcast_shapes(Y.shape, scores.shape)  # type: ignore[no-untyped-call]
         lowest_first, order = scores.sort(dim=-1)
         lower = _count_lower(lowest_first)
@@ -72,11 +79,24 @@ class Ranking:
 
     @classmethod
     def _compare(cls, Y: torch.Tensor, scores: torch.Tensor) -> Ranking:
-        """The same, pair by pair: O(q^2), in a handful of operations."""
+        """The same, pair by pair, for an accelerator: O(q^2), in a handful of operations."""
         not_below = (scores.unsqueeze(-2) >= scores.unsqueeze(-1)).double()
         labels = Y.double().expand(torch.broadcast_shapes(Y.shape, scores.shape))  # type: ignore[no-untyped-call]
         hits = (not_below * labels.unsqueeze(-2)).sum(-1)
         return cls(labels, labels.sum(-1), rank=not_below.sum(-1), hits=hits)
+
+    @classmethod
+    def _count(cls, Y: torch.Tensor, scores: torch.Tensor) -> Ranking:
+        """The same, pair by pair, for a CPU: with rows innermost, where many are taken by one instruction."""
+        shape = torch.broadcast_shapes(Y.shape, scores.shape)  # type: ignore[no-untyped-call]
+        dtype = torch.promote_types(scores.dtype, torch.float32)
+        f = scores.to(dtype).expand(shape).movedim(-1, 0).contiguous()
+        y = Y.reshape((1,) * (len(shape) - Y.ndim) + Y.shape).to(dtype).movedim(-1, 0).contiguous()
+        # One count holds both, rank + 64 hits.
+        rank = sum_not_below(f, y * HIT + 1, pairs_in_cache(f), out=torch.empty_like(f))
+        hits = torch.floor(rank / HIT)
+        rank.sub_(hits, alpha=HIT)
+        return cls(y.movedim(0, -1), y.sum(0).double(), rank=rank.movedim(0, -1), hits=hits.movedim(0, -1))
 
 
 def _count_lower(lowest_first: torch.Tensor) -> torch.Tensor:
@@ -144,7 +164,7 @@ def ranking_loss_from(ranking: Ranking, ties: Ties = "full") -> torch.Tensor:
     """``ranking_loss_rows`` from a ranking at hand."""
     labels, positives = ranking.labels, ranking.positives
     # Seen from a true label: the other labels that are not below it.
-    wrong = (labels * (ranking.rank - ranking.hits)).sum(-1)
+    wrong = (labels * (ranking.rank - ranking.hits)).sum(-1).double()
     if ties == "half":
         # Seen from another label: the true labels strictly below it. The two counts differ by the ties.
         strictly_wrong = ((1 - labels) * (positives.unsqueeze(-1) - ranking.hits)).sum(-1)
