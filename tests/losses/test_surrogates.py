@@ -34,6 +34,15 @@ def test_two_sided_form(row):
 
 
 @ROWS
+def test_two_sided_form_with_its_slope(row):
+    f, pos, neg = torch.randn(3, 200, dtype=torch.float64)
+    f[:2] = torch.tensor([1.0, -1.0])  # kinks of the hinge
+    value, slope = row.two_sided_slope(f, pos, neg)
+    torch.testing.assert_close(value, row.two_sided(f, pos, neg))
+    torch.testing.assert_close(slope, pos * row.slope(f) - neg * row.slope(-f))
+
+
+@ROWS
 def test_convex(row):
     phi = row.phi(T)
     second_difference = phi[2:] - 2 * phi[1:-1] + phi[:-2]

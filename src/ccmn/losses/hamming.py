@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -35,15 +37,35 @@ def hamming_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "sq
     """
     check_scores_and_targets(scores.shape, targets.shape)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    return _label_terms(*weigh(scores, targets), surrogate).sum(-1)
-
-
-def _label_terms(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: SurrogateLike) -> Tensor:
-    """pos phi(f) + neg phi(-f), label by label."""
+    f, pos, neg = weigh(scores, targets)
     phi = resolve_surrogate(surrogate)
-    if isinstance(phi, Surrogate):
-        return phi.two_sided(scores, pos, neg)
-    return pos * phi(scores) + neg * phi(-scores)
+    if not isinstance(phi, Surrogate):
+        return (pos * phi(f) + neg * phi(-f)).sum(-1)
+    if torch.compiler.is_compiling() or pos.requires_grad:
+        return phi.two_sided(f, pos, neg).sum(-1)
+    result: Tensor = _HammingRows.apply(f, pos, neg, phi)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _HammingRows(torch.autograd.Function):
+    """The derivative is computed with the value, while what it needs is at hand; backward only scales it."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate) -> Tensor:
+        if not ctx.needs_input_grad[0]:
+            return surrogate.two_sided(scores, pos, neg).sum(-1)
+        value, slope = surrogate.two_sided_slope(scores, pos, neg)
+        ctx.surrogate = surrogate
+        ctx.save_for_backward(scores, pos, neg, slope)
+        return value.sum(-1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        scores, pos, neg, slope = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph=True
+            value = ctx.surrogate.two_sided(scores, pos, neg).sum(-1)
+            return *torch.autograd.grad(value, scores, grad, create_graph=True), None, None, None
+        return (grad.unsqueeze(-1) * slope).sum_to_size(scores.shape), None, None, None
 
 
 class HammingLoss(MultiLabelLoss):

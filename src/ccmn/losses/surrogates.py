@@ -33,6 +33,8 @@ class Surrogate:
     memory; ``minus_t`` is used up."""
     two_sided: TwoSided
     """(f, pos, neg) -> pos phi(f) + neg phi(-f), in its cheapest form."""
+    two_sided_slope: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+    """(f, pos, neg) -> the same and its derivative by f, what they share worked out once."""
     pair_method: str
     """Which fast pair sum applies: "moments", "sorted" or "chebyshev" (see ``losses/pairs``)."""
     convex: bool
@@ -91,6 +93,32 @@ def _fill_logistic(minus_t: Tensor, weights: Tensor, phi: Tensor, slope: Tensor)
     torch.mul(weights, minus_t.sigmoid_(), out=slope).neg_()
 
 
+def _square_and_slope(f: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
+    both, difference = pos + neg, pos - neg
+    half_slope = torch.addcmul(-difference, both, f)
+    return torch.addcmul(both, half_slope - difference, f), half_slope.mul_(2)
+
+
+def _hinge_and_slope(f: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
+    # Over the sides that count, pos (1 - f) + neg (1 + f) = pos + neg + f (neg - pos). Comparisons go into numbers:
+    # on a CPU those are vectorised, booleans are not.
+    pos = pos * torch.lt(f, 1, out=torch.empty_like(f))
+    neg = neg * torch.gt(f, -1, out=torch.empty_like(f))
+    slope = neg - pos
+    return torch.addcmul(pos + neg, slope, f), slope
+
+
+def _sigmoid_and_slope(f: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
+    value = torch.sigmoid(f)
+    weighted = (neg - pos) * value
+    return pos + weighted, torch.addcmul(weighted, weighted, value, value=-1)
+
+
+def _logistic_and_slope(f: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
+    both = pos + neg
+    return both * softplus(f) - pos * f, both * torch.sigmoid(f) - pos
+
+
 SURROGATES: Catalogue[Surrogate] = Catalogue(
     "surrogate",
     {
@@ -101,6 +129,7 @@ SURROGATES: Catalogue[Surrogate] = Catalogue(
                 phi=lambda t: (1 - t).square(),
                 fill=_fill_square,
                 two_sided=lambda f, pos, neg: (pos + neg) * (1 + f.square()) - 2 * (pos - neg) * f,
+                two_sided_slope=_square_and_slope,
                 pair_method="moments",
                 convex=True,
                 bounded=False,
@@ -114,6 +143,7 @@ SURROGATES: Catalogue[Surrogate] = Catalogue(
                 phi=lambda t: (1 - t).clamp_min(0),
                 fill=_fill_hinge,
                 two_sided=lambda f, pos, neg: pos * (1 - f).clamp_min(0) + neg * (1 + f).clamp_min(0),
+                two_sided_slope=_hinge_and_slope,
                 pair_method="sorted",
                 convex=True,
                 bounded=False,
@@ -127,6 +157,7 @@ SURROGATES: Catalogue[Surrogate] = Catalogue(
                 phi=lambda t: torch.sigmoid(-t),
                 fill=_fill_sigmoid,
                 two_sided=lambda f, pos, neg: pos + (neg - pos) * torch.sigmoid(f),
+                two_sided_slope=_sigmoid_and_slope,
                 pair_method="chebyshev",
                 convex=False,
                 bounded=True,
@@ -141,6 +172,7 @@ SURROGATES: Catalogue[Surrogate] = Catalogue(
                 fill=_fill_logistic,
                 # Not pos softplus(-f) + neg softplus(f): one softplus, and convex in f for every real pos, neg >= -pos.
                 two_sided=lambda f, pos, neg: (pos + neg) * softplus(f) - pos * f,
+                two_sided_slope=_logistic_and_slope,
                 pair_method="chebyshev",
                 convex=True,
                 bounded=False,

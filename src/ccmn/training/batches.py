@@ -42,13 +42,18 @@ class Features:
     def gather(self, index: Tensor) -> Tensor:
         """Rows (G, B) -> (G, B, d) dense, or one sparse (B, d) for wide CSR."""
         if self._dense is not None:
-            if index.shape[0] == 1:
-                return self._dense.index_select(0, index[0]).unsqueeze(0)
-            return self._dense[index]
+            return take_rows(self._dense, index)
         if self.d > WIDEST_DENSE_BATCH and index.shape[0] == 1:
             return _csr_tensor(self._csr[index[0].cpu().numpy()], self.dtype).to(self.device)
         flat = torch.from_numpy(self._csr[index.reshape(-1).cpu().numpy()].toarray())
         return flat.to(self.device, self.dtype).view(*index.shape, self.d)
+
+
+def take_rows(values: Tensor, index: Tensor) -> Tensor:
+    """values[index]: (n, d) and (G, B) -> (G, B, d), whole rows at a time, which plain indexing does not know of."""
+    if len(index) == 1:
+        return values.index_select(0, index[0]).unsqueeze(0)
+    return values.index_select(0, index.reshape(-1)).view(*index.shape, -1)
 
 
 def _csr_tensor(matrix: Any, dtype: torch.dtype) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -160,11 +161,33 @@ def _first_layer(X: Tensor, W: Tensor) -> Tensor:
     """(G, B, d) times (G, d + 1, K, o) with the bias in the last row -> (G, K, B, o)."""
     G, _, K, o = W.shape
     flat = W.view(G, W.shape[1], K * o)
-    if X.layout == torch.strided:
+    if X.layout != torch.strided:
+        product = (torch.sparse.mm(X, flat[0, :-1]) + flat[0, -1]).unsqueeze(0)
+    elif torch.is_autocast_enabled(X.device.type):
         product = torch.baddbmm(flat[:, -1:], X, flat[:, :-1])
     else:
-        product = (torch.sparse.mm(X, flat[0, :-1]) + flat[0, -1]).unsqueeze(0)
+        product = _Affine.apply(X, flat)  # type: ignore[no-untyped-call]
     return product.view(G, -1, K, o).transpose(1, 2)
+
+
+class _Affine(torch.autograd.Function):
+    """x W + b with b the last row of the weights, whose gradient is written where it belongs, in one piece.
+
+    (Through slices autograd would fill two tensors of zeros and add them.)
+    """
+
+    @staticmethod
+    def forward(ctx: Any, X: Tensor, weights: Tensor) -> Tensor:
+        ctx.save_for_backward(X, weights)
+        return torch.baddbmm(weights[:, -1:], X, weights[:, :-1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        X, weights = ctx.saved_tensors
+        by_weights = torch.empty_like(weights)
+        torch.bmm(X.mT, grad, out=by_weights[:, :-1])
+        torch.sum(grad, 1, keepdim=True, out=by_weights[:, -1:])
+        return None, by_weights
 
 
 MakeNetwork = Callable[..., Network]

@@ -51,16 +51,27 @@ class Objective:
 
     def _mean(self, part: Part, outputs: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         loss = part.loss
-        targets = labels.unsqueeze(1).to(torch.promote_types(outputs.dtype, torch.float32))
-        if self._scale is not None and self._offset is not None:
-            if self._scale.dtype != targets.dtype:
-                self._scale, self._offset = self._scale.to(targets.dtype), self._offset.to(targets.dtype)
-            targets = torch.addcmul(self._offset[:, part.runs], targets, self._scale[:, part.runs])
-        else:
-            targets = loss.debias_tensor(targets)
+        # Rows are independent: they are taken in the order in which they lie in memory, (G, B, K) after a linear
+        # layer, so that no operation has to go through two orders at once.
+        rows_first = loss.correction is None and not outputs.is_contiguous()
+        runs_dim = 2 if rows_first else 1
+        outputs = outputs.transpose(1, 2) if rows_first else outputs
+        targets = self._targets(part, labels.unsqueeze(runs_dim), outputs.dtype, rows_first)
         if loss.correction is not None:
             return loss.corrected_risk(outputs, targets.expand(*outputs.shape[:-1], -1))
         rows = loss.risk(outputs, targets)
-        if weights is None:
-            return rows.mean(-1)
-        return (rows * weights.unsqueeze(1).to(rows.dtype)).mean(-1)
+        if weights is not None:
+            rows = rows * weights.unsqueeze(runs_dim).to(rows.dtype)
+        return rows.mean(3 - runs_dim)
+
+    def _targets(self, part: Part, labels: Tensor, dtype: torch.dtype, rows_first: bool) -> Tensor:
+        """Labels (G, 1, B, q), or (G, B, 1, q) with rows first, debiased for every run."""
+        labels = labels.to(torch.promote_types(dtype, torch.float32))
+        if self._scale is None or self._offset is None:
+            return part.loss.debias_tensor(labels)
+        if self._scale.dtype != labels.dtype:
+            self._scale, self._offset = self._scale.to(labels.dtype), self._offset.to(labels.dtype)
+        offset, scale = self._offset[:, part.runs], self._scale[:, part.runs]
+        if rows_first:
+            offset, scale = offset.transpose(1, 2), scale.transpose(1, 2)
+        return torch.addcmul(offset, labels, scale)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ccmn.training.batches import Features
+from ccmn.training.batches import Features, take_rows
 from ccmn.training.networks import Network, UserNetwork
 from ccmn.training.objective import Objective
 from ccmn.training.optimiser import StackedAdam
@@ -31,14 +31,13 @@ def make_step(
     Labels are (n, q), the same for all groups, or (G, n, q), as when every repeat has its own noise.
     """
     leaves = [p.values for p in network.parameters]
-    group = torch.arange(network.groups, device=labels.device).unsqueeze(1)
+    # A group's own labels follow those of the group before.
+    first = torch.arange(network.groups, device=labels.device).unsqueeze(1) * labels.shape[-2]
+    all_labels = labels.reshape(-1, labels.shape[-1])
 
     def eager(index: Tensor) -> Tensor:
         X = features.gather(index)
-        if labels.ndim == 3:
-            Y = labels[group, index]
-        else:
-            Y = labels.index_select(0, index[0]).unsqueeze(0) if len(index) == 1 else labels[index]
+        Y = take_rows(all_labels, index + first if labels.ndim == 3 else index)
         w = None if weights is None else weights[index]
         with torch.autocast(X.device.type, dtype=torch.bfloat16, enabled=autocast):
             losses = objective(network.outputs(X), Y, w)

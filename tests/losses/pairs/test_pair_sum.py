@@ -11,6 +11,7 @@ from ccmn.losses.pairs import pair_row_sums, pair_sum
 from ccmn.losses.pairs.blocked import blocked_pair_sum
 from ccmn.losses.pairs.chebyshev import chebyshev_pair_sum, expansion_for, order_for
 from ccmn.losses.pairs.direct import direct_pair_sum
+from ccmn.losses.pairs.indicators import hinge_indicator_sum
 from ccmn.losses.pairs.moments import square_pair_sum
 from ccmn.losses.pairs.pair_sum import fast_pair_sums
 from ccmn.losses.pairs.result import Wanted
@@ -75,8 +76,25 @@ def ways(surrogate, f):
 @pytest.mark.parametrize("tile", [1, 300, 1 << 20])
 def test_half_of_the_pairs_are_enough_for_a_symmetric_phi(rows, tile):
     sigmoid = SURROGATES["sigmoid"]
-    sums = symmetric_pair_sum(*rows, sigmoid, Wanted(True, False), tile)
-    expected, scales = slow(*rows, sigmoid)
+    assert_value_and_gradient(symmetric_pair_sum(*rows, sigmoid, Wanted(True, False), tile), rows, sigmoid)
+
+
+@settings(max_examples=60)
+@given(rows=pair_rows())
+@pytest.mark.parametrize("tile", [1, 300, 1 << 20])
+def test_indicators_are_enough_for_the_hinge(rows, tile):
+    assert_value_and_gradient(hinge_indicator_sum(*rows, Wanted(True, False), tile), rows, SURROGATES["hinge"])
+
+
+@pytest.mark.parametrize("shift", [0.0, -3.0, 1e6])
+def test_indicators_take_the_flat_side_of_the_kink(shift):
+    f = torch.tensor([[0.0, 1.0, 2.0, 1.0, -1.0]]) + shift
+    p, n = torch.tensor([[1.0, 2.0, -1.0, 0.5, 3.0]]), torch.tensor([[2.0, 1.0, 1.0, -1.0, 0.5]])
+    assert_value_and_gradient(hinge_indicator_sum(f, p, n, Wanted(True, False), 100), (f, p, n), SURROGATES["hinge"])
+
+
+def assert_value_and_gradient(sums, rows, surrogate):
+    expected, scales = slow(*rows, surrogate)
     assert ((sums.value - expected["value"]).abs() <= 1e-6 * scales["value"] + 1e-30).all()
     error = (sums.by_scores - expected["by_scores"]).abs().amax(-1)
     assert (error <= 1e-5 * scales["by_scores"] + 1e-30).all()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ccmn.losses.pairs.indicators import hinge_indicator_sum
 from ccmn.losses.pairs.result import PairSums, Wanted
 from ccmn.losses.pairs.symmetric import symmetric_pair_sum
 from ccmn.losses.pairs.workspace import workspace
@@ -30,6 +31,8 @@ def direct_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surroga
     if rows * q * q <= _SMALL and not wanted.by_weights:
         return _small_pair_sum(scores, pos, neg, surrogate, wanted)
     tile = _TILE if scores.device.type == "cpu" else _TILE_ELSEWHERE
+    if surrogate.name == "hinge" and not wanted.by_weights and tile >= _ROWS_TO_TRANSPOSE * q * q:
+        return hinge_indicator_sum(scores, pos, neg, wanted, tile)
     if surrogate.symmetric and not wanted.by_weights and 1 < q <= _MOST_TO_HALVE:
         return symmetric_pair_sum(scores, pos, neg, surrogate, wanted, tile)
     tiles = list(_tiles(rows, q, tile))

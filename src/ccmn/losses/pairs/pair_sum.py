@@ -5,7 +5,7 @@
 | square | moments | O(q) | moments.py |
 | hinge | sort and prefix sums | O(q log q) | sorted.py |
 | sigmoid, logistic | Chebyshev moments | O(q M) | chebyshev.py |
-| the last three with few labels, or very wide rows | double sum in tiles | O(q^2) | direct.py, symmetric.py |
+| the last three with few labels, or very wide rows | double sum in tiles | O(q^2) | direct.py and others |
 | a callable | double sum in blocks | O(q^2) | blocked.py |
 
 All take O(q) memory a row.
@@ -33,6 +33,7 @@ from ccmn.losses.surrogates import SURROGATES, Surrogate
 # operations, while it goes through the pairs of the double sum in no time).
 _FEWEST_FOR_MOMENTS = 10_000
 _PAIRS_PER_SORTED_LABEL = 40
+_INDICATORS_PER_SORTED_LABEL = 110
 _PAIRS_PER_TERM = 1.6
 _PAIRS_TO_START = {"sorted": (20_000, 20_000_000), "series": (180_000, 100_000_000)}
 
@@ -100,7 +101,10 @@ def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogat
         return PairSums(scores.new_zeros(len(scores)), *found)
     if surrogate.pair_method == "moments" and scores.numel() * q > _FEWEST_FOR_MOMENTS:
         return square_pair_sum(scores, pos, neg, wanted)
-    if surrogate.pair_method == "sorted" and _saves_pairs(scores, _PAIRS_PER_SORTED_LABEL, "sorted"):
+    # Without derivatives by the weights the hinge's pairs are mere indicators on a CPU, and cheaper.
+    indicators = scores.device.type == "cpu" and not wanted.by_weights
+    per_label = _INDICATORS_PER_SORTED_LABEL if indicators else _PAIRS_PER_SORTED_LABEL
+    if surrogate.pair_method == "sorted" and _saves_pairs(scores, per_label, "sorted"):
         return hinge_pair_sum(scores, pos, neg, wanted)
     if surrogate.pair_method == "chebyshev" and (expansion := _choose_expansion(scores, surrogate)) is not None:
         return chebyshev_pair_sum(scores, pos, neg, surrogate.at_zero, expansion, wanted)
