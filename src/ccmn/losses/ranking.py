@@ -16,6 +16,10 @@ from ccmn.noise import NoiseModel
 from ccmn.validation import check_scores_and_targets
 
 
+_FEWEST_TO_LAY_OUT = 10_000
+"""From so many scores on a CPU's double sums want all rows of a label side by side in memory."""
+
+
 def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "sigmoid") -> Tensor:
     r"""Pairwise ranking surrogate, one value per row.
 
@@ -138,6 +142,9 @@ class RankingLoss(MultiLabelLoss):
         f, pos, neg = weigh(labels, targets)
         # Where no label is missing the outputs are the scores as they are.
         scores = outputs if f is labels else torch.cat((outputs[..., :1], f), -1)
+        if scores.device.type == "cpu" and scores.numel() > _FEWEST_TO_LAY_OUT:
+            scores = scores.movedim(-1, 0).contiguous().movedim(0, -1)
+            return Weighted(scores, _label_by_label(pos), _label_by_label(neg))
         return Weighted(scores, pad(pos, (1, 0), value=1.0), pad(neg, (1, 0), value=1.0))
 
     def _linear_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -145,3 +152,11 @@ class RankingLoss(MultiLabelLoss):
         f, pos, neg = weigh(labels, targets)
         pairs = pair_sum(f, pos, (pos + neg), self.surrogate)
         return pairs + hamming_loss(self.decision(outputs), targets, self.surrogate) if self.dummy else pairs
+
+
+def _label_by_label(weights: Tensor) -> Tensor:
+    """The weights (..., q) with the dummy's, 1, before them; all rows of a label side by side in memory."""
+    whole = weights.new_empty(weights.shape[-1] + 1, *weights.shape[:-1])
+    whole[0] = 1
+    whole[1:] = weights.movedim(-1, 0)
+    return whole.movedim(0, -1)

@@ -35,8 +35,8 @@ class StackedAdam:
         eps: float = 1e-8,
     ) -> None:
         self.parameters, self.clip, self.betas, self.eps = parameters, clip, betas, eps
-        self._lr = [p.spread(lr.to(p.values)) for p in parameters]
-        self._decay = [p.decay(weight_decay.to(p.values)) for p in parameters]
+        self._lr = [p.along_outputs(lr.to(p.values)) for p in parameters]
+        self._decay = [p.along_outputs(weight_decay.to(p.values)) for p in parameters]
         self._decays = bool((weight_decay != 0).any())
         self.first = [torch.zeros_like(p.values, requires_grad=False) for p in parameters]
         self.second = [torch.zeros_like(p.values, requires_grad=False) for p in parameters]
@@ -55,7 +55,7 @@ class StackedAdam:
         for i, (parameter, gradient) in enumerate(zip(self.parameters, gradients)):
             values, room = parameter.values, self._room[i]
             if self._decays:
-                gradient = torch.addcmul(gradient, values, self._decay[i], out=gradient)
+                parameter.decayed(gradient).addcmul_(parameter.decayed(values), self._decay[i])
             self.first[i].lerp_(gradient, 1 - b1)
             self.second[i].mul_(b2).addcmul_(gradient, gradient, value=1 - b2)
             # lr * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), with eps scaled alike so that the value is torch's.
