@@ -107,6 +107,38 @@ def test_clean_validation_rows(scenes):
     assert hamming_loss(Y_test, clf.predict(X_test)) == pytest.approx(history["hamming_loss"].min(), abs=1e-3)
 
 
+class TestLBFGS:
+    def test_it_is_what_auto_takes_and_does_not_lose_to_epochs(self, scenes):
+        X, Z, X_test, Y_test, noise, _ = scenes
+        auto, adam = (
+            CCMNClassifier(noise, "hamming", "logistic", solver=solver, epochs=40, random_state=0).fit(X, Z)
+            for solver in ("auto", "adam")
+        )
+        assert list(auto.history_) == ["l2", "hamming_loss", "labels"]
+        assert auto.history_["labels"].sum() == 10
+        found, rival = (hamming_loss(Y_test, clf.predict(X_test)) for clf in (auto, adam))
+        assert found < rival + 0.005
+
+    def test_sparse_features_and_weights(self, scenes):
+        X, Z, X_test, _, noise, _ = scenes
+        weights = np.random.default_rng(0).uniform(0.5, 2, len(X))
+        scores = [
+            CCMNClassifier(noise, "hamming", "logistic", solver="lbfgs", random_state=0)
+            .fit(wrap(X), Z, weights)
+            .decision_function(wrap(X_test))
+            for wrap in (np.asarray, scipy.sparse.csr_array)
+        ]
+        np.testing.assert_allclose(scores[0], scores[1], atol=0.05)
+
+    def test_unobserved_labels_are_left_to_epochs(self, scenes):
+        X, Z, _, _, noise, _ = scenes
+        Z = np.where(np.random.default_rng(0).random(Z.shape) < 0.1, np.nan, Z)
+        clf = CCMNClassifier(noise, "hamming", "logistic", epochs=2, random_state=0).fit(X, Z)
+        assert "epoch" in clf.history_
+        with pytest.raises(ValueError, match="solver='lbfgs' needs model='linear'"):
+            CCMNClassifier(noise, "hamming", "logistic", solver="lbfgs").fit(X, Z)
+
+
 def test_history_of_the_closed_form_has_a_row_per_l2(scenes):
     X, Z, _, _, noise, _ = scenes
     history = CCMNClassifier(noise, "hamming", "square", weight_decay=1e-3, random_state=0).fit(X, Z).history_
@@ -360,6 +392,7 @@ class TestErrors:
             ({"correction": "clip"}, "unknown correction 'clip'"),
             ({"correction": "abs", "loss": "forward"}, "does nothing with loss='forward'"),
             ({"solver": "closed_form"}, "needs model='linear'"),
+            ({"solver": "lbfgs", "surrogate": "square"}, "needs model='linear'"),
             ({"noise": ClassConditionalNoise(0.1, 0.1, n_labels=3)}, "has 3 labels, y has 2"),
         ],
     )

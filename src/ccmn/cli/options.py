@@ -116,7 +116,7 @@ CHOICES: dict[str, Callable[[], Iterable[str]]] = {
     "surrogate": _surrogates,
     "model": _models,
     "correction": _corrections,
-    "solver": lambda: ("auto", "adam", "closed_form"),
+    "solver": lambda: ("auto", "adam", "closed_form", "lbfgs"),
     "threshold": lambda: ("fixed", "f1"),
     "sides": lambda: ("both", "partial", "missing"),
     "method": _methods,

@@ -15,7 +15,6 @@ from ccmn.losses.targets import Weighted, weigh
 from ccmn.noise import NoiseModel
 from ccmn.validation import check_scores_and_targets
 
-
 _FEWEST_TO_LAY_OUT = 10_000
 """From so many scores on a CPU's double sums want all rows of a label side by side in memory."""
 

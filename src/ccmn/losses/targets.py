@@ -24,8 +24,8 @@ def weigh(scores: Tensor, targets: Tensor) -> Weighted:
     """
     if targets.dtype != scores.dtype:
         targets = targets.to(scores.dtype)
-    # Asking a device whether any label is missing would make the host wait; on a CPU it saves three passes (and the sum,
-    # NaN if any target is, is quicker than a test of each).
+    # Asking a device whether any label is missing would make the host wait; on a CPU it saves three passes (and the
+    # sum, NaN if any target is, is quicker than a test of each).
     if scores.device.type == "cpu" and not torch.compiler.is_compiling() and not math.isnan(targets.sum()):
         return Weighted(scores, targets, 1 - targets)
     missing = targets.isnan()

@@ -18,7 +18,7 @@ from typing_extensions import Self
 
 from ccmn.data.containers import is_dataframe
 from ccmn.losses import ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
-from ccmn.models.fitting import Fitted, Recipe, Sample, fit_closed_form, fit_loop
+from ccmn.models.fitting import Fitted, Recipe, Sample, fit_closed_form, fit_logistic_path, fit_loop
 from ccmn.models.parameters import ESTIMATED_SIDES, check_parameters
 from ccmn.models.persistence import write_model
 from ccmn.models.probabilities import (
@@ -33,6 +33,8 @@ from ccmn.models.thresholds import f1_thresholds
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.seeding import as_generator
 from ccmn.training.checkpoint import Checkpoint
+from ccmn.training.closed_form import LARGEST_DECOMPOSITION
+from ccmn.training.logistic import can_decompose
 from ccmn.validation import check_device
 
 if TYPE_CHECKING:
@@ -42,6 +44,14 @@ FEWEST_TO_HOLD_OUT = 50
 """Below this many rows none are held out: the training rows themselves choose the epoch."""
 FEWEST_TO_ESTIMATE = 100
 """Below this many rows noise rates are not estimated."""
+
+
+_LINEAR = "model='linear', loss='hamming', surrogate={!r}, no correction and every label observed"
+_NEEDS = {
+    "closed_form": f"solver='closed_form' needs {_LINEAR.format('square')}; use solver='auto'",
+    "lbfgs": f"solver='lbfgs' needs {_LINEAR.format('logistic')}, and at most {LARGEST_DECOMPOSITION} rows or "
+    "features (features, if X is sparse); use solver='auto'",
+}
 
 
 class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -66,13 +76,14 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     batch_size : int or "auto"
         "auto": all rows up to 256, 100 up to 5,000 rows, 400 beyond.
     weight_decay : float
-        l2 weight as in torch.optim.Adam; with the closed form the smallest of a path, from which every label takes
-        its own by validation.
+        l2 weight as in torch.optim.Adam; with the closed form and L-BFGS the smallest of a path, from which every
+        label takes its own by validation.
     validation_fraction : float
         Rows held out (at random, seeded) to choose epoch, learning rate and l2, when no ``validation`` is given to
         ``fit``. Their labels are noisy as well: the criterion is corrected for that.
-    solver : "auto", "adam" or "closed_form"
-        "auto" solves linear / hamming / square in closed form and trains everything else by Adam.
+    solver : "auto", "adam", "closed_form" or "lbfgs"
+        "auto" solves linear / hamming / square in closed form and linear / hamming / logistic by L-BFGS (both along a
+        path of l2), and trains everything else by Adam.
     correction : None, "abs", "relu" or "flood"
         Keep parts of the unbiased risk from going below zero; for flexible networks.
     flood_level : float
@@ -336,20 +347,18 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         held_out: Sample,
         checkpoint: str | os.PathLike[str] | None,
     ) -> Fitted:
-        possible = (
-            self.model == "linear"
-            and self.loss == "hamming"
-            and self.surrogate == "square"
-            and self.correction is None
-            and not np.isnan(training.p).any()
-        )
-        if self.solver == "closed_form" and not possible:
-            raise ValueError(
-                "solver='closed_form' needs model='linear', loss='hamming', surrogate='square', no correction and "
-                "every label observed; use solver='auto'"
-            )
-        if possible and self.solver != "adam":
+        plain = self.model == "linear" and self.loss == "hamming" and self.correction is None
+        plain = plain and not np.isnan(training.p).any()
+        possible = {
+            "closed_form": plain and self.surrogate == "square",
+            "lbfgs": plain and self.surrogate == "logistic" and can_decompose(training.X),
+        }
+        if not possible.get(self.solver, True):
+            raise ValueError(_NEEDS[self.solver])
+        if possible["closed_form"] and self.solver != "adam":
             return fit_closed_form(recipe, training, held_out)
+        if possible["lbfgs"] and self.solver != "adam":
+            return fit_logistic_path(recipe, training, held_out)
         keeper = None if checkpoint is None else Checkpoint(checkpoint, self._fingerprint(training, labels))
         with progress_of(self.verbose, recipe.criterion) as tell:
             fitted = fit_loop(recipe, training, labels, held_out, tell, keeper)

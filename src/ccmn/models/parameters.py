@@ -21,7 +21,7 @@ ESTIMATED_SIDES = {"estimate": "both", "partial": "partial", "missing": "missing
 def check_parameters(clf: CCMNClassifier) -> None:
     """Every parameter that is wrong by itself, before anything is computed."""
     check_choice(clf.loss, "loss", (*LOSSES, "forward", "plugin"))
-    check_choice(clf.solver, "solver", ("auto", "adam", "closed_form"))
+    check_choice(clf.solver, "solver", ("auto", "adam", "closed_form", "lbfgs"))
     check_choice(clf.threshold, "threshold", ("fixed", "f1"))
     if not callable(clf.model):
         NETWORKS[clf.model]

@@ -108,10 +108,10 @@ def ridge_path(X: Any, targets: FloatArray, l2: FloatArray, sample_weight: Float
     l2 = np.sort(np.asarray(l2, dtype=np.float64))[::-1]
     if min(X.shape) > LARGEST_DECOMPOSITION or (is_sparse(X) and X.shape[1] > LARGEST_DECOMPOSITION):
         return IteratedPath(l2, x_mean, t_mean, _conjugate_gradients(X, x_mean, t - t_mean, share, l2))
-    return DecomposedPath(l2, x_mean, t_mean, *_decompose(X, x_mean, t - t_mean, share))
+    return DecomposedPath(l2, x_mean, t_mean, *decompose(X, x_mean, t - t_mean, share))
 
 
-def _decompose(
+def decompose(
     X: Any, x_mean: FloatArray, t: FloatArray, share: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """One eigendecomposition of the smaller Gram matrix: (basis, values, right-hand side in it)."""

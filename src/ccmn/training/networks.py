@@ -162,11 +162,11 @@ def _first_layer(X: Tensor, W: Tensor) -> Tensor:
     G, _, K, o = W.shape
     flat = W.view(G, W.shape[1], K * o)
     if X.layout != torch.strided:
-        product = (torch.sparse.mm(X, flat[0, :-1]) + flat[0, -1]).unsqueeze(0)
+        product: Tensor = (torch.sparse.mm(X, flat[0, :-1]) + flat[0, -1]).unsqueeze(0)
     elif torch.is_autocast_enabled(X.device.type):
         product = torch.baddbmm(flat[:, -1:], X, flat[:, :-1])
     else:
-        product = _Affine.apply(X, flat)  # type: ignore[no-untyped-call]
+        product = _affine(X, flat)
     return product.view(G, -1, K, o).transpose(1, 2)
 
 
@@ -188,6 +188,12 @@ class _Affine(torch.autograd.Function):
         torch.bmm(X.mT, grad, out=by_weights[:, :-1])
         torch.sum(grad, 1, keepdim=True, out=by_weights[:, -1:])
         return None, by_weights
+
+
+def _affine(X: Tensor, weights: Tensor) -> Tensor:
+    """(G, B, d) and (G, d + 1, o) -> (G, B, o)."""
+    result: Tensor = _Affine.apply(X, weights)  # type: ignore[no-untyped-call]
+    return result
 
 
 MakeNetwork = Callable[..., Network]

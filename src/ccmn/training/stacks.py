@@ -14,7 +14,7 @@ class Stacked:
     values: Tensor
     run_dim: int
     bias_row: int | None = None
-    """The row (the last of dimension 1, in a tensor with runs at 2) that multiplies the constant 1 and is not decayed."""
+    """The last row (of dimension 1, in a tensor with runs at 2), which multiplies the constant 1 and is not decayed."""
 
     def spread(self, per_run: Tensor) -> Tensor:
         """A (G, K) tensor shaped to broadcast against the values."""
