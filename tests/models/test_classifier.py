@@ -130,6 +130,13 @@ class TestLBFGS:
         ]
         np.testing.assert_allclose(scores[0], scores[1], atol=0.05)
 
+    def test_many_rows_are_left_to_epochs_unless_asked_for(self, scenes, monkeypatch):
+        X, Z, _, _, noise, _ = scenes
+        monkeypatch.setattr("ccmn.models.classifier.MOST_ROWS_FOR_LBFGS", 500)
+        for solver, column in (("auto", "epoch"), ("lbfgs", "l2")):
+            clf = CCMNClassifier(noise, "hamming", "logistic", solver=solver, epochs=2, random_state=0).fit(X, Z)
+            assert column in clf.history_
+
     def test_unobserved_labels_are_left_to_epochs(self, scenes):
         X, Z, _, _, noise, _ = scenes
         Z = np.where(np.random.default_rng(0).random(Z.shape) < 0.1, np.nan, Z)

@@ -86,3 +86,6 @@ def test_what_can_be_decomposed(monkeypatch):
     assert can_decompose(np.zeros((9, 5)))
     assert not can_decompose(np.zeros((9, 9)))
     assert not can_decompose(scipy.sparse.csr_array((3, 9)))
+    assert can_decompose(scipy.sparse.csr_array((9, 3)))
+    monkeypatch.setattr(logistic, "_MOST_MADE_DENSE", 100)
+    assert not can_decompose(scipy.sparse.csr_array((9, 3)))

@@ -46,11 +46,13 @@ FEWEST_TO_ESTIMATE = 100
 """Below this many rows noise rates are not estimated."""
 
 
+MOST_ROWS_FOR_LBFGS = 5000
+"""Up to this many rows "auto" prefers L-BFGS to Adam (docs/training.md has the measurements)."""
 _LINEAR = "model='linear', loss='hamming', surrogate={!r}, no correction and every label observed"
 _NEEDS = {
     "closed_form": f"solver='closed_form' needs {_LINEAR.format('square')}; use solver='auto'",
     "lbfgs": f"solver='lbfgs' needs {_LINEAR.format('logistic')}, and at most {LARGEST_DECOMPOSITION} rows or "
-    "features (features, if X is sparse); use solver='auto'",
+    "features (features, if X is sparse, of which the rows must then fit 256 MB when dense); use solver='auto'",
 }
 
 
@@ -82,8 +84,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Rows held out (at random, seeded) to choose epoch, learning rate and l2, when no ``validation`` is given to
         ``fit``. Their labels are noisy as well: the criterion is corrected for that.
     solver : "auto", "adam", "closed_form" or "lbfgs"
-        "auto" solves linear / hamming / square in closed form and linear / hamming / logistic by L-BFGS (both along a
-        path of l2), and trains everything else by Adam.
+        "auto" solves linear / hamming / square in closed form and, up to 5,000 rows, linear / hamming / logistic by
+        L-BFGS (both along a path of l2), and trains everything else by Adam.
     correction : None, "abs", "relu" or "flood"
         Keep parts of the unbiased risk from going below zero; for flexible networks.
     flood_level : float
@@ -357,7 +359,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(_NEEDS[self.solver])
         if possible["closed_form"] and self.solver != "adam":
             return fit_closed_form(recipe, training, held_out)
-        if possible["lbfgs"] and self.solver != "adam":
+        few = training.X.shape[0] <= MOST_ROWS_FOR_LBFGS
+        if possible["lbfgs"] and (self.solver == "lbfgs" or (self.solver == "auto" and few)):
             return fit_logistic_path(recipe, training, held_out)
         keeper = None if checkpoint is None else Checkpoint(checkpoint, self._fingerprint(training, labels))
         with progress_of(self.verbose, recipe.criterion) as tell:

@@ -26,10 +26,16 @@ from ccmn.data.containers import is_sparse
 from ccmn.training.closed_form import LARGEST_DECOMPOSITION, decompose
 from ccmn.validation import FloatArray
 
+_MOST_MADE_DENSE = 256 << 20
+"""Bytes that a sparse matrix may take in the basis, where it is dense."""
+
 
 def can_decompose(X: Any) -> bool:
-    """Are rows or features few enough for a dense decomposition?"""
-    return min(X.shape) <= LARGEST_DECOMPOSITION and not (is_sparse(X) and X.shape[1] > LARGEST_DECOMPOSITION)
+    """Are rows or features few enough for a dense decomposition, and a sparse X small enough for dense rows in it?"""
+    few = min(X.shape) <= LARGEST_DECOMPOSITION
+    if not is_sparse(X):
+        return few
+    return few and X.shape[1] <= LARGEST_DECOMPOSITION and 4 * X.shape[0] * min(X.shape) <= _MOST_MADE_DENSE
 
 
 class LogisticPath:
