@@ -65,7 +65,10 @@ class _HammingRows(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph=True
             value = ctx.surrogate.two_sided(scores, pos, neg).sum(-1)
             return *torch.autograd.grad(value, scores, grad, create_graph=True), None, None, None
-        return (grad.unsqueeze(-1) * slope).sum_to_size(scores.shape), None, None, None
+        by_scores = grad.unsqueeze(-1) * slope
+        # Scores may have been broadcast against the targets.
+        by_scores = by_scores if by_scores.shape == scores.shape else by_scores.sum_to_size(scores.shape)
+        return by_scores, None, None, None
 
 
 class HammingLoss(MultiLabelLoss):

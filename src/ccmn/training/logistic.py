@@ -32,10 +32,10 @@ _MOST_MADE_DENSE = 256 << 20
 
 def can_decompose(X: Any) -> bool:
     """Are rows or features few enough for a dense decomposition, and a sparse X small enough for dense rows in it?"""
-    few = min(X.shape) <= LARGEST_DECOMPOSITION
+    n, d = (int(size) for size in X.shape)
     if not is_sparse(X):
-        return few
-    return few and X.shape[1] <= LARGEST_DECOMPOSITION and 4 * X.shape[0] * min(X.shape) <= _MOST_MADE_DENSE
+        return min(n, d) <= LARGEST_DECOMPOSITION
+    return d <= LARGEST_DECOMPOSITION and 4 * n * min(n, d) <= _MOST_MADE_DENSE
 
 
 class LogisticPath:

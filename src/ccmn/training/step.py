@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -34,14 +35,17 @@ def make_step(
     # A group's own labels follow those of the group before.
     first = torch.arange(network.groups, device=labels.device).unsqueeze(1) * labels.shape[-2]
     all_labels = labels.reshape(-1, labels.shape[-1])
+    if labels.device.type == "cpu":
+        all_labels = all_labels.to(leaves[0].dtype)  # once, not batch by batch
 
     def eager(index: Tensor) -> Tensor:
         X = features.gather(index)
         Y = take_rows(all_labels, index + first if labels.ndim == 3 else index)
         w = None if weights is None else weights[index]
-        with torch.autocast(X.device.type, dtype=torch.bfloat16, enabled=autocast):
+        # A context costs as much as a small operation: none where there is nothing to cast.
+        with torch.autocast(X.device.type, dtype=torch.bfloat16) if autocast else nullcontext():
             losses = objective(network.outputs(X), Y, w)
-        optimiser.step(_gradients(losses.sum(), leaves, own=isinstance(network, UserNetwork)))
+        optimiser.step(_gradients(losses, leaves, own=isinstance(network, UserNetwork)))
         return losses.detach()
 
     if features.device.type == "cuda" and features.is_dense and not isinstance(network, UserNetwork):
@@ -49,11 +53,14 @@ def make_step(
     return eager
 
 
-def _gradients(loss: Tensor, leaves: list[Tensor], *, own: bool) -> list[Tensor]:
-    """Gradients that may be changed in place. A user's module may share them between parameters, or use some not."""
+def _gradients(losses: Tensor, leaves: list[Tensor], *, own: bool) -> list[Tensor]:
+    """Gradients of the summed losses that may be changed in place.
+
+    A user's module may share them between parameters, or use some not.
+    """
+    found = torch.autograd.grad(losses, leaves, torch.ones_like(losses), allow_unused=own)
     if not own:
-        return list(torch.autograd.grad(loss, leaves))
-    found = torch.autograd.grad(loss, leaves, allow_unused=True)
+        return list(found)
     return [torch.zeros_like(leaf) if g is None else g.clone() for leaf, g in zip(leaves, found)]
 
 
