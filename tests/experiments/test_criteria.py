@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccmn.experiments.criteria import clean_metrics, criteria, measure
+from ccmn.experiments.criteria import HeldOutLabels, clean_metrics, criteria
 from ccmn.metrics import METRICS, coverage
 from ccmn.metrics.corrected import corrected_hamming, pooled_ranking_loss, wrong_pair_weights
 from ccmn.metrics.ranking import Ranking, pooled_wrong_from
@@ -40,7 +40,8 @@ def test_stacked_criteria_are_those_of_single_models(seed, q):
     scores = rng.integers(-3, 4, (G, K, n, q)) / 2.0
     p = rng.normal(0.5, 1, (G, K, n, q))
     wanted = criteria(FOUR)
-    found = measure(wanted, torch.from_numpy(Y).unsqueeze(1), torch.from_numpy(p), torch.from_numpy(scores))
+    labels = HeldOutLabels(torch.from_numpy(Y).unsqueeze(1), torch.from_numpy(p))
+    found = labels.measure(wanted, torch.from_numpy(scores))
     for g in range(G):
         for k in range(K):
             for number, criterion in enumerate(wanted):

@@ -10,11 +10,10 @@ import torch
 
 from ccmn.data import MultiLabelData
 from ccmn.data.synthetic import make_noisy_multilabel
-from ccmn.experiments import track
-from ccmn.experiments.criteria import TABLE_METRICS
+from ccmn.experiments.criteria import TABLE_METRICS, HeldOutLabels
 from ccmn.experiments.fleet import Settings, run_fleet
 from ccmn.experiments.methods import METHODS, TEN
-from ccmn.experiments.protocols import LITERAL, make_repeats
+from ccmn.experiments.protocols import LITERAL, MODERATE, make_repeats
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +70,23 @@ def test_a_repeat_alone_is_the_repeat_among_others(data):
         assert together[key] == pytest.approx(value, abs=0.02), key
 
 
+@pytest.mark.parametrize("method", ["plain-hamming-square", "unbiased-ranking-hinge"])
+def test_a_run_that_diverged_is_never_the_best(data, method):
+    """Scores that are not numbers put no label above another, which must not pass for a ranking without mistakes."""
+    settings = Settings(learning_rates=(1e38, 5e-3), epochs=3)
+    found = flat(run_fleet(data, make_repeats(data, MODERATE, 2), [method], settings))
+    assert all(0.01 < value < 1 for value in found.values())
+
+
 def test_what_is_chosen_is_the_best_validation_value_of_all_epochs_and_rates(data, monkeypatch):
     seen = []
-    original = track.measure
+    original = HeldOutLabels.measure
 
     def spy(*arguments):
         seen.append(original(*arguments))
         return seen[-1]
 
-    monkeypatch.setattr(track, "measure", spy)
+    monkeypatch.setattr(HeldOutLabels, "measure", spy)
     settings = Settings(epochs=6, learning_rates=(0.05, 0.005))
     (outcome,) = run_fleet(data, make_repeats(data, LITERAL, 1), ["unbiased-hamming-hinge"], settings)
     values = torch.stack(seen)[:, :, 0]  # epochs, criteria, learning rates

@@ -8,16 +8,13 @@ loss, and for the metrics of rankings the pooled ranking loss.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ccmn.losses import MultiLabelLoss
-from ccmn.metrics.hamming import hamming_rows
-from ccmn.metrics.precision import average_precision_from
-from ccmn.metrics.ranking import Ranking, coverage_rows, pooled_wrong_from, ranking_loss_from
+from ccmn.metrics import MetricsTogether, Ranking, coverage_rows, pooled_wrong_from
 from ccmn.training import Network
 from ccmn.training.batches import Features
 
@@ -27,7 +24,6 @@ TABLE_METRICS = ("hamming_loss", "ranking_loss", "average_precision")
 SELECTIONS = ("clean", "noisy")
 
 _MOST_KEPT = 256 << 20
-_ENTRIES_AT_ONCE = 1 << 18
 
 
 class Criterion(NamedTuple):
@@ -52,7 +48,6 @@ def criteria(metrics: Sequence[str], selections: Sequence[str] = SELECTIONS) -> 
     return found
 
 
-@dataclass(frozen=True)
 class HeldOut:
     """The rows of one part, validation or test, of every repeat.
 
@@ -65,10 +60,10 @@ class HeldOut:
         Noisy labels, debiased with the rates that the runs know; for test rows there are none.
     """
 
-    features: Features
-    rows: Tensor
-    clean: Tensor
-    debiased: Tensor | None = None
+    def __init__(self, features: Features, rows: Tensor, clean: Tensor, debiased: Tensor | None = None) -> None:
+        self.features, self.rows = features, rows
+        self.labels = HeldOutLabels(clean, debiased)
+        self._X: Tensor | None = None
 
     def scores(self, network: Network, loss: MultiLabelLoss) -> Tensor:
         """(G, K, n, q)."""
@@ -77,62 +72,49 @@ class HeldOut:
     @property
     def X(self) -> Tensor:
         """The features, gathered once where that is not too much to keep."""
-        kept: Tensor | None = self.__dict__.get("_X")
-        if kept is None:
-            kept = self.features.gather(self.rows)
-            if kept.layout == torch.strided and kept.nbytes <= _MOST_KEPT:
-                object.__setattr__(self, "_X", kept)
-        return kept
+        X = self.features.gather(self.rows) if self._X is None else self._X
+        if X.layout == torch.strided and X.nbytes <= _MOST_KEPT:
+            self._X = X
+        return X
 
 
-def measure(wanted: Sequence[Criterion], clean: Tensor, debiased: Tensor | None, scores: Tensor) -> Tensor:
-    """Every criterion for every run, from labels as in ``HeldOut`` and scores (G, K, n, q).
+class HeldOutLabels:
+    """Labels as in ``HeldOut``, and what scores (G, K, n, q) are worth by them."""
 
-    Returns (C, G, K) in float64; greater is better.
-    """
-    # Few large operations for a device; for a CPU as many groups at a time as stay in cache.
-    size = len(scores) if scores.is_cuda else max(1, _ENTRIES_AT_ONCE // scores[0].numel())
-    found = []
-    for g in range(0, len(scores), size):
-        part = slice(g, g + size)
-        p = None if debiased is None else debiased[part]
-        found.append(_measure(wanted, clean[part], p, scores[part].contiguous()))
-    return found[0] if len(found) == 1 else torch.cat(found, 1)
+    def __init__(self, clean: Tensor, debiased: Tensor | None = None) -> None:
+        self.clean, self.debiased = clean, debiased
+        self._together = MetricsTogether(clean)
 
+    def measure(self, wanted: Sequence[Criterion], scores: Tensor) -> Tensor:
+        """Every criterion for every run, (C, G, K) in float64; greater is better, NaN for a run that diverged."""
+        values = {("clean", name): value for name, value in self._clean(wanted, scores).items()}
+        if self.debiased is not None:
+            values |= {("noisy", name): value for name, value in self._corrected(self.debiased, scores).items()}
+        found = torch.stack([c.sign * values[c.selection, c.name] for c in wanted])
+        # Scores that are not numbers order nothing and predict nothing, which must not pass for being right.
+        return found.masked_fill(~scores.sum((-1, -2)).isfinite(), torch.nan)
 
-def _measure(wanted: Sequence[Criterion], Y: Tensor, p: Tensor | None, scores: Tensor) -> Tensor:
-    """The clean and the debiased labels share one ranking of the scores."""
-    if p is None:
-        values = {("clean", m): v for m, v in clean_metrics(Y, scores, [c.name for c in wanted]).items()}
-    else:
-        labels = torch.stack([Y.to(p.dtype).expand_as(p), p])
-        both = Ranking.of(labels, scores)
-        clean, noisy = (Ranking(both.labels[i], both.positives[i], both.rank, both.hits[i]) for i in range(2))
-        names = [c.name for c in wanted if c.selection == "clean"]
-        values = {("clean", m): v for m, v in _clean_from(clean, Y, scores, names).items()}
-        values |= {("noisy", m): v for m, v in _corrected_from(noisy, p, scores).items()}
-    return torch.stack([c.sign * values[c.selection, c.name] for c in wanted])
+    def _clean(self, wanted: Sequence[Criterion], scores: Tensor) -> dict[str, Tensor]:
+        names = {c.name for c in wanted if c.selection == "clean"}
+        if not names:
+            return {}
+        values = dict(zip(TABLE_METRICS, self._together(scores)))
+        if "coverage" in names:
+            values["coverage"] = coverage_rows(self.clean, scores, normalised=True).mean(-1)
+        return values
+
+    def _corrected(self, p: Tensor, scores: Tensor) -> dict[str, Tensor]:
+        """The unbiased Hamming loss and the pooled ranking loss, from debiased labels."""
+        wrong, pairs = pooled_wrong_from(Ranking.of(p, scores))
+        return {
+            "hamming_loss": torch.where(scores >= 0, 1 - p, p).double().mean((-1, -2)),
+            "ranking_loss": wrong.sum(-1) / pairs.sum(-1),
+        }
 
 
 def clean_metrics(Y: Tensor, scores: Tensor, metrics: Sequence[str]) -> dict[str, Tensor]:
     """Metrics of score matrices (..., n, q) against label matrices: (...) each."""
-    return _clean_from(Ranking.of(Y, scores), Y, scores, metrics)
-
-
-def _clean_from(ranking: Ranking, Y: Tensor, scores: Tensor, metrics: Sequence[str]) -> dict[str, Tensor]:
-    rows = {
-        "hamming_loss": lambda: hamming_rows(Y, scores >= 0),
-        "ranking_loss": lambda: ranking_loss_from(ranking),
-        "average_precision": lambda: average_precision_from(ranking),
-        "coverage": lambda: coverage_rows(Y, scores, normalised=True),
-    }
-    return {metric: rows[metric]().mean(-1) for metric in dict.fromkeys(metrics)}
-
-
-def _corrected_from(ranking: Ranking, p: Tensor, scores: Tensor) -> dict[str, Tensor]:
-    """The unbiased Hamming loss and the pooled ranking loss, from debiased labels."""
-    wrong, pairs = pooled_wrong_from(ranking)
-    return {
-        "hamming_loss": torch.where(scores >= 0, 1 - p, p).double().mean((-1, -2)),
-        "ranking_loss": wrong.sum(-1) / pairs.sum(-1),
-    }
+    values = dict(zip(TABLE_METRICS, MetricsTogether(Y)(scores)))
+    if "coverage" in metrics:
+        values["coverage"] = coverage_rows(Y, scores, normalised=True).mean(-1)
+    return {metric: values[metric] for metric in metrics}

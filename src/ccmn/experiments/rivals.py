@@ -16,7 +16,7 @@ from torch import Tensor
 from ccmn.baselines import BASELINES
 from ccmn.catalogue import Catalogue
 from ccmn.data.multilabel import MultiLabelData
-from ccmn.experiments.criteria import SELECTIONS, clean_metrics, criteria, measure
+from ccmn.experiments.criteria import SELECTIONS, clean_metrics, criteria
 from ccmn.experiments.fleet import Outcome
 from ccmn.experiments.protocols import Repeat
 

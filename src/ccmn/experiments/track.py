@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ccmn.experiments.criteria import Criterion, HeldOut, clean_metrics, measure
+from ccmn.experiments.criteria import Criterion, HeldOut, clean_metrics
 from ccmn.losses import MultiLabelLoss
 from ccmn.training import Network, Selection
 
@@ -34,8 +34,7 @@ class TrackBest(Selection):
 
     @torch.no_grad()
     def look(self, epoch: int, network: Network) -> Tensor | None:
-        held_out = self.validation
-        value = measure(self.wanted, held_out.clean, held_out.debiased, held_out.scores(network, self.loss))
+        value = self.validation.labels.measure(self.wanted, self.validation.scores(network, self.loss))
         self.curve.append(value)
         # A run that diverged has NaN scores and cannot be the best.
         value = value.nan_to_num(nan=-torch.inf)
@@ -47,6 +46,8 @@ class TrackBest(Selection):
         self.best = torch.where(better, value, self.best)
         self.best_epoch = torch.where(better, epoch, self.best_epoch)
         for improved, kept in zip(better, self._kept):
+            if improved.device.type == "cpu" and not improved.any():
+                continue  # nothing to keep, and on a CPU that is known at once
             for weights, parameter in zip(kept, network.parameters):
                 torch.where(parameter.spread(improved), parameter.values, weights, out=weights)
         return None
@@ -62,6 +63,6 @@ class TrackBest(Selection):
             for weights, parameter in zip(kept, network.parameters):
                 parameter.values.copy_(weights)
             scores = test.scores(network, self.loss)
-            for metric, value in clean_metrics(test.clean, scores, criterion.decides).items():
+            for metric, value in clean_metrics(test.labels.clean, scores, criterion.decides).items():
                 found[criterion.selection, metric] = value
         return found
