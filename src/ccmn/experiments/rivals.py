@@ -16,7 +16,7 @@ from torch import Tensor
 from ccmn.baselines import BASELINES
 from ccmn.catalogue import Catalogue
 from ccmn.data.multilabel import MultiLabelData
-from ccmn.experiments.criteria import SELECTIONS, clean_metrics, criteria
+from ccmn.experiments.criteria import SELECTIONS, HeldOutLabels, clean_metrics, criteria
 from ccmn.experiments.fleet import Outcome
 from ccmn.experiments.protocols import Repeat
 
@@ -56,7 +56,8 @@ def run_rival(rival: Rival, data: MultiLabelData, repeat: Repeat, metrics: Seque
     wanted = criteria(metrics)
     Y = torch.from_numpy(np.asarray(data.Y))
     debiased = torch.from_numpy(np.asarray(repeat.noise.debias(repeat.noisy[repeat.validation])))
-    best = measure(wanted, Y[repeat.validation][None, None], debiased[None, None], torch.stack(validation).unsqueeze(0))
+    labels = HeldOutLabels(Y[repeat.validation][None, None], debiased[None, None])
+    best = labels.measure(wanted, torch.stack(validation).unsqueeze(0))
     values = clean_metrics(Y[repeat.test], torch.stack(test), metrics)
     outcome = Outcome(rival.name, repeat.number, {s: {} for s in SELECTIONS}, {s: {} for s in SELECTIONS})
     for criterion, value in zip(wanted, best[:, 0].nan_to_num(nan=-torch.inf)):
