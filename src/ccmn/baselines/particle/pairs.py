@@ -3,9 +3,10 @@ r"""Stage 2: a linear support vector machine for every pair of labels, and for e
 Two solvers. "libsvm" is the released program's: SVC with a linear kernel, time between quadratic and cubic in the rows.
 "liblinear" minimises the same hinge loss and the same penalty, by dual coordinate descent over features instead of
 kernel values. It differs in that the bias is penalised as well, :math:`\tfrac12 (\lVert w \rVert^2 + (b / s)^2)`; at
-s = 1, scikit-learn's default, one vote in fifty differed on 22 pairs of tmc, at s = 10 one in 2,500 (all pairs of half of
-yeast: one in 90, one in 1,500); larger s is slower still. It is many times faster than libsvm on pairs of thousands of rows, such as those of tmc,
-and slower on hundreds, such as those of yeast: "auto" takes libsvm up to 2,000 rows.
+s = 1, scikit-learn's default, one vote in fifty differed on 22 pairs of tmc, at s = 10 one in 2,500 (on all pairs of
+half of yeast one in 90, and one in 1,500); a larger s is slower still. It is many times faster than libsvm on pairs of
+thousands of rows, such as those of tmc, and slower on hundreds, such as those of yeast: "auto" takes libsvm up to 2,000
+rows.
 """
 
 from __future__ import annotations
