@@ -19,8 +19,7 @@ def square_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, wanted: Wanted) ->
     and the diagonal takes away :math:`\sum_j p_j n_j`. Scores are centred first: the sum depends on differences
     only, and small moments keep their digits.
     """
-    low, high = torch.aminmax(scores, dim=-1, keepdim=True)
-    f = scores - (low + high) / 2
+    f = scores - scores.mean(-1, keepdim=True)
     pf, nf = pos * f, neg * f
     P0, P1, P2 = (t.sum(-1, keepdim=True) for t in (pos, pf, pf * f))
     N0, N1, N2 = (t.sum(-1, keepdim=True) for t in (neg, nf, nf * f))
@@ -30,7 +29,9 @@ def square_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, wanted: Wanted) ->
     value = P0 * a_pos - 2 * P1 * b_pos + P2 * N0 - (pos * neg).sum(-1, keepdim=True)
     by_scores = by_pos = by_neg = None
     if wanted.by_scores:
-        by_scores = 2 * (pf * N0 - pos * b_pos + nf * P0 + neg * b_neg)
+        # 2 p_j (f_j N0 - b) + 2 n_j (f_j P0 + b'), in few passes.
+        by_scores = torch.addcmul(-2 * b_pos, f, 2 * N0).mul_(pos)
+        by_scores.addcmul_(torch.addcmul(2 * b_neg, f, 2 * P0), neg)
     if wanted.by_weights:
         by_pos = a_pos - 2 * b_pos * f + N0 * f.square() - neg
         by_neg = a_neg + 2 * b_neg * f + P0 * f.square() - pos
