@@ -40,11 +40,18 @@ def results_page(summaries: Sequence[Summary], results: Sequence[Result]) -> str
 
 def _overview(summaries: Sequence[Summary]) -> str:
     """A line per table: how often at the printed level, how often unbiased beats plain."""
-    head = ("table", "protocol", "selection", "at the printed level", "unbiased wins / ties / losses", "machine, time")
+    head = (
+        "table",
+        "protocol",
+        "selection",
+        "at the printed level",
+        "unbiased wins / ties / losses",
+        "machine, seconds of all cells",
+    )
     rows = []
     for s in summaries:
         near, judged = s.near_printed()
-        machine = f"{', '.join(s.machines)}, {s.seconds:.0f} s"
+        machine = f"{', '.join(s.machines)}, {s.seconds:.0f}"
         figures = (
             s.table.name,
             s.protocol,
