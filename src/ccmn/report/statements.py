@@ -15,7 +15,7 @@ REASONS = {
     "tables 1 to 3 use the training file, the journal's tables both.",
     "ranking-square": "ranking-square: with weights that may be negative the square of a difference is an indefinite "
     "form, unbounded below; it has to be stopped early, and on some data too early.",
-    "literal": "literal: rates drawn as the text says are harsher than those that the printed values can come from (the "
+    "literal": "literal: rates drawn as the text says are harsher than those the printed values can come from (the "
     "moderate protocol is at their level), and their spread over repeats is ten times the printed one.",
     "PML": "PML-LRS and fPML are implemented from descriptions, since no program of their authors is public.",
 }

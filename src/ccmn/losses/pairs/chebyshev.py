@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cache, lru_cache
+from importlib.util import find_spec
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy.fft
@@ -97,42 +98,83 @@ def chebyshev_pair_sum(
 ) -> PairSums:
     """Pair sums through the moments of each row. No row may be wider than the expansion's width.
 
-    Two passes over tiles of T_a(x): moments in the first, the three series in the second. The derivative of a
-    series is again one in T, so that both passes are a recurrence and a matrix product.
+    Two passes over T_a(x): moments in the first, the three series in the second. The derivative of a series is again
+    one in T.
     """
     w, C, D = expansion
     low, high = torch.aminmax(scores, dim=-1, keepdim=True)
-    centre = (low.double() + high.double()) / 2
-    tiles = list(_tiles(scores, C.shape[0]))
-    room = workspace(max(C.shape[0] * _size(tile) for tile in tiles), torch.float64, scores.device)
+    passes = _passes(scores, pos, neg, (low.double() + high.double()) / 2, w)
+    P, N = passes.moments(len(C)).unbind(-1)
+    A, B = N @ C.t(), P @ C
+    value = ((P * A).sum(-1) - at_zero * (pos.double() * neg).sum(-1)).to(scores.dtype)
+    by_scores = passes.by_scores(A @ D / w, B @ D / w) if wanted.by_scores else None
+    if not wanted.by_weights:
+        return PairSums(value, by_scores, None, None)
+    by_pos, by_neg = passes.values(A, B)
+    return PairSums(value, by_scores, by_pos - at_zero * neg, by_neg - at_zero * pos)
 
-    moments = scores.new_zeros((len(scores), C.shape[0], 2), dtype=torch.float64)
-    for row, label in tiles:
-        T = _doubled_chebyshev((scores[row, label].double() - centre[row]) / w, C.shape[0], room)
-        weights = torch.stack((pos[row, label], neg[row, label]), -1).double()
-        moments[row] += torch.bmm(T, weights)
-    # Twice T_a is used for T_a throughout (see _doubled_chebyshev), hence the quarter.
-    P, N = moments[..., 0], moments[..., 1]
-    A, B = N @ C.t() / 4, P @ C / 4
-    value = (P * A).sum(-1) - at_zero * (pos.double() * neg).sum(-1)
 
-    by_scores = torch.empty_like(scores) if wanted.by_scores else None
-    by_pos, by_neg = (torch.empty_like(scores), torch.empty_like(scores)) if wanted.by_weights else (None, None)
-    if not any(wanted):
-        return PairSums(value.to(scores.dtype), None, None, None)
-    series = torch.stack(
-        ((A @ D / w, B @ D / w) if wanted.by_scores else ()) + ((A, B) if wanted.by_weights else ()), 1
-    )
-    for row, label in tiles:
-        T = _doubled_chebyshev((scores[row, label].double() - centre[row]) / w, C.shape[0], room)
-        found = list(torch.bmm(series[row], T).unbind(1))
-        p, n = pos[row, label], neg[row, label]
-        if by_scores is not None:
-            by_scores[row, label] = p * found.pop(0) + n * found.pop(0)
-        if by_pos is not None and by_neg is not None:
-            by_pos[row, label] = found.pop(0) - at_zero * n
-            by_neg[row, label] = found.pop(0) - at_zero * p
-    return PairSums(value.to(scores.dtype), by_scores, by_pos, by_neg)
+class Passes(Protocol):
+    """Sums over labels of T_a(x), and series in T_a(x), for rows (n, q)."""
+
+    def moments(self, order: int) -> Tensor:
+        """P_a and N_a of every row: (n, M, 2)."""
+
+    def by_scores(self, along_pos: Tensor, along_neg: Tensor) -> Tensor:
+        """p_j sum_a u_a T_a(x_j) + n_j sum_a v_a T_a(x_j) for series u, v of every row, (n, M)."""
+
+    def values(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+        """sum_a u_a T_a(x_j) and sum_a v_a T_a(x_j)."""
+
+
+def _passes(scores: Tensor, pos: Tensor, neg: Tensor, centre: Tensor, width: Tensor) -> Passes:
+    if scores.is_cuda and _has_triton():
+        from ccmn.losses.pairs.fused import FusedPasses
+
+        return FusedPasses(scores, pos, neg, centre, width)
+    return TiledPasses(scores, pos, neg, centre, width)
+
+
+@cache
+def _has_triton() -> bool:
+    """Triton comes with builds of torch for CUDA; elsewhere the tiles do."""
+    return find_spec("triton") is not None
+
+
+class TiledPasses:
+    """The passes with torch's own operations, tile by tile: a recurrence and a matrix product each."""
+
+    def __init__(self, scores: Tensor, pos: Tensor, neg: Tensor, centre: Tensor, width: Tensor) -> None:
+        self.scores, self.pos, self.neg, self.centre, self.width = scores, pos, neg, centre, width
+
+    def moments(self, order: int) -> Tensor:
+        """P_a and N_a of every row: (n, M, 2)."""
+        found = self.scores.new_zeros((len(self.scores), order, 2), dtype=torch.float64)
+        for (row, label), T in self._tiles(order):
+            weights = torch.stack((self.pos[row, label], self.neg[row, label]), -1).double()
+            found[row] += torch.bmm(T, weights)
+        return found / 2  # of T, not of 2 T
+
+    def by_scores(self, along_pos: Tensor, along_neg: Tensor) -> Tensor:
+        """p_j sum_a u_a T_a(x_j) + n_j sum_a v_a T_a(x_j) for series u, v of every row, (n, M)."""
+        u, v = self.values(along_pos, along_neg)
+        return self.pos * u + self.neg * v
+
+    def values(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+        """sum_a u_a T_a(x_j) and sum_a v_a T_a(x_j)."""
+        u, v = torch.empty_like(self.scores), torch.empty_like(self.scores)
+        series = torch.stack((first, second), 1) / 2
+        for (row, label), T in self._tiles(first.shape[1]):
+            u[row, label], v[row, label] = torch.bmm(series[row], T).unbind(1)
+        return u, v
+
+    def _tiles(self, order: int) -> Iterator[tuple[tuple[slice, slice], Tensor]]:
+        """Places, and 2 T_a(x) there: (rows, M, labels)."""
+        tiles = list(_tiles(self.scores, order))
+        room = workspace(max(order * _size(tile) for tile in tiles), torch.float64, self.scores.device)
+        for row, label in tiles:
+            x = (self.scores[row, label].double() - self.centre[row]) / self.width
+            yield (row, label), _doubled_chebyshev(x, order, room)
 
 
 def _tiles(scores: Tensor, order: int) -> Iterator[tuple[slice, slice]]:
