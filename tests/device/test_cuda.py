@@ -52,6 +52,27 @@ def test_same_values_as_on_the_cpu():
                 assert (error <= 1e-5 * bound * slope + 1e-12).all(), (surrogate, q, scale)
 
 
+def test_fused_passes_are_the_tiled_ones():
+    """The kernels against torch's own operations, on the same device, over several blocks of labels."""
+    from ccmn.losses.pairs.chebyshev import TiledPasses, _has_triton
+
+    if not _has_triton():
+        return
+    from ccmn.losses.pairs.fused import FusedPasses
+
+    torch.manual_seed(0)
+    for rows, q, order in ((3, 1, 5), (2, 1024, 1), (5, 2500, 53), (1, 100_003, 90)):
+        f, p, n = torch.randn(3, rows, q, device=DEVICE).clamp(-4, 4)
+        centre, width = torch.randn(rows, 1, device=DEVICE).double() / 9, torch.tensor(5.0, device=DEVICE).double()
+        fused, tiled = (way(f, p, n, centre, width) for way in (FusedPasses, TiledPasses))
+        torch.testing.assert_close(fused.moments(order), tiled.moments(order), rtol=1e-9, atol=1e-7)
+        u, v = torch.randn(2, rows, order, device=DEVICE, dtype=torch.float64)
+        scale = float(u.abs().sum() + v.abs().sum())
+        torch.testing.assert_close(fused.by_scores(u, v), tiled.by_scores(u, v), rtol=1e-5, atol=1e-6 * scale)
+        for ours, theirs in zip(fused.values(u, v), tiled.values(u, v)):
+            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6 * scale)
+
+
 def test_no_call_waits_for_the_device_up_to_width_60():
     torch.manual_seed(0)
     noise = ClassConditionalNoise(0.2, 0.1, n_labels=600)
