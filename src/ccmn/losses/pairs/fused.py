@@ -7,8 +7,6 @@ which remain the reference. This module is imported on a CUDA device only.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -54,10 +52,10 @@ class FusedPasses:
         return self.scores, self.pos, self.neg, self.centre, self.width
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _moments(
-    scores: Any, pos: Any, neg: Any, centre: Any, width: Any, out: Any, q: Any, order: Any, BLOCK: tl.constexpr
-) -> None:
+@triton.jit  # type: ignore[untyped-decorator]  # kernels have no types: Triton reads annotations as its own
+def _moments(  # type: ignore[no-untyped-def]
+    scores, pos, neg, centre, width, out, q, order, BLOCK: tl.constexpr
+):
     row, block = tl.program_id(0), tl.program_id(1)
     label = block * BLOCK + tl.arange(0, BLOCK)
     place, inside = row.to(tl.int64) * q + label, label < q
@@ -74,20 +72,20 @@ def _moments(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _series(
-    scores: Any,
-    pos: Any,
-    neg: Any,
-    centre: Any,
-    width: Any,
-    series: Any,
-    out: Any,
-    other: Any,
-    q: Any,
-    order: Any,
+def _series(  # type: ignore[no-untyped-def]
+    scores,
+    pos,
+    neg,
+    centre,
+    width,
+    series,
+    out,
+    other,
+    q,
+    order,
     WEIGHTED: tl.constexpr,
     BLOCK: tl.constexpr,
-) -> None:
+):
     row, block = tl.program_id(0), tl.program_id(1)
     label = block * BLOCK + tl.arange(0, BLOCK)
     place, inside = row.to(tl.int64) * q + label, label < q
