@@ -419,6 +419,26 @@ def check_probabilities(values: NDArray[Any], argument: str) -> FloatArray:
     return np.asarray(values, dtype=np.float64)
 
 
+def check_votes(votes: Any) -> FloatArray:
+    """Votes (n, annotators, q) of 0, 1 or NaN, as float64."""
+    array = np.asarray(votes)
+    if array.ndim != 3 or not array.size:
+        raise ValueError(f"annotators must be an array (n, annotators, labels) of votes; got shape {array.shape}")
+    check_numeric(array, "annotators")
+    check_label_values(array, "annotators")
+    return array.astype(np.float64)
+
+
+def check_joint(joint: Any) -> FloatArray:
+    """Counts or shares (q, 2, 2), every true class there."""
+    counts = np.asarray(joint, dtype=np.float64)
+    if counts.ndim != 3 or counts.shape[1:] != (2, 2) or not counts.size:
+        raise ValueError(f"a confident joint must have shape (labels, 2, 2): observed, then true; got {counts.shape}")
+    if not (counts >= 0).all() or not (counts.sum(1) > 0).all():
+        raise ValueError("a confident joint must hold counts, none negative, and some rows of either true class")
+    return counts
+
+
 def check_trusted_rows(trusted: Any, n: int) -> tuple[NDArray[np.intp], Any]:
     """``(rows, Y_true)`` with numbers of rows of the data, none twice; ``Y_true`` is checked by whoever knows q."""
     if not isinstance(trusted, (tuple, list)) or len(trusted) != 2:

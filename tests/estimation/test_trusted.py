@@ -1,4 +1,4 @@
-"""Trusted rows: counts, intervals that cover, and what happens when two estimates meet."""
+"""Trusted rows: counts, and intervals that cover."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from ccmn.estimation import LabelRates, Rate
+from ccmn.estimation import Evidence, Rate, Trusted
+from ccmn.estimation.posterior import Counts
 from ccmn.estimation.rates import NEVER, UNINFORMED
-from ccmn.estimation.trusted import combine, combine_rates, count_interval, count_label, rows_needed
+from ccmn.estimation.trusted import contradict, count_interval, count_label, counts_of, rows_needed
 
 
 def test_counts():
@@ -52,49 +53,18 @@ def test_rows_needed_for_a_width():
     assert (counted.high - counted.low) / 2 == pytest.approx(0.06, abs=0.003)
 
 
-def free(value, se, kind="upper bound"):
-    rate = Rate(value, se, value - se, value + se)
-    return LabelRates(rate, rate, kind, "anchor")
+def test_far_apart_contradicts_but_not_the_unknown():
+    near, far = Rate(0.2, 0.04, 0.1, 0.3), Rate(0.4, 0.05, 0.3, 0.5)
+    assert contradict(near, far)
+    assert not contradict(near, Rate(0.3, 0.05, 0.2, 0.4))
+    assert not contradict(UNINFORMED, far)
+    assert not contradict(near, NEVER)
 
 
-def counts(value, se):
-    return free(value, se, "point")._replace(method="trusted")
-
-
-def test_inverse_variances_weigh():
-    rate = combine_rates(Rate(0.2, 0.1, 0, 1), Rate(0.3, 0.05, 0, 1))
-    assert rate.value == pytest.approx((0.2 / 0.01 + 0.3 / 0.0025) / (1 / 0.01 + 1 / 0.0025))
-    assert rate.se == pytest.approx((100 + 400) ** -0.5)
-    assert rate.low == pytest.approx(rate.value - 1.645 * rate.se, abs=1e-4)
-
-
-def test_what_contradicts_the_trusted_rows_is_dropped():
-    label = combine(counts(0.1, 0.04), free(0.4, 0.05))
-    assert label.pos.value == label.neg.value == 0.1
-    assert label.kind == "point"
-    assert [code for code, _ in label.notes] == ["no_anchor_suspected"]
-    assert "rho_pos and rho_neg" in label.notes[0][1]
-
-
-def test_what_leans_on_an_upper_bound_is_one():
-    assert combine(counts(0.3, 0.1), free(0.25, 0.05)).kind == "upper bound"
-    assert combine(counts(0.3, 0.04), free(0.25, 0.05)).kind == "point"
-    assert combine(counts(0.3, 0.1), free(0.25, 0.05, "point")).kind == "point"
-
-
-def test_an_upper_bound_only_pulls_down():
-    assert combine(counts(0.2, 0.1), free(0.25, 0.05)).pos == counts(0.2, 0.1).pos
-    assert combine(counts(0.2, 0.1), free(0.25, 0.05)).kind == "point"
-    assert combine(counts(0.3, 0.1), free(0.25, 0.05)).pos.value == pytest.approx(0.26)
-    assert combine(counts(0.2, 0.1), free(0.25, 0.05, "point")).pos.value == pytest.approx(0.24)
-
-
-def test_the_unknown_gives_way_to_the_known():
-    unknown = LabelRates(UNINFORMED, UNINFORMED, "point", "trusted", (("unidentified", "nothing"),))
-    label = combine(unknown, free(0.3, 0.05))
-    assert label.pos.value == 0.3
-    assert label.notes == ()
-    assert combine(counts(0.2, 0.1), unknown).pos.value == 0.2
-    assert combine(unknown, unknown).notes == (("unidentified", "nothing"),)
-    declared = counts(0.2, 0.1)._replace(pos=NEVER)
-    assert combine(declared, free(0.3, 0.05)._replace(pos=NEVER)).pos == NEVER
+def test_counts_of_the_trusted_rows():
+    Y = np.array([[1, 0], [0, np.nan], [1, 1], [0, 0.0]])
+    evidence = Evidence(
+        Y=Y, sides=("both", "both"), trusted=Trusted(np.array([0, 1, 3]), np.array([[1, 1], [1, 1], [0, 0.0]]))
+    )
+    assert counts_of(evidence) == [Counts(2, 1, 1, 0), Counts(1, 1, 1, 0)]
+    assert counts_of(Evidence(Y=Y, sides=("both", "both"))) is None

@@ -12,12 +12,20 @@ from sklearn.utils import check_array
 from ccmn.catalogue import Catalogue
 from ccmn.data.containers import Labels, is_sparse, label_names_of, to_dense_array, unwrap
 from ccmn.estimation.anchor import anchor
+from ccmn.estimation.anchor_max import anchor_max
+from ccmn.estimation.anchor_quantile import anchor_quantile
+from ccmn.estimation.auto import WIDE, auto
 from ccmn.estimation.best_bin import best_bin
+from ccmn.estimation.confident_joint import confident_joint
+from ccmn.estimation.correlations import correlations
+from ccmn.estimation.dawid_skene import dawid_skene
 from ccmn.estimation.evidence import Estimator, Evidence, Trusted
-from ccmn.estimation.pooling import pool
+from ccmn.estimation.forward import forward
+from ccmn.estimation.known_prevalence import known_prevalence, read_prevalence
+from ccmn.estimation.profile import profile
 from ccmn.estimation.rates import SIDES, Flag, LabelRates, NoiseRates, Side, gather
 from ccmn.estimation.tightest import tightest
-from ccmn.estimation.trusted import combine, doubts, enough_counts, trusted_counts
+from ccmn.estimation.trusted import trusted_counts
 from ccmn.seeding import RandomState, as_generator
 from ccmn.validation import (
     FloatArray,
@@ -26,11 +34,15 @@ from ccmn.validation import (
     check_matrix_pair,
     check_probabilities,
     check_trusted_rows,
+    check_votes,
     name_some,
 )
 
 FEW_ROWS = 100
 """Below this many rows a result is flagged."""
+
+DECLARE = "Where labels were only added, or only lost, declare it with sides='partial' or 'missing'; else give"
+TRUST = "a few dozen rows with true labels, taken at random, trusted=(rows, Y_true)."
 
 
 def estimate_noise(
@@ -39,31 +51,40 @@ def estimate_noise(
     method: str = "auto",
     sides: str | Sequence[str] = "both",
     trusted: tuple[Any, Labels] | None = None,
-    pred_proba: Any = None,
+    annotators: Any = None,
     random_state: RandomState = 0,
+    *,
+    pred_proba: Any = None,
+    prevalence: Any = None,
 ) -> NoiseRates:
     """Noise rates of every label, from noisy labels and what else is at hand.
 
-    Say what you know: declaring the side makes one-sided noise easy, and a few dozen trusted rows say more about
-    two-sided noise than any number of untrusted ones. Without either, what comes out is an upper bound.
+    Say what you know: declaring the side makes one-sided noise easy, and a few dozen trusted rows, taken at random, say
+    more about two-sided noise than any number of untrusted ones.
 
     Parameters
     ----------
     X : array, DataFrame or CSR (n, d), optional
-        Features, from which held-out scores are worked out.
+        Features, from which models of the noisy labels are fitted.
     Y_noisy : labels (n, q) in {0, 1}, NaN where not observed
+        May be left out where ``annotators`` are given: the labels are then the mean votes.
     method : "auto", or a name in ``ESTIMATORS``
-        "auto": trusted rows if given (alone where a label has 30 of each class, else combined with the rest); the
-        best bin where labels were only added; else the lower of best bin and counted anchors, with a warning that
-        these are upper bounds. Rare labels lean on the others.
+        "auto": annotators where there are votes; else one posterior per label from the cross-validated profile
+        likelihood, trusted rows and known prevalence, whichever there are, checked against the best bin; rare labels
+        lean on the others. What is doubtful is told in ``flags``.
     sides : "both", "partial" or "missing", or one of these per label
         "partial": labels were only added (candidate sets, rho_pos = 0); "missing": only lost (rho_neg = 0).
     trusted : (rows, Y_true), optional
-        Numbers of rows whose true labels are known, and those labels.
+        Numbers of rows whose true labels are known, and those labels. The rows should be a random sample: their
+        share of true positives is evidence, too.
+    annotators : array (n, a, q), optional
+        Votes of a annotators in {0, 1}, NaN where one did not judge.
+    random_state : int, Generator or None
     pred_proba : (n, q), optional
         Held-out probabilities of the noisy labels by a model of your own, in place of X. Never probabilities of rows
         the model was trained on: they hide the noise.
-    random_state : int, Generator or None
+    prevalence : float or (q,), optional
+        Known shares of true positives, NaN where not known.
 
     Examples
     --------
@@ -74,7 +95,7 @@ def estimate_noise(
     >>> bool(abs(rates.rho_neg - [0.2, 0.5]).max() < 0.1), rates.rho_pos.tolist()
     (True, [0.0, 0.0])
     """
-    evidence = _evidence(X, Y_noisy, sides, trusted, pred_proba, random_state)
+    evidence = _evidence(X, Y_noisy, sides, trusted, annotators, random_state, pred_proba, prevalence)
     labels = METHODS[method](evidence)
     settings = {"method": method, "seed": evidence.seed, "scores": _origin(evidence)}
     flags = _overall(evidence, labels)
@@ -83,36 +104,22 @@ def estimate_noise(
     return rates
 
 
-def auto(evidence: Evidence) -> list[LabelRates]:
-    """The best there is for every label: counts, the best bin, the tightest bound, or counts and one combined."""
-    if evidence.trusted is None:
-        return _label_free(evidence)
-    counted = trusted_counts(evidence)
-    if not evidence.has_scores:
-        return counted
-    return [
-        c._replace(notes=(*c.notes, *doubts(c, f))) if enough_counts(evidence, j) else combine(c, f)
-        for j, (c, f) in enumerate(zip(counted, _label_free(evidence)))
-    ]
-
-
-def _label_free(evidence: Evidence) -> list[LabelRates]:
-    """Without trusted rows, side by side: what was declared alike is estimated and pooled alike."""
-    chosen = {side: BY_SIDE[side](evidence) for side in set(evidence.sides)}
-    rarer = np.minimum((evidence.Y == 1).sum(0), (evidence.Y == 0).sum(0))
-    result: dict[int, LabelRates] = {}
-    for side, estimates in chosen.items():
-        alike = [j for j, declared in enumerate(evidence.sides) if declared == side]
-        result |= dict(zip(alike, pool([estimates[j] for j in alike], rarer[alike])))
-    return [result[j] for j in range(len(result))]
-
-
-BY_SIDE: dict[Side, Estimator] = {"both": tightest, "partial": best_bin, "missing": tightest}
-"""What "auto" does without trusted rows. Nearly every label has rows that are surely negative, so that added labels
-are seen for what they are; few have rows that are surely positive, so that lost ones can only be bounded."""
-
 ESTIMATORS: Catalogue[Estimator] = Catalogue(
-    "noise rate estimator", {"best_bin": best_bin, "anchor": anchor, "tightest": tightest, "trusted": trusted_counts}
+    "noise rate estimator",
+    {
+        "profile": profile,
+        "best_bin": best_bin,
+        "anchor": anchor,
+        "anchor_max": anchor_max,
+        "anchor_quantile": anchor_quantile,
+        "tightest": tightest,
+        "confident_joint": confident_joint,
+        "forward": forward,
+        "correlations": correlations,
+        "trusted": trusted_counts,
+        "dawid_skene": dawid_skene,
+        "known_prevalence": known_prevalence,
+    },
 )
 
 METHODS: Catalogue[Estimator] = Catalogue("method", {"auto": auto, **ESTIMATORS})
@@ -123,24 +130,44 @@ def _evidence(
     Y_noisy: Labels | None,
     sides: str | Sequence[str],
     trusted: tuple[Any, Labels] | None,
-    pred_proba: Any,
+    annotators: Any,
     random_state: RandomState,
+    pred_proba: Any,
+    prevalence: Any,
 ) -> Evidence:
     """Everything the user gave, checked."""
-    if Y_noisy is None:
+    if Y_noisy is None and annotators is None:
         raise ValueError("estimate_noise needs the noisy labels: estimate_noise(X, Y_noisy)")
     if X is not None and pred_proba is not None:
         raise ValueError("give X, from which scores are worked out, or pred_proba, scores of your own; not both")
-    Y = check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
+    votes = None if annotators is None else check_votes(annotators)
+    Y = mean_votes(annotators) if Y_noisy is None else check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
     n, q = Y.shape
+    if votes is not None and (votes.shape[0], votes.shape[2]) != (n, q):
+        raise ValueError(
+            f"annotators must be ({n}, annotators, {q}), as many rows and labels as Y_noisy; got {votes.shape}"
+        )
     return Evidence(
         Y=Y,
         sides=_sides(sides, q),
         X=None if X is None else _features(X, n),
         pred_proba=None if pred_proba is None else _probabilities(pred_proba, Y),
         trusted=None if trusted is None else _trusted(trusted, n, q),
+        annotators=votes,
+        prevalence=None if prevalence is None else read_prevalence(prevalence, q),
         seed=int(as_generator(random_state).integers(2**31)),
     )
+
+
+def mean_votes(annotators: Any) -> FloatArray:
+    """The share of ones among the votes (n, a, q) on each entry, a soft label; NaN where there is none.
+
+    >>> mean_votes([[[1, 0], [1, np.nan]]])
+    array([[1., 0.]])
+    """
+    votes = check_votes(annotators)
+    many = (~np.isnan(votes)).sum(1)
+    return np.where(many > 0, np.nansum(votes, 1) / np.maximum(many, 1), np.nan)
 
 
 def _sides(sides: str | Sequence[str], q: int) -> tuple[Side, ...]:
@@ -179,7 +206,7 @@ def _trusted(trusted: tuple[Any, Labels], n: int, q: int) -> Trusted:
 def _origin(evidence: Evidence) -> str | None:
     if evidence.pred_proba is not None:
         return "pred_proba"
-    return None if evidence.X is None else "linear, out of fold"
+    return None if evidence.X is None else "out of fold"
 
 
 def _overall(evidence: Evidence, labels: Sequence[LabelRates]) -> list[Flag]:
@@ -188,6 +215,10 @@ def _overall(evidence: Evidence, labels: Sequence[LabelRates]) -> list[Flag]:
     n = len(evidence.Y)
     if n < FEW_ROWS:
         flags.append(Flag("few_rows", f"{n} rows are very few to estimate noise from"))
+    crowd = evidence.annotators is not None
+    if evidence.trusted is None and not crowd and any(label.method.startswith("profile") for label in labels):
+        note = "no trusted row: the rates rest on the posterior being logistic along some direction of the features"
+        flags.append(Flag("assumes_shape", note))
     if any(label.kind == "upper bound" for label in labels):
         flags.append(
             Flag("upper_bound", "some rates are only bounded from above: there may be less noise than they say")
@@ -196,18 +227,29 @@ def _overall(evidence: Evidence, labels: Sequence[LabelRates]) -> list[Flag]:
 
 
 def _warn(rates: NoiseRates) -> None:
+    """What a user should hear of even without looking at the flags."""
     bounded = [j for j, kind in enumerate(rates.kind) if kind == "upper bound"]
     if bounded:
         where = name_some(bounded, rates.label_names, rates.n_labels)
         warnings.warn(
-            f"the rates of {where} are upper bounds: there may be less noise than they say. Where labels were only "
-            "added, declare it with sides='partial'; else give a few dozen rows with true labels, "
-            "trusted=(rows, Y_true).",
+            f"the rates of {where} are upper bounds: there may be less noise than they say. {_remedy(rates, bounded)}",
             stacklevel=3,
         )
-    contradicted = [flag.label for flag in rates.flags if flag.code == "side_contradicted" and flag.label is not None]
+    wide = rates.labels_with("wide_interval")
+    if wide:
+        where = name_some(wide, rates.label_names, rates.n_labels)
+        warnings.warn(
+            f"the rates of {where} are hardly known: their intervals are wider than {WIDE:g}. {_remedy(rates, wide)}",
+            stacklevel=3,
+        )
+    contradicted = rates.labels_with("side_contradicted")
     if contradicted:
         where = name_some(contradicted, rates.label_names, rates.n_labels)
         warnings.warn(
             f"the trusted rows contradict the declared side for {where}: use sides='both' there", stacklevel=3
         )
+
+
+def _remedy(rates: NoiseRates, labels: Sequence[int]) -> str:
+    open_side = any(rates.sides[j] == "both" for j in labels)
+    return f"{DECLARE if open_side else 'Give'} {TRUST}"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ccmn.estimation.rates import LabelRates, Side
 from ccmn.estimation.scores import out_of_fold_scores
+from ccmn.estimation.surface import Surfaces, flat_surfaces, label_surfaces
 from ccmn.validation import FloatArray
 
 
@@ -35,6 +36,10 @@ class Evidence:
     pred_proba : (n, q) or None
         Held-out probabilities of the noisy labels, by any model.
     trusted : Trusted or None
+    annotators : (n, a, q) or None
+        Votes of several annotators in {0, 1}, NaN where there is none.
+    prevalence : (q,) or None
+        Known shares of true positives, NaN where not known.
     seed : int
     """
 
@@ -43,6 +48,8 @@ class Evidence:
     X: Any = None
     pred_proba: FloatArray | None = None
     trusted: Trusted | None = None
+    annotators: FloatArray | None = None
+    prevalence: FloatArray | None = None
     seed: int = 0
 
     @property
@@ -55,12 +62,26 @@ class Evidence:
         """A score per entry from a model that did not see the row: given, or worked out from X (section 2)."""
         if self.pred_proba is not None:
             return self.pred_proba
+        self._need_scores()
+        return out_of_fold_scores(self.X, self.Y, self.seed)
+
+    @cached_property
+    def surfaces(self) -> Surfaces:
+        """The held-out likelihood of every label over its grid of rates (section 16); flat where there are no features.
+
+        Probabilities of the noisy labels say nothing of a shape: any of them may be those of true labels.
+        """
+        self._need_scores()
         if self.X is None:
+            return Surfaces(flat_surfaces(self.Y, self.sides), self.scores, np.arange(len(self.Y)))
+        return label_surfaces(self.X, self.Y, self.sides, self.seed)
+
+    def _need_scores(self) -> None:
+        if not self.has_scores:
             raise ValueError(
                 "this method needs scores: give the features X, or pred_proba, held-out probabilities of the noisy "
                 "labels by a model of your own; with trusted=(rows, Y_true) alone use method='trusted'"
             )
-        return out_of_fold_scores(self.X, self.Y, self.seed)
 
     def observed(self, label: int) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Scores and noisy labels of the rows where this label was observed."""

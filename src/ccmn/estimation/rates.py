@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy.special
+from numpy.typing import ArrayLike
 
 from ccmn.data.containers import Labels, label_names_of, to_dense_array
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
-from ccmn.validation import FloatArray, check_label_names, check_rate_sums, check_rates
+from ccmn.validation import FloatArray, check_joint, check_label_names, check_rate_sums, check_rates
 
 Side = Literal["both", "partial", "missing"]
 """Which flips can be: both, only added labels (rho_pos = 0), only lost ones (rho_neg = 0)."""
@@ -22,6 +25,9 @@ Kind = Literal["known", "point", "upper bound"]
 
 LEVEL = 0.9
 """Coverage that the intervals aim at."""
+
+Z_LEVEL = math.sqrt(2) * float(scipy.special.erfinv(LEVEL))
+"""Standard errors to either side of an interval of that coverage."""
 
 LEAST_SIGNAL = 0.1
 """The signal 1 - rho_pos - rho_neg that is always left (the guard of section 9)."""
@@ -164,6 +170,31 @@ class NoiseRates:
         names = noise.label_names or label_names_of(Y_noisy)
         return gather(labels, Y, (side,) * len(labels), {}, names)
 
+    @classmethod
+    def from_confident_joint(cls, joint: ArrayLike, label_names: Sequence[str] | None = None) -> NoiseRates:
+        """Rates from a confident joint per label, (q, 2, 2): observed label, then true label, as cleanlab has it.
+
+        Counts or shares, of the whole data set; ``cleanlab.count.compute_confident_joint(..., multi_label=True)``
+        gives such an array.
+
+        >>> NoiseRates.from_confident_joint([[[60, 10], [5, 25]]]).rho_pos.round(3)
+        array([0.286])
+        """
+        counts = check_joint(joint)
+        true, observed = counts.sum(1), counts.sum(2)
+        shares = counts[:, 0, 1] / true[:, 1], counts[:, 1, 0] / true[:, 0]
+        sides = [_shares(share, many) for share, many in zip(shares, (true[:, 1], true[:, 0]))]
+        labels = [LabelRates(pos, neg, "point", "confident joint") for pos, neg in zip(*sides)]
+        declared: list[Side] = ["both" for _ in labels]
+        rates = gather(labels, np.zeros((0, len(labels))), declared, {}, label_names)
+        return replace(
+            rates, n_pos=observed[:, 1].round(), n_neg=observed[:, 0].round(), prior=true[:, 1] / true.sum(1)
+        )
+
+    def labels_with(self, code: str) -> list[int]:
+        """Numbers of the labels with a flag of that code."""
+        return sorted({flag.label for flag in self.flags if flag.code == code and flag.label is not None})
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe; ``from_dict`` reads it back."""
         result: dict[str, Any] = {}
@@ -203,6 +234,13 @@ class NoiseRates:
         return "\n".join([head, *lines])
 
 
+def _shares(values: FloatArray, many: FloatArray) -> list[Rate]:
+    """Counted shares with binomial errors; of joints that hold shares and not counts, nothing is known of the error."""
+    errors = np.where(many > 1, np.sqrt(values * (1 - values) / np.maximum(many, 1)), UNINFORMED_SE)
+    low, high = (np.clip(values + sign * Z_LEVEL * errors, 0, 1) for sign in (-1, 1))
+    return [Rate(*map(float, numbers)) for numbers in zip(values, errors, low, high)]
+
+
 def gather(
     labels: Sequence[LabelRates],
     Y: FloatArray,
@@ -214,7 +252,9 @@ def gather(
     """The result from what was said of each label: guarded, with the prior that follows from rates and labels."""
     guarded = [guard(label) if label.kind != "known" else label for label in labels]
     rho_pos, rho_neg = (np.array([rate.value for rate in side]) for side in zip(*((r.pos, r.neg) for r in guarded)))
-    n_pos, n_neg = (Y == 1).sum(0), (Y == 0).sum(0)
+    # Soft labels, mean votes, count by what they lean to.
+    n_pos, n_neg = (Y > 0.5).sum(0), (Y <= 0.5).sum(0)
+    observed = np.nansum(Y, 0) / np.maximum(n_pos + n_neg, 1)
     return NoiseRates(
         rho_pos=rho_pos,
         rho_neg=rho_neg,
@@ -222,7 +262,7 @@ def gather(
         se_neg=np.array([r.neg.se for r in guarded]),
         ci_pos=np.array([(r.pos.low, r.pos.high) for r in guarded]),
         ci_neg=np.array([(r.neg.low, r.neg.high) for r in guarded]),
-        prior=prior_from_rates(n_pos / np.maximum(n_pos + n_neg, 1), rho_pos, rho_neg),
+        prior=prior_from_rates(observed, rho_pos, rho_neg),
         kind=tuple(r.kind for r in guarded),
         method=tuple(r.method for r in guarded),
         sides=tuple(sides),

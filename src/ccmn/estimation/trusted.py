@@ -1,4 +1,4 @@
-"""Trusted rows (section 8): flips counted where the true label is known, and how they meet a label-free estimate."""
+"""Trusted rows (section 8): flips counted where the true label is known."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import numpy as np
 import scipy.special
 
 from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.rates import LEVEL, NEVER, UNINFORMED, LabelRates, Rate, Side
+from ccmn.estimation.posterior import Counts
+from ccmn.estimation.rates import LEVEL, NEVER, UNINFORMED, Z_LEVEL, LabelRates, Rate, Side
 from ccmn.validation import FloatArray
-
-_Z = math.sqrt(2) * float(scipy.special.erfinv(LEVEL))
-ENOUGH = 30
-"""Trusted rows of either class from which on the counts stand alone."""
 
 
 def trusted_counts(evidence: Evidence) -> list[LabelRates]:
@@ -75,45 +72,20 @@ def rows_needed(rate: float, half_width: float) -> int:
     >>> rows_needed(0.2, 0.06)
     121
     """
-    return math.ceil(_Z**2 * rate * (1 - rate) / half_width**2)
+    return math.ceil(Z_LEVEL**2 * rate * (1 - rate) / half_width**2)
 
 
-def enough_counts(evidence: Evidence, label: int) -> bool:
-    """Do the trusted rows of a label stand alone: at least 30 of each class that can be wrong?"""
-    if evidence.trusted is None:
-        return False
-    pairs = evidence.trusted.Y[~np.isnan(evidence.Y[evidence.trusted.rows, label]), label]
-    needed = {"both": (0, 1), "partial": (0,), "missing": (1,)}[evidence.sides[label]]
-    return all((pairs == value).sum() >= ENOUGH for value in needed)
+def counts_of(evidence: Evidence) -> list[Counts] | None:
+    """Flips and true labels on the trusted rows, label by label; None where there are no such rows.
 
-
-def combine(counted: LabelRates, free: LabelRates) -> LabelRates:
-    """A counted and a label-free estimate of one label, section 8.3.
-
-    Inverse variances weigh the two, rate by rate, unless they contradict each other: then the count stands, with the
-    flag ``no_anchor_suspected``. An upper bound says nothing against a count below it, which then stands, too.
+    A trusted label without a noisy one says nothing of flips; it is left out.
     """
-    bound = free.kind == "upper bound"
-    pairs = (counted.pos, free.pos), (counted.neg, free.neg)
-    stands = [contradict(c, f) or (bound and c.value <= f.value and c != UNINFORMED) for c, f in pairs]
-    pos, neg = (c if stand else combine_rates(c, f) for (c, f), stand in zip(pairs, stands))
-    # What leans on an upper bound more than on counts is one.
-    leans = any(c.se > f.se and f not in (NEVER, UNINFORMED) and not s for (c, f), s in zip(pairs, stands))
-    unknown = [note for note in free.notes if note[0] == "unidentified"]
-    notes = [note for note in counted.notes if note[0] != "unidentified" or unknown]
-    return LabelRates(
-        pos, neg, free.kind if leans else counted.kind, f"trusted + {free.method}", (*notes, *doubts(counted, free))
-    )
-
-
-def doubts(counted: LabelRates, free: LabelRates) -> list[tuple[str, str]]:
-    """The flag ``no_anchor_suspected`` where the label-free estimate contradicts the trusted rows."""
-    pairs = {"rho_pos": (counted.pos, free.pos), "rho_neg": (counted.neg, free.neg)}
-    apart = [name for name, pair in pairs.items() if contradict(*pair)]
-    if not apart:
-        return []
-    note = f"{' and '.join(apart)} without trusted rows contradicts them: no row's label may be certain from x"
-    return [("no_anchor_suspected", note)]
+    if evidence.trusted is None:
+        return None
+    noisy, true = evidence.Y[evidence.trusted.rows], evidence.trusted.Y
+    positive, negative = (true == 1) & ~np.isnan(noisy), (true == 0) & ~np.isnan(noisy)
+    numbers = positive.sum(0), (positive & (noisy == 0)).sum(0), negative.sum(0), (negative & (noisy == 1)).sum(0)
+    return [Counts(*map(int, label)) for label in zip(*numbers)]
 
 
 def contradict(counted: Rate, free: Rate) -> bool:
@@ -121,13 +93,3 @@ def contradict(counted: Rate, free: Rate) -> bool:
     if {counted, free} & {NEVER, UNINFORMED}:
         return False
     return abs(counted.value - free.value) > 2 * math.hypot(counted.se, free.se)
-
-
-def combine_rates(counted: Rate, free: Rate) -> Rate:
-    """The two weighed by their inverse variances; the known one where the other is unknown."""
-    if counted == UNINFORMED or free in (NEVER, UNINFORMED):
-        return free if counted == UNINFORMED else counted
-    weights = counted.se**-2, free.se**-2
-    value = (weights[0] * counted.value + weights[1] * free.value) / sum(weights)
-    margin = _Z * sum(weights) ** -0.5
-    return Rate(value, sum(weights) ** -0.5, max(0.0, value - margin), min(1.0, value + margin))

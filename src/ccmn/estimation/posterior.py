@@ -1,0 +1,100 @@
+"""One posterior of a label's two rates from whatever is known: likelihood, trusted rows, prevalence, other labels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.special
+
+from ccmn.estimation.rates import LEVEL, NEVER, Rate
+from ccmn.estimation.surface import Grid
+from ccmn.validation import FloatArray
+
+CAUTION = 2.5
+"""Held-out likelihoods are divided by this: models that share rows, and shapes that are never quite right, make them
+surer than they should be. With it intervals cover what they claim to on real data (benchmarks/noise_rates.py)."""
+FEWEST_POSITIVES = 0.01
+"""Shares of true positives below this are as likely as this one."""
+_EDGE = 1e-3
+
+
+class Counts(NamedTuple):
+    """Trusted rows of one label: true positives and how many of them were lost, negatives and how many were added."""
+
+    positives: int
+    lost: int
+    negatives: int
+    added: int
+
+
+def log_posterior(
+    surface: FloatArray, grid: Grid, observed: float, counts: Counts | None = None, prevalence: float | None = None
+) -> FloatArray:
+    r"""Log-posterior (A, B) over the grid, up to a constant, all shares of true positives alike beforehand.
+
+    .. math:: \frac{\ell(\rho)}{c} + k_{pos} \log \rho_{pos} + (n_{pos} - k_{pos}) \log (1 - \rho_{pos}) + \dots
+        + n_{pos} \log \pi + n_{neg} \log (1 - \pi)
+
+    with :math:`\pi = (\tilde p - \rho_{neg}) / r` the share of true positives that goes with the rates. First the
+    held-out likelihood, then trusted rows: flips are counted, and so are true positives, which say as much again, since
+    the observed prevalence is known. A known prevalence is a further term, within a hundredth.
+    """
+    pos, neg = (np.clip(side, _EDGE, 1 - _EDGE) for side in grid.pairs)
+    prior = grid.prior(observed)
+    result = surface / CAUTION
+    if counts is not None:
+        share = np.clip(prior, _EDGE, 1 - _EDGE)
+        result = result + counts.lost * np.log(pos) + (counts.positives - counts.lost) * np.log1p(-pos)
+        result = result + counts.added * np.log(neg) + (counts.negatives - counts.added) * np.log1p(-neg)
+        result = result + counts.positives * np.log(share) + counts.negatives * np.log1p(-share)
+    if prevalence is not None:
+        result = result - 0.5 * ((prior - prevalence) / 0.01) ** 2
+    return np.asarray(np.where(np.isfinite(surface), result, -np.inf))
+
+
+def rare(grid: Grid, observed: float) -> FloatArray:
+    r"""Log-prior (A, B): most labels of a multi-label problem are rare, :math:`(1 - \pi)^2 / \pi`."""
+    shown = np.clip(grid.prior(observed), FEWEST_POSITIVES, 1 - FEWEST_POSITIVES)
+    return np.asarray(2 * np.log1p(-shown) - np.log(shown))
+
+
+def weights(log_values: FloatArray) -> FloatArray:
+    """The posterior itself, (A, B), summing to 1."""
+    return np.asarray(np.exp(log_values - scipy.special.logsumexp(log_values)))
+
+
+def rates_of(log_values: FloatArray, grid: Grid, observed: float) -> tuple[Rate, Rate]:
+    """(rho_pos, rho_neg): the mean if labels are rare; deviation and interval whether they are or not.
+
+    The prior is a good guess and no more: where it matters, the interval must say so. So the interval is the shortest
+    that holds 90 % of the mean of two posteriors, with it and without.
+    """
+    guess = weights(log_values + rare(grid, observed))
+    open_minded = (guess + weights(log_values)) / 2
+    pos, neg = (
+        _rate(guess.sum(axis), open_minded.sum(axis), values) for axis, values in ((1, grid.pos), (0, grid.neg))
+    )
+    return pos, neg
+
+
+def _rate(guess: FloatArray, marginal: FloatArray, values: FloatArray) -> Rate:
+    if values.size == 1:
+        return NEVER
+    step = float(values[1] - values[0])
+    mean = float(guess @ values)
+    # Within a cell of the grid nothing is known.
+    se = float(np.sqrt(marginal @ (values - mean) ** 2 + step**2 / 12))
+    order = np.argsort(-marginal, kind="stable")
+    held = order[: int(np.searchsorted(np.cumsum(marginal[order]), LEVEL)) + 1]
+    low, high = values[held.min()] - step / 2, values[held.max()] + step / 2
+    return Rate(mean, se, max(0.0, float(low)), min(1.0, float(high)))
+
+
+def like_others(posterior_of_others: FloatArray, log_values: FloatArray) -> FloatArray:
+    """The log-posterior of a label that is too rare to speak for itself: the mean of the others' is its prior.
+
+    A twentieth of the prior is spread evenly, so that a label may differ from all others where it must.
+    """
+    prior = 0.95 * posterior_of_others / posterior_of_others.sum() + 0.05 / posterior_of_others.size
+    return np.asarray(log_values + np.log(prior))

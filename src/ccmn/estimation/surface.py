@@ -1,0 +1,203 @@
+"""The held-out likelihood of a label's noisy values over a grid of rates: what the data say of its two rates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.special
+from numpy.typing import NDArray
+
+from ccmn.estimation.features import heads
+from ccmn.estimation.held_out import held_out_logits
+from ccmn.estimation.rates import Side
+from ccmn.estimation.scores import spread_folds
+from ccmn.validation import FloatArray
+
+FOLDS = 3
+FEWEST_ROWS = 12
+"""Below this many rows nothing is fitted: every pair of rates is as likely as any other."""
+MOST_ROWS = 20_000
+"""Rows that the models are fitted to and judged by."""
+BINS = 64
+"""Cells of held-out scores, equally full, by which a pair of rates is judged."""
+NEIGHBOURS = 3
+"""Fitted models whose direction each pair of rates may borrow."""
+_ROUNDS = 12
+_SLOPE, _SLOPE_SPREAD = 0.2, 0.5
+"""Log of the factor by which held-out log-odds are too small, before the data are asked, and its deviation."""
+_EDGE = 1e-6
+
+
+class Grid(NamedTuple):
+    """Rates (A,) and (B,) whose pairs are looked at."""
+
+    pos: FloatArray
+    neg: FloatArray
+
+    @property
+    def pairs(self) -> tuple[FloatArray, FloatArray]:
+        """All pairs, (A, B) each."""
+        pos, neg = np.meshgrid(self.pos, self.neg, indexing="ij")
+        return pos, neg
+
+    def prior(self, observed: float) -> FloatArray:
+        r"""The share of true positives that goes with each pair, :math:`(\tilde p - \rho_{neg}) / r`, within [0, 1]."""
+        pos, neg = self.pairs
+        signal = np.maximum(1 - pos - neg, _EDGE)
+        return np.clip((observed - neg) / signal, 0, 1)
+
+    def possible(self, observed: float) -> NDArray[np.bool_]:
+        """Pairs that leave a signal and, give or take the grid, go with a share of positives between 0 and 1."""
+        pos, neg = self.pairs
+        return (pos + neg <= 0.85) & (neg <= observed + 0.03) & (1 - pos >= observed - 0.05)
+
+
+def steps(many: int, width: float) -> FloatArray:
+    """0, width, 2 width, ..."""
+    return np.arange(many, dtype=np.float64) * width
+
+
+_NONE = np.zeros(1)
+GRIDS: dict[Side, Grid] = {
+    "both": Grid(steps(16, 0.05), steps(36, 0.02)),
+    "partial": Grid(_NONE, steps(86, 0.01)),
+    "missing": Grid(steps(86, 0.01), _NONE),
+}
+"""Lost labels are known less well than added ones: a wider step is enough."""
+
+_FITTED: dict[Side, Grid] = {
+    "both": Grid(steps(4, 0.2), steps(7, 0.1)),
+    "partial": Grid(_NONE, steps(9, 0.1)),
+    "missing": Grid(steps(5, 0.2), _NONE),
+}
+"""Pairs at which models are fitted; between them directions change little, and are borrowed."""
+
+
+class Surfaces(NamedTuple):
+    """Log-likelihoods over the grid of each label's side, -inf where impossible; and scores of plain models (n, q)."""
+
+    values: list[FloatArray]
+    scores: FloatArray
+    rows: NDArray[np.intp]
+    """The rows that the scores are of."""
+
+
+def fitted_pairs(side: Side, observed: float) -> FloatArray:
+    """(P, 2): the pairs at which models of a label are fitted, no noise first."""
+    grid = _FITTED[side]
+    pos, neg = grid.pairs
+    wanted = (pos + neg <= 0.8 + 1e-9) & (neg <= observed + 0.05) & (1 - pos >= observed - 0.1)
+    wanted[0, 0] = True
+    return np.stack([pos[wanted], neg[wanted]], 1)
+
+
+def label_surfaces(X: Any, Y: FloatArray, sides: Sequence[Side], seed: int) -> Surfaces:
+    """The surface of every label: the better of two heads at each pair of rates."""
+    n, q = Y.shape
+    rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_ROWS])
+    observed = shares(Y)
+    if n < FEWEST_ROWS:
+        return Surfaces(flat_surfaces(Y, sides), np.tile(observed, (n, 1)), rows)
+    Y = Y[rows]
+    pairs = [fitted_pairs(side, p) for side, p in zip(sides, observed)]
+    folds = spread_folds(Y, FOLDS, np.random.default_rng(seed))
+    logits = [held_out_logits(head, Y, pairs, folds) for head in heads(X[rows], seed)]
+    values = [
+        np.maximum.reduce([surface(head[j], Y[:, j], pairs[j], GRIDS[side]) for head in logits])
+        for j, side in enumerate(sides)
+    ]
+    plain = scipy.special.expit(np.stack([logits[0][j][:, 0] for j in range(q)], 1))
+    return Surfaces(values, plain, rows)
+
+
+def flat_surfaces(Y: FloatArray, sides: Sequence[Side]) -> list[FloatArray]:
+    """Every possible pair of rates alike: where nothing is known of the shape of the posterior."""
+    return [np.where(GRIDS[side].possible(p), 0.0, -np.inf) for side, p in zip(sides, shares(Y))]
+
+
+def shares(Y: FloatArray) -> FloatArray:
+    """Observed prevalence of every label; 1/2 where nothing was observed."""
+    seen = (~np.isnan(Y)).sum(0)
+    return np.where(seen > 0, np.nansum(Y, 0) / np.maximum(seen, 1), 0.5)
+
+
+def surface(logits: FloatArray, noisy: FloatArray, pairs: FloatArray, grid: Grid) -> FloatArray:
+    r"""Held-out log-likelihood (A, B) of one label over the grid.
+
+    For each pair of rates, the best of
+
+    .. math:: \sum_i \log P(\tilde y_i), \qquad P(\tilde y_i = 1) = \rho_{neg} + r\, \sigma(a f_i + b)
+
+    over slope a and offset b, and over the held-out log-odds f of the models fitted at the nearest pairs. Models that
+    are stopped early are too timid, by a factor that differs from pair to pair; a puts that right (with a log-normal
+    prior about 1.2), so that pairs are compared by shape alone.
+    """
+    seen = ~np.isnan(noisy)
+    positive = noisy[seen] == 1
+    possible = grid.possible(float(positive.mean()) if positive.size else 0.5)
+    result = np.where(possible, 0.0, -np.inf)
+    if positive.all() or not positive.any():
+        return result
+    cells = [cells_of(column, positive) for column in logits[seen].T]
+    centres, zeros, ones = (np.stack(part) for part in zip(*cells))
+    pos, neg = (side[possible] for side in grid.pairs)
+    apart = np.abs(pos[:, None] - pairs[:, 0]) / 0.2 + np.abs(neg[:, None] - pairs[:, 1]) / 0.1
+    nearest = np.argsort(apart, 1, kind="stable")[:, :NEIGHBOURS]
+    result[possible] = np.maximum.reduce(
+        [calibrated_likelihood(centres[k], zeros[k], ones[k], pos, neg) for k in nearest.T]
+    )
+    return result
+
+
+def cells_of(scores: FloatArray, positive: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean score, zeros and ones in each of ``BINS`` cells of ascending score, equally full but for a row."""
+    order = np.argsort(scores, kind="stable")
+    starts = np.unique(np.linspace(0, scores.size, BINS, endpoint=False).astype(np.intp))
+    size = np.diff(starts, append=scores.size)
+    centres = np.add.reduceat(scores[order], starts) / size
+    ones = np.add.reduceat(positive[order].astype(np.float64), starts)
+    return centres, size - ones, ones
+
+
+def calibrated_likelihood(
+    scores: FloatArray, zeros: FloatArray, ones: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray
+) -> FloatArray:
+    """The best log-likelihood over slope and offset, for M pairs at once: cells (M, T), rates (M,); Newton's steps.
+
+    A step that would make it worse is not taken; the next is damped.
+    """
+    rho_neg, signal = rho_neg[:, None], (1 - rho_pos - rho_neg)[:, None]
+
+    def look(slope: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        s = scipy.special.expit(np.exp(slope)[:, None] * scores + offset[:, None])
+        g = np.clip(rho_neg + signal * s, _EDGE, 1 - _EDGE)
+        fit = (ones * np.log(g) + zeros * np.log1p(-g)).sum(1)
+        return fit - 0.5 * ((slope - _SLOPE) / _SLOPE_SPREAD) ** 2, s, g
+
+    slope, offset = np.full(len(scores), _SLOPE), np.zeros(len(scores))
+    damping = np.full(len(scores), 1e-3)
+    value, s, g = look(slope, offset)
+    for _ in range(_ROUNDS):
+        ds, steep = signal * s * (1 - s), np.exp(slope)[:, None] * scores
+        pull = (ones - (ones + zeros) * g) / (g * (1 - g)) * ds
+        weight = (ones + zeros) * ds**2 / (g * (1 - g))
+        down = (pull * steep).sum(1) - (slope - _SLOPE) / _SLOPE_SPREAD**2, pull.sum(1)
+        curve = (
+            ((weight * steep**2).sum(1) + _SLOPE_SPREAD**-2) * (1 + damping),
+            (weight.sum(1) + 1e-3) * (1 + damping),
+            (weight * steep).sum(1),
+        )
+        left = curve[0] * curve[1] - curve[2] ** 2
+        tried = (
+            slope + np.clip((curve[1] * down[0] - curve[2] * down[1]) / left, -1, 1),
+            offset + np.clip((curve[0] * down[1] - curve[2] * down[0]) / left, -3, 3),
+        )
+        found = look(*tried)
+        better = found[0] >= value
+        slope, offset = np.where(better, tried[0], slope), np.where(better, tried[1], offset)
+        value = np.where(better, found[0], value)
+        s, g = (np.where(better[:, None], new, old) for new, old in zip(found[1:], (s, g)))
+        damping = np.where(better, 0.3 * damping, 10 * damping)
+    return value

@@ -1,0 +1,72 @@
+"""One posterior from several sources: counts, prevalence and likelihood, each as it should be alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccmn.estimation.posterior import Counts, like_others, log_posterior, rates_of, weights
+from ccmn.estimation.rates import NEVER
+from ccmn.estimation.surface import GRIDS
+
+GRID = GRIDS["both"]
+FLAT = np.where(GRID.possible(0.4), 0.0, -np.inf)
+
+
+def test_counts_alone_against_a_plain_double_loop():
+    counts = Counts(30, 9, 70, 14)
+    found = log_posterior(FLAT, GRID, 0.4, counts)
+    for i in (1, 4, 8):
+        for k in (1, 7, 12):
+            a, b = GRID.pos[i], GRID.neg[k]
+            prior = (0.4 - b) / (1 - a - b)
+            expected = 9 * np.log(a) + 21 * np.log(1 - a) + 14 * np.log(b) + 56 * np.log(1 - b)
+            expected += 30 * np.log(prior) + 70 * np.log(1 - prior)
+            assert found[i, k] == pytest.approx(expected)
+
+
+@given(st.integers(0, 6), st.integers(0, 10), st.sampled_from([0.2, 0.35, 0.5]))
+def test_many_trusted_rows_recover_the_rates_exactly(i, k, prior):
+    """Counts that are the expected ones of a million rows leave one pair of the grid."""
+    a, b = GRID.pos[i], GRID.neg[k]
+    observed = b + (1 - a - b) * prior
+    positives, negatives = round(1e6 * prior), round(1e6 * (1 - prior))
+    counts = Counts(positives, round(a * positives), negatives, round(b * negatives))
+    surface = np.where(GRID.possible(observed), 0.0, -np.inf)
+    pos, neg = rates_of(log_posterior(surface, GRID, observed, counts), GRID, observed)
+    assert pos.value == pytest.approx(a, abs=2e-3)
+    assert neg.value == pytest.approx(b, abs=2e-3)
+    assert pos.low <= a <= pos.high
+    assert neg.low <= b <= neg.high
+
+
+def test_a_known_prevalence_leaves_the_pairs_that_go_with_it():
+    posterior = weights(log_posterior(FLAT, GRID, 0.4, prevalence=0.3))
+    assert (posterior * np.abs(GRID.prior(0.4) - 0.3)).sum() < 0.02
+
+
+def test_a_declared_side_is_exactly_zero():
+    grid = GRIDS["partial"]
+    surface = np.where(grid.possible(0.4), 0.0, -np.inf)
+    pos, neg = rates_of(log_posterior(surface, grid, 0.4), grid, 0.4)
+    assert pos == NEVER
+    assert 0 < neg.value < 0.43
+
+
+def test_the_interval_admits_that_the_prior_is_a_guess():
+    """With nothing to go by, rare labels are the guess, but frequent ones are not excluded."""
+    _, neg = rates_of(log_posterior(FLAT, GRID, 0.4), GRID, 0.4)
+    assert neg.value > 0.2
+    assert neg.low < 0.08
+    assert neg.high > 0.38
+
+
+def test_a_label_without_evidence_is_like_the_others():
+    others = weights(log_posterior(FLAT, GRID, 0.4, Counts(400, 80, 600, 60)))
+    found = weights(like_others(others, FLAT))
+    assert (found.sum(1) @ GRID.pos) == pytest.approx(others.sum(1) @ GRID.pos, abs=0.02)
+    far = np.full_like(FLAT, -np.inf)
+    far[0, 0] = 0.0
+    assert weights(like_others(others, far))[0, 0] == 1
