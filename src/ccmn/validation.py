@@ -429,6 +429,19 @@ def check_votes(votes: Any) -> FloatArray:
     return array.astype(np.float64)
 
 
+def check_groups(groups: Any, n: int, known: Sequence[Any] | None = None) -> NDArray[np.intp]:
+    """The number of every row's group among the known ones (in order of first appearance where none are given)."""
+    names = [item.item() if isinstance(item, np.generic) else item for item in groups]
+    if len(names) != n:
+        raise ValueError(f"groups must name the group of each of the {n} rows; got {len(names)}")
+    number = {name: i for i, name in enumerate(dict.fromkeys(names) if known is None else known)}
+    strange = next((name for name in names if name not in number), None)
+    if strange is not None:
+        listed = ", ".join(map(repr, list(number)[:5]))
+        raise ValueError(f"there are no rates for group {strange!r}; there are for {listed}")
+    return np.array([number[name] for name in names], dtype=np.intp)
+
+
 def check_joint(joint: Any) -> FloatArray:
     """Counts or shares (q, 2, 2), every true class there."""
     counts = np.asarray(joint, dtype=np.float64)

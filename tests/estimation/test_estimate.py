@@ -43,6 +43,7 @@ def test_the_index():
         "estimate",
         "evidence",
         "features",
+        "groups",
         "held_out",
         "posterior",
         "rates",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ccmn.estimation.estimate import ESTIMATORS, METHODS, estimate_noise
 from ccmn.estimation.evidence import Estimator, Evidence, Trusted
+from ccmn.estimation.groups import GroupRates
 from ccmn.estimation.rates import Flag, LabelRates, NoiseRates, Rate
 from ccmn.estimation.scores import out_of_fold_scores
 from ccmn.estimation.trusted import rows_needed
@@ -14,6 +15,7 @@ __all__ = [
     "Estimator",
     "Evidence",
     "Flag",
+    "GroupRates",
     "LabelRates",
     "NoiseRates",
     "Rate",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, overload
 
 import numpy as np
 from sklearn.utils import check_array
@@ -21,15 +22,18 @@ from ccmn.estimation.correlations import correlations
 from ccmn.estimation.dawid_skene import dawid_skene
 from ccmn.estimation.evidence import Estimator, Evidence, Trusted
 from ccmn.estimation.forward import forward
+from ccmn.estimation.groups import FEWEST_ROWS, GroupRates, of_rows, rows_of
 from ccmn.estimation.known_prevalence import known_prevalence, read_prevalence
 from ccmn.estimation.profile import profile
 from ccmn.estimation.rates import SIDES, Flag, LabelRates, NoiseRates, Side, gather
 from ccmn.estimation.tightest import tightest
 from ccmn.estimation.trusted import trusted_counts
+from ccmn.noise import ClassConditionalNoise
 from ccmn.seeding import RandomState, as_generator
 from ccmn.validation import (
     FloatArray,
     check_choice,
+    check_groups,
     check_label_matrix,
     check_matrix_pair,
     check_probabilities,
@@ -45,6 +49,7 @@ DECLARE = "Where labels were only added, or only lost, declare it with sides='pa
 TRUST = "a few dozen rows with true labels, taken at random, trusted=(rows, Y_true)."
 
 
+@overload
 def estimate_noise(
     X: Any = None,
     Y_noisy: Labels | None = None,
@@ -56,7 +61,42 @@ def estimate_noise(
     *,
     pred_proba: Any = None,
     prevalence: Any = None,
-) -> NoiseRates:
+    groups: None = None,
+    clean_groups: Sequence[Any] = (),
+) -> NoiseRates: ...
+
+
+@overload
+def estimate_noise(
+    X: Any = None,
+    Y_noisy: Labels | None = None,
+    method: str = "auto",
+    sides: str | Sequence[str] = "both",
+    trusted: tuple[Any, Labels] | None = None,
+    annotators: Any = None,
+    random_state: RandomState = 0,
+    *,
+    pred_proba: Any = None,
+    prevalence: Any = None,
+    groups: Sequence[Any],
+    clean_groups: Sequence[Any] = (),
+) -> GroupRates: ...
+
+
+def estimate_noise(
+    X: Any = None,
+    Y_noisy: Labels | None = None,
+    method: str = "auto",
+    sides: str | Sequence[str] = "both",
+    trusted: tuple[Any, Labels] | None = None,
+    annotators: Any = None,
+    random_state: RandomState = 0,
+    *,
+    pred_proba: Any = None,
+    prevalence: Any = None,
+    groups: Sequence[Any] | None = None,
+    clean_groups: Sequence[Any] = (),
+) -> NoiseRates | GroupRates:
     """Noise rates of every label, from noisy labels and what else is at hand.
 
     Say what you know: declaring the side makes one-sided noise easy, and a few dozen trusted rows, taken at random, say
@@ -85,6 +125,11 @@ def estimate_noise(
         the model was trained on: they hide the noise.
     prevalence : float or (q,), optional
         Known shares of true positives, NaN where not known.
+    groups : n names, optional
+        The source of every row (annotator, site, import batch): the rates of each are estimated, and the result is a
+        ``GroupRates``. Groups of fewer than 100 rows are given the rates of all rows.
+    clean_groups : names, optional
+        Groups whose labels are right.
 
     Examples
     --------
@@ -96,12 +141,42 @@ def estimate_noise(
     (True, [0.0, 0.0])
     """
     evidence = _evidence(X, Y_noisy, sides, trusted, annotators, random_state, pred_proba, prevalence)
-    labels = METHODS[method](evidence)
-    settings = {"method": method, "seed": evidence.seed, "scores": _origin(evidence)}
-    flags = _overall(evidence, labels)
-    rates = gather(labels, evidence.Y, evidence.sides, settings, label_names_of(Y_noisy), flags)
+    names = label_names_of(Y_noisy)
+    if groups is not None:
+        return _by_group(evidence, method, names, groups, clean_groups)
+    if len(clean_groups):
+        raise ValueError("clean_groups says which of the groups are clean: give groups=, the group of every row, too")
+    rates = _rates(evidence, method, names)
     _warn(rates)
     return rates
+
+
+def _rates(evidence: Evidence, method: str, names: Sequence[str] | None) -> NoiseRates:
+    labels = METHODS[method](evidence)
+    settings = {"method": method, "seed": evidence.seed, "scores": _origin(evidence)}
+    return gather(labels, evidence.Y, evidence.sides, settings, names, _overall(evidence, labels))
+
+
+def _by_group(
+    evidence: Evidence, method: str, names: Sequence[str] | None, groups: Sequence[Any], clean: Sequence[Any]
+) -> GroupRates:
+    """Every group by its own rows; small ones share one estimate from all rows that are not known to be right."""
+    index = check_groups(groups, len(evidence.Y))
+    known = [group.item() if isinstance(group, np.generic) else group for group in dict.fromkeys(groups)]
+    found: dict[Any, NoiseRates] = {}
+    shared: NoiseRates | None = None
+    for number, (group, rows) in enumerate(rows_of(index, known, clean).items()):
+        own = np.flatnonzero(index == number)
+        if rows is None:
+            right = ClassConditionalNoise(0.0, 0.0, n_labels=evidence.Y.shape[1], label_names=names)
+            found[group] = NoiseRates.known(right, evidence.Y[own])
+        elif own.size >= FEWEST_ROWS:
+            found[group] = _rates(of_rows(evidence, own), method, names)
+        else:
+            shared = shared or _rates(of_rows(evidence, rows), method, names)
+            note = f"{own.size} rows are too few for rates of their own: these are those of all rows together"
+            found[group] = replace(shared, flags=(*shared.flags, Flag("few_rows", note)))
+    return GroupRates(found)
 
 
 ESTIMATORS: Catalogue[Estimator] = Catalogue(

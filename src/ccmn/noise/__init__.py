@@ -5,6 +5,7 @@ from __future__ import annotations
 from ccmn.catalogue import Catalogue
 from ccmn.noise.base import Debiasing, NoiseModel
 from ccmn.noise.class_conditional import ClassConditionalNoise, debias_labels, flip_labels
+from ccmn.noise.grouped import GroupedNoise
 from ccmn.noise.missing import MissingNoise
 from ccmn.noise.partial import PartialNoise
 from ccmn.noise.transition import TransitionNoise
@@ -18,6 +19,7 @@ __all__ = [
     "NOISE_MODELS",
     "ClassConditionalNoise",
     "Debiasing",
+    "GroupedNoise",
     "MissingNoise",
     "NoiseModel",
     "PartialNoise",

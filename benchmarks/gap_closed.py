@@ -1,0 +1,135 @@
+"""How much of what known rates would gain do estimated ones gain?
+
+    python benchmarks/gap_closed.py           five draws on yeast, scene, mirflickr and enron (needs CCMN_DATA)
+    python benchmarks/gap_closed.py --quick   one draw on yeast and scene, no fits timed
+
+    gap closed = (loss of plain training - loss with estimated rates) / (loss of plain training - loss with true rates)
+
+on clean test labels, means over draws: 1 is as good as knowing the rates, 0 no better than ignoring the noise, below 0
+harm. The model is ridge on debiased targets (linear, Hamming loss, square surrogate), every label with its own l2 by
+the noisy square risk of a fifth of the rows; rates are estimated on all training rows, and nothing but the rates is
+taken from the trusted ones. "sum": pairs of .1 to .5 with sum at most .6; "partial" and "missing": .1 to .4, the side
+declared; "clean": no noise, where only harm can be done. The timing: a default fit with rates to estimate against one
+with rates given.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from draws import DATASETS, Draw, estimate, make_draw, with_trusted, write_csv
+from harness import Result, parser, report
+
+from ccmn import CCMNClassifier
+from ccmn.metrics import average_precision, hamming_loss, ranking_loss
+from ccmn.noise import debias_labels
+from ccmn.training.closed_form import l2_path, ridge_path
+
+METRICS = ("hamming", "ranking", "average_precision")
+TARGETS = {
+    ("partial", 0): (0.9, 0.8, 0.8),
+    ("sum", 0): (0.7, 0.35, 0.35),
+    ("sum", 50): (0.8, 0.55, 0.5),
+    ("sum", 200): (0.85, 0.65, 0.65),
+}
+
+
+def dense(X) -> np.ndarray:
+    return np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+
+
+def losses(draw: Draw, rates: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Test losses (Hamming, ranking, 1 - average precision) by every pair of rates, from one decomposition."""
+    X, n, q = dense(draw.X), len(draw.Y), draw.Y.shape[1]
+    held_out = np.random.default_rng(draw.number).permutation(n) < n // 5
+    targets = np.concatenate([debias_labels(draw.noisy.astype(float), *pair) for pair in rates.values()], 1)
+    l2 = l2_path(1e-4, 2 * float((X**2).sum(1).mean()))
+    path = ridge_path(X[~held_out], targets[~held_out], l2)
+    t = 2 * targets[held_out] - 1
+    risks = np.stack([(scores**2 - 2 * scores * t).mean(0) for scores in path.scores(X[held_out])])
+    W, b = path.solution(risks.argmin(0))
+    scores = dense(draw.X_test) @ W + b
+    return {name: test_losses(draw.Y_test, scores[:, i * q : (i + 1) * q]) for i, name in enumerate(rates)}
+
+
+def test_losses(Y: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    predicted = (scores >= 0).astype(int)
+    values = hamming_loss(Y, predicted), ranking_loss(Y, scores), 1 - average_precision(Y, scores)
+    return np.array([float(v) for v in values])
+
+
+def run(name: str, setting: str, number: int) -> list[dict[str, object]]:
+    draw = make_draw(name, setting, number)
+    zero = np.zeros(draw.Y.shape[1])
+    rates = {"plain": (zero, zero), "true": (draw.noise.rho_pos, draw.noise.rho_neg)}
+    evidence = draw.evidence()
+    for many in (0, 50, 200) if setting == "sum" else (0,):
+        labels = estimate(with_trusted(evidence, draw, many))
+        rates[f"{many}"] = tuple(np.array([getattr(label, side).value for label in labels]) for side in ("pos", "neg"))
+    found = losses(draw, rates)
+    return [
+        {"dataset": name, "setting": setting, "draw": number, "rates": key}
+        | {metric: round(float(v), 5) for metric, v in zip(METRICS, values)}
+        for key, values in found.items()
+    ]
+
+
+def means(rows: list[dict[str, object]], dataset: str, setting: str, rates: str) -> np.ndarray:
+    mine = [r for r in rows if (r["dataset"], r["setting"], r["rates"]) == (dataset, setting, rates)]
+    return np.array([np.mean([r[m] for r in mine]) for m in METRICS])
+
+
+def notes_of(rows: list[dict[str, object]], names: tuple[str, ...]) -> dict[str, object]:
+    notes: dict[str, object] = {}
+    for setting, trusted in dict.fromkeys((r["setting"], r["rates"]) for r in rows if str(r["rates"]).isdigit()):
+        plain, true, mine = (
+            np.stack([means(rows, n, setting, key) for n in names]) for key in ("plain", "true", trusted)
+        )
+        if setting == "clean":
+            notes["clean: added to the Hamming loss"] = ", ".join(
+                f"{n} {d:+.4f}" for n, d in zip(names, (mine - plain)[:, 0])
+            )
+            continue
+        gap = (plain - mine) / (plain - true)
+        target = TARGETS.get((setting, int(trusted)))
+        notes[f"{setting}, {trusted} trusted"] = (
+            " / ".join(f"{g:.2f}" for g in gap.mean(0))
+            + (f" (target {' / '.join(f'{t:g}' for t in target)})" if target else "")
+            + "; "
+            + ", ".join(f"{n} {' / '.join(f'{g:.2f}' for g in row)}" for n, row in zip(names, gap))
+        )
+    return notes
+
+
+def timed_fits(name: str) -> Result:
+    """A default fit, rates estimated and rates given."""
+    draw = make_draw(name, "sum", 0)
+    seconds = []
+    for noise in ("estimate", draw.noise):
+        start = time.perf_counter()
+        CCMNClassifier(noise=noise, random_state=0).fit(draw.X, draw.noisy)
+        seconds.append(time.perf_counter() - start)
+    return Result(
+        f"default fit, rates estimated: {name}", seconds[0], "rates given", seconds[1], seconds[1] / seconds[0]
+    )
+
+
+def main() -> None:
+    arguments = parser(__doc__.splitlines()[0])
+    arguments.add_argument("--csv", help="write the rows there")
+    options = arguments.parse_args()
+    names, draws = (("yeast", "scene"), 1) if options.quick else (DATASETS, 5)
+    rows = []
+    for name in names:
+        for setting in ("sum", "partial", "missing", "clean"):
+            for number in range(draws):
+                rows += run(name, setting, number)
+    if options.csv:
+        write_csv(options.csv, rows)
+    results = [timed_fits(name) for name in (names[:1] if options.quick else names)]
+    report(results, notes_of(rows, names), options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Rates per group: every row as its own noise model says."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+
+from ccmn.noise import ClassConditionalNoise, GroupedNoise, TransitionNoise
+
+CROWD = ClassConditionalNoise([0.2, 0.1, 0.3], [0.1, 0.4, 0.0])
+GOLD = ClassConditionalNoise(0.0, 0.0, n_labels=3)
+NOISE = GroupedNoise({"crowd": CROWD, "gold": GOLD})
+GROUPS = ["gold", "crowd", "crowd", "gold"]
+Y = np.array([[1, 0, 1], [0, 1, 1], [1, 1, 0], [0, 0, 0]])
+
+
+def test_each_row_is_debiased_by_its_own_model():
+    p = NOISE.debias(Y, GROUPS)
+    np.testing.assert_array_equal(p[[1, 2]], CROWD.debias(Y[[1, 2]]))
+    np.testing.assert_array_equal(p[[0, 3]], Y[[0, 3]])
+
+
+def test_unbiased_by_enumeration():
+    for true in itertools.product((0, 1), repeat=3):
+        mean = np.zeros(3)
+        for noisy in itertools.product((0, 1), repeat=3):
+            right = np.array(true) == np.array(noisy)
+            flip = np.where(np.array(true) == 1, CROWD.rho_pos, CROWD.rho_neg)
+            chance = np.where(right, 1 - flip, flip).prod()
+            mean += chance * NOISE.debias(np.array([noisy]), ["crowd"])[0]
+        np.testing.assert_allclose(mean, true, atol=1e-12)
+
+
+def test_clean_rows_are_never_flipped():
+    many = np.tile(Y, (200, 1))
+    flipped = NOISE.corrupt(many, GROUPS * 200, random_state=0)
+    same = (flipped == many).all(1).reshape(-1, 4)
+    assert same[:, [0, 3]].all()
+    assert not same[:, [1, 2]].all()
+    np.testing.assert_array_equal(flipped, NOISE.corrupt(many, GROUPS * 200, random_state=0))
+
+
+def test_containers_come_back():
+    expected = NOISE.debias(Y, GROUPS)
+    frame = NOISE.debias(pd.DataFrame(Y, columns=list("abc")), pd.Series(GROUPS))
+    assert list(frame.columns) == list("abc")
+    np.testing.assert_array_equal(frame, expected)
+    np.testing.assert_array_equal(NOISE.debias(scipy.sparse.csr_array(Y), GROUPS), expected)
+    np.testing.assert_allclose(NOISE.debias(torch.tensor(Y, dtype=torch.float32), GROUPS).numpy(), expected, atol=1e-6)
+    masked = np.where(Y == 1, np.nan, Y.astype(float))
+    assert (np.isnan(NOISE.debias(masked, GROUPS)) == (Y == 1)).all()
+
+
+def test_mean_and_json():
+    mean = NOISE.mean(GROUPS)
+    np.testing.assert_allclose(mean.rho_neg, CROWD.rho_neg / 2)
+    assert GroupedNoise.from_dict(json.loads(json.dumps(NOISE.to_dict()))) == NOISE
+    assert NOISE.rho_pos.shape == (2, 3)
+    assert "crowd: mean rho_pos 0.200" in repr(NOISE)
+
+
+def test_mistakes_are_named():
+    with pytest.raises(ValueError, match="no rates for group 'import'; there are for 'crowd', 'gold'"):
+        NOISE.debias(Y, ["gold", "crowd", "import", "gold"])
+    with pytest.raises(ValueError, match="each of the 4 rows; got 3"):
+        NOISE.debias(Y, GROUPS[:3])
+    with pytest.raises(ValueError, match="the same labels"):
+        GroupedNoise({"a": CROWD, "b": ClassConditionalNoise([0.1], [0.1])})
+    with pytest.raises(ValueError, match="at least one group"):
+        GroupedNoise({})
+    with pytest.raises(TypeError, match="got TransitionNoise"):
+        GroupedNoise({"a": TransitionNoise([[0.9, 0.1], [0.2, 0.8]])})
+    with pytest.raises(ValueError, match="not the description of grouped noise"):
+        GroupedNoise.from_dict({"kind": "partial"})
