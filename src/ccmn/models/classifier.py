@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from typing_extensions import Self
 
 from ccmn.data.containers import is_dataframe
-from ccmn.losses import ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
+from ccmn.losses import LOSSES, ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.models.fitting import Fitted, Recipe, Sample, fit_closed_form, fit_logistic_path, fit_loop
 from ccmn.models.parameters import ESTIMATED_SIDES, check_parameters
 from ccmn.models.persistence import write_model
@@ -30,7 +30,7 @@ from ccmn.models.probabilities import (
 from ccmn.models.progress import progress_of
 from ccmn.models.targets import Targets, encode_like, encode_targets, read_trusted
 from ccmn.models.thresholds import f1_thresholds
-from ccmn.noise import ClassConditionalNoise, NoiseModel
+from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
 from ccmn.seeding import as_generator
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.closed_form import LARGEST_DECOMPOSITION
@@ -63,8 +63,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     noise : "estimate", "partial", "missing", a noise model or None
         How the labels went wrong. A noise model (``ClassConditionalNoise``, ``PartialNoise``, ``MissingNoise``,
-        ``TransitionNoise``) is taken at its word; "estimate" estimates both rates of every label, "partial" and
-        "missing" say which side can be wrong and estimate that; None trusts the labels.
+        ``TransitionNoise``; ``GroupedNoise`` with ``fit(..., groups=)``) is taken at its word; "estimate" estimates
+        both rates of every label, "partial" and "missing" say which side can be wrong and estimate that; None trusts the
+        labels.
     loss : "ranking", "hamming", "forward" or "plugin"
         "ranking" and "hamming" are the paper's unbiased losses, Eq. (6) with the dummy label of Eq. (8), and
         Eq. (4). "forward" is the likelihood of the noisy labels; "plugin" trains on them as they are and inverts the
@@ -105,8 +106,10 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     noise_ : NoiseModel
-        The noise that was corrected for; zero rates for ``noise=None``.
-    rates_ : NoiseRates or None
+        The noise that was corrected for; zero rates for ``noise=None``. With groups: the mean rates of the rows.
+    group_noise_ : GroupedNoise or None
+        With groups: the rates of each, which the rows were corrected by.
+    rates_ : NoiseRates, GroupRates or None
         The estimate, with standard errors and flags, where rates were estimated.
     history_ : DataFrame
         A row per learning rate and epoch (or per l2), with the validation criterion.
@@ -129,7 +132,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        noise: str | NoiseModel | None = "estimate",
+        noise: str | NoiseModel | GroupedNoise | None = "estimate",
         loss: str = "ranking",
         surrogate: str | Callable[..., Any] = "sigmoid",
         model: str | Callable[..., Any] = "linear",
@@ -178,6 +181,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation: tuple[Any, Any] | None = None,
         validation_is_clean: bool = False,
         trusted: tuple[Any, Any] | None = None,
+        groups: Sequence[Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Learn from features and noisy labels.
@@ -193,6 +197,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         trusted : (rows, Y_true), optional
             Numbers of rows of X whose true labels are known, and those labels: they sharpen estimated rates, and
             take the place of the noisy labels in training ("forward" and "plugin" use them for the rates only).
+        groups : n names, optional
+            The source of every row (annotator, site, import batch): rates are estimated for each, or taken from a
+            ``GroupedNoise``. For the losses "hamming" and "ranking".
         checkpoint : path, optional
             Where to keep the state of a long fit; the same call then goes on where it was stopped.
         """
@@ -210,9 +217,14 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, self.label_names_, self._kind = targets.classes, targets.label_names, targets.kind
         self.extra_: dict[str, Any] = {}
         trusted_rows = read_trusted(trusted, targets)
-        self.noise_, self.rates_ = self._resolve_noise(X, targets, trusted_rows, seed)
-
-        p = self.noise_.debias(targets.labels)
+        if groups is None:
+            self.group_noise_: GroupedNoise | None = None
+            self.noise_, self.rates_ = self._resolve_noise(X, targets, trusted_rows, seed)
+            p = self.noise_.debias(targets.labels)
+        else:
+            p = self._debias_by_group(
+                X, targets, trusted_rows, seed, groups, validation is not None and not validation_is_clean
+            )
         labels = targets.labels
         if trusted_rows is not None:
             p[trusted_rows[0]] = trusted_rows[1]
@@ -247,6 +259,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, targets: Targets, trusted: tuple[NDArray[Any], NDArray[Any]] | None, seed: int
     ) -> tuple[NoiseModel, Any]:
         names = targets.label_names
+        if isinstance(self.noise, GroupedNoise):
+            raise ValueError("noise is a GroupedNoise: say which group each row belongs to, fit(X, y, groups=...)")
         if isinstance(self.noise, NoiseModel):
             if self.noise.n_labels != targets.q:
                 raise ValueError(f"the noise model has {self.noise.n_labels} labels, y has {targets.q}")
@@ -270,6 +284,39 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
         return ClassConditionalNoise(0.0, 0.0, n_labels=targets.q, label_names=names), None
+
+    def _debias_by_group(
+        self,
+        X: Any,
+        targets: Targets,
+        trusted: tuple[NDArray[Any], NDArray[Any]] | None,
+        seed: int,
+        groups: Sequence[Any],
+        noisy_validation: bool,
+    ) -> Any:
+        """Debiased labels, every row by the rates of its group."""
+        if self.loss not in LOSSES:
+            raise ValueError(
+                f"groups need a loss that takes debiased labels, 'hamming' or 'ranking'; got {self.loss!r}"
+            )
+        if noisy_validation:
+            raise ValueError(
+                "with groups, validation rows must be clean (validation_is_clean=True), or be held out of X"
+            )
+        self.rates_ = None
+        noise = self.noise
+        if isinstance(noise, str):
+            from ccmn.estimation import estimate_noise
+
+            self.rates_ = estimate_noise(
+                X, targets.labels, sides=ESTIMATED_SIDES[noise], trusted=trusted, random_state=seed, groups=groups
+            )
+            noise = self.rates_.noise
+        if not isinstance(noise, GroupedNoise):
+            given = "None" if noise is None else type(noise).__name__
+            raise TypeError(f"groups need rates for each: noise='estimate' or a GroupedNoise; got {given}")
+        self.group_noise_, self.noise_ = noise, noise.mean(groups)
+        return noise.debias(targets.labels, groups)
 
     def _recipe(self, targets: Targets, n: int, seed: int) -> Recipe:
         loss, raw = self._make_loss()
@@ -483,7 +530,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _json_safe(value: Any) -> Any:
     """A parameter as JSON can hold it; a user's own function becomes null, since code is never stored."""
-    if isinstance(value, NoiseModel):
+    if isinstance(value, (NoiseModel, GroupedNoise)):
         return value.to_dict()
     if isinstance(value, (np.ndarray, tuple)):
         return [_json_safe(v) for v in value]

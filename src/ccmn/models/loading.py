@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ccmn.models.classifier import CCMNClassifier
 from ccmn.models.fitted import FittedNetwork, rebuild_module
 from ccmn.models.persistence import read_model
-from ccmn.noise import NoiseModel
+from ccmn.noise import GroupedNoise, NoiseModel
 
 
 def load_model(path: str | os.PathLike[str], model: Callable[..., Any] | None = None) -> CCMNClassifier:
@@ -34,9 +34,10 @@ def load_model(path: str | os.PathLike[str], model: Callable[..., Any] | None = 
 def _rebuild(d: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Callable[..., Any] | None) -> CCMNClassifier:
     parameters = dict(d["parameters"])
     if isinstance(parameters["noise"], dict):
-        parameters["noise"] = NoiseModel.from_dict(parameters["noise"])
+        grouped = parameters["noise"].get("kind") == "grouped"
+        parameters["noise"] = (GroupedNoise if grouped else NoiseModel).from_dict(parameters["noise"])
     clf = CCMNClassifier(**parameters)
-    clf.noise_, clf.rates_ = NoiseModel.from_dict(d["noise"]), None
+    clf.noise_, clf.rates_, clf.group_noise_ = NoiseModel.from_dict(d["noise"]), None, None
     clf.classes_, clf._kind = np.array(d["classes"]), d["kind"]
     clf.label_names_ = tuple(d["label_names"]) if d["label_names"] else None
     clf.n_features_in_ = int(d["n_features"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES
-from ccmn.noise import NoiseModel
+from ccmn.noise import GroupedNoise, NoiseModel
 from ccmn.training import NETWORKS
 from ccmn.validation import check_choice, check_count
 
@@ -33,7 +33,7 @@ def check_parameters(clf: CCMNClassifier) -> None:
             raise ValueError(f"correction={clf.correction!r} does nothing with loss={clf.loss!r}")
     if isinstance(clf.noise, str):
         check_choice(clf.noise, "noise", tuple(ESTIMATED_SIDES))
-    elif clf.noise is not None and not isinstance(clf.noise, NoiseModel):
+    elif clf.noise is not None and not isinstance(clf.noise, (NoiseModel, GroupedNoise)):
         raise TypeError(
             f"noise must be 'estimate', 'partial', 'missing', a noise model or None; got {type(clf.noise).__name__}"
         )
