@@ -64,8 +64,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     noise : "estimate", "partial", "missing", a noise model or None
         How the labels went wrong. A noise model (``ClassConditionalNoise``, ``PartialNoise``, ``MissingNoise``,
         ``TransitionNoise``; ``GroupedNoise`` with ``fit(..., groups=)``) is taken at its word; "estimate" estimates
-        both rates of every label, "partial" and "missing" say which side can be wrong and estimate that; None trusts the
-        labels.
+        both rates of every label, "partial" and "missing" say which side can be wrong and estimate that; None trusts
+        the labels.
     loss : "ranking", "hamming", "forward" or "plugin"
         "ranking" and "hamming" are the paper's unbiased losses, Eq. (6) with the dummy label of Eq. (8), and
         Eq. (4). "forward" is the likelihood of the noisy labels; "plugin" trains on them as they are and inverts the
