@@ -22,6 +22,7 @@ from draws import DATASETS, Draw, estimate, make_draw, with_trusted, write_csv
 from harness import Result, parser, report
 
 from ccmn import CCMNClassifier
+from ccmn.estimation.rates import gather
 from ccmn.metrics import average_precision, hamming_loss, ranking_loss
 from ccmn.noise import debias_labels
 from ccmn.training.closed_form import l2_path, ridge_path
@@ -65,8 +66,9 @@ def run(name: str, setting: str, number: int) -> list[dict[str, object]]:
     rates = {"plain": (zero, zero), "true": (draw.noise.rho_pos, draw.noise.rho_neg)}
     evidence = draw.evidence()
     for many in (0, 50, 200) if setting == "sum" else (0,):
-        labels = estimate(with_trusted(evidence, draw, many))
-        rates[f"{many}"] = tuple(np.array([getattr(label, side).value for label in labels]) for side in ("pos", "neg"))
+        used = with_trusted(evidence, draw, many)
+        noise = gather(estimate(used), used.Y, used.sides, {}, None).cautious_noise
+        rates[f"{many}"] = noise.rho_pos, noise.rho_neg
     found = losses(draw, rates)
     return [
         {"dataset": name, "setting": setting, "draw": number, "rates": key}

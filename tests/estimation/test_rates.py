@@ -100,3 +100,13 @@ def test_known_rates_come_in_the_same_form():
     assert not result.se_neg.any()
     assert NoiseRates.known(MissingNoise([0.95, 0.1]), Y).noise == MissingNoise([0.95, 0.1])
     assert UNINFORMED.se == pytest.approx(0.2887, abs=1e-4)
+
+
+def test_less_is_corrected_where_rho_neg_is_hardly_known():
+    wide, narrow = Rate(0.3, 0.15, 0.0, 0.5), Rate(0.3, 0.02, 0.25, 0.35)
+    labels = [LabelRates(narrow, wide, "point", "test"), LabelRates(narrow, narrow, "point", "test")]
+    rates = gather(labels, np.tile([[0.0, 1.0], [1.0, 0.0]], (10, 1)), ("both", "both"), {}, None)
+    np.testing.assert_allclose(rates.cautious_noise.rho_neg, [0.3 * 0.75, 0.3])
+    np.testing.assert_allclose(rates.cautious_noise.rho_pos, [0.3, 0.3])
+    declared = gather([labels[0]._replace(pos=NEVER)], np.ones((10, 1)), ("partial",), {}, None)
+    assert declared.cautious_noise == declared.noise

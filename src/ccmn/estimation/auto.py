@@ -13,13 +13,11 @@ from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.known_prevalence import known_prevalence
 from ccmn.estimation.posterior import Counts
 from ccmn.estimation.profile import profile, profile_labels
-from ccmn.estimation.rates import UNINFORMED, LabelRates, Rate, prior_from_rates
+from ccmn.estimation.rates import UNINFORMED, WIDE, LabelRates, Rate, prior_from_rates
 from ccmn.estimation.surface import shares
 from ccmn.estimation.tightest import tightest
 from ccmn.estimation.trusted import contradict, counts_of, rows_needed, trusted_counts
 
-WIDE = 0.4
-"""Length of an interval from which on a rate is as good as not known."""
 WANTED = 0.1
 """Half the length of an interval that is worth having."""
 

@@ -15,7 +15,7 @@ from ccmn.data.containers import Labels, is_sparse, label_names_of, to_dense_arr
 from ccmn.estimation.anchor import anchor
 from ccmn.estimation.anchor_max import anchor_max
 from ccmn.estimation.anchor_quantile import anchor_quantile
-from ccmn.estimation.auto import WIDE, auto
+from ccmn.estimation.auto import auto
 from ccmn.estimation.best_bin import best_bin
 from ccmn.estimation.confident_joint import confident_joint
 from ccmn.estimation.correlations import correlations
@@ -25,7 +25,7 @@ from ccmn.estimation.forward import forward
 from ccmn.estimation.groups import FEWEST_ROWS, GroupRates, of_rows, rows_of
 from ccmn.estimation.known_prevalence import known_prevalence, read_prevalence
 from ccmn.estimation.profile import profile
-from ccmn.estimation.rates import SIDES, Flag, LabelRates, NoiseRates, Side, gather
+from ccmn.estimation.rates import SIDES, WIDE, Flag, LabelRates, NoiseRates, Side, gather
 from ccmn.estimation.tightest import tightest
 from ccmn.estimation.trusted import trusted_counts
 from ccmn.noise import ClassConditionalNoise

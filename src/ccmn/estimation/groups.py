@@ -40,6 +40,12 @@ class GroupRates:
         return GroupedNoise({group: as_two_sided(rates) for group, rates in self.rates.items()})
 
     @property
+    def cautious_noise(self) -> GroupedNoise:
+        """The noise model to train with; see :attr:`NoiseRates.cautious_noise`."""
+        models = {group: rates.cautious_noise for group, rates in self.rates.items()}
+        return GroupedNoise({group: as_two_sided(model) for group, model in models.items()})
+
+    @property
     def flags(self) -> tuple[tuple[Any, Flag], ...]:
         """(group, flag) of every doubt."""
         return tuple((group, flag) for group, rates in self.rates.items() for flag in rates.flags)
@@ -60,7 +66,7 @@ class GroupRates:
         return "\n".join(f"group {group!r}: {rates!r}" for group, rates in self.rates.items())
 
 
-def as_two_sided(rates: NoiseRates) -> ClassConditionalNoise:
+def as_two_sided(rates: NoiseRates | ClassConditionalNoise) -> ClassConditionalNoise:
     """The rates as the plain class of noise models: groups may differ in which side is open."""
     return ClassConditionalNoise(rates.rho_pos, rates.rho_neg, label_names=rates.label_names)
 

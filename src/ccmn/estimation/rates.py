@@ -32,6 +32,9 @@ Z_LEVEL = math.sqrt(2) * float(scipy.special.erfinv(LEVEL))
 LEAST_SIGNAL = 0.1
 """The signal 1 - rho_pos - rho_neg that is always left (the guard of section 9)."""
 
+WIDE = 0.4
+"""Length of an interval from which on a rate is as good as not known."""
+
 UNINFORMED_SE = 12**-0.5
 """Standard deviation of a rate of which nothing is known but that it lies in [0, 1]."""
 
@@ -156,6 +159,20 @@ class NoiseRates:
         if set(self.sides) == {"missing"}:
             return MissingNoise(self.rho_pos, label_names=self.label_names)
         return ClassConditionalNoise(self.rho_pos, self.rho_neg, label_names=self.label_names)
+
+    @property
+    def cautious_noise(self) -> ClassConditionalNoise:
+        """The noise model to train with: it corrects less where both sides are open and rho_neg is hardly known.
+
+        An interval of rho_neg of length w > 0.4 takes the share w / 2 off its rate. Too large a rate of added labels
+        takes true ones away, and does more harm than too small a one does good (benchmarks/gap_closed.py).
+        """
+        width = self.ci_neg[:, 1] - self.ci_neg[:, 0]
+        less = (width > WIDE) & np.array([side == "both" for side in self.sides])
+        if not less.any():
+            return self.noise
+        rho_neg = np.where(less, self.rho_neg * (1 - width / 2), self.rho_neg)
+        return ClassConditionalNoise(self.rho_pos, rho_neg, label_names=self.label_names)
 
     @classmethod
     def known(cls, noise: ClassConditionalNoise, Y_noisy: Labels) -> NoiseRates:

@@ -106,7 +106,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     noise_ : NoiseModel
-        The noise that was corrected for; zero rates for ``noise=None``. With groups: the mean rates of the rows.
+        The noise that was corrected for (less than was estimated, where that is hardly known); zero rates for
+        ``noise=None``. With groups: the mean rates of the rows.
     group_noise_ : GroupedNoise or None
         With groups: the rates of each, which the rows were corrected by.
     rates_ : NoiseRates, GroupRates or None
@@ -276,7 +277,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rates = estimate_noise(
                 X, targets.labels, sides=ESTIMATED_SIDES[self.noise], trusted=trusted, random_state=seed
             )
-            return rates.noise, rates
+            return rates.cautious_noise, rates
         if self.noise is not None and trusted is None:
             warnings.warn(
                 f"{X.shape[0]} rows are too few to estimate noise rates (fewer than {FEWEST_TO_ESTIMATE}): the labels "
@@ -311,7 +312,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.rates_ = estimate_noise(
                 X, targets.labels, sides=ESTIMATED_SIDES[noise], trusted=trusted, random_state=seed, groups=groups
             )
-            noise = self.rates_.noise
+            noise = self.rates_.cautious_noise
         if not isinstance(noise, GroupedNoise):
             given = "None" if noise is None else type(noise).__name__
             raise TypeError(f"groups need rates for each: noise='estimate' or a GroupedNoise; got {given}")
