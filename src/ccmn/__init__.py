@@ -15,23 +15,26 @@ if TYPE_CHECKING:
     from ccmn import audit, baselines, functional, losses, metrics, noise, theory
     from ccmn.audit import find_label_issues
     from ccmn.data import load_dataset
-    from ccmn.estimation import estimate_noise
+    from ccmn.estimation import diagnose_noise, estimate_noise, sensitivity
     from ccmn.losses import HammingLoss, RankingLoss
     from ccmn.models import CCMNClassifier, CorrectedClassifier, load_model
-    from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
+    from ccmn.noise import ClassConditionalNoise, GroupedNoise, MissingNoise, PartialNoise, TransitionNoise
 
 _HOME = {
     "ClassConditionalNoise": "ccmn.noise",
     "PartialNoise": "ccmn.noise",
     "MissingNoise": "ccmn.noise",
     "TransitionNoise": "ccmn.noise",
+    "GroupedNoise": "ccmn.noise",
     "HammingLoss": "ccmn.losses",
     "RankingLoss": "ccmn.losses",
     "CCMNClassifier": "ccmn.models",
     "CorrectedClassifier": "ccmn.models",
     "load_model": "ccmn.models",
+    "diagnose_noise": "ccmn.estimation",
     "estimate_noise": "ccmn.estimation",
     "find_label_issues": "ccmn.audit",
+    "sensitivity": "ccmn.estimation",
     "load_dataset": "ccmn.data",
 }
 _MODULES = ("audit", "baselines", "functional", "losses", "metrics", "noise", "theory")
@@ -40,6 +43,7 @@ __all__ = [
     "CCMNClassifier",
     "ClassConditionalNoise",
     "CorrectedClassifier",
+    "GroupedNoise",
     "HammingLoss",
     "MissingNoise",
     "PartialNoise",
@@ -48,6 +52,7 @@ __all__ = [
     "__version__",
     "audit",
     "baselines",
+    "diagnose_noise",
     "estimate_noise",
     "find_label_issues",
     "functional",
@@ -56,6 +61,7 @@ __all__ = [
     "losses",
     "metrics",
     "noise",
+    "sensitivity",
     "theory",
 ]
 

@@ -40,6 +40,7 @@ def test_the_index():
     shared = {
         "__init__",
         "auto",
+        "diagnosis",
         "estimate",
         "evidence",
         "features",
@@ -48,6 +49,7 @@ def test_the_index():
         "posterior",
         "rates",
         "scores",
+        "sensitivity",
         "surface",
     }
     files = {path.stem for path in Path(estimation.__file__).parent.glob("*.py")}

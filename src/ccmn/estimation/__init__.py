@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from ccmn.estimation.estimate import ESTIMATORS, METHODS, estimate_noise
+from ccmn.estimation.diagnosis import Area, Diagnosis
+from ccmn.estimation.estimate import ESTIMATORS, METHODS, diagnose_noise, estimate_noise, mean_votes
 from ccmn.estimation.evidence import Estimator, Evidence, Trusted
 from ccmn.estimation.groups import GroupRates
 from ccmn.estimation.rates import Flag, LabelRates, NoiseRates, Rate
 from ccmn.estimation.scores import out_of_fold_scores
+from ccmn.estimation.sensitivity import Sensitivity, sensitivity
 from ccmn.estimation.trusted import rows_needed
 
 __all__ = [
     "ESTIMATORS",
     "METHODS",
+    "Area",
+    "Diagnosis",
     "Estimator",
     "Evidence",
     "Flag",
@@ -19,8 +23,12 @@ __all__ = [
     "LabelRates",
     "NoiseRates",
     "Rate",
+    "Sensitivity",
     "Trusted",
+    "diagnose_noise",
     "estimate_noise",
+    "mean_votes",
     "out_of_fold_scores",
     "rows_needed",
+    "sensitivity",
 ]

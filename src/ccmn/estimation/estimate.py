@@ -20,6 +20,7 @@ from ccmn.estimation.best_bin import best_bin
 from ccmn.estimation.confident_joint import confident_joint
 from ccmn.estimation.correlations import correlations
 from ccmn.estimation.dawid_skene import dawid_skene
+from ccmn.estimation.diagnosis import Diagnosis, diagnose
 from ccmn.estimation.evidence import Estimator, Evidence, Trusted
 from ccmn.estimation.forward import forward
 from ccmn.estimation.groups import FEWEST_ROWS, GroupRates, of_rows, rows_of
@@ -286,8 +287,10 @@ def _origin(evidence: Evidence) -> str | None:
 
 def _overall(evidence: Evidence, labels: Sequence[LabelRates]) -> list[Flag]:
     """Doubts about the result as a whole."""
-    flags = []
+    flags: list[Flag] = []
     n = len(evidence.Y)
+    if evidence.trusted is not None and evidence.X is not None:
+        flags += diagnose(evidence).flags
     if n < FEW_ROWS:
         flags.append(Flag("few_rows", f"{n} rows are very few to estimate noise from"))
     crowd = evidence.annotators is not None
@@ -328,3 +331,21 @@ def _warn(rates: NoiseRates) -> None:
 def _remedy(rates: NoiseRates, labels: Sequence[int]) -> str:
     open_side = any(rates.sides[j] == "both" for j in labels)
     return f"{DECLARE if open_side else 'Give'} {TRUST}"
+
+
+def diagnose_noise(
+    X: Any = None,
+    Y_noisy: Labels | None = None,
+    trusted: tuple[Any, Labels] | None = None,
+    random_state: RandomState = 0,
+    *,
+    sides: str | Sequence[str] = "both",
+) -> Diagnosis:
+    """Is the noise class-conditional: do labels of one true class flip whatever x is?
+
+    With trusted rows it is measured how well x tells the flipped ones from the others; without, how badly the best
+    class-conditional explanation fits the noisy labels. Parameters as in :func:`estimate_noise`.
+    """
+    if X is None:
+        raise ValueError("diagnose_noise needs the features X, to see whether they tell which labels were flipped")
+    return diagnose(_evidence(X, Y_noisy, sides, trusted, None, random_state, None, None))

@@ -82,6 +82,8 @@ class Surfaces(NamedTuple):
     scores: FloatArray
     rows: NDArray[np.intp]
     """The rows that the scores are of."""
+    deviance: FloatArray
+    """(q,): how far the best explanation is from the cells' own shares; NaN where there is none (:func:`deviance`)."""
 
 
 def fitted_pairs(side: Side, observed: float) -> FloatArray:
@@ -99,17 +101,19 @@ def label_surfaces(X: Any, Y: FloatArray, sides: Sequence[Side], seed: int) -> S
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_ROWS])
     observed = shares(Y)
     if n < FEWEST_ROWS:
-        return Surfaces(flat_surfaces(Y, sides), np.tile(observed, (n, 1)), rows)
+        return Surfaces(flat_surfaces(Y, sides), np.tile(observed, (n, 1)), rows, np.full(q, np.nan))
     Y = Y[rows]
     pairs = [fitted_pairs(side, p) for side, p in zip(sides, observed)]
     folds = spread_folds(Y, FOLDS, np.random.default_rng(seed))
     logits = [held_out_logits(head, Y, pairs, folds) for head in heads(X[rows], seed)]
-    values = [
-        np.maximum.reduce([surface(head[j], Y[:, j], pairs[j], GRIDS[side]) for head in logits])
+    by_head = [[surface(head[j], Y[:, j], pairs[j], GRIDS[side]) for j, side in enumerate(sides)] for head in logits]
+    values = [np.maximum.reduce(heads_of) for heads_of in zip(*by_head)]
+    misfit = [
+        min(deviance(head[j], Y[:, j], found[j], pairs[j], GRIDS[side]) for head, found in zip(logits, by_head))
         for j, side in enumerate(sides)
     ]
     plain = scipy.special.expit(np.stack([logits[0][j][:, 0] for j in range(q)], 1))
-    return Surfaces(values, plain, rows)
+    return Surfaces(values, plain, rows, np.array(misfit))
 
 
 def flat_surfaces(Y: FloatArray, sides: Sequence[Side]) -> list[FloatArray]:
@@ -143,12 +147,37 @@ def surface(logits: FloatArray, noisy: FloatArray, pairs: FloatArray, grid: Grid
     cells = [cells_of(column, positive) for column in logits[seen].T]
     centres, zeros, ones = (np.stack(part) for part in zip(*cells))
     pos, neg = (side[possible] for side in grid.pairs)
-    apart = np.abs(pos[:, None] - pairs[:, 0]) / 0.2 + np.abs(neg[:, None] - pairs[:, 1]) / 0.1
-    nearest = np.argsort(apart, 1, kind="stable")[:, :NEIGHBOURS]
     result[possible] = np.maximum.reduce(
-        [calibrated_likelihood(centres[k], zeros[k], ones[k], pos, neg) for k in nearest.T]
+        [calibrated_likelihood(centres[k], zeros[k], ones[k], pos, neg) for k in _nearest(pos, neg, pairs).T]
     )
     return result
+
+
+def _nearest(pos: FloatArray, neg: FloatArray, pairs: FloatArray) -> NDArray[np.intp]:
+    """The numbers of the fitted pairs that are nearest to each pair, in steps of the fitted grid."""
+    apart = np.abs(pos[:, None] - pairs[:, 0]) / 0.2 + np.abs(neg[:, None] - pairs[:, 1]) / 0.1
+    return np.argsort(apart, 1, kind="stable")[:, :NEIGHBOURS]
+
+
+def deviance(logits: FloatArray, noisy: FloatArray, values: FloatArray, pairs: FloatArray, grid: Grid) -> float:
+    r"""Twice the log-likelihood that is missing to a free share of ones in every cell, at the likeliest pair of rates.
+
+    Where the best class-conditional explanation with a logistic posterior is right, it is about
+    :math:`\chi^2` with ``BINS - 4`` degrees of freedom.
+    """
+    seen = ~np.isnan(noisy)
+    positive = noisy[seen] == 1
+    if positive.all() or not positive.any():
+        return float("nan")
+    i, k = np.unravel_index(int(values.argmax()), values.shape)
+    near = _nearest(grid.pos[[i]], grid.neg[[k]], pairs)[0]
+    missing = []
+    for model in near:
+        centres, zeros, ones = cells_of(logits[seen, model], positive)
+        free = scipy.special.xlogy(ones, ones / (ones + zeros)) + scipy.special.xlogy(zeros, zeros / (ones + zeros))
+        fitted = calibrated_likelihood(centres[None], zeros[None], ones[None], grid.pos[[i]], grid.neg[[k]])
+        missing.append(2 * float(free.sum() - fitted[0]))
+    return min(missing)
 
 
 def cells_of(scores: FloatArray, positive: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -51,7 +51,7 @@ def estimate_table(rates: NoiseRates) -> Group:
 
 
 def _interval(ends: Sequence[float]) -> str:
-    return f"({ends[0]:.2f}, {ends[1]:.2f})"
+    return "" if ends[0] == ends[1] else f"({ends[0]:.2f}, {ends[1]:.2f})"
 
 
 def _transition_table(noise: TransitionNoise) -> Table:

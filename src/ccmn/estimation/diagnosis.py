@@ -1,0 +1,170 @@
+"""Is the noise class-conditional at all? Whether x tells which labels of one true class were flipped."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import scipy.special
+import scipy.stats
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+
+from ccmn.estimation.evidence import Evidence
+from ccmn.estimation.features import standardise
+from ccmn.estimation.rates import Z_LEVEL, Flag
+from ccmn.estimation.surface import BINS
+from ccmn.validation import FloatArray
+
+FEWEST = 10
+"""Trusted rows that were flipped, and that were not, below which a true class of a label is left out."""
+MARGIN = 0.05
+"""How far above 1/2 an interval must lie to be told: a little dependence does little harm."""
+LEAST_PROBABLE = 1e-3
+FOLDS = 5
+
+WHAT_FOLLOWS = (
+    "rates per label do not describe these flips: corrected losses still help where flips mostly move the cut (the "
+    "Hamming loss with the square surrogate), less where they change the order of labels (ranking); counted rates are "
+    "averages, and corrected metrics are no longer unbiased. Train on more trusted rows, or split the rows by source "
+    "(groups=)"
+)
+
+
+class Area(NamedTuple):
+    """An area under the curve with its interval: 1/2 where x tells nothing."""
+
+    value: float
+    low: float
+    high: float
+    pairs: int
+    """Pairs of a flipped and an unflipped row that it rests on."""
+
+
+UNKNOWN = Area(math.nan, 0.0, 1.0, 0)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """How far the noise is from class-conditional.
+
+    Attributes
+    ----------
+    lost, added : tuple of Area, one per label
+        How well x tells which true positives were lost, which negatives were added, in cross-validation on the
+        trusted rows; unknown (NaN) where there are fewer than ten of either kind.
+    pooled : Area
+        Over all labels, pair by pair.
+    misfit : float64 (q,)
+        Probability of so bad a fit of the best class-conditional explanation, were it true; NaN where unknown.
+    flags : tuple of Flag
+        ``not_class_conditional`` (trusted rows say so) and ``lack_of_fit`` (the shape of the noisy posterior says so).
+    """
+
+    lost: tuple[Area, ...]
+    added: tuple[Area, ...]
+    pooled: Area
+    misfit: FloatArray
+    flags: tuple[Flag, ...]
+
+
+def diagnose(evidence: Evidence) -> Diagnosis:
+    """Look at trusted rows, where there are some, and at the fit of the best class-conditional explanation."""
+    q = evidence.Y.shape[1]
+    lost, added = (
+        tuple(flip_area(evidence, j, true) if evidence.trusted is not None else UNKNOWN for j in range(q))
+        for true in (1, 0)
+    )
+    whole = pool_areas([*lost, *added])
+    freedom = BINS - 4
+    misfit = np.asarray(scipy.stats.chi2.sf(evidence.surfaces.deviance, freedom), dtype=np.float64)
+    return Diagnosis(lost, added, whole, misfit, (*_telling(lost, added, whole), *_misfits(misfit)))
+
+
+def flip_area(evidence: Evidence, j: int, true: int) -> Area:
+    """Among the trusted rows of one true class: how well is it foreseen from x which were flipped?
+
+    A logistic model of the label's held-out score and ten leading directions of the features, in cross-validation.
+    """
+    trusted = evidence.trusted
+    assert trusted is not None
+    rows = np.flatnonzero((trusted.Y[:, j] == true) & ~np.isnan(evidence.Y[trusted.rows, j]))
+    flipped = evidence.Y[trusted.rows[rows], j] != true
+    if min(flipped.sum(), (~flipped).sum()) < FEWEST:
+        return UNKNOWN
+    return area(foresee(_what_x_says(evidence, j, trusted.rows)[rows], flipped, evidence.seed), flipped)
+
+
+def _what_x_says(evidence: Evidence, j: int, rows: NDArray[np.intp]) -> FloatArray:
+    """(m, 1 + directions): the label's held-out log-odds, and the leading directions of x, on these rows."""
+    surfaces = evidence.surfaces
+    scores = np.full(len(evidence.Y), np.nan)
+    scores[surfaces.rows] = surfaces.scores[:, j]
+    # Rows beyond those that models were fitted to have no score of their own: the mean says nothing of them.
+    scores = np.where(np.isnan(scores), np.nanmean(scores), scores)
+    parts = [scipy.special.logit(np.clip(scores, 1e-4, 1 - 1e-4))[rows, None]]
+    if evidence.X is not None:
+        parts.append(evidence.directions[rows])
+    return standardise(np.concatenate(parts, 1))
+
+
+def foresee(features: FloatArray, flipped: NDArray[np.bool_], seed: int) -> FloatArray:
+    """Log-odds of a flip for every row, by a model that did not see it."""
+    result = np.empty(len(flipped))
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed % 2**32)
+    for training, held_out in folds.split(features, flipped):
+        model = LogisticRegression(C=0.1).fit(features[training], flipped[training])
+        result[held_out] = model.decision_function(features[held_out])
+    return result
+
+
+def area(scores: FloatArray, flipped: NDArray[np.bool_]) -> Area:
+    r"""Share of pairs in which the flipped row scores higher (a tie counts half), with Hanley and McNeil's error.
+
+    .. math:: s^2 = \frac{A (1 - A) + (m - 1)(\frac{A}{2 - A} - A^2) + (n - 1)(\frac{2 A^2}{1 + A} - A^2)}{m n}
+    """
+    m, n = int(flipped.sum()), int((~flipped).sum())
+    ranks = scipy.stats.rankdata(scores)
+    a = float((ranks[flipped].sum() - m * (m + 1) / 2) / (m * n))
+    variance = a * (1 - a) + (m - 1) * (a / (2 - a) - a**2) + (n - 1) * (2 * a**2 / (1 + a) - a**2)
+    # At 0 and 1 the formula knows no error; that of one pair in two is the least there is.
+    return _interval(a, math.sqrt(max(variance, 0.25) / (m * n)), m * n)
+
+
+def pool_areas(areas: list[Area]) -> Area:
+    """The mean over pairs of all strata, taken to be independent."""
+    known = [a for a in areas if a.pairs]
+    if not known:
+        return UNKNOWN
+    pairs = np.array([a.pairs for a in known], dtype=np.float64)
+    errors = np.array([(a.high - a.low) / (2 * Z_LEVEL) for a in known])
+    value = float(pairs @ np.array([a.value for a in known]) / pairs.sum())
+    return _interval(value, float(np.sqrt((pairs**2) @ errors**2) / pairs.sum()), int(pairs.sum()))
+
+
+def _interval(value: float, se: float, pairs: int) -> Area:
+    return Area(value, max(0.0, value - Z_LEVEL * se), min(1.0, value + Z_LEVEL * se), pairs)
+
+
+def _telling(lost: tuple[Area, ...], added: tuple[Area, ...], whole: Area) -> list[Flag]:
+    """``not_class_conditional``: over all, and label by label where the interval allows for so many looks."""
+    flags = []
+    if whole.pairs and whole.low > 0.5 + MARGIN:
+        told = f"x tells flipped labels from others of the same true class, area {whole.value:.2f}"
+        flags.append(Flag("not_class_conditional", f"{told} ({whole.low:.2f} to {whole.high:.2f}): {WHAT_FOLLOWS}"))
+    looks = max(1, sum(a.pairs > 0 for a in (*lost, *added)))
+    stricter = float(scipy.stats.norm.isf(0.05 / looks)) / Z_LEVEL
+    for word, areas in (("lost", lost), ("added", added)):
+        for j, a in enumerate(areas):
+            if a.pairs and a.value - stricter * (a.value - a.low) > 0.5 + MARGIN:
+                note = f"x tells which labels were {word}, area {a.value:.2f} ({a.low:.2f} to {a.high:.2f})"
+                flags.append(Flag("not_class_conditional", note, j))
+    return flags
+
+
+def _misfits(misfit: FloatArray) -> list[Flag]:
+    note = "the best class-conditional explanation with a logistic posterior does not fit the noisy labels"
+    return [Flag("lack_of_fit", note, j) for j, p in enumerate(misfit) if p < LEAST_PROBABLE]
