@@ -89,9 +89,12 @@ def label_features(Y: FloatArray) -> tuple[FloatArray, np.ndarray[Any, np.dtype[
 
     .. math:: P(\tilde y_j = 1 \mid x, \tilde y_{others}) = \rho_{neg} + r\, P(y_j = 1 \mid x, \tilde y_{others}) :
 
-    the other noisy labels sharpen the posterior at no price (section 17).
+    the other noisy labels sharpen the posterior at no price (section 17). Where every row has equally many labels
+    (classes, one a row) they give the label away, flips are not independent, and there are no such features.
     """
     observed = ~np.isnan(Y)
+    if Y.shape[1] > 1 and np.ptp(np.nansum(Y, 1)) == 0:
+        return np.empty((len(Y), 0)), np.full(Y.shape[1], -1, dtype=np.intp)
     many = np.maximum(observed.sum(0), 1)
     mean = np.nansum(Y, 0) / many
     centred = np.where(observed, Y - mean, 0.0)
