@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.special
@@ -13,14 +13,16 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
-from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.features import standardise
+from ccmn.estimation.evidence import Evidence, Trusted
+from ccmn.estimation.features import narrow, standardise
 from ccmn.estimation.rates import Z_LEVEL, Flag
 from ccmn.estimation.surface import BINS
 from ccmn.validation import FloatArray
 
 FEWEST = 10
 """Trusted rows that were flipped, and that were not, below which a true class of a label is left out."""
+DIRECTIONS = 10
+"""Leading directions of the features that are asked."""
 MARGIN = 0.05
 """How far above 1/2 an interval must lie to be told: a little dependence does little harm."""
 LEAST_PROBABLE = 1e-3
@@ -73,42 +75,47 @@ class Diagnosis:
 
 def diagnose(evidence: Evidence) -> Diagnosis:
     """Look at trusted rows, where there are some, and at the fit of the best class-conditional explanation."""
-    q = evidence.Y.shape[1]
-    lost, added = (
-        tuple(flip_area(evidence, j, true) if evidence.trusted is not None else UNKNOWN for j in range(q))
-        for true in (1, 0)
-    )
+    if evidence.trusted is None:
+        lost = added = (UNKNOWN,) * evidence.Y.shape[1]
+    else:
+        lost, added = flip_areas(evidence, evidence.trusted, 1), flip_areas(evidence, evidence.trusted, 0)
     whole = pool_areas([*lost, *added])
-    freedom = BINS - 4
-    misfit = np.asarray(scipy.stats.chi2.sf(evidence.surfaces.deviance, freedom), dtype=np.float64)
+    misfit = np.asarray(scipy.stats.chi2.sf(evidence.surfaces.deviance, BINS - 4), dtype=np.float64)
     return Diagnosis(lost, added, whole, misfit, (*_telling(lost, added, whole), *_misfits(misfit)))
 
 
-def flip_area(evidence: Evidence, j: int, true: int) -> Area:
-    """Among the trusted rows of one true class: how well is it foreseen from x which were flipped?
+def flip_areas(evidence: Evidence, trusted: Trusted, true: int) -> tuple[Area, ...]:
+    """Among the trusted rows of one true class, label by label: how well is it foreseen from x which were flipped?
 
     A logistic model of the label's held-out score and ten leading directions of the features, in cross-validation.
     """
-    trusted = evidence.trusted
-    assert trusted is not None
-    rows = np.flatnonzero((trusted.Y[:, j] == true) & ~np.isnan(evidence.Y[trusted.rows, j]))
-    flipped = evidence.Y[trusted.rows[rows], j] != true
-    if min(flipped.sum(), (~flipped).sum()) < FEWEST:
-        return UNKNOWN
-    return area(foresee(_what_x_says(evidence, j, trusted.rows)[rows], flipped, evidence.seed), flipped)
+    noisy, scores = evidence.Y[trusted.rows], _held_out_scores(evidence)[trusted.rows]
+    directions = leading_directions(evidence.X[trusted.rows], evidence.seed)
+    result = []
+    for j in range(noisy.shape[1]):
+        rows = np.flatnonzero((trusted.Y[:, j] == true) & ~np.isnan(noisy[:, j]))
+        flipped = noisy[rows, j] != true
+        if min(flipped.sum(), (~flipped).sum()) < FEWEST:
+            result.append(UNKNOWN)
+            continue
+        features = standardise(np.column_stack([scores[rows, j], directions[rows]]))
+        result.append(area(foresee(features, flipped, evidence.seed), flipped))
+    return tuple(result)
 
 
-def _what_x_says(evidence: Evidence, j: int, rows: NDArray[np.intp]) -> FloatArray:
-    """(m, 1 + directions): the label's held-out log-odds, and the leading directions of x, on these rows."""
+def _held_out_scores(evidence: Evidence) -> FloatArray:
+    """Log-odds (n, q) of the noisy labels; the mean, which says nothing, for rows that no model was held out from."""
     surfaces = evidence.surfaces
-    scores = np.full(len(evidence.Y), np.nan)
-    scores[surfaces.rows] = surfaces.scores[:, j]
-    # Rows beyond those that models were fitted to have no score of their own: the mean says nothing of them.
-    scores = np.where(np.isnan(scores), np.nanmean(scores), scores)
-    parts = [scipy.special.logit(np.clip(scores, 1e-4, 1 - 1e-4))[rows, None]]
-    if evidence.X is not None:
-        parts.append(evidence.directions[rows])
-    return standardise(np.concatenate(parts, 1))
+    logits = scipy.special.logit(np.clip(surfaces.scores, 1e-4, 1 - 1e-4))
+    result = np.tile(logits.mean(0), (len(evidence.Y), 1))
+    result[surfaces.rows] = logits
+    return result
+
+
+def leading_directions(X: Any, seed: int) -> FloatArray:
+    """(m, at most 10)."""
+    left, values, _ = np.linalg.svd(narrow(X, seed), full_matrices=False)
+    return np.asarray((left * values)[:, :DIRECTIONS])
 
 
 def foresee(features: FloatArray, flipped: NDArray[np.bool_], seed: int) -> FloatArray:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn.estimation.features import narrow
 from ccmn.estimation.rates import LabelRates, Side
 from ccmn.estimation.scores import out_of_fold_scores
 from ccmn.estimation.surface import Surfaces, flat_surfaces, label_surfaces
@@ -77,13 +76,6 @@ class Evidence:
             unknown = np.full(self.Y.shape[1], np.nan)
             return Surfaces(flat_surfaces(self.Y, self.sides), self.scores, np.arange(len(self.Y)), unknown)
         return label_surfaces(self.X, self.Y, self.sides, self.seed)
-
-    @cached_property
-    def directions(self) -> FloatArray:
-        """Leading directions of the features, (n, at most 10)."""
-        base = narrow(self.X, self.seed)
-        left, values, _ = np.linalg.svd(base, full_matrices=False)
-        return np.asarray((left * values)[:, :10])
 
     def _need_scores(self) -> None:
         if not self.has_scores:
