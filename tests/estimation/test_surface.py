@@ -16,6 +16,7 @@ from ccmn.estimation.surface import (
     cells_of,
     fitted_pairs,
     label_surfaces,
+    rows_to_look_at,
     surface,
 )
 from ccmn.noise import ClassConditionalNoise
@@ -107,3 +108,10 @@ def test_the_truth_is_not_excluded_and_no_noise_is():
         assert values.max() - values[at] < 4
         assert values.max() - values[0, 0] > 20
     assert found.scores.shape == (3000, 2)
+
+
+def test_more_labels_and_features_leave_fewer_rows():
+    pairs = [np.zeros((20, 2))]
+    assert rows_to_look_at(100, pairs * 10) == 20_000
+    assert 2_000 < rows_to_look_at(100, pairs * 50) < 20_000
+    assert rows_to_look_at(10_000, pairs * 5000) == 2_000

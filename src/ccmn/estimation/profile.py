@@ -9,11 +9,8 @@ import numpy as np
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.posterior import Counts, like_others, log_posterior, rare, rates_of, weights
 from ccmn.estimation.rates import NEVER, UNINFORMED, LabelRates
-from ccmn.estimation.surface import GRIDS, shares
+from ccmn.estimation.surface import FEWEST, GRIDS, shares
 from ccmn.validation import FloatArray
-
-FEWEST = 20
-"""Observed rows of the rarer class below which a label leans on the others."""
 
 
 def profile(evidence: Evidence) -> list[LabelRates]:

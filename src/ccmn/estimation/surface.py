@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from ccmn.estimation.features import heads
+from ccmn.estimation.features import LANDMARKS, MOST_LABELS, WIDEST, heads
 from ccmn.estimation.held_out import held_out_logits
 from ccmn.estimation.rates import Side
 from ccmn.estimation.scores import spread_folds
@@ -18,8 +18,12 @@ from ccmn.validation import FloatArray
 FOLDS = 3
 FEWEST_ROWS = 12
 """Below this many rows nothing is fitted: every pair of rates is as likely as any other."""
-MOST_ROWS = 20_000
-"""Rows that the models are fitted to and judged by."""
+MOST_ROWS, FEWEST_KEPT = 20_000, 2_000
+"""Rows that the models are fitted to and judged by, at most; and that are kept whatever the work."""
+MOST_WORK = 3e9
+"""Rows times models times features, above which rows are left out: about half a minute on one core."""
+FEWEST = 20
+"""Observed rows of the rarer class below which a label leans on the others, and few models are fitted to it."""
 BINS = 64
 """Cells of held-out scores, equally full, by which a pair of rates is judged."""
 NEIGHBOURS = 3
@@ -98,12 +102,13 @@ def fitted_pairs(side: Side, observed: float) -> FloatArray:
 def label_surfaces(X: Any, Y: FloatArray, sides: Sequence[Side], seed: int) -> Surfaces:
     """The surface of every label: the better of two heads at each pair of rates."""
     n, q = Y.shape
-    rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_ROWS])
     observed = shares(Y)
     if n < FEWEST_ROWS:
-        return Surfaces(flat_surfaces(Y, sides), np.tile(observed, (n, 1)), rows, np.full(q, np.nan))
+        return Surfaces(flat_surfaces(Y, sides), np.tile(observed, (n, 1)), np.arange(n), np.full(q, np.nan))
+    rare = np.minimum((Y == 1).sum(0), (Y == 0).sum(0)) < FEWEST
+    pairs = [fitted_pairs(side, p)[: 1 if few else None] for side, p, few in zip(sides, observed, rare)]
+    rows = np.sort(np.random.default_rng(seed).permutation(n)[: rows_to_look_at(X.shape[1], pairs)])
     Y = Y[rows]
-    pairs = [fitted_pairs(side, p) for side, p in zip(sides, observed)]
     folds = spread_folds(Y, FOLDS, np.random.default_rng(seed))
     logits = [held_out_logits(head, Y, pairs, folds) for head in heads(X[rows], seed)]
     by_head = [[surface(head[j], Y[:, j], pairs[j], GRIDS[side]) for j, side in enumerate(sides)] for head in logits]
@@ -114,6 +119,13 @@ def label_surfaces(X: Any, Y: FloatArray, sides: Sequence[Side], seed: int) -> S
     ]
     plain = scipy.special.expit(np.stack([logits[0][j][:, 0] for j in range(q)], 1))
     return Surfaces(values, plain, rows, np.array(misfit))
+
+
+def rows_to_look_at(d: int, pairs: Sequence[FloatArray]) -> int:
+    """As many rows as the work allows: models of every label, of features and of other labels."""
+    width = max(min(d, WIDEST), LANDMARKS) + min(len(pairs), MOST_LABELS)
+    models = sum(len(label) for label in pairs)
+    return int(np.clip(MOST_WORK / (width * models), FEWEST_KEPT, MOST_ROWS))
 
 
 def flat_surfaces(Y: FloatArray, sides: Sequence[Side]) -> list[FloatArray]:
