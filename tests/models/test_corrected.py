@@ -155,16 +155,24 @@ def test_estimated_rates(noise, kind):
     data = make_noisy_multilabel(1500, 4, 2, strength=20, noise=true, random_state=0)
     model = CorrectedClassifier(LogisticRegression(), noise, random_state=0).fit(data.X, data.Y_noisy)
     assert isinstance(model.noise_, kind)
-    assert model.rates_.settings["scores"] == "pred_proba"
+    assert model.rates_.settings["scores"] == "out of fold"
     assert np.abs(model.noise_.rho_pos + model.noise_.rho_neg - [0.3, 0.4]).max() < 0.15
     again = CorrectedClassifier(LogisticRegression(), noise, random_state=0).fit(data.X, data.Y_noisy)
     assert again.noise_ == model.noise_
 
 
-def test_two_sided_rates_come_with_a_warning(task):
-    with pytest.warns(UserWarning, match="upper bounds"):
-        model = CorrectedClassifier(LogisticRegression(), random_state=0).fit(task.X, task.Y_noisy)
+def test_two_sided_rates(task):
+    model = CorrectedClassifier(LogisticRegression(), random_state=0).fit(task.X, task.Y_noisy)
     assert (model.predict(task.X) == task.Y).mean() > 0.75
+    assert set(model.rates_.method) == {"profile"}
+
+
+def test_without_numbers_the_classifier_itself_is_asked(task):
+    texts = [" ".join(f"w{j}{'+' if v > 0 else '-'}" for j, v in enumerate(row)) for row in task.X]
+    words = make_pipeline(TfidfVectorizer(token_pattern=r"\S+"), LogisticRegression())
+    with pytest.warns(UserWarning, match="upper bounds"):
+        model = CorrectedClassifier(words, random_state=0).fit(texts, task.Y_noisy)
+    assert model.rates_.settings["scores"] == "pred_proba"
 
 
 def test_containers(task):

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted
 from typing_extensions import Self
 
-from ccmn.data.containers import Labels, label_names_of, to_dense_array
+from ccmn.data.containers import Labels, is_sparse, label_names_of, to_dense_array
 from ccmn.estimation import NoiseRates, estimate_noise
 from ccmn.estimation.scores import number_of_folds, spread_folds
 from ccmn.noise import ClassConditionalNoise
@@ -40,8 +40,9 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         A copy is fitted for each label, to the rows where it was observed; once for all labels where the classifier
         takes several (a forest, ``MLPClassifier``, ``ClassifierChain``) and every label was observed everywhere.
     noise : noise model, "estimate", "partial", "missing" or None
-        The rates; or estimate them, from probabilities that copies of ``estimator`` give to rows held out, with the
-        side declared ("partial": labels were only added, "missing": only lost) or not. None: no correction.
+        The rates; or estimate them, with the side declared ("partial": labels were only added, "missing": only lost)
+        or not: from the features where they are a matrix of numbers, else (texts, say) from probabilities that copies
+        of ``estimator`` give to rows held out. None: no correction.
     random_state : int, Generator or None
         For the folds of the estimation. The classifier has its own.
 
@@ -127,9 +128,13 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"or 'estimate', 'partial', 'missing' or None; got {given}"
             )
         seed = int(as_generator(self.random_state).integers(2**31))
-        scores = held_out_proba(self.estimator, X, Y, seed)
-        self.rates_: NoiseRates = estimate_noise(pred_proba=scores, Y_noisy=Y, sides=_SIDES[noise], random_state=seed)
-        return self.rates_.noise
+        if len(Y) < 2:
+            raise ValueError("noise cannot be estimated from 1 sample; give a noise model with known rates")
+        features, scores = X, None
+        if not is_matrix_of_numbers(X):
+            features, scores = None, held_out_proba(self.estimator, X, Y, seed)
+        self.rates_: NoiseRates = estimate_noise(features, Y, sides=_SIDES[noise], pred_proba=scores, random_state=seed)
+        return self.rates_.cautious_noise
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -163,12 +168,21 @@ def fit_inside(values: FloatArray, low: FloatArray, high: FloatArray) -> FloatAr
     return np.where(values < EDGE, below, np.where(values > 1 - EDGE, above, values))
 
 
+def is_matrix_of_numbers(X: Any) -> bool:
+    """Finite numbers in two dimensions, dense or sparse: what rates can be estimated from without a classifier."""
+    if is_sparse(X):
+        return bool(np.isfinite(X.tocsr().data).all())
+    try:
+        array = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    return array.ndim == 2 and bool(np.isfinite(array).all())
+
+
 def held_out_proba(estimator: Any, X: Any, Y: FloatArray, seed: int) -> FloatArray:
     """Probabilities of the noisy labels (n, q), each by a copy that did not see the row."""
     result = np.empty(Y.shape)
     folds = spread_folds(Y, number_of_folds(Y), np.random.default_rng(seed))
-    if len(folds) < 2:
-        raise ValueError("noise cannot be estimated from 1 sample; give a noise model with known rates")
     for k, held_out in enumerate(folds):
         rest = np.sort(np.concatenate(folds[:k] + folds[k + 1 :]))
         posterior = NoisyPosterior(estimator).fit(_safe_indexing(X, rest), Y[rest])
