@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccmn.estimation.posterior import Counts, like_others, log_posterior, rates_of, weights
+from ccmn.estimation.posterior import Counts, like_others, log_posterior, rates_of, share_weight, weights
 from ccmn.estimation.rates import NEVER
 from ccmn.estimation.surface import GRIDS
 
@@ -40,6 +40,15 @@ def test_many_trusted_rows_recover_the_rates_exactly(i, k, prior):
     assert neg.value == pytest.approx(b, abs=2e-3)
     assert pos.low <= a <= pos.high
     assert neg.low <= b <= neg.high
+
+
+def test_the_weight_of_the_trusted_share():
+    counts = Counts(50, 10, 150, 15)
+    assert share_weight(counts, 0.3, np.inf) == 1
+    signal = 1 - 10.5 / 51 - 15.5 / 151
+    own, other = (50.5 / 201) * (150.5 / 201) / 200, 0.3 * 0.7 / (1000 * signal**2)
+    assert share_weight(counts, 0.3, 1000) == pytest.approx(own / (own + other))
+    assert 0 < share_weight(Counts(0, 0, 0, 0), 0.3, 10) <= 1
 
 
 def test_a_known_prevalence_leaves_the_pairs_that_go_with_it():

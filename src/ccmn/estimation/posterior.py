@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -29,28 +30,57 @@ class Counts(NamedTuple):
 
 
 def log_posterior(
-    surface: FloatArray, grid: Grid, observed: float, counts: Counts | None = None, prevalence: float | None = None
+    surface: FloatArray,
+    grid: Grid,
+    observed: float,
+    counts: Counts | None = None,
+    prevalence: float | None = None,
+    rows: float = math.inf,
 ) -> FloatArray:
     r"""Log-posterior (A, B) over the grid, up to a constant, all shares of true positives alike beforehand.
 
     .. math:: \frac{\ell(\rho)}{c} + k_{pos} \log \rho_{pos} + (n_{pos} - k_{pos}) \log (1 - \rho_{pos}) + \dots
-        + n_{pos} \log \pi + n_{neg} \log (1 - \pi)
+        + w\, (n_{pos} \log \pi + n_{neg} \log (1 - \pi))
 
     with :math:`\pi = (\tilde p - \rho_{neg}) / r` the share of true positives that goes with the rates. First the
     held-out likelihood, then trusted rows: flips are counted, and so are true positives, which say as much again, since
-    the observed prevalence is known. A known prevalence is a further term, within a hundredth.
+    the observed prevalence is known; not quite, where it is that of few ``rows``, hence w (:func:`share_weight`). A
+    known prevalence is a further term, within a hundredth.
     """
-    pos, neg = (np.clip(side, _EDGE, 1 - _EDGE) for side in grid.pairs)
     prior = grid.prior(observed)
     result = surface / CAUTION
     if counts is not None:
-        share = np.clip(prior, _EDGE, 1 - _EDGE)
-        result = result + counts.lost * np.log(pos) + (counts.positives - counts.lost) * np.log1p(-pos)
-        result = result + counts.added * np.log(neg) + (counts.negatives - counts.added) * np.log1p(-neg)
-        result = result + counts.positives * np.log(share) + counts.negatives * np.log1p(-share)
+        result = result + flips(counts, grid) + share_weight(counts, observed, rows) * positives(counts, prior)
     if prevalence is not None:
         result = result - 0.5 * ((prior - prevalence) / 0.01) ** 2
     return np.asarray(np.where(np.isfinite(surface), result, -np.inf))
+
+
+def flips(counts: Counts, grid: Grid) -> FloatArray:
+    """Binomial log-likelihood (A, B) of the flips among trusted rows."""
+    pos, neg = (np.clip(side, _EDGE, 1 - _EDGE) for side in grid.pairs)
+    lost = counts.lost * np.log(pos) + (counts.positives - counts.lost) * np.log1p(-pos)
+    return np.asarray(lost + counts.added * np.log(neg) + (counts.negatives - counts.added) * np.log1p(-neg))
+
+
+def positives(counts: Counts, prior: FloatArray) -> FloatArray:
+    """Binomial log-likelihood of the true positives among trusted rows, at shares ``prior``."""
+    share = np.clip(prior, _EDGE, 1 - _EDGE)
+    return np.asarray(counts.positives * np.log(share) + counts.negatives * np.log1p(-share))
+
+
+def share_weight(counts: Counts, observed: float, rows: float) -> float:
+    r"""How much of the spread between the trusted and the implied share of positives is the trusted rows' own.
+
+    .. math:: w = \frac{v}{v + \tilde p (1 - \tilde p) / (n r^2)}, \qquad v = \frac{\pi (1 - \pi)}{m}
+
+    with m trusted rows among n, and :math:`\pi`, r as counted on them.
+    """
+    many = counts.positives + counts.negatives
+    share = (counts.positives + 0.5) / (many + 1)
+    lost, added = (counts.lost + 0.5) / (counts.positives + 1), (counts.added + 0.5) / (counts.negatives + 1)
+    own = share * (1 - share) / max(many, 1)
+    return own / (own + observed * (1 - observed) / (rows * max(1 - lost - added, 0.2) ** 2))
 
 
 def rare(grid: Grid, observed: float) -> FloatArray:

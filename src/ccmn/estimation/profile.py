@@ -53,7 +53,8 @@ def _log_posterior(evidence: Evidence, j: int, counts: Counts | None, blind: boo
     if blind:
         surface = np.where(np.isfinite(surface), 0.0, surface)
     known = None if evidence.prevalence is None else float(evidence.prevalence[j])
-    return log_posterior(surface, grid, observed, counts, None if known is None or np.isnan(known) else known)
+    rows = int((~np.isnan(evidence.Y[:, j])).sum())
+    return log_posterior(surface, grid, observed, counts, None if known is None or np.isnan(known) else known, rows)
 
 
 def _observed(evidence: Evidence, j: int) -> float:
