@@ -283,12 +283,31 @@ def test_mistakes_are_named():
             estimate_noise(**arguments)
 
 
-@pytest.mark.parametrize(("name", "bound"), [("scene", 0.04), ("yeast", 0.2)])
+needs_data = pytest.mark.skipif(
+    not os.environ.get("CCMN_DATA"), reason="the real data sets are needed: set CCMN_DATA to their folder"
+)
+
+
+@needs_data
+@bounded
+@pytest.mark.parametrize(("name", "bound"), [("scene", 0.04), ("yeast", 0.12)])
 @pytest.mark.parametrize("rho", [0.1, 0.6])
 def test_candidate_sets_of_real_data(name, bound, rho):
-    if not os.environ.get("CCMN_DATA"):
-        pytest.skip("the real data sets are needed: set CCMN_DATA to their folder")
     data = load_dataset(name)
     noise = PartialNoise(rho, n_labels=data.q)
     rates = estimate_noise(data.X, noise.corrupt(data.Y, random_state=0), sides="partial")
     assert np.abs(rates.rho_neg - rho).mean() < bound
+
+
+@needs_data
+@bounded
+def test_two_sided_noise_of_real_data():
+    data = load_dataset("yeast")
+    rng = np.random.default_rng(0)
+    noise = ClassConditionalNoise(rng.choice([0.1, 0.2, 0.3], data.q), rng.choice([0.1, 0.2, 0.3], data.q))
+    noisy, rows = noise.corrupt(data.Y, random_state=rng), rng.permutation(data.n)[:200]
+    for trusted, bound in ((None, 0.15), ((rows, data.Y[rows]), 0.08)):
+        rates = estimate_noise(data.X, noisy, trusted=trusted)
+        kept = data.Y.sum(0) >= 30
+        wrong = np.abs(rates.rho_pos - noise.rho_pos) + np.abs(rates.rho_neg - noise.rho_neg)
+        assert wrong[kept].mean() < bound

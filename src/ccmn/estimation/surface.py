@@ -20,7 +20,7 @@ FEWEST_ROWS = 12
 """Below this many rows nothing is fitted: every pair of rates is as likely as any other."""
 MOST_ROWS, FEWEST_KEPT = 20_000, 2_000
 """Rows that the models are fitted to and judged by, at most; and that are kept whatever the work."""
-MOST_WORK = 3e9
+MOST_WORK = 1.5e9
 """Rows times models times features, above which rows are left out: about half a minute on one core."""
 FEWEST = 20
 """Observed rows of the rarer class below which a label leans on the others, and few models are fitted to it."""
