@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.special
 from sklearn.metrics import roc_auc_score
 
 from ccmn import diagnose_noise, estimate_noise
 from ccmn.data import make_noisy_multilabel
 from ccmn.estimation.diagnosis import UNKNOWN, Area, area, pool_areas
+from ccmn.estimation.surface import GRIDS, deviance, surface
 from ccmn.noise import ClassConditionalNoise
 
 DATA = make_noisy_multilabel(2000, 4, 3, strength=4.0, random_state=0)
@@ -47,13 +49,16 @@ def test_class_conditional_noise_is_not_accused():
 
 
 def test_a_posterior_of_another_shape_does_not_fit():
+    """Labels that come and go along a line: no logistic posterior, with whatever rates, looks like that."""
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(6000, 1))
-    steps = np.where(np.abs(x) < 0.25, 0.95, np.where(np.abs(x) < 1, 0.5, 0.05))
-    Y = (rng.random((6000, 1)) < steps).astype(int)
-    found = diagnose_noise(x, Y)
-    assert found.misfit.shape == (1,)
-    assert 0 <= found.misfit[0] <= 1
+    scores = np.sort(rng.normal(size=(4000, 1)), 0)
+    noisy = (rng.random(4000) < np.where(np.arange(4000) // 500 % 2 == 0, 0.1, 0.9)).astype(float)
+    pairs, grid = np.zeros((1, 2)), GRIDS["both"]
+    wave = deviance(scores, noisy, surface(scores, noisy, pairs, grid), pairs, grid)
+    right = (rng.random(4000) < 0.1 + 0.7 * scipy.special.expit(2 * scores[:, 0])).astype(float)
+    line = deviance(scores, right, surface(scores, right, pairs, grid), pairs, grid)
+    assert line < 100 < wave
+    assert np.isnan(deviance(scores, np.ones(4000), np.zeros((1, 1)), pairs, grid))
 
 
 def test_the_area_is_scikit_learns():

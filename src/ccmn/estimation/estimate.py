@@ -289,7 +289,7 @@ def _overall(evidence: Evidence, labels: Sequence[LabelRates]) -> list[Flag]:
     """Doubts about the result as a whole."""
     flags: list[Flag] = []
     n = len(evidence.Y)
-    if evidence.trusted is not None and evidence.X is not None:
+    if evidence.was_fitted:
         flags += diagnose(evidence).flags
     if n < FEW_ROWS:
         flags.append(Flag("few_rows", f"{n} rows are very few to estimate noise from"))

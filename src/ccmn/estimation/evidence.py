@@ -57,6 +57,11 @@ class Evidence:
         """Is there anything that scores could come from?"""
         return self.X is not None or self.pred_proba is not None
 
+    @property
+    def was_fitted(self) -> bool:
+        """Were models fitted to the features on the way? Then what they say of the fit costs nothing."""
+        return self.X is not None and "surfaces" in vars(self)
+
     @cached_property
     def scores(self) -> FloatArray:
         """A score per entry from a model that did not see the row: given, or worked out from X (section 2)."""
