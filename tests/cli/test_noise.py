@@ -134,7 +134,7 @@ def test_estimate_from_csv_and_candidates(printed, task, noisy):
     ("arguments", "code", "message"),
     [
         (["task.npz", "--sides", "left"], 2, "'left' is none of both, partial, missing"),
-        (["task.npz", "--method", "guess"], 2, "'guess' is none of auto, best_bin"),
+        (["task.npz", "--method", "guess"], 2, "'guess' is none of auto, profile"),
         (["task.npz", "--method", "trusted"], 1, "trusted"),
         (["task.npz", "--candidates"], 1, "no candidate sets"),
         (["none.npz"], 1, "none.npz"),

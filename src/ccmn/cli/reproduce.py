@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from ccmn.experiments.runner import Done
-    from ccmn.experiments.store import ResultStore
     from ccmn.experiments.summary import Summary
 
 _ALL = "all"
@@ -88,6 +88,7 @@ def reproduce(
     from ccmn.experiments.reproduce import prepare
     from ccmn.experiments.reproduce import reproduce as run
     from ccmn.experiments.store import ResultStore
+    from ccmn.experiments.summary import summarise
 
     chosen = ["table1", "table2", "table3"] if table == _ALL else [table]
     found = prepare(chosen, datasets=datasets, protocols=protocol, data_dir=data_dir, small=small, seed=seed)
@@ -110,12 +111,15 @@ def reproduce(
             retry_failed=retry_failed,
             tell=lambda done: _advance(progress, task, done),
         )
-        _print(results, as_json)
+        _print(summarise(results.results()), as_json)
     typer.echo(f"results are in {store}; ccmn report {store} --out report.html makes a page of them", err=True)
 
 
 def report(
-    store: Annotated[Path, typer.Argument(metavar="RESULTS", help="A file that ccmn reproduce wrote.")],
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="RESULTS", help="A file that ccmn reproduce wrote, or a .csv that ccmn report wrote."),
+    ],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="A page of everything (.html).")] = None,
     latex: Annotated[Path | None, typer.Option(metavar="FILE", help="The tables as LaTeX (.tex).")] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Every value, one a line (.csv).")] = None,
@@ -127,26 +131,29 @@ def report(
     Example: ccmn report results.db --out report.html --csv cells.csv
     """
     from ccmn.data.files import check_file
-    from ccmn.experiments.export import write_cells
+    from ccmn.experiments.export import read_cells, write_cells
     from ccmn.experiments.store import ResultStore
     from ccmn.experiments.summary import summarise
     from ccmn.report.html import results_page
     from ccmn.report.latex import latex_tables
 
-    check_file(store)
+    check_file(source)
     wanted = [path for path in (out, latex, csv) if path is not None]
     for path in wanted:
         check_free(path, force)
-    with ResultStore(store) as results:
-        found = list(results.results())
-        summaries = summarise(found)
-        if csv is not None:
-            write_cells(found, csv)
-        if latex is not None:
-            _write(latex, latex_tables(summaries))
-        if out is not None:
-            _write(out, results_page(summaries, found))
-        _print(results, as_json)
+    if source.suffix == ".csv":
+        found = read_cells(source)
+    else:
+        with ResultStore(source) as results:
+            found = list(results.results())
+    summaries = summarise(found)
+    if csv is not None:
+        write_cells(found, csv)
+    if latex is not None:
+        _write(latex, latex_tables(summaries))
+    if out is not None:
+        _write(out, results_page(summaries, found))
+    _print(summaries, as_json)
     for path in wanted:
         typer.echo(f"wrote {path}", err=True)
 
@@ -170,11 +177,9 @@ def _advance(progress: Progress, task: TaskID, done: Done) -> None:
     progress.update(task, completed=done.weight, total=done.total, description=what)
 
 
-def _print(results: ResultStore, as_json: bool) -> None:
-    from ccmn.experiments.summary import summarise
+def _print(summaries: Sequence[Summary], as_json: bool) -> None:
     from ccmn.report.results import results_tables
 
-    summaries = summarise(results.results())
     if as_json:
         print_json([_as_dict(summary) for summary in summaries])
         return

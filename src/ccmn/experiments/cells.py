@@ -31,7 +31,7 @@ class Cell:
     repeat: int
     n: int
     """Rows of the data at hand."""
-    recipe: str
+    recipe: str = ""
     """All else that determines it, as canonical JSON: protocol, model, seed, and a fingerprint of the data."""
 
     @cached_property

@@ -6,7 +6,8 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 
-from ccmn.data.files import PathLike, whole_file
+from ccmn.data.files import PathLike, blame, check_file, text_lines, whole_file
+from ccmn.experiments.cells import Cell
 from ccmn.experiments.store import Result
 
 COLUMNS = ("table", "protocol", "selection", "dataset", "method", "metric", "repeat", "n", "value")
@@ -29,6 +30,21 @@ def rows(results: Iterable[Result]) -> Iterator[tuple[object, ...]]:
                     cell.n,
                     f"{value:.6f}",
                 )
+
+
+def read_cells(path: PathLike) -> list[Result]:
+    """The results in a file that ``write_cells`` wrote: values alone, without machine, time or learning curves."""
+    found: dict[Cell, dict[str, dict[str, float]]] = {}
+    with blame(path):
+        reader = csv.DictReader(text_lines(check_file(path)))
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise ValueError(f"its columns must be {', '.join(COLUMNS)}; got {', '.join(reader.fieldnames or ())}")
+        for row in reader:
+            names = {"table": row["table"], "protocol": row["protocol"], "dataset": row["dataset"]}
+            cell = Cell(**names, method=row["method"], repeat=int(row["repeat"]), n=int(row["n"]))
+            values = found.setdefault(cell, {}).setdefault(row["selection"], {})
+            values[row["metric"]] = float(row["value"])
+    return [Result(cell, {"values": values}) for cell, values in found.items()]
 
 
 def write_cells(results: Iterable[Result], path: PathLike) -> int:
