@@ -76,3 +76,20 @@ def test_another_file_is_refused(tmp_path):
     (tmp_path / "cells.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match=f"columns must be {', '.join(COLUMNS)}; got a, b"):
         read_cells(tmp_path / "cells.csv")
+
+
+def test_the_numbers_in_the_readme(summaries):
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    summary = summaries["table1", "moderate", "clean"]
+    for method in ("unbiased-hamming-square", "plain-hamming-square"):
+        cells = []
+        for dataset in ("yeast", "scene", "enron", "tmc"):
+            entries = [summary.entry(method, dataset, m) for m in ("hamming_loss", "ranking_loss", "average_precision")]
+            ours, printed = ("/".join(f"{v:.3f}"[1:] for v in row) for row in _means(entries))
+            cells.append(f"{ours} ({printed})")
+        assert f"| {method} | {' | '.join(cells)} |" in readme
+    assert f"{len(list(rows(read_cells(CELLS)))):,} of them" in readme
+
+
+def _means(entries):
+    return [e.mean for e in entries], [e.printed.mean for e in entries]
