@@ -8,8 +8,8 @@ Rates of every label are drawn from 0.1 to 0.5, pairs with a sum of at most 0.6,
 same noisy labels and the same out-of-fold probabilities of them, linear models', and ranks all entries; a flipped one
 found is a hit. Ours are given the true rates ("known rates"), estimate them from features and noisy labels as ``ccmn
 audit`` does ("rates from features"), or from just these probabilities ("estimated rates"; "at their word" takes upper
-bounds for rates). Of the entries that ours list (p_wrong of 0.5 or more), the share that is wrong stands beside the mean
-of p_wrong. The timings are for 20,000 rows and 50 labels.
+bounds for rates). Of the entries that ours list (p_wrong of 0.5 or more), the share that is wrong stands beside the
+mean of p_wrong. The timings are for 20,000 rows and 50 labels.
 """
 
 from __future__ import annotations
