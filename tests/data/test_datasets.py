@@ -4,9 +4,11 @@ import gzip
 import hashlib
 import sys
 
+import numpy as np
 import pytest
 
 from ccmn.data import DATASETS, load_dataset, load_labels, write_csv, write_npz
+from ccmn.data.datasets import where_is
 
 ORIGINALS = {
     "yeast.arff": "mulan_yeast.arff.gz",
@@ -169,3 +171,12 @@ def test_labels_keep_the_order_of_the_arff(real_data):
     data = load_dataset("enron", data_dir=real_data)
     assert data.label_names[:2] == ("A.A8", "C.C9")
     assert data.Y.sum(0)[data.label_names.index("D.D18")] == 1
+
+
+def test_a_data_set_without_public_features_is_read_from_the_users_own_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"music_style\.mat or music_style\.npz"):
+        load_dataset("music_style", data_dir=tmp_path)
+    np.savez(tmp_path / "music_style.npz", X=np.ones((3, 2), np.float32), Y=np.eye(3, dtype=np.uint8))
+    data = load_dataset("music_style", data_dir=tmp_path)
+    assert (data.n, data.d, data.q, data.name) == (3, 2, 3, "music_style")
+    assert where_is("music_style", data_dir=tmp_path) == "folder"

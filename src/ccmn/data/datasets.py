@@ -198,12 +198,10 @@ def load_dataset(
     if labels is not None:
         raise ValueError(f"{row.name!r} knows its labels: leave labels={labels!r} out")
     if row.bundle is None:
-        raise FileNotFoundError(
-            f"the features of {row.name} could not be had. Its labels and candidates alone: load_labels({row.name!r}). "
-            "If you have the features, put them with the labels into an NPZ or MAT file and load that by its path."
-        )
-    path = _local(row.bundle.file, row.bundle.sha256, data_dir)
-    data = _from_public_files(row, data_dir) if path is None else read_npz(path)
+        data = read_file(_own_file(row, data_dir))
+    else:
+        path = _local(row.bundle.file, row.bundle.sha256, data_dir)
+        data = _from_public_files(row, data_dir) if path is None else read_npz(path)
     return replace(data, name=row.name, domain=row.domain)
 
 
@@ -237,11 +235,26 @@ def where_is(name: str, *, data_dir: PathLike | None = None) -> str:
     folder = Path(data_dir or os.environ.get("CCMN_DATA") or os.devnull)
     if row.bundle and (folder / row.bundle.file).is_file():
         return "folder"
+    if row.bundle is None and any((folder / f"{name}{suffix}").is_file() for suffix in (".mat", ".npz")):
+        return "folder"
     if row.files and all((folder / source.file).is_file() for source in row.files):
         return "folder"
     if row.files and all((folder / source.file).is_file() or is_cached(source) for source in row.files):
         return "cache"
     return "labels only" if row.labels_bundle and (folder / row.labels_bundle.file).is_file() else ""
+
+
+def _own_file(row: Dataset, data_dir: PathLike | None) -> Path:
+    """A file that the user has of a data set without public features: NAME.mat or NAME.npz in the data folder."""
+    folder = Path(data_dir or os.environ.get("CCMN_DATA") or os.devnull)
+    for path in (folder / f"{row.name}.mat", folder / f"{row.name}.npz"):
+        if path.is_file():
+            return path
+    raise FileNotFoundError(
+        f"the features of {row.name} could not be had. Its labels and candidates alone: load_labels({row.name!r}). "
+        f"If you have the features, put them with labels and candidates into {row.name}.mat or {row.name}.npz and set "
+        f"CCMN_DATA to its folder: {_where_looked(data_dir)}."
+    )
 
 
 def _is_name(name_or_path: PathLike) -> bool:
