@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 
+from bare import run_bare
 from ccmn.experiments import runner
 from ccmn.experiments.cells import fingerprint
 from ccmn.experiments.export import COLUMNS, rows, write_cells
@@ -202,26 +203,16 @@ def test_table_3_takes_real_candidates_where_there_are_some():
     assert [p.name for p in table.protocols_for("yeast")] == ["injected"]
 
 
-def test_a_bare_machine_can_run_a_fleet():
+def test_a_bare_machine_can_run_a_fleet(tmp_path):
     """Neither pandas nor the command line's libraries."""
     code = """
-import sys
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"pandas", "typer", "rich", "matplotlib", "pyarrow", "pooch"}:
-            raise ImportError(f"{name} is not to be had here")
-sys.meta_path.insert(0, Refuse())
 from ccmn.experiments.reproduce import prepare, reproduce
 from ccmn.experiments.store import ResultStore
 from ccmn.experiments.summary import summarise
+import sys
 with ResultStore(sys.argv[1]) as store:
     found = prepare(["table1"], small=True, protocols=["literal"])
     reproduce(found.columns, store, methods=["plain-hamming-square"])
     print(len(summarise(store.results())))
 """
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-c", code, f"{folder}/r.db"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "2", done.stderr
+    assert run_bare(code, str(tmp_path / "r.db")) == "2"
