@@ -16,6 +16,7 @@ from ccmn.cli.noise import noise_app
 from ccmn.cli.options import DefaultsInHelp
 from ccmn.cli.predict import predict
 from ccmn.cli.reproduce import report, reproduce
+from ccmn.cli.review import review
 
 app = typer.Typer(
     cls=PlainErrors,
@@ -32,6 +33,7 @@ app.command()(evaluate)
 app.command()(reproduce)
 app.command()(report)
 app.command()(audit)
+app.command()(review)
 app.add_typer(data_app, name="data")
 app.add_typer(noise_app, name="noise")
 

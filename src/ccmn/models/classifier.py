@@ -197,7 +197,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             labels unless ``validation_is_clean``.
         trusted : (rows, Y_true), optional
             Numbers of rows of X whose true labels are known, and those labels: they sharpen estimated rates, and
-            take the place of the noisy labels in training ("forward" and "plugin" use them for the rates only).
+            take the place of the noisy labels in training ("forward" and "plugin" use them for the rates only). NaN
+            where a true label is not known: the noisy one stays.
         groups : n names, optional
             The source of every row (annotator, site, import batch): rates are estimated for each, or taken from a
             ``GroupedNoise``. For the losses "hamming" and "ranking".
@@ -228,7 +229,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         labels = targets.labels
         if trusted_rows is not None:
-            p[trusted_rows[0]] = trusted_rows[1]
+            rows, true = trusted_rows
+            p[rows] = np.where(np.isnan(true), p[rows], true)
         recipe = self._recipe(targets, X.shape[0], seed)
         if not recipe.raw_labels:
             labels = p
