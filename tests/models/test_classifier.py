@@ -460,3 +460,15 @@ class TestErrors:
         assert capsys.readouterr().err == ""
         CCMNClassifier(None, epochs=2, verbose=2).fit(self.X, self.Y)
         assert "epoch 2/2: loss" in capsys.readouterr().err
+
+
+def test_of_trusted_rows_only_what_is_known_takes_the_place_of_noisy_labels(scenes):
+    X, Z, _, _, noise, Y = scenes
+    common = dict(noise=noise, loss="hamming", surrogate="square", random_state=0)  # noqa: C408
+    plain = CCMNClassifier(**common).fit(X, Z)
+    nothing = CCMNClassifier(**common).fit(X, Z, trusted=([3, 7], np.full((2, 10), np.nan)))
+    np.testing.assert_array_equal(nothing.decision_function(X), plain.decision_function(X))
+    some = np.where(np.arange(10) < 5, Y[:400], np.nan)
+    told = CCMNClassifier(**common).fit(X, Z, trusted=(np.arange(400), some))
+    np.testing.assert_allclose(told.decision_function(X)[:, 5:], plain.decision_function(X)[:, 5:], atol=1e-5)
+    assert not np.allclose(told.decision_function(X)[:, :5], plain.decision_function(X)[:, :5], atol=1e-2)
