@@ -9,7 +9,7 @@ import typer
 
 from ccmn.cli.models import remember
 from ccmn.cli.options import Candidates, DataDir, Json, Labels, Seed, Text, read_labels
-from ccmn.cli.output import print_json
+from ccmn.cli.output import error_console, print_json
 from ccmn.cli.rates import rates_for, read_estimate
 
 if TYPE_CHECKING:
@@ -70,18 +70,21 @@ def review(
 
     Examples: ccmn review train.csv --labels 'label_*' --text review, or ccmn review --demo
     """
-    from ccmn.review import Display, Retraining, check_installed, demo_session, open_session, read_subject, serve
+    from ccmn.review import Display, Retraining, demo_session, open_session, read_subject
+    from ccmn.review.server import check_host, check_installed, serve
 
     check_installed()
     if demo == (source is not None):
         raise typer.BadParameter("name the DATA to review, or say --demo; one of the two")
-    typer.echo("looking for suspicious labels ...", err=True)
-    if source is None:
-        session, columns = demo_session(_folder(out, "digits"), seed=seed), None
-    else:
-        display = Display(text, picture, image, image_dir)
-        subject, columns = read_subject(source, read_labels(labels), display, candidates=candidates, data_dir=data_dir)
-        session = open_session(subject, _folder(out, subject.data.name), _noise(noise, subject), seed)
+    check_host(host)
+    with error_console().status("looking for suspicious labels"):
+        if source is None:
+            session, columns = demo_session(_folder(out, "digits"), seed=seed), None
+        else:
+            display = Display(text, picture, image, image_dir)
+            spec = read_labels(labels)
+            subject, columns = read_subject(source, spec, display, candidates=candidates, data_dir=data_dir)
+            session = open_session(subject, _folder(out, subject.data.name), _noise(noise, subject), seed)
     retraining = Retraining(session, finish=lambda model: None if columns is None else remember(model, columns))
     try:
         serve(session, retraining, lambda url: _tell(url, session.folder, show, as_json), host, port)

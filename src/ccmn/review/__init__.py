@@ -6,7 +6,7 @@ from ccmn.review.export import export
 from ccmn.review.prepare import demo_session, open_session
 from ccmn.review.reading import Display, read_subject
 from ccmn.review.retrain import Retraining
-from ccmn.review.server import check_installed, serve
+from ccmn.review.server import serve
 from ccmn.review.session import Session
 from ccmn.review.store import DecisionStore
 from ccmn.review.subject import Subject
@@ -19,7 +19,6 @@ __all__ = [
     "Session",
     "Subject",
     "TrustedRows",
-    "check_installed",
     "corrected_labels",
     "demo_session",
     "export",

@@ -33,7 +33,8 @@ POLICY = {
 
 _WELCOME = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>ccmn review</title>'
-    '<meta http-equiv="refresh" content="0; url=/"><p><a href="/">To the review</a></p></html>'
+    '<link rel="icon" href="data:,"><meta http-equiv="refresh" content="0; url=/">'
+    '<p><a href="/">To the review</a></p></html>'
 )
 
 

@@ -123,7 +123,8 @@ def _features(subject: Subject, row: int) -> str:
 def _question(item: Item, question: Question, focus: bool) -> str:
     name = escape(question.name)
     given = {1: "given", 0: "not given", None: "not observed"}[question.given]
-    doubt = "" if question.p_wrong is None else f"{question.p_wrong:.0%} doubt"
+    # Never "100 %": nothing that rests on estimated rates is as sure as that.
+    doubt = "" if question.p_wrong is None else f"{min(question.p_wrong, 0.99):.0%} doubt"
     strong = " strong" if (question.p_wrong or 0) >= 0.5 else ""
     state = question.answer or "open"
     buttons = "".join(_choice(question, answer, focus) for answer in ANSWERS)

@@ -16,9 +16,9 @@ def progress_panel(session: Session, view: View) -> str:
     """How many rows were answered, and how many of them count."""
     done = view.progress
     return (
-        f'<h2>Progress</h2><p id="progress"><b id="answers">{done["answers"]}</b> answers on <b>{done["rows"]}</b> of '
-        f'{session.subject.data.n:,} rows. <b id="counted">{done["counted"]}</b> rows drawn by lot are complete and '
-        "count for the rates. Everything is saved as you go.</p>"
+        f'<h2>Progress</h2><p id="progress">Answers: <b id="answers">{done["answers"]}</b>, on {done["rows"]} of '
+        f"{session.subject.data.n:,} rows. Complete rows drawn by lot, which count for the rates: "
+        f'<b id="counted">{done["counted"]}</b>. Everything is saved as you go.</p>'
     )
 
 
@@ -50,8 +50,8 @@ def _training(session: Session, retraining: Retraining) -> str:
             f"{trained['test_before']:.1%} without your answers, <b>{trained['test_after']:.1%}</b> with them."
         )
     return (
-        f"Trained with {trained['labels']} answers on {trained['rows']} rows in {trained['seconds']:.0f} s; saved as "
-        f"{escape(retraining.path.name)}.{gain}"
+        f"Trained in {trained['seconds']:.0f} s on all rows, {trained['labels']} of their labels put right or "
+        f"confirmed by you; saved as {escape(retraining.path.name)}.{gain}"
     )
 
 
@@ -98,7 +98,7 @@ def _bar(rate: Rate, used: float, known: bool) -> str:
     low, high = 100 * rate.low, 100 * rate.high
     centre = f'<circle cx="{100 * rate.value:.1f}" cy="6" r="3"/>' if known else ""
     return (
-        '<svg viewBox="0 0 100 12" width="100" height="12" aria-hidden="true"><path class="track" d="M0 6H100"/>'
+        '<svg viewBox="0 0 100 12" width="80" height="12" aria-hidden="true"><path class="track" d="M0 6H100"/>'
         f'<path class="interval" d="M{low:.1f} 6H{high:.1f}"/><path class="used" d="M{100 * used:.1f} 1V11"/>{centre}'
         "</svg>"
     )

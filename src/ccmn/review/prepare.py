@@ -12,7 +12,7 @@ from ccmn.estimation import NoiseRates
 from ccmn.experiments.demo import make_demo
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.review.pictures import FeaturePictures, Shape
-from ccmn.review.session import Session
+from ccmn.review.session import Session, open_store
 from ccmn.review.subject import Subject
 
 
@@ -30,6 +30,7 @@ def open_session(
         What is thought of the noise before anybody looks; rates of a noise model are taken to be known.
     seed : int
     """
+    open_store(subject, folder, seed).close()  # refused before the long work, not after it
     with warnings.catch_warnings():
         # That rates are upper bounds before anybody looks is what the page is for; it marks them as such.
         warnings.simplefilter("ignore", UserWarning)

@@ -13,6 +13,11 @@ from ccmn.review.store import DecisionStore, Item, Stream
 MOST_ASKED = 24
 """Labels asked about at once; of more, random rows ask about some drawn by lot, suspicious rows about the worst."""
 
+FIRST = 100
+EVERY_AT_FIRST, EVERY = 8, 2
+"""Every eighth row is a suspicious one until a hundred were drawn by lot, every other one after that. Everything rests
+on the rates, also which rows are suspicious; a hundred rows are about what it takes to count them."""
+
 SUSPICIOUS = 0.5
 """A row is suspicious when one of its labels is wrong at least this probably."""
 
@@ -20,10 +25,10 @@ SUSPICIOUS = 0.5
 class ReviewQueue:
     """The places of the queue, made one after the other as they are reached, and then kept.
 
-    Every other row is drawn by lot, the rest are the most suspicious ones. The order of the lot is fixed beforehand by
-    the seed: the rows drawn are a simple random sample, whatever else was looked at, and in whatever order. A row
-    that was suspicious first is drawn like any other, and counts for the rates only then; to leave it out of the lot
-    would leave the noisiest rows out of the sample.
+    Most rows are drawn by lot at first, every other one later; the rest are the most suspicious ones. The order of the
+    lot is fixed beforehand by the seed: the rows drawn are a simple random sample, whatever else was looked at, and in
+    whatever order. A row that was suspicious first is drawn like any other, and counts for the rates only then; to
+    leave it out of the lot would leave the noisiest rows out of the sample.
 
     Parameters
     ----------
@@ -73,7 +78,8 @@ class ReviewQueue:
 
     def _next(self) -> Item | None:
         position, drawn = self.store.length(), self.store.drawn()
-        suspicious = self._most_suspicious() if position % 2 else None
+        every = EVERY_AT_FIRST if drawn < FIRST else EVERY
+        suspicious = self._most_suspicious() if position % every == every - 1 else None
         if suspicious is not None:
             return Item(position, suspicious, "suspicious", self._asked(suspicious, "suspicious"))
         if drawn >= len(self._lot):

@@ -69,8 +69,7 @@ class Session:
         self, subject: Subject, pred_proba: FloatArray, before: NoiseRates, folder: PathLike, seed: int = 0
     ) -> None:
         self.subject, self.before, self.folder, self.seed = subject, before, Path(folder), seed
-        self.folder.mkdir(exist_ok=True)
-        self.store = DecisionStore(self.folder / "decisions.db", {**subject.facts, "seed": seed})
+        self.store = open_store(subject, folder, seed)
         self._pred_proba = pred_proba
         self._lock = threading.Lock()
         trained = self.store.fact("trained")
@@ -154,6 +153,12 @@ class Session:
     def close(self) -> None:
         """Let go of the files."""
         self.store.close()
+
+
+def open_store(subject: Subject, folder: PathLike, seed: int) -> DecisionStore:
+    """The decisions in the folder of a review, which is made if it is not there; those about other data are refused."""
+    Path(folder).mkdir(exist_ok=True)
+    return DecisionStore(Path(folder) / "decisions.db", {**subject.facts, "seed": seed})
 
 
 def _word(given: float) -> Answer:

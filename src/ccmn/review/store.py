@@ -96,6 +96,8 @@ class DecisionStore:
 
     def __init__(self, path: PathLike, facts: Mapping[str, Any]) -> None:
         self.path = Path(path)
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {self.path.parent} to keep {self.path.name} in")
         self._lock = threading.RLock()
         # The server's threads take turns by the lock.
         self._connection = sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None, check_same_thread=False)

@@ -1,0 +1,115 @@
+"""``ccmn review``: what it refuses, and a real server that is killed and comes back."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import ccmn
+from ccmn.review.store import DecisionStore
+
+needs_server = pytest.mark.skipif(
+    not all(__import__("importlib.util").util.find_spec(name) for name in ("starlette", "uvicorn")),
+    reason="the review page needs starlette and uvicorn: pip install 'ccmn[review]'",
+)
+
+
+class Server:
+    """The command in a process of its own, and a browser's side of the talk with it."""
+
+    def __init__(self, folder, *arguments):
+        environment = {**os.environ, "PYTHONPATH": str(Path(ccmn.__file__).parents[1])}
+        command = [sys.executable, "-m", "ccmn", "review", *arguments, "--json"]
+        self.process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+        )
+        url = urlsplit(json.loads(self.process.stdout.readline())["url"])
+        self.host, self.headers = url.netloc, {}
+        answer = self.ask("GET", f"/?{url.query}")
+        self.headers = {"Cookie": answer.headers["set-cookie"].partition(";")[0], "Origin": f"http://{self.host}"}
+
+    def ask(self, method, address, body=None):
+        connection = http.client.HTTPConnection(self.host, timeout=60)
+        connection.request(method, address, body, self.headers)
+        answer = connection.getresponse()
+        answer.text = answer.read().decode()
+        connection.close()
+        return answer
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+@needs_server
+def test_killed_and_taken_up_again(files):
+    arguments = ("task.npz", "--noise", "partial")
+    server = Server(files, *arguments)
+    try:
+        assert server.ask("GET", "/").headers["location"] == "/row/0"
+        for label, answer in ((0, "yes"), (2, "no")):
+            assert server.ask("POST", "/row/0/answer", f"label={label}&answer={answer}").status == 303
+        server.ask("POST", "/row/0/next")
+        shown = server.ask("GET", "/row/1").text
+    finally:
+        server.kill()  # SIGKILL: nothing is tidied up
+    server = Server(files, *arguments)
+    try:
+        assert server.ask("GET", "/").headers["location"] == "/row/1"  # where it was left
+        assert server.ask("GET", "/row/1").text == shown
+        page = server.ask("GET", "/row/0").text
+        assert '<form class="label yes"' in page
+        assert '<form class="label no"' in page
+        assert server.ask("POST", "/undo").headers["location"].startswith("/row/0?at=2")
+    finally:
+        server.kill()
+    with DecisionStore(files / "task-review" / "decisions.db", {"rows": 300}) as store:
+        assert [entry.answer for entry in store.entries()] == ["yes"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "name the DATA to review, or say --demo"),
+        (["task.npz", "--demo"], 2, "name the DATA to review, or say --demo"),
+        (["none.npz"], 1, "there is no file none.npz"),
+        (["task.npz", "--picture", "2x3"], 1, "a picture of 2x3x1 takes 6 features; there are 4"),
+        (["task.npz", "--picture", "wide"], 1, "a picture is HEIGHTxWIDTH"),
+        (["task.npz", "--candidates"], 1, "no candidate sets"),
+        (["task.npz", "--noise", "none"], 2, "--noise is estimate, partial, missing or a file of rates"),
+        (["task.npz", "--out", "nowhere/review"], 1, "there is no folder nowhere"),
+        (["task.npz", "--out", "task.csv"], 1, "task.csv is a file; --out names a folder"),
+        (["task.npz", "--host", "0.0.0.0"], 1, "stands for every address"),
+        (["task.npz", "--host", "localhost.example"], 1, "must be an address of this machine"),
+        (["task.npz", "--port", 99999], 2, "--port"),
+    ],
+)
+@needs_server
+def test_refuses(refused, files, arguments, code, message):
+    assert message in refused("review", *arguments, code=code)
+
+
+@needs_server
+def test_decisions_about_other_data_are_refused(refused, files):
+    with DecisionStore(_made(files / "task-review") / "decisions.db", {"rows": 7}):
+        pass
+    assert "are about other data: rows is 7 there and 300 here" in refused("review", "task.npz")
+
+
+def test_says_what_to_install(refused, files, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "pip install 'ccmn[review]'" in refused("review", "task.npz")
+    assert not (files / "task-review").exists()
+
+
+def _made(folder):
+    folder.mkdir()
+    return folder
