@@ -5,10 +5,10 @@ BIN := .venv/bin
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test table check format bench figures wheel clean
+.PHONY: help demo test test-browser table check format bench figures wheel clean
 
 help:
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 # torch first and by its exact version: a looser spec would fetch gigabytes of accelerator libraries.
 $(BIN)/.ready: pyproject.toml constraints.txt
@@ -22,6 +22,15 @@ demo: $(BIN)/.ready  ## noisy labels in, plain and unbiased models trained and c
 
 test: $(BIN)/.ready  ## the tests, doctests and README examples
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2
+
+# Chromium comes from the system, since playwright's own is a download of its own; playwright drives it.
+test-browser: $(BIN)/.ready  ## the pages in a real browser (needs Chromium); screenshots go to screenshots/
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || { echo "There is no Chromium \
+	on this machine. Debian: apt-get install --no-install-recommends chromium fonts-dejavu-core. Ubuntu: \
+	snap install chromium. Fedora: dnf install chromium. Then make test-browser again."; exit 1; }
+	$(BIN)/python -c 'import playwright' 2> /dev/null || \
+	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	$(ONE_THREAD) CCMN_SCREENSHOTS=screenshots $(BIN)/python -m pytest -q tests/browser
 
 # SMALL=1: two repeats of ten epochs on bundled data. Otherwise every data set at hand, hours on a CPU.
 table: $(BIN)/.ready  ## tables 1 to 3 of the paper, resumable, and a page of them; SMALL=1: in a minute

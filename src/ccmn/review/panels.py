@@ -11,6 +11,9 @@ from ccmn.review.rates import Counted
 from ccmn.review.retrain import Retraining
 from ccmn.review.session import Session, View
 
+ENOUGH_ROWS = 50
+"""Complete rows drawn by lot from which on counted rates tend to be better than what was thought before."""
+
 
 def progress_panel(session: Session, view: View) -> str:
     """How many rows were answered, and how many of them count."""
@@ -30,7 +33,7 @@ def training_panel(session: Session, view: View, retraining: Retraining) -> str:
         '<h2>Use the answers</h2><div class="buttons">'
         f'<form method="post" action="/row/{position}/retrain"><button id="retrain"{off}>Retrain with these</button>'
         f'</form><form method="post" action="/row/{position}/export"><button id="export">Export</button></form></div>'
-        f'<p id="training" data-state="{retraining.state}">{_training(session, retraining)}</p>'
+        f'<p id="training" data-state="{retraining.state}">{_training(session, retraining)}</p>{_few(view)}'
         f'<p class="faint">Exports and models go to <code>{escape(str(session.folder))}</code>.</p>'
     )
 
@@ -52,6 +55,15 @@ def _training(session: Session, retraining: Retraining) -> str:
     return (
         f"Trained in {trained['seconds']:.0f} s on all rows, {trained['labels']} of their labels put right or "
         f"confirmed by you; saved as {escape(retraining.path.name)}.{gain}"
+    )
+
+
+def _few(view: View) -> str:
+    if view.progress["counted"] >= ENOUGH_ROWS:
+        return ""
+    return (
+        f'<p class="faint">With fewer than {ENOUGH_ROWS} complete rows drawn by lot the rates are rough: a model '
+        "trained now may err more than one trained before anybody looked. Aim at 100.</p>"
     )
 
 
@@ -98,7 +110,7 @@ def _bar(rate: Rate, used: float, known: bool) -> str:
     low, high = 100 * rate.low, 100 * rate.high
     centre = f'<circle cx="{100 * rate.value:.1f}" cy="6" r="3"/>' if known else ""
     return (
-        '<svg viewBox="0 0 100 12" width="80" height="12" aria-hidden="true"><path class="track" d="M0 6H100"/>'
+        '<svg viewBox="0 0 100 12" width="60" height="12" aria-hidden="true"><path class="track" d="M0 6H100"/>'
         f'<path class="interval" d="M{low:.1f} 6H{high:.1f}"/><path class="used" d="M{100 * used:.1f} 1V11"/>{centre}'
         "</svg>"
     )

@@ -61,7 +61,8 @@ def serve(
     from ccmn.review.guard import Guard
 
     family = socket.AF_INET6 if ":" in check_host(host) else socket.AF_INET
-    with socket.socket(family) as listener:
+    # By the protocol's name asyncio knows that small answers are to be sent at once: without it each takes 40 ms more.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,10 +44,16 @@ CREATE INDEX IF NOT EXISTS decisions_by_action ON decisions (action);
 CREATE TABLE IF NOT EXISTS answers (             -- what holds now
     row INTEGER, label INTEGER, answer TEXT NOT NULL, PRIMARY KEY (row, label)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tallies (             -- kept up to date by every transaction: a page must not count anew
+    label INTEGER, given INTEGER, answer TEXT, times INTEGER NOT NULL, PRIMARY KEY (label, given, answer)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL) WITHOUT ROWID;
 """
 _COMPLETE = """
 SELECT row FROM sample LEFT JOIN answers USING (row, label) GROUP BY row HAVING COUNT(answer) = COUNT(*)
 """
+TOTALS = ("rows", "answers", "drawn", "counted")
+"""Numbers of rows with an answer, of answers, of rows drawn by lot, and of rows that count for rates."""
 _WAIT = 60.0
 
 
@@ -174,11 +181,11 @@ class DecisionStore:
 
     def length(self) -> int:
         """How many places the queue has so far."""
-        return int(self._query("SELECT COUNT(*) FROM items")[0][0])
+        return int(self._query("SELECT COALESCE(MAX(position) + 1, 0) FROM items")[0][0])
 
     def drawn(self) -> int:
         """How many rows were drawn by lot so far."""
-        return int(self._query("SELECT COUNT(*) FROM items WHERE stream = 'random'")[0][0])
+        return self.progress()["drawn"]
 
     def queued_rows(self) -> set[int]:
         """The rows that stand in the queue."""
@@ -186,7 +193,7 @@ class DecisionStore:
 
     def append(self, item: Item, given: Sequence[int | None]) -> None:
         """Put a row at the end of the queue, with the labels given for what is asked; nothing if the place is taken."""
-        with self._transaction() as run:
+        with self._transaction() as run, _counting(run, item.row):
             added = run("INSERT OR IGNORE INTO items VALUES (?, ?, ?, ?)", (*item[:3], json.dumps(item.asked)))
             if added.rowcount and item.stream == "random":
                 for label, value in zip(item.asked, given):
@@ -198,7 +205,7 @@ class DecisionStore:
         """Keep answers about labels of a row, as one action; ``open_only``: those without an answer, no others."""
         for value in answers.values():
             check_choice(value, "an answer", ANSWERS)
-        with self._transaction() as run:
+        with self._transaction() as run, _counting(run, item.row):
             (action,) = run("SELECT COALESCE(MAX(action), 0) + 1 FROM decisions").fetchone()
             held = dict(run("SELECT label, answer FROM answers WHERE row = ?", (item.row,)).fetchall())
             for label, value in answers.items():
@@ -218,14 +225,9 @@ class DecisionStore:
                 return None
             parts = run("SELECT position, row, label FROM decisions WHERE action = ?", (action,)).fetchall()
             run("UPDATE decisions SET undone = 1 WHERE action = ?", (action,))
-            for _, row, label in parts:
-                before = run(
-                    "SELECT answer FROM decisions WHERE row = ? AND label = ? AND NOT undone ORDER BY id DESC LIMIT 1",
-                    (row, label),
-                ).fetchone()
-                run("DELETE FROM answers WHERE row = ? AND label = ?", (row, label))
-                if before is not None:
-                    run("INSERT INTO answers VALUES (?, ?, ?)", (row, label, *before))
+            with _counting(run, parts[0][1]):  # an action is about one row
+                for _, row, label in parts:
+                    _restore(run, row, label)
             return Undone(parts[0][0], tuple(label for _, _, label in parts))
 
     def can_undo(self) -> bool:
@@ -253,17 +255,11 @@ class DecisionStore:
 
     def tallies(self) -> list[Tally]:
         """Given and answered, counted on the rows that count for rates; what was not observed is left out."""
-        query = (
-            "SELECT label, given, answer, COUNT(*) FROM sample JOIN answers USING (row, label) "
-            f"WHERE given IS NOT NULL AND row IN ({_COMPLETE}) GROUP BY label, given, answer"
-        )
-        return [Tally(*found) for found in self._query(query)]
+        return [Tally(*found) for found in self._query("SELECT label, given, answer, times FROM tallies WHERE times")]
 
     def progress(self) -> dict[str, int]:
-        """Numbers of rows with an answer, of answers, of rows drawn, and of rows that count for rates."""
-        ((rows, answers),) = self._query("SELECT COUNT(DISTINCT row), COUNT(*) FROM answers")
-        ((counted,),) = self._query(f"SELECT COUNT(*) FROM ({_COMPLETE})")
-        return {"rows": rows, "answers": answers, "drawn": self.drawn(), "counted": counted}
+        """The totals."""
+        return {**dict.fromkeys(TOTALS, 0), **dict(self._query("SELECT name, times FROM totals"))}
 
     def close(self) -> None:
         """Let go of the file."""
@@ -279,3 +275,45 @@ class DecisionStore:
 def _item(found: tuple[int, int, Stream, str]) -> Item:
     position, row, stream, asked = found
     return Item(position, row, stream, tuple(json.loads(asked)))
+
+
+@contextmanager
+def _counting(run: Any, row: int) -> Iterator[None]:
+    """Keep tallies and totals up to date with what happens to a row."""
+    change = _standing(run, row)
+    yield
+    after = _standing(run, row)
+    after.subtract(change)
+    for key, times in after.items():
+        if times and isinstance(key, str):
+            run(
+                "INSERT INTO totals VALUES (?, ?) ON CONFLICT DO UPDATE SET times = times + excluded.times",
+                (key, times),
+            )
+        elif times:
+            run(
+                "INSERT INTO tallies VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET times = times + excluded.times",
+                (*key, times),
+            )
+
+
+def _standing(run: Any, row: int) -> Counter[str | tuple[int, int, str]]:
+    """What a row adds to the totals, and to the tallies if it counts for rates."""
+    answers = dict(run("SELECT label, answer FROM answers WHERE row = ?", (row,)).fetchall())
+    sample = run("SELECT label, given FROM sample WHERE row = ?", (row,)).fetchall()
+    complete = bool(sample) and all(label in answers for label, _ in sample)
+    totals = zip(TOTALS, (bool(answers), len(answers), bool(sample), complete))
+    found: Counter[str | tuple[int, int, str]] = Counter(dict(totals))
+    if complete:
+        found.update((label, given, answers[label]) for label, given in sample if given is not None)
+    return found
+
+
+def _restore(run: Any, row: int, label: int) -> None:
+    """What was said before the latest decision, which was taken back, holds again."""
+    before = run(
+        "SELECT answer FROM decisions WHERE row = ? AND label = ? AND NOT undone ORDER BY id DESC LIMIT 1", (row, label)
+    ).fetchone()
+    run("DELETE FROM answers WHERE row = ? AND label = ?", (row, label))
+    if before is not None:
+        run("INSERT INTO answers VALUES (?, ?, ?)", (row, label, *before))
