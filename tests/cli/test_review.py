@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -53,26 +58,49 @@ class Server:
 def test_killed_and_taken_up_again(files):
     arguments = ("task.npz", "--noise", "partial")
     server = Server(files, *arguments)
-    try:
-        assert server.ask("GET", "/").headers["location"] == "/row/0"
-        for label, answer in ((0, "yes"), (2, "no")):
-            assert server.ask("POST", "/row/0/answer", f"label={label}&answer={answer}").status == 303
-        server.ask("POST", "/row/0/next")
-        shown = server.ask("GET", "/row/1").text
-    finally:
-        server.kill()  # SIGKILL: nothing is tidied up
+    assert server.ask("GET", "/").headers["location"] == "/row/0"
+    for label, answer in ((0, "yes"), (2, "no")):
+        assert server.ask("POST", "/row/0/answer", f"label={label}&answer={answer}").status == 303
+    shown = server.ask("GET", "/row/0").text
+    acknowledged = killed_while_answering(server, from_position=0)
     server = Server(files, *arguments)
-    try:
-        assert server.ask("GET", "/").headers["location"] == "/row/1"  # where it was left
-        assert server.ask("GET", "/row/1").text == shown
-        page = server.ask("GET", "/row/0").text
-        assert '<form class="label yes"' in page
-        assert '<form class="label no"' in page
-        assert server.ask("POST", "/undo").headers["location"].startswith("/row/0?at=2")
-    finally:
-        server.kill()
     with DecisionStore(files / "task-review" / "decisions.db", {"rows": 300}) as store:
-        assert [entry.answer for entry in store.entries()] == ["yes"]
+        held = {(entry.row, entry.label) for entry in store.entries()}
+        assert {(store.item(position).row, label) for position, label in acknowledged} <= held
+        assert store.progress()["answers"] == len(held)
+        assert store.progress()["counted"] == len(store.sampled_rows())
+        last = store.length() - 1
+    assert server.ask("GET", "/").headers["location"] == f"/row/{last}"  # where it was left
+    assert subject_of(server.ask("GET", "/row/0").text) == subject_of(shown)
+    while not server.ask("POST", "/undo").headers["location"].startswith("/row/0?"):
+        pass
+    server.process.send_signal(signal.SIGINT)
+    assert server.process.wait(timeout=30) == 0  # Ctrl-C is how it is ended
+    server.process.stdout.close()
+
+
+def killed_while_answering(server, from_position):
+    """Answer on and on until the server is killed (SIGKILL: nothing is tidied up); what it acknowledged by then."""
+    acknowledged = []
+
+    def answer_on():
+        with suppress(OSError, http.client.HTTPException):  # the kill
+            for position in itertools.count(from_position):
+                server.ask("POST", f"/row/{position}/next")
+                answered = server.ask("POST", f"/row/{position + 1}/answer", "label=1&answer=no")
+                acknowledged.extend([(position + 1, 1)] if answered.status == 303 else [])
+
+    worker = threading.Thread(target=answer_on)
+    worker.start()
+    while len(acknowledged) < 40:
+        time.sleep(0.01)
+    server.kill()
+    worker.join()
+    return acknowledged
+
+
+def subject_of(page):
+    return page.partition('<section class="subject"')[2].partition("</section>")[0]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import ipaddress
 import secrets
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 from ccmn.review.retrain import Retraining
 from ccmn.review.session import Session
@@ -75,4 +76,5 @@ def serve(
         listener.listen()
         tell(f"http://{place}/?token={token}")
         config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
-        uvicorn.Server(config).run(sockets=[listener])
+        with suppress(KeyboardInterrupt):  # which is how it is ended
+            uvicorn.Server(config).run(sockets=[listener])
