@@ -33,8 +33,8 @@ class Retraining:
     finish : callable, optional
         Called with the model before it is saved, to keep notes with it.
     settings : dict, optional
-        Of ``CCMNClassifier``, beyond noise and seed. By default the closed form: on the pictures of ``ccmn demo`` it
-        takes a tenth of a second, and errs less than the ranking loss does in a quarter of a minute.
+        Of ``CCMNClassifier``, beyond noise and seed. By default the closed form, which is ready before the next row
+        is answered; which of it and the estimator's default errs less differs from one draw of noise to the next.
     """
 
     def __init__(
