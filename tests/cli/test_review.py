@@ -108,6 +108,9 @@ def subject_of(page):
     [
         ([], 2, "name the DATA to review, or say --demo"),
         (["task.npz", "--demo"], 2, "name the DATA to review, or say --demo"),
+        (["--demo", "--picture", "16x24"], 2, "--demo brings its own data"),
+        (["--demo", "--noise", "partial"], 2, "--demo brings its own data"),
+        (["task.npz", "--image-dir", "."], 2, "--image-dir is where the files of --image COLUMN are"),
         (["none.npz"], 1, "there is no file none.npz"),
         (["task.npz", "--picture", "2x3"], 1, "a picture of 2x3x1 takes 6 features; there are 4"),
         (["task.npz", "--picture", "wide"], 1, "a picture is HEIGHTxWIDTH"),

@@ -12,9 +12,10 @@ import pytest
 pytest.importorskip("starlette", reason="the review page needs starlette: pip install 'ccmn[review]'")
 
 from ccmn.models import load_model
+from ccmn.review.pictures import FeaturePictures, FilePictures, Shape
 from ccmn.review.queue import EVERY_AT_FIRST
 from review.browser import enter, make_browser
-from review.table import NAMES, TRUE, answer_truly, make_session
+from review.table import NAMES, TRUE, answer_truly, make_session, make_subject
 
 EVIL = '<script>alert("x")</script><img src=x onerror=alert(1)>'
 
@@ -157,6 +158,28 @@ def test_features_are_shown_where_there_is_nothing_else(browser):
     assert "deviations from the mean" in text
     assert "<th scope=row>x0</th>" in text
     assert "/picture/" not in text
+
+
+def test_pictures(tmp_path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    (folder / "a.png").write_bytes(b"a picture")
+    (tmp_path / "secret.png").write_bytes(b"a secret")
+    names = ["a.png"] * (len(TRUE) - 1) + ["../secret.png"]
+    session = make_session(tmp_path / "review", picture=FilePictures(names, folder))
+    browser = enter(make_browser(session))
+    row = session.store.item(0).row
+    assert f'src="/picture/{row}" alt="the picture of row {row}"' in browser.get("/row/0").text
+    assert browser.get("/picture/0").body == b"a picture"
+    assert browser.get(f"/picture/{len(TRUE) - 1}").status == 404  # outside the folder
+    assert browser.get(f"/picture/{len(TRUE)}").status == 404
+    session.close()
+    features = make_session(tmp_path / "other", picture=FeaturePictures(make_subject().data.X, Shape(1, 3)))
+    answer = enter(make_browser(features)).get("/picture/0")
+    assert (answer.status, answer.headers["content-type"]) == (200, "image/png")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.body.startswith(b"\x89PNG")
+    features.close()
 
 
 def test_the_end(browser, session):

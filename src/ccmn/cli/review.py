@@ -76,6 +76,10 @@ def review(
     check_installed()
     if demo == (source is not None):
         raise typer.BadParameter("name the DATA to review, or say --demo; one of the two")
+    if demo and (any((labels, text, picture, image, image_dir, candidates, data_dir)) or noise != "estimate"):
+        raise typer.BadParameter("--demo brings its own data, which are shown as pictures: leave options of DATA out")
+    if image_dir is not None and image is None:
+        raise typer.BadParameter("--image-dir is where the files of --image COLUMN are, which is not given")
     check_host(host)
     with error_console().status("looking for suspicious labels"):
         if source is None:
