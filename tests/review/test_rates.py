@@ -55,8 +55,8 @@ def test_rates_are_those_of_the_estimator_with_the_rows_of_the_lot_alone(session
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = estimate_noise(
-            Y_noisy=session.subject.named_labels,
-            pred_proba=session._pred_proba,
+            session.subject.data.X,
+            session.subject.named_labels,
             trusted=(rows, TRUE[rows]),
             random_state=session.seed,
         )

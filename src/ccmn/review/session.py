@@ -17,7 +17,7 @@ from ccmn.review.queue import ReviewQueue
 from ccmn.review.rates import Counted, counted
 from ccmn.review.store import Answer, DecisionStore, Item, Undone
 from ccmn.review.subject import Subject
-from ccmn.review.trusted import trusted_rows
+from ccmn.review.trusted import TrustedRows, trusted_rows
 from ccmn.validation import FloatArray
 
 
@@ -71,6 +71,7 @@ class Session:
         self.subject, self.before, self.folder, self.seed = subject, before, Path(folder), seed
         self.store = open_store(subject, folder, seed)
         self._pred_proba = pred_proba
+        self._estimated: tuple[bytes, NoiseRates] | None = None
         self._lock = threading.Lock()
         trained = self.store.fact("trained")
         used = before if trained is None else NoiseRates.from_dict(trained["rates"])
@@ -109,11 +110,18 @@ class Session:
         trusted = trusted_rows(self.store.sampled_entries(), self.subject.data.q)
         if not len(trusted.rows) or "known" in self.before.kind:
             return self.before
+        # Seconds of work: what an export needs after retraining is there already.
+        key = trusted.rows.tobytes() + trusted.Y.tobytes()
+        if self._estimated is None or self._estimated[0] != key:
+            self._estimated = key, self._estimate(trusted)
+        return self._estimated[1]
+
+    def _estimate(self, trusted: TrustedRows) -> NoiseRates:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that rates are bounds is said on the page
+            warnings.simplefilter("ignore", UserWarning)  # how sure the rates are is said on the page
             return estimate_noise(
-                Y_noisy=self.subject.named_labels,
-                pred_proba=self._pred_proba,
+                self.subject.data.X,
+                self.subject.named_labels,
                 sides=self.before.sides,
                 trusted=trusted,
                 random_state=self.seed,
