@@ -19,6 +19,7 @@ from typing_extensions import Self
 from ccmn.data.containers import is_dataframe
 from ccmn.losses import LOSSES, ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.models.fitting import Fitted, Recipe, Sample, fit_closed_form, fit_logistic_path, fit_loop
+from ccmn.models.monitor import can_go_negative, risk_parts, spread_rows, warning_about
 from ccmn.models.parameters import ESTIMATED_SIDES, check_parameters
 from ccmn.models.persistence import write_model
 from ccmn.models.probabilities import (
@@ -114,6 +115,10 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The estimate, with standard errors and flags, where rates were estimated.
     history_ : DataFrame
         A row per learning rate and epoch (or per l2), with the validation criterion.
+    risk_parts_ : array (2, q) or (1, q), or None
+        The parts of the training risk of every label (R+ and R- of the Hamming loss, one of the ranking loss), which
+        estimate numbers that cannot be negative; ``fit`` warns where one is. None where the labels or the loss
+        leave none to go negative.
     classes_ : array
         What the columns of a label matrix are (0 .. q-1, or the labels of the sets), or the class values.
     n_features_in_, feature_names_in_, label_names_
@@ -239,6 +244,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted = self._solve(recipe, training, labels, held_out, checkpoint)
         self._network, self._history = fitted.network, fitted.history
         self._finish(recipe, held_out)
+        self._watch(recipe, training)
         if fitted.interrupted:
             warnings.warn("interrupted: the best model so far is kept", stacklevel=2)
         return self
@@ -436,6 +442,18 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._slope = fit_slope(scores, held_out.p, held_out.weights)
         if self.threshold == "f1":
             self.thresholds_ = f1_thresholds(scores, held_out.p, held_out.weights)
+
+    def _watch(self, recipe: Recipe, training: Sample) -> None:
+        """Warn where a part of the training risk went below zero and stayed there in the weights that are kept."""
+        self.risk_parts_: NDArray[np.float64] | None = None
+        some = training.take(np.arange(training.X.shape[0])[spread_rows(training.X.shape[0])])
+        if not can_go_negative(recipe.loss, some.p):
+            return
+        parts = risk_parts(recipe.loss, self._network.outputs(some.X), some.p, some.weights)
+        self.risk_parts_ = parts.means
+        message = warning_about(parts, self.label_names_, corrected=self.correction is not None)
+        if message is not None:
+            warnings.warn(message, stacklevel=3)
 
     # -- predicting
 

@@ -37,7 +37,8 @@ def _rebuild(d: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Callable
         grouped = parameters["noise"].get("kind") == "grouped"
         parameters["noise"] = (GroupedNoise if grouped else NoiseModel).from_dict(parameters["noise"])
     clf = CCMNClassifier(**parameters)
-    clf.noise_, clf.rates_, clf.group_noise_ = NoiseModel.from_dict(d["noise"]), None, None
+    clf.noise_ = NoiseModel.from_dict(d["noise"])
+    clf.rates_ = clf.group_noise_ = clf.risk_parts_ = None
     clf.classes_, clf._kind = np.array(d["classes"]), d["kind"]
     clf.label_names_ = tuple(d["label_names"]) if d["label_names"] else None
     clf.n_features_in_ = int(d["n_features"])

@@ -1,0 +1,124 @@
+r"""Has the model learned single noisy labels? The parts of the unbiased risk tell, without a single true label.
+
+.. math:: R^+_j = \frac1n \sum_i p_{ij}\, \phi(f_{ij}), \qquad R^-_j = \frac1n \sum_i (1 - p_{ij})\, \phi(-f_{ij})
+
+for the Hamming loss and :math:`R_j = \frac{1}{nq} \sum_i p_{ij} \sum_{k \ne j} (1 - p_{ik})\, \phi(f_{ij} - f_{ik})`
+(the dummy label among the k) for the ranking loss estimate numbers that cannot be negative. On rows that the model did
+not see they are below zero by chance at most; on training rows they are pushed below it by a model that fits the noise
+of single labels. They are looked at once, for the weights that are kept: a batch that dips below zero, or epochs beyond
+the one that validation chose, do no harm and are not reported.
+
+Every fit to noisy labels pushes them down a little, a linear one on few rows below zero here and there. What is
+reported is a part whose negative terms outweigh the positive ones two to one, whatever the scale of phi: a model that
+knows every noisy label by heart has hardly any positive terms left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ccmn.losses import HammingLoss, MultiLabelLoss, RankingLoss
+from ccmn.losses.pairs import pair_row_sums
+from ccmn.losses.surrogates import phi_of
+from ccmn.losses.targets import weigh
+
+MOST_ROWS = 2000
+"""The parts are means over so many of the training rows, evenly spread: enough, and at no cost worth speaking of."""
+LOWEST = -0.05
+"""Only a part below this is reported,"""
+OUTWEIGHED = 2.0
+"""only where its negative terms are so many times the positive ones,"""
+STANDARD_ERRORS = 2.0
+"""and only where chance does not explain it: few debiased labels bring a small mean below zero by themselves."""
+
+
+@dataclass(frozen=True)
+class RiskParts:
+    """R+ and R- of every label, (2, q), or the one part of the ranking loss, (1, q)."""
+
+    means: NDArray[np.float64]
+    errors: NDArray[np.float64]
+    """Their standard errors."""
+    sizes: NDArray[np.float64]
+    """Means of the terms without their signs: positive and negative ones make up (sizes + means) / 2 and
+    (sizes - means) / 2."""
+
+    def negative(self) -> NDArray[np.intp]:
+        """Numbers of the labels with a part that has gone negative, the lowest first."""
+        outweighed = self.sizes - self.means > OUTWEIGHED * (self.sizes + self.means)
+        gone = outweighed & (self.means < LOWEST) & (self.means < -STANDARD_ERRORS * self.errors)
+        worst = np.where(gone, self.means, 0).min(0)
+        return np.argsort(worst, kind="stable")[: int((worst < 0).sum())]
+
+
+def can_go_negative(loss: MultiLabelLoss, p: NDArray[Any]) -> bool:
+    """Does this loss have parts, and do these labels weigh some of them negatively? (NaN: not observed.)"""
+    if isinstance(loss, RankingLoss):
+        # One true class a row: its pair sum is another, without row sums over debiased labels.
+        if loss.noise is not None and not loss.noise.flips_independent:
+            return False
+    elif not isinstance(loss, HammingLoss):
+        return False
+    return bool(((p < 0) | (p > 1)).any())
+
+
+def spread_rows(n: int) -> slice:
+    """At most ``MOST_ROWS`` of n rows."""
+    return slice(None, None, -(-n // MOST_ROWS))
+
+
+def risk_parts(
+    loss: MultiLabelLoss, outputs: NDArray[Any], p: NDArray[Any], weights: NDArray[np.float64] | None = None
+) -> RiskParts:
+    """The parts of a Hamming or ranking loss from outputs (n, n_outputs) and debiased labels (n, q)."""
+    scores, targets = torch.from_numpy(outputs).double(), torch.from_numpy(p).double()
+    share = (~targets.isnan()).double()
+    if weights is not None:
+        share = share * torch.from_numpy(weights).unsqueeze(-1)
+    rows = _ranking_rows if isinstance(loss, RankingLoss) else _hamming_rows
+    found = [_summary(values, share) for values in rows(loss, scores, targets)]
+    return RiskParts(*(torch.stack(each).numpy() for each in zip(*found)))
+
+
+def _hamming_rows(loss: MultiLabelLoss, outputs: Tensor, targets: Tensor) -> list[Tensor]:
+    f, pos, neg = weigh(outputs, targets)
+    phi = phi_of(loss.surrogate)
+    with torch.no_grad():
+        return [pos * phi(f), neg * phi(-f)]
+
+
+def _ranking_rows(loss: MultiLabelLoss, outputs: Tensor, targets: Tensor) -> list[Tensor]:
+    f, pos, neg = weigh(outputs[:, 1:], targets)
+    f = torch.cat((outputs[:, :1], f), 1)
+    # The dummy is positive and negative at once; its own row sum belongs to no label.
+    pos, neg = (torch.nn.functional.pad(side, (1, 0), value=1.0) for side in (pos, neg))
+    return [pair_row_sums(f, pos, neg, loss.surrogate)[:, 1:] / targets.shape[1]]
+
+
+def _summary(values: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Weighted means over rows, their standard errors, and the means without signs, (q,) each."""
+    share = share / share.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
+    mean = (share * values).sum(0)
+    return mean, (share * (values - mean)).square().sum(0).sqrt(), (share * values.abs()).sum(0)
+
+
+def warning_about(parts: RiskParts, names: tuple[str, ...] | None, corrected: bool) -> str | None:
+    """What to say of parts that have gone negative, and what to do; None where there is nothing to say."""
+    labels = parts.negative()
+    if not len(labels):
+        return None
+    shown = ", ".join(names[j] if names else str(j) for j in labels[:5]) + (", ..." if len(labels) > 5 else "")
+    remedy = "" if corrected else 'correction="abs" or "relu", '
+    worst, q = parts.means[:, labels].min(), parts.means.shape[1]
+    return (
+        f"a part of the training risk is negative ({worst:.2g} at worst) for {len(labels)} of {q} labels: {shown}. "
+        f"It estimates a number that cannot be: the model has learned "
+        f'single noisy labels. What helps: {remedy}loss="forward", more weight_decay, fewer epochs, or more rows '
+        "to choose the epoch by (validation=)"
+    )

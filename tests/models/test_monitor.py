@@ -1,0 +1,192 @@
+"""The parts of the training risk against plain loops, and when their being negative is worth a warning."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise, load_model
+from ccmn.data import make_noisy_multilabel
+from ccmn.data.digits import load_digit_scenes
+from ccmn.losses import SURROGATES, ForwardLoss, HammingLoss, RankingLoss
+from ccmn.models.monitor import MOST_ROWS, RiskParts, can_go_negative, risk_parts, spread_rows, warning_about
+
+ABOUT_PARTS = "part of the training risk is negative"
+
+
+def phi(name, t):
+    return float(SURROGATES[name].phi(torch.tensor(t, dtype=torch.float64)))
+
+
+def hamming_terms(f, p, name):
+    """Terms of R+ and of R-, row by row and label by label."""
+    n, q = p.shape
+    terms = np.zeros((2, n, q))
+    for i in range(n):
+        for j in range(q):
+            terms[0, i, j] = p[i, j] * phi(name, f[i, j])
+            terms[1, i, j] = (1 - p[i, j]) * phi(name, -f[i, j])
+    return terms
+
+
+def ranking_terms(outputs, p, name):
+    """p_j times the mean over the q others, the dummy (output 0) among them."""
+    n, q = p.shape
+    terms = np.zeros((1, n, q))
+    for i in range(n):
+        for j in range(q):
+            others = phi(name, outputs[i, j + 1] - outputs[i, 0])
+            for k in range(q):
+                if k != j and not np.isnan(p[i, k]):
+                    others += (1 - p[i, k]) * phi(name, outputs[i, j + 1] - outputs[i, k + 1])
+            terms[0, i, j] = p[i, j] * others / q
+    return terms
+
+
+@pytest.mark.parametrize("surrogate", list(SURROGATES))
+@pytest.mark.parametrize(("loss", "twin"), [(HammingLoss, hamming_terms), (RankingLoss, ranking_terms)])
+@given(n=st.integers(1, 5), q=st.integers(1, 4), seed=st.integers(0, 999), masked=st.booleans(), weighted=st.booleans())
+def test_parts_are_those_of_plain_loops(surrogate, loss, twin, n, q, seed, masked, weighted):
+    rng = np.random.default_rng(seed)
+    p = rng.choice([-1.5, -0.4, 1.0, 1.7], (n, q))
+    if masked:
+        p[rng.random((n, q)) < 0.3] = np.nan
+    weights = rng.uniform(0.1, 2, n) if weighted else None
+    made = loss(surrogate)
+    outputs = rng.normal(size=(n, made.n_outputs(q)))
+    parts = risk_parts(made, outputs, p, weights)
+    terms = twin(outputs, p, surrogate)
+    for part, mean, error, size in zip(terms, parts.means, parts.errors, parts.sizes):
+        for j in range(q):
+            seen = ~np.isnan(p[:, j])
+            if not seen.any():
+                assert (mean[j], error[j], size[j]) == (0, 0, 0)
+                continue
+            w = (np.ones(n) if weights is None else weights)[seen]
+            w, values = w / w.sum(), part[seen, j]
+            assert mean[j] == pytest.approx(w @ values, rel=1e-9, abs=1e-9)
+            assert size[j] == pytest.approx(w @ abs(values), rel=1e-9, abs=1e-9)
+            assert error[j] == pytest.approx(np.sqrt(((w * (values - w @ values)) ** 2).sum()), rel=1e-9, abs=1e-9)
+
+
+def test_the_parts_of_the_hamming_loss_add_up_to_it():
+    rng = np.random.default_rng(0)
+    loss, f = HammingLoss("logistic"), rng.normal(size=(7, 3))
+    p = rng.choice([-0.5, 1.5], (7, 3))
+    whole = loss.risk(torch.from_numpy(f), torch.from_numpy(p)).mean()
+    assert risk_parts(loss, f, p).means.sum() == pytest.approx(float(whole))
+
+
+@given(n=st.integers(1, 50_000))
+def test_rows_are_spread_evenly_and_few(n):
+    rows = np.arange(n)[spread_rows(n)]
+    assert min(n, MOST_ROWS) / 2 <= len(rows) <= MOST_ROWS
+    assert rows[0] == 0
+    assert n - rows[-1] <= -(-n // MOST_ROWS)
+
+
+def test_which_losses_and_labels_can_go_negative():
+    inside, outside = np.array([[0, 1, np.nan]]), np.array([[0, 1.5, np.nan]])
+    for loss in (HammingLoss(), RankingLoss()):
+        assert can_go_negative(loss, outside)
+        assert not can_go_negative(loss, inside)
+    assert not can_go_negative(ForwardLoss(None), outside)
+    assert not can_go_negative(RankingLoss(noise=TransitionNoise(np.eye(3))), outside)
+
+
+def parts_of(means, errors, sizes):
+    return RiskParts(*(np.array(v, dtype=float) for v in (means, errors, sizes)))
+
+
+def test_what_counts_as_negative():
+    means = [[-0.04, -0.9, -0.9, -0.9, 0.9], [0.1, 0.1, 0.1, -2.0, 0.1]]
+    errors = [[0.001, 0.1, 0.6, 0.1, 0.1], [0.1] * 5]
+    sizes = [[0.04, 1.0, 1.0, 9.0, 1.0], [1.0, 1.0, 1.0, 3.0, 1.0]]
+    # 0: hardly below zero; 2: within two standard errors; 3: R+ has as many positive terms, but R- has not; 4: fine.
+    assert parts_of(means, errors, sizes).negative().tolist() == [3, 1]
+
+
+def test_the_message_names_labels_meaning_and_remedy():
+    parts = parts_of([[-0.5, 0.2, -3.0]], [[0.01] * 3], [[0.5, 0.2, 3.0]])
+    message = warning_about(parts, ("beach", "sea", "sky"), corrected=False)
+    assert "(-3 at worst) for 2 of 3 labels: sky, beach." in message
+    for words in ("single noisy labels", 'correction="abs"', 'loss="forward"', "weight_decay", "epochs", "validation="):
+        assert words in message
+    assert "correction" not in warning_about(parts, None, corrected=True)
+    assert "labels: 2, 0." in warning_about(parts, None, corrected=True)
+    assert warning_about(parts_of([[0.1]], [[0.0]], [[0.1]]), None, corrected=False) is None
+
+
+def test_a_long_list_of_labels_is_cut():
+    parts = parts_of([[-1.0] * 9], [[0.01] * 9], [[1.0] * 9])
+    assert "9 of 9 labels: 0, 1, 2, 3, 4, ...." in warning_about(parts, None, corrected=False)
+
+
+NOISES = [PartialNoise(0.4, n_labels=10), MissingNoise(0.4, n_labels=10), ClassConditionalNoise(0.1, 0.4, n_labels=10)]
+LOSSES = [("hamming", "square"), ("hamming", "logistic"), ("ranking", "sigmoid"), ("ranking", "logistic")]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    data = load_digit_scenes(2400)
+    return data.X[:1200], data.Y[:1200]
+
+
+@pytest.fixture(scope="module")
+def yeast_like():
+    """As many features and as frequent labels as yeast has, and fewer rows."""
+    task = make_noisy_multilabel(1500, 103, 10, prevalence=np.linspace(0.07, 0.75, 10), random_state=0)
+    return task.X, task.Y
+
+
+@pytest.mark.parametrize(("loss", "surrogate"), LOSSES)
+@pytest.mark.parametrize("data", ["digits", "yeast_like"])
+def test_linear_fits_stopped_early_are_left_in_peace(request, data, loss, surrogate):
+    X, Y = request.getfixturevalue(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for noise in NOISES:
+            clf = CCMNClassifier(noise, loss, surrogate, epochs=20, random_state=0)
+            clf.fit(X, noise.corrupt(Y, random_state=0))
+            assert clf.risk_parts_.shape == (2 if loss == "hamming" else 1, 10)
+
+
+def wide(n_features, n_outputs):
+    return torch.nn.Sequential(torch.nn.Linear(n_features, 256), torch.nn.ReLU(), torch.nn.Linear(256, n_outputs))
+
+
+@pytest.mark.parametrize(("loss", "surrogate"), LOSSES)
+def test_a_network_that_learned_the_noise_by_heart_is_told_of(digits, loss, surrogate):
+    X, Y = digits[0][:200], digits[1][:200]
+    noise = NOISES[2]
+    Z = noise.corrupt(Y, random_state=0)
+    clf = CCMNClassifier(noise, loss, surrogate, wide, epochs=80, lr=5e-3, random_state=0)
+    with pytest.warns(UserWarning, match=ABOUT_PARTS):
+        clf.fit(X, Z, validation=(X, Z))  # the rows it learns by heart choose the epoch
+    assert clf.risk_parts_.min() < -0.05
+
+
+def test_the_remedies_help(digits):
+    X, Y = digits[0][:200], digits[1][:200]
+    noise = NOISES[2]
+    Z = noise.corrupt(Y, random_state=0)
+    same = {"model": wide, "epochs": 80, "lr": 5e-3, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        corrected = CCMNClassifier(noise, "hamming", "logistic", correction="abs", **same).fit(X, Z, validation=(X, Z))
+        forward = CCMNClassifier(noise, "forward", **same).fit(X, Z, validation=(X, Z))
+    assert corrected.risk_parts_.min() > -0.3
+    assert forward.risk_parts_ is None
+
+
+def test_labels_at_their_word_leave_nothing_to_watch(digits, tmp_path):
+    X, Y = digits[0][:100], digits[1][:100]
+    clf = CCMNClassifier(None, "hamming", "square", random_state=0).fit(X, Y)
+    assert clf.risk_parts_ is None
+    clf.save(tmp_path / "model.ccmn")
+    assert load_model(tmp_path / "model.ccmn").risk_parts_ is None
