@@ -22,6 +22,7 @@ from ccmn.models.fitting import Fitted, Recipe, Sample, fit_closed_form, fit_log
 from ccmn.models.monitor import can_go_negative, risk_parts, spread_rows, warning_about
 from ccmn.models.parameters import ESTIMATED_SIDES, check_parameters
 from ccmn.models.persistence import write_model
+from ccmn.models.plugin import PluginLoss
 from ccmn.models.probabilities import (
     fit_slope,
     linear_probability,
@@ -359,9 +360,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.loss == "forward":
             return ForwardLoss(noise), True  # type: ignore[arg-type]
         if self.loss == "plugin":
-            if not isinstance(noise, ClassConditionalNoise):
-                raise TypeError(f"loss='plugin' needs two rates per label; got {type(noise).__name__}")
-            return ForwardLoss(None), True
+            return PluginLoss(noise), True  # type: ignore[arg-type]
         # A transition matrix moves labels together: the ranking loss must know.
         own = None if noise.flips_independent else noise
         if self.loss == "hamming":
