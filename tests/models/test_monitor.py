@@ -127,6 +127,7 @@ def test_a_long_list_of_labels_is_cut():
     assert "9 of 9 labels: 0, 1, 2, 3, 4, ...." in warning_about(parts, None, corrected=False)
 
 
+# At one-sided rates of .6 some linear fits are warned of: see docs/training.md.
 NOISES = [PartialNoise(0.4, n_labels=10), MissingNoise(0.4, n_labels=10), ClassConditionalNoise(0.1, 0.4, n_labels=10)]
 LOSSES = [("hamming", "square"), ("hamming", "logistic"), ("ranking", "sigmoid"), ("ranking", "logistic")]
 
