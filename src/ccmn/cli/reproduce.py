@@ -134,8 +134,8 @@ def report(
     from ccmn.experiments.export import read_cells, write_cells
     from ccmn.experiments.store import ResultStore
     from ccmn.experiments.summary import summarise
-    from ccmn.report.html import results_page
     from ccmn.report.latex import latex_tables
+    from ccmn.report.pages.results import results_page
 
     check_file(source)
     wanted = [path for path in (out, latex, csv) if path is not None]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from importlib.resources import files
 
 import numpy as np
 
 from ccmn.experiments.criteria import GREATER_IS_BETTER
 from ccmn.experiments.store import Result
 from ccmn.experiments.summary import NEAR, Entry, Summary, is_proposed
+from ccmn.report.drawing.critical_difference import critical_difference
+from ccmn.report.drawing.lines import Points, colour_key, lines
+from ccmn.report.pages.frame import numbers, page, table
 from ccmn.report.statements import SELECTIONS, in_words
-from ccmn.report.svg import Points, colour, critical_difference, lines
 
 _INTRODUCTION = (
     "Means over repeats on clean test labels, ± their deviation; below each, the printed mean. Green: better than "
@@ -23,19 +24,12 @@ _INTRODUCTION = (
 
 def results_page(summaries: Sequence[Summary], results: Sequence[Result]) -> str:
     """The whole page as HTML."""
-    style = files("ccmn.report").joinpath("page.css").read_text()
     body = [f"<p>{_INTRODUCTION}</p>", _overview(summaries)]
     for key in dict.fromkeys((s.table.name, s.protocol) for s in summaries):
         both = [s for s in summaries if (s.table.name, s.protocol) == key]
         ours = [r for r in results if (r.cell.table, r.cell.protocol) == key]
         body += _section(both, ours)
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<title>Results</title><style>{style}</style></head>\n<body><h1>The tables, run again</h1>\n"
-        + "\n".join(body)
-        + "\n</body></html>\n"
-    )
+    return page("Results", "The tables, run again", body)
 
 
 def _overview(summaries: Sequence[Summary]) -> str:
@@ -61,7 +55,7 @@ def _overview(summaries: Sequence[Summary]) -> str:
             machine,
         )
         rows.append(figures)
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _section(summaries: Sequence[Summary], results: Sequence[Result]) -> Iterator[str]:
@@ -118,11 +112,10 @@ def _ranks(summary: Summary) -> str:
         f"{control} as cannot be told apart from it. Metrics of one data set are not independent: read p with care."
     )
     rows = [(m, f"{r:.3f}") for m, r in sorted(at.items(), key=lambda item: item[1])]
-    numbers = f"<details><summary>numbers</summary>{_table(('method', 'average rank'), rows)}</details>"
     drawing = critical_difference(test, control, "average ranks and critical difference")
     return (
         f'<details><summary>average ranks</summary><p>{escape(text)}</p><div class="wide">{drawing}</div>'
-        f"{numbers}</details>"
+        f"{numbers(('method', 'average rank'), rows)}</details>"
     )
 
 
@@ -131,8 +124,7 @@ def _curves(summary: Summary, results: Sequence[Result]) -> str:
     methods = [m for m in summary.methods if any(r.cell.method == m and r.outcome.get("curves") for r in results)]
     if not methods:
         return ""
-    numbers = {method: i for i, method in enumerate(methods)}
-    key = "".join(f'<span><i style="background:{colour(i)}"></i>{escape(m)}</span>' for m, i in numbers.items())
+    colours = {method: i for i, method in enumerate(methods)}
     drawings = []
     for dataset in summary.datasets:
         for metric in summary.metrics:
@@ -140,9 +132,9 @@ def _curves(summary: Summary, results: Sequence[Result]) -> str:
             series = {m: points for m, points in series.items() if points}
             if series:
                 title = f"{dataset}, {metric.replace('_', ' ')}"
-                drawings.append(lines(series, title, f"learning curves: {title}", numbers))
+                drawings.append(lines(series, title, f"learning curves: {title}", colours))
     return (
-        f'<details><summary>learning curves (clean validation labels)</summary><p class="key">{key}</p>'
+        f"<details><summary>learning curves (clean validation labels)</summary>{colour_key(colours)}"
         f'<div class="curves">{"".join(drawings)}</div></details>'
     )
 
@@ -158,13 +150,3 @@ def _mean_curve(results: Sequence[Result], method: str, dataset: str, metric: st
     epochs = [point[0] for point in runs[0]]
     values = np.mean([[point[1] for point in run] for run in runs], axis=0)
     return [(epoch, float(value)) for epoch, value in zip(epochs, values) if np.isfinite(value)]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th>{escape(h)}</th>" for h in head)
-    body = "".join(_row(row) for row in rows)
-    return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>'
-
-
-def _row(row: Sequence[str]) -> str:
-    return f"<tr><th>{escape(row[0])}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row[1:])}</tr>"

@@ -1,0 +1,1 @@
+"""Small drawings as SVG text, one kind per file."""

@@ -1,0 +1,1 @@
+"""What a report shows, worked out and not yet drawn: a frozen dataclass per file."""
