@@ -6,7 +6,7 @@ from ccmn.experiments.demo import WAYS, make_demo, run_demo
 
 
 def test_unbiased_beats_plain_on_every_metric_and_clean_beats_both():
-    rows = list(run_demo(make_demo(4000), epochs=15))
+    rows = [model.row for model in run_demo(make_demo(4000), epochs=15)]
     assert len(rows) == 8
     for four in (rows[:4], rows[4:]):
         clean, plain, unbiased, estimated = four

@@ -22,6 +22,7 @@ from ccmn.cli.options import (
 )
 from ccmn.cli.output import print_json, show
 from ccmn.cli.rates import described, rates_for, read_estimate
+from ccmn.cli.reports import PictureShape, ReportFile, instances, read_shape, reported, write_report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +49,8 @@ def audit(
     ] = 0.5,
     top: Annotated[int, typer.Option(min=1, metavar="K", help="Show the K most suspicious.")] = 20,
     out: Annotated[Path | None, typer.Option(help="Write all that are listed here.", metavar="CSV")] = None,
+    report: ReportFile = None,
+    picture: PictureShape = None,
     text: Text = None,
     candidates: Candidates = False,
     seed: Seed = 0,
@@ -65,25 +68,34 @@ def audit(
     from ccmn.audit import audit_labels
     from ccmn.data.columns import Columns
 
-    if out is not None:
-        check_free(out, force)
+    shape = read_shape(picture)
+    for path in (out, report):
+        if path is not None:
+            check_free(path, force)
     _, data = Columns.of_training_data(source, read_labels(labels), text, data_dir=data_dir)
     Y = given_labels(data, candidates)
     found = audit_labels(data.X, Y, _noise(noise, data), min_p_wrong, random_state=seed)
     if out is not None:
         _write(found.issues, out)
+    if report is not None:
+        from ccmn.report.facts.of_audit import audit_report
+
+        show_row = instances(data, Y, source, shape, text)
+        write_report(audit_report(data, Y, found, show_row, top), report)
     shown = found.issues.head(top)
     sets = _label_sets(found, Y, shown.row.unique(), max(min_p_wrong, 0.5))
     if as_json:
         result = {"n": data.n, "q": data.q, "noise": described(found.noise), "min_p_wrong": min_p_wrong}
         tables = {"issues": shown.to_dict("records"), "rows": sets, "summary": found.summary.to_dict("records")}
-        print_json({**result, "found": len(found.issues), **tables, "out": out and str(out)})
+        print_json({**result, "found": len(found.issues), **tables, "out": out and str(out), **reported(report)})
         return
     from ccmn.report.audit import audit_tables
 
     show(audit_tables(found, shown, sets))
     if out is not None:
         typer.echo(f"{out}: {len(found.issues)} labels")
+    if report is not None:
+        typer.echo(f"the report is in {report}: open it in a browser")
 
 
 def _noise(how: str, data: MultiLabelData) -> str | NoiseModel | NoiseRates:

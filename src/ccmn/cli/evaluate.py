@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ccmn.cli.estimated import noise_for
 from ccmn.cli.models import Model, columns_of
-from ccmn.cli.options import Data, DataDir, Json, Labels, read_labels
+from ccmn.cli.options import Data, DataDir, Force, Json, Labels, check_free, read_labels
 from ccmn.cli.output import print_json, show
-
-if TYPE_CHECKING:
-    from ccmn.metrics import Metric, Noise
+from ccmn.cli.reports import PictureShape, ReportFile, instances, read_shape, reported, write_report
 
 
 def evaluate(
@@ -28,7 +27,10 @@ def evaluate(
             "clean figures.",
         ),
     ] = None,
+    report: ReportFile = None,
+    picture: PictureShape = None,
     data_dir: DataDir = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Hold a model's predictions against labels: every metric; from noisy labels with standard error and status.
@@ -37,27 +39,30 @@ def evaluate(
 
     Example: ccmn evaluate model.ccmn test.csv
     """
-    from ccmn.metrics import METRICS
     from ccmn.models import load_model
+    from ccmn.report.facts.metrics import measure
 
+    shape = read_shape(picture)
+    if report is not None:
+        check_free(report, force)
     classifier = load_model(model)
     columns = columns_of(classifier)
     data = columns.read_labelled(source, read_labels(labels), data_dir=data_dir)
     rates = None if noise is None else noise_for(noise, columns.label_names, data.q)
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
-    values = {name: _measure(metric, data.Y, scores, rates) for name, metric in METRICS.items()}
+    figures = measure(data.Y, scores, rates)
+    values = {name: figure.value if rates is None else asdict(figure) for name, figure in figures.items()}
+    if report is not None:
+        from ccmn.report.facts.of_evaluation import evaluation_report
+
+        show_row = instances(data, data.Y, source, shape, None if columns.text is None else columns.text.column)
+        write_report(evaluation_report(data, classifier, scores, rates, show_row), report)
     if as_json:
-        print_json({"n": data.n, "q": data.q, "noise": rates and rates.to_dict(), "metrics": values})
+        result = {"n": data.n, "q": data.q, "noise": rates and rates.to_dict(), "metrics": values}
+        print_json({**result, **reported(report)})
         return
     from ccmn.report.metrics import metrics_table
 
     show(metrics_table(values, data.n, corrected=rates is not None))
-
-
-def _measure(metric: Metric, Y: Any, scores: Any, rates: Noise | None) -> Any:
-    """The metric's value; with noise its estimate, as value, se and status."""
-    predicted = scores if metric.needs == "scores" else (scores >= 0).astype(int)
-    if rates is None:
-        return float(metric.function(Y, predicted))
-    estimate: Any = metric.function(Y, predicted, noise=rates)
-    return {"value": float(estimate.value), "se": float(estimate.se), "status": estimate.status}
+    if report is not None:
+        typer.echo(f"the report is in {report}: open it in a browser")

@@ -31,6 +31,16 @@ class DemoRow:
     average_precision: float
 
 
+@dataclass(frozen=True, eq=False)
+class DemoModel:
+    """A row, and the model that it measures."""
+
+    row: DemoRow
+    classifier: CCMNClassifier
+    scores: NDArray[np.float64]
+    """Of the test pictures."""
+
+
 @dataclass(frozen=True)
 class DemoTask:
     """Pictures of digits, split in two halves of different handwriting, and noisy labels for the first."""
@@ -58,8 +68,8 @@ def make_demo(n: int = 8000, seed: int = 0) -> DemoTask:
     return DemoTask(data.X[:half], data.Y[:half], noisy, data.X[half:], data.Y[half:], noise)
 
 
-def run_demo(task: DemoTask, epochs: int = 30, seed: int = 0) -> Iterator[DemoRow]:
-    """Linear models by either loss and every way; rows come as they are done."""
+def run_demo(task: DemoTask, epochs: int = 30, seed: int = 0) -> Iterator[DemoModel]:
+    """Linear models by either loss and every way, as they are done."""
     for loss, surrogate in LOSSES:
         for way in WAYS:
             ways: dict[str, NoiseModel | str] = {"unbiased": task.noise, "estimated": "estimate"}
@@ -74,4 +84,5 @@ def run_demo(task: DemoTask, epochs: int = 30, seed: int = 0) -> Iterator[DemoRo
                 ranking_loss(task.Y_test, scores),
                 average_precision(task.Y_test, scores),
             )
-            yield DemoRow(f"{loss} / {surrogate}", way, *(float(np.asarray(v)) for v in values))
+            row = DemoRow(f"{loss} / {surrogate}", way, *(float(np.asarray(v)) for v in values))
+            yield DemoModel(row, clf, scores)

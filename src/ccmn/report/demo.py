@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ccmn.experiments.demo import WAYS, DemoRow, DemoTask
 
-_TRAINED_ON = {
+TRAINED_ON = {
     "clean": "true labels",
     "plain": "noisy labels",
     "unbiased": "noisy, unbiased",
@@ -28,7 +28,7 @@ def demo_table(task: DemoTask, rows: Sequence[DemoRow]) -> Group:
         figures = (f"{v:.3f}" for v in (row.hamming_loss, row.ranking_loss, row.average_precision))
         table.add_row(
             row.loss if row.way == WAYS[0] else "",
-            _TRAINED_ON[row.way],
+            TRAINED_ON[row.way],
             *figures,
             style="bold" if row.way == "unbiased" else None,
             end_section=row.way == WAYS[-1],

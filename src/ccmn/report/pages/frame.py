@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
@@ -31,6 +31,12 @@ def section(name: str, title: str, *parts: str) -> str:
 def paragraph(text: str, kind: str = "") -> str:
     """A paragraph of plain text."""
     return f"<p{f' class={kind!r}' if kind else ''}>{escape(text)}</p>"
+
+
+def tiles(figures: Mapping[str, str]) -> str:
+    """Large figures, each with what it counts."""
+    parts = (f"<div><b>{escape(value)}</b>{escape(name)}</div>" for name, value in figures.items())
+    return f'<div class="tiles">{"".join(parts)}</div>'
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,0 +1,68 @@
+"""Reports at the command line: where they go, and what they show of a row."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ccmn.data import MultiLabelData
+    from ccmn.report.facts.instances import Show
+    from ccmn.report.facts.report import Report
+
+ReportFile = Annotated[
+    Path | None, typer.Option("--report", metavar="HTML", help="Write a report to look at: one page, nothing fetched.")
+]
+PictureShape = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHAPE",
+        help="Rows are pictures of HEIGHTxWIDTH pixels (x3 with colours): the report shows them.",
+    ),
+]
+
+
+def read_shape(text: str | None) -> tuple[int, ...] | None:
+    """What is typed after ``--picture``.
+
+    >>> read_shape("16x24"), read_shape("32x32x3")
+    ((16, 24), (32, 32, 3))
+    """
+    if text is None:
+        return None
+    if not re.fullmatch(r"[1-9]\d{0,5}x[1-9]\d{0,5}(x3)?", text):
+        raise typer.BadParameter(f"--picture is HEIGHTxWIDTH or HEIGHTxWIDTHx3, such as 16x24; got {text!r}")
+    return tuple(int(part) for part in text.split("x"))
+
+
+def instances(data: MultiLabelData, Y: Any, source: str, shape: tuple[int, ...] | None, text: str | None) -> Show:
+    """What to show of a row: the picture, the beginning of its text, or its telling features."""
+    import numpy as np
+
+    from ccmn.data.containers import to_dense_array
+    from ccmn.data.formats import read_text_file
+    from ccmn.report.facts.instances import pictures, snippets, telling_features
+
+    if shape is not None:
+        return pictures(data.X, shape)
+    if text is not None:
+        return snippets(read_text_file(source, text, [])[1])
+    return telling_features(data.X, to_dense_array(Y).astype(np.float64), data.feature_names)
+
+
+def write_report(report: Report, path: Path) -> Path:
+    """The page, whole or not at all."""
+    from ccmn.data.files import whole_file
+    from ccmn.report.pages.report import report_page
+
+    with whole_file(path) as stream:
+        stream.write(report_page(report).encode())
+    return path
+
+
+def reported(path: Path | None) -> dict[str, str]:
+    """Where a report is, for JSON: no entry where none was asked for."""
+    return {} if path is None else {"report": str(path)}
