@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-from ccmn.report.drawing.svg import colour, shortened, svg
+from ccmn.report.drawing.svg import colour, cut, room, svg
 
-_WIDTH, _LEFT, _RIGHT, _TOP, _STEP = 330, 150, 46, 30, 20
+_WIDTH, _RIGHT, _TOP, _STEP = 340, 46, 30, 20
+_MOST_CHARACTERS = 26
 
 
 class Bar(NamedTuple):
@@ -23,22 +24,23 @@ class Bar(NamedTuple):
 def bars(values: Sequence[Bar], title: str, label: str) -> str:
     """Bars from 0, the longest as wide as there is room; what is below 0 has none."""
     longest = max((max(bar.value, 0) + bar.se for bar in values), default=1.0)
-    scale = (_WIDTH - _LEFT - _RIGHT) / max(longest, 1e-9)
+    left = 8 + room((bar.name for bar in values), _MOST_CHARACTERS)
+    scale = (_WIDTH - left - _RIGHT) / max(longest, 1e-9)
     parts = [f'<text x="0" y="14" class="title">{escape(title)}</text>']
     for i, bar in enumerate(values):
-        parts += _bar(bar, _TOP + _STEP * i, scale)
+        parts += _bar(bar, left, _TOP + _STEP * i, scale)
     return svg(_WIDTH, _TOP + _STEP * len(values), parts, label)
 
 
-def _bar(bar: Bar, y: int, scale: float) -> list[str]:
+def _bar(bar: Bar, left: float, y: int, scale: float) -> list[str]:
     length = max(bar.value, 0) * scale
-    end = _LEFT + length
+    end = left + length
     parts = [
-        f'<text x="{_LEFT - 6}" y="{y + 8}" text-anchor="end">{shortened(bar.name, 26)}</text>',
-        f'<rect x="{_LEFT}" y="{y - 3}" width="{length:.1f}" height="14" rx="2" fill="{colour(bar.colour)}"/>',
+        f'<text x="{left - 6:.1f}" y="{y + 8}" text-anchor="end">{escape(cut(bar.name, _MOST_CHARACTERS))}</text>',
+        f'<rect x="{left:.1f}" y="{y - 3}" width="{length:.1f}" height="14" rx="2" fill="{colour(bar.colour)}"/>',
         f'<text x="{end + bar.se * scale + 5:.1f}" y="{y + 8}">{bar.value:.3f}</text>',
     ]
     if bar.se:
-        low, high = max(end - bar.se * scale, _LEFT), end + bar.se * scale
+        low, high = max(end - bar.se * scale, left), end + bar.se * scale
         parts.append(f'<line x1="{low:.1f}" y1="{y + 4}" x2="{high:.1f}" y2="{y + 4}" class="axis"/>')
     return parts

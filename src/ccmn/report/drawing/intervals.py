@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-from ccmn.report.drawing.svg import shortened, svg
+from ccmn.report.drawing.svg import cut, room, svg
 
-_WIDTH, _LEFT, _RIGHT, _TOP, _STEP = 360, 110, 12, 30, 20
+_SCALE, _RIGHT, _TOP, _STEP, _MOST_CHARACTERS = 240, 12, 30, 20, 20
 
 
 class Interval(NamedTuple):
@@ -23,29 +23,29 @@ class Interval(NamedTuple):
 
 def intervals(values: Sequence[Interval], title: str, label: str) -> str:
     """A dot for the value, a bar for the interval, a cross-line for the truth."""
+    left = 16 + room((value.name for value in values), _MOST_CHARACTERS)
     height = _TOP + _STEP * len(values) + 26
-    bottom = height - 22
-    parts = [f'<text x="{_LEFT}" y="14" class="title">{escape(title)}</text>']
+    parts = [f'<text x="{left:.1f}" y="14" class="title">{escape(title)}</text>']
     for tick in range(0, 11, 2):
-        x = _x(tick / 10)
-        parts.append(f'<line x1="{x:.1f}" y1="{_TOP - 8}" x2="{x:.1f}" y2="{bottom}" class="grid"/>')
+        x = left + _SCALE * tick / 10
+        parts.append(f'<line x1="{x:.1f}" y1="{_TOP - 8}" x2="{x:.1f}" y2="{height - 22}" class="grid"/>')
         parts.append(f'<text x="{x:.1f}" y="{height - 8}" text-anchor="middle">{tick / 10:g}</text>')
     for i, value in enumerate(values):
-        parts += _line(value, _TOP + _STEP * i + 4)
-    return svg(_WIDTH, height, parts, label)
+        parts += _line(value, left, _TOP + _STEP * i + 4)
+    return svg(round(left) + _SCALE + _RIGHT, height, parts, label)
 
 
-def _line(value: Interval, y: int) -> list[str]:
+def _line(value: Interval, left: float, y: int) -> list[str]:
+    def x(share: float) -> str:
+        return f"{left + min(max(share, 0.0), 1.0) * _SCALE:.1f}"
+
+    name = escape(cut(value.name, _MOST_CHARACTERS))
     parts = [
-        f'<text x="{_LEFT - 8}" y="{y + 4}" text-anchor="end">{shortened(value.name)}</text>',
-        f'<line x1="{_x(value.low):.1f}" y1="{y}" x2="{_x(value.high):.1f}" y2="{y}" class="reach"/>',
-        f'<circle cx="{_x(value.value):.1f}" cy="{y}" r="4" class="dot"/>',
+        f'<text x="{left - 10:.1f}" y="{y + 4}" text-anchor="end">{name}</text>',
+        f'<line x1="{x(value.low)}" y1="{y}" x2="{x(value.high)}" y2="{y}" class="reach"/>',
+        f'<circle cx="{x(value.value)}" cy="{y}" r="4" class="dot"/>',
     ]
     if value.true is not None:
-        x = _x(value.true)
-        parts.append(f'<line x1="{x:.1f}" y1="{y - 7}" x2="{x:.1f}" y2="{y + 7}" class="truth"/>')
+        at = x(value.true)
+        parts.append(f'<line x1="{at}" y1="{y - 7}" x2="{at}" y2="{y + 7}" class="truth"/>')
     return parts
-
-
-def _x(value: float) -> float:
-    return _LEFT + min(max(value, 0.0), 1.0) * (_WIDTH - _LEFT - _RIGHT)

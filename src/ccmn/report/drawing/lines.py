@@ -9,7 +9,7 @@ from ccmn.report.drawing.svg import colour, svg
 
 Points = Sequence[tuple[float, float]]
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 300, 190, 44, 24
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 270, 180, 44, 24
 
 
 def lines(

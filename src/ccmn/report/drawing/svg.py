@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
 _HUES = (210, 25, 140, 280, 50, 340, 175, 95, 255, 0, 120, 310)
+_CHARACTER = 6.4
+"""Pixels that a character is wide, more or less: fonts differ."""
 
 
 def colour(number: int) -> str:
@@ -21,10 +23,15 @@ def svg(width: int, height: int, parts: Sequence[str], label: str) -> str:
     )
 
 
-def shortened(name: str, most: int = 16) -> str:
-    """A name, escaped, cut where there is no room for more of it.
+def cut(name: str, most: int) -> str:
+    """A name, cut where there is no room for more of it.
 
-    >>> shortened("a <very> long name of a label"), shortened("sea")
-    ('a &lt;very&gt; long n…', 'sea')
+    >>> cut("a long name", 7), cut("sea", 7)
+    ('a long…', 'sea')
     """
-    return escape(name if len(name) <= most else name[: most - 1] + "…")
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def room(names: Iterable[str], most: int) -> float:
+    """How wide the longest of some names is, in pixels, cut at ``most`` characters."""
+    return _CHARACTER * min(most, max((len(name) for name in names), default=0))

@@ -36,6 +36,12 @@ class SuspectFacts:
     found: int
     note: str
 
+    @property
+    def wrong(self) -> int | None:
+        """How many of those shown are wrong, where that is known."""
+        verdicts = [suspect.is_wrong for suspect in self.suspects]
+        return None if None in verdicts else sum(map(bool, verdicts))
+
 
 def suspect_facts(
     issues: pd.DataFrame,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ccmn.report.drawing.lines import colour_key, lines
+from ccmn.report.drawing.svg import cut
 from ccmn.report.facts.precision_recall import LEVELS, MOST_DRAWN, PrecisionRecallFacts
 from ccmn.report.pages.frame import numbers, paragraph, section
 
@@ -14,7 +15,8 @@ def precision_recall_section(facts: PrecisionRecallFacts) -> str:
     for name, curves in facts.labels[:MOST_DRAWN]:
         series = {way: list(zip(LEVELS, curve.precision)) for way, curve in curves.items()}
         if series:
-            title = f"{name} ({', '.join(f'{curve.average:.2f}' for curve in curves.values())})"
+            averages = ", ".join(f"{curves[way].average:.2f}" if way in curves else "–" for way in facts.ways)
+            title = f"{cut(name, 20)} ({averages})"
             label = f"precision and recall of {name}"
             drawn.append(lines(series, title, label, colours, x_name="recall", y_range=(0.0, 1.0)))
     rows = [

@@ -12,12 +12,22 @@ from ccmn.report.pages.frame import numbers, paragraph, section
 _PIXELS = 160
 """Width of a picture on the page."""
 
+_CERTAIN = 0.999
+_MOST_LABELS = 8
+"""Labels of a row that a card lists; the table has all."""
+
+_SURE = (
+    "Over 99.9% says that the model's score lies beyond what these rates allow: it is as sure as model and rates are."
+)
+
 
 def suspects_section(facts: SuspectFacts) -> str:
     """A card per label, the worst first."""
     if not facts.suspects:
         return section("suspicious", "Suspicious labels", paragraph("No label is probably wrong."))
     text = f"The {len(facts.suspects)} most suspicious of {facts.found:,} listed. {facts.note}"
+    text += f" {_SURE}" if facts.suspects[0].p_wrong >= _CERTAIN else ""
+    text += f" Of those shown, {facts.wrong} are wrong." if facts.wrong is not None else ""
     cards = "".join(_card(suspect) for suspect in facts.suspects)
     known = facts.suspects[0].is_wrong is not None
     head = ("row", "label", "given", "p_wrong", "labels given to the row", *(("is wrong",) if known else ()))
@@ -27,7 +37,9 @@ def suspects_section(facts: SuspectFacts) -> str:
 
 def _card(suspect: Suspect) -> str:
     given, likely = ("given", "probably false") if suspect.given else ("not given", "probably missing")
-    labels = ", ".join(suspect.others) or "none"
+    labels = ", ".join(suspect.others[:_MOST_LABELS]) or "none"
+    rest = len(suspect.others) - _MOST_LABELS
+    labels += f" and {rest} more" if rest > 0 else ""
     return (
         f'<article class="card">{_instance(suspect.instance)}'
         f"<p><b>{escape(suspect.label)}</b> is {given}, {likely}: <b>{_percent(suspect.p_wrong)}</b>{_verdict(suspect)}"
@@ -37,7 +49,7 @@ def _card(suspect: Suspect) -> str:
 
 def _percent(p: float) -> str:
     """Never a certainty, which no estimate is."""
-    return f"{p:.1%}" if p < 0.999 else "over 99.9%"
+    return f"{p:.1%}" if p < _CERTAIN else "over 99.9%"
 
 
 def _verdict(suspect: Suspect) -> str:
