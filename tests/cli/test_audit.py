@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from ccmn.audit import audit_labels
 from ccmn.cli.rates import read_rates
 from ccmn.data import MultiLabelData, read_npz, write_csv, write_npz
+from report.pages.checks import check_page
 
 
 @pytest.fixture
@@ -120,3 +121,35 @@ def test_a_failed_write_leaves_nothing(refused, noisy, files, monkeypatch):
     arguments = ("audit", "noisy.npz", "--noise", "noisy.rates.json", "--out", "issues.csv")
     assert "no space left" in refused(*arguments)
     assert not [path for path in files.iterdir() if "issues" in path.name]
+
+
+def test_report(run, printed, refused, noisy, files):
+    arguments = ("audit", "noisy.npz", "--noise", "noisy.rates.json", "--top", 4, "--report", "audit.html")
+    found = printed(*arguments)
+    assert found["report"] == "audit.html"
+    text = check_page((files / "audit.html").read_text()).text
+    assert {"sea", "sky", "sun"} <= set(text)
+    assert any(f"row {found['issues'][0]['row']};" in part for part in text)
+    assert "length" in text  # the telling features by name
+    assert "audit.html is there already" in refused(*arguments)
+    assert "the report is in audit.html" in run(*arguments, "--force").stdout
+    assert "report" not in printed(*arguments[:-2])
+
+
+def test_report_of_pictures(run, refused, noisy, files):
+    arguments = ("audit", "noisy.npz", "--noise", "noisy.rates.json", "--report", "audit.html", "--picture")
+    run(*arguments, "2x2")
+    assert check_page((files / "audit.html").read_text()).counts["img"] == 20
+    assert "no pictures of 3 x 2 pixels" in refused(*arguments, "3x2", "--force")
+    assert "--picture is HEIGHTxWIDTH" in refused(*arguments, "big", "--force", code=2)
+
+
+def test_report_of_texts(run, files):
+    texts = ("<b>sea</b> side", "blue sky", "sea and sky", "rain") * 40
+    rows = [f"{text},{int('sea' in text)},{int('sky' in text)}" for text in texts]
+    (files / "texts.csv").write_text("\n".join(["words,sea,sky", *rows]))
+    rates = {"kind": "class_conditional", "rho_pos": [0.1, 0.1], "rho_neg": [0.1, 0.1]}
+    (files / "rates.json").write_text(json.dumps(rates))
+    arguments = ("--labels", "sea,sky", "--text", "words", "--noise", "rates.json", "--min-p-wrong", 0)
+    run("audit", "texts.csv", *arguments, "--top", 160, "--report", "audit.html")
+    assert {"<b>sea</b> side", "blue sky", "rain"} <= set(check_page((files / "audit.html").read_text()).text)

@@ -11,6 +11,7 @@ from ccmn.estimation import NoiseRates
 from ccmn.metrics import METRICS
 from ccmn.models import load_model
 from ccmn.noise import ClassConditionalNoise
+from report.pages.checks import check_page
 
 
 def test_every_metric(run, printed, saved, task, files):
@@ -105,3 +106,34 @@ def test_refuses(refused, saved, task, files, arguments, message):
     Y[5, 1] = np.nan
     write_npz(replace(task, Y=Y), files / "weak.npz")
     assert message in refused("evaluate", saved, *arguments)
+
+
+def test_report(run, printed, refused, saved, files):
+    run("noise", "inject", "task.npz", "--rho-pos", 0.2, "--rho-neg", 0.1, "--out", "noisy.npz")
+    arguments = ("evaluate", saved, "noisy.npz", "--noise", "noisy.rates.json", "--report", "model.html")
+    found = printed(*arguments)
+    assert found["report"] == "model.html"
+    reader = check_page((files / "model.html").read_text())
+    assert reader.counts["h2"] == 7
+    value = found["metrics"]["hamming_loss"]
+    assert f"{value['value']:.4f} ± {value['se']:.4f}, unbiased" in reader.text
+    assert "model.html is there already" in refused(*arguments)
+    assert "the report is in model.html" in run(*arguments, "--force").stdout
+
+
+def test_report_on_labels_as_they_are(printed, saved, files):
+    found = printed("evaluate", saved, "task.csv", "--report", "model.html")
+    reader = check_page((files / "model.html").read_text())
+    assert reader.counts["h2"] == 6  # no suspicious labels, where none is said to be wrong
+    assert f"{found['metrics']['hamming_loss']:.4f}" in reader.text
+
+
+def test_report_of_labels_not_observed(run, saved, task, files):
+    Y = task.Y.astype(np.float32)
+    Y[5, 1] = np.nan
+    write_npz(replace(task, Y=Y), files / "weak.npz")
+    (files / "none.json").write_text(json.dumps(ClassConditionalNoise(0.0, 0.0, n_labels=3).to_dict()))
+    run("evaluate", saved, "weak.npz", "--noise", "none.json", "--report", "weak.html")
+    reader = check_page((files / "weak.html").read_text())
+    assert "of the labels observed" in reader.text
+    assert "No label is probably wrong." in reader.text

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ccmn.cli.options import Json
 from ccmn.cli.output import error_console
 from ccmn.cli.reports import write_report
-
-if TYPE_CHECKING:
-    from ccmn.report.facts.report import Report
 
 
 def demo(
@@ -38,12 +35,13 @@ def demo(
     from ccmn.experiments.demo import LOSSES, WAYS, make_demo, run_demo
     from ccmn.report.facts.of_demo import demo_report
 
+    report = _folder(out) / "report.html"
     task = make_demo(2000 if quick else 8000, seed)
     console = error_console()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         models = run_demo(task, epochs=10 if quick else 30, seed=seed)
         done = list(bar.track(models, total=len(WAYS) * len(LOSSES), description="training"))
-    report = _write_report(demo_report(task, done), out)
+    write_report(demo_report(task, done), report)
     if as_json:
         result = {
             "n_train": len(task.X),
@@ -61,7 +59,9 @@ def demo(
     typer.echo(f"the report is in {report}: open it in a browser")
 
 
-def _write_report(report: Report, folder: Path) -> Path:
-    """report.html in a folder that is made where there is none."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return write_report(report, folder / "report.html")
+def _folder(path: Path) -> Path:
+    """A folder, made where there is none: before anything is computed that could not be written."""
+    if path.exists() and not path.is_dir():
+        raise NotADirectoryError(f"{path} is a file; --out names the folder that report.html goes into")
+    path.mkdir(parents=True, exist_ok=True)
+    return path

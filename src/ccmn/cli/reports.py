@@ -53,14 +53,13 @@ def instances(data: MultiLabelData, Y: Any, source: str, shape: tuple[int, ...] 
     return telling_features(data.X, to_dense_array(Y).astype(np.float64), data.feature_names)
 
 
-def write_report(report: Report, path: Path) -> Path:
+def write_report(report: Report, path: Path) -> None:
     """The page, whole or not at all."""
     from ccmn.data.files import whole_file
     from ccmn.report.pages.report import report_page
 
     with whole_file(path) as stream:
         stream.write(report_page(report).encode())
-    return path
 
 
 def reported(path: Path | None) -> dict[str, str]:

@@ -35,7 +35,7 @@ def demo_report(task: DemoTask, models: Sequence[DemoModel]) -> Report:
     """What the demonstration did: the noise it made, found and corrected, and what that was worth."""
     names = task.noise.label_names or ()
     hamming, ranking = ({m.row.way: m for m in models if m.row.loss.startswith(loss)} for loss, _ in LOSSES)
-    rates = replace(ranking["estimated"].classifier.rates_, label_names=tuple(names))
+    rates = replace(hamming["estimated"].classifier.rates_, label_names=tuple(names))
     noisy = task.Y_noisy.astype(np.float64)
     return Report(
         title="Learning from wrong labels: the demonstration",
