@@ -169,7 +169,7 @@ def test_a_resumed_fit_is_the_unbroken_one(task, tmp_path, network):
     common = dict(seeds=[[1, 2]], lrs=[0.1, 0.01], network=network)  # noqa: C408
 
     def best():
-        return KeepBest(lambda net: torch.stack([p.per_run_sum(p.values.square()) for p in net.parameters]).sum(0))
+        return KeepBest(lambda net: torch.stack([p.per_run_squares(p.values) for p in net.parameters]).sum(0))
 
     whole, whole_result = fit(X, Y, epochs=10, selection=best(), **common)
     path = tmp_path / "fit.ckpt"

@@ -7,6 +7,8 @@ in float64 comes back. All are differentiable in p and in the weights, which is 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -19,16 +21,12 @@ def corrected_hamming(p: Tensor, predicted: Tensor, weights: Tensor | None = Non
 
     Unbiased because it is linear in the labels; it may be negative on few rows.
     """
-    p, share = _known(p, weights)
-    wrong = p + (1 - 2 * p) * predicted.double()
-    return (wrong * share).sum((-1, -2)) / share.sum().clamp_min(_TINY)
+    return hamming_sums(p, predicted, weights).ratio()
 
 
 def corrected_one_error(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
     """Unbiased one-error: the mean of 1 - p of the top-scored label (ties shared), rows with NaN left out."""
-    top = scores == scores.amax(-1, keepdim=True)
-    wrong = 1 - (top * p.double().nan_to_num(0.0)).sum(-1) / top.sum(-1)
-    return mean_of_rows(wrong, p, weights)
+    return one_error_sums(p, scores, weights).ratio()
 
 
 def pooled_ranking_loss(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -37,6 +35,39 @@ def pooled_ranking_loss(p: Tensor, scores: Tensor, weights: Tensor | None = None
     .. math:: \frac{\sum_i \sum_{j \ne k} p_{ij} (1 - p_{ik}) (1[f_{ij} < f_{ik}] + \frac12 1[f_{ij} = f_{ik}])}
                    {\sum_i \sum_{j \ne k} p_{ij} (1 - p_{ik})}
     """
+    sums = pooled_ranking_sums(p, scores, weights)
+    # Few noisy rows can have no pairs on balance: then there is nothing to rank by.
+    return torch.where(sums.total > 0, sums.ratio(), torch.nan)
+
+
+class Sums(NamedTuple):
+    """A metric of many rows as a quotient of sums over rows: rows may be summed block by block."""
+
+    wrong: Tensor
+    """(...), one for each model."""
+    total: Tensor
+    """A single number."""
+
+    def ratio(self) -> Tensor:
+        return self.wrong / self.total.clamp_min(_TINY)
+
+
+def hamming_sums(p: Tensor, predicted: Tensor, weights: Tensor | None = None) -> Sums:
+    """The two sums of ``corrected_hamming``."""
+    p, share = _known(p, weights)
+    wrong = p + (1 - 2 * p) * predicted.double()
+    return Sums((wrong * share).sum((-1, -2)), share.sum())
+
+
+def one_error_sums(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Sums:
+    """The two sums of ``corrected_one_error``."""
+    top = scores == scores.amax(-1, keepdim=True)
+    wrong = 1 - (top * p.double().nan_to_num(0.0)).sum(-1) / top.sum(-1)
+    return _row_sums(wrong, p, weights)
+
+
+def pooled_ranking_sums(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Sums:
+    """The two sums of ``pooled_ranking_loss``: wrong pairs, and all pairs."""
     seen = ~p.isnan()
     pos = p.double().nan_to_num(0.0)
     neg = torch.where(seen, 1 - pos, 0.0)
@@ -44,9 +75,7 @@ def pooled_ranking_loss(p: Tensor, scores: Tensor, weights: Tensor | None = None
     pairs = pos.sum(-1) * neg.sum(-1) - (pos * neg).sum(-1)
     if weights is not None:
         wrong, pairs = wrong * weights.double(), pairs * weights.double()
-    total = pairs.sum()
-    # Few noisy rows can have no pairs on balance: then there is nothing to rank by.
-    return torch.where(total > 0, wrong.sum(-1) / total.clamp_min(_TINY), torch.nan)
+    return Sums(wrong.sum(-1), pairs.sum())
 
 
 def corrected_micro_f1(p: Tensor, predicted: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -101,9 +130,13 @@ def have_both_classes(p: Tensor, weights: Tensor | None = None) -> Tensor:
 
 def mean_of_rows(values: Tensor, p: Tensor, weights: Tensor | None) -> Tensor:
     """The mean of values (..., n), weighted; rows with a label that was not observed are left out."""
+    return _row_sums(values, p, weights).ratio()
+
+
+def _row_sums(values: Tensor, p: Tensor, weights: Tensor | None) -> Sums:
     seen = ~p.isnan().any(-1)
     share = seen.double() if weights is None else seen * weights.double()
-    return (torch.where(seen, values, 0.0) * share).sum(-1) / share.sum().clamp_min(_TINY)
+    return Sums((torch.where(seen, values, 0.0) * share).sum(-1), share.sum())
 
 
 def wrong_pair_weights(pos: Tensor, neg: Tensor, scores: Tensor) -> Tensor:

@@ -16,28 +16,31 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from typing_extensions import Self
 
-from ccmn.data.containers import is_dataframe
+from ccmn.data.containers import is_dataframe, is_sparse
 from ccmn.losses import LOSSES, ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
-from ccmn.models.fitting import Fitted, Recipe, Sample, fit_closed_form, fit_logistic_path, fit_loop
+from ccmn.models.choosing import ENTRIES_AT_ONCE
+from ccmn.models.fitting import Fitted, Labels, Recipe, Sample, fit_closed_form, fit_logistic_path, fit_loop
 from ccmn.models.monitor import can_go_negative, risk_parts, spread_rows, warning_about
 from ccmn.models.parameters import ESTIMATED_SIDES, check_parameters
 from ccmn.models.persistence import write_model
 from ccmn.models.plugin import PluginLoss
 from ccmn.models.probabilities import (
-    fit_slope,
+    SlopeFit,
     linear_probability,
     link_of,
     logistic_probability,
 )
 from ccmn.models.progress import progress_of
-from ccmn.models.targets import Targets, encode_like, encode_targets, read_trusted
+from ccmn.models.targets import Targets, debiased, encode_like, encode_targets, read_trusted, with_trusted
 from ccmn.models.thresholds import f1_thresholds
+from ccmn.models.tiles import label_tiles, predicted_labels, top_labels
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
 from ccmn.seeding import as_generator
+from ccmn.training import SparseLabels
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.closed_form import LARGEST_DECOMPOSITION
 from ccmn.training.logistic import can_decompose
-from ccmn.validation import check_device
+from ccmn.validation import check_count, check_device
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -46,11 +49,17 @@ FEWEST_TO_HOLD_OUT = 50
 """Below this many rows none are held out: the training rows themselves choose the epoch."""
 FEWEST_TO_ESTIMATE = 100
 """Below this many rows noise rates are not estimated."""
+MOST_TO_ESTIMATE = 1 << 27
+"""Above this many entries of a label matrix noise rates are not estimated: that takes several dense ones."""
+ENTRIES_ENOUGH = 1 << 26
+"""So many held-out scores say what the slope of probabilities is."""
 
 
 MOST_ROWS_FOR_LBFGS = 5000
 """Up to this many rows "auto" prefers L-BFGS to Adam (docs/training.md has the measurements)."""
-_LINEAR = "model='linear', loss='hamming', surrogate={!r}, no correction and every label observed"
+_LINEAR = (
+    "model='linear', loss='hamming', surrogate={!r}, no correction and every label observed (and dense, or not so many)"
+)
 _NEEDS = {
     "closed_form": f"solver='closed_form' needs {_LINEAR.format('square')}; use solver='auto'",
     "lbfgs": f"solver='lbfgs' needs {_LINEAR.format('logistic')}, and at most {LARGEST_DECOMPOSITION} rows or "
@@ -214,8 +223,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_parameters(self)
         X = self._read_features(X, y, reset=True)
         targets = encode_targets(y)
-        if targets.labels.shape[0] != X.shape[0]:
-            raise ValueError(f"X has {X.shape[0]} rows, y has {targets.labels.shape[0]}")
+        if targets.n != X.shape[0]:
+            raise ValueError(f"X has {X.shape[0]} rows, y has {targets.n}")
         weights = None
         if sample_weight is not None:
             weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
@@ -223,23 +232,24 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError("sample_weight and correction do not go together: corrected parts are means over rows")
         seed = int(as_generator(self.random_state).integers(2**31))
         self.classes_, self.label_names_, self._kind = targets.classes, targets.label_names, targets.kind
+        self._sparse = targets.sparse
         self.extra_: dict[str, Any] = {}
         trusted_rows = read_trusted(trusted, targets)
         if groups is None:
             self.group_noise_: GroupedNoise | None = None
             self.noise_, self.rates_ = self._resolve_noise(X, targets, trusted_rows, seed)
-            p = self.noise_.debias(targets.labels)
+            p = debiased(targets, self.noise_, trusted_rows)
         else:
-            p = self._debias_by_group(
-                X, targets, trusted_rows, seed, groups, validation is not None and not validation_is_clean
+            noisy_validation = validation is not None and not validation_is_clean
+            p = with_trusted(
+                self._debias_by_group(X, targets, trusted_rows, seed, groups, noisy_validation), trusted_rows
             )
-        labels = targets.labels
-        if trusted_rows is not None:
-            rows, true = trusted_rows
-            p[rows] = np.where(np.isnan(true), p[rows], true)
+        labels = p
+        if isinstance(p, SparseLabels) and self.threshold == "f1" and not self.noise_.flips_independent:
+            raise ValueError("threshold='f1' needs two rates per label where labels are sparse; use threshold='fixed'")
         recipe = self._recipe(targets, X.shape[0], seed)
-        if not recipe.raw_labels:
-            labels = p
+        if recipe.raw_labels:
+            labels = SparseLabels(targets.labels) if is_sparse(targets.labels) else targets.labels
         whole = Sample(X, p, weights)
         training, labels, held_out = self._split(whole, labels, targets, validation, validation_is_clean, recipe.seed)
         fitted = self._solve(recipe, training, labels, held_out, checkpoint)
@@ -280,6 +290,12 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"{', '.join(names[:4])} ...: put them into one order, or leave the names out"
                 )
             return self.noise, None
+        if self.noise is not None and targets.n * targets.q > MOST_TO_ESTIMATE:
+            raise ValueError(
+                f"noise={self.noise!r} estimates the rates of {targets.q} labels from {targets.n} rows, which are too "
+                "many at once: give noise=ClassConditionalNoise(rho_pos, rho_neg), with rates estimated by "
+                "estimate_noise on fewer rows or on groups of labels"
+            )
         if self.noise is not None and X.shape[0] >= FEWEST_TO_ESTIMATE:
             from ccmn.estimation import estimate_noise
 
@@ -309,6 +325,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"groups need a loss that takes debiased labels, 'hamming' or 'ranking'; got {self.loss!r}"
             )
+        if is_sparse(targets.labels):
+            raise ValueError(f"groups need dense labels; got {targets.n} x {targets.q} sparse ones: give y.toarray()")
         if noisy_validation:
             raise ValueError(
                 "with groups, validation rows must be clean (validation_is_clean=True), or be held out of X"
@@ -374,20 +392,25 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _split(
         self,
         whole: Sample,
-        labels: NDArray[np.float32],
+        labels: Labels,
         targets: Targets,
         validation: tuple[Any, Any] | None,
         clean: bool,
         seed: int,
-    ) -> tuple[Sample, NDArray[np.float32], Sample]:
+    ) -> tuple[Sample, Labels, Sample]:
         """Training rows with the labels the loss takes, and the rows to choose by."""
         if validation is not None:
             X_val = self._read_features(validation[0], reset=False)
             Y_val = encode_like(validation[1], targets)
-            if len(Y_val) != X_val.shape[0]:
-                raise ValueError(f"validation has {X_val.shape[0]} rows of X and {len(Y_val)} of y")
-            p_val = Y_val if clean else self.noise_.debias(Y_val)
-            return whole, labels, Sample(X_val, p_val, None)
+            if Y_val.shape[0] != X_val.shape[0]:
+                raise ValueError(f"validation has {X_val.shape[0]} rows of X and {Y_val.shape[0]} of y")
+            if is_sparse(Y_val):
+                return (
+                    whole,
+                    labels,
+                    Sample(X_val, SparseLabels(Y_val, None if clean else self.noise_.debiasing()), None),
+                )
+            return whole, labels, Sample(X_val, Y_val if clean else self.noise_.debias(Y_val), None)
         n = whole.X.shape[0]
         if n < FEWEST_TO_HOLD_OUT:
             return whole, labels, whole
@@ -400,12 +423,14 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         recipe: Recipe,
         training: Sample,
-        labels: NDArray[np.float32],
+        labels: Labels,
         held_out: Sample,
         checkpoint: str | os.PathLike[str] | None,
     ) -> Fitted:
         plain = self.model == "linear" and self.loss == "hamming" and self.correction is None
-        plain = plain and not np.isnan(training.p).any()
+        # Both paths need all labels at once.
+        plain = plain and isinstance(held_out.p, np.ndarray)
+        plain = plain and isinstance(training.p, np.ndarray) and not np.isnan(training.p).any()
         possible = {
             "closed_form": plain and self.surrogate == "square",
             "lbfgs": plain and self.surrogate == "logistic" and can_decompose(training.X),
@@ -424,11 +449,15 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             keeper.remove()
         return fitted
 
-    def _fingerprint(self, training: Sample, labels: NDArray[np.float32]) -> str:
+    def _fingerprint(self, training: Sample, labels: Labels) -> str:
         """What a checkpoint belongs to: parameters, shapes and labels."""
         parameters = {k: repr(v) for k, v in self.get_params(deep=False).items() if k != "verbose"}
         text = repr((sorted(parameters.items()), training.X.shape))
-        return hashlib.sha256(text.encode() + np.ascontiguousarray(labels).tobytes()).hexdigest()
+        digest = hashlib.sha256(text.encode())
+        matrix = labels.matrix if isinstance(labels, SparseLabels) else None
+        for part in (labels,) if matrix is None else (matrix.indptr, matrix.indices, matrix.data):
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
 
     def _finish(self, recipe: Recipe, held_out: Sample) -> None:
         """What is fitted on the held-out rows after the weights: the slope of probabilities, and thresholds."""
@@ -436,11 +465,24 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._link, self._slope, self._has_dummy = link_of(self.loss, surrogate), 1.0, self.loss == "ranking"
         q = held_out.p.shape[1]
         self.thresholds_ = np.zeros(q)
-        scores = self._scores(held_out.X)
         if self._link == "slope":
-            self._slope = fit_slope(scores, held_out.p, held_out.weights)
+            self._slope = self._fit_slope(held_out)
         if self.threshold == "f1":
-            self.thresholds_ = f1_thresholds(scores, held_out.p, held_out.weights)
+            parts = [
+                f1_thresholds(self._scores(held_out.X, t), held_out.labels_of(t), held_out.weights)
+                for t in self._tiles(max(1, held_out.X.shape[0]))
+            ]
+            self.thresholds_ = np.concatenate(parts)
+
+    def _fit_slope(self, held_out: Sample) -> float:
+        """A block of rows at a time; of very many rows and labels as many rows as make enough entries."""
+        n, q = held_out.p.shape
+        fit, size = SlopeFit(), max(1, ENTRIES_AT_ONCE // q)
+        rows = np.unique(np.linspace(0, n - 1, max(1, min(n, ENTRIES_ENOUGH // q))).astype(np.int64))
+        for start in range(0, rows.size, size):
+            part = held_out.take(rows[start : start + size])
+            fit.add(self._scores(part.X), part.dense_labels(), part.weights)
+        return fit.slope()
 
     def _watch(self, recipe: Recipe, training: Sample) -> None:
         """Warn where a part of the training risk went below zero and stayed there in the weights that are kept."""
@@ -456,13 +498,19 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # -- predicting
 
-    def _scores(self, X: Any) -> NDArray[np.float64]:
-        """Scores (n, q) before the thresholds: what the loss decides by."""
-        outputs = self._network.outputs(X)
-        if self._has_dummy:
-            outputs = outputs[:, 1:] - outputs[:, :1]
+    def _scores(self, X: Any, labels: slice | None = None) -> NDArray[np.float64]:
+        """Scores (n, q) before the thresholds, or those of some labels: what the loss decides by."""
+        if labels is None:
+            outputs = self._network.outputs(X)
+            if self._has_dummy:
+                outputs = outputs[:, 1:] - outputs[:, :1]
+        elif self._has_dummy:
+            outputs = self._network.some_outputs(X, slice(labels.start + 1, labels.stop + 1))
+            outputs = outputs - self._network.some_outputs(X, slice(0, 1))
+        else:
+            outputs = self._network.some_outputs(X, labels)
         if self._link == "plugin":
-            rho_pos, rho_neg = self._rates()
+            rho_pos, rho_neg = (rates[labels or slice(None)] for rates in self._rates())
             # Increasing in the noisy log-odds, 0 where the clean posterior is 1/2.
             return np.asarray(2 * (expit(outputs) - rho_neg) / (1 - rho_pos - rho_neg) - 1)
         return outputs
@@ -477,8 +525,35 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scores = self._scores(self._read_features(X, reset=False)) - self.thresholds_
         return scores[:, 0] if self._kind == "binary" else scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """0/1 matrix (n, q); or the class of each row."""
+    def _tiles(self, per_label: int) -> list[slice]:
+        """All labels, in tiles; each costs its weights and so many numbers more."""
+        return list(label_tiles(self.thresholds_.size, max(self._network.weights_per_output, per_label)))
+
+    def _tile_scores(self, X: Any, labels: slice) -> NDArray[np.float64]:
+        return self._scores(X, labels) - self.thresholds_[labels]
+
+    def top_labels(self, X: Any, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The k best labels of every row, best first, and their scores: column numbers (n, k) and scores (n, k).
+
+        For very many labels: all scores are worked out, a tile at a time, but never kept or sorted.
+        """
+        check_is_fitted(self)
+        k = check_count(k, "k")
+        if self._kind != "multilabel" or k > self.thresholds_.size:
+            raise ValueError(f"top_labels needs a label matrix of at least k columns; k={k}, kind {self._kind!r}")
+        return top_labels(self._tile_scores, self._read_features(X, reset=False), self._tiles(1), k)
+
+    def predict(self, X: Any, *, sparse: bool | None = None) -> Any:
+        """0/1 matrix (n, q); or the class of each row.
+
+        Parameters
+        ----------
+        sparse : bool, optional
+            A label matrix as CSR, from scores that exist for a tile of labels at a time; by default if the labels
+            given to ``fit`` were sparse.
+        """
+        if self._kind_of_fitted() == "multilabel" and (self._sparse if sparse is None else sparse):
+            return predicted_labels(self._tile_scores, self._read_features(X, reset=False), self._tiles(1))
         scores = self.decision_function(X)
         if self._kind == "multilabel":
             return (scores >= 0).astype(np.int64)
@@ -486,6 +561,10 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.asarray(self.classes_[scores.argmax(1)])
         positive = scores >= 0 if len(self.classes_) == 2 else np.zeros(len(scores), dtype=bool)
         return np.asarray(self.classes_[positive.astype(np.int64)])
+
+    def _kind_of_fitted(self) -> str:
+        check_is_fitted(self)
+        return str(self._kind)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the true labels, strictly inside (0, 1): (n, q); or (n, classes) for one class per row.
@@ -530,6 +609,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "noise": self.noise_.to_dict(),
             "link": self._link,
             "has_dummy": self._has_dummy,
+            "sparse": self._sparse,
             "slope": self._slope,
             "thresholds": self.thresholds_.tolist(),
             "history": self._history,

@@ -14,6 +14,8 @@ from ccmn.data.containers import is_sparse
 from ccmn.training import Network, StackedLinear, StackedMLP, UserNetwork
 
 _ROWS_AT_ONCE = 8192
+_WEIGHTS_AT_ONCE = 1 << 24
+"""Larger weights are taken to float64 a part at a time."""
 
 
 @dataclass
@@ -34,15 +36,38 @@ class FittedNetwork:
         blocks = [self._block(X[start : start + _ROWS_AT_ONCE]) for start in range(0, X.shape[0], _ROWS_AT_ONCE)]
         return np.concatenate(blocks)
 
+    def some_outputs(self, X: Any, columns: slice) -> NDArray[np.float64]:
+        """Some of the outputs of a few rows. A user's own network can only work out all of them."""
+        return _module_outputs(self.module, X)[:, columns] if self.kind == "user" else self._some(X, columns)
+
+    @property
+    def weights_per_output(self) -> int:
+        """How many weights one output costs to look at; for a user's own network all outputs cost the same."""
+        return 0 if self.kind == "user" else int(self._last[0].shape[0])
+
+    @property
+    def _last(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        names = ("weight", "bias") if self.kind == "linear" else ("second_weight", "second_bias")
+        return self.arrays[names[0]], self.arrays[names[1]]
+
     def _block(self, X: Any) -> NDArray[np.float64]:
         if self.kind == "user":
             return _module_outputs(self.module, X)
-        a = self.arrays
+        inputs, columns = self._last[0].shape
+        size = max(1, _WEIGHTS_AT_ONCE // max(1, inputs))
+        if columns <= size:
+            return self._some(X, slice(None))
+        outputs = np.empty((X.shape[0], columns))
+        for start in range(0, columns, size):
+            outputs[:, start : start + size] = self._some(X, slice(start, start + size))
+        return outputs
+
+    def _some(self, X: Any, columns: slice) -> NDArray[np.float64]:
         X = X if is_sparse(X) else np.asarray(X, dtype=np.float64)
-        hidden: NDArray[np.float64] = np.asarray(X @ a["weight"].astype(np.float64)) + a["bias"]
-        if self.kind == "linear":
-            return hidden
-        return np.asarray(np.maximum(hidden, 0) @ a["second_weight"].astype(np.float64) + a["second_bias"])
+        if self.kind == "mlp":
+            X = np.maximum(np.asarray(X @ self.arrays["weight"].astype(np.float64)) + self.arrays["bias"], 0)
+        weight, bias = self._last
+        return np.asarray(np.asarray(X @ weight[:, columns].astype(np.float64)) + bias[columns])
 
 
 def _module_outputs(module: torch.nn.Module | None, X: Any) -> NDArray[np.float64]:

@@ -14,15 +14,18 @@ from torch import Tensor
 
 from ccmn.data.containers import is_sparse
 from ccmn.losses import MultiLabelLoss
-from ccmn.metrics.corrected import corrected_hamming, corrected_one_error, pooled_ranking_loss
+from ccmn.models.choosing import HeldOut, criterion_of
 from ccmn.models.fitted import FittedNetwork, MakeModule, run_of
 from ccmn.training import (
     NETWORKS,
+    DenseLabels,
     KeepBest,
+    LabelRows,
     Network,
     Objective,
     Progress,
     Rows,
+    SparseLabels,
     StackedAdam,
     TrainingResult,
     UserNetwork,
@@ -34,27 +37,11 @@ from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.closed_form import l2_path
 from ccmn.training.logistic import LogisticPath
 
-_ROWS_AT_ONCE = 8192
 SURE_GAIN = 0.5
 """Standard errors by which a label's risk must fall on validation rows for a smaller l2 to be taken."""
 
-
-def _hamming(p: Tensor, scores: Tensor, weights: Tensor | None) -> Tensor:
-    return corrected_hamming(p, scores >= 0, weights)
-
-
-def _ranking_and_cut(p: Tensor, scores: Tensor, weights: Tensor | None) -> Tensor:
-    """The order of the labels and the cut between them: the ranking loss alone would not look at the cut."""
-    # Rows without pairs (every label constant) have no order to look at, but still a cut.
-    return pooled_ranking_loss(p, scores, weights).nan_to_num(nan=0.0) + _hamming(p, scores, weights)
-
-
-CRITERIA: dict[str, Callable[[Tensor, Tensor, Tensor | None], Tensor]] = {
-    "hamming_loss": _hamming,
-    "ranking_and_hamming_loss": _ranking_and_cut,
-    "one_error": corrected_one_error,
-}
-"""What epochs, learning rates and l2 are chosen by: (debiased labels, scores (..., n, q), row weights) -> (...)."""
+Labels = NDArray[np.float32] | SparseLabels
+"""Labels (n, q): debiased ones, or as the loss takes them; NaN where not observed."""
 
 
 @dataclass
@@ -62,8 +49,18 @@ class Sample:
     """Rows with their debiased labels p (n, q), NaN where not observed."""
 
     X: Any
-    p: NDArray[np.float32]
+    p: Labels
     weights: NDArray[np.float64] | None
+
+    def labels_of(self, labels: slice) -> NDArray[np.float32]:
+        """The debiased labels of some columns."""
+        return self.p.columns(labels) if isinstance(self.p, SparseLabels) else self.p[:, labels]
+
+    def dense_labels(self) -> NDArray[np.float32]:
+        """All debiased labels: for a sample of few rows."""
+        if not isinstance(self.p, SparseLabels):
+            return self.p
+        return self.p.gather(torch.arange(self.p.shape[0]).unsqueeze(0))[0].numpy()
 
     def take(self, rows: NDArray[Any]) -> Sample:
         return Sample(self.X[rows], self.p[rows], None if self.weights is None else self.weights[rows])
@@ -106,7 +103,7 @@ def fit_closed_form(recipe: Recipe, training: Sample, validation: Sample) -> Fit
     """
     # Above the mean squared length of a row, l2 leaves nothing but the bias.
     l2 = l2_path(recipe.weight_decay, 2 * _mean_square(training))
-    path = ridge_path(training.X, training.p.astype(np.float64), l2, training.weights)
+    path = ridge_path(training.X, _dense(training).astype(np.float64), l2, training.weights)
     measure = _criterion(recipe, validation)
     risks, criteria = [], []
     for scores in path.scores(validation.X):
@@ -130,7 +127,7 @@ def fit_logistic_path(recipe: Recipe, training: Sample, validation: Sample) -> F
     errors; a label for which none has been for two l2 is done. One history row per l2, with the criterion that all
     labels have at their best l2 so far.
     """
-    p = training.p.astype(np.float64)
+    p = _dense(training).astype(np.float64)
     path = LogisticPath(training.X, p, training.weights)
     # A quarter of the mean squared length of a row bounds the curvature; above it, l2 leaves nothing but the bias.
     l2 = l2_path(recipe.weight_decay, _mean_square(training) / 2)
@@ -163,7 +160,7 @@ def _surely_better(
     scores: NDArray[np.float32], before: NDArray[np.float32], validation: Sample, labels: NDArray[np.intp]
 ) -> NDArray[np.bool_]:
     """For which labels is the square risk of the probabilities, the mean of (p - sigma(f))^2, lower than before?"""
-    p = validation.p[:, labels].astype(np.float64)
+    p = _dense(validation)[:, labels].astype(np.float64)
     seen = ~np.isnan(p)
     new, old = expit(scores.astype(np.float64)), expit(before.astype(np.float64))
     gains = (old - new) * (old + new - 2 * np.nan_to_num(p))
@@ -190,14 +187,30 @@ def _risk_means(
 
 def _square_risks(scores: NDArray[np.float64], validation: Sample) -> NDArray[np.float64]:
     """The mean of f^2 - 2 f (2p - 1) of every label: the square loss but for a constant."""
-    target = 2 * np.nan_to_num(validation.p.astype(np.float64)) - 1
-    return _risk_means(scores**2 - 2 * scores * target, ~np.isnan(validation.p), validation.weights)
+    p = _dense(validation)
+    target = 2 * np.nan_to_num(p.astype(np.float64)) - 1
+    return _risk_means(scores**2 - 2 * scores * target, ~np.isnan(p), validation.weights)
+
+
+def _dense(sample: Sample) -> NDArray[np.float32]:
+    assert isinstance(sample.p, np.ndarray)  # whoever asks for a path has seen to it
+    return sample.p
+
+
+def _criterion(recipe: Recipe, validation: Sample) -> Callable[[Tensor], Tensor]:
+    """The criterion of whole scores."""
+    p, weights = torch.from_numpy(_dense(validation)), _tensor(validation.weights)
+    return lambda scores: criterion_of(recipe.criterion, p, scores, weights)
+
+
+def _tensor(weights: NDArray[np.float64] | None) -> Tensor | None:
+    return None if weights is None else torch.from_numpy(weights)
 
 
 def fit_loop(
     recipe: Recipe,
     training: Sample,
-    labels: NDArray[np.float32],
+    labels: Labels,
     validation: Sample,
     tell: Callable[[Progress], None] | None,
     checkpoint: Checkpoint | None,
@@ -242,7 +255,7 @@ def _fit_stack(
     lrs: tuple[float, ...],
     network: Network,
     training: Sample,
-    labels: NDArray[np.float32],
+    labels: Labels,
     validation: Sample,
     tell: Callable[[Progress], None] | None,
     checkpoint: Checkpoint | None,
@@ -251,16 +264,13 @@ def _fit_stack(
     n = training.X.shape[0]
     lr = torch.tensor([lrs], dtype=dtype, device=device)
     optimiser = StackedAdam(network.parameters, lr, torch.full_like(lr, recipe.weight_decay))
-    held_out = Features(validation.X, dtype=dtype, device=device)
-    measure = _criterion(recipe, validation)
-    selection = KeepBest(
-        lambda net: measure(recipe.loss.decision(_all_outputs(net, held_out))), patience=recipe.patience
-    )
+    held_out = _held_out(recipe, validation)
+    selection = KeepBest(lambda net: held_out.criterion(recipe.criterion, net, recipe.loss), patience=recipe.patience)
     result = train(
         network,
         Objective.of(recipe.loss),
         Features(training.X, dtype=dtype, device=device),
-        torch.from_numpy(labels).to(device, dtype),
+        _label_rows(labels, device, dtype),
         Rows([np.arange(n)], recipe.batch_size, [recipe.seed], device=device),
         optimiser,
         selection,
@@ -282,28 +292,19 @@ def _mean_one(weights: NDArray[np.float64] | None, device: torch.device, dtype: 
     return torch.from_numpy(weights / weights.mean()).to(device, dtype)
 
 
-def _all_outputs(network: Network, features: Features) -> Tensor:
-    """(G, K, n, o) of all rows, gathered in blocks."""
-    rows = torch.arange(features.n, device=features.device)
-    parts = [
-        network.outputs(features.gather(rows[i : i + _ROWS_AT_ONCE].unsqueeze(0)))
-        for i in range(0, features.n, _ROWS_AT_ONCE)
-    ]
-    return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
+def _held_out(recipe: Recipe, validation: Sample) -> HeldOut:
+    weights = _tensor(validation.weights)
+    return HeldOut(
+        Features(validation.X, dtype=recipe.dtype, device=recipe.device),
+        _label_rows(validation.p, recipe.device, torch.float32),
+        None if weights is None else weights.to(recipe.device),
+    )
 
 
-def _criterion(recipe: Recipe, validation: Sample) -> Callable[[Tensor], Tensor]:
-    p = torch.from_numpy(validation.p).to(recipe.device)
-    weights = None if validation.weights is None else torch.from_numpy(validation.weights).to(recipe.device)
-    function = CRITERIA[recipe.criterion]
-
-    def measure(scores: Tensor) -> Tensor:
-        w = None if weights is None else weights.to(scores.device)
-        # A run that diverged predicts nothing (NaN >= 0 is false), which must not pass for being right.
-        diverged = ~scores.isfinite().all(-1).all(-1)
-        return function(p.to(scores.device), scores, w).masked_fill(diverged, torch.inf)
-
-    return measure
+def _label_rows(labels: Labels, device: torch.device, dtype: torch.dtype) -> LabelRows:
+    if isinstance(labels, SparseLabels):
+        return labels.to(device, dtype)
+    return DenseLabels(torch.from_numpy(labels).to(device, dtype))
 
 
 def _history(result: TrainingResult, lrs: tuple[float, ...], criterion: str) -> list[dict[str, float]]:

@@ -46,7 +46,7 @@ def _rebuild(d: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Callable
         clf.feature_names_in_ = np.array(d["feature_names"], dtype=object)
     clf._link, clf._slope, clf._history = d["link"], float(d["slope"]), d["history"]
     clf.thresholds_, clf.extra_ = np.array(d["thresholds"], dtype=np.float64), d["extra"]
-    clf._has_dummy = bool(d["has_dummy"])
+    clf._has_dummy, clf._sparse = bool(d["has_dummy"]), bool(d.get("sparse", False))  # models of 0.1 say nothing of it
     q = clf.noise_.n_labels
     if d["kind"] not in ("multilabel", "binary", "multiclass") or clf.thresholds_.shape != (q,) or not clf._slope > 0:
         raise ValueError("the description is not that of a model: kind, thresholds or slope cannot be")

@@ -58,21 +58,61 @@ def _strictly_inside(p: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.clip(p, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0)))
 
 
-def fit_slope(scores: NDArray[Any], p: NDArray[Any], row_weights: NDArray[Any] | None = None) -> float:
-    """The a > 0 that minimises the mean of softplus(a f) - p a f on debiased labels (NaN left out); 1 when undecided.
+class SlopeFit:
+    """The a > 0 that minimises the mean of softplus(a f) - p a f on debiased labels (NaN left out).
 
-    One number for all labels: the cut at 0 and every ranking stay what they are.
+    One number for all labels: the cut at 0 and every ranking stay what they are. The risk needs of the scores how many
+    there are of each size, and of the labels one sum: blocks of rows are added one by one. More than one block is
+    counted by scores of eleven binary digits, which moves the slope by about 1e-4 of itself.
     """
-    seen = ~np.isnan(p)
-    f, target = scores[seen], p[seen]
-    weight = np.ones(f.size) if row_weights is None else np.broadcast_to(row_weights[:, None], p.shape)[seen]
-    scale = float(np.sqrt(np.average(f**2, weights=weight))) if weight.sum() > 0 else 0.0
+
+    def __init__(self) -> None:
+        self._first: tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None = None
+        self._counts: NDArray[np.float64] | None = None
+        self._linear = 0.0
+
+    def add(self, scores: NDArray[Any], p: NDArray[Any], row_weights: NDArray[Any] | None = None) -> None:
+        """Scores and debiased labels (n, q) of some rows."""
+        seen = ~np.isnan(p)
+        f, target = scores[seen], p[seen]
+        weight = np.ones(f.size) if row_weights is None else np.broadcast_to(row_weights[:, None], p.shape)[seen]
+        if self._first is None and self._counts is None:
+            self._first = f, target, weight
+            return
+        if self._first is not None:
+            self._count(*self._first)
+            self._first = None
+        self._count(f, target, weight)
+
+    def _count(self, f: NDArray[Any], target: NDArray[Any], weight: NDArray[Any]) -> None:
+        self._linear += float((weight * target * f).sum())
+        half = np.clip(f, -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16).view(np.uint16)
+        counts = np.asarray(np.bincount(half, weights=weight, minlength=1 << 16), dtype=np.float64)
+        self._counts = counts if self._counts is None else self._counts + counts
+
+    def slope(self) -> float:
+        """The slope, 1 when undecided."""
+        if self._first is not None:
+            f, target, weight = self._first
+            return _smallest(f, weight, float((weight * target * f).sum()))
+        if self._counts is None:
+            return 1.0
+        kept = np.flatnonzero(self._counts)
+        return _smallest(kept.astype(np.uint16).view(np.float16).astype(np.float64), self._counts[kept], self._linear)
+
+
+_LARGEST_HALF = float(np.finfo(np.float16).max)
+
+
+def _smallest(f: NDArray[Any], weight: NDArray[Any], linear: float) -> float:
+    total = float(weight.sum())
+    scale = float(np.sqrt((weight * f**2).sum() / total)) if total > 0 else 0.0
     if scale == 0 or not np.isfinite(scale):
         return 1.0
     f = f / scale
 
     def risk(log_a: float) -> float:
         a = np.exp(log_a)
-        return float(np.average(np.logaddexp(0, a * f) - target * a * f, weights=weight))
+        return float((weight * np.logaddexp(0, a * f)).sum() - a * linear / scale) / total
 
     return float(np.exp(minimize_scalar(risk, bounds=(-4, 4), method="bounded", options={"xatol": 1e-9}).x) / scale)

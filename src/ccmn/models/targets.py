@@ -7,24 +7,37 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
 from ccmn.data.containers import is_dataframe, is_sparse, label_names_of, to_dense_array
+from ccmn.noise import NoiseModel
+from ccmn.training import SparseLabels
 from ccmn.validation import check_label_values
 
 Kind = Literal["multilabel", "binary", "multiclass"]
+
+FEWEST_SPARSE = 1 << 24
+"""CSR labels of fewer entries, zeros counted, are made dense, which is quicker; larger ones stay CSR throughout."""
 
 
 @dataclass(frozen=True)
 class Targets:
     """Labels (n, q) float32, NaN where not observed, and how to speak of them."""
 
-    labels: NDArray[np.float32]
+    labels: Any
+    """A dense array, or CSR where there are many labels."""
     kind: Kind
     classes: NDArray[Any]
     """multilabel: what the columns are (0..q-1, or the labels of the sets); else the class values."""
     label_names: tuple[str, ...] | None
+    sparse: bool = False
+    """Were the labels given as a sparse matrix? Then predictions are one, too."""
+
+    @property
+    def n(self) -> int:
+        return int(self.labels.shape[0])
 
     @property
     def q(self) -> int:
@@ -35,8 +48,10 @@ def encode_targets(Y: Any) -> Targets:
     """Read Y. Label sets are a list of lists, tuples or sets; everything else is an array of some kind."""
     if _is_label_sets(Y):
         return _from_label_sets(Y)
+    if is_sparse(Y):
+        return _from_sparse(Y)
     names = label_names_of(Y) if is_dataframe(Y) else None
-    array = to_dense_array(Y) if is_sparse(Y) or is_dataframe(Y) or hasattr(Y, "detach") else np.asarray(Y)
+    array = to_dense_array(Y) if is_dataframe(Y) or hasattr(Y, "detach") else np.asarray(Y)
     if array.ndim == 1:
         return _from_classes(array)
     if array.ndim != 2 or array.shape[1] == 0:
@@ -52,6 +67,45 @@ def encode_targets(Y: Any) -> Targets:
         check_classification_targets(array)
     check_label_values(array, "y")
     return Targets(array.astype(np.float32), "multilabel", np.arange(array.shape[1]), names)
+
+
+def _from_sparse(Y: Any) -> Targets:
+    if Y.ndim != 2 or Y.shape[1] == 0:
+        raise ValueError(f"y must be a label matrix of shape (n, q); got a sparse one of shape {Y.shape}")
+    matrix = Y.tocsr().astype(np.float32)
+    if not matrix.has_canonical_format:
+        matrix.sum_duplicates()
+    check_label_values(matrix.data, "y")
+    labels = matrix if matrix.shape[0] * matrix.shape[1] > FEWEST_SPARSE else np.asarray(matrix.toarray())
+    return Targets(labels, "multilabel", np.arange(matrix.shape[1]), None, sparse=True)
+
+
+def debiased(
+    targets: Targets, noise: NoiseModel, trusted: tuple[NDArray[np.int64], Any] | None
+) -> NDArray[np.float32] | SparseLabels:
+    """Debiased labels, true ones in trusted rows. Those of CSR are worked out when a batch of them is wanted."""
+    if not is_sparse(targets.labels):
+        return with_trusted(noise.debias(targets.labels), trusted)
+    matrix, known = targets.labels, None
+    if trusted is not None:
+        if np.isnan(trusted[1].data if is_sparse(trusted[1]) else trusted[1]).any():
+            raise ValueError(
+                "trusted labels that are not known (NaN) need dense labels: give y.toarray(), or trust whole rows"
+            )
+        known = np.zeros(targets.n, dtype=bool)
+        known[trusted[0]] = True
+        place = np.arange(targets.n)
+        place[trusted[0]] = targets.n + np.arange(len(trusted[0]))
+        matrix = scipy.sparse.vstack((matrix, scipy.sparse.csr_array(trusted[1])), format="csr")[place]
+    return SparseLabels(matrix, noise.debiasing(), known)
+
+
+def with_trusted(p: NDArray[np.float32], trusted: tuple[NDArray[np.int64], Any] | None) -> NDArray[np.float32]:
+    """Dense p with the true labels where they are known (not NaN)."""
+    if trusted is not None:
+        rows, true = trusted[0], to_dense_array(trusted[1])
+        p[rows] = np.where(np.isnan(true), p[rows], true)
+    return p
 
 
 def _is_label_sets(Y: Any) -> bool:
@@ -95,24 +149,22 @@ def _is_zero_one(array: NDArray[Any]) -> bool:
     return bool(((array == 0) | (array == 1) | (array != array)).all())
 
 
-def read_trusted(
-    trusted: tuple[Any, Any] | None, targets: Targets
-) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
+def read_trusted(trusted: tuple[Any, Any] | None, targets: Targets) -> tuple[NDArray[np.int64], Any] | None:
     """Row numbers and true labels of trusted rows, checked."""
     if trusted is None:
         return None
     rows = np.asarray(trusted[0])
-    n = targets.labels.shape[0]
+    n = targets.n
     if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer) or ((rows < 0) | (rows >= n)).any():
         raise ValueError(f"trusted must be (rows, Y_true) with row numbers between 0 and {n - 1}")
     labels = encode_like(trusted[1], targets)
-    if len(labels) != len(rows):
-        raise ValueError(f"trusted gives {len(rows)} rows but labels for {len(labels)}")
+    if labels.shape[0] != len(rows):
+        raise ValueError(f"trusted gives {len(rows)} rows but labels for {labels.shape[0]}")
     return rows.astype(np.int64), labels
 
 
-def encode_like(Y: Any, targets: Targets) -> NDArray[np.float32]:
-    """Labels of other rows in the columns of the training labels."""
+def encode_like(Y: Any, targets: Targets) -> Any:
+    """Labels of other rows in the columns of the training labels, dense or CSR as they come."""
     if targets.kind == "multilabel":
         other = encode_targets(Y)
         if other.q != targets.q or (other.label_names or None) != (targets.label_names or None):

@@ -6,6 +6,7 @@ learning rate or seed; groups differ in rows and order. One fit is a fleet of G 
 
 from ccmn.training.batches import Rows
 from ccmn.training.closed_form import ridge_path
+from ccmn.training.labels import DenseLabels, LabelRows, SparseLabels
 from ccmn.training.loop import Progress, TrainingResult, train
 from ccmn.training.networks import NETWORKS, Network, StackedLinear, StackedMLP, UserNetwork
 from ccmn.training.objective import Objective
@@ -14,13 +15,16 @@ from ccmn.training.selection import KeepBest, KeepLast, Selection
 
 __all__ = [
     "NETWORKS",
+    "DenseLabels",
     "KeepBest",
     "KeepLast",
+    "LabelRows",
     "Network",
     "Objective",
     "Progress",
     "Rows",
     "Selection",
+    "SparseLabels",
     "StackedAdam",
     "StackedLinear",
     "StackedMLP",

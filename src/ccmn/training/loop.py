@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ccmn.training.batches import Features, Rows
 from ccmn.training.checkpoint import Checkpoint
+from ccmn.training.labels import LabelRows, as_labels
 from ccmn.training.networks import Network
 from ccmn.training.objective import Objective
 from ccmn.training.optimiser import StackedAdam
@@ -44,7 +45,7 @@ def train(
     network: Network,
     objective: Objective,
     features: Features,
-    labels: Tensor,
+    labels: Tensor | LabelRows,
     rows: Rows,
     optimiser: StackedAdam,
     selection: Selection,
@@ -57,9 +58,12 @@ def train(
 ) -> TrainingResult:
     """Train all runs of a stack together; the network holds the selected weights at the end.
 
+    Labels are a tensor (n, q), the same for all groups, or (G, n, q), as when every repeat has its own noise; or CSR
+    labels, of which a batch at a time is made dense.
     Ctrl-C ends the training early and keeps what is best so far (``interrupted`` says so).
     """
-    step = make_step(network, objective, optimiser, features, labels, weights, autocast=autocast)
+    label_rows = as_labels(labels, network.parameters[0].values.dtype)
+    step = make_step(network, objective, optimiser, features, label_rows, weights, autocast=autocast)
     result = TrainingResult()
     start = 0 if checkpoint is None else checkpoint.resume(network, optimiser, selection, result)
     network.train_mode(True)

@@ -17,6 +17,8 @@ from torch import Tensor
 from ccmn.catalogue import Catalogue
 from ccmn.training.stacks import Stacked
 
+_DRAWN_AT_ONCE = 1 << 20
+
 
 class Network(ABC):
     """What the loop needs of a network."""
@@ -140,8 +142,9 @@ class _Unstacked(Stacked):
     def spread(self, per_run: Tensor) -> Tensor:
         return per_run.reshape(())
 
-    def per_run_sum(self, values: Tensor) -> Tensor:
-        return values.sum().reshape(1, 1)
+    def per_run_squares(self, values: Tensor) -> Tensor:
+        squares: Tensor = torch.linalg.vector_norm(values).square()
+        return squares.reshape(1, 1)
 
 
 def _initial(
@@ -150,11 +153,13 @@ def _initial(
     """(G, K, rows, columns), uniform in +-1/sqrt(fan_in) as in torch.nn.Linear, drawn from each run's own seed."""
     bound = 1 / math.sqrt(max(fan_in, 1))
 
-    def draw(seed: int) -> Tensor:
-        generator = torch.Generator().manual_seed((seed * 8 + layer) % 2**63)
-        return torch.empty(rows, columns, dtype=torch.float64).uniform_(-bound, bound, generator=generator).to(dtype)
-
-    return torch.stack([torch.stack([draw(seed) for seed in group]) for group in seeds])
+    weights = torch.empty(len(seeds), len(seeds[0]), rows, columns, dtype=dtype)
+    for group, stack in zip(seeds, weights):
+        for seed, run in zip(group, stack):
+            generator = torch.Generator().manual_seed((seed * 8 + layer) % 2**63)
+            for part in run.split(max(1, _DRAWN_AT_ONCE // columns)):  # float64 numbers, of which few lie in memory
+                part.copy_(torch.empty(part.shape, dtype=torch.float64).uniform_(-bound, bound, generator=generator))
+    return weights
 
 
 def _first_layer(X: Tensor, W: Tensor) -> Tensor:

@@ -75,7 +75,7 @@ class StackedAdam:
         return tensor_root.to(dtype), (tensor_root / (1 - b1**self.steps)).to(dtype)
 
     def _clip(self, gradients: list[Tensor], most: float) -> None:
-        squares = [p.per_run_sum(g.square()) for p, g in zip(self.parameters, gradients)]
+        squares = [p.per_run_squares(g) for p, g in zip(self.parameters, gradients)]
         total = torch.stack(squares).sum(0).sqrt()
         factor = (most / total.clamp_min(most)).nan_to_num(0.0)
         for parameter, gradient in zip(self.parameters, gradients):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -22,10 +23,11 @@ class Stacked:
         shape[0], shape[self.run_dim] = per_run.shape
         return per_run.view(shape)
 
-    def per_run_sum(self, values: Tensor) -> Tensor:
-        """Sum over everything but groups and runs: (G, K)."""
+    def per_run_squares(self, values: Tensor) -> Tensor:
+        """Sum of squares over everything but groups and runs, (G, K); they are never all in memory."""
         dims = [dim for dim in range(1, values.ndim) if dim != self.run_dim]
-        return values.sum(dims)
+        squares: Tensor = torch.linalg.vector_norm(values, dim=dims).square()
+        return squares
 
     def along_outputs(self, per_run: Tensor) -> Tensor:
         """``spread``, repeated along the last dimension: arithmetic along whole runs of memory is several times faster

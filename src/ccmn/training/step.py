@@ -8,7 +8,8 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from ccmn.training.batches import Features, take_rows
+from ccmn.training.batches import Features
+from ccmn.training.labels import LabelRows
 from ccmn.training.networks import Network, UserNetwork
 from ccmn.training.objective import Objective
 from ccmn.training.optimiser import StackedAdam
@@ -22,33 +23,26 @@ def make_step(
     objective: Objective,
     optimiser: StackedAdam,
     features: Features,
-    labels: Tensor,
+    labels: LabelRows,
     weights: Tensor | None,
     *,
     autocast: bool = False,
 ) -> Step:
-    """A step on these data. Captured as a CUDA graph where shapes allow: dense features and a stacked network.
-
-    Labels are (n, q), the same for all groups, or (G, n, q), as when every repeat has its own noise.
-    """
+    """A step on these data. Captured as a CUDA graph where shapes allow: dense data and a stacked network."""
     leaves = [p.values for p in network.parameters]
-    # A group's own labels follow those of the group before.
-    first = torch.arange(network.groups, device=labels.device).unsqueeze(1) * labels.shape[-2]
-    all_labels = labels.reshape(-1, labels.shape[-1])
-    if labels.device.type == "cpu":
-        all_labels = all_labels.to(leaves[0].dtype)  # once, not batch by batch
 
     def eager(index: Tensor) -> Tensor:
         X = features.gather(index)
-        Y = take_rows(all_labels, index + first if labels.ndim == 3 else index)
         w = None if weights is None else weights[index]
         # A context costs as much as a small operation: none where there is nothing to cast.
         with torch.autocast(X.device.type, dtype=torch.bfloat16) if autocast else nullcontext():
-            losses = objective(network.outputs(X), Y, w)
+            # The labels of the batch are let go of before the backward pass.
+            losses = objective(network.outputs(X), labels.gather(index), w)
         optimiser.step(_gradients(losses, leaves, own=isinstance(network, UserNetwork)))
         return losses.detach()
 
-    if features.device.type == "cuda" and features.is_dense and not isinstance(network, UserNetwork):
+    dense = features.is_dense and labels.is_dense
+    if features.device.type == "cuda" and dense and not isinstance(network, UserNetwork):
         return _CapturedSteps(eager, optimiser, leaves)
     return eager
 

@@ -106,12 +106,24 @@ def chebyshev_pair_sum(
     passes = _passes(scores, pos, neg, (low.double() + high.double()) / 2, w)
     P, N = passes.moments(len(C)).unbind(-1)
     A, B = N @ C.t(), P @ C
-    value = ((P * A).sum(-1) - at_zero * (pos.double() * neg).sum(-1)).to(scores.dtype)
+    value = ((P * A).sum(-1) - at_zero * _diagonal(pos, neg)).to(scores.dtype)
     by_scores = passes.by_scores(A @ D / w, B @ D / w) if wanted.by_scores else None
     if not wanted.by_weights:
         return PairSums(value, by_scores, None, None)
     by_pos, by_neg = passes.values(A, B)
     return PairSums(value, by_scores, by_pos - at_zero * neg, by_neg - at_zero * pos)
+
+
+def _diagonal(pos: Tensor, neg: Tensor) -> Tensor:
+    """sum_j p_j n_j of every row in float64, some labels at a time: of the whole there may be too many."""
+    most = _TILE if pos.device.type == "cpu" else _TILE_ELSEWHERE
+    labels = max(1, most // len(pos))
+    if pos.shape[1] <= labels:
+        return (pos.double() * neg).sum(-1)
+    total = pos.new_zeros(len(pos), dtype=torch.float64)
+    for p, n in zip(torch.split(pos, labels, 1), torch.split(neg, labels, 1)):
+        total += (p.double() * n).sum(-1)
+    return total
 
 
 class Passes(Protocol):

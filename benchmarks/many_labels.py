@@ -1,0 +1,104 @@
+"""Many labels: one training step on sparse labels, its peak memory in score-sized tensors, and top-k prediction.
+
+    python benchmarks/many_labels.py            (131,072 labels, batch 64, 768 features; 5 GB of memory)
+    python benchmarks/many_labels.py --quick    (16,384 labels, 64 features)
+
+The rival of the step is the same step on cross-entropy, with dense targets that are made beforehand; the rival of
+the prediction sorts all scores of a row. Memory is the peak of a step beyond parameters, gradient and optimiser state
+(two moments, one tensor of room), in units of one (batch, labels) float32 tensor, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse
+import torch
+from harness import Result, compare, parser, peak_extra_megabytes, report
+
+from ccmn import CCMNClassifier, ClassConditionalNoise
+from ccmn.losses import HammingLoss, RankingLoss
+from ccmn.training import Objective, SparseLabels, StackedAdam, StackedLinear
+from ccmn.training.batches import Features
+from ccmn.training.labels import DenseLabels
+from ccmn.training.step import make_step
+
+SIZES = {False: (131_072, 768, 64), True: (16_384, 64, 64)}
+
+STEP = """
+import numpy as np, scipy.sparse, torch
+from ccmn.losses import RankingLoss
+from ccmn.noise import ClassConditionalNoise
+from ccmn.training import Objective, SparseLabels, StackedAdam, StackedLinear
+from ccmn.training.batches import Features
+from ccmn.training.step import make_step
+q, d, batch, n = {q}, {d}, {batch}, 1024
+X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
+Y = scipy.sparse.random(n, q, 5 / q, "csr", dtype=np.float32, random_state=0)
+Y.data[:] = 1
+network = StackedLinear(d, q + 1, [[0]])
+lr = torch.full((1, 1), 1e-3)
+optimiser = StackedAdam(network.parameters, lr, torch.zeros(1, 1))
+noise = ClassConditionalNoise(0.3, 1 / q, n_labels=q)
+step = make_step(network, Objective.of(RankingLoss()), optimiser, Features(X), SparseLabels(Y, noise.debiasing()), None)
+step(torch.arange(2).unsqueeze(0))  # what is made once
+for kept in (*optimiser.first, *optimiser.second, *optimiser._room):
+    kept.fill_(1e-12)  # touched: resident
+begin()
+for start in (0, batch, 2 * batch):
+    step(torch.arange(start, start + batch).unsqueeze(0))
+"""
+
+
+def sparse_task(q: int, d: int, n: int):
+    X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
+    Y = scipy.sparse.random(n, q, 5 / q, "csr", dtype=np.float32, random_state=0)
+    Y.data[:] = 1
+    return X, Y, ClassConditionalNoise(0.3, 1 / q, n_labels=q)
+
+
+def steps(q: int, d: int, batch: int) -> list[Result]:
+    """The unbiased ranking step on CSR labels beside cross-entropy on dense ones."""
+    X, Y, noise = sparse_task(q, d, batch)
+    index = torch.arange(batch).unsqueeze(0)
+
+    def prepared(loss, labels):
+        network = StackedLinear(d, loss.n_outputs(q), [[0]])
+        optimiser = StackedAdam(network.parameters, torch.full((1, 1), 1e-3), torch.zeros(1, 1))
+        step = make_step(network, Objective.of(loss), optimiser, Features(X), labels, None)
+        return lambda: step(index)
+
+    plain = prepared(HammingLoss("logistic"), DenseLabels(torch.from_numpy(Y.toarray())))
+    sigmoid = prepared(RankingLoss("sigmoid"), SparseLabels(Y, noise.debiasing()))
+    return [compare(f"step, q = {q}, d = {d}, batch {batch}: ranking/sigmoid", sigmoid, "the same on BCE", plain, 4.0)]
+
+
+def prediction(q: int, d: int, rows: int) -> Result:
+    """The top five labels of some rows."""
+    X, Y, noise = sparse_task(q, d, 256)
+    settings = {"lr": 1e-3, "epochs": 1, "batch_size": 64, "random_state": 0}
+    clf = CCMNClassifier(noise, **settings).fit(X, Y)
+    X = X[:rows]
+
+    def whole():
+        return np.argsort(-clf.decision_function(X), axis=1)[:, :5]
+
+    return compare(f"top 5 of {q} labels, {rows} rows", lambda: clf.top_labels(X, 5), "sorting all scores", whole, 4.0)
+
+
+def main() -> None:
+    options = parser(__doc__.splitlines()[0]).parse_args()
+    q, d, batch = SIZES[options.quick]
+    results = [*steps(q, d, batch), prediction(q, d, batch)]
+    score, parameters = 4 * batch * (q + 1) / 2**20, 4 * (d + 1) * (q + 1) / 2**20
+    # The gradient is the one tensor of the size of the parameters that a step makes anew.
+    extra = peak_extra_megabytes(STEP.format(q=q, d=d, batch=batch)) - parameters
+    notes = {
+        "one score-sized tensor, MB": round(score, 1),
+        "peak of a step beyond parameters, gradient and optimiser state, MB": round(extra, 1),
+        "in score-sized tensors": round(extra / score, 2),
+    }
+    report(results, notes, options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""CSR labels from fit to predict: what dense ones come to, in tiles, without any matrix of all rows and labels."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, load_model
+from ccmn.models import targets, tiles
+from ccmn.models.choosing import CRITERIA, HeldOut, criterion_of
+from ccmn.models.probabilities import SlopeFit
+from ccmn.training import DenseLabels, StackedLinear
+from ccmn.training.batches import Features
+
+N, D, Q = 300, 6, 9
+
+
+@pytest.fixture
+def task():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, D)).astype(np.float32)
+    Y = (X @ rng.normal(size=(D, Q)) > 1.5).astype(np.float32)
+    noise = ClassConditionalNoise(rng.uniform(0, 0.3, Q), rng.uniform(0, 0.2, Q))
+    return X, noise.corrupt(Y, random_state=0), Y, noise
+
+
+@pytest.fixture
+def always_sparse(monkeypatch):
+    """CSR labels stay CSR however few there are, and tiles are tiny."""
+    monkeypatch.setattr(targets, "FEWEST_SPARSE", 0)
+    monkeypatch.setattr(tiles, "WEIGHTS_AT_ONCE", 4 * D)
+    monkeypatch.setattr(tiles, "SCORES_AT_ONCE", 70)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"loss": "ranking"},
+        {"loss": "ranking", "threshold": "f1"},
+        {"loss": "hamming", "surrogate": "logistic", "model": "mlp"},
+        {"loss": "hamming", "surrogate": "square", "solver": "adam", "correction": "abs"},
+        {"loss": "plugin"},
+        {"loss": "forward"},
+    ],
+    ids=lambda s: "-".join(str(v) for v in s.values()),
+)
+def test_sparse_labels_fit_what_dense_ones_do(task, always_sparse, settings):
+    X, Z, _, noise = task
+    dense = CCMNClassifier(noise, epochs=3, random_state=0, **settings).fit(X, Z)
+    sparse = CCMNClassifier(noise, epochs=3, random_state=0, **settings).fit(X, scipy.sparse.csr_matrix(Z))
+    np.testing.assert_allclose(sparse.decision_function(X), dense.decision_function(X), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(sparse.predict_proba(X), dense.predict_proba(X), rtol=1e-4, atol=1e-4)
+    predicted = sparse.predict(X)
+    assert scipy.sparse.issparse(predicted)
+    assert predicted.format == "csr"
+    assert np.array_equal(predicted.toarray(), sparse.decision_function(X) >= 0)
+    assert np.array_equal(sparse.predict(X, sparse=False), predicted.toarray())
+    assert np.array_equal(dense.predict(X, sparse=True).toarray(), dense.predict(X))
+
+
+def test_trusted_rows_and_validation(task, always_sparse):
+    X, Z, Y, noise = task
+    rows = np.array([3, 40, 41, 299])
+    fits = [
+        CCMNClassifier(noise, epochs=2, random_state=0).fit(
+            X[:, :4], wrap(Z), trusted=(rows, wrap(Y[rows])), validation=(X[:50, :4], wrap(Z[:50]))
+        )
+        for wrap in (np.asarray, scipy.sparse.csr_array)
+    ]
+    scores = [clf.decision_function(X[:, :4]) for clf in fits]
+    np.testing.assert_allclose(scores[1], scores[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_saved_model_still_predicts_csr(task, tmp_path):
+    X, Z, _, noise = task
+    clf = CCMNClassifier(noise, epochs=1, random_state=0).fit(X, scipy.sparse.csr_matrix(Z))
+    clf.save(tmp_path / "model.ccmn")
+    again = load_model(tmp_path / "model.ccmn").predict(X)
+    assert scipy.sparse.issparse(again)
+    assert (again != clf.predict(X)).nnz == 0
+
+
+@pytest.mark.parametrize("k", [1, 3, Q])
+def test_top_labels_are_those_of_a_whole_sort(task, always_sparse, k):
+    X, Z, _, noise = task
+    clf = CCMNClassifier(noise, epochs=1, random_state=0).fit(X, Z)
+    labels, scores = clf.top_labels(X, k)
+    whole = clf.decision_function(X)
+    order = np.argsort(-whole, axis=1, kind="stable")[:, :k]
+    assert np.array_equal(labels, order)
+    np.testing.assert_allclose(scores, np.take_along_axis(whole, order, 1))
+    with pytest.raises(ValueError, match="at least k"):
+        clf.top_labels(X, Q + 1)
+
+
+def test_rates_of_too_many_labels_are_not_estimated(monkeypatch, task):
+    monkeypatch.setattr("ccmn.models.classifier.MOST_TO_ESTIMATE", N * Q - 1)
+    with pytest.raises(ValueError, match="ClassConditionalNoise"):
+        CCMNClassifier("partial").fit(task[0], scipy.sparse.csr_matrix(task[1]))
+
+
+@pytest.mark.parametrize("name", list(CRITERIA))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_criterion_in_blocks_is_that_of_the_whole(monkeypatch, task, name, weighted):
+    """Seven rows at a time, or all at once."""
+    X, Z, _, noise = task
+    p = torch.from_numpy(noise.debias(Z).astype(np.float32))
+    weights = torch.rand(N, generator=torch.Generator().manual_seed(0)).double() if weighted else None
+    network = StackedLinear(D, Q, [[0, 1]])
+    held_out = HeldOut(Features(X), DenseLabels(p), weights)
+    from ccmn.losses import HammingLoss
+
+    whole = criterion_of(name, p, network.outputs(torch.from_numpy(X)[None]), weights)
+    monkeypatch.setattr("ccmn.models.choosing.ENTRIES_AT_ONCE", 7 * Q * 2)
+    torch.testing.assert_close(held_out.criterion(name, network, HammingLoss()), whole)
+    network.parameters[0].values.data[0, 0, 1] = torch.inf
+    assert held_out.criterion(name, network, HammingLoss())[0, 1] == torch.inf
+
+
+def test_the_slope_in_blocks_is_that_of_the_whole():
+    rng = np.random.default_rng(0)
+    f = rng.normal(size=(400, 7)) * 3
+    p = (rng.random(f.shape) < 1 / (1 + np.exp(-0.7 * f))) * 1.3 - 0.1
+    p[0, 0] = np.nan
+    weights = rng.random(400)
+    whole, blocks = SlopeFit(), SlopeFit()
+    whole.add(f, p, weights)
+    for rows in np.array_split(np.arange(400), 9):
+        blocks.add(f[rows], p[rows], weights[rows])
+    assert blocks.slope() == pytest.approx(whole.slope(), rel=1e-3)
+    assert SlopeFit().slope() == 1
+
+
+MEMORY = """
+import resource, numpy as np, scipy.sparse, torch
+from ccmn import CCMNClassifier, ClassConditionalNoise
+n, d, q, batch = 3000, 8, 20_000, 32
+rng = np.random.default_rng(0)
+X = rng.normal(size=(n, d)).astype(np.float32)
+Y = scipy.sparse.random(n, q, 1e-4, "csr", dtype=np.float32, random_state=0)
+Y.data[:] = 1
+noise = ClassConditionalNoise(0.2, 1e-5, n_labels=q)
+fit = lambda k: CCMNClassifier(noise, lr=5e-3, epochs=1, batch_size=batch, random_state=0).fit(X[:k], Y[:k])
+fit(100).predict(X[:10])  # what is loaded once
+def status(key):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith(key))
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")
+before = status("VmRSS")
+clf = fit(n)
+assert scipy.sparse.issparse(clf.predict(X[:100]))
+assert clf.top_labels(X, 5)[0].shape == (n, 5)
+print(status("VmHWM") - before)
+"""
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_rows_times_labels():
+    """3,000 rows x 20,000 labels: 240 MB as one float32 matrix, of which there would be several."""
+    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 160
+
+
+def test_partial_noise_of_many_labels_by_default_settings(task):
+    X, Z, _, _ = task
+    clf = CCMNClassifier(PartialNoise(0.1, n_labels=Q), epochs=1, random_state=0).fit(X, scipy.sparse.csc_matrix(Z))
+    assert clf.predict(X).shape == (N, Q)
