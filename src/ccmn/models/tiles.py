@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Scores = Callable[[Any, slice], NDArray[np.float64]]
 """(features of some rows, some labels) -> their scores."""
 
-SCORES_AT_ONCE = 1 << 21
+SCORES_AT_ONCE = 1 << 20
 WEIGHTS_AT_ONCE = 1 << 21
 
 

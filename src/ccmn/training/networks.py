@@ -143,8 +143,8 @@ class _Unstacked(Stacked):
         return per_run.reshape(())
 
     def per_run_squares(self, values: Tensor) -> Tensor:
-        squares: Tensor = torch.linalg.vector_norm(values).square()
-        return squares.reshape(1, 1)
+        norm: Tensor = torch.linalg.vector_norm(values)
+        return norm.square().reshape(1, 1)
 
 
 def _initial(
@@ -178,7 +178,8 @@ def _first_layer(X: Tensor, W: Tensor) -> Tensor:
 class _Affine(torch.autograd.Function):
     """x W + b with b the last row of the weights, whose gradient is written where it belongs, in one piece.
 
-    (Through slices autograd would fill two tensors of zeros and add them.)
+    (Through slices autograd would fill two tensors of zeros and add them: time, and where labels are many more memory
+    than anything else takes.)
     """
 
     @staticmethod

@@ -26,8 +26,8 @@ class Stacked:
     def per_run_squares(self, values: Tensor) -> Tensor:
         """Sum of squares over everything but groups and runs, (G, K); they are never all in memory."""
         dims = [dim for dim in range(1, values.ndim) if dim != self.run_dim]
-        squares: Tensor = torch.linalg.vector_norm(values, dim=dims).square()
-        return squares
+        norms: Tensor = torch.linalg.vector_norm(values, dim=dims)
+        return norms.square()
 
     def along_outputs(self, per_run: Tensor) -> Tensor:
         """``spread``, repeated along the last dimension: arithmetic along whole runs of memory is several times faster
