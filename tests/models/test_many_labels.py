@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -142,8 +143,7 @@ from ccmn import CCMNClassifier, ClassConditionalNoise
 n, d, q, batch = 3000, 8, 20_000, 16
 rng = np.random.default_rng(0)
 X = rng.normal(size=(n, d)).astype(np.float32)
-Y = scipy.sparse.random(n, q, 1e-4, "csr", dtype=np.float32, random_state=0)
-Y.data[:] = 1
+Y = scipy.sparse.csr_matrix((np.ones(n, np.float32), rng.integers(0, q, n), np.arange(n + 1)), shape=(n, q))
 noise = ClassConditionalNoise(0.2, 1e-5, n_labels=q)
 settings = {"lr": 5e-3, "epochs": 1, "batch_size": batch, "random_state": 0}
 fit = lambda k: CCMNClassifier(noise, "hamming", "logistic", **settings).fit(X[:k], Y[:k])
@@ -164,8 +164,10 @@ print(status("VmHWM") - before)
 @pytest.mark.slow
 def test_memory_does_not_grow_with_rows_times_labels():
     """3,000 rows x 20,000 labels: 240 MB as one float32 matrix, of which there would be several."""
-    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 150
+    # Large pieces go back to the system at once: what is counted is what is used.
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}
+    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True, env=environment)
+    assert float(done.stdout) < 100
 
 
 def test_partial_noise_of_many_labels_by_default_settings(task):
