@@ -190,3 +190,33 @@ def test_real_data(run, printed, real_data, tmp_path):
         found[noise] = printed("evaluate", model, "yeast", "--data-dir", real_data)["metrics"]["hamming_loss"]
     assert found[tmp_path / "noisy.rates.json"] < found["none"] - 0.02
     assert load_model(model).label_names_ == load_dataset("yeast", data_dir=real_data).label_names
+
+
+@pytest.fixture
+def shards(files, task):
+    """The task as a folder of three Parquet files."""
+    pa = pytest.importorskip("pyarrow", reason="reading Parquet needs pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = dict(zip((*task.feature_names, *task.label_names), (*task.X.T, *task.Y.T)))
+    folder = files / "shards"
+    folder.mkdir()
+    for i in range(3):
+        parquet.write_table(pa.table(columns).slice(100 * i, 100), folder / f"{i}.parquet", row_group_size=25)
+    return folder
+
+
+def test_a_folder_of_shards(shards, printed, run):
+    labels = "sea,sky,sun"
+    result = printed("fit", shards, "--labels", labels, "--noise", "none", *QUICK, "--memory", "4MB", "--out", "m.ccmn")
+    assert (result["n"], result["d"], result["q"]) == (300, 4, 3)
+    predicted = run("predict", "m.ccmn", "task.csv")
+    assert predicted.stdout.startswith("row,sea,sky,sun,p(sea)")
+    assert predicted.stderr == ""
+    again = ("fit", shards, "--labels", labels, "--noise", "none", *QUICK, "--out", "m.ccmn", "--force")
+    assert printed(*again, "--validation", "task.csv", "--validation-is-clean")["model"] == "m.ccmn"
+
+
+def test_what_a_folder_is_not_fitted_with(shards, refused):
+    assert "not for a folder" in refused("fit", shards, "--labels", "sea", "--text", "sky", "--out", "m.ccmn", code=2)
+    assert "speak of a folder" in refused("fit", "task.npz", "--memory", "1GB", "--out", "m.ccmn", code=2)
+    assert "memory must be" in refused("fit", shards, "--labels", "sea", "--memory", "much", "--out", "m.ccmn")

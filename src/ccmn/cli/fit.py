@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -25,9 +26,10 @@ from ccmn.cli.options import (
 )
 from ccmn.cli.output import print_json
 from ccmn.cli.rates import rates_for, read_rates
+from ccmn.cli.together import taking_part
 
 if TYPE_CHECKING:
-    from ccmn.data import MultiLabelData
+    from ccmn.data.columns import Columns
     from ccmn.models import CCMNClassifier
     from ccmn.noise import NoiseModel
 
@@ -98,15 +100,26 @@ def fit(
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write progress here, and go on from it after a stop.")
     ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="For a folder: the ceiling of memory (default: 500MB).")
+    ] = None,
+    n_labels: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="For a folder whose label column lists label numbers: how many there are."
+        ),
+    ] = None,
     data_dir: DataDir = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Train a classifier on noisy labels and save it.
 
-    Example: ccmn fit train.csv --labels 'label_*' --noise rates.json --out model.ccmn
+    DATA may be a folder of Parquet files, larger than memory. Under torchrun several processes train together.
+
+    Examples: ccmn fit train.csv --labels 'label_*' --noise rates.json --out model.ccmn, or
+    torchrun --nproc-per-node 2 -m ccmn fit shards --labels 'label_*' --noise rates.json --out model.ccmn
     """
-    from ccmn.data.columns import Columns
     from ccmn.models import CCMNClassifier
     from ccmn.report.fits import fit_summary
 
@@ -129,26 +142,87 @@ def fit(
         "device": device,
     }
     settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    columns, data = Columns.of_training_data(source, read_labels(labels), text, data_dir=data_dir)
-    classifier = CCMNClassifier(noise=_noise(noise, data), random_state=seed, verbose=1, **settings)
-    held_out = None
-    if validation is not None:
-        rows = columns.read_labelled(validation, data_dir=data_dir)
-        held_out = rows.X, given_labels(rows, candidates and not validation_is_clean)
-    classifier.fit(
-        data.X,
-        given_labels(data, candidates),
-        validation=held_out,
-        validation_is_clean=validation_is_clean,
-        checkpoint=checkpoint,
-    )
-    remember(classifier, columns)
-    classifier.save(out)
-    result = {"model": str(out), "n": data.n, "d": data.d, "q": data.q, **_outcome(classifier)}
-    print_json(result) if as_json else typer.echo(fit_summary(result))
+    if Path(source).is_dir():
+        if text is not None or candidates:
+            raise typer.BadParameter("--text and --candidates are for a file, not for a folder of Parquet files")
+        data: Training = _Shards(source, labels, n_labels, memory)
+    elif memory is not None or n_labels is not None:
+        raise typer.BadParameter("--memory and --n-labels speak of a folder of Parquet files")
+    else:
+        data = _File(source, labels, text, candidates, data_dir)
+    with taking_part(device) as (ranks, own_device):
+        if own_device is not None:
+            settings["device"] = own_device
+        rates = _noise(noise, data.columns)
+        classifier = CCMNClassifier(noise=rates, random_state=seed, verbose=1, **settings)
+        held_out = None if validation is None else data.held_out(validation, validation_is_clean)
+        data.fit(classifier, held_out, validation_is_clean, checkpoint)
+        if ranks.writes:
+            remember(classifier, data.columns)
+            classifier.save(out)
+    if ranks.writes:
+        size = {"n": data.n, "d": classifier.n_features_in_, "q": data.columns.n_labels}
+        result = {"model": str(out), **size, **_outcome(classifier)}
+        print_json(result) if as_json else typer.echo(fit_summary(result))
 
 
-def _noise(how: str, data: MultiLabelData) -> str | NoiseModel | None:
+class Training(Protocol):
+    """What a model is fitted on: a file, or a folder of shards."""
+
+    columns: Columns
+    n: int
+
+    def held_out(self, source: Path, clean: bool) -> tuple[Any, Any]: ...
+    def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None: ...
+
+
+class _File:
+    def __init__(
+        self, source: str, labels: str | None, text: str | None, candidates: bool, data_dir: Path | None
+    ) -> None:
+        from ccmn.data.columns import Columns
+
+        self.columns, self._data = Columns.of_training_data(source, read_labels(labels), text, data_dir=data_dir)
+        self._candidates, self._data_dir, self.n = candidates, data_dir, self._data.n
+
+    def held_out(self, source: Path, clean: bool) -> tuple[Any, Any]:
+        rows = self.columns.read_labelled(source, data_dir=self._data_dir)
+        return rows.X, given_labels(rows, self._candidates and not clean)
+
+    def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None:
+        Y = given_labels(self._data, self._candidates)
+        classifier.fit(self._data.X, Y, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint)
+
+
+class _Shards:
+    def __init__(self, source: str, labels: str | None, n_labels: int | None, memory: str | None) -> None:
+        from ccmn.data.columns import Columns
+        from ccmn.data.shards import ShardedData
+
+        self._data = data = ShardedData(source, read_labels(labels), n_labels=n_labels)
+        self.columns = Columns(data.d, data.q, data.feature_names, data.label_names)
+        self._memory, self.n = memory or "500MB", data.n
+
+    def held_out(self, source: Path, clean: bool) -> tuple[Any, Any]:
+        import pandas as pd
+
+        rows = self.columns.read_labelled(source)
+        return pd.DataFrame(rows.X, columns=_list(self.columns.feature_names)), given_labels(rows, False)
+
+    def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None:
+        classifier.fit_stream(
+            self._data, memory=self._memory, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint
+        )
+        # Commands find columns by name themselves, and hand over arrays.
+        if hasattr(classifier, "feature_names_in_"):
+            del classifier.feature_names_in_
+
+
+def _list(names: Sequence[str] | None) -> list[str] | None:
+    return None if names is None else list(names)
+
+
+def _noise(how: str, columns: Columns) -> str | NoiseModel | None:
     """The estimator's ``noise``: a word, or the rates in a file, in the order of the labels."""
     if how in ("estimate", "partial", "missing"):
         return how
@@ -156,7 +230,7 @@ def _noise(how: str, data: MultiLabelData) -> str | NoiseModel | None:
         return None
     if not how.endswith(".json") and not Path(how).exists():
         raise typer.BadParameter(f"--noise is estimate, partial, missing, none or a file of rates (.json); got {how!r}")
-    return rates_for(read_rates(Path(how)), data.label_names, data.q)
+    return rates_for(read_rates(Path(how)), columns.label_names, columns.n_labels)
 
 
 def _outcome(classifier: CCMNClassifier) -> dict[str, Any]:

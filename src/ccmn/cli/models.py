@@ -45,7 +45,7 @@ def predictions_of(classifier: CCMNClassifier, X: Any) -> Predictions:
     """Labels (or, of a model of classes, the classes) and probabilities, with their names."""
     from ccmn.report.predictions import Predictions
 
-    labels, p = classifier.predict(X), classifier.predict_proba(X)
+    labels, p = classifier.predict(X, sparse=False), classifier.predict_proba(X)
     if labels.ndim == 1:
         return Predictions([str(name) for name in classifier.classes_], p, labels[:, None] == classifier.classes_)
     return Predictions([str(name) for name in classifier.label_names_ or classifier.classes_], p, labels == 1)

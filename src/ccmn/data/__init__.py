@@ -15,6 +15,7 @@ from ccmn.data.mat import read_mat
 from ccmn.data.multilabel import MultiLabelData, concatenate
 from ccmn.data.npz import read_npz, write_npz
 from ccmn.data.parquet import read_parquet
+from ccmn.data.shards import ShardedData
 from ccmn.data.splits import split
 from ccmn.data.synthetic import SyntheticTask, make_noisy_multilabel
 from ccmn.data.text import TextFeatures
@@ -30,6 +31,7 @@ __all__ = [
     "Format",
     "LabelSpec",
     "MultiLabelData",
+    "ShardedData",
     "SyntheticTask",
     "TextFeatures",
     "concatenate",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from ccmn.losses import MultiLabelLoss
 from ccmn.metrics.corrected import Sums, hamming_sums, one_error_sums, pooled_ranking_sums
-from ccmn.training import LabelRows, Network
+from ccmn.training import LabelRows, Network, Ranks
 from ccmn.training.batches import Features
 
 ENTRIES_AT_ONCE = 1 << 20
@@ -47,30 +47,38 @@ class HeldOut:
     ----------
     features, labels : the rows, their labels debiased
     weights : tensor (n,) or None
+    ranks : of several processes each looks at some of the rows
     """
 
     features: Features
     labels: LabelRows
     weights: Tensor | None = None
+    ranks: Ranks = field(default_factory=Ranks)
 
     def criterion(self, name: str, network: Network, loss: MultiLabelLoss) -> Tensor:
         """The criterion of every run, (G, K), for G = 1."""
-        totals: list[Sums] = []
-        diverged = torch.zeros((network.groups, network.runs), dtype=torch.bool, device=self.features.device)
+        shape, device = (network.groups, network.runs), self.features.device
+        wrong = torch.zeros(len(CRITERIA[name]) + 1, *shape, dtype=torch.float64, device=device)
+        total = torch.zeros(len(CRITERIA[name]), dtype=torch.float64, device=device)
         for rows in self._blocks(network.runs):
             p = self.labels.gather(rows)[0]
             scores = loss.decision(network.outputs(self.features.gather(rows)))
             weights = None if self.weights is None else self.weights[rows[0]]
-            sums = [part(p, scores, weights) for part in CRITERIA[name]]
-            totals = [Sums(a.wrong + b.wrong, a.total + b.total) for a, b in zip(totals, sums)] if totals else sums
-            diverged |= ~_finite(scores)
-        return _value(totals, diverged)
+            for i, part in enumerate(CRITERIA[name]):
+                sums = part(p, scores, weights)
+                wrong[i] += sums.wrong
+                total[i] += sums.total
+            wrong[-1] += ~_finite(scores)
+        self.ranks.add_up(wrong)
+        self.ranks.add_up(total)
+        return _value([Sums(w, t) for w, t in zip(wrong, total)], wrong[-1] > 0)
 
     def _blocks(self, runs: int) -> Iterator[Tensor]:
         """Row numbers (1, B)."""
         rows = torch.arange(self.features.n, device=self.features.device).unsqueeze(0)
         q = self.labels.gather(rows[:, :1]).shape[-1]
-        yield from torch.split(rows, max(1, min(ROWS_AT_ONCE, ENTRIES_AT_ONCE // (q * runs))), 1)
+        size = max(1, min(ROWS_AT_ONCE, ENTRIES_AT_ONCE // (q * runs)))
+        yield from torch.split(rows, size, 1)[self.ranks.rank :: self.ranks.world]
 
 
 def _value(sums: list[Sums], diverged: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +18,22 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from typing_extensions import Self
 
 from ccmn.data.containers import is_dataframe, is_sparse
+from ccmn.data.shards import ShardedData
 from ccmn.losses import LOSSES, ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.models.choosing import ENTRIES_AT_ONCE
-from ccmn.models.fitting import Fitted, Labels, Recipe, Sample, fit_closed_form, fit_logistic_path, fit_loop
+from ccmn.models.fitting import (
+    Fitted,
+    Labels,
+    Recipe,
+    Sample,
+    fit_closed_form,
+    fit_logistic_path,
+    fit_loop,
+    held_out_rows,
+    in_memory,
+)
 from ccmn.models.monitor import can_go_negative, risk_parts, spread_rows, warning_about
-from ccmn.models.parameters import ESTIMATED_SIDES, check_parameters
+from ccmn.models.parameters import ESTIMATED_SIDES, check_parameters, check_ranks
 from ccmn.models.persistence import write_model
 from ccmn.models.plugin import PluginLoss
 from ccmn.models.probabilities import (
@@ -30,13 +42,14 @@ from ccmn.models.probabilities import (
     link_of,
     logistic_probability,
 )
-from ccmn.models.progress import progress_of
+from ccmn.models.progress import progress_of, stream_progress_of
+from ccmn.models.streaming import BATCH_SIZE, Plan, draw_sample, fingerprint, read_memory, streamed
 from ccmn.models.targets import Targets, debiased, encode_like, encode_targets, read_trusted, with_trusted
 from ccmn.models.thresholds import f1_thresholds
 from ccmn.models.tiles import label_tiles, predicted_labels, top_labels
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
 from ccmn.seeding import as_generator
-from ccmn.training import SparseLabels
+from ccmn.training import Ranks, SparseLabels
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.closed_form import LARGEST_DECOMPOSITION
 from ccmn.training.logistic import can_decompose
@@ -221,6 +234,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Where to keep the state of a long fit; the same call then goes on where it was stopped.
         """
         check_parameters(self)
+        check_ranks(self, Ranks.current())
         X = self._read_features(X, y, reset=True)
         targets = encode_targets(y)
         if targets.n != X.shape[0]:
@@ -252,12 +266,72 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             labels = SparseLabels(targets.labels) if is_sparse(targets.labels) else targets.labels
         whole = Sample(X, p, weights)
         training, labels, held_out = self._split(whole, labels, targets, validation, validation_is_clean, recipe.seed)
-        fitted = self._solve(recipe, training, labels, held_out, checkpoint)
+        keeper = None if checkpoint is None else self._keeper(checkpoint, self._fingerprint(training, labels))
+        return self._keep(self._solve(recipe, training, labels, held_out, keeper), recipe, held_out, keeper)
+
+    def fit_stream(
+        self,
+        dataset: ShardedData | str | os.PathLike[str],
+        *,
+        labels: Any = None,
+        memory: str | float = "500MB",
+        validation: tuple[Any, Any] | None = None,
+        validation_is_clean: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Learn from a folder of Parquet shards that may be larger than memory.
+
+        Rows are shuffled by the order in which row groups are read and within a buffer. A sample of rows is taken out
+        first: noise rates are estimated from it (unless they are given), epoch and learning rate chosen by it.
+
+        Parameters
+        ----------
+        dataset : ShardedData, or the path of a folder
+        labels : which columns are labels, where a path is given; see :data:`ccmn.data.labels.LabelSpec`
+        memory : bytes, or text like "500MB"
+            Ceiling of what buffer, reading, sample and criteria take, beside the model and its optimiser's state.
+        validation, validation_is_clean, checkpoint : as in ``fit``
+        """
+        check_parameters(self)
+        check_ranks(self, Ranks.current())
+        if self.solver in _NEEDS:
+            raise ValueError(f"solver={self.solver!r} needs all rows in memory; use solver='auto'")
+        data = dataset if isinstance(dataset, ShardedData) else ShardedData(dataset, labels)
+        seed = int(as_generator(self.random_state).integers(2**31))
+        batch_size = BATCH_SIZE if isinstance(self.batch_size, str) else int(self.batch_size)
+        plan = Plan.of(data, read_memory(memory), batch_size, seed)
+        drawn = draw_sample(data, self.validation_fraction, plan)
+        targets = replace(encode_targets(drawn.Y), label_names=data.label_names)
+        self._start_stream(data, targets)
+        self.noise_, self.rates_ = self._resolve_noise(drawn.X, targets, None, seed)
+        recipe = replace(self._recipe(targets, data.n, seed), batch_size=plan.settings.batch_size, dtype=torch.float32)
+        whole = Sample(drawn.X, debiased(targets, self.noise_, None), None)
+        held_out = whole if validation is None else self._given_validation(validation, targets, validation_is_clean)
+        keeper = None
+        if checkpoint is not None:
+            parameters = repr(sorted((k, repr(v)) for k, v in self.get_params(deep=False).items() if k != "verbose"))
+            keeper = self._keeper(checkpoint, fingerprint(parameters, data, plan), every=1)
+        with stream_progress_of(self._verbose(), recipe.criterion) as (tell, passed):
+            training = streamed(recipe, data, plan, drawn, self.noise_, passed)
+            fitted = fit_loop(recipe, training, held_out_rows(recipe, held_out), tell, keeper)
+        return self._keep(fitted, recipe, held_out, keeper)
+
+    def _start_stream(self, data: ShardedData, targets: Targets) -> None:
+        self.classes_, self.label_names_, self._kind = targets.classes, targets.label_names, targets.kind
+        self._sparse, self.extra_, self.group_noise_ = targets.sparse, {}, None
+        self.n_features_in_ = data.d
+        if data.feature_names is not None:
+            self.feature_names_in_ = np.array(data.feature_names, dtype=object)
+
+    def _keep(self, fitted: Fitted, recipe: Recipe, held_out: Sample, keeper: Checkpoint | None) -> Self:
+        """The fit is done, or was interrupted."""
+        if keeper is not None and not fitted.interrupted:
+            keeper.remove()
         self._network, self._history = fitted.network, fitted.history
         self._finish(recipe, held_out)
         self._watch(recipe, training)
         if fitted.interrupted:
-            warnings.warn("interrupted: the best model so far is kept", stacklevel=2)
+            warnings.warn("interrupted: the best model so far is kept", stacklevel=3)
         return self
 
     def _read_features(self, X: Any, y: Any = "not needed", *, reset: bool) -> Any:
@@ -389,6 +463,15 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             loss = RankingLoss(self.surrogate, own, correction=self.correction, flood_level=self.flood_level)
         return loss, own is not None
 
+    def _given_validation(self, validation: tuple[Any, Any], targets: Targets, clean: bool) -> Sample:
+        X = self._read_features(validation[0], reset=False)
+        Y = encode_like(validation[1], targets)
+        if Y.shape[0] != X.shape[0]:
+            raise ValueError(f"validation has {X.shape[0]} rows of X and {Y.shape[0]} of y")
+        if is_sparse(Y):
+            return Sample(X, SparseLabels(Y, None if clean else self.noise_.debiasing()), None)
+        return Sample(X, Y if clean else self.noise_.debias(Y), None)
+
     def _split(
         self,
         whole: Sample,
@@ -400,17 +483,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Sample, Labels, Sample]:
         """Training rows with the labels the loss takes, and the rows to choose by."""
         if validation is not None:
-            X_val = self._read_features(validation[0], reset=False)
-            Y_val = encode_like(validation[1], targets)
-            if Y_val.shape[0] != X_val.shape[0]:
-                raise ValueError(f"validation has {X_val.shape[0]} rows of X and {Y_val.shape[0]} of y")
-            if is_sparse(Y_val):
-                return (
-                    whole,
-                    labels,
-                    Sample(X_val, SparseLabels(Y_val, None if clean else self.noise_.debiasing()), None),
-                )
-            return whole, labels, Sample(X_val, Y_val if clean else self.noise_.debias(Y_val), None)
+            return whole, labels, self._given_validation(validation, targets, clean)
         n = whole.X.shape[0]
         if n < FEWEST_TO_HOLD_OUT:
             return whole, labels, whole
@@ -425,7 +498,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         training: Sample,
         labels: Labels,
         held_out: Sample,
-        checkpoint: str | os.PathLike[str] | None,
+        keeper: Checkpoint | None,
     ) -> Fitted:
         plain = self.model == "linear" and self.loss == "hamming" and self.correction is None
         # Both paths need all labels at once.
@@ -442,12 +515,19 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         few = training.X.shape[0] <= MOST_ROWS_FOR_LBFGS
         if possible["lbfgs"] and (self.solver == "lbfgs" or (self.solver == "auto" and few)):
             return fit_logistic_path(recipe, training, held_out)
-        keeper = None if checkpoint is None else Checkpoint(checkpoint, self._fingerprint(training, labels))
-        with progress_of(self.verbose, recipe.criterion) as tell:
-            fitted = fit_loop(recipe, training, labels, held_out, tell, keeper)
-        if keeper is not None and not fitted.interrupted:
-            keeper.remove()
-        return fitted
+        ready, rows = in_memory(recipe, training, labels), held_out_rows(recipe, held_out)
+        with progress_of(self._verbose(), recipe.criterion) as tell:
+            return fit_loop(recipe, ready, rows, tell, keeper)
+
+    def _verbose(self) -> int:
+        """Of several processes that train together one tells."""
+        return self.verbose if Ranks.current().writes else 0
+
+    def _keeper(self, path: str | os.PathLike[str], fingerprint: str, *, every: int = 5) -> Checkpoint:
+        """Where the state of the fit is kept; after every epoch where several processes may be stopped by one."""
+        ranks = Ranks.current()
+        every = every if ranks.world == 1 else 1
+        return Checkpoint(path, fingerprint, every=every, writes=ranks.writes)
 
     def _fingerprint(self, training: Sample, labels: Labels) -> str:
         """What a checkpoint belongs to: parameters, shapes and labels."""

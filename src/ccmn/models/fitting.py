@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,17 @@ from ccmn.models.choosing import HeldOut, criterion_of
 from ccmn.models.fitted import FittedNetwork, MakeModule, run_of
 from ccmn.training import (
     NETWORKS,
+    Batches,
     DenseLabels,
     KeepBest,
     LabelRows,
     Network,
     Objective,
     Progress,
+    Ranks,
     Rows,
+    SharedAdam,
+    SharedBatches,
     SparseLabels,
     StackedAdam,
     TrainingResult,
@@ -207,33 +211,54 @@ def _tensor(weights: NDArray[np.float64] | None) -> Tensor | None:
     return None if weights is None else torch.from_numpy(weights)
 
 
+@dataclass(frozen=True)
+class Training:
+    """What the loop is given of the rows to train on: in memory, or a stream of them."""
+
+    features: Features
+    labels: LabelRows
+    batches: Batches
+    q: int
+    weights: Tensor | None = None
+    ranks: Ranks = field(default_factory=Ranks)
+
+
+def in_memory(recipe: Recipe, training: Sample, labels: Labels) -> Training:
+    """Rows in memory; of several processes each takes its share of every batch."""
+    device, dtype, ranks = recipe.device, recipe.dtype, Ranks.current()
+    rows = Rows([np.arange(training.X.shape[0])], recipe.batch_size, [recipe.seed], device=device)
+    return Training(
+        Features(training.X, dtype=dtype, device=device),
+        label_rows(labels, device, dtype),
+        rows if ranks.world == 1 else SharedBatches(rows, ranks),
+        labels.shape[1],
+        _mean_one(training.weights, device, dtype),
+        ranks,
+    )
+
+
 def fit_loop(
     recipe: Recipe,
-    training: Sample,
-    labels: Labels,
-    validation: Sample,
+    training: Training,
+    held_out: HeldOut,
     tell: Callable[[Progress], None] | None,
     checkpoint: Checkpoint | None,
 ) -> Fitted:
     """All learning rates at once (one after the other for a user's own network); the best by validation."""
+    n_features, n_outputs = training.features.d, recipe.loss.n_outputs(training.q)
     if isinstance(recipe.model, str):
-        network = NETWORKS[recipe.model](
-            training.X.shape[1],
-            recipe.loss.n_outputs(labels.shape[1]),
-            [[recipe.seed] * len(recipe.lr)],
-            dtype=recipe.dtype,
-            device=recipe.device,
-        )
-        return _fit_stack(recipe, recipe.lr, network, training, labels, validation, tell, checkpoint)
+        seeds = [[recipe.seed] * len(recipe.lr)]
+        network = NETWORKS[recipe.model](n_features, n_outputs, seeds, dtype=recipe.dtype, device=recipe.device)
+        return _fit_stack(recipe, recipe.lr, network, training, held_out, tell, checkpoint)
     best: Fitted | None = None
     history: list[dict[str, float]] = []
     for lr in recipe.lr:
         with torch.random.fork_rng():
             torch.manual_seed(recipe.seed)
-            module = recipe.model(training.X.shape[1], recipe.loss.n_outputs(labels.shape[1])).to(recipe.device)
+            module = recipe.model(n_features, n_outputs).to(recipe.device)
             own = None if checkpoint is None else checkpoint.of(f"lr{lr:g}")
             try:
-                part = _fit_stack(recipe, (lr,), UserNetwork(module), training, labels, validation, tell, own)
+                part = _fit_stack(recipe, (lr,), UserNetwork(module), training, held_out, tell, own)
             except KeyboardInterrupt:
                 if best is None:
                     raise
@@ -254,28 +279,23 @@ def _fit_stack(
     recipe: Recipe,
     lrs: tuple[float, ...],
     network: Network,
-    training: Sample,
-    labels: Labels,
-    validation: Sample,
+    training: Training,
+    held_out: HeldOut,
     tell: Callable[[Progress], None] | None,
     checkpoint: Checkpoint | None,
 ) -> Fitted:
-    device, dtype = recipe.device, recipe.dtype
-    n = training.X.shape[0]
-    lr = torch.tensor([lrs], dtype=dtype, device=device)
-    optimiser = StackedAdam(network.parameters, lr, torch.full_like(lr, recipe.weight_decay))
-    held_out = _held_out(recipe, validation)
+    lr = torch.tensor([lrs], dtype=recipe.dtype, device=recipe.device)
     selection = KeepBest(lambda net: held_out.criterion(recipe.criterion, net, recipe.loss), patience=recipe.patience)
     result = train(
         network,
         Objective.of(recipe.loss),
-        Features(training.X, dtype=dtype, device=device),
-        _label_rows(labels, device, dtype),
-        Rows([np.arange(n)], recipe.batch_size, [recipe.seed], device=device),
-        optimiser,
+        training.features,
+        training.labels,
+        training.batches,
+        _optimiser(network, lr, recipe.weight_decay, training.ranks),
         selection,
         epochs=recipe.epochs,
-        weights=_mean_one(training.weights, device, dtype),
+        weights=training.weights,
         tell=tell,
         checkpoint=checkpoint,
         autocast=recipe.autocast,
@@ -285,6 +305,13 @@ def _fit_stack(
     return Fitted(run_of(network, best), _history(result, lrs, recipe.criterion), result.interrupted)
 
 
+def _optimiser(network: Network, lr: Tensor, weight_decay: float, ranks: Ranks) -> StackedAdam:
+    decay = torch.full_like(lr, weight_decay)
+    if ranks.world == 1:
+        return StackedAdam(network.parameters, lr, decay)
+    return SharedAdam(ranks, network.parameters, lr, decay)
+
+
 def _mean_one(weights: NDArray[np.float64] | None, device: torch.device, dtype: torch.dtype) -> Tensor | None:
     """Row weights scaled to a mean of 1, so that batches of any size weigh their rows alike."""
     if weights is None:
@@ -292,16 +319,19 @@ def _mean_one(weights: NDArray[np.float64] | None, device: torch.device, dtype: 
     return torch.from_numpy(weights / weights.mean()).to(device, dtype)
 
 
-def _held_out(recipe: Recipe, validation: Sample) -> HeldOut:
+def held_out_rows(recipe: Recipe, validation: Sample) -> HeldOut:
+    """The rows to choose by, as the loop looks at them."""
     weights = _tensor(validation.weights)
     return HeldOut(
         Features(validation.X, dtype=recipe.dtype, device=recipe.device),
-        _label_rows(validation.p, recipe.device, torch.float32),
+        label_rows(validation.p, recipe.device, torch.float32),
         None if weights is None else weights.to(recipe.device),
+        Ranks.current(),
     )
 
 
-def _label_rows(labels: Labels, device: torch.device, dtype: torch.dtype) -> LabelRows:
+def label_rows(labels: Labels, device: torch.device, dtype: torch.dtype) -> LabelRows:
+    """Labels in memory, as the loop takes them."""
     if isinstance(labels, SparseLabels):
         return labels.to(device, dtype)
     return DenseLabels(torch.from_numpy(labels).to(device, dtype))

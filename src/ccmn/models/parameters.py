@@ -8,7 +8,7 @@ import numpy as np
 
 from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES
 from ccmn.noise import GroupedNoise, NoiseModel
-from ccmn.training import NETWORKS
+from ccmn.training import NETWORKS, Ranks
 from ccmn.validation import check_choice, check_count
 
 if TYPE_CHECKING:
@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 
 ESTIMATED_SIDES = {"estimate": "both", "partial": "partial", "missing": "missing"}
 """The words for ``noise``, and the sides whose rates are then estimated."""
+
+
+def check_ranks(clf: CCMNClassifier, ranks: Ranks) -> None:
+    """What several processes cannot do together."""
+    if ranks.world > 1 and clf.correction is not None:
+        raise ValueError(
+            f"correction={clf.correction!r} acts on means over a whole batch, of which each of the {ranks.world} "
+            "processes has a share: use correction=None, or one process"
+        )
+    if ranks.world > 1 and clf.random_state is None:
+        raise ValueError("several processes must start alike: give random_state a number")
 
 
 def check_parameters(clf: CCMNClassifier) -> None:

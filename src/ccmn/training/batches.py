@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -68,7 +69,19 @@ def _csr_tensor(matrix: Any, dtype: torch.dtype) -> Tensor:
         )
 
 
-class Rows:
+class Batches(ABC):
+    """What rows come next: row numbers into the features and labels that the loop was given."""
+
+    @abstractmethod
+    def epoch(self, number: int) -> Iterator[Tensor]:
+        """The batches of an epoch, row numbers (G, B); the last one may be smaller."""
+
+    def mean(self, losses: Sequence[Tensor]) -> Tensor:
+        """The loss of an epoch, (G, K), from those of its batches."""
+        return torch.stack(list(losses)).mean(0)
+
+
+class Rows(Batches):
     """The training rows of every group, and the order they come in.
 
     Parameters
@@ -93,7 +106,6 @@ class Rows:
         self.seeds = [int(seed) for seed in seeds]
 
     def epoch(self, number: int) -> Iterator[Tensor]:
-        """The batches of an epoch, row numbers (G, B); the last one may be smaller."""
         n = self.rows.shape[1]
         if self.batch_size == n:
             # One batch is the same in any order: shuffling it would only change how sums round.

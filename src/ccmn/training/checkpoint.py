@@ -29,16 +29,18 @@ class Checkpoint:
         Says what is trained on what; a file with another fingerprint is refused rather than continued.
     every : int
         Epochs between two savings.
+    writes : bool
+        Of several processes that train together one writes; all read.
     """
 
-    def __init__(self, path: str | os.PathLike[str], fingerprint: str, *, every: int = 5) -> None:
-        self.path, self.fingerprint, self.every = Path(path), fingerprint, every
+    def __init__(self, path: str | os.PathLike[str], fingerprint: str, *, every: int = 5, writes: bool = True) -> None:
+        self.path, self.fingerprint, self.every, self.writes = Path(path), fingerprint, every, writes
 
     def save(
         self, epoch: int, network: Network, optimiser: StackedAdam, selection: Selection, result: TrainingResult
     ) -> None:
         """After an epoch, if it is time."""
-        if (epoch + 1) % self.every:
+        if (epoch + 1) % self.every or not self.writes:
             return
         tensors = {f"weights.{i}": p.values.detach() for i, p in enumerate(network.parameters)}
         tensors |= {f"network_buffer.{i}": b for i, b in enumerate(network.buffers)}
@@ -83,11 +85,12 @@ class Checkpoint:
     def of(self, part: str) -> Checkpoint:
         """The checkpoint of one of several trainings that follow each other."""
         name = self.path.with_name(f"{self.path.name}.{part}")
-        return Checkpoint(name, f"{self.fingerprint} {part}", every=self.every)
+        return Checkpoint(name, f"{self.fingerprint} {part}", every=self.every, writes=self.writes)
 
     def remove(self) -> None:
         """The fit is done: nothing is left to resume."""
-        self.path.unlink(missing_ok=True)
+        if self.writes:
+            self.path.unlink(missing_ok=True)
 
     def _read(self) -> tuple[dict[str, Tensor], dict[str, str]]:
         try:

@@ -26,18 +26,23 @@ class LabelRows(ABC):
 
 
 class DenseLabels(LabelRows):
-    """Labels (n, q), the same for all groups, or (G, n, q), as when every repeat has its own noise."""
+    """Labels (n, q), the same for all groups, or (G, n, q), as when every repeat has its own noise.
+
+    ``debias`` is applied to every batch, where the labels are still as they were given.
+    """
 
     is_dense = True
 
-    def __init__(self, values: Tensor) -> None:
+    def __init__(self, values: Tensor, debias: Debiasing | None = None) -> None:
         self._rows = values.reshape(-1, values.shape[-1])
+        self._debias = None if debias is None else debias.to(values.device)
         # A group's own labels follow those of the group before.
         groups = torch.arange(len(values), device=values.device).unsqueeze(1)
         self._first = groups * values.shape[1] if values.ndim == 3 else None
 
     def gather(self, index: Tensor) -> Tensor:
-        return take_rows(self._rows, index if self._first is None else index + self._first)
+        found = take_rows(self._rows, index if self._first is None else index + self._first)
+        return found if self._debias is None else self._debias(found)
 
 
 class SparseLabels(LabelRows):

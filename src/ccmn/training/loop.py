@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
-from ccmn.training.batches import Features, Rows
+from ccmn.training.batches import Batches, Features
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.labels import LabelRows, as_labels
 from ccmn.training.networks import Network
@@ -46,7 +45,7 @@ def train(
     objective: Objective,
     features: Features,
     labels: Tensor | LabelRows,
-    rows: Rows,
+    batches: Batches,
     optimiser: StackedAdam,
     selection: Selection,
     *,
@@ -69,8 +68,8 @@ def train(
     network.train_mode(True)
     try:
         for epoch in range(start, epochs):
-            losses = [step(index) for index in rows.epoch(epoch)]
-            result.losses.append(torch.stack(losses).mean(0))
+            losses = [step(index) for index in batches.epoch(epoch)]
+            result.losses.append(batches.mean(losses))
             criterion = selection.look(epoch, network)
             if criterion is not None:
                 result.criteria.append(criterion)

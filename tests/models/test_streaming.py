@@ -1,0 +1,170 @@
+"""fit_stream: learns what fit does, from shards, within a ceiling of memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise
+from ccmn.data import ShardedData
+from ccmn.data.synthetic import make_noisy_multilabel
+from ccmn.metrics import ranking_loss
+from ccmn.models.streaming import Plan, draw_sample, read_memory
+
+pa = pytest.importorskip("pyarrow", reason="reading Parquet needs pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+Q = 4
+NOISE = ClassConditionalNoise(0.2, 0.2, n_labels=Q)
+SETTINGS = {"lr": 5e-2, "epochs": 5, "batch_size": 100, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_noisy_multilabel(4000, 6, Q, strength=6, noise=NOISE, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def folder(task, tmp_path_factory):
+    """Columns of numbers, five files of eight row groups."""
+    path = tmp_path_factory.mktemp("shards")
+    columns = {f"f{j}": task.X[:, j].astype(np.float32) for j in range(6)}
+    columns |= {f"label_{j}": task.Y_noisy[:, j].astype(np.uint8) for j in range(Q)}
+    whole = pa.table(columns)
+    for i in range(5):
+        pq.write_table(whole.slice(i * 800, 800), path / f"{i}.parquet", row_group_size=100)
+    return path
+
+
+def test_learns_what_fit_does(task, folder):
+    stream = CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels="label_*", memory="4MB")
+    memory = CCMNClassifier(NOISE, **SETTINGS).fit(task.X, task.Y_noisy)
+    losses = [ranking_loss(task.Y, clf.decision_function(task.X)) for clf in (stream, memory)]
+    assert losses[0] < losses[1] + 0.01
+    assert stream.label_names_ == tuple(f"label_{j}" for j in range(Q))
+    assert list(stream.feature_names_in_) == [f"f{j}" for j in range(6)]
+    assert len(stream.history_) == 5
+    assert stream.history_["loss"].iloc[-1] < stream.history_["loss"].iloc[0]
+
+
+def test_the_same_seed_gives_the_same_model(folder):
+    fits = [CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels=-Q, memory="1MB") for _ in range(2)]
+    assert np.array_equal(fits[0]._network.arrays["weight"], fits[1]._network.arrays["weight"])
+
+
+def test_rates_are_estimated_from_the_sample(tmp_path):
+    noise = PartialNoise(0.4, n_labels=2)
+    task = make_noisy_multilabel(6000, 5, 2, strength=8, noise=noise, random_state=0)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(task.X.astype(np.float32).ravel()), 5)
+    lists = pa.array([np.flatnonzero(row).tolist() for row in task.Y_noisy])
+    pq.write_table(pa.table({"x": vectors, "y": lists}), tmp_path / "0.parquet", row_group_size=500)
+    data = ShardedData(tmp_path, ["y"], n_labels=2)
+    clf = CCMNClassifier("partial", validation_fraction=0.5, **SETTINGS).fit_stream(data)
+    assert np.abs(clf.noise_.rho_neg - 0.4).max() < 0.1
+    assert clf.rates_ is not None
+    assert clf.predict(task.X).format == "csr"
+
+
+def test_a_stopped_fit_goes_on(folder, tmp_path):
+    whole = CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels="label_*")
+    stopped = CCMNClassifier(NOISE, **SETTINGS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ccmn.models.choosing.HeldOut.criterion", _fails_at(4))
+        with pytest.raises(RuntimeError, match="power cut"):
+            stopped.fit_stream(folder, labels="label_*", checkpoint=tmp_path / "state")
+    assert (tmp_path / "state").exists()
+    clf = CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels="label_*", checkpoint=tmp_path / "state")
+    assert np.array_equal(clf._network.arrays["weight"], whole._network.arrays["weight"])
+    assert not (tmp_path / "state").exists()
+
+
+def _fails_at(number):
+    from ccmn.models.choosing import HeldOut
+
+    real, calls = HeldOut.criterion, []
+
+    def criterion(*arguments):
+        calls.append(1)
+        if len(calls) == number:
+            raise RuntimeError("power cut")
+        return real(*arguments)
+
+    return criterion
+
+
+def test_validation_rows_may_be_given(task, folder):
+    validation = (task.X[:300].astype(np.float32), task.Y[:300])
+    clf = CCMNClassifier(NOISE, **SETTINGS)
+    import pandas as pd
+
+    X = pd.DataFrame(validation[0], columns=[f"f{j}" for j in range(6)])
+    Y = pd.DataFrame(validation[1], columns=[f"label_{j}" for j in range(Q)])
+    clf.fit_stream(folder, labels="label_*", validation=(X, Y), validation_is_clean=True)
+    assert clf.history_.iloc[:, -1].min() < 0.3
+
+
+def test_what_cannot_be_streamed(folder):
+    with pytest.raises(ValueError, match="closed_form"):
+        CCMNClassifier(NOISE, "hamming", "square", solver="closed_form").fit_stream(folder, labels=-Q)
+    with pytest.raises(ValueError, match=r"memory='\d+MB' or more"):
+        CCMNClassifier(NOISE).fit_stream(folder, labels=-Q, memory=10_000)
+    with pytest.raises(ValueError, match="500MB"):
+        read_memory("much")
+
+
+def test_the_sample_is_as_large_as_asked_for(folder):
+    data = ShardedData(folder, -Q)
+    plan = Plan.of(data, read_memory("8MB"), 100, seed=3)
+    drawn = draw_sample(data, 0.2, plan)
+    assert len(drawn.X) == len(drawn.Y) == 800
+    assert sum(int(mask.sum()) for mask in drawn.masks.values()) == 800
+    small = draw_sample(data, 0.2, Plan(plan.settings, 50))
+    assert len(small.X) == 50
+    assert len(small.masks) == 16
+
+
+MEMORY = """
+import sys, warnings
+from pathlib import Path
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+from ccmn import CCMNClassifier, ClassConditionalNoise
+from ccmn.data import ShardedData
+folder, d, q = Path(sys.argv[1]), 100, 20
+def write(folder, files, rows):
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(files):
+        x = pa.FixedSizeListArray.from_arrays(pa.array(rng.random(rows * d, dtype=np.float32)), d)
+        y = pa.FixedSizeListArray.from_arrays(pa.array((rng.random(rows * q) < 0.2).astype(np.uint8)), q)
+        pq.write_table(pa.table({"x": x, "y": y}), folder / f"{i:03}.parquet", row_group_size=8192)
+def fit(folder):
+    noise = ClassConditionalNoise(0.1, 0.1, n_labels=q)
+    clf = CCMNClassifier(noise, "hamming", "logistic", lr=1e-3, epochs=1, random_state=0)
+    return clf.fit_stream(folder, labels=["y"], memory="50MB")
+write(folder / "small", 1, 3000)
+fit(folder / "small")  # what is loaded once
+write(folder / "large", 16, 32768)
+def status(key):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith(key))
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")
+before = status("VmRSS")
+fit(folder / "large")
+print(sum(file.stat().st_size for file in (folder / "large").iterdir()) / 2**20, status("VmHWM") - before)
+"""
+
+
+@pytest.mark.slow
+def test_memory_stays_below_its_ceiling(tmp_path):
+    """200 MB of shards pass through 50 MB."""
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}
+    command = [sys.executable, "-c", MEMORY, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    size, growth = (float(number) for number in done.stdout.split())
+    assert size > 180
+    assert growth < 50

@@ -1,0 +1,130 @@
+"""A stream: every row once an epoch, the same batches whatever the number of processes, labels beside their rows."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from itertools import chain
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccmn.noise import ClassConditionalNoise
+from ccmn.training import Ranks, Stream, StreamSettings
+
+Group = namedtuple("Group", "rows start")
+
+
+class Numbered:
+    """Row i has the feature i and the label i mod 3."""
+
+    d, q = 1, 3
+
+    def __init__(self, sizes, sparse=False):
+        starts = np.cumsum([0, *sizes])
+        self.groups = [Group(rows, start) for rows, start in zip(sizes, starts)]
+        self.sparse, self.n, self.read_rows = sparse, int(starts[-1]), 0
+
+    def read(self, group, at_once):
+        for start in range(group.start, group.start + group.rows, at_once):
+            rows = np.arange(start, min(start + at_once, group.start + group.rows))
+            self.read_rows += len(rows)
+            Y = np.eye(3, dtype=np.float32)[rows % 3]
+            yield rows[:, None].astype(np.float32), scipy.sparse.csr_matrix(Y) if self.sparse else Y
+
+
+def batches_of(stream, epoch=0):
+    """The rows of each batch, by their feature, after their labels were seen to be theirs."""
+    found = []
+    for index in stream.epoch(epoch):
+        rows = stream.features.gather(index)[0, :, 0].long()
+        labels = stream.labels.gather(index)[0]
+        if stream.ranks.share:
+            torch.testing.assert_close(labels, torch.eye(3)[rows % 3])
+        found.append(rows.tolist() if stream.ranks.share else [])
+    return found
+
+
+def settings(batch=5, buffer=20, piece=4, seed=0):
+    return StreamSettings(batch, buffer, piece, seed)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 15), min_size=1, max_size=8),
+    batch=st.integers(1, 6),
+    room=st.integers(1, 30),
+    piece=st.integers(1, 7),
+    sparse=st.booleans(),
+)
+def test_every_row_once_an_epoch(sizes, batch, room, piece, sparse):
+    source = Numbered(sizes, sparse)
+    stream = Stream(source, settings(batch, batch + piece + room, piece), {})
+    batches = batches_of(stream)
+    assert sorted(chain(*batches)) == list(range(source.n))
+    assert all(len(b) == batch for b in batches[:-1])
+    assert stream.rows == source.n
+
+
+@given(sizes=st.lists(st.integers(1, 15), min_size=1, max_size=8), world=st.integers(2, 4), sparse=st.booleans())
+def test_batches_do_not_depend_on_the_number_of_processes(sizes, world, sparse):
+    alone = batches_of(Stream(Numbered(sizes, sparse), settings(), {}), epoch=3)
+    sources = [Numbered(sizes, sparse) for _ in range(world)]
+    shares = [
+        batches_of(Stream(source, settings(), {}, ranks=Ranks(rank, world)), epoch=3)
+        for rank, source in enumerate(sources)
+    ]
+    together = [sorted(chain(*parts)) for parts in zip(*shares, strict=True)]
+    assert together == [sorted(batch) for batch in alone]
+    assert sum(source.read_rows for source in sources) == sum(sizes)  # nothing is read twice
+
+
+def test_order_follows_from_seed_and_epoch():
+    sizes = [10] * 6
+    first, again = (batches_of(Stream(Numbered(sizes), settings(), {})) for _ in range(2))
+    assert first == again
+    stream = Stream(Numbered(sizes), settings(), {})
+    assert batches_of(stream, 1) not in (first, batches_of(stream, 2))
+    assert batches_of(Stream(Numbered(sizes), settings(seed=1), {})) != first
+    assert list(chain(*first)) != sorted(chain(*first))
+
+
+def test_rows_of_a_buffer_come_from_several_row_groups():
+    first = batches_of(Stream(Numbered([100] * 10), settings(batch=8, buffer=40, piece=4), {}))[0]
+    assert len({row // 100 for row in first}) >= 3
+
+
+def test_held_out_rows_do_not_come():
+    mask = np.zeros(10, dtype=bool)
+    mask[[2, 3, 9]] = True
+    stream = Stream(Numbered([10, 10, 10]), settings(), {1: mask})
+    assert sorted(chain(*batches_of(stream))) == [i for i in range(30) if i not in (12, 13, 19)]
+    assert stream.rows == 27
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_labels_are_debiased_in_the_batch(sparse):
+    noise = ClassConditionalNoise([0.1, 0.2, 0.0], [0.3, 0.0, 0.2])
+    stream = Stream(Numbered([6, 6], sparse), settings(), {}, noise.debiasing())
+    index = next(stream.epoch(0))
+    rows = stream.features.gather(index)[0, :, 0].long()
+    expected = noise.debias(np.eye(3, dtype=np.float32)[rows.numpy() % 3])
+    np.testing.assert_allclose(stream.labels.gather(index)[0], expected, atol=1e-6)
+
+
+def test_what_passes_is_told():
+    told = []
+    stream = Stream(Numbered([10, 13]), settings(), {}, tell=told.append)
+    batches_of(stream, 2)
+    assert told[-1][:3] == (2, 23, 23)
+    assert told[-1].seconds > 0
+
+
+def test_a_row_group_with_fewer_rows_than_it_says():
+    source = Numbered([10, 10])
+    source.groups[0] = source.groups[0]._replace(rows=9)
+    source.read = lambda group, at_once: iter([(np.zeros((2, 1), np.float32), np.zeros((2, 3), np.float32))])
+    with pytest.raises(ValueError, match="damaged"):
+        batches_of(Stream(source, settings(), {}))
