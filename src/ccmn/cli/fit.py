@@ -214,7 +214,7 @@ class _Shards:
             self._data, memory=self._memory, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint
         )
         # Commands find columns by name themselves, and hand over arrays.
-        if hasattr(classifier, "feature_names_in_"):
+        if self._data.feature_names is not None:
             del classifier.feature_names_in_
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,8 +76,8 @@ class Batches(ABC):
     def epoch(self, number: int) -> Iterator[Tensor]:
         """The batches of an epoch, row numbers (G, B); the last one may be smaller."""
 
-    def mean(self, losses: Sequence[Tensor]) -> Tensor:
-        """The loss of an epoch, (G, K), from those of its batches."""
+    def mean(self, losses: Iterable[Tensor]) -> Tensor:
+        """The loss of an epoch, (G, K), from those of its batches, which come one by one as they are worked out."""
         return torch.stack(list(losses)).mean(0)
 
 

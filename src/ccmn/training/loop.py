@@ -68,8 +68,7 @@ def train(
     network.train_mode(True)
     try:
         for epoch in range(start, epochs):
-            losses = [step(index) for index in batches.epoch(epoch)]
-            result.losses.append(batches.mean(losses))
+            result.losses.append(batches.mean(step(index) for index in batches.epoch(epoch)))
             criterion = selection.look(epoch, network)
             if criterion is not None:
                 result.criteria.append(criterion)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -44,10 +44,16 @@ class Ranks:
             dist.all_reduce(tensor)
         return tensor
 
-    def wait(self) -> None:
-        """Until all processes have come here."""
-        if self.world > 1:
-            dist.barrier()
+    def mean(self, losses: Iterable[Tensor]) -> Tensor:
+        """The mean over batches of losses, each weighed by this process' share of its batch, added up.
+
+        They are summed as they come: an epoch of a stream may have millions of batches.
+        """
+        total, count = torch.zeros((), dtype=torch.float64), 0
+        for loss in losses:
+            total = total.to(loss.device) + loss.double() * self.share
+            count += 1
+        return self.add_up(total).to(loss.dtype) / count
 
 
 class SharedBatches(Batches):
@@ -58,25 +64,15 @@ class SharedBatches(Batches):
 
     def __init__(self, batches: Batches, ranks: Ranks) -> None:
         self._batches, self._ranks = batches, ranks
-        self._shares: list[float] = []
 
     def epoch(self, number: int) -> Iterator[Tensor]:
-        self._shares = []
         for index in self._batches.epoch(number):
             own = index[:, self._ranks.rank :: self._ranks.world]
             self._ranks.share = own.shape[1] / index.shape[1]
-            self._shares.append(self._ranks.share)
             yield own if own.shape[1] else index[:, :1]
 
-    def mean(self, losses: Sequence[Tensor]) -> Tensor:
-        return shared_mean(losses, self._shares, self._ranks)
-
-
-def shared_mean(losses: Sequence[Tensor], shares: Sequence[float], ranks: Ranks) -> Tensor:
-    """The mean over batches of losses that every process knows its share of."""
-    own = torch.stack(list(losses))
-    parts = torch.tensor(list(shares), dtype=own.dtype, device=own.device).view(-1, *[1] * (own.ndim - 1))
-    return ranks.add_up(own * parts).mean(0)
+    def mean(self, losses: Iterable[Tensor]) -> Tensor:
+        return self._ranks.mean(losses)
 
 
 class SharedAdam(StackedAdam):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from ccmn.noise import Debiasing
 from ccmn.training.batches import Batches, Features
 from ccmn.training.labels import DenseLabels, LabelRows, SparseLabels
-from ccmn.training.ranks import Ranks, shared_mean
+from ccmn.training.ranks import Ranks
 
 GROUPS_AT_ONCE = 4
 """So many row groups are read in turn: neighbours in the buffer come from several."""
@@ -109,7 +109,7 @@ class Stream(Batches):
         device: torch.device | str = "cpu",
     ) -> None:
         self.source, self.settings, self.held_out = source, settings, held_out
-        self.ranks, self._tell, self._shares = ranks or Ranks(), tell, list[float]()
+        self.ranks, self._tell = ranks or Ranks(), tell
         # Room for all rows, though other processes' never come here: memory that is not touched costs nothing.
         own = settings.buffer_rows
         self._X = torch.zeros(own, source.d, dtype=dtype, device=device)
@@ -127,7 +127,6 @@ class Stream(Batches):
         return sum(int(g.rows) for g in self.source.groups) - sum(int(mask.sum()) for mask in self.held_out.values())
 
     def epoch(self, number: int) -> Iterator[Tensor]:
-        self._shares = []
         rng = np.random.default_rng([self.settings.seed, number])
         order = rng.permutation(len(self.source.groups))
         passed, told, began = 0, 0.0, time.perf_counter()
@@ -149,14 +148,13 @@ class Stream(Batches):
                     told = now
             places = places[whole:]
 
-    def mean(self, losses: Sequence[Tensor]) -> Tensor:
-        return shared_mean(losses, self._shares, self.ranks)
+    def mean(self, losses: Iterable[Tensor]) -> Tensor:
+        return self.ranks.mean(losses)
 
     def _own(self, batch: NDArray[np.int64]) -> Tensor:
         """What this process has of a batch; one row with a share of 0 where that is nothing."""
         own = batch[batch >= 0]
         self.ranks.share = len(own) / len(batch)
-        self._shares.append(self.ranks.share)
         rows = own if len(own) else np.zeros(1, dtype=np.int64)
         return torch.from_numpy(rows).to(self._X.device).unsqueeze(0)
 

@@ -1,0 +1,124 @@
+"""torchrun -m ccmn fit: two processes learn what one does, and a process that is killed costs a few epochs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch.distributed
+
+from ccmn.data import MultiLabelData, write_npz
+from ccmn.models import load_model
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without torch.distributed"),
+]
+
+FIT = ["--noise", "rates.json", "--lr", "0.05", "--batch-size", "50", "--seed", "3"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A file, a folder of shards, and rates."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(430, 5)).astype(np.float32)
+    Y = (X[:, :3] + rng.normal(size=(430, 3)) > 0.3).astype(np.uint8)
+    write_npz(MultiLabelData(X=X, Y=Y), tmp_path / "task.npz")
+    rates = {"kind": "class_conditional", "rho_pos": [0.1, 0.2, 0.0], "rho_neg": [0.1, 0.0, 0.2]}
+    (tmp_path / "rates.json").write_text(json.dumps(rates))
+    return tmp_path
+
+
+def alone(folder, *arguments):
+    subprocess.run([sys.executable, "-m", "ccmn", "fit", *arguments], cwd=folder, check=True, timeout=120)
+
+
+def torchrun(folder, *arguments, restarts=0):
+    """Two processes on this machine. A restart needs a store of its own, or it meets the dead ones' addresses."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", str(restarts)]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "test"]
+    command += ["--local-addr", "127.0.0.1", "-m", "ccmn", "fit", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    return subprocess.Popen(
+        [sys.executable, *command],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(process):
+    out, err = process.communicate(timeout=150)
+    assert process.returncode == 0, err
+    return out
+
+
+def same_curve(first, second):
+    histories = [load_model(model).history_ for model in (first, second)]
+    assert len(histories[0]) == len(histories[1])
+    for column in histories[0]:
+        np.testing.assert_allclose(histories[1][column], histories[0][column], rtol=1e-5, atol=1e-5)
+
+
+def test_two_processes_are_one(folder):
+    """Batches of 50 and one of 44, and of a ranking and a Hamming loss: the same losses, epoch by epoch."""
+    alone(folder, "task.npz", *FIT, "--epochs", "8", "--out", "one.ccmn")
+    process = torchrun(folder, "task.npz", *FIT, "--epochs", "8", "--out", "two.ccmn", "--json")
+    printed = finished(process)
+    assert len(printed.strip().splitlines()) == 1  # one of them speaks
+    same_curve(folder / "one.ccmn", folder / "two.ccmn")
+
+
+def test_two_processes_share_a_stream(folder):
+    pa, parquet = (pytest.importorskip(name, reason="needs pyarrow") for name in ("pyarrow", "pyarrow.parquet"))
+    with np.load(folder / "task.npz") as file:
+        X, Y = (next(file[k] for k in file.files if k.upper() == name) for name in "XY")
+    (folder / "shards").mkdir()
+    columns = {f"f{j}": X[:, j] for j in range(5)} | {f"label_{j}": Y[:, j] for j in range(3)}
+    for i in range(4):
+        rows = pa.table(columns).slice(110 * i, 110)
+        parquet.write_table(rows, folder / "shards" / f"{i}.parquet", row_group_size=30)
+    arguments = ["shards", "--labels", "label_*", *FIT, "--epochs", "4", "--memory", "100KB"]
+    alone(folder, *arguments, "--out", "one.ccmn")
+    finished(torchrun(folder, *arguments, "--out", "two.ccmn"))
+    same_curve(folder / "one.ccmn", folder / "two.ccmn")
+
+
+def children(pid):
+    """Processes that a process has started, by the kernel's list."""
+    found = []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/children") as file:
+            found += [int(child) for child in file.read().split()]
+    return found
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="finds processes through /proc")
+def test_a_killed_process_costs_a_few_epochs(folder):
+    epochs = "250"
+    process = torchrun(
+        folder, "task.npz", *FIT, "--epochs", epochs, "--checkpoint", "state", "--out", "two.ccmn", restarts=1
+    )
+    deadline = time.monotonic() + 100
+    while not (folder / "state").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.05)
+    os.kill(children(process.pid)[-1], signal.SIGKILL)
+    finished(process)
+    alone(folder, "task.npz", *FIT, "--epochs", epochs, "--out", "one.ccmn")
+    same_curve(folder / "one.ccmn", folder / "two.ccmn")
+    assert not (folder / "state").exists()
