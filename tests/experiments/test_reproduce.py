@@ -216,3 +216,17 @@ with ResultStore(sys.argv[1]) as store:
     print(len(summarise(store.results())))
 """
     assert run_bare(code, str(tmp_path / "r.db")) == "2"
+
+
+def test_engines_take_their_own_options(tmp_path):
+    with ResultStore(tmp_path / "r.db") as store:
+        with pytest.raises(ValueError, match="address for engine 'ray'"):
+            reproduce(small().columns, store, methods=METHODS, address="127.0.0.1:6379")
+        with pytest.raises(ValueError, match="jobs is for engine 'local'"):
+            reproduce(small().columns, store, methods=METHODS, engine="ray", jobs=2)
+
+
+def test_a_missing_ray_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with ResultStore(tmp_path / "r.db") as store, pytest.raises(ImportError, match=r"ccmn\[ray\]"):
+        reproduce(small().columns, store, methods=METHODS, engine="ray")

@@ -29,7 +29,7 @@ def _tables(value: str) -> str:
 
 
 def _engine(value: str) -> str:
-    from ccmn.experiments.runner import ENGINES
+    from ccmn.experiments.engines import ENGINES
 
     if value not in ENGINES:
         raise typer.BadParameter(f"{value!r} is none of {', '.join(ENGINES)}")
@@ -62,7 +62,13 @@ def reproduce(
     store: Annotated[Path, typer.Option(metavar="FILE", help="Where results are kept, and taken up again.")] = Path(
         "results.db"
     ),
-    engine: Annotated[str, typer.Option(metavar="NAME", callback=_engine, help="Where it runs: local.")] = "local",
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", callback=_engine, help="Where it runs: local | ray.")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="The Ray cluster to run on (ray engine); else one is started here."),
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes at once (local engine).")] = 1,
     device: Annotated[
         str, typer.Option(metavar="NAME", callback=check_device, help="cpu | cuda | auto: a GPU if there is one.")
@@ -108,6 +114,7 @@ def reproduce(
             engine=engine,
             device=_device(device),
             jobs=jobs,
+            address=address,
             retry_failed=retry_failed,
             tell=lambda done: _advance(progress, task, done),
         )

@@ -14,10 +14,11 @@ from ccmn.data.digits import load_digit_scenes
 from ccmn.data.files import PathLike, data_name
 from ccmn.data.multilabel import MultiLabelData
 from ccmn.experiments.cells import Column
+from ccmn.experiments.engines import ENGINES
 from ccmn.experiments.methods import METHODS
 from ccmn.experiments.paper import TABLES, Table
 from ccmn.experiments.rivals import RIVALS
-from ccmn.experiments.runner import ENGINES, Tell, Unit, plan
+from ccmn.experiments.runner import Tell, Unit, plan
 from ccmn.experiments.store import ResultStore
 
 DIGITS = "digits"
@@ -120,10 +121,14 @@ def reproduce(
     engine: str = "local",
     device: str = "cpu",
     jobs: int = 1,
+    address: str | None = None,
     retry_failed: bool = False,
     tell: Tell | None = None,
 ) -> list[Unit]:
     """Run every cell of the columns that has no result in the store yet.
+
+    ``jobs`` processes at once on this machine (engine "local"), or on the Ray cluster at ``address`` (engine "ray";
+    without an address on one that is started here).
 
     >>> import tempfile, pathlib
     >>> folder = tempfile.TemporaryDirectory()
@@ -134,7 +139,10 @@ def reproduce(
     2
     """
     units = plan(columns, check_methods(methods) if methods else None, device=device)
-    ENGINES[engine](units, store, device=device, jobs=jobs, retry_failed=retry_failed, tell=tell)
+    if (engine == "ray" and jobs != 1) or (engine != "ray" and address is not None):
+        raise ValueError(f"jobs is for engine 'local', address for engine 'ray'; got {engine!r}")
+    own = {"address": address} if engine == "ray" else {"jobs": jobs}
+    ENGINES[engine](units, store, device=device, retry_failed=retry_failed, tell=tell, **own)
     return units
 
 

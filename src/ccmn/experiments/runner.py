@@ -13,7 +13,6 @@ from multiprocessing import get_context
 import numpy as np
 import torch
 
-from ccmn.catalogue import Catalogue
 from ccmn.experiments.cells import Cell, Column
 from ccmn.experiments.fleet import Outcome, run_fleet, stacks
 from ccmn.experiments.methods import METHODS
@@ -57,6 +56,7 @@ class Done:
 
 
 Tell = Callable[[Done], None]
+Finished = Iterator[tuple[Unit, list[Result]]]
 
 
 def plan(columns: Sequence[Column], methods: Sequence[str] | None = None, *, device: str = "cpu") -> list[Unit]:
@@ -85,20 +85,30 @@ def run_units(
     retry_failed: bool = False,
     tell: Tell | None = None,
 ) -> None:
-    """Run what has no result yet; ``jobs`` processes at once, of which this one alone writes."""
-    total = sum(unit.weight for unit in units)
-    before = [(unit, _remaining(unit, store, retry_failed)) for unit in units]
-    weight = sum(unit.weight for unit, rest in before if rest is None)
-    waiting = [unit for unit, rest in before if rest is not None]
+    """Run what has no result yet, on this machine; ``jobs`` processes at once, of which this one alone writes."""
     run = _run_here if jobs == 1 else _run_in_processes
-    for unit, results in run(waiting, store, device, jobs, retry_failed):
+    store_results(units, store, lambda waiting: run(waiting, store, device, jobs, retry_failed), retry_failed, tell)
+
+
+def store_results(
+    units: Sequence[Unit],
+    store: ResultStore,
+    run: Callable[[list[Unit]], Finished],
+    retry_failed: bool,
+    tell: Tell | None,
+) -> None:
+    """Have those units run that have no result yet, and store what comes, each before the next is looked at."""
+    total = sum(unit.weight for unit in units)
+    before = [(unit, remaining(unit, store, retry_failed)) for unit in units]
+    weight = sum(unit.weight for unit, rest in before if rest is None)
+    for unit, results in run([unit for unit, rest in before if rest is not None]):
         store.append(results)
         weight += unit.weight
         if tell is not None:
             tell(Done(unit, sum(r.failed for r in results), weight, total))
 
 
-def _remaining(unit: Unit, store: ResultStore, retry_failed: bool) -> Unit | None:
+def remaining(unit: Unit, store: ResultStore, retry_failed: bool) -> Unit | None:
     """What of the unit has no result yet: all of it, unless other methods or repeats were asked for before."""
     missing = store.missing(unit.cells, retry_failed=retry_failed)
     if not missing:
@@ -111,13 +121,10 @@ def _remaining(unit: Unit, store: ResultStore, retry_failed: bool) -> Unit | Non
     )
 
 
-Finished = Iterator[tuple[Unit, list[Result]]]
-
-
 def _run_here(units: Sequence[Unit], store: ResultStore, device: str, jobs: int, retry_failed: bool) -> Finished:
     for unit in units:
         # Another process may have stored it since.
-        rest = _remaining(unit, store, retry_failed)
+        rest = remaining(unit, store, retry_failed)
         yield unit, [] if rest is None else run_unit(rest, device)
 
 
@@ -133,7 +140,7 @@ def _run_in_processes(
         try:
             while True:
                 while len(running) < jobs and (unit := next(waiting, None)) is not None:
-                    rest = _remaining(unit, store, retry_failed)
+                    rest = remaining(unit, store, retry_failed)
                     if rest is not None:
                         running[pool.submit(run_unit, rest, device)] = unit
                     else:
@@ -204,7 +211,3 @@ def machine(device: str) -> dict[str, str]:
         "numpy": np.__version__,
         "python": platform.python_version(),
     }
-
-
-ENGINES: Catalogue[Callable[..., None]] = Catalogue("engine", {"local": run_units})
-"""Where units run."""

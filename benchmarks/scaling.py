@@ -1,0 +1,102 @@
+"""How the cost of training grows with rows, features, labels and runs: measured exponents.
+
+    python benchmarks/scaling.py                                    (two minutes on an idle machine)
+    python benchmarks/scaling.py --figure docs/figures/scaling      (writes scaling.csv and scaling.png)
+    python benchmarks/scaling.py --quick                            (fewer and smaller sizes)
+
+Along each axis the rival is the smallest size, its time multiplied by the growth of the size: what linear growth would
+come to. The exponent is the slope of log time over log size, over the larger half of the sizes.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from harness import Result, parser, report, seconds_of
+
+from ccmn.losses import RankingLoss
+from ccmn.training import KeepLast, Objective, Rows, StackedAdam, StackedLinear, train
+from ccmn.training.batches import Features
+
+AXES = {
+    "rows n": ([2_000, 4_000, 8_000, 16_000, 32_000], "an epoch, d = 64, q = 32, batch 100"),
+    "features d": ([64, 256, 1024, 4096, 16_384], "a step, q = 64, batch 100"),
+    "labels q": ([1024, 2048, 4096, 8192, 16_384, 32_768], "a step, d = 64, batch 64"),
+    "runs R": ([1, 4, 16, 64], "a step of all, d = 100, q = 14, batch 100"),
+}
+
+
+def training(n: int, d: int, q: int, batch: int, runs: int = 1) -> Callable[[], object]:
+    """An epoch of ranking / sigmoid on n rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    p = torch.from_numpy(((rng.random((n, q)) < 0.1) * 1.3 - 0.1).astype(np.float32))
+    network = StackedLinear(d, q + 1, [list(range(runs))])
+    optimiser = StackedAdam(network.parameters, torch.full((1, runs), 1e-3), torch.zeros(1, runs))
+    features, rows = Features(X), Rows([np.arange(n)], batch, [0])
+    objective = Objective.of(RankingLoss("sigmoid"))
+    return lambda: train(network, objective, features, p, rows, optimiser, KeepLast(), epochs=1)
+
+
+CASES: dict[str, Callable[[int], Callable[[], object]]] = {
+    "rows n": lambda n: training(n, 64, 32, 100),
+    "features d": lambda d: training(100, d, 64, 100),
+    "labels q": lambda q: training(64, 64, q, 64),
+    "runs R": lambda runs: training(100, 100, 14, 100, runs),
+}
+
+
+def measure(axis: str, quick: bool) -> list[tuple[int, float]]:
+    sizes = AXES[axis][0][:3] if quick else AXES[axis][0]
+    return [(size, seconds_of(CASES[axis](size), 0.3 if quick else 2.0)) for size in sizes]
+
+
+def exponent(points: list[tuple[int, float]]) -> float:
+    sizes, times = np.log(np.array(points[len(points) // 2 - (len(points) < 4) :])).T
+    return float(np.polyfit(sizes, times, 1)[0])
+
+
+def draw(found: dict[str, list[tuple[int, float]]], path: str) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    with open(f"{path}.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["axis", "size", "seconds"])
+        writer.writerows((axis, size, f"{seconds:.6g}") for axis, points in found.items() for size, seconds in points)
+    figure, panels = plt.subplots(1, len(found), figsize=(13, 3.2), constrained_layout=True)
+    for panel, (axis, points) in zip(panels, found.items()):
+        sizes, times = zip(*points)
+        panel.loglog(sizes, times, "o-", color="tab:blue", label=f"measured, exponent {exponent(points):.2f}")
+        panel.loglog(sizes, [times[0] * s / sizes[0] for s in sizes], ":", color="grey", label="linear")
+        panel.set_title(f"{axis}: {AXES[axis][1]}", fontsize=8)
+        panel.set_xlabel(axis)
+        panel.legend(fontsize=7)
+    panels[0].set_ylabel("seconds")
+    figure.savefig(f"{path}.png", dpi=110)
+
+
+def main() -> None:
+    arguments = parser(__doc__.splitlines()[0])
+    arguments.add_argument("--figure", metavar="PATH", help="write PATH.csv and PATH.png")
+    options = arguments.parse_args()
+    found = {axis: measure(axis, options.quick) for axis in AXES}
+    results = []
+    for axis, points in found.items():
+        (small, first), (large, last) = points[0], points[-1]
+        linear = first * large / small
+        results.append(
+            Result(f"{axis} = {large}: {AXES[axis][1]}", last, f"{axis} = {small}, linear", linear, linear / last)
+        )
+    if options.figure:
+        draw(found, options.figure)
+    report(results, {"exponents": {axis: round(exponent(points), 2) for axis, points in found.items()}}, options.json)
+
+
+if __name__ == "__main__":
+    main()
