@@ -23,9 +23,9 @@ from ccmn.training.batches import Features
 
 AXES = {
     "rows n": ([2_000, 4_000, 8_000, 16_000, 32_000], "an epoch, d = 64, q = 32, batch 100"),
-    "features d": ([64, 256, 1024, 4096, 16_384], "a step, q = 64, batch 100"),
+    "features d": ([64, 256, 1024, 4096, 16_384, 65_536], "a step, q = 64, batch 100"),
     "labels q": ([1024, 2048, 4096, 8192, 16_384, 32_768], "a step, d = 64, batch 64"),
-    "runs R": ([1, 4, 16, 64], "a step of all, d = 100, q = 14, batch 100"),
+    "runs R": ([1, 4, 16, 64, 256], "a step of all, d = 100, q = 14, batch 100"),
 }
 
 

@@ -115,3 +115,11 @@ def test_damaged_and_absent_models(refused, saved, files):
 def test_nothing_is_overwritten(refused, run, saved, files):
     assert "task.csv is there already" in refused("predict", saved, "task.npz", "--out", "task.csv")
     run("predict", saved, "task.npz", "--out", "task.csv", "--force")
+
+
+@pytest.mark.parametrize("options", [(), ("--top", 2), ("--json",)])
+def test_rows_come_a_few_at_a_time(run, saved, files, monkeypatch, options):
+    """Many labels are predicted in blocks of rows: the same text."""
+    whole = run("predict", saved, "task.npz", *options).stdout
+    monkeypatch.setattr("ccmn.cli.models._ENTRIES_AT_ONCE", 3 * 7)
+    assert run("predict", saved, "task.npz", *options).stdout == whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from ccmn.data.columns import Columns
     from ccmn.models import CCMNClassifier
     from ccmn.report.predictions import Predictions
+
+_ENTRIES_AT_ONCE = 1 << 22
+"""Probabilities in memory at once."""
 
 Model = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model saved by ccmn fit (or by its save).", show_default=False)
@@ -41,11 +45,18 @@ def columns_of(classifier: CCMNClassifier) -> Columns:
     )
 
 
-def predictions_of(classifier: CCMNClassifier, X: Any) -> Predictions:
-    """Labels (or, of a model of classes, the classes) and probabilities, with their names."""
+def predictions_of(classifier: CCMNClassifier, X: Any) -> Iterator[Predictions]:
+    """Labels (or, of a model of classes, the classes) and probabilities, with their names, some rows at a time."""
+    size = max(1, _ENTRIES_AT_ONCE // classifier.noise_.n_labels)
+    for start in range(0, X.shape[0], size):
+        yield _predictions(classifier, X[start : start + size], start)
+
+
+def _predictions(classifier: CCMNClassifier, X: Any, first: int) -> Predictions:
     from ccmn.report.predictions import Predictions
 
     labels, p = classifier.predict(X, sparse=False), classifier.predict_proba(X)
     if labels.ndim == 1:
-        return Predictions([str(name) for name in classifier.classes_], p, labels[:, None] == classifier.classes_)
-    return Predictions([str(name) for name in classifier.label_names_ or classifier.classes_], p, labels == 1)
+        names = [str(name) for name in classifier.classes_]
+        return Predictions(names, p, labels[:, None] == classifier.classes_, first)
+    return Predictions([str(name) for name in classifier.label_names_ or classifier.classes_], p, labels == 1, first)

@@ -43,9 +43,13 @@ def predict(
     found = predictions_of(classifier, data.X)
     if out is not None:
         with whole_file(out) as stream:
-            found.write(stream, top)
+            for part in found:
+                part.write(stream, top)
         print_json({"out": str(out), "rows": data.n}) if as_json else typer.echo(f"{out}: {data.n} rows")
     elif as_json:
-        print_json({"labels": list(found.label_names), "cut": 0.5, "rows": found.to_dicts(top)})
+        parts = list(found)
+        rows = [row for part in parts for row in part.to_dicts(top)]
+        print_json({"labels": list(parts[0].label_names), "cut": 0.5, "rows": rows})
     else:
-        found.write(sys.stdout.buffer, top)
+        for part in found:
+            part.write(sys.stdout.buffer, top)

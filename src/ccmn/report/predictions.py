@@ -22,16 +22,20 @@ class Predictions:
     probabilities : array (n, q)
     predicted : array (n, q) of bool
         The labels on the right side of the model's cut.
+    first : int
+        The number of the first of these rows, where they are a part of more.
     """
 
     label_names: Sequence[str]
     probabilities: NDArray[np.float64]
     predicted: NDArray[np.bool_]
+    first: int = 0
 
     def wide(self) -> Iterator[list[Any]]:
         """A header and a line per row: every label as 0 or 1, then every label's probability."""
         yield ["row", *self.label_names, *(f"p({name})" for name in self.label_names)]
-        for row, (labels, p) in enumerate(zip(self.predicted.astype(int).tolist(), self.probabilities.tolist())):
+        pairs = zip(self.predicted.astype(int).tolist(), self.probabilities.tolist())
+        for row, (labels, p) in enumerate(pairs, start=self.first):
             yield [row, *labels, *(f"{value:.6g}" for value in p)]
 
     def top(self, k: int) -> Iterator[list[Any]]:
@@ -40,13 +44,13 @@ class Predictions:
         for row, best in enumerate(self._order(k)):
             for rank, j in enumerate(best, start=1):
                 p, predicted = self.probabilities[row, j], int(self.predicted[row, j])
-                yield [row, rank, self.label_names[j], f"{p:.6g}", predicted]
+                yield [self.first + row, rank, self.label_names[j], f"{p:.6g}", predicted]
 
     def to_dicts(self, k: int | None = None) -> list[dict[str, Any]]:
         """JSON-safe: per row its predicted labels, and the probability of every label, or of the k best."""
         return [
             {
-                "row": row,
+                "row": self.first + row,
                 "predicted": [self.label_names[j] for j in best if self.predicted[row, j]],
                 "probability": {self.label_names[j]: float(self.probabilities[row, j]) for j in best},
             }
@@ -54,9 +58,12 @@ class Predictions:
         ]
 
     def write(self, stream: IO[bytes], k: int | None = None) -> None:
-        """CSV in UTF-8; with ``k`` the k best labels of every row."""
+        """CSV in UTF-8; with ``k`` the k best labels of every row. The header comes with the first row."""
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-        csv.writer(text, lineterminator="\n").writerows(self.wide() if k is None else self.top(k))
+        lines = self.wide() if k is None else self.top(k)
+        if self.first:
+            next(lines)
+        csv.writer(text, lineterminator="\n").writerows(lines)
         text.flush()
         text.detach()
 
