@@ -143,8 +143,7 @@ class _Unstacked(Stacked):
         return per_run.reshape(())
 
     def per_run_squares(self, values: Tensor) -> Tensor:
-        norm: Tensor = torch.linalg.vector_norm(values)
-        return norm.square().reshape(1, 1)
+        return values.square().sum().reshape(1, 1)
 
 
 def _initial(

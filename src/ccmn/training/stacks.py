@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+MOST_SQUARES = 1 << 22
+
 
 @dataclass
 class Stacked:
@@ -24,8 +26,10 @@ class Stacked:
         return per_run.view(shape)
 
     def per_run_squares(self, values: Tensor) -> Tensor:
-        """Sum of squares over everything but groups and runs, (G, K); they are never all in memory."""
+        """Sum of squares over everything but groups and runs, (G, K); of very many they are never all in memory."""
         dims = [dim for dim in range(1, values.ndim) if dim != self.run_dim]
+        if values.numel() <= MOST_SQUARES:  # twice as fast
+            return values.square().sum(dims)
         norms: Tensor = torch.linalg.vector_norm(values, dim=dims)
         return norms.square()
 
