@@ -24,6 +24,9 @@ class StackedAdam:
         Largest gradient norm of a run; larger gradients are scaled down to it.
     """
 
+    can_be_captured = True
+    """Is every step the same operations on the same memory, as a CUDA graph replays them?"""
+
     def __init__(
         self,
         parameters: list[Stacked],

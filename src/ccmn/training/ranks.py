@@ -78,6 +78,8 @@ class SharedBatches(Batches):
 class SharedAdam(StackedAdam):
     """Adam on gradients added up over processes, each times its share of the batch: all take the same step."""
 
+    can_be_captured = False  # the share changes from batch to batch
+
     def __init__(self, ranks: Ranks, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self._ranks = ranks

@@ -41,8 +41,8 @@ def make_step(
         optimiser.step(_gradients(losses, leaves, own=isinstance(network, UserNetwork)))
         return losses.detach()
 
-    dense = features.is_dense and labels.is_dense
-    if features.device.type == "cuda" and dense and not isinstance(network, UserNetwork):
+    alike = features.is_dense and labels.is_dense and optimiser.can_be_captured
+    if features.device.type == "cuda" and alike and not isinstance(network, UserNetwork):
         return _CapturedSteps(eager, optimiser, leaves)
     return eager
 
