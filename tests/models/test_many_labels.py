@@ -15,6 +15,7 @@ from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, load_model
 from ccmn.models import targets, tiles
 from ccmn.models.choosing import CRITERIA, HeldOut, criterion_of
 from ccmn.models.probabilities import SlopeFit
+from ccmn.noise import GroupedNoise
 from ccmn.training import DenseLabels, StackedLinear
 from ccmn.training.batches import Features
 
@@ -75,6 +76,42 @@ def test_trusted_rows_and_validation(task, always_sparse):
     ]
     scores = [clf.decision_function(X[:, :4]) for clf in fits]
     np.testing.assert_allclose(scores[1], scores[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("surrogate", "solver"), [("square", "closed_form"), ("logistic", "lbfgs")])
+def test_solvers_of_all_labels_at_once_are_not_for_sparse_ones(task, always_sparse, surrogate, solver):
+    X, Z, _, noise = task
+    sparse = scipy.sparse.csr_matrix(Z)
+    fits = [
+        CCMNClassifier(noise, "hamming", surrogate, solver=how, epochs=2, random_state=0).fit(X, sparse)
+        for how in ("auto", "adam")
+    ]
+    assert np.array_equal(fits[0].decision_function(X), fits[1].decision_function(X))
+    with pytest.raises(ValueError, match=rf"solver='{solver}' needs .*dense"):
+        CCMNClassifier(noise, "hamming", surrogate, solver=solver).fit(X, sparse)
+
+
+def test_what_needs_dense_labels_says_so(task, always_sparse):
+    X, Z, Y, noise = task
+    sparse, groups = scipy.sparse.csr_matrix(Z), ["a"] * N
+    with pytest.raises(ValueError, match="groups need dense labels"):
+        CCMNClassifier(GroupedNoise({"a": noise})).fit(X, sparse, groups=groups)
+    unknown = Y[:2].copy()
+    unknown[0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"NaN.*dense labels"):
+        CCMNClassifier(noise).fit(X, sparse, trusted=([0, 1], scipy.sparse.csr_matrix(unknown)))
+
+
+def test_small_csr_labels_take_groups_and_unknown_trusted_ones(task):
+    X, Z, Y, noise = task
+    unknown = Y[:2].copy()
+    unknown[0, 0] = np.nan
+    scores = []
+    for wrap in (np.asarray, scipy.sparse.csr_matrix):
+        clf = CCMNClassifier(GroupedNoise({"a": noise}), epochs=1, random_state=0)
+        clf.fit(X, wrap(Z), groups=["a"] * N, trusted=([0, 1], wrap(unknown)))
+        scores.append(clf.decision_function(X))
+    assert np.array_equal(scores[0], scores[1])
 
 
 def test_a_saved_model_still_predicts_csr(task, tmp_path):

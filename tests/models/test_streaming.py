@@ -108,8 +108,9 @@ def test_validation_rows_may_be_given(task, folder):
 
 
 def test_what_cannot_be_streamed(folder):
-    with pytest.raises(ValueError, match="closed_form"):
-        CCMNClassifier(NOISE, "hamming", "square", solver="closed_form").fit_stream(folder, labels=-Q)
+    for surrogate, solver in (("square", "closed_form"), ("logistic", "lbfgs")):
+        with pytest.raises(ValueError, match=f"{solver}.*in memory"):
+            CCMNClassifier(NOISE, "hamming", surrogate, solver=solver).fit_stream(folder, labels=-Q)
     with pytest.raises(ValueError, match=r"memory='\d+MB' or more"):
         CCMNClassifier(NOISE).fit_stream(folder, labels=-Q, memory=10_000)
     with pytest.raises(ValueError, match="500MB"):
