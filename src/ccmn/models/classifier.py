@@ -267,7 +267,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         whole = Sample(X, p, weights)
         training, labels, held_out = self._split(whole, labels, targets, validation, validation_is_clean, recipe.seed)
         keeper = None if checkpoint is None else self._keeper(checkpoint, self._fingerprint(training, labels))
-        return self._keep(self._solve(recipe, training, labels, held_out, keeper), recipe, held_out, keeper)
+        self._keep(self._solve(recipe, training, labels, held_out, keeper), recipe, held_out, keeper)
+        self._watch(recipe, training)
+        return self
 
     def fit_stream(
         self,
@@ -318,7 +320,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _start_stream(self, data: ShardedData, targets: Targets) -> None:
         self.classes_, self.label_names_, self._kind = targets.classes, targets.label_names, targets.kind
-        self._sparse, self.extra_, self.group_noise_ = targets.sparse, {}, None
+        self._sparse, self.extra_, self.group_noise_, self.risk_parts_ = targets.sparse, {}, None, None
         self.n_features_in_ = data.d
         if data.feature_names is not None:
             self.feature_names_in_ = np.array(data.feature_names, dtype=object)
@@ -329,7 +331,6 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             keeper.remove()
         self._network, self._history = fitted.network, fitted.history
         self._finish(recipe, held_out)
-        self._watch(recipe, training)
         if fitted.interrupted:
             warnings.warn("interrupted: the best model so far is kept", stacklevel=3)
         return self
@@ -568,9 +569,10 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Warn where a part of the training risk went below zero and stayed there in the weights that are kept."""
         self.risk_parts_: NDArray[np.float64] | None = None
         some = training.take(np.arange(training.X.shape[0])[spread_rows(training.X.shape[0])])
-        if not can_go_negative(recipe.loss, some.p):
+        p = some.dense_labels()
+        if not can_go_negative(recipe.loss, p):
             return
-        parts = risk_parts(recipe.loss, self._network.outputs(some.X), some.p, some.weights)
+        parts = risk_parts(recipe.loss, self._network.outputs(some.X), p, some.weights)
         self.risk_parts_ = parts.means
         message = warning_about(parts, self.label_names_, corrected=self.correction is not None)
         if message is not None:
