@@ -128,6 +128,14 @@ def test_the_sample_is_as_large_as_asked_for(folder):
     assert len(small.masks) == 16
 
 
+@pytest.mark.parametrize("n", [1, 30])
+def test_few_rows(tmp_path, n):
+    """None are held out of so few, as in fit."""
+    pq.write_table(pa.table({"f": np.arange(n) / 10, "y": np.arange(n) % 2}), tmp_path / "0.parquet")
+    clf = CCMNClassifier(None, **SETTINGS).fit_stream(tmp_path, labels=["y"])
+    assert clf._network.arrays["weight"].shape == (1, 2)
+
+
 MEMORY = """
 import sys, warnings
 from pathlib import Path

@@ -302,7 +302,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(as_generator(self.random_state).integers(2**31))
         batch_size = BATCH_SIZE if isinstance(self.batch_size, str) else int(self.batch_size)
         plan = Plan.of(data, read_memory(memory), batch_size, seed)
-        drawn = draw_sample(data, self.validation_fraction, plan)
+        drawn = draw_sample(data, 1.0 if data.n < FEWEST_TO_HOLD_OUT else self.validation_fraction, plan)
         targets = replace(encode_targets(drawn.Y), label_names=data.label_names)
         self._start_stream(data, targets)
         self.noise_, self.rates_ = self._resolve_noise(drawn.X, targets, None, seed)

@@ -74,11 +74,14 @@ class Drawn:
     X: NDArray[np.float32]
     Y: Any
     masks: dict[int, NDArray[np.bool_]]
-    """Number of a row group -> which of its rows these are."""
+    """Number of a row group -> which of its rows these are, and are not trained on."""
 
 
 def draw_sample(data: ShardedData, fraction: float, plan: Plan) -> Drawn:
-    """A seeded sample of rows from some row groups: a fraction of all rows, or as many as there is memory for."""
+    """A seeded sample of rows from some row groups: a fraction of all rows, or as many as there is memory for.
+
+    A fraction of 1 takes nothing out: these rows are trained on as well.
+    """
     wanted = min(max(1, round(fraction * data.n)), plan.sample_rows)
     rng = np.random.default_rng([plan.settings.seed, 1])
     chosen: list[int] = []
@@ -95,7 +98,7 @@ def draw_sample(data: ShardedData, fraction: float, plan: Plan) -> Drawn:
     parts = [part for group, mask in masks.items() for part in _masked(data, group, mask, plan.settings.piece_rows)]
     Y = [y for _, y in parts]
     stacked = scipy.sparse.vstack(Y, format="csr") if is_sparse(Y[0]) else np.concatenate(Y)
-    return Drawn(np.concatenate([x for x, _ in parts]), stacked, masks)
+    return Drawn(np.concatenate([x for x, _ in parts]), stacked, masks if fraction < 1 else {})
 
 
 def _masked(data: ShardedData, group: int, mask: NDArray[np.bool_], at_once: int) -> list[tuple[Any, Any]]:

@@ -129,7 +129,7 @@ class Stream(Batches):
     def epoch(self, number: int) -> Iterator[Tensor]:
         rng = np.random.default_rng([self.settings.seed, number])
         order = rng.permutation(len(self.source.groups))
-        passed, told, began = 0, 0.0, time.perf_counter()
+        total, passed, told, began = self.rows, 0, 0.0, time.perf_counter()
         # Where each row of the buffer lies in this process' memory; -1: in that of another.
         places = np.empty(0, dtype=np.int64)
         readers = _Readers(self.source, self.settings.piece_rows)
@@ -143,8 +143,8 @@ class Stream(Batches):
                 yield self._own(batch)
                 passed += len(batch)
                 now = time.perf_counter() - began
-                if self._tell is not None and (now - told > _SECONDS_BETWEEN_TELLINGS or passed == self.rows):
-                    self._tell(Passed(number, passed, self.rows, now))
+                if self._tell is not None and (now - told > _SECONDS_BETWEEN_TELLINGS or passed == total):
+                    self._tell(Passed(number, passed, total, now))
                     told = now
             places = places[whole:]
 
