@@ -173,6 +173,23 @@ def test_the_slope_in_blocks_is_that_of_the_whole():
     assert blocks.slope() == pytest.approx(whole.slope(), rel=1e-3)
     assert SlopeFit().slope() == 1
 
+    def risk(a):
+        """The formula itself."""
+        terms = np.logaddexp(0, a * f) - p * a * f
+        return np.nansum(weights[:, None] * terms)
+
+    best = whole.slope()
+    assert all(risk(best) < risk(best * factor) for factor in (0.999, 1.001))
+
+
+def test_a_slope_at_its_end():
+    """Labels that scores separate without exception: steeper is better, up to e^4 for scores of unit size."""
+    f = np.array([[2.0], [-2.0]])
+    for p, expected in ((np.array([[1.0], [0.0]]), np.exp(4) / 2), (np.array([[0.0], [1.0]]), np.exp(-4) / 2)):
+        fit = SlopeFit()
+        fit.add(f, p)
+        assert fit.slope() == pytest.approx(expected)
+
 
 MEMORY = """
 import resource, numpy as np, scipy.sparse, torch
