@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -47,7 +48,8 @@ def _connected(address: str | None) -> Iterator[Any]:
         yield ray
         return
     _check_answers(address)
-    ray.init(address=address, include_dashboard=None if address else False, log_to_driver=False)
+    quiet = {"log_to_driver": False, "logging_level": logging.WARNING}
+    ray.init(address=address, include_dashboard=None if address else False, **quiet)
     try:
         yield ray
     finally:
