@@ -320,7 +320,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _start_stream(self, data: ShardedData, targets: Targets) -> None:
         self.classes_, self.label_names_, self._kind = targets.classes, targets.label_names, targets.kind
-        self._sparse, self.extra_, self.group_noise_, self.risk_parts_ = targets.sparse, {}, None, None
+        self._sparse, self.extra_, self.group_noise_ = targets.sparse, {}, None
+        self.risk_parts_: NDArray[np.float64] | None = None
         self.n_features_in_ = data.d
         if data.feature_names is not None:
             self.feature_names_in_ = np.array(data.feature_names, dtype=object)
@@ -567,7 +568,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _watch(self, recipe: Recipe, training: Sample) -> None:
         """Warn where a part of the training risk went below zero and stayed there in the weights that are kept."""
-        self.risk_parts_: NDArray[np.float64] | None = None
+        self.risk_parts_ = None
+        if isinstance(training.p, SparseLabels):
+            return  # of so many labels not even a sample of rows is made dense for this
         some = training.take(np.arange(training.X.shape[0])[spread_rows(training.X.shape[0])])
         p = some.dense_labels()
         if not can_go_negative(recipe.loss, p):
