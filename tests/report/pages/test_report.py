@@ -41,7 +41,9 @@ def make_report(q: int, names: list[str], show=None, n: int = 200, d: int = 12) 
     found = audit_labels(X, noisy, noise, 0.0)
     shown = show(X) if show else telling_features(X, noisy.to_numpy().astype(float), [f"<i>{j}" for j in range(d)])
     history = pd.DataFrame({"epoch": [1, 2], "loss": [2.0, 1.0]})
-    return replace(audit_report(data, noisy, found, shown, 24), curves=curve_facts({names[0]: history}, names[0]))
+    report = audit_report(data, noisy, found, shown, 24)
+    rates = replace(report.rates, doubts=(f"{names[0]}: hardly known",))
+    return replace(report, rates=rates, curves=curve_facts({names[0]: history}, names[0]))
 
 
 @pytest.fixture(scope="module")

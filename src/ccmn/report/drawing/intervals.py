@@ -1,8 +1,8 @@
-"""Values with their intervals, one a line, on the scale from 0 to 1."""
+"""Values with their intervals, one a line, on one scale from 0."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -21,23 +21,33 @@ class Interval(NamedTuple):
     true: float | None = None
 
 
-def intervals(values: Sequence[Interval], title: str, label: str) -> str:
-    """A dot for the value, a bar for the interval, a cross-line for the truth."""
+def scale_of(values: Iterable[Interval]) -> float:
+    """A round number up to 1 that none of the values lies beyond.
+
+    >>> scale_of([Interval("sea", 0.2, 0.1, 0.35)])
+    0.5
+    """
+    largest = max((max(value.high, value.value, value.true or 0.0) for value in values), default=1.0)
+    return next((end for end in (0.1, 0.2, 0.5) if largest <= end), 1.0)
+
+
+def intervals(values: Sequence[Interval], end: float, title: str, label: str) -> str:
+    """A dot for the value, a bar for the interval, a cross-line for the truth, from 0 to ``end``."""
     left = 16 + room((value.name for value in values), _MOST_CHARACTERS)
     height = _TOP + _STEP * len(values) + 26
     parts = [f'<text x="{left:.1f}" y="14" class="title">{escape(title)}</text>']
-    for tick in range(0, 11, 2):
-        x = left + _SCALE * tick / 10
+    for tick in range(6):
+        x = left + _SCALE * tick / 5
         parts.append(f'<line x1="{x:.1f}" y1="{_TOP - 8}" x2="{x:.1f}" y2="{height - 22}" class="grid"/>')
-        parts.append(f'<text x="{x:.1f}" y="{height - 8}" text-anchor="middle">{tick / 10:g}</text>')
+        parts.append(f'<text x="{x:.1f}" y="{height - 8}" text-anchor="middle">{tick / 5 * end:.2g}</text>')
     for i, value in enumerate(values):
-        parts += _line(value, left, _TOP + _STEP * i + 4)
+        parts += _line(value, left, _TOP + _STEP * i + 4, end)
     return svg(round(left) + _SCALE + _RIGHT, height, parts, label)
 
 
-def _line(value: Interval, left: float, y: int) -> list[str]:
+def _line(value: Interval, left: float, y: int, end: float) -> list[str]:
     def x(share: float) -> str:
-        return f"{left + min(max(share, 0.0), 1.0) * _SCALE:.1f}"
+        return f"{left + share / end * _SCALE:.1f}"
 
     name = escape(cut(value.name, _MOST_CHARACTERS))
     parts = [

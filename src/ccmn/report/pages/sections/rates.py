@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from ccmn.report.drawing.intervals import Interval, intervals
+from ccmn.report.drawing.intervals import Interval, intervals, scale_of
 from ccmn.report.facts.rates import LabelRate, RateFact, RateFacts
 from ccmn.report.pages.frame import numbers, paragraph, section
 
@@ -27,10 +27,12 @@ def rates_section(facts: RateFacts) -> str:
         + "; ".join(_KINDS.get(kind, kind) for kind in kinds).capitalize()
         + "."
     )
-    drawn = "".join(
-        intervals([_interval(label, side) for label in facts.labels[:_MOST_DRAWN]], f"{title}, {symbol}", title)
-        for side, title, symbol in (("lost", "true labels lost", "rho_pos"), ("added", "false labels added", "rho_neg"))
-    )
+    sides = {
+        title: [_interval(label, side) for label in facts.labels[:_MOST_DRAWN]]
+        for side, title in (("lost", "true labels lost, rho_pos"), ("added", "false labels added, rho_neg"))
+    }
+    end = scale_of(value for values in sides.values() for value in values)
+    drawn = "".join(intervals(values, end, title, title) for title, values in sides.items())
     rows = [(c.name, *_cells(c.lost, true), *_cells(c.added, true), c.kind, c.method) for c in facts.labels]
     both = [name for side in ("lost", "added") for name in (side, "from", "to", *(("true",) if true else ()))]
     table = numbers(("label", *both, "kind", "method"), rows)
