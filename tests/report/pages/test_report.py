@@ -14,6 +14,7 @@ from ccmn.data import MultiLabelData
 from ccmn.noise import ClassConditionalNoise
 from ccmn.report.facts.curves import curve_facts
 from ccmn.report.facts.instances import pictures, snippets, telling_features
+from ccmn.report.facts.metrics import Figure, MetricFacts, MetricLine
 from ccmn.report.facts.of_audit import audit_report
 from ccmn.report.facts.report import Report
 from ccmn.report.pages.report import report_page
@@ -100,6 +101,13 @@ def test_fifty_labels_stay_small():
 def test_texts_are_escaped():
     page = report_page(make_report(2, ["a", "b"], lambda X: snippets(["<script>x</script> & more"] * len(X))))
     assert "<script>x</script> & more" in check_page(page).text
+
+
+def test_figures_that_there_are_not(hostile):
+    figures = {"hamming_loss": Figure(0.5, float("nan"), "unbiased"), "macro_auc": Figure(float("nan"))}
+    page = report_page(replace(hostile, metrics=MetricFacts((MetricLine("one row", figures, 0),), "")))
+    check_page(page)
+    assert not re.search(r'="[^"]*nan[^"]*"', page)
 
 
 ANY = st.text(alphabet="<>&\"'/=a ", min_size=1, max_size=12)

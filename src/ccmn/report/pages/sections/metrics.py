@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from ccmn.metrics import METRICS
 from ccmn.report.drawing.bars import Bar, bars
-from ccmn.report.facts.metrics import Figure, MetricFacts
+from ccmn.report.facts.metrics import Figure, MetricFacts, MetricLine
 from ccmn.report.pages.frame import numbers, paragraph, section
 
 
@@ -18,10 +20,14 @@ def metrics_section(facts: MetricFacts) -> str:
 
 
 def _drawing(facts: MetricFacts, name: str) -> str:
-    values = [
-        Bar(line.name, line.figures[name].value, line.figures[name].se or 0.0, line.colour) for line in facts.lines
-    ]
-    return bars(values, _title(name), name.replace("_", " "))
+    values = [_bar(line, line.figures[name]) for line in facts.lines if math.isfinite(line.figures[name].value)]
+    return bars(values, _title(name), name.replace("_", " ")) if values else ""
+
+
+def _bar(line: MetricLine, figure: Figure) -> Bar:
+    # Of a single row there is no standard error.
+    se = figure.se if figure.se is not None and math.isfinite(figure.se) else 0.0
+    return Bar(line.name, figure.value, se, line.colour)
 
 
 def _title(name: str) -> str:
