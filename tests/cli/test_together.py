@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch.distributed
 
+import ccmn
 from ccmn.data import MultiLabelData, write_npz
 from ccmn.models import load_model
 
@@ -23,6 +25,13 @@ pytestmark = [
 ]
 
 FIT = ["--noise", "rates.json", "--lr", "0.05", "--batch-size", "50", "--seed", "3"]
+
+ENVIRONMENT = {
+    **os.environ,
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": str(Path(ccmn.__file__).parents[1]),  # the same ccmn, in another folder
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+}
 
 
 @pytest.fixture
@@ -38,7 +47,8 @@ def folder(tmp_path):
 
 
 def alone(folder, *arguments):
-    subprocess.run([sys.executable, "-m", "ccmn", "fit", *arguments], cwd=folder, check=True, timeout=120)
+    command = [sys.executable, "-m", "ccmn", "fit", *arguments]
+    subprocess.run(command, cwd=folder, env=ENVIRONMENT, check=True, timeout=120)
 
 
 def torchrun(folder, *arguments, restarts=0):
@@ -49,11 +59,10 @@ def torchrun(folder, *arguments, restarts=0):
     command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", str(restarts)]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "test"]
     command += ["--local-addr", "127.0.0.1", "-m", "ccmn", "fit", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     return subprocess.Popen(
         [sys.executable, *command],
         cwd=folder,
-        env=environment,
+        env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
