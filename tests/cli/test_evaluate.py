@@ -137,3 +137,15 @@ def test_report_of_labels_not_observed(run, saved, task, files):
     reader = check_page((files / "weak.html").read_text())
     assert "of the labels observed" in reader.text
     assert "No label is probably wrong." in reader.text
+
+
+def test_a_file_of_noise_estimate_keeps_its_standard_errors(tmp_path):
+    from ccmn.cli.estimated import noise_for
+    from ccmn.cli.rates import write_rates
+
+    noise = ClassConditionalNoise([0.1, 0.2], [0.3, 0.1], label_names=["sea", "sky"])
+    rates = replace(NoiseRates.known(noise, np.ones((4, 2))), se_pos=np.array([0.05, 0.02]))
+    write_rates(rates, tmp_path / "rates.json")
+    found = noise_for(tmp_path / "rates.json", ["sky", "sea"], 2)
+    np.testing.assert_allclose(found.se_pos, [0.02, 0.05])
+    np.testing.assert_allclose(found.rho_neg, [0.1, 0.3])

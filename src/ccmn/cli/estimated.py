@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccmn.cli.rates import rates_for, read_rates
+from ccmn.cli.rates import rates_for, read_estimate, read_rates
 
 if TYPE_CHECKING:
     from ccmn.estimation import NoiseRates
@@ -26,7 +26,12 @@ def noise_for(path: Path, label_names: Sequence[str] | None, n_labels: int) -> N
     from ccmn.estimation import NoiseRates
 
     with blame(path):
-        return _in_order(NoiseRates.from_dict(json.loads(text)), label_names, n_labels)
+        content = json.loads(text)
+        # What ccmn noise estimate wrote, or NoiseRates.to_dict() as it is.
+        nested = isinstance(content, dict) and "estimate" in content
+        rates = read_estimate(path) if nested else NoiseRates.from_dict(content)
+        assert isinstance(rates, NoiseRates)  # it has standard errors
+        return _in_order(rates, label_names, n_labels)
 
 
 def _in_order(rates: NoiseRates, label_names: Sequence[str] | None, n_labels: int) -> NoiseRates:
