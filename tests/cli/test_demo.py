@@ -9,6 +9,7 @@ def test_demo_prints_a_table_and_writes_a_report(run, tmp_path, monkeypatch):
     assert "noisy, unbiased" in result.stdout
     assert result.stdout.count("0.") >= 18
     assert "the report is in ccmn-demo/report.html" in result.stdout
+    assert "ccmn review --demo" in result.stdout
     page = (tmp_path / "ccmn-demo" / "report.html").read_text()
     reader = check_page(page)
     assert reader.counts["h2"] == 7

@@ -57,6 +57,8 @@ def demo(
 
     Console().print(demo_table(task, [model.row for model in done]))
     typer.echo(f"the report is in {report}: open it in a browser")
+    again = f" --seed {seed}" if seed else ""
+    typer.echo(f"to check labels of these pictures by hand, and retrain: ccmn review --demo{again}")
 
 
 def _folder(path: Path) -> Path:
