@@ -53,6 +53,7 @@ from ccmn.training import Ranks, SparseLabels
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.closed_form import LARGEST_DECOMPOSITION
 from ccmn.training.logistic import can_decompose
+from ccmn.training.threads import few_threads
 from ccmn.validation import check_count, check_device
 
 if TYPE_CHECKING:
@@ -513,10 +514,12 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not possible.get(self.solver, True):
             raise ValueError(_NEEDS[self.solver])
         if possible["closed_form"] and self.solver != "adam":
-            return fit_closed_form(recipe, training, held_out)
+            with few_threads(training.X):
+                return fit_closed_form(recipe, training, held_out)
         few = training.X.shape[0] <= MOST_ROWS_FOR_LBFGS
         if possible["lbfgs"] and (self.solver == "lbfgs" or (self.solver == "auto" and few)):
-            return fit_logistic_path(recipe, training, held_out)
+            with few_threads(training.X):
+                return fit_logistic_path(recipe, training, held_out)
         ready, rows = in_memory(recipe, training, labels), held_out_rows(recipe, held_out)
         with progress_of(self._verbose(), recipe.criterion) as tell:
             return fit_loop(recipe, ready, rows, tell, keeper)

@@ -1,0 +1,25 @@
+"""Threads of the linear algebra library: few for small problems, as they were afterwards."""
+
+from __future__ import annotations
+
+import numpy as np
+from threadpoolctl import threadpool_info
+
+from ccmn.training.threads import few_threads
+
+
+def threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_one_thread_for_a_small_problem_and_all_again_after():
+    before = threads()
+    with few_threads(np.empty((100, 5))):
+        assert set(threads()) <= {1}
+    assert threads() == before
+
+
+def test_a_large_problem_keeps_its_threads():
+    before = threads()
+    with few_threads(np.broadcast_to(0.0, (100_000, 3_000))):
+        assert threads() == before
