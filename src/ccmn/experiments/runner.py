@@ -197,8 +197,8 @@ def _estimated(column: Column, number: int) -> ClassConditionalNoise:
 
     repeat = make_repeat(column.data, column.protocol, number, column.seed)
     sides = "both" if column.protocol.draw == "both_ways" else "partial"
-    rows = repeat.train
-    return estimate_noise(column.data.X[rows], repeat.noisy[rows], sides=sides, random_state=column.seed).noise
+    X, Y, method = column.data.X[repeat.train], repeat.noisy[repeat.train], column.protocol.estimator
+    return estimate_noise(X, Y, method, sides=sides, random_state=column.seed).noise
 
 
 def machine(device: str) -> dict[str, str]:
