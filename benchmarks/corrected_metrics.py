@@ -45,7 +45,7 @@ def dense(X) -> np.ndarray:
     return np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
 
 
-def test_scores(data: MultiLabelData, repeat: Repeat) -> np.ndarray:
+def scores_on_test_rows(data: MultiLabelData, repeat: Repeat) -> np.ndarray:
     X, p = dense(data.X[repeat.train]), dense(repeat.noise.debias(dense(repeat.noisy[repeat.train])))
     W, b = ridge_path(X, p, np.array([1e-3 * (X**2).sum(1).mean()])).solution(np.zeros(data.q, dtype=int))
     return dense(data.X[repeat.test]) @ W + b
@@ -70,7 +70,7 @@ def clean_value(metric: Metric, Y: np.ndarray, scores: np.ndarray) -> float:
 
 
 def values_of(data: MultiLabelData, repeat: Repeat, number: int) -> list[tuple]:
-    scores, Y, Z = test_scores(data, repeat), dense(data.Y[repeat.test]), dense(repeat.noisy[repeat.test])
+    scores, Y, Z = scores_on_test_rows(data, repeat), dense(data.Y[repeat.test]), dense(repeat.noisy[repeat.test])
     rows = []
     for metric in METRICS.values():
         ends = clean_value(metric, Y, scores), clean_value(metric, Z, scores)
@@ -81,7 +81,7 @@ def values_of(data: MultiLabelData, repeat: Repeat, number: int) -> list[tuple]:
 
 
 def timing(data: MultiLabelData, repeat: Repeat, metric: Metric):
-    other, Z = given(metric, test_scores(data, repeat)), dense(repeat.noisy[repeat.test])
+    other, Z = given(metric, scores_on_test_rows(data, repeat)), dense(repeat.noisy[repeat.test])
     rng = np.random.default_rng(0)
     samples = [rng.integers(len(Z), size=len(Z)) for _ in range(RESAMPLES)]
 

@@ -117,7 +117,7 @@ WAYS = (
 )
 
 
-def test_value(metric: str, Y: np.ndarray, scores: Tensor) -> float:
+def value_on_test_rows(metric: str, Y: np.ndarray, scores: Tensor) -> float:
     row = METRICS[metric]
     return row.function(Y, (scores >= 0).numpy().astype(int) if row.needs == "labels" else scores.numpy())
 
@@ -131,7 +131,7 @@ def values_of(data: MultiLabelData, repeat: Repeat, number: int) -> list[tuple]:
         for metric in metrics:
             for kind, known in labels.items():
                 best = int(CRITERIA[metric](known, validation).argmin())
-                rows.append((data.name, number, chosen, metric, kind, test_value(metric, Y, test[best])))
+                rows.append((data.name, number, chosen, metric, kind, value_on_test_rows(metric, Y, test[best])))
     return rows
 
 

@@ -51,10 +51,10 @@ def losses(draw: Draw, rates: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[
     risks = np.stack([(scores**2 - 2 * scores * t).mean(0) for scores in path.scores(X[held_out])])
     W, b = path.solution(risks.argmin(0))
     scores = dense(draw.X_test) @ W + b
-    return {name: test_losses(draw.Y_test, scores[:, i * q : (i + 1) * q]) for i, name in enumerate(rates)}
+    return {name: losses_on_test_rows(draw.Y_test, scores[:, i * q : (i + 1) * q]) for i, name in enumerate(rates)}
 
 
-def test_losses(Y: np.ndarray, scores: np.ndarray) -> np.ndarray:
+def losses_on_test_rows(Y: np.ndarray, scores: np.ndarray) -> np.ndarray:
     predicted = (scores >= 0).astype(int)
     values = hamming_loss(Y, predicted), ranking_loss(Y, scores), 1 - average_precision(Y, scores)
     return np.array([float(v) for v in values])

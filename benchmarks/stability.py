@@ -102,7 +102,7 @@ def fit(task: Task, labels: np.ndarray, noise: ClassConditionalNoise | None, see
     return clf.fit(task.X[train], labels[train], validation=(task.X[validation], labels[validation]))
 
 
-def test_values(task: Task, clf: CCMNClassifier) -> tuple[float, ...]:
+def values_on_test_rows(task: Task, clf: CCMNClassifier) -> tuple[float, ...]:
     X, Y = task.X[task.rows("test")], task.Y[task.rows("test")]
     scores = clf.decision_function(X)
     values = hamming_loss(Y, clf.predict(X)), ranking_loss(Y, scores), average_precision(Y, scores)
@@ -115,7 +115,7 @@ def run(task: Task, labels: np.ndarray, noise: ClassConditionalNoise | None, see
         warnings.simplefilter("always")
         clf = fit(task, labels, noise, seed, **settings)
     lowest = float("nan") if clf.risk_parts_ is None else float(clf.risk_parts_.min())
-    return (*test_values(task, clf), lowest, int(any("training risk" in str(w.message) for w in heard)))
+    return (*values_on_test_rows(task, clf), lowest, int(any("training risk" in str(w.message) for w in heard)))
 
 
 def rows_of(name: str, seed: int, rates: tuple[tuple[float, float], ...]) -> Iterator[tuple]:

@@ -123,7 +123,9 @@ def test_import_refuses(refused, files):
 
 
 def test_import_replaces_when_told(run, files):
+    (files / "task.csv").write_text("what was there")
     run("data", "import", "task.npz", "--out", "task.csv", "--force")
+    assert "what was there" not in (files / "task.csv").read_text()
 
 
 def test_import_of_labels_with_unobserved_ones(run, task, files):

@@ -176,8 +176,13 @@ def test_data_sets_that_are_not_at_hand_are_named(tmp_path, monkeypatch):
 def test_unknown_names_are_refused_at_the_door(tmp_path):
     with pytest.raises(ValueError, match="unknown table"):
         prepare(["table9"])
-    with ResultStore(tmp_path / "r.db") as store, pytest.raises(ValueError, match="unknown"):
-        reproduce(small().columns, store, methods=["unbiased-hamming-cube"])
+    with (
+        ResultStore(tmp_path / "r.db") as store,
+        pytest.raises(ValueError, match="did you mean 'unbiased-hamming-square'"),
+    ):
+        reproduce(small().columns, store, methods=["unbiased-hamming-sqare"])
+    with pytest.raises(ValueError, match="has no protocol mild; it has literal, moderate"):
+        small(protocols=["literal", "mild"])
 
 
 def test_the_fingerprint_tells_values_apart():

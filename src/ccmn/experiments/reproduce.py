@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 from sklearn.preprocessing import normalize
 
+from ccmn.catalogue import Catalogue
 from ccmn.data.datasets import DATASETS, load_dataset
 from ccmn.data.digits import load_digit_scenes
 from ccmn.data.files import PathLike, data_name
 from ccmn.data.multilabel import MultiLabelData
 from ccmn.experiments.cells import Column
 from ccmn.experiments.engines import ENGINES
-from ccmn.experiments.methods import METHODS
+from ccmn.experiments.methods import METHODS, Method
 from ccmn.experiments.paper import TABLES, Table
-from ccmn.experiments.rivals import RIVALS
+from ccmn.experiments.rivals import RIVALS, Rival
 from ccmn.experiments.runner import Tell, Unit, plan
 from ccmn.experiments.store import ResultStore
 
@@ -55,6 +56,7 @@ def prepare(
     small : bool
         Two repeats of ten epochs on the bundled digits (or the data sets named): a table to try things with.
     """
+    _check_protocols(tables, protocols or ())
     columns, absent = [], {}
     for table in (_small(TABLES[name]) if small else TABLES[name] for name in tables):
         for dataset in datasets or table.datasets:
@@ -69,7 +71,8 @@ def prepare(
                 continue
             columns += [Column(table, protocol, name, data, seed) for protocol in chosen if data is not None]
     if not columns:
-        raise ValueError(_nothing(tables, protocols, absent))
+        reasons = "; ".join(f"{name}: {why}" for name, why in absent.items())
+        raise ValueError(f"nothing to run: no data set of {', '.join(tables)} is at hand ({reasons})")
     return Reproduction(columns, absent)
 
 
@@ -106,11 +109,9 @@ def _with_labels(data: MultiLabelData, kept: list[int]) -> MultiLabelData:
 
 
 def check_methods(methods: Sequence[str]) -> tuple[str, ...]:
-    """Names of methods that a fleet trains or that are rivals."""
-    for method in methods:
-        if method not in METHODS:
-            RIVALS[method]  # or an error that lists what is known
-    return tuple(methods)
+    """Names of methods that a fleet trains or that are rivals; an unknown one is refused, with those that are known."""
+    known: Catalogue[Method | Rival] = Catalogue("method", {**METHODS, **RIVALS})
+    return tuple(known[method].name for method in methods)
 
 
 def reproduce(
@@ -146,9 +147,8 @@ def reproduce(
     return units
 
 
-def _nothing(tables: Sequence[str], protocols: Sequence[str] | None, absent: dict[str, str]) -> str:
-    known = sorted({p.name for name in tables for p in TABLES[name].protocols})
-    if protocols and not set(protocols) & set(known):
-        return f"{', '.join(tables)} has no protocol {', '.join(protocols)}; it has {', '.join(known)}"
-    reasons = "; ".join(f"{name}: {why}" for name, why in absent.items())
-    return f"nothing to run: no data set of {', '.join(tables)} is at hand ({reasons})"
+def _check_protocols(tables: Sequence[str], protocols: Sequence[str]) -> None:
+    known = dict.fromkeys(p.name for name in tables for p in TABLES[name].protocols)
+    for protocol in protocols:
+        if protocol not in known:
+            raise ValueError(f"{', '.join(tables)} has no protocol {protocol}; it has {', '.join(known)}")
