@@ -98,6 +98,25 @@ def test_what_is_chosen_is_the_best_validation_value_of_all_epochs_and_rates(dat
         assert values[epoch, number, rate] == values[:, number].max()
 
 
+def test_a_refit_trains_all_known_rows_to_the_epoch_that_was_chosen(data, monkeypatch):
+    [repeat] = make_repeats(data, MODERATE, 1)
+    settings = Settings(epochs=6, learning_rates=(0.05, 0.005), selections=("clean",))
+    [before], [after] = (
+        list(run_fleet(data, [repeat], ["unbiased-hamming-hinge"], replace(settings, refit=r))) for r in (False, True)
+    )
+    assert (after.chosen, after.curves) == (before.chosen, before.curves)
+    # All known rows trained on, the test rows looked at every epoch: what there was to be read off.
+    seen, original = [], HeldOutLabels.measure
+    monkeypatch.setattr(HeldOutLabels, "measure", lambda *given: seen.append(original(*given)) or seen[-1])
+    alone = replace(repeat, train=repeat.known, validation=repeat.test)
+    list(run_fleet(data, [alone], ["unbiased-hamming-hinge"], settings))
+    for number, (metric, sign) in enumerate({"hamming_loss": -1, "ranking_loss": -1, "average_precision": 1}.items()):
+        chosen = after.chosen["clean"][metric]
+        epoch, rate = int(chosen["epoch"]) - 1, settings.learning_rates.index(chosen["learning_rate"])
+        assert after.values["clean"][metric] == pytest.approx(sign * float(seen[epoch][number, 0, rate]))
+        assert after.values["clean"][metric] != before.values["clean"][metric]
+
+
 def test_estimated_rates_are_those_given(data):
     """With the true rates given as estimated ones, the two methods are the same."""
     repeats = make_repeats(data, LITERAL, 2)
@@ -121,7 +140,7 @@ def test_unbiased_beats_plain_on_asymmetric_noise(data):
 
 
 def choices(data, repeats):
-    return [o.chosen for o in run_fleet(data, repeats, list(TEN[:6]), Settings(epochs=3))]
+    return [o.chosen for o in run_fleet(data, repeats, list(TEN[:6]), Settings(epochs=3, refit=True))]
 
 
 def assert_no_leak(data, repeats):

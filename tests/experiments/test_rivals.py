@@ -55,6 +55,18 @@ def test_the_setting_is_chosen_on_validation_rows(data):
         assert outcome.chosen["clean"][metric]["lam"] == rival.grid[best]["lam"]
 
 
+def test_a_refit_fits_what_was_chosen_on_all_known_rows(data):
+    repeat = make_repeat(data, INJECTED, 1)
+    rival = Rival("ridge", CandidateRidge, tuple({"lam": value} for value in (1e-3, 10.0, 1e4)))
+    before, after = (run_rival(rival, data, repeat, TABLE_METRICS, refit=refit) for refit in (False, True))
+    assert after.chosen == before.chosen
+    for metric in TABLE_METRICS:
+        setting = {"lam": before.chosen["clean"][metric]["lam"]}
+        _, expected = by_hand(rival, data, replace(repeat, train=repeat.known), metric, setting)
+        assert after.values["clean"][metric] == pytest.approx(expected)
+        assert after.values["clean"][metric] != before.values["clean"][metric]
+
+
 def test_test_rows_influence_no_choice(data):
     repeat = make_repeat(data, INJECTED, 1)
     rival = Rival("ridge", CandidateRidge, tuple({"lam": value} for value in (1e-3, 10.0, 1e4)))

@@ -75,6 +75,7 @@ class Column:
             protocol.batch_size(self.dataset),
             protocol.weight_decay,
             self.table.metrics,
+            refit=protocol.refit,
         )
 
     def cell(self, method: str, repeat: int) -> Cell:

@@ -15,9 +15,9 @@ from ccmn.data.multilabel import MultiLabelData
 from ccmn.experiments.criteria import SELECTIONS, TABLE_METRICS, HeldOut, criteria
 from ccmn.experiments.methods import METHODS, TEN, Method
 from ccmn.experiments.protocols import LEARNING_RATES, Repeat
-from ccmn.experiments.track import TrackBest
+from ccmn.experiments.track import KeepEpochs, KeptWeights, TrackBest
 from ccmn.noise import ClassConditionalNoise
-from ccmn.training import NETWORKS, Objective, Rows, StackedAdam, train
+from ccmn.training import NETWORKS, Network, Objective, Rows, StackedAdam, train
 from ccmn.training.batches import Features
 from ccmn.training.objective import Part
 
@@ -50,6 +50,8 @@ class Settings:
     weight_decay: float = 1e-4
     metrics: tuple[str, ...] = TABLE_METRICS
     selections: tuple[str, ...] = SELECTIONS
+    refit: bool = False
+    """Train what was chosen once more, on training and validation rows together."""
 
 
 def run_fleet(
@@ -119,29 +121,35 @@ class _Stack:
 
     def run(self) -> list[Outcome]:
         """Train, choose on validation rows, then look at the test rows."""
+        loss = self._parts()[0].loss
+        track = TrackBest(criteria(self.settings.metrics, self.settings.selections), self._held_out("validation"), loss)
+        network = self._train([r.train for r in self.repeats], track)
+        kept: KeptWeights = track
+        if self.settings.refit:
+            assert track.best_epoch is not None
+            kept = KeepEpochs(track.wanted, track.best_epoch, loss)
+            network = self._train([r.known for r in self.repeats], kept)
+        return self._outcomes(track, kept.values(network, self._held_out("test")))
+
+    def _train(self, rows: list[NDArray[np.intp]], kept: KeptWeights) -> Network:
+        """All runs, from their own starting points, on these rows of every repeat."""
         parts, settings, device = self._parts(), self.settings, self.features.device
-        G, K, loss = len(self.repeats), len(self.methods) * self.many, parts[0].loss
+        G, K = len(self.repeats), len(self.methods) * self.many
         seeds = [[r.number * 1000 + k % self.many for k in range(K)] for r in self.repeats]
-        network = NETWORKS[settings.model](self.features.d, loss.n_outputs(self.Y.shape[1]), seeds, device=device)
+        outputs = kept.loss.n_outputs(self.Y.shape[1])
+        network = NETWORKS[settings.model](self.features.d, outputs, seeds, device=device)
         lr = torch.tensor(settings.learning_rates * len(self.methods), device=device).expand(G, K)
-        wanted = criteria(settings.metrics, settings.selections)
-        track = TrackBest(wanted, self._held_out("validation"), loss)
         train(
             network,
             Objective(parts, self._rates(trained=True)),
             self.features,
             self.noisy,
-            Rows(
-                [r.train for r in self.repeats],
-                settings.batch_size,
-                [r.number * 1000 for r in self.repeats],
-                device=device,
-            ),
+            Rows(rows, settings.batch_size, [r.number * 1000 for r in self.repeats], device=device),
             StackedAdam(network.parameters, lr, torch.full_like(lr, settings.weight_decay), clip=None),
-            track,
+            kept,
             epochs=settings.epochs,
         )
-        return self._outcomes(track, track.values(network, self._held_out("test")))
+        return network
 
     def _parts(self) -> list[Part]:
         """Runs of neighbouring methods with the same surrogate as one slice; "plain" is rates of zero."""

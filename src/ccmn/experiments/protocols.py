@@ -38,6 +38,9 @@ class Protocol:
     """How methods named "...-estimated" come by their rates: a method of ``estimate_noise``."""
     epochs: int = 200
     weight_decay: float = 1e-4
+    refit: bool = False
+    """Validation rows serve the choice alone, and then train as well: what was chosen is fitted once more, on training
+    and validation rows together (their noisy labels), and that is what the test rows judge."""
 
     def batch_size(self, dataset: str) -> int:
         """The number of rows a step sees."""
@@ -47,7 +50,9 @@ class Protocol:
 
     def recipe(self, dataset: str) -> dict[str, Any]:
         """All of it that bears on this data set, JSON-safe."""
-        fields = {name: value for name, value in asdict(self).items() if name != "batch_sizes"}
+        fields = {name: value for name, value in asdict(self).items() if name not in ("batch_sizes", "refit")}
+        if self.refit:  # left out where it is not done, so that results stored before it existed keep their keys
+            fields["refit"] = True
         return {**fields, "batch_size": self.batch_size(dataset)}
 
 
@@ -63,6 +68,11 @@ class Repeat:
     """The rates that the labels were flipped with, or those read off the training rows of real candidate sets."""
     noisy: Any
     """Noisy labels of all rows; those of the test rows are never used."""
+
+    @property
+    def known(self) -> NDArray[np.intp]:
+        """All rows but those of the test: what a refit trains on."""
+        return np.concatenate((self.train, self.validation))
 
 
 def make_repeats(data: MultiLabelData, protocol: Protocol, repeats: int = 5, seed: int = 0) -> list[Repeat]:

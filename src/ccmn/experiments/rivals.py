@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 from torch import Tensor
@@ -43,30 +44,42 @@ class Rival:
         return cls(name, entry.make, grid)
 
 
-def run_rival(rival: Rival, data: MultiLabelData, repeat: Repeat, metrics: Sequence[str]) -> Outcome:
-    """Fit at every setting of its grid; for each metric the test value at the setting best on validation rows."""
-    validation, test = [], []
-    for setting in rival.grid:
-        with warnings.catch_warnings():
-            # Part of a grid may not converge in time; it is judged like the rest.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            fitted = rival.make(**setting).fit(data.X[repeat.train], np.asarray(repeat.noisy[repeat.train]))
-        validation.append(_scores(fitted, data, repeat.validation))
-        test.append(_scores(fitted, data, repeat.test))
+def run_rival(
+    rival: Rival, data: MultiLabelData, repeat: Repeat, metrics: Sequence[str], *, refit: bool = False
+) -> Outcome:
+    """Fit at every setting of its grid; for each metric the test value at the setting best on validation rows.
+
+    With ``refit`` that setting is fitted once more on training and validation rows together before it is tested.
+    """
+    fitted = [_fitted(rival, setting, data, repeat, repeat.train) for setting in rival.grid]
+    validation = [_scores(each, data, repeat.validation) for each in fitted]
     wanted = criteria(metrics)
     Y = torch.from_numpy(np.asarray(data.Y))
     debiased = torch.from_numpy(np.asarray(repeat.noise.debias(repeat.noisy[repeat.validation])))
     labels = HeldOutLabels(Y[repeat.validation][None, None], debiased[None, None])
     best = labels.measure(wanted, torch.stack(validation).unsqueeze(0))
-    values = clean_metrics(Y[repeat.test], torch.stack(test), metrics)
+    best = best[:, 0].nan_to_num(nan=-torch.inf)
+    tested = {}
+    for number in set(best.argmax(1).tolist()):
+        final = _fitted(rival, rival.grid[number], data, repeat, repeat.known) if refit else fitted[number]
+        tested[number] = clean_metrics(Y[repeat.test], _scores(final, data, repeat.test), metrics)
     outcome = Outcome(rival.name, repeat.number, {s: {} for s in SELECTIONS}, {s: {} for s in SELECTIONS})
-    for criterion, value in zip(wanted, best[:, 0].nan_to_num(nan=-torch.inf)):
+    for criterion, value in zip(wanted, best):
         number = int(value.argmax())
         choice = {**rival.grid[number], "validation": criterion.sign * float(value[number])}
         for metric in criterion.decides:
-            outcome.values[criterion.selection][metric] = float(values[metric][number])
+            outcome.values[criterion.selection][metric] = float(tested[number][metric])
             outcome.chosen[criterion.selection][metric] = choice
     return outcome
+
+
+def _fitted(
+    rival: Rival, setting: Mapping[str, Any], data: MultiLabelData, repeat: Repeat, rows: NDArray[np.intp]
+) -> Any:
+    with warnings.catch_warnings():
+        # Part of a grid may not converge in time; it is judged like the rest.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return rival.make(**setting).fit(data.X[rows], np.asarray(repeat.noisy[rows]))
 
 
 def _scores(fitted: Any, data: MultiLabelData, rows: Any) -> Tensor:

@@ -180,7 +180,7 @@ def _outcomes(unit: Unit, device: str) -> Iterator[Outcome]:
     data = column.data
     if unit.methods[0] not in METHODS:
         for repeat in repeats:
-            yield run_rival(RIVALS[unit.methods[0]], data, repeat, column.table.metrics)
+            yield run_rival(RIVALS[unit.methods[0]], data, repeat, column.table.metrics, refit=column.protocol.refit)
         return
     needs_rates = any(METHODS[m].rates == "estimated" for m in unit.methods)
     estimated = {r.number: _estimated(column, r.number) for r in repeats} if needs_rates else None
