@@ -6,24 +6,28 @@ r"""Linear model, square surrogate, Hamming loss: ridge regression on debiased t
 .. math:: \left(\tfrac1n X_c^\top X_c + \tfrac\lambda2 I\right) W = \tfrac1n X_c^\top t_c, \qquad b = \bar t - \bar x W
 
 with centred features and targets: the bias is not penalised. The noise enters through the targets alone, so one
-decomposition serves every l2, every label and every noise rate.
+reduction (``tridiagonal.py``) serves every l2, every label and every noise rate.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from ccmn.data.containers import is_sparse
+from ccmn.training.tridiagonal import Tridiagonal
 from ccmn.validation import FloatArray
 
 LARGEST_DECOMPOSITION = 3000
 """Rows or features, whichever are fewer, up to which a dense decomposition is taken; above it, conjugate gradients."""
+
+_DENSE_ENOUGH = 0.07
+"""Nonzeros per entry from which dense products beat sparse ones, though most of what they multiply is zero."""
+_BLOCK_NUMBERS = 1 << 21
 
 
 class RidgePath(ABC):
@@ -46,30 +50,67 @@ class RidgePath(ABC):
         return weights, self.t_mean - self.x_mean @ weights
 
 
-class DecomposedPath(RidgePath):
-    """W = basis @ (right / (values + l2 / 2)): every l2, and every label its own, from one decomposition."""
+class ReducedPath(RidgePath):
+    r"""Every l2, and every label its own, from one reduction of a Gram matrix to tridiagonal form.
+
+    With S the rows' shares and :math:`B = S^{1/2} X_c`, either of :math:`(B^\top B + c) W = B^\top r` (few features)
+    and :math:`W = B^\top (B B^\top + c)^{-1} r` (few rows), where :math:`r = S^{1/2} t_c` and c is half of l2.
+    """
 
     def __init__(
         self,
         l2: FloatArray,
         x_mean: FloatArray,
         t_mean: FloatArray,
-        basis: FloatArray,
-        values: FloatArray,
+        gram: Tridiagonal,
         right: FloatArray,
+        rows: FloatArray | None = None,
     ) -> None:
         super().__init__(l2, x_mean, t_mean)
-        self.basis, self.values, self.right = basis, np.maximum(values, 0), right
+        self._gram, self._right, self._rows = gram, gram.rotate(right), rows
+
+    @classmethod
+    def through_features(
+        cls, l2: FloatArray, x_mean: FloatArray, t_mean: FloatArray, X: Any, t: FloatArray, share: FloatArray
+    ) -> ReducedPath:
+        """By the (d, d) matrix; X' S t is X_c' S t, since the targets are centred."""
+        gram = Tridiagonal(_second_moments(X, share, x_mean))
+        return cls(l2, x_mean, t_mean, gram, np.asarray(X.T @ (share[:, None] * t)))
+
+    @classmethod
+    def through_rows(
+        cls, l2: FloatArray, x_mean: FloatArray, t_mean: FloatArray, X: Any, t: FloatArray, share: FloatArray
+    ) -> ReducedPath:
+        """By the (n, n) matrix; dense rows are little more than that, d being at most ``LARGEST_DECOMPOSITION`` where
+        they come sparse."""
+        root = np.sqrt(share)[:, None]
+        B = root * (_dense(X) - x_mean)
+        return cls(l2, x_mean, t_mean, Tridiagonal(B @ B.T), root * t, B)
 
     def scores(self, X: Any) -> Iterator[FloatArray]:
-        # The rows are taken into the basis once; each l2 is then a narrow product (float32 is enough to choose by).
-        inside = (np.asarray(X @ self.basis) - self.x_mean @ self.basis).astype(np.float32)
+        if X.shape[0] > len(self.l2) * self._right.shape[1]:
+            for number in range(len(self.l2)):
+                weights, bias = self.solution(np.full(self._right.shape[1], number))
+                yield np.asarray(X @ weights) + bias
+            return
+        # Few rows: they are rotated once, and each l2 is then a narrow product (float32 is enough to choose by).
+        rotated = self._rotated(X)
         for lam in self.l2:
-            solution = self.right / (self.values + lam / 2)[:, None]
-            yield inside @ solution.astype(np.float32) + self.t_mean
+            yield rotated @ self._gram.solve(lam / 2, self._right).astype(np.float32) + self.t_mean
+
+    def _rotated(self, X: Any) -> NDArray[np.float32]:
+        """Rows such that their product with a solution in the rotated basis is their score without bias."""
+        columns = (_dense(X) - self.x_mean).astype(np.float32).T
+        inner = columns if self._rows is None else self._rows.astype(np.float32) @ columns
+        return self._gram.rotate(inner).T.astype(np.float32)
 
     def _weights(self, choice: NDArray[np.intp]) -> FloatArray:
-        return np.asarray(self.basis @ (self.right / (self.values[:, None] + self.l2[choice] / 2)))
+        solved = np.empty_like(self._right)
+        for number in np.unique(choice):
+            labels = choice == number
+            solved[:, labels] = self._gram.solve(self.l2[number] / 2, self._right[:, labels])
+        found = self._gram.rotate_back(solved)
+        return found if self._rows is None else self._rows.T @ found
 
 
 class IteratedPath(RidgePath):
@@ -108,40 +149,25 @@ def ridge_path(X: Any, targets: FloatArray, l2: FloatArray, sample_weight: Float
     l2 = np.sort(np.asarray(l2, dtype=np.float64))[::-1]
     if min(X.shape) > LARGEST_DECOMPOSITION or (is_sparse(X) and X.shape[1] > LARGEST_DECOMPOSITION):
         return IteratedPath(l2, x_mean, t_mean, _conjugate_gradients(X, x_mean, t - t_mean, share, l2))
-    return DecomposedPath(l2, x_mean, t_mean, *decompose(X, x_mean, t - t_mean, share))
+    through = ReducedPath.through_features if X.shape[1] <= n else ReducedPath.through_rows
+    return through(l2, x_mean, t_mean, X, t - t_mean, share)
 
 
-def decompose(
-    X: Any, x_mean: FloatArray, t: FloatArray, share: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """One eigendecomposition of the smaller Gram matrix: (basis, values, right-hand side in it)."""
-    n, d = X.shape
-    X = X if is_sparse(X) else np.asarray(X, dtype=np.float64)
-    if d <= n:
-        weighted = X.multiply(share[:, None]).tocsr() if is_sparse(X) else X * share[:, None]
-        gram = _dense(weighted.T @ X) - np.outer(x_mean, x_mean)
-        values, vectors = _eigen(gram)
-        # X_c' S t = X' S t, since the targets are centred.
-        return vectors, values, vectors.T @ np.asarray(weighted.T @ t)
-    # Few rows, many features: the same through rows. X has at most LARGEST_DECOMPOSITION of them here.
-    root = np.sqrt(share)
-    through_mean = np.asarray(X @ x_mean).ravel()
-    gram = _dense(X @ X.T) - through_mean[:, None] - through_mean[None, :] + x_mean @ x_mean
-    gram = root[:, None] * gram * root
-    values, vectors = _eigen(gram)
-    dual = root[:, None] * vectors
-    return np.asarray(X.T @ dual) - np.outer(x_mean, dual.sum(0)), values, vectors.T @ (root[:, None] * t)
+def _second_moments(X: Any, share: FloatArray, x_mean: FloatArray) -> FloatArray:
+    """X_c' S X_c, (d, d)."""
+    if is_sparse(X) and X.nnz < _DENSE_ENOUGH * X.shape[0] * X.shape[1]:
+        weighted = X.multiply(share[:, None]).tocsr()
+        return np.asarray((weighted.T @ X).toarray() - np.outer(x_mean, x_mean), dtype=np.float64)
+    found, step = np.zeros((X.shape[1], X.shape[1])), max(1, _BLOCK_NUMBERS // X.shape[1])
+    for start in range(0, X.shape[0], step):
+        rows = slice(start, start + step)
+        block = np.sqrt(share[rows, None]) * (_dense(X[rows]) - x_mean)
+        found += block.T @ block  # numpy sees that it is symmetric, and does half of the work
+    return found
 
 
-def _eigen(gram: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues and vectors; which driver is faster depends on the size (measured on two cores)."""
-    driver: Literal["evd", "evr"] = "evd" if len(gram) < 600 else "evr"
-    values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, driver=driver, check_finite=False)
-    return values, vectors
-
-
-def _dense(product: Any) -> FloatArray:
-    return np.asarray(product.toarray() if is_sparse(product) else product, dtype=np.float64)
+def _dense(X: Any) -> FloatArray:
+    return np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
 
 
 def _conjugate_gradients(

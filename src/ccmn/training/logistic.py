@@ -14,16 +14,17 @@ can tell, :math:`|b| \le \log 2n`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import scipy.linalg
 import scipy.optimize
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ccmn.data.containers import is_sparse
-from ccmn.training.closed_form import LARGEST_DECOMPOSITION, decompose
+from ccmn.training.closed_form import LARGEST_DECOMPOSITION
 from ccmn.validation import FloatArray
 
 _MOST_MADE_DENSE = 256 << 20
@@ -54,7 +55,7 @@ class LogisticPath:
         share = share / share.sum()
         self.x_mean = np.asarray(share @ X, dtype=np.float64).ravel()
         mean = share @ targets
-        basis, values, _ = decompose(X, self.x_mean, targets - mean, share)
+        basis, values = _decompose(X, self.x_mean, share)
         kept = values > 1e-9 * values.max()
         # Through rows the vectors come out unnormalised.
         self.basis, self._values = basis[:, kept] / np.linalg.norm(basis[:, kept], axis=0), values[kept]
@@ -107,3 +108,31 @@ class LogisticPath:
 
 def _float32(values: Any) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+
+
+def _decompose(X: Any, x_mean: FloatArray, share: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """One eigendecomposition of the smaller Gram matrix: (basis, values)."""
+    n, d = X.shape
+    X = X if is_sparse(X) else np.asarray(X, dtype=np.float64)
+    if d <= n:
+        weighted = X.multiply(share[:, None]).tocsr() if is_sparse(X) else X * share[:, None]
+        values, vectors = _eigen(_dense(weighted.T @ X) - np.outer(x_mean, x_mean))
+        return vectors, values
+    # Few rows, many features: the same through rows. X has at most LARGEST_DECOMPOSITION of them here.
+    root = np.sqrt(share)
+    through_mean = np.asarray(X @ x_mean).ravel()
+    gram = _dense(X @ X.T) - through_mean[:, None] - through_mean[None, :] + x_mean @ x_mean
+    values, vectors = _eigen(root[:, None] * gram * root)
+    dual = root[:, None] * vectors
+    return np.asarray(X.T @ dual) - np.outer(x_mean, dual.sum(0)), values
+
+
+def _eigen(gram: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues and vectors; which driver is faster depends on the size (measured on two cores)."""
+    driver: Literal["evd", "evr"] = "evd" if len(gram) < 600 else "evr"
+    values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, driver=driver, check_finite=False)
+    return np.maximum(values, 0), vectors
+
+
+def _dense(product: Any) -> FloatArray:
+    return np.asarray(product.toarray() if is_sparse(product) else product, dtype=np.float64)
