@@ -139,7 +139,7 @@ def timing(name: str) -> Result:
     clf = fit(task, noisy, noise, 0, model="mlp", lr=1e-3, loss="hamming", surrogate="logistic")
     whole = time.perf_counter() - start
     X, p = task.X[task.rows("train")], noise.debias(noisy[task.rows("train")].astype(np.float32))
-    watch = seconds_of(lambda: risk_parts(HammingLoss("logistic"), clf._network.outputs(X), p))
+    watch = seconds_of(lambda: risk_parts(HammingLoss("logistic"), clf._scorer.network.outputs(X), p))
     return Result(f"monitor of risk parts: {name}", watch, "the fit", whole, whole / watch)
 
 

@@ -137,7 +137,7 @@ def test_top_labels_are_those_of_a_whole_sort(task, always_sparse, k):
 
 
 def test_rates_of_too_many_labels_are_not_estimated(monkeypatch, task):
-    monkeypatch.setattr("ccmn.models.classifier.MOST_TO_ESTIMATE", N * Q - 1)
+    monkeypatch.setattr("ccmn.models.debiasing.MOST_TO_ESTIMATE", N * Q - 1)
     with pytest.raises(ValueError, match="ClassConditionalNoise"):
         CCMNClassifier("partial").fit(task[0], scipy.sparse.csr_matrix(task[1]))
 

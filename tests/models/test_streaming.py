@@ -53,7 +53,7 @@ def test_learns_what_fit_does(task, folder):
 
 def test_the_same_seed_gives_the_same_model(folder):
     fits = [CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels=-Q, memory="1MB") for _ in range(2)]
-    assert np.array_equal(fits[0]._network.arrays["weight"], fits[1]._network.arrays["weight"])
+    assert np.array_equal(fits[0]._scorer.network.arrays["weight"], fits[1]._scorer.network.arrays["weight"])
 
 
 def test_rates_are_estimated_from_the_sample(tmp_path):
@@ -78,7 +78,7 @@ def test_a_stopped_fit_goes_on(folder, tmp_path):
             stopped.fit_stream(folder, labels="label_*", checkpoint=tmp_path / "state")
     assert (tmp_path / "state").exists()
     clf = CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels="label_*", checkpoint=tmp_path / "state")
-    assert np.array_equal(clf._network.arrays["weight"], whole._network.arrays["weight"])
+    assert np.array_equal(clf._scorer.network.arrays["weight"], whole._scorer.network.arrays["weight"])
     assert not (tmp_path / "state").exists()
 
 
@@ -133,7 +133,7 @@ def test_few_rows(tmp_path, n):
     """None are held out of so few, as in fit."""
     pq.write_table(pa.table({"f": np.arange(n) / 10, "y": np.arange(n) % 2}), tmp_path / "0.parquet")
     clf = CCMNClassifier(None, **SETTINGS).fit_stream(tmp_path, labels=["y"])
-    assert clf._network.arrays["weight"].shape == (1, 2)
+    assert clf._scorer.network.arrays["weight"].shape == (1, 2)
 
 
 MEMORY = """

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ccmn.models.classifier import CCMNClassifier
 from ccmn.models.fitted import FittedNetwork, rebuild_module
 from ccmn.models.persistence import read_model
+from ccmn.models.scoring import Scorer
 from ccmn.noise import GroupedNoise, NoiseModel
 
 
@@ -44,21 +45,29 @@ def _rebuild(d: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Callable
     clf.n_features_in_ = int(d["n_features"])
     if d["feature_names"]:
         clf.feature_names_in_ = np.array(d["feature_names"], dtype=object)
-    clf._link, clf._slope, clf._history = d["link"], float(d["slope"]), d["history"]
-    clf.thresholds_, clf.extra_ = np.array(d["thresholds"], dtype=np.float64), d["extra"]
-    clf._has_dummy, clf._sparse = bool(d["has_dummy"]), bool(d.get("sparse", False))  # models of 0.1 say nothing of it
-    q = clf.noise_.n_labels
-    if d["kind"] not in ("multilabel", "binary", "multiclass") or clf.thresholds_.shape != (q,) or not clf._slope > 0:
+    clf._history, clf.extra_ = d["history"], d["extra"]
+    clf._sparse = bool(d.get("sparse", False))  # models of 0.1 say nothing of it
+    q, has_dummy, slope = clf.noise_.n_labels, bool(d["has_dummy"]), float(d["slope"])
+    thresholds = np.array(d["thresholds"], dtype=np.float64)
+    if d["kind"] not in ("multilabel", "binary", "multiclass") or thresholds.shape != (q,) or not slope > 0:
         raise ValueError("the description is not that of a model: kind, thresholds or slope cannot be")
-    if d["network"] == "user":
-        clf._network = FittedNetwork("user", arrays)
-        if model is not None:
-            n_outputs = q + 1 if clf._has_dummy else q
-            clf.model, clf._network = model, rebuild_module(model, clf.n_features_in_, n_outputs, arrays)
-    else:
-        clf._network = FittedNetwork(d["network"], arrays)
-        _check_shapes(clf._network, clf.n_features_in_, q + 1 if clf._has_dummy else q)
+    network = _network(d["network"], arrays, clf.n_features_in_, q + 1 if has_dummy else q, model)
+    if d["network"] == "user" and model is not None:
+        clf.model = model
+    clf._scorer = Scorer(network, clf.noise_, has_dummy, d["link"], slope, thresholds)
+    clf.thresholds_ = thresholds
     return clf
+
+
+def _network(
+    kind: str, arrays: dict[str, NDArray[Any]], n_features: int, n_outputs: int, model: Callable[..., Any] | None
+) -> FittedNetwork:
+    if kind == "user":
+        own = FittedNetwork("user", arrays)
+        return own if model is None else rebuild_module(model, n_features, n_outputs, arrays)
+    network = FittedNetwork(kind, arrays)
+    _check_shapes(network, n_features, n_outputs)
+    return network
 
 
 def _check_shapes(network: FittedNetwork, n_features: int, n_outputs: int) -> None:

@@ -27,6 +27,9 @@ from ccmn.losses import HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.losses.pairs import pair_row_sums
 from ccmn.losses.surrogates import phi_of
 from ccmn.losses.targets import weigh
+from ccmn.models.fitted import FittedNetwork
+from ccmn.models.fitting import Sample
+from ccmn.training import SparseLabels
 
 MOST_ROWS = 2000
 """The parts are means over so many of the training rows, evenly spread: enough, and at no cost worth speaking of."""
@@ -55,6 +58,17 @@ class RiskParts:
         gone = outweighed & (self.means < LOWEST) & (self.means < -STANDARD_ERRORS * self.errors)
         worst = np.where(gone, self.means, 0).min(0)
         return np.argsort(worst, kind="stable")[: int((worst < 0).sum())]
+
+
+def risk_parts_of(loss: MultiLabelLoss, network: FittedNetwork, training: Sample) -> RiskParts | None:
+    """The parts of the training risk at the weights that are kept; None where there are none to go negative."""
+    if isinstance(training.p, SparseLabels):
+        return None  # of so many labels not even a sample of rows is made dense for this
+    some = training.take(np.arange(training.X.shape[0])[spread_rows(training.X.shape[0])])
+    p = some.dense_labels()
+    if not can_go_negative(loss, p):
+        return None
+    return risk_parts(loss, network.outputs(some.X), p, some.weights)
 
 
 def can_go_negative(loss: MultiLabelLoss, p: NDArray[Any]) -> bool:

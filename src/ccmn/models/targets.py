@@ -17,6 +17,8 @@ from ccmn.training import SparseLabels
 from ccmn.validation import check_label_values
 
 Kind = Literal["multilabel", "binary", "multiclass"]
+Trusted = tuple[NDArray[np.int64], Any]
+"""Numbers of rows whose true labels are known, and those labels, dense or CSR."""
 
 FEWEST_SPARSE = 1 << 24
 """CSR labels of fewer entries, zeros counted, are made dense, which is quicker; larger ones stay CSR throughout."""
@@ -80,9 +82,7 @@ def _from_sparse(Y: Any) -> Targets:
     return Targets(labels, "multilabel", np.arange(matrix.shape[1]), None, sparse=True)
 
 
-def debiased(
-    targets: Targets, noise: NoiseModel, trusted: tuple[NDArray[np.int64], Any] | None
-) -> NDArray[np.float32] | SparseLabels:
+def debiased(targets: Targets, noise: NoiseModel, trusted: Trusted | None) -> NDArray[np.float32] | SparseLabels:
     """Debiased labels, true ones in trusted rows. Those of CSR are worked out when a batch of them is wanted."""
     if not is_sparse(targets.labels):
         return with_trusted(noise.debias(targets.labels), trusted)
@@ -100,7 +100,7 @@ def debiased(
     return SparseLabels(matrix, noise.debiasing(), known)
 
 
-def with_trusted(p: NDArray[np.float32], trusted: tuple[NDArray[np.int64], Any] | None) -> NDArray[np.float32]:
+def with_trusted(p: NDArray[np.float32], trusted: Trusted | None) -> NDArray[np.float32]:
     """Dense p with the true labels where they are known (not NaN)."""
     if trusted is not None:
         rows, true = trusted[0], to_dense_array(trusted[1])
@@ -149,7 +149,7 @@ def _is_zero_one(array: NDArray[Any]) -> bool:
     return bool(((array == 0) | (array == 1) | (array != array)).all())
 
 
-def read_trusted(trusted: tuple[Any, Any] | None, targets: Targets) -> tuple[NDArray[np.int64], Any] | None:
+def read_trusted(trusted: tuple[Any, Any] | None, targets: Targets) -> Trusted | None:
     """Row numbers and true labels of trusted rows, checked."""
     if trusted is None:
         return None

@@ -1,0 +1,38 @@
+"""Which way a fit goes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ccmn import CCMNClassifier
+from ccmn.models.fitting import Sample
+from ccmn.models.solving import choose_solver
+
+ROWS = Sample(np.zeros((60, 2)), np.zeros((60, 3), dtype=np.float32), None)
+UNSEEN = Sample(np.zeros((60, 2)), np.full((60, 3), np.nan, dtype=np.float32), None)
+HAMMING = {"loss": "hamming", "surrogate": "square"}
+LOGISTIC = {"loss": "hamming", "surrogate": "logistic"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "training", "expected"),
+    [
+        ({}, ROWS, "adam"),
+        (HAMMING, ROWS, "closed_form"),
+        (LOGISTIC, ROWS, "lbfgs"),
+        (HAMMING, UNSEEN, "adam"),
+        ({**HAMMING, "correction": "abs"}, ROWS, "adam"),
+        ({**LOGISTIC, "model": "mlp"}, ROWS, "adam"),
+        ({**HAMMING, "solver": "adam"}, ROWS, "adam"),
+        ({**LOGISTIC, "solver": "lbfgs"}, ROWS, "lbfgs"),
+    ],
+)
+def test_auto_takes_the_quickest_that_is_possible(parameters, training, expected):
+    assert choose_solver(CCMNClassifier(**parameters), training, ROWS) == expected
+
+
+@pytest.mark.parametrize("solver", ["closed_form", "lbfgs"])
+def test_a_solver_that_cannot_says_what_it_needs(solver):
+    with pytest.raises(ValueError, match=f"solver='{solver}' needs model='linear'"):
+        choose_solver(CCMNClassifier(solver=solver), ROWS, ROWS)
