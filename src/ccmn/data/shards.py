@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +120,17 @@ class ShardedData:
                 if not np.isfinite(X).all():
                     raise ValueError("a feature is missing or infinite; fill or remove such rows first")
                 yield X, self._read_labels(batch)
+
+    def footers(self) -> Iterator[bytes]:
+        """The footer of every shard: which columns it has, and where, how large and (if the writer says so) between
+        which values their parts are."""
+        for path in self.files:
+            with path.open("rb") as file:
+                # A Parquet file ends with the footer, its size in four bytes, and a mark of four.
+                file.seek(-8, os.SEEK_END)
+                size = int.from_bytes(file.read(4), "little")
+                file.seek(-8 - size, os.SEEK_END)
+                yield file.read(size)
 
     def _read_labels(self, batch: Any) -> Any:
         if not self.sparse:

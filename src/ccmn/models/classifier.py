@@ -29,12 +29,11 @@ from ccmn.models.persistence import write_model
 from ccmn.models.probabilities import link_of
 from ccmn.models.progress import stream_progress_of
 from ccmn.models.recipes import recipe_of
-from ccmn.models.resuming import fingerprint, keeper_at, parameters_text
+from ccmn.models.resuming import fingerprint, keeper_at, stream_fingerprint
 from ccmn.models.saving import description_of
 from ccmn.models.scoring import Scorer
 from ccmn.models.solving import NEEDS, solve
 from ccmn.models.streaming import BATCH_SIZE, Plan, draw_sample, read_memory, streamed
-from ccmn.models.streaming import fingerprint as stream_fingerprint
 from ccmn.models.targets import Targets, encode_targets, read_trusted
 from ccmn.models.tiles import predicted_labels, top_labels
 from ccmn.noise import GroupedNoise, NoiseModel
@@ -198,7 +197,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             The source of every row (annotator, site, import batch): rates are estimated for each, or taken from a
             ``GroupedNoise``. For the losses "hamming" and "ranking".
         checkpoint : path, optional
-            Where to keep the state of a long fit; the same call then goes on where it was stopped.
+            Where to keep the state of a long fit; the same call then goes on where it was stopped. With other
+            data, labels or parameters it is refused (:mod:`ccmn.models.resuming` says what is compared).
         """
         check_parameters(self)
         check_ranks(self, Ranks.current())
@@ -227,7 +227,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             training, held_out = whole, self._given_validation(validation, targets, validation_is_clean)
         keeper = None
         if checkpoint is not None:
-            keeper = keeper_at(checkpoint, fingerprint(parameters_text(self), training, labels))
+            keeper = keeper_at(checkpoint, fingerprint(self, training, labels, held_out))
         fitted = solve(self, recipe, training, labels, held_out, self._verbose(), keeper)
         self._keep(fitted, held_out, keeper)
         self._watch(recipe.loss, training)
@@ -276,7 +276,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             held_out = self._given_validation(validation, targets, validation_is_clean)
         keeper = None
         if checkpoint is not None:
-            keeper = keeper_at(checkpoint, stream_fingerprint(parameters_text(self), data, plan), every=1)
+            keeper = keeper_at(checkpoint, stream_fingerprint(self, data, plan, drawn, held_out), every=1)
         with stream_progress_of(self._verbose(), recipe.criterion) as (tell, passed):
             training = streamed(recipe, data, plan, drawn, self.noise_, passed)
             fitted = fit_loop(recipe, training, held_out_rows(recipe, held_out), tell, keeper)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -133,9 +132,3 @@ def streamed(
         device=recipe.device,
     )
     return Training(stream.features, stream.labels, stream, data.q, None, ranks)
-
-
-def fingerprint(parameters: str, data: ShardedData, plan: Plan) -> str:
-    """What a checkpoint belongs to: parameters, the shards and the order their rows come in."""
-    shards = [(file.name, file.stat().st_size) for file in data.files]
-    return hashlib.sha256(repr((parameters, shards, data.groups, plan)).encode()).hexdigest()

@@ -1,0 +1,155 @@
+"""A checkpoint belongs to one fit: to its data, down to the last value, and its parameters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from ccmn import CCMNClassifier
+from ccmn.data.shards import ShardedData
+from ccmn.models import resuming
+from ccmn.models.fitting import Sample
+from ccmn.models.resuming import fingerprint, stream_fingerprint
+from ccmn.models.streaming import Plan, draw_sample
+from ccmn.noise import ClassConditionalNoise
+from ccmn.training import SparseLabels
+
+N, D, Q = 40, 3, 2
+NOISE = ClassConditionalNoise([0.1, 0.2], [0.2, 0.1])
+
+
+def classifier(noise=NOISE, **parameters):
+    clf = CCMNClassifier(noise, random_state=0, **parameters)
+    clf.noise_ = noise
+    return clf
+
+
+def sample(weights=None):
+    rng = np.random.default_rng(0)
+    return Sample(rng.normal(size=(N, D)), rng.random((N, Q)).astype(np.float32), weights)
+
+
+def changed(array, at=(-1, -1)):
+    array = array.copy()
+    array[at] += 1e-6
+    return array
+
+
+def of(clf=None, training=None, held_out=None):
+    training = training or sample()
+    return fingerprint(clf or classifier(), training, training.p, held_out or sample())
+
+
+def test_the_same_fit_has_the_same_fingerprint():
+    assert of() == of()
+    assert of() == of(classifier(verbose=1))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: of(classifier(epochs=7)),
+        lambda: of(training=replace(sample(), X=changed(sample().X))),
+        lambda: of(training=replace(sample(), p=changed(sample().p, (0, 0)))),
+        lambda: of(training=sample(np.ones(N))),
+        lambda: of(held_out=replace(sample(), X=changed(sample().X, (0, 0)))),
+        lambda: of(training=replace(sample(), X=scipy.sparse.csr_array(sample().X))),
+        # What a noise model shows of itself is rounded, and cut after ten labels.
+        lambda: of(classifier(ClassConditionalNoise([0.1, 0.2], [0.2, 0.10001]))),
+    ],
+)
+def test_another_fit_has_another(other):
+    assert other() != of()
+
+
+def test_every_value_counts_however_few_rows_are_looked_at_at_a_time(monkeypatch):
+    whole = of()
+    monkeypatch.setattr(resuming, "_BYTES_AT_ONCE", 100)
+    assert of() == whole
+    seen = {of(training=replace(sample(), X=changed(sample().X, (i, j)))) for i in range(N) for j in range(D)}
+    assert len(seen) == N * D
+
+
+def test_rows_that_do_not_lie_one_after_the_other():
+    X = sample().X
+    assert of(training=replace(sample(), X=np.asfortranarray(X))) == of()
+
+
+def test_sparse_labels():
+    first, second = scipy.sparse.csr_array(np.eye(4, 3)), scipy.sparse.csr_array(np.eye(4, 3, 1))
+    found = {
+        fingerprint(classifier(), replace(sample(), p=labels), labels, sample())
+        for labels in (SparseLabels(first), SparseLabels(second), SparseLabels(first, known=np.eye(4, dtype=bool)[0]))
+    }
+    assert len(found) == 3
+
+
+def test_a_network_of_the_users_own_is_told_by_its_name_in_any_process():
+    def make(d, q):
+        return torch.nn.Linear(d, q)
+
+    again = SimpleNamespace(make=lambda d, q: torch.nn.Linear(d, q))
+    again.make.__qualname__ = make.__qualname__
+    assert make is not again.make
+    assert of(classifier(model=make)) == of(classifier(model=again.make)) != of(classifier(model=torch.nn.Linear))
+
+
+def test_other_values_are_refused(tmp_path):
+    X, Y = np.random.default_rng(0).normal(size=(60, 2)), np.tile([[0, 1], [1, 0]], (30, 1))
+    path = tmp_path / "state"
+
+    def fit(X, **settings):
+        return CCMNClassifier(None, epochs=6, random_state=0).fit(X, Y, checkpoint=path, **settings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ccmn.training.checkpoint.Checkpoint.remove", lambda self: None)
+        fit(X)
+    assert path.exists()
+    for other in (lambda: fit(X[::-1]), lambda: fit(X, validation=(X, Y))):
+        with pytest.raises(ValueError, match="belongs to another fit"):
+            other()
+    fit(X)
+    assert not path.exists()
+
+
+class TestShards:
+    @pytest.fixture
+    def write(self, tmp_path):
+        pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+
+        def write(x, statistics=True):
+            columns = pa.table({"x": x.astype(np.float32), "y": (np.arange(len(x)) % 2).astype(np.int8)})
+            settings = {"compression": "none", "use_dictionary": False, "write_statistics": statistics}
+            pq.write_table(columns, tmp_path / "0.parquet", row_group_size=50, **settings)
+
+        return write
+
+    def fingerprint(self, folder, fraction):
+        data = ShardedData(folder, "y")
+        plan = Plan.of(data, 2**24, 16, 0)
+        drawn = draw_sample(data, fraction, plan)
+        held_out = Sample(drawn.X, drawn.Y, None)
+        return stream_fingerprint(classifier(), data, plan, drawn, held_out)
+
+    def test_values_of_the_sample_count(self, write, tmp_path):
+        x = np.arange(200.0)
+        write(x, statistics=False)
+        before = self.fingerprint(tmp_path, 1.0)
+        assert self.fingerprint(tmp_path, 1.0) == before
+        write(changed(x, -1) + 1, statistics=False)
+        assert self.fingerprint(tmp_path, 1.0) != before
+
+    def test_footers_tell_other_rows(self, write, tmp_path):
+        x = np.arange(200.0)
+        write(x)
+        before = list(ShardedData(tmp_path, "y").footers())
+        x[123] = 1000
+        write(x)
+        after = list(ShardedData(tmp_path, "y").footers())
+        assert len(before) == len(after) == 1
+        assert before != after
