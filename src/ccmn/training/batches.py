@@ -29,7 +29,7 @@ class Features:
         self._csr: Any = None
         self._dense: Tensor | None = None
         if not is_sparse(X):
-            self._dense = torch.as_tensor(np.asarray(X) if not isinstance(X, Tensor) else X).to(self.device, dtype)
+            self._dense = _dense_tensor(X).to(self.device, dtype)
         elif self.device.type != "cpu" and self.n * self.d * dtype.itemsize <= _DENSE_ON_DEVICE:
             self._dense = _csr_tensor(X.tocsr(), dtype).to(self.device).to_dense()
         else:
@@ -48,6 +48,15 @@ class Features:
             return _csr_tensor(self._csr[index[0].cpu().numpy()], self.dtype).to(self.device)
         flat = torch.from_numpy(self._csr[index.reshape(-1).cpu().numpy()].toarray())
         return flat.to(self.device, self.dtype).view(*index.shape, self.d)
+
+
+def _dense_tensor(X: Any) -> Tensor:
+    if isinstance(X, Tensor):
+        return X
+    with warnings.catch_warnings():
+        # DataFrames and memory maps hand out arrays that cannot be written to, and nothing here writes to them.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.as_tensor(np.asarray(X))
 
 
 def take_rows(values: Tensor, index: Tensor) -> Tensor:
