@@ -61,7 +61,7 @@ def test_networks_of_ones_own_need_their_maker(tmp_path):
     assert np.array_equal(again.decision_function(X), clf.decision_function(X))
     with pytest.raises(ValueError, match=r"load_model\(path, model=\.\.\.\)"):
         load_model(tmp_path / "m.ccmn").predict(X)
-    with pytest.raises(ValueError, match="does not fit the saved weights"):
+    with pytest.raises(ValueError, match=r"^the network that model\(\.\.\.\) makes does not fit the saved weights"):
         load_model(tmp_path / "m.ccmn", model=lambda d, o: torch.nn.Linear(d, o))
 
 
@@ -166,13 +166,73 @@ class TestRefused:
             lambda d, a: d["parameters"].update(surprise=1),
             lambda d, a: a.pop("bias"),
             lambda d, a: a.update(weight=a["weight"][:2]),
-            lambda d, a: d.update(thresholds="zero"),
+            lambda d, a: a.update(weight=a["weight"].astype(np.int32)),
+            lambda d, a: d.update(parameters=[1]),
+            lambda d, a: d["parameters"].update(noise={"kind": ["grouped"]}),
+            lambda d, a: d["parameters"].update(epochs="many"),
+            lambda d, a: d["parameters"].update(solver="magic"),
+            lambda d, a: d.update(noise={"kind": "class_conditional", "rho_pos": [0.1], "rho_neg": [0.1]}),
         ],
     )
     def test_descriptions_that_do_not_fit(self, path, change):
         """Checksums are right, the contents are not."""
         self.rewrite(path, change)
-        with pytest.raises(ValueError, match=r"model|weights|could not convert"):
+        with pytest.raises(ValueError, match=r"m\.ccmn (is not a whole ccmn model|has model format)"):
+            load_model(path)
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("kind", "unilabel"),
+            ("kind", ["multilabel"]),
+            ("classes", [0, 1]),
+            ("classes", [0, 1, 1]),
+            ("classes", [[0], [1], [2]]),
+            ("classes", "abc"),
+            ("label_names", ["sea", "sky"]),
+            ("label_names", ["sea", "sky", 3]),
+            ("label_names", "abc"),
+            ("feature_names", ["a", "b"]),
+            ("feature_names", "abcd"),
+            ("n_features", "4"),
+            ("n_features", True),
+            ("link", "chain"),
+            ("link", None),
+            ("slope", 0),
+            ("slope", "2"),
+            ("slope", float("nan")),
+            ("slope", float("inf")),
+            ("has_dummy", 1),
+            ("sparse", "no"),
+            ("thresholds", "zero"),
+            ("thresholds", [0.0, 0.0]),
+            ("thresholds", [0.0, 0.0, None]),
+            ("thresholds", [0.0, 0.0, float("nan")]),
+            ("history", {"l2": 1}),
+            ("history", [{"l2": "one"}]),
+            ("extra", []),
+        ],
+    )
+    def test_fields_that_cannot_be(self, path, field, value):
+        self.rewrite(path, lambda d, a: d.update({field: value}))
+        with pytest.raises(ValueError, match=rf"m\.ccmn is not a whole ccmn model: {field} must be .*; got "):
+            load_model(path)
+
+    def test_a_posterior_is_inverted_with_two_rates_only(self, tmp_path):
+        path = tmp_path / "m.ccmn"
+        fitted(loss="plugin").save(path)
+        transition = {"kind": "transition", "T": (0.8 * np.eye(3) + 0.2 / 3).tolist()}
+        self.rewrite(path, lambda d, a: d.update(noise=transition))
+        with pytest.raises(ValueError, match="'plugin' needs noise with two rates"):
+            load_model(path)
+
+    @pytest.mark.parametrize(("y", "wrong"), [(Y[:, 0], [0, 1, 2]), (Y.argmax(1), [0, 1]), (np.zeros(150), [])])
+    def test_as_many_classes_as_there_can_be(self, tmp_path, y, wrong):
+        path = tmp_path / "m.ccmn"
+        CCMNClassifier(None, epochs=2).fit(X, y).save(path)
+        assert load_model(path).predict(X).shape == (150,)
+        self.rewrite(path, lambda d, a: d.update(classes=wrong))
+        with pytest.raises(ValueError, match=f"classes must be .*; got {len(wrong)} entries"):
             load_model(path)
 
     def test_json_that_is_not_a_model(self, path):

@@ -32,14 +32,19 @@ def columns_of(classifier: CCMNClassifier) -> Columns:
     """Which columns of a file a model takes."""
     from ccmn.data.columns import Columns
     from ccmn.data.text import TextFeatures
+    from ccmn.validation import check_feature_names
 
     extra = classifier.extra_
     text = TextFeatures.from_dict(extra["text"]) if "text" in extra else None
     names = extra.get("feature_names", getattr(classifier, "feature_names_in_", None))
+    words = len(text.terms) if text else 0
+    n_features = classifier.n_features_in_ - words
+    if n_features < 0:
+        raise ValueError(f"the model takes {classifier.n_features_in_} features, but knows {words} words")
     return Columns(
-        n_features=classifier.n_features_in_ - (len(text.terms) if text else 0),
+        n_features=n_features,
         n_labels=classifier.noise_.n_labels,
-        feature_names=None if names is None else [str(name) for name in names],
+        feature_names=check_feature_names(names, n_features),
         label_names=classifier.label_names_,
         text=text,
     )

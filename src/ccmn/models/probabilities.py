@@ -21,8 +21,11 @@ _CORNER = 0.9
 _FAR = 20.0
 
 
+LINKS = ("linear", "logistic", "plugin", "slope")
+
+
 def link_of(loss: str, surrogate: str | None) -> str:
-    """Which transformation applies: "linear", "logistic", "plugin" or "slope"."""
+    """Which transformation applies, of ``LINKS``."""
     if loss in ("forward", "plugin"):
         return "logistic" if loss == "forward" else "plugin"
     if loss == "hamming" and surrogate in ("square", "logistic"):

@@ -111,7 +111,7 @@ class NoiseModel(ABC):
     @classmethod
     def from_dict(cls, d: dict[str, Any]) -> Self:
         """The inverse of ``to_dict``: the noise model described, of the kind described."""
-        if not isinstance(d, dict) or d.get("kind") not in NoiseModel._kinds:
+        if not isinstance(d, dict) or d.get("kind") not in tuple(NoiseModel._kinds):
             given = repr(d.get("kind")) if isinstance(d, dict) else type(d).__name__
             raise ValueError(
                 f"not the description of a noise model: 'kind' must be one of "
