@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,10 @@ import scipy.sparse
 
 from ccmn.data.containers import is_sparse
 from ccmn.data.files import PathLike, blame, check_file, data_name
+from ccmn.data.mat5 import read_variables
 from ccmn.data.multilabel import Matrix, MultiLabelData
+
+_VARIABLES = ("data", "target", "partial_labels")
 
 
 def read_mat(path: PathLike) -> MultiLabelData:
@@ -19,14 +24,13 @@ def read_mat(path: PathLike) -> MultiLabelData:
     Labels have a row per label and a column per sample, in {0, 1} or {-1, +1}. Sparse features stay sparse.
     """
     path = check_file(path)
-    content = _load(path)
+    content, names = _load(path)
     with blame(path):
         for variable in ("data", "target"):
             if variable not in content:
-                found = ", ".join(name for name in content if not name.startswith("__")) or "none of the three"
                 raise ValueError(
                     f"the variable {variable!r} is missing; expected data (n x d), target (q x n) and, for "
-                    f"candidate sets, partial_labels (q x n); found {found}"
+                    f"candidate sets, partial_labels (q x n); found {', '.join(names) or 'none'}"
                 )
         X = _matrix(content["data"], "data")
         partial = content.get("partial_labels")
@@ -38,15 +42,26 @@ def read_mat(path: PathLike) -> MultiLabelData:
         )
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _load(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """The variables that are data, and the names of all."""
+    content = path.read_bytes()
+    if content[124:126] in (b"\x00\x02", b"\x02\x00") and content[126:128] in (b"IM", b"MI"):
+        raise ValueError(f"{path} is a MAT file of version 7.3 (HDF5); save it in MATLAB with '-v7'")
+    # A file of version 4 begins with a small number, all others with text.
+    read = _read_version_4 if 0 in content[:4] else read_variables
+    try:
+        return read(content, _VARIABLES)
+    except Exception as error:  # damaged bytes make a parser fail in any way at all
+        raise ValueError(f"{path} is not a whole MAT file: {error}") from None
+
+
+def _read_version_4(content: bytes, wanted: Collection[str]) -> tuple[dict[str, Any], list[str]]:
     import scipy.io
 
-    try:
-        return scipy.io.loadmat(path, appendmat=False, variable_names=["data", "target", "partial_labels"])
-    except NotImplementedError:
-        raise ValueError(f"{path} is a MAT file of version 7.3 (HDF5); save it in MATLAB with '-v7'") from None
-    except Exception as error:  # damaged bytes make the parser fail in any way at all
-        raise ValueError(f"{path} is not a whole MAT file: {error}") from None
+    stream: Any = io.BytesIO(content)
+    names = [name for name, _, _ in scipy.io.whosmat(stream)]
+    found = scipy.io.loadmat(stream, variable_names=list(wanted))
+    return {name: found[name] for name in wanted if name in found}, names
 
 
 def _matrix(values: Any, variable: str) -> Matrix:

@@ -1,0 +1,119 @@
+"""MAT files read as scipy reads them, and damaged ones refused: never a crash."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from ccmn.data.mat import read_mat
+from ccmn.data.mat5 import read_variables
+
+DTYPES = ["u1", "i1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"]
+
+
+def saved(variables, **settings) -> bytes:
+    stream = io.BytesIO()
+    scipy.io.savemat(stream, variables, **settings)
+    return stream.getvalue()
+
+
+def dense(matrix):
+    return matrix.toarray() if scipy.sparse.issparse(matrix) else matrix
+
+
+@given(
+    data=st.sampled_from(DTYPES).flatmap(
+        lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=2, max_dims=3, min_side=0, max_side=4))
+    ),
+    compressed=st.booleans(),
+    sparse=st.booleans(),
+)
+def test_as_scipy_reads_them(data, compressed, sparse):
+    other = np.arange(6.0).reshape(2, 3)
+    if sparse and data.ndim == 2 and data.dtype.kind == "f":
+        data = scipy.sparse.csc_matrix(np.nan_to_num(data))
+    content = saved({"words": "some text", "data": data, "other": other, "x": {"a": 1}}, do_compression=compressed)
+    expected = scipy.io.loadmat(io.BytesIO(content))
+    found, names = read_variables(content, ("data", "other", "absent"))
+    assert names == ["words", "data", "other", "x"]
+    assert set(found) == {"data", "other"}
+    assert scipy.sparse.issparse(found["data"]) == scipy.sparse.issparse(expected["data"])
+    for name, values in found.items():
+        assert values.shape == expected[name].shape
+        np.testing.assert_array_equal(dense(values), dense(expected[name]))
+
+
+@pytest.mark.parametrize("value", ["text", {"a": 1}, np.ones((2, 2), complex), np.array([[1, "a"]], dtype=object)])
+def test_what_is_no_matrix_of_numbers_is_said_to_be_none(value):
+    assert read_variables(saved({"data": value}), ("data",))[0]["data"].dtype == object
+
+
+def test_logical_sparse_matrices_have_a_byte_a_value():
+    Y = scipy.sparse.csc_matrix(np.eye(3, 5, dtype=bool))
+    np.testing.assert_array_equal(dense(read_variables(saved({"data": Y}), ("data",))[0]["data"]), np.eye(3, 5))
+
+
+def test_other_byte_orders():
+    shape, name = np.array([2, 1], ">i4").tobytes(), b"data".ljust(8, b"\0")
+    parts = (6, np.array([6, 0], ">u4").tobytes()), (5, shape), (9, np.array([1.5, 2.5], ">f8").tobytes())
+    flags, dims, real = (np.array([kind, len(body)], ">u4").tobytes() + body for kind, body in parts)
+    body = flags + dims + np.array([1, 4], ">u4").tobytes() + name + real
+    content = b"by hand".ljust(124) + b"\x01\x00MI" + np.array([14, len(body)], ">u4").tobytes() + body
+    assert read_variables(content, ("data",))[0]["data"].tolist() == [[1.5], [2.5]]
+
+
+@pytest.fixture(params=[False, True], ids=["dense", "sparse"])
+def whole(request):
+    X, Y = np.arange(1.0, 7).reshape(3, 2), np.eye(2, 3)
+    container = scipy.sparse.csc_matrix if request.param else np.asarray
+    return saved({"data": container(X), "target": container(Y)})
+
+
+def test_any_changed_byte_is_refused_or_read(whole, tmp_path):
+    """Types and sizes among them, which scipy's reader follows out of its arrays."""
+    path = tmp_path / "data.mat"
+    for place in range(124, len(whole)):
+        for change in (0x01, 0x80, 0xFF):
+            damaged = bytearray(whole)
+            damaged[place] ^= change
+            path.write_bytes(damaged)
+            try:
+                data = read_mat(path)
+            except ValueError as error:
+                assert str(path) in str(error)  # noqa: PT017
+            else:
+                assert data.X.shape[0] == data.Y.shape[0]
+
+
+def test_any_cut_is_refused(whole, tmp_path):
+    path = tmp_path / "data.mat"
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"data\.mat"):
+            read_mat(path)
+
+
+def test_a_size_beyond_all_memory_is_no_reason_to_ask_for_it():
+    content = bytearray(saved({"data": np.ones((2, 2))}))
+    at = content.index(np.array([2, 2], "<i4").tobytes())
+    content[at : at + 8] = np.array([2**30, 2**30], "<i4").tobytes()
+    with pytest.raises(ValueError, match="data has 4 numbers, but dimensions"):
+        read_variables(bytes(content), ("data",))
+
+
+def test_version_4(tmp_path):
+    path = tmp_path / "old.mat"
+    scipy.io.savemat(path, {"data": np.ones((3, 2)), "target": np.eye(2, 3)}, format="4")
+    data = read_mat(path)
+    assert data.X.shape == (3, 2)
+    assert data.Y.tolist() == np.eye(3, 2).tolist()
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(ValueError, match="is not a whole MAT file"):
+        read_mat(path)
