@@ -73,7 +73,7 @@ def test_info_of_all_that_is_here(printed, real_data, tmp_path, refused, nothing
         (["task.csv", "--labels", "cloud*"], "no column matches"),
         (["task.csv", "--labels", "9"], "there are 7"),
         (["task.csv", "--labels", "names.xml"], "there is no file names.xml"),
-        (["task.npz", "--labels", "3"], "leave labels=3 out"),
+        (["task.npz", "--labels", "3"], "leave --labels out"),
         (["tusk.csv"], "there is no file tusk.csv"),
         (["yaest"], "did you mean 'yeast'?"),
         (["."], "is a folder"),

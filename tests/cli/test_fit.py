@@ -140,8 +140,8 @@ def test_sparse_rows_without_names(run, files):
         (["task.npz", "--validation", "other.npz"], "the model was fitted on 4 features; there are 2 here"),
         (["task.npz", "--text", "review"], "a text column ('review') can be read from .csv, .parquet, not from NPZ"),
         (["task.csv", "--labels", "-3", "--text", "revue"], "there is no text column 'revue'"),
-        (["task.npz", "--solver", "closed_form"], "solver='closed_form' needs"),
-        (["task.npz", "--loss", "plugin", "--correction", "abs"], "does nothing with loss='plugin'"),
+        (["task.npz", "--solver", "closed_form"], "--solver closed_form needs"),
+        (["task.npz", "--loss", "plugin", "--correction", "abs"], "does nothing with --loss plugin"),
         (
             ["gaps.csv", "--labels", "sea"],
             "gaps.csv: 1 feature values are missing, first in row 1 (from 0), column 'x'",

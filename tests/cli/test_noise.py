@@ -135,7 +135,7 @@ def test_estimate_from_csv_and_candidates(printed, task, noisy):
     [
         (["task.npz", "--sides", "left"], 2, "'left' is none of both, partial, missing"),
         (["task.npz", "--method", "guess"], 2, "'guess' is none of auto, profile"),
-        (["task.npz", "--method", "trusted"], 1, "trusted"),
+        (["task.npz", "--method", "trusted"], 2, "'trusted' is none of auto"),
         (["task.npz", "--candidates"], 1, "no candidate sets"),
         (["none.npz"], 1, "none.npz"),
         (["task.npz", "--out", "nowhere/rates.json"], 1, "there is no folder nowhere"),
@@ -208,7 +208,7 @@ def test_show_refuses_what_is_no_text(refused, files):
         (["--partial", 1.5], 2, "--partial"),
         (["--rho-pos", 0.5, "--rho-neg", 0.5], 1, "must be below 1"),
         (["--rates", "none.json"], 1, "there is no file none.json"),
-        (["--partial", 0.1, "--labels", 3], 1, "leave labels=3 out"),
+        (["--partial", 0.1, "--labels", 3], 1, "leave --labels out"),
     ],
 )
 def test_inject_refuses(refused, files, arguments, code, message):

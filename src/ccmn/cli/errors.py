@@ -11,6 +11,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from ccmn.cli.wording import in_options, option_names
+
 COULD_NOT = (ValueError, TypeError, OSError, ImportError, MemoryError)
 """What a user's files, values or machine bring about. Anything else is a defect, and shows where it is."""
 
@@ -31,24 +33,32 @@ class PlainErrors(TyperGroup):
         run = partial(super().main, args, prog_name, complete_var, False, windows_expand_args, **extra)
         if not standalone_mode:
             return run()
+        options = self._options(args)
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = _note
+                warnings.showwarning = partial(_note, options)
                 code = run()
         except typer.Abort:
             code = 130
         except COULD_NOT as error:
-            code = _say(str(error) or type(error).__name__, 1)
+            code = _say(in_options(str(error), options) or type(error).__name__, 1)
         except Exception as error:
             if not hasattr(error, "format_message"):  # typer's own: the class has moved between its versions
                 raise
             code = _say(_advise(error), getattr(error, "exit_code", 2))
         sys.exit(code if isinstance(code, int) else 0)
 
+    def _options(self, args: Sequence[str] | None) -> dict[str, str]:
+        """Argument -> option. The sides that can be wrong are an option of ccmn noise estimate alone; all other
+        commands are told them by --noise."""
+        typed = list(sys.argv[1:] if args is None else args)
+        sides = "--sides" if typed[:2] == ["noise", "estimate"] else "--noise"
+        return {**option_names(self.commands.values()), "sides": sides}
 
-def _note(message: Warning | str, *_: Any, **__: Any) -> None:
+
+def _note(options: dict[str, str], message: Warning | str, *_: Any, **__: Any) -> None:
     """A warning, without the line of code it comes from."""
-    typer.echo(f"ccmn: note: {message}", err=True)
+    typer.echo(f"ccmn: note: {in_options(str(message), options)}", err=True)
 
 
 def _say(message: str, code: int) -> int:

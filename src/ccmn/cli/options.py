@@ -108,7 +108,8 @@ def _corrections() -> Iterable[str]:
 def _methods() -> Iterable[str]:
     from ccmn.estimation import METHODS
 
-    return METHODS
+    # What these rest on (rows with true labels, votes, prevalences) has no place in a data file.
+    return [name for name in METHODS if name not in ("trusted", "dawid_skene", "known_prevalence")]
 
 
 CHOICES: dict[str, Callable[[], Iterable[str]]] = {
