@@ -24,6 +24,10 @@ def test_list(run, printed, nothing_here):
     assert {row["here"] for row in rows} == {""}
     assert all(name in table for name in DATASETS)
     assert "21519" in table
+    sizes = {row["name"]: (row["n"], row["paper"]["n"]) for row in rows}
+    assert sizes["tmc_full"] == (28596, 21519)
+    assert sizes["yeast"] == (2417, 2417)
+    assert "28596" in table
 
 
 def test_list_says_what_is_here(printed, tmp_path, nothing_here):

@@ -12,7 +12,7 @@ from ccmn.cli.options import Data, DataDir, Force, Json, Labels, check_free, rea
 from ccmn.cli.output import print_json, show
 
 if TYPE_CHECKING:
-    from ccmn.data import Characteristics
+    from ccmn.data import Characteristics, Dataset
 
 data_app = typer.Typer(help="Data sets: list, describe, fetch, convert.", no_args_is_help=True)
 
@@ -27,11 +27,7 @@ def list_data_sets(data_dir: DataDir = None, as_json: Json = False) -> None:
 
     places = {name: where_is(name, data_dir=data_dir) for name in DATASETS}
     if as_json:
-        rows = [
-            {"name": name, "domain": row.domain, "paper": row.paper._asdict(), "here": places[name], "note": row.note}
-            for name, row in DATASETS.items()
-        ]
-        print_json(rows)
+        print_json([_row(row, places[name]) for name, row in DATASETS.items()])
         return
     from ccmn.report.data import data_sets_table
 
@@ -108,6 +104,18 @@ def import_file(
         print_json({"out": str(out), "n": data.n, "d": data.d, "q": data.q})
     else:
         typer.echo(f"{out}: {data.n} rows, {data.d} features, {data.q} labels")
+
+
+def _row(row: Dataset, here: str) -> dict[str, Any]:
+    sizes = {"n": row.n, "d": row.paper.d, "q": row.paper.q}
+    return {
+        "name": row.name,
+        "domain": row.domain,
+        **sizes,
+        "paper": row.paper._asdict(),
+        "here": here,
+        "note": row.note,
+    }
 
 
 def _at_hand(data_dir: Path | None) -> list[str]:

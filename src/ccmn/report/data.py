@@ -27,8 +27,8 @@ _HERE = {"folder": "in the folder", "cache": "in the cache", "labels only": "lab
 
 
 def data_sets_table(rows: Mapping[str, Dataset], places: Mapping[str, str]) -> Table:
-    """Every data set, its size as the paper prints it, and whether it is on this machine."""
-    table = Table(caption="sizes as the paper prints them; a data set that is not here is downloaded when it is used")
+    """Every data set, its size, and whether it is on this machine."""
+    table = Table(caption="a data set that is not here is downloaded when it is used")
     for column in ("name", "domain"):
         table.add_column(column, no_wrap=True)
     for column in ("rows", "features", "labels"):
@@ -36,7 +36,7 @@ def data_sets_table(rows: Mapping[str, Dataset], places: Mapping[str, str]) -> T
     table.add_column("here", no_wrap=True)
     table.add_column("note")
     for name, row in rows.items():
-        sizes = (str(size) for size in row.paper[:3])
+        sizes = (str(size) for size in (row.n, row.paper.d, row.paper.q))
         here = "no features" if row.bundle is None and not places[name] else _HERE[places[name]]
         table.add_row(name, row.domain, *sizes, here, row.note)
     return table
