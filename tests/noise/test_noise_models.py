@@ -44,7 +44,7 @@ def containers(Y):
         "float32": Y.astype(np.float32),
         "torch": torch.tensor(Y),
         "torch float": torch.tensor(Y, dtype=torch.float32),
-        "pandas": pd.DataFrame(Y, columns=["a", "b", "c"], index=range(5, 5 + len(Y))),
+        "pandas": pd.DataFrame(Y, columns=["sea", "sky", "sun"], index=range(5, 5 + len(Y))),
         "csr_matrix": scipy.sparse.csr_matrix(Y),
         "csr_array": scipy.sparse.csr_array(Y),
     }
@@ -58,7 +58,7 @@ def test_corrupt_keeps_container_shape_dtype(noise, kind):
     assert type(noisy) is type(Y)
     assert noisy.shape == Y.shape
     if kind == "pandas":
-        assert list(noisy.columns) == ["a", "b", "c"]
+        assert list(noisy.columns) == ["sea", "sky", "sun"]
         assert list(noisy.index) == list(Y.index)
         assert (noisy.dtypes == Y.dtypes).all()
     else:
@@ -101,7 +101,7 @@ def test_debias_keeps_container_and_agrees(noise):
             assert isinstance(p, torch.Tensor)
             assert p.dtype == torch.float32
         elif kind == "pandas":
-            assert list(p.columns) == ["a", "b", "c"]
+            assert list(p.columns) == ["sea", "sky", "sun"]
         else:
             assert type(p) is np.ndarray
     assert noise.debias(ONE_HOT.astype(np.float32)).dtype == np.float32

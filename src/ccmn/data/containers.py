@@ -29,12 +29,17 @@ def is_dataframe(labels: object) -> bool:
 
 
 def label_names_of(labels: object) -> tuple[str, ...] | None:
-    """The label names that a DataFrame's columns (or a Series' index) carry, else None."""
+    """The label names that a DataFrame's columns (or a Series' index) carry, else None.
+
+    Columns that are merely counted, as pandas does where none are named, carry no names.
+    """
     if is_dataframe(labels):
-        return tuple(str(column) for column in labels.columns)  # type: ignore[attr-defined]
-    if type(labels).__name__ == "Series" and hasattr(labels, "iloc"):
-        return tuple(str(key) for key in labels.index)  # type: ignore[attr-defined]
-    return None
+        index = labels.columns  # type: ignore[attr-defined]
+    elif type(labels).__name__ == "Series" and hasattr(labels, "iloc"):
+        index = labels.index  # type: ignore[attr-defined]
+    else:
+        return None
+    return None if type(index).__name__ == "RangeIndex" else tuple(str(name) for name in index)
 
 
 def unwrap(labels: Labels) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Labels]]:

@@ -47,7 +47,7 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Est
     0.5
     """
     if noise is not None:
-        noisy, f = read_noisy_scores(Y, scores)
+        noisy, f = read_noisy_scores(Y, scores, noise)
         status: Status = "approximate" if _leaves_out(noisy, noise) else "consistent"
         return estimate(noisy, noise, lambda p, weights: corrected_macro_auc(p, f, weights), status)
     true, real, answer = read_scores(Y, scores)

@@ -9,8 +9,15 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from ccmn.data.containers import Labels, to_dense_array
-from ccmn.validation import check_matrix_pair, check_no_nan, check_numeric, check_one_device, check_zero_one
+from ccmn.data.containers import Labels, label_names_of, to_dense_array
+from ccmn.validation import (
+    check_matrix_pair,
+    check_no_nan,
+    check_numeric,
+    check_one_device,
+    check_same_labels,
+    check_zero_one,
+)
 
 Value = float | torch.Tensor
 """A metric's value: a Python float, or a 0-dim float64 tensor where a tensor was handed in."""
@@ -60,21 +67,28 @@ def read_scores(Y: Labels, scores: Any) -> tuple[torch.Tensor, torch.Tensor, Ans
     return true == 1, real if real.is_floating_point() else real.double(), answer
 
 
-def read_noisy_labels(Y: Labels, Y_pred: Labels) -> tuple[torch.Tensor, torch.Tensor]:
+def read_noisy_labels(Y: Labels, Y_pred: Labels, noise: object) -> tuple[torch.Tensor, torch.Tensor]:
     """Noisy labels in float64, NaN where not observed, and predicted ones as bool: both checked, (n, q)."""
     # What is made in inference mode cannot be differentiated through, as standard errors ask.
     with torch.inference_mode(False):
+        _check_about(noise, Y)
         noisy, predicted, _ = _read_pair(Y, Y_pred, "Y_pred")
         check_zero_one(predicted, "Y_pred")
         return _known_or_nan(noisy), predicted == 1
 
 
-def read_noisy_scores(Y: Labels, scores: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def read_noisy_scores(Y: Labels, scores: Any, noise: object) -> tuple[torch.Tensor, torch.Tensor]:
     """Noisy labels in float64, NaN where not observed, and floating scores: both checked, (n, q)."""
     with torch.inference_mode(False):
+        _check_about(noise, Y)
         noisy, real, _ = _read_pair(Y, scores, "scores")
         check_no_nan(real, "scores")
         return _known_or_nan(noisy), real if real.is_floating_point() else real.double()
+
+
+def _check_about(noise: object, Y: Labels) -> None:
+    """Noise (whatever else is wrong with it) that knows its labels is about those of Y, in their order."""
+    check_same_labels(("Y", label_names_of(Y)), ("noise", getattr(noise, "label_names", None)))
 
 
 def _known_or_nan(noisy: torch.Tensor) -> torch.Tensor:
@@ -92,6 +106,7 @@ def in_blocks(
 
 
 def _read_pair(first: Any, second: Any, name: str) -> tuple[torch.Tensor, torch.Tensor, Answer]:
+    check_same_labels(("Y", label_names_of(first)), (name, label_names_of(second)))
     devices = [given.device for given in (first, second) if isinstance(given, torch.Tensor)]
     check_one_device(devices, ("Y", name))
     tensors = _to_tensor(first, "Y"), _to_tensor(second, name)

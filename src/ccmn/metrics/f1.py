@@ -42,7 +42,7 @@ def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | E
     0.8
     """
     if noise is not None:
-        noisy, h = read_noisy_labels(Y, Y_pred)
+        noisy, h = read_noisy_labels(Y, Y_pred, noise)
         return estimate(noisy, noise, lambda p, weights: corrected_micro_f1(p, h, weights), "consistent")
     true, predicted, answer = read_labels(Y, Y_pred)
     return answer(f1_over(true, predicted, dim=(-2, -1)))
@@ -78,7 +78,7 @@ def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | E
     0.5
     """
     if noise is not None:
-        noisy, h = read_noisy_labels(Y, Y_pred)
+        noisy, h = read_noisy_labels(Y, Y_pred, noise)
         return estimate(noisy, noise, lambda p, weights: corrected_macro_f1(p, h, weights), "consistent")
     true, predicted, answer = read_labels(Y, Y_pred)
     return answer(f1_over(true, predicted, dim=(-2,)).mean(-1))

@@ -40,7 +40,7 @@ def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value
     0.25
     """
     if noise is not None:
-        noisy, h = read_noisy_labels(Y, Y_pred)
+        noisy, h = read_noisy_labels(Y, Y_pred, noise)
         return estimate(noisy, noise, lambda p, weights: corrected_hamming(p, h, weights), "unbiased")
     true, predicted, answer = read_labels(Y, Y_pred)
     return answer(in_blocks(hamming_rows, true, predicted).mean())

@@ -147,7 +147,7 @@ def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: Noise | Non
     """
     check_choice(ties, "ties", ("full", "half"))
     if noise is not None:
-        noisy, f = read_noisy_scores(Y, scores)
+        noisy, f = read_noisy_scores(Y, scores, noise)
         if not model_of(noise, noisy).flips_independent:
             return estimate(noisy, noise, lambda p, weights: exclusive_ranking_loss(p, f, weights), "unbiased")
         return estimate(noisy, noise, lambda p, weights: pooled_ranking_loss(p, f, weights), "consistent")
@@ -223,7 +223,7 @@ def coverage(Y: Labels, scores: Any, normalised: bool = False, noise: Noise | No
     0.5
     """
     if noise is not None:
-        noisy, f = read_noisy_scores(Y, scores)
+        noisy, f = read_noisy_scores(Y, scores, noise)
         ways = (partial(way, normalised=normalised) for way in (corrected_coverage, exclusive_coverage))
         return estimate_products(noisy, f, noise, *ways)
     true, real, answer = read_scores(Y, scores)
@@ -271,7 +271,7 @@ def one_error(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Est
     0.25
     """
     if noise is not None:
-        noisy, f = read_noisy_scores(Y, scores)
+        noisy, f = read_noisy_scores(Y, scores, noise)
         return estimate(noisy, noise, lambda p, weights: corrected_one_error(p, f, weights), "unbiased")
     true, real, answer = read_scores(Y, scores)
     return answer(in_blocks(one_error_rows, true, real).mean())

@@ -17,7 +17,7 @@ from ccmn.estimation import NoiseRates, estimate_noise
 from ccmn.estimation.scores import number_of_folds, spread_folds
 from ccmn.noise import ClassConditionalNoise
 from ccmn.seeding import RandomState, as_generator
-from ccmn.validation import FloatArray, check_label_matrix, check_label_width
+from ccmn.validation import FloatArray, check_label_matrix, check_label_width, check_same_labels
 
 EDGE = 1e-6
 """Probabilities outside [0, 1] are fitted, in their order, into margins of this width."""
@@ -120,6 +120,7 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return ClassConditionalNoise(0.0, 0.0, n_labels=Y.shape[1], label_names=names)
         if isinstance(noise, ClassConditionalNoise):
             check_label_width(Y.shape, noise.n_labels, "y")
+            check_same_labels(("y", names), ("noise", noise.label_names))
             return noise
         if not isinstance(noise, str) or noise not in _SIDES:
             given = repr(noise) if isinstance(noise, str) else type(noise).__name__

@@ -167,17 +167,10 @@ def encode_like(Y: Any, targets: Targets) -> Any:
     """Labels of other rows in the columns of the training labels, dense or CSR as they come."""
     if targets.kind == "multilabel":
         other = encode_targets(Y)
-        if other.q != targets.q or (other.label_names or None) != (targets.label_names or None):
-            if other.label_names and targets.label_names and set(other.label_names) <= set(targets.label_names):
-                matrix = np.zeros((len(other.labels), targets.q), dtype=np.float32)
-                columns = [targets.label_names.index(name) for name in other.label_names]
-                matrix[:, columns] = other.labels
-                return matrix
-            if other.label_names and targets.label_names:
-                strange = sorted(set(other.label_names) - set(targets.label_names))
-                raise ValueError(f"label {strange[0]!r} is not among the training labels")
-            if other.q != targets.q:
-                raise ValueError(f"these labels have {other.q} columns, the training labels have {targets.q}")
+        if other.label_names and targets.label_names and other.label_names != targets.label_names:
+            return _realigned(other, targets.label_names, sets=not is_dataframe(Y))
+        if other.q != targets.q:
+            raise ValueError(f"these labels have {other.q} columns, the training labels have {targets.q}")
         return other.labels
     y = np.asarray(Y).ravel()
     unknown = set(y.tolist()) - set(targets.classes.tolist())
@@ -187,3 +180,16 @@ def encode_like(Y: Any, targets: Targets) -> Any:
         positive = (y == targets.classes[-1]) & (len(targets.classes) == 2)
         return np.asarray(positive[:, None], dtype=np.float32)
     return np.asarray(y[:, None] == targets.classes[None, :], dtype=np.float32)
+
+
+def _realigned(other: Targets, wanted: tuple[str, ...], sets: bool) -> NDArray[np.float32]:
+    """Columns in the order of the training labels. A label that is in none of the sets is a column of 0."""
+    names = other.label_names or ()
+    strange, absent = sorted(set(names) - set(wanted)), sorted(set(wanted) - set(names))
+    if strange:
+        raise ValueError(f"label {strange[0]!r} is not among the training labels")
+    if absent and not sets:
+        raise ValueError(f"there is no column for the training label {absent[0]!r}: give one, NaN where it is unknown")
+    matrix = np.zeros((other.n, len(wanted)), dtype=np.float32)
+    matrix[:, [wanted.index(name) for name in names]] = other.labels
+    return matrix

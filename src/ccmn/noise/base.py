@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from ccmn.data.containers import Labels, is_sparse, unwrap
+from ccmn.data.containers import Labels, is_sparse, label_names_of, unwrap
 from ccmn.seeding import RandomState, as_generator
-from ccmn.validation import check_label_values, check_label_width
+from ccmn.validation import check_label_values, check_label_width, check_same_labels
 
 
 class Debiasing(torch.nn.Module, ABC):
@@ -76,6 +76,7 @@ class NoiseModel(ABC):
             labels = labels.tocsr()
             self._check(labels.shape, labels.data)
             return self._corrupt_csr(labels, rng)
+        check_same_labels(("labels", label_names_of(labels)), ("the noise model", self.label_names))
         array, rewrap = unwrap(labels)
         self._check(array.shape, array)
         return rewrap(self._corrupt_array(array, rng))
@@ -94,6 +95,7 @@ class NoiseModel(ABC):
             module = self.debiasing().to(real.device)
             result: torch.Tensor = module(real)
             return result
+        check_same_labels(("labels", label_names_of(noisy)), ("the noise model", self.label_names))
         array, rewrap = unwrap(noisy)
         self._check(array.shape, array)
         if array.dtype != np.float32:

@@ -26,6 +26,7 @@ from ccmn.validation import (
     check_label_values,
     check_rate_sums,
     check_rates,
+    check_same_labels,
     name_some,
 )
 
@@ -252,6 +253,7 @@ class ClassConditionalNoise(NoiseModel):
 def count_rates(Y_true: Labels, Y_noisy: Labels) -> tuple[FloatArray, FloatArray, tuple[str, ...] | None]:
     """Flips counted per label: (rho_pos, rho_neg, names)."""
     names = label_names_of(Y_true) or label_names_of(Y_noisy)
+    check_same_labels(("Y_true", names), ("Y_noisy", label_names_of(Y_noisy)))
     if is_sparse(Y_true) and is_sparse(Y_noisy):
         counts = _count_sparse(Y_true.tocsr(), Y_noisy.tocsr())
     else:

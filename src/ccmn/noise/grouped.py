@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from ccmn.data.containers import Labels, is_sparse, unwrap
+from ccmn.data.containers import Labels, is_sparse, label_names_of, unwrap
 from ccmn.noise.class_conditional import ClassConditionalNoise, debias_labels, flip_labels
 from ccmn.seeding import RandomState, as_generator
-from ccmn.validation import FloatArray, check_groups, check_label_values, check_label_width
+from ccmn.validation import FloatArray, check_groups, check_label_values, check_label_width, check_same_labels
 
 
 class GroupedNoise:
@@ -105,6 +105,7 @@ class GroupedNoise:
         return cls({group: ClassConditionalNoise.from_dict(model) for group, model in d["models"]})
 
     def _read(self, labels: Labels) -> tuple[NDArray[Any], Any]:
+        check_same_labels(("labels", label_names_of(labels)), ("the noise model", self.label_names))
         array, rewrap = unwrap(labels.toarray() if is_sparse(labels) else labels)
         check_label_width(array.shape, self.n_labels)
         check_label_values(array)

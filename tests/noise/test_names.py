@@ -1,0 +1,83 @@
+"""Labels that have names are never taken for others; those that have none are taken as they come."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ccmn import metrics
+from ccmn.data.containers import label_names_of
+from ccmn.models import CCMNClassifier, CorrectedClassifier
+from ccmn.noise import ClassConditionalNoise, GroupedNoise
+
+NOISE = ClassConditionalNoise([0.1, 0.2], [0.3, 0.0], label_names=["sea", "sky"])
+Y = pd.DataFrame([[1, 0], [0, 1], [1, 1], [0, 0]], columns=["sea", "sky"])
+TURNED, UNNAMED, OTHERS = Y[["sky", "sea"]], pd.DataFrame(Y.to_numpy()), Y.rename(columns={"sky": "sun"})
+
+
+def grouped(labels, method):
+    noise = GroupedNoise({"a": NOISE})
+    return getattr(noise, method)(labels, ["a"] * len(labels))
+
+
+CALLS = {
+    "corrupt": lambda labels: NOISE.corrupt(labels, random_state=0),
+    "debias": NOISE.debias,
+    "grouped corrupt": lambda labels: grouped(labels, "corrupt"),
+    "grouped debias": lambda labels: grouped(labels, "debias"),
+    "from pairs": lambda labels: ClassConditionalNoise.from_pairs(Y, labels),
+    "corrected": lambda labels: CorrectedClassifier(_classifier(), NOISE).fit(np.eye(4), labels),
+    **{name: lambda labels, row=row: row.function(labels, _other(row)) for name, row in metrics.METRICS.items()},
+    **{
+        f"{name} with noise": lambda labels, row=row: row.function(labels, _other(row).to_numpy(), noise=NOISE)
+        for name, row in metrics.METRICS.items()
+    },
+}
+
+
+def _classifier():
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression()
+
+
+def _other(row):
+    return Y if row.needs == "labels" else Y + np.array([0.1, 0.2])
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_another_order_is_refused(name):
+    with pytest.raises(ValueError, match=r"sky, sea \.\.\..*bring them into one order|sea, sky \.\.\..*one order"):
+        CALLS[name](TURNED)
+    with pytest.raises(ValueError, match="they must be about the same labels"):
+        CALLS[name](OTHERS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("labels", [Y, UNNAMED, Y.to_numpy()], ids=["named", "unnamed", "array"])
+def test_the_right_order_and_no_names_are_taken(name, labels):
+    CALLS[name](labels)
+
+
+def test_columns_that_are_counted_are_not_named():
+    assert label_names_of(UNNAMED) is None
+    assert label_names_of(pd.Series([0.1, 0.2])) is None
+    assert label_names_of(pd.Series({"sea": 0.1})) == ("sea",)
+    assert label_names_of(pd.DataFrame([[1, 0]], columns=[1990, 1991])) == ("1990", "1991")
+
+
+class TestValidationRows:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    labels = pd.DataFrame((X > 0).astype(int), columns=["sea", "sky"])
+
+    def fit(self, validation):
+        clf = CCMNClassifier(None, epochs=3, random_state=0)
+        return clf.fit(self.X, self.labels, validation=(self.X, validation)).history_
+
+    def test_columns_are_found_by_name(self):
+        assert self.fit(self.labels[["sky", "sea"]]).equals(self.fit(self.labels))
+
+    def test_a_column_that_is_missing_is_not_all_zero(self):
+        with pytest.raises(ValueError, match="there is no column for the training label 'sky'"):
+            self.fit(self.labels[["sea"]])
