@@ -36,6 +36,12 @@ def test_labels_may_stand_anywhere(write):
     assert data.Y.dtype == np.uint8
 
 
+def test_labels_in_words(write):
+    data = read_csv(write("data.csv", "old,sea,sky\nTrue,True,no\nfalse, FALSE ,Yes\nyes,,1\n"), ["sea", "sky"])
+    assert_array_equal(data.Y, [[1, 0], [0, 1], [np.nan, 1]])
+    assert_array_equal(data.X, [[1], [0], [1]])
+
+
 def test_features_alone(write):
     data = read_csv(write("data.csv", "a,b\n1,2\n"), [])
     assert (data.d, data.q) == (2, 0)
@@ -91,7 +97,7 @@ def test_what_csv_cannot_hold_is_not_dropped(small, tmp_path):
     ("text", "message"),
     [
         ("a,sea\n1,0\nred,1\n", r"line 3: 'red' in column 'a' is not a number.*one 0/1 column per word"),
-        ("a,sea\n1,yes\n", "line 2: 'yes' in column 'sea' is not a number"),
+        ("a,sea\n1,maybe\n", "line 2: 'maybe' in column 'sea' is not a number.*0 or 1, true, false, yes, no"),
         ("a,sea\n1,0\n\n2,2\n", "line 4: 2 in column 'sea'; a label must be 0, 1 or missing"),
         ("a,sea\n1,0\n1,-1\n", "line 3: -1 in column 'sea'"),
         ("a,sea\n1,0\n1\n", "line 3: 1 values, but there are 2 columns"),

@@ -1,4 +1,4 @@
-"""CSV: a line of column names, then a row per line; label cells are 0, 1 or empty (not observed)."""
+"""CSV: a line of column names, then a row per line; label cells are 0 or 1 (yes or no) or empty (not observed)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from ccmn.data.labels import LabelSpec, label_columns, text_column
 from ccmn.data.multilabel import MultiLabelData
 from ccmn.data.tables import Table, check_column_names, check_width, parse_cells
 
+_BOOLEANS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+
 
 def read_csv(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
     """Read a comma-separated file, compressed (.gz) or not.
@@ -22,7 +24,8 @@ def read_csv(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
     Parameters
     ----------
     path : path
-        The first line names the columns. Empty cells are missing features, or labels that were not observed.
+        The first line names the columns. Empty cells are missing features, or labels that were not observed; true
+        and yes are 1, false and no are 0, in capitals or not.
     labels : list of names, pattern, count or file
         Which columns are labels; see :data:`ccmn.data.labels.LabelSpec`.
     """
@@ -52,7 +55,7 @@ def _read(path: PathLike, labels: LabelSpec | None, text: str | None) -> tuple[M
             check_width(cells, width)
             if place is not None:
                 texts.append(cells.pop(place))
-            rows.append(parse_cells(cells, names, missing=""))
+            rows.append(parse_cells(cells, names, missing="", words=_BOOLEANS))
         lines.append(line)
     values = np.stack(rows) if rows else np.empty((0, len(names)), np.float32)
     return Table(path, names, values, lines).split(columns), texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,28 +88,38 @@ def check_width(cells: Sequence[str], width: int) -> None:
         raise ValueError(f"{len(cells)} values, but there are {width} columns")
 
 
-def parse_cells(cells: Sequence[str], names: Sequence[str], missing: str) -> NDArray[np.float32]:
-    """A dense row of numbers; ``missing`` is how the format writes a value that is not there."""
+NO_WORDS: Mapping[str, float] = {}
+
+
+def parse_cells(
+    cells: Sequence[str], names: Sequence[str], missing: str, words: Mapping[str, float] = NO_WORDS
+) -> NDArray[np.float32]:
+    """A dense row of numbers; ``missing`` is how the format writes a value that is not there, ``words`` what else
+    than numbers it knows."""
     check_width(cells, len(names))
     with np.errstate(over="ignore"):  # too large for float32 is infinite, and refused with the table
         try:
             return np.fromiter(map(float, cells), np.float32, len(cells))
         except ValueError:
-            careful = (parse_cell(cell, name, missing) for cell, name in zip(cells, names))
+            careful = (parse_cell(cell, name, missing, words) for cell, name in zip(cells, names))
             return np.fromiter(careful, np.float32, len(cells))
 
 
-def parse_cell(cell: str, name: str, missing: str) -> float:
+def parse_cell(cell: str, name: str, missing: str, words: Mapping[str, float] = NO_WORDS) -> float:
     """One number; NaN where it is missing."""
-    if cell.strip() == missing:
+    bare = cell.strip()
+    if bare == missing:
         return np.nan
+    if bare.lower() in words:
+        return words[bare.lower()]
     try:
         return float(cell)
     except ValueError:
         absent = f"{missing!r} where there is none" if missing else "empty where there is none"
+        known = "".join(f", {word}" for word in words)
         raise ValueError(
-            f"{cell[:40]!r} in column {name!r} is not a number. Features must be numbers and labels 0 or 1 ({absent}): "
-            "encode a column of words as numbers (one 0/1 column per word), or remove it."
+            f"{cell[:40]!r} in column {name!r} is not a number. Features must be numbers and labels 0 or 1{known} "
+            f"({absent}): encode a column of words as numbers (one 0/1 column per word), or remove it."
         ) from None
 
 
