@@ -5,6 +5,7 @@ BIN := .venv/bin
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
+.PHONY: test-cluster
 .PHONY: help demo test test-browser table check format bench figures wheel clean
 
 help:
@@ -31,6 +32,13 @@ test-browser: $(BIN)/.ready  ## the pages in a real browser (needs Chromium); sc
 	$(BIN)/python -c 'import playwright' 2> /dev/null || \
 	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser]'
 	$(ONE_THREAD) CCMN_SCREENSHOTS=screenshots $(BIN)/python -m pytest -q tests/browser
+
+# In a network of its own, since Ray listens on every interface; a test that hangs says where, and then all ends.
+test-cluster: $(BIN)/.ready  ## the Ray engine on a real cluster of two nodes on this machine, one of them killed
+	$(BIN)/python -c 'import ray' 2> /dev/null || \
+	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	$(ONE_THREAD) CCMN_CLUSTER=1 .ci/own-network 600 $(BIN)/python -m pytest -q tests/cluster \
+	    -o faulthandler_timeout=180 -o faulthandler_exit_on_timeout=true
 
 # SMALL=1: two repeats of ten epochs on bundled data. Otherwise every data set at hand, hours on a CPU.
 table: $(BIN)/.ready  ## tables 1 to 3 of the paper, resumable, and a page of them; SMALL=1: in a minute

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ccmn.experiments.cells import Column
+from ccmn.experiments.ray_cluster import RETRIES, connected
 from ccmn.experiments.runner import Finished, Tell, Unit, machine, remaining, run_unit, store_results
 from ccmn.experiments.store import Result, ResultStore
-
-RETRIES = 5
-"""How often a task is run again whose machine was lost; it repeats itself, since its seed is its own."""
-_PATIENCE = 10.0
+from ccmn.version import __version__
 
 
 def run_units_on_ray(
@@ -29,7 +25,7 @@ def run_units_on_ray(
     tell: Tell | None = None,
 ) -> None:
     """Run what has no result yet, on a Ray cluster; without an address on one of this machine's own."""
-    with _connected(address) as ray:
+    with connected(address) as ray:
 
         def run(waiting: list[Unit]) -> Finished:
             return _run_tasks(ray, waiting, store, device, retry_failed)
@@ -37,39 +33,11 @@ def run_units_on_ray(
         store_results(units, store, run, retry_failed, tell)
 
 
-@contextmanager
-def _connected(address: str | None) -> Iterator[Any]:
-    """Ray, connected; a connection that was there before is used, and kept."""
-    try:
-        import ray
-    except ImportError:
-        raise ImportError("engine 'ray' needs Ray: pip install 'ccmn[ray]'") from None
-    if ray.is_initialized():
-        yield ray
-        return
-    _check_answers(address)
-    quiet = {"log_to_driver": False, "logging_level": logging.WARNING}
-    ray.init(address=address, include_dashboard=None if address else False, **quiet)
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
-
-
-def _check_answers(address: str | None) -> None:
-    """Ray itself would wait for minutes where nothing answers."""
-    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
-    if not port.isdigit():
-        return  # none, or a word of Ray's own ("auto")
-    try:
-        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
-    except OSError as error:
-        raise OSError(f"there is no Ray cluster at {address} ({error}): give its head's HOST:PORT") from None
-
-
 def _run_tasks(ray: Any, units: list[Unit], store: ResultStore, device: str, retry_failed: bool) -> Finished:
     """All units at once: which machine takes which, and when, is Ray's to say."""
     gpus = 1 if torch.device(device).type == "cuda" else 0
+    if gpus and not ray.cluster_resources().get("GPU"):
+        warnings.warn("no machine of the Ray cluster has a GPU: tasks wait until one joins it", stacklevel=2)
     task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_run_one)
     # The data of a column go to the cluster once, however many units it has.
     columns = {id(unit.column): ray.put(unit.column) for unit in units}
@@ -79,7 +47,8 @@ def _run_tasks(ray: Any, units: list[Unit], store: ResultStore, device: str, ret
         if rest is None:  # another process has stored it since
             yield unit, []
             continue
-        running[task.remote(columns[id(unit.column)], rest.methods, rest.repeats, device)] = unit, rest
+        reference = task.remote(columns[id(unit.column)], rest.methods, rest.repeats, device, __version__)
+        running[reference] = unit, rest
     try:
         while running:
             (done,), _ = ray.wait(list(running), num_returns=1)
@@ -90,8 +59,12 @@ def _run_tasks(ray: Any, units: list[Unit], store: ResultStore, device: str, ret
             ray.cancel(reference, force=True)
 
 
-def _run_one(column: Column, methods: tuple[str, ...], repeats: tuple[int, ...], device: str) -> list[Result]:
+def _run_one(
+    column: Column, methods: tuple[str, ...], repeats: tuple[int, ...], device: str, version: str
+) -> list[Result]:
     """On a machine of the cluster."""
+    if version != __version__:
+        raise RuntimeError(f"a machine of the cluster has ccmn {__version__}, the driver {version}: install the same")
     torch.set_num_threads(1)
     return run_unit(Unit(column, methods, repeats), device)
 
@@ -102,5 +75,7 @@ def _results(ray: Any, reference: Any, unit: Unit, device: str) -> list[Result]:
         found: list[Result] = ray.get(reference)
         return found
     except ray.exceptions.RayError as error:
-        message = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        # What went wrong in a task is told by its cause; its own first line is where it ran.
+        cause = getattr(error, "cause", None) or error
+        message = f"{type(cause).__name__}: {str(cause).splitlines()[0]}"
         return [Result(cell, {}, message, 0.0, machine(device)) for cell in unit.cells]

@@ -1,0 +1,42 @@
+"""A real Ray cluster on this machine, for `make test-cluster`. Elsewhere these tests are skipped.
+
+Ray listens on every interface whatever it is told. So `make test-cluster` runs in a network of its own where it may; and
+everywhere nodes want a token that nobody else knows.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+
+import pytest
+
+NODE = {"num_cpus": 1, "object_store_memory": 100_000_000}
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A head of one processor; no connection to it."""
+    if not os.environ.get("CCMN_CLUSTER"):
+        pytest.skip("starts a Ray cluster: make test-cluster")
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="r") as folder:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        from ray.cluster_utils import Cluster
+
+        head = {**NODE, "include_dashboard": False, "temp_dir": folder}  # a short path: it holds sockets
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        yield cluster
+        cluster.shutdown()
+
+
+@pytest.fixture
+def node(cluster):
+    """A second node, which a test may kill."""
+    node = cluster.add_node(**NODE)
+    yield node
+    if node in cluster.list_all_nodes():
+        cluster.remove_node(node, allow_graceful=False)
