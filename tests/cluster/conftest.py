@@ -1,7 +1,7 @@
 """A real Ray cluster on this machine, for `make test-cluster`. Elsewhere these tests are skipped.
 
-Ray listens on every interface whatever it is told. So `make test-cluster` runs in a network of its own where it may; and
-everywhere nodes want a token that nobody else knows.
+Ray listens on every interface whatever it is told. So `make test-cluster` runs in a network of its own if it may, and
+everywhere a node wants a token that nobody else knows.
 """
 
 from __future__ import annotations
