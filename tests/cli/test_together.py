@@ -91,7 +91,9 @@ def test_two_processes_are_one(folder):
     same_curve(folder / "one.ccmn", folder / "two.ccmn")
 
 
-def test_two_processes_share_a_stream(folder):
+@pytest.fixture
+def shards(folder):
+    """The same rows in four files of four row groups; what ccmn fit is to be told."""
     pa, parquet = (pytest.importorskip(name, reason="needs pyarrow") for name in ("pyarrow", "pyarrow.parquet"))
     with np.load(folder / "task.npz") as file:
         X, Y = (next(file[k] for k in file.files if k.upper() == name) for name in "XY")
@@ -100,9 +102,12 @@ def test_two_processes_share_a_stream(folder):
     for i in range(4):
         rows = pa.table(columns).slice(110 * i, 110)
         parquet.write_table(rows, folder / "shards" / f"{i}.parquet", row_group_size=30)
-    arguments = ["shards", "--labels", "label_*", *FIT, "--epochs", "4", "--memory", "100KB"]
-    alone(folder, *arguments, "--out", "one.ccmn")
-    finished(torchrun(folder, *arguments, "--out", "two.ccmn"))
+    return ["shards", "--labels", "label_*", *FIT, "--memory", "100KB"]
+
+
+def test_two_processes_share_a_stream(folder, shards):
+    alone(folder, *shards, "--epochs", "4", "--out", "one.ccmn")
+    finished(torchrun(folder, *shards, "--epochs", "4", "--out", "two.ccmn"))
     same_curve(folder / "one.ccmn", folder / "two.ccmn")
 
 
@@ -115,19 +120,42 @@ def children(pid):
     return found
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="finds processes through /proc")
-def test_a_killed_process_costs_a_few_epochs(folder):
-    epochs = "250"
-    process = torchrun(
-        folder, "task.npz", *FIT, "--epochs", epochs, "--checkpoint", "state", "--out", "two.ccmn", restarts=1
-    )
+needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="finds processes through /proc")
+
+
+def wait_for_checkpoint(process, folder):
     deadline = time.monotonic() + 100
     while not (folder / "state").exists():
         assert time.monotonic() < deadline
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.05)
+
+
+@needs_proc
+def test_a_killed_process_costs_a_few_epochs(folder):
+    arguments = ["task.npz", *FIT, "--epochs", "250"]
+    process = torchrun(folder, *arguments, "--checkpoint", "state", "--out", "two.ccmn", restarts=1)
+    wait_for_checkpoint(process, folder)
     os.kill(children(process.pid)[-1], signal.SIGKILL)
     finished(process)
-    alone(folder, "task.npz", *FIT, "--epochs", epochs, "--out", "one.ccmn")
+    alone(folder, *arguments, "--out", "one.ccmn")
     same_curve(folder / "one.ccmn", folder / "two.ccmn")
+    assert not (folder / "state").exists()
+
+
+@needs_proc
+def test_another_number_of_processes_goes_on(folder, shards):
+    """Two processes and what started them are killed; one goes on with their stream."""
+    arguments = [*shards, "--epochs", "80"]
+    process = torchrun(folder, *arguments, "--checkpoint", "state", "--out", "one.ccmn")
+    wait_for_checkpoint(process, folder)
+    started = children(process.pid)
+    process.kill()
+    for child in started:
+        os.kill(child, signal.SIGKILL)
+    process.communicate()
+    assert not (folder / "one.ccmn").exists()
+    alone(folder, *arguments, "--checkpoint", "state", "--out", "one.ccmn")
+    alone(folder, *arguments, "--out", "whole.ccmn")
+    same_curve(folder / "one.ccmn", folder / "whole.ccmn")
     assert not (folder / "state").exists()

@@ -97,11 +97,61 @@ def test_folders_that_are_none(tmp_path):
         ShardedData(tmp_path, "y")
 
 
-def test_shards_must_agree(tmp_path):
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        ({"g": [1.0], "y": [1]}, "'f' is absent, not double"),
+        ({"f": [1], "y": [1]}, "'f' is int64, not double"),
+        ({"f": [1.0], "y": [1], "z": [1]}, "'z' is new"),
+    ],
+)
+def test_shards_must_agree(tmp_path, other, difference):
     pq.write_table(pa.table({"f": [1.0], "y": [1]}), tmp_path / "0.parquet")
-    pq.write_table(pa.table({"g": [1.0], "y": [1]}), tmp_path / "1.parquet")
-    with pytest.raises(ValueError, match="other columns"):
+    pq.write_table(pa.table(other), tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match=f"other columns than 0.parquet .{difference}"):
         ShardedData(tmp_path, ["y"])
+
+
+def test_columns_may_come_in_another_order(tmp_path):
+    pq.write_table(pa.table({"f": [1.0], "g": [2.0], "y": [1]}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"y": [0], "g": [4.0], "f": [3.0]}), tmp_path / "1.parquet")
+    features, labels = read_all(ShardedData(tmp_path, ["y"]), 9)
+    np.testing.assert_array_equal(features, [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(np.concatenate(labels), [[1], [0]])
+
+
+def test_empty_and_unfinished_shards(tmp_path):
+    whole = table("columns")
+    write(tmp_path, whole)
+    pq.write_table(whole.slice(0, 0), tmp_path / "000-empty.parquet")
+    for name in ("._000.parquet", "_temporary.parquet", "notes.txt"):
+        (tmp_path / name).write_bytes(b"not yet")
+    assert ShardedData(tmp_path, "label_*").n == N
+    for path in tmp_path.glob("00?.parquet"):
+        path.unlink()
+    with pytest.raises(ValueError, match="no rows"):
+        ShardedData(tmp_path, "label_*")
+
+
+def test_a_shard_that_is_damaged_within(tmp_path):
+    data = ShardedData(write(tmp_path, table("columns")), "label_*")
+    path = tmp_path / "001.parquet"
+    size = path.stat().st_size
+    with open(path, "r+b") as file:
+        file.seek(8)
+        file.write(b"\xff" * (size // 3))
+    with pytest.raises(ValueError, match=r"001.parquet: .*damaged"):
+        read_all(data, 10)
+
+
+def test_shards_that_change_under_way(tmp_path):
+    data = ShardedData(write(tmp_path, table("columns")), "label_*")
+    write(tmp_path, table("columns"), row_group_size=20)
+    with pytest.raises(ValueError, match=r"000.parquet has changed"):
+        read_all(data, 10)
+    (tmp_path / "000.parquet").unlink()
+    with pytest.raises(FileNotFoundError, match=r"000.parquet"):
+        read_all(data, 10)
 
 
 def test_the_number_of_listed_labels_is_asked_for(tmp_path):

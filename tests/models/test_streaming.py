@@ -113,8 +113,9 @@ def test_what_cannot_be_streamed(folder):
             CCMNClassifier(NOISE, "hamming", surrogate, solver=solver).fit_stream(folder, labels=-Q)
     with pytest.raises(ValueError, match=r"memory='\d+MB' or more"):
         CCMNClassifier(NOISE).fit_stream(folder, labels=-Q, memory=10_000)
-    with pytest.raises(ValueError, match="500MB"):
-        read_memory("much")
+    for memory in ("much", "MB", "", "infMB", float("nan"), "0GB", -5):
+        with pytest.raises(ValueError, match=r"'500MB'.*above 0"):
+            read_memory(memory)
 
 
 def test_the_sample_is_as_large_as_asked_for(folder):

@@ -48,7 +48,8 @@ class ShardedData:
     Parameters
     ----------
     folder : path
-        Its ``*.parquet`` files, in the order of their names, are the shards; all have the same columns.
+        Its ``*.parquet`` files, in the order of their names, are the shards; all have the same columns. Names that
+        begin with a dot or an underscore, as those of unfinished files do, and folders within it are left alone.
     labels : list of names, pattern, count or file
         Which columns are labels; see :data:`ccmn.data.labels.LabelSpec`.
     n_labels : int, optional
@@ -91,10 +92,10 @@ class ShardedData:
         found = []
         for number, path in enumerate(self.files):
             file = _open(path)
-            if not file.schema_arrow.equals(schema):
-                raise ValueError(f"{path} has other columns than {self.files[0].name}; all shards must agree")
-            sizes = [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
-            found += [RowGroup(number, g, rows) for g, rows in enumerate(sizes) if rows]
+            other = _difference(schema, file.schema_arrow)
+            if other:
+                raise ValueError(f"{path} has other columns than {self.files[0].name} ({other}); all shards must agree")
+            found += [RowGroup(number, g, rows) for g, rows in enumerate(_sizes(file)) if rows]
         if not found:
             raise ValueError(f"the Parquet files in {self.folder} have no rows")
         return found
@@ -113,9 +114,14 @@ class ShardedData:
         """Features (m, d) and labels (m, q), an array with NaN for null or CSR, of ``at_once`` rows at a time."""
         path = self.files[group.file]
         wanted = [column.name for column in (*self._features, *self._labels)]
-        batches = _open(path).iter_batches(at_once, row_groups=[group.number], columns=wanted, use_threads=False)
+        file = _open(path)
+        if [group.rows] != _sizes(file)[group.number : group.number + 1]:
+            raise ValueError(
+                f"{path} has changed since the folder was looked through: leave shards alone while they are read"
+            )
+        batches = file.iter_batches(at_once, row_groups=[group.number], columns=wanted, use_threads=False)
         with blame(path):
-            for batch in batches:
+            for batch in _whole(batches):
                 X = _matrix(batch, self._features, self.d)
                 if not np.isfinite(X).all():
                     raise ValueError("a feature is missing or infinite; fill or remove such rows first")
@@ -160,10 +166,33 @@ def _without_repeats(Y: Any) -> Any:
 def _shards(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}")
-    files = sorted(folder.glob("*.parquet"))
+    files = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith((".", "_")))
     if not files:
-        raise FileNotFoundError(f"there are no *.parquet files in {folder}")
+        raise FileNotFoundError(f"there are no *.parquet files in {folder} (folders within it are not looked into)")
     return files
+
+
+def _sizes(file: Any) -> list[int]:
+    """Rows of every row group, by the footer."""
+    return [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
+
+
+def _difference(schema: Any, other: Any) -> str:
+    """The first column that is not in both, or not of one type; the order of columns is free."""
+    here, there = ({field.name: field.type for field in fields} for fields in (schema, other))
+    for name in (*here, *there):
+        if here.get(name) != there.get(name):
+            given, expected = (str(types.get(name, "absent")) for types in (there, here))
+            return f"{name!r} is {given}, not {expected}" if name in here else f"{name!r} is new"
+    return ""
+
+
+def _whole(batches: Iterator[Any]) -> Iterator[Any]:
+    """Batches of a file, as long as it can be read."""
+    try:
+        yield from batches
+    except OSError as error:
+        raise ValueError(f"the file is damaged: {str(error).splitlines()[0]}") from None
 
 
 def _open(path: Path) -> Any:
@@ -174,6 +203,8 @@ def _open(path: Path) -> Any:
         raise ImportError("reading Parquet needs pyarrow: pip install 'ccmn[parquet]'") from None
     try:
         return pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=_PAGE)
+    except (FileNotFoundError, PermissionError):
+        raise  # pyarrow names the file
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path} is not a whole Parquet file: {error}") from None
 

@@ -1,6 +1,6 @@
 """A parameter search on a Ray cluster: scikit-learn's own, its fits as tasks that are run again when a machine is lost.
 
-Ray's own backend for joblib keeps a pool of actors, which do not come back: a search would fail with the first machine.
+Ray's own backend for joblib keeps a pool of actors, which do not come back: with a machine lost, a search never ends.
 """
 
 from __future__ import annotations

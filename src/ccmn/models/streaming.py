@@ -24,7 +24,7 @@ sample, of which rates and criteria are worked out in several copies."""
 _LARGEST_PIECE = 8192
 _MOST_SAMPLED = 50_000
 _FEWEST_GROUPS = 16
-_UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30}
+_UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 
 
 def read_memory(memory: str | float) -> int:
@@ -33,13 +33,14 @@ def read_memory(memory: str | float) -> int:
     >>> read_memory("500MB"), read_memory(1e6)
     (524288000, 1000000)
     """
-    if not isinstance(memory, str):
-        return int(memory)
-    text = memory.strip().upper()
     try:
-        return int(float(text[:-2]) * _UNITS[text[-2:]])
-    except (KeyError, ValueError):
-        raise ValueError(f"memory must be a number of bytes, or like '500MB' or '2GB'; got {memory!r}") from None
+        text = memory.strip().upper() if isinstance(memory, str) else ""
+        size = int(float(text[:-2]) * _UNITS[text[-2:]] if text else memory)
+    except (KeyError, ValueError, OverflowError):
+        size = 0
+    if size <= 0:
+        raise ValueError(f"memory must be a number of bytes, or like '500MB' or '2GB', above 0; got {memory!r}")
+    return size
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Plan:
         if buffer < 4 * batch_size and buffer < data.n:
             least = int(4 * batch_size * data.row_bytes / _BUFFER) // 2**20 + 1
             raise ValueError(
-                f"{memory / 2**20:.0f} MB hold {buffer} rows to shuffle, which is too little for batches of "
+                f"{memory / 2**20:.3g} MB hold {buffer} rows to shuffle, which is too little for batches of "
                 f"{batch_size} rows of {data.row_bytes} bytes: give memory='{least}MB' or more, or a smaller batch_size"
             )
         piece = max(1, min(_LARGEST_PIECE, int(_PIECE * fits)))

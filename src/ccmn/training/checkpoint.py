@@ -36,6 +36,11 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike[str], fingerprint: str, *, every: int = 5, writes: bool = True) -> None:
         self.path, self.fingerprint, self.every, self.writes = Path(path), fingerprint, every, writes
 
+    @property
+    def _part(self) -> Path:
+        """The next one, while it is being written; a kill may leave it behind."""
+        return self.path.with_name(self.path.name + ".part")
+
     def save(
         self, epoch: int, network: Network, optimiser: StackedAdam, selection: Selection, result: TrainingResult
     ) -> None:
@@ -51,9 +56,12 @@ class Checkpoint:
         if result.criteria:
             tensors["criteria"] = torch.stack(result.criteria)
         tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-        part = self.path.with_name(self.path.name + ".part")
+        part = self._part
         self.path.parent.mkdir(parents=True, exist_ok=True)
         save_file(tensors, part, metadata={"fingerprint": self.fingerprint, "epoch": str(epoch)})
+        # On the disk before it takes the place of the last one: after a power cut, too, one of the two is whole.
+        with open(part, "rb+") as file:
+            os.fsync(file.fileno())
         os.replace(part, self.path)
 
     def resume(self, network: Network, optimiser: StackedAdam, selection: Selection, result: TrainingResult) -> int:
@@ -91,6 +99,7 @@ class Checkpoint:
         """The fit is done: nothing is left to resume."""
         if self.writes:
             self.path.unlink(missing_ok=True)
+            self._part.unlink(missing_ok=True)
 
     def _read(self) -> tuple[dict[str, Tensor], dict[str, str]]:
         try:

@@ -1,0 +1,69 @@
+"""Checkpoints: killed at any instant of writing one, the last whole one is there, and is gone on from."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from ccmn.losses import HammingLoss
+from ccmn.training import KeepLast, Objective, Rows, StackedAdam, StackedLinear, train
+from ccmn.training.batches import Features
+from ccmn.training.checkpoint import Checkpoint
+
+X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+Y = torch.from_numpy((X[:, :2] > 0).astype(np.float32))
+
+
+def fit(checkpoint=None, epochs=6):
+    """Weights and losses of a small training."""
+    network = StackedLinear(3, 2, [[0]])
+    optimiser = StackedAdam(network.parameters, torch.full((1, 1), 0.1), torch.zeros(1, 1))
+    rows = Rows([np.arange(40)], 10, [0])
+    objective = Objective.of(HammingLoss("logistic"))
+    result = train(
+        network, objective, Features(X), Y, rows, optimiser, KeepLast(), epochs=epochs, checkpoint=checkpoint
+    )
+    return network.parameters[0].values.detach().clone(), torch.stack(result.losses)
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+@pytest.mark.parametrize("number", [1, 3])
+def test_killed_while_writing(tmp_path, monkeypatch, step, number):
+    """Before the file is whole, and before it has its name; with and without one before it."""
+    checkpoint, calls, real = Checkpoint(tmp_path / "state", "a fit", every=1), [], getattr(os, step)
+
+    def fails(*arguments):
+        calls.append(arguments)
+        if len(calls) == number:
+            raise SystemExit("killed")
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, fails)
+        with pytest.raises(SystemExit):
+            fit(checkpoint)
+    assert (tmp_path / "state").exists() == (number > 1)
+    (tmp_path / "state.part").write_bytes(b"half")
+    for ours, undisturbed in zip(fit(checkpoint), fit()):
+        assert torch.equal(ours, undisturbed)
+    checkpoint.remove()
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_damaged_or_foreign_file_is_refused(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "state", "a fit", every=1)
+    fit(checkpoint, epochs=1)
+    with pytest.raises(ValueError, match="another fit"):
+        fit(Checkpoint(tmp_path / "state", "another", every=1))
+    whole = (tmp_path / "state").read_bytes()
+    (tmp_path / "state").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"not a whole checkpoint.*delete it"):
+        fit(checkpoint)
+
+
+def test_one_process_writes(tmp_path):
+    fit(Checkpoint(tmp_path / "state", "a fit", every=1, writes=False), epochs=2)
+    assert not any(tmp_path.iterdir())
