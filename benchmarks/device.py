@@ -3,8 +3,9 @@
     python benchmarks/device.py            (one CUDA device; about a minute)
     python benchmarks/device.py --quick
 
-Beside the ratios: how far from the limit, with bytes and float64 operations a second measured in the same run; and the
-peak memory of the loss in score-sized tensors. Where there is no CUDA device it says so, and has no result.
+Beside the ratios: how far the kernels of the loss are from the limit, with bytes and float32 operations a second measured
+in the same run; and the peak memory of the loss and of the whole step, in score-sized tensors. Where there is no CUDA
+device it says so, and has no result.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from harness import Result, compare, parser, report, seconds_of
 
 from ccmn import ClassConditionalNoise, RankingLoss
 from ccmn.losses import SURROGATES
-from ccmn.losses.pairs.chebyshev import order_for
+from ccmn.losses.fused.ladder import ladder_for
+from ccmn.losses.pairs.widths import largest_half_width
 
 BATCH = 64
 
@@ -49,7 +51,7 @@ def whole_step(q: int, d: int, budget: float) -> tuple[Result, dict[str, object]
     """Forward, backward and Adam of a linear model: the unbiased sigmoid ranking loss beside BCE with logits."""
     X = torch.randn(BATCH, d, device="cuda")
     Y = (torch.rand(BATCH, q, device="cuda") < 0.001).float()
-    noise = ClassConditionalNoise(0.2, 0.001, n_labels=q)
+    ranking = RankingLoss("sigmoid", ClassConditionalNoise(0.2, 0.001, n_labels=q)).cuda()
 
     def step(loss, outputs):
         model = torch.nn.Linear(d, outputs, device="cuda")
@@ -62,32 +64,64 @@ def whole_step(q: int, d: int, budget: float) -> tuple[Result, dict[str, object]
 
         return run
 
-    ranking = RankingLoss("sigmoid", noise).cuda()
     name = f"step: ranking / sigmoid, q = {q}, batch {BATCH}, d = {d}"
-    result = compare(name, step(ranking, q + 1), "BCE with logits", step(torch.nn.BCEWithLogitsLoss(), q), budget)
+    ours = step(ranking, q + 1)
+    result = compare(name, ours, "BCE with logits", step(torch.nn.BCEWithLogitsLoss(), q), budget)
     scores = torch.randn(BATCH, q + 1, device="cuda", requires_grad=True)
+    peaks = {
+        "peak of the loss beside its outputs, in score-sized tensors": peak(lambda: ranking(scores, Y).backward()),
+        "peak of the step beside parameters, their gradient and Adam's state": peak(ours),
+    }
+    notes = {what: round(extra / scores.nbytes, 2) for what, extra in peaks.items()}
+    return result, {**notes, **limits(ranking, scores.detach(), Y)}
+
+
+def peak(call) -> int:
+    """Bytes that a call takes at its peak, beyond what is there before the second of two."""
+    call()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    ranking(scores, Y).backward()
-    peak = (torch.cuda.max_memory_allocated() - before) / scores.nbytes
-    alone = seconds_of(lambda: ranking(scores, Y).backward(), budget / 4)
-    return result, {"peak of the loss, in score-sized tensors": round(peak, 1), **limits(scores, alone)}
+    call()
+    return torch.cuda.max_memory_allocated() - before
 
 
-def limits(scores: torch.Tensor, seconds: float) -> dict[str, object]:
-    """What the loss moves and computes in a second, beside what this device can."""
+def limits(loss: RankingLoss, scores: torch.Tensor, Y: torch.Tensor) -> dict[str, object]:
+    """What the kernels of the loss move and compute in a second, beside what this device can."""
     big = torch.empty(1 << 28, device="cuda")
     bandwidth = 2 * big.nbytes / seconds_of(lambda: big.add_(1), 0.2)
-    a = torch.randn(4096, 4096, device="cuda", dtype=torch.float64)
-    flops = 2 * 4096**3 / seconds_of(lambda: a @ a, 0.3)
-    order = order_for(8.0, torch.float32)
-    # Two passes; each reads scores and weights, the second writes gradients. A term: a recurrence and two sums.
-    moved, computed = 8 * scores.nbytes, scores.numel() * order * 2 * 8
+    a = torch.randn(8192, 8192, device="cuda")
+    flops = 2 * 8192**3 / seconds_of(lambda: a @ a, 0.3)
+    ladder = ladder_for(loss.surrogate.name, scores.device)
+    order = int(ladder.orders[torch.searchsorted(ladder.widths, largest_half_width(scores))])
+    # Scores and labels are read three times, the gradient is written. A term: a recurrence and two sums, twice.
+    moved, computed = 4 * scores.nbytes + 3 * Y.nbytes, scores.numel() * order * 2 * 6
+    seconds = device_seconds(loss, scores, Y)
     return {
-        "loss alone, seconds": seconds,
+        "kernels of the loss, forward and backward, ms": round(1e3 * seconds, 3),
+        "terms of the series": order,
+        "float32 operations a second: loss / limit (matrix product)": f"{computed / seconds:.2e} / {flops:.2e}",
         "bytes a second: loss / limit": f"{moved / seconds:.2e} / {bandwidth:.2e}",
-        "float64 operations a second: loss / limit (matrix product)": f"{computed / seconds:.2e} / {flops:.2e}",
+        "least ms by operations / by bytes": f"{1e3 * computed / flops:.3f} / {1e3 * moved / bandwidth:.3f}",
     }
+
+
+def device_seconds(loss: RankingLoss, scores: torch.Tensor, Y: torch.Tensor) -> float:
+    """Forward and backward as a graph, replayed: the host has no part in it."""
+    scores = scores.clone().requires_grad_()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.autograd.grad(loss(scores, Y), scores)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        torch.autograd.grad(loss(scores, Y), scores)
+
+    def replays():
+        for _ in range(20):
+            graph.replay()
+
+    return seconds_of(replays, 0.3) / 20
 
 
 def main() -> None:

@@ -80,20 +80,24 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         labels : tensor (..., q)
             0/1, soft labels in [0, 1], NaN where a label is not observed.
         """
-        targets = self.targets(outputs, labels)
-        q = targets.shape[-1]
+        self._check(outputs, labels)
         if self.correction is not None:
             rows = outputs.shape[:-1].numel()
-            targets = targets.expand(*outputs.shape[:-1], -1)
-            mean = self.corrected_risk(outputs.reshape(rows, outputs.shape[-1]), targets.reshape(rows, q))
+            targets = self._targets(outputs, labels).expand(*outputs.shape[:-1], -1)
+            mean = self.corrected_risk(
+                outputs.reshape(rows, outputs.shape[-1]), targets.reshape(rows, targets.shape[-1])
+            )
             return mean if self.reduction == "mean" else mean * rows
-        values = self.risk(outputs, targets)
+        return self._reduced_risk(outputs, labels)
+
+    def _reduced_risk(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The risk for labels as they were given, reduced over rows."""
+        values = self.risk(outputs, self._targets(outputs, labels))
         if self.reduction == "none":
             return values
         return values.mean() if self.reduction == "mean" else values.sum()
 
-    def targets(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """The labels checked and debiased, in the floating type that the loss is computed in."""
+    def _check(self, outputs: Tensor, labels: Tensor) -> None:
         check_tensors(outputs, labels)
         q = labels.shape[-1] if labels.ndim else 0
         n_labels = None if self.noise is None else self.noise.n_labels
@@ -101,6 +105,9 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         # A look at values on a device would make the host wait for it: there they are taken on trust.
         if labels.device.type == "cpu" and not torch.compiler.is_compiling():
             check_soft_labels(labels)
+
+    def _targets(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The labels debiased, in the floating type that the loss is computed in."""
         return self.debias_tensor(labels.to(torch.promote_types(outputs.dtype, torch.float32)))
 
     def debias_tensor(self, labels: Tensor) -> Tensor:

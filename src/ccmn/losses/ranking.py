@@ -8,11 +8,13 @@ from torch.nn.functional import pad
 
 from ccmn.losses.base import MultiLabelLoss
 from ccmn.losses.corrections import correction_slopes
+from ccmn.losses.fused import can_fuse, fused_loss
 from ccmn.losses.hamming import hamming_loss
 from ccmn.losses.pairs import pair_row_sums, pair_sum
-from ccmn.losses.surrogates import SurrogateLike, resolve_surrogate
+from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
 from ccmn.losses.targets import Weighted, weigh
-from ccmn.noise import NoiseModel
+from ccmn.noise import Debiasing, NoiseModel
+from ccmn.noise.class_conditional import ClassConditionalDebiasing
 from ccmn.validation import check_scores_and_targets
 
 _FEWEST_TO_LAY_OUT = 10_000
@@ -114,6 +116,29 @@ class RankingLoss(MultiLabelLoss):
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         if self._one_true_label:
             return self._linear_risk(outputs.to(targets.dtype), targets)
+        if targets.dtype != torch.float64 and can_fuse(outputs, targets, self.surrogate):
+            return self._fused(outputs, targets, None, "none")
+        return self._pair_risk(outputs, targets)
+
+    def _reduced_risk(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        # Labels go into the kernels as they are, and are debiased there.
+        debias = None if self.noise is None else self.debias
+        known = debias is None or isinstance(debias, ClassConditionalDebiasing)
+        if known and can_fuse(outputs, labels, self.surrogate):
+            return self._fused(outputs, labels, debias, self.reduction)
+        return super()._reduced_risk(outputs, labels)
+
+    def _fused(self, outputs: Tensor, labels: Tensor, debias: Debiasing | None, reduction: str) -> Tensor:
+        assert isinstance(self.surrogate, Surrogate)
+        assert debias is None or isinstance(debias, ClassConditionalDebiasing)
+
+        def again(f: Tensor, y: Tensor) -> Tensor:
+            y = y.to(torch.promote_types(f.dtype, torch.float32))
+            return self._pair_risk(f, y if debias is None else debias(y))
+
+        return fused_loss(outputs, labels, debias, self.surrogate, dummy=self.dummy, reduction=reduction, again=again)
+
+    def _pair_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return pair_sum(*self._weigh(outputs, targets), self.surrogate)
 
     def corrected_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:

@@ -1,0 +1,1 @@
+"""Triton kernels, imported on CUDA devices only."""

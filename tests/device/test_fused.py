@@ -1,0 +1,279 @@
+"""The fused ranking loss against double sums in float64, and against the eager way. Skipped where there is no device.
+
+Runs with pytest, or on a machine that has torch and no pytest: ``python tests/device/test_fused.py``.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+
+from ccmn.losses import SURROGATES, RankingLoss
+from ccmn.losses.fused import can_fuse
+from ccmn.noise import ClassConditionalNoise
+
+if not torch.cuda.is_available():
+    if __name__ == "__main__":
+        raise SystemExit("no CUDA device here")
+    import pytest
+
+    pytest.skip("no CUDA device here", allow_module_level=True)
+
+DEVICE = torch.device("cuda")
+
+
+def noise_of(q):
+    rates = torch.Generator().manual_seed(q)
+    return ClassConditionalNoise(*(0.3 * torch.rand(q, generator=rates).double().numpy() for _ in range(2)))
+
+
+def batch(loss, rows, q, scale=1.0):
+    outputs = torch.randn(rows, loss.n_outputs(q), device=DEVICE) * scale + 2
+    return outputs, torch.rand(rows, q, device=DEVICE) < 0.2
+
+
+def found(loss, outputs, Y, weights=None):
+    leaf = outputs.clone().requires_grad_()
+    value = loss(leaf, Y)
+    (value if weights is None else value * weights).sum().backward()
+    return value.detach().double(), leaf.grad.double()
+
+
+def weigh(loss, Y):
+    """p and n in float64, with the dummy label's."""
+    p = loss.debias_tensor(Y.double())
+    n = 1 - p
+    missing = p.isnan()
+    p, n = p.masked_fill(missing, 0), n.masked_fill(missing, 0)
+    if loss.dummy:
+        one = p.new_ones(len(p), 1)
+        p, n = torch.cat((one, p), 1), torch.cat((one, n), 1)
+    return p, n
+
+
+def exact(loss, outputs, Y):
+    """The double sum over all pairs in float64: value, gradient, largest phi and slope."""
+    p, n = weigh(loss, Y)
+    values, gradients, largest = [], [], [1.0, 1.0]
+    for f, p_row, n_row in zip(outputs.double(), p, n):
+        t = f.unsqueeze(1) - f
+        weights = torch.outer(p_row, n_row).fill_diagonal_(0)
+        phi, slope = loss.surrogate.phi(t), loss.surrogate.slope(t)
+        values.append((weights * phi).sum())
+        gradients.append((weights * slope).sum(1) - (weights * slope).sum(0))
+        largest = [max(largest[0], float(phi.abs().max())), max(largest[1], float(slope.abs().max()))]
+    return torch.stack(values), torch.stack(gradients), *largest
+
+
+def assert_exact(loss, outputs, Y, case, digits=1.0):
+    """The rules for pair sums, for rows unreduced: value 1e-6 and gradient 1e-5 of their scales."""
+    value, gradient = found(loss, outputs, Y)
+    true_value, true_gradient, phi, slope = exact(loss, outputs, Y)
+    p, n = (t.abs() for t in weigh(loss, Y))
+    scale = p.sum(1) * n.sum(1) * phi
+    assert ((value - true_value).abs() <= 1e-6 * scale + 1e-12).all(), (case, (value - true_value).abs() / scale)
+    scale = (p * n.sum(1, True) + n * p.sum(1, True)).amax(1) * slope
+    error = (gradient - true_gradient).abs().amax(1)
+    assert (error <= 1e-5 * digits * scale + 1e-12).all(), (case, error / scale)
+
+
+def test_values_and_gradients_for_every_surrogate():
+    torch.manual_seed(0)
+    for surrogate, dummy in itertools.product(SURROGATES, (True, False)):
+        for q in (1, 2, 14, 300, 2999):
+            loss = RankingLoss(surrogate, noise_of(q), "none", dummy=dummy).to(DEVICE)
+            for scale in (0.0, 0.1, 1.0, 5.0, 30.0):
+                assert_exact(loss, *batch(loss, 8, q, scale), (surrogate, dummy, q, scale))
+
+
+def test_rows_of_every_width_at_once():
+    """Every row takes its own series; those too wide for any are summed pair by pair."""
+    torch.manual_seed(1)
+    scale = torch.tensor([0.0, 1e-3, 0.2, 1.0, 3.0, 10.0, 20.0, 60.0, 1000.0, 1e6], device=DEVICE).unsqueeze(1)
+    for surrogate in ("square", "sigmoid", "logistic"):
+        loss = RankingLoss(surrogate, noise_of(2500), "none").to(DEVICE)
+        outputs, Y = batch(loss, len(scale), 2500)
+        assert_exact(loss, outputs * scale, Y, surrogate)
+        assert_exact(loss, (outputs * scale).round(), Y, (surrogate, "ties"))
+        ends = torch.where(torch.rand_like(outputs) < 0.1, 1.0, -1.0) * scale
+        assert_exact(loss, ends + 1e4, Y, (surrogate, "two values far from 0"))
+
+
+def test_many_labels():
+    torch.manual_seed(2)
+    q = 131_072
+    for surrogate in ("square", "sigmoid", "logistic"):
+        loss = RankingLoss(surrogate, noise_of(q), "none").to(DEVICE)
+        outputs, Y = batch(loss, 2, q)
+        value, gradient = found(loss, outputs, Y)
+        true_value, true_gradient = found(loss, outputs.double(), Y)  # eager, of 14 digits
+        p, n = (t.abs() for t in weigh(loss, Y))
+        slope = 1.0 if surrogate != "square" else 2 * float(outputs.max() - outputs.min() + 1)
+        phi = slope**2
+        assert ((value - true_value).abs() <= 1e-6 * p.sum(1) * n.sum(1) * phi).all()
+        scale = (p * n.sum(1, True) + n * p.sum(1, True)).amax(1) * slope
+        assert ((gradient - true_gradient).abs().amax(1) <= 1e-5 * scale).all()
+
+
+def test_every_type_of_labels_and_outputs():
+    torch.manual_seed(3)
+    for q in (20, 2500):
+        loss = RankingLoss("sigmoid", noise_of(q)).to(DEVICE)
+        outputs, Y = batch(loss, 8, q)
+        value, gradient = found(loss, outputs, Y)
+        for dtype in (torch.uint8, torch.int64, torch.float32, torch.float64, torch.bfloat16):
+            same, alike = found(loss, outputs, Y.to(dtype))
+            assert same == value, dtype
+            assert alike.equal(gradient), dtype
+        for dtype in (torch.bfloat16, torch.float16):
+            low = outputs.to(dtype)
+            assert can_fuse(low, Y, loss.surrogate)
+            value, gradient = found(loss, low.float(), Y)
+            same, alike = found(loss, low, Y)
+            assert same == value, dtype
+            torch.testing.assert_close(alike, gradient.to(dtype).double(), rtol=2e-2, atol=1e-6)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            assert found(loss, outputs, Y)[0] == found(loss, outputs, Y.float())[0]
+
+
+def test_soft_labels_and_no_noise():
+    torch.manual_seed(4)
+    for q in (30, 2500):
+        for noise in (None, noise_of(q)):
+            loss = RankingLoss("logistic", noise, "none").to(DEVICE)
+            outputs, Y = batch(loss, 8, q)
+            assert_exact(loss, outputs, torch.rand_like(Y, dtype=torch.float32), (q, noise))
+
+
+def test_missing_labels_contribute_nothing():
+    torch.manual_seed(5)
+    for surrogate, q in itertools.product(SURROGATES, (30, 2500)):
+        loss = RankingLoss(surrogate, noise_of(q), "none").to(DEVICE)
+        outputs, Y = batch(loss, 8, q)
+        Y = Y.float().masked_fill(torch.rand(8, q, device=DEVICE) < 0.3, float("nan"))
+        Y[3] = float("nan")
+        assert_exact(loss, outputs, Y, (surrogate, q))
+        expected = found(loss, outputs, Y)
+        for score in (1e6, float("inf")):
+            wild = outputs.clone()
+            wild[:, 1:][Y.isnan()] = score
+            value, gradient = found(loss, wild, Y)
+            assert gradient[:, 1:][Y.isnan()].eq(0).all(), (surrogate, q)
+            torch.testing.assert_close((value, gradient), expected)
+
+
+def test_reductions_and_weights_of_rows():
+    torch.manual_seed(6)
+    for q in (30, 2500):
+        rows = RankingLoss("sigmoid", noise_of(q), "none").to(DEVICE)
+        outputs, Y = batch(rows, 8, q)
+        value, gradient = found(rows, outputs, Y)
+        for reduction, share in (("mean", 1 / 8), ("sum", 1.0)):
+            reduced = RankingLoss("sigmoid", noise_of(q), reduction).to(DEVICE)
+            torch.testing.assert_close(found(reduced, outputs, Y), (value.sum() * share, gradient * share))
+        weights = torch.rand(8, device=DEVICE)
+        torch.testing.assert_close(found(rows, outputs, Y, weights)[1], gradient * weights.double().unsqueeze(1))
+
+
+def test_gradients_add_up_and_can_be_asked_for_twice():
+    torch.manual_seed(7)
+    loss = RankingLoss("sigmoid", noise_of(2500)).to(DEVICE)
+    outputs, Y = batch(loss, 8, 2500)
+    _, gradient = found(loss, outputs, Y)
+    leaf = outputs.clone().requires_grad_()
+    value = loss(leaf, Y)
+    value.backward(retain_graph=True)
+    (2 * value).backward()
+    torch.testing.assert_close(leaf.grad.double(), 3 * gradient)
+
+
+def test_second_derivatives_are_the_eager_ones():
+    torch.manual_seed(8)
+    for q, surrogate in ((30, "sigmoid"), (700, "logistic")):
+        loss = RankingLoss(surrogate, noise_of(q)).to(DEVICE)
+        outputs, Y = batch(loss, 4, q)
+        direction = torch.randn_like(outputs)
+        second = []
+        for dtype in (torch.float32, torch.float64):
+            leaf = outputs.to(dtype).requires_grad_()
+            (gradient,) = torch.autograd.grad(loss(leaf, Y), leaf, create_graph=True)
+            second.append(torch.autograd.grad((gradient * direction).sum(), leaf)[0].double())
+        torch.testing.assert_close(*second, rtol=1e-3, atol=1e-4 * float(second[1].abs().max()))
+
+
+def test_many_models_against_one_batch_of_labels():
+    torch.manual_seed(9)
+    for q in (30, 2500):
+        loss = RankingLoss("sigmoid", noise_of(q), "none").to(DEVICE)
+        outputs, Y = torch.randn(4, 3, q + 1, device=DEVICE), torch.rand(3, q, device=DEVICE) < 0.2
+        together, gradient = found(loss, outputs, Y)
+        assert together.shape == (4, 3)
+        alone, alike = found(loss, outputs[2], Y)
+        torch.testing.assert_close((together[2], gradient[2]), (alone, alike))
+        torch.testing.assert_close(found(loss, outputs.transpose(0, 1), Y.unsqueeze(1))[0], together.t())
+
+
+def test_rates_that_change_are_seen():
+    loss = RankingLoss(noise=noise_of(30)).to(DEVICE)
+    outputs, Y = batch(loss, 8, 30)
+    before = loss(outputs, Y)
+    other = RankingLoss(noise=ClassConditionalNoise(0.4, 0.1, n_labels=30)).to(DEVICE)
+    loss.load_state_dict(other.state_dict())
+    assert loss(outputs, Y) == other(outputs, Y) != before
+
+
+def test_scores_that_are_no_numbers_give_none():
+    loss = RankingLoss("sigmoid", noise_of(2500), "none").to(DEVICE)
+    outputs, Y = batch(loss, 8, 2500)
+    outputs[2, 7] = float("nan")
+    value, gradient = found(loss, outputs, Y)
+    assert value.isnan().nonzero().flatten().tolist() == [2]
+    assert gradient.isnan().any(1).nonzero().flatten().tolist() == [2]
+
+
+def test_what_is_not_fused_takes_the_eager_way():
+    loss = RankingLoss("sigmoid", noise_of(30)).to(DEVICE)
+    outputs, Y = batch(loss, 8, 30)
+    assert not can_fuse(outputs.double(), Y, loss.surrogate)
+    assert not can_fuse(outputs, Y.float().requires_grad_(), loss.surrogate)
+    assert not can_fuse(outputs.cpu(), Y.cpu(), loss.surrogate)
+    own = RankingLoss(lambda t: torch.sigmoid(-t), noise_of(30)).to(DEVICE)
+    torch.testing.assert_close(own(outputs, Y), loss(outputs, Y))
+    assert found(loss, outputs[:0], Y[:0])[1].shape == (0, 31)
+
+
+def test_captured_in_a_graph():
+    torch.manual_seed(10)
+    for q in (30, 2500):
+        loss = RankingLoss("sigmoid", noise_of(q)).to(DEVICE)
+        outputs, Y = batch(loss, 8, q)
+        place = torch.zeros_like(outputs).requires_grad_()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.autograd.grad(loss(place, Y), place)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            value = loss(place, Y)
+            (gradient,) = torch.autograd.grad(value, place)
+        with torch.no_grad():
+            place.copy_(outputs)
+        graph.replay()
+        torch.testing.assert_close((value.double(), gradient.double()), found(loss, outputs, Y))
+
+
+def test_the_same_to_the_last_digit_every_time():
+    loss = RankingLoss("sigmoid", noise_of(2500)).to(DEVICE)
+    outputs, Y = batch(loss, 8, 2500)
+    (value, gradient), (same, alike) = found(loss, outputs, Y), found(loss, outputs, Y)
+    assert value == same
+    assert gradient.equal(alike)
+
+
+if __name__ == "__main__":
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            test()
+            print("passed", name, flush=True)
