@@ -3,9 +3,9 @@
     python benchmarks/device.py            (one CUDA device; about a minute)
     python benchmarks/device.py --quick
 
-Beside the ratios: how far the kernels of the loss are from the limit, with bytes and float32 operations a second measured
-in the same run; and the peak memory of the loss and of the whole step, in score-sized tensors. Where there is no CUDA
-device it says so, and has no result.
+Beside the ratios: how far the kernels of the loss are from the limit, with bytes and float32 operations a second
+measured in the same run; and the peak memory of the loss and of the whole step, in score-sized tensors. Where there is
+no CUDA device it says so, and has no result.
 """
 
 from __future__ import annotations

@@ -44,8 +44,15 @@ def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "si
     """
     check_scores_and_targets(scores.shape, targets.shape)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    # p_j (1 - p_j) is 0 for true labels but not for debiased ones: pair_sum leaves j = k out.
-    return pair_sum(*weigh(scores, targets), resolve_surrogate(surrogate))
+    phi = resolve_surrogate(surrogate)
+
+    def eager(f: Tensor, p: Tensor) -> Tensor:
+        # p_j (1 - p_j) is 0 for true labels but not for debiased ones: pair_sum leaves j = k out.
+        return pair_sum(*weigh(f, p), phi)
+
+    if isinstance(phi, Surrogate) and targets.shape == scores.shape and can_fuse(scores, targets, phi):
+        return fused_loss(scores, targets, None, phi, dummy=False, reduction="none", again=eager)
+    return eager(scores, targets)
 
 
 class RankingLoss(MultiLabelLoss):

@@ -6,37 +6,25 @@ No line here imports Triton: a machine without a CUDA device never does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from importlib.util import find_spec
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
+from ccmn.losses.devices import runs_kernels
 from ccmn.losses.surrogates import Surrogate
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
-
-_MOST_FOR_HINGE = 8192
-"""The fused hinge looks at every pair; above so many columns sorting is quicker."""
-
-
-@cache
-def has_triton() -> bool:
-    """Triton comes with builds of torch for CUDA."""
-    return find_spec("triton") is not None
 
 
 def can_fuse(outputs: Tensor, labels: Tensor, surrogate: Surrogate | Callable[[Tensor], Tensor]) -> bool:
     """Is there a fused way for outputs (..., columns) and labels (..., q) of this kind?"""
     return (
-        outputs.is_cuda
-        and has_triton()
+        runs_kernels(outputs)
         and isinstance(surrogate, Surrogate)
         and outputs.dtype in (torch.float32, torch.bfloat16, torch.float16)
         and not labels.requires_grad
         and outputs.numel() > 0
-        and (surrogate.name != "hinge" or outputs.shape[-1] <= _MOST_FOR_HINGE)
         and not torch.compiler.is_compiling()
     )
 
@@ -59,7 +47,7 @@ def fused_loss(
     dummy : is column 0 of the outputs the dummy label?
     again : (outputs, labels) -> one value per row by differentiable operations, for second derivatives
     """
-    from ccmn.losses.fused.rows import FusedLoss
+    from ccmn.losses.fused.ways.function import FusedLoss
 
     shape, columns = outputs.shape[:-1], outputs.shape[-1]
     rows = shape.numel()
@@ -108,7 +96,8 @@ def constants_of(debias: ClassConditionalDebiasing) -> tuple[Tensor, Tensor]:
         return kept.scale, kept.offset
     with torch.inference_mode(False):
         made = _make_constants(rho_pos, rho_neg)
-    if not torch.cuda.is_current_stream_capturing():  # what a graph works out is there when it is replayed, not before
+    # What a graph works out is there when it is replayed, and not before.
+    if not (rho_pos.is_cuda and torch.cuda.is_current_stream_capturing()):
         _constants[debias] = _Constants(rho_pos, rho_neg, versions, *made)
     return made
 

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cache, lru_cache
-from importlib.util import find_spec
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -27,6 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ccmn.losses.devices import runs_kernels
 from ccmn.losses.pairs.result import PairSums, Wanted
 from ccmn.losses.pairs.workspace import workspace
 from ccmn.losses.surrogates import SURROGATES
@@ -140,17 +140,11 @@ class Passes(Protocol):
 
 
 def _passes(scores: Tensor, pos: Tensor, neg: Tensor, centre: Tensor, width: Tensor) -> Passes:
-    if scores.is_cuda and _has_triton():
+    if runs_kernels(scores):
         from ccmn.losses.pairs.fused import FusedPasses
 
         return FusedPasses(scores, pos, neg, centre, width)
     return TiledPasses(scores, pos, neg, centre, width)
-
-
-@cache
-def _has_triton() -> bool:
-    """Triton comes with builds of torch for CUDA; elsewhere the tiles do."""
-    return find_spec("triton") is not None
 
 
 class TiledPasses:

@@ -7,10 +7,11 @@ import triton
 import triton.language as tl
 
 # What a compiled kernel shall not depend on: it serves all sizes and places, and launch.py keeps it by types alone.
-NUMBERS = ["columns", "label_rows", "pieces", "blocks", "at_zero", "share"]
+NUMBERS = ["columns", "label_rows", "pieces", "blocks", "first", "steps", "at_zero", "share"]
 TENSORS = [
     *("outputs", "labels", "scale", "offset", "grad", "out"),
     *("room", "lines", "values", "widths", "orders", "starts", "matrices"),
+    *("scores", "order", "sums", "parts", "gradient"),
 ]
 
 
