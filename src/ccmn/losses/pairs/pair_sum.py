@@ -8,7 +8,7 @@
 | the last three with few labels, or very wide rows | double sum in tiles | O(q^2) | direct.py and others |
 | a callable | double sum in blocks | O(q^2) | blocked.py |
 
-All take O(q) memory a row.
+All take O(q) memory a row. On a CUDA device the ranking loss comes here only for what ``losses/fused`` does not take.
 """
 
 from __future__ import annotations
