@@ -47,7 +47,7 @@ def fused_loss(
     dummy : is column 0 of the outputs the dummy label?
     again : (outputs, labels) -> one value per row by differentiable operations, for second derivatives
     """
-    from ccmn.losses.fused.ways.function import FusedLoss
+    from ccmn.losses.fused.ways.function import FusedLoss, Settings
 
     shape, columns = outputs.shape[:-1], outputs.shape[-1]
     rows = shape.numel()
@@ -59,18 +59,18 @@ def fused_loss(
     def by_rows(f: Tensor, y: Tensor) -> Tensor:
         return again(f.view(-1, len(y), columns), y).view(rows)
 
-    value: Tensor = FusedLoss.apply(  # type: ignore[no-untyped-call]
-        outputs.contiguous(), given, scale, offset, dummy, surrogate, reduction, by_rows
-    )
+    settings = Settings(dummy, surrogate, reduction, by_rows)
+    value: Tensor = FusedLoss.apply(outputs.contiguous(), given, scale, offset, settings)  # type: ignore[no-untyped-call]
     return value.view(shape) if reduction == "none" and len(shape) != 1 else value
 
 
 def _label_rows(outputs: Tensor, labels: Tensor) -> Tensor:
     """Labels (some, q) that repeat themselves over the rows of the outputs: one batch may serve many models."""
-    own = labels.shape[:-1]
-    if own != outputs.shape[outputs.ndim - labels.ndim : -1]:
+    if labels.shape[:-1] != outputs.shape[outputs.ndim - labels.ndim : -1]:
         labels = labels.expand(*outputs.shape[:-1], -1)
-    labels = labels.reshape(-1, labels.shape[-1]).contiguous()
+    if labels.ndim != 2:
+        labels = labels.reshape(-1, labels.shape[-1])
+    labels = labels.contiguous()
     return labels.view(torch.uint8) if labels.dtype == torch.bool else labels
 
 

@@ -29,7 +29,7 @@ class Batch(NamedTuple):
     @property
     def sizes(self) -> tuple[int, int]:
         """The numbers ``columns`` and ``label_rows`` of a kernel."""
-        return self.outputs.shape[1], len(self.labels)
+        return self.outputs.shape[1], self.labels.shape[0]
 
     @property
     def kind(self) -> tuple[str, int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,9 +15,19 @@ from ccmn.losses.fused.ways.sorting import Sorting
 from ccmn.losses.surrogates import Surrogate
 
 _ALWAYS_DIRECT = 64
-_PAIRS_DIRECT = {"hinge": 1 << 27}
-_PAIRS_DIRECT_OTHERWISE = 1 << 24
+_PAIRS_DIRECT = 1 << 24
+_PAIRS_DIRECT_HINGE = 1 << 27
 """Up to so many columns, or pairs in all, looking at every pair is quickest."""
+
+
+class Settings(NamedTuple):
+    """What a call needs beside tensors."""
+
+    dummy: bool
+    surrogate: Surrogate
+    reduction: str
+    again: Callable[[Tensor, Tensor], Tensor]
+    """(outputs, labels) -> the value of every row by differentiable operations."""
 
 
 class FusedLoss(torch.autograd.Function):
@@ -25,40 +35,33 @@ class FusedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        outputs: Tensor,
-        labels: Tensor,
-        scale: Tensor | None,
-        offset: Tensor | None,
-        dummy: bool,
-        surrogate: Surrogate,
-        reduction: str,
-        again: Callable[[Tensor, Tensor], Tensor],
+        ctx: Any, outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, settings: Settings
     ) -> Tensor:
-        batch = Batch(outputs, labels, scale, offset, dummy, surrogate)
+        batch = Batch(outputs, labels, scale, offset, settings.dummy, settings.surrogate)
         way = _choose(batch)
         values, kept = way.values(batch)
         ctx.save_for_backward(outputs, labels, scale, offset, kept)
-        ctx.settings, ctx.way = (dummy, surrogate), way
-        ctx.reduction, ctx.again = reduction, again
-        return _reduce(values, reduction)
+        ctx.settings, ctx.way = settings, way
+        return _reduce(values, settings.reduction)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         outputs, labels, scale, offset, kept = ctx.saved_tensors
+        dummy, surrogate, reduction, again = ctx.settings
         if torch.is_grad_enabled():  # create_graph=True: the eager way is differentiable as often as phi
-            value = _reduce(ctx.again(outputs, labels), ctx.reduction)
+            value = _reduce(again(outputs, labels), reduction)
             (by_outputs,) = torch.autograd.grad(value, outputs, grad, create_graph=True)
         else:
-            share = 1 / len(outputs) if ctx.reduction == "mean" else 1.0
-            behind = Behind(grad.contiguous(), share, ctx.reduction == "none")
-            by_outputs = ctx.way.gradient(Batch(outputs, labels, scale, offset, *ctx.settings), kept, behind)
-        return by_outputs, *(None,) * 7
+            share = 1 / outputs.shape[0] if reduction == "mean" else 1.0
+            behind = Behind(grad.contiguous(), share, reduction == "none")
+            by_outputs = ctx.way.gradient(Batch(outputs, labels, scale, offset, dummy, surrogate), kept, behind)
+        return by_outputs, None, None, None, None
 
 
 def _choose(batch: Batch) -> Way:
+    """The quickest way for a batch of this size."""
     columns, hinge = batch.outputs.shape[1], batch.surrogate.name == "hinge"
-    few = _PAIRS_DIRECT.get(batch.surrogate.name, _PAIRS_DIRECT_OTHERWISE)
+    few = _PAIRS_DIRECT_HINGE if hinge else _PAIRS_DIRECT
     if columns <= _ALWAYS_DIRECT or batch.outputs.numel() * columns <= few:
         return Direct()
     return Sorting() if hinge else Moments()
