@@ -51,6 +51,22 @@ def test_a_shared_step_is_a_step_on_the_sum(monkeypatch):
     torch.testing.assert_close(*(network.parameters[0].values for network in networks))
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_sums_are_made_in_place_of_whole_memory(monkeypatch, transposed):
+    """nccl refuses a tensor with gaps or turned around, as gradients of products may be."""
+
+    def all_reduce(tensor):
+        assert tensor.is_contiguous()
+        tensor.mul_(2)
+
+    monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
+    tensor = torch.arange(6.0).reshape(2, 3)
+    tensor = tensor.T if transposed else tensor
+    expected = 2 * tensor
+    assert Ranks(0, 2).add_up(tensor) is tensor
+    torch.testing.assert_close(tensor, expected)
+
+
 def test_one_process_alone():
     ranks = Ranks.current()
     assert (ranks.rank, ranks.world, ranks.writes) == (0, 1, True)

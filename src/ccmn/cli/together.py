@@ -28,10 +28,21 @@ def taking_part(device: str | None) -> Iterator[tuple[Ranks, str | None]]:
 
     cuda = torch.cuda.is_available() if device in (None, "auto") else str(device).startswith("cuda")
     if cuda:
-        device = f"cuda:{os.environ['LOCAL_RANK']}"
+        device = _own_gpu(torch.cuda.device_count())
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if cuda else "gloo", timeout=_PATIENCE)
     try:
         yield Ranks.current(), device
     finally:
         dist.destroy_process_group()
+
+
+def _own_gpu(count: int) -> str:
+    """A GPU for each process of this machine: nccl does not share one."""
+    number, processes = (int(os.environ[name]) for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+    if processes > count:
+        raise ValueError(
+            f"torchrun started {processes} processes here, and there are {count} GPUs: "
+            f"give --nproc-per-node {count}, or --device cpu"
+        )
+    return f"cuda:{number}"

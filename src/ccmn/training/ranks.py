@@ -41,7 +41,10 @@ class Ranks:
     def add_up(self, tensor: Tensor) -> Tensor:
         """The sum over all processes, in place."""
         if self.world > 1:
-            dist.all_reduce(tensor)
+            whole = tensor.contiguous()  # nccl takes no other
+            dist.all_reduce(whole)
+            if whole is not tensor:
+                tensor.copy_(whole)
         return tensor
 
     def mean(self, losses: Iterable[Tensor]) -> Tensor:

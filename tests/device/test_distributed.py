@@ -1,0 +1,122 @@
+"""Several processes on an accelerator: sums over nccl, and two processes on one GPU. Skipped where there is none.
+
+Runs with pytest, or on a machine that has torch and no pytest: ``python tests/device/test_distributed.py``.
+
+nccl wants a GPU for each process. With one GPU a group of one process has its sums go through nccl all the same; and
+two processes share the GPU over gloo, whose sums go through the CPU.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from ccmn.data import make_noisy_multilabel
+from ccmn.models import CCMNClassifier, fitting
+from ccmn.noise import ClassConditionalNoise
+from ccmn.training import Ranks, SharedAdam
+
+WORKER = "--rank"
+
+if not torch.cuda.is_available():
+    if __name__ == "__main__":
+        raise SystemExit("no CUDA device here")
+    import pytest
+
+    pytest.skip("no CUDA device here", allow_module_level=True)
+
+
+class Summing(Ranks):
+    """One process whose sums go through the process group all the same."""
+
+    def add_up(self, tensor):
+        self.world = 2
+        try:
+            return super().add_up(tensor)
+        finally:
+            self.world = 1
+
+
+@contextmanager
+def group(backend, rank, world, file):
+    dist.init_process_group(backend, init_method=f"file://{file}", rank=rank, world_size=world)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def curve(loss, model):
+    """Loss and criterion of every epoch; batches of 50, the last of them smaller."""
+    noise = ClassConditionalNoise(0.1, 0.3, n_labels=5)
+    task = make_noisy_multilabel(430, 8, 5, noise=noise, random_state=0)
+    settings = {"lr": [0.01, 0.001], "epochs": 6, "batch_size": 50, "solver": "adam", "random_state": 0}
+    surrogate = "sigmoid" if loss == "ranking" else "logistic"
+    clf = CCMNClassifier(noise, loss, surrogate, model, device="cuda", **settings)
+    return clf.fit(task.X, task.Y_noisy).history_.to_numpy(dtype=np.float64)
+
+
+CASES = [("ranking", "linear"), ("hamming", "mlp")]
+
+
+@contextmanager
+def summing():
+    """Fits of one process as if there were more: gradients and criteria are added up by the process group."""
+
+    def optimiser(network, lr, weight_decay, ranks):
+        return SharedAdam(ranks, network.parameters, lr, torch.full_like(lr, weight_decay))
+
+    with (
+        patch.object(Ranks, "current", classmethod(lambda cls: Summing())),
+        patch.object(fitting, "_optimiser", optimiser),
+    ):
+        yield
+
+
+def test_sums_over_nccl():
+    alone = [curve(*case) for case in CASES]
+    with tempfile.TemporaryDirectory() as folder, group("nccl", 0, 1, Path(folder) / "store"), summing():
+        turned = torch.arange(6.0, device="cuda").reshape(2, 3).T
+        assert torch.equal(Summing().add_up(turned.clone()), turned)
+        for case, expected in zip(CASES, alone):
+            np.testing.assert_allclose(curve(*case), expected, rtol=1e-4, atol=1e-4, err_msg=str(case))
+
+
+def test_two_processes_on_one_gpu():
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, WORKER]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        workers = [subprocess.Popen([*command, str(rank), folder], env=environment) for rank in range(2)]
+        codes = [worker.wait(240) for worker in workers]
+        assert codes == [0, 0]
+        for number, case in enumerate(CASES):
+            alone = curve(*case)
+            for rank in range(2):
+                together = np.load(Path(folder) / f"{rank}-{number}.npy")
+                np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-4, err_msg=str(case))
+
+
+def work(rank, folder):
+    """One of the two processes."""
+    with group("gloo", rank, 2, folder / "store"):
+        for number, case in enumerate(CASES):
+            np.save(folder / f"{rank}-{number}.npy", curve(*case))
+
+
+if __name__ == "__main__":
+    if WORKER in sys.argv:
+        work(int(sys.argv[2]), Path(sys.argv[3]))
+        raise SystemExit
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            test()
+            print("passed", name)
