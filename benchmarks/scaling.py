@@ -1,26 +1,33 @@
 """How the cost of training grows with rows, features, labels and runs: measured exponents.
 
-    python benchmarks/scaling.py                                    (two minutes on an idle machine)
-    python benchmarks/scaling.py --figure docs/figures/scaling      (writes scaling.csv and scaling.png)
-    python benchmarks/scaling.py --quick                            (fewer and smaller sizes)
+    python benchmarks/scaling.py            (two minutes on an idle machine)
+    python benchmarks/scaling.py --docs     (writes docs/figures/scaling.csv and .png, and the table in docs/scaling.md)
+    python benchmarks/scaling.py --quick    (fewer and smaller sizes)
 
-Along each axis the rival is the smallest size, its time multiplied by the growth of the size: what linear growth would
-come to. The exponent is the slope of log time over log size, over the larger half of the sizes.
+Times are of the processor, one thread: what neighbours take does not count, though what they do to caches does. Along
+each axis the rival is the smallest size, its time multiplied by the growth of the size: what linear growth would come
+to. The exponent is the slope of log time over log size, over the larger half of the sizes.
 """
 
 from __future__ import annotations
 
 import csv
+import os
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
-from harness import Result, parser, report, seconds_of
+from harness import Result, machine, parser, report, seconds_of
 
 from ccmn.losses import RankingLoss
 from ccmn.training import KeepLast, Objective, Rows, StackedAdam, StackedLinear, train
 from ccmn.training.batches import Features
 
+DOCS = Path(__file__).parents[1] / "docs"
+MARKS = "<!-- written by benchmarks/scaling.py -->", "<!-- until here -->"
+ROUNDS = 5
 AXES = {
     "rows n": ([2_000, 4_000, 8_000, 16_000, 32_000], "an epoch, d = 64, q = 32, batch 100"),
     "features d": ([64, 256, 1024, 4096, 16_384, 65_536], "a step, q = 64, batch 100"),
@@ -50,10 +57,11 @@ CASES: dict[str, Callable[[int], Callable[[], object]]] = {
 
 
 def measure(axis: str, quick: bool) -> list[tuple[int, float]]:
-    """The best of three rounds over all sizes: a neighbour's burst falls on no size alone."""
+    """The best of some rounds over all sizes: a neighbour's burst falls on no size alone."""
     sizes = AXES[axis][0][:3] if quick else AXES[axis][0]
     cases = [CASES[axis](size) for size in sizes]
-    rounds = [[seconds_of(case, 0.1 if quick else 0.6) for case in cases] for _ in range(3)]
+    budget = 0.1 if quick else 0.4
+    rounds = [[seconds_of(case, budget, clock=time.process_time) for case in cases] for _ in range(ROUNDS)]
     return list(zip(sizes, np.min(rounds, axis=0).tolist()))
 
 
@@ -62,7 +70,16 @@ def exponent(points: list[tuple[int, float]]) -> float:
     return float(np.polyfit(sizes, times, 1)[0])
 
 
-def draw(found: dict[str, list[tuple[int, float]]], path: str) -> None:
+def write_table(found: dict[str, list[tuple[int, float]]], path: Path) -> None:
+    """The exponents and what they were measured on, between the marks of a document."""
+    before, after = (path.read_text().split(mark)[i] for mark, i in zip(MARKS, (0, 1)))
+    lines = ["| size | exponent | what was timed |", "| --- | --- | --- |"]
+    lines += [f"| {a} | {exponent(p):.2f} | {AXES[a][1]}, {a[-1]} to {p[-1][0]:,} |" for a, p in found.items()]
+    lines += ["", f"{machine()}; one thread, time of the processor; load of the machine {os.getloadavg()[0]:.1f}."]
+    path.write_text("\n".join([before + MARKS[0], *lines, MARKS[1] + after]))
+
+
+def draw(found: dict[str, list[tuple[int, float]]], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -87,8 +104,11 @@ def draw(found: dict[str, list[tuple[int, float]]], path: str) -> None:
 
 def main() -> None:
     arguments = parser(__doc__.splitlines()[0])
-    arguments.add_argument("--figure", metavar="PATH", help="write PATH.csv and PATH.png")
+    arguments.add_argument("--docs", action="store_true", help="write figure and table into docs/")
     options = arguments.parse_args()
+    if options.docs and options.quick:
+        arguments.error("--docs wants all sizes: leave --quick out")
+    torch.set_num_threads(1)
     found = {axis: measure(axis, options.quick) for axis in AXES}
     results = []
     for axis, points in found.items():
@@ -97,8 +117,9 @@ def main() -> None:
         results.append(
             Result(f"{axis} = {large}: {AXES[axis][1]}", last, f"{axis} = {small}, linear", linear, linear / last)
         )
-    if options.figure:
-        draw(found, options.figure)
+    if options.docs:
+        draw(found, DOCS / "figures" / "scaling")
+        write_table(found, DOCS / "scaling.md")
     report(results, {"exponents": {axis: round(exponent(points), 2) for axis, points in found.items()}}, options.json)
 
 

@@ -155,7 +155,7 @@ def test_a_killed_process_costs_a_few_epochs(folder):
 @needs_proc
 def test_another_number_of_processes_goes_on(folder, shards):
     """Two processes and what started them are killed; one goes on with their stream."""
-    arguments = [*shards, "--epochs", "80"]
+    arguments = [*shards, "--epochs", "40"]
     process = torchrun(folder, *arguments, "--checkpoint", "state", "--out", "one.ccmn")
     wait_for_checkpoint(process, folder)
     started = children(process.pid)
