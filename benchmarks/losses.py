@@ -18,7 +18,7 @@ from ccmn.losses import SURROGATES, ranking_loss
 from ccmn.losses.pairs.blocked import blocked_pair_sum
 
 FULL = [(8, 64), (14, 100), (32, 64), (64, 64), (128, 64), (256, 64), (1024, 16), (4096, 4), (16384, 4), (65536, 4)]
-QUICK = [(8, 64), (14, 100), (128, 32), (4096, 4)]
+QUICK = [(8, 64), (14, 100), (128, 32), (4096, 1)]
 LARGEST_BROADCAST = 4096
 LARGEST_BLOCKED = 16384
 
@@ -88,12 +88,8 @@ def main() -> None:
     budget = 0.8 if options.quick else 2.0
     sizes = QUICK if options.quick else FULL
     double = [r for q, batch in sizes for name in SURROGATES for r in case(name, q, batch, options.device, budget)]
-    largest = (4096, 4) if options.quick else (65536, 4)
-    price = [
-        price_of_ranking(name, q, batch, options.device, budget)
-        for q, batch in ((14, 100), (4096, 4), largest)
-        for name in SURROGATES
-    ]
+    priced = [(14, 100), (4096, 4)] + ([] if options.quick else [(65536, 4)])
+    price = [price_of_ranking(name, q, batch, options.device, budget) for q, batch in priced for name in SURROGATES]
     notes: dict[str, object] = {
         "price of ranking (times the cost of BCE)": {r.name: round(1 / r.ratio, 1) for r in price},
     }
