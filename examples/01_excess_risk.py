@@ -1,4 +1,5 @@
 """Does training on noisy labels reach the best possible risk, given enough rows?
+==============================================================================
 
 Labels flip with rates that differ from label to label and from side to side. A linear model is trained on n noisy rows
 with the unbiased loss (Eq. (4) or (6)), with the plain loss on the same rows, and, for comparison, on the true labels;

@@ -1,4 +1,5 @@
 """What do the noise rates cost, and does it matter how they differ?
+=================================================================
 
 At a fixed number of rows the unbiased loss is trained under one pair of rates for all labels: first equal rates that
 rise together, then rates of sum 0.4 whose difference rho_neg - rho_pos moves. The paper remarks that smaller rates help

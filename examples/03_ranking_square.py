@@ -1,4 +1,5 @@
 """Why does the unbiased ranking loss with the square surrogate fall behind?
+=========================================================================
 
 For a linear model f = W x it is a quadratic form in W: sum over pairs of p_j n_k (1 - f_j + f_k)^2, with debiased
 labels p and n = 1 - p. Clean labels give weights of 0 and 1 and a form that is convex. Debiased ones give weights of

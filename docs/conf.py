@@ -1,0 +1,76 @@
+"""How the documentation is built: ``make docs``. Nothing in the built pages is fetched from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+from ccmn.version import __version__
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "extensions"))
+
+project = "ccmn"
+copyright = "the authors of ccmn"
+version = release = __version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_gallery.gen_gallery",
+    "katex",
+    "command_line",
+]
+exclude_patterns = ["_build", "generated/**/*.ipynb", "generated/**/*.json"]
+
+# Mathematics: $...$ in pages, :math: in docstrings; both are drawn by KaTeX, which lies in _static.
+myst_enable_extensions = ["dollarmath", "deflist"]
+myst_heading_anchors = 3
+html_math_renderer = "katex"
+
+autodoc_default_options = {"show-inheritance": True}
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+numpydoc_show_class_members = False
+
+# Scripts are shown, never run, by this build: those of the recipes run as tests, the numbered ones take minutes.
+sphinx_gallery_conf = {
+    "examples_dirs": ["../examples"],
+    "gallery_dirs": ["generated/examples"],
+    "plot_gallery": False,
+    "ignore_pattern": r"(drawing|known_posterior|conftest|__init__)\.py$",
+    "image_scrapers": (),
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "copyfile_regex": "",
+    "default_thumb_file": str(HERE / "_static" / "thumbnail.png"),
+    "remove_config_comments": True,
+    "write_computation_times": False,
+}
+
+
+html_theme = "furo"
+html_title = "ccmn"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_extra_path = ["tables.html"]
+html_copy_source = False
+html_show_sourcelink = False
+
+
+def leave_out(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """scikit-learn's metadata routing, whose docstrings point into scikit-learn's own pages; aliases of types."""
+    is_alias = what == "module" and isinstance(obj, types.GenericAlias)
+    return True if is_alias or re.fullmatch(r"set_\w+_request|get_metadata_routing", name) else None
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-skip-member", leave_out)

@@ -1,0 +1,57 @@
+"""``{command} noise estimate``: what a sub-command takes, from the program itself, so that it cannot be out of date."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from typing import Any
+
+import typer.main
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from ccmn.cli import app as program
+
+
+def find_command(words: list[str]) -> tuple[Any, Any]:
+    """The command, and the context that knows what it is called."""
+    command = typer.main.get_command(program)
+    context = command.make_context("ccmn", [], resilient_parsing=True)
+    for word in words:
+        command = command.commands[word]
+        context = type(context)(command, info_name=word, parent=context)
+    with contextlib.redirect_stdout(io.StringIO()):  # help is filled in when it is printed
+        command.get_help(context)
+    return command, context
+
+
+class CommandDirective(SphinxDirective):
+    """Usage, help, arguments and options of one command."""
+
+    has_content = False
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[nodes.Node]:
+        command, context = find_command(self.arguments[0].split())
+        usage = command.get_usage(context).removeprefix("Usage: ")
+        told = [nodes.paragraph(text=" ".join(part.split())) for part in (command.help or "").split("\n\n")]
+        parameters = [one for one in command.get_params(context) if not getattr(one, "hidden", False)]
+        entries = [entry(one, context) for one in parameters if one.name != "help"]
+        return [nodes.literal_block(usage, usage, language="text"), *told, nodes.definition_list("", *entries)]
+
+
+def entry(parameter: Any, context: Any) -> nodes.definition_list_item:
+    """An option or argument with what is said of it, and its default where that is worth knowing."""
+    record = parameter.get_help_record(context)
+    if record is None:
+        record = (parameter.make_metavar(context), getattr(parameter, "help", None) or "")
+    name, text = record
+    term = nodes.term("", "", nodes.literal(text=" ".join(name.split())))
+    return nodes.definition_list_item("", term, nodes.definition("", nodes.paragraph(text=" ".join(text.split()))))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("command", CommandDirective)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
