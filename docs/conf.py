@@ -25,6 +25,7 @@ extensions = [
     "katex",
     "command_line",
 ]
+smartquotes = False  # "--out" is to stay as it is typed
 exclude_patterns = ["_build", "generated/**/*.ipynb", "generated/**/*.json"]
 
 # Mathematics: $...$ in pages, :math: in docstrings; both are drawn by KaTeX, which lies in _static.
@@ -56,7 +57,6 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
 }
 
-
 html_theme = "furo"
 html_title = "ccmn"
 html_static_path = ["_static"]
@@ -72,5 +72,13 @@ def leave_out(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any
     return True if is_alias or re.fullmatch(r"set_\w+_request|get_metadata_routing", name) else None
 
 
+def shorten(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """The first line of a folder's own docstring is for those who read the code; the page has its own."""
+    if what == "module" and hasattr(obj, "__path__"):
+        end = lines.index("") if "" in lines else len(lines)
+        del lines[:end]
+
+
 def setup(app: Any) -> None:
     app.connect("autodoc-skip-member", leave_out)
+    app.connect("autodoc-process-docstring", shorten)

@@ -11,6 +11,8 @@ The plain curve levels off at 0.075 (Hamming) and 0.28 (ranking): no number of r
 Takes about a minute; --quick about five seconds. Draws docs/figures/excess_risk.png.
 """
 
+# sphinx_gallery_thumbnail_path = "figures/excess_risk.png"
+
 from __future__ import annotations
 
 import numpy as np

@@ -16,6 +16,8 @@ two sides are unlike because labels here are more often negative than positive, 
 Takes about two minutes; --quick about ten seconds. Draws docs/figures/noise_rates.png.
 """
 
+# sphinx_gallery_thumbnail_path = "figures/noise_rates.png"
+
 from __future__ import annotations
 
 import numpy as np

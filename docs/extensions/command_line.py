@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from typing import Any
 
 import typer.main
@@ -36,10 +37,18 @@ class CommandDirective(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         command, context = find_command(self.arguments[0].split())
         usage = command.get_usage(context).removeprefix("Usage: ")
-        told = [nodes.paragraph(text=" ".join(part.split())) for part in (command.help or "").split("\n\n")]
+        told = [explained(" ".join(part.split())) for part in (command.help or "").split("\n\n")]
         parameters = [one for one in command.get_params(context) if not getattr(one, "hidden", False)]
         entries = [entry(one, context) for one in parameters if one.name != "help"]
         return [nodes.literal_block(usage, usage, language="text"), *told, nodes.definition_list("", *entries)]
+
+
+def explained(text: str) -> nodes.Node:
+    """A paragraph of the help; examples as what they are, commands, one a line."""
+    if not re.match("Examples?: ", text):
+        return nodes.paragraph(text=text)
+    commands = re.sub(r",? or (?=ccmn|torchrun)", "\n", text.split(": ", 1)[1])
+    return nodes.literal_block(commands, commands, language="text")
 
 
 def entry(parameter: Any, context: Any) -> nodes.definition_list_item:
