@@ -5,8 +5,7 @@ BIN := .venv/bin
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: test-cluster
-.PHONY: help demo test test-browser table check format bench figures wheel clean
+.PHONY: help demo test test-browser test-cluster docs table check format bench figures wheel clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,6 +39,11 @@ test-cluster: $(BIN)/.ready  ## the Ray engine on a real cluster of two nodes on
 	$(ONE_THREAD) CCMN_CLUSTER=1 .ci/own-network 600 $(BIN)/python -m pytest -q tests/cluster \
 	    -o faulthandler_timeout=180 -o faulthandler_exit_on_timeout=true
 
+docs: $(BIN)/.ready  ## the documentation site, into docs/_build/html: open index.html there
+	$(BIN)/python -c 'import furo, myst_parser, numpydoc, sphinx, sphinx_gallery' 2> /dev/null || \
+	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
 # SMALL=1: two repeats of ten epochs on bundled data. Otherwise every data set at hand, hours on a CPU.
 table: $(BIN)/.ready  ## tables 1 to 3 of the paper, resumable, and a page of them; SMALL=1: in a minute
 	$(BIN)/ccmn reproduce $(if $(SMALL),table1 --small --store small.db,all --store results.db)
@@ -67,4 +71,4 @@ wheel: $(BIN)/.ready  ## build, then install and smoke-test the wheel in a clean
 	bash .ci/smoke-wheel dist/*.whl constraints.txt
 
 clean:  ## remove the environment and everything built
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
+	rm -rf .venv build dist docs/_build docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import types
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from ccmn.version import __version__
 
 HERE = Path(__file__).parent
+REPORT = "report-of-tables.html"
 sys.path.insert(0, str(HERE / "extensions"))
 
 project = "ccmn"
@@ -57,13 +59,14 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
 }
 
+pygments_dark_style = "a11y-dark"
 html_theme = "furo"
 html_title = "ccmn"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_extra_path = ["tables.html"]
 html_copy_source = False
 html_show_sourcelink = False
+html_show_search_summary = False  # it would be fetched page by page, which a browser refuses for files
 
 
 def leave_out(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
@@ -79,6 +82,30 @@ def shorten(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[
         del lines[:end]
 
 
+def aside(app: Any, page: str, source: list[str]) -> None:
+    """``tables.html``, the report beside ``tables.md``, has another name in the site, where the page has that one."""
+    if page == "tables":
+        source[0] = source[0].replace('href="tables.html"', f'href="{REPORT}"')
+
+
+def copy_report(app: Any, error: Exception | None) -> None:
+    if error is None:
+        shutil.copyfile(HERE / "tables.html", Path(app.outdir) / REPORT)
+
+
+def close_up(app: Any, tree: Any) -> None:
+    """No empty line at the end of a block of code: doctest wants one in the source."""
+    from docutils import nodes
+
+    for block in tree.findall(nodes.literal_block):
+        if block.rawsource == block.astext():
+            block.rawsource = block.astext().rstrip()
+            block[:] = [nodes.Text(block.rawsource)]
+
+
 def setup(app: Any) -> None:
+    app.connect("source-read", aside)
+    app.connect("build-finished", copy_report)
+    app.connect("doctree-read", close_up)
     app.connect("autodoc-skip-member", leave_out)
     app.connect("autodoc-process-docstring", shorten)

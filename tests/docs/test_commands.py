@@ -1,0 +1,64 @@
+"""What the pages tell to type: every ``ccmn`` line is understood, and those that can be run are."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+
+import numpy as np
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from ccmn import PartialNoise
+from ccmn.cli import app
+from ccmn.data import MultiLabelData, make_noisy_multilabel, write_csv
+from pages import PAGES, ROOT, blocks
+
+CONSOLE = [page for page in PAGES if any(block.language == "console" and block.runs for block in blocks(page))]
+
+
+def typed_lines():
+    """Every line that begins with ``ccmn``, prompt or not, of the pages and the README."""
+    for page in [ROOT / "README.md", *PAGES]:
+        for line in re.findall(r"^(?:\$ )?(ccmn [a-z].*)$", page.read_text(), re.MULTILINE):
+            if re.match(r"ccmn (demo|fit|predict|evaluate|noise|audit|review|data|reproduce|report)\b", line):
+                yield pytest.param(line.split("  #")[0], id=f"{page.stem}: {line[:60]}")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Somewhere with the files that the pages speak of: features, and labels in columns ``tag_*``."""
+    task = make_noisy_multilabel(240, 4, 3, strength=6, noise=PartialNoise([0.2, 0.3, 0.1]), random_state=0)
+    names = ("tag_a", "tag_b", "tag_c")
+    for name, Y in {"train": task.Y_noisy, "test": task.Y, "new": task.Y, "clean": task.Y}.items():
+        write_csv(MultiLabelData(X=task.X, Y=Y.astype(np.uint8), label_names=names), tmp_path / f"{name}.csv")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", CONSOLE, ids=lambda page: page.stem)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_a_page_tells_to_type_can_be_typed(page, folder):
+    ran = 0
+    for block in blocks(page):
+        for command in block.commands if block.runs else []:
+            words = shlex.split(command)
+            assert words[0] == "ccmn", f"{page.name}: {command} is not ours to run; the page must say why it is not run"
+            result = CliRunner().invoke(app, words[1:], prog_name="ccmn")
+            assert result.exit_code == 0, f"{command}: {result.output}\n{result.exception!r}"
+            ran += 1
+    assert ran
+    assert os.listdir(folder)
+
+
+@pytest.mark.parametrize("line", list(typed_lines()))
+def test_every_line_is_understood(line):
+    words = shlex.split(line)[1:]
+    command, name = typer.main.get_command(app), "ccmn"
+    while hasattr(command, "commands"):
+        name = words.pop(0)
+        command = command.commands[name]
+    command.make_context(name, words)

@@ -1,0 +1,43 @@
+"""The pages of the documentation, taken apart into their blocks of code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("guides/*.md")])
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A fenced block, and the paragraphs next to it."""
+
+    language: str
+    text: str
+    near: str
+
+    @property
+    def runs(self) -> bool:
+        """A block that is not run says so, and why, right before or after it."""
+        return "not run by the tests" not in " ".join(self.near.lower().split())
+
+    @property
+    def commands(self) -> list[str]:
+        """What is typed after a ``$``, without the comment; a line that ends in a backslash goes on."""
+        lines = self.text.replace("\\\n", " ").splitlines()
+        return [line[2:].split(" #")[0].strip() for line in lines if line.startswith("$ ")]
+
+
+def blocks(page: Path) -> list[Block]:
+    """Every fenced block of a page."""
+    text = page.read_text()
+    found = []
+    for match in _FENCE.finditer(text):
+        before, after = text[: match.start()].rstrip(), text[match.end() :].lstrip()
+        near = before.rsplit("\n\n", 1)[-1] + "\n\n" + after.split("\n\n", 1)[0]
+        found.append(Block(match[1], match[2], near))
+    return found
