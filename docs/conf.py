@@ -35,7 +35,6 @@ myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 html_math_renderer = "katex"
 
-autodoc_default_options = {"show-inheritance": True}
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
@@ -76,10 +75,12 @@ def leave_out(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any
 
 
 def shorten(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """The first line of a folder's own docstring is for those who read the code; the page has its own."""
+    """Leave out what Python says of the fields of a tuple, and the first line of a folder: the page has its own."""
     if what == "module" and hasattr(obj, "__path__"):
         end = lines.index("") if "" in lines else len(lines)
         del lines[:end]
+    if lines and lines[0].startswith("Alias for field number"):
+        lines.clear()
 
 
 def aside(app: Any, page: str, source: list[str]) -> None:

@@ -53,10 +53,9 @@ def explained(text: str) -> nodes.Node:
 
 def entry(parameter: Any, context: Any) -> nodes.definition_list_item:
     """An option or argument with what is said of it, and its default where that is worth knowing."""
-    record = parameter.get_help_record(context)
-    if record is None:
-        record = (parameter.make_metavar(context), getattr(parameter, "help", None) or "")
-    name, text = record
+    name, text = parameter.get_help_record(context) or (parameter.make_metavar(context), parameter.help or "")
+    if parameter.param_type_name == "argument":
+        name = name.split(" <")[0]  # DATA, not DATA <str>
     term = nodes.term("", "", nodes.literal(text=" ".join(name.split())))
     return nodes.definition_list_item("", term, nodes.definition("", nodes.paragraph(text=" ".join(text.split()))))
 
