@@ -42,10 +42,12 @@ def test_every_folder_has_a_page_of_the_reference():
         assert f"\n{folder}\n" in (DOCS / "api" / "index.md").read_text()
 
 
-def test_every_module_of_the_reference_can_be_imported():
-    for page in (DOCS / "api").glob("*.md"):
-        for name in re.findall(r"automodule:: ([\w.]+)", page.read_text()):
-            importlib.import_module(name)
+@pytest.mark.parametrize("page", sorted((DOCS / "api").glob("*.md")), ids=lambda page: page.stem)
+def test_every_module_of_the_reference_can_be_imported(page):
+    if page.stem == "review":
+        pytest.importorskip("starlette", reason="the review page needs starlette: pip install 'ccmn[review]'")
+    for name in re.findall(r"automodule:: ([\w.]+)", page.read_text()):
+        importlib.import_module(name)
 
 
 def test_every_command_has_its_section():
