@@ -42,6 +42,10 @@ def test_labels_in_words(write):
     assert_array_equal(data.X, [[1], [0], [1]])
 
 
+def test_columns_that_are_counted_are_named_so(write):
+    assert read_csv(write("data.csv", "0,1,2\n0.5,1,0\n"), -1).feature_names == ("0", "1")
+
+
 def test_features_alone(write):
     data = read_csv(write("data.csv", "a,b\n1,2\n"), [])
     assert (data.d, data.q) == (2, 0)
@@ -80,7 +84,7 @@ def test_round_trip_of_sparse_unnamed_unobserved(small, same, tmp_path):
 def test_a_failed_write_leaves_what_was_there(small, tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("precious")
-    with pytest.raises(ValueError, match="together: 1 column names stand there more than once, 'sea' first"):
+    with pytest.raises(ValueError, match="together: the column name 'sea' stands there more than once; each"):
         write_csv(dataclasses.replace(small, feature_names=["sea", "b"]), path)
     assert path.read_text() == "precious"
     assert [file.name for file in tmp_path.iterdir()] == ["data.csv"]
@@ -97,6 +101,8 @@ def test_what_csv_cannot_hold_is_not_dropped(small, tmp_path):
     ("text", "message"),
     [
         ("a,sea\n1,0\nred,1\n", r"line 3: 'red' in column 'a' is not a number.*one 0/1 column per word"),
+        ("0.5,1,0\n1.5,0,1\n", r"the first line holds numbers, 0\.5, 1, 0 \.\.\., where the names .* are expected"),
+        ("a,a,b,b\n", r"'a' stands there more than once \(and 1 others\)"),
         ("a,sea\n1,maybe\n", "line 2: 'maybe' in column 'sea' is not a number.*0 or 1, true, false, yes, no"),
         ("a,sea\n1,0\n\n2,2\n", "line 4: 2 in column 'sea'; a label must be 0, 1 or missing"),
         ("a,sea\n1,0\n1,-1\n", "line 3: -1 in column 'sea'"),
@@ -104,7 +110,7 @@ def test_what_csv_cannot_hold_is_not_dropped(small, tmp_path):
         ("a,sea\n1,0,1\n", "line 2: 3 values, but there are 2 columns"),
         ("a,sea\ninf,0\n", r"line 2: infinite \(or too large\) in column 'a'"),
         ("a,sea\n1,0\n1e39,0\n", "line 3: infinite"),
-        ("a,a,sea\n1,2,0\n", "'a' first; each column needs its own"),
+        ("a,a,sea\n1,2,0\n", "'a' stands there more than once; each column needs its own"),
         (",a,sea\n0,2,0\n", "column 1 is named ''.*index=False"),
         ("Unnamed: 0,a,sea\n0,2,0\n", "index=False"),
         ("a;sea\n1;0\n", "separated by ';'; write the file with commas"),

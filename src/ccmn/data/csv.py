@@ -97,6 +97,19 @@ def _check_header(names: list[str]) -> None:
         if len(names) == 1 and separator in names[0]:
             raise ValueError(f"the columns are separated by {separator!r}; write the file with commas")
     check_column_names(names)
+    if _is_row(names):
+        raise ValueError(
+            f"the first line holds numbers, {', '.join(names[:3])} ..., where the names of the columns are expected; "
+            "write a line of names above it"
+        )
+
+
+def _is_row(names: list[str]) -> bool:
+    """Numbers alone, and not whole ones alone: columns that are merely counted, 0, 1, 2, ..., have these for names."""
+    try:
+        return not all(float(name).is_integer() for name in names)
+    except ValueError:
+        return False
 
 
 def _cells(matrix: object, row: int) -> list[str]:

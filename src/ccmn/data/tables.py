@@ -76,8 +76,9 @@ def check_column_names(names: Sequence[str]) -> None:
             "DataFrame, which is no feature. Name or remove it (pandas: write with index=False)."
         )
     if twice:
+        others = f" (and {len(twice) - 1} others)" if len(twice) > 1 else ""
         raise ValueError(
-            f"{len(twice)} column names stand there more than once, {twice[0]!r} first; each column needs its own "
+            f"the column name {twice[0]!r} stands there more than once{others}; each column needs its own "
             "(is the line of names missing?)"
         )
 
