@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from numpy.testing import assert_allclose
 
 from ccmn.data import load_dataset, write_csv, write_npz
@@ -126,6 +127,32 @@ def test_sparse_rows_without_names(run, files):
     (files / "new.svm").write_text("0 1:0.5\n2:1\n")
     assert run("predict", "model.ccmn", "new.svm").stdout.startswith("row,0,1,p(0),p(1)\n0,")
     assert "200 rows" in run("evaluate", "model.ccmn", "rows.svm").stdout
+
+
+def test_sparse_labels_stay_sparse_and_keep_their_names(run, files, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = [f"{k % 2}{',2' if k % 3 else ''} 1:{rng.random():.3f} 2:{k % 2}" for k in range(60)]
+    (files / "rows.svm").write_text("\n".join(rows) + "\n")
+    (files / "names.txt").write_text("sea\nsky\nsun\n")
+    monkeypatch.setattr("scipy.sparse.csr_array.toarray", _refuse)
+    monkeypatch.setattr("ccmn.models.targets.FEWEST_SPARSE", 10)
+    command = ("fit", "rows.svm", "--labels", "names.txt", "--noise", "none", "--epochs", 2, "--out", "m.ccmn")
+    run(*command, "--validation", "rows.svm")
+    monkeypatch.undo()
+    assert load_model(files / "m.ccmn").label_names_ == ("sea", "sky", "sun")
+
+
+def _refuse(self, *_, **__):
+    if self.shape == (60, 3):
+        raise AssertionError("labels were made dense")
+    return scipy.sparse.csr_matrix(self).toarray()
+
+
+def test_a_name_with_a_comma_stands_in_quotes(run, files):
+    text = (files / "task.csv").read_text().replace("sea,", '"sea, deep",', 1)
+    (files / "task.csv").write_text(text)
+    run("fit", "task.csv", "--labels", '"sea, deep",sky', "--noise", "none", "--epochs", 2, "--out", "m.ccmn")
+    assert load_model(files / "m.ccmn").label_names_ == ("sea, deep", "sky")
 
 
 @pytest.mark.parametrize(

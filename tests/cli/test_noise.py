@@ -71,7 +71,11 @@ def test_sparse_and_unobserved_labels(printed, task, files):
     write_npz(MultiLabelData(task.X, Y), files / "weak.npz")
     assert printed("noise", "inject", "weak.npz", "--partial", 0.2, "--out", "noisy.npz")["labels"] == 870
     (files / "rows.svm").write_text("0,1 1:0.5\n1 2:1\n")
-    assert printed("noise", "inject", "rows.svm", "--missing", 0.5, "--out", "sparse.npz")["labels"] == 4
+    found = printed("noise", "inject", "rows.svm", "--missing", 0.5, "--out", "sparse.npz")
+    noisy = read_npz("sparse.npz").Y.toarray()
+    assert found["labels"] == 4
+    assert (found["lost"], found["added"]) == (3 - noisy.sum(), 0)
+    assert noisy[1, 0] == 0
 
 
 def test_show(run, printed, files):

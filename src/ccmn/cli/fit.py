@@ -29,6 +29,7 @@ from ccmn.cli.rates import rates_for, read_rates
 from ccmn.cli.together import taking_part
 
 if TYPE_CHECKING:
+    from ccmn.data import MultiLabelData
     from ccmn.data.columns import Columns
     from ccmn.models import CCMNClassifier
     from ccmn.noise import NoiseModel
@@ -187,11 +188,22 @@ class _File:
 
     def held_out(self, source: Path, clean: bool) -> tuple[Any, Any]:
         rows = self.columns.read_labelled(source, data_dir=self._data_dir)
-        return rows.X, given_labels(rows, self._candidates and not clean)
+        return rows.X, _labels(rows, self._candidates and not clean)
 
     def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None:
-        Y = given_labels(self._data, self._candidates)
-        classifier.fit(self._data.X, Y, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint)
+        X, Y = self._data.X, _labels(self._data, self._candidates)
+        classifier.fit(X, Y, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint)
+        if self.columns.label_names is not None:
+            classifier.label_names_ = tuple(self.columns.label_names)
+
+
+def _labels(data: MultiLabelData, candidates: bool) -> Any:
+    """Of very many labels those that are there; else all with their names, in a DataFrame, which holds every 0."""
+    from ccmn.data.containers import is_sparse
+    from ccmn.models import targets
+
+    many = is_sparse(data.Y) and data.n * data.q > targets.FEWEST_SPARSE
+    return data.Y if many and not candidates else given_labels(data, candidates)
 
 
 class _Shards:

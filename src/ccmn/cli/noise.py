@@ -185,11 +185,15 @@ def _make_noise(way: str, value: Any, data: MultiLabelData, generator: RandomSta
 
 
 def _count_flips(data: MultiLabelData, noisy: MultiLabelData) -> dict[str, Any]:
-    from ccmn.data.containers import to_dense_array
+    from ccmn.data.containers import is_sparse
 
-    true, given = to_dense_array(data.Y), to_dense_array(noisy.Y)
-    observed = int((true == true).sum())  # NaN, not observed, differs from itself
-    lost, added = int(((true == 1) & (given == 0)).sum()), int(((true == 0) & (given == 1)).sum())
+    true, given = data.Y, noisy.Y
+    if is_sparse(true):
+        observed, kept = data.n * data.q, int(true.multiply(given).sum())
+        lost, added = int(true.sum()) - kept, int(given.sum()) - kept
+    else:
+        observed = int((true == true).sum())  # NaN, not observed, differs from itself
+        lost, added = int(((true == 1) & (given == 0)).sum()), int(((true == 0) & (given == 1)).sum())
     return {"labels": observed, "flipped": lost + added, "lost": lost, "added": added}
 
 

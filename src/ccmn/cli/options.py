@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -30,8 +31,8 @@ Labels = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMNS",
-        help="Which columns are labels: a,b,c or 'label_*' or 14 (the first) or -14 (the last), or a file of names "
-        "(.xml, .txt). NPZ, MAT and LIBSVM files know theirs.",
+        help="Which columns are labels: a,b,\"c, d\" or 'label_*' or 14 (the first) or -14 (the last), or a file of "
+        "names (.xml, .txt). NPZ, MAT and LIBSVM files know theirs.",
     ),
 ]
 Text = Annotated[str | None, typer.Option(metavar="COLUMN", help="A column of texts, turned into TF-IDF features.")]
@@ -46,13 +47,19 @@ def read_labels(text: str | None) -> LabelSpec | None:
 
     >>> read_labels("sea, sky"), read_labels("-14"), read_labels("label_*")
     (['sea', 'sky'], -14, 'label_*')
+
+    A name that holds a comma stands in double quotes, as in the file:
+
+    >>> read_labels('"sea, deep",sky')
+    ['sea, deep', 'sky']
     """
     if text is None:
         return None
     if re.fullmatch(r"[+-]?\d+", text.strip()):
         return int(text)
     if "," in text:
-        return [name.strip() for name in text.split(",") if name.strip()]
+        names = next(csv.reader([text], skipinitialspace=True))
+        return [name.strip() for name in names if name.strip()]
     if not text.strip():
         raise typer.BadParameter("--labels is empty; name columns (a,b,c), or give a pattern, a count or a file")
     return text
