@@ -60,7 +60,7 @@ def test_malformed(tmp_path, columns, message):
 
 def test_duplicate_names(tmp_path):
     pq.write_table(pa.table([pa.array([1]), pa.array([0])], names=["a", "a"]), tmp_path / "data.parquet")
-    with pytest.raises(ValueError, match="'a' first"):
+    with pytest.raises(ValueError, match="'a' stands there more than once"):
         read_parquet(tmp_path / "data.parquet", -1)
 
 
