@@ -140,12 +140,11 @@ def test_report_of_labels_not_observed(run, saved, task, files):
 
 
 def test_a_file_of_noise_estimate_keeps_its_standard_errors(tmp_path):
-    from ccmn.cli.estimated import noise_for
-    from ccmn.cli.rates import write_rates
+    from ccmn.cli.rates import rates_for, read_estimate, write_rates
 
     noise = ClassConditionalNoise([0.1, 0.2], [0.3, 0.1], label_names=["sea", "sky"])
     rates = replace(NoiseRates.known(noise, np.ones((4, 2))), se_pos=np.array([0.05, 0.02]))
     write_rates(rates, tmp_path / "rates.json")
-    found = noise_for(tmp_path / "rates.json", ["sky", "sea"], 2)
+    found = rates_for(read_estimate(tmp_path / "rates.json"), ["sky", "sea"], 2)
     np.testing.assert_allclose(found.se_pos, [0.02, 0.05])
     np.testing.assert_allclose(found.rho_neg, [0.1, 0.3])

@@ -21,16 +21,13 @@ from ccmn.cli.options import (
     read_labels,
 )
 from ccmn.cli.output import print_json, show
-from ccmn.cli.rates import described, rates_for, read_estimate
+from ccmn.cli.rates import described, noise_told
 from ccmn.cli.reports import PictureShape, ReportFile, instances, read_shape, reported, write_report
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ccmn.audit import Audit
-    from ccmn.data import MultiLabelData
-    from ccmn.estimation import NoiseRates
-    from ccmn.noise import NoiseModel
 
 
 def audit(
@@ -74,7 +71,7 @@ def audit(
             check_free(path, force)
     _, data = Columns.of_training_data(source, read_labels(labels), text, data_dir=data_dir)
     Y = given_labels(data, candidates)
-    found = audit_labels(data.X, Y, _noise(noise, data), min_p_wrong, random_state=seed)
+    found = audit_labels(data.X, Y, noise_told(noise, data.label_names, data.q), min_p_wrong, random_state=seed)
     if out is not None:
         _write(found.issues, out)
     if report is not None:
@@ -96,15 +93,6 @@ def audit(
         typer.echo(f"{out}: {len(found.issues)} labels")
     if report is not None:
         typer.echo(f"the report is in {report}: open it in a browser")
-
-
-def _noise(how: str, data: MultiLabelData) -> str | NoiseModel | NoiseRates:
-    """A word, or the rates in a file, in the order of the labels."""
-    if how in ("estimate", "partial", "missing"):
-        return how
-    if not how.endswith(".json") and not Path(how).exists():
-        raise typer.BadParameter(f"--noise is estimate, partial, missing or a file of rates (.json); got {how!r}")
-    return rates_for(read_estimate(Path(how)), data.label_names, data.q)
 
 
 def _label_sets(found: Audit, Y: Any, rows: Any, min_p_wrong: float) -> list[dict[str, Any]]:

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ccmn.cli.estimated import noise_for
 from ccmn.cli.models import Model, columns_of
 from ccmn.cli.options import Data, DataDir, Force, Json, Labels, check_free, read_labels
 from ccmn.cli.output import print_json, show
+from ccmn.cli.rates import rates_for, read_estimate
 from ccmn.cli.reports import PictureShape, ReportFile, instances, read_shape, reported, write_report
 
 
@@ -48,7 +48,7 @@ def evaluate(
     classifier = load_model(model)
     columns = columns_of(classifier)
     data = columns.read_labelled(source, read_labels(labels), data_dir=data_dir)
-    rates = None if noise is None else noise_for(noise, columns.label_names, data.q)
+    rates = None if noise is None else rates_for(read_estimate(noise), columns.label_names, data.q)
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
     figures = measure(data.Y, scores, rates)
     values = {name: figure.value if rates is None else asdict(figure) for name, figure in figures.items()}

@@ -25,7 +25,7 @@ from ccmn.cli.options import (
     read_labels,
 )
 from ccmn.cli.output import print_json
-from ccmn.cli.rates import rates_for, read_rates
+from ccmn.cli.rates import WORDS, check_is_file, rates_for, read_rates
 from ccmn.cli.together import taking_part
 
 if TYPE_CHECKING:
@@ -236,12 +236,11 @@ def _list(names: Sequence[str] | None) -> list[str] | None:
 
 def _noise(how: str, columns: Columns) -> str | NoiseModel | None:
     """The estimator's ``noise``: a word, or the rates in a file, in the order of the labels."""
-    if how in ("estimate", "partial", "missing"):
+    if how in WORDS:
         return how
     if how == "none":
         return None
-    if not how.endswith(".json") and not Path(how).exists():
-        raise typer.BadParameter(f"--noise is estimate, partial, missing, none or a file of rates (.json); got {how!r}")
+    check_is_file(how, (*WORDS, "none"))
     return rates_for(read_rates(Path(how)), columns.label_names, columns.n_labels)
 
 

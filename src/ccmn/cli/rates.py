@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import typer
+
 if TYPE_CHECKING:
     from ccmn.estimation import NoiseRates
     from ccmn.noise import NoiseModel
@@ -37,6 +39,9 @@ def read_estimate(path: Path) -> NoiseModel | NoiseRates:
     text = _text(path)
     with blame(path):
         content = _content(text)
+        # A noise model has one kind, estimated rates (as their to_dict tells them) one for each label.
+        if isinstance(content, dict) and isinstance(content.get("kind"), list):
+            return NoiseRates.from_dict(content)
         noise = NoiseModel.from_dict(content)
         if "estimate" not in content or not isinstance(noise, ClassConditionalNoise):
             return noise
@@ -46,6 +51,24 @@ def read_estimate(path: Path) -> NoiseModel | NoiseRates:
             )
         rates = {"rho_pos": noise.rho_pos, "rho_neg": noise.rho_neg, "label_names": noise.label_names}
         return NoiseRates.from_dict({**content["estimate"], **rates})
+
+
+def noise_told(how: str, label_names: Sequence[str] | None, n_labels: int) -> str | NoiseModel | NoiseRates:
+    """What is typed after ``--noise``: a word, or the rates in a file, in the order of the labels."""
+    if how in WORDS:
+        return how
+    check_is_file(how, WORDS)
+    return rates_for(read_estimate(Path(how)), label_names, n_labels)
+
+
+WORDS = ("estimate", "partial", "missing")
+"""How labels go wrong, where the rates are estimated."""
+
+
+def check_is_file(how: str, words: Sequence[str]) -> None:
+    """Not one of the words, and neither a misspelt one."""
+    if not how.endswith(".json") and not Path(how).exists():
+        raise typer.BadParameter(f"--noise is {', '.join(words)} or a file of rates (.json); got {how!r}")
 
 
 def write_rates(noise: NoiseModel | NoiseRates, path: Path) -> None:

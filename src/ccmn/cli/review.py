@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ccmn.cli.models import remember
 from ccmn.cli.options import Candidates, DataDir, Json, Labels, Seed, Text, read_labels
 from ccmn.cli.output import error_console, print_json
-from ccmn.cli.rates import rates_for, read_estimate
-
-if TYPE_CHECKING:
-    from ccmn.estimation import NoiseRates
-    from ccmn.noise import NoiseModel
-    from ccmn.review import Subject
+from ccmn.cli.rates import noise_told
 
 
 def review(
@@ -88,7 +83,8 @@ def review(
             display = Display(text, picture, image, image_dir)
             spec = read_labels(labels)
             subject, columns = read_subject(source, spec, display, candidates=candidates, data_dir=data_dir)
-            session = open_session(subject, _folder(out, subject.data.name), _noise(noise, subject), seed)
+            told = noise_told(noise, subject.data.label_names, subject.data.q)
+            session = open_session(subject, _folder(out, subject.data.name), told, seed)
     retraining = Retraining(session, finish=lambda model: None if columns is None else remember(model, columns))
     try:
         serve(session, retraining, lambda url: _tell(url, session.folder, show, as_json), host, port)
@@ -114,12 +110,3 @@ def _folder(out: Path | None, name: str) -> Path:
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file; --out names a folder")
     return folder
-
-
-def _noise(how: str, subject: Subject) -> str | NoiseModel | NoiseRates:
-    """A word, or the rates in a file, in the order of the labels."""
-    if how in ("estimate", "partial", "missing"):
-        return how
-    if not how.endswith(".json") and not Path(how).exists():
-        raise typer.BadParameter(f"--noise is estimate, partial, missing or a file of rates (.json); got {how!r}")
-    return rates_for(read_estimate(Path(how)), subject.data.label_names, subject.data.q)

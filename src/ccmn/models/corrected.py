@@ -15,14 +15,13 @@ from typing_extensions import Self
 from ccmn.data.containers import Labels, is_sparse, label_names_of, to_dense_array
 from ccmn.estimation import NoiseRates, estimate_noise
 from ccmn.estimation.scores import number_of_folds, spread_folds
+from ccmn.models.parameters import ESTIMATED_SIDES
 from ccmn.noise import ClassConditionalNoise
 from ccmn.seeding import RandomState, as_generator
 from ccmn.validation import FloatArray, check_label_matrix, check_label_width, check_same_labels
 
 EDGE = 1e-6
 """Probabilities outside [0, 1] are fitted, in their order, into margins of this width."""
-
-_SIDES = {"estimate": "both", "partial": "partial", "missing": "missing"}
 
 
 class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -122,7 +121,7 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_label_width(Y.shape, noise.n_labels, "y")
             check_same_labels(("y", names), ("noise", noise.label_names))
             return noise
-        if not isinstance(noise, str) or noise not in _SIDES:
+        if not isinstance(noise, str) or noise not in ESTIMATED_SIDES:
             given = repr(noise) if isinstance(noise, str) else type(noise).__name__
             raise ValueError(
                 "noise must be a model with rates per label such as ClassConditionalNoise(rho_pos, rho_neg), "
@@ -134,7 +133,9 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         features, scores = X, None
         if not is_matrix_of_numbers(X):
             features, scores = None, held_out_proba(self.estimator, X, Y, seed)
-        self.rates_: NoiseRates = estimate_noise(features, Y, sides=_SIDES[noise], pred_proba=scores, random_state=seed)
+        self.rates_: NoiseRates = estimate_noise(
+            features, Y, sides=ESTIMATED_SIDES[noise], pred_proba=scores, random_state=seed
+        )
         return self.rates_.cautious_noise
 
     def __sklearn_tags__(self) -> Tags:
