@@ -57,6 +57,23 @@ def test_containers_come_back():
     assert (np.isnan(NOISE.debias(masked, GROUPS)) == (Y == 1)).all()
 
 
+def test_sparse_labels_stay_sparse_and_rows_keep_their_group():
+    rng = np.random.default_rng(0)
+    labels = scipy.sparse.csr_matrix(rng.integers(0, 2, (2000, 3)).astype(np.int8))
+    groups = rng.choice(["crowd", "gold"], 2000)
+    noisy = NOISE.corrupt(labels, groups, random_state=0)
+    assert type(noisy) is type(labels)
+    assert noisy.dtype == labels.dtype
+    flipped = (noisy != labels).toarray()
+    assert not flipped[groups == "gold"].any()
+    true, crowd = labels.toarray(), groups == "crowd"
+    for j in range(3):  # 700 draws or more: 0.08 is more than four standard errors
+        assert abs(flipped[crowd & (true[:, j] == 1), j].mean() - CROWD.rho_pos[j]) < 0.08
+        assert abs(flipped[crowd & (true[:, j] == 0), j].mean() - CROWD.rho_neg[j]) < 0.08
+    with pytest.raises(ValueError, match="no rates for group 'mob'"):
+        NOISE.corrupt(labels[:1], ["mob"])
+
+
 def test_mean_and_json():
     mean = NOISE.mean(GROUPS)
     np.testing.assert_allclose(mean.rho_neg, CROWD.rho_neg / 2)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 from typing_extensions import Self
 
@@ -69,12 +70,22 @@ class GroupedNoise:
 
     def corrupt(self, labels: Labels, groups: Sequence[Any], random_state: RandomState = None) -> Labels:
         """Flip true labels at random, every row as its group says; the container given comes back."""
+        if is_sparse(labels):
+            return self._corrupt_csr(labels.tocsr(), groups, as_generator(random_state))
         array, rewrap = self._read(labels)
         rho_pos, rho_neg = self.rates_of_rows(groups, len(array))
         return rewrap(flip_labels(array, rho_pos, rho_neg, as_generator(random_state)))
 
+    def _corrupt_csr(self, labels: Any, groups: Sequence[Any], rng: np.random.Generator) -> Any:
+        """One group after the other, and the rows back in their order."""
+        index = check_groups(groups, labels.shape[0], self.groups)
+        rows = [np.flatnonzero(index == g) for g in range(len(self.models))]
+        parts = [model.corrupt(labels[own], rng) for own, model in zip(rows, self.models.values())]
+        back = np.argsort(np.concatenate(rows))
+        return type(labels)(scipy.sparse.vstack(parts, format="csr")[back])
+
     def debias(self, noisy: Labels, groups: Sequence[Any]) -> Labels:
-        """Real-valued labels p with E[p | true labels] = true labels; NaN stays NaN."""
+        """Real-valued labels p with E[p | true labels] = true labels; NaN stays NaN, CSR comes back dense."""
         array, rewrap = self._read(noisy)
         rho_pos, rho_neg = self.rates_of_rows(groups, len(array))
         real = array if array.dtype == np.float32 else array.astype(np.float64)
