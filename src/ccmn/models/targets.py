@@ -21,7 +21,8 @@ Trusted = tuple[NDArray[np.int64], Any]
 """Numbers of rows whose true labels are known, and those labels, dense or CSR."""
 
 FEWEST_SPARSE = 1 << 24
-"""CSR labels of fewer entries, zeros counted, are made dense, which is quicker; larger ones stay CSR throughout."""
+"""Sparse labels and label sets of fewer entries, zeros counted, are made dense, which is quicker; larger ones are CSR
+throughout."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Targets:
     """multilabel: what the columns are (0..q-1, or the labels of the sets); else the class values."""
     label_names: tuple[str, ...] | None
     sparse: bool = False
-    """Were the labels given as a sparse matrix? Then predictions are one, too."""
+    """Were the labels given as a sparse matrix (or as very many sets)? Then predictions are one, too."""
 
     @property
     def n(self) -> int:
@@ -78,8 +79,15 @@ def _from_sparse(Y: Any) -> Targets:
     if not matrix.has_canonical_format:
         matrix.sum_duplicates()
     check_label_values(matrix.data, "y")
-    labels = matrix if matrix.shape[0] * matrix.shape[1] > FEWEST_SPARSE else np.asarray(matrix.toarray())
-    return Targets(labels, "multilabel", np.arange(matrix.shape[1]), None, sparse=True)
+    return Targets(_dense_unless_large(matrix), "multilabel", np.arange(matrix.shape[1]), None, sparse=True)
+
+
+def _dense_unless_large(matrix: Any) -> Any:
+    return matrix if _is_large(matrix) else np.asarray(matrix.toarray())
+
+
+def _is_large(matrix: Any) -> bool:
+    return bool(matrix.shape[0] * matrix.shape[1] > FEWEST_SPARSE)
 
 
 def debiased(targets: Targets, noise: NoiseModel, trusted: Trusted | None) -> NDArray[np.float32] | SparseLabels:
@@ -125,10 +133,13 @@ def _from_label_sets(Y: Sequence[Any]) -> Targets:
     if not labels:
         raise ValueError("no row of y has any label")
     column = {label: j for j, label in enumerate(labels)}
-    matrix = np.zeros((len(Y), len(labels)), dtype=np.float32)
-    for i, row in enumerate(Y):
-        matrix[i, [column[label] for label in row]] = 1
-    return Targets(matrix, "multilabel", np.array(labels), tuple(str(label) for label in labels))
+    columns = [np.array([column[label] for label in set(row)], dtype=np.int64) for row in Y]
+    ends = np.cumsum([0, *map(len, columns)])
+    ones = np.ones(ends[-1], dtype=np.float32)
+    matrix = scipy.sparse.csr_matrix((ones, np.concatenate(columns), ends), shape=(len(Y), len(labels)))
+    matrix.sort_indices()
+    names = tuple(str(label) for label in labels)
+    return Targets(_dense_unless_large(matrix), "multilabel", np.array(labels), names, sparse=_is_large(matrix))
 
 
 def _from_classes(y: NDArray[Any]) -> Targets:
@@ -182,7 +193,7 @@ def encode_like(Y: Any, targets: Targets) -> Any:
     return np.asarray(y[:, None] == targets.classes[None, :], dtype=np.float32)
 
 
-def _realigned(other: Targets, wanted: tuple[str, ...], sets: bool) -> NDArray[np.float32]:
+def _realigned(other: Targets, wanted: tuple[str, ...], sets: bool) -> Any:
     """Columns in the order of the training labels. A label that is in none of the sets is a column of 0."""
     names = other.label_names or ()
     strange, absent = sorted(set(names) - set(wanted)), sorted(set(wanted) - set(names))
@@ -190,6 +201,12 @@ def _realigned(other: Targets, wanted: tuple[str, ...], sets: bool) -> NDArray[n
         raise ValueError(f"label {strange[0]!r} is not among the training labels")
     if absent and not sets:
         raise ValueError(f"there is no column for the training label {absent[0]!r}: give one, NaN where it is unknown")
+    places = {name: j for j, name in enumerate(wanted)}
+    columns = np.array([places[name] for name in names])
+    if is_sparse(other.labels):
+        coo = other.labels.tocoo()
+        at = coo.row, columns[coo.col]
+        return scipy.sparse.csr_matrix((coo.data, at), shape=(other.n, len(wanted)))
     matrix = np.zeros((other.n, len(wanted)), dtype=np.float32)
-    matrix[:, [wanted.index(name) for name in names]] = other.labels
+    matrix[:, columns] = other.labels
     return matrix

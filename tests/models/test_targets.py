@@ -1,0 +1,33 @@
+"""What users call Y, as one matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from ccmn.models import targets as module
+from ccmn.models.targets import encode_like, encode_targets
+
+SETS = [{"sea", "sky"}, [], ("sun", "sun"), ["sky"]]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_label_sets(monkeypatch, large):
+    """Very many are never made dense."""
+    monkeypatch.setattr(module, "FEWEST_SPARSE", 1 if large else 100)
+    found = encode_targets(SETS)
+    assert found.label_names == ("sea", "sky", "sun")
+    assert found.sparse == scipy.sparse.issparse(found.labels) == large
+    dense = found.labels.toarray() if large else found.labels
+    assert dense.tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 1], [0, 1, 0]]
+    others = encode_like([["sun"], ["sea", "sun"]], found)
+    assert (others.toarray() if large else others).tolist() == [[0, 0, 1], [1, 0, 1]]
+    with pytest.raises(ValueError, match="label 'moon' is not among the training labels"):
+        encode_like([["moon"], ["sea"]], found)
+
+
+def test_sets_of_numbers_are_columns_in_their_order():
+    found = encode_targets([[10, 2], [2]])
+    assert found.classes.tolist() == [2, 10]
+    np.testing.assert_array_equal(found.labels, [[1, 1], [1, 0]])
