@@ -70,6 +70,7 @@ def test_sparse_labels_stay_sparse_and_rows_keep_their_group():
     for j in range(3):  # 700 draws or more: 0.08 is more than four standard errors
         assert abs(flipped[crowd & (true[:, j] == 1), j].mean() - CROWD.rho_pos[j]) < 0.08
         assert abs(flipped[crowd & (true[:, j] == 0), j].mean() - CROWD.rho_neg[j]) < 0.08
+    assert (NOISE.corrupt(labels[:1], ["gold"], random_state=0) != labels[:1]).nnz == 0
     with pytest.raises(ValueError, match="no rates for group 'mob'"):
         NOISE.corrupt(labels[:1], ["mob"])
 

@@ -9,7 +9,7 @@ import numpy as np
 from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES
 from ccmn.noise import GroupedNoise, NoiseModel
 from ccmn.training import NETWORKS, Ranks
-from ccmn.validation import check_choice, check_count
+from ccmn.validation import check_choice, check_count, check_penalty, check_real
 
 if TYPE_CHECKING:
     from ccmn.models.classifier import CCMNClassifier
@@ -55,10 +55,15 @@ def check_parameters(clf: CCMNClassifier) -> None:
         check_count(clf.patience, "patience")
     if clf.batch_size != "auto":
         check_count(clf.batch_size, "batch_size")
-    rates = np.atleast_1d(np.asarray(clf.lr, dtype=np.float64))
+    _check_learning_rates(clf.lr)
+    check_penalty(clf.weight_decay, "weight_decay")
+    check_real(clf.validation_fraction, "validation_fraction", 0, 1)
+
+
+def _check_learning_rates(lr: object) -> None:
+    try:
+        rates = np.atleast_1d(np.asarray(lr, dtype=np.float64))
+    except (TypeError, ValueError):
+        rates = np.empty(0)
     if rates.ndim != 1 or rates.size == 0 or not ((rates > 0) & np.isfinite(rates)).all():
-        raise ValueError(f"lr must be a positive number or a list of them; got {clf.lr!r}")
-    if not clf.weight_decay >= 0:
-        raise ValueError(f"weight_decay must not be negative; got {clf.weight_decay!r}")
-    if not 0 < clf.validation_fraction < 1:
-        raise ValueError(f"validation_fraction must be between 0 and 1; got {clf.validation_fraction!r}")
+        raise ValueError(f"lr must be a positive number or a list of them; got {lr!r}")
