@@ -89,7 +89,7 @@ def test_labels_not_observed_are_left_out_where_noise_is_declared(printed, saved
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nolabels.csv"], "labels names 'sea', 'sky', 'sun', but there is no such column"),
+        (["nolabels.csv"], "there is no label column 'sea', 'sky', 'sun'; the columns are"),
         (["nolabels.npz"], "Y"),
         (["task.csv", "--labels", "sea,sky"], "3 labels, of which 1 are not there: 'sun'"),
         (["two.npz"], "the model was fitted on 3 labels; there are 2 here"),

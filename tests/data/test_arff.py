@@ -122,7 +122,7 @@ HEAD = "@relation x\n@attribute a numeric\n@attribute sea {0,1}\n"
         ("@relation x\n@attribute 'a numeric\n", "line 2: expected @relation"),
         ("@relation x\n@attribute a {0,1\n", "line 2: attribute 'a' is declared as"),
         (HEAD + "@attribute a real\n@data\n1,0,1\n", "'a' stands there more than once; each column needs its own"),
-        (HEAD.replace("sea", "see") + "@data\n1,0\n", "no such column; did you mean 'see'"),
+        (HEAD.replace("sea", "see") + "@data\n1,0\n", "there is no label column '.*'; did you mean 'see'"),
     ],
 )
 def test_malformed(write, text, message):

@@ -119,7 +119,7 @@ def test_what_csv_cannot_hold_is_not_dropped(small, tmp_path):
         ('a,sea\n"1"2,0\n', "line 2: not a row of CSV"),
         ("", "the file is empty"),
         ("a,sea\n", "has no rows of data"),
-        ("a,sky\n1,0\n", "no such column"),
+        ("a,sky\n1,0\n", "there is no label column"),
     ],
 )
 def test_malformed(write, text, message):

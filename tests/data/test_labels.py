@@ -38,8 +38,8 @@ def test_columns_from_files(write):
     ("labels", "message"),
     [
         (None, "say which columns are labels"),
-        (["label_see"], "no such column; did you mean 'label_sea'"),
-        (["xyz"], "no such column; the columns are 'age', 'label_sea'"),
+        (["label_see"], "no label column '.*'; did you mean 'label_sea'"),
+        (["xyz"], "no label column '.*'; the columns are 'age', 'label_sea'"),
         (["age", "age"], "labels: 'age' stands there more than once"),
         ("tag_*", r"no column matches labels='tag_\*'"),
         (0, "labels=0 must count columns"),

@@ -48,7 +48,7 @@ def test_round_trip(small, same, tmp_path):
         ({"a": [np.inf], "sea": [0]}, "row 1: infinite"),
         ({"__index_level_0__": [5], "sea": [0]}, "index=False"),
         ({"a": pa.array([], pa.float32()), "sea": pa.array([], pa.int8())}, "has no rows"),
-        ({"a": [1.0], "b": [0]}, "no such column"),
+        ({"a": [1.0], "b": [0]}, "there is no label column"),
     ],
 )
 def test_malformed(tmp_path, columns, message):

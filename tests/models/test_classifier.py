@@ -389,7 +389,7 @@ class TestErrors:
             ({"batch_size": -1}, "batch_size must be"),
             ({"lr": -0.1}, r"lr must be a positive number or a list of them; got -0\.1"),
             ({"lr": ()}, "lr must be"),
-            ({"weight_decay": -1}, "weight_decay must not be negative"),
+            ({"weight_decay": -1}, "weight_decay must be a number of at least 0"),
             ({"validation_fraction": 1.0}, "validation_fraction must be between 0 and 1"),
             ({"solver": "sgd"}, "solver must be"),
             ({"flood_level": 0.3, "loss": "forward"}, "does nothing without correction='flood'"),

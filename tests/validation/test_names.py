@@ -15,5 +15,7 @@ def test_one_name_each_and_none_twice(check, what):
         check(["sea", "sky"], 3)
     with pytest.raises(ValueError, match=f"one name per {what}.*got 'ab'"):
         check("ab", 2)
+    with pytest.raises(ValueError, match=f"one name per {what}.*got 5"):
+        check(5, 2)
     with pytest.raises(ValueError, match=f"{what}_names must differ; '1' stands there more than once"):
         check([1, "1"], 2)

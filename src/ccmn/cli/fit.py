@@ -124,7 +124,7 @@ def fit(
     from ccmn.models import CCMNClassifier
     from ccmn.report.fits import fit_summary
 
-    check_free(out, force)
+    check_free(out, force, folder=True)
     if validation_is_clean and validation is None:
         raise typer.BadParameter("--validation-is-clean speaks of --validation FILE, which is not given")
     given = {

@@ -171,7 +171,7 @@ def _make_noise(way: str, value: Any, data: MultiLabelData, generator: RandomSta
     """The noise model asked for, with a rate for every label of the data."""
     from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
 
-    if data.q == 0:
+    if data.q == 0 or _observed(data) == 0:
         raise ValueError("there are no labels in these data to put noise into")
     if way == "rates":
         noise = read_rates(value)
@@ -188,13 +188,21 @@ def _count_flips(data: MultiLabelData, noisy: MultiLabelData) -> dict[str, Any]:
     from ccmn.data.containers import is_sparse
 
     true, given = data.Y, noisy.Y
+    observed = _observed(data)
     if is_sparse(true):
-        observed, kept = data.n * data.q, int(true.multiply(given).sum())
+        kept = int(true.multiply(given).sum())
         lost, added = int(true.sum()) - kept, int(given.sum()) - kept
     else:
-        observed = int((true == true).sum())  # NaN, not observed, differs from itself
         lost, added = int(((true == 1) & (given == 0)).sum()), int(((true == 0) & (given == 1)).sum())
     return {"labels": observed, "flipped": lost + added, "lost": lost, "added": added}
+
+
+def _observed(data: MultiLabelData) -> int:
+    """How many entries of the labels are known."""
+    from ccmn.data.containers import is_sparse
+
+    # NaN, not observed, differs from itself; sparse labels are all known.
+    return data.n * data.q if is_sparse(data.Y) else int((data.Y == data.Y).sum())
 
 
 def _report(result: dict[str, Any], as_json: bool) -> None:

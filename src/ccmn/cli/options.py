@@ -79,12 +79,17 @@ def given_labels(data: MultiLabelData, candidates: bool) -> Any:
     return pd.DataFrame(to_dense_array(Y), columns=list(data.label_names))
 
 
-def check_free(path: Path, force: bool) -> Path:
-    """A place to write to: its folder is there, and nothing in its place unless it may be replaced."""
+def check_free(path: Path, force: bool, *, folder: bool = False) -> Path:
+    """A place to write to: its folder is there, and nothing in its place unless it may be replaced.
+
+    What is written may be a ``folder``; else no folder makes way for it.
+    """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into")
     if path.exists() and not force:
         raise FileExistsError(f"{path} is there already; --force replaces it")
+    if path.is_dir() and not folder:
+        raise IsADirectoryError(f"{path} is a folder; name a file to write")
     return path
 
 

@@ -153,6 +153,8 @@ def report(
     else:
         with ResultStore(source) as results:
             found = list(results.results())
+    if not found:
+        raise ValueError(f"{source} holds no results yet: ccmn reproduce fills it")
     summaries = summarise(found)
     if csv is not None:
         write_cells(found, csv)

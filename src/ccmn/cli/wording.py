@@ -26,7 +26,6 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     (r"give a noise model to correct them", f"give {_RATES_FILE} to correct them"),
     (r"\bload_labels\('(\w+)'\)", r"ccmn data info \1"),
     (r"load it with load_model\(path, model=\.\.\.\)", "only load_model in Python can be told what it is"),
-    (r"(^|: )labels names\b", r"\1--labels names"),
     (r"(^|: )labels: ", r"\1--labels: "),
 )
 

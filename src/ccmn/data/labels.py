@@ -137,7 +137,7 @@ def _named(wanted: Sequence[str], names: Sequence[str]) -> NDArray[np.intp]:
     if unknown:
         near = difflib.get_close_matches(unknown[0], names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"the columns are {_some(names)}"
-        raise ValueError(f"labels names {_some(unknown)}, but there is no such column; {hint}")
+        raise ValueError(f"there is no label column {_some(unknown)}; {hint}")
     return np.array(sorted(places[name] for name in wanted), dtype=np.intp)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from typing import Any
 
 _MOST_NAMED = 5
@@ -42,8 +42,8 @@ def check_feature_names(names: Sequence[Any] | None, n_features: int) -> tuple[s
 def _check_names(names: Sequence[Any] | None, total: int, what: str) -> tuple[str, ...] | None:
     if names is None:
         return None
-    if isinstance(names, str) or len(names) != total:
-        given = repr(names) if isinstance(names, str) else f"{len(names)} names"
+    if isinstance(names, str) or not isinstance(names, Sized) or len(names) != total:
+        given = f"{len(names)} names" if isinstance(names, Sized) and not isinstance(names, str) else repr(names)
         raise ValueError(f"{what}_names must give one name per {what} ({total}); got {given}")
     result = tuple(str(name) for name in names)
     if len(set(result)) < total:
