@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -33,6 +36,45 @@ def test_module_is_the_function_of_debiased_labels(make, surrogate):
         scores = loss.decision(outputs)
         expected = ranking_loss(scores, p, surrogate) + hamming_loss(scores, p, surrogate)
     torch.testing.assert_close(loss(outputs, Y), expected)
+
+
+MANY_LABELS = """
+import numpy as np, torch
+from ccmn import ClassConditionalNoise
+from ccmn.losses import HammingLoss, RankingLoss
+from ccmn.metrics import average_precision, hamming_loss, ranking_loss
+rng = np.random.default_rng(0)
+scores, Y = rng.standard_normal((256, 10_000), dtype=np.float32), (rng.random((256, 10_000)) < 0.01).astype(np.int8)
+def once(q):
+    noise = ClassConditionalNoise(0.2, 0.01, n_labels=q)
+    for loss in (HammingLoss("logistic", noise), RankingLoss("sigmoid", noise, dummy=False)):
+        loss(torch.from_numpy(scores[:, :q]).requires_grad_(), torch.from_numpy(Y[:, :q])).backward()
+    hamming_loss(Y[:, :q], scores[:, :q] > 0, noise=noise)
+    ranking_loss(Y[:, :q], scores[:, :q], noise=noise)
+    average_precision(Y[:, :q], scores[:, :q])
+def status(key):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith(key))
+once(10)  # what is loaded once
+for q in (5_000, 10_000):
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    before = status("VmRSS")
+    once(q)
+    print(status("VmHWM") - before)
+"""
+
+
+@pytest.mark.slow
+def test_memory_grows_with_the_labels_not_with_their_pairs():
+    """256 rows of 10,000 labels need twice as much as of 5,000, not four times; all pairs alone would be 400 MB."""
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}
+    done = subprocess.run(
+        [sys.executable, "-c", MANY_LABELS], capture_output=True, text=True, check=True, env=environment
+    )
+    half, whole = map(float, done.stdout.split())
+    assert whole < 3 * half
+    assert whole < 400
 
 
 @BOTH
@@ -113,6 +155,21 @@ def test_autocast_keeps_float32_inside(make, surrogate):
         inside = loss(outputs.bfloat16(), Y)
     assert inside.dtype == torch.float32
     torch.testing.assert_close(inside, loss(outputs, Y))
+
+
+@BOTH
+@pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_far_out_scores_in_half_precision(make, surrogate, dtype):
+    """Scores of 80 to either side: value and gradient are numbers."""
+    loss = make(surrogate, NOISE)
+    outputs, Y = batch(loss, dtype=torch.float32)
+    outputs = (80 * outputs.sign()).to(dtype).requires_grad_()
+    with torch.autocast("cpu", dtype=dtype):
+        value = loss(outputs, Y)
+    value.backward()
+    assert torch.isfinite(value)
+    assert torch.isfinite(outputs.grad).all()
 
 
 @pytest.mark.parametrize("surrogate", ["hinge", "sigmoid"])
