@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccmn.estimation.posterior import Counts, like_others, log_posterior, rates_of, share_weight, weights
+from ccmn.estimation.posterior import (
+    CAUTION,
+    Counts,
+    caution_with,
+    like_others,
+    log_posterior,
+    rare,
+    rates_of,
+    share_weight,
+    weights,
+)
 from ccmn.estimation.rates import NEVER
 from ccmn.estimation.surface import GRIDS
 
@@ -49,6 +59,30 @@ def test_the_weight_of_the_trusted_share():
     own, other = (50.5 / 201) * (150.5 / 201) / 200, 0.3 * 0.7 / (1000 * signal**2)
     assert share_weight(counts, 0.3, 1000) == pytest.approx(own / (own + other))
     assert 0 < share_weight(Counts(0, 0, 0, 0), 0.3, 10) <= 1
+
+
+def test_rare_labels_beforehand():
+    prior = GRID.prior(0.4)
+    inside = (prior > 0.01) & (prior < 0.99)
+    np.testing.assert_allclose(np.exp(rare(GRID, 0.4))[inside], 1 / prior[inside] - 1)
+
+
+def test_the_less_is_explained_the_less_is_believed_of_lost_labels():
+    noisy = np.array([1.0, 1.0, 0.0, 0.0, np.nan])
+    for explained, expected in ((0.8, CAUTION), (0.4, CAUTION), (0.1, 10.0), (0.0, 50.0), (-0.3, 50.0)):
+        scores = np.array([0.45, 0.55, 0.45, 0.55, 0.9]) + explained / 2 * np.array([1, 1, -1, -1, 0])
+        assert caution_with("missing", scores, noisy) == pytest.approx(expected)
+        assert caution_with("both", scores, noisy) == caution_with("partial", scores, noisy) == CAUTION
+    assert caution_with("missing", scores, np.ones(5)) == caution_with("missing", scores, np.zeros(5)) == CAUTION
+
+
+def test_caution_divides_the_likelihood_alone():
+    grid, counts = GRIDS["missing"], Counts(30, 9, 70, 0)
+    surface = np.where(grid.possible(0.4), np.linspace(0, 5, 86)[:, None], -np.inf)
+    flat = np.where(grid.possible(0.4), 0.0, -np.inf)
+    bold, careful = (log_posterior(surface, grid, 0.4, counts, caution=c) for c in (1.0, 10.0))
+    alone, kept = log_posterior(flat, grid, 0.4, counts), grid.possible(0.4)
+    np.testing.assert_allclose(bold[kept] - alone[kept], 10 * (careful[kept] - alone[kept]))
 
 
 def test_a_known_prevalence_leaves_the_pairs_that_go_with_it():

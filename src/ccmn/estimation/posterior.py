@@ -8,13 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import scipy.special
 
-from ccmn.estimation.rates import LEVEL, NEVER, Rate
+from ccmn.estimation.rates import LEVEL, NEVER, Rate, Side
 from ccmn.estimation.surface import Grid
 from ccmn.validation import FloatArray
 
 CAUTION = 2.5
 """Held-out likelihoods are divided by this: models that share rows, and shapes that are never quite right, make them
 surer than they should be. With it intervals cover what they claim to on real data (benchmarks/noise_rates.py)."""
+LEAST_EXPLAINED = 0.02
+"""Shares of a label that are explained less than this are taken for this."""
 FEWEST_POSITIVES = 0.01
 """Shares of true positives below this are as likely as this one."""
 _EDGE = 1e-3
@@ -36,6 +38,7 @@ def log_posterior(
     counts: Counts | None = None,
     prevalence: float | None = None,
     rows: float = math.inf,
+    caution: float = CAUTION,
 ) -> FloatArray:
     r"""Log-posterior (A, B) over the grid, up to a constant, all shares of true positives alike beforehand.
 
@@ -43,17 +46,33 @@ def log_posterior(
         + w\, (n_{pos} \log \pi + n_{neg} \log (1 - \pi))
 
     with :math:`\pi = (\tilde p - \rho_{neg}) / r` the share of true positives that goes with the rates. First the
-    held-out likelihood, then trusted rows: flips are counted, and so are true positives, which say as much again, since
-    the observed prevalence is known; not quite, where it is that of few ``rows``, hence w (:func:`share_weight`). A
-    known prevalence is a further term, within a hundredth.
+    held-out likelihood, divided by a ``caution`` c (:func:`caution_with`), then trusted rows: flips are counted, and so
+    are true positives, which say as much again, since the observed prevalence is known; not quite, where it is that of
+    few ``rows``, hence w (:func:`share_weight`). A known prevalence is a further term, within a hundredth.
     """
     prior = grid.prior(observed)
-    result = surface / CAUTION
+    result = surface / caution
     if counts is not None:
         result = result + flips(counts, grid) + share_weight(counts, observed, rows) * positives(counts, prior)
     if prevalence is not None:
         result = result - 0.5 * ((prior - prevalence) / 0.01) ** 2
     return np.asarray(np.where(np.isfinite(surface), result, -np.inf))
+
+
+def caution_with(side: Side, scores: FloatArray, noisy: FloatArray) -> float:
+    r"""What to divide a label's held-out likelihood by: 2.5, or more where lost labels are judged by a weak model.
+
+    .. math:: c = \max(2.5,\, 1 / D), \qquad D = E[\hat g \mid \tilde y = 1] - E[\hat g \mid \tilde y = 0]
+
+    D is the share of the noisy label that held-out probabilities :math:`\hat g` explain (Tjur's). Where labels are only
+    lost, their rate is known by how high :math:`P(\tilde y = 1 \mid x) \le 1 - \rho_{pos}` reaches. A weak model never
+    gets there, and where it levels off is a matter of its shape more than of lost labels.
+    """
+    positive, negative = scores[noisy == 1], scores[noisy == 0]
+    if side != "missing" or not positive.size or not negative.size:
+        return CAUTION
+    explained = float(positive.mean() - negative.mean())
+    return max(CAUTION, 1 / max(explained, LEAST_EXPLAINED))
 
 
 def flips(counts: Counts, grid: Grid) -> FloatArray:
@@ -84,9 +103,9 @@ def share_weight(counts: Counts, observed: float, rows: float) -> float:
 
 
 def rare(grid: Grid, observed: float) -> FloatArray:
-    r"""Log-prior (A, B): most labels of a multi-label problem are rare, :math:`(1 - \pi)^2 / \pi`."""
+    r"""Log-prior (A, B): most labels of a multi-label problem are rare, :math:`(1 - \pi) / \pi`."""
     shown = np.clip(grid.prior(observed), FEWEST_POSITIVES, 1 - FEWEST_POSITIVES)
-    return np.asarray(2 * np.log1p(-shown) - np.log(shown))
+    return np.asarray(np.log1p(-shown) - np.log(shown))
 
 
 def weights(log_values: FloatArray) -> FloatArray:

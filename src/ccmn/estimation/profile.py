@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.posterior import Counts, like_others, log_posterior, rare, rates_of, weights
+from ccmn.estimation.posterior import Counts, caution_with, like_others, log_posterior, rare, rates_of, weights
 from ccmn.estimation.rates import NEVER, UNINFORMED, LabelRates
 from ccmn.estimation.surface import FEWEST, GRIDS, shares
 from ccmn.validation import FloatArray
@@ -54,7 +54,13 @@ def _log_posterior(evidence: Evidence, j: int, counts: Counts | None, blind: boo
         surface = np.where(np.isfinite(surface), 0.0, surface)
     known = None if evidence.prevalence is None else float(evidence.prevalence[j])
     rows = int((~np.isnan(evidence.Y[:, j])).sum())
-    return log_posterior(surface, grid, observed, counts, None if known is None or np.isnan(known) else known, rows)
+    given = None if known is None or np.isnan(known) else known
+    return log_posterior(surface, grid, observed, counts, given, rows, _caution(evidence, j))
+
+
+def _caution(evidence: Evidence, j: int) -> float:
+    found = evidence.surfaces
+    return caution_with(evidence.sides[j], found.scores[:, j], evidence.Y[found.rows, j])
 
 
 def _observed(evidence: Evidence, j: int) -> float:
