@@ -6,10 +6,11 @@
 
 Rates of every label are drawn from 0.1 to 0.5, pairs with a sum of at most 0.6, and labels flipped. Everyone gets the
 same noisy labels and the same out-of-fold probabilities of them, linear models', and ranks all entries; a flipped one
-found is a hit. Ours are given the true rates ("known rates"), estimate them from features and noisy labels as ``ccmn
-audit`` does ("rates from features"), or from just these probabilities ("estimated rates"; "at their word" takes upper
-bounds for rates). Of the entries that ours list (p_wrong of 0.5 or more), the share that is wrong stands beside the
-mean of p_wrong. The timings are for 20,000 rows and 50 labels.
+found is a hit. Ours are given the true rates ("known rates"), estimate them from features and noisy labels ("rates from
+features"; "as ccmn audit" puts the probabilities right by them, too), or from just these probabilities ("estimated
+rates"; "at their word" takes upper bounds for rates). Of the entries that ours list (p_wrong of 0.5 or more), the share
+that is wrong stands beside the mean of p_wrong, and so it does of those with 0.95 or more (``surest``). The timings are
+for 20,000 rows and 50 labels.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from harness import Result, compare, parser, report
 from sklearn.metrics import average_precision_score
 
 from ccmn import ClassConditionalNoise, estimate_noise, find_label_issues
+from ccmn.audit import within_noise
 from ccmn.data import load_dataset
 from ccmn.data.containers import to_dense_array
 from ccmn.estimation import out_of_fold_scores
@@ -44,7 +46,8 @@ CLEANLAB = {
     "cleanlab self-confidence, adjusted": {"method": "self_confidence", "adjust_pred_probs": True},
 }
 FROM_FEATURES = "rates from features"
-OURS = ("known rates", FROM_FEATURES, "estimated rates")
+AS_AUDIT = "as ccmn audit"
+OURS = ("known rates", FROM_FEATURES, AS_AUDIT, "estimated rates")
 
 
 def label_lists(Y: np.ndarray) -> list[list[int]]:
@@ -74,6 +77,9 @@ def precisions(name: str, draws: int, *, from_features: bool) -> Iterator[dict[s
         if from_features:
             believed[FROM_FEATURES] = estimate_noise(data.X, noisy, random_state=draw)
         scores = {method: suspicion(noisy, P, known) for method, known in believed.items()}
+        if from_features:
+            known = believed[FROM_FEATURES]
+            scores[AS_AUDIT] = suspicion(noisy, within_noise(noisy, P, known.rho_pos, known.rho_neg), known)
         lists = label_lists(noisy)
         for method, settings in CLEANLAB.items():
             scores[method] = -np.asarray(get_label_quality_scores_per_class(lists, P, **settings))
@@ -81,10 +87,11 @@ def precisions(name: str, draws: int, *, from_features: bool) -> Iterator[dict[s
         place = {"dataset": name, "n": n, "q": q, "draw": draw, "wrong": round(wrong.mean(), 4)}
         for method, values in scores.items():
             found = {"average_precision": average_precision_score(wrong, values.ravel())}
-            if method in believed:
-                listed = values.ravel() >= 0.5
-                found |= {"listed": listed.sum(), "share_wrong": wrong[listed].mean()}
-                found["mean_p_wrong"] = values.ravel()[listed].mean()
+            if method not in CLEANLAB:
+                for name_of, least in {"listed": 0.5, "surest": 0.95}.items():
+                    listed = values.ravel() >= least
+                    found |= {name_of: listed.sum(), f"{name_of}_wrong": wrong[listed].mean()}
+                    found[f"{name_of}_p_wrong"] = values.ravel()[listed].mean()
             yield {**place, "method": method, **{name: round(value, 4) for name, value in found.items()}}
 
 
@@ -125,11 +132,12 @@ def main() -> None:
     rows = [row for name in DATASETS for row in precisions(name, draws, from_features=whole)]
     table = pd.DataFrame(rows)
     if options.csv is not None:
-        table.astype({"listed": "Int64"}).to_csv(options.csv, index=False)
+        table.astype({"listed": "Int64", "surest": "Int64"}).to_csv(options.csv, index=False)
     means = table.groupby(["dataset", "method"], sort=False).average_precision.mean().unstack("method").round(4)
     best = means[list(CLEANLAB)].max(axis=1)
     notes: dict[str, object] = {f"average precision, {name}": row.to_dict() for name, row in means.iterrows()}
-    listed = table.dropna(subset="listed").groupby(["dataset", "method"], sort=False)[["share_wrong", "mean_p_wrong"]]
+    shares = [f"{name}{what}" for name in ("listed", "surest") for what in ("_wrong", "_p_wrong")]
+    listed = table.dropna(subset="listed").groupby(["dataset", "method"], sort=False)[shares]
     notes |= {f"listed, {name}, {method}": row.to_dict() for (name, method), row in listed.mean().round(3).iterrows()}
     notes |= {f"ahead on every set, {ours}": bool((means[ours] > best).all()) for ours in OURS if ours in means}
     report(timings(options.quick), notes, options.json)

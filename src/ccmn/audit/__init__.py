@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ccmn.audit.audit import Audit, audit_labels
 from ccmn.audit.believed import BelievedRates, believed_rates
+from ccmn.audit.calibration import within_noise
 from ccmn.audit.issues import find_label_issues
 from ccmn.audit.posterior import p_wrong
 from ccmn.audit.suggestions import suggest_labels
@@ -18,4 +19,5 @@ __all__ = [
     "label_summary",
     "p_wrong",
     "suggest_labels",
+    "within_noise",
 ]

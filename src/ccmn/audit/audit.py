@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_array
 
+from ccmn.audit.believed import believed_rates
+from ccmn.audit.calibration import within_noise
 from ccmn.audit.issues import find_label_issues
 from ccmn.audit.summary import label_summary
 from ccmn.data.containers import Labels, is_sparse, to_dense_array, unwrap
@@ -34,7 +36,8 @@ class Audit:
     noise : NoiseRates or NoiseModel
         The rates that it rests on, estimated or given.
     pred_proba : float64 (n, q)
-        The held-out probabilities of the noisy labels that it rests on.
+        The held-out probabilities of the noisy labels that it rests on, in keeping with the rates
+        (:func:`ccmn.audit.within_noise`).
     """
 
     issues: pd.DataFrame
@@ -79,6 +82,7 @@ def audit_labels(
     if isinstance(noise, str):
         check_choice(noise, "noise", tuple(SIDES))
         noise = estimate_noise(features, Y_noisy, sides=SIDES[noise], random_state=seed)
-    pred_proba = out_of_fold_scores(features, labels, seed)
+    rates = believed_rates(noise)
+    pred_proba = within_noise(labels, out_of_fold_scores(features, labels, seed), rates.rho_pos, rates.rho_neg)
     issues = find_label_issues(Y_noisy, pred_proba, noise, min_p_wrong)
     return Audit(issues, label_summary(Y_noisy, noise), noise, pred_proba)

@@ -205,9 +205,24 @@ def cells_of(scores: FloatArray, positive: NDArray[np.bool_]) -> tuple[FloatArra
 def calibrated_likelihood(
     scores: FloatArray, zeros: FloatArray, ones: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray
 ) -> FloatArray:
-    """The best log-likelihood over slope and offset, for M pairs at once: cells (M, T), rates (M,); Newton's steps.
+    """The best log-likelihood over slope and offset, for M pairs at once: cells (M, T), rates (M,)."""
+    return calibrate(scores, zeros, ones, rho_pos, rho_neg).value
 
-    A step that would make it worse is not taken; the next is damped.
+
+class Calibration(NamedTuple):
+    """The best log-likelihood of each of M problems, the log of its slope, and its offset."""
+
+    value: FloatArray
+    slope: FloatArray
+    offset: FloatArray
+
+
+def calibrate(
+    scores: FloatArray, zeros: FloatArray, ones: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray
+) -> Calibration:
+    """Slopes and offsets of log-odds in cells (M, T) that explain their zeros and ones best at rates (M,).
+
+    By Newton's steps: one that would make it worse is not taken; the next is damped.
     """
     rho_neg, signal = rho_neg[:, None], (1 - rho_pos - rho_neg)[:, None]
 
@@ -241,4 +256,4 @@ def calibrated_likelihood(
         value = np.where(better, found[0], value)
         s, g = (np.where(better[:, None], new, old) for new, old in zip(found[1:], (s, g)))
         damping = np.where(better, 0.3 * damping, 10 * damping)
-    return value
+    return Calibration(value, slope, offset)
