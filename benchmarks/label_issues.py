@@ -88,10 +88,11 @@ def precisions(name: str, draws: int, *, from_features: bool) -> Iterator[dict[s
         for method, values in scores.items():
             found = {"average_precision": average_precision_score(wrong, values.ravel())}
             if method not in CLEANLAB:
-                for name_of, least in {"listed": 0.5, "surest": 0.95}.items():
-                    listed = values.ravel() >= least
-                    found |= {name_of: listed.sum(), f"{name_of}_wrong": wrong[listed].mean()}
-                    found[f"{name_of}_p_wrong"] = values.ravel()[listed].mean()
+                listed, surest = values.ravel() >= 0.5, values.ravel() >= 0.95
+                found |= {"listed": listed.sum(), "share_wrong": wrong[listed].mean()}
+                found["mean_p_wrong"] = values.ravel()[listed].mean()
+                found |= {"surest": surest.sum(), "surest_wrong": wrong[surest].mean()}
+                found["surest_p_wrong"] = values.ravel()[surest].mean()
             yield {**place, "method": method, **{name: round(value, 4) for name, value in found.items()}}
 
 
@@ -136,7 +137,7 @@ def main() -> None:
     means = table.groupby(["dataset", "method"], sort=False).average_precision.mean().unstack("method").round(4)
     best = means[list(CLEANLAB)].max(axis=1)
     notes: dict[str, object] = {f"average precision, {name}": row.to_dict() for name, row in means.iterrows()}
-    shares = [f"{name}{what}" for name in ("listed", "surest") for what in ("_wrong", "_p_wrong")]
+    shares = ["share_wrong", "mean_p_wrong", "surest_wrong", "surest_p_wrong"]
     listed = table.dropna(subset="listed").groupby(["dataset", "method"], sort=False)[shares]
     notes |= {f"listed, {name}, {method}": row.to_dict() for (name, method), row in listed.mean().round(3).iterrows()}
     notes |= {f"ahead on every set, {ours}": bool((means[ours] > best).all()) for ours in OURS if ours in means}
