@@ -8,11 +8,11 @@
 
 on clean test labels, means over draws: 1 is as good as knowing the rates, 0 no better than ignoring the noise, below 0
 harm. The model is ridge on debiased targets (linear, Hamming loss, square surrogate), every label with its own l2 by
-the noisy square risk of a fifth of the rows; or, with ``--model ranking``, that of a default ``CCMNClassifier`` (linear,
-ranking loss, sigmoid surrogate, a fleet of three learning rates, the best epoch by corrected validation), which takes
-minutes. Rates are estimated on all training rows, and nothing but the rates is taken from the trusted ones. "sum": pairs of .1 to .5 with sum at most .6; "partial" and "missing": .1 to .4, the side
-declared; "clean": no noise, where only harm can be done. The timing: a default fit with rates to estimate against one
-with rates given.
+the noisy square risk of a fifth of the rows; or, with ``--model ranking``, that of a default ``CCMNClassifier``
+(linear, ranking loss, sigmoid surrogate, a fleet of three learning rates, the best epoch by corrected validation),
+which takes minutes. Rates are estimated on all training rows, and nothing but the rates is taken from the trusted ones.
+"sum": pairs of .1 to .5 with sum at most .6; "partial" and "missing": .1 to .4, the side declared; "clean": no noise,
+where only harm can be done. The timing: a default fit with rates to estimate against one with rates given.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def main() -> None:
                 rows += run(name, setting, number, options.model)
     if options.csv:
         write_csv(options.csv, rows)
-    timed = names[:1] if options.quick else names
-    results = [timed_fits(name) for name in timed] if options.model == "ridge" else []
+    timed = names if options.model == "ridge" and not options.quick else names[:1]
+    results = [timed_fits(name) for name in timed]
     report(results, notes_of(rows, names), options.json)
 
 
