@@ -151,5 +151,5 @@ def test_report_of_texts(run, files):
     rates = {"kind": "class_conditional", "rho_pos": [0.1, 0.1], "rho_neg": [0.1, 0.1]}
     (files / "rates.json").write_text(json.dumps(rates))
     arguments = ("--labels", "sea,sky", "--text", "words", "--noise", "rates.json", "--min-p-wrong", 0)
-    run("audit", "texts.csv", *arguments, "--top", 160, "--report", "audit.html")
+    run("audit", "texts.csv", *arguments, "--top", 320, "--report", "audit.html")
     assert {"<b>sea</b> side", "blue sky", "rain"} <= set(check_page((files / "audit.html").read_text()).text)
