@@ -5,7 +5,7 @@ BIN := .venv/bin
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-cluster docs table check format bench figures wheel clean
+.PHONY: help demo test test-browser test-cluster test-recipes docs table check format bench figures wheel clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,13 @@ docs: $(BIN)/.ready  ## the documentation site, into docs/_build/html: open inde
 	$(BIN)/python -c 'import furo, myst_parser, numpydoc, sphinx, sphinx_gallery' 2> /dev/null || \
 	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+# What the recipes are about is large, and only they need it: installed when first asked for.
+test-recipes: $(BIN)/.ready  ## the recipes of examples/recipes as they stand, with the tools they are about
+	$(BIN)/python -c 'import importlib.util as u; assert all(map(u.find_spec, \
+	    "lightning transformers accelerate skorch cleanlab".split()))' 2> /dev/null || \
+	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[recipes]'
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 tests/test_recipes.py
 
 # SMALL=1: two repeats of ten epochs on bundled data. Otherwise every data set at hand, hours on a CPU.
 table: $(BIN)/.ready  ## tables 1 to 3 of the paper, resumable, and a page of them; SMALL=1: in a minute
