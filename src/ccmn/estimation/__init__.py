@@ -6,6 +6,7 @@ from ccmn.estimation.diagnosis import Area, Diagnosis
 from ccmn.estimation.estimate import ESTIMATORS, METHODS, diagnose_noise, estimate_noise, mean_votes
 from ccmn.estimation.evidence import Estimator, Evidence, Trusted
 from ccmn.estimation.groups import GroupRates
+from ccmn.estimation.growing import GrowingEstimate
 from ccmn.estimation.rates import Flag, LabelRates, NoiseRates, Rate
 from ccmn.estimation.scores import out_of_fold_scores
 from ccmn.estimation.sensitivity import Sensitivity, sensitivity
@@ -20,6 +21,7 @@ __all__ = [
     "Evidence",
     "Flag",
     "GroupRates",
+    "GrowingEstimate",
     "LabelRates",
     "NoiseRates",
     "Rate",

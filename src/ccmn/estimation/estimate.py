@@ -141,18 +141,19 @@ def estimate_noise(
     >>> bool(abs(rates.rho_neg - [0.2, 0.5]).max() < 0.1), rates.rho_pos.tolist()
     (True, [0.0, 0.0])
     """
-    evidence = _evidence(X, Y_noisy, sides, trusted, annotators, random_state, pred_proba, prevalence)
+    evidence = read_evidence(X, Y_noisy, sides, trusted, annotators, random_state, pred_proba, prevalence)
     names = label_names_of(Y_noisy)
     if groups is not None:
         return _by_group(evidence, method, names, groups, clean_groups)
     if len(clean_groups):
         raise ValueError("clean_groups says which of the groups are clean: give groups=, the group of every row, too")
-    rates = _rates(evidence, method, names)
+    rates = rates_from(evidence, method, names)
     _warn(rates)
     return rates
 
 
-def _rates(evidence: Evidence, method: str, names: Sequence[str] | None) -> NoiseRates:
+def rates_from(evidence: Evidence, method: str, names: Sequence[str] | None) -> NoiseRates:
+    """What a method makes of the evidence, doubts about the whole included."""
     labels = METHODS[method](evidence)
     settings = {"method": method, "seed": evidence.seed, "scores": _origin(evidence)}
     return gather(labels, evidence.Y, evidence.sides, settings, names, _overall(evidence, labels))
@@ -172,9 +173,9 @@ def _by_group(
             right = ClassConditionalNoise(0.0, 0.0, n_labels=evidence.Y.shape[1], label_names=names)
             found[group] = NoiseRates.known(right, evidence.Y[own])
         elif own.size >= FEWEST_ROWS:
-            found[group] = _rates(of_rows(evidence, own), method, names)
+            found[group] = rates_from(of_rows(evidence, own), method, names)
         else:
-            shared = shared or _rates(of_rows(evidence, rows), method, names)
+            shared = shared or rates_from(of_rows(evidence, rows), method, names)
             note = f"{own.size} rows are too few for rates of their own: these are those of all rows together"
             found[group] = replace(shared, flags=(*shared.flags, Flag("few_rows", note)))
     return GroupRates(found)
@@ -201,7 +202,7 @@ ESTIMATORS: Catalogue[Estimator] = Catalogue(
 METHODS: Catalogue[Estimator] = Catalogue("method", {"auto": auto, **ESTIMATORS})
 
 
-def _evidence(
+def read_evidence(
     X: Any,
     Y_noisy: Labels | None,
     sides: str | Sequence[str],
@@ -228,7 +229,7 @@ def _evidence(
         sides=_sides(sides, q),
         X=None if X is None else _features(X, n),
         pred_proba=None if pred_proba is None else _probabilities(pred_proba, Y),
-        trusted=None if trusted is None else _trusted(trusted, n, q),
+        trusted=None if trusted is None else read_trusted(trusted, n, q),
         annotators=votes,
         prevalence=None if prevalence is None else read_prevalence(prevalence, q),
         seed=int(as_generator(random_state).integers(2**31)),
@@ -268,7 +269,8 @@ def _probabilities(pred_proba: Any, Y: FloatArray) -> FloatArray:
     return check_probabilities(given, "pred_proba")
 
 
-def _trusted(trusted: tuple[Any, Labels], n: int, q: int) -> Trusted:
+def read_trusted(trusted: tuple[Any, Labels], n: int, q: int) -> Trusted:
+    """Trusted rows as the user gave them, checked against n rows of q labels."""
     rows, labels = check_trusted_rows(trusted, n)
     Y_true = check_label_matrix(to_dense_array(labels), "the labels of trusted")
     if Y_true.shape != (rows.size, q):
@@ -348,4 +350,4 @@ def diagnose_noise(
     """
     if X is None:
         raise ValueError("diagnose_noise needs the features X, to see whether they tell which labels were flipped")
-    return diagnose(_evidence(X, Y_noisy, sides, trusted, None, random_state, None, None))
+    return diagnose(read_evidence(X, Y_noisy, sides, trusted, None, random_state, None, None))

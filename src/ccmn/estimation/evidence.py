@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -88,6 +88,12 @@ class Evidence:
                 "this method needs scores: give the features X, or pred_proba, held-out probabilities of the noisy "
                 "labels by a model of your own; with trusted=(rows, Y_true) alone use method='trusted'"
             )
+
+    def trusting(self, trusted: Trusted | None) -> Evidence:
+        """The same with other trusted rows; they have no part in what features and noisy labels say, which is kept."""
+        found = replace(self, trusted=trusted)
+        vars(found).update({name: vars(self)[name] for name in ("scores", "surfaces") if name in vars(self)})
+        return found
 
     def observed(self, label: int) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Scores and noisy labels of the rows where this label was observed."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
-
-from ccmn.audit import audit_labels
+from ccmn.audit.audit import SIDES, audit_labels
 from ccmn.data.digits import PICTURE
 from ccmn.data.files import PathLike
 from ccmn.data.multilabel import MultiLabelData
-from ccmn.estimation import NoiseRates
+from ccmn.estimation import GrowingEstimate, NoiseRates
 from ccmn.experiments.demo import make_demo
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.review.pictures import FeaturePictures, Shape
 from ccmn.review.session import Session, open_store
 from ccmn.review.subject import Subject
+from ccmn.validation import check_choice
 
 
 def open_session(
@@ -31,15 +30,17 @@ def open_session(
     seed : int
     """
     open_store(subject, folder, seed).close()  # refused before the long work, not after it
-    with warnings.catch_warnings():
-        # That rates are upper bounds before anybody looks is what the page is for; it marks them as such.
-        warnings.simplefilter("ignore", UserWarning)
-        found = audit_labels(subject.data.X, subject.named_labels, noise, random_state=seed)
+    growing = None
+    if isinstance(noise, str):
+        check_choice(noise, "noise", tuple(SIDES))
+        growing = GrowingEstimate(subject.data.X, subject.named_labels, SIDES[noise], seed)
+        noise = growing.rates()
+    found = audit_labels(subject.data.X, subject.named_labels, noise, random_state=seed)
     before = found.noise
     if isinstance(before, ClassConditionalNoise):
         before = NoiseRates.known(before, subject.named_labels)
     assert isinstance(before, NoiseRates)  # the audit takes no other
-    return Session(subject, found.pred_proba, before, folder, seed)
+    return Session(subject, found.pred_proba, before, folder, seed, growing)
 
 
 def demo_session(folder: PathLike, n: int = 8000, seed: int = 0) -> Session:

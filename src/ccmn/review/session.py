@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from ccmn.data.files import PathLike
-from ccmn.estimation import NoiseRates, estimate_noise
+from ccmn.estimation import GrowingEstimate, NoiseRates
 from ccmn.review.doubt import Doubt
 from ccmn.review.queue import ReviewQueue
 from ccmn.review.rates import Counted, counted
 from ccmn.review.store import Answer, DecisionStore, Item, Undone
 from ccmn.review.subject import Subject
-from ccmn.review.trusted import TrustedRows, trusted_rows
+from ccmn.review.trusted import trusted_rows
 from ccmn.validation import FloatArray
 
 
@@ -63,16 +62,25 @@ class Session:
         Where decisions, exports and models are kept; made if it is not there.
     seed : int
         Of the lot and of training.
+    growing : GrowingEstimate, optional
+        What ``before`` was estimated by, if it was: it need not be fitted again.
     """
 
     def __init__(
-        self, subject: Subject, pred_proba: FloatArray, before: NoiseRates, folder: PathLike, seed: int = 0
+        self,
+        subject: Subject,
+        pred_proba: FloatArray,
+        before: NoiseRates,
+        folder: PathLike,
+        seed: int = 0,
+        growing: GrowingEstimate | None = None,
     ) -> None:
         self.subject, self.before, self.folder, self.seed = subject, before, Path(folder), seed
         self.store = open_store(subject, folder, seed)
         self._pred_proba = pred_proba
+        self._growing = growing
         self._estimated: tuple[bytes, NoiseRates] | None = None
-        self._lock = threading.Lock()
+        self._lock, self._estimating = threading.Lock(), threading.Lock()
         trained = self.store.fact("trained")
         used = before if trained is None else NoiseRates.from_dict(trained["rates"])
         self.queue = ReviewQueue(self.store, subject.given, Doubt(subject.given, pred_proba, used), seed)
@@ -110,22 +118,14 @@ class Session:
         trusted = trusted_rows(self.store.sampled_entries(), self.subject.data.q)
         if not len(trusted.rows) or "known" in self.before.kind:
             return self.before
-        # Seconds of work: what an export needs after retraining is there already.
         key = trusted.rows.tobytes() + trusted.Y.tobytes()
-        if self._estimated is None or self._estimated[0] != key:
-            self._estimated = key, self._estimate(trusted)
-        return self._estimated[1]
-
-    def _estimate(self, trusted: TrustedRows) -> NoiseRates:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # how sure the rates are is said on the page
-            return estimate_noise(
-                self.subject.data.X,
-                self.subject.named_labels,
-                sides=self.before.sides,
-                trusted=trusted,
-                random_state=self.seed,
-            )
+        with self._estimating:  # an export and a training may ask at once
+            if self._growing is None:
+                subject = self.subject
+                self._growing = GrowingEstimate(subject.data.X, subject.named_labels, self.before.sides, self.seed)
+            if self._estimated is None or self._estimated[0] != key:
+                self._estimated = key, self._growing.rates(trusted)
+            return self._estimated[1]
 
     @property
     def trained(self) -> dict[str, Any] | None:
