@@ -19,12 +19,13 @@ import pandas as pd
 import torch
 from harness import Result, parser, report
 
-from ccmn import CCMNClassifier
+from ccmn import CCMNClassifier, estimate_noise
 from ccmn.estimation import NoiseRates
 from ccmn.experiments.demo import DemoTask, make_demo
 from ccmn.metrics import hamming_loss
 from ccmn.review import Session, demo_session, trusted_rows
 from ccmn.review.retrain import CLOSED_FORM
+from ccmn.review.weights import row_weights
 
 
 def check(session: Session, task: DemoTask, rows: int) -> None:
@@ -35,6 +36,14 @@ def check(session: Session, task: DemoTask, rows: int) -> None:
         item = session.queue.after(item.position)
 
 
+def counted_rates(session: Session) -> NoiseRates:
+    """The rates by counting alone, without what the features say."""
+    trusted = trusted_rows(session.store.sampled_entries(), session.subject.data.q)
+    if not len(trusted.rows):
+        return session.before
+    return estimate_noise(Y_noisy=session.subject.named_labels, trusted=trusted, method="trusted")
+
+
 def rate_error(rates: NoiseRates, task: DemoTask) -> float:
     off = np.abs(rates.rho_pos - task.noise.rho_pos) + np.abs(rates.rho_neg - task.noise.rho_neg)
     return float(off.mean())
@@ -42,10 +51,11 @@ def rate_error(rates: NoiseRates, task: DemoTask) -> float:
 
 def retrain(session: Session, task: DemoTask, **settings: object) -> tuple[float, float]:
     """Hamming loss on clean test labels, and seconds."""
-    trusted = trusted_rows(session.store.entries(), task.Y.shape[1])
+    trusted, rates = trusted_rows(session.store.entries(), task.Y.shape[1]), session.rates()
+    weights = row_weights(len(task.X), rates, trusted, session.store.sampled_rows())
     start = time.perf_counter()
-    model = CCMNClassifier(noise=session.rates().noise, random_state=0, **settings)
-    model.fit(task.X, task.Y_noisy, trusted=trusted if len(trusted.rows) else None)
+    model = CCMNClassifier(noise=rates.noise, random_state=0, **settings)
+    model.fit(task.X, task.Y_noisy, weights, trusted=trusted if len(trusted.rows) else None)
     seconds = time.perf_counter() - start
     return float(np.asarray(hamming_loss(task.Y_test, model.predict(task.X_test)))), seconds
 
@@ -62,11 +72,16 @@ def main() -> None:
             for rows in stops:
                 check(session, task, rows)
                 loss, seconds = retrain(session, task, **CLOSED_FORM)
-                lines.append({"draw": draw, "rows": rows, "rates": rate_error(session.rates(), task), "model": loss})
+                errors = {
+                    "rates": rate_error(session.rates(), task),
+                    "counted alone": rate_error(counted_rates(session), task),
+                    "model": loss,
+                }
+                lines.append({"draw": draw, "rows": rows, **errors})
             rival_loss, rival_seconds = retrain(session, task, **({"epochs": 30} if options.quick else {}))
             session.close()
     table = pd.DataFrame(lines)
-    means = table.groupby("rows")[["rates", "model"]].mean().round(3)
+    means = table.groupby("rows")[["rates", "counted alone", "model"]].mean().round(3)
     start = table[table.rows == 0].set_index("draw")
     better = table[table.rows == 100].set_index("draw")[["rates", "model"]] < start[["rates", "model"]]
     notes: dict[str, object] = {f"{rows} rows checked, errors": row.to_dict() for rows, row in means.iterrows()}

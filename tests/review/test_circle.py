@@ -9,7 +9,7 @@ from ccmn.review import Retraining, demo_session
 
 
 def test_a_hundred_rows_bring_the_rates_nearer_and_improve_the_model(tmp_path):
-    session, task = demo_session(tmp_path / "review", n=4000), make_demo(4000)
+    session, task = demo_session(tmp_path / "review", n=3000), make_demo(3000)
     item = session.latest()
     for _ in range(100):
         session.store.answer(item, {j: "yes" if task.Y[item.row, j] else "no" for j in item.asked})

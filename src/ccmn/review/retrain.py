@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ccmn.estimation import NoiseRates
 from ccmn.metrics import hamming_loss
 from ccmn.models import CCMNClassifier
-from ccmn.noise import NoiseModel
 from ccmn.review.session import Session
 from ccmn.review.trusted import TrustedRows, trusted_rows
+from ccmn.review.weights import row_weights
 
 CLOSED_FORM = {"loss": "hamming", "surrogate": "square"}
 
@@ -25,7 +26,7 @@ class Retraining:
     """A background job that trains a model, saves it, and lets the queue go by the new rates.
 
     The rates rest on the rows drawn by lot alone; every answer, whatever row it is about, takes the place of the noisy
-    label in training.
+    label in training, where rows that were drawn by lot and answered in full weigh more (:func:`row_weights`).
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ class Retraining:
     def _train(self) -> None:
         session = self._session
         rates, trusted = session.rates(), trusted_rows(session.store.entries(), session.subject.data.q)
-        model = self._fit(rates.noise, trusted)
+        model = self._fit(rates, trusted)
         if self._finish is not None:
             self._finish(model)
         model.save(self.path)
@@ -90,11 +91,13 @@ class Retraining:
         about = {"labels": known, "rows": len(trusted.rows), "seconds": seconds, "finished": time.time()}
         session.keep_trained({**about, **self._gain(model)}, rates)
 
-    def _fit(self, noise: NoiseModel, trusted: TrustedRows | None) -> CCMNClassifier:
+    def _fit(self, rates: NoiseRates, trusted: TrustedRows | None) -> CCMNClassifier:
         subject = self._session.subject
-        classifier = CCMNClassifier(noise=noise, random_state=self._session.seed, **self._settings)
-        some = trusted if trusted is not None and len(trusted.rows) else None
-        return classifier.fit(subject.data.X, subject.named_labels, trusted=some)
+        classifier = CCMNClassifier(noise=rates.noise, random_state=self._session.seed, **self._settings)
+        if trusted is None or not len(trusted.rows):
+            return classifier.fit(subject.data.X, subject.named_labels)
+        weights = row_weights(subject.data.n, rates, trusted, self._session.store.sampled_rows())
+        return classifier.fit(subject.data.X, subject.named_labels, sample_weight=weights, trusted=trusted)
 
     def _gain(self, model: CCMNClassifier) -> dict[str, Any]:
         """Where clean test labels are to be had: the Hamming loss on them, and that of a model without the review."""
@@ -102,7 +105,7 @@ class Retraining:
             return {}
         X, Y = self._session.subject.test
         trained = self._session.trained
-        before = trained["test_before"] if trained else _loss(self._fit(self._session.before.noise, None), X, Y)
+        before = trained["test_before"] if trained else _loss(self._fit(self._session.before, None), X, Y)
         return {"test_before": before, "test_after": _loss(model, X, Y)}
 
 
