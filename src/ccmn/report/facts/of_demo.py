@@ -77,7 +77,7 @@ def _metrics(task: DemoTask, models: Sequence[DemoModel]) -> MetricFacts:
 
 def _precision_recall(task: DemoTask, models: Mapping[str, DemoModel], names: Sequence[str]) -> PrecisionRecallFacts:
     clean = task.Y_test.astype(np.float64)
-    ways = {_WAYS[way]: (clean, models[way].scores) for way in ("clean", "plain", "estimated")}
+    ways = {_WAYS[way]: (clean, models[way].scores) for way in WAYS}
     return precision_recall_facts(names, ways, "Models by the Hamming loss, on true test labels.")
 
 

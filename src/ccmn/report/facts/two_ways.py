@@ -20,9 +20,9 @@ def two_lines(labels: FloatArray, scores: FloatArray, noise: Noise | None, note:
     """Every metric in both ways; against the labels as given only where all were observed."""
     lines = []
     if not np.isnan(labels).any():
-        lines.append(MetricLine(GIVEN, measure(labels, scores), 1))
+        lines.append(MetricLine(GIVEN, measure(labels, scores), 0))
     if noise is not None:
-        lines.append(MetricLine(CORRECTED, measure(labels, scores, noise), 0))
+        lines.append(MetricLine(CORRECTED, measure(labels, scores, noise), 1))
     return MetricFacts(tuple(lines), f"{note} {_ESTIMATES}" if noise is not None else note)
 
 

@@ -45,7 +45,8 @@ def _overview(summaries: Sequence[Summary]) -> str:
     rows = []
     for s in summaries:
         near, judged = s.near_printed()
-        machine = f"{', '.join(s.machines)}, {s.seconds:.0f}"
+        # Values read from a CSV do not say where they were computed.
+        machine = f"{', '.join(s.machines)}, {s.seconds:.0f}" if s.seconds else "–"
         figures = (
             s.table.name,
             s.protocol,

@@ -9,7 +9,7 @@ from ccmn.report.facts.cooccurrence import CooccurrenceFacts
 from ccmn.report.pages.frame import numbers, paragraph, section
 from ccmn.validation import FloatArray
 
-_TEXT = "Of the rows with the label at the left, the share that have the one at the top, too: the darker, the more."
+_TEXT = "Of the rows with the label at the left, the share that have the one at the top, too: the more, the bluer."
 
 
 def cooccurrence_section(facts: CooccurrenceFacts) -> str:

@@ -1,0 +1,128 @@
+"""The reports in a real browser: every control clicked, light and dark, on a phone and on paper, nothing fetched."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ccmn.cli import app
+from ccmn.data import MultiLabelData, write_npz
+from ccmn.experiments.demo import make_demo
+
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser says how to get it")
+
+CONTROLS = "summary, a[href], button, select, input, th[role=button], [onclick]"
+REPORTS = ("demo", "audit-pictures", "audit-texts", "evaluate-clean", "evaluate-noisy", "tables")
+PHONE = 390
+
+
+def typed(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="ccmn")
+    assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
+
+
+@pytest.fixture(scope="session")
+def reports(tmp_path_factory):
+    """Every command that writes a report, on a few hundred rows."""
+    folder = tmp_path_factory.mktemp("reports")
+    task = make_demo(1000)
+    names = task.noise.label_names
+    write_npz(MultiLabelData(task.X, task.Y_noisy, label_names=names, name="digits"), folder / "noisy.npz")
+    write_npz(MultiLabelData(task.X_test, task.Y_test, label_names=names, name="digits"), folder / "test.npz")
+    (folder / "rates.json").write_text(json.dumps(task.noise.to_dict()))
+    lines = [f"a <b>text</b> of {'water' if i % 3 else 'clouds'} {i},{i % 2},{i % 3 == 0:d}" for i in range(150)]
+    (folder / "texts.csv").write_text("\n".join(["words,sea,a very long name of a label", *lines]) + "\n")
+    cells = (Path(__file__).parents[2] / "results" / "cells.csv").read_text().splitlines()
+    some = [line for line in cells[1:] if line.startswith("table1,") and re.search(",(yeast|scene),", line)]
+    (folder / "cells.csv").write_text("\n".join([cells[0], *some]) + "\n")
+
+    pictures = ("--picture", "16x24", "--report")
+    known = ("--noise", folder / "rates.json")
+    square = ("--loss", "hamming", "--surrogate", "square", "--out", folder / "model.ccmn")
+    typed("demo", "--quick", "--out", folder / "demo")
+    (folder / "demo" / "report.html").rename(folder / "demo.html")
+    typed("audit", folder / "noisy.npz", *known, *pictures, folder / "audit-pictures.html")
+    texts = ("--text", "words", "--labels", "sea,a very long name of a label", "--noise", "partial")
+    typed("audit", folder / "texts.csv", *texts, "--report", folder / "audit-texts.html")
+    typed("fit", folder / "noisy.npz", *known, *square)
+    typed("evaluate", folder / "model.ccmn", folder / "test.npz", "--report", folder / "evaluate-clean.html")
+    typed("evaluate", folder / "model.ccmn", folder / "noisy.npz", *known, *pictures, folder / "evaluate-noisy.html")
+    typed("report", folder / "cells.csv", "--out", folder / "tables.html")
+    return folder
+
+
+@pytest.fixture
+def opened(context, reports):
+    """A report by its name, in a tab."""
+
+    def tab(name):
+        page = context.new_page()
+        page.goto((reports / f"{name}.html").as_uri())
+        return page
+
+    return tab
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_every_control_works(opened, keep, name):
+    page = opened(name)
+    keep(page, "light")
+    shut = page.locator("details:not([open])").count()
+    controls = page.locator(CONTROLS).all()
+    assert controls
+    for _ in range(min(5, len(controls))):
+        page.keyboard.press("Tab")
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    for control in controls:
+        control.click()
+    assert page.locator("details:not([open])").count() == page.locator("details").count() - shut  # each was turned
+    for anchor in page.locator("a[href^='#']").all():
+        assert page.locator(f"[id='{anchor.get_attribute('href')[1:]}']").count() == 1
+    assert all(control.inner_text().strip() for control in controls)
+    assert page.url.startswith("file:")
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_dark_and_on_a_phone_with_everything_open(opened, keep, name):
+    page = opened(name)
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    page.set_viewport_size({"width": PHONE, "height": 844})
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    keep(page, "dark-phone")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+    assert page.evaluate(FAINTEST) >= 4.5  # what WCAG AA asks of text
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_on_paper_every_table_is_shown(opened, keep, name):
+    page = opened(name)
+    page.emulate_media(media="print", color_scheme="light")
+    keep(page, "print")
+    hidden = page.evaluate("[...document.querySelectorAll('details table')].filter(t => !t.offsetHeight).length")
+    assert hidden == 0
+    assert page.locator("nav:visible").count() == 0
+
+
+FAINTEST = """() => {
+  const parts = (c) => { const found = c.match(/[\\d.]+/g).map(Number);
+    return found.length < 4 ? [...found, 1] : found; };
+  const over = ([r, g, b, a], [R, G, B]) => [r * a + R * (1 - a), g * a + G * (1 - a), b * a + B * (1 - a)];
+  const ground = (e) => { if (!e) return [255, 255, 255]; const c = parts(getComputedStyle(e).backgroundColor);
+    return c[3] === 1 ? c : over(c, ground(e.parentElement)); };
+  const light = (c) => { const [r, g, b] = c.slice(0, 3).map(v => v / 255)
+    .map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+  let least = 99;
+  for (const e of document.querySelectorAll("h1, h2, h3, p, small, caption, summary, th, td, a, span, li")) {
+    if (!e.textContent.trim()) continue;
+    const style = getComputedStyle(e), below = ground(e), ink = parts(style.color);
+    const seen = over([...ink.slice(0, 3), ink[3] * style.opacity], below);
+    const [a, b] = [light(seen), light(below)].sort((x, y) => y - x);
+    least = Math.min(least, (a + .05) / (b + .05)); }
+  return least; }"""
+"""The least contrast of any text with what lies under it."""
