@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ccmn.cli.options import Json
-from ccmn.cli.output import error_console
+from ccmn.cli.output import error_console, own_name
 from ccmn.cli.reports import write_report
 
 
@@ -58,7 +58,7 @@ def demo(
     Console().print(demo_table(task, [model.row for model in done]))
     typer.echo(f"the report is in {report}: open it in a browser")
     again = f" --seed {seed}" if seed else ""
-    typer.echo(f"to check labels of these pictures by hand, and retrain: ccmn review --demo{again}")
+    typer.echo(f"to check labels of these pictures by hand, and retrain: {own_name()} review --demo{again}")
 
 
 def _folder(path: Path) -> Path:

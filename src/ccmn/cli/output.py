@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import sys
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -22,6 +25,14 @@ def show(table: Any) -> None:
     if not console.is_terminal:
         console.width = max(console.width, 120)
     console.print(table)
+
+
+def own_name() -> str:
+    """What to type for this program: a command told to somebody must work as it stands, on the path or not."""
+    called = Path(sys.argv[0])
+    if shutil.which("ccmn"):
+        return "ccmn"
+    return str(called) if called.stem == "ccmn" else "python -m ccmn"
 
 
 def error_console() -> Any:

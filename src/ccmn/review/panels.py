@@ -54,7 +54,8 @@ def _training(session: Session, retraining: Retraining) -> str:
         )
     return (
         f"Trained in {trained['seconds']:.0f} s on all rows, {trained['labels']} of their labels put right or "
-        f"confirmed by you; saved as {escape(retraining.path.name)}.{gain}"
+        f"confirmed by you; saved as {escape(retraining.path.name)}.{gain} To use it: <code>ccmn predict "
+        f"{escape(str(retraining.path))} DATA</code>."
     )
 
 

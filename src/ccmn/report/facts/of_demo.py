@@ -87,7 +87,8 @@ def _suspects(task: DemoTask, rates: NoiseRates, noisy: np.ndarray, names: Seque
         found = audit_labels(task.X, task.Y_noisy, rates)
     note = (
         "A model foresaw the labels of pictures it was not trained on; with the estimated rates that gives the "
-        "probability that a label is wrong. Whether it is we know here, because the noise was made."
+        "probability that a label is wrong. Whether it is we know here, because the noise was made. To check labels by "
+        "hand, and retrain with what you found: ccmn review --demo (and the --seed, if one was given)."
     )
     show = pictures(task.X, PICTURE)
     return suspect_facts(found.issues, noisy, names, show, note, Y_true=task.Y.astype(np.float64))
