@@ -28,8 +28,8 @@ def broadcast(f: torch.Tensor, p: torch.Tensor, surrogate: str) -> torch.Tensor:
 
 
 def loss_alone(q: int, budget: float) -> list[Result]:
-    """Forward and backward of every surrogate, debiased labels given: called from Python, and replayed as a graph, which
-    is how training has it (one run's kernels take less time than calling them)."""
+    """Forward and backward of every surrogate: called from Python, and replayed as a graph, which is how training has
+    it (the kernels take less time than calling them)."""
     results = []
     f = torch.randn(BATCH, q, device="cuda", requires_grad=True)
     noise = ClassConditionalNoise(0.2, 0.1, n_labels=q)
