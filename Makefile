@@ -36,8 +36,8 @@ test-browser: $(BIN)/.ready  ## the pages in a real browser (needs Chromium); sc
 test-cluster: $(BIN)/.ready  ## the Ray engine on a real cluster of two nodes on this machine, one of them killed
 	$(BIN)/python -c 'import ray' 2> /dev/null || \
 	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[ray]'
-	$(ONE_THREAD) CCMN_CLUSTER=1 .ci/own-network 600 $(BIN)/python -m pytest -q tests/cluster \
-	    -o faulthandler_timeout=180 -o faulthandler_exit_on_timeout=true
+	$(ONE_THREAD) CCMN_CLUSTER=1 .ci/own-network 900 $(BIN)/python -m pytest -q tests/cluster \
+	    -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
 docs: $(BIN)/.ready  ## the documentation site, into docs/_build/html: open index.html there
 	$(BIN)/python -c 'import furo, myst_parser, numpydoc, sphinx, sphinx_gallery' 2> /dev/null || \
