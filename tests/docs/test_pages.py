@@ -13,7 +13,7 @@ import ccmn
 from ccmn.cli import app
 from pages import DOCS, PAGES, ROOT, blocks
 
-NOT_FOR_USERS = {"cli", "report"}
+NOT_FOR_USERS = {"validation", "cli", "report"}
 """Folders without public names: the command line has a page of its own."""
 
 

@@ -45,6 +45,7 @@ def test_the_index():
         "evidence",
         "features",
         "groups",
+        "growing",
         "held_out",
         "posterior",
         "rates",
