@@ -16,7 +16,7 @@ import time
 
 import numpy as np
 import torch
-from harness import Result, parser, peak_extra_megabytes, report, seconds_of
+from harness import Result, compare, parser, peak_extra_megabytes, report, seconds_of
 
 from ccmn import CCMNClassifier
 from ccmn.data import MultiLabelData, load_dataset
@@ -109,17 +109,22 @@ def fleet_against_single(device: str, quick: bool) -> list[Result]:
     return results
 
 
-def single_fit(device: str) -> list[Result]:
+def single_fit(device: str, quick: bool) -> list[Result]:
     """One run in the loop against the plain program, validation included in both (and test values in ours)."""
     data = dataset("yeast")
     repeats = make_repeats(data, LITERAL, 1)
-    epochs, results = 20, []
+    epochs = 20
     settings = Settings(learning_rates=(5e-3,), epochs=epochs, selections=("clean",))
-    for name in ("unbiased-hamming-square", "unbiased-ranking-hinge", "unbiased-ranking-sigmoid"):
-        ours = seconds_of(lambda n=name: list(run_fleet(data, repeats, [n], settings, device=device)), 1, 3)
-        theirs = seconds_of(lambda n=name: plain_run(data, repeats[0], METHODS[n], epochs, 100, device, True), 1, 3)
-        results.append(Result(f"one run: {name}", ours, "plain loop", theirs, theirs / ours))
-    return results
+    return [
+        compare(
+            f"one run: {name}",
+            lambda n=name: list(run_fleet(data, repeats, [n], settings, device=device)),
+            "plain loop",
+            lambda n=name: plain_run(data, repeats[0], METHODS[n], epochs, 100, device, True),
+            6,
+        )
+        for name in (TEN[:3] if quick else TEN)
+    ]
 
 
 SOLVERS = {"closed_form": "square", "lbfgs": "logistic"}
@@ -179,7 +184,7 @@ def main() -> None:
     results = fleet_against_single(options.device, options.quick)
     total = sum(r.rival_seconds for r in results) / sum(r.seconds for r in results)
     notes["fleet, overall ratio"] = round(total, 1)
-    results += single_fit(options.device)
+    results += single_fit(options.device, options.quick)
     if options.device == "cuda":
         data = dataset("yeast")
         repeats = make_repeats(data, LITERAL, 5)

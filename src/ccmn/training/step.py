@@ -30,6 +30,7 @@ def make_step(
 ) -> Step:
     """A step on these data. Captured as a CUDA graph where shapes allow: dense data and a stacked network."""
     leaves = [p.values for p in network.parameters]
+    ones: list[Tensor] = []  # the gradient of the summed losses by each of them, made once
 
     def eager(index: Tensor) -> Tensor:
         X = features.gather(index)
@@ -38,7 +39,9 @@ def make_step(
         with torch.autocast(X.device.type, dtype=torch.bfloat16) if autocast else nullcontext():
             # The labels of the batch are let go of before the backward pass.
             losses = objective(network.outputs(X), labels.gather(index), w)
-        optimiser.step(_gradients(losses, leaves, own=isinstance(network, UserNetwork)))
+        if not ones or ones[0].dtype != losses.dtype:
+            ones[:] = [torch.ones_like(losses)]
+        optimiser.step(_gradients(losses, leaves, ones[0], own=isinstance(network, UserNetwork)))
         return losses.detach()
 
     alike = features.is_dense and labels.is_dense and optimiser.can_be_captured
@@ -47,12 +50,12 @@ def make_step(
     return eager
 
 
-def _gradients(losses: Tensor, leaves: list[Tensor], *, own: bool) -> list[Tensor]:
+def _gradients(losses: Tensor, leaves: list[Tensor], ones: Tensor, *, own: bool) -> list[Tensor]:
     """Gradients of the summed losses that may be changed in place.
 
     A user's module may share them between parameters, or use some not.
     """
-    found = torch.autograd.grad(losses, leaves, torch.ones_like(losses), allow_unused=own)
+    found = torch.autograd.grad(losses, leaves, ones, allow_unused=own)
     if not own:
         return list(found)
     return [torch.zeros_like(leaf) if g is None else g.clone() for leaf, g in zip(leaves, found)]
