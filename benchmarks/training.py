@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import replace
 
 import numpy as np
 import torch
-from harness import Result, compare, parser, peak_extra_megabytes, report, seconds_of
+from harness import Result, compare, parser, peak_extra_megabytes, report
 
 from ccmn import CCMNClassifier
 from ccmn.data import MultiLabelData, load_dataset
@@ -94,18 +95,20 @@ def fleet_against_single(device: str, quick: bool) -> list[Result]:
     """30 runs of each of the ten methods: 10 repeats x 3 learning rates."""
     data = dataset("yeast")
     repeats = make_repeats(data, LITERAL, 10)
-    epochs, results = (4, []) if quick else (30, [])
+    epochs, runs = 10 if quick else 30, len(repeats) * len(LEARNING_RATES)
     warm_up = Settings(epochs=1, selections=("clean",))
     list(run_fleet(data, repeats[:1], settings=warm_up, device=device))  # what is loaded once is not what a fleet costs
     settings = Settings(epochs=epochs, selections=("clean",))
+    results = []
     for name in TEN:
-        method = METHODS[name]
-        ours = seconds_of(lambda n=name: list(run_fleet(data, repeats, [n], settings, device=device)), 0.5, 3)
-        theirs = seconds_of(lambda m=method: plain_run(data, repeats[0], m, epochs, 100, device, True), 0.5, 3)
-        runs = len(repeats) * len(LEARNING_RATES)
-        results.append(
-            Result(f"fleet of {runs}: {name}", ours, f"{runs} runs one at a time", theirs * runs, theirs * runs / ours)
+        one = compare(
+            f"fleet of {runs}: {name}",
+            lambda n=name: list(run_fleet(data, repeats, [n], settings, device=device)),
+            f"{runs} runs one at a time",
+            lambda n=name: plain_run(data, repeats[0], METHODS[n], epochs, 100, device, True),
+            1 if quick else 4,
         )
+        results.append(replace(one, rival_seconds=one.rival_seconds * runs, ratio=one.ratio * runs))
     return results
 
 
@@ -121,7 +124,7 @@ def single_fit(device: str, quick: bool) -> list[Result]:
             lambda n=name: list(run_fleet(data, repeats, [n], settings, device=device)),
             "plain loop",
             lambda n=name: plain_run(data, repeats[0], METHODS[n], epochs, 100, device, True),
-            6,
+            2 if quick else 6,
         )
         for name in (TEN[:3] if quick else TEN)
     ]
