@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ccmn import CCMNClassifier
-from ccmn.models.fitting import Sample
+from ccmn.models.samples import Sample
 from ccmn.models.solving import choose_solver
 
 ROWS = Sample(np.zeros((60, 2)), np.zeros((60, 3), dtype=np.float32), None)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn.models.choosing import ENTRIES_AT_ONCE
-from ccmn.models.fitting import Sample
 from ccmn.models.probabilities import SlopeFit
+from ccmn.models.samples import Sample
 from ccmn.models.scoring import Scorer
 from ccmn.models.thresholds import f1_thresholds
 

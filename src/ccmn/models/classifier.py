@@ -21,7 +21,7 @@ from ccmn.losses import MultiLabelLoss
 from ccmn.models.calibrating import calibrated
 from ccmn.models.debiasing import DebiasedLabels, check_groups_possible, debias_by_group, debias_labels
 from ccmn.models.features import read_features
-from ccmn.models.fitting import Fitted, Sample, fit_loop, held_out_rows
+from ccmn.models.fitting import Fitted, fit_loop, held_out_rows
 from ccmn.models.holding_out import FEWEST_TO_HOLD_OUT, given_rows, hold_out
 from ccmn.models.monitor import risk_parts_of, warning_about
 from ccmn.models.parameters import check_parameters, check_ranks
@@ -30,6 +30,7 @@ from ccmn.models.probabilities import link_of
 from ccmn.models.progress import stream_progress_of
 from ccmn.models.recipes import recipe_of
 from ccmn.models.resuming import fingerprint, keeper_at, stream_fingerprint
+from ccmn.models.samples import Sample
 from ccmn.models.saving import description_of
 from ccmn.models.scoring import Scorer
 from ccmn.models.solving import NEEDS, solve

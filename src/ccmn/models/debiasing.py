@@ -9,8 +9,8 @@ from typing import Any
 
 from ccmn.data.containers import is_sparse
 from ccmn.losses import LOSSES
-from ccmn.models.fitting import Labels
 from ccmn.models.parameters import ESTIMATED_SIDES
+from ccmn.models.samples import Labels
 from ccmn.models.targets import Targets, Trusted, debiased, with_trusted
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ccmn.data.containers import is_sparse
-from ccmn.models.fitting import Labels, Sample
+from ccmn.models.samples import Labels, Sample
 from ccmn.models.targets import Targets, encode_like
 from ccmn.noise import NoiseModel
 from ccmn.training import SparseLabels

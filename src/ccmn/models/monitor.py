@@ -28,7 +28,7 @@ from ccmn.losses.pairs import pair_row_sums
 from ccmn.losses.surrogates import phi_of
 from ccmn.losses.targets import weigh
 from ccmn.models.fitted import FittedNetwork
-from ccmn.models.fitting import Sample
+from ccmn.models.samples import Sample
 from ccmn.training import SparseLabels
 
 MOST_ROWS = 2000

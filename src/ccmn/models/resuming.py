@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ccmn.data.containers import is_sparse
 from ccmn.data.shards import ShardedData
-from ccmn.models.fitting import Labels, Sample
+from ccmn.models.samples import Labels, Sample
 from ccmn.models.streaming import Drawn, Plan
 from ccmn.training import Ranks, SparseLabels
 from ccmn.training.checkpoint import Checkpoint

@@ -6,18 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccmn.models.fitting import (
-    Fitted,
-    Labels,
-    Recipe,
-    Sample,
-    fit_closed_form,
-    fit_logistic_path,
-    fit_loop,
-    held_out_rows,
-    in_memory,
-)
+from ccmn.models.fitting import Fitted, Recipe, fit_loop, held_out_rows, in_memory
+from ccmn.models.paths import fit_closed_form, fit_logistic_path
 from ccmn.models.progress import progress_of
+from ccmn.models.samples import Labels, Sample
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.closed_form import LARGEST_DECOMPOSITION
 from ccmn.training.logistic import can_decompose
