@@ -13,8 +13,8 @@ import torch
 from ccmn import CCMNClassifier
 from ccmn.data.shards import ShardedData
 from ccmn.models import resuming
-from ccmn.models.samples import Sample
 from ccmn.models.resuming import fingerprint, stream_fingerprint
+from ccmn.models.samples import Sample
 from ccmn.models.streaming import Plan, draw_sample
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training import SparseLabels
