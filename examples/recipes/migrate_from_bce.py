@@ -3,7 +3,8 @@ From plain BCE in three lines
 =============================
 
 A training script with ``BCEWithLogitsLoss`` takes its labels at their word. Three lines make it unbiased under label
-noise: one import, the noise, the criterion. Model, optimiser, data and prediction stay as they are.
+noise: one import, the noise, the criterion. Model, optimiser, data and prediction stay as they are. (A ranking loss
+wants one output more, and its own cut: ``loss.n_outputs(q)`` and ``loss.decision(outputs)``.)
 
 It prints::
 
@@ -45,7 +46,7 @@ def train(criterion: torch.nn.Module) -> torch.nn.Module:
 
 # %%
 # Without noise the new criterion is the old one, but for a sum over the labels where BCE has a mean: ten times as
-# much here. Adam does not care; with plain gradient descent divide the learning rate by the number of labels.
+# much here. Adam hardly minds; with plain gradient descent divide the learning rate by the number of labels.
 bce = torch.nn.BCEWithLogitsLoss()
 scores = torch.randn(5, 10)
 print(f"HammingLoss without noise, over BCE: {HammingLoss('logistic')(scores, Y[:5]) / bce(scores, Y[:5]):.3f}")
