@@ -11,6 +11,7 @@ import scipy.sparse
 import torch
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
+from ccmn.data import make_noisy_multilabel
 from ccmn.data.digits import load_digit_scenes
 from ccmn.metrics import hamming_loss, macro_f1, ranking_loss
 
@@ -56,6 +57,18 @@ def test_estimated_side_beats_plain(scenes):
     assert estimated.noise_.rho_pos.max() == 0
     assert estimated.rates_ is not None
     assert hamming_loss(Y_test, estimated.predict(X_test)) < hamming_loss(Y_test, plain.predict(X_test)) - 0.05
+
+
+def test_estimated_rates_go_by_the_names_of_the_labels():
+    task = make_noisy_multilabel(150, 3, 2, noise=PartialNoise([0.2, 0.4]), random_state=0)
+    clf = CCMNClassifier("partial", "hamming", "square", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # few rows: the rates are hardly known
+        unnamed = clf.fit(task.X, task.Y_noisy).rates_
+        named = clf.fit(task.X, pd.DataFrame(task.Y_noisy, columns=["sea", "sky"])).rates_
+    assert unnamed.label_names is None
+    assert named.label_names == ("sea", "sky")
+    np.testing.assert_array_equal(named.rho_neg, unnamed.rho_neg)
 
 
 def test_same_seed_same_model(scenes):

@@ -99,8 +99,17 @@ def _estimate(
     from ccmn.estimation import estimate_noise
 
     return estimate_noise(
-        X, targets.labels, sides=ESTIMATED_SIDES[noise], trusted=trusted, random_state=seed, groups=groups
+        X, _with_names(targets), sides=ESTIMATED_SIDES[noise], trusted=trusted, random_state=seed, groups=groups
     )
+
+
+def _with_names(targets: Targets) -> Any:
+    """The labels with their names, where they have any: rates and warnings then speak of them by name."""
+    if targets.label_names is None or is_sparse(targets.labels):
+        return targets.labels
+    from pandas import DataFrame
+
+    return DataFrame(targets.labels, columns=list(targets.label_names))
 
 
 def _check_about(noise: NoiseModel, targets: Targets) -> NoiseModel:
