@@ -53,6 +53,14 @@ def test_noisy_labels(run, printed, refused, saved, files):
     assert "estimated for clean labels" in run(*arguments).stdout
 
 
+def test_rates_of_labels_that_are_clean_are_doubted(run, saved, task, files):
+    predicted = replace(task, Y=(load_model(saved).decision_function(task.X) >= 0).astype(np.uint8))
+    write_npz(predicted, files / "right.npz")
+    (files / "much.json").write_text(json.dumps(ClassConditionalNoise(0.2, 0.3, n_labels=3).to_dict()))
+    assert "If they are clean, leave it out" in run("evaluate", saved, "right.npz", "--noise", "much.json").stderr
+    assert run("evaluate", saved, "right.npz").stderr == ""
+
+
 def test_estimated_rates_widen_the_errors(printed, refused, run, saved, task, files):
     """By name, in whatever order they stand in the file."""
     noise = ClassConditionalNoise([0.2, 0.1, 0.0], [0.1, 0.0, 0.3], label_names=["sun", "sea", "sky"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from ccmn.cli.options import Data, DataDir, Force, Json, Labels, check_free, rea
 from ccmn.cli.output import print_json, show
 from ccmn.cli.rates import rates_for, read_estimate
 from ccmn.cli.reports import PictureShape, ReportFile, instances, read_shape, reported, write_report
+
+if TYPE_CHECKING:
+    from ccmn.report.facts.metrics import Figure
 
 
 def evaluate(
@@ -51,6 +54,7 @@ def evaluate(
     rates = None if noise is None else rates_for(read_estimate(noise), columns.label_names, data.q)
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
     figures = measure(data.Y, scores, rates)
+    note_if_impossible(figures["hamming_loss"])
     values = {name: figure.value if rates is None else asdict(figure) for name, figure in figures.items()}
     if report is not None:
         from ccmn.report.facts.of_evaluation import evaluation_report
@@ -66,3 +70,13 @@ def evaluate(
     show(metrics_table(values, data.n, corrected=rates is not None))
     if report is not None:
         typer.echo(f"the report is in {report}: open it in a browser")
+
+
+def note_if_impossible(hamming: Figure) -> None:
+    """Say so where chance does not explain a loss below zero: the labels are hardly as noisy as was said."""
+    if hamming.se is not None and hamming.value < -4 * hamming.se:
+        typer.echo(
+            f"ccmn: note: a Hamming loss of {hamming.value:.3f} (± {hamming.se:.3f}) cannot be: there is less noise in "
+            "these labels than --noise says. If they are clean, leave it out.",
+            err=True,
+        )
