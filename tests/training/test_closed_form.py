@@ -92,3 +92,27 @@ def test_every_label_may_have_its_own_l2(largest, monkeypatch):
     mixed, _ = path.solution(np.array([0, 2, 1]))
     for j, i in enumerate((0, 2, 1)):
         np.testing.assert_allclose(mixed[:, j], path.solution(np.full(3, i))[0][:, j])
+
+
+@pytest.mark.parametrize("constant", [1e3, 1e6, 1e9])
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_a_steady_feature_among_sparse_ones_costs_no_digits(constant, spread):
+    rng = np.random.default_rng(0)
+    sparse = scipy.sparse.random(200, 40, density=0.03, format="csr", random_state=0)
+    steady = scipy.sparse.csr_matrix(constant + spread * rng.normal(size=(200, 1)))
+    X, p, l2 = scipy.sparse.hstack([sparse, steady], format="csr"), rng.random((200, 2)), l2_path(1e-6, 1.0)
+    centred = X.toarray() - X.toarray().mean(0)
+    of_sparse, of_centred = ridge_path(X, p, l2), ridge_path(centred, p, l2)
+    for number in range(len(l2)):
+        found, expected = (path.solution(np.full(2, number))[0] for path in (of_sparse, of_centred))
+        np.testing.assert_allclose(centred @ found, centred @ expected, atol=1e-6)
+
+
+def test_equal_rows_with_unequal_labels_are_scored_as_they_are_solved():
+    """Through rows the solutions are as large as 1 / l2, and all but cancel."""
+    rng = np.random.default_rng(0)
+    X, p = np.repeat(rng.normal(size=(10, 60)), 2, axis=0), rng.integers(0, 2, (20, 3)).astype(float)
+    path = ridge_path(X, p, l2_path(1e-8, 1.0))
+    for number, scores in enumerate(path.scores(X[:4])):
+        weights, bias = path.solution(np.full(3, number))
+        np.testing.assert_allclose(scores, X[:4] @ weights + bias, atol=1e-4)

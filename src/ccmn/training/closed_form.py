@@ -27,6 +27,8 @@ LARGEST_DECOMPOSITION = 3000
 
 _DENSE_ENOUGH = 0.07
 """Nonzeros per entry from which dense products beat sparse ones, though most of what they multiply is zero."""
+_STEADY = 0.1
+"""Variance over second moment below which a feature counts as nearly constant: nine in ten of its entries are not 0."""
 _BLOCK_NUMBERS = 1 << 21
 
 
@@ -93,16 +95,18 @@ class ReducedPath(RidgePath):
                 weights, bias = self.solution(np.full(self._right.shape[1], number))
                 yield np.asarray(X @ weights) + bias
             return
-        # Few rows: they are rotated once, and each l2 is then a narrow product (float32 is enough to choose by).
+        # Few rows: they are rotated once, and each l2 is then a narrow product.
         rotated = self._rotated(X)
         for lam in self.l2:
-            yield rotated @ self._gram.solve(lam / 2, self._right).astype(np.float32) + self.t_mean
+            yield rotated @ self._gram.solve(lam / 2, self._right).astype(rotated.dtype) + self.t_mean
 
-    def _rotated(self, X: Any) -> NDArray[np.float32]:
+    def _rotated(self, X: Any) -> NDArray[np.floating[Any]]:
         """Rows such that their product with a solution in the rotated basis is their score without bias."""
-        columns = (_dense(X) - self.x_mean).astype(np.float32).T
-        inner = columns if self._rows is None else self._rows.astype(np.float32) @ columns
-        return self._gram.rotate(inner).T.astype(np.float32)
+        columns = (_dense(X) - self.x_mean).T
+        if self._rows is None:
+            return self._gram.rotate(columns).T.astype(np.float32)  # enough to choose by
+        # Not enough here: rows that are alike with unlike labels have solutions as large as 1 / c, which cancel.
+        return self._gram.rotate(self._rows @ columns).T
 
     def _weights(self, choice: NDArray[np.intp]) -> FloatArray:
         solved = np.empty_like(self._right)
@@ -156,13 +160,27 @@ def ridge_path(X: Any, targets: FloatArray, l2: FloatArray, sample_weight: Float
 def _second_moments(X: Any, share: FloatArray, x_mean: FloatArray) -> FloatArray:
     """X_c' S X_c, (d, d)."""
     if is_sparse(X) and X.nnz < _DENSE_ENOUGH * X.shape[0] * X.shape[1]:
-        weighted = X.multiply(share[:, None]).tocsr()
-        return np.asarray((weighted.T @ X).toarray() - np.outer(x_mean, x_mean), dtype=np.float64)
+        return _sparse_second_moments(X, share, x_mean)
     found, step = np.zeros((X.shape[1], X.shape[1])), max(1, _BLOCK_NUMBERS // X.shape[1])
     for start in range(0, X.shape[0], step):
         rows = slice(start, start + step)
         block = np.sqrt(share[rows, None]) * (_dense(X[rows]) - x_mean)
         found += block.T @ block  # numpy sees that it is symmetric, and does half of the work
+    return found
+
+
+def _sparse_second_moments(X: Any, share: FloatArray, x_mean: FloatArray) -> FloatArray:
+    """X' S X less what the means make of it. Features that are nearly constant would lose all digits by that, and the
+    matrix its being positive: they are centred first, and there are few of them, since they have hardly a zero."""
+    moments = (X.multiply(share[:, None]).tocsr().T @ X).toarray()
+    found = np.asarray(moments - np.outer(x_mean, x_mean), dtype=np.float64)
+    steady = np.flatnonzero(found.diagonal() < _STEADY * moments.diagonal())
+    if steady.size:
+        centred = _dense(X[:, steady]) - x_mean[steady]
+        weighted = share[:, None] * centred
+        products = np.asarray(X.T @ weighted)
+        products[steady] = centred.T @ weighted
+        found[:, steady], found[steady] = products, products.T
     return found
 
 
