@@ -44,7 +44,8 @@ class StackedAdam:
         self.steps = torch.zeros((), dtype=torch.float64, device=parameters[0].values.device)
         # A run alone has one learning rate: torch's own fused step does for it, a dozen small operations in one.
         self._alone: tuple[float, float] | None = None
-        if lr.numel() == 1 and self.steps.device.type == "cpu":
+        whole = all(_laid_out_alike(moment, p.values) for moment, p in zip(self.first, parameters))
+        if lr.numel() == 1 and self.steps.device.type == "cpu" and whole:
             self._alone = float(lr), float(weight_decay)
             return
         self._lr = [p.along_outputs(lr.to(p.values)) for p in parameters]
@@ -80,9 +81,12 @@ class StackedAdam:
         if weight_decay:
             for parameter, gradient in zip(self.parameters, gradients):
                 parameter.decayed(gradient).add_(parameter.decayed(parameter.values), alpha=weight_decay)
+        # It goes through memory, whatever the strides: a gradient that is stored in another order is put in that of its
+        # parameter, as ``backward`` does for a parameter's ``grad``.
+        alike = [g if _laid_out_alike(g, v) else torch.empty_like(v).copy_(g) for g, v in zip(gradients, values)]
         torch._fused_adam_(
             values,
-            gradients,
+            alike,
             self.first,
             self.second,
             [],
@@ -113,3 +117,8 @@ class StackedAdam:
         factor = (most / total.clamp_min(most)).nan_to_num(0.0)
         for parameter, gradient in zip(self.parameters, gradients):
             gradient.mul_(parameter.spread(factor))
+
+
+def _laid_out_alike(one: Tensor, other: Tensor) -> bool:
+    """Are equal places in memory equal places in two tensors of one shape?"""
+    return (one.is_contiguous() and other.is_contiguous()) or one.stride() == other.stride()
