@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import struct
+import tracemalloc
+import zlib
 
 import numpy as np
 import pytest
@@ -106,6 +109,19 @@ def test_a_size_beyond_all_memory_is_no_reason_to_ask_for_it():
     content[at : at + 8] = np.array([2**30, 2**30], "<i4").tobytes()
     with pytest.raises(ValueError, match="data has 4 numbers, but dimensions"):
         read_variables(bytes(content), ("data",))
+
+
+@pytest.mark.parametrize(("zeros", "message"), [(0, "no element"), (1 << 24, "several elements")])
+def test_a_compressed_element_holds_one_variable(zeros, message):
+    """Two million empty elements are packed into some 16 kB; they are not all looked at."""
+    packed = zlib.compress(bytes(zeros))
+    content = saved({"x": np.eye(2)})[:128] + struct.pack("<II", 15, len(packed)) + packed
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=message):
+        read_variables(content, ["x"])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 3 * zeros + 100_000
 
 
 def test_version_4(tmp_path):

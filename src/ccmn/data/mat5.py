@@ -14,6 +14,7 @@ import math
 import struct
 import zlib
 from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -78,9 +79,10 @@ def _unpacked(data: memoryview, order: str) -> tuple[int, memoryview]:
         raise ValueError(f"its compressed data are damaged ({error})") from None
     if not unpacking.eof:
         raise ValueError("its compressed data end too early")
-    inside = list(_elements(memoryview(content), order))
+    # Two tell that it is not one; a few compressed bytes can hold millions.
+    inside = list(islice(_elements(memoryview(content), order), 2))
     if len(inside) != 1:
-        raise ValueError(f"{len(inside)} elements where one variable is expected")
+        raise ValueError(f"{'several elements' if inside else 'no element'} where one variable is expected")
     return inside[0]
 
 
