@@ -36,3 +36,14 @@ def test_auto_takes_the_quickest_that_is_possible(parameters, training, expected
 def test_a_solver_that_cannot_says_what_it_needs(solver):
     with pytest.raises(ValueError, match=f"solver='{solver}' needs model='linear'"):
         choose_solver(CCMNClassifier(solver=solver), ROWS, ROWS)
+
+
+@pytest.mark.parametrize("length", [1e3, 1e4])
+def test_a_long_feature_that_says_nothing_does_not_end_the_path(length):
+    """The first l2 of the path let nothing else in."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    Y = (X @ rng.normal(size=(4, 3)) > 0).astype(float)
+    X = np.hstack([X, length * (10 + rng.normal(size=(400, 1)))])
+    clf = CCMNClassifier(noise=None, **LOGISTIC, solver="lbfgs", random_state=0).fit(X[:300], Y[:300])
+    assert (clf.predict(X[300:]) == Y[300:]).mean() > 0.93

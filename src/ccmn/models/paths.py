@@ -21,6 +21,8 @@ from ccmn.training.logistic import LogisticPath
 
 SURE_GAIN = 0.5
 """Standard errors by which a label's risk must fall on validation rows for a smaller l2 to be taken."""
+MORE_DIRECTIONS = 5
+"""Degrees of freedom that smaller l2 must have had beyond the best one, before a label is given up."""
 
 
 def fit_closed_form(recipe: Recipe, training: Sample, validation: Sample) -> Fitted:
@@ -52,8 +54,9 @@ def fit_logistic_path(recipe: Recipe, training: Sample, validation: Sample) -> F
 
     They are compared by the (unbiased) square risk of the probabilities: the logistic risk itself has no lower bound
     under debiased labels, and would be led astray by noise. A smaller l2 has to be better by ``SURE_GAIN`` standard
-    errors; a label for which none has been for two l2 is done. One history row per l2, with the criterion that all
-    labels have at their best l2 so far.
+    errors; a label for which none has been for two l2, which let in ``MORE_DIRECTIONS`` or half of all, is done: were
+    one feature a thousand times as long as the others, two l2 would tell of it alone. One history row per l2, with the
+    criterion that all labels have at their best l2 so far.
     """
     p = _dense(training).astype(np.float64)
     path = LogisticPath(training.X, p, training.weights)
@@ -64,8 +67,10 @@ def fit_logistic_path(recipe: Recipe, training: Sample, validation: Sample) -> F
     scores = path.scores(inside, np.arange(p.shape[1]))
     choice = np.zeros(p.shape[1], dtype=np.intp)
     criteria = []
+    freedom = np.array([path.degrees_of_freedom(float(lam)) for lam in l2])
+    enough = min(MORE_DIRECTIONS, path.basis.shape[1] / 2)
     for i, lam in enumerate(l2):
-        active = np.flatnonzero(choice >= i - 2)
+        active = np.flatnonzero((choice >= i - 2) | (freedom[max(i - 1, 0)] - freedom[choice] < enough))
         if not len(active):
             break
         path.solve(float(lam), active)

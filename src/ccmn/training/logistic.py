@@ -68,6 +68,10 @@ class LogisticPath:
         """Rows in the basis, centred."""
         return _float32(np.asarray(X @ self.basis) - self.x_mean @ self.basis)
 
+    def degrees_of_freedom(self, l2: float) -> float:
+        """How many directions of the features this l2 lets the solution use, by the bound of the curvature."""
+        return float((self._values / (self._values + 4 * l2)).sum())
+
     def solve(self, l2: float, labels: NDArray[np.intp], *, tolerance: float = 1e-4) -> None:
         """Move the weights and biases of some labels to their solution at this l2."""
         scale = np.append(1 / np.sqrt(self._values / 4 + l2), 2.0)[:, None]
