@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from ccmn import CCMNClassifier
 from ccmn.models.samples import Sample
@@ -47,3 +48,14 @@ def test_a_long_feature_that_says_nothing_does_not_end_the_path(length):
     X = np.hstack([X, length * (10 + rng.normal(size=(400, 1)))])
     clf = CCMNClassifier(noise=None, **LOGISTIC, solver="lbfgs", random_state=0).fit(X[:300], Y[:300])
     assert (clf.predict(X[300:]) == Y[300:]).mean() > 0.93
+
+
+def test_after_a_second_fit_that_failed_nothing_is_predicted():
+    """Least of all the labels of the second by the weights of the first."""
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    clf = CCMNClassifier(noise=None, **LOGISTIC, random_state=0).fit(X, np.where(X[:, 0] > 0, "a", "b"))
+    clf.set_params(solver="closed_form")
+    with pytest.raises(ValueError, match="closed_form"):
+        clf.fit(X, np.where(X[:, 0] > 0, "y", "x"))
+    with pytest.raises(NotFittedError):
+        clf.predict(X)

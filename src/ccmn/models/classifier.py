@@ -293,6 +293,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """What is known before training: the labels, and the noise that they are corrected for."""
         if isinstance(found.p, SparseLabels) and self.threshold == "f1" and not found.noise.flips_independent:
             raise ValueError("threshold='f1' needs two rates per label where labels are sparse; use threshold='fixed'")
+        # Should this fit fail, the weights of an earlier one must not speak for the labels of this.
+        self.__dict__.pop("_scorer", None)
         self.classes_, self.label_names_, self._kind = targets.classes, targets.label_names, targets.kind
         self._sparse = targets.sparse
         self.noise_, self.rates_, self.group_noise_ = found.noise, found.rates, found.groups
