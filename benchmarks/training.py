@@ -183,7 +183,7 @@ def main() -> None:
     arguments = parser(__doc__.splitlines()[0])
     arguments.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     options = arguments.parse_args()
-    notes: dict[str, object] = {}
+    notes: dict[str, object] = {"data": [dataset(name).name for name in ("yeast", "scene", "enron")]}
     results = fleet_against_single(options.device, options.quick)
     total = sum(r.rival_seconds for r in results) / sum(r.seconds for r in results)
     notes["fleet, overall ratio"] = round(total, 1)

@@ -102,6 +102,9 @@ def test_data_that_do_not_fit(refused, saved, files, name, text, message):
 def test_what_is_no_model(refused, files, content):
     (files / "model.ccmn").write_bytes(content)
     assert "model.ccmn is not a whole ccmn model" in refused("predict", "model.ccmn", "task.csv")
+    assert "task.csv is not a whole ccmn model: it is cut off, or no file of ccmn fit" in refused(
+        "predict", "task.csv", "model.ccmn"
+    )
 
 
 def test_damaged_and_absent_models(refused, saved, files):

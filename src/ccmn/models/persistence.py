@@ -131,5 +131,9 @@ def _read_file(source: Path) -> dict[str, bytes]:
             if any(info.compress_type != zipfile.ZIP_STORED for info in entries.values()):
                 raise ValueError(f"{source} is not a ccmn model: its parts are compressed")
             return {name: archive.read(info) for name, info in entries.items()}
-    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+    except zipfile.BadZipFile:
+        raise ValueError(
+            f"{source} is not a whole ccmn model: it is cut off, or no file of ccmn fit --out or CCMNClassifier.save"
+        ) from None
+    except (OSError, EOFError, NotImplementedError, RuntimeError) as error:
         raise ValueError(f"{source} is not a whole ccmn model: {error}") from None
