@@ -27,9 +27,9 @@ from harness import Result, compare, parser, report
 from sklearn.metrics import average_precision_score
 
 from ccmn import ClassConditionalNoise, estimate_noise, find_label_issues
+from ccmn._containers import to_dense_array
 from ccmn.audit import within_noise
 from ccmn.data import load_dataset
-from ccmn.data.containers import to_dense_array
 from ccmn.estimation import out_of_fold_scores
 
 try:

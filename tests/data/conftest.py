@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from ccmn._containers import to_dense_array
 from ccmn.data import MultiLabelData
-from ccmn.data.containers import to_dense_array
 
 
 @pytest.fixture(scope="session")

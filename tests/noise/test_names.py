@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from ccmn import metrics
-from ccmn.data.containers import label_names_of
+from ccmn._containers import label_names_of
 from ccmn.models import CCMNClassifier, CorrectedClassifier
 from ccmn.noise import ClassConditionalNoise, GroupedNoise
 

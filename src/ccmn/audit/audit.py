@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_array
 
+from ccmn._containers import Labels, is_sparse, to_dense_array, unwrap
 from ccmn.audit.believed import believed_rates
 from ccmn.audit.calibration import within_noise
 from ccmn.audit.issues import find_label_issues
 from ccmn.audit.summary import label_summary
-from ccmn.data.containers import Labels, is_sparse, to_dense_array, unwrap
 from ccmn.estimation import NoiseRates, estimate_noise, out_of_fold_scores
 from ccmn.noise import NoiseModel
 from ccmn.seeding import RandomState, as_generator

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from ccmn._containers import Labels, is_sparse, label_names_of, unwrap
 from ccmn.audit.believed import BelievedRates, believed_rates
 from ccmn.audit.posterior import p_wrong
-from ccmn.data.containers import Labels, is_sparse, label_names_of, unwrap
 from ccmn.estimation import NoiseRates
 from ccmn.noise import NoiseModel
 from ccmn.validation import (

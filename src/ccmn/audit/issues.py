@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ccmn._containers import Labels
 from ccmn.audit.entries import Entries
 from ccmn.audit.order import descending
-from ccmn.data.containers import Labels
 from ccmn.estimation import NoiseRates
 from ccmn.noise import NoiseModel
 from ccmn.validation import FloatArray, check_share

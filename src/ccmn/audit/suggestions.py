@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from ccmn._containers import Labels, is_sparse, unwrap
 from ccmn.audit.entries import Entries
 from ccmn.audit.issues import LIKELIER
-from ccmn.data.containers import Labels, is_sparse, unwrap
 from ccmn.estimation import NoiseRates
 from ccmn.noise import NoiseModel
 from ccmn.validation import check_share

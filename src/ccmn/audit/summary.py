@@ -7,9 +7,9 @@ import pandas as pd
 import scipy.stats
 from numpy.typing import NDArray
 
+from ccmn._containers import Labels, is_sparse
 from ccmn.audit.believed import BelievedRates, believed_rates
 from ccmn.audit.entries import checked_labels
-from ccmn.data.containers import Labels, is_sparse
 from ccmn.estimation import NoiseRates
 from ccmn.noise import NoiseModel
 from ccmn.validation import FloatArray, check_label_matrix, check_label_values, check_real

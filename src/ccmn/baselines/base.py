@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from typing_extensions import Self
 
-from ccmn.data.containers import is_sparse, label_names_of, to_dense_array
+from ccmn._containers import is_sparse, label_names_of, to_dense_array
 from ccmn.validation import FloatArray, check_candidates
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.validation import FloatArray
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from ccmn._containers import is_sparse
 from ccmn.baselines.decomposition import dense
-from ccmn.data.containers import is_sparse
 from ccmn.validation import FloatArray
 
 LARGEST_EXACT = 800

@@ -97,8 +97,8 @@ def audit(
 
 def _label_sets(found: Audit, Y: Any, rows: Any, min_p_wrong: float) -> list[dict[str, Any]]:
     """The labels given to some rows, and those suggested."""
+    from ccmn._containers import is_dataframe, to_dense_array
     from ccmn.audit import suggest_labels
-    from ccmn.data.containers import is_dataframe, to_dense_array
 
     if not len(rows):
         return []

@@ -199,7 +199,7 @@ class _File:
 
 def _labels(data: MultiLabelData, candidates: bool) -> Any:
     """Of very many labels those that are there; else all with their names, in a DataFrame, which holds every 0."""
-    from ccmn.data.containers import is_sparse
+    from ccmn._containers import is_sparse
     from ccmn.models import targets
 
     many = is_sparse(data.Y) and data.n * data.q > targets.FEWEST_SPARSE

@@ -185,7 +185,7 @@ def _make_noise(way: str, value: Any, data: MultiLabelData, generator: RandomSta
 
 
 def _count_flips(data: MultiLabelData, noisy: MultiLabelData) -> dict[str, Any]:
-    from ccmn.data.containers import is_sparse
+    from ccmn._containers import is_sparse
 
     true, given = data.Y, noisy.Y
     observed = _observed(data)
@@ -199,7 +199,7 @@ def _count_flips(data: MultiLabelData, noisy: MultiLabelData) -> dict[str, Any]:
 
 def _observed(data: MultiLabelData) -> int:
     """How many entries of the labels are known."""
-    from ccmn.data.containers import is_sparse
+    from ccmn._containers import is_sparse
 
     # NaN, not observed, differs from itself; sparse labels are all known.
     return data.n * data.q if is_sparse(data.Y) else int((data.Y == data.Y).sum())

@@ -74,7 +74,7 @@ def given_labels(data: MultiLabelData, candidates: bool) -> Any:
         return Y
     import pandas as pd
 
-    from ccmn.data.containers import to_dense_array
+    from ccmn._containers import to_dense_array
 
     return pd.DataFrame(to_dense_array(Y), columns=list(data.label_names))
 

@@ -42,7 +42,7 @@ def instances(data: MultiLabelData, Y: Any, source: str, shape: tuple[int, ...] 
     """What to show of a row: the picture, the beginning of its text, or its telling features."""
     import numpy as np
 
-    from ccmn.data.containers import to_dense_array
+    from ccmn._containers import to_dense_array
     from ccmn.data.formats import read_text_file
     from ccmn.report.facts.instances import pictures, snippets, telling_features
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.data.files import PathLike, blame, check_file, text_lines, whole_file
 from ccmn.data.labels import LabelSpec, label_columns, text_column
 from ccmn.data.multilabel import MultiLabelData

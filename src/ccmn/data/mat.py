@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.data.files import PathLike, blame, check_file, data_name
 from ccmn.data.mat5 import read_variables
 from ccmn.data.multilabel import Matrix, MultiLabelData

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.data.files import PathLike, blame, check_file, data_name, whole_file
 from ccmn.data.multilabel import Matrix, MultiLabelData
 

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.data.files import data_name
 from ccmn.data.multilabel import Matrix, MultiLabelData, first_infinite
 

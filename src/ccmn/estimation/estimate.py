@@ -10,8 +10,8 @@ from typing import Any, overload
 import numpy as np
 from sklearn.utils import check_array
 
+from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array, unwrap
 from ccmn.catalogue import Catalogue
-from ccmn.data.containers import Labels, is_sparse, label_names_of, to_dense_array, unwrap
 from ccmn.estimation.anchor import anchor
 from ccmn.estimation.anchor_max import anchor_max
 from ccmn.estimation.anchor_quantile import anchor_quantile

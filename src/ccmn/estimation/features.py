@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import randomized_svd
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.validation import FloatArray
 
 WIDEST = 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ccmn.data.containers import Labels, label_names_of
+from ccmn._containers import Labels, label_names_of
 from ccmn.estimation.estimate import rates_from, read_evidence, read_trusted
 from ccmn.estimation.rates import NoiseRates
 from ccmn.seeding import RandomState

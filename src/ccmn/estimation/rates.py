@@ -11,7 +11,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
-from ccmn.data.containers import Labels, label_names_of, to_dense_array
+from ccmn._containers import Labels, label_names_of, to_dense_array
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
 from ccmn.validation import FloatArray, check_joint, check_label_names, check_rate_sums, check_rates
 

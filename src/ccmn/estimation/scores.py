@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.losses import HammingLoss
 from ccmn.training.batches import WIDEST_DENSE_BATCH, Features, Rows
 from ccmn.training.loop import train

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccmn.data.containers import to_dense_array
+from ccmn._containers import to_dense_array
 from ccmn.noise import ClassConditionalNoise
 from ccmn.validation import FloatArray, check_label_width, check_probabilities
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.data.multilabel import MultiLabelData
 from ccmn.experiments.fleet import Settings
 from ccmn.experiments.paper import Table

@@ -6,7 +6,7 @@ from typing import Any, overload
 
 import torch
 
-from ccmn.data.containers import Labels
+from ccmn._containers import Labels
 from ccmn.metrics.base import Value, in_blocks, read_noisy_scores, read_scores
 from ccmn.metrics.corrected import corrected_macro_auc, have_both_classes
 from ccmn.metrics.estimate import Estimate, Noise, Status, estimate, model_of

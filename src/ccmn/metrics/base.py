@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from ccmn.data.containers import Labels, label_names_of, to_dense_array
+from ccmn._containers import Labels, label_names_of, to_dense_array
 from ccmn.validation import (
     check_matrix_pair,
     check_no_nan,

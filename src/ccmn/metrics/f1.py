@@ -6,7 +6,7 @@ from typing import overload
 
 import torch
 
-from ccmn.data.containers import Labels
+from ccmn._containers import Labels
 from ccmn.metrics.base import Value, read_labels, read_noisy_labels
 from ccmn.metrics.corrected import corrected_macro_f1, corrected_micro_f1
 from ccmn.metrics.estimate import Estimate, Noise, estimate

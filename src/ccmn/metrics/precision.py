@@ -6,7 +6,7 @@ from typing import Any, overload
 
 import torch
 
-from ccmn.data.containers import Labels
+from ccmn._containers import Labels
 from ccmn.metrics.base import Value, in_blocks, read_noisy_scores, read_scores
 from ccmn.metrics.estimate import Estimate, Noise
 from ccmn.metrics.exclusive import exclusive_average_precision

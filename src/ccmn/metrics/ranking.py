@@ -12,7 +12,7 @@ from typing import Any, Literal, overload
 
 import torch
 
-from ccmn.data.containers import Labels
+from ccmn._containers import Labels
 from ccmn.metrics.base import Value, in_blocks, read_noisy_scores, read_scores
 from ccmn.metrics.corrected import corrected_one_error, pooled_ranking_loss
 from ccmn.metrics.counting import FEW_LABELS, HIT, pairs_in_cache, sum_not_below

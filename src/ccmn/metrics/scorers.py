@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn.data.containers import Labels
+from ccmn._containers import Labels
 from ccmn.metrics.base import Metric, Value
 from ccmn.metrics.estimate import Estimate, Noise
 

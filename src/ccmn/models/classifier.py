@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from typing_extensions import Self
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.data.shards import ShardedData
 from ccmn.losses import MultiLabelLoss
 from ccmn.models.calibrating import calibrated

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted
 from typing_extensions import Self
 
-from ccmn.data.containers import Labels, is_sparse, label_names_of, to_dense_array
+from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array
 from ccmn.estimation import NoiseRates, estimate_noise
 from ccmn.estimation.scores import number_of_folds, spread_folds
 from ccmn.models.parameters import ESTIMATED_SIDES

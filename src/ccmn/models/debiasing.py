@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.losses import LOSSES
 from ccmn.models.parameters import ESTIMATED_SIDES
 from ccmn.models.samples import Labels

@@ -9,7 +9,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from ccmn.data.containers import is_dataframe
+from ccmn._containers import is_dataframe
 
 
 def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.training import Network, StackedLinear, StackedMLP, UserNetwork
 
 _ROWS_AT_ONCE = 8192

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.models.samples import Labels, Sample
 from ccmn.models.targets import Targets, encode_like
 from ccmn.noise import NoiseModel

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.models.choosing import criterion_of
 from ccmn.models.fitted import FittedNetwork
 from ccmn.models.fitting import Fitted, Recipe, first_smallest

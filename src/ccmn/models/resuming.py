@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.data.shards import ShardedData
 from ccmn.models.samples import Labels, Sample
 from ccmn.models.streaming import Drawn, Plan

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.data.shards import ShardedData
 from ccmn.models.fitting import Recipe, Training
 from ccmn.noise import NoiseModel

@@ -11,7 +11,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
-from ccmn.data.containers import is_dataframe, is_sparse, label_names_of, to_dense_array
+from ccmn._containers import is_dataframe, is_sparse, label_names_of, to_dense_array
 from ccmn.noise import NoiseModel
 from ccmn.training import SparseLabels
 from ccmn.validation import check_label_values

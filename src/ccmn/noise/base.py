@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from ccmn.data.containers import Labels, is_sparse, label_names_of, unwrap
+from ccmn._containers import Labels, is_sparse, label_names_of, unwrap
 from ccmn.seeding import RandomState, as_generator
 from ccmn.validation import check_label_values, check_label_width, check_same_labels
 

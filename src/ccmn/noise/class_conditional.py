@@ -16,7 +16,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import Self
 
-from ccmn.data.containers import Labels, is_sparse, label_names_of, to_dense_array
+from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array
 from ccmn.noise.base import Debiasing, NoiseModel
 from ccmn.seeding import RandomState, as_generator
 from ccmn.validation import (

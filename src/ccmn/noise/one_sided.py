@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from typing_extensions import Self
 
-from ccmn.data.containers import Labels, label_names_of
+from ccmn._containers import Labels, label_names_of
 from ccmn.noise.class_conditional import ClassConditionalNoise, count_rates
 from ccmn.seeding import RandomState, as_generator
 from ccmn.validation import check_count, check_rates, name_some

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 
 WIDEST_DENSE_BATCH = 4096
 """Sparse batches of more features than this stay sparse; narrower ones are quicker dense."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.training.tridiagonal import Tridiagonal
 from ccmn.validation import FloatArray
 

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.training.closed_form import LARGEST_DECOMPOSITION
 from ccmn.validation import FloatArray
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
+from ccmn._containers import to_dense_array
 from ccmn.baselines.base import PartialLabelClassifier
 from ccmn.baselines.particle.credible import elicit_credible, make_folds
 from ccmn.baselines.particle.map import VotePosterior, candidate_prior, count_votes, neighbour_prior
 from ccmn.baselines.particle.pairs import SVMS, fit_pairs
 from ccmn.baselines.particle.progress import Progress
 from ccmn.baselines.particle.vls import vls_margins
-from ccmn.data.containers import to_dense_array
 from ccmn.seeding import RandomState, as_generator
 from ccmn.validation import (
     FloatArray,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import pairwise_distances_chunked
 
-from ccmn.data.containers import is_sparse
+from ccmn._containers import is_sparse
 from ccmn.validation import FloatArray
 
 _ROUNDING = 1e-12

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ccmn._containers import to_dense_array
 from ccmn.audit import Audit
 from ccmn.data import MultiLabelData
-from ccmn.data.containers import to_dense_array
 from ccmn.report.facts.believed import believed_noise
 from ccmn.report.facts.cooccurrence import cooccurrence_facts
 from ccmn.report.facts.data import data_facts

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ccmn._containers import to_dense_array
 from ccmn.audit import find_label_issues
 from ccmn.data import MultiLabelData
-from ccmn.data.containers import to_dense_array
 from ccmn.estimation import NoiseRates
 from ccmn.models import CCMNClassifier
 from ccmn.noise import ClassConditionalNoise, NoiseModel

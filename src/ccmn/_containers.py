@@ -1,7 +1,7 @@
-"""The containers labels come in: numpy arrays, torch tensors, pandas DataFrames, scipy CSR.
+"""Label containers: numpy arrays, torch tensors, pandas DataFrames and scipy sparse matrices.
 
-Whatever comes in goes out: a function of labels is written once, on an array, and its result is put back into the
-container it was given. pandas is never imported here: whoever hands in a DataFrame has imported it.
+Functions of labels compute on a numpy array and return the result in the container of their input. This module does
+not import pandas: a caller that passes a DataFrame has imported it already.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import torch
 from numpy.typing import NDArray
 
 Labels = Any
-"""What users call labels: ndarray, tensor, DataFrame, CSR, or nested lists of 0/1."""
+"""Accepted label containers: ndarray, tensor, DataFrame, CSR matrix, or nested lists of 0 and 1."""
 
 
 def is_sparse(labels: Any) -> bool:
-    """Any scipy sparse matrix or array."""
+    """Return whether ``labels`` is a scipy sparse matrix or array."""
     return bool(scipy.sparse.issparse(labels))
 
 
 def is_dataframe(labels: object) -> bool:
-    """A pandas DataFrame, told without importing pandas."""
+    """Return whether ``labels`` is a pandas DataFrame, without importing pandas."""
     return type(labels).__name__ == "DataFrame" and hasattr(labels, "iloc")
 
 
 def label_names_of(labels: object) -> tuple[str, ...] | None:
-    """The label names that a DataFrame's columns (or a Series' index) carry, else None.
+    """Return the column names of a DataFrame (or the index of a Series) as label names, else None.
 
-    Columns that are merely counted, as pandas does where none are named, carry no names.
+    A ``RangeIndex``, the default of pandas, carries no names.
     """
     if is_dataframe(labels):
         index = labels.columns  # type: ignore[attr-defined]
@@ -43,9 +43,9 @@ def label_names_of(labels: object) -> tuple[str, ...] | None:
 
 
 def unwrap(labels: Labels) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Labels]]:
-    """An array to compute on, and the way back into the container.
+    """Return dense labels as an array, and a function that converts an array back to the container of ``labels``.
 
-    For dense containers; sparse labels go their own way, never through the whole as an array.
+    Sparse labels are not supported: their callers never build the dense array.
     """
     if isinstance(labels, torch.Tensor):
         device = labels.device
@@ -56,7 +56,7 @@ def unwrap(labels: Labels) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Label
 
 
 def to_dense_array(labels: Labels) -> NDArray[Any]:
-    """Labels in any container as a numpy array."""
+    """Return labels in any container as a dense numpy array."""
     if is_sparse(labels):
         return np.asarray(labels.toarray())
     return unwrap(labels)[0]
