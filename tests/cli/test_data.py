@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from typer.main import get_command
 
+from ccmn.cli.data import data_app
 from ccmn.data import DATASETS, read_csv, read_npz, write_npz
 
 
@@ -99,42 +101,56 @@ def test_fetch_takes_no_file(refused, files):
     assert "unknown data set 'task.npz'" in refused("data", "fetch", "task.npz")
 
 
-def test_import(run, task, files):
-    run("data", "import", "task.csv", "--labels", -3, "--out", "copy.npz")
+def test_convert(run, task, files):
+    run("data", "convert", "task.csv", "--labels", -3, "--out", "copy.npz")
     copy = read_npz("copy.npz")
     assert_array_equal(copy.X, task.X)
     assert_array_equal(copy.Y, task.Y)
     assert copy.label_names == task.label_names
-    out = run("data", "import", "copy.npz", "--out", "again.csv", "--json").stdout
+    out = run("data", "convert", "copy.npz", "--out", "again.csv", "--json").stdout
     assert json.loads(out) == {"out": "again.csv", "n": 300, "d": 4, "q": 3}
     assert_array_equal(read_csv("again.csv", labels=["sea", "sky", "sun"]).X, task.X)
 
 
-def test_import_of_real_arff(run, real_data, tmp_path):
+def test_convert_of_real_arff(run, real_data, tmp_path):
     arff = real_data / "original" / "mulan_yeast.arff.gz"
     labels = real_data / "original" / "mulan_yeast.xml"
-    run("data", "import", arff, "--labels", labels, "--out", tmp_path / "yeast.npz")
+    run("data", "convert", arff, "--labels", labels, "--out", tmp_path / "yeast.npz")
     assert_array_equal(read_npz(tmp_path / "yeast.npz").Y, read_npz(real_data / "yeast.npz").Y)
 
 
-def test_import_refuses(refused, files):
-    assert "there already; --force" in refused("data", "import", "task.npz", "--out", "task.csv")
-    assert "Known: .npz, .csv" in refused("data", "import", "task.npz", "--out", "task.xlsx")
-    assert "there is no folder nowhere" in refused("data", "import", "task.npz", "--out", "nowhere/task.csv")
+def test_convert_refuses(refused, files):
+    assert "there already; --force" in refused("data", "convert", "task.npz", "--out", "task.csv")
+    assert "Known: .npz, .csv" in refused("data", "convert", "task.npz", "--out", "task.xlsx")
+    assert "there is no folder nowhere" in refused("data", "convert", "task.npz", "--out", "nowhere/task.csv")
     (files / "bad.csv").write_text("x,sea\n1,0\nred,1\n")
-    assert "bad.csv, line 3: 'red'" in refused("data", "import", "bad.csv", "--labels", "sea", "--out", "new.npz")
+    assert "bad.csv, line 3: 'red'" in refused("data", "convert", "bad.csv", "--labels", "sea", "--out", "new.npz")
     assert not (files / "new.npz").exists()
 
 
-def test_import_replaces_when_told(run, files):
+def test_import_is_a_hidden_alias_of_convert(run, task, files):
+    run("data", "import", "task.npz", "--out", "copy.npz")
+    assert_array_equal(read_npz("copy.npz").X, task.X)
+
+
+def test_help_names_the_commands_that_exist(run):
+    visible = [name for name, command in get_command(data_app).commands.items() if not command.hidden]
+    assert visible == ["list", "info", "fetch", "convert"]
+    assert data_app.info.help == f"Data sets: {', '.join(visible)}."
+    page = run("data", "--help").stdout
+    assert all(f"{name} " in page for name in visible)
+    assert "import" not in page
+
+
+def test_convert_replaces_when_told(run, files):
     (files / "task.csv").write_text("what was there")
-    run("data", "import", "task.npz", "--out", "task.csv", "--force")
+    run("data", "convert", "task.npz", "--out", "task.csv", "--force")
     assert "what was there" not in (files / "task.csv").read_text()
 
 
-def test_import_of_labels_with_unobserved_ones(run, task, files):
+def test_convert_of_labels_with_unobserved_ones(run, task, files):
     Y = task.Y.astype(np.float32)
     Y[0, 0] = np.nan
     write_npz(type(task)(task.X, Y), files / "weak.npz")
-    run("data", "import", "weak.npz", "--out", "weak.csv")
+    run("data", "convert", "weak.npz", "--out", "weak.csv")
     assert_array_equal(read_csv("weak.csv", labels="label_*").Y, Y)

@@ -14,7 +14,7 @@ from ccmn.cli.output import print_json, show
 if TYPE_CHECKING:
     from ccmn.data import Characteristics, Dataset
 
-data_app = typer.Typer(help="Data sets: list, describe, fetch, convert.", no_args_is_help=True)
+data_app = typer.Typer(help="Data sets: list, info, fetch, convert.", no_args_is_help=True)
 
 
 @data_app.command("list")
@@ -81,8 +81,9 @@ def fetch(
         typer.echo(f"{name} is here: {data.n} rows, {data.d} features, {data.q} labels")
 
 
-@data_app.command("import")
-def import_file(
+@data_app.command("import", hidden=True, deprecated=True)
+@data_app.command()
+def convert(
     source: Data,
     out: Annotated[Path, typer.Option(help="The file to write, .npz or .csv.", show_default=False)],
     labels: Labels = None,
@@ -90,9 +91,9 @@ def import_file(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Read data in any format and write it as NPZ (small, quick to load, labels known) or CSV.
+    """Convert data from any supported format to NPZ (small, fast to load, stores which columns are labels) or CSV.
 
-    Example: ccmn data import yeast.arff --labels yeast.xml --out yeast.npz
+    Example: ccmn data convert yeast.arff --labels yeast.xml --out yeast.npz
     """
     from ccmn.data.datasets import load_dataset
     from ccmn.data.writers import writer_for
