@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ccmn.metrics import METRICS, Estimate, coverage, hamming_loss, macro_auc, macro_f1, micro_f1, one_error
 from ccmn.metrics.corrected import corrected_hamming, corrected_one_error
 from ccmn.metrics.expected import corrected_average_precision, corrected_coverage
-from ccmn.noise import ClassConditionalNoise, MissingNoise, NoiseModel, TransitionNoise
+from ccmn.noise import ClassConditionalNoise, MissingNoise, NoiseModel, PartialNoise, TransitionNoise
 from metrics import reference
 from metrics.strategies import labels_and_predictions, labels_and_scores
 from reference import noisy_vectors
@@ -311,6 +312,7 @@ class TestNotObserved:
             assert (found.value, found.se) == pytest.approx((expected.value, expected.se), abs=1e-12)
 
     @every_metric
+    @pytest.mark.filterwarnings("ignore:.*cannot be estimated")
     def test_nothing_observed(self, metric):
         Y = np.full((5, 4), np.nan)
         found = metric.function(Y, second(metric, np.zeros((5, 4))), noise=self.noise)
@@ -318,6 +320,7 @@ class TestNotObserved:
 
 
 class TestEdges:
+    @pytest.mark.filterwarnings("ignore:.*cannot be estimated")
     def test_fewer_positives_than_none(self):
         noise = ClassConditionalNoise(0.1, 0.4, n_labels=2)
         nothing, h = np.zeros((30, 2)), np.ones((30, 2), dtype=int)
@@ -349,6 +352,61 @@ class TestEdges:
 
     def test_one_error_is_one_for_rows_without_labels(self):
         assert one_error([[0, 0]] * 2, [[1.0, 0.0]] * 2, noise=MissingNoise(0.4, n_labels=2)).value == 1.0
+
+
+EXTREME_NOISE = {
+    "missing 0.95": ClassConditionalNoise(0.95, 0, n_labels=4),
+    "missing 0.999": MissingNoise(0.999, n_labels=4),
+    "added 0.95": PartialNoise(0.95, n_labels=4),
+    "added 0.999": PartialNoise(0.999, n_labels=4),
+    "both 0.99": ClassConditionalNoise(0.49, 0.5, n_labels=4),
+    "transition": TransitionNoise(0.04 * np.eye(4) + 0.24),
+}
+
+
+class TestNotEstimable:
+    @every_metric
+    @pytest.mark.parametrize("noise", EXTREME_NOISE.values(), ids=list(EXTREME_NOISE))
+    @pytest.mark.parametrize("n", [1, 2, 5, 200])
+    def test_nan_comes_with_nan_error_and_one_warning(self, metric, noise, n):
+        rng = np.random.default_rng(0)
+        for share in (0.0, 0.3, 1.0, np.nan):
+            scores = rng.normal(size=(n, 4))
+            labels = np.eye(4)[rng.integers(4, size=n)] if noise.kind == "transition" else rng.random((n, 4)) < share
+            Y = np.where(np.isnan(share), np.nan, labels)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                found = metric.function(Y, second(metric, scores), noise=noise)
+            if np.isnan(found.value):
+                assert np.isnan(found.se)
+                assert [metric.name in str(warning.message) for warning in caught] == [True]
+            else:
+                assert not np.isnan(share)
+                assert not caught
+                assert np.isnan(found.se) == (n == 1)
+
+    @pytest.mark.parametrize(
+        ("name", "reason"), [("ranking_loss", "pairs is not positive"), ("macro_auc", "for no label")]
+    )
+    @pytest.mark.parametrize("rate", [0.95, 0.999])
+    def test_warning_gives_the_reason(self, name, reason, rate):
+        Y, scores = task(200)
+        with pytest.warns(UserWarning, match=f"{name} cannot be estimated.*n_samples=200.*{reason}"):
+            found = METRICS[name].function(Y, scores, noise=ClassConditionalNoise(rate, 0, n_labels=4))
+        assert np.isnan([found.value, found.se]).all()
+
+    @pytest.mark.parametrize("name", ["one_error", "average_precision", "coverage"])
+    def test_no_complete_row(self, name):
+        Y, scores = task(50)
+        Y = Y.astype(float)
+        Y[np.arange(50), np.arange(50) % 4] = np.nan
+        with pytest.warns(UserWarning, match=f"{name}.*no row has all labels observed"):
+            found = METRICS[name].function(Y, scores, noise=ClassConditionalNoise(0.1, 0.1, n_labels=4))
+        assert np.isnan([found.value, found.se]).all()
+
+    def test_macro_f1_with_negative_positives_is_approximate(self):
+        noise, h = ClassConditionalNoise(0.1, 0.4, n_labels=2), np.ones((30, 2), dtype=int)
+        assert macro_f1(np.zeros((30, 2)), h, noise=noise).status == "approximate"
 
 
 class Largest(TorchDispatchMode):

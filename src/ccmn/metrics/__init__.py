@@ -13,7 +13,7 @@ synchronisation, for a training loop that evaluates many models at once, several
 
 from __future__ import annotations
 
-from ccmn.catalogue import Catalogue
+from ccmn._registry import Catalogue
 from ccmn.metrics.auc import auc_rows, macro_auc
 from ccmn.metrics.base import Metric, Value
 from ccmn.metrics.estimate import Estimate, EstimatedNoise, Noise

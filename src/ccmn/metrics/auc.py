@@ -49,7 +49,15 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Est
     if noise is not None:
         noisy, f = read_noisy_scores(Y, scores, noise)
         status: Status = "approximate" if _leaves_out(noisy, noise) else "consistent"
-        return estimate(noisy, noise, lambda p, weights: corrected_macro_auc(p, f, weights), status)
+        return estimate(
+            noisy,
+            noise,
+            lambda p, weights: corrected_macro_auc(p, f, weights),
+            status,
+            metric="macro_auc",
+            undefined="for no label are the corrected numbers of positive and negative rows both more than two "
+            "standard errors above 0",
+        )
     true, real, answer = read_scores(Y, scores)
     return answer(in_blocks(auc_rows, true.mT, real.mT).nanmean())
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ccmn._containers import Labels, label_names_of, to_dense_array
-from ccmn.validation import (
+from ccmn._validation import (
     check_matrix_pair,
     check_no_nan,
     check_numeric,

@@ -11,6 +11,8 @@ delta method, for the AUC the variance of its projection on rows) and over rates
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
@@ -18,9 +20,9 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from ccmn._validation import FloatArray, check_label_width, check_noise_or_rates
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels
-from ccmn.validation import FloatArray, check_label_width, check_noise_or_rates
 
 Status = Literal["unbiased", "consistent", "approximate"]
 
@@ -76,12 +78,39 @@ def estimate(
     value: Callable[[Tensor, Tensor], Tensor],
     status: Status,
     soften: Soften = debias,
+    *,
+    metric: str,
+    undefined: str = "the corrected sums are not finite",
+    complete_rows: bool = False,
 ) -> Estimate:
-    """``value(soft labels, row weights)`` with its standard error, from noisy labels (n, q), NaN where not observed.
+    """Return ``value(soft labels, row weights)`` with its standard error, from noisy labels (n, q).
 
-    The rates of a transition matrix are taken as known; errors of different rates as independent of each other.
+    The rates of a transition matrix are taken as known, and errors of different rates as independent of each other.
+    A value that cannot be estimated is NaN with a standard error of NaN; a warning names the metric and the reason.
+
+    Parameters
+    ----------
+    Y : tensor of shape (n, q)
+        Noisy labels, NaN where not observed.
+    noise : noise model or estimated rates
+    value : callable
+        Metric as a function of soft labels and row weights.
+    status : {"unbiased", "consistent", "approximate"}
+        Status of the estimate if the rates are known.
+    soften : callable, default=debias
+        Function that replaces noisy labels by soft labels.
+    metric : str
+        Name of the metric in the warning.
+    undefined : str
+        Reason in the warning if ``value`` returns NaN.
+    complete_rows : bool, default=False
+        Whether the metric uses only rows in which every label is observed.
     """
     model = model_of(noise, Y)
+    seen = ~Y.isnan()
+    if not (seen.all(-1) if complete_rows else seen).any():
+        undefined = "no row has all labels observed" if complete_rows else "no label is observed"
+        return _undefined(metric, undefined, len(Y), _with_these_rates(status, noise))
     # Derivatives are needed here whatever mode the caller is in.
     with torch.inference_mode(False), torch.enable_grad():
         weights = torch.ones(len(Y), dtype=torch.float64, device=Y.device, requires_grad=True)
@@ -90,8 +119,17 @@ def estimate(
         soft = soften(Y, rates[0], rates[1], weights) if rates else model.debias(Y)
         theta = value(soft, weights)
         slopes = torch.autograd.grad(theta, (weights, *rates), allow_unused=True, materialize_grads=True)
+    found = float(theta.detach())
+    if math.isnan(found):
+        return _undefined(metric, undefined, len(Y), _with_these_rates(status, noise))
     variance = _over_rows(slopes[0]) + _over_rates(slopes[1:], noise)
-    return Estimate(float(theta.detach()), variance**0.5, _with_these_rates(status, noise))
+    return Estimate(found, variance**0.5, _with_these_rates(status, noise))
+
+
+def _undefined(metric: str, reason: str, n: int, status: Status) -> Estimate:
+    """Warn that a metric cannot be estimated, and return NaN with a standard error of NaN."""
+    warnings.warn(f"{metric} cannot be estimated and is NaN (n_samples={n}): {reason}", stacklevel=4)
+    return Estimate(math.nan, math.nan, status)
 
 
 def _with_these_rates(status: Status, noise: Noise) -> Status:

@@ -9,7 +9,7 @@ import torch
 from ccmn._containers import Labels
 from ccmn.metrics.base import Value, read_labels, read_noisy_labels
 from ccmn.metrics.corrected import corrected_macro_f1, corrected_micro_f1
-from ccmn.metrics.estimate import Estimate, Noise, estimate
+from ccmn.metrics.estimate import Estimate, Noise, estimate, model_of
 
 
 @overload
@@ -43,7 +43,14 @@ def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | E
     """
     if noise is not None:
         noisy, h = read_noisy_labels(Y, Y_pred, noise)
-        return estimate(noisy, noise, lambda p, weights: corrected_micro_f1(p, h, weights), "consistent")
+        return estimate(
+            noisy,
+            noise,
+            lambda p, weights: corrected_micro_f1(p, h, weights),
+            "consistent",
+            metric="micro_f1",
+            undefined="the corrected number of positive labels is negative",
+        )
     true, predicted, answer = read_labels(Y, Y_pred)
     return answer(f1_over(true, predicted, dim=(-2, -1)))
 
@@ -66,7 +73,8 @@ def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | E
     noise : noise model or estimated rates, optional
         Y is noisy (NaN: not observed), by this model or at these rates: the value is estimated for the clean labels
         and comes as an ``Estimate``. Consistent: debiased labels
-        stand for y in the sums. A label with no positives on balance counts 0, like one that has none.
+        stand for y in the sums. A label with no positives on balance counts 0, like one that has none; where that
+        number is negative, the estimate is called approximate.
 
     Returns
     -------
@@ -79,7 +87,15 @@ def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | E
     """
     if noise is not None:
         noisy, h = read_noisy_labels(Y, Y_pred, noise)
-        return estimate(noisy, noise, lambda p, weights: corrected_macro_f1(p, h, weights), "consistent")
+        # A label whose corrected number of positives is negative counts 0 without evidence for that value.
+        negative = (model_of(noise, noisy).debias(noisy).nansum(0) < 0).any()
+        return estimate(
+            noisy,
+            noise,
+            lambda p, weights: corrected_macro_f1(p, h, weights),
+            "approximate" if bool(negative) else "consistent",
+            metric="macro_f1",
+        )
     true, predicted, answer = read_labels(Y, Y_pred)
     return answer(f1_over(true, predicted, dim=(-2,)).mean(-1))
 

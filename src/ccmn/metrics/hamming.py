@@ -41,7 +41,9 @@ def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value
     """
     if noise is not None:
         noisy, h = read_noisy_labels(Y, Y_pred, noise)
-        return estimate(noisy, noise, lambda p, weights: corrected_hamming(p, h, weights), "unbiased")
+        return estimate(
+            noisy, noise, lambda p, weights: corrected_hamming(p, h, weights), "unbiased", metric="hamming_loss"
+        )
     true, predicted, answer = read_labels(Y, Y_pred)
     return answer(in_blocks(hamming_rows, true, predicted).mean())
 

@@ -49,7 +49,9 @@ def average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -> Val
     """
     if noise is not None:
         noisy, f = read_noisy_scores(Y, scores, noise)
-        return estimate_products(noisy, f, noise, corrected_average_precision, exclusive_average_precision)
+        return estimate_products(
+            noisy, f, noise, corrected_average_precision, exclusive_average_precision, metric="average_precision"
+        )
     true, real, answer = read_scores(Y, scores)
     return answer(in_blocks(average_precision_rows, true, real).mean())
 

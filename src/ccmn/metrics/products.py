@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 from torch import Tensor
 
-from ccmn.metrics.estimate import Estimate, Noise, estimate, model_of
+from ccmn.metrics.estimate import Estimate, Noise, Soften, Status, debias, estimate, model_of
 from ccmn.metrics.posterior import by_scores
 from ccmn.noise import ClassConditionalNoise
 
@@ -29,16 +29,20 @@ Corrected = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def estimate_products(
-    Y: Tensor, scores: Tensor, noise: Noise, multilinear: Corrected, exclusive: Corrected
+    Y: Tensor, scores: Tensor, noise: Noise, multilinear: Corrected, exclusive: Corrected, *, metric: str
 ) -> Estimate:
     """A metric from its multilinear form (``exclusive``: where exactly one label of a row is true)."""
     model = model_of(noise, Y)
+    form = multilinear
+    status: Status = "unbiased"
+    soften: Soften = debias
     if not model.flips_independent:
-        return estimate(Y, noise, lambda p, weights: exclusive(p, scores, weights), "unbiased")
-    if isinstance(model, ClassConditionalNoise) and inflation(model) > max(1.0, len(Y) / ROWS_PER_INFLATION):
-        soften = by_scores(scores)
-        return estimate(Y, noise, lambda p, weights: multilinear(p, scores, weights), "approximate", soften)
-    return estimate(Y, noise, lambda p, weights: multilinear(p, scores, weights), "unbiased")
+        form = exclusive
+    elif isinstance(model, ClassConditionalNoise) and inflation(model) > max(1.0, len(Y) / ROWS_PER_INFLATION):
+        status, soften = "approximate", by_scores(scores)
+    return estimate(
+        Y, noise, lambda p, weights: form(p, scores, weights), status, soften, metric=metric, complete_rows=True
+    )
 
 
 def inflation(noise: ClassConditionalNoise) -> float:

@@ -13,6 +13,7 @@ from typing import Any, Literal, overload
 import torch
 
 from ccmn._containers import Labels
+from ccmn._validation import check_choice
 from ccmn.metrics.base import Value, in_blocks, read_noisy_scores, read_scores
 from ccmn.metrics.corrected import corrected_one_error, pooled_ranking_loss
 from ccmn.metrics.counting import FEW_LABELS, HIT, pairs_in_cache, sum_not_below
@@ -20,7 +21,6 @@ from ccmn.metrics.estimate import Estimate, Noise, estimate, model_of
 from ccmn.metrics.exclusive import exclusive_coverage, exclusive_ranking_loss
 from ccmn.metrics.expected import corrected_coverage
 from ccmn.metrics.products import estimate_products
-from ccmn.validation import check_choice
 
 Ties = Literal["full", "half"]
 
@@ -149,8 +149,22 @@ def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: Noise | Non
     if noise is not None:
         noisy, f = read_noisy_scores(Y, scores, noise)
         if not model_of(noise, noisy).flips_independent:
-            return estimate(noisy, noise, lambda p, weights: exclusive_ranking_loss(p, f, weights), "unbiased")
-        return estimate(noisy, noise, lambda p, weights: pooled_ranking_loss(p, f, weights), "consistent")
+            return estimate(
+                noisy,
+                noise,
+                lambda p, weights: exclusive_ranking_loss(p, f, weights),
+                "unbiased",
+                metric="ranking_loss",
+                complete_rows=True,
+            )
+        return estimate(
+            noisy,
+            noise,
+            lambda p, weights: pooled_ranking_loss(p, f, weights),
+            "consistent",
+            metric="ranking_loss",
+            undefined="the corrected number of relevant-irrelevant label pairs is not positive",
+        )
     true, real, answer = read_scores(Y, scores)
     return answer(in_blocks(partial(ranking_loss_rows, ties=ties), true, real).mean())
 
@@ -225,7 +239,7 @@ def coverage(Y: Labels, scores: Any, normalised: bool = False, noise: Noise | No
     if noise is not None:
         noisy, f = read_noisy_scores(Y, scores, noise)
         ways = (partial(way, normalised=normalised) for way in (corrected_coverage, exclusive_coverage))
-        return estimate_products(noisy, f, noise, *ways)
+        return estimate_products(noisy, f, noise, *ways, metric="coverage")
     true, real, answer = read_scores(Y, scores)
     return answer(in_blocks(partial(coverage_rows, normalised=normalised), true, real).mean())
 
@@ -272,7 +286,14 @@ def one_error(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Est
     """
     if noise is not None:
         noisy, f = read_noisy_scores(Y, scores, noise)
-        return estimate(noisy, noise, lambda p, weights: corrected_one_error(p, f, weights), "unbiased")
+        return estimate(
+            noisy,
+            noise,
+            lambda p, weights: corrected_one_error(p, f, weights),
+            "unbiased",
+            metric="one_error",
+            complete_rows=True,
+        )
     true, real, answer = read_scores(Y, scores)
     return answer(in_blocks(one_error_rows, true, real).mean())
 
