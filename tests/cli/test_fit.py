@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,7 @@ def test_fit_says_what_it_did(run, files):
     text = run("fit", "task.csv", "--labels", "sea,sky,sun", "--noise", "none", *QUICK, "--out", "model.ccmn").stdout
     assert "300 rows, 4 features, 3 labels" in text
     assert "noise: none" in text
-    assert "validation: lr 0.05, epoch " in text
+    assert re.search(r"^validation ranking \+ Hamming loss 0\.\d+ \(learning rate 0\.05, epoch \d of 3\)$", text, re.M)
     assert text.endswith("saved to model.ccmn\n")
 
 
@@ -28,7 +29,22 @@ def test_json(printed, files):
     found = printed("fit", "task.npz", "--noise", "none", *QUICK, "--out", "model.ccmn")
     assert (found["model"], found["n"], found["d"], found["q"]) == ("model.ccmn", 300, 4, 3)
     assert found["noise_is_estimated"] is False
-    assert {"lr", "epoch", "loss"} < set(found["validation"])
+    assert found["validation"] == load_model("model.ccmn").selected_
+    assert set(found["validation"]) == {"criterion", "value", "lr", "epoch", "epochs", "loss"}
+
+
+@pytest.mark.parametrize("surrogate", ["square", "logistic"])
+def test_path_solvers_print_the_selected_l2_and_criterion(run, printed, files, surrogate):
+    command = ("fit", "task.npz", "--noise", "none", "--loss", "hamming", "--surrogate", surrogate, "--out", "m.ccmn")
+    selected = printed(*command)["validation"]
+    assert (selected["criterion"], selected["n_labels"]) == ("hamming_loss", 3)
+    history = load_model("m.ccmn").history_
+    used = history["l2"][history["labels"] > 0]
+    assert (selected["l2_min"], selected["l2_max"]) == (used.min(), used.max())
+    # The worst row of the history, a large l2 that no label selects, has a much larger loss.
+    assert selected["value"] <= history["hamming_loss"].min() + 0.02 < history["hamming_loss"].max()
+    text = run(*command, "--force").stdout
+    assert f"\nvalidation Hamming loss {selected['value']:.4g} (l2 selected per label, {used.min():.2g}" in text
 
 
 def test_options_reach_the_estimator(run, files):
@@ -64,7 +80,7 @@ def test_rates_from_a_file_go_by_name(run, files):
     noise = ClassConditionalNoise([0.1, 0.2, 0.3], [0.0, 0.0, 0.05], label_names=["sun", "sky", "sea"])
     (files / "rates.json").write_text(json.dumps(noise.to_dict()))
     text = run("fit", "task.npz", "--noise", "rates.json", *QUICK, "--out", "model.ccmn").stdout
-    assert "class-conditional, as given; labels lost at 0.1 to 0.3, added at 0 to 0.05" in text
+    assert "class-conditional, as given; missing-label rate 0.1 to 0.3, added-label rate 0 to 0.05" in text
     assert load_model("model.ccmn").noise_.rho_pos.tolist() == [0.3, 0.2, 0.1]
 
 
@@ -94,7 +110,7 @@ def test_candidates(run, refused, task, files):
     write_npz(replace(task, candidates=candidates), files / "partial.npz")
     arguments = ("--noise", "partial", "--candidates", *QUICK)
     text = run("fit", "partial.npz", "--validation", "partial.npz", *arguments, "--out", "model.ccmn").stdout
-    assert "labels lost at 0, added at 0." in text
+    assert "missing-label rate 0, added-label rate 0." in text
     assert "no candidate sets" in refused("fit", "task.npz", *arguments, "--out", "other.ccmn")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -245,12 +244,9 @@ def _noise(how: str, columns: Columns) -> str | NoiseModel | None:
 
 
 def _outcome(classifier: CCMNClassifier) -> dict[str, Any]:
-    """The noise that was corrected for, and the figures of the choice that was kept."""
-    rows = classifier.history_.to_dict("records")
-    criterion = list(rows[0])[-1]
-    chosen = min(rows, key=lambda row: row[criterion] if row[criterion] == row[criterion] else math.inf)
+    """Return the noise model used for training and the configuration selected on the validation set."""
     return {
         "noise": classifier.noise_.to_dict(),
         "noise_is_estimated": classifier.rates_ is not None,
-        "validation": {str(key): float(value) for key, value in chosen.items()},
+        "validation": classifier.selected_,
     }

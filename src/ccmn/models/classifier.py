@@ -16,6 +16,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from typing_extensions import Self
 
 from ccmn._containers import is_sparse
+from ccmn._random import as_generator
+from ccmn._validation import check_count
 from ccmn.data.shards import ShardedData
 from ccmn.losses import MultiLabelLoss
 from ccmn.models.calibrating import calibrated
@@ -38,10 +40,8 @@ from ccmn.models.streaming import BATCH_SIZE, Plan, draw_sample, read_memory, st
 from ccmn.models.targets import Targets, encode_targets, read_trusted
 from ccmn.models.tiles import predicted_labels, top_labels
 from ccmn.noise import GroupedNoise, NoiseModel
-from ccmn.seeding import as_generator
 from ccmn.training import Ranks, SparseLabels
 from ccmn.training.checkpoint import Checkpoint
-from ccmn.validation import check_count
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -105,6 +105,12 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The estimate, with standard errors and flags, where rates were estimated.
     history_ : DataFrame
         A row per learning rate and epoch (or per l2), with the validation criterion.
+    selected_ : dict or None
+        Configuration selected on the validation set: the name of the criterion (``"criterion"``), its value for the
+        fitted model (``"value"``), and for Adam the learning rate (``"lr"``), the epoch (``"epoch"``), the number of
+        epochs trained (``"epochs"``) and the training loss of that epoch (``"loss"``). The closed form and L-BFGS
+        select l2 separately for each of ``"n_labels"`` labels: ``"l2_min"`` and ``"l2_max"`` are the smallest and
+        the largest. ``None`` for models saved by versions that did not store it.
     risk_parts_ : array (2, q) or (1, q), or None
         The parts of the training risk of every label (R+ and R- of the Hamming loss, one of the ranking loss), which
         estimate numbers that cannot be negative; ``fit`` warns where one is. None where the labels or the loss
@@ -323,6 +329,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         bare = Scorer(fitted.network, self.noise_, self.loss == "ranking", link, 1.0, no_cuts)
         self._scorer = calibrated(bare, held_out, self.threshold)
         self.thresholds_, self._history = self._scorer.thresholds, fitted.history
+        self.selected_: dict[str, Any] | None = fitted.selected
         if fitted.interrupted:
             warnings.warn("interrupted: the best model so far is kept", stacklevel=3)
 

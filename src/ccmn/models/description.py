@@ -33,6 +33,7 @@ def check_description(d: dict[str, Any], noise: NoiseModel) -> None:
     fine = isinstance(cuts, list) and len(cuts) == q and all(_is_number(t) and math.isfinite(t) for t in cuts)
     _require(fine, "thresholds", f"a list of {q} numbers", cuts)
     _require(_is_history(d["history"]), "history", "a list of rows of numbers", d["history"])
+    _require(d["selected"] is None or isinstance(d["selected"], dict), "selected", "an object or null", d["selected"])
     _require(isinstance(d["extra"], dict), "extra", "an object", d["extra"])
 
 

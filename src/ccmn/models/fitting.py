@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,10 +60,12 @@ class Recipe:
 
 @dataclass
 class Fitted:
-    """The winner, what it was chosen by, and the rows of ``history_``."""
+    """A fitted network, the rows of ``history_``, and the configuration selected on the validation set."""
 
     network: FittedNetwork
     history: list[dict[str, float]]
+    selected: dict[str, Any]
+    """The value of ``selected_``."""
     interrupted: bool = False
 
 
@@ -117,9 +120,9 @@ def fit_loop(
             except KeyboardInterrupt:
                 if best is None:
                     raise
-                return Fitted(best.network, history, interrupted=True)
+                return Fitted(best.network, history, best.selected, interrupted=True)
         history += part.history
-        if best is None or _best_of(part, recipe) < _best_of(best, recipe) - KeepBest.smallest_gain:
+        if best is None or part.selected["value"] < best.selected["value"] - KeepBest.smallest_gain:
             best = part
         if part.interrupted:
             break
@@ -127,7 +130,7 @@ def fit_loop(
     if checkpoint is not None and not part.interrupted:
         for lr in recipe.lr:
             checkpoint.of(f"lr{lr:g}").remove()
-    return Fitted(best.network, history, best.interrupted or part.interrupted)
+    return Fitted(best.network, history, best.selected, best.interrupted or part.interrupted)
 
 
 def _fit_stack(
@@ -156,8 +159,19 @@ def _fit_stack(
         autocast=recipe.autocast,
     )
     assert selection.best is not None
+    assert selection.best_epoch is not None
     best = first_smallest(selection.best[0].tolist())
-    return Fitted(run_of(network, best), _history(result, lrs, recipe.criterion), result.interrupted)
+    # An interrupted epoch may already be the best one but has no row in the history.
+    epoch = min(int(selection.best_epoch[0, best]) + 1, result.epochs)
+    selected = {
+        "criterion": recipe.criterion,
+        "value": float(selection.best[0, best]),
+        "lr": lrs[best],
+        "epoch": epoch,
+        "epochs": result.epochs,
+        "loss": float(result.losses[epoch - 1][0, best]),
+    }
+    return Fitted(run_of(network, best), _history(result, lrs, recipe.criterion), selected, result.interrupted)
 
 
 def _optimiser(network: Network, lr: Tensor, weight_decay: float, ranks: Ranks) -> StackedAdam:
@@ -200,10 +214,6 @@ def _history(result: TrainingResult, lrs: tuple[float, ...], criterion: str) -> 
         for k, lr in enumerate(lrs)
         for epoch in range(len(values))
     ]
-
-
-def _best_of(fitted: Fitted, recipe: Recipe) -> float:
-    return min(row[recipe.criterion] for row in fitted.history)
 
 
 def first_smallest(values: list[float]) -> int:

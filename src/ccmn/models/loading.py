@@ -42,7 +42,7 @@ def load_model(path: str | os.PathLike[str], model: Callable[..., Any] | None = 
 
 
 def _rebuild(d: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CCMNClassifier:
-    d = {"sparse": False, **d}  # models of 0.1 say nothing of it
+    d = {"sparse": False, "selected": None, **d}  # Older models do not store these fields.
     clf = CCMNClassifier(**_parameters(d["parameters"]))
     check_stored_parameters(clf)
     clf.noise_ = NoiseModel.from_dict(d["noise"])
@@ -54,6 +54,7 @@ def _rebuild(d: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CCMNClassifi
     if d["feature_names"]:
         clf.feature_names_in_ = np.array(d["feature_names"], dtype=object)
     clf._history, clf.extra_, clf._sparse = d["history"], d["extra"], d["sparse"]
+    clf.selected_ = d["selected"]
     network = FittedNetwork(d["network"], arrays)
     _check_weights(network, clf.n_features_in_, clf.noise_.n_labels + d["has_dummy"])
     clf.thresholds_ = np.array(d["thresholds"], dtype=np.float64)

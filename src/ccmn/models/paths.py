@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +17,8 @@ from ccmn.models.fitted import FittedNetwork
 from ccmn.models.fitting import Fitted, Recipe, first_smallest
 from ccmn.models.samples import Sample
 from ccmn.training import KeepBest, ridge_path
-from ccmn.training.closed_form import l2_path
-from ccmn.training.logistic import LogisticPath
+from ccmn.training.lbfgs import LogisticPath
+from ccmn.training.ridge import l2_path
 
 SURE_GAIN = 0.5
 """Standard errors by which a label's risk must fall on validation rows for a smaller l2 to be taken."""
@@ -41,12 +42,13 @@ def fit_closed_form(recipe: Recipe, training: Sample, validation: Sample) -> Fit
         criteria.append(float(measure(torch.from_numpy(scores))))
     choice = np.array([first_smallest(list(column)) for column in np.stack(risks).T])
     weights, bias = path.solution(choice)
+    value = float(measure(torch.from_numpy(np.asarray(validation.X @ weights) + bias)))
     history = [
         {"l2": float(path.l2[i]), recipe.criterion: criteria[i], "labels": int((choice == i).sum())}
         for i in range(len(criteria))
     ]
     arrays = {"weight": weights.astype(np.float32), "bias": bias.astype(np.float32)}
-    return Fitted(FittedNetwork("linear", arrays), history)
+    return Fitted(FittedNetwork("linear", arrays), history, _selected(recipe, value, path.l2[choice]))
 
 
 def fit_logistic_path(recipe: Recipe, training: Sample, validation: Sample) -> Fitted:
@@ -86,7 +88,13 @@ def fit_logistic_path(recipe: Recipe, training: Sample, validation: Sample) -> F
         {"l2": float(l2[i]), recipe.criterion: value, "labels": int((choice == i).sum())}
         for i, value in enumerate(criteria)
     ]
-    return Fitted(FittedNetwork("linear", arrays), history)
+    return Fitted(FittedNetwork("linear", arrays), history, _selected(recipe, criteria[-1], l2[choice]))
+
+
+def _selected(recipe: Recipe, value: float, l2: NDArray[np.float64]) -> dict[str, Any]:
+    """Return the selected configuration, given the criterion and the l2 weight of every label."""
+    l2_range = {"l2_min": float(l2.min()), "l2_max": float(l2.max())}
+    return {"criterion": recipe.criterion, "value": value, **l2_range, "n_labels": len(l2)}
 
 
 def _surely_better(

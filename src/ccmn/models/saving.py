@@ -30,6 +30,7 @@ def description_of(clf: CCMNClassifier) -> dict[str, Any]:
         "slope": scorer.slope,
         "thresholds": scorer.thresholds.tolist(),
         "history": clf._history,
+        "selected": clf.selected_,
         "extra": clf.extra_,
     }
 
