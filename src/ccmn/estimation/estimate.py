@@ -11,27 +11,9 @@ import numpy as np
 from sklearn.utils import check_array
 
 from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array, unwrap
-from ccmn.catalogue import Catalogue
-from ccmn.estimation.anchor import anchor
-from ccmn.estimation.anchor_max import anchor_max
-from ccmn.estimation.anchor_quantile import anchor_quantile
-from ccmn.estimation.auto import auto
-from ccmn.estimation.best_bin import best_bin
-from ccmn.estimation.confident_joint import confident_joint
-from ccmn.estimation.correlations import correlations
-from ccmn.estimation.dawid_skene import dawid_skene
-from ccmn.estimation.diagnosis import Diagnosis, diagnose
-from ccmn.estimation.evidence import Estimator, Evidence, Trusted
-from ccmn.estimation.forward import forward
-from ccmn.estimation.groups import FEWEST_ROWS, GroupRates, of_rows, rows_of
-from ccmn.estimation.known_prevalence import known_prevalence, read_prevalence
-from ccmn.estimation.profile import profile
-from ccmn.estimation.rates import SIDES, WIDE, Flag, LabelRates, NoiseRates, Side, gather
-from ccmn.estimation.tightest import tightest
-from ccmn.estimation.trusted import trusted_counts
-from ccmn.noise import ClassConditionalNoise
-from ccmn.seeding import RandomState, as_generator
-from ccmn.validation import (
+from ccmn._random import RandomState, as_generator
+from ccmn._registry import Catalogue
+from ccmn._validation import (
     FloatArray,
     check_choice,
     check_groups,
@@ -42,6 +24,24 @@ from ccmn.validation import (
     check_votes,
     name_some,
 )
+from ccmn.estimation.anchor import anchor
+from ccmn.estimation.anchor_max import anchor_max
+from ccmn.estimation.anchor_quantile import anchor_quantile
+from ccmn.estimation.auto import auto
+from ccmn.estimation.best_bin import best_bin
+from ccmn.estimation.confident_joint import confident_joint
+from ccmn.estimation.correlations import correlations
+from ccmn.estimation.dawid_skene import dawid_skene
+from ccmn.estimation.diagnosis import Diagnosis, diagnose
+from ccmn.estimation.evidence import Estimator, Evidence, Trusted, check_zeros_observed
+from ccmn.estimation.forward import forward
+from ccmn.estimation.groups import FEWEST_ROWS, GroupRates, of_rows, rows_of
+from ccmn.estimation.known_prevalence import known_prevalence, read_prevalence
+from ccmn.estimation.profile import profile
+from ccmn.estimation.rates import SIDES, WIDE, Flag, LabelRates, NoiseRates, Side, gather
+from ccmn.estimation.tightest import tightest
+from ccmn.estimation.trusted import trusted_counts
+from ccmn.noise import ClassConditionalNoise
 
 FEW_ROWS = 100
 """Below this many rows a result is flagged."""
@@ -143,6 +143,9 @@ def estimate_noise(
     """
     evidence = read_evidence(X, Y_noisy, sides, trusted, annotators, random_state, pred_proba, prevalence)
     names = label_names_of(Y_noisy)
+    if annotators is None and any(side != "partial" for side in evidence.sides):
+        only_removed = np.array([side == "missing" for side in evidence.sides])
+        check_zeros_observed(evidence.Y, only_removed, names, None if evidence.trusted is None else evidence.trusted.Y)
     if groups is not None:
         return _by_group(evidence, method, names, groups, clean_groups)
     if len(clean_groups):

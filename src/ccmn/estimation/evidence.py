@@ -10,10 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ccmn._containers import is_sparse, to_dense_array
+from ccmn._validation import FloatArray
 from ccmn.estimation.rates import LabelRates, Side
 from ccmn.estimation.scores import out_of_fold_scores
 from ccmn.estimation.surface import Surfaces, flat_surfaces, label_surfaces
-from ccmn.validation import FloatArray
+
+MIN_POSITIVES_WITHOUT_ZERO = 10
+"""A label with fewer observed positives may lack an observed 0 by chance, as long as other labels have one."""
+MAX_LABELS_NAMED = 5
+"""Messages name at most this many labels."""
 
 
 class Trusted(NamedTuple):
@@ -107,3 +113,41 @@ class Evidence:
 
 Estimator = Callable[[Evidence], list[LabelRates]]
 """What stands in ``ESTIMATORS``: evidence in, one ``LabelRates`` per label out."""
+
+
+def check_zeros_observed(
+    Y: Any, only_removed: NDArray[np.bool_], names: Sequence[str] | None, Y_trusted: Any = None
+) -> None:
+    """Raise an error if NaN stands for "not given" in labels (n, q) from which true labels were removed.
+
+    Without an observed 0 nothing tells when a label is absent, and a classifier predicts it everywhere. The error is
+    raised in two cases: the matrix contains 1 and NaN but no 0; or a label in ``only_removed`` (noise that only removes
+    true labels) has at least ``MIN_POSITIVES_WITHOUT_ZERO`` observed positives, no observed 0, and NaN in rows in
+    which other labels are observed. A label that is 1 wherever rows were labeled is valid. A 0 among the true labels
+    of trusted rows counts as observed.
+    """
+    n, q = Y.shape
+    if is_sparse(Y):
+        ones, unknown = (np.bincount(Y.indices[which], minlength=q) for which in (Y.data == 1, np.isnan(Y.data)))
+        partly_unknown = unknown
+    else:
+        nan = np.isnan(Y)
+        ones, unknown = (Y == 1).sum(0), nan.sum(0)
+        partly_unknown = (nan & ~nan.all(1, keepdims=True)).sum(0)
+    without_zero = (ones > 0) & (unknown > 0) & (ones + unknown == n)
+    no_zero_at_all = bool((ones + unknown == n).all())
+    if Y_trusted is not None and without_zero.any():
+        known = to_dense_array(Y_trusted)
+        without_zero &= ~(known == 0).any(0)
+        no_zero_at_all &= not (known == 0).any()
+    by_chance = (partly_unknown == 0) | (ones < MIN_POSITIVES_WITHOUT_ZERO)
+    labels = np.flatnonzero(without_zero if no_zero_at_all else without_zero & only_removed & ~by_chance)
+    if not labels.size:
+        return
+    shown = ", ".join(repr(names[j]) if names else str(j) for j in labels[:MAX_LABELS_NAMED])
+    more = f" and {labels.size - MAX_LABELS_NAMED} more" if labels.size > MAX_LABELS_NAMED else ""
+    noun, verb = ("Labels", "have") if labels.size > 1 else ("Label", "has")
+    raise ValueError(
+        f"{noun} {shown}{more} ({labels.size} of {q}) {verb} observed positives but no observed 0: nothing tells when "
+        "a label is absent. Write 0 for 'not given' and NaN only for 'nobody looked'."
+    )

@@ -13,12 +13,13 @@ from sklearn.utils.validation import _num_samples, check_consistent_length, chec
 from typing_extensions import Self
 
 from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array
+from ccmn._random import RandomState, as_generator
+from ccmn._validation import FloatArray, check_label_matrix, check_label_width, check_same_labels
 from ccmn.estimation import NoiseRates, estimate_noise
 from ccmn.estimation.scores import number_of_folds, spread_folds
+from ccmn.models.debiasing import check_zeros_for
 from ccmn.models.parameters import ESTIMATED_SIDES
 from ccmn.noise import ClassConditionalNoise
-from ccmn.seeding import RandomState, as_generator
-from ccmn.validation import FloatArray, check_label_matrix, check_label_width, check_same_labels
 
 EDGE = 1e-6
 """Probabilities outside [0, 1] are fitted, in their order, into margins of this width."""
@@ -87,6 +88,7 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "sklearn.calibration.CalibratedClassifierCV."
             )
         Y = _labels(X, y)
+        check_zeros_for(self.noise, Y, label_names_of(y))
         self.classes_ = np.arange(Y.shape[1])
         self._posterior = NoisyPosterior(self.estimator).fit(X, Y)
         self.estimators_ = self._posterior.estimators

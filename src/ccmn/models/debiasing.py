@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ccmn._containers import is_sparse
 from ccmn.losses import LOSSES
 from ccmn.models.parameters import ESTIMATED_SIDES
@@ -38,6 +40,7 @@ def debias_labels(noise: Noise, X: Any, targets: Targets, trusted: Trusted | Non
     """All rows by the same rates."""
     if isinstance(noise, GroupedNoise):
         raise ValueError("noise is a GroupedNoise: say which group each row belongs to, fit(X, y, groups=...)")
+    check_zeros_for(noise, targets.labels, targets.label_names, trusted)
     rates = None
     if isinstance(noise, NoiseModel):
         model = _check_about(noise, targets)
@@ -72,6 +75,8 @@ def debias_by_group(
     groups: Sequence[Any],
 ) -> DebiasedLabels:
     """Every row by the rates of its group."""
+    declared = noise.mean(groups) if isinstance(noise, GroupedNoise) else noise
+    check_zeros_for(declared, targets.labels, targets.label_names, trusted)
     rates = None
     if isinstance(noise, str):
         rates = _estimate(noise, X, targets, trusted, seed, groups)
@@ -81,6 +86,23 @@ def debias_by_group(
         raise TypeError(f"groups need rates for each: noise='estimate' or a GroupedNoise; got {given}")
     p = with_trusted(noise.debias(targets.labels, groups), trusted)
     return DebiasedLabels(p, noise.mean(groups), rates, noise)
+
+
+def check_zeros_for(
+    noise: Noise, Y: Any, label_names: Sequence[str] | None, trusted: tuple[Any, Any] | None = None
+) -> None:
+    """Raise an error if labels are 1 or NaN and never 0 under noise that removes true labels."""
+    if isinstance(noise, ClassConditionalNoise):
+        only_removed = np.asarray((noise.rho_neg == 0) & (noise.rho_pos > 0))
+        if only_removed.size != Y.shape[1] or not only_removed.any():
+            return
+    elif isinstance(noise, str) and noise in ("missing", "estimate"):
+        only_removed = np.full(Y.shape[1], noise == "missing")
+    else:
+        return
+    from ccmn.estimation.evidence import check_zeros_observed
+
+    check_zeros_observed(Y, only_removed, label_names, None if trusted is None else trusted[1])
 
 
 def check_groups_possible(loss: str, targets: Targets, noisy_validation: bool) -> None:
