@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from dataclasses import replace
 
@@ -114,9 +116,23 @@ def test_candidates(run, refused, task, files):
     assert "no candidate sets" in refused("fit", "task.npz", *arguments, "--out", "other.ccmn")
 
 
-def test_checkpoint_is_gone_after_a_whole_fit(run, files):
-    run("fit", "task.npz", "--noise", "none", *QUICK, "--checkpoint", "state.pt", "--out", "model.ccmn")
-    assert not (files / "state.pt").exists()
+def test_checkpoint_is_deleted_only_after_the_model_is_saved(run, refused, files):
+    arguments = ("fit", "task.npz", "--noise", "none", *QUICK, "--checkpoint", "state", "--out")
+
+    def disk_full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.mkstemp", disk_full)
+        assert "No space left" in refused(*arguments, "model.ccmn")
+    assert (files / "state").exists()
+    assert not (files / "model.ccmn").exists()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ccmn.models.fitting.HeldOut.criterion", lambda *_: pytest.fail("trained an epoch"))
+        run(*arguments, "model.ccmn")
+    assert not (files / "state").exists()
+    run(*arguments[:-3], "--out", "other.ccmn")
+    assert (files / "model.ccmn").read_bytes() == (files / "other.ccmn").read_bytes()
 
 
 def test_text(run, files):

@@ -263,6 +263,7 @@ def test_checkpoint_resumes_to_the_same_model(scenes, tmp_path):
         CCMNClassifier(noise, epochs=13, random_state=0).fit(X, Z, checkpoint=path)
     resumed = CCMNClassifier(noise, epochs=12, random_state=0).fit(X, Z, checkpoint=path)
     assert np.array_equal(resumed.decision_function(X_test), expected)
+    resumed.save(tmp_path / "m.ccmn")
     assert not path.exists()
 
 
@@ -367,7 +368,9 @@ class TestOwnNetworks:
         plain = self.fit(torch.nn.Linear)
         kept = self.fit(torch.nn.Linear, checkpoint=tmp_path / "fit")
         assert np.array_equal(plain.decision_function(self.X), kept.decision_function(self.X))
-        assert not list(tmp_path.iterdir())
+        assert len(list(tmp_path.iterdir())) == 2
+        kept.save(tmp_path / "m.ccmn")
+        assert [file.name for file in tmp_path.iterdir()] == ["m.ccmn"]
 
 
 @pytest.mark.parametrize("value", [0, 1])

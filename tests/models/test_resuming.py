@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -106,15 +109,59 @@ def test_other_values_are_refused(tmp_path):
     def fit(X, **settings):
         return CCMNClassifier(None, epochs=6, random_state=0).fit(X, Y, checkpoint=path, **settings)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ccmn.training.checkpoint.Checkpoint.remove", lambda self: None)
-        fit(X)
+    fit(X)
     assert path.exists()
     for other in (lambda: fit(X[::-1]), lambda: fit(X, validation=(X, Y))):
         with pytest.raises(ValueError, match="belongs to another fit"):
             other()
-    fit(X)
+    fit(X).save(tmp_path / "m.ccmn")
     assert not path.exists()
+
+
+class TestCompletedFit:
+    """The checkpoint of a completed fit is deleted only after the model has been written."""
+
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    Y = np.tile([[0, 1], [1, 0]], (30, 1))
+
+    def fit(self, path=None, **parameters):
+        return CCMNClassifier(None, **{"epochs": 7, "random_state": 0, **parameters}).fit(
+            self.X, self.Y, checkpoint=path
+        )
+
+    @pytest.mark.parametrize("parameters", [{}, {"model": torch.nn.Linear}, {"epochs": 200, "patience": 2}])
+    def test_full_disk_keeps_the_checkpoint_and_the_same_fit_resumes_without_training(self, tmp_path, parameters):
+        clf, expected = self.fit(tmp_path / "state", **parameters), self.fit(**parameters)
+        written = sorted(file.name for file in tmp_path.iterdir())
+        assert written
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tempfile.mkstemp", disk_full)
+            with pytest.raises(OSError, match="No space left"):
+                clf.save(tmp_path / "m.ccmn")
+        assert sorted(file.name for file in tmp_path.iterdir()) == written
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("ccmn.models.fitting.HeldOut.criterion", lambda *_: pytest.fail("trained an epoch"))
+            again = self.fit(tmp_path / "state", **parameters)
+        assert np.array_equal(again.decision_function(self.X), expected.decision_function(self.X))
+        assert again.history_.equals(expected.history_)
+        assert again.selected_ == expected.selected_
+        again.save(tmp_path / "m.ccmn")
+        assert [file.name for file in tmp_path.iterdir()] == ["m.ccmn"]
+
+    def test_interrupted_fit_keeps_its_checkpoint_after_save(self, tmp_path, monkeypatch):
+        def interrupt(progress):
+            if progress.epoch == 5:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr("ccmn.models.solving.progress_of", lambda *_: nullcontext(interrupt))
+        with pytest.warns(UserWarning, match="interrupted"):
+            clf = self.fit(tmp_path / "state")
+        clf.save(tmp_path / "m.ccmn")
+        assert (tmp_path / "state").exists()
+
+
+def disk_full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class TestShards:

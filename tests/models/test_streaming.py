@@ -79,6 +79,7 @@ def test_a_stopped_fit_goes_on(folder, tmp_path):
     assert (tmp_path / "state").exists()
     clf = CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels="label_*", checkpoint=tmp_path / "state")
     assert np.array_equal(clf._scorer.network.arrays["weight"], whole._scorer.network.arrays["weight"])
+    clf.save(tmp_path / "m.ccmn")
     assert not (tmp_path / "state").exists()
 
 

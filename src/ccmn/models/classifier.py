@@ -172,6 +172,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
+    _checkpoints: tuple[Checkpoint, ...] = ()
+    """Checkpoints to delete after the model has been saved."""
+
     # -- fitting
 
     def fit(
@@ -204,8 +207,11 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             The source of every row (annotator, site, import batch): rates are estimated for each, or taken from a
             ``GroupedNoise``. For the losses "hamming" and "ranking".
         checkpoint : path, optional
-            Where to keep the state of a long fit; the same call then goes on where it was stopped. With other
-            data, labels or parameters it is refused (:mod:`ccmn.models.resuming` says what is compared).
+            File to which the state of a long fit is written every few epochs. The same call with the same data,
+            labels, parameters and ``random_state`` resumes from it. A checkpoint of a different fit raises a
+            ValueError (:mod:`ccmn.models.resuming` lists what is compared). The file of a completed fit is kept
+            until :meth:`save` has written the model, and resumes without training. The closed form and L-BFGS
+            write no checkpoint.
         """
         check_parameters(self)
         check_ranks(self, Ranks.current())
@@ -236,7 +242,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if checkpoint is not None:
             keeper = keeper_at(checkpoint, fingerprint(self, training, labels, held_out))
         fitted = solve(self, recipe, training, labels, held_out, self._verbose(), keeper)
-        self._keep(fitted, held_out, keeper)
+        self._keep(fitted, held_out)
         self._watch(recipe.loss, training)
         return self
 
@@ -287,7 +293,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with stream_progress_of(self._verbose(), recipe.criterion) as (tell, passed):
             training = streamed(recipe, data, plan, drawn, self.noise_, passed)
             fitted = fit_loop(recipe, training, held_out_rows(recipe, held_out), tell, keeper)
-        self._keep(fitted, held_out, keeper)
+        self._keep(fitted, held_out)
         return self
 
     def _row_weights(self, sample_weight: Any, X: Any) -> NDArray[np.float64]:
@@ -320,10 +326,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Of several processes that train together one tells."""
         return self.verbose if Ranks.current().writes else 0
 
-    def _keep(self, fitted: Fitted, held_out: Sample, keeper: Checkpoint | None) -> None:
-        """The fit is done, or was interrupted."""
-        if keeper is not None and not fitted.interrupted:
-            keeper.remove()
+    def _keep(self, fitted: Fitted, held_out: Sample) -> None:
+        """Set the fitted attributes."""
+        self._checkpoints = fitted.checkpoints
         link = link_of(self.loss, self.surrogate if isinstance(self.surrogate, str) else None)
         no_cuts = np.zeros(held_out.p.shape[1])
         bare = Scorer(fitted.network, self.noise_, self.loss == "ranking", link, 1.0, no_cuts)
@@ -409,9 +414,15 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # -- keeping
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model: one file (a path with a suffix, such as model.ccmn) or a folder; never a pickle."""
+        """Write the model to one file (a path with a suffix, such as model.ccmn) or to a folder; never a pickle.
+
+        The checkpoint of a completed fit (``fit(..., checkpoint=)``) is deleted after the model has been written.
+        """
         check_is_fitted(self)
         write_model(path, description_of(self), self._scorer.network.arrays)
+        for checkpoint in self._checkpoints:
+            checkpoint.remove()
+        self._checkpoints = ()
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_scorer")

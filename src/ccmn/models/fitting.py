@@ -67,6 +67,8 @@ class Fitted:
     selected: dict[str, Any]
     """The value of ``selected_``."""
     interrupted: bool = False
+    checkpoints: tuple[Checkpoint, ...] = ()
+    """Checkpoints of a completed fit, which are deleted when the model has been saved."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +129,11 @@ def fit_loop(
         if part.interrupted:
             break
     assert best is not None
-    if checkpoint is not None and not part.interrupted:
-        for lr in recipe.lr:
-            checkpoint.of(f"lr{lr:g}").remove()
-    return Fitted(best.network, history, best.selected, best.interrupted or part.interrupted)
+    interrupted = best.interrupted or part.interrupted
+    checkpoints: tuple[Checkpoint, ...] = ()
+    if checkpoint is not None and not interrupted:
+        checkpoints = tuple(checkpoint.of(f"lr{lr:g}") for lr in recipe.lr)
+    return Fitted(best.network, history, best.selected, interrupted, checkpoints)
 
 
 def _fit_stack(
@@ -143,14 +146,22 @@ def _fit_stack(
     checkpoint: Checkpoint | None,
 ) -> Fitted:
     lr = torch.tensor([lrs], dtype=recipe.dtype, device=recipe.device)
-    selection = KeepBest(lambda net: held_out.criterion(recipe.criterion, net, recipe.loss), patience=recipe.patience)
+    epochs_trained = 0
+
+    def criterion(net: Network) -> Tensor:
+        nonlocal epochs_trained
+        epochs_trained += 1
+        return held_out.criterion(recipe.criterion, net, recipe.loss)
+
+    selection = KeepBest(criterion, patience=recipe.patience)
+    optimizer = _optimiser(network, lr, recipe.weight_decay, training.ranks)
     result = train(
         network,
         Objective.of(recipe.loss),
         training.features,
         training.labels,
         training.batches,
-        _optimiser(network, lr, recipe.weight_decay, training.ranks),
+        optimizer,
         selection,
         epochs=recipe.epochs,
         weights=training.weights,
@@ -171,7 +182,15 @@ def _fit_stack(
         "epochs": result.epochs,
         "loss": float(result.losses[epoch - 1][0, best]),
     }
-    return Fitted(run_of(network, best), _history(result, lrs, recipe.criterion), selected, result.interrupted)
+    checkpoints: tuple[Checkpoint, ...] = ()
+    if checkpoint is not None and not result.interrupted:
+        checkpoints = (checkpoint,)
+        if epochs_trained:
+            # Stored as the last epoch even after early stopping: the same fit then resumes without training.
+            final = Checkpoint(checkpoint.path, checkpoint.fingerprint, every=1, writes=checkpoint.writes)
+            final.save(recipe.epochs - 1, network, optimizer, selection, result)
+    history = _history(result, lrs, recipe.criterion)
+    return Fitted(run_of(network, best), history, selected, result.interrupted, checkpoints)
 
 
 def _optimiser(network: Network, lr: Tensor, weight_decay: float, ranks: Ranks) -> StackedAdam:
