@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 import scipy.sparse
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from baselines import reference
 from ccmn.baselines import PARTICLE
@@ -271,6 +277,67 @@ def test_progress_goes_to_a_terminal_only(task, capsys, monkeypatch):
 
 def test_unfinished_classifiers_are_counted(task, monkeypatch):
     X, _, S, *_ = task
-    monkeypatch.setattr(pairs, "_MOST_SWEEPS", 1)
-    with pytest.warns(UserWarning, match=r"\d+ of 10 pair classifiers did not converge in 1 sweeps"):
+    monkeypatch.setattr(pairs, "MAX_LIBLINEAR_SWEEPS", 1)
+    with pytest.warns(ConvergenceWarning, match=r"\d+ of 10 pair classifiers did not converge.* 1 sweeps"):
         PARTICLE(svm="liblinear").fit(X, S)
+
+
+def run_script(code, **options):
+    """A separate process: a fit that never ends must not block the test suite."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def test_fit_ends_on_unscaled_features():
+    process = run_script("""
+import warnings
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from ccmn.baselines import PARTICLE
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(120, 6))
+Y = (X @ rng.normal(size=(6, 4)) > 0).astype(int)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    PARTICLE().fit(X * 1000, Y)
+print(*[w.message for w in caught if issubclass(w.category, ConvergenceWarning)], sep="\\n")
+""")
+    try:
+        out, err = process.communicate(timeout=90)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    (message,) = out.splitlines()
+    assert message.startswith("1 of 10 pair classifiers")
+    assert "Scale the features" in message
+
+
+@pytest.mark.skipif(os.name == "nt", reason="requires POSIX signals")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_fit_stops_at_sigint(n_jobs):
+    process = run_script(f"""
+import numpy as np
+from ccmn.baselines import PARTICLE
+from ccmn.baselines.particle.pairs import fit_pairs
+
+rng = np.random.default_rng(0)
+X = 1000 * rng.normal(size=(1800, 30))
+Y = rng.integers(0, 2, (1800, 4))
+fit_pairs(X[:20] / 1000, Y[:20], Y[:20].astype(float), 1.0, n_jobs={n_jobs})  # starts the worker processes
+print("started", flush=True)
+PARTICLE(svm="libsvm", n_jobs={n_jobs}).fit(X, Y, credible=Y)
+""")
+    try:
+        assert select.select([process.stdout], [], [], 60)[0]
+        assert process.stdout.readline() == "started\n"
+        time.sleep(1.0)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        _, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert "KeyboardInterrupt" in err
+    assert time.monotonic() - start < 10  # less than one second on an idle machine

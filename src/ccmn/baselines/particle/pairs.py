@@ -12,10 +12,11 @@ rows.
 from __future__ import annotations
 
 import itertools
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -23,17 +24,26 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, LinearSVC
 
+from ccmn._registry import Catalogue
+from ccmn._validation import FloatArray
 from ccmn.baselines.decomposition import dense
 from ccmn.baselines.particle.progress import Progress
-from ccmn.catalogue import Catalogue
-from ccmn.validation import FloatArray
+
+T = TypeVar("T")
 
 VIRTUAL = -1
 """The label that every row has, in place of the second of a pair."""
 MOST_FOR_LIBSVM = 2000
 """Rows of a pair, up to which "auto" takes libsvm."""
+MAX_LIBSVM_ITERATIONS = 1_000_000
+"""Limit of libsvm for one pair, about one second on 500 rows. Pairs of scaled features need less than 20,000; without a
+limit libsvm does not end on some unscaled features."""
+MAX_LIBLINEAR_SWEEPS = 50_000
+"""Limit of liblinear for one pair, in passes over its rows."""
 _BIAS_SCALE = 10.0
-_TOLERANCE, _MOST_SWEEPS = 1e-3, 50_000
+_TOLERANCE = 1e-3
+_NATIVE_CALL = threading.Lock()
+"""Held during a call of libsvm or liblinear: both keep global state."""
 _BLOCKS = 20
 
 
@@ -78,15 +88,15 @@ def _liblinear(X: Any, y: NDArray[np.int64], C: float) -> tuple[FloatArray, floa
         dual=True,
         tol=_TOLERANCE,
         intercept_scaling=_BIAS_SCALE,
-        max_iter=_MOST_SWEEPS,
+        max_iter=MAX_LIBLINEAR_SWEEPS,
         random_state=0,
     ).fit(X, y)
-    return svm.coef_.ravel(), float(svm.intercept_[0]), bool(svm.n_iter_ < _MOST_SWEEPS)
+    return svm.coef_.ravel(), float(svm.intercept_[0]), bool(svm.n_iter_ < MAX_LIBLINEAR_SWEEPS)
 
 
 def _libsvm(X: Any, y: NDArray[np.int64], C: float) -> tuple[FloatArray, float, bool]:
-    svm = SVC(kernel="linear", C=C).fit(X, y)
-    return dense(svm.coef_).ravel(), float(svm.intercept_[0]), True
+    svm = SVC(kernel="linear", C=C, max_iter=MAX_LIBSVM_ITERATIONS).fit(X, y)
+    return dense(svm.coef_).ravel(), float(svm.intercept_[0]), svm.fit_status_ == 0
 
 
 def _by_size(X: Any, y: NDArray[np.int64], C: float) -> tuple[FloatArray, float, bool]:
@@ -98,6 +108,38 @@ SVMS: Catalogue[Callable[[Any, NDArray[np.int64], float], tuple[FloatArray, floa
 )
 
 
+def _run_interruptible(call: Callable[[], T]) -> T:
+    """Return the result of a native call; the calling thread handles signals such as Ctrl-C meanwhile.
+
+    The call runs in a daemon thread. After an interrupt that thread ends at the iteration limit of the solver, and the
+    next call waits for it.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+    cancelled = threading.Event()
+
+    def run() -> None:
+        with _NATIVE_CALL:
+            if cancelled.is_set():
+                return
+            try:
+                results.append(call())
+            except BaseException as error:
+                errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.2)
+    except BaseException:
+        cancelled.set()
+        raise
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
 def fit_pair(X: Any, rows: NDArray[np.intp], y: NDArray[np.int64], C: float, svm: str) -> Hyperplane:
     """One classifier. With nothing on one side there is none: it votes for the first label, with weight 0."""
     if y.size == 0 or y.min() == y.max():
@@ -106,7 +148,7 @@ def fit_pair(X: Any, rows: NDArray[np.intp], y: NDArray[np.int64], C: float, svm
     with warnings.catch_warnings():
         # Said once for all pairs.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        w, b, converged = SVMS[svm](own, y, C)
+        w, b, converged = _run_interruptible(lambda: SVMS[svm](own, y, C))
     right = ((np.asarray(own @ w) + b > 0) == (y == 1)).mean()
     return Hyperplane(w, b, float(right), converged)
 
@@ -154,8 +196,9 @@ def _warn_of_unfinished(found: list[Hyperplane]) -> None:
     unfinished = sum(not h.converged for h in found)
     if unfinished:
         warnings.warn(
-            f"{unfinished} of {len(found)} pair classifiers did not converge in {_MOST_SWEEPS} sweeps and are used as "
-            "they are: scale the features, or lower C",
+            f"{unfinished} of {len(found)} pair classifiers did not converge within {MAX_LIBSVM_ITERATIONS} iterations "
+            f"of libsvm or {MAX_LIBLINEAR_SWEEPS} sweeps of liblinear. Scale the features, for example with "
+            "sklearn.preprocessing.MinMaxScaler in a pipeline, or decrease C.",
             ConvergenceWarning,
             stacklevel=4,
         )
