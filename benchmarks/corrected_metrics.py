@@ -25,7 +25,7 @@ from ccmn.experiments.protocols import MODERATE, Repeat, make_repeats
 from ccmn.metrics import METRICS, Metric
 from ccmn.metrics.estimate import Estimate
 from ccmn.noise import ClassConditionalNoise
-from ccmn.training.closed_form import ridge_path
+from ccmn.training.ridge import ridge_path
 
 SE = 0.03
 RESAMPLES = 50

@@ -32,7 +32,7 @@ from ccmn.metrics.corrected import corrected_hamming, pooled_ranking_loss
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training import NETWORKS, KeepLast, Objective, Rows, StackedAdam, train
 from ccmn.training.batches import Features
-from ccmn.training.closed_form import l2_path, ridge_path
+from ccmn.training.ridge import l2_path, ridge_path
 
 EPOCHS = 40
 ON_LABELS = ("clean", "corrected", "noisy")

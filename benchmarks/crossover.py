@@ -12,9 +12,8 @@ import torch
 from harness import Result, compare, parser, report
 
 from ccmn.losses.pairs.chebyshev import chebyshev_pair_sum, expansion_for, order_for
-from ccmn.losses.pairs.direct import direct_pair_sum
-from ccmn.losses.pairs.result import Wanted
-from ccmn.losses.pairs.sorted import hinge_pair_sum
+from ccmn.losses.pairs.direct import Wanted, direct_pair_sum
+from ccmn.losses.pairs.sorted_sums import hinge_pair_sum
 from ccmn.losses.surrogates import SURROGATES
 
 WANTED = Wanted(by_scores=True, by_weights=False)

@@ -15,8 +15,7 @@ from harness import Result, compare, parser, report, seconds_of
 
 from ccmn import ClassConditionalNoise, RankingLoss
 from ccmn.losses import SURROGATES
-from ccmn.losses.fused.ladder import ladder_for
-from ccmn.losses.pairs.widths import largest_half_width
+from ccmn.losses.pairs.chebyshev import ladder_for, largest_half_width
 
 BATCH = 64
 

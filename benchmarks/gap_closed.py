@@ -27,7 +27,7 @@ from ccmn import CCMNClassifier
 from ccmn.estimation.rates import gather
 from ccmn.metrics import average_precision, hamming_loss, ranking_loss
 from ccmn.noise import ClassConditionalNoise, debias_labels
-from ccmn.training.closed_form import l2_path, ridge_path
+from ccmn.training.ridge import l2_path, ridge_path
 
 METRICS = ("hamming", "ranking", "average_precision")
 TARGETS = {

@@ -18,9 +18,8 @@ from harness import Result, compare, parser, peak_extra_megabytes, report
 from ccmn import CCMNClassifier, ClassConditionalNoise
 from ccmn.losses import HammingLoss, RankingLoss
 from ccmn.training import Objective, SparseLabels, StackedAdam, StackedLinear
-from ccmn.training.batches import Features
-from ccmn.training.labels import DenseLabels
-from ccmn.training.step import make_step
+from ccmn.training.batches import DenseLabels, Features
+from ccmn.training.loop import make_step
 
 SIZES = {False: (131_072, 768, 64), True: (16_384, 64, 64)}
 
@@ -30,7 +29,7 @@ from ccmn.losses import RankingLoss
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training import Objective, SparseLabels, StackedAdam, StackedLinear
 from ccmn.training.batches import Features
-from ccmn.training.step import make_step
+from ccmn.training.loop import make_step
 q, d, batch, n = {q}, {d}, {batch}, 1024
 X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
 Y = scipy.sparse.random(n, q, 5 / q, "csr", dtype=np.float32, random_state=0)

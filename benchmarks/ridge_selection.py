@@ -15,7 +15,7 @@ from harness import compare, parser, report
 from ccmn.data import load_dataset
 from ccmn.experiments.protocols import LITERAL, make_repeats
 from ccmn.metrics import hamming_loss, ranking_loss
-from ccmn.training.closed_form import l2_path, ridge_path
+from ccmn.training.ridge import l2_path, ridge_path
 
 
 def dense(X):

@@ -9,7 +9,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from ccmn.version import __version__
+from ccmn._version import __version__
 
 HERE = Path(__file__).parent
 REPORT = "report-of-tables.html"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ccmn.version import __version__
+from ccmn._version import __version__
 
 if TYPE_CHECKING:
     from ccmn import audit, baselines, functional, losses, metrics, noise, theory

@@ -10,7 +10,7 @@ import torch
 
 from ccmn.losses import SURROGATES, RankingLoss
 from ccmn.losses.pairs import pair_sum
-from ccmn.losses.pairs.widths import watch_for
+from ccmn.losses.pairs.chebyshev import watch_for
 from ccmn.noise import ClassConditionalNoise
 
 if not torch.cuda.is_available():
@@ -54,8 +54,8 @@ def test_same_values_as_on_the_cpu():
 
 def test_fused_passes_are_the_tiled_ones():
     """The kernels against torch's own operations, on the same device, over several blocks of labels."""
-    from ccmn.losses.devices import runs_kernels
     from ccmn.losses.pairs.chebyshev import TiledPasses
+    from ccmn.losses.triton.dispatch import runs_kernels
 
     if not runs_kernels(torch.zeros(1, device=DEVICE)):
         return

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from ccmn.losses import SURROGATES, RankingLoss, ranking_loss
-from ccmn.losses.fused import can_fuse
+from ccmn.losses.triton import can_fuse
 from ccmn.noise import ClassConditionalNoise
 
 if not torch.cuda.is_available():

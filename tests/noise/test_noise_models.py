@@ -358,7 +358,7 @@ class TestFromDict:
     @pytest.mark.parametrize(
         ("description", "message"),
         [
-            ({}, "'kind' must be one of class_conditional, missing, partial, transition; got None"),
+            ({}, "'kind' must be one of class_conditional, partial, missing, transition; got None"),
             ({"kind": "gaussian"}, "got 'gaussian'"),
             ([0.1], "got list"),
             ({"kind": "partial"}, "partial noise lacks 'rho_neg'"),

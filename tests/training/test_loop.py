@@ -22,7 +22,7 @@ from ccmn.training import (
 )
 from ccmn.training.batches import Features
 from ccmn.training.checkpoint import Checkpoint
-from ccmn.training.objective import Part
+from ccmn.training.loop import Part
 
 N, D, Q = 60, 7, 4
 ALL = [np.arange(N)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from ccmn.training.threads import few_threads
+from ccmn.training.ridge import few_threads
 
 
 def threads():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccmn.training.tridiagonal import Tridiagonal
+from ccmn.training.ridge import Tridiagonal
 
 
 @settings(max_examples=30, deadline=None)

@@ -10,14 +10,14 @@ import pandas as pd
 from sklearn.utils import check_array
 
 from ccmn._containers import Labels, is_sparse, to_dense_array, unwrap
+from ccmn._random import RandomState, as_generator
+from ccmn._validation import FloatArray, check_choice, check_label_matrix, check_same_rows
 from ccmn.audit.believed import believed_rates
 from ccmn.audit.calibration import within_noise
 from ccmn.audit.issues import find_label_issues
 from ccmn.audit.summary import label_summary
 from ccmn.estimation import NoiseRates, estimate_noise, out_of_fold_scores
 from ccmn.noise import NoiseModel
-from ccmn.seeding import RandomState, as_generator
-from ccmn.validation import FloatArray, check_choice, check_label_matrix, check_same_rows
 
 SIDES = {"estimate": "both", "partial": "partial", "missing": "missing"}
 """The words for noise that is to be estimated, as ``CCMNClassifier`` takes them, and the sides they declare."""

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ccmn._validation import FloatArray, check_rates_known
 from ccmn.estimation import NoiseRates
 from ccmn.noise import ClassConditionalNoise, NoiseModel
-from ccmn.validation import FloatArray, check_rates_known
 
 
 class BelievedRates(NamedTuple):

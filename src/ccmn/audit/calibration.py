@@ -8,8 +8,8 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
+from ccmn._validation import FloatArray
 from ccmn.estimation.surface import calibrate, cells_of
-from ccmn.validation import FloatArray
 
 FEWEST = 20
 """Observed rows of either class that a label needs to be calibrated by its own."""

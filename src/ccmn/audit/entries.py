@@ -8,11 +8,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from ccmn._containers import Labels, is_sparse, label_names_of, unwrap
-from ccmn.audit.believed import BelievedRates, believed_rates
-from ccmn.audit.posterior import p_wrong
-from ccmn.estimation import NoiseRates
-from ccmn.noise import NoiseModel
-from ccmn.validation import (
+from ccmn._validation import (
     FloatArray,
     check_label_matrix,
     check_label_width,
@@ -20,6 +16,10 @@ from ccmn.validation import (
     check_probabilities,
     check_same_labels,
 )
+from ccmn.audit.believed import BelievedRates, believed_rates
+from ccmn.audit.posterior import p_wrong
+from ccmn.estimation import NoiseRates
+from ccmn.noise import NoiseModel
 
 _BLOCK = 2**16
 """Entries of a block: what is worked out on the way stays in cache, and large data never meet in memory."""

@@ -9,11 +9,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ccmn._containers import Labels
+from ccmn._validation import FloatArray, check_share
 from ccmn.audit.entries import Entries
 from ccmn.audit.order import descending
 from ccmn.estimation import NoiseRates
 from ccmn.noise import NoiseModel
-from ccmn.validation import FloatArray, check_share
 
 LIKELIER = 0.5
 """From this p_wrong on, the other value of a label is suggested."""

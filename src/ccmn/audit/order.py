@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn.validation import FloatArray
+from ccmn._validation import FloatArray
 
 
 def descending(p: FloatArray) -> NDArray[np.int64]:

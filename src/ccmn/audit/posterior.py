@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn.validation import FloatArray
+from ccmn._validation import FloatArray
 
 _ORDER = 1e-12
 """How much of the model's own doubt is let into p_wrong, so that what is sure to be wrong stays in order."""

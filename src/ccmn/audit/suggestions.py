@@ -8,11 +8,11 @@ import numpy as np
 import scipy.sparse
 
 from ccmn._containers import Labels, is_sparse, unwrap
+from ccmn._validation import check_share
 from ccmn.audit.entries import Entries
 from ccmn.audit.issues import LIKELIER
 from ccmn.estimation import NoiseRates
 from ccmn.noise import NoiseModel
-from ccmn.validation import check_share
 
 
 def suggest_labels(

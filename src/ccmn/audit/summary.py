@@ -8,11 +8,11 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from ccmn._containers import Labels, is_sparse
+from ccmn._validation import FloatArray, check_label_matrix, check_label_values, check_real
 from ccmn.audit.believed import BelievedRates, believed_rates
 from ccmn.audit.entries import checked_labels
 from ccmn.estimation import NoiseRates
 from ccmn.noise import NoiseModel
-from ccmn.validation import FloatArray, check_label_matrix, check_label_values, check_real
 
 IntArray = NDArray[np.int64]
 

@@ -6,6 +6,7 @@ clf = BASELINES["PMLLRS"].make(beta=0.01).fit(X, candidates)
 
 from __future__ import annotations
 
+from ccmn._registry import Catalogue
 from ccmn.baselines.base import PartialLabelClassifier
 from ccmn.baselines.entry import Baseline
 from ccmn.baselines.fpml import FPML
@@ -14,7 +15,6 @@ from ccmn.baselines.particle import PARTICLE
 from ccmn.baselines.pml_lrs import PMLLRS
 from ccmn.baselines.pml_ni import PMLNI
 from ccmn.baselines.ridge import CandidateRidge
-from ccmn.catalogue import Catalogue
 
 _ROWS = (
     Baseline("PMLNI", PMLNI),

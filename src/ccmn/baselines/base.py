@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from typing_extensions import Self
 
 from ccmn._containers import is_sparse, label_names_of, to_dense_array
-from ccmn.validation import FloatArray, check_candidates
+from ccmn._validation import FloatArray, check_candidates
 
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]

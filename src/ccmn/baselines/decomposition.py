@@ -10,7 +10,7 @@ import scipy.linalg
 import scipy.sparse
 
 from ccmn._containers import is_sparse
-from ccmn.validation import FloatArray
+from ccmn._validation import FloatArray
 
 
 def with_ones(X: Any) -> Any:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from ccmn._random import RandomState
+from ccmn._validation import FloatArray, check_choice, check_count, check_nonnegative, check_penalty, check_share
 from ccmn.baselines.decomposition import with_ones
 from ccmn.baselines.fpml_solver import Weights, solve_fpml
 from ccmn.baselines.linear import LinearPartialLabelClassifier, split_bias
-from ccmn.seeding import RandomState
-from ccmn.validation import FloatArray, check_choice, check_count, check_nonnegative, check_penalty, check_share
 
 
 class FPML(LinearPartialLabelClassifier):

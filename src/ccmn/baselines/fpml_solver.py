@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ccmn._random import RandomState, as_generator
+from ccmn._validation import FloatArray
 from ccmn.baselines.decomposition import ShiftedGram
 from ccmn.baselines.leading import Leading, make_leading
 from ccmn.baselines.nonnegative import NonNegativeFactors
-from ccmn.seeding import RandomState, as_generator
-from ccmn.validation import FloatArray
 
 SMALLEST_DECREASE = 1e-13
 """Relative to the objective; W is then exact to about the root of it."""

@@ -13,8 +13,8 @@ import numpy as np
 import scipy.linalg
 
 from ccmn._containers import is_sparse
+from ccmn._validation import FloatArray
 from ccmn.baselines.decomposition import dense
-from ccmn.validation import FloatArray
 
 LARGEST_EXACT = 800
 """Rows or columns, whichever are fewer, up to which a Gram matrix is decomposed in every round."""

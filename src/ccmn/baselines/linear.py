@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ccmn._validation import FloatArray
 from ccmn.baselines.base import PartialLabelClassifier
 from ccmn.baselines.thresholds import FIXED_CUT, SizePredictor
-from ccmn.validation import FloatArray
 
 
 class LinearPartialLabelClassifier(PartialLabelClassifier):

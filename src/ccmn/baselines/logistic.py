@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from ccmn._validation import FloatArray, check_count, check_real, name_some
 from ccmn.baselines.linear import LinearPartialLabelClassifier
-from ccmn.validation import FloatArray, check_count, check_real, name_some
 
 
 class CandidateLogistic(LinearPartialLabelClassifier):

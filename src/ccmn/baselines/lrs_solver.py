@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ccmn._validation import FloatArray
 from ccmn.baselines.decomposition import ShiftedGram
 from ccmn.baselines.proximal import shrink_tall, soft_threshold
-from ccmn.validation import FloatArray
 
 RELAXATION = 1.6
 """How far past the first block the second starts; anything between 0 and 2 converges, 1 takes half as long again."""

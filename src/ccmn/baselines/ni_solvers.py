@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ccmn._registry import Catalogue
+from ccmn._validation import FloatArray
 from ccmn.baselines.decomposition import ShiftedGram, dense
 from ccmn.baselines.proximal import shrink_singular_values, soft_threshold
-from ccmn.catalogue import Catalogue
-from ccmn.validation import FloatArray
 
 
 class NIProblem:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ccmn._validation import FloatArray
 from ccmn.baselines.leading import Leading
-from ccmn.validation import FloatArray
 
 _SWEEPS = 10
 _TINY = 1e-300

@@ -7,11 +7,11 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from ccmn._validation import FloatArray, check_choice, check_count, check_penalty, check_real
 from ccmn.baselines.decomposition import with_ones
 from ccmn.baselines.linear import LinearPartialLabelClassifier, split_bias
 from ccmn.baselines.lrs_solver import solve_lrs
 from ccmn.baselines.thresholds import SizePredictor
-from ccmn.validation import FloatArray, check_choice, check_count, check_penalty, check_real
 
 
 class PMLLRS(LinearPartialLabelClassifier):

@@ -10,11 +10,11 @@ from sklearn.exceptions import ConvergenceWarning
 from typing_extensions import Self
 
 from ccmn._containers import to_dense_array
+from ccmn._validation import FloatArray, check_candidates, check_choice, check_count, check_penalty, check_same_shape
 from ccmn.baselines.decomposition import with_ones
 from ccmn.baselines.linear import LinearPartialLabelClassifier
 from ccmn.baselines.ni_solvers import SOLVERS, NIProblem
 from ccmn.baselines.thresholds import SizePredictor
-from ccmn.validation import FloatArray, check_candidates, check_choice, check_count, check_penalty, check_same_shape
 
 
 class PMLNI(LinearPartialLabelClassifier):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ccmn.validation import FloatArray
+from ccmn._validation import FloatArray
 
 
 def soft_threshold(A: FloatArray, t: float) -> FloatArray:

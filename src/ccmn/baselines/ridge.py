@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ccmn._validation import FloatArray, check_penalty
 from ccmn.baselines.decomposition import ShiftedGram, dense, with_ones
 from ccmn.baselines.linear import LinearPartialLabelClassifier
-from ccmn.validation import FloatArray, check_penalty
 
 
 class CandidateRidge(LinearPartialLabelClassifier):

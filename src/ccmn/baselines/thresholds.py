@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccmn.validation import FloatArray
+from ccmn._validation import FloatArray
 
 FIXED_CUT = 0.5
 """Half way between the targets 0 and 1 of a regression on candidate labels."""

@@ -40,7 +40,7 @@ app.add_typer(noise_app, name="noise")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from ccmn.version import __version__
+        from ccmn._version import __version__
 
         typer.echo(f"ccmn {__version__}")
         raise typer.Exit

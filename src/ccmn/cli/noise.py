@@ -28,9 +28,9 @@ from ccmn.cli.output import show as show_table
 from ccmn.cli.rates import described, rates_for, read_estimate, read_rates, write_rates
 
 if TYPE_CHECKING:
+    from ccmn._random import RandomState
     from ccmn.data import MultiLabelData
     from ccmn.noise import NoiseModel
-    from ccmn.seeding import RandomState
 
 noise_app = typer.Typer(help="Noise in labels: estimate it, inject it, show its rates.", no_args_is_help=True)
 
@@ -115,9 +115,9 @@ def inject(
 
     Example: ccmn noise inject yeast --rho-pos 0.2 --rho-neg 0.1 --seed 1 --out noisy.npz
     """
+    from ccmn._random import as_generator
     from ccmn.data import load_dataset
     from ccmn.data.writers import writer_for
-    from ccmn.seeding import as_generator
 
     ways = {"rates": rates, "rho": (rho_pos, rho_neg), "partial": partial, "missing": missing, "draw": paper_draw}
     way = _one_way(ways)

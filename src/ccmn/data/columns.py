@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse
 
+from ccmn._validation import check_no_missing
 from ccmn.data.datasets import DATASETS, load_dataset
 from ccmn.data.files import PathLike, blame
 from ccmn.data.formats import FORMATS, format_suffix, read_file, read_rows, read_text_file
@@ -15,7 +16,6 @@ from ccmn.data.labels import LabelSpec
 from ccmn.data.libsvm import read_libsvm
 from ccmn.data.multilabel import Matrix, MultiLabelData
 from ccmn.data.text import TextFeatures
-from ccmn.validation import check_no_missing
 
 _MOST_NAMED = 5
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ccmn.catalogue import Catalogue
+from ccmn._registry import Catalogue
 from ccmn.data.downloads import Source, download, is_cached
 from ccmn.data.files import PathLike
 from ccmn.data.formats import FORMATS, format_suffix, read_file

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ccmn._random import RandomState, as_generator
+from ccmn._validation import check_count
 from ccmn.data.multilabel import MultiLabelData
-from ccmn.seeding import RandomState, as_generator
-from ccmn.validation import check_count
 
 PICTURE = (16, 24)
 _SLOTS = [(row, column) for row in (0, 8) for column in (0, 8, 16)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ccmn.catalogue import Catalogue
+from ccmn._registry import Catalogue
 from ccmn.data.arff import read_arff
 from ccmn.data.csv import read_csv, read_csv_text
 from ccmn.data.files import PathLike, blame, check_file

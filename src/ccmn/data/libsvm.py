@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ccmn._validation import check_count
 from ccmn.data.files import PathLike, blame, check_file, data_name, text_lines
 from ccmn.data.labels import label_names
 from ccmn.data.multilabel import MultiLabelData, first_infinite
 from ccmn.data.tables import SparseRows
-from ccmn.validation import check_count
 
 _LARGEST = 2**31 - 2
 """Columns are numbered in 32 bits."""

@@ -11,7 +11,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
-from ccmn.validation import check_feature_names, check_label_names, check_label_values
+from ccmn._validation import check_feature_names, check_label_names, check_label_values
 
 Matrix = Any
 """A dense ndarray or a ``scipy.sparse.csr_array``, of shape (n, d) or (n, q)."""

@@ -12,10 +12,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from ccmn._validation import check_count, check_label_values
 from ccmn.data.files import PathLike, blame
 from ccmn.data.labels import LabelSpec, label_columns
 from ccmn.data.tables import check_column_names
-from ccmn.validation import check_count, check_label_values
 
 _PAGE = 1 << 16
 """Bytes of a column that are read ahead: a row group is never in memory as a whole."""

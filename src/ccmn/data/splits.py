@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn.seeding import RandomState, as_generator
-from ccmn.validation import check_count, check_fractions
+from ccmn._random import RandomState, as_generator
+from ccmn._validation import check_count, check_fractions
 
 
 def split(

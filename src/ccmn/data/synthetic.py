@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ccmn.seeding import RandomState, as_generator
-from ccmn.validation import FloatArray, check_count, check_rates
+from ccmn._random import RandomState, as_generator
+from ccmn._validation import FloatArray, check_count, check_rates
 
 
 class Corrupting(Protocol):

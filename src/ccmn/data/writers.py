@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ccmn.catalogue import Catalogue
+from ccmn._registry import Catalogue
 from ccmn.data.csv import write_csv
 from ccmn.data.files import PathLike, blame
 from ccmn.data.multilabel import MultiLabelData

@@ -7,10 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.rates import NEVER, UNINFORMED, LabelRates, Rate, Side
 from ccmn.estimation.trusted import count_interval
-from ccmn.validation import FloatArray
 
 
 def anchor(evidence: Evidence) -> list[LabelRates]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.rates import NEVER, UNINFORMED, Z_LEVEL, LabelRates, Rate, Side
-from ccmn.validation import FloatArray
 
 QUANTILE = 0.97
 RESAMPLES = 100

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.rates import NEVER, UNINFORMED, LabelRates, Rate, Side
-from ccmn.validation import FloatArray
 
 DELTA = 0.1
 GAMMA = 0.01

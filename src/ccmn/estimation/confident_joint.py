@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.rates import NEVER, UNINFORMED, LabelRates, Side
 from ccmn.estimation.trusted import count_interval
-from ccmn.validation import FloatArray
 
 
 def confident_joint(evidence: Evidence) -> list[LabelRates]:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.special
 
+from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.rates import NEVER, UNINFORMED, LabelRates, Rate, Side
 from ccmn.estimation.trusted import count_interval
-from ccmn.validation import FloatArray
 
 MOST_ROUNDS = 100
 TOLERANCE = 1e-6

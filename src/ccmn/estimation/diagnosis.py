@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
+from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence, Trusted
 from ccmn.estimation.features import narrow, standardise
 from ccmn.estimation.rates import Z_LEVEL, Flag
 from ccmn.estimation.surface import BINS
-from ccmn.validation import FloatArray
 
 FEWEST = 10
 """Trusted rows that were flipped, and that were not, below which a true class of a label is left out."""

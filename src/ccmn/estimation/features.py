@@ -9,7 +9,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import randomized_svd
 
 from ccmn._containers import is_sparse
-from ccmn.validation import FloatArray
+from ccmn._validation import FloatArray
 
 WIDEST = 400
 """Features beyond which only the leading directions are looked at."""

@@ -9,10 +9,10 @@ import numpy as np
 import scipy.special
 import torch
 
+from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.features import narrow
 from ccmn.estimation.rates import NEVER, UNINFORMED, UNINFORMED_SE, Z_LEVEL, LabelRates, Rate, Side
-from ccmn.validation import FloatArray
 
 STEPS = 400
 LEARNING_RATE = 0.03

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ccmn._containers import Labels, label_names_of
+from ccmn._random import RandomState
 from ccmn.estimation.estimate import rates_from, read_evidence, read_trusted
 from ccmn.estimation.rates import NoiseRates
-from ccmn.seeding import RandomState
 
 
 class GrowingEstimate:

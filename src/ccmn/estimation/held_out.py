@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccmn._validation import FloatArray
 from ccmn.estimation.features import label_features
 from ccmn.estimation.scores import Fold
-from ccmn.validation import FloatArray
 
 ITERATIONS = 40
 RIDGE = 30.0

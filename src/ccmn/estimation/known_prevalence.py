@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.profile import profile_labels
 from ccmn.estimation.rates import NEVER, UNINFORMED, Z_LEVEL, LabelRates, Rate, Side
 from ccmn.estimation.surface import shares
-from ccmn.validation import FloatArray
 
 
 def known_prevalence(evidence: Evidence) -> list[LabelRates]:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.special
 
+from ccmn._validation import FloatArray
 from ccmn.estimation.rates import LEVEL, NEVER, Rate, Side
 from ccmn.estimation.surface import Grid
-from ccmn.validation import FloatArray
 
 CAUTION = 2.5
 """Held-out likelihoods are divided by this: models that share rows, and shapes that are never quite right, make them

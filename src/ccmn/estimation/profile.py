@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.posterior import Counts, caution_with, like_others, log_posterior, rare, rates_of, weights
 from ccmn.estimation.rates import NEVER, UNINFORMED, LabelRates
 from ccmn.estimation.surface import FEWEST, GRIDS, shares
-from ccmn.validation import FloatArray
 
 
 def profile(evidence: Evidence) -> list[LabelRates]:

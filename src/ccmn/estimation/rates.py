@@ -12,8 +12,8 @@ import scipy.special
 from numpy.typing import ArrayLike
 
 from ccmn._containers import Labels, label_names_of, to_dense_array
+from ccmn._validation import FloatArray, check_joint, check_label_names, check_rate_sums, check_rates
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
-from ccmn.validation import FloatArray, check_joint, check_label_names, check_rate_sums, check_rates
 
 Side = Literal["both", "partial", "missing"]
 """Which flips can be: both, only added labels (rho_pos = 0), only lost ones (rho_neg = 0)."""

@@ -16,14 +16,13 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from ccmn._containers import is_sparse
+from ccmn._validation import FloatArray
 from ccmn.losses import HammingLoss
 from ccmn.training.batches import WIDEST_DENSE_BATCH, Features, Rows
-from ccmn.training.loop import train
+from ccmn.training.loop import Objective, train
 from ccmn.training.networks import Network, StackedLinear
-from ccmn.training.objective import Objective
-from ccmn.training.optimiser import StackedAdam
+from ccmn.training.optimizer import StackedAdam
 from ccmn.training.selection import KeepBest
-from ccmn.validation import FloatArray
 
 RATES = (2e-2, 1e-3)
 """Learning rates, all tried at once in every fold."""

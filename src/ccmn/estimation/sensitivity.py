@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ccmn._containers import to_dense_array
+from ccmn._validation import FloatArray, check_label_width, check_probabilities
 from ccmn.noise import ClassConditionalNoise
-from ccmn.validation import FloatArray, check_label_width, check_probabilities
 
 CHANGES = ("rho_pos up", "rho_pos down", "rho_neg up", "rho_neg down")
 """The four ways in which one rate is off, the rows of every array."""

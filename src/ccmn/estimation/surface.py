@@ -9,11 +9,11 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
+from ccmn._validation import FloatArray
 from ccmn.estimation.features import LANDMARKS, MOST_LABELS, WIDEST, heads
 from ccmn.estimation.held_out import held_out_logits
 from ccmn.estimation.rates import Side
 from ccmn.estimation.scores import spread_folds
-from ccmn.validation import FloatArray
 
 FOLDS = 3
 FEWEST_ROWS = 12

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import scipy.special
 
+from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.posterior import Counts
 from ccmn.estimation.rates import LEVEL, NEVER, UNINFORMED, Z_LEVEL, LabelRates, Rate, Side
-from ccmn.validation import FloatArray
 
 
 def trusted_counts(evidence: Evidence) -> list[LabelRates]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ccmn.catalogue import Catalogue
+from ccmn._registry import Catalogue
 from ccmn.experiments.on_ray import run_units_on_ray
 from ccmn.experiments.runner import run_units
 

@@ -19,7 +19,7 @@ from ccmn.experiments.track import KeepEpochs, KeptWeights, TrackBest
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training import NETWORKS, Network, Objective, Rows, StackedAdam, train
 from ccmn.training.batches import Features
-from ccmn.training.objective import Part
+from ccmn.training.loop import Part
 
 _CACHE = 16 << 20
 _CURVE_POINTS = 40

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from ccmn.catalogue import Catalogue
+from ccmn._registry import Catalogue
 from ccmn.losses import LOSSES, MultiLabelLoss
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from ccmn._version import __version__
 from ccmn.experiments.cells import Column
 from ccmn.experiments.ray_cluster import RETRIES, connected
 from ccmn.experiments.runner import Finished, Tell, Unit, machine, remaining, run_unit, store_results
 from ccmn.experiments.store import Result, ResultStore
-from ccmn.version import __version__
 
 
 def run_units_on_ray(

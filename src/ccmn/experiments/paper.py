@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ccmn.catalogue import Catalogue
+from ccmn._registry import Catalogue
 from ccmn.experiments.criteria import TABLE_METRICS
 from ccmn.experiments.methods import TEN
 from ccmn.experiments.protocols import INJECTED, LITERAL, MODERATE, REAL, Protocol

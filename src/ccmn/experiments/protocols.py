@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn.catalogue import Catalogue
+from ccmn._registry import Catalogue
 from ccmn.data.datasets import DATASETS
 from ccmn.data.multilabel import MultiLabelData
 from ccmn.data.splits import split

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.preprocessing import normalize
 
-from ccmn.catalogue import Catalogue
+from ccmn._registry import Catalogue
 from ccmn.data.datasets import DATASETS, load_dataset
 from ccmn.data.digits import load_digit_scenes
 from ccmn.data.files import PathLike, data_name

@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 from torch import Tensor
 
+from ccmn._registry import Catalogue
 from ccmn.baselines import BASELINES
-from ccmn.catalogue import Catalogue
 from ccmn.data.multilabel import MultiLabelData
 from ccmn.experiments.criteria import SELECTIONS, HeldOutLabels, clean_metrics, criteria
 from ccmn.experiments.fleet import Outcome

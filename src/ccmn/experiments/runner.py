@@ -13,6 +13,7 @@ from multiprocessing import get_context
 import numpy as np
 import torch
 
+from ccmn._version import __version__
 from ccmn.experiments.cells import Cell, Column
 from ccmn.experiments.fleet import Outcome, run_fleet, stacks
 from ccmn.experiments.methods import METHODS
@@ -20,7 +21,6 @@ from ccmn.experiments.protocols import make_repeat
 from ccmn.experiments.rivals import RIVALS, run_rival
 from ccmn.experiments.store import Result, ResultStore
 from ccmn.noise import ClassConditionalNoise
-from ccmn.version import __version__
 
 
 @dataclass(frozen=True)

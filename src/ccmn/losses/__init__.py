@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ccmn.catalogue import Catalogue
-from ccmn.losses.base import MultiLabelLoss
-from ccmn.losses.corrections import CORRECTIONS
+from ccmn._registry import Catalogue
 from ccmn.losses.forward import ForwardLoss
 from ccmn.losses.hamming import HammingLoss, hamming_loss
+from ccmn.losses.multilabel_loss import CORRECTIONS, MultiLabelLoss
 from ccmn.losses.ranking import RankingLoss, ranking_loss
 from ccmn.losses.surrogates import SURROGATES, Surrogate
 

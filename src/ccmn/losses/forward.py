@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from ccmn.losses.base import MultiLabelLoss
-from ccmn.losses.targets import weigh
+from ccmn.losses.multilabel_loss import MultiLabelLoss, weigh
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
 

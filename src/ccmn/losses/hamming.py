@@ -7,12 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccmn.losses.base import MultiLabelLoss
-from ccmn.losses.corrections import corrected_means
+from ccmn._validation import check_scores_and_targets
+from ccmn.losses.multilabel_loss import MultiLabelLoss, corrected_means, weigh
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, phi_of, resolve_surrogate
-from ccmn.losses.targets import weigh
 from ccmn.noise import NoiseModel
-from ccmn.validation import check_scores_and_targets
 
 
 def hamming_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "square") -> Tensor:
@@ -88,7 +86,7 @@ class HammingLoss(MultiLabelLoss):
     correction : None, "abs", "relu" or "flood"
         Applied to the parts :math:`R^+_j = \frac1n\sum_i p_{ij}\phi(f_{ij})` and
         :math:`R^-_j = \frac1n\sum_i (1-p_{ij})\phi(-f_{ij})` of every label, which estimate numbers that cannot be
-        negative: see :mod:`ccmn.losses.corrections`.
+        negative: see :mod:`ccmn.losses.multilabel_loss`.
     flood_level : float
         b of "flood".
 

@@ -6,16 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ccmn.losses.base import MultiLabelLoss
-from ccmn.losses.corrections import correction_slopes
-from ccmn.losses.fused import can_fuse, fused_loss
+from ccmn._validation import check_scores_and_targets
 from ccmn.losses.hamming import hamming_loss
+from ccmn.losses.multilabel_loss import MultiLabelLoss, Weighted, correction_slopes, weigh
 from ccmn.losses.pairs import pair_row_sums, pair_sum
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
-from ccmn.losses.targets import Weighted, weigh
+from ccmn.losses.triton import can_fuse, fused_loss
 from ccmn.noise import Debiasing, NoiseModel
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
-from ccmn.validation import check_scores_and_targets
 
 _FEWEST_TO_LAY_OUT = 10_000
 """From so many scores on a CPU's double sums want all rows of a label side by side in memory."""
@@ -75,7 +73,7 @@ class RankingLoss(MultiLabelLoss):
         Over rows; pairs are always summed.
     correction : None, "abs", "relu" or "flood"
         Applied to the row sums :math:`R_j = \frac1n\sum_i p_{ij} \sum_{k \ne j} (1 - p_{ik}) \phi(f_{ij} - f_{ik})`,
-        one for each label (and one for the dummy): see :mod:`ccmn.losses.corrections`.
+        one for each label (and one for the dummy): see :mod:`ccmn.losses.multilabel_loss`.
     dummy : bool
         Learn a cut between relevant and irrelevant labels: output 0 is a dummy label that every relevant label
         should be above and every irrelevant one below (Eq. (8)). Without it ``decision`` is the scores, and 0

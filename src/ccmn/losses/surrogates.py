@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ccmn.catalogue import Catalogue
+from ccmn._registry import Catalogue
 
 TwoSided = Callable[[Tensor, Tensor, Tensor], Tensor]
 

@@ -43,7 +43,7 @@ METRICS: Catalogue[Metric] = Catalogue(
             Metric("ranking_loss", ranking_loss, needs="scores", greater_is_better=False),
             Metric("average_precision", average_precision, needs="scores", greater_is_better=True),
             Metric("one_error", one_error, needs="scores", greater_is_better=False),
-            Metric("coverage", coverage, needs="scores", greater_is_better=False),
+            Metric("coverage", coverage, needs="scores", greater_is_better=False, maximum="n_labels"),
             Metric("micro_f1", micro_f1, needs="labels", greater_is_better=True),
             Metric("macro_f1", macro_f1, needs="labels", greater_is_better=True),
             Metric("macro_auc", macro_auc, needs="scores", greater_is_better=True),

@@ -43,12 +43,25 @@ class Metric:
         What stands in second place: predicted 0/1 labels, or real-valued scores.
     greater_is_better : bool
         The direction of improvement.
+    maximum : float or "n_labels", default=1.0
+        Largest value that the metric can have; the smallest is 0. "n_labels" is the number of labels.
+
+    Examples
+    --------
+    >>> from ccmn.metrics import METRICS
+    >>> METRICS["micro_f1"].bounds(20), METRICS["coverage"].bounds(20)
+    ((0.0, 1.0), (0.0, 20.0))
     """
 
     name: str
     function: Callable[..., Any]
     needs: Literal["labels", "scores"]
     greater_is_better: bool
+    maximum: float | Literal["n_labels"] = 1.0
+
+    def bounds(self, n_labels: int) -> tuple[float, float]:
+        """Return the smallest and the largest value that the metric can have with this number of labels."""
+        return 0.0, float(n_labels if self.maximum == "n_labels" else self.maximum)
 
 
 def read_labels(Y: Labels, Y_pred: Labels) -> tuple[torch.Tensor, torch.Tensor, Answer]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
@@ -26,10 +26,21 @@ from ccmn.noise.class_conditional import debias_labels
 
 Status = Literal["unbiased", "consistent", "approximate"]
 
+ROUNDING_TOLERANCE = 1e-9
+"""Values that exceed the range of their metric by at most this much count as inside: sums in float64 are inexact."""
+
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate of a clean metric. It may lie outside [0, 1] on few rows: that is the price of being unbiased."""
+    """Estimate of a metric on clean labels, from noisy labels.
+
+    An unbiased estimate can lie outside the range of the metric, most often on few rows; ``out_of_range`` tells.
+
+    Examples
+    --------
+    >>> Estimate(-0.02, 0.03, "unbiased", bounds=(0.0, 1.0)).out_of_range
+    True
+    """
 
     value: float
     se: float
@@ -37,6 +48,18 @@ class Estimate:
     status: Status
     """"unbiased": right on average, whatever the number of rows; "consistent": right in the limit of many rows;
     "approximate": not even that, by an error that ``se`` does not know of."""
+    bounds: tuple[float, float] = field(default=(-math.inf, math.inf), repr=False, compare=False)
+    """Smallest and largest value that the metric can have on clean labels."""
+
+    @property
+    def out_of_range(self) -> bool:
+        """Whether the value is outside ``bounds``; False for NaN."""
+        return is_out_of_range(self.value, self.bounds)
+
+
+def is_out_of_range(value: float, bounds: tuple[float, float]) -> bool:
+    """Return whether a value lies outside the range of its metric by more than rounding errors; False for NaN."""
+    return value < bounds[0] - ROUNDING_TOLERANCE or value > bounds[1] + ROUNDING_TOLERANCE
 
 
 @runtime_checkable
@@ -82,6 +105,7 @@ def estimate(
     metric: str,
     undefined: str = "the corrected sums are not finite",
     complete_rows: bool = False,
+    bounds: tuple[float, float] = (0.0, 1.0),
 ) -> Estimate:
     """Return ``value(soft labels, row weights)`` with its standard error, from noisy labels (n, q).
 
@@ -105,12 +129,15 @@ def estimate(
         Reason in the warning if ``value`` returns NaN.
     complete_rows : bool, default=False
         Whether the metric uses only rows in which every label is observed.
+    bounds : tuple of two floats, default=(0.0, 1.0)
+        Range of the metric on clean labels.
     """
     model = model_of(noise, Y)
+    status = _with_these_rates(status, noise)
     seen = ~Y.isnan()
     if not (seen.all(-1) if complete_rows else seen).any():
         undefined = "no row has all labels observed" if complete_rows else "no label is observed"
-        return _undefined(metric, undefined, len(Y), _with_these_rates(status, noise))
+        return _undefined(metric, undefined, len(Y), status, bounds)
     # Derivatives are needed here whatever mode the caller is in.
     with torch.inference_mode(False), torch.enable_grad():
         weights = torch.ones(len(Y), dtype=torch.float64, device=Y.device, requires_grad=True)
@@ -121,15 +148,15 @@ def estimate(
         slopes = torch.autograd.grad(theta, (weights, *rates), allow_unused=True, materialize_grads=True)
     found = float(theta.detach())
     if math.isnan(found):
-        return _undefined(metric, undefined, len(Y), _with_these_rates(status, noise))
+        return _undefined(metric, undefined, len(Y), status, bounds)
     variance = _over_rows(slopes[0]) + _over_rates(slopes[1:], noise)
-    return Estimate(found, variance**0.5, _with_these_rates(status, noise))
+    return Estimate(found, variance**0.5, status, bounds)
 
 
-def _undefined(metric: str, reason: str, n: int, status: Status) -> Estimate:
+def _undefined(metric: str, reason: str, n: int, status: Status, bounds: tuple[float, float]) -> Estimate:
     """Warn that a metric cannot be estimated, and return NaN with a standard error of NaN."""
     warnings.warn(f"{metric} cannot be estimated and is NaN (n_samples={n}): {reason}", stacklevel=4)
-    return Estimate(math.nan, math.nan, status)
+    return Estimate(math.nan, math.nan, status, bounds)
 
 
 def _with_these_rates(status: Status, noise: Noise) -> Status:

@@ -239,7 +239,9 @@ def coverage(Y: Labels, scores: Any, normalised: bool = False, noise: Noise | No
     if noise is not None:
         noisy, f = read_noisy_scores(Y, scores, noise)
         ways = (partial(way, normalised=normalised) for way in (corrected_coverage, exclusive_coverage))
-        return estimate_products(noisy, f, noise, *ways, metric="coverage")
+        q = f.shape[-1]
+        bounds = (0.0, (q - 1) / q if normalised else float(q))
+        return estimate_products(noisy, f, noise, *ways, metric="coverage", bounds=bounds)
     true, real, answer = read_scores(Y, scores)
     return answer(in_blocks(partial(coverage_rows, normalised=normalised), true, real).mean())
 

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ccmn.losses import HammingLoss, MultiLabelLoss, RankingLoss
+from ccmn.losses.multilabel_loss import weigh
 from ccmn.losses.pairs import pair_row_sums
 from ccmn.losses.surrogates import phi_of
-from ccmn.losses.targets import weigh
 from ccmn.models.fitted import FittedNetwork
 from ccmn.models.samples import Sample
 from ccmn.training import SparseLabels

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ccmn._validation import check_choice, check_count, check_penalty, check_real
 from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES
 from ccmn.noise import GroupedNoise, NoiseModel
 from ccmn.training import NETWORKS, Ranks
-from ccmn.validation import check_choice, check_count, check_penalty, check_real
 
 if TYPE_CHECKING:
     from ccmn.models.classifier import CCMNClassifier

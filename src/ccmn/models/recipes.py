@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from ccmn._validation import check_device
 from ccmn.losses import ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.models.fitting import Recipe
 from ccmn.models.plugin import PluginLoss
 from ccmn.models.targets import Targets
 from ccmn.noise import NoiseModel
-from ccmn.validation import check_device
 
 if TYPE_CHECKING:
     from ccmn.models.classifier import CCMNClassifier

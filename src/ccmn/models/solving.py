@@ -11,9 +11,8 @@ from ccmn.models.paths import fit_closed_form, fit_logistic_path
 from ccmn.models.progress import progress_of
 from ccmn.models.samples import Labels, Sample
 from ccmn.training.checkpoint import Checkpoint
-from ccmn.training.closed_form import LARGEST_DECOMPOSITION
-from ccmn.training.logistic import can_decompose
-from ccmn.training.threads import few_threads
+from ccmn.training.lbfgs import can_decompose
+from ccmn.training.ridge import LARGEST_DECOMPOSITION, few_threads
 
 if TYPE_CHECKING:
     from ccmn.models.classifier import CCMNClassifier

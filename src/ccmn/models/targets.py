@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
 from ccmn._containers import is_dataframe, is_sparse, label_names_of, to_dense_array
+from ccmn._validation import check_label_values
 from ccmn.noise import NoiseModel
 from ccmn.training import SparseLabels
-from ccmn.validation import check_label_values
 
 Kind = Literal["multilabel", "binary", "multiclass"]
 Trusted = tuple[NDArray[np.int64], Any]

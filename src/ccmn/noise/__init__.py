@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from ccmn.catalogue import Catalogue
-from ccmn.noise.base import Debiasing, NoiseModel
-from ccmn.noise.class_conditional import ClassConditionalNoise, debias_labels, flip_labels
+from ccmn._registry import Catalogue
+from ccmn.noise.class_conditional import ClassConditionalNoise, MissingNoise, PartialNoise, debias_labels, flip_labels
 from ccmn.noise.grouped import GroupedNoise
-from ccmn.noise.missing import MissingNoise
-from ccmn.noise.partial import PartialNoise
+from ccmn.noise.noise_model import Debiasing, NoiseModel
 from ccmn.noise.transition import TransitionNoise
 
 NOISE_MODELS: Catalogue[type[NoiseModel]] = Catalogue(

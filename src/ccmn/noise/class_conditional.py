@@ -2,6 +2,12 @@
 
 ``rho_pos[j] = P(noisy_j = 0 | true_j = 1)``, a true label lost (the paper's rho with subscript +1);
 ``rho_neg[j] = P(noisy_j = 1 | true_j = 0)``, a false label added (subscript -1). Defined here and nowhere else.
+
+What candidate sets and weak labels share: one of the two rates is zero.
+
+Candidate sets: false labels are added, none is lost (partial multi-label learning, section 5 of the paper).
+
+Weak labels: true labels are lost, none is added (learning with missing labels, section 3 of the paper).
 """
 
 from __future__ import annotations
@@ -17,9 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import Self
 
 from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array
-from ccmn.noise.base import Debiasing, NoiseModel
-from ccmn.seeding import RandomState, as_generator
-from ccmn.validation import (
+from ccmn._random import RandomState, as_generator
+from ccmn._validation import (
     FloatArray,
     check_count,
     check_label_names,
@@ -29,6 +34,7 @@ from ccmn.validation import (
     check_same_labels,
     name_some,
 )
+from ccmn.noise.noise_model import Debiasing, NoiseModel
 
 ArrayOrTensor = TypeVar("ArrayOrTensor", FloatArray, torch.Tensor)
 
@@ -294,3 +300,75 @@ def _count_sparse(true: Any, noisy: Any) -> tuple[Any, Any, Any, Any]:
     kept = true.multiply(noisy).sum(0)
     positives = np.asarray(true.sum(0))
     return positives, true.shape[0] - positives, positives - kept, np.asarray(noisy.sum(0)) - kept
+
+
+class OneSidedNoise(ClassConditionalNoise):
+    """Labels are only added, or only lost; a subclass says which."""
+
+    rate: ClassVar[str]
+    """Which rate is not zero: "rho_pos" or "rho_neg"."""
+
+    broken_promise: ClassVar[str]
+    """What it means when pairs show a flip on the other side."""
+
+    def __init__(
+        self, rho: ArrayLike, *, n_labels: int | None = None, label_names: Sequence[str] | None = None
+    ) -> None:
+        names = label_names if label_names is not None else label_names_of(rho)
+        # Checked here as well, so that a message speaks of rho, the argument the user typed.
+        rates = check_rates(rho, "rho", n_labels)
+        zero = np.zeros_like(rates)
+        rho_pos, rho_neg = (rates, zero) if self.rate == "rho_pos" else (zero, rates)
+        super().__init__(rho_pos, rho_neg, label_names=names)
+
+    @classmethod
+    def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> Self:
+        """Empirical rates; refused when the pairs show a flip on the side that cannot be."""
+        rho_pos, rho_neg, names = count_rates(Y_true, Y_noisy)
+        rho, other = (rho_pos, rho_neg) if cls.rate == "rho_pos" else (rho_neg, rho_pos)
+        if other.any():
+            where = name_some(np.flatnonzero(other), names, other.size)
+            raise ValueError(
+                f"{cls.broken_promise}, but that is not so for {where}; "
+                "count both rates with ClassConditionalNoise.from_pairs"
+            )
+        return cls(rho, label_names=names)
+
+    @classmethod
+    def sample(  # type: ignore[override]  # one rate, not two: there is no sum to bound
+        cls,
+        q: int,
+        choices: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
+        random_state: RandomState = None,
+    ) -> Self:
+        """The paper's draw for candidate sets: one rate from ``choices``, the same for every label."""
+        rates = check_rates(choices, "choices", None)
+        return cls(float(as_generator(random_state).choice(rates)), n_labels=check_count(q, "q"))
+
+    @classmethod
+    def _from_fields(cls, d: dict[str, Any]) -> Self:
+        return cls(d[cls.rate], label_names=d.get("label_names"))
+
+
+class PartialNoise(OneSidedNoise):
+    """Candidate label sets: ``rho_pos = 0``, ``rho_neg = rho``.
+
+    >>> PartialNoise(0.3, n_labels=2).debias([[1, 0]]).round(3)
+    array([[ 1.   , -0.429]])
+    """
+
+    kind: ClassVar[str] = "partial"
+    rate: ClassVar[str] = "rho_neg"
+    broken_promise: ClassVar[str] = "candidate sets must hold every true label"
+
+
+class MissingNoise(OneSidedNoise):
+    """Missing positives: ``rho_pos = rho``, ``rho_neg = 0``.
+
+    >>> MissingNoise(0.5, n_labels=2).debias([[1, 0]])
+    array([[2., 0.]])
+    """
+
+    kind: ClassVar[str] = "missing"
+    rate: ClassVar[str] = "rho_pos"
+    broken_promise: ClassVar[str] = "weak labels must hold no false label"

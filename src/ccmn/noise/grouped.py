@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from typing_extensions import Self
 
 from ccmn._containers import Labels, is_sparse, label_names_of, unwrap
+from ccmn._random import RandomState, as_generator
+from ccmn._validation import FloatArray, check_groups, check_label_values, check_label_width, check_same_labels
 from ccmn.noise.class_conditional import ClassConditionalNoise, debias_labels, flip_labels
-from ccmn.seeding import RandomState, as_generator
-from ccmn.validation import FloatArray, check_groups, check_label_values, check_label_width, check_same_labels
 
 
 class GroupedNoise:

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import Self
 
-from ccmn.noise.base import Debiasing, NoiseModel
-from ccmn.validation import FloatArray, check_label_names, check_one_hot, check_transition
+from ccmn._validation import FloatArray, check_label_names, check_one_hot, check_transition
+from ccmn.noise.noise_model import Debiasing, NoiseModel
 
 
 class TransitionDebiasing(Debiasing):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ccmn._validation import FloatArray
 from ccmn.audit import believed_rates, p_wrong
 from ccmn.audit.order import descending
 from ccmn.estimation import NoiseRates
 from ccmn.noise import NoiseModel
-from ccmn.validation import FloatArray
 
 _BLOCK = 2**16
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ccmn._validation import check_choice
 from ccmn.audit.audit import SIDES, audit_labels
 from ccmn.data.digits import PICTURE
 from ccmn.data.files import PathLike
@@ -12,7 +13,6 @@ from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.review.pictures import FeaturePictures, Shape
 from ccmn.review.session import Session, open_store
 from ccmn.review.subject import Subject
-from ccmn.validation import check_choice
 
 
 def open_session(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ccmn._validation import check_no_missing
 from ccmn.data.columns import Columns
 from ccmn.data.files import PathLike, blame
 from ccmn.data.formats import read_text_file
@@ -13,7 +14,6 @@ from ccmn.data.labels import LabelSpec
 from ccmn.data.multilabel import MultiLabelData
 from ccmn.review.pictures import FeaturePictures, FilePictures, Shape
 from ccmn.review.subject import Subject
-from ccmn.validation import check_no_missing
 
 
 class Display(NamedTuple):

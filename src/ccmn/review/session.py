@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ccmn._validation import FloatArray
 from ccmn.data.files import PathLike
 from ccmn.estimation import GrowingEstimate, NoiseRates
 from ccmn.review.doubt import Doubt
@@ -17,7 +18,6 @@ from ccmn.review.rates import Counted, counted
 from ccmn.review.store import Answer, DecisionStore, Item, Undone
 from ccmn.review.subject import Subject
 from ccmn.review.trusted import trusted_rows
-from ccmn.validation import FloatArray
 
 
 @dataclass(frozen=True)

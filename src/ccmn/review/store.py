@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from ccmn._validation import check_choice
 from ccmn.data.files import PathLike
-from ccmn.validation import check_choice
 
 Answer = Literal["yes", "no", "unsure"]
 """Does the label belong to the row?"""

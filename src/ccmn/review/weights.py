@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ccmn._validation import FloatArray
 from ccmn.estimation import NoiseRates
 from ccmn.review.trusted import TrustedRows
-from ccmn.validation import FloatArray
 
 SPREAD = 0.1
 """Variance of a true label about what a fair model foresees."""

@@ -17,9 +17,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from ccmn._validation import check_count, check_rates_known, check_real
 from ccmn.noise import ClassConditionalNoise, PartialNoise
 from ccmn.theory.constants import kappa, lipschitz_hamming, lipschitz_ranking, mu_hamming, mu_ranking
-from ccmn.validation import check_count, check_rates_known, check_real
 
 _MOST_ROWS = 2**60
 

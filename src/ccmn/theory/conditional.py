@@ -18,7 +18,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from ccmn.validation import check_distribution
+from ccmn._validation import check_distribution
 
 Phi = Callable[[Tensor], Tensor]
 

@@ -24,8 +24,9 @@ import torch
 from scipy.optimize import Bounds, minimize
 from torch import Tensor
 
-from ccmn.catalogue import Catalogue
-from ccmn.seeding import RandomState, as_generator
+from ccmn._random import RandomState, as_generator
+from ccmn._registry import Catalogue
+from ccmn._validation import FloatArray, check_no_tie
 from ccmn.theory.conditional import (
     LabelDistribution,
     Phi,
@@ -34,7 +35,6 @@ from ccmn.theory.conditional import (
     ranking_risk,
     ranking_surrogate_risk,
 )
-from ccmn.validation import FloatArray, check_no_tie
 
 BOX = 12.0
 """Minimisers are sought with every |z| <= BOX: that of a bounded phi runs off to infinity, where nothing changes any

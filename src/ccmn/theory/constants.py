@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ccmn._validation import FloatArray, check_rates_known, check_real, check_several_labels
 from ccmn.noise import ClassConditionalNoise
-from ccmn.validation import FloatArray, check_rates_known, check_real, check_several_labels
 
 
 def kappa(noise: ClassConditionalNoise) -> FloatArray:

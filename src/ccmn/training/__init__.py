@@ -4,14 +4,12 @@ A fleet is G groups of K runs. The runs of a group see the same rows in the same
 learning rate or seed; groups differ in rows and order. One fit is a fleet of G = 1, K = the learning rates tried.
 """
 
-from ccmn.training.batches import Batches, Rows
-from ccmn.training.closed_form import ridge_path
-from ccmn.training.labels import DenseLabels, LabelRows, SparseLabels
-from ccmn.training.loop import Progress, TrainingResult, train
+from ccmn.training.batches import Batches, DenseLabels, LabelRows, Rows, SparseLabels
+from ccmn.training.distributed import Ranks, SharedAdam, SharedBatches
+from ccmn.training.loop import Objective, Progress, TrainingResult, train
 from ccmn.training.networks import NETWORKS, Network, StackedLinear, StackedMLP, UserNetwork
-from ccmn.training.objective import Objective
-from ccmn.training.optimiser import StackedAdam
-from ccmn.training.ranks import Ranks, SharedAdam, SharedBatches
+from ccmn.training.optimizer import StackedAdam
+from ccmn.training.ridge import ridge_path
 from ccmn.training.selection import KeepBest, KeepLast, Selection
 from ccmn.training.stream import Passed, Stream, StreamSettings
 

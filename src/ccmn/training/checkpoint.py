@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ccmn.training.networks import Network
-from ccmn.training.optimiser import StackedAdam
+from ccmn.training.optimizer import StackedAdam
 from ccmn.training.selection import Selection
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ccmn.noise import Debiasing
-from ccmn.training.batches import Batches, Features
-from ccmn.training.labels import DenseLabels, LabelRows, SparseLabels
-from ccmn.training.ranks import Ranks
+from ccmn.training.batches import Batches, DenseLabels, Features, LabelRows, SparseLabels
+from ccmn.training.distributed import Ranks
 
 GROUPS_AT_ONCE = 4
 """So many row groups are read in turn: neighbours in the buffer come from several."""

@@ -8,16 +8,17 @@ from hypothesis import given, settings
 from torch.autograd import gradcheck, gradgradcheck
 
 from ccmn.losses.pairs import pair_row_sums, pair_sum
-from ccmn.losses.pairs.blocked import blocked_pair_sum
-from ccmn.losses.pairs.chebyshev import chebyshev_pair_sum, expansion_for, order_for
-from ccmn.losses.pairs.direct import direct_pair_sum
-from ccmn.losses.pairs.indicators import hinge_indicator_sum
-from ccmn.losses.pairs.moments import square_pair_sum
+from ccmn.losses.pairs.chebyshev import (
+    chebyshev_pair_sum,
+    device_expansion,
+    exact_expansion,
+    expansion_for,
+    largest_half_width,
+    order_for,
+)
+from ccmn.losses.pairs.direct import Wanted, blocked_pair_sum, direct_pair_sum, hinge_indicator_sum, symmetric_pair_sum
 from ccmn.losses.pairs.pair_sum import fast_pair_sums
-from ccmn.losses.pairs.result import Wanted
-from ccmn.losses.pairs.sorted import hinge_pair_sum
-from ccmn.losses.pairs.symmetric import symmetric_pair_sum
-from ccmn.losses.pairs.widths import device_expansion, exact_expansion, largest_half_width
+from ccmn.losses.pairs.sorted_sums import hinge_pair_sum, square_pair_sum
 from ccmn.losses.surrogates import SURROGATES
 from reference import PHI, double_sum
 from strategies import SEEDS, pair_rows
@@ -205,7 +206,7 @@ def test_own_phi_in_blocks_reaches_its_parameters(monkeypatch):
     f, p, n = torch.randn(3, 2, 9, dtype=torch.float64)
     gradients = []
     for most in (1 << 22, 8):
-        monkeypatch.setattr("ccmn.losses.pairs.blocked._MOST_AT_ONCE", most)
+        monkeypatch.setattr("ccmn.losses.pairs.direct._MOST_AT_ONCE", most)
         steepness = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
         leaf = f.clone().requires_grad_()
         blocked_pair_sum(leaf, p, n, lambda t, s=steepness: torch.exp(-s * t)).sum().backward()

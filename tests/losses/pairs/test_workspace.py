@@ -5,7 +5,7 @@ import threading
 import torch
 
 from ccmn.losses.pairs import pair_sum
-from ccmn.losses.pairs.workspace import workspace
+from ccmn.losses.pairs.direct import workspace
 from ccmn.losses.surrogates import SURROGATES
 
 CPU = torch.device("cpu")

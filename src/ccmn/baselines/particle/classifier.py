@@ -10,14 +10,8 @@ from numpy.typing import NDArray
 from typing_extensions import Self
 
 from ccmn._containers import to_dense_array
-from ccmn.baselines.base import PartialLabelClassifier
-from ccmn.baselines.particle.credible import elicit_credible, make_folds
-from ccmn.baselines.particle.map import VotePosterior, candidate_prior, count_votes, neighbour_prior
-from ccmn.baselines.particle.pairs import SVMS, fit_pairs
-from ccmn.baselines.particle.progress import Progress
-from ccmn.baselines.particle.vls import vls_margins
-from ccmn.seeding import RandomState, as_generator
-from ccmn.validation import (
+from ccmn._random import RandomState, as_generator
+from ccmn._validation import (
     FloatArray,
     check_candidates,
     check_choice,
@@ -28,6 +22,12 @@ from ccmn.validation import (
     check_share,
     name_some,
 )
+from ccmn.baselines.base import PartialLabelClassifier
+from ccmn.baselines.particle.credible import elicit_credible, make_folds
+from ccmn.baselines.particle.map import VotePosterior, candidate_prior, count_votes, neighbour_prior
+from ccmn.baselines.particle.pairs import SVMS, fit_pairs
+from ccmn.baselines.particle.progress import Progress
+from ccmn.baselines.particle.vls import vls_margins
 
 MANY_LABELS = 100
 """Above this many a warning tells how many classifiers that makes."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ccmn._validation import FloatArray
 from ccmn.baselines.particle.neighbours import Neighbours, NeighbourTable
 from ccmn.baselines.particle.progress import Progress
 from ccmn.baselines.particle.propagation import (
@@ -17,7 +18,6 @@ from ccmn.baselines.particle.propagation import (
     stretch_rows,
     transition,
 )
-from ccmn.validation import FloatArray
 
 
 def make_folds(n: int, n_folds: int, rng: np.random.Generator | None) -> NDArray[np.intp]:

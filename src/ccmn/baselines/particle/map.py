@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ccmn._validation import FloatArray
 from ccmn.baselines.particle.neighbours import nearest
 from ccmn.baselines.particle.pairs import label_pairs
 from ccmn.baselines.particle.propagation import stretch_rows
 from ccmn.baselines.particle.vls import strictly_above, weighted_votes
-from ccmn.validation import FloatArray
 
 SMOOTHING = 1.0
 

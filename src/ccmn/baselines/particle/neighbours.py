@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import pairwise_distances_chunked
 
 from ccmn._containers import is_sparse
-from ccmn.validation import FloatArray
+from ccmn._validation import FloatArray
 
 _ROUNDING = 1e-12
 """Of squared distances, relative to the largest squared norm: products of rows are no more exact than that."""

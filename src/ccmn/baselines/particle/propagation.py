@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from sklearn.exceptions import ConvergenceWarning
 
+from ccmn._validation import FloatArray
 from ccmn.baselines.decomposition import dense
-from ccmn.validation import FloatArray
 
 TOLERANCE, MOST_ITERATIONS = 1e-5, 1000
 _NNLS_ITERATIONS = 100

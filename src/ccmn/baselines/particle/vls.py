@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ccmn._validation import FloatArray
 from ccmn.baselines.particle.pairs import VIRTUAL, label_pairs
-from ccmn.validation import FloatArray
 
 TIE = 1e-9
 """Votes closer than this are equal; a label must have strictly more than the cut."""

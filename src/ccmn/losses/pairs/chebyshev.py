@@ -11,6 +11,13 @@ C depends on phi, w and M alone and is kept. No exponential is taken of any scor
 
 All arithmetic is float64, whatever comes in: it costs a third more than float32 and leaves no rounding to worry
 about, nor a matrix product that a user's ``float32_matmul_precision`` would make coarse.
+
+Which Chebyshev series fits the rows at hand.
+
+On a CPU the width of the widest row is simply read. On another device reading it would make every call wait for
+the device, so there the series is chosen on the device among a few, and the host hears of the width later.
+
+The series that fused kernels choose from, each row its own, without a word from the host.
 """
 
 from __future__ import annotations
@@ -26,10 +33,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccmn.losses.devices import runs_kernels
-from ccmn.losses.pairs.result import PairSums, Wanted
-from ccmn.losses.pairs.workspace import workspace
+from ccmn.losses.pairs.direct import PairSums, Wanted, workspace
 from ccmn.losses.surrogates import SURROGATES
+from ccmn.losses.triton.dispatch import runs_kernels
 
 LARGEST_ORDER = 640
 """Rows so wide that they need more terms than this (a half width of about 100) go to the double sum."""
@@ -216,3 +222,137 @@ def _doubled_chebyshev(x: Tensor, order: int, room: Tensor) -> Tensor:
         S[:, known + 1 : known + more + 1] -= S[:, known - more : known].flip(1)
         known += more
     return S
+
+
+SAFE_HALF_WIDTH = 32.0
+"""Rows up to twice this wide (64) need no word from the device."""
+_LADDER = (2.0, 4.0, 8.0, 16.0, SAFE_HALF_WIDTH, 64.0, 128.0, 256.0, 512.0, 1024.0)
+
+
+def largest_half_width(scores: Tensor) -> Tensor:
+    """Half the distance from the lowest to the highest score, of the widest row, on the scores' device."""
+    low, high = torch.aminmax(scores, dim=-1)
+    return (high - low).amax() / 2
+
+
+def exact_expansion(surrogate: str, scores: Tensor, half_width: float) -> Expansion | None:
+    """The series for rows of a known width, or None where too many terms would be needed."""
+    if not half_width <= 1e4:  # NaN and infinite scores too: the double sum tells what comes of them
+        return None
+    half_width = round_up_width(half_width)
+    order = order_for(half_width, scores.dtype)
+    return expansion_for(surrogate, half_width, order, scores.device) if order <= LARGEST_ORDER else None
+
+
+class _Ladder(NamedTuple):
+    half_widths: Tensor
+    coefficients: Tensor
+    derivative: Tensor
+
+
+@lru_cache(maxsize=16)
+def _ladder(surrogate: str, dtype: torch.dtype, device: torch.device) -> _Ladder:
+    """C for every width of the ladder, all cut or padded to the order that the safe width needs."""
+    order = order_for(SAFE_HALF_WIDTH, dtype)
+    stack = torch.zeros(len(_LADDER), order, order, dtype=torch.float64)
+    for level, half_width in zip(stack, _LADDER):
+        whole = kernel_coefficients(surrogate, half_width, min(order_for(half_width, dtype), 2 * LARGEST_ORDER))
+        size = min(order, len(whole))
+        level[:size, :size] = torch.from_numpy(whole[:size, :size])
+    return _Ladder(
+        torch.tensor(_LADDER, dtype=torch.float64, device=device),
+        stack.to(device),
+        torch.from_numpy(derivative_matrix(order)).to(device),
+    )
+
+
+def device_expansion(surrogate: str, scores: Tensor, half_width: Tensor) -> Expansion:
+    """A series chosen on the device, without waiting for it.
+
+    Exact to the usual tolerance up to ``SAFE_HALF_WIDTH``; beyond it digits are lost little by little (about 1e-3
+    of the total weight at twice that width), until the watch below has told the host.
+    """
+    widths, coefficients, derivative = _ladder(surrogate, scores.dtype, scores.device)
+    level = torch.searchsorted(widths, half_width.double().reshape(1)).clamp_max(len(_LADDER) - 1)
+    # index_select takes a device index without a round trip to the host.
+    C = coefficients.index_select(0, level).squeeze(0)
+    w = torch.maximum(widths.index_select(0, level).squeeze(0), half_width.double())
+    return Expansion(w, C, derivative)
+
+
+class WidthWatch:
+    """Hears of widths on a CUDA device without ever waiting for it.
+
+    Each call leaves its width on the way to the host; the next call looks whether one has arrived. Once a width
+    above the safe one has been seen, widths are read (and waited for) until they are safe again.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._seen = torch.zeros((), dtype=torch.float64, pin_memory=True)
+        self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self.wide = False
+
+    def look(self) -> bool:
+        """Has a width above the safe one been seen?"""
+        if self._arrived.query():  # type: ignore[no-untyped-call]
+            self.wide = not float(self._seen) <= SAFE_HALF_WIDTH
+        return self.wide
+
+    def leave(self, half_width: Tensor) -> None:
+        """Send this call's width to the host."""
+        self._seen.copy_(half_width, non_blocking=True)
+        self._arrived.record(torch.cuda.current_stream(self._device))
+
+
+@lru_cache(maxsize=16)
+def watch_for(device: torch.device) -> WidthWatch:
+    """The watch of a device."""
+    return WidthWatch(device)
+
+
+LEVELS = 32
+"""A power of two, since a kernel looks at all of them at once."""
+_STEP = {"square": 2.0, "sigmoid": 2.0**0.2, "logistic": 2.0**0.2}
+"""From one half width to the next, beginning with 1: the series end at 73, the square's three terms at 2^31."""
+
+
+class Ladder(NamedTuple):
+    """Half widths w, orders M, and the matrices of all levels one behind the other, on a device."""
+
+    widths: Tensor
+    """float32 (LEVELS,), ascending."""
+    orders: Tensor
+    """int32 (LEVELS,), even."""
+    starts: Tensor
+    """int32 (LEVELS,): how many M^2 come before."""
+    matrices: Tensor
+    """float64: C, then C'D / w, then C D / w of every level: P C N is the value, N C'D / w and P C D / w the series of
+    the gradient along p and along n."""
+    largest_order: int
+
+
+@lru_cache(maxsize=16)
+def ladder_for(surrogate: str, device: torch.device) -> Ladder:
+    """The ladder of a surrogate on a device; made once."""
+    widths = (_STEP[surrogate] ** np.arange(LEVELS)).astype(np.float32)
+    orders = [_even(3 if surrogate == "square" else order_for(float(w), torch.float32)) for w in widths]
+    matrices = np.concatenate([_matrices(surrogate, float(w), order) for w, order in zip(widths, orders)])
+    starts = np.cumsum([0, *(order**2 for order in orders[:-1])])
+    return Ladder(
+        torch.from_numpy(widths).to(device),
+        torch.tensor(orders, dtype=torch.int32, device=device),
+        torch.tensor(starts, dtype=torch.int32, device=device),
+        torch.from_numpy(matrices).to(device),
+        max(orders),
+    )
+
+
+def _even(order: int) -> int:
+    """Kernels take two terms at a time."""
+    return order + order % 2
+
+
+def _matrices(surrogate: str, half_width: float, order: int) -> np.ndarray:
+    C, D = kernel_coefficients(surrogate, half_width, order), derivative_matrix(order)
+    return np.concatenate([m.ravel() for m in (C, C.T @ D / half_width, C @ D / half_width)])

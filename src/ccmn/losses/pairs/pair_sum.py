@@ -19,13 +19,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccmn.losses.pairs.blocked import blocked_pair_sum
-from ccmn.losses.pairs.chebyshev import Expansion, chebyshev_pair_sum, order_for
-from ccmn.losses.pairs.direct import direct_pair_sum
-from ccmn.losses.pairs.moments import square_pair_sum
-from ccmn.losses.pairs.result import PairSums, Wanted
-from ccmn.losses.pairs.sorted import hinge_pair_sum
-from ccmn.losses.pairs.widths import device_expansion, exact_expansion, largest_half_width, watch_for
+from ccmn.losses.pairs.chebyshev import (
+    Expansion,
+    chebyshev_pair_sum,
+    device_expansion,
+    exact_expansion,
+    largest_half_width,
+    order_for,
+    watch_for,
+)
+from ccmn.losses.pairs.direct import PairSums, Wanted, blocked_pair_sum, direct_pair_sum
+from ccmn.losses.pairs.sorted_sums import hinge_pair_sum, square_pair_sum
 from ccmn.losses.surrogates import SURROGATES, Surrogate
 
 # When is a fast way worth it? Costs are counted in pairs of the double sum in tiles, measured by

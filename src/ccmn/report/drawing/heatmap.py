@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from ccmn._validation import FloatArray
 from ccmn.report.drawing.svg import cut, room, svg
-from ccmn.validation import FloatArray
 
 _MOST_CHARACTERS = 16
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ccmn._validation import FloatArray
 from ccmn.noise import NoiseModel
-from ccmn.validation import FloatArray
 
 MOST_LABELS = 60
 """More would be too small to see, and their pairs too many for one page: the commonest are shown."""

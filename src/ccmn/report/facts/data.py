@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccmn.validation import FloatArray
+from ccmn._validation import FloatArray
 
 
 @dataclass(frozen=True)

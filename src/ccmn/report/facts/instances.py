@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
-from ccmn.validation import FloatArray
+from ccmn._validation import FloatArray
 
 MOST_CHARACTERS = 280
 """Of a text that is shown."""

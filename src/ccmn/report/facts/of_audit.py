@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ccmn._containers import to_dense_array
+from ccmn._validation import FloatArray
 from ccmn.audit import Audit
 from ccmn.data import MultiLabelData
 from ccmn.report.facts.believed import believed_noise
@@ -19,7 +20,6 @@ from ccmn.report.facts.rates import rate_facts
 from ccmn.report.facts.report import Report
 from ccmn.report.facts.suspects import suspect_facts
 from ccmn.report.facts.two_ways import against_given, two_lines
-from ccmn.validation import FloatArray
 
 _SCORED = "Held-out probabilities of a linear model that took the labels at their word."
 _NOTE = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ccmn._containers import to_dense_array
+from ccmn._validation import FloatArray
 from ccmn.audit import find_label_issues
 from ccmn.data import MultiLabelData
 from ccmn.estimation import NoiseRates
@@ -20,7 +21,6 @@ from ccmn.report.facts.rates import RateFacts, rate_facts
 from ccmn.report.facts.report import Report
 from ccmn.report.facts.suspects import SuspectFacts, suspect_facts
 from ccmn.report.facts.two_ways import against_given, two_lines
-from ccmn.validation import FloatArray
 
 _CURVES = "Of the fit, by learning rate; the validation criterion is corrected for the noise that the model knows of."
 _NOTE = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccmn.validation import FloatArray
+from ccmn._validation import FloatArray
 
 LEVELS = tuple(np.arange(0, 21) / 20)
 """The levels of recall at which precision is told."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from ccmn._validation import FloatArray
 from ccmn.report.facts.instances import Instance, Show
-from ccmn.validation import FloatArray
 
 MOST_SHOWN = 24
 

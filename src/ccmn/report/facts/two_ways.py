@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ccmn._validation import FloatArray
 from ccmn.metrics import Noise
 from ccmn.noise import NoiseModel
 from ccmn.report.facts.metrics import MetricFacts, MetricLine, measure
-from ccmn.validation import FloatArray
 
 GIVEN, CORRECTED = "labels as given", "corrected for the noise"
 _ESTIMATES = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from ccmn._validation import FloatArray
 from ccmn.report.drawing.heatmap import heatmap
 from ccmn.report.facts.cooccurrence import CooccurrenceFacts
 from ccmn.report.pages.frame import numbers, paragraph, section
-from ccmn.validation import FloatArray
 
 _TEXT = "Of the rows with the label at the left, the share that have the one at the top, too: the more, the bluer."
 

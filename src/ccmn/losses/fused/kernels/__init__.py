@@ -1,1 +1,0 @@
-"""Triton kernels, imported on CUDA devices only."""

@@ -1,0 +1,43 @@
+"""The series that kernels choose from: what a kernel does with them, in numpy, against the double sum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.polynomial import chebyshev
+
+from ccmn.losses.pairs.chebyshev import LEVELS, ladder_for
+from ccmn.losses.surrogates import SURROGATES
+
+
+@pytest.mark.parametrize("surrogate", ["square", "sigmoid", "logistic"])
+def test_levels_are_ascending_and_orders_even(surrogate):
+    widths, orders, starts, matrices, largest = ladder_for(surrogate, torch.device("cpu"))
+    assert len(widths) == len(orders) == len(starts) == LEVELS
+    assert (widths.diff() > 0).all()
+    assert (orders % 2 == 0).all()
+    assert orders.max() == largest
+    assert 3 * (starts[-1] + largest**2) == len(matrices)
+    assert widths[0] == 1
+    assert widths[-1] > 64
+
+
+@pytest.mark.parametrize("surrogate", ["square", "sigmoid", "logistic"])
+@pytest.mark.parametrize("level", [0, 5, 13, 20])
+def test_a_level_gives_value_and_gradient_of_the_pair_sum(surrogate, level):
+    widths, orders, starts, matrices, _ = ladder_for(surrogate, torch.device("cpu"))
+    w, M, start = float(widths[level]), int(orders[level]), 3 * int(starts[level])
+    C, U, V = matrices[start : start + 3 * M * M].view(3, M, M).numpy()
+    rng = np.random.default_rng(level)
+    f, p = rng.uniform(-w, w, 40), rng.normal(size=40)
+    T = chebyshev.chebvander(f / w, M - 1)
+    P, N = p @ T, (1 - p) @ T
+    leaf = torch.tensor(f, requires_grad=True)
+    weights = torch.from_numpy(np.outer(p, 1 - p))
+    exact = (weights * SURROGATES[surrogate].phi(leaf.unsqueeze(1) - leaf)).sum()
+    exact.backward()
+    scale = float(weights.abs().sum()) * max(1.0, float(SURROGATES[surrogate].phi(torch.tensor(-2 * w))))
+    assert abs(P @ C @ N - exact.item()) < 1e-7 * scale
+    gradient = p * (T @ (N @ U)) + (1 - p) * (T @ (P @ V))
+    assert np.abs(gradient - leaf.grad.numpy()).max() < 1e-6 * scale

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ccmn._random import as_generator
+
+
+def test_a_generator_goes_on_where_it_stands():
+    rng = np.random.default_rng(0)
+    assert as_generator(rng) is rng
+
+
+def test_seeds_of_every_kind():
+    for seed in (0, np.int64(3), np.random.SeedSequence(5)):
+        assert as_generator(seed).random() == as_generator(seed).random()
+    assert as_generator(np.random.RandomState(0)).random() == as_generator(np.random.RandomState(0)).random()
+    assert as_generator(None).random() != as_generator(None).random()
+
+
+@pytest.mark.parametrize(("bad", "error"), [(-1, ValueError), ("0", TypeError), (1.5, TypeError), (True, TypeError)])
+def test_bad_seeds(bad, error):
+    with pytest.raises(error, match="random_state must"):
+        as_generator(bad)
