@@ -13,7 +13,7 @@ from pandas.testing import assert_frame_equal
 import ccmn
 from audit import reference
 from ccmn import ClassConditionalNoise, PartialNoise, TransitionNoise, find_label_issues
-from ccmn.audit import entries, p_wrong
+from ccmn.audit import label_issues, p_wrong
 from ccmn.estimation import NoiseRates
 from strategies import SEEDS, noises
 
@@ -69,7 +69,7 @@ def test_the_most_suspicious_first_and_equals_in_their_order():
 def test_blocks_change_nothing(monkeypatch):
     Y, P = draw(2, 50)
     whole = find_label_issues(Y, P, NOISE, 0.2)
-    monkeypatch.setattr(entries, "_BLOCK", 7)
+    monkeypatch.setattr(label_issues, "_BLOCK", 7)
     assert_frame_equal(find_label_issues(Y, P, NOISE, 0.2), whole)
     assert_frame_equal(find_label_issues(scipy.sparse.csr_array(Y), P, NOISE, 0.2), whole)
 

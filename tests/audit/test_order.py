@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
-from ccmn.audit.order import descending
+from ccmn.audit.label_issues import descending
 
 NEAR_TIES = st.sampled_from([0.0, 0.25, 0.5, np.nextafter(0.5, 1), 0.5 + 1e-12, 1 - 1e-12, 1.0, 5e-324])
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from numpy.testing import assert_array_equal
 
 from ccmn import ClassConditionalNoise, find_label_issues
-from ccmn.audit import entries, suggest_labels
+from ccmn.audit import label_issues, suggest_labels
 from strategies import SEEDS, noises
 
 
@@ -30,7 +30,7 @@ def test_containers_come_back_as_they_were(monkeypatch):
     expected = suggest_labels(Y, P, noise)
     assert (expected != Y).any()
     assert expected.dtype == Y.dtype
-    monkeypatch.setattr(entries, "_BLOCK", 12)
+    monkeypatch.setattr(label_issues, "_BLOCK", 12)
     for kind in (scipy.sparse.csr_array, scipy.sparse.csr_matrix):
         sparse = suggest_labels(kind(Y), P, noise)
         assert type(sparse) is kind

@@ -12,7 +12,7 @@ from pandas.testing import assert_frame_equal
 
 from ccmn import ClassConditionalNoise, MissingNoise
 from ccmn.audit import BelievedRates, believed_rates, label_summary
-from ccmn.audit.summary import flips
+from ccmn.audit.label_audit import flips
 from ccmn.estimation import NoiseRates
 
 NOISE = ClassConditionalNoise([0.2, 0.1], [0.1, 0.3], label_names=["sea", "sky"])

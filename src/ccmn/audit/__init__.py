@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from ccmn.audit.audit import Audit, audit_labels
-from ccmn.audit.believed import BelievedRates, believed_rates
-from ccmn.audit.calibration import within_noise
-from ccmn.audit.issues import find_label_issues
-from ccmn.audit.posterior import p_wrong
-from ccmn.audit.suggestions import suggest_labels
-from ccmn.audit.summary import label_summary
+from ccmn.audit.label_audit import Audit, BelievedRates, audit_labels, believed_rates, label_summary, within_noise
+from ccmn.audit.label_issues import find_label_issues, p_wrong, suggest_labels
 
 __all__ = [
     "Audit",

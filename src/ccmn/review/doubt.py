@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
 from ccmn.audit import believed_rates, p_wrong
-from ccmn.audit.order import descending
+from ccmn.audit.label_issues import descending
 from ccmn.estimation import NoiseRates
 from ccmn.noise import NoiseModel
 

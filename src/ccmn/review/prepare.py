@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ccmn._validation import check_choice
-from ccmn.audit.audit import SIDES, audit_labels
+from ccmn.audit.label_audit import SIDES, audit_labels
 from ccmn.data.digits import PICTURE
 from ccmn.data.files import PathLike
 from ccmn.data.multilabel import MultiLabelData
