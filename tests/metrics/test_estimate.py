@@ -432,3 +432,40 @@ def test_no_tensor_grows_with_the_square_of_labels_or_rows(metric, noise):
         with Largest() as largest:
             metric.function(scores > 1, second(metric, scores), noise=noise(*rates, n_labels=q))
         assert largest.entries <= (n + 1) * (q + 1)
+
+
+class TestRange:
+    @every_metric
+    def test_estimates_know_the_range_of_their_metric(self, metric):
+        Y, scores = task(300)
+        found = metric.function(Y, second(metric, scores), noise=ClassConditionalNoise(0.1, 0.1, n_labels=4))
+        low, high = metric.bounds(4)
+        assert found.bounds == (low, high) == (0.0, 4.0 if metric.name == "coverage" else 1.0)
+        assert not found.out_of_range
+
+    @given(labels_and_scores, labels_and_predictions)
+    def test_plain_values_are_in_range(self, with_scores, with_labels):
+        for metric in METRICS.values():
+            Y, other = with_scores if metric.needs == "scores" else with_labels
+            low, high = metric.bounds(Y.shape[1])
+            value = float(metric.function(Y, other))
+            assert np.isnan(value) or low <= value <= high
+
+    def test_normalised_coverage(self):
+        Y, scores = task(300)
+        found = coverage(Y, scores, normalised=True, noise=ClassConditionalNoise(0.1, 0.1, n_labels=4))
+        assert found.bounds == (0.0, 0.75)
+
+    def test_values_outside_are_flagged(self):
+        noise = ClassConditionalNoise(0.2, 0.3, n_labels=3)
+        Y = (np.random.default_rng(0).random((200, 3)) < 0.5).astype(int)
+        assert hamming_loss(Y, Y, noise=noise).out_of_range
+        assert not hamming_loss(Y, Y, noise=ClassConditionalNoise(0.0, 0.0, n_labels=3)).out_of_range
+
+    def test_constructor_with_three_arguments(self):
+        found = Estimate(1.5, 0.1, "unbiased")
+        assert not found.out_of_range
+        assert found == Estimate(1.5, 0.1, "unbiased", bounds=(0.0, 1.0))
+        assert Estimate(1.5, 0.1, "unbiased", bounds=(0.0, 1.0)).out_of_range
+        assert not Estimate(1 + 1e-15, 0.1, "unbiased", bounds=(0.0, 1.0)).out_of_range
+        assert not Estimate(np.nan, np.nan, "unbiased", bounds=(0.0, 1.0)).out_of_range

@@ -29,7 +29,14 @@ Corrected = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def estimate_products(
-    Y: Tensor, scores: Tensor, noise: Noise, multilinear: Corrected, exclusive: Corrected, *, metric: str
+    Y: Tensor,
+    scores: Tensor,
+    noise: Noise,
+    multilinear: Corrected,
+    exclusive: Corrected,
+    *,
+    metric: str,
+    bounds: tuple[float, float] = (0.0, 1.0),
 ) -> Estimate:
     """A metric from its multilinear form (``exclusive``: where exactly one label of a row is true)."""
     model = model_of(noise, Y)
@@ -41,7 +48,14 @@ def estimate_products(
     elif isinstance(model, ClassConditionalNoise) and inflation(model) > max(1.0, len(Y) / ROWS_PER_INFLATION):
         status, soften = "approximate", by_scores(scores)
     return estimate(
-        Y, noise, lambda p, weights: form(p, scores, weights), status, soften, metric=metric, complete_rows=True
+        Y,
+        noise,
+        lambda p, weights: form(p, scores, weights),
+        status,
+        soften,
+        metric=metric,
+        complete_rows=True,
+        bounds=bounds,
     )
 
 
