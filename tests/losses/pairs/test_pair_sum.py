@@ -10,7 +10,6 @@ from torch.autograd import gradcheck, gradgradcheck
 from ccmn.losses.pairs import pair_row_sums, pair_sum
 from ccmn.losses.pairs.chebyshev import (
     chebyshev_pair_sum,
-    device_expansion,
     exact_expansion,
     expansion_for,
     largest_half_width,
@@ -66,9 +65,6 @@ def ways(surrogate, f):
     if surrogate.pair_method == "chebyshev":
         width = largest_half_width(f)
         if (series := exact_expansion(surrogate.name, f, float(width))) is not None:
-            yield lambda f, p, n: chebyshev_pair_sum(f, p, n, surrogate.at_zero, series, EVERYTHING)
-        if width <= 32:
-            series = device_expansion(surrogate.name, f, width)
             yield lambda f, p, n: chebyshev_pair_sum(f, p, n, surrogate.at_zero, series, EVERYTHING)
 
 

@@ -1,23 +1,20 @@
-r"""Sigmoid and logistic surrogates: Chebyshev moments. O(q M) time, O(q) memory, to a chosen tolerance.
+r"""Chebyshev pair sums for the sigmoid and logistic surrogates: O(q M) time and O(q) memory, to a chosen tolerance.
 
-Centre a row into [-w, w] and let x = f / w. The kernel :math:`K(x, y) = \phi(w (x - y))` is analytic in each
-variable up to its poles (or branch points) at distance pi from the real line, so its Chebyshev series converges
-like :math:`R^{-M}` with :math:`R = \pi/w + \sqrt{1 + (\pi/w)^2}`:
+Center a row into [-w, w] and let x = f / w. The kernel :math:`K(x, y) = \phi(w (x - y))` is analytic in each
+variable up to its poles (or branch points) at distance pi from the real line. Its Chebyshev series therefore converges
+like :math:`R^{-M}` with :math:`R = \pi/w + \sqrt{1 + (\pi/w)^2}` [1]_:
 
 .. math:: \sum_{j,k} p_j n_k \phi(f_j - f_k) = \sum_{a,b} C_{ab} P_a N_b, \quad
           P_a = \sum_j p_j T_a(x_j), \quad N_b = \sum_k n_k T_b(x_k)
 
-C depends on phi, w and M alone and is kept. No exponential is taken of any score. M grows with the width w.
+C depends only on phi, w and M and is cached. No exponential of a score is computed. The order M grows with w.
 
-All arithmetic is float64, whatever comes in: it costs a third more than float32 and leaves no rounding to worry
-about, nor a matrix product that a user's ``float32_matmul_precision`` would make coarse.
+All arithmetic is float64 for every input dtype. It costs a third more than float32, and the result does not depend on
+the user's ``float32_matmul_precision``.
 
-Which Chebyshev series fits the rows at hand.
-
-On a CPU the width of the widest row is simply read. On another device reading it would make every call wait for
-the device, so there the series is chosen on the device among a few, and the host hears of the width later.
-
-The series that fused kernels choose from, each row its own, without a word from the host.
+References
+----------
+.. [1] L. N. Trefethen, "Approximation Theory and Approximation Practice", SIAM, 2013, chapter 8.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import scipy.fft
@@ -35,7 +32,6 @@ from torch import Tensor
 
 from ccmn.losses.pairs.direct import PairSums, Wanted, workspace
 from ccmn.losses.surrogates import SURROGATES
-from ccmn.losses.triton.dispatch import runs_kernels
 
 LARGEST_ORDER = 640
 """Rows so wide that they need more terms than this (a half width of about 100) go to the double sum."""
@@ -109,7 +105,7 @@ def chebyshev_pair_sum(
     """
     w, C, D = expansion
     low, high = torch.aminmax(scores, dim=-1, keepdim=True)
-    passes = _passes(scores, pos, neg, (low.double() + high.double()) / 2, w)
+    passes = TiledPasses(scores, pos, neg, (low.double() + high.double()) / 2, w)
     P, N = passes.moments(len(C)).unbind(-1)
     A, B = N @ C.t(), P @ C
     value = ((P * A).sum(-1) - at_zero * _diagonal(pos, neg)).to(scores.dtype)
@@ -130,27 +126,6 @@ def _diagonal(pos: Tensor, neg: Tensor) -> Tensor:
     for p, n in zip(torch.split(pos, labels, 1), torch.split(neg, labels, 1)):
         total += (p.double() * n).sum(-1)
     return total
-
-
-class Passes(Protocol):
-    """Sums over labels of T_a(x), and series in T_a(x), for rows (n, q)."""
-
-    def moments(self, order: int) -> Tensor:
-        """P_a and N_a of every row: (n, M, 2)."""
-
-    def by_scores(self, along_pos: Tensor, along_neg: Tensor) -> Tensor:
-        """p_j sum_a u_a T_a(x_j) + n_j sum_a v_a T_a(x_j) for series u, v of every row, (n, M)."""
-
-    def values(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        """sum_a u_a T_a(x_j) and sum_a v_a T_a(x_j)."""
-
-
-def _passes(scores: Tensor, pos: Tensor, neg: Tensor, centre: Tensor, width: Tensor) -> Passes:
-    if runs_kernels(scores):
-        from ccmn.losses.pairs.fused import FusedPasses
-
-        return FusedPasses(scores, pos, neg, centre, width)
-    return TiledPasses(scores, pos, neg, centre, width)
 
 
 class TiledPasses:
@@ -224,11 +199,6 @@ def _doubled_chebyshev(x: Tensor, order: int, room: Tensor) -> Tensor:
     return S
 
 
-SAFE_HALF_WIDTH = 32.0
-"""Rows up to twice this wide (64) need no word from the device."""
-_LADDER = (2.0, 4.0, 8.0, 16.0, SAFE_HALF_WIDTH, 64.0, 128.0, 256.0, 512.0, 1024.0)
-
-
 def largest_half_width(scores: Tensor) -> Tensor:
     """Half the distance from the lowest to the highest score, of the widest row, on the scores' device."""
     low, high = torch.aminmax(scores, dim=-1)
@@ -242,73 +212,6 @@ def exact_expansion(surrogate: str, scores: Tensor, half_width: float) -> Expans
     half_width = round_up_width(half_width)
     order = order_for(half_width, scores.dtype)
     return expansion_for(surrogate, half_width, order, scores.device) if order <= LARGEST_ORDER else None
-
-
-class _Ladder(NamedTuple):
-    half_widths: Tensor
-    coefficients: Tensor
-    derivative: Tensor
-
-
-@lru_cache(maxsize=16)
-def _ladder(surrogate: str, dtype: torch.dtype, device: torch.device) -> _Ladder:
-    """C for every width of the ladder, all cut or padded to the order that the safe width needs."""
-    order = order_for(SAFE_HALF_WIDTH, dtype)
-    stack = torch.zeros(len(_LADDER), order, order, dtype=torch.float64)
-    for level, half_width in zip(stack, _LADDER):
-        whole = kernel_coefficients(surrogate, half_width, min(order_for(half_width, dtype), 2 * LARGEST_ORDER))
-        size = min(order, len(whole))
-        level[:size, :size] = torch.from_numpy(whole[:size, :size])
-    return _Ladder(
-        torch.tensor(_LADDER, dtype=torch.float64, device=device),
-        stack.to(device),
-        torch.from_numpy(derivative_matrix(order)).to(device),
-    )
-
-
-def device_expansion(surrogate: str, scores: Tensor, half_width: Tensor) -> Expansion:
-    """A series chosen on the device, without waiting for it.
-
-    Exact to the usual tolerance up to ``SAFE_HALF_WIDTH``; beyond it digits are lost little by little (about 1e-3
-    of the total weight at twice that width), until the watch below has told the host.
-    """
-    widths, coefficients, derivative = _ladder(surrogate, scores.dtype, scores.device)
-    level = torch.searchsorted(widths, half_width.double().reshape(1)).clamp_max(len(_LADDER) - 1)
-    # index_select takes a device index without a round trip to the host.
-    C = coefficients.index_select(0, level).squeeze(0)
-    w = torch.maximum(widths.index_select(0, level).squeeze(0), half_width.double())
-    return Expansion(w, C, derivative)
-
-
-class WidthWatch:
-    """Hears of widths on a CUDA device without ever waiting for it.
-
-    Each call leaves its width on the way to the host; the next call looks whether one has arrived. Once a width
-    above the safe one has been seen, widths are read (and waited for) until they are safe again.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._seen = torch.zeros((), dtype=torch.float64, pin_memory=True)
-        self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self.wide = False
-
-    def look(self) -> bool:
-        """Has a width above the safe one been seen?"""
-        if self._arrived.query():  # type: ignore[no-untyped-call]
-            self.wide = not float(self._seen) <= SAFE_HALF_WIDTH
-        return self.wide
-
-    def leave(self, half_width: Tensor) -> None:
-        """Send this call's width to the host."""
-        self._seen.copy_(half_width, non_blocking=True)
-        self._arrived.record(torch.cuda.current_stream(self._device))
-
-
-@lru_cache(maxsize=16)
-def watch_for(device: torch.device) -> WidthWatch:
-    """The watch of a device."""
-    return WidthWatch(device)
 
 
 LEVELS = 32

@@ -22,11 +22,9 @@ from torch import Tensor
 from ccmn.losses.pairs.chebyshev import (
     Expansion,
     chebyshev_pair_sum,
-    device_expansion,
     exact_expansion,
     largest_half_width,
     order_for,
-    watch_for,
 )
 from ccmn.losses.pairs.direct import PairSums, Wanted, blocked_pair_sum, direct_pair_sum
 from ccmn.losses.pairs.sorted_sums import hinge_pair_sum, square_pair_sum
@@ -126,15 +124,9 @@ def _choose_expansion(scores: Tensor, surrogate: Surrogate) -> Expansion | None:
     narrowest = order_for(1.0, scores.dtype)
     if not _saves_pairs(scores, _PAIRS_PER_TERM * narrowest, "series"):
         return None
+    if scores.is_cuda and torch.cuda.is_current_stream_capturing():
+        return None  # The width of the rows cannot be read while a CUDA graph is captured.
     half_width = largest_half_width(scores)
-    if scores.is_cuda:
-        capturing = torch.cuda.is_current_stream_capturing()
-        watch = watch_for(scores.device)
-        known_to_be_wide = not capturing and watch.look()
-        if not capturing:
-            watch.leave(half_width)
-        if not known_to_be_wide:
-            return device_expansion(surrogate.name, scores, half_width)
     expansion = exact_expansion(surrogate.name, scores, float(half_width))
     if expansion is None:
         return None
