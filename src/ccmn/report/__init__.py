@@ -1,1 +1,1 @@
-"""From results to what people read."""
+"""Reports for people: terminal tables, HTML pages and LaTeX tables."""

@@ -1,4 +1,4 @@
-"""Predictions as rows of a CSV file: what is predicted, and how probable it is."""
+"""Predictions as CSV lines or JSON: predicted labels and their probabilities."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Predictions:
-    """Labels and probabilities of some rows.
+    """Predicted labels and probabilities of consecutive rows.
 
     Parameters
     ----------
     label_names : sequence of str
-    probabilities : array (n, q)
-    predicted : array (n, q) of bool
-        The labels on the right side of the model's cut.
-    first : int
-        The number of the first of these rows, where they are a part of more.
+        Names of the q labels.
+    probabilities : array of shape (n, q)
+        Probability of every label.
+    predicted : array of bool, shape (n, q)
+        Labels that the model predicts, at its thresholds.
+    first : int, default=0
+        Number of the first row, if the rows are part of a larger table.
     """
 
     label_names: Sequence[str]
@@ -32,14 +34,14 @@ class Predictions:
     first: int = 0
 
     def wide(self) -> Iterator[list[Any]]:
-        """A header and a line per row: every label as 0 or 1, then every label's probability."""
+        """Yield a header and a line per row: every label as 0 or 1, then the probability of every label."""
         yield ["row", *self.label_names, *(f"p({name})" for name in self.label_names)]
         pairs = zip(self.predicted.astype(int).tolist(), self.probabilities.tolist())
         for row, (labels, p) in enumerate(pairs, start=self.first):
             yield [row, *labels, *(f"{value:.6g}" for value in p)]
 
     def top(self, k: int) -> Iterator[list[Any]]:
-        """A header and k lines per row: its most probable labels, the best first."""
+        """Yield a header and k lines per row: its most probable labels in descending order."""
         yield ["row", "rank", "label", "probability", "predicted"]
         for row, best in enumerate(self._order(k)):
             for rank, j in enumerate(best, start=1):
@@ -47,7 +49,7 @@ class Predictions:
                 yield [self.first + row, rank, self.label_names[j], f"{p:.6g}", predicted]
 
     def to_dicts(self, k: int | None = None) -> list[dict[str, Any]]:
-        """JSON-safe: per row its predicted labels, and the probability of every label, or of the k best."""
+        """Return for every row its predicted labels and the probabilities of all or of the k most probable labels."""
         return [
             {
                 "row": self.first + row,
@@ -58,7 +60,7 @@ class Predictions:
         ]
 
     def write(self, stream: IO[bytes], k: int | None = None) -> None:
-        """CSV in UTF-8; with ``k`` the k best labels of every row. The header comes with the first row."""
+        """Write CSV in UTF-8, all labels or the k most probable ones; the header only if ``first`` is 0."""
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
         lines = self.wide() if k is None else self.top(k)
         if self.first:
@@ -68,7 +70,7 @@ class Predictions:
         text.detach()
 
     def _order(self, k: int | None) -> NDArray[np.intp]:
-        """The labels of every row, the most probable first; of equals the first."""
+        """Return the k most probable labels of every row, ties in the order of the labels; all labels without ``k``."""
         if k is None:
             return np.tile(np.arange(len(self.label_names)), (len(self.probabilities), 1))
         return np.argsort(-self.probabilities, axis=1, kind="stable")[:, :k]

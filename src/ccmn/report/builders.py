@@ -1,0 +1,218 @@
+"""Reports of an audit, of the evaluation of a model, and of the demonstration."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ccmn._containers import to_dense_array
+from ccmn._validation import FloatArray
+from ccmn.audit import Audit, audit_labels, find_label_issues
+from ccmn.data import MultiLabelData
+from ccmn.data.synthetic import DIGIT_SCENE_SHAPE
+from ccmn.estimation import NoiseRates
+from ccmn.experiments.demo_task import DEMO_LOSSES, STRATEGIES, DemoModel, DemoTask
+from ccmn.models import CCMNClassifier
+from ccmn.noise import ClassConditionalNoise, NoiseModel
+from ccmn.report.facts import (
+    CurveFacts,
+    IssueFacts,
+    MetricFacts,
+    MetricRow,
+    PrecisionRecallFacts,
+    RateFacts,
+    Report,
+    cooccurrence_facts,
+    correcting_noise,
+    curve_facts,
+    data_facts,
+    histories_by_rate,
+    issue_facts,
+    label_variants,
+    measure,
+    metric_facts,
+    precision_recall_facts,
+    rate_facts,
+    selected_history,
+)
+from ccmn.report.instances import Show, pictures
+
+_DEMO_MODELS = {
+    "clean": "true labels",
+    "plain": "noisy labels",
+    "unbiased": "true rates",
+    "estimated": "estimated rates",
+}
+
+
+def audit_report(data: MultiLabelData, Y: Any, found: Audit, show: Show, max_shown: int) -> Report:
+    """Return the report of an audit of the labels Y, with the rows of the first ``max_shown`` label issues."""
+    labels = to_dense_array(Y).astype(np.float64)
+    names = [str(name) for name in found.summary.label]
+    noise = correcting_noise(found.noise)
+    false, missing = found.summary["false"].sum(), found.summary["missing"].sum()
+    given, observed = found.summary.given.sum(), found.summary.observed.sum()
+    lead = (
+        f"About {false:,.0f} of the {given:,} labels that are given are false, and about {missing:,.0f} of the "
+        f"{observed - given:,} labels that are not given are missing. For a single label only a probability of being "
+        "wrong can be estimated, so review some of the labels listed below."
+    )
+    scored = "Out-of-fold predictions of a linear model, trained without noise correction."
+    note = (
+        "The probability that a label is wrong follows from the out-of-fold predictions of a linear model and the "
+        "noise rates."
+    )
+    variants = label_variants(labels, found.pred_proba, noise)
+    return Report(
+        title=f"Audit of the labels of {data.name or 'unnamed data'}",
+        lead=(lead,),
+        data=data_facts(data.name, data.d, labels, names),
+        rates=rate_facts(found.noise, names),
+        metrics=metric_facts(labels, found.pred_proba - 0.5, found.noise, scored),
+        cooccurrence=cooccurrence_facts(labels, names, noise),
+        precision_recall=precision_recall_facts(names, variants, scored),
+        issues=issue_facts(found.issues, labels, names, show, note, max_shown=max_shown),
+    )
+
+
+def evaluation_report(
+    data: MultiLabelData,
+    classifier: CCMNClassifier,
+    scores: FloatArray,
+    noise: NoiseModel | NoiseRates | None,
+    show: Show,
+    training_note: str | None = None,
+) -> Report:
+    """Return the report of a model with scores (n, q); the labels of ``data`` are noisy if ``noise`` is given.
+
+    ``training_note`` is a warning that the model was trained on many of these rows.
+    """
+    labels = to_dense_array(data.Y).astype(np.float64)
+    names = [str(name) for name in data.label_names or classifier.label_names_ or range(data.q)]
+    correcting = None if noise is None else correcting_noise(noise)
+    kind = "the true labels, estimated from the noisy ones" if noise is not None else "the labels as given"
+    note = (
+        "Learning curves of the fit, by learning rate. The validation criterion is corrected for the noise that the "
+        "model was trained with."
+    )
+    variants = label_variants(labels, scores, correcting)
+    return Report(
+        title=f"Evaluation of the model on {data.name or 'unnamed data'}",
+        lead=(f"{data.n:,} rows. The metrics are those on {kind}.", *([training_note] if training_note else [])),
+        data=data_facts(data.name, data.d, labels, names),
+        rates=_evaluation_rates(classifier, noise, names),
+        metrics=metric_facts(
+            labels, scores, noise, "Predictions of the model.", on_training_rows=training_note is not None
+        ),
+        cooccurrence=cooccurrence_facts(labels, names, correcting),
+        precision_recall=precision_recall_facts(names, variants, "Scores of the model."),
+        issues=_evaluation_issues(classifier, data, labels, names, correcting, show),
+        curves=curve_facts(histories_by_rate(classifier.history_), note),
+    )
+
+
+def _evaluation_rates(
+    classifier: CCMNClassifier, noise: NoiseModel | NoiseRates | None, names: list[str]
+) -> RateFacts | None:
+    """Return the rates of the evaluated labels or, if they are clean, those that the model was trained with."""
+    if noise is not None:
+        return rate_facts(noise, names)
+    return rate_facts(classifier.noise_, names, kind="training")
+
+
+def _evaluation_issues(
+    classifier: CCMNClassifier,
+    data: MultiLabelData,
+    labels: FloatArray,
+    names: list[str],
+    noise: NoiseModel | None,
+    show: Show,
+) -> IssueFacts | None:
+    """Return the labels that contradict the model; None without noise rates per label."""
+    if not isinstance(noise, ClassConditionalNoise):
+        return None
+    clean = classifier.predict_proba(data.X)
+    noisy = noise.rho_neg + (1 - noise.rho_pos - noise.rho_neg) * clean
+    nameless = ClassConditionalNoise(noise.rho_pos, noise.rho_neg)
+    issues = find_label_issues(labels, noisy, nameless)
+    issues["label"] = [names[j] for j in issues.label]
+    note = (
+        "The probability that a label is wrong follows from the probabilities of the model and the noise rates. It "
+        "is valid only for rows that the model was not trained on: a model reproduces errors of its training labels."
+    )
+    return issue_facts(issues, labels, names, show, note)
+
+
+def demo_report(task: DemoTask, models: Sequence[DemoModel]) -> Report:
+    """Return the report of the demonstration: simulated noise, its estimates, and corrected models."""
+    names = task.noise.label_names or ()
+    hamming, ranking = ({m.row.strategy: m for m in models if m.row.loss.startswith(loss)} for loss, _ in DEMO_LOSSES)
+    rates = replace(hamming["estimated"].classifier.rates_, label_names=tuple(names))
+    noisy = task.Y_noisy.astype(np.float64)
+    lead = (
+        f"{len(task.X):,} training pictures show several handwritten digits each; the labels are the digits in the "
+        f"picture. Each label was flipped with its own pair of rates, so that {task.wrong_labels:.0%} of the labels "
+        "are wrong. Models were trained on the true labels, on the noisy labels without noise correction, and with "
+        f"correction. They are evaluated on {len(task.X_test):,} pictures by other writers with true labels."
+    )
+    return Report(
+        title="Demonstration: learning from noisy labels",
+        lead=(lead,),
+        data=data_facts("digit scenes", task.X.shape[1], noisy, names),
+        rates=rate_facts(rates, names, task.noise),
+        metrics=_demo_metrics(task, models),
+        cooccurrence=cooccurrence_facts(noisy, names, correcting_noise(rates)),
+        precision_recall=_demo_precision_recall(task, hamming, names),
+        issues=_demo_issues(task, rates, noisy, names),
+        curves=_demo_curves(ranking),
+    )
+
+
+def _demo_metrics(task: DemoTask, models: Sequence[DemoModel]) -> MetricFacts:
+    rows = (
+        MetricRow(
+            f"{model.row.loss.split()[0]}, {_DEMO_MODELS[model.row.strategy]}",
+            measure(task.Y_test, model.scores),
+            STRATEGIES.index(model.row.strategy),
+        )
+        for model in models
+    )
+    note = (
+        "Linear models with the Hamming and the ranking loss on true test labels. For each loss they differ only in "
+        "the labels and the noise rates used for training. Arrows point in the direction of improvement."
+    )
+    return MetricFacts(tuple(rows), note)
+
+
+def _demo_precision_recall(
+    task: DemoTask, models: Mapping[str, DemoModel], names: Sequence[str]
+) -> PrecisionRecallFacts:
+    clean = task.Y_test.astype(np.float64)
+    variants = {_DEMO_MODELS[way]: (clean, models[way].scores) for way in STRATEGIES}
+    return precision_recall_facts(names, variants, "Models with the Hamming loss on true test labels.")
+
+
+def _demo_issues(task: DemoTask, rates: NoiseRates, noisy: FloatArray, names: Sequence[str]) -> IssueFacts:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the report contains the warnings about the rates
+        found = audit_labels(task.X, task.Y_noisy, rates)
+    note = (
+        "The probability that a label is wrong follows from out-of-fold predictions of a linear model and the "
+        "estimated noise rates. The true labels are known here because the noise was simulated. To review labels and "
+        "retrain, run: ccmn review --demo (add --seed if the demonstration was run with one)."
+    )
+    show = pictures(task.X, DIGIT_SCENE_SHAPE)
+    return issue_facts(found.issues, noisy, names, show, note, Y_true=task.Y.astype(np.float64))
+
+
+def _demo_curves(ranking: Mapping[str, DemoModel]) -> CurveFacts:
+    note = (
+        "Models with the ranking loss, at the selected learning rate. Each model is selected on its own labels and "
+        "correction, so the values of different models cannot be compared."
+    )
+    histories = {_DEMO_MODELS[way]: selected_history(model.classifier.history_) for way, model in ranking.items()}
+    return curve_facts(histories, note)

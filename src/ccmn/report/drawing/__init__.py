@@ -1,1 +1,0 @@
-"""Small drawings as SVG text, one kind per file."""

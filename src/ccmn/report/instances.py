@@ -1,0 +1,123 @@
+"""Content of a row that a report shows: a picture, a text, or the most informative features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccmn._containers import is_sparse
+from ccmn._pictures import to_pixels
+from ccmn._validation import FloatArray
+
+MAX_CHARACTERS = 280
+"""Texts are cut after this number of characters."""
+
+MAX_FEATURES = 5
+"""Number of features that are shown of a row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """Picture of 8-bit pixels, (height, width) gray or (height, width, 3) RGB."""
+
+    kind: ClassVar[str] = "picture"
+    pixels: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """Beginning of a text."""
+
+    kind: ClassVar[str] = "text"
+    text: str
+
+
+@dataclass(frozen=True)
+class Feature:
+    """Value of a feature in a row, and its evidence for a label (negative: against the label)."""
+
+    name: str
+    value: float
+    evidence: float
+
+
+@dataclass(frozen=True)
+class Features:
+    """Most informative features of a row for one label."""
+
+    kind: ClassVar[str] = "features"
+    features: tuple[Feature, ...]
+
+
+Instance = Picture | Snippet | Features
+Show = Callable[[int, int], Instance]
+"""Function of (row, label) that returns what is shown of the row."""
+
+
+def pictures(X: Any, shape: Sequence[int]) -> Show:
+    """Show rows as pictures; the minimum of X is black, the maximum white."""
+    size = int(np.prod(shape))
+    if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] != 3) or X.shape[1] != size:
+        expected = " x ".join(map(str, shape))
+        raise ValueError(
+            f"rows of {X.shape[1]} features are no pictures of {expected} pixels: expected height x width = "
+            f"{X.shape[1]}, or height x width x 3 = {X.shape[1]} for color pictures"
+        )
+    low, high = float(X.min()), float(X.max())
+
+    def show(row: int, label: int) -> Picture:
+        values = X[[row]].toarray() if is_sparse(X) else X[[row]]
+        return Picture(to_pixels(values.reshape(shape), low, high))
+
+    return show
+
+
+def snippets(texts: Sequence[str]) -> Show:
+    """Show rows as texts."""
+
+    def show(row: int, label: int) -> Snippet:
+        text = " ".join(texts[row].split())
+        return Snippet(text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…")
+
+    return show
+
+
+def informative_features(X: Any, Y: FloatArray, names: Sequence[str] | None) -> Show:
+    r"""Show the features of a row with the strongest evidence for or against a label.
+
+    The evidence of feature j in row i for label k is
+
+    .. math:: t_{ij} = z_{ij}\, r_{jk}, \qquad z_{ij} = (x_{ij} - \bar x_j) / s_j
+
+    with r_jk the correlation of feature j and the noisy label k. Class-conditional noise multiplies all correlations
+    with a label by the same factor, so the order of the features is that of the true label.
+    """
+    mean = np.asarray(X.mean(0), dtype=np.float64).ravel()
+    squares = X.multiply(X).mean(0) if is_sparse(X) else (np.asarray(X, dtype=np.float64) ** 2).mean(0)
+    deviation = np.sqrt(np.maximum(np.asarray(squares).ravel() - mean**2, 0))
+    scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 1e-12)
+    correlations: dict[int, FloatArray] = {}
+
+    def show(row: int, label: int) -> Features:
+        if label not in correlations:
+            correlations[label] = _standardize(Y[:, label]) @ X * scale / len(Y)
+        values = np.asarray(X[[row]].toarray() if is_sparse(X) else X[[row]], dtype=np.float64).ravel()
+        evidence = (values - mean) * scale * correlations[label]
+        strongest = np.argsort(-np.abs(evidence), kind="stable")[:MAX_FEATURES]
+        features = (
+            Feature(f"x{j}" if names is None else names[j], float(values[j]), float(evidence[j])) for j in strongest
+        )
+        return Features(tuple(features))
+
+    return show
+
+
+def _standardize(y: FloatArray) -> FloatArray:
+    """Scale the observed labels to mean 0 and standard deviation 1; labels that were not observed become 0."""
+    centered = np.nan_to_num(y - np.nanmean(y)) if (~np.isnan(y)).any() else np.zeros_like(y)
+    deviation = np.sqrt((centered**2).mean())
+    return np.asarray(centered / deviation if deviation > 0 else centered)

@@ -1,1 +1,0 @@
-"""Self-contained HTML pages, one per file."""

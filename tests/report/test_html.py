@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccmn.audit import audit_labels
+from ccmn.data import MultiLabelData
+from ccmn.noise import ClassConditionalNoise
+from ccmn.report.builders import audit_report
+from ccmn.report.facts import MetricFacts, MetricRow, MetricValue, Report, curve_facts
+from ccmn.report.html import report_page
+from ccmn.report.instances import informative_features, pictures, snippets
+from report.checks import check_page
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror='alert(1)'>",
+    "</style></svg></details>",
+    "&lt;b&gt; & co",
+    "javascript:alert(1)",
+    "' onmouseover='alert(1)",
+]
+
+
+def make_report(q: int, names: list[str], show=None, n: int = 200, d: int = 12) -> Report:
+    """Return the report of an audit of random data; learning curves have the names of the labels."""
+    rng = np.random.default_rng(0)
+    X = rng.random((n, d)).astype(np.float32)
+    Y = (X @ rng.normal(size=(d, q)) + rng.normal(size=q) > 0).astype(np.uint8)
+    Y[0] = 1  # every label has a positive
+    noise = ClassConditionalNoise(0.1, 0.2, n_labels=q, label_names=names)
+    noisy = pd.DataFrame(noise.corrupt(Y, random_state=0), columns=names)
+    data = MultiLabelData(X, noisy.to_numpy(), label_names=names, name=names[0])
+    found = audit_labels(X, noisy, noise, 0.0)
+    shown = show(X) if show else informative_features(X, noisy.to_numpy().astype(float), [f"<i>{j}" for j in range(d)])
+    history = pd.DataFrame({"epoch": [1, 2], "loss": [2.0, 1.0]})
+    report = audit_report(data, noisy, found, shown, 24)
+    rates = replace(report.rates, warnings=(f"{names[0]}: poorly identified",))
+    return replace(report, rates=rates, curves=curve_facts({names[0]: history}, names[0]))
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Report:
+    return make_report(len(HOSTILE), HOSTILE)
+
+
+def test_names_are_escaped(hostile):
+    reader = check_page(report_page(hostile))
+    texts = {text.strip() for text in reader.text}
+    for name in HOSTILE:
+        assert name in texts
+
+
+def test_page_makes_no_requests():
+    page = report_page(make_report(3, ["sea", "sky", "sun"]))
+    check_page(page)
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "<script" not in page
+    assert "url(" not in page
+
+
+@pytest.mark.parametrize(("count", "text"), [(1, "1 warning about"), (2, "2 warnings about")])
+def test_number_of_warnings(hostile, count, text):
+    rates = replace(hostile.rates, warnings=("sea: poorly identified",) * count)
+    assert f"<summary>{text} these rates" in report_page(replace(hostile, rates=rates))
+
+
+def test_every_chart_has_a_table_in_its_section(hostile):
+    page = report_page(hostile)
+    for part in re.findall(r"<section>.*?</section>", page, flags=re.DOTALL):
+        if "<svg" in part or "card" in part:
+            assert "<summary>numbers" in part
+
+
+def test_all_sections_are_present_and_linked(hostile):
+    page = report_page(hostile)
+    anchors = re.findall(r'<a href="#(\w+)"', page)
+    assert anchors == re.findall(r'<h2 id="(\w+)"', page)
+    assert len(anchors) == 7
+
+
+def test_sections_without_facts_are_left_out(hostile):
+    optional = {f.name: None for f in fields(Report) if f.name not in ("title", "lead", "data")}
+    page = report_page(replace(hostile, **optional))
+    check_page(page)
+    assert re.findall(r'<h2 id="(\w+)"', page) == ["data"]
+
+
+def test_page_with_fifty_labels_is_small():
+    names = [f"label number {j} of many" for j in range(50)]
+    page = report_page(make_report(50, names, lambda X: pictures(X, (16, 24)), d=384))
+    reader = check_page(page)
+    assert reader.counts["img"] == 24
+    assert len(page.encode()) < 1_000_000
+    assert set(names) <= set(reader.text)
+
+
+def test_texts_are_escaped():
+    page = report_page(make_report(2, ["a", "b"], lambda X: snippets(["<script>x</script> & more"] * len(X))))
+    assert "<script>x</script> & more" in check_page(page).text
+
+
+def test_estimates_out_of_range_are_marked_and_clipped(hostile):
+    values = {"average_precision": MetricValue(1.25, 0.1, "consistent", (0.0, 1.0))}
+    page = report_page(replace(hostile, metrics=MetricFacts((MetricRow("model", values, 0),), "")))
+    assert {"1.250*", "1.2500* ± 0.1000, consistent"} <= set(check_page(page).text)
+    assert "outside [0, 1]" in page
+
+
+def test_missing_metrics(hostile):
+    values = {"hamming_loss": MetricValue(0.5, float("nan"), "unbiased"), "macro_auc": MetricValue(float("nan"))}
+    page = report_page(replace(hostile, metrics=MetricFacts((MetricRow("one row", values, 0),), "")))
+    check_page(page)
+    assert not re.search(r'="[^"]*nan[^"]*"', page)
+
+
+ANY = st.text(alphabet="<>&\"'/=a ", min_size=1, max_size=12)
+
+
+@settings(max_examples=50)
+@given(names=st.lists(ANY, min_size=6, max_size=6, unique=True))
+def test_arbitrary_names(hostile, names):
+    """Render a page with other names in the same facts."""
+    data = replace(hostile.data, labels=_renamed(hostile.data.labels, names))
+    rates = replace(hostile.rates, labels=_renamed(hostile.rates.labels, names))
+    curves = tuple((name, curve) for (_, curve), name in zip(hostile.precision_recall.labels, names))
+    precision_recall = replace(hostile.precision_recall, labels=curves)
+    issues = replace(hostile.issues, issues=tuple(replace(i, label=names[0]) for i in hostile.issues.issues))
+    together = replace(hostile.cooccurrence, names=tuple(names))
+    found = Report(
+        names[0], tuple(names), data, rates, hostile.metrics, together, precision_recall, issues, hostile.curves
+    )
+    check_page(report_page(found))
+
+
+def _renamed(labels, names):
+    return tuple(replace(label, name=name) for label, name in zip(labels, names))

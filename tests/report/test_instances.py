@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from ccmn.report.instances import MAX_CHARACTERS, MAX_FEATURES, informative_features, pictures, snippets
+
+
+def test_pictures_are_scaled_over_all_rows():
+    X = np.array([[0.0, 1, 2, 3, 4, 5], [10, 10, 10, 10, 10, 10]])
+    assert pictures(X, (2, 3))(0, 0).pixels.tolist() == [[0, 26, 51], [76, 102, 128]]
+    assert (pictures(scipy.sparse.csr_array(X), (2, 3))(1, 0).pixels == 255).all()
+    assert pictures(X, (1, 2, 3))(0, 0).pixels.shape == (1, 2, 3)
+    assert (pictures(np.ones((2, 6)), (2, 3))(0, 0).pixels == 0).all()
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (6,), (1, 3, 2)])
+def test_shape_must_match_the_features(shape):
+    with pytest.raises(ValueError, match="6 features"):
+        pictures(np.ones((2, 6)), shape)
+
+
+def test_long_texts_are_cut():
+    show = snippets(["  two \n words ", "x" * 1000])
+    assert show(0, 0).text == "two words"
+    assert show(1, 0).text == "x" * (MAX_CHARACTERS - 1) + "…"
+
+
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_array])
+def test_informative_features_match_correlations(container):
+    rng = np.random.default_rng(0)
+    X = rng.poisson(1.0, size=(60, 8)).astype(np.float64)
+    X[:, 7] = 3.0  # constant, no evidence
+    Y = (X[:, :2] + rng.normal(size=(60, 2)) > 1).astype(np.float64)
+    shown = informative_features(container(X), Y, None)(5, 1).features
+    z = [(X[5, j] - X[:, j].mean()) / X[:, j].std() for j in range(7)]
+    expected = {f"x{j}": z[j] * np.corrcoef(X[:, j], Y[:, 1])[0, 1] for j in range(7)}
+    most = sorted(expected, key=lambda name: -abs(expected[name]))[:MAX_FEATURES]
+    assert [feature.name for feature in shown] == most
+    assert [feature.evidence for feature in shown] == pytest.approx([expected[name] for name in most])
+    assert [feature.value for feature in shown] == [X[5, int(name[1:])] for name in most]
+
+
+def test_feature_names_and_labels_that_were_not_observed():
+    X = np.array([[0.0], [1.0], [5.0]])
+    Y = np.array([[0.0, np.nan], [1.0, np.nan], [np.nan, np.nan]])
+    show = informative_features(X, Y, ["length"])
+    assert show(1, 0).features[0].name == "length"
+    assert show(1, 1).features[0].evidence == 0
