@@ -25,25 +25,25 @@ from harness import Result, parser, report
 from ccmn.data import MultiLabelData
 from ccmn.estimation import NoiseRates
 from ccmn.noise import ClassConditionalNoise
-from ccmn.review import Retraining, Session, Subject, serve
-from ccmn.review.pictures import FeaturePictures, Shape
+from ccmn.review import Retraining, ReviewDataset, ReviewSession, serve
+from ccmn.review.review_data import FeaturePictures
 
 PAGE, ACTION = 0.2, 0.05
 """Seconds that a page and an action may take."""
 
 
-def make_session(n: int, q: int, answered: int, folder: str) -> Session:
+def make_session(n: int, q: int, answered: int, folder: str) -> ReviewSession:
     """Pictures of 16 x 16 with labels of which nothing can be learnt: what is timed does not depend on it."""
     rng = np.random.default_rng(0)
     X = rng.random((n, 256), dtype=np.float32)
     noise = ClassConditionalNoise(np.full(q, 0.2), np.full(q, 0.1))
     Y = (rng.random((n, q)) < 0.3).astype(np.uint8)
     data = MultiLabelData(X, Y, label_names=[f"label number {j}" for j in range(q)], name="benchmark")
-    subject = Subject(data, picture=FeaturePictures(X, Shape(16, 16)))
-    session = Session(subject, rng.random((n, q)), NoiseRates.known(noise, Y), folder)
+    dataset = ReviewDataset(data, picture=FeaturePictures(X, (16, 16)))
+    session = ReviewSession(dataset, rng.random((n, q)), NoiseRates.known(noise, Y), folder)
     item = session.latest()
     while item is not None and session.store.progress()["counted"] < answered:
-        session.store.answer(item, {j: ("yes", "no", "unsure")[(item.row + j) % 3] for j in item.asked})
+        session.store.record(item, {j: ("yes", "no", "unsure")[(item.row + j) % 3] for j in item.asked})
         item = session.queue.after(item.position)
     return session
 
@@ -80,7 +80,7 @@ class Visitor:
             self.get(address)
 
 
-def started(session: Session) -> Visitor:
+def started(session: ReviewSession) -> Visitor:
     """A server in a thread of its own, and a visitor to it."""
     told: Queue[str] = Queue()
     threading.Thread(target=serve, args=(session, Retraining(session), told.put), daemon=True).start()

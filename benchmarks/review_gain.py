@@ -21,27 +21,27 @@ from harness import Result, parser, report
 
 from ccmn import CCMNClassifier, estimate_noise
 from ccmn.estimation import NoiseRates
-from ccmn.experiments.demo import DemoTask, make_demo
+from ccmn.experiments.demo_task import DemoTask, make_demo
 from ccmn.metrics import hamming_loss
-from ccmn.review import Session, demo_session, trusted_rows
-from ccmn.review.retrain import CLOSED_FORM
-from ccmn.review.weights import row_weights
+from ccmn.review import ReviewSession, demo_session
+from ccmn.review.queue import trusted_rows
+from ccmn.review.retraining import DEFAULT_CLASSIFIER_PARAMS, row_weights
 
 
-def check(session: Session, task: DemoTask, rows: int) -> None:
+def check(session: ReviewSession, task: DemoTask, rows: int) -> None:
     """Go on until so many places of the queue are answered."""
     item = session.latest()
     while item is not None and session.store.progress()["rows"] < rows:
-        session.store.answer(item, {j: "yes" if task.Y[item.row, j] else "no" for j in item.asked})
+        session.store.record(item, {j: "yes" if task.Y[item.row, j] else "no" for j in item.asked})
         item = session.queue.after(item.position)
 
 
-def counted_rates(session: Session) -> NoiseRates:
+def counted_rates(session: ReviewSession) -> NoiseRates:
     """The rates by counting alone, without what the features say."""
-    trusted = trusted_rows(session.store.sampled_entries(), session.subject.data.q)
+    trusted = trusted_rows(session.store.sampled_answers(), session.dataset.data.q)
     if not len(trusted.rows):
-        return session.before
-    return estimate_noise(Y_noisy=session.subject.named_labels, trusted=trusted, method="trusted")
+        return session.initial_rates
+    return estimate_noise(Y_noisy=session.dataset.named_labels, trusted=trusted, method="trusted")
 
 
 def rate_error(rates: NoiseRates, task: DemoTask) -> float:
@@ -49,9 +49,9 @@ def rate_error(rates: NoiseRates, task: DemoTask) -> float:
     return float(off.mean())
 
 
-def retrain(session: Session, task: DemoTask, **settings: object) -> tuple[float, float]:
+def retrain(session: ReviewSession, task: DemoTask, **settings: object) -> tuple[float, float]:
     """Hamming loss on clean test labels, and seconds."""
-    trusted, rates = trusted_rows(session.store.entries(), task.Y.shape[1]), session.rates()
+    trusted, rates = trusted_rows(session.store.answers(), task.Y.shape[1]), session.rates()
     weights = row_weights(len(task.X), rates, trusted, session.store.sampled_rows())
     start = time.perf_counter()
     model = CCMNClassifier(noise=rates.noise, random_state=0, **settings)
@@ -71,7 +71,7 @@ def main() -> None:
             session = demo_session(folder, 8000, draw)
             for rows in stops:
                 check(session, task, rows)
-                loss, seconds = retrain(session, task, **CLOSED_FORM)
+                loss, seconds = retrain(session, task, **DEFAULT_CLASSIFIER_PARAMS)
                 errors = {
                     "rates": rate_error(session.rates(), task),
                     "counted alone": rate_error(counted_rates(session), task),

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import ccmn
-from ccmn.review.store import DecisionStore
+from ccmn.review.decisions import DecisionStore
 
 needs_server = pytest.mark.skipif(
     not all(__import__("importlib.util").util.find_spec(name) for name in ("starlette", "uvicorn")),
@@ -65,7 +65,7 @@ def test_killed_and_taken_up_again(files):
     acknowledged = killed_while_answering(server, from_position=0)
     server = Server(files, *arguments)
     with DecisionStore(files / "task-review" / "decisions.db", {"rows": 300}) as store:
-        held = {(entry.row, entry.label) for entry in store.entries()}
+        held = {(entry.row, entry.label) for entry in store.answers()}
         assert {(store.item(position).row, label) for position, label in acknowledged} <= held
         assert store.progress()["answers"] == len(held)
         assert store.progress()["counted"] == len(store.sampled_rows())
@@ -100,7 +100,7 @@ def killed_while_answering(server, from_position):
 
 
 def subject_of(page):
-    return page.partition('<section class="subject"')[2].partition("</section>")[0]
+    return page.partition('<section class="row"')[2].partition("</section>")[0]
 
 
 @pytest.mark.parametrize(
@@ -112,14 +112,14 @@ def subject_of(page):
         (["--demo", "--noise", "partial"], 2, "--demo brings its own data"),
         (["task.npz", "--image-dir", "."], 2, "--image-dir is where the files of --image COLUMN are"),
         (["none.npz"], 1, "there is no file none.npz"),
-        (["task.npz", "--picture", "2x3"], 1, "a picture of 2x3x1 takes 6 features; there are 4"),
-        (["task.npz", "--picture", "wide"], 1, "a picture is HEIGHTxWIDTH"),
-        (["task.npz", "--candidates"], 1, "no candidate sets"),
+        (["task.npz", "--picture", "2x3"], 1, "Expected 6 features for pictures of size 2x3; got 4 features"),
+        (["task.npz", "--picture", "wide"], 1, "HEIGHTxWIDTH"),
+        (["task.npz", "--candidates"], 1, "no candidate labels"),
         (["task.npz", "--noise", "none"], 2, "--noise is estimate, partial, missing or a file of rates"),
         (["task.npz", "--out", "nowhere/review"], 1, "there is no folder nowhere"),
         (["task.npz", "--out", "task.csv"], 1, "task.csv is a file; --out names a folder"),
-        (["task.npz", "--host", "0.0.0.0"], 1, "stands for every address"),
-        (["task.npz", "--host", "localhost.example"], 1, "must be an address of this machine"),
+        (["task.npz", "--host", "0.0.0.0"], 1, "stands for all addresses"),
+        (["task.npz", "--host", "localhost.example"], 1, "must be an IP address of this machine"),
         (["task.npz", "--port", 99999], 2, "--port"),
     ],
 )
@@ -132,7 +132,7 @@ def test_refuses(refused, files, arguments, code, message):
 def test_decisions_about_other_data_are_refused(refused, files):
     with DecisionStore(_made(files / "task-review") / "decisions.db", {"rows": 7}):
         pass
-    assert "are about other data: rows is 7 there and 300 here" in refused("review", "task.npz")
+    assert "decisions about other data: rows is 7 in the file and 300 in the data" in refused("review", "task.npz")
 
 
 def test_says_what_to_install(refused, files, monkeypatch):

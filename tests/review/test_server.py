@@ -9,28 +9,28 @@ from ccmn.review.server import check_host, check_installed, serve
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "192.168.1.5", "::1"])
-def test_addresses(host):
+def test_valid_hosts(host):
     assert check_host(host) == host
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "example.org", "127.0.0.1:80", "localhost"])
-def test_addresses_that_are_none(host):
-    with pytest.raises(ValueError, match=r"every address|an address of this machine"):
+def test_invalid_hosts(host):
+    with pytest.raises(ValueError, match=r"all addresses|must be an IP address"):
         check_host(host)
 
 
-def test_says_what_to_install(monkeypatch):
+def test_missing_packages_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "starlette", None)
     with pytest.raises(ImportError, match=r"pip install 'ccmn\[review\]'"):
         check_installed()
 
 
-def test_a_port_that_is_taken(session):
-    pytest.importorskip("uvicorn", reason="the review page needs uvicorn: pip install 'ccmn[review]'")
+def test_port_in_use(session):
+    pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install 'ccmn[review]'")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port, told = taken.getsockname()[1], []
-        with pytest.raises(OSError, match=f"cannot listen at 127.0.0.1, port {port}: .*try another --port"):
-            serve(session, None, told.append, port=port)
-    assert told == []
+        port, urls = taken.getsockname()[1], []
+        with pytest.raises(OSError, match=f"127.0.0.1, port {port}: .*try another --port"):
+            serve(session, None, urls.append, port=port)
+    assert urls == []

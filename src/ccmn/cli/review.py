@@ -65,7 +65,7 @@ def review(
 
     Examples: ccmn review train.csv --labels 'label_*' --text review, or ccmn review --demo
     """
-    from ccmn.review import Display, Retraining, demo_session, open_session, read_subject
+    from ccmn.review import Retraining, demo_session, open_session, read_review_data
     from ccmn.review.server import check_host, check_installed, serve
 
     check_installed()
@@ -78,14 +78,21 @@ def review(
     check_host(host)
     with error_console().status("looking for suspicious labels"):
         if source is None:
-            session, columns = demo_session(_folder(out, "digits"), seed=seed), None
+            session, columns = demo_session(_folder(out, "digits"), random_state=seed), None
         else:
-            display = Display(text, picture, image, image_dir)
-            spec = read_labels(labels)
-            subject, columns = read_subject(source, spec, display, candidates=candidates, data_dir=data_dir)
-            told = noise_told(noise, subject.data.label_names, subject.data.q)
-            session = open_session(subject, _folder(out, subject.data.name), told, seed)
-    retraining = Retraining(session, finish=lambda model: None if columns is None else remember(model, columns))
+            dataset, columns = read_review_data(
+                source,
+                read_labels(labels),
+                text=text,
+                picture=picture,
+                image=image,
+                image_dir=image_dir,
+                candidates=candidates,
+                data_dir=data_dir,
+            )
+            told = noise_told(noise, dataset.data.label_names, dataset.data.q)
+            session = open_session(dataset, _folder(out, dataset.data.name), told, seed)
+    retraining = Retraining(session, on_trained=lambda model: None if columns is None else remember(model, columns))
     try:
         serve(session, retraining, lambda url: _tell(url, session.folder, show, as_json), host, port)
     finally:

@@ -1,29 +1,19 @@
-"""The local web page on which a person checks labels: rows drawn by lot and suspicious ones, answers kept at once."""
+"""Local web app for reviewing labels: a random sample and suspicious rows."""
 
 from __future__ import annotations
 
-from ccmn.review.export import export
-from ccmn.review.prepare import demo_session, open_session
-from ccmn.review.reading import Display, read_subject
-from ccmn.review.retrain import Retraining
+from ccmn.review.retraining import Retraining, export_answers
+from ccmn.review.review_data import ReviewDataset, read_review_data
 from ccmn.review.server import serve
-from ccmn.review.session import Session
-from ccmn.review.store import DecisionStore
-from ccmn.review.subject import Subject
-from ccmn.review.trusted import TrustedRows, corrected_labels, trusted_rows
+from ccmn.review.session import ReviewSession, demo_session, open_session
 
 __all__ = [
-    "DecisionStore",
-    "Display",
     "Retraining",
-    "Session",
-    "Subject",
-    "TrustedRows",
-    "corrected_labels",
+    "ReviewDataset",
+    "ReviewSession",
     "demo_session",
-    "export",
+    "export_answers",
     "open_session",
-    "read_subject",
+    "read_review_data",
     "serve",
-    "trusted_rows",
 ]

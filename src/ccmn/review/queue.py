@@ -1,109 +1,217 @@
-"""Which row is put before somebody next: some by lot, some because they look wrong."""
+"""Order in which rows are shown, and statistics of the answers: flip counts and trusted rows."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn.review.doubt import Doubt
-from ccmn.review.store import DecisionStore, Item, Stream
+from ccmn._validation import FloatArray
+from ccmn.audit import believed_rates, p_wrong
+from ccmn.audit.label_issues import descending
+from ccmn.estimation import NoiseRates
+from ccmn.estimation.rates import Rate
+from ccmn.estimation.trusted import count_interval
+from ccmn.noise import NoiseModel
+from ccmn.review.decisions import AnswerCount, DecisionStore, LabelAnswer, QueueItem, Stream
 
-MOST_ASKED = 24
-"""Labels asked about at once; of more, random rows ask about some drawn by lot, suspicious rows about the worst."""
+MAX_QUESTIONS = 24
+"""Maximum number of labels per row in question. Random rows use a random subset, suspicious rows the worst labels."""
 
-FIRST = 100
-EVERY_AT_FIRST, EVERY = 8, 2
-"""Every eighth row is a suspicious one until a hundred were drawn by lot, every other one after that. Everything rests
-on the rates, also which rows are suspicious; a hundred rows are about what it takes to count them."""
+INITIAL_RANDOM_ROWS = 100
+"""Number of random rows before the share of suspicious rows rises: about as many as useful noise rates require."""
 
-SUSPICIOUS = 0.5
-"""A row is suspicious when one of its labels is wrong at least this probably."""
+INITIAL_PERIOD = 8
+"""Every eighth row is suspicious until the random sample has ``INITIAL_RANDOM_ROWS`` rows."""
+
+PERIOD = 2
+"""Every second row is suspicious afterwards."""
+
+MIN_P_WRONG = 0.5
+"""A row is suspicious if the estimated error probability of one of its labels reaches this value."""
+
+_BLOCK_SIZE = 2**16
+
+
+class LabelIssueScores:
+    """Estimated error probabilities of the given labels.
+
+    Parameters
+    ----------
+    given : ndarray of float32, shape (n, q)
+        Given labels; NaN if not observed.
+    pred_proba : ndarray of float64, shape (n, q)
+        Out-of-fold probabilities of the noisy labels.
+    noise : NoiseModel or NoiseRates
+        Noise rates of the given labels.
+
+    Attributes
+    ----------
+    max_p_wrong : ndarray of float64, shape (n,)
+        Highest error probability of each row; 0 if no label of the row is observed.
+    order : ndarray of int64, shape (n,)
+        Rows by descending ``max_p_wrong``.
+    """
+
+    def __init__(self, given: NDArray[np.float32], pred_proba: FloatArray, noise: NoiseModel | NoiseRates) -> None:
+        self._given, self._pred_proba = given, pred_proba
+        self._rates = believed_rates(noise)
+        step = max(1, _BLOCK_SIZE // given.shape[1])
+        blocks = [self._p_wrong(slice(i, i + step)) for i in range(0, len(given), step)]
+        self.max_p_wrong: FloatArray = np.concatenate([np.nan_to_num(block).max(1) for block in blocks])
+        self.order = descending(self.max_p_wrong)
+
+    def row_scores(self, row: int) -> FloatArray:
+        """Return the error probability of each label of a row; NaN if not observed."""
+        scores: FloatArray = self._p_wrong(slice(row, row + 1))[0]
+        return scores
+
+    def _p_wrong(self, rows: slice) -> FloatArray:
+        return p_wrong(self._given[rows], self._pred_proba[rows], self._rates.rho_pos, self._rates.rho_neg)
 
 
 class ReviewQueue:
-    """The places of the queue, made one after the other as they are reached, and then kept.
+    """Queue of rows to review. Items are created on demand and stored.
 
-    Most rows are drawn by lot at first, every other one later; the rest are the most suspicious ones. The order of the
-    lot is fixed beforehand by the seed: the rows drawn are a simple random sample, whatever else was looked at, and in
-    whatever order. A row that was suspicious first is drawn like any other, and counts for the rates only then; to
-    leave it out of the lot would leave the noisiest rows out of the sample.
+    Most of the first rows are a random sample, later every second one; the others are the most suspicious rows. The
+    order of the random sample is fixed in advance by ``random_state``. It is therefore a simple random sample,
+    independent of all answers. A row that was shown as suspicious can be drawn again as a random row, and only then
+    contributes to the noise rates: to exclude it would remove the noisiest rows from the sample.
 
     Parameters
     ----------
     store : DecisionStore
-    given : (n, q)
-        Labels, NaN where not observed.
-    doubt : Doubt
-        How probably labels are wrong; may be replaced when better rates are known.
-    seed : int
+        Store of the queue and of the answers.
+    given : ndarray of float32, shape (n, q)
+        Given labels; NaN if not observed.
+    scores : LabelIssueScores
+        Error probabilities of the given labels. May be replaced when better noise rates are known.
+    random_state : int
+        Seed of the random sample.
     """
 
-    def __init__(self, store: DecisionStore, given: NDArray[np.float32], doubt: Doubt, seed: int) -> None:
+    def __init__(
+        self, store: DecisionStore, given: NDArray[np.float32], scores: LabelIssueScores, random_state: int
+    ) -> None:
         self.store = store
         self.given = given
-        self.doubt = doubt
-        self._seed = seed
-        self._lot = np.random.default_rng(seed).permutation(len(given))
+        self.scores = scores
+        self._random_state = random_state
+        self._sample_order = np.random.default_rng(random_state).permutation(len(given))
         self._queued = store.queued_rows()
         self._lock = threading.Lock()
 
-    def item(self, position: int) -> Item | None:
-        """A place that was reached before."""
-        return self.store.item(position)
-
-    def after(self, position: int) -> Item | None:
-        """The place after another one, made if it is the first beyond the end; None: there is nothing left."""
+    def after(self, position: int) -> QueueItem | None:
+        """Return the item after a position and create it if necessary; None at the end of the data."""
         with self._lock:
-            found = self.store.item(position + 1)
-            while found is None:
+            item = self.store.item(position + 1)
+            while item is None:
                 added = self._extend()
                 if added is None:
                     return None
-                # Drawn by lot after everything was said about it as a suspicious row: nothing is left to ask.
-                if not set(added.asked) <= self.store.answers_of(added.row).keys():
-                    found = added
-            return found
+                # A random row may have been answered completely before, as a suspicious row: there is nothing to ask.
+                if not set(added.asked) <= self.store.row_answers(added.row).keys():
+                    item = added
+            return item
 
-    def _extend(self) -> Item | None:
-        """One more place at the end; by another process, where that was quicker."""
-        item = self._next()
-        if item is None:
-            return None
-        given = self.given[item.row]
+    def _extend(self) -> QueueItem | None:
+        """Append an item and return it, or the item that another process has appended first."""
+        position, n_drawn = self.store.length(), self.store.progress()["drawn"]
+        period = INITIAL_PERIOD if n_drawn < INITIAL_RANDOM_ROWS else PERIOD
+        row = self._most_suspicious() if position % period == period - 1 else None
+        stream: Stream = "random" if row is None else "suspicious"
+        if row is None:
+            if n_drawn >= len(self._sample_order):
+                return None
+            row = int(self._sample_order[n_drawn])
+        item = QueueItem(position, row, stream, self._questions(row, stream))
+        given = self.given[row]
         self.store.append(item, [None if np.isnan(given[j]) else int(given[j]) for j in item.asked])
-        self._queued.add(item.row)
-        return self.store.item(item.position)
-
-    def _next(self) -> Item | None:
-        position, drawn = self.store.length(), self.store.drawn()
-        every = EVERY_AT_FIRST if drawn < FIRST else EVERY
-        suspicious = self._most_suspicious() if position % every == every - 1 else None
-        if suspicious is not None:
-            return Item(position, suspicious, "suspicious", self._asked(suspicious, "suspicious"))
-        if drawn >= len(self._lot):
-            return None
-        row = int(self._lot[drawn])
-        return Item(position, row, "random", self._asked(row, "random"))
+        self._queued.add(row)
+        return self.store.item(position)
 
     def _most_suspicious(self) -> int | None:
-        """The first row in order of doubt that is not in the queue."""
-        for row in self.doubt.order:
-            if self.doubt.highest[row] < SUSPICIOUS:
+        """Return the most suspicious row that is not in the queue."""
+        for row in self.scores.order:
+            if self.scores.max_p_wrong[row] < MIN_P_WRONG:
                 return None
             if int(row) not in self._queued:
                 return int(row)
         return None
 
-    def _asked(self, row: int, stream: Stream) -> tuple[int, ...]:
-        """The labels of a row that are asked about, in the order in which they are shown."""
+    def _questions(self, row: int, stream: Stream) -> tuple[int, ...]:
+        """Return the labels of a row to ask about, in display order."""
         q = self.given.shape[1]
         if stream == "suspicious":
-            worst = np.argsort(-np.nan_to_num(self.doubt.of_row(row)), kind="stable")
-            return tuple(worst[:MOST_ASKED].tolist())
-        if q <= MOST_ASKED:
+            worst = np.argsort(-np.nan_to_num(self.scores.row_scores(row)), kind="stable")
+            return tuple(worst[:MAX_QUESTIONS].tolist())
+        if q <= MAX_QUESTIONS:
             return tuple(range(q))
-        # By lot and by nothing else: to prefer labels that were given would bias the rates.
-        chosen = np.random.default_rng([self._seed, row]).choice(q, MOST_ASKED, replace=False)
+        # The choice must not depend on the given labels: that would bias the noise rates.
+        chosen = np.random.default_rng([self._random_state, row]).choice(q, MAX_QUESTIONS, replace=False)
         return tuple(np.sort(chosen).tolist())
+
+
+_interval = lru_cache(maxsize=4096)(count_interval)  # an answer changes the counts of one or two labels only
+
+
+class FlipCounts(NamedTuple):
+    """Flips of one label on complete random rows: ``missing`` of ``positives`` and ``added`` of ``negatives``."""
+
+    missing: int = 0
+    positives: int = 0
+    added: int = 0
+    negatives: int = 0
+
+    @property
+    def rho_pos(self) -> Rate:
+        """False-negative rate from the counts alone."""
+        return _interval(self.missing, self.positives)
+
+    @property
+    def rho_neg(self) -> Rate:
+        """False-positive rate from the counts alone."""
+        return _interval(self.added, self.negatives)
+
+
+def count_flips(counts: Iterable[AnswerCount], n_labels: int) -> list[FlipCounts]:
+    """Count the flips of each label; "unsure" answers are ignored.
+
+    Examples
+    --------
+    >>> count_flips([AnswerCount(0, 0, "yes", 2), AnswerCount(0, 1, "yes", 8), AnswerCount(0, 1, "unsure", 1)], 1)
+    [FlipCounts(missing=2, positives=10, added=0, negatives=0)]
+    """
+    table = np.zeros((n_labels, 2, 2), dtype=int)  # label, true value, given value
+    for label, given, answer, n_rows in counts:
+        if answer != "unsure":
+            table[label, int(answer == "yes"), given] += n_rows
+    return [FlipCounts(int(t[1, 0]), int(t[1].sum()), int(t[0, 1]), int(t[0].sum())) for t in table]
+
+
+class TrustedRows(NamedTuple):
+    """Rows with verified labels, as accepted by ``trusted=``; NaN if a label is not verified."""
+
+    rows: NDArray[np.int64]
+    Y: NDArray[np.float32]
+
+
+def trusted_rows(answers: Iterable[LabelAnswer], n_labels: int) -> TrustedRows:
+    """Return the rows with at least one "yes" or "no" answer and their verified labels."""
+    known = [answer for answer in answers if answer.answer != "unsure"]
+    rows, index = np.unique(np.array([answer.row for answer in known], dtype=np.int64), return_inverse=True)
+    Y = np.full((len(rows), n_labels), np.nan, dtype=np.float32)
+    for i, answer in zip(index.ravel(), known):
+        Y[i, answer.label] = float(answer.answer == "yes")
+    return TrustedRows(rows, Y)
+
+
+def corrected_labels(given: NDArray[np.float32], trusted: TrustedRows) -> NDArray[np.float32]:
+    """Return the given labels with the verified ones replaced."""
+    Y = given.copy()
+    Y[trusted.rows] = np.where(np.isnan(trusted.Y), Y[trusted.rows], trusted.Y)
+    return Y

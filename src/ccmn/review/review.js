@@ -4,7 +4,7 @@
 (() => {
   let turn = Promise.resolve(); // one thing after the other: quick keys are not lost, nor do they overtake each other
   const inTurn = (what) => { turn = turn.then(what).catch(say); return turn; };
-  const say = (message) => { document.getElementById("said").textContent = String(message.message || message); };
+  const say = (message) => { document.getElementById("notice").textContent = String(message.message || message); };
 
   async function show(answer) {
     if (!answer.ok) throw new Error(await answer.text());
@@ -12,7 +12,7 @@
     const scroll = document.querySelector("aside .wide")?.scrollTop || 0;
     document.querySelector("main").replaceWith(document.adoptNode(fresh.querySelector("main")));
     document.title = fresh.title;
-    say(fresh.getElementById("said").textContent);
+    say(fresh.getElementById("notice").textContent);
     history.replaceState(null, "", answer.url);
     const rates = document.querySelector("aside .wide");
     if (rates) rates.scrollTop = scroll;
@@ -75,7 +75,7 @@
         await wait(500);
         state = (await (await fetch("/training")).json()).state;
       }
-      await inTurn(() => load(location.href.replace(/said=\w*/, "")));
+      await inTurn(() => load(location.href.replace(/notice=\w*/, "")));
     } catch (error) { say(error); } finally { watching = false; }
   }
 

@@ -1,4 +1,7 @@
-"""The server of the review page: where it listens, and the one-time address at which it is opened."""
+"""Local server of the review: address, port and one-time URL.
+
+This module can be imported without starlette and uvicorn, so that a missing installation gives a clear message.
+"""
 
 from __future__ import annotations
 
@@ -8,73 +11,92 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
-from ccmn.review.retrain import Retraining
-from ccmn.review.session import Session
+from ccmn.review.retraining import Retraining
+from ccmn.review.session import ReviewSession
 
-LOCAL = "127.0.0.1"
-
-
-def check_installed() -> None:
-    """Refuse early, and say what is to be installed."""
-    try:
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError:
-        raise ImportError("the review page needs starlette and uvicorn: pip install 'ccmn[review]'") from None
-
-
-def check_host(host: str) -> str:
-    """An address of this machine; not "every address", since requests must name the one that they are for.
-
-    >>> check_host("0.0.0.0")
-    Traceback (most recent call last):
-    ValueError: 0.0.0.0 stands for every address: name the one that will be typed into the browser
-    """
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        raise ValueError(f"the host must be an address of this machine, such as {LOCAL}; got {host!r}") from None
-    if address.is_unspecified:
-        raise ValueError(f"{host} stands for every address: name the one that will be typed into the browser")
-    return host
+DEFAULT_HOST = "127.0.0.1"
 
 
 def serve(
-    session: Session, retraining: Retraining, tell: Callable[[str], None], host: str = LOCAL, port: int = 0
+    session: ReviewSession,
+    retraining: Retraining,
+    on_start: Callable[[str], None],
+    host: str = DEFAULT_HOST,
+    port: int = 0,
 ) -> None:
-    """Serve until interrupted.
+    """Serve the web app of a review until interrupted with Ctrl-C.
 
     Parameters
     ----------
-    session, retraining
-        What is served.
-    tell : callable
-        Called with the address to open, once it can be opened.
-    host : str
-        The address to listen at, which is the only one that is answered to (127.0.0.1: ``localhost``, too).
-    port : int
-        0: one that is free.
+    session : ReviewSession
+        Review to serve.
+    retraining : Retraining
+        Background job that the web app starts.
+    on_start : callable
+        Called with the one-time URL when the server accepts connections.
+    host : str, default="127.0.0.1"
+        IP address to listen on. Requests for any other host are rejected, except ``localhost`` for 127.0.0.1.
+    port : int, default=0
+        Port to listen on; 0 selects a free one.
+
+    Raises
+    ------
+    ImportError
+        If starlette or uvicorn is not installed.
+    OSError
+        If the server cannot listen on this address and port.
+    ValueError
+        If ``host`` is not the IP address of one interface.
     """
     check_installed()
     import uvicorn
 
-    from ccmn.review.app import make_app
-    from ccmn.review.guard import Guard
+    from ccmn.review.security import AccessControl
+    from ccmn.review.web_app import make_app
 
     family = socket.AF_INET6 if ":" in check_host(host) else socket.AF_INET
-    # By the protocol's name asyncio knows that small answers are to be sent at once: without it each takes 40 ms more.
+    # With an explicit IPPROTO_TCP, asyncio sets TCP_NODELAY. Without it, each small response takes 40 ms longer.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
         except OSError as error:
-            raise OSError(f"cannot listen at {host}, port {port}: {error.strerror}; try another --port") from None
-        place = f"{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
-        hosts = {place, place.replace(LOCAL, "localhost")}
+            raise OSError(f"cannot listen on {host}, port {port}: {error.strerror}; try another --port") from None
+        address = f"{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+        hosts = {address, address.replace(DEFAULT_HOST, "localhost")}
         token = secrets.token_urlsafe(24)
-        app = Guard(make_app(session, retraining), hosts, token)
+        app = AccessControl(make_app(session, retraining), hosts, token)
         listener.listen()
-        tell(f"http://{place}/?token={token}")
+        on_start(f"http://{address}/?token={token}")
         config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
-        with suppress(KeyboardInterrupt):  # which is how it is ended
+        with suppress(KeyboardInterrupt):  # Ctrl-C is the regular way to stop the server
             uvicorn.Server(config).run(sockets=[listener])
+
+
+def check_installed() -> None:
+    """Raise an ImportError that says what to install if starlette or uvicorn is missing."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise ImportError("ccmn review requires starlette and uvicorn: pip install 'ccmn[review]'") from None
+
+
+def check_host(host: str) -> str:
+    """Return a valid IP address; reject addresses that stand for all interfaces.
+
+    Requests must name the host that they are sent to, therefore the host must be a single address.
+
+    Examples
+    --------
+    >>> check_host("0.0.0.0")
+    Traceback (most recent call last):
+    ValueError: host 0.0.0.0 stands for all addresses; use the address that is entered in the browser
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        raise ValueError(f"host must be an IP address of this machine, such as {DEFAULT_HOST}; got {host!r}") from None
+    if address.is_unspecified:
+        raise ValueError(f"host {host} stands for all addresses; use the address that is entered in the browser")
+    return host

@@ -1,4 +1,4 @@
-"""A review: the queue, the decisions, and what they come to; what every page and every button calls."""
+"""A review in progress: open it, look at a row, answer, undo, and estimate the noise rates."""
 
 from __future__ import annotations
 
@@ -9,165 +9,261 @@ from typing import Any
 
 import numpy as np
 
-from ccmn._validation import FloatArray
-from ccmn.data.files import PathLike
+from ccmn._files import PathLike
+from ccmn._validation import FloatArray, check_choice
+from ccmn.audit.label_audit import SIDES, audit_labels
+from ccmn.data.dataset import MultiLabelData
+from ccmn.data.synthetic import DIGIT_SCENE_SHAPE
 from ccmn.estimation import GrowingEstimate, NoiseRates
-from ccmn.review.doubt import Doubt
-from ccmn.review.queue import ReviewQueue
-from ccmn.review.rates import Counted, counted
-from ccmn.review.store import Answer, DecisionStore, Item, Undone
-from ccmn.review.subject import Subject
-from ccmn.review.trusted import trusted_rows
+from ccmn.experiments.demo_task import make_demo
+from ccmn.noise import ClassConditionalNoise, NoiseModel
+from ccmn.review.decisions import Answer, DecisionStore, QueueItem, UndoneAction
+from ccmn.review.queue import FlipCounts, LabelIssueScores, ReviewQueue, count_flips, trusted_rows
+from ccmn.review.review_data import FeaturePictures, ReviewDataset
+
+
+def open_session(
+    dataset: ReviewDataset,
+    folder: PathLike,
+    noise: str | NoiseModel | NoiseRates = "estimate",
+    random_state: int = 0,
+) -> ReviewSession:
+    """Audit the given labels and start or resume a review.
+
+    Parameters
+    ----------
+    dataset : ReviewDataset
+        Data to review.
+    folder : path
+        Folder of the answers, exports and models. It is created if it does not exist. The same data, folder and
+        ``random_state`` resume a review.
+    noise : {"estimate", "partial", "missing"}, NoiseModel or NoiseRates, default="estimate"
+        Initial noise rates. With "estimate", both rates of each label are estimated from the data; "partial" and
+        "missing" assume that labels were only added or only removed. The rates of a noise model are fixed.
+    random_state : int, default=0
+        Seed of the random sample, the estimation and the training.
+
+    Returns
+    -------
+    ReviewSession
+        The review. Close it after use.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be used.
+    ValueError
+        If the folder contains the answers for other data.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ccmn.data import MultiLabelData, make_noisy_multilabel
+    >>> from ccmn.noise import PartialNoise
+    >>> from ccmn.review import ReviewDataset, open_session
+    >>> noise = PartialNoise([0.2, 0.5])
+    >>> task = make_noisy_multilabel(400, 5, 2, noise=noise, random_state=0)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> session = open_session(ReviewDataset(MultiLabelData(task.X, task.Y_noisy)), folder.name, noise)
+    >>> item = session.latest()
+    >>> session.answer(item, label=0, answer="yes")
+    >>> session.store.progress()["answers"]
+    1
+    >>> session.close(); folder.cleanup()
+    """
+    _open_store(dataset, folder, random_state).close()  # reports errors before the audit, which may take minutes
+    estimate = None
+    if isinstance(noise, str):
+        check_choice(noise, "noise", tuple(SIDES))
+        estimate = GrowingEstimate(dataset.data.X, dataset.named_labels, SIDES[noise], random_state)
+        noise = estimate.rates()
+    audit = audit_labels(dataset.data.X, dataset.named_labels, noise, random_state=random_state)
+    rates = audit.noise
+    if isinstance(rates, ClassConditionalNoise):
+        rates = NoiseRates.known(rates, dataset.named_labels)
+    assert isinstance(rates, NoiseRates)  # the audit accepts no other noise
+    return ReviewSession(dataset, audit.pred_proba, rates, folder, random_state, estimate)
+
+
+def demo_session(folder: PathLike, n: int = 8000, random_state: int = 0) -> ReviewSession:
+    """Start or resume a review of the pictures of ``ccmn demo`` with their noisy labels.
+
+    Parameters
+    ----------
+    folder : path
+        Folder of the answers, exports and models.
+    n : int, default=8000
+        Number of pictures. One half is reviewed; the other half, in different handwriting, is the test set.
+    random_state : int, default=0
+        Seed of the data and of the review.
+
+    Returns
+    -------
+    ReviewSession
+        The review. Close it after use.
+    """
+    task = make_demo(n, random_state)
+    data = MultiLabelData(task.X, task.Y_noisy, label_names=task.noise.label_names, name="digit scenes")
+    dataset = ReviewDataset(data, picture=FeaturePictures(task.X, DIGIT_SCENE_SHAPE), test=(task.X_test, task.Y_test))
+    return open_session(dataset, folder, random_state=random_state)
 
 
 @dataclass(frozen=True)
-class Question:
-    """One label of the row that is shown."""
+class LabelQuestion:
+    """One label of the displayed row."""
 
     label: int
     name: str
     given: int | None
-    """0 or 1; None: not observed."""
+    """0, 1 or None (not observed)."""
     p_wrong: float | None
+    """Estimated error probability of the given label; None if not observed."""
     answer: Answer | None
 
 
 @dataclass(frozen=True)
-class View:
-    """Everything that a page shows about a row and the state of the review."""
+class RowView:
+    """Contents of the page of one row."""
 
-    item: Item
-    questions: tuple[Question, ...]
+    item: QueueItem
+    questions: tuple[LabelQuestion, ...]
     progress: dict[str, int]
-    counts: tuple[Counted, ...]
+    flips: list[FlipCounts]
     can_undo: bool
 
     @property
-    def open(self) -> tuple[Question, ...]:
-        """The labels that have no answer yet."""
+    def open(self) -> tuple[LabelQuestion, ...]:
+        """Questions without an answer."""
         return tuple(question for question in self.questions if question.answer is None)
 
 
-class Session:
-    """A review under way.
+class ReviewSession:
+    """Review in progress. :func:`open_session` creates it from data.
 
     Parameters
     ----------
-    subject : Subject
-    pred_proba : float64 (n, q)
-        Held-out probabilities of the noisy labels.
-    before : NoiseRates
-        The rates as they are thought to be before anybody looks.
+    dataset : ReviewDataset
+        Data to review.
+    pred_proba : ndarray of float64, shape (n, q)
+        Out-of-fold probabilities of the noisy labels.
+    initial_rates : NoiseRates
+        Noise rates before the first answer.
     folder : path
-        Where decisions, exports and models are kept; made if it is not there.
-    seed : int
-        Of the lot and of training.
-    growing : GrowingEstimate, optional
-        What ``before`` was estimated by, if it was: it need not be fitted again.
+        Folder of the answers, exports and models. It is created if it does not exist.
+    random_state : int, default=0
+        Seed of the random sample, the estimation and the training.
+    estimate : GrowingEstimate, optional
+        Estimator of ``initial_rates``, if they were estimated. It is reused when rows become trusted.
     """
 
     def __init__(
         self,
-        subject: Subject,
+        dataset: ReviewDataset,
         pred_proba: FloatArray,
-        before: NoiseRates,
+        initial_rates: NoiseRates,
         folder: PathLike,
-        seed: int = 0,
-        growing: GrowingEstimate | None = None,
+        random_state: int = 0,
+        estimate: GrowingEstimate | None = None,
     ) -> None:
-        self.subject, self.before, self.folder, self.seed = subject, before, Path(folder), seed
-        self.store = open_store(subject, folder, seed)
+        self.dataset, self.initial_rates = dataset, initial_rates
+        self.folder, self.random_state = Path(folder), random_state
+        self.store = _open_store(dataset, folder, random_state)
         self._pred_proba = pred_proba
-        self._growing = growing
-        self._estimated: tuple[bytes, NoiseRates] | None = None
-        self._lock, self._estimating = threading.Lock(), threading.Lock()
-        trained = self.store.fact("trained")
-        used = before if trained is None else NoiseRates.from_dict(trained["rates"])
-        self.queue = ReviewQueue(self.store, subject.given, Doubt(subject.given, pred_proba, used), seed)
+        self._estimate = estimate
+        self._cached_rates: tuple[bytes, NoiseRates] | None = None
+        self._training_lock, self._estimation_lock = threading.Lock(), threading.Lock()
+        scores = LabelIssueScores(dataset.given, pred_proba, self.rates_in_use())
+        self.queue = ReviewQueue(self.store, dataset.given, scores, random_state)
 
-    # -- looking
-
-    def latest(self) -> Item:
-        """Where to go on: the last place that was reached."""
+    def latest(self) -> QueueItem:
+        """Return the last item of the queue, where the review continues."""
         item = self.store.item(self.store.length() - 1) or self.queue.after(-1)
-        assert item is not None  # there is at least one row
+        assert item is not None  # data have at least one row
         return item
 
-    def view(self, item: Item) -> View:
-        """What there is to show about a place of the queue."""
-        given, doubt = self.subject.given[item.row], self.queue.doubt.of_row(item.row)
-        answers = self.store.answers_of(item.row)
+    def view(self, item: QueueItem) -> RowView:
+        """Return the contents of the page of an item."""
+        given, p_wrong = self.dataset.given[item.row], self.queue.scores.row_scores(item.row)
+        answers = self.store.row_answers(item.row)
         questions = tuple(
-            Question(
+            LabelQuestion(
                 label,
-                self.subject.label_names[label],
+                self.dataset.label_names[label],
                 None if np.isnan(given[label]) else int(given[label]),
-                None if np.isnan(doubt[label]) else float(doubt[label]),
+                None if np.isnan(p_wrong[label]) else float(p_wrong[label]),
                 answers.get(label),
             )
             for label in item.asked
         )
-        return View(item, questions, self.store.progress(), tuple(self.counts()), self.store.can_undo())
+        return RowView(item, questions, self.store.progress(), self.flip_counts(), self.store.can_undo())
 
-    def counts(self) -> list[Counted]:
-        """Flips counted on the rows drawn by lot."""
-        return counted(self.store.tallies(), self.subject.data.q)
+    def answer(self, item: QueueItem, label: int, answer: Answer) -> None:
+        """Store the answer for one label of an item."""
+        if label not in item.asked:
+            raise ValueError(f"label {label} is not in question at position {item.position}")
+        self.store.record(item, {label: answer})
+
+    def accept_rest(self, item: QueueItem) -> None:
+        """Confirm the given labels that have no answer; labels that were not observed become "unsure"."""
+        given = self.dataset.given[item.row]
+        answers: dict[int, Answer] = {
+            j: "unsure" if np.isnan(given[j]) else "yes" if given[j] == 1 else "no" for j in item.asked
+        }
+        self.store.record(item, answers, only_open=True)
+
+    def undo(self) -> UndoneAction | None:
+        """Undo the latest action; return None if there is no action."""
+        return self.store.undo()
+
+    def flip_counts(self) -> list[FlipCounts]:
+        """Return the flips of each label on the complete rows of the random sample."""
+        return count_flips(self.store.sampled_counts(), self.dataset.data.q)
 
     def rates(self) -> NoiseRates:
-        """The rates by all that is known now: what was thought before, and the rows drawn by lot; known ones stay."""
-        trusted = trusted_rows(self.store.sampled_entries(), self.subject.data.q)
-        if not len(trusted.rows) or "known" in self.before.kind:
-            return self.before
+        """Estimate the noise rates from the data and the complete rows of the random sample.
+
+        Returns
+        -------
+        NoiseRates
+            The estimate. Without a complete row, and if the rates are known, these are the initial rates.
+        """
+        trusted = trusted_rows(self.store.sampled_answers(), self.dataset.data.q)
+        if not len(trusted.rows) or "known" in self.initial_rates.kind:
+            return self.initial_rates
         key = trusted.rows.tobytes() + trusted.Y.tobytes()
-        with self._estimating:  # an export and a training may ask at once
-            if self._growing is None:
-                subject = self.subject
-                self._growing = GrowingEstimate(subject.data.X, subject.named_labels, self.before.sides, self.seed)
-            if self._estimated is None or self._estimated[0] != key:
-                self._estimated = key, self._growing.rates(trusted)
-            return self._estimated[1]
+        with self._estimation_lock:  # an export and a training may run at the same time
+            if self._estimate is None:
+                data = self.dataset
+                sides = self.initial_rates.sides
+                self._estimate = GrowingEstimate(data.data.X, data.named_labels, sides, self.random_state)
+            if self._cached_rates is None or self._cached_rates[0] != key:
+                self._cached_rates = key, self._estimate.rates(trusted)
+            return self._cached_rates[1]
+
+    def rates_in_use(self) -> NoiseRates:
+        """Return the rates of the latest training, or the initial rates if no model has been trained."""
+        trained = self.trained
+        return self.initial_rates if trained is None else NoiseRates.from_dict(trained["rates"])
 
     @property
     def trained(self) -> dict[str, Any] | None:
-        """What is known of the latest model that was trained here."""
-        found: dict[str, Any] | None = self.store.fact("trained")
+        """Description of the latest model that was trained in this review."""
+        found: dict[str, Any] | None = self.store.metadata("trained")
         return found
 
-    # -- doing
-
-    def answer(self, item: Item, label: int, answer: Answer) -> None:
-        """Keep one answer."""
-        if label not in item.asked:
-            raise ValueError(f"label {label} is not asked about here")
-        self.store.answer(item, {label: answer})
-
-    def accept_rest(self, item: Item) -> None:
-        """The labels without an answer are right as they were given; those that were not observed: unsure."""
-        given = self.subject.given[item.row]
-        words: dict[int, Answer] = {j: _word(float(given[j])) for j in item.asked}
-        self.store.answer(item, words, open_only=True)
-
-    def undo(self) -> Undone | None:
-        """Take back the latest action."""
-        return self.store.undo()
-
-    def keep_trained(self, trained: dict[str, Any], rates: NoiseRates) -> None:
-        """A model was trained with these rates: the queue goes by them from now on."""
-        doubt = Doubt(self.subject.given, self._pred_proba, rates)
-        with self._lock:
-            self.store.keep_fact("trained", {**trained, "rates": rates.to_dict()})
-            self.queue.doubt = doubt
+    def set_trained(self, description: dict[str, Any], rates: NoiseRates) -> None:
+        """Store the description of a trained model and use its rates to rank suspicious rows."""
+        scores = LabelIssueScores(self.dataset.given, self._pred_proba, rates)
+        with self._training_lock:
+            self.store.set_metadata("trained", {**description, "rates": rates.to_dict()})
+            self.queue.scores = scores
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the store of answers."""
         self.store.close()
 
 
-def open_store(subject: Subject, folder: PathLike, seed: int) -> DecisionStore:
-    """The decisions in the folder of a review, which is made if it is not there; those about other data are refused."""
+def _open_store(dataset: ReviewDataset, folder: PathLike, random_state: int) -> DecisionStore:
+    """Open the answers in the folder of a review; create the folder if it does not exist."""
     Path(folder).mkdir(exist_ok=True)
-    return DecisionStore(Path(folder) / "decisions.db", {**subject.facts, "seed": seed})
-
-
-def _word(given: float) -> Answer:
-    return "unsure" if np.isnan(given) else "yes" if given == 1 else "no"
+    return DecisionStore(Path(folder) / "decisions.db", {**dataset.metadata, "seed": random_state})

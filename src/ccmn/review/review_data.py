@@ -1,0 +1,254 @@
+"""Data under review: features and given labels for the model, and how a row is displayed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccmn._containers import is_sparse
+from ccmn._files import PathLike, prefix_errors
+from ccmn._pictures import encode_png, parse_size, to_pixels
+from ccmn._validation import check_no_missing
+from ccmn.data.columns import Columns
+from ccmn.data.dataset import Matrix, MultiLabelData
+from ccmn.data.formats import read_text_file
+from ccmn.data.tables import LabelSpec
+
+MAX_FEATURES = 30
+"""Maximum number of features shown per row; with more features, the most unusual ones are shown."""
+
+MEDIA_TYPES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+}
+"""Supported picture files. SVG is excluded because it can contain scripts."""
+
+
+class Picture(NamedTuple):
+    """Content and media type of a picture."""
+
+    content: bytes
+    media_type: str
+
+
+class FeaturePictures:
+    """Pictures whose pixels are the features of a row; the minimum of all features is black, the maximum white.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix, shape (n, d)
+        Features.
+    shape : tuple of int
+        ``(height, width)`` of gray pictures or ``(height, width, 3)`` of color pictures.
+    """
+
+    def __init__(self, X: Matrix, shape: tuple[int, ...]) -> None:
+        size = int(np.prod(shape))
+        if size != X.shape[1]:
+            raise ValueError(
+                f"Expected {size} features for pictures of size {'x'.join(map(str, shape))}; got {X.shape[1]} features"
+            )
+        self._X, self._shape = X, shape
+        self._low, self._high = float(X.min()), float(X.max())
+
+    def __call__(self, row: int) -> Picture:
+        """Return the picture of a row."""
+        values = self._X[[row]]
+        pixels = np.asarray(values.toarray() if hasattr(values, "toarray") else values).reshape(self._shape)
+        return Picture(encode_png(to_pixels(pixels, self._low, self._high)), "image/png")
+
+
+class FilePictures:
+    """Picture files in one folder. Files outside the folder are never read.
+
+    Parameters
+    ----------
+    names : list of str
+        File name of each row, relative to the folder.
+    folder : Path
+        Folder of the files.
+    """
+
+    def __init__(self, names: list[str], folder: Path) -> None:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"Picture folder {folder} does not exist")
+        self._folder, self._names = folder.resolve(), names
+
+    def __call__(self, row: int) -> Picture | None:
+        """Return the picture of a row; None if there is no such picture in the folder."""
+        try:
+            path = (self._folder / self._names[row].strip()).resolve()
+            media_type = MEDIA_TYPES.get(path.suffix.lower())
+            if media_type is None or not path.is_relative_to(self._folder) or not path.is_file():
+                return None
+            return Picture(path.read_bytes(), media_type)
+        except (OSError, ValueError, RuntimeError):  # unreadable file, NUL in the name, loop of symbolic links
+            return None
+
+
+class DisplayedFeature(NamedTuple):
+    """Feature of a row: name, value, and distance from the mean in standard deviations."""
+
+    name: str
+    value: float
+    z_score: float
+
+
+@dataclass(frozen=True, eq=False)
+class ReviewDataset:
+    """Data under review.
+
+    Parameters
+    ----------
+    data : MultiLabelData
+        Features and given labels, the input of the model.
+    texts : sequence of str, optional
+        Text of each row.
+    picture : callable, optional
+        Function from a row number to its picture, or to None if the row has no picture.
+    test : tuple (X, Y), optional
+        Test set with clean labels. If given, the effect of retraining is measured on it.
+    """
+
+    data: MultiLabelData
+    texts: Sequence[str] | None = None
+    picture: Callable[[int], Picture | None] | None = None
+    test: tuple[Any, Any] | None = None
+
+    @cached_property
+    def given(self) -> NDArray[np.float32]:
+        """Given labels as a dense array of shape (n, q); NaN if not observed."""
+        Y = self.data.Y
+        return np.asarray(Y.toarray() if is_sparse(Y) else Y, dtype=np.float32)
+
+    @cached_property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the labels; "label 0", "label 1", ... if they have no names."""
+        return tuple(self.data.label_names or (f"label {j}" for j in range(self.data.q)))
+
+    @property
+    def named_labels(self) -> Any:
+        """Given labels as a data frame if they have names, else as an array."""
+        if self.data.label_names is None:
+            return self.given
+        import pandas as pd
+
+        return pd.DataFrame(self.given, columns=list(self.data.label_names))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """JSON description of rows and labels; the answers of a review belong to data with this description."""
+        labels = np.nan_to_num(self.given, nan=2).astype(np.uint8)
+        return {
+            "rows": self.data.n,
+            "labels": list(self.label_names),
+            "sha256 of the labels": hashlib.sha256(labels.tobytes()).hexdigest(),
+        }
+
+    def features(self, row: int) -> list[DisplayedFeature]:
+        """Return the most unusual features of a row, in column order; of a sparse row only stored features."""
+        X = self.data.X
+        if is_sparse(X):
+            stored = slice(X.indptr[row], X.indptr[row + 1])
+            columns, values = X.indices[stored], X.data[stored]
+        else:
+            columns, values = np.arange(self.data.d), X[row]
+        mean, deviation = self._mean_and_deviation
+        z_scores = (values - mean[columns]) / deviation[columns]
+        shown = np.sort(np.argsort(-np.abs(np.nan_to_num(z_scores)), kind="stable")[:MAX_FEATURES])
+        names = self.data.feature_names
+        return [
+            DisplayedFeature(names[columns[k]] if names else f"x{columns[k]}", float(values[k]), float(z_scores[k]))
+            for k in shown
+        ]
+
+    @cached_property
+    def _mean_and_deviation(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        X = self.data.X
+        if is_sparse(X):
+            mean = np.asarray(X.mean(axis=0)).ravel()
+            variance = np.asarray(X.multiply(X).mean(axis=0)).ravel() - mean**2
+        else:
+            mean, variance = np.nanmean(X, axis=0), np.nanvar(X, axis=0)
+        return mean, np.sqrt(np.maximum(variance, np.finfo(np.float32).eps))
+
+
+def read_review_data(
+    source: PathLike,
+    labels: LabelSpec | None = None,
+    *,
+    text: str | None = None,
+    picture: str | None = None,
+    image: str | None = None,
+    image_dir: Path | None = None,
+    candidates: bool = False,
+    data_dir: PathLike | None = None,
+) -> tuple[ReviewDataset, Columns]:
+    """Read data to review from a file.
+
+    Without ``text``, ``picture`` and ``image``, a row is displayed as a table of its features.
+
+    Parameters
+    ----------
+    source : path or str
+        Data file, or name of a dataset.
+    labels : label specification, optional
+        Columns of the labels.
+    text : str, optional
+        Column of texts. They are displayed, and converted to features for the model.
+    picture : str, optional
+        Picture size HEIGHTxWIDTH or HEIGHTxWIDTHx3. The features are displayed as pixels.
+    image : str, optional
+        Column of picture file names. The pictures are displayed; the model does not use them.
+    image_dir : Path, optional
+        Folder of the picture files. The default is the folder of ``source``.
+    candidates : bool, default=False
+        Review the candidate labels of the data instead of the labels.
+    data_dir : path, optional
+        Folder of the dataset catalog.
+
+    Returns
+    -------
+    ReviewDataset
+        The data.
+    Columns
+        Columns of the file that a model of these data takes.
+
+    Raises
+    ------
+    ValueError
+        If more than one display is requested, or if the file lacks the features, labels or candidates.
+    """
+    if sum(display is not None for display in (text, picture, image)) > 1:
+        raise ValueError("Expected at most one of text, picture and image; got more than one")
+    if image is not None:
+        data, names = read_text_file(source, image, labels)
+        with prefix_errors(source):
+            check_no_missing(data.X, data.feature_names)
+            if not data.d:
+                raise ValueError("no feature columns found beside the pictures, which the model does not use")
+            if not data.q:
+                raise ValueError("no label columns found")
+        pictures = FilePictures(names, Path(source).parent if image_dir is None else image_dir)
+        dataset = ReviewDataset(data, picture=pictures)
+        columns = Columns(data.d, data.q, data.feature_names, data.label_names)
+    else:
+        columns, data = Columns.from_training_data(source, labels, text, data_dir=data_dir)
+        texts = None if text is None else read_text_file(source, text, labels)[1]
+        shown = None if picture is None else FeaturePictures(data.X, parse_size(picture))
+        dataset = ReviewDataset(data, texts, shown)
+    if candidates:
+        if data.candidates is None:
+            raise ValueError("The data have no candidate labels; omit candidates (--candidates)")
+        dataset = replace(dataset, data=replace(data, Y=data.candidates, candidates=None))
+    return dataset, columns

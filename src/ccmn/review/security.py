@@ -1,0 +1,163 @@
+"""Access control of the web app: one browser, the printed URL, and short requests.
+
+Any web page in the browser can send requests to a server on this machine. A request is therefore answered only if its
+Host header names the address of the server (protection against DNS rebinding), if it comes from the web app itself
+(protection against cross-site requests), and if it carries a cookie that is issued once, in exchange for the token in
+the printed URL.
+
+Starlette's ``TrustedHostMiddleware`` is not used because it ignores the port and answers with status 400 instead of
+421, and because Starlette has no middleware for the other checks.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from importlib import resources
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_BODY_BYTES = 4096
+"""Maximum length of a request body. The app itself sends a few dozen bytes."""
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    # With "no-referrer", browsers would submit forms with the origin "null".
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Headers of every response: no external resources, no inline scripts, no frames, no caching."""
+
+
+class RejectedRequestError(Exception):
+    """Request that is rejected, with status code and reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+class AccessControl:
+    """ASGI middleware that checks each request and adds the security headers to each response.
+
+    Parameters
+    ----------
+    app : ASGI application
+        Application to protect.
+    hosts : iterable of str
+        Permitted Host headers, such as ``127.0.0.1:8000``.
+    token : str
+        Token of the printed URL. It is valid once; the browser that used it is then recognized by its cookie.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str], token: str) -> None:
+        self._app = app
+        self._hosts = frozenset(hosts)
+        self._token: str | None = token
+        self._secret = secrets.token_urlsafe(32)
+        # Browsers share cookies between ports: two reviews on one machine need cookies with different names.
+        self.cookie = f"ccmn_review_{secrets.token_hex(4)}"
+        self._login_page = resources.files("ccmn.review").joinpath("templates", "login.html").read_text("utf-8")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request and pass it to the application."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        send = _with_security_headers(send)
+        try:
+            headers = Headers(scope=scope)
+            self._check_host(headers)
+            self._check_origin(scope["method"], headers)
+            login = self._login(scope, headers)
+            if login is not None:
+                await login(scope, receive, send)
+                return
+            if not self._has_cookie(headers):
+                raise RejectedRequestError(403, "Not signed in: open the URL that `ccmn review` printed last.")
+            body = await _read_body(headers, receive)
+        except RejectedRequestError as rejected:
+            response = PlainTextResponse(f"{rejected.reason}\n", rejected.status)
+            await response(scope, receive, send)
+            return
+
+        async def replay() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self._app(scope, replay, send)
+
+    def _check_host(self, headers: Headers) -> None:
+        if headers.getlist("host") != [headers.get("host")] or headers.get("host") not in self._hosts:
+            raise RejectedRequestError(421, "Invalid Host header: open the URL printed by `ccmn review`.")
+
+    def _check_origin(self, method: str, headers: Headers) -> None:
+        origin = headers.get("origin")
+        own = origin is not None and origin.startswith("http://") and origin.removeprefix("http://") in self._hosts
+        modifies = method not in ("GET", "HEAD")
+        if (origin is not None and not own) or (modifies and not own):
+            raise RejectedRequestError(403, "Invalid Origin header: the request comes from another web page.")
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise RejectedRequestError(
+                403, "Cross-site request rejected: enter the URL printed by `ccmn review` in the address bar."
+            )
+
+    def _login(self, scope: Scope, headers: Headers) -> Response | None:
+        """Exchange the token in the URL for the cookie and redirect to a URL without token; None without token."""
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
+        if scope["path"] != "/" or scope["method"] != "GET" or given is None:
+            return None
+        response = HTMLResponse(self._login_page)
+        if self._has_cookie(headers):
+            return response
+        if self._token is None:
+            raise RejectedRequestError(
+                403, "This one-time link has already been used. Run `ccmn review` again for a new one."
+            )
+        if not secrets.compare_digest(given[0].encode(), self._token.encode()):
+            raise RejectedRequestError(403, "Invalid token: open the URL that `ccmn review` printed last.")
+        self._token = None
+        response.set_cookie(self.cookie, self._secret, httponly=True, samesite="strict", path="/")
+        return response
+
+    def _has_cookie(self, headers: Headers) -> bool:
+        cookies = (cookie.strip().partition("=") for cookie in headers.get("cookie", "").split(";"))
+        given = next((value for name, _, value in cookies if name == self.cookie), "")
+        return secrets.compare_digest(given.encode(), self._secret.encode())
+
+
+async def _read_body(headers: Headers, receive: Receive) -> bytes:
+    """Read the request body; stop as soon as it is too long."""
+    too_long = RejectedRequestError(413, f"Request body too long: at most {MAX_BODY_BYTES} bytes are accepted.")
+    announced = headers.get("content-length", "0")
+    if not announced.isdecimal() or int(announced) > MAX_BODY_BYTES:
+        raise too_long
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = bool(message.get("more_body", False))
+        if len(body) > MAX_BODY_BYTES:
+            raise too_long
+    return body
+
+
+def _with_security_headers(send: Send) -> Send:
+    """Return a ``send`` that adds the security headers to every response."""
+    extra = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], *extra]}
+        await send(message)
+
+    return send_with_headers
