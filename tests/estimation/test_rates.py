@@ -110,3 +110,16 @@ def test_less_is_corrected_where_rho_neg_is_hardly_known():
     np.testing.assert_allclose(rates.cautious_noise.rho_pos, [0.3, 0.3])
     declared = gather([labels[0]._replace(pos=NEVER)], np.ones((10, 1)), ("partial",), {}, None)
     assert declared.cautious_noise == declared.noise
+
+
+def test_flags_name_their_label():
+    notes = [Flag("clipped", "too noisy", 1), Flag("few_rows", "4 rows")]
+    named = rates(names=("sea", "sky"), flags=notes)
+    assert [str(flag) for flag in named.flags[-2:]] == [
+        "label 'sky': too noisy [clipped]",
+        "all labels: 4 rows [few_rows]",
+    ]
+    assert "! label 'sky': too noisy" in repr(named)
+    assert str(rates(flags=notes).flags[-2]) == "label 1: too noisy [clipped]"
+    assert named.to_dict()["flags"][-2] == ["clipped", "too noisy", 1]
+    assert NoiseRates.from_dict(named.to_dict()).flags == named.flags

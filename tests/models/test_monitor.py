@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise, load_model
-from ccmn.data import make_noisy_multilabel
-from ccmn.data.digits import load_digit_scenes
+from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.losses import SURROGATES, ForwardLoss, HammingLoss, RankingLoss
 from ccmn.models.monitor import MOST_ROWS, RiskParts, can_go_negative, risk_parts, spread_rows, warning_about
 
-ABOUT_PARTS = "part of the training risk is negative"
+ABOUT_PARTS = "estimated training risk is negative"
 
 
 def phi(name, t):
@@ -111,20 +110,49 @@ def test_what_counts_as_negative():
     assert parts_of(means, errors, sizes).negative().tolist() == [3, 1]
 
 
-def test_the_message_names_labels_meaning_and_remedy():
-    parts = parts_of([[-0.5, 0.2, -3.0]], [[0.01] * 3], [[0.5, 0.2, 3.0]])
-    message = warning_about(parts, ("beach", "sea", "sky"), corrected=False)
-    assert "(-3 at worst) for 2 of 3 labels: sky, beach." in message
-    for words in ("single noisy labels", 'correction="abs"', 'loss="forward"', "weight_decay", "epochs", "validation="):
+@pytest.fixture
+def negative():
+    return parts_of([[-0.5, 0.2, -3.0]], [[0.01] * 3], [[0.5, 0.2, 3.0]])
+
+
+def test_the_warning_names_labels_and_remedies(negative):
+    message = warning_about(negative, ("beach", "sea", "sky"), corrected=False, has_epochs=True)
+    assert message.startswith("The estimated training risk is negative for 2 of 3 labels (minimum -3): ")
+    assert "the noise of 'sky', 'beach'." in message
+    for words in ('correction="relu"', 'loss="forward"', "weight_decay", "early stopping", "validation="):
         assert words in message
-    assert "correction" not in warning_about(parts, None, corrected=True)
-    assert "labels: 2, 0." in warning_about(parts, None, corrected=True)
-    assert warning_about(parts_of([[0.1]], [[0.0]], [[0.1]]), None, corrected=False) is None
+    assert "correction" not in warning_about(negative, None, corrected=True, has_epochs=True)
+    assert "the noise of 2, 0." in warning_about(negative, None, corrected=True, has_epochs=True)
+    fine = parts_of([[0.1]], [[0.0]], [[0.1]])
+    assert warning_about(fine, None, corrected=False, has_epochs=True) is None
 
 
-def test_a_long_list_of_labels_is_cut():
+def test_the_advice_after_a_fit_without_epochs_mentions_none(negative):
+    message = warning_about(negative, None, corrected=False, has_epochs=False)
+    for words in ("larger weight_decay", "validation=", 'solver="adam" with correction="relu"'):
+        assert words in message
+    assert "epochs" not in message
+    assert "early stopping" not in message
+
+
+@pytest.mark.parametrize("surrogate", ["square", "logistic"])
+def test_the_warning_of_a_closed_form_fit_suits_it_and_names_labels(surrogate):
+    rng = np.random.default_rng(0)
+    X, names = rng.normal(size=(150, 140)), ("sea", "sky", "sun")
+    noise = ClassConditionalNoise([0.3] * 3, [0.4] * 3, label_names=names)
+    Y = noise.corrupt((rng.random((150, 3)) < 0.4).astype(int), random_state=0)
+    clf = CCMNClassifier(noise, "hamming", surrogate, weight_decay=1e-6, random_state=0)
+    with pytest.warns(UserWarning, match=ABOUT_PARTS) as caught:
+        clf.fit(X, Y, validation=(X, Y))
+    message = next(str(w.message) for w in caught if ABOUT_PARTS in str(w.message))
+    assert "epoch" not in message
+    assert "weight_decay" in message
+    assert any(repr(name) in message for name in names)
+
+
+def test_a_long_list_of_labels_is_shortened():
     parts = parts_of([[-1.0] * 9], [[0.01] * 9], [[1.0] * 9])
-    assert "9 of 9 labels: 0, 1, 2, 3, 4, ...." in warning_about(parts, None, corrected=False)
+    assert "of 0, 1, 2, 3, 4 and 4 more." in warning_about(parts, None, corrected=False, has_epochs=True)
 
 
 # At one-sided rates of .6 some linear fits are warned of: see docs/training.md.
@@ -147,10 +175,10 @@ def yeast_like():
 
 @pytest.mark.parametrize(("loss", "surrogate"), LOSSES)
 @pytest.mark.parametrize("data", ["digits", "yeast_like"])
-def test_linear_fits_stopped_early_are_left_in_peace(request, data, loss, surrogate):
+def test_no_warning_for_early_stopped_linear_fit(request, data, loss, surrogate):
     X, Y = request.getfixturevalue(data)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message=f".*{ABOUT_PARTS}")
         for noise in NOISES:
             clf = CCMNClassifier(noise, loss, surrogate, epochs=20, random_state=0)
             clf.fit(X, noise.corrupt(Y, random_state=0))
@@ -178,7 +206,7 @@ def test_the_remedies_help(digits):
     Z = noise.corrupt(Y, random_state=0)
     same = {"model": wide, "epochs": 80, "lr": 5e-3, "random_state": 0}
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message=f".*{ABOUT_PARTS}")
         corrected = CCMNClassifier(noise, "hamming", "logistic", correction="abs", **same).fit(X, Z, validation=(X, Z))
         forward = CCMNClassifier(noise, "forward", **same).fit(X, Z, validation=(X, Z))
     assert corrected.risk_parts_.min() > -0.3

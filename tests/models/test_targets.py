@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.linear_model import LogisticRegression
 
+from ccmn import CCMNClassifier, CorrectedClassifier
+from ccmn.data import make_noisy_multilabel
 from ccmn.models import targets as module
 from ccmn.models.targets import encode_like, encode_targets
 
@@ -31,3 +35,16 @@ def test_sets_of_numbers_are_columns_in_their_order():
     found = encode_targets([[10, 2], [2]])
     assert found.classes.tolist() == [2, 10]
     np.testing.assert_array_equal(found.labels, [[1, 1], [1, 0]])
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_estimated_rates_and_their_flags_name_labels(monkeypatch):
+    task = make_noisy_multilabel(150, 3, 2, random_state=0)
+    table = pd.DataFrame(task.Y, columns=["sea", "sky"])
+    corrected = CorrectedClassifier(LogisticRegression(), random_state=0).fit(task.X, table)
+    monkeypatch.setattr(module, "FEWEST_SPARSE", 0)  # the label sets become a sparse matrix
+    sets = [[name for name, given in zip(("sea", "sky"), row) if given] for row in task.Y]
+    fitted = CCMNClassifier(epochs=1, random_state=0).fit(task.X, sets)
+    for rates in (corrected.rates_, fitted.rates_):
+        assert rates.label_names == ("sea", "sky")
+        assert any("label 'sea'" in str(flag) for flag in rates.flags)

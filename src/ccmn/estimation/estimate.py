@@ -353,4 +353,6 @@ def diagnose_noise(
     """
     if X is None:
         raise ValueError("diagnose_noise needs the features X, to see whether they tell which labels were flipped")
-    return diagnose(read_evidence(X, Y_noisy, sides, trusted, None, random_state, None, None))
+    found = diagnose(read_evidence(X, Y_noisy, sides, trusted, None, random_state, None, None))
+    names = label_names_of(Y_noisy)
+    return replace(found, flags=tuple(flag.named(names) for flag in found.flags))

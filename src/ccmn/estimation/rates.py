@@ -42,16 +42,22 @@ UNINFORMED_SE = 12**-0.5
 class Flag(NamedTuple):
     """A doubt about the result.
 
-    ``code`` is for programs ("clipped", "unidentified", ...), ``note`` for people; ``label`` is the number of the
-    label it is about, None where it is about all.
+    ``code`` is for programs ("clipped", "unidentified", ...), ``note`` for people; ``label`` is the index of the
+    label it is about, None where it is about all; ``name`` is the name of that label, if it is known.
     """
 
     code: str
     note: str
     label: int | None = None
+    name: str | None = None
+
+    def named(self, names: Sequence[str] | None) -> Flag:
+        """Return the flag with the name of its label."""
+        return self if names is None or self.label is None else self._replace(name=names[self.label])
 
     def __str__(self) -> str:
-        return f"{'all labels' if self.label is None else f'label {self.label}'}: {self.note} [{self.code}]"
+        label = self.label if self.name is None else repr(self.name)
+        return f"{'all labels' if self.label is None else f'label {label}'}: {self.note} [{self.code}]"
 
 
 class Rate(NamedTuple):
@@ -138,7 +144,7 @@ class NoiseRates:
         checked |= {name: np.array(getattr(self, name), dtype=np.float64) for name in numbers}
         checked |= {name: np.array(getattr(self, name), dtype=np.int64) for name in ("n_pos", "n_neg")}
         checked |= {name: tuple(getattr(self, name)) for name in ("kind", "method", "sides")}
-        checked["flags"] = tuple(Flag(*flag) for flag in self.flags)
+        checked["flags"] = tuple(Flag(*flag[:3]).named(names) for flag in self.flags)
         for name, value in checked.items():
             if name not in ("flags", "label_names") and len(value) != q:
                 raise ValueError(f"{name} must have one entry per label ({q}); got {len(value)}")
@@ -219,7 +225,7 @@ class NoiseRates:
             value = getattr(self, entry.name)
             result[entry.name] = value.tolist() if isinstance(value, np.ndarray) else value
         result |= {name: list(result[name]) for name in ("kind", "method", "sides")}
-        result["flags"] = [list(flag) for flag in self.flags]
+        result["flags"] = [list(flag[:3]) for flag in self.flags]
         result["settings"] = dict(self.settings)
         result["label_names"] = None if self.label_names is None else list(self.label_names)
         return result

@@ -344,7 +344,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if parts is None:
             return
         self.risk_parts_ = parts.means
-        message = warning_about(parts, self.label_names_, corrected=self.correction is not None)
+        names = self.label_names_ or self.noise_.label_names
+        has_epochs = any("epoch" in row for row in self._history)
+        message = warning_about(parts, names, corrected=self.correction is not None, has_epochs=has_epochs)
         if message is not None:
             warnings.warn(message, stacklevel=3)
 

@@ -135,8 +135,13 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         features, scores = X, None
         if not is_matrix_of_numbers(X):
             features, scores = None, held_out_proba(self.estimator, X, Y, seed)
+        labels: Any = Y
+        if names is not None:
+            from pandas import DataFrame
+
+            labels = DataFrame(Y, columns=list(names))
         self.rates_: NoiseRates = estimate_noise(
-            features, Y, sides=ESTIMATED_SIDES[noise], pred_proba=scores, random_state=seed
+            features, labels, sides=ESTIMATED_SIDES[noise], pred_proba=scores, random_state=seed
         )
         return self.rates_.cautious_noise
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ccmn._containers import is_sparse
+from ccmn._containers import is_sparse, to_dense_array
 from ccmn.losses import LOSSES
 from ccmn.models.parameters import ESTIMATED_SIDES
 from ccmn.models.samples import Labels
@@ -126,12 +126,12 @@ def _estimate(
 
 
 def _with_names(targets: Targets) -> Any:
-    """The labels with their names, where they have any: rates and warnings then speak of them by name."""
-    if targets.label_names is None or is_sparse(targets.labels):
+    """Return the labels with their names, if known, so that estimated rates and warnings name them."""
+    if targets.label_names is None:
         return targets.labels
     from pandas import DataFrame
 
-    return DataFrame(targets.labels, columns=list(targets.label_names))
+    return DataFrame(to_dense_array(targets.labels), columns=list(targets.label_names))
 
 
 def _check_about(noise: NoiseModel, targets: Targets) -> NoiseModel:

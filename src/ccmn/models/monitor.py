@@ -15,6 +15,7 @@ knows every noisy label by heart has hardly any positive terms left.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,9 @@ OUTWEIGHED = 2.0
 """only where its negative terms are so many times the positive ones,"""
 STANDARD_ERRORS = 2.0
 """and only where chance does not explain it: few debiased labels bring a small mean below zero by themselves."""
+
+MAX_LABELS_NAMED = 5
+"""The warning names at most this many labels."""
 
 
 @dataclass(frozen=True)
@@ -122,17 +126,23 @@ def _summary(values: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return mean, (share * (values - mean)).square().sum(0).sqrt(), (share * values.abs()).sum(0)
 
 
-def warning_about(parts: RiskParts, names: tuple[str, ...] | None, corrected: bool) -> str | None:
-    """What to say of parts that have gone negative, and what to do; None where there is nothing to say."""
+def warning_about(parts: RiskParts, names: Sequence[str] | None, *, corrected: bool, has_epochs: bool) -> str | None:
+    """Return a warning about labels whose risk is negative, with remedies that apply; None if there are none.
+
+    ``has_epochs`` is False after a fit in closed form or by L-BFGS, which have neither epochs nor a correction.
+    """
     labels = parts.negative()
     if not len(labels):
         return None
-    shown = ", ".join(names[j] if names else str(j) for j in labels[:5]) + (", ..." if len(labels) > 5 else "")
-    remedy = "" if corrected else 'correction="abs" or "relu", '
+    shown = ", ".join(repr(names[j]) if names else str(j) for j in labels[:MAX_LABELS_NAMED])
+    more = f" and {len(labels) - MAX_LABELS_NAMED} more" if len(labels) > MAX_LABELS_NAMED else ""
+    if has_epochs:
+        remedy = "" if corrected else 'correction="relu", '
+        remedy += 'a larger weight_decay, early stopping on more validation rows (validation=), or loss="forward"'
+    else:
+        remedy = 'a larger weight_decay, more validation rows (validation=), or solver="adam" with correction="relu"'
     worst, q = parts.means[:, labels].min(), parts.means.shape[1]
     return (
-        f"a part of the training risk is negative ({worst:.2g} at worst) for {len(labels)} of {q} labels: {shown}. "
-        f"It estimates a number that cannot be: the model has learned "
-        f'single noisy labels. What helps: {remedy}loss="forward", more weight_decay, fewer epochs, or more rows '
-        "to choose the epoch by (validation=)"
+        f"The estimated training risk is negative for {len(labels)} of {q} labels (minimum {worst:.2g}): the model "
+        f"overfits the noise of {shown}{more}. Use {remedy}."
     )
