@@ -35,7 +35,7 @@ from ccmn.models.resuming import fingerprint, keeper_at, stream_fingerprint
 from ccmn.models.samples import Sample
 from ccmn.models.saving import description_of
 from ccmn.models.scoring import Scorer
-from ccmn.models.solving import NEEDS, solve
+from ccmn.models.solving import NEEDS, solve, warn_if_badly_scaled
 from ccmn.models.streaming import BATCH_SIZE, Plan, draw_sample, read_memory, streamed
 from ccmn.models.targets import Targets, encode_targets, read_trusted
 from ccmn.models.tiles import predicted_labels, top_labels
@@ -282,6 +282,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found = debias_labels(self.noise, drawn.X, targets, None, seed)
         self._start(targets, found)
         self._name_features(data)
+        warn_if_badly_scaled(self, drawn.X, stacklevel=3)
         recipe = recipe_of(self, self.noise_, targets, data.n, seed)
         recipe = replace(recipe, batch_size=plan.settings.batch_size, dtype=torch.float32)
         held_out = Sample(drawn.X, found.p, None)

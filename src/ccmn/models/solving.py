@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import warnings
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ccmn.models.features import scale_warning
 from ccmn.models.fitting import Fitted, Recipe, fit_loop, held_out_rows, in_memory
 from ccmn.models.paths import fit_closed_form, fit_logistic_path
 from ccmn.models.progress import progress_of
 from ccmn.models.samples import Labels, Sample
+from ccmn.training import Ranks
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.lbfgs import can_decompose
 from ccmn.training.ridge import LARGEST_DECOMPOSITION, few_threads
@@ -47,9 +50,17 @@ def solve(
     if way == "lbfgs":
         with few_threads(training.X):
             return fit_logistic_path(recipe, training, held_out)
+    warn_if_badly_scaled(clf, training.X)
     ready, rows = in_memory(recipe, training, labels), held_out_rows(recipe, held_out)
     with progress_of(verbose, recipe.criterion) as tell:
         return fit_loop(recipe, ready, rows, tell, keeper)
+
+
+def warn_if_badly_scaled(clf: CCMNClassifier, X: Any, stacklevel: int = 4) -> None:
+    """Warn if the built-in networks train poorly on these features; a network of the user may scale them itself."""
+    message = scale_warning(X, getattr(clf, "feature_names_in_", None)) if isinstance(clf.model, str) else None
+    if message is not None and Ranks.current().writes:
+        warnings.warn(message, stacklevel=stacklevel)
 
 
 def choose_solver(clf: CCMNClassifier, training: Sample, held_out: Sample) -> str:
