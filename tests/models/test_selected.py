@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -49,3 +53,61 @@ def test_selected_is_saved_with_the_model(tmp_path):
     clf = fit(epochs=3)
     clf.save(tmp_path / "m.ccmn")
     assert load_model(tmp_path / "m.ccmn").selected_ == clf.selected_
+
+
+def warnings_of(**parameters):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(**parameters)
+    return [str(w.message) for w in caught]
+
+
+ADAM = {"loss": "hamming", "solver": "adam"}
+
+
+def test_one_warning_names_the_edge_of_the_grid_and_the_last_epoch():
+    (message,) = warnings_of(**ADAM, lr=(1e-2, 1e-4, 1e-3), epochs=3, batch_size=10)
+    assert "learning rate 0.01 is the largest of lr=[0.01, 0.0001, 0.001]; a larger one may be better." in message
+    assert "The best epoch is the last one (3)" in message
+    assert "Increase epochs" in message
+
+
+def test_warning_for_the_smallest_learning_rate():
+    (message,) = warnings_of(**ADAM, lr=(0.05, 50.0), epochs=60)
+    assert "learning rate 0.05 is the smallest of lr=[0.05, 50.0]; a smaller one may be better." in message
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"lr": 0.05, "epochs": 60},
+        {"lr": (1e-6, 0.05, 50.0), "epochs": 60},
+        # With one epoch there is nothing to compare.
+        {"lr": 0.05, "epochs": 1},
+        # Learning rates of 0 reach the same criterion.
+        {"lr": (1e-12, 2e-12), "epochs": 5},
+    ],
+)
+def test_no_warning_for_a_selection_inside_the_grid(parameters):
+    assert warnings_of(**ADAM, **parameters) == []
+
+
+@pytest.mark.parametrize("surrogate", ["square", "logistic"])
+def test_warning_if_most_labels_select_the_smallest_l2(surrogate):
+    path = {"loss": "hamming", "surrogate": surrogate}
+    (message,) = warnings_of(**path, weight_decay=0.5)
+    assert re.search(r"weight_decay=0\.5, is selected for [23] of 3 labels; a smaller weight_decay may be", message)
+    assert warnings_of(**path, weight_decay=1e-5) == []
+    assert warnings_of(**path, weight_decay=0.0) == []
+    # The largest l2 leaves only the bias; above it nothing changes.
+    assert warnings_of(**path, weight_decay=1e3) == []
+
+
+def test_no_edge_warning_after_an_interruption(monkeypatch):
+    def interrupt(progress):
+        if progress.epoch == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("ccmn.models.solving.progress_of", lambda *_: nullcontext(interrupt))
+    (message,) = warnings_of(**ADAM, epochs=50)
+    assert message.startswith("interrupted")

@@ -338,6 +338,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.selected_: dict[str, Any] | None = fitted.selected
         if fitted.interrupted:
             warnings.warn("interrupted: the best model so far is kept", stacklevel=3)
+        if fitted.advice and Ranks.current().writes:
+            warnings.warn(" ".join(fitted.advice), stacklevel=3)
 
     def _watch(self, loss: MultiLabelLoss, training: Sample) -> None:
         """Warn where a part of the training risk went below zero and stayed there in the weights that are kept."""

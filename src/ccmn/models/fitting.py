@@ -69,6 +69,8 @@ class Fitted:
     interrupted: bool = False
     checkpoints: tuple[Checkpoint, ...] = ()
     """Checkpoints of a completed fit, which are deleted when the model has been saved."""
+    advice: tuple[str, ...] = ()
+    """Sentences about a selection at the edge of its grid, for one warning."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,8 @@ def fit_loop(
     checkpoints: tuple[Checkpoint, ...] = ()
     if checkpoint is not None and not interrupted:
         checkpoints = tuple(checkpoint.of(f"lr{lr:g}") for lr in recipe.lr)
-    return Fitted(best.network, history, best.selected, interrupted, checkpoints)
+    advice = () if interrupted else _edge_advice(best.selected, history)
+    return Fitted(best.network, history, best.selected, interrupted, checkpoints, advice)
 
 
 def _fit_stack(
@@ -190,7 +193,8 @@ def _fit_stack(
             final = Checkpoint(checkpoint.path, checkpoint.fingerprint, every=1, writes=checkpoint.writes)
             final.save(recipe.epochs - 1, network, optimizer, selection, result)
     history = _history(result, lrs, recipe.criterion)
-    return Fitted(run_of(network, best), history, selected, result.interrupted, checkpoints)
+    advice = () if result.interrupted else _edge_advice(selected, history)
+    return Fitted(run_of(network, best), history, selected, result.interrupted, checkpoints, advice)
 
 
 def _optimiser(network: Network, lr: Tensor, weight_decay: float, ranks: Ranks) -> StackedAdam:
@@ -233,6 +237,27 @@ def _history(result: TrainingResult, lrs: tuple[float, ...], criterion: str) -> 
         for k, lr in enumerate(lrs)
         for epoch in range(len(values))
     ]
+
+
+def _edge_advice(selected: dict[str, Any], history: list[dict[str, float]]) -> tuple[str, ...]:
+    """Return a sentence for a selected learning rate at the edge of its grid and one if the last epoch is the best."""
+    advice = []
+    lr, criterion = selected["lr"], selected["criterion"]
+    given = list(dict.fromkeys(row["lr"] for row in history))
+    grid = sorted(given)
+    if len(grid) > 1 and lr in (grid[0], grid[-1]):
+        next_lr, edge, change = (grid[1], "smallest", "smaller") if lr == grid[0] else (grid[-2], "largest", "larger")
+        # Equally good learning rates are no evidence that a value outside the grid is better.
+        if min(row[criterion] for row in history if row["lr"] == next_lr) > selected["value"] + KeepBest.smallest_gain:
+            advice.append(
+                f"The selected learning rate {lr:g} is the {edge} of lr={given}; a {change} one may be better."
+            )
+    if selected["epoch"] == selected["epochs"] > 1:
+        advice.append(
+            f"The best epoch is the last one ({selected['epoch']}): the validation loss was still decreasing. "
+            "Increase epochs."
+        )
+    return tuple(advice)
 
 
 def first_smallest(values: list[float]) -> int:

@@ -25,6 +25,11 @@ SURE_GAIN = 0.5
 MORE_DIRECTIONS = 5
 """Degrees of freedom that smaller l2 must have had beyond the best one, before a label is given up."""
 
+MIN_EDGE_GAIN = 1e-3
+"""A label counts as selecting the edge of the path if its square risk falls by more than this in the last step."""
+MIN_L2 = 1e-10
+"""The l2 path ends here for ``weight_decay=0``; a smaller l2 does not change the solution."""
+
 
 def fit_closed_form(recipe: Recipe, training: Sample, validation: Sample) -> Fitted:
     """A ridge path, every label with its own l2: the one with the least (unbiased) square risk on validation rows.
@@ -48,7 +53,9 @@ def fit_closed_form(recipe: Recipe, training: Sample, validation: Sample) -> Fit
         for i in range(len(criteria))
     ]
     arrays = {"weight": weights.astype(np.float32), "bias": bias.astype(np.float32)}
-    return Fitted(FittedNetwork("linear", arrays), history, _selected(recipe, value, path.l2[choice]))
+    at_edge = (choice == len(path.l2) - 1) & (risks[-2] - risks[-1] > MIN_EDGE_GAIN)
+    advice = _edge_advice(path.l2, at_edge)
+    return Fitted(FittedNetwork("linear", arrays), history, _selected(recipe, value, path.l2[choice]), advice=advice)
 
 
 def fit_logistic_path(recipe: Recipe, training: Sample, validation: Sample) -> Fitted:
@@ -88,13 +95,25 @@ def fit_logistic_path(recipe: Recipe, training: Sample, validation: Sample) -> F
         {"l2": float(l2[i]), recipe.criterion: value, "labels": int((choice == i).sum())}
         for i, value in enumerate(criteria)
     ]
-    return Fitted(FittedNetwork("linear", arrays), history, _selected(recipe, criteria[-1], l2[choice]))
+    advice = _edge_advice(l2, choice == len(l2) - 1)
+    return Fitted(FittedNetwork("linear", arrays), history, _selected(recipe, criteria[-1], l2[choice]), advice=advice)
 
 
 def _selected(recipe: Recipe, value: float, l2: NDArray[np.float64]) -> dict[str, Any]:
     """Return the selected configuration, given the criterion and the l2 weight of every label."""
     l2_range = {"l2_min": float(l2.min()), "l2_max": float(l2.max())}
     return {"criterion": recipe.criterion, "value": value, **l2_range, "n_labels": len(l2)}
+
+
+def _edge_advice(l2: NDArray[np.float64], at_edge: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Return a sentence if most labels select the smallest l2; above the largest l2, only the bias remains."""
+    count, smallest = int(at_edge.sum()), l2[-1]
+    if 2 * count <= len(at_edge) or smallest == l2[0] or smallest <= MIN_L2:
+        return ()
+    return (
+        f"The smallest l2 of the path, weight_decay={smallest:g}, is selected for {count} of {len(at_edge)} labels; "
+        "a smaller weight_decay may be better.",
+    )
 
 
 def _surely_better(
