@@ -68,7 +68,7 @@ def test_nothing_asked_for_is_help_and_exit_code_2(run, arguments):
         (["fit", "a.csv", "--out", "m", "--model", "tree"], "'tree' is none of linear, mlp"),
         (["fit", "a.csv", "--out", "m", "--device", "abacus"], "cannot compute on 'abacus' here"),
         (["fit", "a.csv", "--out", "m", "--epochs", "0"], "--epochs"),
-        (["fit", "a.csv", "--out", "m", "--validation-is-clean"], "--validation FILE, which is not given"),
+        (["fit", "a.csv", "--out", "m", "--validation-is-clean"], "--validation-is-clean requires --validation"),
         (["fit", "a.csv", "--out", "m", "--labels", ""], "--labels is empty"),
         (["predict", "model.ccmn"], "DATA"),
         (["predict", "model.ccmn", "a.csv", "--top", "0"], "--top"),

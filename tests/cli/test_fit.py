@@ -35,6 +35,13 @@ def test_json(printed, files):
     assert set(found["validation"]) == {"criterion", "value", "lr", "epoch", "epochs", "loss"}
 
 
+def test_selection_at_the_edge_is_noted_with_options(run, files):
+    command = ("fit", "task.npz", "--noise", "none", "--epochs", 3, "--lr", 0.01, "--lr", 0.0001, "--out", "m.ccmn")
+    result = run(*command)
+    assert "ccmn: note: The selected learning rate 0.01 is the largest of --lr 0.01,0.0001; a larger" in result.stderr
+    assert "The best epoch is the last one (3)" in result.stderr
+
+
 @pytest.mark.parametrize("surrogate", ["square", "logistic"])
 def test_path_solvers_print_the_selected_l2_and_criterion(run, printed, files, surrogate):
     command = ("fit", "task.npz", "--noise", "none", "--loss", "hamming", "--surrogate", surrogate, "--out", "m.ccmn")
@@ -276,6 +283,6 @@ def test_a_folder_of_shards(shards, printed, run):
 
 
 def test_what_a_folder_is_not_fitted_with(shards, refused):
-    assert "not for a folder" in refused("fit", shards, "--labels", "sea", "--text", "sky", "--out", "m.ccmn", code=2)
-    assert "speak of a folder" in refused("fit", "task.npz", "--memory", "1GB", "--out", "m.ccmn", code=2)
+    assert "require a file" in refused("fit", shards, "--labels", "sea", "--text", "sky", "--out", "m.ccmn", code=2)
+    assert "require a folder" in refused("fit", "task.npz", "--memory", "1GB", "--out", "m.ccmn", code=2)
     assert "memory must be" in refused("fit", shards, "--labels", "sea", "--memory", "much", "--out", "m.ccmn")

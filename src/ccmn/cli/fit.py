@@ -1,4 +1,4 @@
-"""``ccmn fit``."""
+"""``ccmn fit``: train a classifier and save it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 def fit(
     source: Data,
-    out: Annotated[Path, typer.Option(help="Where to save the model.", metavar="MODEL", show_default=False)],
+    out: Annotated[Path, typer.Option(help="File or folder for the model.", metavar="MODEL", show_default=False)],
     labels: Labels = None,
     noise: Annotated[
         str,
         typer.Option(
             metavar="HOW",
-            help="How labels go wrong: estimate | partial (labels only added) | missing (only lost) | none, or a file "
-            "of known rates (.json).",
+            help="Noise type: estimate | partial (labels only added) | missing (labels only removed) | none, or a "
+            "JSON file of known noise rates.",
         ),
     ] = "estimate",
     text: Text = None,
@@ -56,16 +56,16 @@ def fit(
     ] = None,
     correction: Annotated[
         str | None,
-        typer.Option(metavar="NAME", callback=check_choice, help="Keep risks above 0: {choices} (default: {default})"),
+        typer.Option(
+            metavar="NAME", callback=check_choice, help="Correction of negative risks: {choices} (default: {default})"
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="NAME", callback=check_choice, help="{choices} (default: {default})")
     ] = None,
     lr: Annotated[
         list[float] | None,
-        typer.Option(
-            metavar="X", help="Learning rate; repeat it to try several, the best is kept (default: {default})"
-        ),
+        typer.Option(metavar="X", help="Learning rate; repeat the option to select from several (default: {default})"),
     ] = None,
     epochs: Annotated[int | None, typer.Option(metavar="N", min=1, help="(default: {default})")] = None,
     batch_size: Annotated[int | None, typer.Option(metavar="N", min=1, help="(default: {default})")] = None,
@@ -76,38 +76,38 @@ def fit(
     threshold: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", callback=check_choice, help="The cut of every label: {choices} (default: {default})"
+            metavar="NAME", callback=check_choice, help="Decision threshold per label: {choices} (default: {default})"
         ),
     ] = None,
     patience: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Stop after so many epochs without gain (default: {default})")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Stop after N epochs without improvement (default: {default})"),
     ] = None,
     validation: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Held-out data to choose by; else a part of DATA is held out."),
+        typer.Option(metavar="FILE", help="Validation set for model selection (default: a part of DATA)."),
     ] = None,
     validation_is_clean: Annotated[
-        bool, typer.Option("--validation-is-clean", help="The labels in --validation have no noise.")
+        bool, typer.Option("--validation-is-clean", help="The labels in --validation are noise-free.")
     ] = False,
     validation_fraction: Annotated[
-        float | None, typer.Option(metavar="X", min=0.0, max=1.0, help="The part of DATA held out (default: {default})")
+        float | None, typer.Option(metavar="X", min=0.0, max=1.0, help="Fraction of DATA held out (default: {default})")
     ] = None,
     device: Annotated[
         str | None,
         typer.Option(metavar="NAME", callback=check_device, help="auto | cpu | cuda | ... (default: {default})"),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The same seed gives the same model.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed.")] = 0,
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write progress here, and go on from it after a stop.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Checkpoint to write to and to resume from; deleted when MODEL is saved."),
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="For a folder: the ceiling of memory (default: 500MB).")
+        str | None, typer.Option(metavar="SIZE", help="Memory limit for a folder of shards (default: 500MB).")
     ] = None,
     n_labels: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=1, help="For a folder whose label column lists label numbers: how many there are."
-        ),
+        typer.Option(metavar="N", min=1, help="Number of labels, for a folder whose label column lists label numbers."),
     ] = None,
     data_dir: DataDir = None,
     force: Force = False,
@@ -115,17 +115,17 @@ def fit(
 ) -> None:
     """Train a classifier on noisy labels and save it.
 
-    DATA may be a folder of Parquet files, larger than memory. Under torchrun several processes train together.
+    DATA may be a folder of Parquet files that does not fit in memory. Distributed training uses torchrun.
 
     Examples: ccmn fit train.csv --labels 'label_*' --noise rates.json --out model.ccmn, or
     torchrun --nproc-per-node 2 -m ccmn fit shards --labels 'label_*' --noise rates.json --out model.ccmn
     """
     from ccmn.models import CCMNClassifier
-    from ccmn.report.fits import fit_summary
+    from ccmn.report.console import fit_summary
 
     check_free(out, force, folder=True)
     if validation_is_clean and validation is None:
-        raise typer.BadParameter("--validation-is-clean speaks of --validation FILE, which is not given")
+        raise typer.BadParameter("--validation-is-clean requires --validation")
     given = {
         "loss": loss,
         "surrogate": surrogate,
@@ -144,10 +144,10 @@ def fit(
     settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if Path(source).is_dir():
         if text is not None or candidates:
-            raise typer.BadParameter("--text and --candidates are for a file, not for a folder of Parquet files")
-        data: Training = _Shards(source, labels, n_labels, memory)
+            raise typer.BadParameter("--text and --candidates require a file as DATA; got a folder")
+        data: _Training = _Shards(source, labels, n_labels, memory)
     elif memory is not None or n_labels is not None:
-        raise typer.BadParameter("--memory and --n-labels speak of a folder of Parquet files")
+        raise typer.BadParameter("--memory and --n-labels require a folder of Parquet files as DATA")
     else:
         data = _File(source, labels, text, candidates, data_dir)
     with taking_part(device) as (ranks, own_device):
@@ -166,8 +166,8 @@ def fit(
         print_json(result) if as_json else typer.echo(fit_summary(result))
 
 
-class Training(Protocol):
-    """What a model is fitted on: a file, or a folder of shards."""
+class _Training(Protocol):
+    """Training data: a file or a folder of shards."""
 
     columns: Columns
     n: int
@@ -197,7 +197,7 @@ class _File:
 
 
 def _labels(data: MultiLabelData, candidates: bool) -> Any:
-    """Of very many labels those that are there; else all with their names, in a DataFrame, which holds every 0."""
+    """Return a large sparse label matrix as it is and any other one as a DataFrame with label names."""
     from ccmn._containers import is_sparse
     from ccmn.models import targets
 
@@ -224,7 +224,7 @@ class _Shards:
         classifier.fit_stream(
             self._data, memory=self._memory, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint
         )
-        # Commands find columns by name themselves, and hand over arrays.
+        # The commands select columns by name and pass arrays to the model.
         if self._data.feature_names is not None:
             del classifier.feature_names_in_
 
@@ -234,7 +234,7 @@ def _list(names: Sequence[str] | None) -> list[str] | None:
 
 
 def _noise(how: str, columns: Columns) -> str | NoiseModel | None:
-    """The estimator's ``noise``: a word, or the rates in a file, in the order of the labels."""
+    """Return the ``noise`` parameter: a noise type, or the rates of a file in the order of the labels."""
     if how in WORDS:
         return how
     if how == "none":
