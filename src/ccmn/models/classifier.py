@@ -32,6 +32,7 @@ from ccmn.models.probabilities import link_of
 from ccmn.models.progress import stream_progress_of
 from ccmn.models.recipes import recipe_of
 from ccmn.models.resuming import fingerprint, keeper_at, stream_fingerprint
+from ccmn.models.row_sketch import TRAINING_ROWS, RowSketch, SketchedSource
 from ccmn.models.samples import Sample
 from ccmn.models.saving import description_of
 from ccmn.models.scoring import Scorer
@@ -117,6 +118,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         leave none to go negative.
     classes_ : array
         What the columns of a label matrix are (0 .. q-1, or the labels of the sets), or the class values.
+    training_rows_ : RowSketch or None
+        Sketch of the rows given to ``fit``. ``training_rows_.compare(X)`` estimates which share of other rows are
+        training rows. None for models saved by older versions.
     n_features_in_, feature_names_in_, label_names_
     extra_ : dict
         JSON-safe notes that are saved and loaded with the model.
@@ -244,6 +248,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted = solve(self, recipe, training, labels, held_out, self._verbose(), keeper)
         self._keep(fitted, held_out)
         self._watch(recipe.loss, training)
+        self.training_rows_ = RowSketch.of(X)
         return self
 
     def fit_stream(
@@ -292,9 +297,11 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if checkpoint is not None:
             keeper = keeper_at(checkpoint, stream_fingerprint(self, data, plan, drawn, held_out), every=1)
         with stream_progress_of(self._verbose(), recipe.criterion) as (tell, passed):
-            training = streamed(recipe, data, plan, drawn, self.noise_, passed)
+            source = SketchedSource(data)
+            training = streamed(recipe, source, plan, drawn, self.noise_, passed)
             fitted = fit_loop(recipe, training, held_out_rows(recipe, held_out), tell, keeper)
         self._keep(fitted, held_out)
+        self.training_rows_ = source.gather()
         return self
 
     def _row_weights(self, sample_weight: Any, X: Any) -> NDArray[np.float64]:
@@ -312,6 +319,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._sparse = targets.sparse
         self.noise_, self.rates_, self.group_noise_ = found.noise, found.rates, found.groups
         self.risk_parts_: NDArray[np.float64] | None = None
+        self.training_rows_: RowSketch | None = None
         self.extra_: dict[str, Any] = {}
 
     def _name_features(self, data: ShardedData) -> None:
@@ -424,7 +432,10 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The checkpoint of a completed fit (``fit(..., checkpoint=)``) is deleted after the model has been written.
         """
         check_is_fitted(self)
-        write_model(path, description_of(self), self._scorer.network.arrays)
+        arrays = self._scorer.network.arrays
+        if self.training_rows_ is not None:
+            arrays = {**arrays, TRAINING_ROWS: self.training_rows_.hashes.view(np.int64)}
+        write_model(path, description_of(self), arrays)
         for checkpoint in self._checkpoints:
             checkpoint.remove()
         self._checkpoints = ()

@@ -14,6 +14,7 @@ from ccmn.models.classifier import CCMNClassifier
 from ccmn.models.description import check_description, check_stored_parameters
 from ccmn.models.fitted import FittedNetwork, rebuild_module
 from ccmn.models.persistence import read_model
+from ccmn.models.row_sketch import TRAINING_ROWS, RowSketch
 from ccmn.models.scoring import Scorer
 from ccmn.noise import GroupedNoise, NoiseModel
 
@@ -55,6 +56,8 @@ def _rebuild(d: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CCMNClassifi
         clf.feature_names_in_ = np.array(d["feature_names"], dtype=object)
     clf._history, clf.extra_, clf._sparse = d["history"], d["extra"], d["sparse"]
     clf.selected_ = d["selected"]
+    stored = arrays.pop(TRAINING_ROWS, None)  # older models have none
+    clf.training_rows_ = None if stored is None else RowSketch.from_stored(stored)
     network = FittedNetwork(d["network"], arrays)
     _check_weights(network, clf.n_features_in_, clf.noise_.n_labels + d["has_dummy"])
     clf.thresholds_ = np.array(d["thresholds"], dtype=np.float64)

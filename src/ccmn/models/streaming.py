@@ -15,6 +15,7 @@ from ccmn.data.shards import ShardedData
 from ccmn.models.fitting import Recipe, Training
 from ccmn.noise import NoiseModel
 from ccmn.training import Passed, Ranks, Stream, StreamSettings
+from ccmn.training.stream import Source
 
 BATCH_SIZE = 1024
 """Where ``batch_size`` is "auto": reading is quicker than small batches are."""
@@ -114,7 +115,7 @@ def _masked(data: ShardedData, group: int, mask: NDArray[np.bool_], at_once: int
 
 def streamed(
     recipe: Recipe,
-    data: ShardedData,
+    data: Source,
     plan: Plan,
     drawn: Drawn,
     noise: NoiseModel,
