@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,17 @@ from ccmn.estimation import NoiseRates
 from ccmn.metrics import METRICS
 from ccmn.models import load_model
 from ccmn.noise import ClassConditionalNoise
-from report.pages.checks import check_page
+from report.checks import check_page
+
+
+@pytest.fixture
+def fresh(task, files):
+    """Rows that the model was not trained on, as fresh.csv and fresh.npz."""
+    X = np.random.default_rng(1).normal(size=task.X.shape).astype(np.float32)
+    data = replace(task, X=X, Y=(X[:, :3] > 0.3).astype(np.uint8), name="fresh")
+    write_npz(data, files / "fresh.npz")
+    write_csv(data, files / "fresh.csv")
+    return data
 
 
 def test_every_metric(run, printed, saved, task, files):
@@ -42,46 +53,115 @@ def test_labels_without_names_go_by_number(printed, saved, unnamed, files):
     assert printed("evaluate", saved, "unnamed.npz") == printed("evaluate", saved, "task.npz")
 
 
-def test_noisy_labels(run, printed, refused, saved, files):
-    run("noise", "inject", "task.npz", "--rho-pos", 0.2, "--rho-neg", 0.1, "--out", "noisy.npz")
+def test_noisy_labels(run, printed, refused, saved, fresh, files):
+    run("noise", "inject", "fresh.npz", "--rho-pos", 0.2, "--rho-neg", 0.1, "--out", "noisy.npz")
     arguments = ("evaluate", saved, "noisy.npz", "--noise", "noisy.rates.json")
-    found, clean = printed(*arguments)["metrics"], printed("evaluate", saved, "task.npz")["metrics"]
+    found, clean = printed(*arguments)["metrics"], printed("evaluate", saved, "fresh.npz")["metrics"]
     assert list(found) == list(METRICS)
     assert {estimate["status"] for estimate in found.values()} == {"unbiased", "consistent"}
     for name, estimate in found.items():
         assert abs(estimate["value"] - clean[name]) < 5 * estimate["se"] + (0.02 if name == "ranking_loss" else 0)
-    assert "estimated for clean labels" in run(*arguments).stdout
+    assert "estimated for" in run(*arguments).stdout
 
 
-def test_rates_of_labels_that_are_clean_are_doubted(run, saved, task, files):
-    predicted = replace(task, Y=(load_model(saved).decision_function(task.X) >= 0).astype(np.uint8))
+def test_rates_of_labels_that_are_clean_are_doubted(run, saved, fresh, files):
+    predicted = replace(fresh, Y=(load_model(saved).decision_function(fresh.X) >= 0).astype(np.uint8))
     write_npz(predicted, files / "right.npz")
     (files / "much.json").write_text(json.dumps(ClassConditionalNoise(0.2, 0.3, n_labels=3).to_dict()))
     assert "If they are clean, leave it out" in run("evaluate", saved, "right.npz", "--noise", "much.json").stderr
     assert run("evaluate", saved, "right.npz").stderr == ""
 
 
-def test_estimated_rates_widen_the_errors(printed, refused, run, saved, task, files):
+def test_values_outside_the_range_are_marked(run, printed, saved, task, files):
+    predicted = replace(task, Y=(load_model(saved).decision_function(task.X) >= 0).astype(np.uint8))
+    write_npz(predicted, files / "right.npz")
+    (files / "much.json").write_text(json.dumps(ClassConditionalNoise(0.2, 0.3, n_labels=3).to_dict()))
+    arguments = ("evaluate", saved, "right.npz", "--noise", "much.json")
+    found = printed(*arguments)["metrics"]
+    for name, estimate in found.items():
+        low, high = estimate["bounds"]
+        assert (low, high) == (0, 3 if name == "coverage" else 1)
+        value = estimate["value"]
+        assert estimate["out_of_range"] == (value is not None and not low - 1e-9 <= value <= high + 1e-9)
+    value = found["hamming_loss"]["value"]
+    assert value < 0
+    output = run(*arguments, "--report", "model.html").stdout
+    assert f"{value:.4f}*" in output
+    assert "* outside [0, 1]: " in output
+    page = (files / "model.html").read_text()
+    text = " ".join(check_page(page).text)
+    assert f"{value:.4f}* ±" in text
+    assert "* outside [0, 1]: " in text
+    assert "clipped" in text
+    # The value on the labels as given is 1, the largest: the bar of the estimate above 1 is as long as its bar.
+    assert found["micro_f1"]["value"] > 1
+    drawing = next(part for part in page.split("<svg")[1:] if "micro f1" in part.split("</svg>")[0])
+    widths = [float(width) for width in re.findall(r'<rect[^>]* width="([\d.]+)"', drawing.split("</svg>")[0])]
+    assert len(widths) == 2
+    assert widths[0] == widths[1] > 0
+    clean = run("evaluate", saved, "task.npz").stdout
+    assert "outside" not in clean
+
+
+class TestTrainingRows:
+    def test_held_out_rows_give_no_note(self, run, printed, saved, fresh, files):
+        assert printed("evaluate", saved, "fresh.npz")["training_rows"] == 0
+        assert run("evaluate", saved, "fresh.csv").stderr == ""
+
+    @pytest.mark.parametrize("name", ["task.npz", "task.csv"])
+    def test_training_rows_are_counted(self, run, printed, saved, files, name):
+        assert printed("evaluate", saved, name)["training_rows"] == 1
+        note = run("evaluate", saved, name).stderr
+        assert "300 of 300 rows are in the training data" in note
+        assert "held-out rows" in note
+        assert "--noise" not in note
+
+    def test_estimates_become_approximate(self, run, printed, saved, task, fresh, files):
+        run("noise", "inject", "fresh.npz", "--rho-pos", 0.2, "--rho-neg", 0.1, "--out", "noisy.npz")
+        few = replace(fresh, X=np.concatenate((fresh.X, task.X[:10])), Y=np.concatenate((fresh.Y, task.Y[:10])))
+        many = replace(fresh, X=np.concatenate((fresh.X, task.X[:90])), Y=np.concatenate((fresh.Y, task.Y[:90])))
+        for name, data, share, marked in (("few", few, 10 / 310, False), ("many", many, 90 / 390, True)):
+            write_npz(data, files / f"{name}.npz")
+            arguments = ("evaluate", saved, f"{name}.npz", "--noise", "noisy.rates.json")
+            found = printed(*arguments)
+            assert found["training_rows"] == pytest.approx(share)
+            assert ({estimate["status"] for estimate in found["metrics"].values()} == {"approximate"}) == marked
+            assert ("with --noise they can leave the range" in run(*arguments).stderr) == marked
+        run(*arguments, "--report", "model.html")
+        text = " ".join(check_page((files / "model.html").read_text()).text)
+        assert "90 of 390 rows are in the training data" in text
+        assert "approximate" in text
+        assert "unbiased," not in text
+
+    def test_models_without_a_sketch(self, printed, saved, files):
+        model = load_model(saved)
+        model.training_rows_ = None
+        model.save(files / "old.ccmn")
+        assert load_model(files / "old.ccmn").training_rows_ is None
+        assert printed("evaluate", files / "old.ccmn", "task.npz")["training_rows"] is None
+
+
+def test_estimated_rates_widen_the_errors(printed, refused, run, saved, fresh, files):
     """By name, in whatever order they stand in the file."""
     noise = ClassConditionalNoise([0.2, 0.1, 0.0], [0.1, 0.0, 0.3], label_names=["sun", "sea", "sky"])
-    known = NoiseRates.known(noise, task.Y)
+    known = NoiseRates.known(noise, fresh.Y)
     some = replace(known, se_pos=[0.1, 0.0, 0.0], kind=("point", "known", "known"))
     for name, content in (("known", noise), ("sure", known), ("unsure", some)):
         (files / f"{name}.json").write_text(json.dumps(content.to_dict()))
     exact, sure, unsure = (
-        printed("evaluate", saved, "task.csv", "--noise", f"{name}.json") for name in ("known", "sure", "unsure")
+        printed("evaluate", saved, "fresh.csv", "--noise", f"{name}.json") for name in ("known", "sure", "unsure")
     )
     assert sure["metrics"] == exact["metrics"]
     assert unsure["noise"]["se_pos"] == [0.0, 0.0, 0.1]
     assert unsure["metrics"]["hamming_loss"]["value"] == exact["metrics"]["hamming_loss"]["value"]
     assert unsure["metrics"]["hamming_loss"]["se"] > 1.01 * exact["metrics"]["hamming_loss"]["se"]
     assert unsure["metrics"]["hamming_loss"]["status"] == "consistent"
-    assert "consistent" in run("evaluate", saved, "task.csv", "--noise", "unsure.json").stdout
+    assert "consistent" in run("evaluate", saved, "fresh.csv", "--noise", "unsure.json").stdout
     other = replace(known, label_names=("sun", "sea", "fog"))
     (files / "other.json").write_text(json.dumps(other.to_dict()))
-    assert "there are none for 'sky'" in refused("evaluate", saved, "task.csv", "--noise", "other.json")
+    assert "there are none for 'sky'" in refused("evaluate", saved, "fresh.csv", "--noise", "other.json")
     (files / "broken.json").write_text(json.dumps({**known.to_dict(), "extra": 1}))
-    assert "broken.json" in refused("evaluate", saved, "task.csv", "--noise", "broken.json")
+    assert "broken.json" in refused("evaluate", saved, "fresh.csv", "--noise", "broken.json")
 
 
 def test_labels_not_observed_are_left_out_where_noise_is_declared(printed, saved, task, files):
@@ -99,8 +179,8 @@ def test_labels_not_observed_are_left_out_where_noise_is_declared(printed, saved
     [
         (["nolabels.csv"], "there is no label column 'sea', 'sky', 'sun'; the columns are"),
         (["nolabels.npz"], "Y"),
-        (["task.csv", "--labels", "sea,sky"], "3 labels, of which 1 are not there: 'sun'"),
-        (["two.npz"], "the model was fitted on 3 labels; there are 2 here"),
+        (["task.csv", "--labels", "sea,sky"], "3 labels, of which 1 are missing: 'sun'"),
+        (["two.npz"], "the model was fitted on 3 labels; got 2"),
         (["weak.npz"], "Y holds NaN"),
         (["task.npz", "--noise", "none.json"], "there is no file none.json"),
         (["none.csv"], "there is no file none.csv"),
@@ -116,8 +196,8 @@ def test_refuses(refused, saved, task, files, arguments, message):
     assert message in refused("evaluate", saved, *arguments)
 
 
-def test_report(run, printed, refused, saved, files):
-    run("noise", "inject", "task.npz", "--rho-pos", 0.2, "--rho-neg", 0.1, "--out", "noisy.npz")
+def test_report(run, printed, refused, saved, fresh, files):
+    run("noise", "inject", "fresh.npz", "--rho-pos", 0.2, "--rho-neg", 0.1, "--out", "noisy.npz")
     arguments = ("evaluate", saved, "noisy.npz", "--noise", "noisy.rates.json", "--report", "model.html")
     found = printed(*arguments)
     assert found["report"] == "model.html"
@@ -132,7 +212,7 @@ def test_report(run, printed, refused, saved, files):
 def test_report_on_labels_as_they_are(printed, saved, files):
     found = printed("evaluate", saved, "task.csv", "--report", "model.html")
     reader = check_page((files / "model.html").read_text())
-    assert reader.counts["h2"] == 6  # no suspicious labels, where none is said to be wrong
+    assert reader.counts["h2"] == 6  # no label issues without noise
     assert f"{found['metrics']['hamming_loss']:.4f}" in reader.text
 
 
@@ -144,7 +224,7 @@ def test_report_of_labels_not_observed(run, saved, task, files):
     run("evaluate", saved, "weak.npz", "--noise", "none.json", "--report", "weak.html")
     reader = check_page((files / "weak.html").read_text())
     assert "of the labels observed" in reader.text
-    assert "No label is probably wrong." in reader.text
+    assert "No label issues found." in reader.text
 
 
 def test_a_file_of_noise_estimate_keeps_its_standard_errors(tmp_path):

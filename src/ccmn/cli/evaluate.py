@@ -15,7 +15,8 @@ from ccmn.cli.rates import rates_for, read_estimate
 from ccmn.cli.reports import PictureShape, ReportFile, instances, read_shape, reported, write_report
 
 if TYPE_CHECKING:
-    from ccmn.report.facts.metrics import Figure
+    from ccmn.models.row_sketch import SeenRows
+    from ccmn.report.facts import MetricValue
 
 
 def evaluate(
@@ -43,36 +44,66 @@ def evaluate(
     Example: ccmn evaluate model.ccmn test.csv
     """
     from ccmn.models import load_model
-    from ccmn.report.facts.metrics import measure
+    from ccmn.report.facts import measure, out_of_range_note
 
     shape = read_shape(picture)
     if report is not None:
         check_free(report, force)
     classifier = load_model(model)
     columns = columns_of(classifier)
-    data = columns.read_labelled(source, read_labels(labels), data_dir=data_dir)
+    data = columns.read_labeled(source, read_labels(labels), data_dir=data_dir)
     rates = None if noise is None else rates_for(read_estimate(noise), columns.label_names, data.q)
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
-    figures = measure(data.Y, scores, rates)
+    seen = None if classifier.training_rows_ is None else classifier.training_rows_.compare(data.X)
+    training_note = None if seen is None else training_row_note(seen, data.n, noisy=rates is not None)
+    if training_note is not None:
+        typer.echo(f"ccmn: note: {training_note}", err=True)
+    figures = measure(data.Y, scores, rates, on_training_rows=training_note is not None)
     note_if_impossible(figures["hamming_loss"])
-    values = {name: figure.value if rates is None else asdict(figure) for name, figure in figures.items()}
+    values = {
+        name: figure.value if rates is None else {**asdict(figure), "out_of_range": figure.out_of_range}
+        for name, figure in figures.items()
+    }
     if report is not None:
-        from ccmn.report.facts.of_evaluation import evaluation_report
+        from ccmn.report.builders import evaluation_report
 
         show_row = instances(data, data.Y, source, shape, None if columns.text is None else columns.text.column)
-        write_report(evaluation_report(data, classifier, scores, rates, show_row), report)
+        write_report(evaluation_report(data, classifier, scores, rates, show_row, training_note), report)
     if as_json:
-        result = {"n": data.n, "q": data.q, "noise": rates and rates.to_dict(), "metrics": values}
+        share = None if seen is None else seen.share
+        result = {
+            "n": data.n,
+            "q": data.q,
+            "noise": rates and rates.to_dict(),
+            "training_rows": share,
+            "metrics": values,
+        }
         print_json({**result, **reported(report)})
         return
-    from ccmn.report.metrics import metrics_table
+    from ccmn.report.console import metrics_table
 
     show(metrics_table(values, data.n, corrected=rates is not None))
+    for bounds in sorted({figure.bounds for figure in figures.values() if figure.out_of_range}):
+        typer.echo(out_of_range_note(bounds))
     if report is not None:
         typer.echo(f"the report is in {report}: open it in a browser")
 
 
-def note_if_impossible(hamming: Figure) -> None:
+def training_row_note(seen: SeenRows, n: int, *, noisy: bool) -> str | None:
+    """Return a warning if the model was trained on many of the evaluated rows."""
+    from ccmn.models.row_sketch import MAX_TRAINING_SHARE
+
+    if not seen.share > MAX_TRAINING_SHARE:
+        return None
+    count = f"{'' if seen.exact else 'about '}{round(seen.share * n)} of {n}"
+    effect = "; with --noise they can leave the range of the metric" if noisy else ""
+    return (
+        f"{count} rows are in the training data of this model: these figures are too optimistic{effect}. "
+        "Evaluate on held-out rows."
+    )
+
+
+def note_if_impossible(hamming: MetricValue) -> None:
     """Say so where chance does not explain a loss below zero: the labels are hardly as noisy as was said."""
     if hamming.se is not None and hamming.value < -4 * hamming.se:
         typer.echo(

@@ -169,14 +169,10 @@ def metrics_table(values: Mapping[str, Any], n: int, *, corrected: bool) -> Tabl
     """Return a table of metrics with arrows in the direction of improvement.
 
     A value is a number or, if ``corrected``, a mapping with "value", "se", "status", "bounds" and "out_of_range".
-    Values outside the range of their metric are marked with an asterisk, which the caption explains.
+    Values outside the range of their metric are marked with an asterisk, which ``out_of_range_note`` explains.
     """
-    from ccmn.report.facts import out_of_range_note
-
     kind = "estimated for the true labels from noisy labels" if corrected else "on the labels as given"
-    exceeded = {tuple(value["bounds"]) for value in values.values() if corrected and value["out_of_range"]}
-    caption = [f"{n} rows, {kind}", *(out_of_range_note(bounds) for bounds in sorted(exceeded))]
-    table = Table(caption="\n".join(caption))
+    table = Table(caption=f"{n} rows, {kind}")
     table.add_column("metric", no_wrap=True)
     table.add_column("value", justify="right")
     if corrected:
