@@ -25,8 +25,7 @@ import torch
 from harness import Result, parser, report, seconds_of
 
 from ccmn import CCMNClassifier, ClassConditionalNoise
-from ccmn.data import make_noisy_multilabel
-from ccmn.data.digits import load_digit_scenes
+from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.losses import HammingLoss
 from ccmn.metrics import average_precision, hamming_loss, ranking_loss
 from ccmn.models.monitor import risk_parts

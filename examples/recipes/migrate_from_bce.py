@@ -16,7 +16,7 @@ It prints::
 import torch
 
 from ccmn import ClassConditionalNoise, HammingLoss  # line 1 of 3
-from ccmn.data.digits import load_digit_scenes
+from ccmn.data import load_digit_scenes
 
 # %%
 # Data: pictures of several handwritten digits each, by other hands in the second half. A tenth of the true labels get

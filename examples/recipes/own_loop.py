@@ -18,7 +18,7 @@ import copy
 import torch
 
 from ccmn import ClassConditionalNoise, RankingLoss
-from ccmn.data.digits import load_digit_scenes
+from ccmn.data import load_digit_scenes
 from ccmn.metrics import average_precision, ranking_loss
 
 # %%

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, HammingLoss, estimate_noise
-from ccmn.data.digits import load_digit_scenes
+from ccmn.data import load_digit_scenes
 from ccmn.estimation import mean_votes
 from ccmn.estimation.dawid_skene import explain_votes
 from ccmn.metrics import hamming_loss

@@ -30,7 +30,7 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.multiclass import OneVsRestClassifier
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, estimate_noise, find_label_issues
-from ccmn.data.digits import load_digit_scenes
+from ccmn.data import load_digit_scenes
 from ccmn.estimation import NoiseRates
 from ccmn.metrics import hamming_loss
 

@@ -22,7 +22,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from ccmn import ClassConditionalNoise, HammingLoss
-from ccmn.data.digits import load_digit_scenes
+from ccmn.data import load_digit_scenes
 from ccmn.losses import MultiLabelLoss
 from ccmn.metrics import hamming_loss
 

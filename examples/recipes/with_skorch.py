@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from skorch import NeuralNet
 
 from ccmn import ClassConditionalNoise, HammingLoss
-from ccmn.data.digits import load_digit_scenes
+from ccmn.data import load_digit_scenes
 from ccmn.metrics import hamming_loss, make_noisy_scorer
 
 # %%

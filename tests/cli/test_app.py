@@ -98,12 +98,12 @@ def test_a_defect_is_no_plain_error(monkeypatch):
     def broken(*_, **__):
         raise KeyError("defect")
 
-    monkeypatch.setattr("ccmn.data.datasets.where_is", broken)
+    monkeypatch.setattr("ccmn.data.catalog.dataset_location", broken)
     assert isinstance(CliRunner().invoke(app, ["data", "list"]).exception, KeyError)
 
 
 def test_warnings_are_notes(run, monkeypatch):
-    monkeypatch.setattr("ccmn.data.datasets.where_is", lambda *_, **__: warnings.warn("look here", stacklevel=1) or "")
+    monkeypatch.setattr("ccmn.data.catalog.dataset_location", lambda *_, **__: warnings.warn("look here", stacklevel=1) or "")
     result = run("data", "list")
     assert result.stderr.startswith("ccmn: note: look here\n")
 

@@ -8,7 +8,8 @@ from numpy.testing import assert_array_equal
 from typer.main import get_command
 
 from ccmn.cli.data import data_app
-from ccmn.data import DATASETS, read_csv, read_npz, write_npz
+from ccmn.data import read_csv, read_npz, write_npz
+from ccmn.data.catalog import DATASETS
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_list_says_what_is_here(printed, tmp_path, nothing_here):
     for name in ("yeast.npz", "music_style_labels.npz", "scene.xml", "SLASHDOT-F.arff"):
         (tmp_path / name).touch()
     here = {row["name"]: row["here"] for row in printed("data", "list", "--data-dir", tmp_path)}
-    places = {"yeast": "folder", "slashdot": "folder", "music_style": "labels only"}
+    places = {"yeast": "folder", "slashdot": "folder"}
     assert {name: place for name, place in here.items() if place} == places
 
 
@@ -58,9 +59,8 @@ def test_info_of_real_data(run, printed, real_data):
     found = printed("data", "info", "yeast")
     assert found["paper"]["cardinality"] == 4.23
     assert round(found["cardinality"], 3) == 4.237
-    table = run("data", "info", "yeast", "mirflickr", "music_style").stdout
+    table = run("data", "info", "yeast", "mirflickr").stdout
     assert "5000 (10433)" in table
-    assert "0 (98)" in table
     assert "4.237 " in table  # printed cut off, not rounded: the same figure
     assert "printed" in run("data", "info", "yeast").stdout
 
@@ -74,7 +74,7 @@ def test_info_of_all_that_is_here(printed, real_data, tmp_path, refused, nothing
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["task.csv"], "say which columns are labels"),
+        (["task.csv"], "which columns are labels"),
         (["task.csv", "--labels", "see"], "did you mean 'sea'?"),
         (["task.csv", "--labels", "cloud*"], "no column matches"),
         (["task.csv", "--labels", "9"], "there are 7"),
@@ -93,12 +93,12 @@ def test_fetch(run, printed, refused, real_data, nothing_here):
     assert "2417 rows" in run("data", "fetch", "yeast", "--data-dir", real_data).stdout
     found = printed("data", "fetch", "scene", "--data-dir", real_data)
     assert found == {"name": "scene", "here": "folder", "n": 2407, "d": 294, "q": 6}
-    assert "could not be had" in refused("data", "fetch", "music_style")
+    assert "not publicly available" in refused("data", "fetch", "music_style")
     assert "could not download" in refused("data", "fetch", "yeast")
 
 
 def test_fetch_takes_no_file(refused, files):
-    assert "unknown data set 'task.npz'" in refused("data", "fetch", "task.npz")
+    assert "unknown dataset 'task.npz'" in refused("data", "fetch", "task.npz")
 
 
 def test_convert(run, task, files):

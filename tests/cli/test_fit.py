@@ -197,13 +197,13 @@ def test_a_name_with_a_comma_stands_in_quotes(run, files):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["task.csv"], "say which columns are labels"),
+        (["task.csv"], "which columns are labels"),
         (["tusk.csv", "--labels", "3"], "there is no file tusk.csv"),
         (["task.csv", "--labels", "see"], "did you mean 'sea'?"),
         (["task.npz", "--noise", "none.json"], "there is no file none.json"),
         (["task.npz", "--noise", "rates.json"], "the rates are those of 2 labels; there are 3 labels here"),
         (["task.npz", "--validation", "none.npz"], "there is no file none.npz"),
-        (["task.npz", "--validation", "other.npz"], "the model was fitted on 4 features; there are 2 here"),
+        (["task.npz", "--validation", "other.npz"], "the model was fitted on 4 features; got 2"),
         (["task.npz", "--text", "review"], "a text column ('review') can be read from .csv, .parquet, not from NPZ"),
         (["task.csv", "--labels", "-3", "--text", "revue"], "there is no text column 'revue'"),
         (["task.npz", "--solver", "closed_form"], "--solver closed_form needs"),

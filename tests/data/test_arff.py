@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from ccmn.data import concatenate, load_dataset, read_arff
+from ccmn.data import load_dataset, read_arff
+from ccmn.data.dataset import concatenate
 
 DENSE = """% a comment
 @RELATION 'Weather: -C 2 -split-number 2' %50
@@ -100,19 +101,22 @@ HEAD = "@relation x\n@attribute a numeric\n@attribute sea {0,1}\n"
         (HEAD.replace("{0,1}", "numeric") + "@data\n1,0\n1,7\n", "line 6: 7 in column 'sea'; a label must be 0, 1"),
         (HEAD.replace("{0,1}", "{-1,1}") + "@data\n1,-1\n", "line 5: -1 in column 'sea'; a label must be 0, 1"),
         (HEAD + "@data\n1e99,0\n", "line 5: infinite"),
-        (HEAD + "@data\n1,0\n{0 1}\n", "line 6: a sparse row, in braces, among dense ones"),
-        (HEAD + "@data\n{0 1}\n1,0\n", "line 6: a row of a sparse file stands in braces"),
-        (HEAD + "@data\n{0 1, 1 1\n", "line 5: .*is the file cut off"),
+        (HEAD + "@data\n1,0\n{0 1}\n", "line 6: a sparse row, in braces, among dense rows"),
+        (HEAD + "@data\n{0 1}\n1,0\n", "line 6: a row of a sparse file must be in braces"),
+        (HEAD + "@data\n{0 1, 1 1\n", "line 5: .*is the file incomplete"),
         (HEAD + "@data\n{0 1}\n{2 1}\n", "line 6: attribute 2 is out of range: there are 2"),
         (HEAD + "@data\n{-1 1}\n", "line 5: attribute -1 is out of range"),
         (HEAD + "@data\n{0 1, 0 2}\n", r"line 5: column 0 \(from 0\) is given twice"),
-        (HEAD + "@data\n{0 1 2, 1 1}\n", "line 5: '0 1 2' is not an attribute's number and value"),
-        (HEAD + "@data\n{0 1, }\n", "line 5: '' is not an attribute's number and value"),
+        (HEAD + "@data\n{0 1 2, 1 1}\n", "line 5: '0 1 2' is not an attribute number and a value"),
+        (HEAD + "@data\n{0 1, }\n", "line 5: '' is not an attribute number and a value"),
         (HEAD + "@data\n{" + "9" * 5000 + " 1}\n", "line 5: '9999"),
         (HEAD + "@data\n{0 x}\n", "line 5: 'x' in column 'a' is not a number"),
         (HEAD + "@data\n{1 2}\n", "line 5: 2 in column 'sea'"),
-        (HEAD.replace("{0,1}", "{1,0}") + "@data\n{0 1}\n", "line 3: in a sparse file an omitted value means"),
-        (HEAD, "has no @data line: it is cut off"),
+        (
+            HEAD.replace("{0,1}", "{1,0}") + "@data\n{0 1}\n",
+            "line 3: in a sparse file an omitted value is the first declared value",
+        ),
+        (HEAD, "has no @data line: it is incomplete"),
         (HEAD + "@data\n", "has no rows after @data"),
         ("", "has no @data line"),
         ("a,sea\n1,0\n", "line 1: expected @relation"),
@@ -121,7 +125,7 @@ HEAD = "@relation x\n@attribute a numeric\n@attribute sea {0,1}\n"
         ("@relation x\n@attribute a {red,blue}\n", r"line 2: attribute 'a' is declared as one of \{red,blue\}"),
         ("@relation x\n@attribute 'a numeric\n", "line 2: expected @relation"),
         ("@relation x\n@attribute a {0,1\n", "line 2: attribute 'a' is declared as"),
-        (HEAD + "@attribute a real\n@data\n1,0,1\n", "'a' stands there more than once; each column needs its own"),
+        (HEAD + "@attribute a real\n@data\n1,0,1\n", "'a' occurs more than once; column names must be unique"),
         (HEAD.replace("sea", "see") + "@data\n1,0\n", "there is no label column '.*'; did you mean 'see'"),
     ],
 )
@@ -134,10 +138,10 @@ def test_malformed(write, text, message):
 
 def test_without_labels_the_xml_beside_it_is_pointed_at(write):
     path = write("weather.arff", SPARSE)
-    with pytest.raises(ValueError, match="say which attributes are labels"):
+    with pytest.raises(ValueError, match="specify which attributes are labels"):
         read_arff(path)
     beside = write("weather.xml", XML)
-    with pytest.raises(ValueError, match=r"weather\.xml lies beside it") as caught:
+    with pytest.raises(ValueError, match=r"weather\.xml may list them") as caught:
         read_arff(path)
     assert str(beside) in str(caught.value)
 

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ccmn.data import DATASETS, MultiLabelData, describe, load_dataset, load_labels
+from ccmn.data import MultiLabelData, load_dataset
+from ccmn.data.catalog import DATASETS
+from ccmn.data.characteristics import describe
 
 # cardinality, candidates' mean size, feature density, rows without features, duplicate rows, positives min/median/max
 MEASURED = {
@@ -36,11 +38,11 @@ def test_real_data(real_data, name):
 
 
 @pytest.mark.parametrize("name", ["music_emotion", "music_style", "mirflickr"])
-def test_labels_alone(real_data, name):
-    figures = describe(load_labels(name, data_dir=real_data))
+def test_labels_only(real_data, name):
+    figures = describe(load_dataset(real_data / f"{name}_labels.npz"))
     assert (figures.n, figures.q) == (DATASETS[name].paper.n, DATASETS[name].paper.q)
     assert figures.d == figures.duplicate_rows == figures.rows_without_features == 0
-    assert int(figures.cardinality * 100) / 100 == DATASETS[name].paper.cardinality  # cut off, as printed
+    assert int(figures.cardinality * 100) / 100 == DATASETS[name].paper.cardinality  # truncated, as in the paper
     assert figures.candidate_size > figures.cardinality
 
 

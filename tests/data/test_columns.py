@@ -21,7 +21,7 @@ def columns():
 def test_features_and_labels_come_in_the_models_order(columns, small, tmp_path, suffix):
     path = tmp_path / f"small{suffix}"
     (write_csv if suffix == ".csv" else write_npz)(small, path)
-    rows, data = columns.read_rows(path), columns.read_labelled(path)
+    rows, data = columns.read_rows(path), columns.read_labeled(path)
     assert_array_equal(rows.X, small.X[:, ::-1])
     assert rows.q == 0
     assert_array_equal(data.X, rows.X)
@@ -31,56 +31,56 @@ def test_features_and_labels_come_in_the_models_order(columns, small, tmp_path, 
 
 def test_candidates_come_along(columns, small, tmp_path):
     write_npz(replace(small, candidates=np.array([[1, 0], [0, 1], [1, 1]])), tmp_path / "small.npz")
-    assert_array_equal(columns.read_labelled(tmp_path / "small.npz").candidates, [[0, 1], [1, 0], [1, 1]])
+    assert_array_equal(columns.read_labeled(tmp_path / "small.npz").candidates, [[0, 1], [1, 0], [1, 1]])
 
 
 def test_by_number_where_there_are_no_names(small, tmp_path):
     write_npz(small, tmp_path / "small.npz")
     write_csv(small, tmp_path / "small.csv")
     bare = Columns(2, 2)
-    assert_array_equal(bare.read_labelled(tmp_path / "small.npz").X, small.X)
-    with pytest.raises(ValueError, match="fitted on 2 features; there are 4 here"):
+    assert_array_equal(bare.read_labeled(tmp_path / "small.npz").X, small.X)
+    with pytest.raises(ValueError, match="fitted on 2 features; got 4"):
         bare.read_rows(tmp_path / "small.csv")  # labels are not known from features here
     assert_array_equal(replace(bare, label_names=["sea", "sky"]).read_rows(tmp_path / "small.csv").X, small.X)
 
 
 def test_meka_says_itself_which_are_labels(write):
     path = write("data.arff", "@relation 'x: -C 1'\n@attribute a {0,1}\n@attribute f numeric\n@data\n1,0.5\n")
-    assert_array_equal(Columns(1, 1).read_labelled(path).Y, [[1]])
+    assert_array_equal(Columns(1, 1).read_labeled(path).Y, [[1]])
     assert_array_equal(Columns(1, 1, ["f"], ["a"]).read_rows(path).X, [[0.5]])
 
 
 def test_libsvm_shows_no_more_columns_than_it_holds(write):
     path = write("part.svm", "0 1:1\n")
-    data = Columns(3, 2).read_labelled(path)
+    data = Columns(3, 2).read_labeled(path)
     assert (data.d, data.q) == (3, 2)
-    assert Columns(3, 2, label_names=["a", "b"]).read_labelled(path).label_names == ("a", "b")
-    with pytest.raises(ValueError, match="there is a number 1"):
-        Columns(3, 1).read_labelled(write("more.svm", "1 1:1\n"))
+    assert Columns(3, 2, label_names=["a", "b"]).read_labeled(path).label_names == ("a", "b")
+    with pytest.raises(ValueError, match="the file contains number 1"):
+        Columns(3, 1).read_labeled(write("more.svm", "1 1:1\n"))
 
 
 def test_other_sparse_files_show_all_their_columns(small, tmp_path):
     write_npz(replace(small, X=scipy.sparse.csr_array(small.X)), tmp_path / "small.npz")
-    with pytest.raises(ValueError, match="fitted on 3 features; there are 2 here"):
+    with pytest.raises(ValueError, match="fitted on 3 features; got 2"):
         Columns(3, 2).read_rows(tmp_path / "small.npz")
 
 
 def test_data_sets_by_name(real_data):
-    columns, data = Columns.of_training_data("yeast", data_dir=real_data)
+    columns, data = Columns.from_training_data("yeast", data_dir=real_data)
     assert (columns.n_features, columns.n_labels) == (103, 14)
     assert_array_equal(columns.read_rows("yeast", data_dir=real_data).X, data.X)
-    assert_array_equal(columns.read_labelled("yeast", data_dir=real_data).Y, data.Y)
+    assert_array_equal(columns.read_labeled("yeast", data_dir=real_data).Y, data.Y)
 
 
 def test_text(write):
     path = write("train.csv", "review,stars,sea\nred boat,1,0\nblue sea,2,1\n")
-    columns, data = Columns.of_training_data(path, ["sea"], "review")
+    columns, data = Columns.from_training_data(path, ["sea"], "review")
     assert (columns.n_features, data.d) == (1, 5)
     new = write("new.csv", "stars,review\n3,blue boat\n")
     rows = columns.read_rows(new)
     assert rows.feature_names == data.feature_names
     assert rows.X.toarray()[0, 0] == 3
-    assert_array_equal(columns.read_labelled(path).X.toarray(), data.X.toarray())
+    assert_array_equal(columns.read_labeled(path).X.toarray(), data.X.toarray())
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,6 @@ def test_text(write):
 )
 def test_data_that_nothing_can_be_learnt_from(write, text, message):
     with pytest.raises(ValueError, match=message):
-        Columns.of_training_data(write("train.csv", text), ["sea"])
+        Columns.from_training_data(write("train.csv", text), ["sea"])
     with pytest.raises(ValueError, match="there are no labels"):
-        Columns.of_training_data(write("train.csv", "x\n1\n"), [])
+        Columns.from_training_data(write("train.csv", "x\n1\n"), [])

@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ccmn.data.digits import load_digit_scenes
+from ccmn.data import load_digit_scenes
 
 
 def test_pictures_hold_the_digits_their_labels_say():
-    data = load_digit_scenes(400, most=3, random_state=0)
+    data = load_digit_scenes(400, max_digits=3, random_state=0)
     assert data.X.shape == (400, 384)
     assert 0 <= data.X.min() <= data.X.max() <= 1
     filled = data.X.reshape(400, 2, 8, 3, 8).sum((2, 4)) > 0

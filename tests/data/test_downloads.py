@@ -6,7 +6,7 @@ from http.server import SimpleHTTPRequestHandler
 
 import pytest
 
-from ccmn.data.downloads import HOME, Source, download
+from ccmn.data.catalog import DEFAULT_MIRROR, Source, download
 
 pytest.importorskip("pooch")
 
@@ -30,7 +30,7 @@ def files_in(folder):
 
 def test_address(monkeypatch):
     monkeypatch.delenv("CCMN_MIRROR", raising=False)
-    assert SOURCE.url() == f"{HOME}/somebody/data/0123abc/folder/file.arff"
+    assert SOURCE.url() == f"{DEFAULT_MIRROR}/somebody/data/0123abc/folder/file.arff"
     monkeypatch.setenv("CCMN_MIRROR", "http://mirror/")
     assert SOURCE.url() == "http://mirror/somebody/data/0123abc/folder/file.arff"
     assert SOURCE.url("http://other").startswith("http://other/somebody")
@@ -59,7 +59,7 @@ def test_a_damaged_file_in_the_cache_is_fetched_again(mirror, tmp_path):
 
 def test_wrong_checksum(mirror, tmp_path):
     other = Source(SOURCE.repository, SOURCE.commit, SOURCE.path, "0" * 64)
-    with pytest.raises(ValueError, match=r"file\.arff is not the file expected: its checksum .* is not 000"):
+    with pytest.raises(ValueError, match=r"file\.arff is not the expected file: its SHA-256 checksum is not 000"):
         download(other, mirror=mirror, cache_dir=tmp_path / "cache")
     assert files_in(tmp_path / "cache") == []
 

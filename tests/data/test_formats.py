@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ccmn.data import FORMATS, read_file, write_csv, write_npz
+from ccmn.data import write_csv, write_npz
+from ccmn.data.formats import FORMATS, read_file
 
 
 def test_the_suffix_tells(tmp_path, small, same, write):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccmn.data.labels import label_columns, label_names, read_label_list, read_label_xml
+from ccmn.data.tables import label_columns, label_names, read_label_list, read_label_xml
 
 NAMES = ["age", "label_sea", "label_sky", "size"]
 XML = '<labels xmlns="http://mulan.sourceforge.net/labels"><label name="label_sky"/><label name="age"></label></labels>'
@@ -37,10 +37,10 @@ def test_columns_from_files(write):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (None, "say which columns are labels"),
+        (None, "specify which columns are labels"),
         (["label_see"], "no label column '.*'; did you mean 'label_sea'"),
         (["xyz"], "no label column '.*'; the columns are 'age', 'label_sea'"),
-        (["age", "age"], "labels: 'age' stands there more than once"),
+        (["age", "age"], "labels: 'age' occurs more than once"),
         ("tag_*", r"no column matches labels='tag_\*'"),
         (0, "labels=0 must count columns"),
         (5, "there are 4"),
@@ -78,9 +78,9 @@ EXTERNAL = """<!DOCTYPE labels [<!ENTITY x SYSTEM "file:///etc/passwd">]><labels
         (EXTERNAL, "declares a document type"),
         ('<!DOCTYPE labels SYSTEM "http://127.0.0.1:1/labels.dtd"><labels/>', "declares a document type"),
         ('<labels>\n<label name="a">\n</labels>', "line 3: not valid XML"),
-        ("<labels/>", "names no label"),
+        ("<labels/>", "contains no label name"),
         ("<labels>\n<label/></labels>", "line 2: this label has no name"),
-        ('<labels><label name="a"/><label name="a"/></labels>', "'a' stands there more than once"),
+        ('<labels><label name="a"/><label name="a"/></labels>', "'a' occurs more than once"),
         ("", "not valid XML"),
         ("@relation x", "not valid XML"),
         ('<?xml version="1.0" encoding="klingon"?><labels/>', "not valid XML"),
@@ -96,7 +96,7 @@ def test_bad_xml(write, text, message):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a\n\nb\n", "line 2 is blank"), ("", "line 1 is blank"), ("a\na\n", "'a' stands there more than once")],
+    [("a\n\nb\n", "line 2 is blank"), ("", "line 1 is blank"), ("a\na\n", "'a' occurs more than once")],
 )
 def test_bad_list(write, text, message):
     with pytest.raises(ValueError, match=message):

@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from ccmn.data import concatenate, load_dataset, read_libsvm
+from ccmn.data import load_dataset, read_libsvm
+from ccmn.data.dataset import concatenate
 
 TEXT = """# two labels, three features
 0,1 1:0.5 3:-2
@@ -47,12 +48,12 @@ def test_round_trip(write, small, same):
         ("0 1:1\n0 0:1\n", "line 2: feature 0 is out of range; features are numbered from 1"),
         ("0 -3:1\n", "line 1: feature -3 is out of range"),
         ("0 9999999999:1\n", "line 1: feature 9999999999 is out of range"),
-        ("0 1:1 1:2\n", "line 1: column 0 .* is given twice"),
-        ("0,0 1:1\n", "line 1: column 0 .* is given twice"),
-        ("-1 1:1\n", "line 1: '-1' is not the number of a label"),
-        ("1.0 1:1\n", "line 1: '1.0' is not the number of a label"),
-        ("0, 1:1\n", "line 1: '' is not the number of a label"),
-        ("99999999999 1:1\n", "line 1: '99999999999' is not the number of a label"),
+        ("0 1:1 1:2\n", "line 1: feature 1 is given twice"),
+        ("0,0 1:1\n", "line 1: a label of '0,0' is given twice"),
+        ("-1 1:1\n", "line 1: '-1' is not a label number"),
+        ("1.0 1:1\n", "line 1: '1.0' is not a label number"),
+        ("0, 1:1\n", "line 1: '' is not a label number"),
+        ("99999999999 1:1\n", "line 1: '99999999999' is not a label number"),
         ("0 1:2:3\n", "line 1: '1:2:3' is not feature:value"),
         ("1500 103 14\n0 1:1\n", "line 1: '103' is not feature:value.*is this line a header"),
         ("0 1:1\n\n0 1:1\n", "line 2 is blank"),
@@ -72,9 +73,9 @@ def test_malformed(write, text, message):
 @pytest.mark.parametrize(
     ("labels", "n_features", "message"),
     [
-        (1, None, "there is a number 1 .counted from 0., but labels says 1"),
-        (["sea"], None, "but labels says 1"),
-        (None, 2, "there is a number 3 .counted from 1., but n_features says 2"),
+        (1, None, "number 1 .from 0., but labels is 1"),
+        (["sea"], None, "but labels is 1"),
+        (None, 2, "number 3 .from 1., but n_features is 2"),
         (0, None, "labels must be a whole number of at least 1"),
         ("label_*", None, "a file of label names ends in .xml"),
         (["a", "a"], None, "more than once"),

@@ -70,7 +70,7 @@ def test_cut_off(tmp_path, small, keep):
 def test_not_a_mat_file(tmp_path):
     path = tmp_path / "data.mat"
     path.write_bytes(bytes(range(256)) * 4)
-    with pytest.raises(ValueError, match="is not a whole MAT file"):
+    with pytest.raises(ValueError, match="is not a complete MAT file"):
         read_mat(path)
 
 

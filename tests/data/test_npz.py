@@ -97,7 +97,7 @@ X_PARTS = {
         ({"X": None, **X_PARTS, "X_shape": np.array(3)}, "sparse matrix X|Y must|X must"),
         ({"X": None, **X_PARTS, "X_shape": np.array([-3, 2])}, "the parts of the sparse matrix X"),
         ({"X": None, **X_PARTS, "X_shape": np.array(["a", "b"])}, "must have whole numbers"),
-        ({"X": None, **X_PARTS, "X_data": np.array(["a"])}, "X must hold numbers|sparse matrix X"),
+        ({"X": None, **X_PARTS, "X_data": np.array(["a"])}, "X must contain numbers|sparse matrix X"),
         ({"X": None, **X_PARTS, "X_indices": np.array([0.5])}, "must have whole numbers in X_indices"),
     ],
 )
@@ -120,7 +120,7 @@ class Trap:
 def test_a_pickle_inside_is_never_loaded(tmp_path, small):
     path = tmp_path / "data.npz"
     np.savez(path, X=small.X, Y=np.array([[Trap()]], dtype=object))
-    with pytest.raises(ValueError, match="not a whole NPZ file of plain arrays"):
+    with pytest.raises(ValueError, match="not a complete NPZ file of plain arrays"):
         read_npz(path)
 
 
@@ -129,7 +129,7 @@ def test_a_bare_pickle_is_never_loaded(tmp_path):
 
     path = tmp_path / "data.npz"
     path.write_bytes(pickle.dumps(Trap()))
-    with pytest.raises(ValueError, match="not a whole NPZ file of plain arrays"):
+    with pytest.raises(ValueError, match="not a complete NPZ file of plain arrays"):
         read_npz(path)
 
 
@@ -137,7 +137,7 @@ def test_a_bare_pickle_is_never_loaded(tmp_path):
 def test_junk(tmp_path, content):
     path = tmp_path / "data.npz"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="not a whole NPZ file"):
+    with pytest.raises(ValueError, match="not a complete NPZ file"):
         read_npz(path)
 
 
@@ -146,7 +146,7 @@ def test_damaged(tmp_path, small, refusal):
     write_npz(small, path)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="not a whole NPZ file"):
+    with pytest.raises(ValueError, match="not a complete NPZ file"):
         read_npz(path)
     for at in range(0, len(whole), 7):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])

@@ -42,8 +42,8 @@ def test_round_trip(small, same, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"a": ["red"], "sea": [0]}, "column 'a' holds string, not numbers.*one 0/1 column per word"),
-        ({"a": [1.0], "sea": ["no"]}, "column 'sea' holds string"),
+        ({"a": ["red"], "sea": [0]}, "column 'a' contains string, not numbers.*one 0/1 column per word"),
+        ({"a": [1.0], "sea": ["no"]}, "column 'sea' contains string"),
         ({"a": [1.0, 2.0], "sea": [0, 3]}, "row 2: 3 in column 'sea'"),
         ({"a": [np.inf], "sea": [0]}, "row 1: infinite"),
         ({"__index_level_0__": [5], "sea": [0]}, "index=False"),
@@ -60,7 +60,7 @@ def test_malformed(tmp_path, columns, message):
 
 def test_duplicate_names(tmp_path):
     pq.write_table(pa.table([pa.array([1]), pa.array([0])], names=["a", "a"]), tmp_path / "data.parquet")
-    with pytest.raises(ValueError, match="'a' stands there more than once"):
+    with pytest.raises(ValueError, match="'a' occurs more than once"):
         read_parquet(tmp_path / "data.parquet", -1)
 
 
@@ -68,7 +68,7 @@ def test_duplicate_names(tmp_path):
 def test_damaged(tmp_path, keep):
     path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(ValueError, match="is not a whole Parquet file"):
+    with pytest.raises(ValueError, match="is not a complete Parquet file"):
         read_parquet(path, -1)
 
 

@@ -93,7 +93,7 @@ def test_folders_that_are_none(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no \*.parquet"):
         ShardedData(tmp_path, "y")
     (tmp_path / "0.parquet").write_bytes(b"no parquet")
-    with pytest.raises(ValueError, match="not a whole Parquet file"):
+    with pytest.raises(ValueError, match="not a complete Parquet file"):
         ShardedData(tmp_path, "y")
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from ccmn.data import split
+from ccmn.data.dataset import split
 
 
 @given(st.integers(10, 5000), st.integers(0, 2**32))

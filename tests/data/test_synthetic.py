@@ -64,10 +64,10 @@ def test_seeded():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"prevalence": 0.0}, "prevalence must lie strictly between 0 and 1"),
+        ({"prevalence": 0.0}, "prevalence must be strictly between 0 and 1"),
         ({"prevalence": [0.5, 0.5, 0.5]}, "prevalence has 3 rates, but there are 2 labels"),
-        ({"strength": -1.0}, "strength must be a number of at least 0"),
-        ({"correlation": 1.5}, "correlation must lie between 0 and 1"),
+        ({"strength": -1.0}, "strength must be a finite number of at least 0"),
+        ({"correlation": 1.5}, "correlation must be between 0 and 1"),
         ({"n": 0}, "n must be a whole number"),
         ({"noise": ClassConditionalNoise(0.1, 0.1, n_labels=5)}, "must have 5 labels"),
     ],

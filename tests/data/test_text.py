@@ -8,10 +8,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from ccmn.data.csv import read_csv_text
+from ccmn.data.columns import TextFeatures
+from ccmn.data.csv_format import read_csv_text
 from ccmn.data.formats import read_text_file
 from ccmn.data.parquet import read_parquet_text
-from ccmn.data.text import TextFeatures
 
 TEXTS = ["The red boat, the RED boat", "blue sea and blue boat", "", "Straße 7 für Ünïcode"]
 
@@ -95,7 +95,7 @@ def test_parquet_with_a_column_of_words(tmp_path):
     data, texts = read_parquet_text(tmp_path / "data.parquet", "review", ["sea"])
     assert texts == ["red", ""]
     assert (data.n, data.d, data.label_names) == (2, 0, ("sea",))
-    with pytest.raises(ValueError, match="the text column 'sea' holds int64, not text"):
+    with pytest.raises(ValueError, match="the text column 'sea' contains int64, not text"):
         read_parquet_text(tmp_path / "data.parquet", "sea", [])
 
 

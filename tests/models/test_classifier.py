@@ -11,8 +11,7 @@ import scipy.sparse
 import torch
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
-from ccmn.data import make_noisy_multilabel
-from ccmn.data.digits import load_digit_scenes
+from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.metrics import hamming_loss, macro_f1, ranking_loss
 
 
@@ -296,7 +295,7 @@ class TestClasses:
 
     def test_partial_labels_with_one_true_label(self):
         """Candidate sets with exactly one true label: predicted by the top score."""
-        data = load_digit_scenes(2400, most=1)
+        data = load_digit_scenes(2400, max_digits=1)
         y = data.Y.argmax(1)
         noise = PartialNoise(0.6, n_labels=10)
         candidates = noise.corrupt(data.Y[:1200], random_state=0)

@@ -21,8 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ccmn.data import make_noisy_multilabel
-from ccmn.data.digits import load_digit_scenes
+from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.metrics import hamming_loss
 from ccmn.models.corrected import EDGE, CorrectedClassifier, fit_inside
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ccmn import CCMNClassifier, PartialNoise
-from ccmn.data.digits import load_digit_scenes
+from ccmn.data import load_digit_scenes
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -69,13 +69,13 @@ def audit(
     for path in (out, report):
         if path is not None:
             check_free(path, force)
-    _, data = Columns.of_training_data(source, read_labels(labels), text, data_dir=data_dir)
+    _, data = Columns.from_training_data(source, read_labels(labels), text, data_dir=data_dir)
     Y = given_labels(data, candidates)
     found = audit_labels(data.X, Y, noise_told(noise, data.label_names, data.q), min_p_wrong, random_state=seed)
     if out is not None:
         _write(found.issues, out)
     if report is not None:
-        from ccmn.report.facts.of_audit import audit_report
+        from ccmn.report.builders import audit_report
 
         show_row = instances(data, Y, source, shape, text)
         write_report(audit_report(data, Y, found, show_row, top), report)
@@ -86,7 +86,7 @@ def audit(
         tables = {"issues": shown.to_dict("records"), "rows": sets, "summary": found.summary.to_dict("records")}
         print_json({**result, "found": len(found.issues), **tables, "out": out and str(out), **reported(report)})
         return
-    from ccmn.report.audit import audit_tables
+    from ccmn.report.console import audit_tables
 
     show(audit_tables(found, shown, sets))
     if out is not None:
@@ -116,7 +116,7 @@ def _set(labels: Any, names: list[str]) -> list[str]:
 
 
 def _write(issues: pd.DataFrame, out: Path) -> None:
-    from ccmn.data.files import whole_file
+    from ccmn._files import atomic_write
 
-    with whole_file(out) as stream:
+    with atomic_write(out) as stream:
         issues.to_csv(stream, index=False, float_format="%.6g")

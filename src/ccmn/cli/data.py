@@ -12,7 +12,8 @@ from ccmn.cli.options import Data, DataDir, Force, Json, Labels, check_free, rea
 from ccmn.cli.output import print_json, show
 
 if TYPE_CHECKING:
-    from ccmn.data import Characteristics, Dataset
+    from ccmn.data.catalog import Dataset
+    from ccmn.data.characteristics import Characteristics
 
 data_app = typer.Typer(help="Data sets: list, info, fetch, convert.", no_args_is_help=True)
 
@@ -23,13 +24,13 @@ def list_data_sets(data_dir: DataDir = None, as_json: Json = False) -> None:
 
     Example: ccmn data list
     """
-    from ccmn.data.datasets import DATASETS, where_is
+    from ccmn.data.catalog import DATASETS, dataset_location
 
-    places = {name: where_is(name, data_dir=data_dir) for name in DATASETS}
+    places = {name: dataset_location(name, data_dir=data_dir) for name in DATASETS}
     if as_json:
         print_json([_row(row, places[name]) for name, row in DATASETS.items()])
         return
-    from ccmn.report.data import data_sets_table
+    from ccmn.report.console import data_sets_table
 
     show(data_sets_table(DATASETS, places))
 
@@ -55,7 +56,7 @@ def info(
         rows = [{**asdict(figures), "paper": paper and paper._asdict()} for figures, paper in found]
         print_json(rows if len(sources or ()) != 1 else rows[0])
         return
-    from ccmn.report.data import appendix_table, characteristics_table
+    from ccmn.report.console import appendix_table, characteristics_table
 
     show(appendix_table(found) if len(found) > 1 else characteristics_table(*found[0]))
 
@@ -70,13 +71,13 @@ def fetch(
 
     Example: ccmn data fetch yeast
     """
-    from ccmn.data.datasets import DATASETS, load_dataset, where_is
+    from ccmn.data.catalog import DATASETS, dataset_location, load_dataset
 
     DATASETS[name]
     data = load_dataset(name, data_dir=data_dir)
     if as_json:
         shape = {"n": data.n, "d": data.d, "q": data.q}
-        print_json({"name": name, "here": where_is(name, data_dir=data_dir), **shape})
+        print_json({"name": name, "here": dataset_location(name, data_dir=data_dir), **shape})
     else:
         typer.echo(f"{name} is here: {data.n} rows, {data.d} features, {data.q} labels")
 
@@ -95,8 +96,8 @@ def convert(
 
     Example: ccmn data convert yeast.arff --labels yeast.xml --out yeast.npz
     """
-    from ccmn.data.datasets import load_dataset
-    from ccmn.data.writers import writer_for
+    from ccmn.data.catalog import load_dataset
+    from ccmn.data.formats import writer_for
 
     write = writer_for(check_free(out, force))
     data = load_dataset(source, labels=read_labels(labels), data_dir=data_dir)
@@ -120,9 +121,9 @@ def _row(row: Dataset, here: str) -> dict[str, Any]:
 
 
 def _at_hand(data_dir: Path | None) -> list[str]:
-    from ccmn.data.datasets import DATASETS, where_is
+    from ccmn.data.catalog import DATASETS, dataset_location
 
-    names = [name for name in DATASETS if where_is(name, data_dir=data_dir)]
+    names = [name for name in DATASETS if dataset_location(name, data_dir=data_dir)]
     if not names:
         raise FileNotFoundError(
             "no data set is on this machine: name one to download it (ccmn data fetch yeast), or set CCMN_DATA to "
@@ -133,10 +134,10 @@ def _at_hand(data_dir: Path | None) -> list[str]:
 
 def _describe(source: str, labels: str | None, data_dir: Path | None) -> tuple[Characteristics, Any]:
     """The figures of a data set or file, and what the paper prints (None: it does not know it)."""
-    from ccmn.data import DATASETS, describe, load_dataset, load_labels
+    from ccmn.data import load_dataset
+    from ccmn.data.catalog import DATASETS
+    from ccmn.data.characteristics import describe
 
-    if source in DATASETS and DATASETS[source].bundle is None:
-        return describe(load_labels(source, data_dir=data_dir)), DATASETS[source].paper
     paper = DATASETS[source].paper if source in DATASETS else None
     spec = None if source in DATASETS else read_labels(labels)
     return describe(load_dataset(source, labels=spec, data_dir=data_dir)), paper

@@ -182,11 +182,11 @@ class _File:
     ) -> None:
         from ccmn.data.columns import Columns
 
-        self.columns, self._data = Columns.of_training_data(source, read_labels(labels), text, data_dir=data_dir)
+        self.columns, self._data = Columns.from_training_data(source, read_labels(labels), text, data_dir=data_dir)
         self._candidates, self._data_dir, self.n = candidates, data_dir, self._data.n
 
     def held_out(self, source: Path, clean: bool) -> tuple[Any, Any]:
-        rows = self.columns.read_labelled(source, data_dir=self._data_dir)
+        rows = self.columns.read_labeled(source, data_dir=self._data_dir)
         return rows.X, _labels(rows, self._candidates and not clean)
 
     def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None:
@@ -217,7 +217,7 @@ class _Shards:
     def held_out(self, source: Path, clean: bool) -> tuple[Any, Any]:
         import pandas as pd
 
-        rows = self.columns.read_labelled(source)
+        rows = self.columns.read_labeled(source)
         return pd.DataFrame(rows.X, columns=_list(self.columns.feature_names)), given_labels(rows, False)
 
     def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None:

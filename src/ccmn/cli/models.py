@@ -31,8 +31,7 @@ def remember(classifier: CCMNClassifier, columns: Columns) -> None:
 def columns_of(classifier: CCMNClassifier) -> Columns:
     """Which columns of a file a model takes."""
     from ccmn._validation import check_feature_names
-    from ccmn.data.columns import Columns
-    from ccmn.data.text import TextFeatures
+    from ccmn.data.columns import Columns, TextFeatures
 
     extra = classifier.extra_
     text = TextFeatures.from_dict(extra["text"]) if "text" in extra else None

@@ -71,14 +71,14 @@ def estimate(
 
     if out is not None:
         check_free(out, force)
-    _, data = Columns.of_training_data(source, read_labels(labels), text, data_dir=data_dir)
+    _, data = Columns.from_training_data(source, read_labels(labels), text, data_dir=data_dir)
     rates = estimate_noise(data.X, given_labels(data, candidates), method=method, sides=sides, random_state=seed)
     if out is not None:
         write_rates(rates, out)
     if as_json:
         print_json(described(rates))
         return
-    from ccmn.report.noise import estimate_table
+    from ccmn.report.console import estimate_table
 
     show_table(estimate_table(rates))
 
@@ -117,7 +117,7 @@ def inject(
     """
     from ccmn._random import as_generator
     from ccmn.data import load_dataset
-    from ccmn.data.writers import writer_for
+    from ccmn.data.formats import writer_for
 
     ways = {"rates": rates, "rho": (rho_pos, rho_neg), "partial": partial, "missing": missing, "draw": paper_draw}
     way = _one_way(ways)
@@ -147,7 +147,7 @@ def show(
         print_json(described(noise))
         return
     from ccmn.estimation import NoiseRates
-    from ccmn.report.noise import estimate_table, noise_table
+    from ccmn.report.console import estimate_table, noise_table
 
     show_table(estimate_table(noise) if isinstance(noise, NoiseRates) else noise_table(noise))
 

@@ -12,7 +12,8 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
-    from ccmn.data import LabelSpec, MultiLabelData
+    from ccmn.data import MultiLabelData
+    from ccmn.data.tables import LabelSpec
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]

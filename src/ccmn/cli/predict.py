@@ -33,7 +33,7 @@ def predict(
 
     Example: ccmn predict model.ccmn new.csv --out predictions.csv
     """
-    from ccmn.data.files import whole_file
+    from ccmn._files import atomic_write
     from ccmn.models import load_model
 
     if out is not None:
@@ -42,7 +42,7 @@ def predict(
     data = columns_of(classifier).read_rows(source, data_dir=data_dir)
     found = predictions_of(classifier, data.X)
     if out is not None:
-        with whole_file(out) as stream:
+        with atomic_write(out) as stream:
             for part in found:
                 part.write(stream, top)
         print_json({"out": str(out), "rows": data.n}) if as_json else typer.echo(f"{out}: {data.n} rows")

@@ -22,22 +22,22 @@ Rates = TypeVar("Rates", bound="NoiseModel | NoiseRates")
 
 def read_rates(path: Path) -> NoiseModel:
     """The noise model that a JSON file describes."""
-    from ccmn.data.files import blame
+    from ccmn._files import prefix_errors
     from ccmn.noise import NoiseModel
 
     text = _text(path)
-    with blame(path):
+    with prefix_errors(path):
         return NoiseModel.from_dict(_content(text))
 
 
 def read_estimate(path: Path) -> NoiseModel | NoiseRates:
     """The estimated rates that a JSON file describes, or the noise model where it says no more."""
-    from ccmn.data.files import blame
+    from ccmn._files import prefix_errors
     from ccmn.estimation import NoiseRates
     from ccmn.noise import ClassConditionalNoise, NoiseModel
 
     text = _text(path)
-    with blame(path):
+    with prefix_errors(path):
         content = _content(text)
         # A noise model has one kind, estimated rates (as their to_dict tells them) one for each label.
         if isinstance(content, dict) and isinstance(content.get("kind"), list):
@@ -73,9 +73,9 @@ def check_is_file(how: str, words: Sequence[str]) -> None:
 
 def write_rates(noise: NoiseModel | NoiseRates, path: Path) -> None:
     """A JSON file that ``read_rates`` and ``read_estimate`` read; it appears whole or not at all."""
-    from ccmn.data.files import whole_file
+    from ccmn._files import atomic_write
 
-    with whole_file(path) as stream:
+    with atomic_write(path) as stream:
         stream.write(json.dumps(described(noise), indent=2).encode() + b"\n")
 
 
@@ -94,7 +94,7 @@ RATES = ("rho_pos", "rho_neg", "label_names")
 
 
 def _text(path: Path) -> str:
-    from ccmn.data.files import check_file, text_lines
+    from ccmn._files import check_file, text_lines
 
     return "".join(text_lines(check_file(path)))
 

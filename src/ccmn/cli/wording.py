@@ -24,7 +24,6 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     (r"noise=ClassConditionalNoise\(rho_pos, rho_neg\)", _RATES_FILE),
     (r"\bestimate_noise\b", "ccmn noise estimate"),
     (r"give a noise model to correct them", f"give {_RATES_FILE} to correct them"),
-    (r"\bload_labels\('(\w+)'\)", r"ccmn data info \1"),
     (r"load it with load_model\(path, model=\.\.\.\)", "only load_model in Python can be told what it is"),
     (r"(^|: )labels: ", r"\1--labels: "),
 )

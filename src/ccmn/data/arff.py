@@ -1,7 +1,10 @@
-"""ARFF: Mulan files with their XML, and Meka files with ``-C`` in the relation; dense and sparse.
+"""ARFF files, dense and sparse: Mulan files with their XML file, and Meka files with ``-C`` in the relation.
 
-A header of ``@relation``, ``@attribute`` and ``@data`` lines, then a row per line: ``0.5,1,0``, or sparse
-``{0 0.5, 1 1}`` with attributes numbered from 0. ``?`` is a missing value, ``%`` begins a comment.
+The header consists of ``@relation``, ``@attribute`` and ``@data`` lines. Rows follow, one per line: ``0.5,1,0``, or
+sparse ``{0 0.5, 1 1}`` with attributes numbered from 0. ``?`` is a missing value and ``%`` starts a comment.
+
+This reader is written by hand because there is no maintained reader of sparse ARFF: ``scipy.io.arff`` reads dense files
+only, and the ``liac-arff`` package is no longer maintained.
 """
 
 from __future__ import annotations
@@ -15,10 +18,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ccmn.data.files import PathLike, blame, check_file, data_name, text_lines
-from ccmn.data.labels import LabelSpec, label_columns
-from ccmn.data.multilabel import MultiLabelData
-from ccmn.data.tables import SparseRows, Table, check_column_names, parse_cell, parse_cells
+from ccmn._files import PathLike, check_file, data_name, prefix_errors, text_lines
+from ccmn.data.dataset import MultiLabelData
+from ccmn.data.tables import (
+    LabelSpec,
+    SparseRows,
+    Table,
+    check_column_names,
+    label_columns,
+    parse_cell,
+    parse_cells,
+)
 
 Lines = Iterator[tuple[int, str]]
 
@@ -30,79 +40,97 @@ _NUMERIC = ("numeric", "real", "integer")
 
 
 class Attribute(NamedTuple):
-    """A column: its name, the line that declares it, and the numbers it may take (None: any)."""
+    """Declaration of a column."""
 
     name: str
     line: int
     values: tuple[float, ...] | None
+    """Declared values of a nominal attribute; None if any number is allowed."""
 
 
 @dataclass
 class Header:
-    """What stands before ``@data``."""
+    """Declarations above ``@data``."""
 
     relation: str = ""
     attributes: list[Attribute] = field(default_factory=list)
 
     @property
     def names(self) -> list[str]:
-        """The names of the attributes."""
+        """Names of the attributes."""
         return [attribute.name for attribute in self.attributes]
 
 
 def read_arff(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
-    """Read an ARFF file, compressed (.gz) or not; sparse rows give a sparse ``X``.
+    """Read an ARFF file, compressed (``.gz``) or not.
 
     Parameters
     ----------
-    path : path
-        Attributes are numeric, or nominal with numbers for values, such as {0,1}.
-    labels : file, list of names, pattern or count, optional
-        Which attributes are labels, see :data:`ccmn.data.labels.LabelSpec`: for Mulan files the XML beside them.
-        Meka files say it themselves: ``-C 6`` in the relation, the first 6 attributes, ``-C -6``, the last 6.
-        The labels keep the order of the attributes, which is not always that of the XML.
+    path : str or path
+        File whose attributes are numeric, or nominal with numbers as values, such as {0,1}.
+    labels : path, list of str, str or int, default=None
+        Label attributes: for Mulan files the XML file beside them, or names, a pattern such as "label_*", or a count
+        from the start (14) or the end (-14). Meka files need none: ``-C 6`` in the relation declares the first 6
+        attributes as labels, ``-C -6`` the last 6. Labels keep the order of the attributes, which may differ from
+        the order in the XML file.
+
+    Returns
+    -------
+    MultiLabelData
+        Features in float32, sparse if the rows are sparse, and dense labels.
+
+    Raises
+    ------
+    ValueError
+        If the file is malformed; the message names the file and the line.
     """
     path = check_file(path)
     lines = enumerate(text_lines(path), start=1)
     header = _read_header(lines, path)
-    with blame(path):
+    with prefix_errors(path):
         check_column_names(header.names)
-        columns = label_columns(_choose(labels, header, path), header.names)
+        columns = label_columns(_label_spec(labels, header, path), header.names)
     table = _read_rows(lines, header, path)
-    for allowed in {attribute.values for attribute in header.attributes}:
-        if allowed is not None:
-            members = np.flatnonzero([attribute.values == allowed for attribute in header.attributes])
-            table.require(members, allowed, f"its values are declared as {_braces(allowed)}")
+    by_values: dict[tuple[float, ...], list[int]] = {}
+    for column, attribute in enumerate(header.attributes):
+        if attribute.values is not None:
+            by_values.setdefault(attribute.values, []).append(column)
+    for allowed, members in by_values.items():
+        declared = ",".join(f"{value:g}" for value in allowed)
+        table.require(np.array(members), allowed, f"its values are declared as {{{declared}}}")
     return table.split(columns)
 
 
-def _choose(labels: LabelSpec | None, header: Header, path: Path) -> LabelSpec:
+def _label_spec(labels: LabelSpec | None, header: Header, path: Path) -> LabelSpec:
+    """Return the given selection of labels, or that of the relation of a Meka file."""
     if labels is not None:
         return labels
     count = _LABEL_COUNT.search(header.relation)
     if count:
         return int(count[1])
     beside = path.with_name(f"{data_name(path)}.xml")
-    hint = f"; {beside} lies beside it" if beside.exists() else ""
+    hint = f"; the file {beside} may list them" if beside.exists() else ""
     raise ValueError(
-        "say which attributes are labels: labels='its.xml' for a Mulan file, or a list of names, a pattern or a "
-        f"count (-14: the last 14). The relation has no '-C n', as a Meka file would{hint}."
+        "specify which attributes are labels: labels='file.xml' for a Mulan file, a list of names, a pattern or a "
+        f"count (-14: the last 14). The relation has no '-C n' as in a Meka file{hint}."
     )
 
 
 def _read_header(lines: Lines, path: Path) -> Header:
+    """Return the declarations above ``@data``."""
     header = Header()
     for number, line in lines:
         text = line.strip()
         if text.lower().split("%")[0].strip() == "@data":
             return header
         if text and not text.startswith("%"):
-            with blame(f"{path}, line {number}"):
+            with prefix_errors(f"{path}, line {number}"):
                 _read_declaration(text, number, header)
-    raise ValueError(f"{path} has no @data line: it is cut off, or is not ARFF")
+    raise ValueError(f"{path} has no @data line: it is incomplete, or is not ARFF")
 
 
 def _read_declaration(text: str, number: int, header: Header) -> None:
+    """Add one ``@relation`` or ``@attribute`` line to the header."""
     relation, attribute = _RELATION.match(text), _ATTRIBUTE.match(text)
     if relation:
         header.relation = _unquote(relation[1].strip())
@@ -114,7 +142,7 @@ def _read_declaration(text: str, number: int, header: Header) -> None:
 
 
 def _declared_values(name: str, declared: str) -> tuple[float, ...] | None:
-    """None for a numeric type; the numbers of a nominal one; everything else is refused."""
+    """Return None for a numeric type and the numbers of a nominal type; other types are refused."""
     nominal = re.match(r"\{([^}]*)\}", declared)
     if nominal:
         try:
@@ -126,22 +154,23 @@ def _declared_values(name: str, declared: str) -> tuple[float, ...] | None:
         if kind.lower().split()[0] in _NUMERIC:
             return None
     raise ValueError(
-        f"attribute {name!r} is declared as {kind[:60]}, not as numbers. Features must be numbers and labels {{0,1}}: "
-        "encode the attribute as 0/1 attributes, one per value, or remove it."
+        f"attribute {name!r} is declared as {kind[:60]}, not as numbers. Features must be numbers and labels {{0,1}}. "
+        "Encode the attribute as 0/1 attributes, one per value, or remove it."
     )
 
 
 def _read_rows(lines: Lines, header: Header, path: Path) -> Table:
+    """Return the rows below ``@data``; the first row determines whether they are sparse."""
     rows = _data_rows(lines)
     first = next(rows, None)
     if first is None:
-        raise ValueError(f"{path} has no rows after @data: it is cut off, or empty")
+        raise ValueError(f"{path} has no rows after @data: it is incomplete or empty")
     read = _read_sparse if first[1].startswith("{") else _read_dense
     return read(chain([first], rows), header, path)
 
 
 def _data_rows(lines: Lines) -> Lines:
-    """Line number and text of every row, comments and blank lines left out."""
+    """Yield line number and text of every row, without comments and blank lines."""
     for number, line in lines:
         text = (line.split("%")[0] if "%" in line else line).strip()
         if text:
@@ -149,36 +178,38 @@ def _data_rows(lines: Lines) -> Lines:
 
 
 def _read_dense(rows: Lines, header: Header, path: Path) -> Table:
+    """Return dense rows as a table."""
     names, values, numbers = header.names, [], []
     for number, text in rows:
-        with blame(f"{path}, line {number}"):
+        with prefix_errors(f"{path}, line {number}"):
             if text.startswith("{"):
-                raise ValueError("a sparse row, in braces, among dense ones; write all rows in one way")
+                raise ValueError("a sparse row, in braces, among dense rows; write all rows in the same form")
             values.append(parse_cells(_bare(text).split(","), names, missing="?"))
         numbers.append(number)
     return Table(path, names, np.stack(values), numbers)
 
 
 def _read_sparse(rows: Lines, header: Header, path: Path) -> Table:
+    """Return sparse rows as a table with a CSR matrix."""
     for attribute in header.attributes:
-        # Weka leaves out the value listed first, whichever it is; only 0 can be left out of a sparse matrix.
+        # Weka omits the first declared value, whichever it is; only 0 can be omitted from a sparse matrix.
         if attribute.values is not None and attribute.values[0] != 0:
             raise ValueError(
-                f"{path}, line {attribute.line}: in a sparse file an omitted value means the one listed first, here "
-                f"{attribute.values[0]:g} for {attribute.name!r}; list 0 first, {{0,1}}, and write the file anew"
+                f"{path}, line {attribute.line}: in a sparse file an omitted value is the first declared value, here "
+                f"{attribute.values[0]:g} for {attribute.name!r}; declare 0 first, {{0,1}}, and write the file again"
             )
     names, sparse, numbers = header.names, SparseRows(), []
     for number, text in rows:
-        with blame(f"{path}, line {number}"):
+        with prefix_errors(f"{path}, line {number}"):
             sparse.append(*_parse_pairs(_bare(text), names))
         numbers.append(number)
     return Table(path, names, sparse.to_csr(len(names)), numbers)
 
 
 def _parse_pairs(text: str, names: list[str]) -> tuple[list[int], list[float]]:
-    """The columns and values of a sparse row."""
+    """Return the columns and values of a sparse row."""
     if not (text.startswith("{") and text.endswith("}")):
-        raise ValueError("a row of a sparse file stands in braces, {0 1, 7 1}; is the file cut off?")
+        raise ValueError("a row of a sparse file must be in braces, {0 1, 7 1}; is the file incomplete?")
     body = text[1:-1].strip()
     pairs = [pair.split() for pair in body.split(",")] if body else []
     columns = _parse_columns(pairs, len(names))
@@ -189,11 +220,12 @@ def _parse_pairs(text: str, names: list[str]) -> tuple[list[int], list[float]]:
 
 
 def _parse_columns(pairs: list[list[str]], total: int) -> list[int]:
+    """Return the attribute numbers of a sparse row."""
     try:
         columns = [int(column) for column, _ in pairs]
     except ValueError:
         wrong = next((pair for pair in pairs if len(pair) != 2 or not pair[0].isdecimal()), pairs[0])
-        raise ValueError(f"{' '.join(wrong)[:40]!r} is not an attribute's number and value, such as '7 1'") from None
+        raise ValueError(f"{' '.join(wrong)[:40]!r} is not an attribute number and a value, such as '7 1'") from None
     if columns and not 0 <= min(columns) <= max(columns) < total:
         outside = next(column for column in columns if not 0 <= column < total)
         raise ValueError(f"attribute {outside} is out of range: there are {total}, numbered from 0")
@@ -201,19 +233,16 @@ def _parse_columns(pairs: list[list[str]], total: int) -> list[int]:
 
 
 def _bare(text: str) -> str:
-    """A row without the quotes that some writers put around nominal values."""
+    """Return a row without the quotes that some programs write around nominal values."""
     return text.replace("'", "").replace('"', "") if "'" in text or '"' in text else text
 
 
 def _unquote(text: str) -> str:
-    """
-    >>> _unquote("'it\\\\'s'")
+    r"""Return text without surrounding quotes and escapes.
+
+    >>> _unquote(r"'it\'s'")
     "it's"
     """
     if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0]:
         return re.sub(r"\\(.)", r"\1", text[1:-1])
     return text
-
-
-def _braces(values: tuple[float, ...]) -> str:
-    return "{" + ",".join(f"{value:g}" for value in values) + "}"

@@ -1,4 +1,4 @@
-"""What a data set is like: the characteristics of the paper's appendix table, measured, and a few that bite."""
+"""Characteristics of a dataset: the appendix table of the paper, and properties that affect training."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
-from ccmn.data.multilabel import Matrix, MultiLabelData, label_counts
+from ccmn.data.dataset import Matrix, MultiLabelData, label_counts
 
 
 @dataclass(frozen=True)
 class Characteristics:
-    """Figures of a data set; see :func:`describe`."""
+    """Characteristics of a dataset; see :func:`describe`."""
 
     name: str
     domain: str
@@ -21,29 +21,29 @@ class Characteristics:
     d: int
     q: int
     cardinality: float
-    """Mean number of relevant labels per row."""
+    """Mean number of positive labels per row."""
     label_density: float
-    """Cardinality over q."""
+    """Cardinality divided by the number of labels."""
     feature_density: float
-    """Share of features that are not 0."""
+    """Fraction of feature values that are not 0."""
     candidate_size: float | None
-    """Mean size of the candidate sets, where there are any."""
+    """Mean size of the candidate sets; None if there are none."""
     positives_min: int
     positives_median: float
     positives_max: int
-    """Positives per label."""
+    """Number of positive rows of the rarest, the median and the most frequent label."""
     rows_without_features: int
-    """Rows whose features are all 0."""
+    """Number of rows whose features are all 0."""
     duplicate_rows: int
-    """Rows whose features are those of a row above."""
+    """Number of rows with the same features as an earlier row."""
 
 
 def describe(data: MultiLabelData) -> Characteristics:
-    """Measure a data set. Labels that were not observed count as not relevant.
+    """Return the characteristics of a dataset; unobserved labels count as negative.
 
     >>> data = MultiLabelData(X=[[0, 1], [0, 0], [0, 1]], Y=[[1, 0], [1, 1], [1, 0]])
-    >>> figures = describe(data)
-    >>> figures.positives_max, figures.rows_without_features, figures.duplicate_rows
+    >>> found = describe(data)
+    >>> found.positives_max, found.rows_without_features, found.duplicate_rows
     (3, 1, 1)
     """
     positives = label_counts(data.Y, axis=0) if data.q else np.zeros(1)
@@ -67,10 +67,12 @@ def describe(data: MultiLabelData) -> Characteristics:
 
 
 def _nonzeros_per_row(X: Matrix) -> NDArray[np.intp]:
+    """Return the number of nonzero features of every row."""
     return np.asarray((X != 0).sum(axis=1)).ravel()
 
 
 def _duplicate_rows(X: Matrix) -> int:
+    """Return the number of rows with the same features as an earlier row."""
     if not is_sparse(X):
         return len(X) - len({row.tobytes() for row in X + 0.0})  # adding 0.0 turns -0.0 into 0.0
     X = X.copy()

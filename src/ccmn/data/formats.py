@@ -1,4 +1,4 @@
-"""FORMATS: a file's suffix -> how it is read."""
+"""Catalog of file formats: readers and writers by file suffix."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from ccmn._files import PathLike, check_file, prefix_errors
 from ccmn._registry import Catalogue
 from ccmn.data.arff import read_arff
-from ccmn.data.csv import read_csv, read_csv_text
-from ccmn.data.files import PathLike, blame, check_file
-from ccmn.data.labels import LabelSpec
+from ccmn.data.csv_format import read_csv, read_csv_text, write_csv
+from ccmn.data.dataset import MultiLabelData
 from ccmn.data.libsvm import read_libsvm
 from ccmn.data.mat import read_mat
-from ccmn.data.multilabel import MultiLabelData
-from ccmn.data.npz import read_npz
+from ccmn.data.npz import read_npz, write_npz
 from ccmn.data.parquet import read_parquet, read_parquet_text
+from ccmn.data.tables import LabelSpec
 
 
 @dataclass(frozen=True)
 class Format:
-    """A file format."""
+    """File format and its readers."""
 
     name: str
     read: Callable[..., MultiLabelData]
-    """Called with the path and, unless ``labels_apart``, which columns are labels."""
+    """Called with the path and, unless ``labels_apart``, the selection of label columns."""
     read_rows: Callable[..., MultiLabelData]
-    """Called with the path of a file to predict on, whose labels may be absent; every named column is a feature."""
+    """Called with the path of a file to predict, whose labels may be absent; every named column is a feature."""
     labels_apart: bool = False
-    """The file itself keeps labels apart from features, in a matrix of their own."""
+    """Whether the file stores labels in a matrix of their own."""
     read_text: Callable[..., tuple[MultiLabelData, list[str]]] | None = None
-    """Called with the path, the name of a text column, and which columns are labels; None: it has no text."""
+    """Called with the path, the name of a text column and the selection of label columns; None without text."""
 
 
 _LIBSVM = Format("LIBSVM multi-label text", read_libsvm, read_rows=read_libsvm)
@@ -52,9 +52,13 @@ FORMATS: Catalogue[Format] = Catalogue(
     },
 )
 
+Writer = Callable[[MultiLabelData, PathLike], None]
+
+WRITERS: Catalogue[Writer] = Catalogue("suffix to write", {".npz": write_npz, ".csv": write_csv})
+
 
 def format_suffix(path: PathLike) -> str:
-    """The suffix that tells the format, whether compressed or not.
+    """Return the suffix that determines the format, without ``.gz``.
 
     >>> format_suffix("folder/Yeast.ARFF.gz")
     '.arff'
@@ -63,29 +67,40 @@ def format_suffix(path: PathLike) -> str:
 
 
 def read_file(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
-    """Read a data file of any format in :data:`FORMATS`, told by its suffix (.gz for compressed text)."""
+    """Read a data file of any known format, determined by its suffix (``.gz`` for compressed text)."""
     path = check_file(path)
-    with blame(path):
+    with prefix_errors(path):
         form = FORMATS[format_suffix(path)]
         if form.labels_apart and labels is not None:
-            raise ValueError(f"{form.name} keeps labels in a matrix of their own: leave labels={labels!r} out")
+            raise ValueError(f"{form.name} stores labels in a matrix of their own: leave labels={labels!r} out")
     return form.read(path) if form.labels_apart else form.read(path, labels)
 
 
 def read_rows(path: PathLike) -> MultiLabelData:
-    """Read a file to predict on: whatever has a name is a feature, and labels that are kept apart come too."""
+    """Read a file to predict: every named column is a feature; labels in a matrix of their own are kept."""
     path = check_file(path)
-    with blame(path):
+    with prefix_errors(path):
         form = FORMATS[format_suffix(path)]
     return form.read_rows(path)
 
 
 def read_text_file(path: PathLike, text: str, labels: LabelSpec | None = None) -> tuple[MultiLabelData, list[str]]:
-    """The data of a file without one of its columns, and the texts in that column."""
+    """Return the data of all columns but the text column, and the texts of that column."""
     path = check_file(path)
-    with blame(path):
+    with prefix_errors(path):
         form = FORMATS[format_suffix(path)]
         if form.read_text is None:
             able = ", ".join(suffix for suffix, form in FORMATS.items() if form.read_text)
             raise ValueError(f"a text column ({text!r}) can be read from {able}, not from {form.name}")
     return form.read_text(path, text, labels)
+
+
+def writer_for(path: PathLike) -> Writer:
+    """Return the writer for a file name.
+
+    >>> writer_for("noisy.xlsx")
+    Traceback (most recent call last):
+    ValueError: noisy.xlsx: unknown suffix to write '.xlsx'. Known: .npz, .csv
+    """
+    with prefix_errors(path):
+        return WRITERS[Path(path).suffix.lower()]

@@ -1,123 +1,185 @@
-"""LIBSVM multi-label text: ``2,3 1:0.5 7:-1``, labels numbered from 0, features from 1, no header."""
+"""LIBSVM multi-label text: ``2,3 1:0.5 7:-1``, labels numbered from 0, features from 1, no header.
+
+scikit-learn parses the lines. This module adds the line number and the reason to its errors, and refuses what it would
+skip or convert silently: blank lines between rows, labels that are not whole numbers, and query ids.
+"""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import scipy.sparse
 
+from ccmn._files import PathLike, check_file, data_name, prefix_errors, text_lines
 from ccmn._validation import check_count
-from ccmn.data.files import PathLike, blame, check_file, data_name, text_lines
-from ccmn.data.labels import label_names
-from ccmn.data.multilabel import MultiLabelData, first_infinite
-from ccmn.data.tables import SparseRows
+from ccmn.data.dataset import MultiLabelData, first_infinite
+from ccmn.data.tables import label_names
 
-_LARGEST = 2**31 - 2
-"""Columns are numbered in 32 bits."""
+MAX_COLUMN = 2**31 - 2
+"""Largest column index: indices are stored in 32 bits."""
 
 
 def read_libsvm(
     path: PathLike, labels: int | PathLike | Sequence[str] | None = None, *, n_features: int | None = None
 ) -> MultiLabelData:
-    """Read multi-label LIBSVM (SVMlight) text, compressed (.gz) or not; ``X`` and ``Y`` are sparse.
+    """Read multi-label LIBSVM (SVMlight) text, compressed (``.gz``) or not.
 
-    A line is a row: its labels, separated by commas (none, where the line begins with a feature), then
-    ``feature:value`` pairs. ``#`` begins a comment.
+    Every line is a row: its labels separated by commas (omitted if there are none), then ``feature:value`` pairs.
+    ``#`` starts a comment.
 
     Parameters
     ----------
-    path : path
-    labels : int, list of names or file of names (.txt, .xml), optional
-        How many labels there are, or what they are called, label 0 first. Otherwise as many as the largest number
-        in the file tells, which may be too few when the file is a part of a data set.
-    n_features : int, optional
-        How many features there are; otherwise, likewise, as the largest number tells.
+    path : str or path
+        File to read.
+    labels : int, list of str or path, default=None
+        Number of labels, their names (label 0 first), or a file with the names (``.txt`` or ``.xml``). By default
+        the largest label number in the file determines the number of labels, which may be too few if the file is a
+        part of a dataset.
+    n_features : int, default=None
+        Number of features. By default the largest feature number in the file determines it.
+
+    Returns
+    -------
+    MultiLabelData
+        Sparse features in float32, and sparse labels.
     """
     path = check_file(path)
-    features, positives, lines = SparseRows(), SparseRows(), []
-    for line, text in _rows(path):
-        with blame(f"{path}, line {line}"):
-            numbers, pairs = _split_row(text)
-            positives.append(_parse_labels(numbers), [1.0] * len(numbers))
-            features.append(*_parse_pairs(pairs))
-        lines.append(line)
-    if not lines:
+    rows = _Rows(path)
+    try:
+        X, numbers = rows.parse()
+    except _UnsortedError:
+        rows = _Rows(path, sort=True)
+        X, numbers = rows.parse()
+    if not rows.lines:
         raise ValueError(f"{path} has no rows")
-    with blame(path):
-        q, names = _label_count(labels)
-        X = features.to_csr(_width(features, n_features, "n_features", first=1))
-        Y = positives.to_csr(_width(positives, q, "labels", first=0))
+    with prefix_errors(path):
+        q, names = labels, None
+        if labels is not None and not isinstance(labels, (int, np.integer)):
+            names = label_names(labels)
+            q = len(names)
+        d = _width(X.indices, n_features, "n_features", first=1)
+        X = scipy.sparse.csr_array((X.data, X.indices.astype(np.int32), X.indptr), shape=(X.shape[0], d))
         place = first_infinite(X)
         if place is not None:
-            raise ValueError(f"line {lines[place[0]]}: feature {place[1] + 1} is infinite (or too large)")
+            raise ValueError(f"line {rows.lines[place[0]]}: feature {place[1] + 1} is infinite (or too large)")
+        columns = np.fromiter((number for row in numbers for number in row), np.int64)
+        ends = np.cumsum([0, *map(len, numbers)])
+        q = _width(columns, q, "labels", first=0)
+        Y = scipy.sparse.csr_array((np.ones(columns.size, np.uint8), columns.astype(np.int32), ends), (len(numbers), q))
         return MultiLabelData(X, Y, label_names=names, name=data_name(path))
 
 
-def _rows(path: Path) -> Iterator[tuple[int, str]]:
-    """Line number and text of every row; lines of comment alone do not count."""
-    blank = 0
-    for number, line in enumerate(text_lines(path), start=1):
-        text = line.split("#")[0].strip()
-        if line.isspace():
-            blank = blank or number
-        elif blank:
-            # Blank lines at the end are nothing; elsewhere they may have been rows, and would shift those below.
-            raise ValueError(f"{path}, line {blank} is blank; a row has at least one label or one feature")
-        elif text:
-            yield number, text
+class _UnsortedError(ValueError):
+    """A row whose features are not in ascending order, which scikit-learn does not accept."""
 
 
-def _split_row(text: str) -> tuple[list[str], list[str]]:
-    """The labels of a row, and its feature:value pairs."""
-    head, *tail = text.split()
-    return ([], [head, *tail]) if ":" in head else (head.split(","), tail)
+class _Rows:
+    """Rows of a file as scikit-learn reads them; remembers their line numbers for error messages."""
+
+    def __init__(self, path: Path, sort: bool = False) -> None:
+        self._path, self._sort = path, sort
+        self._line, self._text = 0, ""
+        self.lines = array("q")
+
+    def parse(self) -> tuple[Any, list[tuple[float, ...]]]:
+        """Return the features, with columns from 0, and the label numbers of every row."""
+        from sklearn.datasets import load_svmlight_file
+
+        try:
+            X, numbers = load_svmlight_file(self, dtype=np.float64, multilabel=True, zero_based=False)
+        except (ValueError, OverflowError) as error:
+            if not self._text:
+                raise  # an error of the file itself, which names it
+            reason = _reason(self._text) or str(error)
+            if not self._sort and reason == _TWICE:
+                raise _UnsortedError from None
+            raise ValueError(f"{self._path}, line {self._line}: {reason}") from None
+        with np.errstate(over="ignore"):  # values beyond float32 become infinite and are refused
+            return X.astype(np.float32), numbers
+
+    def read(self) -> bytes:
+        """Exist, so that scikit-learn accepts this object as an open file; it only iterates over the lines."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[bytes]:
+        blank = 0
+        for number, line in enumerate(text_lines(self._path), start=1):
+            self._line = number
+            text = line.partition("#")[0]
+            parts = text.split()
+            if line.isspace():
+                blank = blank or self._line
+            elif blank:
+                # Blank lines at the end are ignored; elsewhere they may have been rows, and would shift those below.
+                self._text = ""
+                raise ValueError(f"{self._path}, line {blank} is blank; a row has at least one label or one feature")
+            elif parts:
+                self._text = text
+                head = parts[0].split(",")
+                if ":" not in parts[0] and not (all(map(_is_label, head)) and len(set(head)) == len(head)):
+                    raise ValueError("wrong labels")
+                if "qid" in text:
+                    raise ValueError("query id")
+                self.lines.append(self._line)
+                if self._sort:
+                    start = ":" not in parts[0]
+                    parts[start:] = sorted(parts[start:], key=_column)
+                    text = " ".join(parts)
+                yield text.encode()
+                self._text = ""
 
 
-def _parse_labels(numbers: list[str]) -> list[int]:
-    for number in numbers:
-        if not (number.isdecimal() and int(number) <= _LARGEST):
-            raise ValueError(f"{number[:40]!r} is not the number of a label; expected labels such as 2,3 (from 0)")
-    return [int(number) for number in numbers]
+_TWICE = "features out of order"
 
 
-def _parse_pairs(pairs: list[str]) -> tuple[list[int], list[float]]:
-    """Columns (from 0) and values of a row."""
-    split = [pair.split(":") for pair in pairs]
-    try:
-        columns, values = [int(feature) - 1 for feature, _ in split], [float(value) for _, value in split]
-    except ValueError:
-        wrong = next(pair for pair in pairs if not _is_pair(pair))
-        hint = "; is this line a header (rows, features, labels)? Remove it" if wrong.isdecimal() else ""
-        raise ValueError(f"{wrong[:40]!r} is not feature:value, such as 7:0.5{hint}") from None
-    if columns and not 0 <= min(columns) <= max(columns) <= _LARGEST:
-        wrong_column = next(column for column in columns if not 0 <= column <= _LARGEST)
-        raise ValueError(f"feature {wrong_column + 1} is out of range; features are numbered from 1")
-    return columns, values
+def _reason(text: str) -> str:
+    """Return why scikit-learn refused a row, or an empty text if this is not known."""
+    head, *pairs = text.split()
+    if ":" in head:
+        pairs = [head, *pairs]
+    else:
+        numbers = head.split(",")
+        wrong = next((number for number in numbers if not _is_label(number)), None)
+        if wrong is not None:
+            return f"{wrong[:40]!r} is not a label number; expected labels such as 2,3 (from 0)"
+        if len({int(number) for number in numbers}) < len(numbers):
+            return f"a label of {head[:40]!r} is given twice in one row"
+    columns = []
+    for pair in pairs:
+        feature, _, value = pair.partition(":")
+        try:
+            columns.append(int(feature))
+            float(value)
+        except ValueError:
+            hint = "; is this line a header (rows, features, labels)? Remove it" if pair.isdecimal() else ""
+            return f"{pair[:40]!r} is not feature:value, such as 7:0.5{hint}"
+        if not 1 <= columns[-1] <= MAX_COLUMN + 1:
+            return f"feature {feature[:40]} is out of range; features are numbered from 1"
+    if len(set(columns)) < len(columns):
+        twice = next(column for column in columns if columns.count(column) > 1)
+        return f"feature {twice} is given twice in one row"
+    return _TWICE if columns != sorted(columns) else ""
 
 
-def _is_pair(pair: str) -> bool:
-    try:
-        feature, value = pair.split(":")
-        int(feature), float(value)
-    except ValueError:
-        return False
-    return True
+def _is_label(number: str) -> bool:
+    return number.isdecimal() and len(number) <= 10 and int(number) <= MAX_COLUMN
 
 
-def _label_count(labels: int | PathLike | Sequence[str] | None) -> tuple[int | None, list[str] | None]:
-    """The number of labels and their names, as far as they are given."""
-    if labels is None or isinstance(labels, (int, np.integer)):
-        return labels, None
-    names = label_names(labels)
-    return len(names), names
+def _column(pair: str) -> int:
+    """Return the feature number of a pair; a malformed pair is left to scikit-learn."""
+    feature = pair.partition(":")[0]
+    return int(feature) if feature.isdecimal() and len(feature) < 20 else 0
 
 
-def _width(rows: SparseRows, declared: int | None, argument: str, first: int) -> int:
-    """How many columns there are: as declared, or as the largest number tells."""
+def _width(columns: Any, declared: int | None, argument: str, first: int) -> int:
+    """Return the number of columns: as declared, or one more than the largest index."""
+    found = int(columns.max()) + 1 if columns.size else 0
     if declared is None:
-        return rows.width()
-    if rows.width() > check_count(declared, argument):
-        largest = rows.width() - 1 + first
-        raise ValueError(f"there is a number {largest} (counted from {first}), but {argument} says {declared}")
+        return found
+    if found > check_count(declared, argument):
+        raise ValueError(f"the file contains number {found - 1 + first} (from {first}), but {argument} is {declared}")
     return declared

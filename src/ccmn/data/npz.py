@@ -1,44 +1,67 @@
-"""NPZ: numpy arrays by name, the common format of the data sets here; read without ever unpickling.
+"""NPZ files: named numpy arrays, read without unpickling.
 
-A matrix ``M`` is stored as ``M``, or in CSR form as ``M_data``, ``M_indices``, ``M_indptr``, ``M_shape``. There are
-``X``, ``Y`` and, for candidate sets, ``candidates``; ``feature_names`` and ``label_names`` where they are known. A
-file without ``X`` holds labels alone.
+A matrix ``M`` is stored as ``M``, or in CSR form as ``M_data``, ``M_indices``, ``M_indptr`` and ``M_shape``. The
+matrices are ``X``, ``Y`` and, for candidate sets, ``candidates``. ``feature_names`` and ``label_names`` are optional.
+A file without ``X`` contains labels only.
 """
 
 from __future__ import annotations
 
+import math
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
-from ccmn.data.files import PathLike, blame, check_file, data_name, whole_file
-from ccmn.data.multilabel import Matrix, MultiLabelData
+from ccmn._files import (
+    PathLike,
+    UnpackedSizeError,
+    atomic_write,
+    check_file,
+    check_unpacked_size,
+    data_name,
+    prefix_errors,
+    unpacked_limit,
+)
+from ccmn.data.dataset import Matrix, MultiLabelData
 
 _MATRICES = ("X", "Y", "candidates")
 _NAMES = ("feature_names", "label_names")
 _PARTS = ("data", "indices", "indptr", "shape")
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 def read_npz(path: PathLike, *, need_labels: bool = True) -> MultiLabelData:
-    """Read an NPZ file; without features in it, ``X`` has shape (n, 0).
+    """Read an NPZ file.
 
-    ``need_labels=False`` takes a file without labels too, rows to predict on: ``Y`` has shape (n, 0).
+    Parameters
+    ----------
+    path : str or path
+        File with the arrays ``X``, ``Y`` and optionally ``candidates``, ``feature_names`` and ``label_names``.
+    need_labels : bool, default=True
+        Whether a file without ``Y`` is refused. Otherwise ``Y`` has shape (n, 0).
+
+    Returns
+    -------
+    MultiLabelData
+        The data; ``X`` has shape (n, 0) if the file contains labels only.
     """
     path = check_file(path)
     arrays = _load(path)
-    with blame(path):
+    with prefix_errors(path):
         Y = _unpack(arrays, "Y")
         X = _unpack(arrays, "X")
         if Y is None and (need_labels or X is None):
             raise ValueError(f"the array 'Y' is missing; found {', '.join(arrays) or 'nothing'}")
         return MultiLabelData(
-            X=_none_beside(Y) if X is None else X,
-            Y=_none_beside(X) if Y is None else Y,
+            X=_no_columns(Y) if X is None else X,
+            Y=_no_columns(X) if Y is None else Y,
             candidates=_unpack(arrays, "candidates"),
             name=data_name(path),
             **{key: np.atleast_1d(arrays[key]).tolist() for key in _NAMES if key in arrays},
@@ -46,43 +69,73 @@ def read_npz(path: PathLike, *, need_labels: bool = True) -> MultiLabelData:
 
 
 def write_npz(data: MultiLabelData, path: PathLike) -> None:
-    """Write what ``read_npz`` reads, sparse matrices as such; the file appears whole or not at all."""
+    """Write data to an NPZ file; sparse matrices stay sparse.
+
+    An existing file is replaced only after the new one is complete.
+
+    Parameters
+    ----------
+    data : MultiLabelData
+        Data to write.
+    path : str or path
+        File to write.
+    """
     arrays: dict[str, Any] = {}
     for key in _MATRICES:
         matrix = getattr(data, key)
-        if matrix is not None and not (key == "X" and data.d == 0):
-            arrays.update(_pack(key, matrix))
+        if is_sparse(matrix):
+            parts = (matrix.data, matrix.indices, matrix.indptr, np.array(matrix.shape, dtype=np.int64))
+            arrays.update({f"{key}_{part}": values for part, values in zip(_PARTS, parts)})
+        elif matrix is not None and not (key == "X" and data.d == 0):
+            arrays[key] = matrix
     arrays.update({key: np.array(getattr(data, key), dtype=str) for key in _NAMES if getattr(data, key) is not None})
-    with whole_file(path) as stream:
+    with atomic_write(path) as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
 
 
-def _none_beside(other: Matrix) -> NDArray[np.float32]:
-    """As many rows as the other matrix has, and no columns."""
+def _no_columns(other: Matrix) -> NDArray[np.float32]:
+    """Return a matrix with the rows of another one and no columns."""
     return np.empty((other.shape[0] if other.ndim else 0, 0), np.float32)
 
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the known arrays of a file."""
     known = {*_MATRICES, *_NAMES, *(f"{key}_{part}" for key in _MATRICES for part in _PARTS)}
     try:
+        _check_sizes(path, {f"{key}.npy" for key in known} | known)
         with np.load(path, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files if key in known}
-    except Exception as error:  # damaged bytes make the parser fail in any way at all
-        raise ValueError(f"{path} is not a whole NPZ file of plain arrays: {error}") from None
+    except UnpackedSizeError as error:
+        raise ValueError(f"{path}: {error}") from None
+    except Exception as error:  # damaged content can make the parser fail in any way
+        raise ValueError(f"{path} is not a complete NPZ file of plain arrays: {error}") from None
     for key, array in arrays.items():
-        if not isinstance(array, np.ndarray):  # numpy hands over the bytes of members it does not know
-            raise ValueError(f"{path} is not a whole NPZ file of plain arrays: {key!r} is none")
+        if not isinstance(array, np.ndarray):  # numpy returns the bytes of members that are not arrays
+            raise ValueError(f"{path} is not a complete NPZ file of plain arrays: {key!r} is not an array")
     return arrays
 
 
-def _pack(key: str, matrix: Matrix) -> dict[str, Any]:
-    if not is_sparse(matrix):
-        return {key: matrix}
-    parts = (matrix.data, matrix.indices, matrix.indptr, np.array(matrix.shape, dtype=np.int64))
-    return {f"{key}_{part}": values for part, values in zip(_PARTS, parts)}
+def _check_sizes(path: Path, members: set[str]) -> None:
+    """Refuse members that are too large, or whose header declares more than they contain."""
+    with zipfile.ZipFile(path) as archive:
+        infos = [info for info in archive.infolist() if info.filename in members]
+        # zipfile never reads more of a member than the size declared in the directory.
+        check_unpacked_size(sum(info.file_size for info in infos), unpacked_limit(path))
+        for info in infos:
+            with archive.open(info) as stream:
+                try:
+                    version = npy.read_magic(stream)
+                except ValueError:
+                    continue  # not an array; _load refuses it
+                if version not in _HEADERS:
+                    raise ValueError(f"{info.filename} has the unknown version {version}")
+                shape, _, dtype = _HEADERS[version](stream)
+            if math.prod(shape) * dtype.itemsize > info.file_size:
+                raise ValueError(f"{info.filename} declares the shape {shape} but has {info.file_size} bytes")
 
 
 def _unpack(arrays: Mapping[str, NDArray[Any]], key: str) -> Matrix | None:
+    """Return a matrix from its array or its CSR parts, or None."""
     if key in arrays:
         return arrays[key]
     parts = [f"{key}_{part}" for part in _PARTS]

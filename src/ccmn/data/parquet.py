@@ -1,4 +1,4 @@
-"""Parquet: the same table as CSV, in columns; null is missing (a feature) or not observed (a label)."""
+"""Parquet files: the same table as CSV; null is a missing feature or an unobserved label."""
 
 from __future__ import annotations
 
@@ -8,78 +8,115 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn.data.files import PathLike, blame, check_file
-from ccmn.data.labels import LabelSpec, label_columns, text_column
-from ccmn.data.multilabel import MultiLabelData
-from ccmn.data.tables import Table, check_column_names
+from ccmn._files import PathLike, check_file, check_unpacked_size, prefix_errors, unpacked_limit
+from ccmn.data.dataset import MultiLabelData
+from ccmn.data.tables import LabelSpec, Table, check_column_names, label_columns, text_column
+
+_ROWS_PER_BATCH = 4096
+"""Rows are decoded in batches, so that a small file that unpacks to a large one is noticed early."""
 
 
 def read_parquet(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
-    """Read a Parquet file; needs pyarrow (``pip install 'ccmn[parquet]'``).
+    """Read a Parquet file; requires pyarrow (``pip install 'ccmn[parquet]'``).
 
     Parameters
     ----------
-    path : path
+    path : str or path
         A single file whose columns are numbers or booleans.
-    labels : list of names, pattern, count or file
-        Which columns are labels; see :data:`ccmn.data.labels.LabelSpec`.
+    labels : list of str, str, int or path, default=None
+        Label columns: names, a pattern such as "label_*", a count from the start (14) or the end (-14), or a file
+        with the names (``.xml`` or ``.txt``).
+
+    Returns
+    -------
+    MultiLabelData
+        Dense features in float32, and labels.
     """
-    return _split(path, labels, None)[0]
+    return _read(path, labels, None)[0]
 
 
 def read_parquet_text(path: PathLike, text: str, labels: LabelSpec | None = None) -> tuple[MultiLabelData, list[str]]:
-    """``read_parquet`` for a file with a column of words: the data of all other columns, and that column's texts."""
-    return _split(path, labels, text)
+    """Return the data of all columns but the text column, and the texts of that column."""
+    return _read(path, labels, text)
 
 
-def _split(path: PathLike, labels: LabelSpec | None, text: str | None) -> tuple[MultiLabelData, list[str]]:
-    path = check_file(path)
-    arrow = _read(path)
-    n, texts = arrow.num_rows, []
-    with blame(path):
-        names = [str(name) for name in arrow.column_names]
-        check_column_names(names)
-        if text is not None:
-            place = text_column(text, names)
-            texts = _texts(arrow.column(place), text)
-            arrow = arrow.remove_column(place)
-            del names[place]
-        columns = label_columns(labels, names)
-        parts = [_numbers(arrow.column(j), name) for j, name in enumerate(names)]
-    values = np.stack(parts, axis=1) if parts else np.empty((n, 0), np.float32)
-    return Table(path, names, values, range(1, len(values) + 1), unit="row").split(columns), texts
-
-
-def _read(path: Path) -> Any:
+def open_parquet(path: Path, **settings: Any) -> Any:
+    """Return a ``pyarrow.parquet.ParquetFile``; errors name the file or the missing package."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise ImportError("reading Parquet needs pyarrow: pip install 'ccmn[parquet]'") from None
+        raise ImportError("reading Parquet requires pyarrow: pip install 'ccmn[parquet]'") from None
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            return file.read()
+        return pyarrow.parquet.ParquetFile(path, **settings)
+    except (FileNotFoundError, PermissionError):
+        raise  # pyarrow names the file
     except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is not a whole Parquet file: {error}") from None
+        raise ValueError(f"{path} is not a complete Parquet file: {error}") from None
 
 
-def _numbers(column: Any, name: str) -> NDArray[np.float32]:
+def _read(path: PathLike, labels: LabelSpec | None, text: str | None) -> tuple[MultiLabelData, list[str]]:
+    path = check_file(path)
+    file = open_parquet(path)
+    texts: list[str] = []
+    with file, prefix_errors(path):
+        names = [str(name) for name in file.schema_arrow.names]
+        check_column_names(names)
+        place = None if text is None else text_column(text, names)
+        if place is not None:
+            _check_text(file.schema_arrow.field(place))
+            del names[place]
+        columns = label_columns(labels, names)
+        for name in names:
+            _check_numbers(file.schema_arrow.field(name))
+        check_unpacked_size(4 * file.metadata.num_rows * len(names), unpacked_limit(path))
+        parts = [np.empty((0, len(names)), np.float32)]
+        for batch in _batches(file, path):
+            if place is not None:
+                texts += ["" if cell is None else str(cell) for cell in batch.column(place).to_pylist()]
+                batch = batch.remove_column(place)
+            parts.append(_numbers(batch))
+    values = np.concatenate(parts)
+    return Table(path, names, values, range(1, len(values) + 1), unit="row").split(columns), texts
+
+
+def _batches(file: Any, path: Path) -> Any:
+    """Yield the record batches of a file, up to the limit of what it may unpack to."""
+    import pyarrow
+
+    size, limit = 0, unpacked_limit(path)
+    try:
+        for batch in file.iter_batches(_ROWS_PER_BATCH):
+            size += batch.nbytes
+            check_unpacked_size(size, limit)
+            yield batch
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"the file is not a complete Parquet file: {error}") from None
+
+
+def _check_text(field: Any) -> None:
+    """Refuse a text column of another type."""
     import pyarrow.types as types
 
-    kind = column.type
+    if not (types.is_string(field.type) or types.is_large_string(field.type)):
+        raise ValueError(f"the text column {field.name!r} contains {field.type}, not text")
+
+
+def _check_numbers(field: Any) -> None:
+    """Refuse a column of another type than numbers and booleans."""
+    import pyarrow.types as types
+
+    kind = field.type
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
         raise ValueError(
-            f"column {name!r} holds {kind}, not numbers. Features must be numbers and labels 0 or 1: encode a column "
-            "of words as numbers (one 0/1 column per word), or remove it."
+            f"column {field.name!r} contains {kind}, not numbers. Features must be numbers and labels 0 or 1. Encode "
+            "a text column as numbers (one 0/1 column per word), or remove it."
         )
-    numbers: NDArray[np.float32] = column.cast("float32", safe=False).to_numpy()
-    return numbers
 
 
-def _texts(column: Any, name: str) -> list[str]:
-    import pyarrow.types as types
-
-    kind = column.type
-    if not (types.is_string(kind) or types.is_large_string(kind)):
-        raise ValueError(f"the text column {name!r} holds {kind}, not text")
-    return ["" if text is None else str(text) for text in column.to_pylist()]
+def _numbers(batch: Any) -> NDArray[np.float32]:
+    """Return the columns of a record batch as a matrix, NaN for null."""
+    values = np.empty((batch.num_rows, batch.num_columns), np.float32)
+    for j, column in enumerate(batch.columns):
+        values[:, j] = column.cast("float32", safe=False).to_numpy(zero_copy_only=False)
+    return values

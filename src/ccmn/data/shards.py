@@ -1,4 +1,4 @@
-"""A folder of Parquet shards that may be larger than memory: what is in it, and its rows a piece at a time."""
+"""Folders of Parquet shards that may be larger than memory, read in pieces."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from ccmn._files import PathLike, check_file, prefix_errors
 from ccmn._validation import check_count, check_label_values
-from ccmn.data.files import PathLike, blame
-from ccmn.data.labels import LabelSpec, label_columns
-from ccmn.data.tables import check_column_names
+from ccmn.data.parquet import open_parquet
+from ccmn.data.tables import LabelSpec, check_column_names, label_columns
 
-_PAGE = 1 << 16
-"""Bytes of a column that are read ahead: a row group is never in memory as a whole."""
+_BUFFER_BYTES = 1 << 16
+"""Bytes of a column that are read ahead, so that a row group is never in memory as a whole."""
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows that are read one after another: the unit in which shards are shuffled."""
+    """Row group of a shard: the unit in which shards are shuffled."""
 
     file: int
     number: int
@@ -32,35 +32,52 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class _Column:
+    """Column of a shard."""
+
     name: str
     width: int
-    """Of a vector; 1 for a number."""
+    """Number of values per row."""
     kind: str
-    """"number", "vector" (a fixed-size list), or "numbers" (a list of label numbers)."""
+    """One of "number", "vector" (a fixed-size list) and "numbers" (a list of label numbers)."""
 
 
 class ShardedData:
-    """A multi-label data set in a folder of Parquet files; nothing but their footers is read here.
+    """Multi-label dataset in a folder of Parquet files that may be larger than memory.
 
-    Features are columns of numbers or vectors (fixed-size lists, by far quicker to read), labels are columns of 0
-    and 1, one vector of them, or one column of lists that name the row's labels by number: then they are sparse.
+    Features are columns of numbers, or vectors (fixed-size lists), which are much faster to read. Labels are columns
+    of 0 and 1, one vector column of 0 and 1, or one column of lists of label numbers; the latter gives sparse labels.
+    The constructor reads only the footers of the files.
 
     Parameters
     ----------
-    folder : path
-        Its ``*.parquet`` files, in the order of their names, are the shards; all have the same columns. Names that
-        begin with a dot or an underscore, as those of unfinished files do, and folders within it are left alone.
-    labels : list of names, pattern, count or file
-        Which columns are labels; see :data:`ccmn.data.labels.LabelSpec`.
-    n_labels : int, optional
-        How many labels there are, where a column lists them by number (from 0).
+    folder : str or path
+        Folder whose ``*.parquet`` files, in the order of their names, are the shards. All have the same columns.
+        Subfolders and files whose names begin with a dot or an underscore are ignored.
+    labels : list of str, str, int or path, default=None
+        Label columns: names, a pattern such as "label_*", a count from the start (14) or the end (-14), or a file
+        with the names (``.xml`` or ``.txt``).
+    n_labels : int, default=None
+        Number of labels; required if a column lists them by number (from 0).
+
+    Attributes
+    ----------
+    n, d, q : int
+        Number of rows, features and labels.
+    feature_names, label_names : tuple of str or None
+        Names of the columns; None if a column contains vectors or label numbers.
+    sparse : bool
+        Whether labels are read as sparse matrices.
+    files : list of Path
+        The shards.
+    groups : list of RowGroup
+        The row groups of all shards.
     """
 
     def __init__(self, folder: PathLike, labels: LabelSpec | None = None, *, n_labels: int | None = None) -> None:
         self.folder = Path(folder)
         self.files = _shards(self.folder)
         schema = _open(self.files[0]).schema_arrow
-        with blame(self.files[0]):
+        with prefix_errors(self.files[0]):
             names = [str(name) for name in schema.names]
             check_column_names(names)
             chosen = set(label_columns(labels, names).tolist())
@@ -71,7 +88,7 @@ class ShardedData:
         self.sparse = self._labels[0].kind == "numbers"
         if self.sparse and n_labels is None:
             raise ValueError(
-                f"column {self._labels[0].name!r} lists labels by number: say how many there are, n_labels=..."
+                f"column {self._labels[0].name!r} lists labels by number: pass the number of labels, n_labels=..."
             )
         self.d = sum(column.width for column in self._features)
         self.q = check_count(n_labels, "n_labels") if self.sparse else sum(column.width for column in self._labels)
@@ -80,15 +97,17 @@ class ShardedData:
         self.groups = self._find_groups(schema)
 
     def _check_kinds(self) -> None:
+        """Refuse combinations of columns that are not features and labels."""
         if not self._features:
-            raise ValueError("every column is a label: there are no features to learn from")
+            raise ValueError("every column is a label: there are no features")
         listed = [column.name for column in self._features if column.kind == "numbers"]
         if listed:
-            raise ValueError(f"column {listed[0]!r} holds lists of varying length, which are no features")
+            raise ValueError(f"column {listed[0]!r} contains lists of varying length, which cannot be features")
         if len(self._labels) > 1 and any(column.kind == "numbers" for column in self._labels):
             raise ValueError("labels must be columns of 0 and 1, or one column that lists label numbers; not both")
 
     def _find_groups(self, schema: Any) -> list[RowGroup]:
+        """Return the row groups of all shards, which must have the same columns."""
         found = []
         for number, path in enumerate(self.files):
             file = _open(path)
@@ -102,43 +121,46 @@ class ShardedData:
 
     @property
     def n(self) -> int:
-        """Number of rows, by the footers."""
+        """Number of rows, according to the footers."""
         return sum(group.rows for group in self.groups)
 
     @property
     def row_bytes(self) -> int:
-        """Memory of a row: features and, unless they are sparse, labels, in float32."""
+        """Bytes per row in memory: features and dense labels in float32."""
         return 4 * (self.d + (0 if self.sparse else self.q)) + 64
 
     def read(self, group: RowGroup, at_once: int) -> Iterator[tuple[NDArray[np.float32], Any]]:
-        """Features (m, d) and labels (m, q), an array with NaN for null or CSR, of ``at_once`` rows at a time."""
+        """Yield features (m, d) and labels (m, q) of a row group, ``at_once`` rows at a time.
+
+        Labels are an array with NaN for null, or a CSR matrix.
+        """
         path = self.files[group.file]
         wanted = [column.name for column in (*self._features, *self._labels)]
         file = _open(path)
         if [group.rows] != _sizes(file)[group.number : group.number + 1]:
             raise ValueError(
-                f"{path} has changed since the folder was looked through: leave shards alone while they are read"
+                f"{path} has changed since the folder was opened: do not modify shards while they are read"
             )
         batches = file.iter_batches(at_once, row_groups=[group.number], columns=wanted, use_threads=False)
-        with blame(path):
-            for batch in _whole(batches):
+        with prefix_errors(path):
+            for batch in _checked(batches):
                 X = _matrix(batch, self._features, self.d)
                 if not np.isfinite(X).all():
                     raise ValueError("a feature is missing or infinite; fill or remove such rows first")
                 yield X, self._read_labels(batch)
 
     def footers(self) -> Iterator[bytes]:
-        """The footer of every shard: which columns it has, and where, how large and (if the writer says so) between
-        which values their parts are."""
+        """Yield the footer of every shard: columns, offsets, sizes and, if the writer stored them, value ranges."""
         for path in self.files:
             with path.open("rb") as file:
-                # A Parquet file ends with the footer, its size in four bytes, and a mark of four.
+                # A Parquet file ends with the footer, its size in four bytes, and four magic bytes.
                 file.seek(-8, os.SEEK_END)
                 size = int.from_bytes(file.read(4), "little")
                 file.seek(-8 - size, os.SEEK_END)
                 yield file.read(size)
 
     def _read_labels(self, batch: Any) -> Any:
+        """Return the labels of a record batch."""
         if not self.sparse:
             Y = _matrix(batch, self._labels, self.q)
             check_label_values(Y, "a label")
@@ -146,39 +168,37 @@ class ShardedData:
         lists = batch.column(self._labels[0].name)
         numbers, ends = lists.flatten().to_numpy(), np.cumsum(lists.value_lengths().fill_null(0).to_numpy())
         if numbers.size and not (numbers.min() >= 0 and numbers.max() < self.q):
-            raise ValueError(f"label numbers must be between 0 and {self.q - 1}; {numbers.max()} is not")
+            raise ValueError(f"label numbers must be between 0 and {self.q - 1}; got {numbers.max()}")
         starts = np.concatenate((np.zeros(1, dtype=np.int64), ends))
         ones = np.ones(numbers.size, dtype=np.float32)
-        return _without_repeats(scipy.sparse.csr_matrix((ones, numbers, starts), shape=(len(batch), self.q)))
+        Y = scipy.sparse.csr_matrix((ones, numbers, starts), shape=(len(batch), self.q))
+        Y.sum_duplicates()
+        Y.data[:] = 1  # a label that is listed twice counts once
+        return Y
 
     def __repr__(self) -> str:
+        """Return folder name and shape."""
         shape = f"n={self.n}, d={self.d}, q={self.q}"
         return f"ShardedData({self.folder.name}: {len(self.files)} files, {len(self.groups)} row groups, {shape})"
 
 
-def _without_repeats(Y: Any) -> Any:
-    """A label that is named twice is named."""
-    Y.sum_duplicates()
-    Y.data[:] = 1
-    return Y
-
-
 def _shards(folder: Path) -> list[Path]:
+    """Return the shards in a folder, sorted by name."""
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}")
     files = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith((".", "_")))
     if not files:
-        raise FileNotFoundError(f"there are no *.parquet files in {folder} (folders within it are not looked into)")
+        raise FileNotFoundError(f"there are no *.parquet files in {folder} (subfolders are not searched)")
     return files
 
 
 def _sizes(file: Any) -> list[int]:
-    """Rows of every row group, by the footer."""
+    """Return the number of rows of every row group."""
     return [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
 
 
 def _difference(schema: Any, other: Any) -> str:
-    """The first column that is not in both, or not of one type; the order of columns is free."""
+    """Return the first difference between the columns of two shards; their order may differ."""
     here, there = ({field.name: field.type for field in fields} for fields in (schema, other))
     for name in (*here, *there):
         if here.get(name) != there.get(name):
@@ -187,8 +207,8 @@ def _difference(schema: Any, other: Any) -> str:
     return ""
 
 
-def _whole(batches: Iterator[Any]) -> Iterator[Any]:
-    """Batches of a file, as long as it can be read."""
+def _checked(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield record batches; a damaged file raises ``ValueError``."""
     try:
         yield from batches
     except OSError as error:
@@ -196,38 +216,32 @@ def _whole(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _open(path: Path) -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError("reading Parquet needs pyarrow: pip install 'ccmn[parquet]'") from None
-    try:
-        return pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=_PAGE)
-    except (FileNotFoundError, PermissionError):
-        raise  # pyarrow names the file
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is not a whole Parquet file: {error}") from None
+    """Return an open shard whose columns are read in small pieces."""
+    if path.exists():
+        check_file(path)
+    return open_parquet(path, pre_buffer=False, buffer_size=_BUFFER_BYTES)
 
 
 def _column(field: Any) -> _Column:
+    """Return the description of a column; columns of other types than numbers are refused."""
     import pyarrow.types as types
 
     kind = field.type
     inner = kind.value_type if types.is_fixed_size_list(kind) or types.is_list(kind) else kind
     if not (types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner)):
-        raise ValueError(f"column {field.name!r} holds {kind}, not numbers: encode it as numbers, or remove it")
+        raise ValueError(f"column {field.name!r} contains {kind}, not numbers; encode it as numbers, or remove it")
     if types.is_fixed_size_list(kind):
         return _Column(field.name, int(kind.list_size), "vector")
     return _Column(field.name, 1, "numbers" if types.is_list(kind) else "number")
 
 
 def _names(columns: Sequence[_Column]) -> tuple[str, ...] | None:
-    """Names of single columns; the entries of vectors have none."""
+    """Return the names of columns of numbers; entries of vectors have no names."""
     return None if any(column.kind != "number" for column in columns) else tuple(c.name for c in columns)
 
 
 def _matrix(batch: Any, columns: Sequence[_Column], width: int) -> NDArray[np.float32]:
-    """Columns side by side as float32, NaN for null."""
+    """Return columns side by side in float32, NaN for null."""
     out = np.empty((len(batch), width), dtype=np.float32)
     at = 0
     for column in columns:

@@ -128,7 +128,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> from ccmn import CCMNClassifier, PartialNoise
-    >>> from ccmn.data.digits import load_digit_scenes
+    >>> from ccmn.data import load_digit_scenes
     >>> data, noise = load_digit_scenes(1000), PartialNoise(0.4, n_labels=10)
     >>> clf = CCMNClassifier(noise=noise, epochs=30, random_state=0)
     >>> clf = clf.fit(data.X, noise.corrupt(data.Y, random_state=0))
@@ -269,7 +269,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         dataset : ShardedData, or the path of a folder
-        labels : which columns are labels, where a path is given; see :data:`ccmn.data.labels.LabelSpec`
+        labels : which columns are labels, where a path is given; see :data:`ccmn.data.tables.LabelSpec`
         memory : bytes, or text like "500MB"
             Ceiling of what buffer, reading, sample and criteria take, beside the model and its optimiser's state.
         validation, validation_is_clean, checkpoint : as in ``fit``

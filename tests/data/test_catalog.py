@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from ccmn.data import DATASETS, load_dataset, load_labels, write_csv, write_npz
-from ccmn.data.datasets import where_is
+from ccmn.data import load_dataset, write_csv, write_npz
+from ccmn.data.catalog import DATASETS, dataset_location
 
 ORIGINALS = {
     "yeast.arff": "mulan_yeast.arff.gz",
@@ -24,12 +24,12 @@ ORIGINALS = {
     "tmc2007-500.xml": "mulan_tmc2007-500.xml",
     "mirflickr.mat": "mirflickr_5000.mat",
 }
-WITH_FEATURES = [name for name, row in DATASETS.items() if row.bundle]
+WITH_FEATURES = [name for name, row in DATASETS.items() if row.sources]
 
 
 @pytest.fixture
 def offline(monkeypatch, tmp_path):
-    """No data folder, an empty cache, and nobody who answers."""
+    """No data folder, an empty cache and no server."""
     monkeypatch.delenv("CCMN_DATA", raising=False)
     monkeypatch.setenv("CCMN_MIRROR", "http://127.0.0.1:1")
     monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
@@ -40,21 +40,14 @@ def unpack(original, source):
     return gzip.decompress(content) if ORIGINALS[source.file].endswith(".gz") else content
 
 
-@pytest.mark.parametrize("name", DATASETS)
-def test_bundles_have_the_checksums_listed(real_data, name):
-    row = DATASETS[name]
-    for bundle in filter(None, (row.bundle, row.labels_bundle)):
-        assert hashlib.sha256((real_data / bundle.file).read_bytes()).hexdigest() == bundle.sha256
-
-
 @pytest.mark.parametrize("name", WITH_FEATURES)
-def test_public_files_have_the_checksums_listed(original, name):
+def test_public_files_have_the_listed_checksums(original, name):
     for source in DATASETS[name].files:
         assert hashlib.sha256(unpack(original, source)).hexdigest() == source.sha256
 
 
 @pytest.mark.parametrize("name", WITH_FEATURES)
-def test_measured_beside_the_paper(real_data, name):
+def test_shapes_agree_with_the_paper(real_data, name):
     data, paper = load_dataset(name, data_dir=real_data), DATASETS[name].paper
     assert (data.d, data.q, data.name, data.domain) == (paper.d, paper.q, name, DATASETS[name].domain)
     if not DATASETS[name].note:
@@ -62,28 +55,21 @@ def test_measured_beside_the_paper(real_data, name):
 
 
 @pytest.mark.parametrize("name", ["music_emotion", "music_style"])
-def test_no_features(name):
-    with pytest.raises(FileNotFoundError, match=f"features of {name} could not be had.*load_labels"):
+def test_error_for_datasets_without_public_features(name):
+    with pytest.raises(FileNotFoundError, match=f"features of {name} are not publicly available"):
         load_dataset(name)
 
 
-@pytest.mark.parametrize("name", [name for name, row in DATASETS.items() if row.labels_bundle])
-def test_labels_alone(real_data, name, monkeypatch):
-    monkeypatch.setenv("CCMN_DATA", str(real_data))
-    data, paper = load_labels(name), DATASETS[name].paper
+@pytest.mark.parametrize("name", ["mirflickr", "music_emotion", "music_style"])
+def test_file_with_labels_only(real_data, name):
+    data, paper = load_dataset(real_data / f"{name}_labels.npz"), DATASETS[name].paper
     assert (data.n, data.d, data.q) == (paper.n, 0, paper.q)
     assert (data.candidates >= data.Y).all()  # real candidate sets only add labels
 
 
-def test_labels_of_a_data_set_with_features(real_data):
-    data = load_labels("yeast", data_dir=real_data)
-    assert (data.d, data.q, data.feature_names) == (0, 14, None)
-    assert data.label_names[0] == "Class1"
-
-
 @pytest.fixture
 def public_home(original, served, monkeypatch, offline):
-    """The public files under their public paths, on a server on this machine."""
+    """The public files under their public paths, on a local server."""
     folder, address = served
     for source in {source for row in DATASETS.values() for source in row.files}:
         path = folder / source.repository / source.commit / source.path
@@ -92,7 +78,7 @@ def public_home(original, served, monkeypatch, offline):
     monkeypatch.setenv("CCMN_MIRROR", address)
 
 
-def test_downloads_give_the_same_data(real_data, public_home, same, monkeypatch):
+def test_downloads_equal_the_files_in_the_folder(real_data, public_home, same, monkeypatch):
     for name in WITH_FEATURES:
         data, expected = load_dataset(name), load_dataset(name, data_dir=real_data)
         same(data, expected)
@@ -108,9 +94,9 @@ def test_public_files_in_the_data_folder(original, tmp_path, offline, monkeypatc
     assert load_dataset("yeast").n == 2417
 
 
-def test_advice_when_nothing_is_to_be_had(offline, tmp_path, monkeypatch):
+def test_error_lists_the_folder_and_the_public_files(offline, tmp_path, monkeypatch):
     with pytest.raises(
-        FileNotFoundError, match=r"no folder was given.*could not download http://127\.0\.0\.1:1"
+        FileNotFoundError, match=r"no data folder is set.*could not download http://127\.0\.0\.1:1"
     ) as error:
         load_dataset("scene")
     assert "scene-train.arff" in str(error.value)
@@ -123,15 +109,25 @@ def test_advice_when_nothing_is_to_be_had(offline, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(FileNotFoundError, match=r"pip install 'ccmn\[download\]'"):
         load_dataset("scene")
-    with pytest.raises(FileNotFoundError, match=r"music_style_labels\.npz was not found.*grad_thesis"):
-        load_labels("music_style")
 
 
-def test_another_file_under_the_name_is_refused(small, tmp_path):
+def test_names_are_looked_up_in_the_data_folder(small, same, tmp_path, monkeypatch):
     write_npz(small, tmp_path / "yeast.npz")
-    with pytest.raises(ValueError, match=r"yeast\.npz is not the file expected.*load it by its path"):
+    assert load_dataset("yeast", data_dir=tmp_path).domain == "biology"
+    write_csv(small, tmp_path / "mine.csv")
+    same(load_dataset("mine", labels=-2, data_dir=tmp_path), small)
+    monkeypatch.setenv("CCMN_DATA", str(tmp_path))
+    same(load_dataset("mine", labels=["sea", "sky"]), small)
+    with pytest.raises(ValueError, match="specify which columns are labels"):
+        load_dataset("mine")
+    write_npz(small, tmp_path / "mine.npz")
+    same(load_dataset("mine"), small)
+
+
+def test_public_file_with_another_checksum_is_refused(tmp_path):
+    (tmp_path / "yeast.arff").write_text("@relation x\n")
+    with pytest.raises(ValueError, match=r"yeast\.arff is not the expected file.*load it by its path"):
         load_dataset("yeast", data_dir=tmp_path)
-    assert load_dataset(str(tmp_path / "yeast.npz")).n == 3
 
 
 def test_by_path(small, tmp_path, same, monkeypatch):
@@ -144,9 +140,9 @@ def test_by_path(small, tmp_path, same, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("yaest", r"unknown data set 'yaest'; did you mean 'yeast'\? Known: yeast.* told by its suffix: \.csv"),
-        ("small.xyz", "unknown data set 'small.xyz'"),
-        ("", "unknown data set ''"),
+        ("yaest", r"unknown dataset 'yaest'; did you mean 'yeast'\? Known: yeast.* suffixes \.csv"),
+        ("small.xyz", "unknown dataset 'small.xyz'"),
+        ("", "unknown dataset ''"),
     ],
 )
 def test_unknown_names(name, message):
@@ -154,17 +150,15 @@ def test_unknown_names(name, message):
         load_dataset(name)
 
 
-def test_paths_that_are_not_there(tmp_path):
+def test_missing_files(tmp_path):
     for path in ("nowhere.csv", "folder/yeast", tmp_path / "yeast"):
         with pytest.raises(FileNotFoundError, match="there is no file"):
             load_dataset(path)
 
 
-def test_a_name_takes_no_labels():
-    with pytest.raises(ValueError, match="'yeast' knows its labels"):
+def test_catalog_names_accept_no_labels(offline):
+    with pytest.raises(ValueError, match="the labels of 'yeast' are known: leave labels=-14 out"):
         load_dataset("yeast", labels=-14)
-    with pytest.raises(ValueError, match="unknown data set 'nothing'"):
-        load_labels("nothing")
 
 
 def test_labels_keep_the_order_of_the_arff(real_data):
@@ -173,10 +167,10 @@ def test_labels_keep_the_order_of_the_arff(real_data):
     assert data.Y.sum(0)[data.label_names.index("D.D18")] == 1
 
 
-def test_a_data_set_without_public_features_is_read_from_the_users_own_file(tmp_path):
+def test_dataset_without_public_features_is_read_from_the_data_folder(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"music_style\.mat or music_style\.npz"):
         load_dataset("music_style", data_dir=tmp_path)
     np.savez(tmp_path / "music_style.npz", X=np.ones((3, 2), np.float32), Y=np.eye(3, dtype=np.uint8))
     data = load_dataset("music_style", data_dir=tmp_path)
     assert (data.n, data.d, data.q, data.name) == (3, 2, 3, "music_style")
-    assert where_is("music_style", data_dir=tmp_path) == "folder"
+    assert dataset_location("music_style", data_dir=tmp_path) == "folder"

@@ -84,7 +84,7 @@ def test_round_trip_of_sparse_unnamed_unobserved(small, same, tmp_path):
 def test_a_failed_write_leaves_what_was_there(small, tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("precious")
-    with pytest.raises(ValueError, match="together: the column name 'sea' stands there more than once; each"):
+    with pytest.raises(ValueError, match="together: the column name 'sea' occurs more than once; column names"):
         write_csv(dataclasses.replace(small, feature_names=["sea", "b"]), path)
     assert path.read_text() == "precious"
     assert [file.name for file in tmp_path.iterdir()] == ["data.csv"]
@@ -101,22 +101,22 @@ def test_what_csv_cannot_hold_is_not_dropped(small, tmp_path):
     ("text", "message"),
     [
         ("a,sea\n1,0\nred,1\n", r"line 3: 'red' in column 'a' is not a number.*one 0/1 column per word"),
-        ("0.5,1,0\n1.5,0,1\n", r"the first line holds numbers, 0\.5, 1, 0 \.\.\., where the names .* are expected"),
-        ("a,a,b,b\n", r"'a' stands there more than once \(and 1 others\)"),
+        ("0.5,1,0\n1.5,0,1\n", r"the first line contains numbers, 0\.5, 1, 0 \.\.\., instead of column names"),
+        ("a,a,b,b\n", r"'a' occurs more than once \(and 1 others\)"),
         ("a,sea\n1,maybe\n", "line 2: 'maybe' in column 'sea' is not a number.*0 or 1, true, false, yes, no"),
         ("a,sea\n1,0\n\n2,2\n", "line 4: 2 in column 'sea'; a label must be 0, 1 or missing"),
         ("a,sea\n1,0\n1,-1\n", "line 3: -1 in column 'sea'"),
         ("a,sea\n1,0\n1\n", "line 3: 1 values, but there are 2 columns"),
         ("a,sea\n1,0,1\n", "line 2: 3 values, but there are 2 columns"),
-        ("a,sea\ninf,0\n", r"line 2: infinite \(or too large\) in column 'a'"),
+        ("a,sea\ninf,0\n", r"line 2: infinite \(or too large\) value in column 'a'"),
         ("a,sea\n1,0\n1e39,0\n", "line 3: infinite"),
-        ("a,a,sea\n1,2,0\n", "'a' stands there more than once; each column needs its own"),
+        ("a,a,sea\n1,2,0\n", "'a' occurs more than once; column names must be unique"),
         (",a,sea\n0,2,0\n", "column 1 is named ''.*index=False"),
         ("Unnamed: 0,a,sea\n0,2,0\n", "index=False"),
         ("a;sea\n1;0\n", "separated by ';'; write the file with commas"),
         ("a\tsea\n1\t0\n", "separated by"),
-        ('a,sea\n"1,0\n', "line 2: not a row of CSV"),
-        ('a,sea\n"1"2,0\n', "line 2: not a row of CSV"),
+        ('a,sea\n"1,0\n', "line 2: not a valid CSV row"),
+        ('a,sea\n"1"2,0\n', "line 2: not a valid CSV row"),
         ("", "the file is empty"),
         ("a,sea\n", "has no rows of data"),
         ("a,sky\n1,0\n", "there is no label column"),

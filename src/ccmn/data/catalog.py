@@ -1,0 +1,403 @@
+"""Catalog of the datasets of the paper, and :func:`load_dataset`.
+
+A dataset name is looked up as ``NAME.npz``, or in any other known format, in the folder ``$CCMN_DATA``. Datasets that
+are not there are downloaded from public repositories into a cache and verified with a checksum. Downloads require
+pooch (``pip install 'ccmn[download]'``).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from ccmn._files import PathLike, checksum
+from ccmn._registry import Catalogue
+from ccmn.data.dataset import MultiLabelData, concatenate
+from ccmn.data.formats import FORMATS, format_suffix, read_file
+from ccmn.data.tables import LabelSpec
+
+DEFAULT_MIRROR = "https://raw.githubusercontent.com"
+"""Base address of downloads; the environment variable CCMN_MIRROR replaces it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """File in a public repository at a fixed commit."""
+
+    repository: str
+    commit: str
+    path: str
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """Name of the file."""
+        return PurePosixPath(self.path).name
+
+    def url(self, mirror: str | None = None) -> str:
+        """Return the address of the file at ``mirror``, at ``$CCMN_MIRROR``, or at GitHub."""
+        base = mirror or os.environ.get("CCMN_MIRROR") or DEFAULT_MIRROR
+        return f"{base.rstrip('/')}/{self.repository}/{self.commit}/{self.path}"
+
+
+class PaperRow(NamedTuple):
+    """Row of the appendix table of the paper."""
+
+    n: int
+    d: int
+    q: int
+    cardinality: float
+    """Truncated, not rounded, to two decimals."""
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Dataset of the catalog: its row in the paper and its public files."""
+
+    name: str
+    domain: str
+    paper: PaperRow
+    """Values in the paper; for tmc_full, which the paper does not use, the row of tmc."""
+    stem: str = ""
+    """Name without suffix of the file in the data folder, if it differs from ``name``."""
+    sources: tuple[Source, ...] = ()
+    """Public data files in the order of the rows; empty if the features are not public."""
+    label_source: Source | None = None
+    """Public file with the names of the labels."""
+    n_available: int | None = None
+    """Number of available rows, if it differs from the paper."""
+    note: str = ""
+    """Differences between the available data and the paper."""
+
+    @property
+    def n(self) -> int:
+        """Number of available rows."""
+        return self.n_available or self.paper.n
+
+    @property
+    def files(self) -> tuple[Source, ...]:
+        """All public files of the dataset."""
+        return (*self.sources, self.label_source) if self.label_source else self.sources
+
+
+def _mulan(path: str, sha256: str) -> Source:
+    commit = "43f6389095ad71984264db4387a8074b22bc7d4a"
+    return Source("tsoumakas/mulan", commit, f"data/multi-label/{path}", sha256)
+
+
+_TMC_TRAIN = _mulan(
+    "tmc2007/tmc2007-500-train.arff", "edfe7b7615c6f80e54c92a214437610d1ae36560c5cc6c4253b51c434d258273"
+)
+_TMC_TEST = _mulan("tmc2007/tmc2007-500-test.arff", "b24f9c3f1eba77c9da0bbaff093ba41d331b7351be0167a8e1e3852c62e25e38")
+_TMC_LABELS = _mulan("tmc2007/tmc2007-500.xml", "cb6a67c8ae72fd9b47d89f77aa5b7f6cafb4ba9c20b1124c65a95a3f2caec38d")
+_NO_FEATURES = "the features are not publicly available"
+
+_ROWS = (
+    Dataset(
+        "yeast",
+        "biology",
+        PaperRow(n=2417, d=103, q=14, cardinality=4.23, batch_size=100),
+        sources=(_mulan("yeast/yeast.arff", "55c07a3b6ff885ae338fb6987a1d57f55572b29809922c2822c4885c61230dd7"),),
+        label_source=_mulan("yeast/yeast.xml", "c3056cc26444b5158b1588d1b73bec9c45429e10f0957ad085903423cb81f247"),
+    ),
+    Dataset(
+        "scene",
+        "image",
+        PaperRow(n=2407, d=294, q=6, cardinality=1.07, batch_size=100),
+        sources=(
+            _mulan("scene/scene-train.arff", "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d"),
+            _mulan("scene/scene-test.arff", "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42"),
+        ),
+        label_source=_mulan("scene/scene.xml", "55d8b247b949ad5c52e5a73d8c6775ec6e5469ce9682465b45b333b68ee4bcc5"),
+    ),
+    Dataset(
+        "enron",
+        "text",
+        PaperRow(n=1702, d=1001, q=53, cardinality=3.37, batch_size=100),
+        sources=(_mulan("enron/enron.arff", "d0889ef0576d4e7b5ec0df3b3e4760e476ac11a6e7d7ddeee4c4a34470dedf97"),),
+        label_source=_mulan("enron/enron.xml", "ed40c92d7f613eed51714912cab10dddc4ce456262137d8fef230d44c7f4457b"),
+    ),
+    Dataset(
+        "slashdot",
+        "text",
+        PaperRow(n=3782, d=1079, q=22, cardinality=1.18, batch_size=200),
+        sources=(
+            Source(
+                "lehneres/edu.uni-tuebingen",
+                "3faf6f0c5b4cbfbbe048b4d59fbeafde5ae39195",
+                "data/SLASHDOT-F.arff",
+                "35c7b933211fc39c623252f2289de1460f588265a3df8be2c97f3090708476eb",
+            ),
+        ),
+    ),
+    Dataset(
+        "tmc",
+        "text",
+        PaperRow(n=21519, d=500, q=22, cardinality=2.15, batch_size=1000),
+        sources=(_TMC_TRAIN,),
+        label_source=_TMC_LABELS,
+        note="the training file; the paper reports its number of rows with the cardinality of training and test file",
+    ),
+    Dataset(
+        "tmc_full",
+        "text",
+        PaperRow(n=21519, d=500, q=22, cardinality=2.15, batch_size=1000),
+        sources=(_TMC_TRAIN, _TMC_TEST),
+        label_source=_TMC_LABELS,
+        n_available=28596,
+        note="training and test file; the paper reports their cardinality with the number of rows of the training file",
+    ),
+    Dataset(
+        "mirflickr",
+        "image",
+        PaperRow(n=10433, d=100, q=7, cardinality=1.77, batch_size=1000),
+        stem="mirflickr_5000",
+        sources=(
+            Source(
+                "zhenzhenSun-FZU/PMFS-FLC",
+                "7d6af5f38803070ec7ef2da64d82a6adfd75ac24",
+                "data/mirflickr.mat",
+                "85fe1ab7d65994fca93d03b12b4375478977e9325bc56857cc8850db88cbde66",
+            ),
+        ),
+        n_available=5000,
+        note="5000 of the 10433 rows",
+    ),
+    Dataset(
+        "music_emotion",
+        "music",
+        PaperRow(n=6833, d=98, q=11, cardinality=2.42, batch_size=400),
+        note=_NO_FEATURES,
+    ),
+    Dataset(
+        "music_style",
+        "music",
+        PaperRow(n=6839, d=98, q=10, cardinality=1.44, batch_size=400),
+        note=_NO_FEATURES,
+    ),
+)
+
+DATASETS: Catalogue[Dataset] = Catalogue("dataset", {row.name: row for row in _ROWS})
+
+
+def load_dataset(
+    name_or_path: PathLike, *, labels: LabelSpec | None = None, data_dir: PathLike | None = None
+) -> MultiLabelData:
+    """Load a dataset by name, or any data file by path.
+
+    A name is looked up as ``NAME.npz``, or in any other known format, in the data folder. Datasets of the catalog
+    that are not there are downloaded from public repositories into a cache and verified with a checksum.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        Path of a file with a known suffix (.csv, .parquet, .arff, .mat, .txt, .svm, .libsvm or .npz), or the name of
+        a dataset: "yeast", "scene", "enron", "slashdot", "tmc", "tmc_full", "mirflickr", or a file of your own in
+        the data folder.
+    labels : list of str, str, int or path, default=None
+        Label columns of a table: names, a pattern such as "label_*", a count from the start (14) or the end (-14), or
+        a file with the names (``.xml`` or ``.txt``). Formats with a separate label matrix need none.
+    data_dir : str or path, default=None
+        Data folder; by default the environment variable ``CCMN_DATA``.
+
+    Returns
+    -------
+    MultiLabelData
+        Features, labels and names.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file, or the dataset is neither in the data folder nor can be downloaded.
+    ValueError
+        If the name is unknown or the file is malformed.
+
+    Examples
+    --------
+    >>> load_dataset("yeast").cardinality  # doctest: +SKIP
+    4.237...
+    """
+    if not _is_name(name_or_path):
+        return read_file(name_or_path, labels)
+    name = str(name_or_path)
+    path = _find(name, data_dir)
+    row = DATASETS[name] if name in DATASETS else None  # noqa: SIM401 (get would catch KeyError only)
+    # Published ARFF files need the file with their label names; other tables need ``labels``.
+    public = row is not None and labels is None and (path is None or not FORMATS[format_suffix(path)].labels_apart)
+    if row is not None and row.sources and public:
+        data = _load_public(row, data_dir)
+    elif path is not None:
+        data = read_file(path, labels)
+    elif row is None:
+        raise ValueError(_unknown(name))
+    elif labels is not None:
+        raise ValueError(f"the labels of {name!r} are known: leave labels={labels!r} out")
+    else:
+        raise FileNotFoundError(
+            f"the features of {name} are not publicly available. If you have them, put features, labels and "
+            f"candidates into {name}.mat or {name}.npz and set CCMN_DATA to its folder: {_searched(data_dir)}."
+        )
+    return data if row is None else replace(data, name=row.name, domain=row.domain)
+
+
+def dataset_location(name: str, *, data_dir: PathLike | None = None) -> str:
+    """Return where a dataset of the catalog is stored: "folder", "cache", or "" if it is not on this machine.
+
+    Only file names are examined; the content is verified when the dataset is loaded.
+    """
+    row = DATASETS[name]
+    path = _find(name, data_dir)
+    if path and (FORMATS[format_suffix(path)].labels_apart or not row.sources):
+        return "folder"
+    folder = _folder(data_dir)
+    if row.files and all((folder / source.file).is_file() for source in row.files):
+        return "folder"
+    cached = row.files and all((folder / source.file).is_file() or _is_cached(source) for source in row.files)
+    return "cache" if cached else ""
+
+
+def download(source: Source, *, mirror: str | None = None, cache_dir: PathLike | None = None) -> Path:
+    """Return a public file from the cache, downloading it if necessary.
+
+    Parameters
+    ----------
+    source : Source
+        File to download.
+    mirror : str, default=None
+        Base address instead of GitHub; by default the environment variable ``CCMN_MIRROR``.
+    cache_dir : str or path, default=None
+        Cache folder; by default the environment variable ``CCMN_CACHE``, or the user's cache folder.
+
+    Returns
+    -------
+    Path
+        File in the cache.
+
+    Raises
+    ------
+    ImportError
+        If pooch is not installed.
+    OSError
+        If the server cannot be reached or does not have the file.
+    ValueError
+        If the checksum is wrong; the download is deleted.
+    """
+    try:
+        import pooch
+    except ImportError:
+        raise ImportError("downloading requires pooch: pip install 'ccmn[download]'") from None
+    url = source.url(mirror)
+    pooch.get_logger().setLevel("WARNING")  # pooch logs every download otherwise
+    try:
+        found = pooch.retrieve(
+            url,
+            known_hash=f"sha256:{source.sha256}",
+            fname=source.file,
+            path=_cache_path(source, cache_dir).parent,
+            downloader=pooch.HTTPDownloader(progressbar=sys.stderr.isatty()),
+        )
+    except OSError as error:
+        raise OSError(f"could not download {url}: {_reason(error)}") from None
+    except ValueError:
+        raise ValueError(
+            f"{url} is not the expected file: its SHA-256 checksum is not {source.sha256}. The download was deleted; "
+            "try again, or use another network or mirror."
+        ) from None
+    return Path(found)
+
+
+def _is_name(name_or_path: PathLike) -> bool:
+    """Return whether a string is a name: in the catalog, or neither like a data file nor an existing path."""
+    if not isinstance(name_or_path, str):
+        return False
+    is_file = format_suffix(name_or_path) in FORMATS or os.path.dirname(name_or_path) or os.path.exists(name_or_path)
+    return name_or_path in DATASETS or not is_file
+
+
+def _unknown(name: str) -> str:
+    """Return the message about a name that is not in the catalog."""
+    try:
+        DATASETS[name]
+    except ValueError as error:
+        return f"{error}. A file needs one of the suffixes {', '.join(FORMATS)}."
+    raise AssertionError(f"{name} is known")
+
+
+def _folder(data_dir: PathLike | None) -> Path:
+    """Return the data folder, or a path without files if none is set."""
+    return Path(data_dir or os.environ.get("CCMN_DATA") or os.devnull)
+
+
+def _find(name: str, data_dir: PathLike | None) -> Path | None:
+    """Return the file of a dataset in the data folder: NAME.npz, or NAME with another known suffix."""
+    if not name:
+        return None
+    stem = (name in DATASETS and DATASETS[name].stem) or name
+    suffixes = sorted(FORMATS, key=lambda suffix: not FORMATS[suffix].labels_apart)
+    suffixes = [".npz", *suffixes, *(f"{suffix}.gz" for suffix in suffixes)]
+    paths = (_folder(data_dir) / f"{stem}{suffix}" for suffix in suffixes)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _load_public(row: Dataset, data_dir: PathLike | None) -> MultiLabelData:
+    """Return a dataset from its public files in the data folder or the cache, or download them."""
+    try:
+        found = {source: _local(source, data_dir) or download(source) for source in row.files}
+    except (ImportError, OSError) as error:
+        urls = "\n".join(f"  {source.url()}" for source in row.files)
+        raise FileNotFoundError(
+            f"{row.stem or row.name}.npz was not found: {_searched(data_dir)}; and {error}.\n"
+            f"Put that file, or these public files under their own names, into a folder and set CCMN_DATA to it:\n"
+            f"{urls}"
+        ) from error
+    labels = found[row.label_source] if row.label_source else None
+    return concatenate([read_file(found[source], labels) for source in row.sources])
+
+
+def _local(source: Source, data_dir: PathLike | None) -> Path | None:
+    """Return a public file in the data folder, or None; a file with another checksum is refused."""
+    path = _folder(data_dir) / source.file
+    if not path.is_file():
+        return None
+    if checksum(path) != source.sha256:
+        raise ValueError(
+            f"{path} is not the expected file: its SHA-256 checksum is not {source.sha256}. Replace or remove it; to "
+            "use it as it is, load it by its path."
+        )
+    return path
+
+
+def _cache_path(source: Source, cache_dir: PathLike | None = None) -> Path:
+    """Return the path of a download in the cache, whether it exists or not."""
+    import pooch
+
+    folder = Path(cache_dir or os.environ.get("CCMN_CACHE") or pooch.os_cache("ccmn"))
+    return folder / source.repository / source.commit / source.file
+
+
+def _is_cached(source: Source) -> bool:
+    """Return whether a file is in the cache; never without pooch."""
+    return find_spec("pooch") is not None and _cache_path(source).is_file()
+
+
+def _searched(data_dir: PathLike | None) -> str:
+    """Return a text that names the folder that was searched."""
+    if data_dir:
+        return f"it is not in the folder {data_dir}"
+    folder = os.environ.get("CCMN_DATA")
+    return f"it is not in CCMN_DATA={folder}" if folder else "no data folder is set (data_dir, or CCMN_DATA)"
+
+
+def _reason(error: OSError) -> str:
+    """Return the reason of a failed download."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status is not None:
+        return f"the server answered {status}"
+    if type(error).__module__.startswith("requests"):
+        return "the server cannot be reached"
+    return str(error)

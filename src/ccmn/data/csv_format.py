@@ -1,0 +1,195 @@
+"""CSV files: a header line with column names, then one row per line.
+
+Label cells are 0 or 1 (yes or no, true or false) or empty if not observed. pandas reads files that contain only plain
+numbers. All other files, such as those with text columns, quoted cells, words or errors, are read row by row with the
+strict reader of the standard library: pandas accepts malformed quotes and short rows silently and does not report the
+line of a wrong cell.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccmn._containers import is_sparse
+from ccmn._files import MAX_LINE_CHARACTERS, PathLike, atomic_write, check_file, open_text, prefix_errors, text_lines
+from ccmn.data.dataset import MultiLabelData
+from ccmn.data.tables import (
+    LabelSpec,
+    Table,
+    check_column_names,
+    check_width,
+    label_columns,
+    parse_cells,
+    text_column,
+)
+
+_WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+_ROWS_PER_BLOCK = 10_000
+"""Sparse data are written in blocks of this many rows, to bound the memory of their dense form."""
+
+
+def read_csv(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
+    """Read a comma-separated file, compressed (``.gz``) or not.
+
+    Parameters
+    ----------
+    path : str or path
+        File in UTF-8 whose first line contains the column names. Empty cells are missing features or unobserved
+        labels. "true" and "yes" are read as 1, "false" and "no" as 0, in any case.
+    labels : list of str, str, int or path, default=None
+        Label columns: names, a pattern such as "label_*", a count from the start (14) or the end (-14), or a file
+        with the names (``.xml`` or ``.txt``).
+
+    Returns
+    -------
+    MultiLabelData
+        Dense features in float32, and labels.
+
+    Raises
+    ------
+    ValueError
+        If the file is malformed; the message names the file, the line and the column.
+    """
+    path = check_file(path)
+    names, columns, _ = _read_header(path, labels, None)
+    values = _read_numbers(path, names)
+    if values is None:
+        return _read_rows(path, labels, None)[0]
+    return Table(path, names, values, range(2, len(values) + 2)).split(columns)
+
+
+def read_csv_text(path: PathLike, text: str, labels: LabelSpec | None = None) -> tuple[MultiLabelData, list[str]]:
+    """Return the data of all columns but the text column, and the texts of that column."""
+    return _read_rows(check_file(path), labels, text)
+
+
+def write_csv(data: MultiLabelData, path: PathLike) -> None:
+    """Write features, then labels, to a CSV file.
+
+    ``read_csv(path, labels=-data.q)`` reads the same data. Unnamed columns become x0, x1, ... and label_0, label_1,
+    ... An existing file is replaced only after the new one is complete.
+
+    Parameters
+    ----------
+    data : MultiLabelData
+        Data without candidate sets.
+    path : str or path
+        File to write.
+    """
+    import pandas as pd
+
+    if data.candidates is not None:
+        raise ValueError("CSV cannot store candidate sets beside the labels; use write_npz")
+    features = data.feature_names or [f"x{j}" for j in range(data.d)]
+    labels = data.label_names or [f"label_{j}" for j in range(data.q)]
+    with prefix_errors("the names of features and labels together"):
+        check_column_names([*features, *labels])
+    with atomic_write(path) as stream, io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
+        csv.writer(text, lineterminator="\n").writerow([*features, *labels])
+        for start in range(0, data.n, _ROWS_PER_BLOCK):
+            block = (M[start : start + _ROWS_PER_BLOCK] for M in (data.X, data.Y))
+            frame = pd.concat([pd.DataFrame(M.toarray() if is_sparse(M) else M) for M in block], axis=1)
+            frame.to_csv(text, header=False, index=False, float_format=_shortest, lineterminator="\n")
+
+
+def _shortest(value: Any) -> str:
+    """Return the shortest text that reads as the same number in its own precision."""
+    return str(value).removesuffix(".0")
+
+
+def _read_header(
+    path: Path, labels: LabelSpec | None, text: str | None
+) -> tuple[list[str], NDArray[np.intp], int | None]:
+    """Return the column names without the text column, the label columns among them, and the text column."""
+    _, names = next(_records(path), (0, []))
+    names = [name.strip() for name in names]
+    with prefix_errors(path):
+        if not names:
+            raise ValueError("the file is empty; expected a line of column names, then one row per line")
+        for separator in (";", "\t"):
+            if len(names) == 1 and separator in names[0]:
+                raise ValueError(f"the columns are separated by {separator!r}; write the file with commas")
+        check_column_names(names)
+        if _is_row(names):
+            raise ValueError(
+                f"the first line contains numbers, {', '.join(names[:3])} ..., instead of column names; add a header "
+                "line"
+            )
+        place = None if text is None else text_column(text, names)
+        if place is not None:
+            del names[place]
+        return names, label_columns(labels, names), place
+
+
+def _is_row(names: list[str]) -> bool:
+    """Return whether a header looks like a row of data; whole numbers 0, 1, 2, ... may be column names."""
+    try:
+        return not all(float(name).is_integer() for name in names)
+    except ValueError:
+        return False
+
+
+def _read_numbers(path: Path, names: list[str]) -> NDArray[np.float32] | None:
+    """Return the rows of a file that contains only plain numbers, or None if rows must be read one by one."""
+    import pandas as pd
+
+    # Before version 3 the default parser of pandas does not round to the nearest number.
+    exact: dict[str, Any] = {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
+    try:
+        with open_text(path) as stream:
+            if [name.strip() for name in stream.readline(MAX_LINE_CHARACTERS).split(",")] != names:
+                return None  # quoted names, or blank lines above the header
+            frame = pd.read_csv(
+                stream,
+                header=None,
+                names=range(len(names)),
+                dtype=np.float64,
+                quoting=csv.QUOTE_NONE,
+                skip_blank_lines=False,
+                na_values=[""],
+                keep_default_na=False,
+                **exact,
+            )
+    except (ValueError, OverflowError, OSError):  # read row by row to name the line and the column
+        return None
+    # pandas uses surplus cells of the first row as an index and fills short rows and blank lines with NaN.
+    if not isinstance(frame.index, pd.RangeIndex) or frame[len(names) - 1].isna().any():
+        return None
+    with np.errstate(over="ignore"):  # values beyond float32 become infinite; Table.split refuses them
+        return frame.to_numpy().astype(np.float32)
+
+
+def _read_rows(path: Path, labels: LabelSpec | None, text: str | None) -> tuple[MultiLabelData, list[str]]:
+    """Return the data of all columns but the text column, and the texts, reading row by row."""
+    names, columns, place = _read_header(path, labels, text)
+    width = len(names) + (place is not None)
+    rows, lines, texts = [], [], []
+    records = _records(path)
+    next(records)
+    for line, cells in records:
+        with prefix_errors(f"{path}, line {line}"):
+            check_width(cells, width)
+            if place is not None:
+                texts.append(cells.pop(place))
+            rows.append(parse_cells(cells, names, missing="", words=_WORDS))
+        lines.append(line)
+    values = np.stack(rows) if rows else np.empty((0, len(names)), np.float32)
+    return Table(path, names, values, lines).split(columns), texts
+
+
+def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield line number and cells of every record; blank lines are skipped."""
+    reader = csv.reader(text_lines(path), strict=True)
+    try:
+        for cells in reader:
+            if cells:
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: not a valid CSV row ({error})") from None

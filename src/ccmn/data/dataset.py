@@ -1,0 +1,233 @@
+"""Multi-label data: features, labels and their names, validated once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from ccmn._containers import is_sparse
+from ccmn._random import RandomState, as_generator
+from ccmn._validation import (
+    check_count,
+    check_feature_names,
+    check_fractions,
+    check_label_names,
+    check_label_values,
+)
+
+Matrix = Any
+"""A dense ndarray or a ``scipy.sparse.csr_array``, of shape (n, d) or (n, q)."""
+
+
+@dataclass(frozen=True, eq=False)
+class MultiLabelData:
+    """Multi-label dataset with validated features, labels and names.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        Features, stored as float32 or float64 (other numeric types are converted to float32). NaN marks a missing
+        value; infinite values are refused. ``d`` may be 0 if only labels are available.
+    Y : array-like or sparse matrix of shape (n, q)
+        Labels: uint8 in {0, 1}, or float32 with NaN where a label was not observed (dense only). ``q`` may be 0 for
+        rows to predict.
+    candidates : array-like or sparse matrix of shape (n, q), default=None
+        Observed candidate label sets, for datasets that have both true labels and candidates.
+    feature_names, label_names : sequence of str, default=None
+        Unique column names.
+    name : str, default=""
+        Name of the dataset.
+    domain : str, default=""
+        Application area, such as "text" or "image".
+
+    Raises
+    ------
+    ValueError
+        If shapes do not agree, a value is not allowed or a name is repeated.
+
+    Examples
+    --------
+    >>> data = MultiLabelData(X=[[0.5], [1.5]], Y=[[1, 0], [1, 1]], label_names=["sea", "sky"])
+    >>> data.n, data.d, data.q, data.cardinality
+    (2, 1, 2, 1.5)
+    """
+
+    X: Matrix
+    Y: Matrix
+    candidates: Matrix | None = None
+    feature_names: Sequence[str] | None = None
+    label_names: Sequence[str] | None = None
+    name: str = ""
+    domain: str = ""
+
+    def __post_init__(self) -> None:
+        """Validate the fields and convert them to their types."""
+        X = _check_features(self.X)
+        Y = _check_labels(self.Y, "Y")
+        if X.shape[0] != Y.shape[0]:
+            raise ValueError(f"Y must have a row for each of the {X.shape[0]} rows of X; got {Y.shape[0]}")
+        if X.shape[0] == 0:
+            raise ValueError("expected at least one row; got none")
+        candidates = None if self.candidates is None else _check_labels(self.candidates, "candidates")
+        if candidates is not None and candidates.shape != Y.shape:
+            raise ValueError(f"candidates must have the shape of Y, {Y.shape}; got {candidates.shape}")
+        checked = {
+            "X": X,
+            "Y": Y,
+            "candidates": candidates,
+            "feature_names": check_feature_names(self.feature_names, X.shape[1]),
+            "label_names": check_label_names(self.label_names, Y.shape[1]),
+        }
+        for field, value in checked.items():
+            object.__setattr__(self, field, value)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return int(self.X.shape[1])
+
+    @property
+    def q(self) -> int:
+        """Number of labels."""
+        return int(self.Y.shape[1])
+
+    @property
+    def cardinality(self) -> float:
+        """Mean number of observed positive labels per row."""
+        return float(label_counts(self.Y, axis=1).mean())
+
+    def take(self, rows: Any) -> MultiLabelData:
+        """Return the rows selected by an index array, a mask or a slice, with the same names."""
+        candidates = None if self.candidates is None else self.candidates[rows]
+        return replace(self, X=self.X[rows], Y=self.Y[rows], candidates=candidates)
+
+    def __repr__(self) -> str:
+        """Return name and shape."""
+        kind = "sparse" if is_sparse(self.X) else "dense"
+        candidates = "" if self.candidates is None else ", with candidates"
+        return f"MultiLabelData({self.name or 'unnamed'}: n={self.n}, d={self.d} {kind}, q={self.q}{candidates})"
+
+
+def label_counts(Y: Matrix, axis: int) -> NDArray[np.float64]:
+    """Return the number of observed positive labels per row (``axis=1``) or per label (``axis=0``)."""
+    counts = Y.sum(axis) if is_sparse(Y) else np.nansum(Y, axis=axis, dtype=np.float64)
+    return np.asarray(counts, dtype=np.float64)
+
+
+def concatenate(parts: Sequence[MultiLabelData]) -> MultiLabelData:
+    """Return one dataset with the rows of several that have the same columns; dense parts stay dense."""
+
+    def stack(matrices: list[Matrix]) -> Matrix:
+        sparse = any(is_sparse(matrix) for matrix in matrices)
+        return scipy.sparse.vstack(matrices, format="csr") if sparse else np.concatenate(matrices)
+
+    first = parts[0]
+    for part in parts[1:]:
+        if (part.d, part.q) != (first.d, first.q) or part.label_names != first.label_names:
+            raise ValueError(f"cannot concatenate {first} and {part}: their columns differ")
+    return replace(
+        first,
+        X=stack([part.X for part in parts]),
+        Y=stack([part.Y for part in parts]),
+        candidates=None if first.candidates is None else stack([part.candidates for part in parts]),
+    )
+
+
+def split(
+    n: int, fractions: Sequence[float] = (0.5, 0.2, 0.3), random_state: RandomState = None
+) -> tuple[NDArray[np.intp], ...]:
+    """Split the row indices 0 to n - 1 at random into disjoint parts that cover all rows.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    fractions : sequence of float, default=(0.5, 0.2, 0.3)
+        Fraction of each part; they sum to 1. The default is the split of the paper into training, validation and
+        test set. The sizes depend on ``n`` and the fractions only: boundaries are the rounded cumulative sums.
+    random_state : int, Generator or None, default=None
+        Source of the random permutation.
+
+    Returns
+    -------
+    tuple of ndarray
+        Row indices of each part, in random order, so that folds and batches of a part do not depend on the order of
+        the file.
+
+    Examples
+    --------
+    >>> train, validation, test = split(10, random_state=0)
+    >>> len(train), len(validation), len(test)
+    (5, 2, 3)
+    """
+    n = check_count(n, "n")
+    shares = check_fractions(fractions)
+    bounds = np.rint(np.cumsum(shares)[:-1] * n).astype(np.intp)
+    sizes = np.diff(bounds, prepend=0, append=n)
+    if not sizes.all():
+        raise ValueError(f"n={n} rows are too few for the fractions {tuple(shares.tolist())}: a part would be empty")
+    return tuple(np.split(as_generator(random_state).permutation(n), bounds))
+
+
+def first_infinite(X: Matrix) -> tuple[int, int] | None:
+    """Return row and column of the first infinite value, or None."""
+    if is_sparse(X):
+        coo = X.tocoo()
+        places = np.column_stack(coo.coords)[np.isinf(coo.data)]
+    else:
+        places = np.argwhere(np.isinf(X))
+    return (int(places[0, 0]), int(places[0, 1])) if len(places) else None
+
+
+def _check_features(X: Any) -> Matrix:
+    """Return features as a float32 or float64 matrix without infinite values."""
+    X = _check_matrix(X, "X")
+    if X.dtype not in (np.float32, np.float64):
+        if X.dtype.kind not in "biuf":
+            raise ValueError(f"X must contain numbers; got dtype {X.dtype}")
+        X = X.astype(np.float32)
+    place = first_infinite(X)
+    if place is not None:
+        raise ValueError(
+            f"X contains an infinite value (row {place[0]}, column {place[1]}, from 0); use NaN for missing values"
+        )
+    return X
+
+
+def _check_labels(Y: Any, argument: str) -> Matrix:
+    """Return labels as uint8, or as float32 if some are NaN."""
+    Y = _check_matrix(Y, argument)
+    values = Y.data if is_sparse(Y) else Y
+    check_label_values(values, argument)
+    if np.issubdtype(Y.dtype, np.floating) and np.isnan(values).any():
+        if is_sparse(Y):
+            raise ValueError(f"{argument} is sparse and contains NaN; pass a dense array if labels are unobserved")
+        return Y.astype(np.float32)
+    return Y.astype(np.uint8)
+
+
+def _check_matrix(values: Any, argument: str) -> Matrix:
+    """Return a two-dimensional array, or a CSR array in canonical format with valid indices."""
+    matrix: Matrix
+    if is_sparse(values):
+        matrix = scipy.sparse.csr_array(values)
+        # A damaged file may hold indices out of range; scipy would read and write outside the arrays.
+        matrix.check_format(full_check=True)
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()  # the caller's matrix stays unchanged
+            matrix.sum_duplicates()
+    else:
+        matrix = np.asarray(values)
+    if matrix.ndim != 2:
+        raise ValueError(f"{argument} must be a matrix with a row per sample; got shape {matrix.shape}")
+    return matrix
