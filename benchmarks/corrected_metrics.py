@@ -21,7 +21,7 @@ import numpy as np
 from harness import compare, parser, report
 
 from ccmn.data import MultiLabelData, load_dataset
-from ccmn.experiments.protocols import MODERATE, Repeat, make_repeats
+from ccmn.experiments.protocols import MODERATE, Repeat, make_repeat
 from ccmn.metrics import METRICS, Metric
 from ccmn.metrics.estimate import Estimate
 from ccmn.noise import ClassConditionalNoise
@@ -121,7 +121,7 @@ def main() -> None:
     rows, results, errors = [], [], {}
     for name in ("yeast", "scene") if options.quick else ("yeast", "scene", "enron", "mirflickr"):
         data = load_dataset(name)
-        repeats = make_repeats(data, MODERATE, 2 if options.quick else 5)
+        repeats = [make_repeat(data, MODERATE, k) for k in range(2 if options.quick else 5)]
         for number, repeat in enumerate(repeats):
             rows += values_of(data, repeat, number)
         if name == "yeast":

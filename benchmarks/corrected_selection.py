@@ -25,7 +25,7 @@ from harness import compare, parser, report
 from torch import Tensor
 
 from ccmn.data import MultiLabelData, load_dataset
-from ccmn.experiments.protocols import LEARNING_RATES, MODERATE, Repeat, make_repeats
+from ccmn.experiments.protocols import LEARNING_RATES, MODERATE, Repeat, make_repeat
 from ccmn.losses import HammingLoss
 from ccmn.metrics import METRICS, average_precision, ranking_loss
 from ccmn.metrics.corrected import corrected_hamming, pooled_ranking_loss
@@ -162,7 +162,7 @@ def main() -> None:
     rows, results = [], []
     for name in ("yeast", "scene") if options.quick else ("yeast", "scene", "enron", "mirflickr"):
         data = load_dataset(name)
-        repeats = make_repeats(data, MODERATE, 2 if options.quick else 5)
+        repeats = [make_repeat(data, MODERATE, k) for k in range(2 if options.quick else 5)]
         for number, repeat in enumerate(repeats):
             rows += values_of(data, repeat, number)
         results.append(timing(data, repeats[0]))

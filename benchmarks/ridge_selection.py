@@ -13,7 +13,7 @@ import numpy as np
 from harness import compare, parser, report
 
 from ccmn.data import load_dataset
-from ccmn.experiments.protocols import LITERAL, make_repeats
+from ccmn.experiments.protocols import LITERAL, make_repeat
 from ccmn.metrics import hamming_loss, ranking_loss
 from ccmn.training.ridge import l2_path, ridge_path
 
@@ -43,7 +43,7 @@ def main() -> None:
     for name in ("yeast",) if options.quick else ("yeast", "scene", "enron"):
         data = load_dataset(name)
         Y = np.asarray(data.Y)
-        for repeat in make_repeats(data, LITERAL, 2 if options.quick else 5):
+        for repeat in (make_repeat(data, LITERAL, k) for k in range(2 if options.quick else 5)):
             X, X_val, X_test = (dense(data.X[rows]) for rows in (repeat.train, repeat.validation, repeat.test))
             p = np.asarray(repeat.noise.debias(repeat.noisy), dtype=np.float64)
             l2 = l2_path(1e-4, 2 * float((X**2).sum(1).mean()), per_decade=4)

@@ -22,9 +22,9 @@ from harness import Result, compare, parser, peak_extra_megabytes, report
 from ccmn import CCMNClassifier
 from ccmn.data import MultiLabelData, load_dataset
 from ccmn.data.synthetic import make_noisy_multilabel
-from ccmn.experiments.fleet import Settings, run_fleet
-from ccmn.experiments.methods import METHODS, TEN, Method
-from ccmn.experiments.protocols import LEARNING_RATES, LITERAL, Repeat, make_repeats
+from ccmn.experiments.fleet import FleetSettings, run_fleet
+from ccmn.experiments.paper_tables import METHODS, PAPER_METHODS, Method
+from ccmn.experiments.protocols import LEARNING_RATES, LITERAL, Repeat, make_repeat
 from ccmn.losses import SURROGATES, hamming_loss
 from ccmn.metrics import Ranking, average_precision_from, hamming_rows, ranking_loss_from
 from ccmn.metrics.corrected import corrected_hamming
@@ -94,13 +94,13 @@ def plain_run(data, repeat: Repeat, method: Method, epochs: int, batch: int, dev
 def fleet_against_single(device: str, quick: bool) -> list[Result]:
     """30 runs of each of the ten methods: 10 repeats x 3 learning rates."""
     data = dataset("yeast")
-    repeats = make_repeats(data, LITERAL, 10)
+    repeats = [make_repeat(data, LITERAL, k) for k in range(10)]
     epochs, runs = 10 if quick else 30, len(repeats) * len(LEARNING_RATES)
-    warm_up = Settings(epochs=1, selections=("clean",))
+    warm_up = FleetSettings(epochs=1, selections=("clean",))
     list(run_fleet(data, repeats[:1], settings=warm_up, device=device))  # what is loaded once is not what a fleet costs
-    settings = Settings(epochs=epochs, selections=("clean",))
+    settings = FleetSettings(epochs=epochs, selections=("clean",))
     results = []
-    for name in TEN:
+    for name in PAPER_METHODS:
         one = compare(
             f"fleet of {runs}: {name}",
             lambda n=name: list(run_fleet(data, repeats, [n], settings, device=device)),
@@ -115,9 +115,9 @@ def fleet_against_single(device: str, quick: bool) -> list[Result]:
 def single_fit(device: str, quick: bool) -> list[Result]:
     """One run in the loop against the plain program, validation included in both (and test values in ours)."""
     data = dataset("yeast")
-    repeats = make_repeats(data, LITERAL, 1)
+    repeats = [make_repeat(data, LITERAL, 0)]
     epochs = 20
-    settings = Settings(learning_rates=(5e-3,), epochs=epochs, selections=("clean",))
+    settings = FleetSettings(learning_rates=(5e-3,), epochs=epochs, selections=("clean",))
     return [
         compare(
             f"one run: {name}",
@@ -126,7 +126,7 @@ def single_fit(device: str, quick: bool) -> list[Result]:
             lambda n=name: plain_run(data, repeats[0], METHODS[n], epochs, 100, device, True),
             2 if quick else 6,
         )
-        for name in (TEN[:3] if quick else TEN)
+        for name in (PAPER_METHODS[:3] if quick else PAPER_METHODS)
     ]
 
 
@@ -141,7 +141,7 @@ def without_epochs(names: tuple[str, ...]) -> tuple[list[Result], dict[str, obje
     risk: dict[str, dict[str, float]] = {}
     for (solver, surrogate), name in itertools.product(SOLVERS.items(), names):
         data = dataset(name)
-        (repeat,) = make_repeats(data, LITERAL, 1)
+        repeat = make_repeat(data, LITERAL, 0)
         X, Z = data.X[repeat.train], repeat.noisy[repeat.train]
         validation = (data.X[repeat.validation], np.asarray(data.Y)[repeat.validation])
         p, seconds = torch.as_tensor(validation[1]).double(), {}
@@ -190,10 +190,10 @@ def main() -> None:
     results += single_fit(options.device, options.quick)
     if options.device == "cuda":
         data = dataset("yeast")
-        repeats = make_repeats(data, LITERAL, 5)
+        repeats = [make_repeat(data, LITERAL, k) for k in range(5)]
         for attempt in ("first", "second"):
             start = time.perf_counter()
-            list(run_fleet(data, repeats, settings=Settings(selections=("clean",)), device="cuda"))
+            list(run_fleet(data, repeats, settings=FleetSettings(selections=("clean",)), device="cuda"))
             torch.cuda.synchronize()
             notes[f"yeast, 150 runs x 200 epochs, seconds ({attempt} time)"] = round(time.perf_counter() - start, 2)
     else:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ccmn.experiments.export import COLUMNS, read_cells, rows, write_cells
-from ccmn.experiments.paper import TABLES
-from ccmn.experiments.summary import WITHOUT_DOUBT, is_proposed, summarise
+from ccmn.experiments.paper_tables import TABLES, is_proposed
+from ccmn.experiments.result_store import COLUMNS, read_cells, rows, write_cells
+from ccmn.experiments.summary import COUNTED_LOSSES, summarize
 
 CELLS = Path(__file__).parents[1] / "results" / "cells.csv"
 # Slashdot's public file is not the authors' (docs/tables.md): it is run, printed, and not counted here.
@@ -18,7 +18,7 @@ SIX = (*FIVE, "slashdot")
 
 @pytest.fixture(scope="module")
 def summaries():
-    return {(s.table.name, s.protocol, s.selection): s for s in summarise(read_cells(CELLS))}
+    return {(s.table.name, s.protocol, s.selection): s for s in summarize(read_cells(CELLS))}
 
 
 def at_level(summary, datasets=FIVE):
@@ -27,7 +27,7 @@ def at_level(summary, datasets=FIVE):
 
 
 def wins(summary, datasets=FIVE):
-    duels = [d for d in summary.duels if d.dataset in datasets and d.loss in WITHOUT_DOUBT]
+    duels = [d for d in summary.comparisons if d.dataset in datasets and d.loss in COUNTED_LOSSES]
     return sum(d.outcome == "win" for d in duels), len(duels)
 
 

@@ -15,7 +15,10 @@ from ccmn._sqlite import SQLiteStore
 class Notes(SQLiteStore):
     kind = "note store"
     schema = """
-    CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS notes (
+        name TEXT PRIMARY KEY,  -- a comment; with a semicolon
+        value TEXT NOT NULL
+    );
     CREATE INDEX IF NOT EXISTS notes_by_value ON notes (value)
     """
 

@@ -77,7 +77,7 @@ class SQLiteStore:
             self._connection.execute("PRAGMA synchronous = FULL")  # committed rows survive a power failure
         with self._transaction() as execute:
             self._check_schema(execute)
-            for statement in self.schema.split(";"):
+            for statement in _statements(self.schema):
                 execute(statement)
             execute(f"PRAGMA user_version = {self.version}")
 
@@ -149,6 +149,16 @@ class SQLiteStore:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _statements(schema: str) -> Iterator[str]:
+    """Split a schema into its statements; semicolons in comments do not end a statement."""
+    statement = ""
+    for part in schema.split(";"):
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
 
 
 def _tables_of(schema: str) -> set[str]:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import ccmn
-from ccmn.experiments.reproduce import prepare, reproduce
-from ccmn.experiments.store import ResultStore
-from ccmn.experiments.summary import summarise
+from ccmn.experiments.result_store import ResultStore
+from ccmn.experiments.runner import prepare, run_table
+from ccmn.experiments.summary import summarize
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def columns():
 def figures(path):
     """Summaries without what no two runs share: the time taken."""
     with ResultStore(path) as store:
-        summaries = summarise(store.results())
+        summaries = summarize(store.results())
     assert summaries
     return [
         (s.table.name, s.protocol, s.selection, list(s.failures), [(e, e.mean, e.std) for e in s.entries])
@@ -41,7 +41,7 @@ def here(tmp_path_factory):
     """What the local engine comes to."""
     path = tmp_path_factory.mktemp("here") / "local.db"
     with ResultStore(path) as store:
-        reproduce(columns(), store, methods=METHODS)
+        run_table(columns(), store, methods=METHODS)
     return figures(path)
 
 
@@ -55,9 +55,9 @@ def test_a_lost_node_loses_nothing(cluster, node, here, tmp_path):
             cluster.remove_node(node, allow_graceful=False)
 
     with ResultStore(tmp_path / "ray.db") as there:
-        reproduce(columns(), there, methods=METHODS, engine="ray", address=cluster.address, tell=tell)
+        run_table(columns(), there, methods=METHODS, engine="ray", address=cluster.address, tell=tell)
         again = []
-        reproduce(columns(), there, methods=METHODS, engine="ray", address=cluster.address, tell=again.append)
+        run_table(columns(), there, methods=METHODS, engine="ray", address=cluster.address, tell=again.append)
     assert figures(tmp_path / "ray.db") == here
     assert told[-1].weight == pytest.approx(told[-1].total)
     assert not again  # what is stored is not run again

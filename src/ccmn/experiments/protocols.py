@@ -1,102 +1,135 @@
-"""How an experiment is set up: how rows are split, how labels go wrong, which learning rates are tried."""
+"""Protocols of the experiments: row splits, label noise and training hyperparameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._registry import Catalogue
-from ccmn.data.datasets import DATASETS
-from ccmn.data.multilabel import MultiLabelData
-from ccmn.data.splits import split
+from ccmn.data.catalog import DATASETS
+from ccmn.data.dataset import MultiLabelData, split
 from ccmn.noise import ClassConditionalNoise, PartialNoise
 
 LEARNING_RATES = (5e-2, 5e-3, 5e-4)
+"""Learning rates that every method is trained with; the best one is selected on the validation set."""
+DEFAULT_BATCH_SIZE = 100
+"""Batch size of data sets that are not in the appendix of the paper."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """Everything that a table's numbers depend on besides the data, the method and the number of the repeat."""
+    """Experimental setup: everything that determines a value besides the data, the method and the repeat."""
 
     name: str
-    draw: str
-    """A name in ``DRAWS``: how the noisy labels come about."""
+    noise_generator: str
+    """Name in ``NOISE_GENERATORS``: how the noisy labels are generated."""
     choices: tuple[float, ...] = ()
-    """The rates to draw from."""
+    """Rates to sample from."""
     max_sum: float | None = None
-    """The largest sum of the two rates of a label; None: any below 1."""
+    """Largest sum of the two rates of a label; None allows any sum below 1."""
     fractions: tuple[float, float, float] = (0.5, 0.2, 0.3)
-    """Training, validation and test rows."""
+    """Shares of the training, validation and test rows."""
     learning_rates: tuple[float, ...] = LEARNING_RATES
     batch_sizes: Mapping[str, int] = field(default_factory=dict)
-    """By data set; others have the size in the paper's appendix, or 100."""
+    """Batch size by data set; the default is the size in the appendix of the paper."""
     estimator: str = "auto"
-    """How methods named "...-estimated" come by their rates: a method of ``estimate_noise``."""
+    """Method of ``estimate_noise`` that provides the rates of the methods named "...-estimated"."""
     epochs: int = 200
     weight_decay: float = 1e-4
     refit: bool = False
-    """Validation rows serve the choice alone, and then train as well: what was chosen is fitted once more, on training
-    and validation rows together (their noisy labels), and that is what the test rows judge."""
+    """Whether the selected hyperparameters are trained again on the training and validation rows (with their noisy
+    labels) before the test."""
 
     def batch_size(self, dataset: str) -> int:
-        """The number of rows a step sees."""
+        """Return the number of rows in a batch of this data set."""
         if dataset in self.batch_sizes:
             return self.batch_sizes[dataset]
-        return DATASETS[dataset].paper.batch_size if dataset in DATASETS else 100
+        return DATASETS[dataset].paper.batch_size if dataset in DATASETS else DEFAULT_BATCH_SIZE
 
-    def recipe(self, dataset: str) -> dict[str, Any]:
-        """All of it that bears on this data set, JSON-safe."""
-        fields = {name: value for name, value in asdict(self).items() if name not in ("batch_sizes", "refit")}
-        if self.refit:  # left out where it is not done, so that results stored before it existed keep their keys
-            fields["refit"] = True
-        return {**fields, "batch_size": self.batch_size(dataset)}
+    def to_dict(self, dataset: str) -> dict[str, Any]:
+        """Return the settings for a data set as they are stored with each result.
+
+        The keys of stored results are hashes of this dictionary. Its names and values must not change.
+        """
+        stored = {
+            "name": self.name,
+            "draw": self.noise_generator,
+            "choices": self.choices,
+            "max_sum": self.max_sum,
+            "fractions": self.fractions,
+            "learning_rates": self.learning_rates,
+            "batch_size": self.batch_size(dataset),
+            "estimator": self.estimator,
+            "epochs": self.epochs,
+            "weight_decay": self.weight_decay,
+        }
+        # Present only where it applies: results that were stored before the option existed keep their keys.
+        return {**stored, "refit": True} if self.refit else stored
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """One random split with its noise."""
+    """One random split with its noisy labels."""
 
     number: int
     train: NDArray[np.intp]
     validation: NDArray[np.intp]
     test: NDArray[np.intp]
     noise: ClassConditionalNoise
-    """The rates that the labels were flipped with, or those read off the training rows of real candidate sets."""
+    """Rates that the labels were flipped with; for real candidate sets, the rates observed on the training rows."""
     noisy: Any
     """Noisy labels of all rows; those of the test rows are never used."""
 
     @property
     def known(self) -> NDArray[np.intp]:
-        """All rows but those of the test: what a refit trains on."""
+        """Training and validation rows, on which a refit is trained."""
         return np.concatenate((self.train, self.validation))
 
 
-def make_repeats(data: MultiLabelData, protocol: Protocol, repeats: int = 5, seed: int = 0) -> list[Repeat]:
-    """Seeded splits with fresh rates each; repeat k is the same whatever the number of repeats."""
-    return [make_repeat(data, protocol, number, seed) for number in range(repeats)]
+def make_repeat(data: MultiLabelData, protocol: Protocol, number: int, random_state: int = 0) -> Repeat:
+    """Return one repeat of a protocol: a random split, noise rates and noisy labels.
 
+    Parameters
+    ----------
+    data : MultiLabelData
+        Features and true labels, and candidate labels for the protocol "real".
+    protocol : Protocol
+        Experimental setup.
+    number : int
+        Number of the repeat. A repeat does not depend on how many repeats there are.
+    random_state : int, default=0
+        Seed, combined with the number of the repeat.
 
-def make_repeat(data: MultiLabelData, protocol: Protocol, number: int, seed: int = 0) -> Repeat:
-    """The repeat of this number."""
-    rng = np.random.default_rng([seed, number])
+    Returns
+    -------
+    Repeat
+        Row numbers of the three sets, noise model and noisy labels.
+
+    Raises
+    ------
+    ValueError
+        If the protocol needs candidate labels and the data have none.
+    """
+    rng = np.random.default_rng([random_state, number])
     training, validation, test = split(data.n, protocol.fractions, random_state=rng)
-    noise, noisy = DRAWS[protocol.draw](data, protocol, training, rng)
+    noise, noisy = NOISE_GENERATORS[protocol.noise_generator](data, protocol, training, rng)
     return Repeat(number, training, validation, test, noise, noisy)
 
 
-Draw = Callable[
+NoiseGenerator = Callable[
     [MultiLabelData, Protocol, NDArray[np.intp], np.random.Generator], tuple[ClassConditionalNoise, NDArray[Any]]
 ]
+"""(data, protocol, training rows, random generator) -> noise model and noisy labels of all rows."""
 
 
-def _flip_both_ways(
+def _flip_labels(
     data: MultiLabelData, protocol: Protocol, training: NDArray[np.intp], rng: np.random.Generator
 ) -> tuple[ClassConditionalNoise, Any]:
-    """Two rates for every label."""
+    """Flip labels in both directions, with two rates for every label."""
     noise = ClassConditionalNoise.sample(data.q, protocol.choices, protocol.max_sum, random_state=rng)
     return noise, noise.corrupt(data.Y, random_state=rng)
 
@@ -104,37 +137,35 @@ def _flip_both_ways(
 def _add_labels(
     data: MultiLabelData, protocol: Protocol, training: NDArray[np.intp], rng: np.random.Generator
 ) -> tuple[ClassConditionalNoise, Any]:
-    """One rate for all labels, at which false ones are added."""
+    """Add false labels, with one rate for all labels."""
     noise = PartialNoise.sample(data.q, protocol.choices, random_state=rng)
     return noise, noise.corrupt(data.Y, random_state=rng)
 
 
-def _take_candidates(
+def _use_candidates(
     data: MultiLabelData, protocol: Protocol, training: NDArray[np.intp], rng: np.random.Generator
 ) -> tuple[ClassConditionalNoise, Any]:
-    """The candidate sets that come with the data; their rates are read off the truth of the training rows."""
+    """Use the candidate sets of the data; their rates are observed on the training rows."""
     if data.candidates is None:
         raise ValueError(
-            f"{data.name or 'the data'} has no candidate sets of its own; the protocol {protocol.name!r} needs them"
+            f"protocol {protocol.name!r} requires candidate sets; {data.name or 'the data set'} has no candidate sets"
         )
     return PartialNoise.from_pairs(data.Y[training], data.candidates[training]), data.candidates
 
 
-DRAWS: Catalogue[Draw] = Catalogue(
-    "draw of noise", {"both_ways": _flip_both_ways, "added": _add_labels, "candidates": _take_candidates}
+NOISE_GENERATORS: Catalogue[NoiseGenerator] = Catalogue(
+    "noise generator", {"both_ways": _flip_labels, "added": _add_labels, "candidates": _use_candidates}
 )
+"""Sources of noisy labels by name. Stored results contain the names."""
 
-_FIFTHS = (0.1, 0.2, 0.3, 0.4, 0.5)
+_RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 
-LITERAL = Protocol("literal", "both_ways", _FIFTHS)
-"""As printed: any pair of rates whose sum is below 1."""
-MODERATE = Protocol("moderate", "both_ways", _FIFTHS, max_sum=0.6)
-"""Milder draws, whose results are at the level of the printed ones."""
-INJECTED = Protocol("injected", "added", (*_FIFTHS, 0.6))
-"""Table 3 on ordinary data sets."""
+LITERAL = Protocol("literal", "both_ways", _RATES)
+"""Noise as printed: any pair of rates with a sum below 1."""
+MODERATE = Protocol("moderate", "both_ways", _RATES, max_sum=0.6)
+"""Weaker noise, for which the results are at the level of the printed ones."""
+INJECTED = Protocol("injected", "added", (*_RATES, 0.6))
+"""Table 3 on ordinary data sets: false labels are added."""
 REAL = Protocol("real", "candidates", estimator="best_bin")
-"""Table 3 on real candidate sets. Their noise depends on the features, which a likelihood explains away as true labels;
-the best bin sees some of it."""
-
-PROTOCOLS: Catalogue[Protocol] = Catalogue("protocol", {p.name: p for p in (LITERAL, MODERATE, INJECTED, REAL)})
-"""The protocols of the paper's first version. Those of the journal version are in ``paper.py``."""
+"""Table 3 on real candidate sets. Their noise depends on the features, and a likelihood explains it as true labels;
+the estimator "best_bin" detects a part of it."""

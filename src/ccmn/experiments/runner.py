@@ -1,31 +1,219 @@
-"""From a table's cells to stored results: stacks of runs one after the other, each stored before the next begins."""
+"""Runs of the tables: load the data, plan groups of cells, run those without a result, store each group."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
 import platform
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
-from multiprocessing import get_context
+from functools import cached_property, lru_cache
+from pathlib import Path
 
 import numpy as np
 import torch
+from sklearn.preprocessing import normalize
 
+from ccmn._containers import is_sparse
+from ccmn._files import PathLike, data_name
+from ccmn._registry import Catalogue
 from ccmn._version import __version__
-from ccmn.experiments.cells import Cell, Column
-from ccmn.experiments.fleet import Outcome, run_fleet, stacks
-from ccmn.experiments.methods import METHODS
-from ccmn.experiments.protocols import make_repeat
-from ccmn.experiments.rivals import RIVALS, run_rival
-from ccmn.experiments.store import Result, ResultStore
+from ccmn.data import load_digit_scenes
+from ccmn.data.catalog import DATASETS, load_dataset
+from ccmn.data.dataset import MultiLabelData
+from ccmn.experiments.competing_methods import COMPETING_METHODS, CompetingMethod, run_competing_method
+from ccmn.experiments.fleet import FleetSettings, Outcome, group_methods, run_group_of_methods
+from ccmn.experiments.paper_tables import METHODS, TABLES, Method, PaperTable
+from ccmn.experiments.protocols import Protocol, make_repeat
+from ccmn.experiments.result_store import Cell, Result, ResultStore
 from ccmn.noise import ClassConditionalNoise
+
+DIGITS = "digits"
+"""Name of the bundled data set: images of several handwritten digits, made from those of scikit-learn."""
+PROCEDURE = 1
+"""Version of the procedure. Increase it when the same cell gives other values, so that stored ones are not reused."""
+
+ENGINES = ("local", "ray")
+"""Where groups of cells run: in processes of this machine, or as tasks of a Ray cluster."""
+
+
+# -- Prepare: tables and data
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """Data set of a table under one protocol: what its cells have in common."""
+
+    table: PaperTable
+    protocol: Protocol
+    dataset: str
+    data: MultiLabelData
+    random_state: int = 0
+
+    @cached_property
+    def configuration(self) -> str:
+        """Canonical JSON of what determines the values, besides the method and the repeat.
+
+        The keys of stored results are hashes of this text. Its names and values must not change.
+        """
+        configuration = {
+            **self.protocol.to_dict(self.dataset),
+            "model": self.table.model,
+            "metrics": self.table.metrics,
+            "seed": self.random_state,
+            "data": fingerprint(self.data),
+            "procedure": PROCEDURE,
+        }
+        return json.dumps(configuration, sort_keys=True)
+
+    @property
+    def settings(self) -> FleetSettings:
+        """Settings of the fleets that train the cells."""
+        protocol = self.protocol
+        return FleetSettings(
+            self.table.model,
+            protocol.learning_rates,
+            protocol.epochs,
+            protocol.batch_size(self.dataset),
+            protocol.weight_decay,
+            self.table.metrics,
+            refit=protocol.refit,
+        )
+
+    def cell(self, method: str, repeat: int) -> Cell:
+        """Return the cell of a method in a repeat."""
+        return Cell(self.table.name, self.protocol.name, self.dataset, method, repeat, self.data.n, self.configuration)
+
+
+def fingerprint(data: MultiLabelData) -> str:
+    """Return a hash of the features, labels and candidates, independent of the file format."""
+    found = hashlib.sha256()
+    for matrix in (data.X, data.Y, data.candidates):
+        if matrix is None:
+            continue
+        if is_sparse(matrix):
+            arrays = [matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data]
+        else:
+            arrays = [np.asarray(matrix)]
+        for array in arrays:
+            found.update(repr((array.shape, array.dtype.str)).encode())
+            found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
-class Unit:
-    """Cells that are run together: a stack of a fleet, or one fit of a rival."""
+class PreparedTables:
+    """Columns to run, and data sets that are not available."""
+
+    columns: list[Column]
+    absent: dict[str, str]
+    """Data set -> reason why it is left out."""
+
+
+def prepare(
+    tables: Sequence[str],
+    *,
+    datasets: Sequence[str] | None = None,
+    protocols: Sequence[str] | None = None,
+    data_dir: PathLike | None = None,
+    small: bool = False,
+    random_state: int = 0,
+) -> PreparedTables:
+    """Load the data sets of tables.
+
+    Parameters
+    ----------
+    tables : sequence of str
+        Names in ``TABLES``.
+    datasets : sequence of str, optional
+        Data sets or data files to run instead of those of the tables. The column of a file has the name of the file.
+    protocols : sequence of str, optional
+        Protocols to run; by default all of a table.
+    data_dir : path, optional
+        Folder of the data sets.
+    small : bool, default=False
+        Whether to run two repeats of ten epochs on the bundled digits (or on ``datasets``), as a quick test.
+    random_state : int, default=0
+        Seed of the splits and of the noise.
+
+    Returns
+    -------
+    PreparedTables
+        Columns to run, and data sets that are not available.
+
+    Raises
+    ------
+    ValueError
+        If a table or protocol is unknown, or if no data set is available.
+    FileNotFoundError
+        If a data set in ``datasets`` is not available.
+    """
+    known = dict.fromkeys(p.name for name in tables for p in TABLES[name].protocols)
+    for protocol in protocols or ():
+        if protocol not in known:
+            raise ValueError(f"{', '.join(tables)} has no protocol {protocol}; expected one of {', '.join(known)}")
+    columns, absent = [], {}
+    for table in (_small(TABLES[name]) if small else TABLES[name] for name in tables):
+        for dataset in datasets or table.datasets:
+            name = column_name(str(dataset))
+            selected = [p for p in table.protocols_for(name) if protocols is None or p.name in protocols]
+            try:
+                data = load(table, str(dataset), data_dir) if selected else None
+            except FileNotFoundError as error:
+                if datasets:
+                    raise
+                absent[dataset] = str(error).splitlines()[0]
+                continue
+            columns += [Column(table, p, name, data, random_state) for p in selected if data is not None]
+    if not columns:
+        reasons = "; ".join(f"{name}: {why}" for name, why in absent.items())
+        raise ValueError(f"nothing to run: no data set of {', '.join(tables)} is available ({reasons})")
+    return PreparedTables(columns, absent)
+
+
+def _small(table: PaperTable) -> PaperTable:
+    protocols = tuple(replace(p, epochs=10) for p in table.protocols)
+    return replace(table, datasets=(DIGITS,), repeats=2, protocols=protocols)
+
+
+def column_name(dataset: str) -> str:
+    """Return the name of a column: the name of its data set or of its file.
+
+    >>> column_name("yeast"), column_name("folder/mine.csv")
+    ('yeast', 'mine')
+    """
+    return dataset if dataset in DATASETS or dataset == DIGITS else data_name(Path(dataset))
+
+
+def load(table: PaperTable, dataset: str, data_dir: PathLike | None = None) -> MultiLabelData:
+    """Return the data of a column, with the scaling and the labels of the table."""
+    if dataset == DIGITS:
+        return load_digit_scenes(1000)
+    data = load_dataset(table.files.get(dataset, dataset), data_dir=data_dir)
+    if dataset in table.unit_rows:
+        data = replace(data, X=normalize(data.X))
+    kept = [j for j in range(data.q) if j not in table.dropped_labels.get(dataset, ())]
+    if len(kept) == data.q:
+        return data
+    names = None if data.label_names is None else tuple(np.asarray(data.label_names)[kept])
+    candidates = None if data.candidates is None else data.candidates[:, kept]
+    return replace(data, Y=data.Y[:, kept], candidates=candidates, label_names=names)
+
+
+# -- Plan, run, store
+
+
+@dataclass(frozen=True)
+class CellGroup:
+    """Cells that are run and stored together: a fleet, or one fit of a competing method."""
 
     column: Column
     methods: tuple[str, ...]
@@ -33,176 +221,277 @@ class Unit:
 
     @property
     def cells(self) -> list[Cell]:
-        """What it brings results for."""
+        """Cells of all methods and repeats."""
         return [self.column.cell(m, r) for m in self.methods for r in self.repeats]
 
     @property
-    def weight(self) -> float:
-        """Roughly proportional to the time it takes: what a progress bar goes by."""
-        data, many = self.column.data, len(self.column.protocol.learning_rates)
+    def cost(self) -> float:
+        """Estimate that is roughly proportional to the run time, for progress bars."""
+        data, n_rates = self.column.data, len(self.column.protocol.learning_rates)
         work = self.column.protocol.epochs * data.n * (data.d + data.q) * data.q
-        return float(len(self.cells) * many * (work + 1e7))
+        return float(len(self.cells) * n_rates * (work + 1e7))
 
 
 @dataclass(frozen=True)
-class Done:
-    """Told after each unit."""
+class GroupFinished:
+    """Progress after a group was stored."""
 
-    unit: Unit
+    group: CellGroup
     failed: int
-    weight: float
-    """Of all units done so far, those stored before included."""
+    """Number of cells of the group that failed."""
+    cost: float
+    """Cost of all finished groups, including those that were stored before."""
     total: float
+    """Cost of all groups."""
 
 
-Tell = Callable[[Done], None]
-Finished = Iterator[tuple[Unit, list[Result]]]
+Callback = Callable[[GroupFinished], None]
+Finished = Generator[tuple[CellGroup, list[Result]], None, None]
+"""Groups that are finished, with their results."""
 
 
-def plan(columns: Sequence[Column], methods: Sequence[str] | None = None, *, device: str = "cpu") -> list[Unit]:
-    """The units of all cells. It depends on the cells and the device alone, never on what is stored already: a stack
-    that is run again after an interruption is the same stack, and comes to the same values."""
-    return [unit for column in columns for unit in _units(column, tuple(methods or column.table.methods), device)]
-
-
-def _units(column: Column, methods: tuple[str, ...], device: str) -> Iterator[Unit]:
-    repeats = tuple(range(column.table.repeats))
-    trained = [METHODS[m] for m in methods if m in METHODS]
-    many = len(repeats) * len(column.protocol.learning_rates)
-    for stack in stacks(trained, column.data, many, device):
-        yield Unit(column, tuple(m.name for m in stack), repeats)
-    for name in methods:
-        if name not in METHODS:
-            yield from (Unit(column, (RIVALS[name].name,), (r,)) for r in repeats)
-
-
-def run_units(
-    units: Sequence[Unit],
+def run_table(
+    columns: Sequence[Column],
     store: ResultStore,
     *,
+    methods: Sequence[str] | None = None,
+    engine: str = "local",
     device: str = "cpu",
     jobs: int = 1,
+    address: str | None = None,
     retry_failed: bool = False,
-    tell: Tell | None = None,
-) -> None:
-    """Run what has no result yet, on this machine; ``jobs`` processes at once, of which this one alone writes."""
-    run = _run_here if jobs == 1 else _run_in_processes
-    store_results(units, store, lambda waiting: run(waiting, store, device, jobs, retry_failed), retry_failed, tell)
+    callback: Callback | None = None,
+) -> list[CellGroup]:
+    """Run every cell of the columns that has no result in the store.
+
+    Each group of cells is stored in one transaction as soon as it is finished. An interrupted run continues when it is
+    started again with the same store; at most the groups that were running are lost.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        Columns of :func:`prepare`.
+    store : ResultStore
+        Results that exist, and to which new ones are added.
+    methods : sequence of str, optional
+        Methods to run; by default all of the table.
+    engine : {"local", "ray"}, default="local"
+        Where the groups run.
+    device : str, default="cpu"
+        Device of the training.
+    jobs : int, default=1
+        Number of processes of the engine "local". Only the calling process writes to the store.
+    address : str, optional
+        HOST:PORT of the cluster of the engine "ray"; by default a cluster is started on this machine.
+    retry_failed : bool, default=False
+        Whether cells that failed before are run again.
+    callback : callable, optional
+        Called with a :class:`GroupFinished` after each group.
+
+    Returns
+    -------
+    list of CellGroup
+        All groups, including those that were stored before.
+
+    Raises
+    ------
+    ValueError
+        If a method or engine is unknown, or an option does not apply to the engine.
+    OSError
+        If the store cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with ResultStore(pathlib.Path(folder.name) / "results.db") as store:
+    ...     prepared = prepare(["table1"], protocols=["literal"], small=True)
+    ...     groups = run_table(prepared.columns, store, methods=["unbiased-hamming-square"])
+    ...     len(list(store.results()))
+    2
+    """
+    groups = plan(columns, check_methods(methods) if methods else None, device=device)
+    if engine not in ENGINES:
+        raise ValueError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
+    if (engine == "ray" and jobs != 1) or (engine != "ray" and address is not None):
+        raise ValueError(f"jobs requires engine='local' and address requires engine='ray'; got engine={engine!r}")
+
+    def missing(group: CellGroup) -> CellGroup | None:
+        return without_stored(group, store, retry_failed)
+
+    waiting = [group for group in groups if missing(group) is not None]
+    if engine == "ray":
+        # Ray is an optional dependency, and its module imports this one.
+        from ccmn.experiments.ray_engine import run_on_ray
+
+        finished = run_on_ray(waiting, missing, device, address)
+    elif jobs > 1:
+        finished = _run_in_processes(waiting, missing, device, jobs)
+    else:
+        finished = _run_in_this_process(waiting, missing, device)
+    total = sum(group.cost for group in groups)
+    cost = total - sum(group.cost for group in waiting)
+    with closing(finished):  # ends the workers at once if storing or the callback fails
+        for group, results in finished:
+            store.append(results)
+            cost += group.cost
+            if callback is not None:
+                callback(GroupFinished(group, sum(r.failed for r in results), cost, total))
+    return groups
 
 
-def store_results(
-    units: Sequence[Unit],
-    store: ResultStore,
-    run: Callable[[list[Unit]], Finished],
-    retry_failed: bool,
-    tell: Tell | None,
-) -> None:
-    """Have those units run that have no result yet, and store what comes, each before the next is looked at."""
-    total = sum(unit.weight for unit in units)
-    before = [(unit, remaining(unit, store, retry_failed)) for unit in units]
-    weight = sum(unit.weight for unit, rest in before if rest is None)
-    for unit, results in run([unit for unit, rest in before if rest is not None]):
-        store.append(results)
-        weight += unit.weight
-        if tell is not None:
-            tell(Done(unit, sum(r.failed for r in results), weight, total))
+def check_methods(methods: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of methods; raise ``ValueError`` for an unknown one."""
+    known: Catalogue[Method | CompetingMethod] = Catalogue("method", {**METHODS, **COMPETING_METHODS})
+    return tuple(known[method].name for method in methods)
 
 
-def remaining(unit: Unit, store: ResultStore, retry_failed: bool) -> Unit | None:
-    """What of the unit has no result yet: all of it, unless other methods or repeats were asked for before."""
-    missing = store.missing(unit.cells, retry_failed=retry_failed)
-    if not missing:
+def plan(columns: Sequence[Column], methods: Sequence[str] | None = None, *, device: str = "cpu") -> list[CellGroup]:
+    """Return the groups of all cells.
+
+    The plan depends on the cells and the device, not on what is stored. A group that is run again after an interruption
+    is the same group and gives the same values.
+    """
+    groups = []
+    for column in columns:
+        names = tuple(methods or column.table.methods)
+        repeats = tuple(range(column.table.repeats))
+        runs_per_method = len(repeats) * len(column.protocol.learning_rates)
+        trained = [METHODS[name] for name in names if name in METHODS]
+        fleets = group_methods(trained, column.data, runs_per_method, device)
+        groups += [CellGroup(column, tuple(m.name for m in fleet), repeats) for fleet in fleets]
+        for name in names:
+            if name not in METHODS:
+                groups += [CellGroup(column, (COMPETING_METHODS[name].name,), (r,)) for r in repeats]
+    return groups
+
+
+def without_stored(group: CellGroup, store: ResultStore, retry_failed: bool) -> CellGroup | None:
+    """Return the part of a group that has no result; None if all cells have one.
+
+    This is the whole group unless other methods or repeats were run before.
+    """
+    cells = store.missing(group.cells, retry_failed=retry_failed)
+    if not cells:
         return None
-    methods, repeats = {cell.method for cell in missing}, {cell.repeat for cell in missing}
+    methods, repeats = {cell.method for cell in cells}, {cell.repeat for cell in cells}
     return replace(
-        unit,
-        methods=tuple(m for m in unit.methods if m in methods),
-        repeats=tuple(r for r in unit.repeats if r in repeats),
+        group,
+        methods=tuple(m for m in group.methods if m in methods),
+        repeats=tuple(r for r in group.repeats if r in repeats),
     )
 
 
-def _run_here(units: Sequence[Unit], store: ResultStore, device: str, jobs: int, retry_failed: bool) -> Finished:
-    for unit in units:
-        # Another process may have stored it since.
-        rest = remaining(unit, store, retry_failed)
-        yield unit, [] if rest is None else run_unit(rest, device)
+Missing = Callable[[CellGroup], "CellGroup | None"]
+"""Group -> its part without results. Called again before a group starts: another process may have stored it."""
 
 
-def _run_in_processes(
-    units: Sequence[Unit], store: ResultStore, device: str, jobs: int, retry_failed: bool
-) -> Finished:
+def _run_in_this_process(groups: Sequence[CellGroup], missing: Missing, device: str) -> Finished:
+    for group in groups:
+        part = missing(group)
+        yield group, [] if part is None else run_group(part, device)
+
+
+def _run_in_processes(groups: Sequence[CellGroup], missing: Missing, device: str, jobs: int) -> Finished:
     threads = max(1, torch.get_num_threads() // jobs)
-    waiting = iter(units)
-    running: dict[Future[list[Result]], Unit] = {}
-    with ProcessPoolExecutor(
-        jobs, get_context("spawn"), initializer=torch.set_num_threads, initargs=(threads,)
-    ) as pool:
+    waiting = iter(groups)
+    running: dict[Future[list[Result]], CellGroup] = {}
+    others = set(multiprocessing.active_children())
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(threads,)) as pool:
         try:
             while True:
-                while len(running) < jobs and (unit := next(waiting, None)) is not None:
-                    rest = remaining(unit, store, retry_failed)
-                    if rest is not None:
-                        running[pool.submit(run_unit, rest, device)] = unit
-                    else:
-                        yield unit, []
+                while len(running) < jobs and (group := next(waiting, None)) is not None:
+                    part = missing(group)
+                    if part is None:
+                        yield group, []
+                        continue
+                    with _blocked_interrupts():
+                        running[pool.submit(run_group, part, device)] = group
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     yield running.pop(future), future.result()
-        finally:
+        except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()
+            raise
 
 
-def run_unit(unit: Unit, device: str = "cpu") -> list[Result]:
-    """Results of all the unit's cells; an error makes each of them a failure with its message."""
-    start = time.perf_counter()
+@contextmanager
+def _blocked_interrupts() -> Iterator[None]:
+    """Start workers with SIGINT blocked: Ctrl-C interrupts this process only, which then ends the workers."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        outcomes = {(o.method, o.repeat): o for o in _outcomes(unit, device)}
-        error = ""
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start_worker(threads: int) -> None:
+    """Set the threads of a worker, and end it when the parent process ends for any reason."""
+    torch.set_num_threads(threads)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_exit_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _exit_with(sentinel: int) -> None:
+    multiprocessing.connection.wait([sentinel])
+    os._exit(1)
+
+
+def run_group(group: CellGroup, device: str = "cpu") -> list[Result]:
+    """Return the results of all cells of a group; an error becomes a failure of each of them."""
+    start = time.perf_counter()
+    outcomes: dict[tuple[str, int], dict[str, object]] = {}
+    error = ""
+    try:
+        for outcome in _outcomes(group, device):
+            fields = asdict(outcome)
+            outcomes[fields.pop("method"), fields.pop("repeat")] = fields
     except Exception as failure:
         outcomes, error = {}, f"{type(failure).__name__}: {failure}"
-    seconds = (time.perf_counter() - start) / len(unit.cells)
+    seconds = (time.perf_counter() - start) / len(group.cells)
     return [
-        Result(cell, _record(outcomes.get((cell.method, cell.repeat))), error, seconds, machine(device))
-        for cell in unit.cells
+        Result(cell, outcomes.get((cell.method, cell.repeat), {}), error, seconds, machine(device))
+        for cell in group.cells
     ]
 
 
-def _record(outcome: Outcome | None) -> dict[str, object]:
-    if outcome is None:
-        return {}
-    return {name: value for name, value in asdict(outcome).items() if name not in ("method", "repeat")}
-
-
-def _outcomes(unit: Unit, device: str) -> Iterator[Outcome]:
-    column = unit.column
-    repeats = [make_repeat(column.data, column.protocol, r, column.seed) for r in unit.repeats]
-    data = column.data
-    if unit.methods[0] not in METHODS:
-        for repeat in repeats:
-            yield run_rival(RIVALS[unit.methods[0]], data, repeat, column.table.metrics, refit=column.protocol.refit)
-        return
-    needs_rates = any(METHODS[m].rates == "estimated" for m in unit.methods)
-    estimated = {r.number: _estimated(column, r.number) for r in repeats} if needs_rates else None
-    yield from run_fleet(
-        data, repeats, unit.methods, column.settings, estimated=estimated, device=device, runs_at_once=1 << 30
-    )
+def _outcomes(group: CellGroup, device: str) -> list[Outcome]:
+    column = group.column
+    data, protocol = column.data, column.protocol
+    repeats = [make_repeat(data, protocol, r, column.random_state) for r in group.repeats]
+    if group.methods[0] not in METHODS:
+        method = COMPETING_METHODS[group.methods[0]]
+        return [run_competing_method(method, data, r, column.table.metrics, refit=protocol.refit) for r in repeats]
+    methods = [METHODS[name] for name in group.methods]
+    needs_rates = any(method.rates == "estimated" for method in methods)
+    estimated = {r.number: _estimated_noise(column, r.number) for r in repeats} if needs_rates else None
+    return run_group_of_methods(data, repeats, methods, column.settings, estimated=estimated, device=device)
 
 
 @lru_cache(maxsize=64)
-def _estimated(column: Column, number: int) -> ClassConditionalNoise:
-    """The rates as a user would estimate them: from the training rows and their noisy labels, the side declared where
-    it is known that labels were only added."""
+def _estimated_noise(column: Column, number: int) -> ClassConditionalNoise:
+    """Estimate the rates from the training rows and their noisy labels, as a user would.
+
+    The noise type is declared where it is known that labels were only added.
+    """
     from ccmn.estimation import estimate_noise
 
-    repeat = make_repeat(column.data, column.protocol, number, column.seed)
-    sides = "both" if column.protocol.draw == "both_ways" else "partial"
+    repeat = make_repeat(column.data, column.protocol, number, column.random_state)
+    noise_type = "both" if column.protocol.noise_generator == "both_ways" else "partial"
     X, Y, method = column.data.X[repeat.train], repeat.noisy[repeat.train], column.protocol.estimator
-    return estimate_noise(X, Y, method, sides=sides, random_state=column.seed).noise
+    return estimate_noise(X, Y, method, noise_type, random_state=column.random_state).noise
 
 
 def machine(device: str) -> dict[str, str]:
-    """What a result was computed on and with."""
+    """Return the device and the versions that a result is computed with."""
     kind = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else platform.machine()
     return {
         "device": kind,

@@ -1,53 +1,63 @@
-"""From stored results to what a table says: means, what is best, what is significant, how near the printed numbers."""
+"""Summaries of stored results: means, significance, and comparison with the printed values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.stats
+from numpy.typing import ArrayLike, NDArray
 
-from ccmn.experiments.criteria import GREATER_IS_BETTER, SELECTIONS
-from ccmn.experiments.paper import TABLES, Table
-from ccmn.experiments.published import Printed, published
-from ccmn.experiments.statistics import Friedman, friedman, paired_t_test
-from ccmn.experiments.store import Result
+from ccmn.experiments.paper_tables import (
+    GREATER_IS_BETTER,
+    SELECTIONS,
+    TABLES,
+    PaperTable,
+    PrintedValue,
+    is_proposed,
+    printed_values,
+)
+from ccmn.experiments.result_store import Result
 
-LEVEL = 0.05
-NEAR = 0.02
-"""A mean within this of the printed one, or better, is at the printed level."""
-WITHOUT_DOUBT = ("hamming-square", "hamming-hinge", "ranking-hinge", "ranking-sigmoid")
-"""Ranking-square is an indefinite form under noise and may diverge: it is counted apart."""
+SIGNIFICANCE_LEVEL = 0.05
+"""Level of all tests, as in the paper."""
+PRINTED_TOLERANCE = 0.02
+"""A mean is at the printed level if it is at most this much worse than the printed mean."""
+COUNTED_LOSSES = ("hamming-square", "hamming-hinge", "ranking-hinge", "ranking-sigmoid")
+"""Losses that wins are counted over. Ranking-square is an indefinite form under noise and may diverge."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One cell of a table: a method's mean over repeats on a data set."""
+class TableEntry:
+    """Entry of a table: the values of a method on a data set in all repeats."""
 
     method: str
     dataset: str
     metric: str
     values: tuple[float, ...]
-    """By repeat."""
+    """Value of each repeat."""
     n: int
+    """Number of rows of the data set."""
     best: bool
+    """Whether the mean is the best of the data set."""
     mark: str
-    """"better" or "worse": the best proposed method, compared with this one, at the level of 0.05; else ""."""
-    printed: Printed | None
+    """Comparison of the best proposed method with this one: "better" or "worse" if significant, else ""."""
+    printed: PrintedValue | None
 
     @property
     def mean(self) -> float:
-        """Over repeats."""
+        """Mean over repeats."""
         return float(np.mean(self.values))
 
     @property
     def std(self) -> float:
-        """Over repeats; 0 for a single one."""
+        """Standard deviation over repeats; 0 for a single repeat."""
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
 
     @property
     def gain(self) -> float | None:
-        """How much better than the printed mean; negative: worse."""
+        """Improvement over the printed mean; negative if worse."""
         if self.printed is None:
             return None
         sign = 1 if GREATER_IS_BETTER[self.metric] else -1
@@ -55,106 +65,113 @@ class Entry:
 
     @property
     def at_level(self) -> bool | None:
-        """Within ``NEAR`` of the printed mean, or better; None where nothing is printed."""
-        return None if self.gain is None else self.gain >= -NEAR - 1e-12
+        """Whether the mean is at the printed level; None without a printed value."""
+        return None if self.gain is None else self.gain >= -PRINTED_TOLERANCE - 1e-12
 
 
 @dataclass(frozen=True)
-class Duel:
-    """Unbiased against plain on one (data set, loss, metric)."""
+class Comparison:
+    """Comparison of an unbiased loss with its plain form on one data set and metric."""
 
     dataset: str
     loss: str
     metric: str
     outcome: str
-    """"win", "tie" or "loss", by the means."""
+    """"win", "tie" or "loss" of the unbiased loss, by the means."""
     significant: bool
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A table under one protocol and one selection."""
+    """Summary of a table under one protocol and one selection."""
 
-    table: Table
+    table: PaperTable
     protocol: str
     selection: str
-    entries: tuple[Entry, ...]
-    duels: tuple[Duel, ...]
+    entries: tuple[TableEntry, ...]
+    comparisons: tuple[Comparison, ...]
     ranking: Friedman | None
-    """Over all data sets and metrics; None where there are too few."""
+    """Friedman test over all data sets and metrics; None if there are too few."""
     seconds: float
     machines: tuple[str, ...]
     failures: tuple[str, ...]
 
-    def entry(self, method: str, dataset: str, metric: str) -> Entry | None:
-        """The entry at this place, if it was run."""
+    def entry(self, method: str, dataset: str, metric: str) -> TableEntry | None:
+        """Return the entry of a method, data set and metric; None if it was not run."""
         wanted = (method, dataset, metric)
         return next((e for e in self.entries if (e.method, e.dataset, e.metric) == wanted), None)
 
     @property
     def methods(self) -> list[str]:
-        """Rows, in the table's order; added ones last."""
+        """Methods in the order of the table; added ones last."""
         return _ordered({e.method for e in self.entries}, self.table.methods)
 
     @property
     def datasets(self) -> list[str]:
-        """Columns, in the table's order; added ones last."""
+        """Data sets in the order of the table; added ones last."""
         return _ordered({e.dataset for e in self.entries}, self.table.datasets)
 
     @property
     def metrics(self) -> list[str]:
-        """Blocks, in the table's order."""
+        """Metrics in the order of the table."""
         return _ordered({e.metric for e in self.entries}, self.table.metrics)
 
-    def near_printed(self, *, proposed: bool = True) -> tuple[int, int]:
-        """How many of the (proposed) methods' cells are at the printed level, and of how many."""
-        judged = [e for e in self.entries if e.at_level is not None and (not proposed or is_proposed(e.method))]
+    def near_printed(self) -> tuple[int, int]:
+        """Return how many entries of proposed methods are at the printed level, and how many have a printed value."""
+        judged = [e for e in self.entries if e.at_level is not None and is_proposed(e.method)]
         return sum(bool(e.at_level) for e in judged), len(judged)
 
-    def wins(self, losses: Sequence[str] = WITHOUT_DOUBT) -> tuple[int, int, int]:
-        """Wins, ties and losses of unbiased against plain."""
-        counted = [d.outcome for d in self.duels if d.loss in losses]
+    def wins(self, losses: Sequence[str] = COUNTED_LOSSES) -> tuple[int, int, int]:
+        """Return the numbers of wins, ties and losses of unbiased losses over plain ones."""
+        counted = [c.outcome for c in self.comparisons if c.loss in losses]
         return counted.count("win"), counted.count("tie"), counted.count("loss")
 
 
-def is_proposed(method: str) -> bool:
-    """Is it one of the paper's own?"""
-    return method.startswith("unbiased-")
+def summarize(results: Iterable[Result]) -> list[Summary]:
+    """Summarize results by table, protocol and selection.
 
+    Parameters
+    ----------
+    results : iterable of Result
+        Results of a :class:`~ccmn.experiments.ResultStore` or of :func:`~ccmn.experiments.read_cells`.
 
-def summarise(results: Iterable[Result]) -> list[Summary]:
-    """A summary for every table, protocol and selection that has results, in the tables' order."""
+    Returns
+    -------
+    list of Summary
+        One summary for every table, protocol and selection with results, in the order of the tables.
+
+    Raises
+    ------
+    ValueError
+        If a table is unknown, or if the results contain the same cell twice with different configurations.
+    """
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        groups.setdefault((result.cell.table, result.cell.protocol), []).append(result)
+        groups.setdefault((TABLES[result.cell.table].name, result.cell.protocol), []).append(result)
     order = list(TABLES)
     found = sorted(groups, key=lambda key: (order.index(key[0]), key[1]))
     return [_summary(TABLES[t], p, s, groups[t, p]) for t, p in found for s in SELECTIONS]
 
 
-def _summary(table: Table, protocol: str, selection: str, results: Sequence[Result]) -> Summary:
+Values = dict[tuple[str, str, str], dict[int, float]]
+"""(method, data set, metric) -> repeat -> value."""
+
+
+def _summary(table: PaperTable, protocol: str, selection: str, results: Sequence[Result]) -> Summary:
     values = _values(results, selection)
     sizes = {r.cell.dataset: r.cell.n for r in results}
-    entries = tuple(
-        _entry(table.name, method, dataset, metric, tuple(v.values()), sizes[dataset], values)
-        for (method, dataset, metric), v in values.items()
-    )
-    failed = (r for r in results if r.failed)
+    entries = tuple(_entries(table.name, values, sizes))
     return Summary(
         table,
         protocol,
         selection,
         entries,
-        tuple(_duels(values)),
+        tuple(_comparisons(values)),
         _ranking(entries),
         sum(r.seconds for r in results),
         tuple(sorted({r.machine.get("device", "") for r in results})),
-        tuple(f"{r.cell.dataset} {r.cell.method} {r.cell.repeat}: {r.error}" for r in failed),
+        tuple(f"{r.cell.dataset} {r.cell.method} {r.cell.repeat}: {r.error}" for r in results if r.failed),
     )
-
-
-Values = dict[tuple[str, str, str], dict[int, float]]
-"""(method, data set, metric) -> repeat -> value."""
 
 
 def _values(results: Sequence[Result], selection: str) -> Values:
@@ -165,25 +182,25 @@ def _values(results: Sequence[Result], selection: str) -> Values:
             runs = found.setdefault((cell.method, cell.dataset, metric), {})
             if cell.repeat in runs:
                 raise ValueError(
-                    f"the store holds {cell.table} {cell.dataset} {cell.method} repeat {cell.repeat} twice, by two "
-                    "recipes (epochs, seed or data differ): keep them in two stores"
+                    f"{cell.table} {cell.dataset} {cell.method} repeat {cell.repeat} has results of two configurations "
+                    "(epochs, seed or data differ); use one store for each configuration"
                 )
             runs[cell.repeat] = value
     return found
 
 
-def _entry(
-    table: str, method: str, dataset: str, metric: str, runs: tuple[float, ...], n: int, values: Values
-) -> Entry:
-    means = {
-        m: float(np.mean(list(v.values()))) for (m, d, name), v in values.items() if (d, name) == (dataset, metric)
-    }
-    best = _best(means, metric)
-    proposed = _best({m: v for m, v in means.items() if is_proposed(m)}, metric)
-    mark = "" if proposed is None else _mark(values, proposed, method, dataset, metric)
-    return Entry(
-        method, dataset, metric, runs, n, method == best, mark, published().get((table, dataset, method, metric))
-    )
+def _entries(table: str, values: Values, sizes: dict[str, int]) -> Iterator[TableEntry]:
+    """Return the entries of a table, with the best method and the significance marks of every column."""
+    columns: dict[tuple[str, str], dict[str, float]] = {}
+    for (method, dataset, metric), runs in values.items():
+        columns.setdefault((dataset, metric), {})[method] = float(np.mean(list(runs.values())))
+    for (method, dataset, metric), runs in values.items():
+        means = columns[dataset, metric]
+        best = _best(means, metric)
+        proposed = _best({m: v for m, v in means.items() if is_proposed(m)}, metric)
+        mark = "" if proposed is None else _mark(values, proposed, method, dataset, metric)
+        printed = printed_values().get((table, dataset, method, metric))
+        yield TableEntry(method, dataset, metric, tuple(runs.values()), sizes[dataset], method == best, mark, printed)
 
 
 def _best(means: dict[str, float], metric: str) -> str | None:
@@ -193,39 +210,147 @@ def _best(means: dict[str, float], metric: str) -> str | None:
 
 
 def _mark(values: Values, proposed: str, method: str, dataset: str, metric: str) -> str:
-    """The paper's bullet: is the best proposed method significantly better, or worse, than this one?"""
-    ours, theirs = values[proposed, dataset, metric], values[method, dataset, metric]
-    repeats = sorted(ours.keys() & theirs.keys())
-    a, b = [ours[r] for r in repeats], [theirs[r] for r in repeats]
-    if method == proposed or paired_t_test(a, b) >= LEVEL:
+    """Return whether the best proposed method is significantly "better" or "worse" than a method, else ""."""
+    a, b = _paired(values[proposed, dataset, metric], values[method, dataset, metric])
+    if method == proposed or paired_t_test(a, b) >= SIGNIFICANCE_LEVEL:
         return ""
     return "better" if (np.mean(a) > np.mean(b)) == GREATER_IS_BETTER[metric] else "worse"
 
 
-def _duels(values: Values) -> Iterable[Duel]:
+def _comparisons(values: Values) -> Iterator[Comparison]:
     for (method, dataset, metric), ours in values.items():
         loss = method.removeprefix("unbiased-")
         theirs = values.get((f"plain-{loss}", dataset, metric))
         if not is_proposed(method) or theirs is None:
             continue
-        repeats = sorted(ours.keys() & theirs.keys())
-        a, b = [ours[r] for r in repeats], [theirs[r] for r in repeats]
+        a, b = _paired(ours, theirs)
         gain = (np.mean(a) - np.mean(b)) * (1 if GREATER_IS_BETTER[metric] else -1)
         outcome = "tie" if abs(gain) < 1e-12 else "win" if gain > 0 else "loss"
-        yield Duel(dataset, loss, metric, outcome, paired_t_test(a, b) < LEVEL)
+        yield Comparison(dataset, loss, metric, outcome, paired_t_test(a, b) < SIGNIFICANCE_LEVEL)
 
 
-def _ranking(entries: Sequence[Entry]) -> Friedman | None:
-    """Over the (data set, metric) pairs on which every method has a value."""
+def _paired(ours: dict[int, float], theirs: dict[int, float]) -> tuple[list[float], list[float]]:
+    """Return the values of the repeats that both methods have."""
+    repeats = sorted(ours.keys() & theirs.keys())
+    return [ours[r] for r in repeats], [theirs[r] for r in repeats]
+
+
+def _ranking(entries: Sequence[TableEntry]) -> Friedman | None:
+    """Rank the methods over the (data set, metric) pairs on which every method has a value."""
     methods = list(dict.fromkeys(e.method for e in entries))
     means = {(e.method, e.dataset, e.metric): e.mean for e in entries}
-    places = dict.fromkeys((e.dataset, e.metric) for e in entries)
-    full = [p for p in places if all((m, *p) in means for m in methods)]
-    if len(full) < 2 or len(methods) < 2:
+    pairs = dict.fromkeys((e.dataset, e.metric) for e in entries)
+    complete = [p for p in pairs if all((m, *p) in means for m in methods)]
+    if len(complete) < 2 or len(methods) < 2:
         return None
-    rows = [[means[m, dataset, metric] for m in methods] for dataset, metric in full]
-    return friedman(rows, methods, greater_is_better=[GREATER_IS_BETTER[metric] for _, metric in full])
+    table = [[means[m, dataset, metric] for m in methods] for dataset, metric in complete]
+    return friedman(table, methods, greater_is_better=[GREATER_IS_BETTER[metric] for _, metric in complete])
 
 
 def _ordered(found: set[str], order: Sequence[str]) -> list[str]:
     return [name for name in order if name in found] + sorted(found - set(order))
+
+
+# -- Statistical tests
+
+
+def paired_t_test(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return the two-sided p-value of the paired t-test.
+
+    The p-value is 1 if there is no difference or only one pair, and 0 if all pairs differ by the same amount.
+
+    Parameters
+    ----------
+    ours, theirs : sequence of float
+        Values of the same repeats.
+
+    Returns
+    -------
+    float
+        p-value.
+
+    Examples
+    --------
+    >>> round(paired_t_test([0.1, 0.2, 0.3], [0.2, 0.31, 0.39]), 3)
+    0.003
+    """
+    difference = np.asarray(ours, dtype=float) - np.asarray(theirs, dtype=float)
+    if len(difference) < 2:
+        return 1.0
+    if np.ptp(difference) <= 1e-12 * max(1.0, np.abs(difference).max()):
+        return float(np.abs(difference[0]) <= 1e-12)
+    return float(scipy.stats.ttest_1samp(difference, 0.0).pvalue)
+
+
+@dataclass(frozen=True)
+class Friedman:
+    """Result of the Friedman test with the Iman-Davenport statistic, and the Bonferroni-Dunn critical difference."""
+
+    methods: tuple[str, ...]
+    ranks: tuple[float, ...]
+    """Average rank of each method; 1 is the best."""
+    n: int
+    """Number of rows (data sets, or data sets x metrics) that the ranks are averaged over."""
+    statistic: float
+    """F statistic of Iman and Davenport, which is less conservative than the chi-square of Friedman."""
+    p_value: float
+    critical_difference: float
+    """Smallest difference of average ranks from a control method that is significant (Bonferroni-Dunn)."""
+
+
+def friedman(values: ArrayLike, methods: Sequence[str], *, greater_is_better: ArrayLike = False) -> Friedman:
+    r"""Test whether the average ranks of methods differ.
+
+    .. math:: \chi^2 = \frac{12 N}{k (k + 1)} \Big( \sum_j R_j^2 - \frac{k (k + 1)^2}{4} \Big), \quad
+              F = \frac{(N - 1) \chi^2}{N (k - 1) - \chi^2}, \quad
+              \mathrm{CD} = z_{1 - \alpha / (2 (k - 1))} \sqrt{\frac{k (k + 1)}{6 N}}
+
+    Parameters
+    ----------
+    values : array-like of shape (N, k)
+        One row per data set, one column per method.
+    methods : sequence of str
+        Names of the columns.
+    greater_is_better : bool or array-like of shape (N,), default=False
+        Direction of the values, for all rows or for each row.
+
+    Returns
+    -------
+    Friedman
+        Average ranks, test statistic and critical difference at the level of 0.05.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two rows or two methods.
+
+    References
+    ----------
+    .. [1] J. Demsar, "Statistical Comparisons of Classifiers over Multiple Data Sets", JMLR 7, 2006.
+    .. [2] R. L. Iman and J. M. Davenport, "Approximations of the critical region of the Friedman statistic",
+       Communications in Statistics 9(6), 1980.
+
+    Examples
+    --------
+    >>> friedman([[0.1, 0.2], [0.3, 0.4], [0.2, 0.1]], ["a", "b"]).ranks
+    (1.3333333333333333, 1.6666666666666667)
+    """
+    table = np.atleast_2d(np.asarray(values, dtype=float))
+    n, k = table.shape
+    if n < 2 or k < 2:
+        raise ValueError(f"ranking requires at least two rows and two methods; got {n} and {k}")
+    signs = np.where(np.broadcast_to(np.asarray(greater_is_better), n), -1.0, 1.0)
+    ranks = average_ranks(table * signs[:, None])
+    chi2 = 12 * n / (k * (k + 1)) * (np.sum(ranks**2) - k * (k + 1) ** 2 / 4)
+    rest = n * (k - 1) - chi2
+    # F is unbounded if all rows have the same ranks.
+    statistic = float((n - 1) * chi2 / rest) if rest > 1e-12 else float("inf")
+    p_value = float(scipy.stats.f.sf(statistic, k - 1, (k - 1) * (n - 1)))
+    z = float(scipy.stats.norm.ppf(1 - SIGNIFICANCE_LEVEL / (2 * (k - 1))))
+    difference = z * float(np.sqrt(k * (k + 1) / (6 * n)))
+    return Friedman(tuple(methods), tuple(float(r) for r in ranks), n, statistic, p_value, difference)
+
+
+def average_ranks(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean over rows of the ranks in each row; 1 is the lowest, and ties share their average rank."""
+    return np.asarray(scipy.stats.rankdata(table, axis=1).mean(0))

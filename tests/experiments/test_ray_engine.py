@@ -1,4 +1,4 @@
-"""Where there is no Ray cluster: told at once, and why. (What needs a cluster: tests/cluster.)"""
+"""Ray engine without a cluster: clear errors. Tests with a cluster are in tests/cluster."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from ccmn.experiments import on_ray, ray_cluster
-from ccmn.experiments.ray_cluster import connected
+from ccmn.experiments import ray_engine
+from ccmn.experiments.ray_engine import connected
 
 
 def init(address, **_):
-    """What Ray says where its versions differ."""
+    """Raise the error of Ray for different versions."""
     raise RuntimeError(f"Version mismatch: The cluster was started with: Ray: 1.0; {address}")
 
 
@@ -28,7 +28,7 @@ def fake_ray(monkeypatch):
 
 @contextmanager
 def server(reply):
-    """Something that listens on this machine and answers any greeting so; its address."""
+    """Start a server that sends a reply to any request, and return its address."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def answer():
@@ -43,34 +43,34 @@ def server(reply):
         thread.join(10)
 
 
-def test_without_ray_the_extra_is_named(monkeypatch):
+def test_ray_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"ccmn\[ray\]"), connected():
         pass
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:123456", "ray://127.0.0.1:1"])
-def test_an_address_where_nothing_is(fake_ray, address):
+def test_nothing_listens_at_the_address(fake_ray, address):
     with pytest.raises(OSError, match=r"no Ray cluster at.*HOST:PORT"), connected(address):
         pass
 
 
 @pytest.mark.parametrize("reply", [b"HTTP/1.0 400 Bad Request\r\n\r\n", b"", b"hello"])
-def test_an_address_where_something_else_is(fake_ray, reply):
+def test_another_server_listens_at_the_address(fake_ray, reply):
     with server(reply) as address, pytest.raises(OSError, match=r"no Ray cluster at .*not Ray"), connected(address):
         pass
 
 
-def test_an_address_that_never_answers(fake_ray, monkeypatch):
-    monkeypatch.setattr(ray_cluster, "_PATIENCE", 0.1)
+def test_server_does_not_answer(fake_ray, monkeypatch):
+    monkeypatch.setattr(ray_engine, "_CONNECTION_TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(OSError, match=r"no Ray cluster at .*timed out"), connected(address):
             pass
 
 
-def test_other_versions_there_than_here(fake_ray):
-    """The greeting is answered as by a gRPC server: with nine bytes of settings."""
+def test_version_mismatch(fake_ray):
+    """The server answers like a gRPC server, with a SETTINGS frame of nine bytes."""
     with (
         server(bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))) as address,
         pytest.raises(OSError, match=r"cannot use the Ray cluster.*Version mismatch"),
@@ -79,12 +79,12 @@ def test_other_versions_there_than_here(fake_ray):
         pass
 
 
-def test_the_environment_names_the_cluster(fake_ray, monkeypatch):
+def test_address_from_the_environment(fake_ray, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(OSError, match=r"no Ray cluster at 127\.0\.0\.1:1"), connected():
         pass
 
 
-def test_a_machine_with_another_ccmn():
-    with pytest.raises(RuntimeError, match="install the same"):
-        on_ray._run_one(None, (), (), "cpu", "0.0.0")
+def test_node_with_another_version_of_ccmn():
+    with pytest.raises(RuntimeError, match="install the same version"):
+        ray_engine._run_task(None, (), (), "cpu", "0.0.0")
