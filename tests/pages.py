@@ -1,4 +1,4 @@
-"""The pages of the documentation, taken apart into their blocks of code."""
+"""Code blocks of the documentation pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
-    """A fenced block, and the paragraphs next to it."""
+    """Fenced code block and the paragraphs before and after it."""
 
     language: str
     text: str
@@ -22,18 +22,18 @@ class Block(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        """A block that is not run says so, and why, right before or after it."""
+        """Whether the tests run the block; a paragraph next to it says so if they do not."""
         return "not run by the tests" not in " ".join(self.near.lower().split())
 
     @property
     def commands(self) -> list[str]:
-        """What is typed after a ``$``, without the comment; a line that ends in a backslash goes on."""
+        """Commands after ``$``, without comments; a backslash at the end of a line continues the command."""
         lines = self.text.replace("\\\n", " ").splitlines()
         return [line[2:].split(" #")[0].strip() for line in lines if line.startswith("$ ")]
 
 
 def blocks(page: Path) -> list[Block]:
-    """Every fenced block of a page."""
+    """Return all fenced blocks of a page."""
     text = page.read_text()
     found = []
     for match in _FENCE.finditer(text):

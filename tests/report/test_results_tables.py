@@ -6,8 +6,7 @@ import math
 import pytest
 from rich.console import Console
 
-from ccmn.experiments.result_store import Cell
-from ccmn.experiments.result_store import Result
+from ccmn.experiments.result_store import Cell, Result
 from ccmn.experiments.summary import summarize
 from ccmn.report.results_tables import latex_tables, result_blocks, results_page, results_tables
 from report.checks import check_page
