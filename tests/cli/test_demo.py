@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from report.pages.checks import check_page
+from report.checks import check_page
 
 
 def test_demo_prints_a_table_and_writes_a_report(run, tmp_path, monkeypatch):

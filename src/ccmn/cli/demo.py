@@ -32,15 +32,15 @@ def demo(
     from rich.console import Console
     from rich.progress import Progress
 
-    from ccmn.experiments.demo import LOSSES, WAYS, make_demo, run_demo
-    from ccmn.report.facts.of_demo import demo_report
+    from ccmn.experiments.demo_task import DEMO_LOSSES, STRATEGIES, make_demo, run_demo
+    from ccmn.report.builders import demo_report
 
     report = _folder(out) / "report.html"
     task = make_demo(2000 if quick else 8000, seed)
     console = error_console()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        models = run_demo(task, epochs=10 if quick else 30, seed=seed)
-        done = list(bar.track(models, total=len(WAYS) * len(LOSSES), description="training"))
+        models = run_demo(task, epochs=10 if quick else 30, random_state=seed)
+        done = list(bar.track(models, total=len(STRATEGIES) * len(DEMO_LOSSES), description="training"))
     write_report(demo_report(task, done), report)
     if as_json:
         result = {
@@ -53,7 +53,7 @@ def demo(
         }
         typer.echo(json.dumps(result))
         return
-    from ccmn.report.demo import demo_table
+    from ccmn.report.console import demo_table
 
     Console().print(demo_table(task, [model.row for model in done]))
     typer.echo(f"the report is in {report}: open it in a browser")

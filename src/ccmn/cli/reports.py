@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,8 +9,8 @@ import typer
 
 if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
-    from ccmn.report.facts.instances import Show
-    from ccmn.report.facts.report import Report
+    from ccmn.report.facts import Report
+    from ccmn.report.instances import Show
 
 ReportFile = Annotated[
     Path | None, typer.Option("--report", metavar="HTML", help="Write a report to look at: one page, nothing fetched.")
@@ -31,11 +30,14 @@ def read_shape(text: str | None) -> tuple[int, ...] | None:
     >>> read_shape("16x24"), read_shape("32x32x3")
     ((16, 24), (32, 32, 3))
     """
+    from ccmn._pictures import parse_size
+
     if text is None:
         return None
-    if not re.fullmatch(r"[1-9]\d{0,5}x[1-9]\d{0,5}(x3)?", text):
-        raise typer.BadParameter(f"--picture is HEIGHTxWIDTH or HEIGHTxWIDTHx3, such as 16x24; got {text!r}")
-    return tuple(int(part) for part in text.split("x"))
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--picture: {error}") from error
 
 
 def instances(data: MultiLabelData, Y: Any, source: str, shape: tuple[int, ...] | None, text: str | None) -> Show:
@@ -44,21 +46,21 @@ def instances(data: MultiLabelData, Y: Any, source: str, shape: tuple[int, ...] 
 
     from ccmn._containers import to_dense_array
     from ccmn.data.formats import read_text_file
-    from ccmn.report.facts.instances import pictures, snippets, telling_features
+    from ccmn.report.instances import informative_features, pictures, snippets
 
     if shape is not None:
         return pictures(data.X, shape)
     if text is not None:
         return snippets(read_text_file(source, text, [])[1])
-    return telling_features(data.X, to_dense_array(Y).astype(np.float64), data.feature_names)
+    return informative_features(data.X, to_dense_array(Y).astype(np.float64), data.feature_names)
 
 
 def write_report(report: Report, path: Path) -> None:
     """The page, whole or not at all."""
-    from ccmn.data.files import whole_file
-    from ccmn.report.pages.report import report_page
+    from ccmn._files import atomic_write
+    from ccmn.report.html import report_page
 
-    with whole_file(path) as stream:
+    with atomic_write(path) as stream:
         stream.write(report_page(report).encode())
 
 

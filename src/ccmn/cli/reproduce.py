@@ -14,14 +14,14 @@ from ccmn.cli.output import print_json, show
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from ccmn.experiments.runner import Done
+    from ccmn.experiments.runner import GroupFinished
     from ccmn.experiments.summary import Summary
 
 _ALL = "all"
 
 
 def _tables(value: str) -> str:
-    from ccmn.experiments.paper import TABLES
+    from ccmn.experiments.paper_tables import TABLES
 
     if value != _ALL and value not in TABLES:
         raise typer.BadParameter(f"{value!r} is none of {', '.join((*TABLES, _ALL))}")
@@ -29,7 +29,7 @@ def _tables(value: str) -> str:
 
 
 def _engine(value: str) -> str:
-    from ccmn.experiments.engines import ENGINES
+    from ccmn.experiments.runner import ENGINES
 
     if value not in ENGINES:
         raise typer.BadParameter(f"{value!r} is none of {', '.join(ENGINES)}")
@@ -91,13 +91,13 @@ def reproduce(
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     from ccmn.cli.output import error_console
-    from ccmn.experiments.reproduce import prepare
-    from ccmn.experiments.reproduce import reproduce as run
-    from ccmn.experiments.store import ResultStore
-    from ccmn.experiments.summary import summarise
+    from ccmn.experiments.result_store import ResultStore
+    from ccmn.experiments.runner import prepare
+    from ccmn.experiments.runner import run_table as run
+    from ccmn.experiments.summary import summarize
 
     chosen = ["table1", "table2", "table3"] if table == _ALL else [table]
-    found = prepare(chosen, datasets=datasets, protocols=protocol, data_dir=data_dir, small=small, seed=seed)
+    found = prepare(chosen, datasets=datasets, protocols=protocol, data_dir=data_dir, small=small, random_state=seed)
     for name, reason in found.absent.items():
         typer.echo(f"ccmn: note: {name} is left out: {reason}", err=True)
     console = error_console()
@@ -116,9 +116,9 @@ def reproduce(
             jobs=jobs,
             address=address,
             retry_failed=retry_failed,
-            tell=lambda done: _advance(progress, task, done),
+            callback=lambda done: _advance(progress, task, done),
         )
-        _print(summarise(results.results()), as_json)
+        _print(summarize(results.results()), as_json)
     typer.echo(f"results are in {store}; ccmn report {store} --out report.html makes a page of them", err=True)
 
 
@@ -137,12 +137,10 @@ def report(
 
     Example: ccmn report results.db --out report.html --csv cells.csv
     """
-    from ccmn.data.files import check_file
-    from ccmn.experiments.export import read_cells, write_cells
-    from ccmn.experiments.store import ResultStore
-    from ccmn.experiments.summary import summarise
-    from ccmn.report.latex import latex_tables
-    from ccmn.report.pages.results import results_page
+    from ccmn._files import check_file
+    from ccmn.experiments.result_store import ResultStore, read_cells, write_cells
+    from ccmn.experiments.summary import summarize
+    from ccmn.report.results_tables import latex_tables, results_page
 
     check_file(source)
     wanted = [path for path in (out, latex, csv) if path is not None]
@@ -155,7 +153,7 @@ def report(
             found = list(results.results())
     if not found:
         raise ValueError(f"{source} holds no results yet: ccmn reproduce fills it")
-    summaries = summarise(found)
+    summaries = summarize(found)
     if csv is not None:
         write_cells(found, csv)
     if latex is not None:
@@ -168,9 +166,9 @@ def report(
 
 
 def _write(path: Path, text: str) -> None:
-    from ccmn.data.files import whole_file
+    from ccmn._files import atomic_write
 
-    with whole_file(path) as stream:
+    with atomic_write(path) as stream:
         stream.write(text.encode())
 
 
@@ -180,14 +178,14 @@ def _device(name: str) -> str:
     return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
 
 
-def _advance(progress: Progress, task: TaskID, done: Done) -> None:
-    column = done.unit.column
+def _advance(progress: Progress, task: TaskID, done: GroupFinished) -> None:
+    column = done.group.column
     what = f"{column.table.name} {column.protocol.name} {column.dataset}"
-    progress.update(task, completed=done.weight, total=done.total, description=what)
+    progress.update(task, completed=done.cost, total=done.total, description=what)
 
 
 def _print(summaries: Sequence[Summary], as_json: bool) -> None:
-    from ccmn.report.results import results_tables
+    from ccmn.report.results_tables import results_tables
 
     if as_json:
         print_json([_as_dict(summary) for summary in summaries])
