@@ -203,16 +203,16 @@ _TEMPLATES = Environment(
 
 
 class DisplayedRate(NamedTuple):
-    """One noise rate of one label, as shown on the page."""
+    """One noise rate of one label as shown on the page: texts, and positions in percent for the drawing."""
 
     key: str
-    used: float
-    is_bound: bool
-    n_flips: int
-    n_rows: int
+    used: str
+    counted: str
+    interval: str
     low: float
-    value: float
     high: float
+    tick: float
+    dot: float | None
 
 
 def render_row(
@@ -257,16 +257,22 @@ def _displayed_rates(session: ReviewSession, view: RowView) -> list[tuple[str, D
     """Return name, missing-label rate and added-label rate of each label; with many labels, of those in question."""
     used, names = session.rates_in_use(), session.dataset.label_names
 
-    def displayed(key: str, used_rate: float, j: int, counted: Rate, n_flips: int, n_rows: int) -> DisplayedRate:
-        is_bound = used.kind[j] == "upper bound"
+    def displayed(key: str, j: int, rate: float, counted: Rate, n_flips: int, n_rows: int) -> DisplayedRate:
         return DisplayedRate(
-            f"{key}-{j}", float(used_rate), is_bound, n_flips, n_rows, counted.low, counted.value, counted.high
+            key=f"{key}-{j}",
+            used=f"{'≤ ' if used.kind[j] == 'upper bound' else ''}{rate:.3f}",
+            counted=f"{n_flips} of {n_rows}" if n_rows else "–",
+            interval=f"{counted.low:.2f}–{counted.high:.2f}",
+            low=round(100 * counted.low, 1),
+            high=round(100 * counted.high, 1),
+            tick=round(100 * rate, 1),
+            dot=round(100 * counted.value, 1) if n_rows else None,
         )
 
     rows = []
     for j in range(len(names)) if len(names) <= MAX_QUESTIONS else sorted(view.item.asked):
         flips = view.flips[j]
-        missing = displayed("pos", used.rho_pos[j], j, flips.rho_pos, flips.missing, flips.positives)
-        added = displayed("neg", used.rho_neg[j], j, flips.rho_neg, flips.added, flips.negatives)
+        missing = displayed("pos", j, float(used.rho_pos[j]), flips.rho_pos, flips.missing, flips.positives)
+        added = displayed("neg", j, float(used.rho_neg[j]), flips.rho_neg, flips.added, flips.negatives)
         rows.append((names[j], missing, added))
     return rows
