@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ccmn._validation import FloatArray
 from ccmn.audit import believed_rates
 from ccmn.estimation import NoiseRates
-from ccmn.estimation.rates import LEVEL
+from ccmn.estimation.noise_rates import LEVEL
 from ccmn.metrics import METRICS, Noise
-from ccmn.metrics.estimate import is_out_of_range
+from ccmn.metrics.metric import is_out_of_range
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.report.instances import Instance, Show
 
