@@ -24,8 +24,7 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.svm import SVC
 
 from ccmn.baselines import BASELINES, PARTICLE
-from ccmn.baselines.particle.pairs import label_pairs, pair_rows
-from ccmn.baselines.particle.propagation import confidence, propagate, transition
+from ccmn.baselines.particle_stages import label_confidence, label_pairs, pair_samples, propagate, transition_matrix
 from ccmn.data import load_dataset
 from ccmn.data.synthetic import make_noisy_multilabel
 from ccmn.noise import PartialNoise
@@ -115,7 +114,7 @@ def plain_stage_1(X, Y, k=10, alpha=0.95, thr=0.9, n_folds=10):
         dense = X[rest].toarray() if hasattr(X, "toarray") else X[rest]
         weights = np.array([nnls(dense[near].T, row, maxiter=1000)[0] for near, row in zip(index, dense)])
         weights /= np.maximum(weights.sum(1, keepdims=True), 1e-300)
-        F = confidence(propagate(transition(weights, index, len(rest)), Y[rest], alpha), Y[rest])
+        F = label_confidence(propagate(transition_matrix(weights, index, len(rest)), Y[rest], alpha), Y[rest])
         distance, near = search.kneighbors(X[inside])
         r = np.einsum("ik,ikj->ij", 1 - distance / distance.sum(1, keepdims=True), F[near])
         r = (r - r.min(1, keepdims=True)) / (r.max(1, keepdims=True) - r.min(1, keepdims=True))
@@ -130,7 +129,7 @@ def plain_particle(X, Y, every: int = 1) -> float:
     C = plain_stage_1(X, Y)
     middle = time.perf_counter()
     for j, other in label_pairs(Y.shape[1])[::every]:
-        rows, y = pair_rows(C, Y, j, other)
+        rows, y = pair_samples(C, Y, j, other)
         if y.size and y.min() < y.max():
             SVC(kernel="linear", C=1.0).fit(X[rows], y).score(X[rows], y)
     return middle - start + every * (time.perf_counter() - middle)

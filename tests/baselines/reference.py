@@ -1,4 +1,7 @@
-"""The partial multi-label methods once more, step by step and slow: from their descriptions, not the library."""
+"""Slow reference implementations of the partial multi-label methods, written from their descriptions.
+
+They share no code with the library. ``released_*`` are rules of the authors' programs that the library does not have.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from sklearn.svm import SVC
 
 
 def make_task(n=60, d=5, q=4, *, seed=0, noise=0.3):
-    """Features, true labels, and candidate sets that contain them."""
+    """Return features, true labels and candidate sets that contain the true labels."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (n, d))
     Y = (X @ rng.standard_normal((d, q)) + 0.3 * rng.standard_normal((n, q)) > 0.3).astype(int)
@@ -16,26 +19,30 @@ def make_task(n=60, d=5, q=4, *, seed=0, noise=0.3):
 
 
 def svt(A, t):
+    """Shrink singular values by t."""
     left, s, right = np.linalg.svd(A, full_matrices=False)
     return left @ np.diag(np.maximum(s - t, 0)) @ right
 
 
 def soft(A, t):
+    """Shrink entries by t."""
     return np.sign(A) * np.maximum(np.abs(A) - t, 0)
 
 
 def trace_norm(A):
+    """Return the sum of the singular values."""
     return np.linalg.svd(A, compute_uv=False).sum()
 
 
 def ni_objective(X, Y, lam, beta, gamma, U, V):
+    """Return the objective of PML-NI."""
     Phi, W = np.hstack([X, np.ones((len(X), 1))]), U + V
     fit = ((Y - Phi @ W.T) ** 2).sum() / 2 + lam / 2 * (W**2).sum()
     return fit + beta * trace_norm(U) + gamma * np.abs(V).sum()
 
 
 def ni_alm(X, Y, lam, beta, gamma, max_iter=500):
-    """The released PML-NI program, line by line, with a fresh solve in every iteration."""
+    """Return U, V and the iterations of the authors' PML-NI program, with a linear solve in every iteration."""
     Phi = np.hstack([X, np.ones((len(X), 1))])
     q, D = Y.shape[1], Phi.shape[1]
     W = U = V = Lambda = np.zeros((q, D))
@@ -58,23 +65,38 @@ def ni_alm(X, Y, lam, beta, gamma, max_iter=500):
     return U, V, iteration
 
 
-def ni_accelerated(X, Y, lam, beta, gamma, iterations=6000):
-    """Plain accelerated proximal gradient on U and V together, with a restart every 200 steps."""
+def ni_proximal(X, Y, lam, beta, gamma, max_iter=50_000, *, accelerate=True, tol=1e-10):
+    """Return U and V of PML-NI by proximal gradient on both parts together.
+
+    The accelerated method restarts when the momentum increases the objective. Without acceleration the objective
+    decreases monotonically.
+    """
     Phi = np.hstack([X, np.ones((len(X), 1))])
     A, B = Y.T @ Phi, Phi.T @ Phi
     L = 2 * (np.linalg.norm(B, 2) + lam)
-    U = V = P = Q = np.zeros_like(A)
-    for k in range(iterations):
+    U = V = P = Q = np.zeros_like(A, dtype=float)
+    t = 1.0
+    for _ in range(max_iter):
         gradient = (P + Q) @ B + lam * (P + Q) - A
         U_new, V_new = svt(P - gradient / L, beta / L), soft(Q - gradient / L, gamma / L)
-        r = k % 200
-        P, Q = U_new + r / (r + 3) * (U_new - U), V_new + r / (r + 3) * (V_new - V)
-        U, V = U_new, V_new
+        step = L * np.sqrt(((U_new - P) ** 2).sum() + ((V_new - Q) ** 2).sum())
+        uphill = ((P - U_new) * (U_new - U)).sum() + ((Q - V_new) * (V_new - V)).sum() > 0
+        t_new = (1 + np.sqrt(1 + 4 * t * t)) / 2 if accelerate and not uphill else 1.0
+        momentum = (t - 1) / t_new if accelerate and not uphill else 0.0
+        P, Q = U_new + momentum * (U_new - U), V_new + momentum * (V_new - V)
+        U, V, t = U_new, V_new, t_new
+        if step <= tol * np.linalg.norm(A):
+            break
     return U, V
 
 
+def lrs_objective(X, U, V, W, gamma, beta, eta):
+    """Return the objective of PML-LRS."""
+    return ((U - X @ W) ** 2).sum() / 2 + gamma * trace_norm(U) + beta * np.abs(V).sum() + eta * trace_norm(W)
+
+
 def huber_trace(X, Y, beta, eta, iterations=6000):
-    """min over W of sum huber_beta(Y - XW) + eta ||W||_*, by accelerated proximal gradient; W and the value."""
+    """Minimize sum huber_beta(Y - XW) + eta ||W||_* by accelerated proximal gradient; return W and the minimum."""
     L = np.linalg.norm(X, 2) ** 2
     W = P = np.zeros((X.shape[1], Y.shape[1]))
     for k in range(iterations):
@@ -85,11 +107,11 @@ def huber_trace(X, Y, beta, eta, iterations=6000):
     return W, np.where(beta >= R, R**2 / 2, beta * R - beta**2 / 2).sum() + eta * trace_norm(W)
 
 
-def fpml_alternating(X, Y, k, l1, l2, l3, *, rounds=4000, seed=0):
-    """fPML factor by factor from a random start: Z, W and the objective."""
+def fpml_alternating(X, Y, k, l1, l2, l3, *, iterations=4000, seed=0):
+    """Minimize the objective of fPML factor by factor from a random start; return Z, W and the minimum."""
     rng = np.random.default_rng(seed)
     S, W, tiny = rng.standard_normal((len(X), k)), np.zeros((X.shape[1], Y.shape[1])), 1e-12 * np.eye(k)
-    for _ in range(rounds):
+    for _ in range(iterations):
         T = (Y + l2 * X @ W) / (1 + l2)
         G = np.linalg.solve(S.T @ S + tiny, S.T @ T)
         F = np.linalg.solve(S.T @ S + tiny, S.T @ X)
@@ -99,29 +121,27 @@ def fpml_alternating(X, Y, k, l1, l2, l3, *, rounds=4000, seed=0):
     return S @ G, W, sum(weight * (part**2).sum() for part, weight in parts)
 
 
-def neighbours(X, i, among, k):
-    """The k nearest of some rows to row i, ties by the smaller number, and their distances."""
+def neighbors(X, i, among, k):
+    """Return (distance, row) of the k rows nearest to row i, ties by the smaller row number."""
     distances = [(float(np.linalg.norm(X[i] - X[a])), a) for a in among if a != i]
     return sorted(distances)[:k]
 
 
-def confidences(X, Y, rows, k, alpha, include_self=False):
-    """Stage 1a of PARTICLE on some rows: (m, q)."""
+def confidences(X, Y, rows, k, alpha):
+    """Return the label confidences (m, q) of PARTICLE after propagation over some rows."""
     m = len(rows)
     T = np.zeros((m, m))
     for r, i in enumerate(rows):
-        near = [a for _, a in neighbours(X, i, rows, k)]
-        if include_self:
-            near = [i, *near[: k - 1]]
+        near = [a for _, a in neighbors(X, i, rows, k)]
         w = nnls(X[near].T, X[i], maxiter=1000)[0]
         for a, weight in zip(near, w):
             T[r, list(rows).index(a)] = weight / w.sum() if w.sum() else 0
     F0 = F = Y[rows].astype(float)
     for _ in range(1000):
-        before = F
+        previous = F
         F = (alpha * T @ F + (1 - alpha) * F0) * F0
         F = F / np.where(F.sum(1) > 0, F.sum(1), 1)[:, None]
-        if np.linalg.norm(F - before, 2) < 1e-5:
+        if np.linalg.norm(F - previous, 2) < 1e-5:
             break
     mass = F.sum(0)
     F = F * np.where(mass > 0, F0.sum(0) / np.where(mass > 0, mass, 1), 0)
@@ -129,13 +149,13 @@ def confidences(X, Y, rows, k, alpha, include_self=False):
     return np.where(high > low, (F - low) / np.where(high > low, high - low, 1), F0)
 
 
-def credible(X, Y, folds, k, alpha, thr, include_self=False):
-    """Stage 1 of PARTICLE: credible labels (n, q)."""
+def credible(X, Y, folds, k, alpha, thr):
+    """Return the credible labels (n, q) of PARTICLE."""
     C = np.zeros_like(Y)
     for i in range(len(X)):
         rows = np.flatnonzero(folds != folds[i])
-        F = dict(zip(rows, confidences(X, Y, rows, k, alpha, include_self)))
-        near = neighbours(X, i, rows, k)
+        F = dict(zip(rows, confidences(X, Y, rows, k, alpha)))
+        near = neighbors(X, i, rows, k)
         total = sum(distance for distance, _ in near)
         r = sum((1 - distance / total) * F[a] for distance, a in near)
         r = (r - r.min()) / (r.max() - r.min())
@@ -145,7 +165,7 @@ def credible(X, Y, folds, k, alpha, thr, include_self=False):
 
 
 def pair_votes(X, C, Y, X_new):
-    """Stage 2 with SVC: {(j, l): (votes for j of new rows, accuracy)}; l = "v" is the virtual label."""
+    """Train PARTICLE's pairs with SVC; return {(j, l): (votes for j, accuracy)} where l = "v" is the virtual label."""
     q, found = Y.shape[1], {}
     for j in range(q):
         for other in [*range(j + 1, q), "v"]:
@@ -164,7 +184,7 @@ def pair_votes(X, C, Y, X_new):
 
 
 def vls_votes(votes, q, i):
-    """zeta of every label and of the virtual one, for row i."""
+    """Return the weighted votes of every label and of the virtual label for row i."""
     zeta, virtual = [0.0] * q, 0.0
     for (j, other), (h, accuracy) in votes.items():
         if h[i] == 1:
@@ -176,8 +196,15 @@ def vls_votes(votes, q, i):
     return zeta, virtual
 
 
+def released_vls_scores(zeta, virtual):
+    """Return PAR-VLS scores of the authors' program: votes are rounded up, then divided by the range of the row."""
+    zeta, virtual = np.ceil(zeta - 1e-9), np.ceil(virtual - 1e-9)
+    spread = zeta.max(1, keepdims=True) - zeta.min(1, keepdims=True)
+    return (zeta - virtual - 0.5) / np.maximum(spread, 1.0)
+
+
 def map_counts(votes, q, i):
-    """c of every label for row i."""
+    """Return the number of votes of every label for row i."""
     counts = [0] * q
     for (j, other), (h, _) in votes.items():
         if other != "v":
@@ -186,7 +213,7 @@ def map_counts(votes, q, i):
 
 
 def map_posterior(Y, C, training_counts, counts):
-    """PAR-MAP with the likelihood counted on training rows: posterior of every label for one row's counts."""
+    """Return the PAR-MAP posterior of every label for one row of counts; likelihoods come from training rows."""
     m, q = Y.shape
     result = []
     for j in range(q):
@@ -197,3 +224,9 @@ def map_posterior(Y, C, training_counts, counts):
         p_false = (1 + false.count(counts[j])) / (q + len(false))
         result.append(prior * p_true / (prior * p_true + (1 - prior) * p_false))
     return result
+
+
+def released_map_labels(posterior):
+    """Return PAR-MAP labels of the authors' program: the odds are scaled to [0, 1] in the row, threshold 1/2."""
+    odds = np.array(posterior) / (1 - np.array(posterior))
+    return (odds - odds.min()) / (odds.max() - odds.min()) > 0.5

@@ -1,4 +1,4 @@
-"""PML-LRS: Huber regression where gamma is 0, the optimality conditions, and the limits of its three weights."""
+"""PML-LRS: equivalence to Huber regression for gamma=0, optimality conditions, and limits of the penalties."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from baselines import reference
 from ccmn.baselines import PMLLRS
-from ccmn.baselines.decomposition import with_ones
-from ccmn.baselines.lrs_solver import lrs_objective, solve_lrs
+from ccmn.baselines.linear_algebra import append_ones
+from ccmn.baselines.pml_lrs import solve_pml_lrs
 
-EXACT = {"tolerance": 1e-11, "max_iter": 50000}
+EXACT = {"tol": 1e-11, "max_iter": 50000}
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +24,11 @@ def task():
 
 
 @pytest.mark.parametrize(("beta", "eta"), [(0.1, 1.0), (0.3, 0.5), (0.05, 0.1)])
-def test_without_gamma_it_is_huber_regression(task, beta, eta):
+def test_gamma_zero_is_huber_regression(task, beta, eta):
     X, Y = task
-    found = solve_lrs(X, Y, 0.0, beta, eta, **EXACT)
+    found = solve_pml_lrs(X, Y, 0.0, beta, eta, **EXACT)
     W, value = reference.huber_trace(X, Y, beta, eta)
-    assert lrs_objective(X, found.U, found.V, found.W, 0.0, beta, eta) == pytest.approx(value, rel=1e-8)
+    assert reference.lrs_objective(X, found.U, found.V, found.W, 0.0, beta, eta) == pytest.approx(value, rel=1e-8)
     assert pytest.approx(W, abs=1e-7) == found.W
 
 
@@ -36,7 +36,7 @@ def test_without_gamma_it_is_huber_regression(task, beta, eta):
 def test_optimality_conditions(task, weights):
     X, Y = task
     gamma, beta, eta = weights
-    found = solve_lrs(X, Y, *weights, **EXACT)
+    found = solve_pml_lrs(X, Y, *weights, **EXACT)
     residual = found.U - X @ found.W
     assert found.W.any()
     assert np.linalg.norm(X.T @ residual, 2) == pytest.approx(eta, rel=1e-6)
@@ -47,35 +47,35 @@ def test_optimality_conditions(task, weights):
 
 
 @pytest.mark.parametrize("mu", [0.2, 5.0])
-def test_the_penalty_of_the_solver_does_not_matter(task, mu):
+def test_optimum_does_not_depend_on_the_solver_penalty(task, mu):
     X, Y = task
     weights = 0.1, 0.2, 0.5
-    one, other = solve_lrs(X, Y, *weights, **EXACT), solve_lrs(X, Y, *weights, mu=mu, **EXACT)
-    values = [lrs_objective(X, f.U, f.V, f.W, *weights) for f in (one, other)]
+    one, other = solve_pml_lrs(X, Y, *weights, **EXACT), solve_pml_lrs(X, Y, *weights, mu=mu, **EXACT)
+    values = [reference.lrs_objective(X, f.U, f.V, f.W, *weights) for f in (one, other)]
     assert values[0] == pytest.approx(values[1], rel=1e-8)
     assert pytest.approx(other.W, abs=1e-8) == one.W
 
 
-def test_large_beta_leaves_no_noise(task):
+def test_noise_is_zero_for_large_beta(task):
     X, Y = task
-    plain = solve_lrs(X, Y, 0.0, 1e6, 0.5, **EXACT)
+    plain = solve_pml_lrs(X, Y, 0.0, 1e6, 0.5, **EXACT)
     enough = np.abs(Y - X @ plain.W).max() + 1e-9
     for gamma in (0.0, 0.05):
-        found = solve_lrs(X, Y, gamma, enough + gamma, 0.5, **EXACT)
+        found = solve_pml_lrs(X, Y, gamma, enough + gamma, 0.5, **EXACT)
         assert np.abs(found.V).max() < 1e-8
         assert pytest.approx(plain.W, abs=1e-7) == found.W
 
 
-def test_no_penalty_is_least_squares(task):
+def test_zero_penalties_are_least_squares(task):
     X, Y = task
     W = np.linalg.lstsq(X, Y, rcond=None)[0]
-    found = solve_lrs(X, Y, 0.0, np.abs(Y - X @ W).max() + 1e-9, 0.0, **EXACT)
+    found = solve_pml_lrs(X, Y, 0.0, np.abs(Y - X @ W).max() + 1e-9, 0.0, **EXACT)
     assert pytest.approx(W, abs=1e-7) == found.W
 
 
-def test_large_gamma_collapses(task):
+def test_solution_is_zero_for_large_gamma(task):
     X, Y = task
-    found = solve_lrs(X, Y, 0.1 * np.linalg.norm(Y, 2), 0.1, 1.0, **EXACT)
+    found = solve_pml_lrs(X, Y, 0.1 * np.linalg.norm(Y, 2), 0.1, 1.0, **EXACT)
     assert np.abs(found.U).max() < 1e-8
     assert np.abs(found.W).max() < 1e-8
 
@@ -91,14 +91,14 @@ def test_more_columns_than_rows_and_sparse_features():
 
 @given(st.permutations(range(4)), st.permutations(range(50)))
 @settings(max_examples=5)
-def test_permutations_of_labels_and_rows(task, labels, rows):
+def test_permutations_of_labels_and_rows_permute_the_result(task, labels, rows):
     X, Y = task
     clf, other = PMLLRS().fit(X, Y), PMLLRS().fit(X[rows], Y[np.ix_(rows, labels)])
     assert pytest.approx(clf.W_[:, labels], abs=1e-8) == other.W_
     assert pytest.approx(clf.U_[np.ix_(rows, labels)], abs=1e-8) == other.U_
 
 
-def test_attributes_and_cut(task):
+def test_attributes_and_thresholds(task):
     X, Y = task
     clf = PMLLRS().fit(X, Y)
     assert clf.W_.shape == (5, 4)
@@ -107,16 +107,16 @@ def test_attributes_and_cut(task):
     assert PMLLRS(threshold="size_candidate").fit(X, Y).predict(X).mean() > clf.predict(X).mean()
 
 
-def test_the_bias_is_one_more_penalised_column(task):
+def test_intercept_is_a_penalized_column_of_ones(task):
     X, Y = task
     clf = PMLLRS(fit_intercept=True).fit(X, Y)
-    longer = PMLLRS().fit(with_ones(X), Y)
+    extended = PMLLRS().fit(append_ones(X), Y)
     assert clf.W_.shape == (5, 4)
-    assert pytest.approx(longer.W_[:-1]) == clf.W_
-    assert clf.intercept_ == pytest.approx(longer.W_[-1])
-    assert clf.decision_function(X) == pytest.approx(longer.decision_function(with_ones(X)))
+    assert pytest.approx(extended.W_[:-1]) == clf.W_
+    assert clf.intercept_ == pytest.approx(extended.W_[-1])
+    assert clf.decision_function(X) == pytest.approx(extended.decision_function(append_ones(X)))
 
 
-def test_says_when_it_has_not_converged(task):
-    with pytest.warns(ConvergenceWarning, match="max_iter=3 iterations, a residual above tol=1e-06"):
+def test_convergence_warning(task):
+    with pytest.warns(ConvergenceWarning, match="tol=1e-06 in max_iter=3 iterations"):
         PMLLRS(max_iter=3).fit(*task)

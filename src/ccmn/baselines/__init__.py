@@ -1,26 +1,28 @@
-"""Partial multi-label methods to compare with: one file (or folder) per method, this index, nothing else.
+"""Partial multi-label methods: estimators that learn from candidate label sets.
 
-from ccmn.baselines import BASELINES
-clf = BASELINES["PMLLRS"].make(beta=0.01).fit(X, candidates)
+A candidate set contains the true labels of a sample and possibly false ones. The methods of the paper's comparison are
+available as scikit-learn estimators and by name:
+
+>>> from ccmn.baselines import BASELINES
+>>> BASELINES["PMLLRS"].make(beta=0.01)
+PMLLRS(beta=0.01)
 """
 
 from __future__ import annotations
 
 from ccmn._registry import Catalogue
-from ccmn.baselines.base import PartialLabelClassifier
-from ccmn.baselines.entry import Baseline
+from ccmn.baselines.candidate_regression import CandidateLogistic, CandidateRidge
 from ccmn.baselines.fpml import FPML
-from ccmn.baselines.logistic import CandidateLogistic
 from ccmn.baselines.particle import PARTICLE
+from ccmn.baselines.pml_estimator import Baseline, PartialLabelClassifier
 from ccmn.baselines.pml_lrs import PMLLRS
 from ccmn.baselines.pml_ni import PMLNI
-from ccmn.baselines.ridge import CandidateRidge
 
-_ROWS = (
+_ENTRIES = (
     Baseline("PMLNI", PMLNI),
     Baseline("PARVLS", PARTICLE, {"variant": "vls"}),
     Baseline("PARMAP", PARTICLE, {"variant": "map"}),
-    # The sparse part acts only for beta below 1.
+    # The noise part of PML-LRS is nonzero only for beta below 1.
     Baseline(
         "PMLLRS",
         PMLLRS,
@@ -30,14 +32,14 @@ _ROWS = (
             "eta": (1e-1, 1.0, 10.0),
         },
     ),
-    # A float is a share of the labels: 2, a quarter, half and all of them.
+    # The ranks are 2, and a quarter, half and all of the labels.
     Baseline("fPML", FPML, search_grid={"rank": (2, 0.25, 0.5, 1.0)}),
     Baseline("ridge", CandidateRidge),
     Baseline("logistic", CandidateLogistic),
 )
 
-BASELINES: Catalogue[Baseline] = Catalogue("baseline", {row.name: row for row in _ROWS})
-"""The rivals of table 3 under their names there, and two that take candidates at their word."""
+BASELINES: Catalogue[Baseline] = Catalogue("baseline", {entry.name: entry for entry in _ENTRIES})
+"""The competing methods of table 3 under their names in the table, and two regressions without noise correction."""
 
 __all__ = [
     "BASELINES",

@@ -1,4 +1,4 @@
-"""Data that break lesser programs: a result from every method, and warnings that say what was done."""
+"""Edge cases of the input: every method returns finite scores, and warnings describe what was done."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from baselines import reference
 from ccmn.baselines import BASELINES, PARTICLE, PMLLRS, CandidateLogistic, CandidateRidge
 
 
-def edges():
+def edge_cases():
     X, _, S = reference.make_task(n=40)
-    empty, one_class, nothing = S.copy(), S.copy(), np.zeros_like(S)
+    empty, one_class, no_candidates = S.copy(), S.copy(), np.zeros_like(S)
     empty[::3] = 0
     one_class[:, 0], one_class[:, 1] = 1, 0
     constant = X.copy()
     constant[:, 2], constant[:, 3] = 7.0, 0.0
-    twice = np.repeat(np.arange(4), 10)
+    repeated = np.repeat(np.arange(4), 10)
     return {
         "empty candidate sets": (X, empty),
-        "no candidate at all": (X, nothing),
-        "every label a candidate": (X, np.ones_like(S)),
+        "no candidates": (X, no_candidates),
+        "all labels are candidates": (X, np.ones_like(S)),
         "one-class labels": (X, one_class),
         "constant features": (constant, S),
-        "nothing but constant features": (np.ones_like(X), S),
-        "features of zeros": (np.zeros_like(X), S),
-        "duplicate rows": (X[twice], S),
+        "only constant features": (np.ones_like(X), S),
+        "all-zero features": (np.zeros_like(X), S),
+        "duplicate rows": (X[repeated], S),
         "fewer rows than k": (X[:6], S[:6]),
         "two rows": (X[:2], S[:2]),
         "one row": (X[:1], S[:1]),
@@ -41,10 +41,10 @@ def edges():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("case", edges())
+@pytest.mark.parametrize("case", edge_cases())
 @pytest.mark.parametrize("name", BASELINES)
-def test_a_result_and_no_exception(name, case):
-    X, S = edges()[case]
+def test_finite_scores_and_consistent_predictions(name, case):
+    X, S = edge_cases()[case]
     clf = BASELINES[name].make().fit(X, S)
     scores = clf.decision_function(X)
     assert scores.shape == S.shape
@@ -59,40 +59,44 @@ def messages(clf, X, S):
     return " | ".join(str(w.message) for w in caught)
 
 
-def test_warnings_say_what_was_done():
-    cases = edges()
-    said = messages(PARTICLE(), *cases["empty candidate sets"])
-    assert "16 of 40 rows have an empty candidate set: they have no vote as neighbours" in said
-    said = messages(PARTICLE(), *cases["fewer rows than k"])
-    assert "6 rows cannot make 10 folds: 6 are used" in said
-    assert "k=10 neighbours were asked for, only 4 rows can be: k=4 is used" in said
-    said = messages(PARTICLE(), *cases["one row"])
-    assert "too few rows for neighbours: every candidate label counts as credible" in said
-    assert "none against, labels 0, 1 and 3 (of 4)" in messages(PARTICLE(), *cases["one-class labels"])
-    said = messages(CandidateLogistic(), *cases["one-class labels"])
-    assert "every row, or none, has labels 0 and 1 (of 4) as candidate" in said
+def test_warnings_describe_what_was_done():
+    cases = edge_cases()
+    text = messages(PARTICLE(), *cases["empty candidate sets"])
+    assert "16 of 40 samples have an empty candidate set" in text
+    text = messages(PARTICLE(), *cases["fewer rows than k"])
+    assert "n_folds=10 exceeds" in text
+    assert "using n_folds=6" in text
+    assert "k=10 exceeds" in text
+    assert "using k=4" in text
+    text = messages(PARTICLE(), *cases["one row"])
+    assert "Too few samples for a neighbor search" in text
+    assert "no negative training samples for labels 0, 1 and 3 (of 4)" in messages(
+        PARTICLE(), *cases["one-class labels"]
+    )
+    text = messages(CandidateLogistic(), *cases["one-class labels"])
+    assert "constant for labels 0 and 1 (of 4)" in text
     for name in ("PMLNI", "PMLLRS", "fPML", "ridge"):
         assert messages(BASELINES[name].make(), *cases["one-class labels"]) == ""
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_containers(name):
+def test_containers_give_equal_results(name):
     X, _, S = reference.make_task(n=40)
-    wanted = BASELINES[name].make().fit(X, S).decision_function(X)
-    given = [
+    expected = BASELINES[name].make().fit(X, S).decision_function(X)
+    containers = [
         (torch.from_numpy(X), torch.from_numpy(S)),
         (scipy.sparse.csr_array(X), scipy.sparse.csr_array(S)),
         (pd.DataFrame(X).add_prefix("x"), pd.DataFrame(S).add_prefix("label ")),
         (X.tolist(), S.astype(bool)),
     ]
-    for features, candidates in given:
+    for features, candidates in containers:
         clf = BASELINES[name].make().fit(features, candidates)
-        assert clf.decision_function(features) == pytest.approx(wanted, abs=1e-6)
-    assert BASELINES[name].make().fit(*given[2]).label_names_[1] == "label 1"
+        assert clf.decision_function(features) == pytest.approx(expected, abs=1e-6)
+    assert BASELINES[name].make().fit(*containers[2]).label_names_[1] == "label 1"
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_candidates_that_are_none(name):
+def test_invalid_candidates_are_rejected(name):
     X, _, S = reference.make_task(n=40)
     clf = BASELINES[name].make()
     with pytest.raises(ValueError, match=r"candidates must be 0 or 1 for every label; got \[-1, 1\]"):
@@ -105,7 +109,7 @@ def test_candidates_that_are_none(name):
         clf.fit(X, S[:10])
 
 
-def test_penalties_that_mean_nothing():
+def test_invalid_penalties_are_rejected():
     X, _, S = reference.make_task(n=40)
     with pytest.raises(ValueError, match="lam must be a number of at least 0; got -1"):
         CandidateRidge(lam=-1).fit(X, S)
@@ -113,7 +117,7 @@ def test_penalties_that_mean_nothing():
         PMLLRS(beta="small").fit(X, S)
 
 
-def test_the_plain_rivals_are_what_they_say():
+def test_candidate_regressions_match_their_definitions():
     X, _, S = reference.make_task()
     Phi = np.hstack([X, np.ones((60, 1))])
     ridge = CandidateRidge(lam=2.0).fit(X, S)
@@ -122,18 +126,18 @@ def test_the_plain_rivals_are_what_they_say():
     )
     logistic = CandidateLogistic(C=1e6).fit(X, S)
     p = 1 / (1 + np.exp(-logistic.decision_function(X)))
-    # At the maximum of the likelihood residuals are orthogonal to every feature and sum to 0.
+    # At the maximum of the likelihood the residuals are orthogonal to all features and sum to 0.
     assert np.abs(Phi.T @ (S - p)).max() < 0.05
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_permutations_of_labels(name):
+def test_label_permutations_permute_the_scores(name):
     X, _, S = reference.make_task(n=100)
     S[np.arange(100), np.arange(100) % 4] = 1
     labels = np.array([2, 0, 3, 1])
-    # A row in which both labels of a pair are credible and neither a candidate counts for the first: with thr=0 there
-    # are none.
+    # A row in which both labels of a pair are credible and neither is a candidate belongs to the first label. There are
+    # no such rows with thr=0.
     options = {"svm": "libsvm", "thr": 0.0} if name.startswith("PAR") else {}
-    one = BASELINES[name].make(**options).fit(X, S).decision_function(X)
-    other = BASELINES[name].make(**options).fit(X, S[:, labels]).decision_function(X)
-    assert other == pytest.approx(one[:, labels], abs=1e-6)
+    scores = BASELINES[name].make(**options).fit(X, S).decision_function(X)
+    permuted = BASELINES[name].make(**options).fit(X, S[:, labels]).decision_function(X)
+    assert permuted == pytest.approx(scores[:, labels], abs=1e-6)

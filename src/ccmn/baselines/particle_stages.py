@@ -1,0 +1,474 @@
+r"""The two stages of PARTICLE: credible labels by propagation over neighbors, and pairwise linear classifiers.
+
+Stage 1 builds a neighbor graph, propagates the candidate labels over it and selects credible labels out of fold. Stage
+2 trains a linear support vector machine for every pair of labels and for every label against a virtual label.
+
+The support vector machines have two solvers. "libsvm" is the solver of the authors' program; its time grows between
+quadratically and cubically with the number of samples. "liblinear" minimizes the same hinge loss by dual coordinate
+descent, but also penalizes the bias: :math:`\tfrac12 (\lVert w \rVert^2 + (b / s)^2)`. With s = 10 one vote in 2,500
+differs on 22 pairs of tmc, and one in 1,500 on half of yeast; with s = 1, the default of scikit-learn, one in 50 and
+one in 90. liblinear is faster for pairs with thousands of samples and slower for hundreds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import scipy.sparse
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import pairwise_distances_chunked
+from sklearn.svm import SVC, LinearSVC
+
+from ccmn._containers import is_sparse
+from ccmn._registry import Catalogue
+from ccmn._validation import FloatArray
+from ccmn.baselines.linear_algebra import dense
+
+T = TypeVar("T")
+ProgressCallback = Callable[[int, int], None]
+"""Called with the number of finished and of all steps."""
+
+MAX_PROPAGATION_ITERATIONS = 1000
+"""Maximum number of iterations of label propagation, as in the authors' program."""
+PROPAGATION_TOLERANCE = 1e-5
+"""Label propagation stops when the spectral norm of the change is smaller, as in the authors' program."""
+MAX_NNLS_ITERATIONS = 100
+"""Iterations of non-negative least squares per unknown; scipy's default of 3 is sometimes not enough."""
+MAX_DENSE_ENTRIES = 1 << 21
+"""Entries of a sparse feature matrix that are made dense at the same time."""
+DISTANCE_PRECISION = 1e-12
+"""Rounding error of squared distances, relative to the largest squared norm."""
+MAX_DISTANCE_MEGABYTES = 16
+"""Size of a block of distances; blocks of this size stay in the processor cache."""
+MAX_LIBSVM_SAMPLES = 2000
+"""svm="auto" uses libsvm for pairs with up to this number of samples, and liblinear for larger ones."""
+MAX_LIBSVM_ITERATIONS = 1_000_000
+"""Limit of libsvm for one pair, about one second for 500 samples. Pairs of scaled features need fewer than 20,000
+iterations; without a limit libsvm does not stop on some unscaled features."""
+MAX_LIBLINEAR_SWEEPS = 50_000
+"""Limit of liblinear for one pair, in passes over its samples."""
+LIBLINEAR_BIAS_SCALE = 10.0
+"""Scale s of the bias in liblinear; see the module docstring."""
+LIBLINEAR_TOLERANCE = 1e-3
+"""Tolerance of liblinear; the same as the default tolerance of libsvm."""
+N_PROGRESS_STEPS = 20
+"""Number of batches of pairs, and of progress reports."""
+VIRTUAL = -1
+"""Index of the virtual label, the second label of the last q pairs."""
+
+_NATIVE_CALL = threading.Lock()
+"""Held during a call of libsvm or liblinear: both keep global state."""
+
+
+# Stage 1: neighbors
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """Row numbers (n, k), nearest first, and their Euclidean distances (n, k)."""
+
+    index: NDArray[np.intp]
+    distance: FloatArray
+
+    def rows(self, which: NDArray[Any]) -> Neighbors:
+        """Return the neighbors of some rows."""
+        return Neighbors(self.index[which], self.distance[which])
+
+
+def nearest(X: Any, queries: NDArray[np.intp], among: NDArray[np.intp], k: int) -> Neighbors:
+    """Return the k rows ``among`` (ascending) that are nearest to each query row, excluding the row itself.
+
+    Ties are resolved by the smaller row number. Distances are computed in blocks, so memory is less than n x n; a
+    sparse X stays sparse. There must be at least k other rows.
+    """
+    X = X if is_sparse(X) else X - X.mean(0)  # Centering increases the precision of the distances.
+    norms = np.asarray(X.multiply(X).sum(1)).ravel() if is_sparse(X) else (X**2).sum(1)
+    unit = DISTANCE_PRECISION * float(norms.max()) or 1.0
+
+    def select(block: FloatArray, start: int) -> tuple[NDArray[np.intp], FloatArray]:
+        # Rounding makes the distance of equal rows 0 and makes ties exact.
+        steps = np.rint(np.divide(block, unit, out=block), out=block)
+        own = queries[start : start + len(block)]
+        position = np.searchsorted(among, own)
+        is_included = among[np.minimum(position, len(among) - 1)] == own
+        steps[np.flatnonzero(is_included), position[is_included]] = np.inf
+        order = _smallest(steps, k)
+        return among[order], np.sqrt(np.take_along_axis(steps, order, 1) * unit)
+
+    blocks = list(
+        pairwise_distances_chunked(
+            X[queries],
+            X[among],
+            reduce_func=select,
+            metric="euclidean",
+            squared=True,
+            working_memory=MAX_DISTANCE_MEGABYTES,
+        )
+    )
+    return Neighbors(np.concatenate([b[0] for b in blocks]), np.concatenate([b[1] for b in blocks]))
+
+
+def _smallest(values: FloatArray, k: int) -> NDArray[np.intp]:
+    """Return the columns of the k smallest entries of each row in ascending order, ties by the smaller column."""
+    limit = np.partition(values, k - 1, axis=1)[:, k - 1]
+    result = np.empty((len(values), k), dtype=np.intp)
+    for i, row in enumerate(values):
+        columns = np.flatnonzero(row <= limit[i])
+        result[i] = columns[np.argsort(row[columns], kind="stable")[:k]]
+    return result
+
+
+class NeighborTable:
+    """Nearest neighbors of every row outside any one fold, from one computation of the distances.
+
+    The table keeps more than k neighbors. If fewer than k of them are outside a fold, the search is repeated for these
+    rows.
+    """
+
+    def __init__(self, X: Any, folds: NDArray[np.intp], k: int) -> None:
+        self.X, self.folds, self.k = X, folds, k
+        n, n_folds = len(folds), int(folds.max()) + 1
+        everyone = np.arange(n)
+        self.kept = nearest(X, everyone, everyone, min(n - 1, -(-2 * k * n_folds // max(n_folds - 1, 1))))
+
+    def outside(self, fold: int) -> Neighbors:
+        """Return the k nearest rows outside a fold for every row; more than k rows must be outside it."""
+        is_outside = self.folds[self.kept.index] != fold
+        order = np.argsort(~is_outside, axis=1, kind="stable")[:, : self.k]
+        index = np.take_along_axis(self.kept.index, order, 1)
+        distance = np.take_along_axis(self.kept.distance, order, 1)
+        incomplete = np.flatnonzero(is_outside.sum(1) < self.k)
+        if incomplete.size:
+            found = nearest(self.X, incomplete, np.flatnonzero(self.folds != fold), self.k)
+            padding = ((0, 0), (0, self.k - index.shape[1]))
+            index, distance = np.pad(index, padding), np.pad(distance, padding)
+            index[incomplete], distance[incomplete] = found.index, found.distance
+        return Neighbors(index, distance)
+
+
+# Stage 1: label propagation
+
+
+def reconstruction_weights(X: Any, rows: NDArray[np.intp], index: NDArray[np.intp]) -> FloatArray:
+    r"""Return the weights with which the neighbors of each row reconstruct it, normalized to sum 1.
+
+    They solve :math:`\min_{w \ge 0} \lVert x_i - \sum_a w_a x_a \rVert^2` without sum constraint and without intercept.
+    All-zero weights are not normalized.
+    """
+    k = index.shape[1]
+    weights = np.empty((len(rows), k))
+    step = max(1, MAX_DENSE_ENTRIES // max(1, k * X.shape[1]))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        targets, neighbors = dense(X[rows[part]]), dense(X[index[part].ravel()]).reshape(-1, k, X.shape[1])
+        for i, (target, basis) in enumerate(zip(targets, neighbors), start):
+            weights[i] = _non_negative_weights(basis.T, target)
+    return _normalize_rows(weights)
+
+
+def _non_negative_weights(basis: FloatArray, target: FloatArray) -> FloatArray:
+    """Return the non-negative least-squares weights of the columns of ``basis``."""
+    try:
+        return np.asarray(nnls(basis, target, maxiter=MAX_NNLS_ITERATIONS * basis.shape[1])[0])
+    except RuntimeError:
+        # The active-set method can cycle if neighbors are equal.
+        return np.ones(basis.shape[1])
+
+
+def transition_matrix(weights: FloatArray, index: NDArray[np.intp], n: int) -> scipy.sparse.csr_array:
+    """Return a sparse matrix with n columns and the weights at the column numbers ``index``."""
+    rows = np.repeat(np.arange(len(index)), index.shape[1])
+    return scipy.sparse.csr_array((weights.ravel(), (rows, index.ravel())), shape=(len(index), n))
+
+
+def propagate(transition: Any, Y: FloatArray, alpha: float) -> FloatArray:
+    r"""Return the fixed point of :math:`F \leftarrow \alpha T F + (1 - \alpha) Y`, restricted to the candidates.
+
+    Rows of F are normalized to sum 1 in every iteration; rows without candidates are zero.
+    """
+    F = Y
+    for _ in range(MAX_PROPAGATION_ITERATIONS):
+        previous = F
+        F = _normalize_rows((alpha * np.asarray(transition @ F) + (1 - alpha) * Y) * Y)
+        change = F - previous
+        # The spectral norm, computed from the small q x q Gram matrix.
+        if np.sqrt(max(0.0, np.linalg.eigvalsh(change.T @ change)[-1])) < PROPAGATION_TOLERANCE:
+            return F
+    warnings.warn(
+        f"Label propagation did not converge in {MAX_PROPAGATION_ITERATIONS} iterations; decrease alpha",
+        ConvergenceWarning,
+        stacklevel=2,
+    )
+    return F
+
+
+def label_confidence(F: FloatArray, Y: FloatArray) -> FloatArray:
+    """Return propagated labels after class-mass normalization and row-wise min-max scaling.
+
+    Column j is multiplied by sum(Y_j) / sum(F_j). Constant rows are replaced by the candidate set.
+    """
+    mass, propagated = Y.sum(0), F.sum(0)
+    normalized = F * np.divide(mass, propagated, out=np.zeros_like(mass), where=propagated > 0)
+    return scale_rows(normalized, constant_rows=Y)
+
+
+def scale_rows(values: FloatArray, constant_rows: FloatArray) -> FloatArray:
+    """Scale every row to [0, 1]; rows of equal values are replaced by those of ``constant_rows``.
+
+    >>> scale_rows(np.array([[1.0, 3.0, 2.0], [5.0, 5.0, 5.0]]), np.array([[0, 0, 0], [0, 1, 0]]))
+    array([[0. , 1. , 0.5], [0. , 1. , 0. ]])
+    """
+    low, high = values.min(1, keepdims=True), values.max(1, keepdims=True)
+    is_constant = high - low <= 1e-12 * np.abs(high)
+    return np.where(is_constant, constant_rows, (values - low) / np.where(is_constant, 1.0, high - low))
+
+
+def _normalize_rows(values: FloatArray) -> FloatArray:
+    """Divide every row by its sum; rows with sum 0 stay zero."""
+    total = values.sum(1, keepdims=True)
+    return np.asarray(np.divide(values, total, out=np.zeros_like(values), where=total > 0))
+
+
+# Stage 1: credible labels
+
+
+def assign_folds(n: int, n_folds: int, rng: np.random.Generator | None) -> NDArray[np.intp]:
+    """Return the fold of every row: contiguous blocks in row order, or shuffled if a generator is given.
+
+    >>> assign_folds(5, 2, None)
+    array([0, 0, 0, 1, 1])
+    """
+    folds = np.sort(np.arange(n) % n_folds)
+    return folds if rng is None else rng.permutation(folds)
+
+
+def elicit_credible(
+    X: Any,
+    Y: FloatArray,
+    folds: NDArray[np.intp],
+    *,
+    k: int,
+    alpha: float,
+    thr: float,
+    progress: ProgressCallback | None = None,
+) -> NDArray[np.int64]:
+    """Return credible labels (n, q), 0 or 1; those of a fold come from label propagation on the other folds."""
+    n, n_folds = len(Y), int(folds.max()) + 1
+    n_available = max(0, n - int(np.bincount(folds).max()) - 1)
+    if k > n_available:
+        warnings.warn(f"k={k} exceeds the number of available neighbors; using k={n_available}", stacklevel=3)
+        k = n_available
+    if k == 0:
+        warnings.warn("Too few samples for a neighbor search; all candidate labels are used as credible", stacklevel=3)
+        return Y.astype(np.int64)
+    table = NeighborTable(X, folds, k)
+    credible = np.zeros(Y.shape, dtype=np.int64)
+    for fold in range(n_folds):
+        neighbors, inside, rest = table.outside(fold), np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+        index = neighbors.index[rest]
+        weights = reconstruction_weights(X, rest, index)
+        transition = transition_matrix(weights, np.searchsorted(rest, index), len(rest))
+        F = np.zeros_like(Y)
+        F[rest] = label_confidence(propagate(transition, Y[rest], alpha), Y[rest])
+        credible[inside] = credible_labels(neighbors.rows(inside), F, Y[inside], thr)
+        if progress is not None:
+            progress(fold + 1, n_folds)
+    return credible
+
+
+def credible_labels(neighbors: Neighbors, F: FloatArray, candidates: FloatArray, thr: float) -> NDArray[np.int64]:
+    r"""Return the labels whose weighted confidence over the neighbors is at least ``thr``.
+
+    The confidence is :math:`r_j = \sum_a (1 - d_a / \sum_b d_b) F_{aj}`, scaled to [0, 1] within the row. Neighbors
+    without candidates have zero rows in F and no influence. If all confidences of a row are equal, its candidates are
+    credible. If no candidate reaches ``thr``, all labels that reach it are credible, as in the authors' program.
+    """
+    confidence = np.einsum("ik,ikj->ij", distance_weights(neighbors.distance), F[neighbors.index])
+    is_confident = scale_rows(confidence, constant_rows=candidates) >= thr
+    both = is_confident & (candidates > 0)
+    return np.where(both.any(1, keepdims=True), both, is_confident).astype(np.int64)
+
+
+def distance_weights(distance: FloatArray) -> FloatArray:
+    """Return 1 - d_a / (d_1 + ... + d_k), or equal weights if all distances are 0 or k = 1."""
+    total = distance.sum(1, keepdims=True)
+    weights = 1 - np.divide(distance, total, out=np.zeros_like(distance), where=total > 0)
+    return np.where(weights.sum(1, keepdims=True) > 0, weights, 1.0)
+
+
+# Stage 2: pairwise classifiers
+
+
+class Hyperplane(NamedTuple):
+    """Linear classifier of a pair and its training accuracy; w'x + b > 0 is a vote for the first label."""
+
+    w: FloatArray
+    b: float
+    accuracy: float
+    converged: bool
+
+
+@dataclass(frozen=True)
+class PairClassifiers:
+    """Linear classifiers of all P = q (q - 1) / 2 + q pairs.
+
+    Parameters
+    ----------
+    q : int
+        Number of labels.
+    weights : ndarray of shape (d, P)
+        Weights.
+    biases : ndarray of shape (P,)
+        Biases.
+    accuracy : ndarray of shape (P,)
+        Training accuracies; 0 for pairs without a classifier.
+    """
+
+    q: int
+    weights: FloatArray
+    biases: FloatArray
+    accuracy: FloatArray
+
+    def votes(self, X: Any) -> NDArray[np.bool_]:
+        """Return the votes (n, P): True for the first label of the pair."""
+        return np.asarray(np.asarray(X @ self.weights) + self.biases > 0)
+
+
+def fit_pairs(
+    X: Any,
+    credible: NDArray[Any],
+    Y: FloatArray,
+    C: float,
+    *,
+    svm: str = "auto",
+    n_jobs: int | None = None,
+    progress: ProgressCallback | None = None,
+) -> PairClassifiers:
+    """Fit the classifiers of all pairs, in parallel processes if ``n_jobs`` is greater than 1."""
+    pairs = label_pairs(Y.shape[1])
+    size = max(1, -(-len(pairs) // N_PROGRESS_STEPS))
+    found: list[Hyperplane] = []
+    with Parallel(n_jobs=n_jobs) as parallel:
+        for start in range(0, len(pairs), size):
+            jobs = (pair_samples(credible, Y, j, label) for j, label in pairs[start : start + size])
+            found += parallel(delayed(fit_pair)(X, rows, y, C, svm) for rows, y in jobs)
+            if progress is not None:
+                progress(len(found), len(pairs))
+    n_unfinished = sum(not h.converged for h in found)
+    if n_unfinished:
+        warnings.warn(
+            f"{n_unfinished} of {len(found)} pairwise classifiers did not converge within {MAX_LIBSVM_ITERATIONS} "
+            f"iterations of libsvm or {MAX_LIBLINEAR_SWEEPS} sweeps of liblinear. Scale the features, for example with "
+            "sklearn.preprocessing.MinMaxScaler in a pipeline, or decrease C.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    w, b, accuracy, _ = zip(*found)
+    return PairClassifiers(Y.shape[1], np.stack(w, 1), np.array(b), np.array(accuracy))
+
+
+def label_pairs(q: int) -> list[tuple[int, int]]:
+    """Return all pairs j < l, then every label with the virtual label.
+
+    >>> label_pairs(3)
+    [(0, 1), (0, 2), (1, 2), (0, -1), (1, -1), (2, -1)]
+    """
+    return [*itertools.combinations(range(q), 2), *((j, VIRTUAL) for j in range(q))]
+
+
+def pair_samples(
+    credible: NDArray[Any], Y: FloatArray, j: int, label: int
+) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Return the training rows of a pair, and 1 for rows of the first label, 0 for rows of the second.
+
+    A row belongs to a label if this label is credible and the other one is not a candidate; if both hold, to the first.
+    It belongs to the virtual label if j is neither candidate nor credible.
+    """
+    if label == VIRTUAL:
+        positive, negative = credible[:, j] == 1, (Y[:, j] == 0) & (credible[:, j] == 0)
+    else:
+        positive = (credible[:, j] == 1) & (Y[:, label] == 0)
+        negative = (credible[:, label] == 1) & (Y[:, j] == 0) & ~positive
+    rows = np.flatnonzero(positive | negative)
+    return rows, positive[rows].astype(np.int64)
+
+
+def fit_pair(X: Any, rows: NDArray[np.intp], y: NDArray[np.int64], C: float, svm: str) -> Hyperplane:
+    """Fit one classifier. With a single class it always votes for the first label, with weight 0."""
+    if y.size == 0 or y.min() == y.max():
+        return Hyperplane(np.zeros(X.shape[1]), 1.0, 0.0, True)
+    samples = X[rows]
+    with warnings.catch_warnings():
+        # fit_pairs emits one warning for all pairs.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        w, b, converged = _run_interruptible(lambda: SVM_SOLVERS[svm](samples, y, C))
+    accuracy = ((np.asarray(samples @ w) + b > 0) == (y == 1)).mean()
+    return Hyperplane(w, b, float(accuracy), converged)
+
+
+def _fit_libsvm(X: Any, y: NDArray[np.int64], C: float) -> tuple[FloatArray, float, bool]:
+    svm = SVC(kernel="linear", C=C, max_iter=MAX_LIBSVM_ITERATIONS).fit(X, y)
+    return dense(svm.coef_).ravel(), float(svm.intercept_[0]), svm.fit_status_ == 0
+
+
+def _fit_liblinear(X: Any, y: NDArray[np.int64], C: float) -> tuple[FloatArray, float, bool]:
+    svm = LinearSVC(
+        C=C,
+        loss="hinge",
+        dual=True,
+        tol=LIBLINEAR_TOLERANCE,
+        intercept_scaling=LIBLINEAR_BIAS_SCALE,
+        max_iter=MAX_LIBLINEAR_SWEEPS,
+        random_state=0,  # The order of the coordinates is random; a constant makes results reproducible.
+    ).fit(X, y)
+    return svm.coef_.ravel(), float(svm.intercept_[0]), bool(svm.n_iter_ < MAX_LIBLINEAR_SWEEPS)
+
+
+def _fit_by_size(X: Any, y: NDArray[np.int64], C: float) -> tuple[FloatArray, float, bool]:
+    return (_fit_libsvm if len(y) <= MAX_LIBSVM_SAMPLES else _fit_liblinear)(X, y, C)
+
+
+SVM_SOLVERS: Catalogue[Callable[[Any, NDArray[np.int64], float], tuple[FloatArray, float, bool]]] = Catalogue(
+    "svm", {"auto": _fit_by_size, "liblinear": _fit_liblinear, "libsvm": _fit_libsvm}
+)
+
+
+def _run_interruptible(call: Callable[[], T]) -> T:
+    """Return the result of a native call while the calling thread still handles signals such as Ctrl-C.
+
+    The call runs in a daemon thread. After an interrupt this thread ends at the iteration limit of the solver; the next
+    call waits for it.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+    cancelled = threading.Event()
+
+    def run() -> None:
+        with _NATIVE_CALL:
+            if cancelled.is_set():
+                return
+            try:
+                results.append(call())
+            except BaseException as error:
+                errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.2)
+    except BaseException:
+        cancelled.set()
+        raise
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -1,0 +1,247 @@
+"""Base classes of the partial multi-label methods: validation, thresholds, linear scores, catalog entries."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from typing_extensions import Self
+
+from ccmn._containers import is_sparse, label_names_of, to_dense_array
+from ccmn._validation import FloatArray, check_candidates
+
+DEFAULT_THRESHOLD = 0.5
+"""Labels are predicted from this score on: the midpoint of the regression targets 0 and 1."""
+OUTER_THRESHOLD_DISTANCE = 0.1
+"""Distance of the lowest and highest possible threshold from the lowest and highest score of a row."""
+
+
+class PartialLabelClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """Base class of methods that learn from candidate label sets.
+
+    A candidate set contains the true labels of a sample and possibly false ones. Subclasses implement ``_fit`` and
+    ``_margins`` (score minus threshold). Features are used as given; scale them in a pipeline.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (q,)
+        Label indices.
+    label_names_ : tuple of str or None
+        Column names of the candidate sets if ``fit`` received a DataFrame.
+    n_features_in_ : int
+        Number of features.
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the model to candidate label sets.
+
+        Parameters
+        ----------
+        X : array, DataFrame, tensor or CSR matrix of shape (n, d)
+            Features.
+        y : array, DataFrame, tensor or CSR matrix of shape (n, q)
+            Candidate sets: 1 if the label is a candidate of the sample, otherwise 0.
+
+        Returns
+        -------
+        self : estimator
+            The fitted estimator.
+        """
+        self._check_parameters()
+        self._fit(*self._validate(X, y))
+        return self
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return scores minus thresholds.
+
+        Parameters
+        ----------
+        X : array, DataFrame, tensor or CSR matrix of shape (n, d)
+            Features.
+
+        Returns
+        -------
+        margins : ndarray of shape (n, q)
+            A label is predicted if its margin is at least 0.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, _tensor_to_array(X), reset=False, accept_sparse="csr", dtype=np.float64)
+        return self._margins(X)
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Predict label sets.
+
+        Parameters
+        ----------
+        X : array, DataFrame, tensor or CSR matrix of shape (n, d)
+            Features.
+
+        Returns
+        -------
+        labels : ndarray of shape (n, q)
+            1 if ``decision_function`` is at least 0, otherwise 0.
+        """
+        return (self.decision_function(X) >= 0).astype(np.int64)
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise ValueError for invalid constructor parameters."""
+
+    @abstractmethod
+    def _fit(self, X: Any, Y: FloatArray) -> None:
+        """Set the fitted attributes from validated features (dense or CSR, float64) and candidates."""
+
+    @abstractmethod
+    def _margins(self, X: Any) -> FloatArray:
+        """Return scores minus thresholds for validated features."""
+
+    def _validate(self, X: Any, y: Any) -> tuple[Any, FloatArray]:
+        """Return validated features and candidates; set the attributes that describe them."""
+        if y is None:
+            raise ValueError("a partial multi-label method requires y to be passed, but the target y is None")
+        self.label_names_ = label_names_of(y)
+        X, Y = validate_data(
+            self,
+            _tensor_to_array(X),
+            _tensor_to_array(y),
+            multi_output=True,
+            accept_sparse="csr",
+            dtype=np.float64,
+        )
+        check_classification_targets(Y)
+        Y = check_candidates(to_dense_array(Y))
+        self.classes_ = np.arange(Y.shape[1])
+        return X, Y
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags: multi-label targets only, sparse features supported."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = False
+        tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _tensor_to_array(container: Any) -> Any:
+    """Return dense tensors as arrays; scikit-learn reads every other container."""
+    return to_dense_array(container) if hasattr(container, "detach") and not is_sparse(container) else container
+
+
+class LinearPartialLabelClassifier(PartialLabelClassifier):
+    """Base class of methods with linear scores, ``X @ coef_.T + intercept_``.
+
+    The threshold is 0.5. If a subclass sets ``threshold_predictor_``, every sample has its own threshold.
+    """
+
+    coef_: FloatArray
+    intercept_: FloatArray
+    threshold_predictor_: ThresholdPredictor | None
+
+    def _set_scores(self, coef: FloatArray, intercept: FloatArray) -> None:
+        """Store coefficients (q, d) and intercepts (q,) and reset the threshold to 0.5."""
+        self.coef_, self.intercept_, self.threshold_predictor_ = coef, intercept, None
+
+    def _scores(self, X: Any) -> FloatArray:
+        return np.asarray(X @ self.coef_.T) + self.intercept_
+
+    def _thresholds(self, scores: FloatArray) -> FloatArray | float:
+        return DEFAULT_THRESHOLD if self.threshold_predictor_ is None else self.threshold_predictor_.predict(scores)
+
+    def _margins(self, X: Any) -> FloatArray:
+        scores = self._scores(X)
+        return scores - self._thresholds(scores)
+
+
+def split_intercept(weights: FloatArray, fit_intercept: bool) -> tuple[FloatArray, FloatArray]:
+    """Return coefficients (d, q) and intercepts (q,) of weights whose last row is the intercept if one was fitted."""
+    if fit_intercept:
+        return weights[:-1], weights[-1]
+    return weights, np.zeros(weights.shape[1])
+
+
+@dataclass(frozen=True)
+class ThresholdPredictor:
+    """Linear regression of a sample's threshold on its scores [1]_.
+
+    References
+    ----------
+    .. [1] A. Elisseeff and J. Weston, "A kernel method for multi-labelled classification", NIPS 2001.
+    """
+
+    weights: FloatArray
+    bias: float
+
+    @classmethod
+    def fit(cls, scores: FloatArray, Y: FloatArray) -> ThresholdPredictor:
+        """Fit by least squares to the best thresholds; return the solution of minimum norm."""
+        design = np.hstack([scores, np.ones((len(scores), 1))])
+        solution = np.linalg.lstsq(design, best_thresholds(scores, Y), rcond=None)[0]
+        return cls(np.asarray(solution[:-1], dtype=np.float64), float(solution[-1]))
+
+    def predict(self, scores: FloatArray) -> FloatArray:
+        """Return one threshold per sample, shape (n, 1)."""
+        return np.asarray(scores @ self.weights + self.bias)[:, None]
+
+
+def best_thresholds(scores: FloatArray, Y: FloatArray) -> FloatArray:
+    """Return for every row the first of q + 1 thresholds with the fewest errors on the labels Y.
+
+    The thresholds are the midpoints between neighboring scores in sorted order, one value below all scores and one
+    above.
+
+    >>> best_thresholds(np.array([[0.1, 0.9, 0.5]]), np.array([[0, 1, 0]]))
+    array([0.7])
+    """
+    ordered = np.sort(scores, axis=1)
+    middle = (ordered[:, 1:] + ordered[:, :-1]) / 2
+    lowest, highest = ordered[:, :1] - OUTER_THRESHOLD_DISTANCE, ordered[:, -1:] + OUTER_THRESHOLD_DISTANCE
+    thresholds = np.hstack([lowest, middle, highest])
+    errors = np.stack([((scores >= column[:, None]) != (Y > 0)).sum(1) for column in thresholds.T], axis=1)
+    return np.asarray(thresholds[np.arange(len(thresholds)), errors.argmin(1)])
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Catalog entry of a method: its estimator and the hyperparameters that a comparison has to select.
+
+    Parameters
+    ----------
+    name : str
+        Name of the method in the tables.
+    estimator : type
+        Class of the estimator.
+    settings : mapping, default={}
+        Constructor parameters that define this method.
+    search_grid : mapping, default={}
+        Values for model selection on a validation set, in the form of ``sklearn.model_selection.ParameterGrid``.
+        Empty for methods with published default values.
+    """
+
+    name: str
+    estimator: type[PartialLabelClassifier]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    search_grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def make(self, **parameters: Any) -> PartialLabelClassifier:
+        """Return an unfitted estimator.
+
+        Parameters
+        ----------
+        **parameters : Any
+            Constructor parameters; they override ``settings``.
+
+        Returns
+        -------
+        estimator : PartialLabelClassifier
+            The unfitted estimator.
+        """
+        return self.estimator(**{**self.settings, **parameters})
