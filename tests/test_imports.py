@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from bare import run_bare
 
 
@@ -26,3 +28,10 @@ ccmn.metrics.ranking_loss(Y, torch.randn(4, 3))
 print("fine")
 """
     assert run_bare(code) == "fine"
+
+
+@pytest.mark.parametrize("package", ["losses", "noise", "metrics"])
+def test_mathematics_does_not_load_the_data_package(package):
+    code = f"import ccmn.{package}, sys; print([name for name in sys.modules if name.startswith('ccmn.data')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
