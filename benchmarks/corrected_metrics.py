@@ -23,7 +23,7 @@ from harness import compare, parser, report
 from ccmn.data import MultiLabelData, load_dataset
 from ccmn.experiments.protocols import MODERATE, Repeat, make_repeat
 from ccmn.metrics import METRICS, Metric
-from ccmn.metrics.estimate import Estimate
+from ccmn.metrics.metric import Estimate
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training.ridge import ridge_path
 

@@ -24,7 +24,7 @@ from draws import DATASETS, Draw, estimate, make_draw, with_trusted, write_csv
 from harness import Result, parser, report
 
 from ccmn import CCMNClassifier
-from ccmn.estimation.rates import gather
+from ccmn.estimation.noise_rates import gather
 from ccmn.metrics import average_precision, hamming_loss, ranking_loss
 from ccmn.noise import ClassConditionalNoise, debias_labels
 from ccmn.training.ridge import l2_path, ridge_path

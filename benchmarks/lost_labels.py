@@ -22,9 +22,8 @@ import scipy.special
 from draws import DATASETS, Draw, estimate, make_draw, write_csv
 from harness import Result, parser, report
 
-from ccmn.estimation.features import heads
-from ccmn.estimation.held_out import held_out_logits
-from ccmn.estimation.scores import spread_folds
+from ccmn.estimation.out_of_fold import heads, spread_folds
+from ccmn.estimation.likelihood import held_out_logits
 
 RATES = np.array([0.1, 0.2, 0.3, 0.4])
 """What the rates of the draws are drawn from."""

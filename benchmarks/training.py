@@ -27,7 +27,7 @@ from ccmn.experiments.paper_tables import METHODS, PAPER_METHODS, Method
 from ccmn.experiments.protocols import LEARNING_RATES, LITERAL, Repeat, make_repeat
 from ccmn.losses import SURROGATES, hamming_loss
 from ccmn.metrics import Ranking, average_precision_from, hamming_rows, ranking_loss_from
-from ccmn.metrics.corrected import corrected_hamming
+from ccmn.metrics.corrected_metrics import corrected_hamming
 
 
 def dataset(name: str) -> MultiLabelData:

@@ -10,7 +10,7 @@ import pytest
 from ccmn.estimation import estimate_noise
 from ccmn.estimation.dawid_skene import crowd_label, explain_votes
 from ccmn.estimation.estimate import mean_votes
-from ccmn.estimation.rates import NEVER, UNINFORMED
+from ccmn.estimation.noise_rates import NEVER, UNINFORMED
 
 HITS, ALARMS, PRIOR = np.array([0.9, 0.8, 0.7, 0.85]), np.array([0.1, 0.05, 0.2, 0.3]), 0.3
 

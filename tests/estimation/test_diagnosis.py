@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from ccmn import diagnose_noise, estimate_noise
 from ccmn.data import make_noisy_multilabel
 from ccmn.estimation.diagnosis import UNKNOWN, Area, area, pool_areas
-from ccmn.estimation.surface import GRIDS, deviance, surface
+from ccmn.estimation.likelihood import GRIDS, deviance, surface
 from ccmn.noise import ClassConditionalNoise
 
 DATA = make_noisy_multilabel(2000, 4, 3, strength=4.0, random_state=0)

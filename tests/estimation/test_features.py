@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse
 
-from ccmn.estimation.features import (
+from ccmn.estimation.out_of_fold import (
     heads,
     kernel_features,
     label_features,

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from ccmn.data import make_noisy_multilabel
-from ccmn.estimation import held_out
-from ccmn.estimation.held_out import Models, held_out_logits, likelihood_slope, log_likelihood
-from ccmn.estimation.scores import spread_folds
+from ccmn.estimation import likelihood
+from ccmn.estimation.likelihood import Models, held_out_logits, likelihood_slope, log_likelihood
+from ccmn.estimation.out_of_fold import spread_folds
 from ccmn.noise import ClassConditionalNoise
 
 NOISE = ClassConditionalNoise([0.2, 0.1, 0.3], [0.1, 0.3, 0.0])
@@ -22,7 +22,7 @@ PAIRS = [np.array([[0.0, 0.0], [0.2, 0.1]]), np.array([[0.0, 0.0]]), np.array([[
 def test_stacked_models_are_those_fitted_alone(monkeypatch):
     together = held_out_logits(X, Y, PAIRS, FOLDS)
     assert [found.shape for found in together] == [(400, 2), (400, 1), (400, 3)]
-    monkeypatch.setattr(held_out, "MOST_ENTRIES", 1)
+    monkeypatch.setattr(likelihood, "MOST_ENTRIES", 1)
     for one, other in zip(together, held_out_logits(X, Y, PAIRS, FOLDS)):
         np.testing.assert_allclose(one, other, atol=1e-3)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccmn.estimation import estimate_noise
-from ccmn.estimation.known_prevalence import closed_form
+from ccmn.estimation.trusted import closed_form
 
 
 @given(st.floats(0.05, 0.95), st.floats(0.0, 0.9))

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccmn.estimation.posterior import (
+from ccmn.estimation.likelihood import GRIDS
+from ccmn.estimation.noise_rates import NEVER
+from ccmn.estimation.profile import (
     CAUTION,
     Counts,
     caution_with,
@@ -18,8 +20,6 @@ from ccmn.estimation.posterior import (
     share_weight,
     weights,
 )
-from ccmn.estimation.rates import NEVER
-from ccmn.estimation.surface import GRIDS
 
 GRID = GRIDS["both"]
 FLAT = np.where(GRID.possible(0.4), 0.0, -np.inf)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ccmn.estimation import Flag, LabelRates, NoiseRates, Rate
-from ccmn.estimation.rates import NEVER, UNINFORMED, gather, guard, prior_from_rates
+from ccmn.estimation.noise_rates import NEVER, UNINFORMED, gather, guard, prior_from_rates
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
 
 Y = np.array([[1, 0], [0, 1], [1, np.nan], [0, 0]])

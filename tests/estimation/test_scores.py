@@ -8,8 +8,8 @@ import scipy.sparse
 import scipy.stats
 
 from ccmn.data import make_noisy_multilabel
-from ccmn.estimation import scores as module
-from ccmn.estimation.scores import number_of_folds, out_of_fold_scores, spread_folds, standardised, training_rows
+from ccmn.estimation import out_of_fold
+from ccmn.estimation.out_of_fold import number_of_folds, out_of_fold_scores, spread_folds, standardised, training_rows
 from ccmn.noise import ClassConditionalNoise
 
 NOISE = ClassConditionalNoise([0.2, 0.1, 0.3], [0.1, 0.3, 0.2])
@@ -106,7 +106,7 @@ def test_a_scaled_csr_shares_its_places():
 def test_one_by_one_is_close_to_all_at_once(task, monkeypatch):
     Y = task.Y_noisy[:300].astype(float)
     together = out_of_fold_scores(task.X[:300], Y, 0)
-    monkeypatch.setattr(module, "WIDEST_DENSE_BATCH", 2)
+    monkeypatch.setattr(out_of_fold, "WIDEST_DENSE_BATCH", 2)
     assert np.abs(out_of_fold_scores(task.X[:300], Y, 0) - together).max() < 0.1
 
 
@@ -121,6 +121,6 @@ def test_an_interrupt_is_not_swallowed(task, monkeypatch):
     class Interrupted:
         interrupted = True
 
-    monkeypatch.setattr(module, "train", lambda *args, **kwargs: Interrupted())
+    monkeypatch.setattr(out_of_fold, "train", lambda *args, **kwargs: Interrupted())
     with pytest.raises(KeyboardInterrupt):
         out_of_fold_scores(task.X, task.Y_noisy.astype(float), 0)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccmn.data import make_noisy_multilabel
-from ccmn.estimation.surface import (
+from ccmn.estimation.likelihood import (
     GRIDS,
     calibrated_likelihood,
     cells_of,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ccmn.estimation import LabelRates, Rate
-from ccmn.estimation.rates import NEVER, UNINFORMED
-from ccmn.estimation.tightest import lower_of
+from ccmn.estimation.anchor import lower_of
+from ccmn.estimation.noise_rates import NEVER, UNINFORMED
 
 LOW, HIGH = Rate(0.2, 0.05, 0.1, 0.3), Rate(0.4, 0.05, 0.3, 0.5)
 

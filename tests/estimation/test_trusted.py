@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 
 from ccmn.estimation import Evidence, Rate, Trusted
-from ccmn.estimation.posterior import Counts
-from ccmn.estimation.rates import NEVER, UNINFORMED
+from ccmn.estimation.noise_rates import NEVER, UNINFORMED
+from ccmn.estimation.profile import Counts
 from ccmn.estimation.trusted import contradict, count_interval, count_label, counts_of, rows_needed
 
 

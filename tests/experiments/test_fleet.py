@@ -17,8 +17,8 @@ from ccmn.experiments.fleet import FleetSettings, HeldOutSet, criteria, run_flee
 from ccmn.experiments.paper_tables import METHODS, PAPER_METHODS, TABLE_METRICS
 from ccmn.experiments.protocols import LITERAL, MODERATE, make_repeat
 from ccmn.metrics import METRICS, coverage
-from ccmn.metrics.corrected import corrected_hamming, pooled_ranking_loss, wrong_pair_weights
-from ccmn.metrics.ranking import Ranking, pooled_wrong_from
+from ccmn.metrics.corrected_metrics import corrected_hamming, pooled_ranking_loss, wrong_pair_weights
+from ccmn.metrics.ranking_metrics import Ranking, pooled_wrong_from
 
 ALL_METRICS = ("hamming_loss", "ranking_loss", "average_precision", "coverage")
 

@@ -100,7 +100,7 @@ def test_perfect_predictions_beat_random_ones(metric):
 def test_blocks_of_rows_leave_no_seam(metric, monkeypatch):
     Y, scores = random_case(31, 5, levels=3)
     whole = metric.function(Y, second(metric, scores))
-    monkeypatch.setattr("ccmn.metrics.base._BLOCK", 40)
+    monkeypatch.setattr("ccmn.metrics.metric._BLOCK", 40)
     assert metric.function(Y, second(metric, scores)) == pytest.approx(whole, abs=1e-12)
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 
 from ccmn.metrics import hamming_loss, one_error, ranking_loss
-from ccmn.metrics.corrected import corrected_hamming, corrected_one_error, pooled_ranking_loss
+from ccmn.metrics.corrected_metrics import corrected_hamming, corrected_one_error, pooled_ranking_loss
 from ccmn.noise import ClassConditionalNoise
 from reference import noisy_vectors
 from strategies import SEEDS, noises
@@ -50,7 +50,7 @@ def test_unbiased_by_enumeration(noise, seed):
             for v, w in noisy_vectors(y, noise.rho_pos, noise.rho_neg)
         )
         assert mean == pytest.approx(metric(clean).item(), abs=1e-9)
-    from ccmn.metrics.corrected import wrong_pair_weights
+    from ccmn.metrics.corrected_metrics import wrong_pair_weights
 
     mean = sum(
         w * wrong_pair_weights(p := noise.debias(torch.tensor([v], dtype=torch.float64)), 1 - p, f).item()

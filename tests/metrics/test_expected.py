@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from ccmn.metrics.expected import corrected_average_precision, corrected_coverage
+from ccmn.metrics.corrected_metrics import corrected_average_precision, corrected_coverage
 from metrics import reference
 from strategies import SEEDS
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from sklearn.isotonic import IsotonicRegression
 
-from ccmn.metrics.posterior import by_scores, clean_probability, posterior
+from ccmn.metrics.corrected_metrics import by_scores, clean_probability, posterior
 from strategies import SEEDS
 
 

@@ -2,7 +2,8 @@ import pytest
 import torch
 from hypothesis import given
 
-from ccmn.metrics import MetricsTogether, average_precision, hamming_loss, ranking_loss, together
+from ccmn.metrics import MetricsTogether, average_precision, hamming_loss, ranking_loss
+from ccmn.metrics import batched
 from metrics import reference
 from metrics.strategies import labels_and_scores, random_case
 
@@ -21,7 +22,7 @@ def test_agrees_with_the_plain_loops(case):
 @pytest.mark.parametrize("q", [1, 14, 32, 33])
 @pytest.mark.parametrize("entries_at_once", [1, 1000, 1 << 18])
 def test_a_stack_of_models_is_measured_one_by_one(q, entries_at_once, monkeypatch):
-    monkeypatch.setattr(together, "_ENTRIES_AT_ONCE", entries_at_once)
+    monkeypatch.setattr(batched, "_ENTRIES_AT_ONCE", entries_at_once)
     cases = [random_case(30, q, levels, seed=seed) for seed in range(3) for levels in (None, 3)]
     Y = torch.stack([torch.tensor(Y) for Y, _ in cases[::2]]).unsqueeze(1).to(torch.uint8)  # three groups of two runs
     scores = torch.stack([torch.tensor(s) for _, s in cases]).float().sub(0.5).view(3, 2, 30, q)

@@ -31,7 +31,7 @@ from ccmn._validation import (
 )
 from ccmn.audit.label_issues import BelievedRates, believed_rates, checked_labels, find_label_issues
 from ccmn.estimation import NoiseRates, estimate_noise, out_of_fold_scores
-from ccmn.estimation.surface import calibrate, cells_of
+from ccmn.estimation.likelihood import calibrate, cells_of
 from ccmn.noise import NoiseModel
 
 FEWEST = 20

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from ccmn.estimation.diagnosis import Area, Diagnosis
-from ccmn.estimation.estimate import ESTIMATORS, METHODS, diagnose_noise, estimate_noise, mean_votes
+from ccmn.estimation.diagnosis import Area, Diagnosis, Sensitivity, sensitivity
+from ccmn.estimation.estimate import ESTIMATORS, METHODS, GrowingEstimate, diagnose_noise, estimate_noise, mean_votes
 from ccmn.estimation.evidence import Estimator, Evidence, Trusted
-from ccmn.estimation.groups import GroupRates
-from ccmn.estimation.growing import GrowingEstimate
-from ccmn.estimation.rates import Flag, LabelRates, NoiseRates, Rate
-from ccmn.estimation.scores import out_of_fold_scores
-from ccmn.estimation.sensitivity import Sensitivity, sensitivity
+from ccmn.estimation.group_rates import GroupRates
+from ccmn.estimation.noise_rates import Flag, LabelRates, NoiseRates, Rate
+from ccmn.estimation.out_of_fold import out_of_fold_scores
 from ccmn.estimation.trusted import rows_needed
 
 __all__ = [

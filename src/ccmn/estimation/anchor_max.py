@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ccmn.estimation.anchor_quantile import ends_label
 from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.rates import LabelRates
+from ccmn.estimation.noise_rates import LabelRates
 
 
 def anchor_max(evidence: Evidence) -> list[LabelRates]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.rates import NEVER, UNINFORMED, Z_LEVEL, LabelRates, Rate, Side
+from ccmn.estimation.noise_rates import NEVER, UNINFORMED, Z_LEVEL, LabelRates, Rate, Side
 
 QUANTILE = 0.97
 RESAMPLES = 100

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.rates import NEVER, UNINFORMED, LabelRates, Rate, Side
+from ccmn.estimation.noise_rates import NEVER, UNINFORMED, LabelRates, Rate, Side
 
 DELTA = 0.1
 GAMMA = 0.01

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.rates import NEVER, UNINFORMED, LabelRates, Side
+from ccmn.estimation.noise_rates import NEVER, UNINFORMED, LabelRates, Side
 from ccmn.estimation.trusted import count_interval
 
 

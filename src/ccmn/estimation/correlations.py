@@ -9,7 +9,7 @@ from sklearn.mixture import GaussianMixture
 from ccmn._validation import FloatArray
 from ccmn.estimation.best_bin import best_bin_label
 from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.rates import NEVER, UNINFORMED_SE, Z_LEVEL, LabelRates, Rate, Side
+from ccmn.estimation.noise_rates import NEVER, UNINFORMED_SE, Z_LEVEL, LabelRates, Rate, Side
 
 FEWEST = 50
 """Selected rows of either class below which a label is left to the best bin."""

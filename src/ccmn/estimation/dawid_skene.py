@@ -9,7 +9,7 @@ import scipy.special
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.rates import NEVER, UNINFORMED, LabelRates, Rate, Side
+from ccmn.estimation.noise_rates import NEVER, UNINFORMED, LabelRates, Rate, Side
 from ccmn.estimation.trusted import count_interval
 
 MOST_ROUNDS = 100

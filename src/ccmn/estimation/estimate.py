@@ -1,7 +1,13 @@
-"""estimate_noise: noise rates from noisy labels, by whatever there is to go by."""
+"""method="auto": everything that is known goes into one posterior per label, and the doubts are told.
+
+Noise rates again and again, as more rows are trusted: what does not depend on those is worked out once.
+
+estimate_noise: noise rates from noisy labels, by whatever there is to go by.
+"""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,24 +30,184 @@ from ccmn._validation import (
     check_votes,
     name_some,
 )
-from ccmn.estimation.anchor import anchor
+from ccmn.estimation.anchor import anchor, tightest
 from ccmn.estimation.anchor_max import anchor_max
 from ccmn.estimation.anchor_quantile import anchor_quantile
-from ccmn.estimation.auto import auto
-from ccmn.estimation.best_bin import best_bin
+from ccmn.estimation.best_bin import best_bin, best_bin_label
 from ccmn.estimation.confident_joint import confident_joint
 from ccmn.estimation.correlations import correlations
 from ccmn.estimation.dawid_skene import dawid_skene
 from ccmn.estimation.diagnosis import Diagnosis, diagnose
 from ccmn.estimation.evidence import Estimator, Evidence, Trusted, check_zeros_observed
 from ccmn.estimation.forward import forward
-from ccmn.estimation.groups import FEWEST_ROWS, GroupRates, of_rows, rows_of
-from ccmn.estimation.known_prevalence import known_prevalence, read_prevalence
-from ccmn.estimation.profile import profile
-from ccmn.estimation.rates import SIDES, WIDE, Flag, LabelRates, NoiseRates, Side, gather
-from ccmn.estimation.tightest import tightest
-from ccmn.estimation.trusted import trusted_counts
+from ccmn.estimation.group_rates import FEWEST_ROWS, GroupRates, of_rows, rows_of
+from ccmn.estimation.likelihood import shares
+from ccmn.estimation.noise_rates import (
+    SIDES,
+    UNINFORMED,
+    WIDE,
+    Flag,
+    LabelRates,
+    NoiseRates,
+    Rate,
+    Side,
+    gather,
+    prior_from_rates,
+)
+from ccmn.estimation.profile import Counts, profile, profile_labels
+from ccmn.estimation.trusted import (
+    contradict,
+    counts_of,
+    known_prevalence,
+    read_prevalence,
+    rows_needed,
+    trusted_counts,
+)
 from ccmn.noise import ClassConditionalNoise
+
+WANTED = 0.1
+"""Half the length of an interval that is worth having."""
+
+Notes = tuple[tuple[str, str], ...]
+
+
+def auto(evidence: Evidence) -> list[LabelRates]:
+    """What there is decides: votes of annotators; trusted rows, prevalence and features together; or one of them."""
+    if evidence.annotators is not None:
+        return dawid_skene(evidence)
+    if not evidence.has_scores:
+        if evidence.trusted is None and evidence.prevalence is not None:
+            return known_prevalence(evidence)
+        return trusted_counts(evidence) if evidence.trusted is not None else profile(evidence)
+    counts = counts_of(evidence)
+    if counts is None and evidence.X is None and evidence.prevalence is None:
+        return _bounded(evidence)
+    if counts is None:
+        free = profile_labels(evidence, [None] * len(evidence.sides))
+        checks = bounds(evidence)
+        return [_told(evidence, j, label, disagreement(label, checks[j])) for j, label in enumerate(free)]
+    return _with_trusted(evidence, counts)
+
+
+def _bounded(evidence: Evidence) -> list[LabelRates]:
+    """From probabilities alone: the best bin where labels were only added, else the lower of it and the anchors.
+
+    Nearly every label has rows that are surely negative, so that added labels are seen for what they are; few have
+    rows that are surely positive, so that lost ones can only be bounded.
+    """
+    by_side = {side: (best_bin if side == "partial" else tightest)(evidence) for side in set(evidence.sides)}
+    return [by_side[side][j] for j, side in enumerate(evidence.sides)]
+
+
+def _with_trusted(evidence: Evidence, counts: Sequence[Counts]) -> list[LabelRates]:
+    """Labels whose likelihood contradicts their counts are left to the counts alone."""
+    counted, free = trusted_counts(evidence), profile_labels(evidence, [None] * len(evidence.sides))
+    apart = [] if evidence.X is None else [j for j, pair in enumerate(zip(counted, free)) if _contradict(*pair)]
+    joint, checks = profile_labels(evidence, counts, apart), bounds(evidence)
+    result = []
+    for j, label in enumerate(joint):
+        notes = [note for note in counted[j].notes if note[0] == "side_contradicted"]
+        if j in apart:
+            label = label._replace(method="trusted")
+            notes.append(("model_contradicted", "the features tell other rates than the trusted rows, which stand"))
+        result.append(_told(evidence, j, label, (*notes, *no_anchor(counted[j], checks[j]))))
+    return result
+
+
+def _contradict(first: LabelRates, second: LabelRates) -> bool:
+    return contradict(first.pos, second.pos) or contradict(first.neg, second.neg)
+
+
+def bounds(evidence: Evidence) -> list[LabelRates]:
+    """What the best bin makes of held-out scores: the most that the rates can be, whatever the shape."""
+    scores, Y = evidence.surfaces.scores, evidence.Y[evidence.surfaces.rows]
+    result = []
+    for j, side in enumerate(evidence.sides):
+        seen = ~np.isnan(Y[:, j])
+        result.append(best_bin_label(scores[seen, j], Y[seen, j] == 1, side, evidence.generator(j)))
+    return result
+
+
+def disagreement(label: LabelRates, bound: LabelRates) -> Notes:
+    """The flag ``disagreement`` where more noise is estimated than the best bin leaves room for."""
+    pairs = {"rho_pos": (label.pos, bound.pos), "rho_neg": (label.neg, bound.neg)}
+    above = [name for name, (rate, most) in pairs.items() if most != UNINFORMED and rate.low > most.high]
+    if not above:
+        return ()
+    return (("disagreement", f"{' and '.join(above)} came out above what the best bin leaves room for"),)
+
+
+def no_anchor(counted: LabelRates, bound: LabelRates) -> Notes:
+    """The flag ``no_anchor_suspected`` where the best bin, which needs sure rows, contradicts the trusted rows."""
+    pairs = {"rho_pos": (counted.pos, bound.pos), "rho_neg": (counted.neg, bound.neg)}
+    apart = [name for name, pair in pairs.items() if contradict(*pair)]
+    if not apart:
+        return ()
+    note = f"the best bin's {' and '.join(apart)} contradicts the trusted rows: no row's label may be certain from x"
+    return (("no_anchor_suspected", note),)
+
+
+def _told(evidence: Evidence, j: int, label: LabelRates, notes: Notes) -> LabelRates:
+    """A label with its doubts: those given, an interval too wide to be of use, or no noise in sight."""
+    if _width(label) > WIDE:
+        notes = (*notes, ("wide_interval", _remedy(label, float(shares(evidence.Y[:, [j]])[0]))))
+    elif label.pos.low == label.neg.low == 0.0 and max(label.pos.value, label.neg.value) < 0.1:
+        notes = (*notes, ("no_noise_detected", "both intervals reach down to 0: this may be no noise at all"))
+    return label._replace(notes=(*label.notes, *notes))
+
+
+def _width(label: LabelRates) -> float:
+    return max(label.pos.high - label.pos.low, label.neg.high - label.neg.low)
+
+
+def _remedy(label: LabelRates, observed: float) -> str:
+    """Which rate is known badly, and how many trusted rows would mend it."""
+    name, rate = max((("rho_pos", label.pos), ("rho_neg", label.neg)), key=lambda pair: pair[1].high - pair[1].low)
+    return (
+        f"{name} is only known to lie between {rate.low:.2f} and {rate.high:.2f}; about "
+        f"{trusted_rows_needed(label.pos, label.neg, observed)} trusted rows, taken at random, would bring both rates "
+        f"to +-{WANTED:g}"
+    )
+
+
+def trusted_rows_needed(pos: Rate, neg: Rate, observed: float) -> int:
+    """Rows, taken at random, whose true labels bring both rates to an interval of +- 0.1 by counting alone."""
+    values = np.array([pos.value]), np.array([neg.value])
+    prior = float(np.clip(prior_from_rates(np.array([observed]), *values)[0], 0.01, 0.99))
+    # A rate of 0 would need no rows: ask for those of a small one.
+    needed = [rows_needed(min(max(rate.value, 0.05), 0.95), WANTED) for rate in (pos, neg)]
+    return math.ceil(max(needed[0] / prior, needed[1] / (1 - prior)))
+
+
+class GrowingEstimate:
+    """``estimate_noise(X, Y_noisy, sides=sides, trusted=...)`` for the same labels and ever more trusted rows.
+
+    Nearly all of its time goes into models of the noisy labels, in which trusted rows have no part: here they are
+    fitted at the first call of :meth:`rates`, and kept. Parameters as of :func:`ccmn.estimate_noise`.
+
+    Examples
+    --------
+    >>> from ccmn.data import make_noisy_multilabel
+    >>> from ccmn.noise import PartialNoise
+    >>> task = make_noisy_multilabel(400, 5, 2, strength=8, noise=PartialNoise([0.2, 0.5]), random_state=0)
+    >>> growing = GrowingEstimate(task.X, task.Y_noisy, sides="partial")
+    >>> before, after = growing.rates(), growing.rates(trusted=(range(100), task.Y[:100]))
+    >>> bool(after.se_neg.mean() < before.se_neg.mean())
+    True
+    """
+
+    def __init__(
+        self, X: Any, Y_noisy: Labels, sides: str | Sequence[str] = "both", random_state: RandomState = 0
+    ) -> None:
+        self._evidence = read_evidence(X, Y_noisy, sides, None, None, random_state, None, None)
+        self._names = label_names_of(Y_noisy)
+
+    def rates(self, trusted: tuple[Any, Labels] | None = None) -> NoiseRates:
+        """The rates by features, noisy labels and these trusted rows; doubts are in ``flags``, not in warnings."""
+        known = None if trusted is None else read_trusted(trusted, *self._evidence.Y.shape)
+        _ = self._evidence.surfaces  # fitted here, so that every later call finds them
+        return rates_from(self._evidence.trusting(known), "auto", self._names)
+
 
 FEW_ROWS = 100
 """Below this many rows a result is flagged."""
@@ -333,7 +499,7 @@ def _warn(rates: NoiseRates) -> None:
         )
 
 
-def _remedy(rates: NoiseRates, labels: Sequence[int]) -> str:
+def _remedy_estimate(rates: NoiseRates, labels: Sequence[int]) -> str:
     open_side = any(rates.sides[j] == "both" for j in labels)
     return f"{DECLARE if open_side else 'Give'} {TRUST}"
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse, to_dense_array
 from ccmn._validation import FloatArray
-from ccmn.estimation.rates import LabelRates, Side
-from ccmn.estimation.scores import out_of_fold_scores
-from ccmn.estimation.surface import Surfaces, flat_surfaces, label_surfaces
+from ccmn.estimation.likelihood import Surfaces, flat_surfaces, label_surfaces
+from ccmn.estimation.noise_rates import LabelRates, Side
+from ccmn.estimation.out_of_fold import out_of_fold_scores
 
 MIN_POSITIVES_WITHOUT_ZERO = 10
 """A label with fewer observed positives may lack an observed 0 by chance, as long as other labels have one."""

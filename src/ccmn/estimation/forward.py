@@ -11,8 +11,8 @@ import torch
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.features import narrow
-from ccmn.estimation.rates import NEVER, UNINFORMED, UNINFORMED_SE, Z_LEVEL, LabelRates, Rate, Side
+from ccmn.estimation.noise_rates import NEVER, UNINFORMED, UNINFORMED_SE, Z_LEVEL, LabelRates, Rate, Side
+from ccmn.estimation.out_of_fold import narrow
 
 STEPS = 400
 LEARNING_RATE = 0.03

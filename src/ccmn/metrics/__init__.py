@@ -14,14 +14,14 @@ synchronisation, for a training loop that evaluates many models at once, several
 from __future__ import annotations
 
 from ccmn._registry import Catalogue
-from ccmn.metrics.auc import auc_rows, macro_auc
-from ccmn.metrics.base import Metric, Value
-from ccmn.metrics.estimate import Estimate, EstimatedNoise, Noise
-from ccmn.metrics.f1 import f1_over, macro_f1, micro_f1
-from ccmn.metrics.hamming import hamming_loss, hamming_rows
-from ccmn.metrics.precision import average_precision, average_precision_from, average_precision_rows
-from ccmn.metrics.ranking import (
+from ccmn.metrics.batched import MetricsTogether
+from ccmn.metrics.classification import auc_rows, f1_over, hamming_loss, hamming_rows, macro_auc, macro_f1, micro_f1
+from ccmn.metrics.metric import Estimate, EstimatedNoise, Metric, Noise, Value
+from ccmn.metrics.ranking_metrics import (
     Ranking,
+    average_precision,
+    average_precision_from,
+    average_precision_rows,
     coverage,
     coverage_rows,
     one_error,
@@ -32,7 +32,6 @@ from ccmn.metrics.ranking import (
     ranking_loss_rows,
 )
 from ccmn.metrics.scorers import NoisyScorer, make_noisy_scorer
-from ccmn.metrics.together import MetricsTogether
 
 METRICS: Catalogue[Metric] = Catalogue(
     "metric",

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._containers import Labels
-from ccmn.metrics.base import Metric, Value
-from ccmn.metrics.estimate import Estimate, Noise
+from ccmn.metrics.metric import Estimate, Metric, Noise, Value
 
 
 def make_noisy_scorer(metric: str, noise: Noise | None = None) -> NoisyScorer:

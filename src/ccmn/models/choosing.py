@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ccmn.losses import MultiLabelLoss
-from ccmn.metrics.corrected import Sums, hamming_sums, one_error_sums, pooled_ranking_sums
+from ccmn.metrics.corrected_metrics import Sums, hamming_sums, one_error_sums, pooled_ranking_sums
 from ccmn.training import LabelRows, Network, Ranks
 from ccmn.training.batches import Features
 

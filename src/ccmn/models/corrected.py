@@ -16,7 +16,7 @@ from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_label_matrix, check_label_width, check_same_labels
 from ccmn.estimation import NoiseRates, estimate_noise
-from ccmn.estimation.scores import number_of_folds, spread_folds
+from ccmn.estimation.out_of_fold import number_of_folds, spread_folds
 from ccmn.models.debiasing import check_zeros_for
 from ccmn.models.parameters import ESTIMATED_SIDES
 from ccmn.noise import ClassConditionalNoise

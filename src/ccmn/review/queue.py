@@ -14,7 +14,7 @@ from ccmn._validation import FloatArray
 from ccmn.audit import believed_rates, p_wrong
 from ccmn.audit.label_issues import descending
 from ccmn.estimation import NoiseRates
-from ccmn.estimation.rates import Rate
+from ccmn.estimation.noise_rates import Rate
 from ccmn.estimation.trusted import count_interval
 from ccmn.noise import NoiseModel
 from ccmn.review.decisions import AnswerCount, DecisionStore, LabelAnswer, QueueItem, Stream

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from ccmn.estimation.rates import Rate
+from ccmn.estimation.noise_rates import Rate
 from ccmn.review.decisions import ANSWERS, QueueItem
 from ccmn.review.queue import MAX_QUESTIONS
 from ccmn.review.retraining import Retraining, export_answers

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn.estimation.evidence import Evidence, Trusted
-from ccmn.estimation.rates import Flag, NoiseRates
+from ccmn.estimation.noise_rates import Flag, NoiseRates
 from ccmn.noise import ClassConditionalNoise, GroupedNoise
 
 FEWEST_ROWS = 100

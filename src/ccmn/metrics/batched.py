@@ -10,10 +10,16 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ccmn.metrics.counting import FEW_LABELS, HIT, pairs_in_cache, sum_not_below
-from ccmn.metrics.hamming import hamming_rows
-from ccmn.metrics.precision import average_precision_from
-from ccmn.metrics.ranking import Ranking, ranking_loss_from
+from ccmn.metrics.classification import hamming_rows
+from ccmn.metrics.ranking_metrics import (
+    FEW_LABELS,
+    HIT,
+    Ranking,
+    average_precision_from,
+    pairs_in_cache,
+    ranking_loss_from,
+    sum_not_below,
+)
 
 _ENTRIES_AT_ONCE = 1 << 18
 """Scores that a CPU works on at a time: they stay in its cache."""

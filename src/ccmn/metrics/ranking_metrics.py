@@ -1,4 +1,8 @@
-"""How well scores rank true labels above the others: ranking loss (Eq. (2) of the paper), coverage, one-error.
+"""Ranks of few labels by counting, pair by pair, on a CPU: label by label, so that operations run along many rows.
+
+Average precision over the ranking of a row's labels.
+
+How well scores rank true labels above the others: ranking loss (Eq. (2) of the paper), coverage, one-error.
 
 Counts are kept in float64, where whole numbers up to 2^53 are exact: all pairs of 94 million labels. Those of few
 labels are kept in the type of the scores, where all that can occur are exact too.
@@ -11,16 +15,99 @@ from functools import partial
 from typing import Any, Literal, overload
 
 import torch
+from torch import Tensor
 
 from ccmn._containers import Labels
 from ccmn._validation import check_choice
-from ccmn.metrics.base import Value, in_blocks, read_noisy_scores, read_scores
-from ccmn.metrics.corrected import corrected_one_error, pooled_ranking_loss
-from ccmn.metrics.counting import FEW_LABELS, HIT, pairs_in_cache, sum_not_below
-from ccmn.metrics.estimate import Estimate, Noise, estimate, model_of
-from ccmn.metrics.exclusive import exclusive_coverage, exclusive_ranking_loss
-from ccmn.metrics.expected import corrected_coverage
-from ccmn.metrics.products import estimate_products
+from ccmn.metrics.corrected_metrics import (
+    corrected_average_precision,
+    corrected_coverage,
+    corrected_one_error,
+    estimate_products,
+    exclusive_average_precision,
+    exclusive_coverage,
+    exclusive_ranking_loss,
+    pooled_ranking_loss,
+)
+from ccmn.metrics.metric import Estimate, Noise, Value, estimate, in_blocks, model_of, read_noisy_scores, read_scores
+
+FEW_LABELS = 32
+"""Up to so many labels are compared pair by pair: sorting many short rows is slow."""
+HIT = 64
+"""What a true label adds to a count that holds two at once; more than there are labels to count."""
+_PAIRS_AT_ONCE = 1 << 17
+"""Pairs that are compared at a time: they stay in a CPU's cache."""
+
+
+def pairs_in_cache(f: Tensor) -> Tensor:
+    """Room for ``sum_not_below`` to compare some labels of f (q, ...) with all."""
+    some = max(1, min(len(f), _PAIRS_AT_ONCE // max(1, f.numel())))
+    return f.new_empty(some, *f.shape)
+
+
+def sum_not_below(f: Tensor, weights: Tensor, room: Tensor, out: Tensor) -> Tensor:
+    """The sum of the weights w_k over all k with f_k >= f_j, for every j: (q, ...) and (q, ...) to (q, ...)."""
+    some = len(room)
+    for start in range(0, len(f), some):
+        part = f[start : start + some]
+        # Comparisons into floating numbers are vectorised, into booleans they are not.
+        not_below = torch.ge(f, part.unsqueeze(1), out=room[: len(part)])
+        torch.sum(not_below.mul_(weights), 1, out=out[start : start + some])
+    return out
+
+
+@overload
+def average_precision(Y: Labels, scores: Any, noise: None = None) -> Value: ...
+@overload
+def average_precision(Y: Labels, scores: Any, noise: Noise) -> Estimate: ...
+def average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Estimate:
+    r"""At the place of each true label: the part of true labels down to there; higher is better.
+
+    .. math:: \frac{1}{n} \sum_{i=1}^{n} \frac{1}{|P_i|} \sum_{j \in P_i}
+              \frac{|\{k \in P_i : f_{ik} \geq f_{ij}\}|}{|\{k : f_{ik} \geq f_{ij}\}|}
+
+    with :math:`P_i` the true labels of row i. A row with no label, or with all of them, counts 1. This is
+    scikit-learn's ``label_ranking_average_precision_score``, not its ``average_precision_score``.
+
+    Parameters
+    ----------
+    Y : array, tensor, DataFrame or nested lists of shape (n, q), values 0 and 1
+    scores : the same, real values :math:`f`
+    noise : noise model or estimated rates, optional
+        Y is noisy (NaN: not observed), by this model or at these rates: the value is estimated for the clean labels
+        and comes as an ``Estimate``. Unbiased where rates and q
+        are small enough for the rows at hand (``ccmn.metrics.corrected_metrics``), else approximate. Rows with NaN are left
+        out.
+
+    Returns
+    -------
+    float, or a 0-dim tensor on the same device where a tensor was given; with ``noise`` an ``Estimate``.
+
+    Examples
+    --------
+    >>> average_precision([[1, 0, 1, 0]], [[0.9, 0.8, 0.3, 0.1]])
+    0.8333333333333333
+    """
+    if noise is not None:
+        noisy, f = read_noisy_scores(Y, scores, noise)
+        return estimate_products(
+            noisy, f, noise, corrected_average_precision, exclusive_average_precision, metric="average_precision"
+        )
+    true, real, answer = read_scores(Y, scores)
+    return answer(in_blocks(average_precision_rows, true, real).mean())
+
+
+def average_precision_rows(Y: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """The average precision of each row: (..., q) and (..., q), broadcast, to (...) in float64."""
+    return average_precision_from(Ranking.of(Y, scores))
+
+
+def average_precision_from(ranking: Ranking) -> torch.Tensor:
+    """``average_precision_rows`` from a ranking at hand."""
+    # Both to float64 first: a division of unlike types is ten times as slow.
+    total = ((ranking.labels * ranking.hits).double() / ranking.rank.double()).sum(-1)
+    return torch.where(ranking.positives > 0, total / ranking.positives, 1.0)
+
 
 Ties = Literal["full", "half"]
 
@@ -222,7 +309,7 @@ def coverage(Y: Labels, scores: Any, normalised: bool = False, noise: Noise | No
     noise : noise model or estimated rates, optional
         Y is noisy (NaN: not observed), by this model or at these rates: the value is estimated for the clean labels
         and comes as an ``Estimate``. Unbiased where rates and q
-        are small enough for the rows at hand (``ccmn.metrics.products``), else approximate. Rows with NaN are left
+        are small enough for the rows at hand (``ccmn.metrics.corrected_metrics``), else approximate. Rows with NaN are left
         out.
 
     Returns
