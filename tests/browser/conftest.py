@@ -1,4 +1,4 @@
-"""A real browser: Chromium of the system, driven by playwright. Where either is absent, these tests are skipped."""
+"""Fixtures for tests in Chromium, driven by playwright. Without Chromium or playwright, the tests are skipped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-HOW = "make test-browser says how to get it"
+INSTALL = "see make test-browser"
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -24,11 +24,11 @@ FLAGS = (
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """The browser, started once."""
-    api = pytest.importorskip("playwright.sync_api", reason=f"playwright is not installed: {HOW}")
+    """Start the browser once for all tests."""
+    api = pytest.importorskip("playwright.sync_api", reason=f"playwright is not installed: {INSTALL}")
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
-        pytest.skip(f"there is no Chromium on this machine: {HOW}")
+        pytest.skip(f"Chromium is not installed: {INSTALL}")
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
         yield browser
@@ -37,29 +37,29 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def context(chromium: Any) -> Iterator[Any]:
-    """A browser without a past, whose pages note errors and requests in ``troubles``: a test ends without any."""
+    """Return a new browser profile. Console errors and requests to other hosts are collected and fail the test."""
     context = chromium.new_context(viewport={"width": 1400, "height": 900})
     context.set_default_timeout(60_000)
-    context.troubles = []
-    context.on("console", lambda message: message.type == "error" and context.troubles.append(message.text))
-    context.on("weberror", lambda error: context.troubles.append(str(error.error)))
-    context.on("request", lambda request: _is_near(request.url) or context.troubles.append(request.url))
+    context.problems = []
+    context.on("console", lambda message: message.type == "error" and context.problems.append(message.text))
+    context.on("weberror", lambda error: context.problems.append(str(error.error)))
+    context.on("request", lambda request: _is_local(request.url) or context.problems.append(request.url))
     yield context
     context.close()
-    assert context.troubles == []
+    assert context.problems == []
 
 
 @pytest.fixture
 def keep(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """Keep a screenshot of a page, in the folder CCMN_SCREENSHOTS if that is set."""
+    """Return a function that saves a screenshot in the folder CCMN_SCREENSHOTS, if that is set."""
     folder = Path(os.environ.get("CCMN_SCREENSHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
 
-    def kept(page: Any, name: str) -> None:
+    def save(page: Any, name: str) -> None:
         page.screenshot(path=folder / f"{request.node.name}-{name}.png", full_page=True)
 
-    return kept
+    return save
 
 
-def _is_near(url: str) -> bool:
+def _is_local(url: str) -> bool:
     return url.startswith(("http://127.0.0.1:", "data:", "blob:", "file:", "about:"))

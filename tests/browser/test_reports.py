@@ -1,4 +1,4 @@
-"""The reports in a real browser: every control clicked, light and dark, on a phone and on paper, nothing fetched."""
+"""Reports in a browser: every control, light and dark colors, phone and print layout, no external requests."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typer.testing import CliRunner
 
 from ccmn.cli import app
 from ccmn.data import MultiLabelData, write_npz
-from ccmn.experiments.demo import make_demo
+from ccmn.experiments.demo_task import make_demo
 
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser says how to get it")
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-browser")
 
 CONTROLS = "summary, a[href], button, select, input, th[role=button], [onclick]"
 REPORTS = ("demo", "audit-pictures", "audit-texts", "evaluate-clean", "evaluate-noisy", "tables")
 PHONE = 390
 
 
-def typed(*arguments):
+def run(*arguments):
     result = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="ccmn")
     assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
 
 
 @pytest.fixture(scope="session")
 def reports(tmp_path_factory):
-    """Every command that writes a report, on a few hundred rows."""
+    """Run every command that writes a report, on a few hundred rows."""
     folder = tmp_path_factory.mktemp("reports")
     task = make_demo(1000)
     names = task.noise.label_names
@@ -43,35 +43,35 @@ def reports(tmp_path_factory):
     pictures = ("--picture", "16x24", "--report")
     known = ("--noise", folder / "rates.json")
     square = ("--loss", "hamming", "--surrogate", "square", "--out", folder / "model.ccmn")
-    typed("demo", "--quick", "--out", folder / "demo")
+    run("demo", "--quick", "--out", folder / "demo")
     (folder / "demo" / "report.html").rename(folder / "demo.html")
-    typed("audit", folder / "noisy.npz", *known, *pictures, folder / "audit-pictures.html")
+    run("audit", folder / "noisy.npz", *known, *pictures, folder / "audit-pictures.html")
     texts = ("--text", "words", "--labels", "sea,a very long name of a label", "--noise", "partial")
-    typed("audit", folder / "texts.csv", *texts, "--report", folder / "audit-texts.html")
-    typed("fit", folder / "noisy.npz", *known, *square)
-    typed("evaluate", folder / "model.ccmn", folder / "test.npz", "--report", folder / "evaluate-clean.html")
-    typed("evaluate", folder / "model.ccmn", folder / "noisy.npz", *known, *pictures, folder / "evaluate-noisy.html")
-    typed("report", folder / "cells.csv", "--out", folder / "tables.html")
+    run("audit", folder / "texts.csv", *texts, "--report", folder / "audit-texts.html")
+    run("fit", folder / "noisy.npz", *known, *square)
+    run("evaluate", folder / "model.ccmn", folder / "test.npz", "--report", folder / "evaluate-clean.html")
+    run("evaluate", folder / "model.ccmn", folder / "noisy.npz", *known, *pictures, folder / "evaluate-noisy.html")
+    run("report", folder / "cells.csv", "--out", folder / "tables.html")
     return folder
 
 
 @pytest.fixture
-def opened(context, reports):
-    """A report by its name, in a tab."""
+def open_report(context, reports):
+    """Return a function that opens a report in a new tab."""
 
-    def tab(name):
+    def open_tab(name):
         page = context.new_page()
         page.goto((reports / f"{name}.html").as_uri())
         return page
 
-    return tab
+    return open_tab
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_every_control_works(opened, keep, name):
-    page = opened(name)
+def test_every_control_works(open_report, keep, name):
+    page = open_report(name)
     keep(page, "light")
-    shut = page.locator("details:not([open])").count()
+    n_closed = page.locator("details:not([open])").count()
     controls = page.locator(CONTROLS).all()
     assert controls
     for _ in range(min(5, len(controls))):
@@ -79,7 +79,7 @@ def test_every_control_works(opened, keep, name):
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
     for control in controls:
         control.click()
-    assert page.locator("details:not([open])").count() == page.locator("details").count() - shut  # each was turned
+    assert page.locator("details:not([open])").count() == page.locator("details").count() - n_closed  # each was toggled
     for anchor in page.locator("a[href^='#']").all():
         assert page.locator(f"[id='{anchor.get_attribute('href')[1:]}']").count() == 1
     assert all(control.inner_text().strip() for control in controls)
@@ -87,8 +87,8 @@ def test_every_control_works(opened, keep, name):
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_dark_and_on_a_phone_with_everything_open(opened, keep, name):
-    page = opened(name)
+def test_dark_phone_layout_with_all_details_open(open_report, keep, name):
+    page = open_report(name)
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.emulate_media(color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
@@ -96,12 +96,12 @@ def test_dark_and_on_a_phone_with_everything_open(opened, keep, name):
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     keep(page, "dark-phone")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
-    assert page.evaluate(FAINTEST) >= 4.5  # what WCAG AA asks of text
+    assert page.evaluate(MIN_CONTRAST) >= 4.5  # required by WCAG AA
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_on_paper_every_table_is_shown(opened, keep, name):
-    page = opened(name)
+def test_every_table_is_printed(open_report, keep, name):
+    page = open_report(name)
     page.emulate_media(media="print", color_scheme="light")
     keep(page, "print")
     hidden = page.evaluate("[...document.querySelectorAll('details table')].filter(t => !t.offsetHeight).length")
@@ -109,7 +109,7 @@ def test_on_paper_every_table_is_shown(opened, keep, name):
     assert page.locator("nav:visible").count() == 0
 
 
-FAINTEST = """() => {
+MIN_CONTRAST = """() => {
   const parts = (c) => { const found = c.match(/[\\d.]+/g).map(Number);
     return found.length < 4 ? [...found, 1] : found; };
   const over = ([r, g, b, a], [R, G, B]) => [r * a + R * (1 - a), g * a + G * (1 - a), b * a + B * (1 - a)];
@@ -125,4 +125,4 @@ FAINTEST = """() => {
     const [a, b] = [light(seen), light(below)].sort((x, y) => y - x);
     least = Math.min(least, (a + .05) / (b + .05)); }
   return least; }"""
-"""The least contrast of any text with what lies under it."""
+"""JavaScript function that returns the minimum contrast between a text and its background."""

@@ -1,4 +1,4 @@
-"""Somebody reviews labels by keyboard, closes the tab, loses the server, comes back, exports and retrains."""
+"""Review by keyboard and mouse: closed tabs, a killed server, two tabs, export, retraining and accessibility."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ import numpy as np
 import pytest
 
 import ccmn
-from ccmn.experiments.demo import make_demo
+from ccmn.experiments.demo_task import make_demo
 from ccmn.models import load_model
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: make test-browser says how to get it"
-)
-pytest.importorskip("uvicorn", reason="the review page needs uvicorn: pip install 'ccmn[review]'")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-browser")
+pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install 'ccmn[review]'")
 expect = playwright.expect
 
 
 class Server:
-    """``ccmn review`` in a process of its own."""
+    """``ccmn review`` in a separate process."""
 
     def __init__(self, folder, *arguments):
         environment = {**os.environ, "PYTHONPATH": str(Path(ccmn.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
@@ -39,20 +37,20 @@ class Server:
 
 @pytest.fixture
 def start(tmp_path):
-    """Start the command; whatever still runs in the end is ended."""
+    """Return a function that starts the command. Running processes are killed after the test."""
     running = []
 
-    def started(*arguments):
+    def start_server(*arguments):
         running.append(Server(tmp_path, *arguments))
         return running[-1]
 
-    yield started
+    yield start_server
     for server in running:
         if server.process.poll() is None:
             server.kill()
 
 
-def opened(context, server):
+def open_page(context, server):
     page = context.new_page()
     page.goto(server.url)
     page.wait_for_url("**/row/*")
@@ -64,7 +62,7 @@ def row_of(page):
 
 
 def answer_row(page, truth):
-    """Every label of the row by its key, in the order in which they are asked."""
+    """Answer every label of the row with the keyboard, in display order."""
     for label in page.locator("form.label input[name=label]").all():
         page.keyboard.press("y" if truth[row_of(page), int(label.get_attribute("value"))] else "n")
     expect(page.locator("form.label.open")).to_have_count(0)
@@ -74,29 +72,29 @@ def used_rates(page):
     return page.locator("td[id^=used-]").all_inner_texts()
 
 
-def test_the_whole_circle(context, start, tmp_path, keep):
+def test_review_survives_restart_and_retrains(context, start, tmp_path, keep):
     truth = make_demo(8000, 0).Y
     server = start("--demo")
-    page = opened(context, server)
+    page = open_page(context, server)
     assert "token" not in page.url
     answer_row(page, truth)
     page.keyboard.press("ArrowRight")
     expect(page.locator("form.label.open")).to_have_count(10)
-    answer_row(page, truth)  # twenty labels
+    answer_row(page, truth)  # 20 labels in total
     expect(page.locator("#answers")).to_have_text("20")
     expect(page.locator("#counted")).to_have_text("2")
     row, intervals = row_of(page), page.locator("td[id^=interval-]").all_inner_texts()
     assert any(interval != "0.00–1.00" for interval in intervals)
-    keep(page, "twenty-labels")
+    keep(page, "20-labels")
 
     page.close()
     page = context.new_page()
-    page.goto(server.url.partition("?")[0])  # the cookie is still there: the same browser goes on
+    page.goto(server.url.partition("?")[0])  # the browser still has the cookie
     expect(page.locator("#answers")).to_have_text("20")
     server.kill()
     page.keyboard.press("z")
-    expect(page.locator("#said")).to_contain_text("The server does not answer")
-    context.troubles.clear()  # the console, too, says that the server is gone
+    expect(page.locator("#notice")).to_contain_text("The server does not respond")
+    context.problems.clear()  # the console reports the failed request
 
     server = start("--demo")
     page.goto(server.url)
@@ -111,20 +109,20 @@ def test_the_whole_circle(context, start, tmp_path, keep):
         expect(page.locator("form.label.open").first).to_be_visible()
         answer_row(page, truth)
     page.locator("#export").click()
-    expect(page.locator("#said")).to_have_text("Exported.")
+    expect(page.locator("#notice")).to_have_text("Exported.")
     folder = tmp_path / "digits-review"
     with np.load(folder / "trusted.npz", allow_pickle=False) as found:
         np.testing.assert_array_equal(found["Y"], truth[found["rows"]])
         assert len(found["rows"]) == 10
 
     page.locator("#retrain").click()
-    expect(page.locator("#training")).to_contain_text("Wrong labels on clean test rows", timeout=120_000)
+    expect(page.locator("#training")).to_contain_text("Wrong labels on the clean test set", timeout=120_000)
     assert used_rates(page) != before
     assert load_model(folder / "model.ccmn").n_features_in_ == 384
     keep(page, "retrained")
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size({"width": 390, "height": 844})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390  # a phone does not scroll sideways
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390  # no horizontal scrolling on a phone
     keep(page, "dark-phone")
 
 
@@ -133,10 +131,10 @@ def test_keys_mouse_undo_and_two_tabs(context, start, keep, tmp_path):
         f"<b>text</b> {'water' if i % 3 else 'cloud'} {i},{i % 2},{i % 3 == 0:d}" for i in range(120)
     ]
     (tmp_path / "texts.csv").write_text("\n".join(lines) + "\n")
-    page = opened(context, start("texts.csv", "--text", "words", "--labels", "sea,sky", "--noise", "partial"))
+    page = open_page(context, start("texts.csv", "--text", "words", "--labels", "sea,sky", "--noise", "partial"))
     other = context.new_page()
     other.goto(page.url)
-    assert page.locator("blockquote b").count() == 0  # the text is text
+    assert page.locator("blockquote b").count() == 0  # the text is escaped
     expect(page.locator("blockquote")).to_contain_text("<b>text</b>")
 
     focused = page.locator("*:focus")
@@ -151,25 +149,25 @@ def test_keys_mouse_undo_and_two_tabs(context, start, keep, tmp_path):
     expect(focused).to_have_text("Next row →")
     keep(page, "text")
 
-    other.keyboard.press("a")  # this tab has seen none of it: it overwrites nothing, and shows what holds
+    other.keyboard.press("a")  # this tab shows old answers: it overwrites nothing and is updated
     expect(other.locator("form.label.no .name")).to_have_text("sea")
     expect(other.locator("form.label.unsure .name")).to_have_text("sky")
     other.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     expect(page.locator("#title")).to_have_text(other.locator("#title").inner_text())
     page.keyboard.press("z")
-    expect(page.locator("#said")).to_have_text("The latest decision was taken back.")
+    expect(page.locator("#notice")).to_have_text("The latest action was undone.")
     expect(page.locator("form.label.open .name")).to_have_text("sea")
     page.keyboard.press("Control+z")
     expect(page.locator("form.label.open")).to_have_count(2)
 
 
-def test_accessible(context, start, tmp_path):
-    """Every control has a name; every step of the keyboard shows where it is; nothing is faint."""
+def test_accessibility(context, start, tmp_path):
+    """Every control has a name, the keyboard focus is visible, and the contrast of text is sufficient."""
     rows = np.random.default_rng(0).normal(size=(120, 3))
     lines = ["a,b,c,sea,sky", *(f"{a:.3f},{b:.3f},{c:.3f},{a > 0:d},{b > 0:d}" for a, b, c in rows)]
     (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
-    page = opened(context, start("table.csv", "--labels", "sea,sky", "--noise", "partial"))
+    page = open_page(context, start("table.csv", "--labels", "sea,sky", "--noise", "partial"))
     for element in page.locator("button, a, summary, img").all():
         name = element.get_attribute("aria-label") or element.get_attribute("alt") or element.inner_text()
         assert name.strip()
@@ -179,27 +177,27 @@ def test_accessible(context, start, tmp_path):
         page.emulate_media(color_scheme=scheme)
         contrasts = page.evaluate(CONTRASTS)
         assert contrasts
-        assert min(contrasts.values()) >= 4.5, contrasts  # what WCAG AA asks of text
+        assert min(contrasts.values()) >= 4.5, contrasts  # required by WCAG AA
     seen = set()
     for _ in range(40):
         page.keyboard.press("Tab")
         style = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-        where = page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
-        if where.startswith("<body"):
+        element = page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
+        if element.startswith("<body"):
             break
-        assert style != "none", where
-        seen.add(where)
+        assert style != "none", element
+        seen.add(element)
     assert len(seen) >= 10
 
 
 CONTRASTS = """() => {
-  const light = (c) => { const [r, g, b] = c.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255)
+  const luminance = (c) => { const [r, g, b] = c.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255)
     .map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
-  const ground = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+  const background = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
     if (!c.endsWith(", 0)")) return c; } return getComputedStyle(document.body).backgroundColor; };
   const found = {};
-  for (const e of document.querySelectorAll("h1, h2, p, .name, .given, .doubt, .faint, small, caption, summary, th, "
+  for (const e of document.querySelectorAll("h1, h2, p, .name, .given, .p-wrong, .faint, small, caption, summary, th, "
       + "td, button:not(:disabled), kbd")) {
-    const [a, b] = [light(getComputedStyle(e).color), light(ground(e))].sort((x, y) => y - x);
+    const [a, b] = [luminance(getComputedStyle(e).color), luminance(background(e))].sort((x, y) => y - x);
     const key = e.tagName + "." + e.className; found[key] = Math.min(found[key] ?? 99, (a + .05) / (b + .05)); }
   return found; }"""

@@ -147,11 +147,11 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
         found = self._query("SELECT position, row, stream, asked FROM items WHERE position = ?", (position,))
         if not found:
             return None
-        *start, asked = found[0]
+        _, row, stream, asked = found[0]
         labels = self._from_json(asked)
         if not isinstance(labels, list):
             raise self._not_a_store(f"the labels at position {position} are not a list")
-        return QueueItem(*start, tuple(labels))
+        return QueueItem(position, row, stream, tuple(labels))
 
     def length(self) -> int:
         """Return the number of items in the queue."""

@@ -1,26 +1,25 @@
-// Keys press the buttons of the page, and buttons fetch the next page without a flash. Without this file every button
-// still works, as a plain form.
+// Keyboard shortcuts, and page updates without a full reload. Without this script, the buttons work as plain forms.
 "use strict";
 (() => {
-  let turn = Promise.resolve(); // one thing after the other: quick keys are not lost, nor do they overtake each other
-  const inTurn = (what) => { turn = turn.then(what).catch(say); return turn; };
-  const say = (message) => { document.getElementById("notice").textContent = String(message.message || message); };
+  let queue = Promise.resolve(); // actions run one after the other, in the order of the key presses
+  const enqueue = (action) => { queue = queue.then(action).catch(notify); return queue; };
+  const notify = (message) => { document.getElementById("notice").textContent = String(message.message || message); };
 
-  async function show(answer) {
-    if (!answer.ok) throw new Error(await answer.text());
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  async function show(response) {
+    if (!response.ok) throw new Error(await response.text());
+    const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
     const scroll = document.querySelector("aside .wide")?.scrollTop || 0;
     document.querySelector("main").replaceWith(document.adoptNode(fresh.querySelector("main")));
     document.title = fresh.title;
-    say(fresh.getElementById("notice").textContent);
-    history.replaceState(null, "", answer.url);
+    notify(fresh.getElementById("notice").textContent);
+    history.replaceState(null, "", response.url);
     const rates = document.querySelector("aside .wide");
     if (rates) rates.scrollTop = scroll;
-    settle();
+    initialize();
   }
 
-  const load = (address, options) => fetch(address, options).then(show, () => {
-    throw new Error("The server does not answer. What you answered before is saved; start ccmn review again.");
+  const load = (url, options) => fetch(url, options).then(show, () => {
+    throw new Error("The server does not respond. Your answers are saved. Run `ccmn review` again to continue.");
   });
 
   function press(button) {
@@ -54,20 +53,20 @@
   document.addEventListener("keydown", (event) => {
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     if (event.altKey || event.metaKey || (event.ctrlKey && key !== "z") || !KEYS.includes(key)) return;
-    if (event.target.closest("blockquote, .wide") && key.startsWith("Arrow")) return; // these scroll
+    if (event.target.closest("blockquote, .wide") && key.startsWith("Arrow")) return; // arrow keys scroll here
     event.preventDefault();
-    inTurn(() => act(key));
+    enqueue(() => act(key));
   });
 
   document.addEventListener("submit", (event) => {
     event.preventDefault();
     const button = event.submitter;
-    inTurn(() => press(button));
+    enqueue(() => press(button));
   });
 
   const wait = (ms) => new Promise((done) => setTimeout(done, ms));
   let watching = false;
-  async function watch() { // until the training in the background is over; then the page as it stands
+  async function watch() { // wait until the background training has ended, then reload the page
     if (watching) return;
     watching = true;
     try {
@@ -75,13 +74,13 @@
         await wait(500);
         state = (await (await fetch("/training")).json()).state;
       }
-      await inTurn(() => load(location.href.replace(/notice=\w*/, "")));
-    } catch (error) { say(error); } finally { watching = false; }
+      await enqueue(() => load(location.href.replace(/notice=\w*/, "")));
+    } catch (error) { notify(error); } finally { watching = false; }
   }
 
-  function settle() {
+  function initialize() {
     document.querySelector("main [data-focus]")?.focus();
     if (document.getElementById("training")?.dataset.state === "running") watch();
   }
-  settle();
+  initialize();
 })();

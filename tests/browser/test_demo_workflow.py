@@ -1,0 +1,102 @@
+"""Workflow of a new user: demo, report, review, retraining. Each step is found in the output of the previous one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ccmn
+from ccmn.experiments.demo_task import make_demo
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-browser")
+pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install 'ccmn[review]'")
+expect = playwright.expect
+
+N_ROWS = 100
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that starts a command in an empty folder. The process is killed after the test."""
+    started = []
+
+    def start(command):
+        environment = {**os.environ, "PYTHONPATH": str(Path(ccmn.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+        arguments = [sys.executable, "-m", "ccmn", *command.partition("ccmn ")[2].split()]
+        process = subprocess.Popen(arguments, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def review_row(page, truth):
+    """Correct wrong labels with the mouse and accept the other ones with a key."""
+    row = int(page.locator("#title").inner_text().split()[1])
+    forms = page.locator("form.label")
+    labels = [int(label.get_attribute("value")) for label in forms.locator("input[name=label]").all()]
+    given = [text == "given" for text in forms.locator(".given").all_inner_texts()]
+    for name, label, is_given in zip(forms.locator(".name").all_inner_texts(), labels, given):
+        if is_given != truth[row, label]:
+            page.locator(f"button[aria-label='{'No' if is_given else 'Yes'}: {name}']").click()
+    if page.locator("form.label.open").count():
+        page.keyboard.press("a")
+    expect(page.locator("form.label.open")).to_have_count(0)
+
+
+def rate_error(page, noise):
+    """Return the mean error of the rates in use that the page shows."""
+    used = {
+        cell.get_attribute("id"): float(cell.inner_text().lstrip("≤ ")) for cell in page.locator("td[id^=used-]").all()
+    }
+    errors = [
+        abs(used[f"used-pos-{j}"] - noise.rho_pos[j]) + abs(used[f"used-neg-{j}"] - noise.rho_neg[j]) for j in range(10)
+    ]
+    return np.mean(errors)
+
+
+@pytest.mark.slow
+def test_demo_report_review_retrain(context, run, tmp_path, keep):
+    task = make_demo(8000, 0)
+    output, _ = run("ccmn demo").communicate()
+    report = re.search(r"\S+\.html", output).group(0)
+    page = context.new_page()
+    page.goto((tmp_path / report).as_uri())
+    assert "ccmn review --demo" in page.locator("body").inner_text()
+
+    command = re.search(r"ccmn review --demo.*", output).group(0)
+    server = run(f"{command} --json")
+    page.goto(json.loads(server.stdout.readline())["url"])
+    page.wait_for_url("**/row/*")
+    before = rate_error(page, task.noise)
+    for position in range(N_ROWS):
+        review_row(page, task.Y)
+        if position + 1 < N_ROWS:
+            page.keyboard.press("ArrowRight")
+            expect(page.locator("form.label.open").first).to_be_visible()
+    expect(page.locator("#progress")).to_contain_text(f"on {N_ROWS} of")
+    page.locator("#retrain").click()
+    expect(page.locator("#training")).to_contain_text("Wrong labels on the clean test set", timeout=120_000)
+    keep(page, "hundred-rows")
+    assert rate_error(page, task.noise) < 0.7 * before
+    training = page.locator("#training").inner_text()
+    without, with_answers = (float(share) for share in re.findall(r"([\d.]+)%", training))
+    assert with_answers < without - 0.3
+
+    model = re.search(r"ccmn predict (\S+) DATA", training).group(1)
+    page.locator("#export").click()
+    expect(page.locator("#notice")).to_have_text("Exported.")
+    corrected = tmp_path / Path(model).parent / "corrected.npz"
+    output, _ = run(f"ccmn predict {model} {corrected} --out predictions.csv").communicate()
+    assert (tmp_path / "predictions.csv").exists(), output
