@@ -1,4 +1,4 @@
-"""What the data tests share: the real files, where they are at hand, and small made-up ones."""
+"""Fixtures of the data tests: real files, if available, and small synthetic ones."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ccmn.data import MultiLabelData
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder of the paper's data sets."""
+    """Folder of the datasets of the paper."""
     folder = os.environ.get("CCMN_DATA")
     if not folder:
-        pytest.skip("the real data sets are needed: set CCMN_DATA to their folder")
+        pytest.skip("requires the real datasets: set CCMN_DATA to their folder")
     return Path(folder)
 
 
 @pytest.fixture(scope="session")
 def original(real_data: Path) -> Path:
-    """The source files of those data sets."""
+    """Folder of the source files of these datasets."""
     return real_data / "original"
 
 
@@ -46,7 +46,7 @@ def write(tmp_path: Path) -> Callable[[str, str], Path]:
 
 @pytest.fixture
 def refusal() -> Callable[..., str]:
-    """The message with which a reader refuses a file, or nothing when it reads it; other errors come through."""
+    """Function that returns the message of the ValueError of a reader, or an empty text."""
 
     def message(read: Callable[..., MultiLabelData], *arguments: object) -> str:
         try:
@@ -59,7 +59,7 @@ def refusal() -> Callable[..., str]:
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
-    """Serves files without a word."""
+    """Handler that serves files and logs nothing."""
 
     def log_message(self, *args: object) -> None:
         pass
@@ -67,7 +67,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A folder, and the address on this machine under which its files are served."""
+    """Folder and the local address under which its files are served."""
     folder = tmp_path / "served"
     folder.mkdir()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(folder)))
@@ -81,7 +81,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 @pytest.fixture
 def same() -> Callable[[MultiLabelData, MultiLabelData], None]:
-    """Assert that two data sets hold the same matrices, sparse or not."""
+    """Assert that two datasets contain the same matrices, sparse or dense."""
 
     def check(found: MultiLabelData, expected: MultiLabelData) -> None:
         assert_array_equal(to_dense_array(found.X), to_dense_array(expected.X))

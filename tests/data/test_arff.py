@@ -48,7 +48,7 @@ def test_meka_dense(write):
     assert_array_equal(data.Y, [[1, 0], [0, np.nan], [1, 1]])
 
 
-def test_mulan_sparse_in_the_order_of_the_arff(write):
+def test_mulan_sparse_labels_keep_the_order_of_the_attributes(write):
     data = read_arff(write("weather.arff", SPARSE), write("labels.xml", XML))
     assert scipy.sparse.issparse(data.X)
     assert data.label_names == ("sea", "sky")
@@ -72,7 +72,7 @@ def test_label_count_in_the_relation(write, relation, labels):
     assert read_arff(write("weather.arff", text)).label_names == labels
 
 
-def test_labels_given_win_over_the_relation(write):
+def test_given_labels_override_the_relation(write):
     assert read_arff(write("weather.arff", DENSE), ["sea"]).label_names == ("sea",)
 
 
@@ -136,7 +136,7 @@ def test_malformed(write, text, message):
     assert str(path) in str(caught.value)
 
 
-def test_without_labels_the_xml_beside_it_is_pointed_at(write):
+def test_error_without_labels_names_the_xml_file(write):
     path = write("weather.arff", SPARSE)
     with pytest.raises(ValueError, match="specify which attributes are labels"):
         read_arff(path)
@@ -147,7 +147,7 @@ def test_without_labels_the_xml_beside_it_is_pointed_at(write):
 
 
 @pytest.mark.parametrize("count", ["99", "-99", "0"])
-def test_label_count_that_cannot_be(write, count):
+def test_invalid_label_count(write, count):
     with pytest.raises(ValueError, match="must count columns"):
         read_arff(write("data.arff", DENSE.replace("-C 2", f"-C {count}")))
 
@@ -213,10 +213,10 @@ def test_meka_files_equal_the_npz(real_data, original, same, file, name, rows):
     expected = load_dataset(name, data_dir=real_data)
     same(data, expected)
     assert data.feature_names == expected.feature_names
-    if name != "scene":  # whose labels the two write differently: beach, Beach
+    if name != "scene":  # label names differ: beach, Beach
         assert data.label_names == expected.label_names
 
 
-def test_slashdot_by_its_xml(real_data, original, same):
+def test_slashdot_with_its_xml_file(real_data, original, same):
     data = read_arff(original / "meka_SLASHDOT-F.arff.gz", original / "meka_SLASHDOT-F.xml")
     same(data, load_dataset("slashdot", data_dir=real_data))

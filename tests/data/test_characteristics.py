@@ -27,23 +27,23 @@ MEASURED = {
 def test_real_data(real_data, name):
     cardinality, candidates, density, empty, duplicates, positives = MEASURED[name]
     data = load_dataset(name, data_dir=real_data)
-    figures = describe(data)
-    assert figures.cardinality == pytest.approx(cardinality, abs=5e-4)
-    assert figures.label_density == pytest.approx(figures.cardinality / data.q)
-    assert figures.candidate_size == (candidates and pytest.approx(candidates, abs=5e-4))
-    assert figures.feature_density == pytest.approx(density, abs=5e-4)
-    assert (figures.rows_without_features, figures.duplicate_rows) == (empty, duplicates)
-    assert (figures.positives_min, figures.positives_median, figures.positives_max) == positives
-    assert figures.domain == DATASETS[name].domain
+    found = describe(data)
+    assert found.cardinality == pytest.approx(cardinality, abs=5e-4)
+    assert found.label_density == pytest.approx(found.cardinality / data.q)
+    assert found.candidate_size == (candidates and pytest.approx(candidates, abs=5e-4))
+    assert found.feature_density == pytest.approx(density, abs=5e-4)
+    assert (found.rows_without_features, found.duplicate_rows) == (empty, duplicates)
+    assert (found.positives_min, found.positives_median, found.positives_max) == positives
+    assert found.domain == DATASETS[name].domain
 
 
 @pytest.mark.parametrize("name", ["music_emotion", "music_style", "mirflickr"])
 def test_labels_only(real_data, name):
-    figures = describe(load_dataset(real_data / f"{name}_labels.npz"))
-    assert (figures.n, figures.q) == (DATASETS[name].paper.n, DATASETS[name].paper.q)
-    assert figures.d == figures.duplicate_rows == figures.rows_without_features == 0
-    assert int(figures.cardinality * 100) / 100 == DATASETS[name].paper.cardinality  # truncated, as in the paper
-    assert figures.candidate_size > figures.cardinality
+    found = describe(load_dataset(real_data / f"{name}_labels.npz"))
+    assert (found.n, found.q) == (DATASETS[name].paper.n, DATASETS[name].paper.q)
+    assert found.d == found.duplicate_rows == found.rows_without_features == 0
+    assert int(found.cardinality * 100) / 100 == DATASETS[name].paper.cardinality  # truncated, as in the paper
+    assert found.candidate_size > found.cardinality
 
 
 def test_sparse_and_dense_agree():

@@ -13,12 +13,12 @@ from ccmn.data.columns import Columns
 
 @pytest.fixture
 def columns():
-    """Those of the small data set, in the other order."""
+    """Columns of the small dataset in reverse order."""
     return Columns(2, 2, ["width", "length"], ["sky", "sea"])
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".npz"])
-def test_features_and_labels_come_in_the_models_order(columns, small, tmp_path, suffix):
+def test_features_and_labels_have_the_order_of_the_model(columns, small, tmp_path, suffix):
     path = tmp_path / f"small{suffix}"
     (write_csv if suffix == ".csv" else write_npz)(small, path)
     rows, data = columns.read_rows(path), columns.read_labeled(path)
@@ -29,28 +29,28 @@ def test_features_and_labels_come_in_the_models_order(columns, small, tmp_path, 
     assert (data.feature_names, data.label_names) == (("width", "length"), ("sky", "sea"))
 
 
-def test_candidates_come_along(columns, small, tmp_path):
+def test_candidates_are_kept(columns, small, tmp_path):
     write_npz(replace(small, candidates=np.array([[1, 0], [0, 1], [1, 1]])), tmp_path / "small.npz")
     assert_array_equal(columns.read_labeled(tmp_path / "small.npz").candidates, [[0, 1], [1, 0], [1, 1]])
 
 
-def test_by_number_where_there_are_no_names(small, tmp_path):
+def test_columns_without_names_are_matched_by_position(small, tmp_path):
     write_npz(small, tmp_path / "small.npz")
     write_csv(small, tmp_path / "small.csv")
     bare = Columns(2, 2)
     assert_array_equal(bare.read_labeled(tmp_path / "small.npz").X, small.X)
     with pytest.raises(ValueError, match="fitted on 2 features; got 4"):
-        bare.read_rows(tmp_path / "small.csv")  # labels are not known from features here
+        bare.read_rows(tmp_path / "small.csv")  # labels cannot be told from features
     assert_array_equal(replace(bare, label_names=["sea", "sky"]).read_rows(tmp_path / "small.csv").X, small.X)
 
 
-def test_meka_says_itself_which_are_labels(write):
+def test_meka_declares_its_labels(write):
     path = write("data.arff", "@relation 'x: -C 1'\n@attribute a {0,1}\n@attribute f numeric\n@data\n1,0.5\n")
     assert_array_equal(Columns(1, 1).read_labeled(path).Y, [[1]])
     assert_array_equal(Columns(1, 1, ["f"], ["a"]).read_rows(path).X, [[0.5]])
 
 
-def test_libsvm_shows_no_more_columns_than_it_holds(write):
+def test_libsvm_files_may_lack_the_last_columns(write):
     path = write("part.svm", "0 1:1\n")
     data = Columns(3, 2).read_labeled(path)
     assert (data.d, data.q) == (3, 2)
@@ -59,13 +59,13 @@ def test_libsvm_shows_no_more_columns_than_it_holds(write):
         Columns(3, 1).read_labeled(write("more.svm", "1 1:1\n"))
 
 
-def test_other_sparse_files_show_all_their_columns(small, tmp_path):
+def test_other_sparse_files_must_have_all_columns(small, tmp_path):
     write_npz(replace(small, X=scipy.sparse.csr_array(small.X)), tmp_path / "small.npz")
     with pytest.raises(ValueError, match="fitted on 3 features; got 2"):
         Columns(3, 2).read_rows(tmp_path / "small.npz")
 
 
-def test_data_sets_by_name(real_data):
+def test_datasets_by_name(real_data):
     columns, data = Columns.from_training_data("yeast", data_dir=real_data)
     assert (columns.n_features, columns.n_labels) == (103, 14)
     assert_array_equal(columns.read_rows("yeast", data_dir=real_data).X, data.X)
@@ -90,7 +90,7 @@ def test_text(write):
         ("sea\n1\n0\n", "there are no features in these data"),
     ],
 )
-def test_data_that_nothing_can_be_learnt_from(write, text, message):
+def test_data_without_features_or_labels(write, text, message):
     with pytest.raises(ValueError, match=message):
         Columns.from_training_data(write("train.csv", text), ["sea"])
     with pytest.raises(ValueError, match="there are no labels"):

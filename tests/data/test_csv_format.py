@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from ccmn.data import read_csv, write_csv
+from ccmn.data import csv_format, read_csv, write_csv
 
 TEXT = """length,"wide, very",label_sea,label_sky
 0.5,,1,0
@@ -29,24 +29,24 @@ def test_reads_missing_features_and_unobserved_labels(write):
     assert_array_equal(data.Y, [[1, 0], [0, np.nan], [1, 1]])
 
 
-def test_labels_may_stand_anywhere(write):
+def test_label_columns_in_any_position(write):
     data = read_csv(write("data.csv", "sea,x,sky\n1,5,0\n"), ["sky", "sea"])
     assert data.label_names == ("sea", "sky")
     assert_array_equal(data.Y, [[1, 0]])
     assert data.Y.dtype == np.uint8
 
 
-def test_labels_in_words(write):
+def test_true_false_yes_no(write):
     data = read_csv(write("data.csv", "old,sea,sky\nTrue,True,no\nfalse, FALSE ,Yes\nyes,,1\n"), ["sea", "sky"])
     assert_array_equal(data.Y, [[1, 0], [0, 1], [np.nan, 1]])
     assert_array_equal(data.X, [[1], [0], [1]])
 
 
-def test_columns_that_are_counted_are_named_so(write):
+def test_whole_numbers_as_column_names(write):
     assert read_csv(write("data.csv", "0,1,2\n0.5,1,0\n"), -1).feature_names == ("0", "1")
 
 
-def test_features_alone(write):
+def test_features_only(write):
     data = read_csv(write("data.csv", "a,b\n1,2\n"), [])
     assert (data.d, data.q) == (2, 0)
 
@@ -81,16 +81,16 @@ def test_round_trip_of_sparse_unnamed_unobserved(small, same, tmp_path):
     assert back.feature_names == ("x0", "x1")
 
 
-def test_a_failed_write_leaves_what_was_there(small, tmp_path):
+def test_failed_write_keeps_the_old_file(small, tmp_path):
     path = tmp_path / "data.csv"
-    path.write_text("precious")
+    path.write_text("old content")
     with pytest.raises(ValueError, match="together: the column name 'sea' occurs more than once; column names"):
         write_csv(dataclasses.replace(small, feature_names=["sea", "b"]), path)
-    assert path.read_text() == "precious"
+    assert path.read_text() == "old content"
     assert [file.name for file in tmp_path.iterdir()] == ["data.csv"]
 
 
-def test_what_csv_cannot_hold_is_not_dropped(small, tmp_path):
+def test_candidates_are_refused(small, tmp_path):
     with pytest.raises(ValueError, match="use write_npz"):
         write_csv(dataclasses.replace(small, candidates=small.Y), tmp_path / "data.csv")
     with pytest.raises(FileNotFoundError, match="there is no folder"):
@@ -142,3 +142,28 @@ def test_mutated_text_parses_or_is_refused(write, refusal, at, cut, insert):
     path = write("data.csv", TEXT[:at] + insert + TEXT[at + cut :])
     message = refusal(read_csv, path, -2)
     assert not message or str(path) in message
+
+
+NUMBERS = "a,b,sea\n0.5,1,0\n-1e3,,1\n7,3.25,0\n"
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, len(NUMBERS)), st.integers(0, 3), st.text('015,\n\r"-.eE+ tTrueinfa_#;', max_size=4))
+def test_both_readers_agree(write, same, monkeypatch, at, cut, insert):
+    """Files of plain numbers are read by pandas, all others row by row; both give the same data or error."""
+    path = write("data.csv", NUMBERS[:at] + insert + NUMBERS[at + cut :])
+
+    def outcome():
+        try:
+            return read_csv(path, -1)
+        except ValueError as error:
+            return str(error)
+
+    found = outcome()
+    with monkeypatch.context() as patch:
+        patch.setattr(csv_format, "_read_numbers", lambda *_: None)
+        expected = outcome()
+    if isinstance(expected, str):
+        assert found == expected
+    else:
+        same(found, expected)

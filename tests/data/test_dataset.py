@@ -41,7 +41,7 @@ def test_sparse_stays_sparse_and_is_not_changed():
     assert data.cardinality == 2.0
 
 
-def test_many_sparse_positives_are_counted_beyond_a_byte():
+def test_counts_of_sparse_labels_do_not_overflow():
     assert MultiLabelData(np.zeros((1, 0)), scipy.sparse.csr_array(np.ones((1, 300)))).cardinality == 300
 
 
@@ -90,7 +90,7 @@ def test_refused(small, change, message):
         dataclasses.replace(small, **change)
 
 
-def test_indices_beyond_the_matrix_are_refused():
+def test_indices_out_of_range_are_refused():
     broken = scipy.sparse.csr_array((1, 2))
     broken.data, broken.indices, broken.indptr = np.ones(1), np.array([7]), np.array([0, 1])
     with pytest.raises(ValueError, match="ind"):

@@ -16,7 +16,7 @@ SOURCE = Source("somebody/data", "0123abc", "folder/file.arff", hashlib.sha256(C
 
 @pytest.fixture
 def mirror(served):
-    """The address of a server that has the file in its place."""
+    """Address of a server that has the file."""
     folder, address = served
     file = folder / "somebody/data/0123abc/folder/file.arff"
     file.parent.mkdir(parents=True)
@@ -36,7 +36,7 @@ def test_address(monkeypatch):
     assert SOURCE.url("http://other").startswith("http://other/somebody")
 
 
-def test_good_file_is_kept_and_not_fetched_again(mirror, tmp_path, capfd):
+def test_downloads_are_cached(mirror, tmp_path, capfd):
     path = download(SOURCE, mirror=mirror, cache_dir=tmp_path / "cache")
     assert path.read_bytes() == CONTENT
     assert path.name == "file.arff"
@@ -51,7 +51,7 @@ def test_environment(mirror, tmp_path, monkeypatch):
     assert (tmp_path / "cache") in download(SOURCE).parents
 
 
-def test_a_damaged_file_in_the_cache_is_fetched_again(mirror, tmp_path):
+def test_damaged_cache_is_replaced(mirror, tmp_path):
     path = download(SOURCE, mirror=mirror, cache_dir=tmp_path / "cache")
     path.write_bytes(b"damaged")
     assert download(SOURCE, mirror=mirror, cache_dir=tmp_path / "cache").read_bytes() == CONTENT
@@ -64,7 +64,7 @@ def test_wrong_checksum(mirror, tmp_path):
     assert files_in(tmp_path / "cache") == []
 
 
-def test_not_there(mirror, tmp_path):
+def test_missing_file_on_server(mirror, tmp_path):
     gone = Source(SOURCE.repository, SOURCE.commit, "gone.arff", SOURCE.sha256)
     with pytest.raises(OSError, match=r"could not download http.*gone\.arff: the server answered 404"):
         download(gone, mirror=mirror, cache_dir=tmp_path / "cache")
@@ -78,20 +78,20 @@ def test_no_server(tmp_path, address):
     assert files_in(tmp_path / "cache") == []
 
 
-def test_a_connection_that_breaks_off(mirror, tmp_path, monkeypatch):
-    def break_off(self):
+def test_interrupted_connection(mirror, tmp_path, monkeypatch):
+    def interrupt(self):
         self.send_response(200)
         self.send_header("Content-Length", str(len(CONTENT)))
         self.end_headers()
         self.wfile.write(CONTENT[:100])
 
-    monkeypatch.setattr(SimpleHTTPRequestHandler, "do_GET", break_off)
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "do_GET", interrupt)
     with pytest.raises(OSError, match="could not download"):
         download(SOURCE, mirror=mirror, cache_dir=tmp_path / "cache")
     assert files_in(tmp_path / "cache") == []
 
 
-def test_without_pooch_the_extra_is_named(tmp_path, monkeypatch):
+def test_error_without_pooch_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(ImportError, match=r"pip install 'ccmn\[download\]'"):
         download(SOURCE, cache_dir=tmp_path)

@@ -6,7 +6,7 @@ from ccmn.data import write_csv, write_npz
 from ccmn.data.formats import FORMATS, read_file
 
 
-def test_the_suffix_tells(tmp_path, small, same, write):
+def test_suffix_selects_the_reader(tmp_path, small, same, write):
     write_csv(small, tmp_path / "small.CSV")
     write_npz(small, tmp_path / "small.npz")
     same(read_file(tmp_path / "small.CSV", -2), small)
@@ -24,7 +24,7 @@ def test_unknown_suffix(write, name):
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".mat"])
-def test_labels_where_the_file_keeps_them_apart(write, suffix):
+def test_labels_are_refused_for_formats_with_a_label_matrix(write, suffix):
     with pytest.raises(ValueError, match="leave labels=-2 out"):
         read_file(write(f"data{suffix}", ""), -2)
 

@@ -25,7 +25,7 @@ def test_reads(write):
     assert data.label_names is None
 
 
-def test_counts_and_names_given(write):
+def test_given_counts_and_names(write):
     path = write("data.txt", TEXT)
     data = read_libsvm(path, 5, n_features=7)
     assert (data.d, data.q) == (7, 5)
@@ -81,7 +81,7 @@ def test_malformed(write, text, message):
         (["a", "a"], None, "more than once"),
     ],
 )
-def test_counts_that_do_not_fit(write, labels, n_features, message):
+def test_contradictory_counts(write, labels, n_features, message):
     with pytest.raises(ValueError, match=message):
         read_libsvm(write("data.txt", TEXT), labels, n_features=n_features)
 

@@ -44,7 +44,7 @@ def test_compressed_text(tmp_path, rows):
     path.write_bytes(gzip.compress(b"a,sea\n" + rows))
     refused(read_csv, path, -1)
     path = tmp_path / "data.svm.gz"
-    path.write_bytes(gzip.compress(b"0 1:1" + rows.replace(b"0,1", b"0 1:1")))
+    path.write_bytes(gzip.compress(b"0 1:1\n" + rows.replace(b"0,1", b"0 1:1")))
     refused(read_libsvm, path)
     path = tmp_path / "data.arff.gz"
     path.write_bytes(gzip.compress(b"@relation x\n@attribute a numeric\n@attribute b {0,1}\n@data\n" + rows))

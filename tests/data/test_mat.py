@@ -60,7 +60,7 @@ def test_malformed(tmp_path, small, change, message):
 
 
 @pytest.mark.parametrize("keep", [0, 100, 130, 300])
-def test_cut_off(tmp_path, small, keep):
+def test_truncated(tmp_path, small, keep):
     path = save(tmp_path / "data.mat", data=np.ones((30, 20)), target=np.ones((2, 30)))
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ValueError, match=r"data\.mat"):

@@ -1,4 +1,4 @@
-"""MAT files read as scipy reads them, and damaged ones refused: never a crash."""
+"""MAT files are read as by scipy; damaged files raise ValueError and never crash."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def dense(matrix):
     compressed=st.booleans(),
     sparse=st.booleans(),
 )
-def test_as_scipy_reads_them(data, compressed, sparse):
+def test_agrees_with_scipy(data, compressed, sparse):
     other = np.arange(6.0).reshape(2, 3)
     if sparse and data.ndim == 2 and data.dtype.kind == "f":
         data = scipy.sparse.csc_matrix(np.nan_to_num(data))
@@ -54,11 +54,11 @@ def test_as_scipy_reads_them(data, compressed, sparse):
 
 
 @pytest.mark.parametrize("value", ["text", {"a": 1}, np.ones((2, 2), complex), np.array([[1, "a"]], dtype=object)])
-def test_what_is_no_matrix_of_numbers_is_said_to_be_none(value):
+def test_other_values_than_numbers_become_objects(value):
     assert read_variables(saved({"data": value}), ("data",))[0]["data"].dtype == object
 
 
-def test_logical_sparse_matrices_have_a_byte_a_value():
+def test_logical_sparse_matrices():
     Y = scipy.sparse.csc_matrix(np.eye(3, 5, dtype=bool))
     np.testing.assert_array_equal(dense(read_variables(saved({"data": Y}), ("data",))[0]["data"]), np.eye(3, 5))
 
@@ -79,8 +79,8 @@ def whole(request):
     return saved({"data": container(X), "target": container(Y)})
 
 
-def test_any_changed_byte_is_refused_or_read(whole, tmp_path):
-    """Types and sizes among them, which scipy's reader follows out of its arrays."""
+def test_any_changed_byte_is_read_or_refused(whole, tmp_path):
+    """Changed types and sizes are included, which make the reader of scipy leave its arrays."""
     path = tmp_path / "data.mat"
     for place in range(124, len(whole)):
         for change in (0x01, 0x80, 0xFF):
@@ -95,7 +95,7 @@ def test_any_changed_byte_is_refused_or_read(whole, tmp_path):
                 assert data.X.shape[0] == data.Y.shape[0]
 
 
-def test_any_cut_is_refused(whole, tmp_path):
+def test_any_truncation_is_refused(whole, tmp_path):
     path = tmp_path / "data.mat"
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
@@ -103,7 +103,7 @@ def test_any_cut_is_refused(whole, tmp_path):
             read_mat(path)
 
 
-def test_a_size_beyond_all_memory_is_no_reason_to_ask_for_it():
+def test_declared_sizes_are_not_allocated():
     content = bytearray(saved({"data": np.ones((2, 2))}))
     at = content.index(np.array([2, 2], "<i4").tobytes())
     content[at : at + 8] = np.array([2**30, 2**30], "<i4").tobytes()
@@ -112,8 +112,8 @@ def test_a_size_beyond_all_memory_is_no_reason_to_ask_for_it():
 
 
 @pytest.mark.parametrize(("zeros", "message"), [(0, "no element"), (1 << 24, "several elements")])
-def test_a_compressed_element_holds_one_variable(zeros, message):
-    """Two million empty elements are packed into some 16 kB; they are not all looked at."""
+def test_compressed_element_must_contain_one_variable(zeros, message):
+    """Two million empty elements compress to 16 kB; they are not all read."""
     packed = zlib.compress(bytes(zeros))
     content = saved({"x": np.eye(2)})[:128] + struct.pack("<II", 15, len(packed)) + packed
     tracemalloc.start()

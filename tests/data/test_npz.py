@@ -35,7 +35,7 @@ def test_round_trip_of_sparse_and_candidates(small, same, tmp_path):
     assert back.feature_names is None
 
 
-def test_unobserved_labels_and_labels_alone(tmp_path):
+def test_unobserved_labels_and_files_with_labels_only(tmp_path):
     Y = np.array([[1, np.nan], [0, 1]])
     np.savez(tmp_path / "labels.npz", Y=Y, something_else=np.arange(3))
     data = read_npz(tmp_path / "labels.npz")
@@ -53,9 +53,9 @@ def test_layout(small, tmp_path):
         assert z["X_shape"].dtype == np.int64
 
 
-def test_a_failed_write_leaves_what_was_there(small, tmp_path, monkeypatch):
+def test_failed_write_keeps_the_old_file(small, tmp_path, monkeypatch):
     path = tmp_path / "data.npz"
-    path.write_text("precious")
+    path.write_text("old content")
 
     def fail(stream, **arrays):
         stream.write(b"half")
@@ -64,7 +64,7 @@ def test_a_failed_write_leaves_what_was_there(small, tmp_path, monkeypatch):
     monkeypatch.setattr(np, "savez_compressed", fail)
     with pytest.raises(KeyboardInterrupt):
         write_npz(small, path)
-    assert path.read_text() == "precious"
+    assert path.read_text() == "old content"
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -111,20 +111,20 @@ def test_malformed(tmp_path, small, change, message):
 
 
 class Trap:
-    """Unpickling this would raise something that is not ValueError."""
+    """Object whose unpickling would raise SystemExit."""
 
     def __reduce__(self):
         return (exit, (3,))
 
 
-def test_a_pickle_inside_is_never_loaded(tmp_path, small):
+def test_pickled_member_is_never_loaded(tmp_path, small):
     path = tmp_path / "data.npz"
     np.savez(path, X=small.X, Y=np.array([[Trap()]], dtype=object))
     with pytest.raises(ValueError, match="not a complete NPZ file of plain arrays"):
         read_npz(path)
 
 
-def test_a_bare_pickle_is_never_loaded(tmp_path):
+def test_pickle_file_is_never_loaded(tmp_path):
     import pickle
 
     path = tmp_path / "data.npz"
@@ -134,7 +134,7 @@ def test_a_bare_pickle_is_never_loaded(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", bytes(range(256)), b"text"])
-def test_junk(tmp_path, content):
+def test_random_content(tmp_path, content):
     path = tmp_path / "data.npz"
     path.write_bytes(content)
     with pytest.raises(ValueError, match="not a complete NPZ file"):
@@ -154,7 +154,7 @@ def test_damaged(tmp_path, small, refusal):
         assert not message or str(path) in message
 
 
-def test_zip_of_something_else(tmp_path):
+def test_other_zip_files(tmp_path):
     path = tmp_path / "data.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("Y.npy", "not an array")

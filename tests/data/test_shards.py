@@ -1,4 +1,4 @@
-"""A folder of Parquet shards: what is in it, in every layout, and what is refused."""
+"""Folders of Parquet shards: layouts, pieces and refused files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_all(data, at_once):
 
 @pytest.mark.parametrize("layout", ["columns", "vectors", "numbers"])
 @pytest.mark.parametrize("at_once", [3, 100])
-def test_every_layout_holds_the_same(tmp_path, layout, at_once):
+def test_all_layouts_agree(tmp_path, layout, at_once):
     data = ShardedData(write(tmp_path, table(layout)), "label_*", n_labels=Q)
     assert (data.n, data.d, data.q, len(data.files)) == (N, D, Q, 3)
     assert [g.rows for g in data.groups] == [7, 7, 6, 7, 7, 6, 7, 3]
@@ -55,8 +55,8 @@ def test_every_layout_holds_the_same(tmp_path, layout, at_once):
     assert data.label_names == (tuple(f"label_{j}" for j in range(Q)) if layout == "columns" else None)
 
 
-def test_pieces_of_a_large_row_group_are_whole(tmp_path):
-    """A reader relies on it: every piece but the last of a row group has the rows asked for."""
+def test_pieces_of_a_large_row_group_have_equal_size(tmp_path):
+    """Streaming relies on it: every piece of a row group but the last has the requested number of rows."""
     rows = 5000
     big = pa.table({"x": vectors(np.zeros((rows, 40), np.float32)), "label_y": pa.array([[1]] * rows)})
     data = ShardedData(write(tmp_path, big, rows, rows), "label_y", n_labels=3)
@@ -81,13 +81,13 @@ def test_null_labels_are_not_observed(tmp_path):
         ({"f": [1.0, 2.0], "y": [[0], [1]], "z": [0, 1]}, ["y", "z"], "not both"),
     ],
 )
-def test_what_cannot_be_read_is_named(tmp_path, columns, labels, message):
+def test_unreadable_columns(tmp_path, columns, labels, message):
     write(tmp_path, pa.table(columns))
     with pytest.raises(ValueError, match=message):
         read_all(ShardedData(tmp_path, labels, n_labels=5), 10)
 
 
-def test_folders_that_are_none(tmp_path):
+def test_invalid_folders(tmp_path):
     with pytest.raises(FileNotFoundError, match="no folder"):
         ShardedData(tmp_path / "nowhere", "y")
     with pytest.raises(FileNotFoundError, match=r"no \*.parquet"):
@@ -105,14 +105,14 @@ def test_folders_that_are_none(tmp_path):
         ({"f": [1.0], "y": [1], "z": [1]}, "'z' is new"),
     ],
 )
-def test_shards_must_agree(tmp_path, other, difference):
+def test_shards_must_have_equal_columns(tmp_path, other, difference):
     pq.write_table(pa.table({"f": [1.0], "y": [1]}), tmp_path / "0.parquet")
     pq.write_table(pa.table(other), tmp_path / "1.parquet")
     with pytest.raises(ValueError, match=f"other columns than 0.parquet .{difference}"):
         ShardedData(tmp_path, ["y"])
 
 
-def test_columns_may_come_in_another_order(tmp_path):
+def test_column_order_may_differ(tmp_path):
     pq.write_table(pa.table({"f": [1.0], "g": [2.0], "y": [1]}), tmp_path / "0.parquet")
     pq.write_table(pa.table({"y": [0], "g": [4.0], "f": [3.0]}), tmp_path / "1.parquet")
     features, labels = read_all(ShardedData(tmp_path, ["y"]), 9)
@@ -133,7 +133,7 @@ def test_empty_and_unfinished_shards(tmp_path):
         ShardedData(tmp_path, "label_*")
 
 
-def test_a_shard_that_is_damaged_within(tmp_path):
+def test_damaged_shard(tmp_path):
     data = ShardedData(write(tmp_path, table("columns")), "label_*")
     path = tmp_path / "001.parquet"
     size = path.stat().st_size
@@ -144,7 +144,7 @@ def test_a_shard_that_is_damaged_within(tmp_path):
         read_all(data, 10)
 
 
-def test_shards_that_change_under_way(tmp_path):
+def test_shards_modified_while_reading(tmp_path):
     data = ShardedData(write(tmp_path, table("columns")), "label_*")
     write(tmp_path, table("columns"), row_group_size=20)
     with pytest.raises(ValueError, match=r"000.parquet has changed"):
@@ -154,6 +154,6 @@ def test_shards_that_change_under_way(tmp_path):
         read_all(data, 10)
 
 
-def test_the_number_of_listed_labels_is_asked_for(tmp_path):
+def test_label_lists_require_n_labels(tmp_path):
     with pytest.raises(ValueError, match="n_labels"):
         ShardedData(write(tmp_path, table("numbers")), "label_y")

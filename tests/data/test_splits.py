@@ -10,19 +10,19 @@ from ccmn.data.dataset import split
 
 
 @given(st.integers(10, 5000), st.integers(0, 2**32))
-def test_disjoint_and_everything(n, seed):
+def test_parts_are_disjoint_and_complete(n, seed):
     parts = split(n, random_state=seed)
     assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n))
 
 
 @given(st.integers(10, 5000))
-def test_sizes_depend_on_n_alone(n):
+def test_sizes_depend_on_n_only(n):
     sizes = [len(part) for part in split(n, random_state=None)]
     assert sizes == [len(part) for part in split(n, random_state=1)]
     assert np.abs(np.array(sizes) - np.array([0.5, 0.2, 0.3]) * n).max() <= 1
 
 
-def test_seeded():
+def test_reproducible():
     a, b, c = split(100, random_state=0), split(100, random_state=0), split(100, random_state=1)
     assert_array_equal(a[0], b[0])
     assert not np.array_equal(a[0], c[0])

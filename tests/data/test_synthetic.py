@@ -24,27 +24,27 @@ def test_labels_follow_the_posterior():
     assert (np.abs(task.Y.sum(0) - task.posterior.sum(0)) < 5 * sigma).all()
 
 
-def test_prevalence_is_near_what_was_asked():
+def test_prevalence_is_close_to_the_request():
     task = make_noisy_multilabel(20_000, 5, 3, prevalence=[0.1, 0.3, 0.5], random_state=0)
     assert_allclose(task.posterior.mean(0), [0.1, 0.3, 0.5], atol=0.03)
 
 
-def test_correlation_makes_labels_alike():
-    def likeness(correlation):
+def test_correlation_parameter():
+    def label_correlation(correlation):
         Y = make_noisy_multilabel(5000, 20, 2, correlation=correlation, random_state=0).Y
         return np.corrcoef(Y.T)[0, 1]
 
-    assert likeness(0.9) > likeness(0.5) > 0.1 > abs(likeness(0.0))
+    assert label_correlation(0.9) > label_correlation(0.5) > 0.1 > abs(label_correlation(0.0))
 
 
-def test_bayes_risk_is_that_of_the_best_predictor():
+def test_bayes_risk_is_the_risk_of_the_best_predictor():
     task = make_noisy_multilabel(40_000, 3, 4, random_state=1)
     error = ((task.posterior >= 0.5) != task.Y).mean()
     assert_allclose(error, task.bayes_hamming, atol=5 * 0.5 / np.sqrt(task.Y.size))
     assert make_noisy_multilabel(100, 2, 2, strength=0.0, prevalence=0.2).bayes_hamming == pytest.approx(0.2)
 
 
-def test_noise_touches_the_noisy_labels_alone():
+def test_noise_does_not_change_true_labels():
     noise = ClassConditionalNoise(0.2, 0.1, n_labels=3)
     clean = make_noisy_multilabel(5000, 4, 3, random_state=7)
     noisy = make_noisy_multilabel(5000, 4, 3, noise=noise, random_state=7)
@@ -55,7 +55,7 @@ def test_noise_touches_the_noisy_labels_alone():
     assert_allclose(counted.rho_neg, 0.1, atol=0.04)
 
 
-def test_seeded():
+def test_reproducible():
     a, b = (make_noisy_multilabel(20, 3, 2, random_state=3) for _ in range(2))
     assert_array_equal(a.X, b.X)
     assert_array_equal(a.Y, b.Y)

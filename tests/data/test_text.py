@@ -16,21 +16,21 @@ from ccmn.data.parquet import read_parquet_text
 TEXTS = ["The red boat, the RED boat", "blue sea and blue boat", "", "Straße 7 für Ünïcode"]
 
 
-def test_is_scikit_learns():
+def test_agrees_with_scikit_learn():
     text = TextFeatures.fit("review", TEXTS)
     expected = TfidfVectorizer(sublinear_tf=True).fit_transform(TEXTS)
     assert_allclose(text.transform(TEXTS).toarray(), expected.toarray(), rtol=1e-6)
     assert text.transform(TEXTS).dtype == np.float32
 
 
-def test_by_way_of_json_to_the_bit():
+def test_json_round_trip_is_exact():
     text = TextFeatures.fit("review", TEXTS)
     again = TextFeatures.from_dict(json.loads(json.dumps(text.to_dict())))
     assert (again.column, again.terms) == (text.column, text.terms)
     assert_array_equal(again.transform(TEXTS).toarray(), text.transform(TEXTS).toarray())
 
 
-def test_words_that_are_new_count_for_nothing():
+def test_unknown_words_are_ignored():
     assert TextFeatures.fit("review", TEXTS).transform(["zebra crossing"]).nnz == 0
 
 
@@ -65,12 +65,12 @@ def test_not_a_description(description):
         TextFeatures.from_dict(description)
 
 
-def test_csv_with_a_column_of_words(write):
+def test_csv_with_a_text_column(write):
     path = write("data.csv", 'age,review,sea\n1,"blue, deep",1\n,,0\n')
     data, texts = read_csv_text(path, "review", ["sea"])
     assert texts == ["blue, deep", ""]
     assert (data.feature_names, data.label_names) == (("age",), ("sea",))
-    assert read_csv_text(path, "review", -1)[0].label_names == ("sea",)  # counted without the texts
+    assert read_csv_text(path, "review", -1)[0].label_names == ("sea",)  # the text column does not count
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_csv_refuses(write, text, message):
         read_csv_text(write("data.csv", text), "review", ["sea"])
 
 
-def test_parquet_with_a_column_of_words(tmp_path):
+def test_parquet_with_a_text_column(tmp_path):
     pd = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     table = pd.DataFrame({"review": ["red", None], "sea": [0, 1]})
