@@ -15,7 +15,7 @@ from ccmn.data import write_npz
 from ccmn.estimation import METHODS
 from ccmn.estimation.estimate import DECLARE, TRUST
 from ccmn.models.monitor import RiskParts, warning_about
-from ccmn.models.solving import NEEDS
+from ccmn.models.solvers import NEEDS
 
 OPTIONS = {**option_names(typer.main.get_command(app).commands.values()), "sides": "--noise"}  # type: ignore[attr-defined]
 PYTHON = re.compile(r"\b\w+=(?!=)|\w\(.*\)|_true\b")

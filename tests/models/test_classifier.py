@@ -144,7 +144,7 @@ class TestLBFGS:
 
     def test_many_rows_are_left_to_epochs_unless_asked_for(self, scenes, monkeypatch):
         X, Z, _, _, noise, _ = scenes
-        monkeypatch.setattr("ccmn.models.solving.MOST_ROWS_FOR_LBFGS", 500)
+        monkeypatch.setattr("ccmn.models.solvers.MOST_ROWS_FOR_LBFGS", 500)
         for solver, column in (("auto", "epoch"), ("lbfgs", "l2")):
             clf = CCMNClassifier(noise, "hamming", "logistic", solver=solver, epochs=2, random_state=0).fit(X, Z)
             assert column in clf.history_

@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.metrics import hamming_loss
-from ccmn.models.corrected import EDGE, CorrectedClassifier, fit_inside
+from ccmn.models.corrected_classifier import EDGE, CorrectedClassifier, fit_inside
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
 
 NOISE = ClassConditionalNoise([0.1, 0.2, 0.3], [0.5, 0.3, 0.1])

@@ -15,7 +15,7 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler, normalize
 
 from ccmn import CCMNClassifier
 from ccmn.data import load_digit_scenes
-from ccmn.models.features import scale_warning
+from ccmn.models.training_data import scale_warning
 
 BAD = "Features are badly scaled"
 

@@ -12,9 +12,10 @@ import scipy.sparse
 import torch
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, load_model
-from ccmn.models import targets, tiles
-from ccmn.models.choosing import CRITERIA, HeldOut, criterion_of
-from ccmn.models.probabilities import SlopeFit
+from ccmn.models import predictor
+from ccmn.models import training_data
+from ccmn.models.fitting import CRITERIA, HeldOut, criterion_of
+from ccmn.models.predictor import SlopeFit
 from ccmn.noise import GroupedNoise
 from ccmn.training import DenseLabels, StackedLinear
 from ccmn.training.batches import Features
@@ -34,9 +35,9 @@ def task():
 @pytest.fixture
 def always_sparse(monkeypatch):
     """CSR labels stay CSR however few there are, and tiles are tiny."""
-    monkeypatch.setattr(targets, "FEWEST_SPARSE", 0)
-    monkeypatch.setattr(tiles, "WEIGHTS_AT_ONCE", 4 * D)
-    monkeypatch.setattr(tiles, "SCORES_AT_ONCE", 70)
+    monkeypatch.setattr(training_data, "FEWEST_SPARSE", 0)
+    monkeypatch.setattr(predictor, "WEIGHTS_AT_ONCE", 4 * D)
+    monkeypatch.setattr(predictor, "SCORES_AT_ONCE", 70)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_top_labels_are_those_of_a_whole_sort(task, always_sparse, k):
 
 
 def test_rates_of_too_many_labels_are_not_estimated(monkeypatch, task):
-    monkeypatch.setattr("ccmn.models.debiasing.MOST_TO_ESTIMATE", N * Q - 1)
+    monkeypatch.setattr("ccmn.models.training_data.MOST_TO_ESTIMATE", N * Q - 1)
     with pytest.raises(ValueError, match="ClassConditionalNoise"):
         CCMNClassifier("partial").fit(task[0], scipy.sparse.csr_matrix(task[1]))
 
@@ -154,7 +155,7 @@ def test_a_criterion_in_blocks_is_that_of_the_whole(monkeypatch, task, name, wei
     from ccmn.losses import HammingLoss
 
     whole = criterion_of(name, p, network.outputs(torch.from_numpy(X)[None]), weights)
-    monkeypatch.setattr("ccmn.models.choosing.ENTRIES_AT_ONCE", 7 * Q * 2)
+    monkeypatch.setattr("ccmn.models.fitting.ENTRIES_AT_ONCE", 7 * Q * 2)
     torch.testing.assert_close(held_out.criterion(name, network, HammingLoss()), whole)
     network.parameters[0].values.data[0, 0, 1] = torch.inf
     assert held_out.criterion(name, network, HammingLoss())[0, 1] == torch.inf

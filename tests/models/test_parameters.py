@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ccmn import CCMNClassifier
-from ccmn.models.parameters import check_parameters
+from ccmn.models.training_data import check_parameters
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from ccmn import CCMNClassifier
 from ccmn.data.shards import ShardedData
 from ccmn.models import resuming
 from ccmn.models.resuming import fingerprint, stream_fingerprint
-from ccmn.models.samples import Sample
 from ccmn.models.streaming import Plan, draw_sample
+from ccmn.models.training_data import Sample
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training import SparseLabels
 
@@ -153,7 +153,7 @@ class TestCompletedFit:
             if progress.epoch == 5:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr("ccmn.models.solving.progress_of", lambda *_: nullcontext(interrupt))
+        monkeypatch.setattr("ccmn.models.solvers.progress_of", lambda *_: nullcontext(interrupt))
         with pytest.warns(UserWarning, match="interrupted"):
             clf = self.fit(tmp_path / "state")
         clf.save(tmp_path / "m.ccmn")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ccmn.models.fitted import FittedNetwork
-from ccmn.models.scoring import Scorer
+from ccmn.models.predictor import FittedNetwork, Scorer
 from ccmn.noise import ClassConditionalNoise
 
 

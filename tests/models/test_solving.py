@@ -7,8 +7,8 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from ccmn import CCMNClassifier
-from ccmn.models.samples import Sample
-from ccmn.models.solving import choose_solver
+from ccmn.models.solvers import choose_solver
+from ccmn.models.training_data import Sample
 
 ROWS = Sample(np.zeros((60, 2)), np.zeros((60, 3), dtype=np.float32), None)
 UNSEEN = Sample(np.zeros((60, 2)), np.full((60, 3), np.nan, dtype=np.float32), None)

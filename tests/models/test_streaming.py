@@ -73,7 +73,7 @@ def test_a_stopped_fit_goes_on(folder, tmp_path):
     whole = CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels="label_*")
     stopped = CCMNClassifier(NOISE, **SETTINGS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ccmn.models.choosing.HeldOut.criterion", _fails_at(4))
+        patch.setattr("ccmn.models.fitting.HeldOut.criterion", _fails_at(4))
         with pytest.raises(RuntimeError, match="power cut"):
             stopped.fit_stream(folder, labels="label_*", checkpoint=tmp_path / "state")
     assert (tmp_path / "state").exists()
@@ -84,7 +84,7 @@ def test_a_stopped_fit_goes_on(folder, tmp_path):
 
 
 def _fails_at(number):
-    from ccmn.models.choosing import HeldOut
+    from ccmn.models.fitting import HeldOut
 
     real, calls = HeldOut.criterion, []
 

@@ -75,7 +75,7 @@ def test_one_process_alone():
 
 def test_what_several_processes_cannot_do():
     from ccmn import CCMNClassifier
-    from ccmn.models.parameters import check_ranks
+    from ccmn.models.training_data import check_ranks
 
     with pytest.raises(ValueError, match="whole batch"):
         check_ranks(CCMNClassifier(correction="abs", random_state=0), Ranks(0, 2))

@@ -199,7 +199,7 @@ class _File:
 def _labels(data: MultiLabelData, candidates: bool) -> Any:
     """Return a large sparse label matrix as it is and any other one as a DataFrame with label names."""
     from ccmn._containers import is_sparse
-    from ccmn.models import targets
+    from ccmn.models import training_data as targets
 
     many = is_sparse(data.Y) and data.n * data.q > targets.FEWEST_SPARSE
     return data.Y if many and not candidates else given_labels(data, candidates)

@@ -16,9 +16,11 @@ Metrics whose multilinear form has products of many labels: which soft labels to
 Debiased labels make the form unbiased, but the variance of a product of q of them grows like :math:`\prod_j c_j`,
 where :math:`c_j` is the largest that the second moment of a factor :math:`1 - p_j` can be:
 
-.. math:: c_j = \max\Big(1 + rac{
+.. math:: c_j = \max\Big(1 +
+rac{
 ho_{neg,j} (1 -
-ho_{neg,j})}{r_j^2},\; rac{
+ho_{neg,j})}{r_j^2},\;
+rac{
 ho_{pos,j} (1 -
 ho_{pos,j})}
           {r_j^2}\Big), \qquad r_j = 1 -
@@ -31,7 +33,8 @@ the same estimate. Labels only lost, at rates up to 1/2, have :math:`c_j = 1`: a
 
 How probable each true label is, given its noisy value and its score: soft labels of small variance.
 
-.. math:: P(y = 1 \mid  ilde y, f) = rac{\eta\, P(     ilde y \mid 1)}{\eta\, P(       ilde y \mid 1) + (1 - \eta)
+.. math:: P(y = 1 \mid  ilde y, f) =
+rac{\eta\, P(     ilde y \mid 1)}{\eta\, P(       ilde y \mid 1) + (1 - \eta)
           P(    ilde y \mid 0)}, \qquad \eta = P(y = 1 \mid f)
 
 with :math:`\eta` from the rows at hand: debiased labels regressed on the scores, label by label, by a function that

@@ -20,26 +20,31 @@ from ccmn._random import as_generator
 from ccmn._validation import check_count
 from ccmn.data.shards import ShardedData
 from ccmn.losses import MultiLabelLoss
-from ccmn.models.calibrating import calibrated
-from ccmn.models.debiasing import DebiasedLabels, check_groups_possible, debias_by_group, debias_labels
-from ccmn.models.features import read_features
-from ccmn.models.fitting import Fitted, fit_loop, held_out_rows
-from ccmn.models.holding_out import FEWEST_TO_HOLD_OUT, given_rows, hold_out
-from ccmn.models.monitor import risk_parts_of, warning_about
-from ccmn.models.parameters import check_parameters, check_ranks
-from ccmn.models.persistence import write_model
-from ccmn.models.probabilities import link_of
-from ccmn.models.progress import stream_progress_of
-from ccmn.models.recipes import recipe_of
+from ccmn.models.calibration import calibrated
+from ccmn.models.fitting import Fitted, fit_loop, held_out_rows, recipe_of
+from ccmn.models.monitor import risk_parts_of, stream_progress_of, warning_about
+from ccmn.models.persistence import description_of, write_model
+from ccmn.models.predictor import Scorer, link_of, predicted_labels, top_labels
 from ccmn.models.resuming import fingerprint, keeper_at, stream_fingerprint
 from ccmn.models.row_sketch import TRAINING_ROWS, RowSketch, SketchedSource
-from ccmn.models.samples import Sample
-from ccmn.models.saving import description_of
-from ccmn.models.scoring import Scorer
-from ccmn.models.solving import NEEDS, solve, warn_if_badly_scaled
+from ccmn.models.solvers import NEEDS, solve, warn_if_badly_scaled
 from ccmn.models.streaming import BATCH_SIZE, Plan, draw_sample, read_memory, streamed
-from ccmn.models.targets import Targets, encode_targets, read_trusted
-from ccmn.models.tiles import predicted_labels, top_labels
+from ccmn.models.training_data import (
+    FEWEST_TO_HOLD_OUT,
+    DebiasedLabels,
+    Sample,
+    Targets,
+    check_groups_possible,
+    check_parameters,
+    check_ranks,
+    debias_by_group,
+    debias_labels,
+    encode_targets,
+    given_rows,
+    hold_out,
+    read_features,
+    read_trusted,
+)
 from ccmn.noise import GroupedNoise, NoiseModel
 from ccmn.training import Ranks, SparseLabels
 from ccmn.training.checkpoint import Checkpoint
@@ -404,7 +409,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the true labels, strictly inside (0, 1): (n, q); or (n, classes) for one class per row.
 
-        How scores become probabilities: see :mod:`ccmn.models.probabilities`. With ``threshold="f1"`` they are
+        How scores become probabilities: see :mod:`ccmn.models.predictor`. With ``threshold="f1"`` they are
         those of the shifted scores, 1/2 at the cut.
         """
         scores = np.asarray(self.decision_function(X))

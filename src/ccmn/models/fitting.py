@@ -1,20 +1,28 @@
-"""From labels and features in memory to one fitted network by the loop, the best by validation."""
+"""What epochs, learning rates and l2 are chosen by: criteria on held-out rows, worked out a block of rows at a time.
+
+From labels and features in memory to one fitted network by the loop, the best by validation.
+
+The parameters of CCMNClassifier as a recipe: which loss, criterion, batches, device and precision.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccmn.losses import MultiLabelLoss
-from ccmn.models.choosing import HeldOut
-from ccmn.models.fitted import FittedNetwork, MakeModule, run_of
-from ccmn.models.samples import Labels, Sample
+from ccmn._validation import check_device
+from ccmn.losses import ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
+from ccmn.metrics.corrected_metrics import Sums, hamming_sums, one_error_sums, pooled_ranking_sums
+from ccmn.models.plugin import PluginLoss
+from ccmn.models.predictor import FittedNetwork, MakeModule, run_of
+from ccmn.models.training_data import Labels, Sample, Targets
+from ccmn.noise import NoiseModel
 from ccmn.training import (
     NETWORKS,
     Batches,
@@ -36,6 +44,89 @@ from ccmn.training import (
 )
 from ccmn.training.batches import Features
 from ccmn.training.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from ccmn.models.classifier import CCMNClassifier
+
+
+ENTRIES_AT_ONCE = 1 << 20
+"""Scores in memory at once: some ten float64 temporaries of this size are made of them."""
+ROWS_AT_ONCE = 8192
+
+
+def _hamming(p: Tensor, scores: Tensor, weights: Tensor | None) -> Sums:
+    return hamming_sums(p, scores >= 0, weights)
+
+
+Part = Callable[[Tensor, Tensor, Tensor | None], Sums]
+"""(debiased labels (n, q), scores (..., n, q), row weights) -> a quotient of sums over rows."""
+
+CRITERIA: dict[str, tuple[Part, ...]] = {
+    "hamming_loss": (_hamming,),
+    # The order of the labels and the cut between them: the ranking loss alone would not look at the cut.
+    "ranking_and_hamming_loss": (pooled_ranking_sums, _hamming),
+    "one_error": (one_error_sums,),
+}
+"""The sum of these quotients is what is chosen by; smaller is better."""
+
+
+def criterion_of(name: str, p: Tensor, scores: Tensor, weights: Tensor | None) -> Tensor:
+    """The criterion of whole scores (..., n, q): (...)."""
+    return _value([part(p, scores, weights) for part in CRITERIA[name]], ~_finite(scores))
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The rows that a training is judged on.
+
+    Parameters
+    ----------
+    features, labels : the rows, their labels debiased
+    weights : tensor (n,) or None
+    ranks : of several processes each looks at some of the rows
+    """
+
+    features: Features
+    labels: LabelRows
+    weights: Tensor | None = None
+    ranks: Ranks = field(default_factory=Ranks)
+
+    def criterion(self, name: str, network: Network, loss: MultiLabelLoss) -> Tensor:
+        """The criterion of every run, (G, K), for G = 1."""
+        shape, device = (network.groups, network.runs), self.features.device
+        wrong = torch.zeros(len(CRITERIA[name]) + 1, *shape, dtype=torch.float64, device=device)
+        total = torch.zeros(len(CRITERIA[name]), dtype=torch.float64, device=device)
+        for rows in self._blocks(network.runs):
+            p = self.labels.gather(rows)[0]
+            scores = loss.decision(network.outputs(self.features.gather(rows)))
+            weights = None if self.weights is None else self.weights[rows[0]]
+            for i, part in enumerate(CRITERIA[name]):
+                sums = part(p, scores, weights)
+                wrong[i] += sums.wrong
+                total[i] += sums.total
+            wrong[-1] += ~_finite(scores)
+        self.ranks.add_up(wrong)
+        self.ranks.add_up(total)
+        return _value([Sums(w, t) for w, t in zip(wrong, total)], wrong[-1] > 0)
+
+    def _blocks(self, runs: int) -> Iterator[Tensor]:
+        """Row numbers (1, B)."""
+        rows = torch.arange(self.features.n, device=self.features.device).unsqueeze(0)
+        q = self.labels.gather(rows[:, :1]).shape[-1]
+        size = max(1, min(ROWS_AT_ONCE, ENTRIES_AT_ONCE // (q * runs)))
+        yield from torch.split(rows, size, 1)[self.ranks.rank :: self.ranks.world]
+
+
+def _value(sums: list[Sums], diverged: Tensor) -> Tensor:
+    # No pairs on balance (every label constant, few noisy rows): no order to look at, but still a cut.
+    parts = [torch.where(s.total > 0, s.ratio(), 0.0) for s in sums]
+    # A run that diverged predicts nothing (NaN >= 0 is false), which must not pass for being right.
+    return torch.stack(parts).sum(0).masked_fill(diverged, torch.inf)
+
+
+def _finite(scores: Tensor) -> Tensor:
+    """Are all scores of a run finite?"""
+    return scores.isfinite().all(-1).all(-1)
 
 
 @dataclass(frozen=True)
@@ -264,3 +355,51 @@ def first_smallest(values: list[float]) -> int:
     """The first of those that differ from the smallest by no more than rounding; NaN is worst."""
     array = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=np.inf)
     return int(np.flatnonzero(array <= array.min() + KeepBest.smallest_gain)[0])
+
+
+FEW_ROWS = 256
+"""Up to this many rows a batch is all of them."""
+
+
+def recipe_of(clf: CCMNClassifier, noise: NoiseModel, targets: Targets, n: int, seed: int) -> Recipe:
+    """How to train on n rows whose labels went wrong by ``noise``."""
+    loss, raw = make_loss(clf, noise)
+    criterion = "ranking_and_hamming_loss" if clf.loss == "ranking" and targets.q > 1 else "hamming_loss"
+    if targets.kind == "multiclass":
+        criterion = "one_error"
+    device = torch.device(check_device(clf.device, torch.cuda.is_available()))
+    # Few rows cost nothing in float64, and there no result depends on how sums happen to round.
+    exact = n <= FEW_ROWS and isinstance(clf.model, str) and device.type == "cpu"
+    return Recipe(
+        loss=loss,
+        raw_labels=raw,
+        model=clf.model,
+        lr=tuple(float(x) for x in np.atleast_1d(np.asarray(clf.lr, dtype=np.float64))),
+        epochs=clf.epochs,
+        batch_size=_usual_batch(n) if isinstance(clf.batch_size, str) else int(clf.batch_size),
+        weight_decay=float(clf.weight_decay),
+        criterion=criterion,
+        patience=clf.patience,
+        device=device,
+        dtype=torch.float64 if exact else torch.float32,
+        autocast=bool(clf.autocast) and device.type != "cpu",
+        seed=seed,
+    )
+
+
+def make_loss(clf: CCMNClassifier, noise: NoiseModel) -> tuple[MultiLabelLoss, bool]:
+    """The loss, and whether it takes noisy labels (and not debiased ones)."""
+    if clf.loss == "forward":
+        return ForwardLoss(noise), True  # type: ignore[arg-type]
+    if clf.loss == "plugin":
+        return PluginLoss(noise), True  # type: ignore[arg-type]
+    # A transition matrix moves labels together: the ranking loss must know.
+    own = None if noise.flips_independent else noise
+    kind = HammingLoss if clf.loss == "hamming" else RankingLoss
+    return kind(clf.surrogate, own, correction=clf.correction, flood_level=clf.flood_level), own is not None
+
+
+def _usual_batch(n: int) -> int:
+    if n <= FEW_ROWS:
+        return n
+    return 100 if n <= 5000 else 400

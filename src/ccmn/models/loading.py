@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn.models.classifier import CCMNClassifier
-from ccmn.models.description import check_description, check_stored_parameters
-from ccmn.models.fitted import FittedNetwork, rebuild_module
-from ccmn.models.persistence import read_model
+from ccmn.models.persistence import check_description, check_stored_parameters, read_model
+from ccmn.models.predictor import FittedNetwork, Scorer, rebuild_module
 from ccmn.models.row_sketch import TRAINING_ROWS, RowSketch
-from ccmn.models.scoring import Scorer
 from ccmn.noise import GroupedNoise, NoiseModel
 
 

@@ -1,4 +1,6 @@
-r"""Has the model learned single noisy labels? The parts of the unbiased risk tell, without a single true label.
+r"""Progress of a fit: a bar on a terminal, a line an epoch on request, nothing otherwise.
+
+Has the model learned single noisy labels? The parts of the unbiased risk tell, without a single true label.
 
 .. math:: R^+_j = \frac1n \sum_i p_{ij}\, \phi(f_{ij}), \qquad R^-_j = \frac1n \sum_i (1 - p_{ij})\, \phi(-f_{ij})
 
@@ -15,7 +17,9 @@ knows every noisy label by heart has hardly any positive terms left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +32,75 @@ from ccmn.losses import HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.losses.multilabel_loss import weigh
 from ccmn.losses.pairs import pair_row_sums
 from ccmn.losses.surrogates import phi_of
-from ccmn.models.fitted import FittedNetwork
-from ccmn.models.samples import Sample
-from ccmn.training import SparseLabels
+from ccmn.models.predictor import FittedNetwork
+from ccmn.models.training_data import Sample
+from ccmn.training import Passed, Progress, SparseLabels
+
+
+@contextlib.contextmanager
+def progress_of(verbose: int, criterion: str) -> Iterator[Callable[[Progress], None] | None]:
+    """What to call after each epoch. verbose=1: a bar, on a terminal only; verbose=2: a line, anywhere."""
+    if verbose >= 2:
+        yield lambda p: print(_line(p, criterion), file=sys.stderr, flush=True)
+    elif verbose == 1 and sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=None)
+            yield lambda p: bar.update(task, total=p.epochs, completed=p.epoch + 1, description=_figures(p, criterion))
+    else:
+        yield None
+
+
+@contextlib.contextmanager
+def stream_progress_of(
+    verbose: int, criterion: str
+) -> Iterator[tuple[Callable[[Progress], None] | None, Callable[[Passed], None] | None]]:
+    """What to call after each epoch, and while rows pass by: rows a second, on a terminal as they come."""
+    if verbose >= 2:
+        latest: list[Passed] = []
+        yield (
+            lambda p: print(f"{_line(p, criterion)}, {_speed(latest[-1])}", file=sys.stderr, flush=True),
+            lambda passed: latest.__setitem__(slice(None), [passed]),
+        )
+    elif verbose == 1 and sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.description}"))
+        with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=None, epoch=1)
+
+            def tell(p: Progress) -> None:
+                bar.console.print(_line(p, criterion))
+
+            def passed(p: Passed) -> None:
+                bar.update(task, total=p.total, completed=p.rows, epoch=p.epoch + 1, description=_speed(p))
+
+            yield tell, passed
+    else:
+        yield None, None
+
+
+def _speed(passed: Passed) -> str:
+    return f"{passed.rows / max(passed.seconds, 1e-9):,.0f} rows/s"
+
+
+def _figures(progress: Progress, criterion: str) -> str:
+    """The figures of the run that is best this epoch."""
+    if progress.criterion is None:
+        return f"loss {float(progress.loss.min()):.4f}"
+    best = int(progress.criterion[0].argmin())
+    return f"loss {float(progress.loss[0, best]):.4f}, validation {criterion} {float(progress.criterion[0, best]):.4f}"
+
+
+def _line(progress: Progress, criterion: str) -> str:
+    return f"epoch {progress.epoch + 1}/{progress.epochs}: {_figures(progress, criterion)}"
+
 
 MOST_ROWS = 2000
 """The parts are means over so many of the training rows, evenly spread: enough, and at no cost worth speaking of."""

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
 from ccmn.data.shards import ShardedData
-from ccmn.models.samples import Labels, Sample
 from ccmn.models.streaming import Drawn, Plan
+from ccmn.models.training_data import Labels, Sample
 from ccmn.training import Ranks, SparseLabels
 from ccmn.training.checkpoint import Checkpoint
 

@@ -1,9 +1,13 @@
-"""Fits without epochs: an l2 path in closed form or by L-BFGS, every label with the l2 that validation rows choose."""
+"""Fits without epochs: an l2 path in closed form or by L-BFGS, every label with the l2 that validation rows choose.
+
+Which way a fit goes: in closed form, by L-BFGS, or by the loop.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,13 +16,18 @@ from scipy.special import expit
 from torch import Tensor
 
 from ccmn._containers import is_sparse
-from ccmn.models.choosing import criterion_of
-from ccmn.models.fitted import FittedNetwork
-from ccmn.models.fitting import Fitted, Recipe, first_smallest
-from ccmn.models.samples import Sample
-from ccmn.training import KeepBest, ridge_path
-from ccmn.training.lbfgs import LogisticPath
-from ccmn.training.ridge import l2_path
+from ccmn.models.fitting import Fitted, Recipe, criterion_of, first_smallest, fit_loop, held_out_rows, in_memory
+from ccmn.models.monitor import progress_of
+from ccmn.models.predictor import FittedNetwork
+from ccmn.models.training_data import Labels, Sample, scale_warning
+from ccmn.training import KeepBest, Ranks, ridge_path
+from ccmn.training.checkpoint import Checkpoint
+from ccmn.training.lbfgs import LogisticPath, can_decompose
+from ccmn.training.ridge import LARGEST_DECOMPOSITION, few_threads, l2_path
+
+if TYPE_CHECKING:
+    from ccmn.models.classifier import CCMNClassifier
+
 
 SURE_GAIN = 0.5
 """Standard errors by which a label's risk must fall on validation rows for a smaller l2 to be taken."""
@@ -161,3 +170,66 @@ def _criterion(recipe: Recipe, validation: Sample) -> Callable[[Tensor], Tensor]
     """The criterion of whole scores."""
     p, weights = torch.from_numpy(_dense(validation)), validation.weights_tensor()
     return lambda scores: criterion_of(recipe.criterion, p, scores, weights)
+
+
+MOST_ROWS_FOR_LBFGS = 5000
+"""Up to this many rows "auto" prefers L-BFGS to Adam (docs/training.md has the measurements)."""
+_LINEAR = (
+    "model='linear', loss='hamming', surrogate={!r}, no correction and every label observed (and dense, or not so many)"
+)
+NEEDS = {
+    "closed_form": f"solver='closed_form' needs {_LINEAR.format('square')}; use solver='auto'",
+    "lbfgs": f"solver='lbfgs' needs {_LINEAR.format('logistic')}, and at most {LARGEST_DECOMPOSITION} rows or "
+    "features (features, if X is sparse, of which the rows must then fit 256 MB when dense); use solver='auto'",
+}
+"""The solvers that look at all rows at once, and what to say where they cannot."""
+
+
+def solve(
+    clf: CCMNClassifier,
+    recipe: Recipe,
+    training: Sample,
+    labels: Labels,
+    held_out: Sample,
+    verbose: int,
+    keeper: Checkpoint | None,
+) -> Fitted:
+    """Train on rows in memory; ``labels`` are what the loss takes, debiased or not."""
+    way = choose_solver(clf, training, held_out)
+    if way == "closed_form":
+        with few_threads(training.X):
+            return fit_closed_form(recipe, training, held_out)
+    if way == "lbfgs":
+        with few_threads(training.X):
+            return fit_logistic_path(recipe, training, held_out)
+    warn_if_badly_scaled(clf, training.X)
+    ready, rows = in_memory(recipe, training, labels), held_out_rows(recipe, held_out)
+    with progress_of(verbose, recipe.criterion) as tell:
+        return fit_loop(recipe, ready, rows, tell, keeper)
+
+
+def warn_if_badly_scaled(clf: CCMNClassifier, X: Any, stacklevel: int = 4) -> None:
+    """Warn if the built-in networks train poorly on these features; a network of the user may scale them itself."""
+    message = scale_warning(X, getattr(clf, "feature_names_in_", None)) if isinstance(clf.model, str) else None
+    if message is not None and Ranks.current().writes:
+        warnings.warn(message, stacklevel=stacklevel)
+
+
+def choose_solver(clf: CCMNClassifier, training: Sample, held_out: Sample) -> str:
+    """The solver asked for, or for "auto" the quickest that these parameters and rows allow."""
+    plain = clf.model == "linear" and clf.loss == "hamming" and clf.correction is None
+    # Both paths need all labels at once.
+    plain = plain and isinstance(held_out.p, np.ndarray)
+    plain = plain and isinstance(training.p, np.ndarray) and not np.isnan(training.p).any()
+    possible = {
+        "closed_form": plain and clf.surrogate == "square",
+        "lbfgs": plain and clf.surrogate == "logistic" and can_decompose(training.X),
+    }
+    if clf.solver != "auto":
+        if not possible.get(clf.solver, True):
+            raise ValueError(NEEDS[clf.solver])
+        return clf.solver
+    if possible["closed_form"]:
+        return "closed_form"
+    few = training.X.shape[0] <= MOST_ROWS_FOR_LBFGS
+    return "lbfgs" if possible["lbfgs"] and few else "adam"

@@ -17,8 +17,7 @@ from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_label_matrix, check_label_width, check_same_labels
 from ccmn.estimation import NoiseRates, estimate_noise
 from ccmn.estimation.out_of_fold import number_of_folds, spread_folds
-from ccmn.models.debiasing import check_zeros_for
-from ccmn.models.parameters import ESTIMATED_SIDES
+from ccmn.models.training_data import ESTIMATED_SIDES, check_zeros_for
 from ccmn.noise import ClassConditionalNoise
 
 EDGE = 1e-6
