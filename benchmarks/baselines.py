@@ -1,14 +1,15 @@
-"""Partial multi-label methods on yeast with their defaults, each against a straightforward program of the same method.
+"""Measure the partial multi-label methods on yeast against straightforward implementations of the same methods.
 
-    python benchmarks/baselines.py            yeast, all rows; and PARTICLE on half of tmc (needs CCMN_DATA)
-    python benchmarks/baselines.py --quick    half of yeast, or made-up data of its shape (under 50 s)
-    python benchmarks/baselines.py --jobs 2   pair classifiers in two processes
+    python benchmarks/baselines.py            all samples of yeast; PARTICLE also on half of tmc (requires CCMN_DATA)
+    python benchmarks/baselines.py --quick    half of yeast, or synthetic data of its shape (under 50 s)
+    python benchmarks/baselines.py --jobs 2   pairwise classifiers in two processes
 
-The rivals: PML-NI with a fresh solve in every iteration, as released; PML-LRS with a fresh solve and a whole SVD; fPML
-with a whole SVD of labels and features in every round; PARTICLE with neighbours sought anew for every fold and SVC, the
-released program's solver, one pair after another. On tmc every tenth pair is trained by SVC and counted tenfold.
+The straightforward implementations are: PML-NI with a linear solve in every iteration, as in the authors' program;
+PML-LRS with a linear solve and a full SVD; fPML with a full SVD of labels and features in every iteration; PARTICLE
+with a neighbor search for every fold and SVC, the solver of the authors' program, for one pair after another. On tmc,
+SVC trains every tenth pair and its time is multiplied by ten.
 
-Notes: whether the times stay within 5 s (PARTICLE 60 s), and how many votes the two solvers of PARTICLE share.
+The notes state whether the times are within 5 s (PARTICLE: 60 s), and how often the two solvers of PARTICLE agree.
 """
 
 from __future__ import annotations
@@ -29,17 +30,18 @@ from ccmn.data import load_dataset
 from ccmn.data.synthetic import make_noisy_multilabel
 from ccmn.noise import PartialNoise
 
-LIMITS = {"PMLNI": 5, "PMLLRS": 5, "fPML": 5, "PARVLS": 60, "PARMAP": 60}
+MAX_SECONDS = {"PMLNI": 5, "PMLLRS": 5, "fPML": 5, "PARVLS": 60, "PARMAP": 60}
+"""Time limit of one fit on yeast with default parameters."""
 
 
 def task(name: str, share: float):
-    """Features in [-1, 1] (sparse ones as they are) and candidate sets with 30 % of the other labels."""
+    """Return features scaled to [-1, 1] (sparse ones unscaled) and candidate sets with 30 % of the false labels."""
     try:
         data = load_dataset(name)
         X, Y = data.X, np.asarray(data.Y)
     except (ValueError, FileNotFoundError, OSError, ImportError):
-        made = make_noisy_multilabel(2417, 103, 14, random_state=0)
-        X, Y = made.X, made.Y
+        synthetic = make_noisy_multilabel(2417, 103, 14, random_state=0)
+        X, Y = synthetic.X, synthetic.Y
     rows = np.random.default_rng(0).permutation(X.shape[0])[: int(share * X.shape[0])]
     X = X[rows].astype(np.float64)
     if not hasattr(X, "tocsr"):
@@ -48,31 +50,35 @@ def task(name: str, share: float):
 
 
 def shrink(A, t):
+    """Shrink the singular values of A by t."""
     left, s, right = np.linalg.svd(A, full_matrices=False)
     return left * np.maximum(s - t, 0) @ right
 
 
 def soft(A, t):
+    """Shrink the entries of A by t."""
     return np.sign(A) * np.maximum(np.abs(A) - t, 0)
 
 
-def plain_ni(X, Y, lam=10, beta=0.5, gamma=0.5):
+def simple_pml_ni(X, Y, lam=10, beta=0.5, gamma=0.5):
+    """Fit PML-NI with a linear solve in every iteration."""
     Phi = np.hstack([X, np.ones((len(X), 1))])
     A, B, mu = Y.T @ Phi, Phi.T @ Phi, 1e-4
     U = V = dual = np.zeros_like(A)
     for _ in range(500):
         W = np.linalg.solve(B + (lam + mu) * np.eye(len(B)), (A + mu * (U + V) + dual).T).T
-        before, U = U, shrink(W - V - dual / mu, beta / mu)
+        previous, U = U, shrink(W - V - dual / mu, beta / mu)
         V = soft(W - U - dual / mu, gamma / mu)
         size = np.linalg.norm(W)
-        still = mu * np.linalg.norm(U - before) / size < 1e-5
-        mu = min(1.1 * mu, 1e10) if still else mu
+        is_stable = mu * np.linalg.norm(U - previous) / size < 1e-5
+        mu = min(1.1 * mu, 1e10) if is_stable else mu
         dual = dual + mu * (U + V - W)
-        if still and np.linalg.norm(W - U - V) / size < 1e-7:
+        if is_stable and np.linalg.norm(W - U - V) / size < 1e-7:
             return
 
 
-def plain_lrs(X, Y, gamma=0.01, beta=0.1, eta=1.0):
+def simple_pml_lrs(X, Y, gamma=0.01, beta=0.1, eta=1.0):
+    """Fit PML-LRS with a linear solve and full SVDs in every iteration."""
     V = A = B = np.zeros_like(Y)
     K, J = Y, np.zeros((X.shape[1], Y.shape[1]))
     C = J
@@ -84,12 +90,13 @@ def plain_lrs(X, Y, gamma=0.01, beta=0.1, eta=1.0):
         V, K, J = soft(Y - U + A, beta), shrink(U + B, gamma), shrink(W + C, eta)
         residuals = Y - U - V, U - K, W - J
         A, B, C = A + residuals[0], B + residuals[1], C + residuals[2]
-        changes = [new - before for new, before in zip((V, K, J), old)]
+        changes = [new - previous for new, previous in zip((V, K, J), old)]
         if max(np.abs(m).max() for m in (*residuals, *changes)) < 1e-6:
             return
 
 
-def plain_fpml(X, Y, l1=1.0, l2=1.0, l3=10.0):
+def simple_fpml(X, Y, l1=1.0, l2=1.0, l3=10.0):
+    """Fit fPML with a full SVD in every iteration."""
     k, q, W, last = -(-Y.shape[1] // 2), Y.shape[1], np.zeros((X.shape[1], Y.shape[1])), np.inf
     for _ in range(500):
         T = (Y + l2 * X @ W) / (1 + l2)
@@ -104,8 +111,8 @@ def plain_fpml(X, Y, l1=1.0, l2=1.0, l3=10.0):
         last = value
 
 
-def plain_stage_1(X, Y, k=10, alpha=0.95, thr=0.9, n_folds=10):
-    """Credible labels with neighbours and reconstructions sought anew for every fold."""
+def simple_credible_labels(X, Y, k=10, alpha=0.95, thr=0.9, n_folds=10):
+    """Return credible labels, with a neighbor search and reconstructions for every fold."""
     C = np.zeros_like(Y)
     for inside in np.array_split(np.arange(len(Y)), n_folds):
         rest = np.setdiff1d(np.arange(len(Y)), inside)
@@ -123,10 +130,10 @@ def plain_stage_1(X, Y, k=10, alpha=0.95, thr=0.9, n_folds=10):
     return C
 
 
-def plain_particle(X, Y, every: int = 1) -> float:
-    """Seconds of the whole program; with every = 10 the pairs' are those of a tenth of them, tenfold."""
+def simple_particle(X, Y, every: int = 1) -> float:
+    """Return the seconds of both stages; ``every=10`` trains every tenth pair and multiplies their time by ten."""
     start = time.perf_counter()
-    C = plain_stage_1(X, Y)
+    C = simple_credible_labels(X, Y)
     middle = time.perf_counter()
     for j, other in label_pairs(Y.shape[1])[::every]:
         rows, y = pair_samples(C, Y, j, other)
@@ -136,49 +143,53 @@ def plain_particle(X, Y, every: int = 1) -> float:
 
 
 def seconds(call) -> float:
+    """Return the run time of a call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
 def best_of_two(ours, theirs) -> tuple[float, float]:
-    """In turn, so that a neighbour's burst does not fall on one of them alone."""
+    """Return the shorter of two times each; alternating runs share the load of other processes."""
     both = [(ours(), theirs()) for _ in range(2)]
     return min(b[0] for b in both), min(b[1] for b in both)
 
 
 def shared_votes(X, Y) -> float:
-    """The share of votes on which the two solvers agree, from the same credible labels."""
+    """Return the share of votes on which the two solvers agree, with the same credible labels."""
     fast = PARTICLE(svm="liblinear").fit(X, Y)
     exact = PARTICLE(svm="libsvm").fit(X, Y, credible=fast.credible_)
     return float((fast.pairs_.votes(X) == exact.pairs_.votes(X)).mean())
 
 
 def main() -> None:
+    """Run the benchmark."""
     arguments = parser(__doc__.splitlines()[0])
-    arguments.add_argument("--jobs", type=int, default=None, help="processes for PARTICLE's pair classifiers")
+    arguments.add_argument(
+        "--jobs", type=int, default=None, help="number of processes for the pairwise classifiers of PARTICLE"
+    )
     options = arguments.parse_args()
     warnings.simplefilter("ignore")
     X, Y = task("yeast", 0.5 if options.quick else 1.0)
-    rivals = {
-        "PMLNI": ("a fresh solve in every iteration", lambda: seconds(lambda: plain_ni(X, Y))),
-        "PMLLRS": ("a fresh solve and a whole SVD", lambda: seconds(lambda: plain_lrs(X, Y))),
-        "fPML": ("a whole SVD in every round", lambda: seconds(lambda: plain_fpml(X, Y))),
-        "PARVLS": ("neighbours of every fold anew, SVC", lambda: plain_particle(X, Y)),
+    simple = {
+        "PMLNI": ("linear solve in every iteration", lambda: seconds(lambda: simple_pml_ni(X, Y))),
+        "PMLLRS": ("linear solve and full SVD in every iteration", lambda: seconds(lambda: simple_pml_lrs(X, Y))),
+        "fPML": ("full SVD in every iteration", lambda: seconds(lambda: simple_fpml(X, Y))),
+        "PARVLS": ("neighbor search for every fold, SVC", lambda: simple_particle(X, Y)),
     }
     results, notes = [], {}
-    for name, (rival, theirs) in rivals.items():
+    for name, (baseline, theirs) in simple.items():
         more = {"n_jobs": options.jobs} if name == "PARVLS" else {}
         ours, other = best_of_two(lambda n=name, m=more: seconds(lambda: BASELINES[n].make(**m).fit(X, Y)), theirs)
-        results.append(Result(f"{name} on yeast, {len(Y)} rows", ours, rival, other, other / ours))
-        notes[f"{name} within {LIMITS[name]} s"] = bool(ours < LIMITS[name])
+        results.append(Result(f"{name} on yeast, {len(Y)} rows", ours, baseline, other, other / ours))
+        notes[f"{name} within {MAX_SECONDS[name]} s"] = bool(ours < MAX_SECONDS[name])
     notes["votes on which liblinear and libsvm agree, yeast"] = round(shared_votes(X, Y), 5)
     if not options.quick:
         X, Y = task("tmc", 0.5)
         ours = seconds(lambda: BASELINES["PARVLS"].make(n_jobs=options.jobs).fit(X, Y))
-        other = plain_particle(X, Y, every=10)
-        rival = "neighbours of every fold anew, SVC (from a tenth of the pairs)"
-        results.append(Result(f"PARVLS on tmc, {len(Y)} rows, 253 pairs", ours, rival, other, other / ours))
+        other = simple_particle(X, Y, every=10)
+        baseline = "neighbor search for every fold, SVC (from a tenth of the pairs)"
+        results.append(Result(f"PARVLS on tmc, {len(Y)} rows, 253 pairs", ours, baseline, other, other / ours))
     report(results, notes, options.json)
 
 
