@@ -183,9 +183,9 @@ class PARTICLE(PartialLabelClassifier):
                     "propagation, and their credible labels are those of their neighbors.",
                     stacklevel=2,
                 )
-            options = {"k": self.k, "alpha": float(self.alpha), "thr": float(self.thr)}
+            alpha, thr = float(self.alpha), float(self.thr)
             with _ProgressLine("credible labels, folds", self.verbose) as line:
-                self.credible_ = elicit_credible(X, Y, self.folds_, **options, progress=line.show)
+                self.credible_ = elicit_credible(X, Y, self.folds_, k=self.k, alpha=alpha, thr=thr, progress=line.show)
         self._fit(X, Y)
         return self
 
