@@ -1,10 +1,10 @@
-"""The review page with 100,000 rows: time to load it, and time of every button, over HTTP on this machine.
+"""Web app for label review with 100,000 rows: response times of pages and actions over HTTP on this machine.
 
-    python benchmarks/review.py            100,000 rows, 50 labels; 2,000 rows drawn by lot were answered before
-    python benchmarks/review.py --quick    100,000 rows, 20 labels; 200 rows
+    python benchmarks/review.py            100,000 rows, 50 labels; 2,000 complete random rows
+    python benchmarks/review.py --quick    100,000 rows, 20 labels; 200 complete random rows
 
-What stands as the rival is the most that each may take: 200 ms for a page with everything it loads, 50 ms for an action
-with the page that it leads to. Medians; the slowest of each is in the notes.
+The baseline is the time limit: 200 ms for a page with everything it loads, 50 ms for an action with the page that it
+leads to. The times are medians; the notes contain the maximum of each.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ccmn.noise import ClassConditionalNoise
 from ccmn.review import Retraining, ReviewDataset, ReviewSession, serve
 from ccmn.review.review_data import FeaturePictures
 
-PAGE, ACTION = 0.2, 0.05
-"""Seconds that a page and an action may take."""
+MAX_PAGE_SECONDS, MAX_ACTION_SECONDS = 0.2, 0.05
+"""Time limits of a page and of an action."""
 
 
 def make_session(n: int, q: int, answered: int, folder: str) -> ReviewSession:
-    """Pictures of 16 x 16 with labels of which nothing can be learnt: what is timed does not depend on it."""
+    """Return a review of random 16 x 16 pictures with random labels, which has the answers of some rows."""
     rng = np.random.default_rng(0)
     X = rng.random((n, 256), dtype=np.float32)
     noise = ClassConditionalNoise(np.full(q, 0.2), np.full(q, 0.1))
@@ -48,55 +48,55 @@ def make_session(n: int, q: int, answered: int, folder: str) -> ReviewSession:
     return session
 
 
-class Visitor:
-    """The browser's side: one connection that stays open, a cookie, redirects followed."""
+class Client:
+    """HTTP client with one persistent connection and a cookie that follows redirects."""
 
     def __init__(self, url: str) -> None:
-        found = urlsplit(url)
-        self._connection = http.client.HTTPConnection(found.netloc)
-        self._headers = {"Origin": f"http://{found.netloc}"}
-        cookie = self._ask("GET", f"/?{found.query}")[0].headers["set-cookie"]
+        parts = urlsplit(url)
+        self._connection = http.client.HTTPConnection(parts.netloc)
+        self._headers = {"Origin": f"http://{parts.netloc}"}
+        cookie = self._request("GET", f"/?{parts.query}")[0].headers["set-cookie"]
         self._headers["Cookie"] = cookie.partition(";")[0]
 
-    def _ask(self, method: str, address: str, body: str | None = None) -> tuple[http.client.HTTPResponse, str]:
-        self._connection.request(method, address, body, self._headers)
-        answer = self._connection.getresponse()
-        text = answer.read().decode("latin-1")
-        assert answer.status in (200, 303), f"{method} {address}: {answer.status} {text}"
-        return answer, text
+    def _request(self, method: str, url: str, body: str | None = None) -> tuple[http.client.HTTPResponse, str]:
+        self._connection.request(method, url, body, self._headers)
+        response = self._connection.getresponse()
+        text = response.read().decode("latin-1")
+        assert response.status in (200, 303), f"{method} {url}: {response.status} {text}"
+        return response, text
 
-    def get(self, address: str) -> str:
-        answer, text = self._ask("GET", address)
-        return text if answer.status == 200 else self.get(answer.headers["location"])
+    def get(self, url: str) -> str:
+        response, text = self._request("GET", url)
+        return text if response.status == 200 else self.get(response.headers["location"])
 
-    def post(self, address: str, **fields: object) -> str:
-        answer, text = self._ask("POST", address, urlencode(fields))
-        return text if answer.status == 200 else self.get(answer.headers["location"])
+    def post(self, url: str, **fields: object) -> str:
+        response, text = self._request("POST", url, urlencode(fields))
+        return text if response.status == 200 else self.get(response.headers["location"])
 
     def page(self) -> None:
-        """A page and everything it loads."""
+        """Load a page with its style sheet, script and picture."""
         text = self.get("/")
-        for address in re.findall(r'(?:src|href)="(/static/[^"]+|/picture/[^"]+)"', text):
-            self.get(address)
+        for url in re.findall(r'(?:src|href)="(/static/[^"]+|/picture/[^"]+)"', text):
+            self.get(url)
 
 
-def started(session: ReviewSession) -> Visitor:
-    """A server in a thread of its own, and a visitor to it."""
-    told: Queue[str] = Queue()
-    threading.Thread(target=serve, args=(session, Retraining(session), told.put), daemon=True).start()
-    return Visitor(told.get())
+def start_server(session: ReviewSession) -> Client:
+    """Start a server in a thread and return a client that has signed in."""
+    urls: Queue[str] = Queue()
+    threading.Thread(target=serve, args=(session, Retraining(session), urls.put), daemon=True).start()
+    return Client(urls.get())
 
 
-def timed(name: str, call: Callable[[int], object], limit: float, repeats: int, notes: dict[str, object]) -> Result:
+def measure(name: str, call: Callable[[int], object], limit: float, repeats: int, notes: dict[str, object]) -> Result:
     call(0)
     times = []
     for i in range(1, repeats + 1):
         start = time.perf_counter()
         call(i)
         times.append(time.perf_counter() - start)
-    notes[f"slowest, {name} (ms)"] = round(1e3 * max(times), 1)
-    middle = float(np.median(times))
-    return Result(name, middle, f"at most {1e3 * limit:.0f} ms", limit, limit / middle)
+    notes[f"maximum, {name} (ms)"] = round(1e3 * max(times), 1)
+    median = float(np.median(times))
+    return Result(name, median, f"at most {1e3 * limit:.0f} ms", limit, limit / median)
 
 
 def main() -> None:
@@ -107,19 +107,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         session = make_session(n, q, answered, folder)
         notes |= {f"{key} before": value for key, value in session.store.progress().items()}
-        visitor, item = started(session), session.latest()
-        place, words = f"/row/{item.position}", ("yes", "no")
-        results = [timed("page with style, script and picture", lambda _: visitor.page(), PAGE, repeats, notes)]
+        client, item = start_server(session), session.latest()
+        row, answers = f"/row/{item.position}", ("yes", "no")
+        results = [measure("page with its files", lambda _: client.page(), MAX_PAGE_SECONDS, repeats, notes)]
         actions: dict[str, Callable[[int], object]] = {
-            "answer": lambda i: visitor.post(f"{place}/answer", label=item.asked[0], answer=words[i % 2]),
-            "the rest is right as given": lambda i: visitor.post(f"/row/{item.position + i}/accept"),
-            "undo": lambda _: visitor.post("/undo"),
-            "next row": lambda i: visitor.post(f"/row/{item.position + i}/next"),
+            "answer": lambda i: client.post(f"{row}/answer", label=item.asked[0], answer=answers[i % 2]),
+            "accept remaining labels": lambda i: client.post(f"/row/{item.position + i}/accept"),
+            "undo": lambda _: client.post("/undo"),
+            "next row": lambda i: client.post(f"/row/{item.position + i}/next"),
         }
-        visitor.post(f"{place}/next")
+        client.post(f"{row}/next")
         for i in range(1, repeats + 1):
-            visitor.post(f"/row/{item.position + i}/next")
-        results += [timed(name, call, ACTION, repeats, notes) for name, call in actions.items()]
+            client.post(f"/row/{item.position + i}/next")
+        results += [measure(name, call, MAX_ACTION_SECONDS, repeats, notes) for name, call in actions.items()]
         session.close()
     report(results, notes, options.json)
 

@@ -1,12 +1,12 @@
-"""What a review is worth: error of the rates and of the model after so many rows were checked, on the bundled pictures.
+"""Accuracy gain of a review: error of noise rates and model after a number of reviewed rows, on the demo pictures.
 
-    python benchmarks/review_gain.py            six draws of noise; 0 to 400 rows checked
-    python benchmarks/review_gain.py --quick    two draws, 0 and 100 rows
+    python benchmarks/review_gain.py            six random draws of the noise; 0 to 400 reviewed rows
+    python benchmarks/review_gain.py --quick    two draws; 0 and 100 rows
 
-Somebody who errs in nothing goes through the queue, rows drawn by lot and suspicious ones as they come, and retrains.
-Error of the rates: |rho_pos| and |rho_neg| off, mean over labels, summed. Error of the model: Hamming loss on the clean
-labels of 4,000 pictures by other hands. The notes hold the means over the draws. What is timed is the retraining of the
-page, in closed form, against the default of the estimator, in the last draw.
+The rows of the queue, random and suspicious ones, are answered with the true labels. Error of the rates: sum of the
+mean absolute errors of rho_pos and rho_neg. Error of the model: Hamming loss on the clean labels of 4,000 test pictures
+in different handwriting. The notes contain the means over the draws. The timing compares the training of the web app,
+in closed form, with the default of the estimator, in the last draw.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ccmn.review.queue import trusted_rows
 from ccmn.review.retraining import DEFAULT_CLASSIFIER_PARAMS, row_weights
 
 
-def check(session: ReviewSession, task: DemoTask, rows: int) -> None:
-    """Go on until so many places of the queue are answered."""
+def review_rows(session: ReviewSession, task: DemoTask, rows: int) -> None:
+    """Answer items of the queue until this number of rows has answers."""
     item = session.latest()
     while item is not None and session.store.progress()["rows"] < rows:
         session.store.record(item, {j: "yes" if task.Y[item.row, j] else "no" for j in item.asked})
@@ -37,7 +37,7 @@ def check(session: ReviewSession, task: DemoTask, rows: int) -> None:
 
 
 def counted_rates(session: ReviewSession) -> NoiseRates:
-    """The rates by counting alone, without what the features say."""
+    """Estimate the rates from the random sample alone, without the features."""
     trusted = trusted_rows(session.store.sampled_answers(), session.dataset.data.q)
     if not len(trusted.rows):
         return session.initial_rates
@@ -45,12 +45,12 @@ def counted_rates(session: ReviewSession) -> NoiseRates:
 
 
 def rate_error(rates: NoiseRates, task: DemoTask) -> float:
-    off = np.abs(rates.rho_pos - task.noise.rho_pos) + np.abs(rates.rho_neg - task.noise.rho_neg)
-    return float(off.mean())
+    error = np.abs(rates.rho_pos - task.noise.rho_pos) + np.abs(rates.rho_neg - task.noise.rho_neg)
+    return float(error.mean())
 
 
 def retrain(session: ReviewSession, task: DemoTask, **settings: object) -> tuple[float, float]:
-    """Hamming loss on clean test labels, and seconds."""
+    """Return the Hamming loss on clean test labels and the training time in seconds."""
     trusted, rates = trusted_rows(session.store.answers(), task.Y.shape[1]), session.rates()
     weights = row_weights(len(task.X), rates, trusted, session.store.sampled_rows())
     start = time.perf_counter()
@@ -63,14 +63,14 @@ def retrain(session: ReviewSession, task: DemoTask, **settings: object) -> tuple
 def main() -> None:
     options = parser(__doc__.splitlines()[0]).parse_args()
     torch.set_num_threads(1)
-    stops = (0, 100) if options.quick else (0, 10, 25, 50, 100, 200, 400)
+    row_numbers = (0, 100) if options.quick else (0, 10, 25, 50, 100, 200, 400)
     lines = []
     for draw in range(2 if options.quick else 6):
         task = make_demo(8000, draw)
         with tempfile.TemporaryDirectory() as folder:
             session = demo_session(folder, 8000, draw)
-            for rows in stops:
-                check(session, task, rows)
+            for rows in row_numbers:
+                review_rows(session, task, rows)
                 loss, seconds = retrain(session, task, **DEFAULT_CLASSIFIER_PARAMS)
                 errors = {
                     "rates": rate_error(session.rates(), task),
@@ -78,16 +78,16 @@ def main() -> None:
                     "model": loss,
                 }
                 lines.append({"draw": draw, "rows": rows, **errors})
-            rival_loss, rival_seconds = retrain(session, task, **({"epochs": 30} if options.quick else {}))
+            baseline_loss, baseline_seconds = retrain(session, task, **({"epochs": 30} if options.quick else {}))
             session.close()
     table = pd.DataFrame(lines)
     means = table.groupby("rows")[["rates", "counted alone", "model"]].mean().round(3)
     start = table[table.rows == 0].set_index("draw")
     better = table[table.rows == 100].set_index("draw")[["rates", "model"]] < start[["rates", "model"]]
-    notes: dict[str, object] = {f"{rows} rows checked, errors": row.to_dict() for rows, row in means.iterrows()}
+    notes: dict[str, object] = {f"{rows} reviewed rows, errors": row.to_dict() for rows, row in means.iterrows()}
     notes["draws in which 100 rows helped"] = {**better.sum().to_dict(), "of": len(better)}
-    notes["error of the model, last draw"] = {"closed form": round(loss, 3), "default": round(rival_loss, 3)}
-    result = Result("retraining", seconds, "CCMNClassifier()", rival_seconds, rival_seconds / seconds)
+    notes["error of the model, last draw"] = {"closed form": round(loss, 3), "default": round(baseline_loss, 3)}
+    result = Result("retraining", seconds, "CCMNClassifier()", baseline_seconds, baseline_seconds / seconds)
     report([result], notes, options.json)
 
 
