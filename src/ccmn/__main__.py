@@ -1,4 +1,4 @@
-"""``python -m ccmn`` is ``ccmn``."""
+"""Entry point of ``python -m ccmn``, the same as the command ``ccmn``."""
 
 from ccmn.cli import main
 

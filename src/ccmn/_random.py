@@ -1,4 +1,4 @@
-"""random_state -> a random generator of our own; the global random state is never read or changed."""
+"""Conversion of ``random_state`` arguments to generators; numpy's global random state is never read or changed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ RandomState = int | np.integer | np.random.Generator | np.random.SeedSequence | 
 
 
 def as_generator(random_state: RandomState) -> np.random.Generator:
-    """A numpy Generator from whatever users call a random state.
+    """Return a numpy ``Generator`` for a ``random_state`` argument.
 
-    A ``Generator`` is used as it is, so that draws go on where it stands; a legacy ``RandomState`` seeds one;
-    ``None`` takes fresh entropy from the operating system, not from numpy's global state.
+    A ``Generator`` is returned unchanged, so that its stream continues. A legacy ``RandomState`` seeds a new one.
+    ``None`` takes fresh entropy from the operating system.
 
     >>> bool(as_generator(0).integers(100) == as_generator(0).integers(100))
     True

@@ -1,4 +1,4 @@
-"""Catalogue: name -> object, with an error that lists the names it knows."""
+"""Read-only registries of named members: surrogates, metrics, estimators, file formats."""
 
 from __future__ import annotations
 
@@ -9,15 +9,26 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Catalogue(Mapping[str, T]):
-    """A read-only table of named members, such as the surrogates or the metrics.
+class Registry(Mapping[str, T]):
+    """Read-only mapping from names to members.
 
-    >>> colours = Catalogue("colour", {"red": 1, "green": 2})
-    >>> colours["red"]
+    An unknown name raises a ``ValueError`` that lists the known names.
+
+    Parameters
+    ----------
+    kind : str
+        What the members are, in the singular; used in error messages.
+    members : Mapping[str, T]
+        The members by name.
+
+    Examples
+    --------
+    >>> colors = Registry("color", {"red": 1, "green": 2})
+    >>> colors["red"]
     1
-    >>> colours["grene"]
+    >>> colors["grene"]
     Traceback (most recent call last):
-    ValueError: unknown colour 'grene'; did you mean 'green'? Known: red, green
+    ValueError: unknown color 'grene'; did you mean 'green'? Known: red, green
     """
 
     def __init__(self, kind: str, members: Mapping[str, T]) -> None:
@@ -25,24 +36,27 @@ class Catalogue(Mapping[str, T]):
         self._members = dict(members)
 
     def __getitem__(self, name: str) -> T:
+        """Return the member called ``name``."""
         try:
             return self._members[name]
         except (KeyError, TypeError):
-            raise ValueError(self._unknown(name)) from None
+            near = difflib.get_close_matches(name, self._members, n=1) if isinstance(name, str) else []
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            known = ", ".join(self._members)
+            raise ValueError(f"unknown {self._kind} {name!r}{hint} Known: {known}") from None
 
     def __contains__(self, name: object) -> bool:
+        """Return whether there is a member called ``name``."""
         return name in self._members
 
     def __iter__(self) -> Iterator[str]:
+        """Iterate over the names in the order in which they were registered."""
         return iter(self._members)
 
     def __len__(self) -> int:
+        """Return the number of members."""
         return len(self._members)
 
     def __repr__(self) -> str:
-        return f"Catalogue({self._kind}: {', '.join(self._members)})"
-
-    def _unknown(self, name: object) -> str:
-        near = difflib.get_close_matches(name, self._members, n=1) if isinstance(name, str) else []
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        return f"unknown {self._kind} {name!r}{hint} Known: {', '.join(self._members)}"
+        """Return the kind and the names."""
+        return f"Registry({self._kind}: {', '.join(self._members)})"

@@ -1,4 +1,4 @@
-"""The version of the package, where it was installed."""
+"""Version of the installed package."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from importlib.metadata import PackageNotFoundError, version
 
 try:
     __version__ = version("ccmn")
-except PackageNotFoundError:  # run from a source tree that was never installed
+except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0.0.0+source"

@@ -10,7 +10,7 @@ PMLLRS(beta=0.01)
 
 from __future__ import annotations
 
-from ccmn._registry import Catalogue
+from ccmn._registry import Registry
 from ccmn.baselines.candidate_regression import CandidateLogistic, CandidateRidge
 from ccmn.baselines.fpml import FPML
 from ccmn.baselines.particle import PARTICLE
@@ -38,7 +38,7 @@ _ENTRIES = (
     Baseline("logistic", CandidateLogistic),
 )
 
-BASELINES: Catalogue[Baseline] = Catalogue("baseline", {entry.name: entry for entry in _ENTRIES})
+BASELINES: Registry[Baseline] = Registry("baseline", {entry.name: entry for entry in _ENTRIES})
 """The competing methods of table 3 under their names in the table, and two regressions without noise correction."""
 
 __all__ = [

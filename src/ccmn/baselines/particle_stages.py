@@ -29,7 +29,7 @@ from sklearn.metrics import pairwise_distances_chunked
 from sklearn.svm import SVC, LinearSVC
 
 from ccmn._containers import is_sparse
-from ccmn._registry import Catalogue
+from ccmn._registry import Registry
 from ccmn._validation import FloatArray
 from ccmn.baselines.linear_algebra import dense
 
@@ -437,7 +437,7 @@ def _fit_by_size(X: Any, y: NDArray[np.int64], C: float) -> tuple[FloatArray, fl
     return (_fit_libsvm if len(y) <= MAX_LIBSVM_SAMPLES else _fit_liblinear)(X, y, C)
 
 
-SVM_SOLVERS: Catalogue[Callable[[Any, NDArray[np.int64], float], tuple[FloatArray, float, bool]]] = Catalogue(
+SVM_SOLVERS: Registry[Callable[[Any, NDArray[np.int64], float], tuple[FloatArray, float, bool]]] = Registry(
     "svm", {"auto": _fit_by_size, "liblinear": _fit_liblinear, "libsvm": _fit_libsvm}
 )
 

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from ccmn._files import PathLike, checksum
-from ccmn._registry import Catalogue
+from ccmn._registry import Registry
 from ccmn.data.dataset import MultiLabelData, concatenate
 from ccmn.data.formats import FORMATS, format_suffix, read_file
 from ccmn.data.tables import LabelSpec
@@ -182,7 +182,7 @@ _ROWS = (
     ),
 )
 
-DATASETS: Catalogue[Dataset] = Catalogue("dataset", {row.name: row for row in _ROWS})
+DATASETS: Registry[Dataset] = Registry("dataset", {row.name: row for row in _ROWS})
 
 
 def load_dataset(

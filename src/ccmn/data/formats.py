@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from ccmn._files import PathLike, check_file, prefix_errors
-from ccmn._registry import Catalogue
+from ccmn._registry import Registry
 from ccmn.data.arff import read_arff
 from ccmn.data.csv_format import read_csv, read_csv_text, write_csv
 from ccmn.data.dataset import MultiLabelData
@@ -36,7 +36,7 @@ class Format:
 
 _LIBSVM = Format("LIBSVM multi-label text", read_libsvm, read_rows=read_libsvm)
 
-FORMATS: Catalogue[Format] = Catalogue(
+FORMATS: Registry[Format] = Registry(
     "file format",
     {
         ".csv": Format("CSV", read_csv, read_rows=partial(read_csv, labels=[]), read_text=read_csv_text),
@@ -54,7 +54,7 @@ FORMATS: Catalogue[Format] = Catalogue(
 
 Writer = Callable[[MultiLabelData, PathLike], None]
 
-WRITERS: Catalogue[Writer] = Catalogue("suffix to write", {".npz": write_npz, ".csv": write_csv})
+WRITERS: Registry[Writer] = Registry("suffix to write", {".npz": write_npz, ".csv": write_csv})
 
 
 def format_suffix(path: PathLike) -> str:

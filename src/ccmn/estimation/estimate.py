@@ -18,7 +18,7 @@ from sklearn.utils import check_array
 
 from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array, unwrap
 from ccmn._random import RandomState, as_generator
-from ccmn._registry import Catalogue
+from ccmn._registry import Registry
 from ccmn._validation import (
     FloatArray,
     check_choice,
@@ -350,7 +350,7 @@ def _by_group(
     return GroupRates(found)
 
 
-ESTIMATORS: Catalogue[Estimator] = Catalogue(
+ESTIMATORS: Registry[Estimator] = Registry(
     "noise rate estimator",
     {
         "profile": profile,
@@ -368,7 +368,7 @@ ESTIMATORS: Catalogue[Estimator] = Catalogue(
     },
 )
 
-METHODS: Catalogue[Estimator] = Catalogue("method", {"auto": auto, **ESTIMATORS})
+METHODS: Registry[Estimator] = Registry("method", {"auto": auto, **ESTIMATORS})
 
 
 def read_evidence(

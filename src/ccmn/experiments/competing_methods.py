@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 from torch import Tensor
 
-from ccmn._registry import Catalogue
+from ccmn._registry import Registry
 from ccmn.baselines import BASELINES
 from ccmn.data.dataset import MultiLabelData
 from ccmn.experiments.fleet import HeldOutSet, Outcome, criteria
@@ -40,7 +40,7 @@ class CompetingMethod:
         return cls(name, baseline.make, grid)
 
 
-COMPETING_METHODS: Catalogue[CompetingMethod] = Catalogue(
+COMPETING_METHODS: Registry[CompetingMethod] = Registry(
     "competing method",
     {
         method.name: method

@@ -12,11 +12,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
-from ccmn._registry import Catalogue
+from ccmn._registry import Registry
 from ccmn.experiments.protocols import INJECTED, LITERAL, MODERATE, REAL, Protocol
 from ccmn.losses import LOSSES, MultiLabelLoss
 
-GREATER_IS_BETTER: Catalogue[bool] = Catalogue(
+GREATER_IS_BETTER: Registry[bool] = Registry(
     "metric", {"hamming_loss": False, "ranking_loss": False, "average_precision": True, "coverage": False}
 )
 """Metrics of the tables and their direction. Only the journal version has coverage, which is normalized."""
@@ -63,7 +63,7 @@ def _methods() -> list[Method]:
     return [*unbiased, *plain, *estimated]
 
 
-METHODS: Catalogue[Method] = Catalogue("method", {method.name: method for method in _methods()})
+METHODS: Registry[Method] = Registry("method", {method.name: method for method in _methods()})
 """Methods that are trained as a fleet: the ten of the paper, and the unbiased ones with estimated rates."""
 PAPER_METHODS = tuple(name for name in METHODS if not name.endswith("-estimated"))
 """Rows of tables 1 and 2, in their order."""
@@ -139,7 +139,7 @@ def _journal(protocol: Protocol, choices: tuple[float, ...]) -> Protocol:
     )
 
 
-TABLES: Catalogue[PaperTable] = Catalogue(
+TABLES: Registry[PaperTable] = Registry(
     "table",
     {
         table.name: table

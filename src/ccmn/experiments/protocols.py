@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn._registry import Catalogue
+from ccmn._registry import Registry
 from ccmn.data.catalog import DATASETS
 from ccmn.data.dataset import MultiLabelData, split
 from ccmn.noise import ClassConditionalNoise, PartialNoise
@@ -153,7 +153,7 @@ def _use_candidates(
     return PartialNoise.from_pairs(data.Y[training], data.candidates[training]), data.candidates
 
 
-NOISE_GENERATORS: Catalogue[NoiseGenerator] = Catalogue(
+NOISE_GENERATORS: Registry[NoiseGenerator] = Registry(
     "noise generator", {"both_ways": _flip_labels, "added": _add_labels, "candidates": _use_candidates}
 )
 """Sources of noisy labels by name. Stored results contain the names."""

@@ -24,7 +24,7 @@ from sklearn.preprocessing import normalize
 
 from ccmn._containers import is_sparse
 from ccmn._files import PathLike, data_name
-from ccmn._registry import Catalogue
+from ccmn._registry import Registry
 from ccmn._version import __version__
 from ccmn.data import load_digit_scenes
 from ccmn.data.catalog import DATASETS, load_dataset
@@ -342,7 +342,7 @@ def run_table(
 
 def check_methods(methods: Sequence[str]) -> tuple[str, ...]:
     """Return the names of methods; raise ``ValueError`` for an unknown one."""
-    known: Catalogue[Method | CompetingMethod] = Catalogue("method", {**METHODS, **COMPETING_METHODS})
+    known: Registry[Method | CompetingMethod] = Registry("method", {**METHODS, **COMPETING_METHODS})
     return tuple(known[method].name for method in methods)
 
 

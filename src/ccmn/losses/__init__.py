@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ccmn._registry import Catalogue
+from ccmn._registry import Registry
 from ccmn.losses.forward import ForwardLoss
 from ccmn.losses.hamming import HammingLoss, hamming_loss
 from ccmn.losses.multilabel_loss import CORRECTIONS, MultiLabelLoss
 from ccmn.losses.ranking import RankingLoss, ranking_loss
 from ccmn.losses.surrogates import SURROGATES, Surrogate
 
-LOSSES: Catalogue[type[MultiLabelLoss]] = Catalogue("loss", {"hamming": HammingLoss, "ranking": RankingLoss})
+LOSSES: Registry[type[MultiLabelLoss]] = Registry("loss", {"hamming": HammingLoss, "ranking": RankingLoss})
 
 __all__ = [
     "CORRECTIONS",

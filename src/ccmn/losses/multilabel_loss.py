@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ccmn._registry import Catalogue
+from ccmn._registry import Registry
 from ccmn._validation import check_choice, check_noise, check_outputs_and_labels, check_soft_labels, check_tensors
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
 from ccmn.noise import Debiasing, NoiseModel
@@ -55,7 +55,7 @@ def weigh(scores: Tensor, targets: Tensor) -> Weighted:
 
 Correction = Callable[[Tensor, float], Tensor]
 
-CORRECTIONS: Catalogue[Correction] = Catalogue(
+CORRECTIONS: Registry[Correction] = Registry(
     "correction",
     {
         "abs": lambda z, level: z.abs(),  # goes back up below zero (Lu et al. 2020)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ccmn._registry import Catalogue
+from ccmn._registry import Registry
 
 TwoSided = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -119,7 +119,7 @@ def _logistic_and_slope(f: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Te
     return both * softplus(f) - pos * f, both * torch.sigmoid(f) - pos
 
 
-SURROGATES: Catalogue[Surrogate] = Catalogue(
+SURROGATES: Registry[Surrogate] = Registry(
     "surrogate",
     {
         surrogate.name: surrogate

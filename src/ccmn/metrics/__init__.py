@@ -13,7 +13,7 @@ synchronisation, for a training loop that evaluates many models at once, several
 
 from __future__ import annotations
 
-from ccmn._registry import Catalogue
+from ccmn._registry import Registry
 from ccmn.metrics.batched import MetricsTogether
 from ccmn.metrics.classification import auc_rows, f1_over, hamming_loss, hamming_rows, macro_auc, macro_f1, micro_f1
 from ccmn.metrics.metric import Estimate, EstimatedNoise, Metric, Noise, Value
@@ -33,7 +33,7 @@ from ccmn.metrics.ranking_metrics import (
 )
 from ccmn.metrics.scorers import NoisyScorer, make_noisy_scorer
 
-METRICS: Catalogue[Metric] = Catalogue(
+METRICS: Registry[Metric] = Registry(
     "metric",
     {
         metric.name: metric

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccmn._registry import Catalogue
+from ccmn._registry import Registry
 
 MOST_SQUARES = 1 << 22
 
@@ -244,4 +244,4 @@ def _affine(X: Tensor, weights: Tensor) -> Tensor:
 
 MakeNetwork = Callable[..., Network]
 
-NETWORKS: Catalogue[MakeNetwork] = Catalogue("model", {"linear": StackedLinear, "mlp": StackedMLP})
+NETWORKS: Registry[MakeNetwork] = Registry("model", {"linear": StackedLinear, "mlp": StackedMLP})
