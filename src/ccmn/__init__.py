@@ -20,14 +20,33 @@ from typing import TYPE_CHECKING, Any
 
 from ccmn._version import __version__
 
-if TYPE_CHECKING:
-    from ccmn import audit, baselines, data, estimation, functional, losses, metrics, models, noise, theory, training
-    from ccmn.audit import find_label_issues
-    from ccmn.data import load_dataset
-    from ccmn.estimation import diagnose_noise, estimate_noise, sensitivity
-    from ccmn.losses import HammingLoss, RankingLoss
-    from ccmn.models import CCMNClassifier, CorrectedClassifier, load_model
-    from ccmn.noise import ClassConditionalNoise, GroupedNoise, MissingNoise, PartialNoise, TransitionNoise
+if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
+    from ccmn import audit as audit
+    from ccmn import baselines as baselines
+    from ccmn import data as data
+    from ccmn import estimation as estimation
+    from ccmn import functional as functional
+    from ccmn import losses as losses
+    from ccmn import metrics as metrics
+    from ccmn import models as models
+    from ccmn import noise as noise
+    from ccmn import theory as theory
+    from ccmn import training as training
+    from ccmn.audit import find_label_issues as find_label_issues
+    from ccmn.data import load_dataset as load_dataset
+    from ccmn.estimation import diagnose_noise as diagnose_noise
+    from ccmn.estimation import estimate_noise as estimate_noise
+    from ccmn.estimation import sensitivity as sensitivity
+    from ccmn.losses import HammingLoss as HammingLoss
+    from ccmn.losses import RankingLoss as RankingLoss
+    from ccmn.models import CCMNClassifier as CCMNClassifier
+    from ccmn.models import CorrectedClassifier as CorrectedClassifier
+    from ccmn.models import load_model as load_model
+    from ccmn.noise import ClassConditionalNoise as ClassConditionalNoise
+    from ccmn.noise import GroupedNoise as GroupedNoise
+    from ccmn.noise import MissingNoise as MissingNoise
+    from ccmn.noise import PartialNoise as PartialNoise
+    from ccmn.noise import TransitionNoise as TransitionNoise
 
 _SUBMODULES = (
     *("audit", "baselines", "data", "estimation", "functional", "losses", "metrics", "models"),
@@ -46,7 +65,7 @@ _EXPORTS = {
     for name in names
 }
 
-__all__ = ["__version__", *_EXPORTS, *_SUBMODULES]  # noqa: PLE0604
+__all__ = ["__version__", *_EXPORTS, *_SUBMODULES]
 
 
 def __getattr__(name: str) -> Any:
