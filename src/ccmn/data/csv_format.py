@@ -163,7 +163,8 @@ def _read_numbers(path: Path, names: list[str]) -> NDArray[np.float32] | None:
     if not isinstance(frame.index, pd.RangeIndex) or frame[len(names) - 1].isna().any():
         return None
     with np.errstate(over="ignore"):  # values beyond float32 become infinite; Table.split refuses them
-        return frame.to_numpy().astype(np.float32)
+        values: NDArray[np.float32] = frame.to_numpy().astype(np.float32)
+    return values
 
 
 def _read_rows(path: Path, labels: LabelSpec | None, text: str | None) -> tuple[MultiLabelData, list[str]]:

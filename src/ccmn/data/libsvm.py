@@ -57,10 +57,9 @@ def read_libsvm(
     if not rows.lines:
         raise ValueError(f"{path} has no rows")
     with prefix_errors(path):
-        q, names = labels, None
-        if labels is not None and not isinstance(labels, (int, np.integer)):
-            names = label_names(labels)
-            q = len(names)
+        counted = labels is None or isinstance(labels, (int, np.integer))
+        names = None if counted else label_names(labels)  # type: ignore[arg-type]
+        declared = labels if names is None else len(names)
         d = _width(X.indices, n_features, "n_features", first=1)
         X = scipy.sparse.csr_array((X.data, X.indices.astype(np.int32), X.indptr), shape=(X.shape[0], d))
         place = first_infinite(X)
@@ -68,7 +67,7 @@ def read_libsvm(
             raise ValueError(f"line {rows.lines[place[0]]}: feature {place[1] + 1} is infinite (or too large)")
         columns = np.fromiter((number for row in numbers for number in row), np.int64)
         ends = np.cumsum([0, *map(len, numbers)])
-        q = _width(columns, q, "labels", first=0)
+        q = _width(columns, declared, "labels", first=0)  # type: ignore[arg-type]
         Y = scipy.sparse.csr_array((np.ones(columns.size, np.uint8), columns.astype(np.int32), ends), (len(numbers), q))
         return MultiLabelData(X, Y, label_names=names, name=data_name(path))
 

@@ -162,16 +162,16 @@ class ShardedData:
     def _read_labels(self, batch: Any) -> Any:
         """Return the labels of a record batch."""
         if not self.sparse:
-            Y = _matrix(batch, self._labels, self.q)
-            check_label_values(Y, "a label")
-            return Y
+            dense = _matrix(batch, self._labels, self.q)
+            check_label_values(dense, "a label")
+            return dense
         lists = batch.column(self._labels[0].name)
         numbers, ends = lists.flatten().to_numpy(), np.cumsum(lists.value_lengths().fill_null(0).to_numpy())
         if numbers.size and not (numbers.min() >= 0 and numbers.max() < self.q):
             raise ValueError(f"label numbers must be between 0 and {self.q - 1}; got {numbers.max()}")
         starts = np.concatenate((np.zeros(1, dtype=np.int64), ends))
         ones = np.ones(numbers.size, dtype=np.float32)
-        Y = scipy.sparse.csr_matrix((ones, numbers, starts), shape=(len(batch), self.q))
+        Y: Any = scipy.sparse.csr_matrix((ones, numbers, starts), shape=(len(batch), self.q))
         Y.sum_duplicates()
         Y.data[:] = 1  # a label that is listed twice counts once
         return Y
