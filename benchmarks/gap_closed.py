@@ -26,7 +26,8 @@ from harness import Result, parser, report
 from ccmn import CCMNClassifier
 from ccmn.estimation.noise_rates import gather
 from ccmn.metrics import average_precision, hamming_loss, ranking_loss
-from ccmn.noise import ClassConditionalNoise, debias_labels
+from ccmn.noise import ClassConditionalNoise
+from ccmn.noise.class_conditional import debias_labels
 from ccmn.training.ridge import l2_path, ridge_path
 
 METRICS = ("hamming", "ranking", "average_precision")

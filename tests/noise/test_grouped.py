@@ -1,4 +1,4 @@
-"""Rates per group: every row as its own noise model says."""
+"""Checks of GroupedNoise: separate rates for each group of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from ccmn.noise import ClassConditionalNoise, GroupedNoise, TransitionNoise
+from ccmn.noise import BaseNoise, ClassConditionalNoise, GroupedNoise, TransitionNoise
 
 CROWD = ClassConditionalNoise([0.2, 0.1, 0.3], [0.1, 0.4, 0.0])
 GOLD = ClassConditionalNoise(0.0, 0.0, n_labels=3)
@@ -37,7 +37,7 @@ def test_unbiased_by_enumeration():
         np.testing.assert_allclose(mean, true, atol=1e-12)
 
 
-def test_clean_rows_are_never_flipped():
+def test_groups_without_noise_are_not_flipped():
     many = np.tile(Y, (200, 1))
     flipped = NOISE.corrupt(many, GROUPS * 200, random_state=0)
     same = (flipped == many).all(1).reshape(-1, 4)
@@ -46,7 +46,7 @@ def test_clean_rows_are_never_flipped():
     np.testing.assert_array_equal(flipped, NOISE.corrupt(many, GROUPS * 200, random_state=0))
 
 
-def test_containers_come_back():
+def test_containers():
     expected = NOISE.debias(Y, GROUPS)
     frame = NOISE.debias(pd.DataFrame(Y, columns=list("abc")), pd.Series(GROUPS))
     assert list(frame.columns) == list("abc")
@@ -57,7 +57,7 @@ def test_containers_come_back():
     assert (np.isnan(NOISE.debias(masked, GROUPS)) == (Y == 1)).all()
 
 
-def test_sparse_labels_stay_sparse_and_rows_keep_their_group():
+def test_sparse_labels_stay_sparse():
     rng = np.random.default_rng(0)
     labels = scipy.sparse.csr_matrix(rng.integers(0, 2, (2000, 3)).astype(np.int8))
     groups = rng.choice(["crowd", "gold"], 2000)
@@ -67,7 +67,7 @@ def test_sparse_labels_stay_sparse_and_rows_keep_their_group():
     flipped = (noisy != labels).toarray()
     assert not flipped[groups == "gold"].any()
     true, crowd = labels.toarray(), groups == "crowd"
-    for j in range(3):  # 700 draws or more: 0.08 is more than four standard errors
+    for j in range(3):  # at least 700 samples: 0.08 is more than four standard errors
         assert abs(flipped[crowd & (true[:, j] == 1), j].mean() - CROWD.rho_pos[j]) < 0.08
         assert abs(flipped[crowd & (true[:, j] == 0), j].mean() - CROWD.rho_neg[j]) < 0.08
     assert (NOISE.corrupt(labels[:1], ["gold"], random_state=0) != labels[:1]).nnz == 0
@@ -78,12 +78,13 @@ def test_sparse_labels_stay_sparse_and_rows_keep_their_group():
 def test_mean_and_json():
     mean = NOISE.mean(GROUPS)
     np.testing.assert_allclose(mean.rho_neg, CROWD.rho_neg / 2)
-    assert GroupedNoise.from_dict(json.loads(json.dumps(NOISE.to_dict()))) == NOISE
+    description = json.loads(json.dumps(NOISE.to_dict()))
+    assert GroupedNoise.from_dict(description) == BaseNoise.from_dict(description) == NOISE
     assert NOISE.rho_pos.shape == (2, 3)
     assert "crowd: mean rho_pos 0.200" in repr(NOISE)
 
 
-def test_mistakes_are_named():
+def test_errors():
     with pytest.raises(ValueError, match="no rates for group 'import'; there are for 'crowd', 'gold'"):
         NOISE.debias(Y, ["gold", "crowd", "import", "gold"])
     with pytest.raises(ValueError, match="each of the 4 rows; got 3"):
@@ -94,5 +95,5 @@ def test_mistakes_are_named():
         GroupedNoise({})
     with pytest.raises(TypeError, match="got TransitionNoise"):
         GroupedNoise({"a": TransitionNoise([[0.9, 0.1], [0.2, 0.8]])})
-    with pytest.raises(ValueError, match="not the description of grouped noise"):
+    with pytest.raises(ValueError, match=r"description of GroupedNoise .* got 'partial'"):
         GroupedNoise.from_dict({"kind": "partial"})

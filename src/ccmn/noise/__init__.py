@@ -1,20 +1,14 @@
-"""The only place that knows how labels go wrong: one noise model per file, this index, nothing else."""
+"""Noise models: how labels are corrupted, and how noisy labels are debiased."""
 
 from __future__ import annotations
 
-from ccmn._registry import Catalogue
-from ccmn.noise.class_conditional import ClassConditionalNoise, MissingNoise, PartialNoise, debias_labels, flip_labels
+from ccmn.noise.class_conditional import ClassConditionalNoise, MissingNoise, PartialNoise
 from ccmn.noise.grouped import GroupedNoise
-from ccmn.noise.noise_model import Debiasing, NoiseModel
+from ccmn.noise.noise_model import BaseNoise, Debiasing, NoiseModel
 from ccmn.noise.transition import TransitionNoise
 
-NOISE_MODELS: Catalogue[type[NoiseModel]] = Catalogue(
-    "kind of noise",
-    {model.kind: model for model in (ClassConditionalNoise, PartialNoise, MissingNoise, TransitionNoise)},
-)
-
 __all__ = [
-    "NOISE_MODELS",
+    "BaseNoise",
     "ClassConditionalNoise",
     "Debiasing",
     "GroupedNoise",
@@ -22,6 +16,4 @@ __all__ = [
     "NoiseModel",
     "PartialNoise",
     "TransitionNoise",
-    "debias_labels",
-    "flip_labels",
 ]

@@ -1,25 +1,24 @@
-"""Class-conditional multi-label noise: every label flips with its own two rates (section 3 of the paper).
+"""Class-conditional label noise: each label is flipped with its own pair of rates.
 
-``rho_pos[j] = P(noisy_j = 0 | true_j = 1)``, a true label lost (the paper's rho with subscript +1);
-``rho_neg[j] = P(noisy_j = 1 | true_j = 0)``, a false label added (subscript -1). Defined here and nowhere else.
+``rho_pos[j] = P(noisy_j = 0 | true_j = 1)`` is the false-negative rate of label j: the probability that a true label
+is removed. ``rho_neg[j] = P(noisy_j = 1 | true_j = 0)`` is its false-positive rate: the probability that a false label
+is added. The paper writes them rho with subscripts +1 and -1.
 
-What candidate sets and weak labels share: one of the two rates is zero.
-
-Candidate sets: false labels are added, none is lost (partial multi-label learning, section 5 of the paper).
-
-Weak labels: true labels are lost, none is added (learning with missing labels, section 3 of the paper).
+Candidate sets (:class:`PartialNoise`) and missing labels (:class:`MissingNoise`) are the cases with one rate zero.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 from typing_extensions import Self
 
 from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array
@@ -36,16 +35,31 @@ from ccmn._validation import (
 )
 from ccmn.noise.noise_model import Debiasing, NoiseModel
 
-ArrayOrTensor = TypeVar("ArrayOrTensor", FloatArray, torch.Tensor)
+MAX_OBSERVED_RATE_SUM = 0.99
+"""``from_pairs`` scales the two rates of a label down to this sum, because rates with a sum of 1 cannot be inverted."""
+
+ArrayOrTensor = TypeVar("ArrayOrTensor", FloatArray, Tensor)
 
 
 def debias_labels(noisy: ArrayOrTensor, rho_pos: ArrayOrTensor, rho_neg: ArrayOrTensor) -> ArrayOrTensor:
-    r"""The unbiased label.
+    r"""Return the debiased labels.
 
     .. math:: p_j = \frac{\tilde y_j - \rho_{neg,j}}{1 - \rho_{pos,j} - \rho_{neg,j}},
               \qquad E[p_j \mid y_j] = y_j
 
-    Linear in the noisy label, so soft labels are fine; NaN stays NaN.
+    The map is affine in the noisy label, so it also applies to soft labels and probabilities. NaN stays NaN.
+
+    Parameters
+    ----------
+    noisy : array or Tensor
+        Noisy labels.
+    rho_pos, rho_neg : array or Tensor
+        Noise rates, broadcastable to the shape of ``noisy``.
+
+    Returns
+    -------
+    array or Tensor
+        Debiased labels.
     """
     return (noisy - rho_neg) / (1 - rho_pos - rho_neg)
 
@@ -53,18 +67,18 @@ def debias_labels(noisy: ArrayOrTensor, rho_pos: ArrayOrTensor, rho_neg: ArrayOr
 def flip_labels(
     labels: NDArray[Any], rho_pos: FloatArray, rho_neg: FloatArray, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """Flip each 1 with probability rho_pos and each 0 with probability rho_neg, independently; NaN stays."""
+    """Flip each 1 with probability ``rho_pos`` and each 0 with probability ``rho_neg``; NaN stays NaN."""
     flip = rng.random(labels.shape) < np.where(labels == 1, rho_pos, rho_neg)
     if np.issubdtype(labels.dtype, np.floating):
         flip &= ~np.isnan(labels)
     return np.where(flip, labels == 0, labels).astype(labels.dtype)
 
 
-def flip_csr(labels: Any, rho_pos: FloatArray, rho_neg: FloatArray, rng: np.random.Generator) -> Any:
-    """``flip_labels`` for CSR, in time and memory of the labels stored before and after.
+def _flip_csr(labels: Any, rho_pos: FloatArray, rho_neg: FloatArray, rng: np.random.Generator) -> Any:
+    """Flip CSR labels in time and memory proportional to the entries stored before and after.
 
-    Added labels: for every column the rows that would flip if they were negative are drawn first (a binomial
-    number of distinct rows); those that hold something already are dropped. Stored NaN stays.
+    For added labels, each column first samples the rows that would flip if they were negative (a binomial number of
+    distinct rows). Rows with a stored entry are then dropped. Stored NaN stays NaN.
     """
     n, q = labels.shape
     labels = labels.astype(np.float64)
@@ -82,46 +96,108 @@ def flip_csr(labels: Any, rho_pos: FloatArray, rho_neg: FloatArray, rng: np.rand
     added_row, added_column = added_row[~taken], added_column[~taken]
 
     keep = value != 0
-    return scipy.sparse.coo_array(
-        (
-            np.concatenate([value[keep], np.ones(added_row.size)]),
-            (
-                np.concatenate([stored_row[keep], added_row]),
-                np.concatenate([stored_column[keep], added_column]),
-            ),
-        ),
-        shape=(n, q),
-    ).tocsr()
+    rows = np.concatenate([stored_row[keep], added_row])
+    columns = np.concatenate([stored_column[keep], added_column])
+    values = np.concatenate([value[keep], np.ones(added_row.size)])
+    return scipy.sparse.coo_array((values, (rows, columns)), shape=(n, q)).tocsr()
 
 
 class ClassConditionalDebiasing(Debiasing):
-    """:func:`debias_labels` with the rates as buffers."""
+    """Debiasing map of class-conditional noise, ``p = scale * y - offset``, with the rates as buffers."""
 
-    rho_pos: torch.Tensor
-    rho_neg: torch.Tensor
+    rho_pos: Tensor
+    rho_neg: Tensor
 
     def __init__(self, rho_pos: FloatArray, rho_neg: FloatArray) -> None:
         super().__init__()
         self.register_buffer("rho_pos", torch.tensor(rho_pos, dtype=torch.float64))
         self.register_buffer("rho_neg", torch.tensor(rho_neg, dtype=torch.float64))
 
-    def forward(self, noisy: torch.Tensor) -> torch.Tensor:
-        # The two constants per label are formed in float64 and rounded once.
-        scale = 1 / (1 - self.rho_pos - self.rho_neg)
-        return noisy * scale.to(noisy.dtype) - (self.rho_neg * scale).to(noisy.dtype)
+    def forward(self, Y_noisy: Tensor) -> Tensor:
+        """Return the debiased labels in the dtype of ``Y_noisy``; NaN stays NaN."""
+        scale, offset = self.affine(Y_noisy.dtype)
+        return Y_noisy * scale - offset
+
+    def affine(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Return scale and offset of the debiasing map ``p = scale * y - offset``.
+
+        Parameters
+        ----------
+        dtype : torch.dtype
+            Type of the result. The coefficients are computed in float64 and rounded once.
+
+        Returns
+        -------
+        scale, offset : Tensors of shape (q,)
+            Coefficients on the device of the rates. They are cached until a rate changes; do not modify them.
+        """
+        rho_pos, rho_neg = self.rho_pos, self.rho_neg
+        # The version counter of a tensor tells whether it was modified. Inference tensors have none.
+        if torch.compiler.is_compiling() or rho_pos.is_inference() or rho_neg.is_inference():
+            return _affine(rho_pos, rho_neg, dtype)
+        versions = rho_pos._version, rho_neg._version
+        cache = _affine_caches.get(self)
+        if cache is None or cache.rho_pos is not rho_pos or cache.rho_neg is not rho_neg or cache.versions != versions:
+            cache = _AffineCache(rho_pos, rho_neg, versions, {})
+        if dtype not in cache.coefficients:
+            with torch.inference_mode(False):
+                coefficients = _affine(rho_pos, rho_neg, dtype)
+            # Values computed during CUDA graph capture exist only when the graph is replayed.
+            if rho_pos.is_cuda and torch.cuda.is_current_stream_capturing():
+                return coefficients
+            cache.coefficients[dtype] = coefficients
+            _affine_caches[self] = cache
+        return cache.coefficients[dtype]
+
+
+class _AffineCache(NamedTuple):
+    rho_pos: Tensor
+    rho_neg: Tensor
+    versions: tuple[int, int]
+    coefficients: dict[torch.dtype, tuple[Tensor, Tensor]]
+
+
+# Not an attribute of the module: copies of a module share neither tensors nor version counters.
+_affine_caches: WeakKeyDictionary[ClassConditionalDebiasing, _AffineCache] = WeakKeyDictionary()
+
+
+def _affine(rho_pos: Tensor, rho_neg: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return scale and offset of the debiasing map from its values at 0 and 1."""
+    at_zero = debias_labels(torch.zeros_like(rho_pos), rho_pos, rho_neg)
+    at_one = debias_labels(torch.ones_like(rho_pos), rho_pos, rho_neg)
+    return (at_one - at_zero).to(dtype), (-at_zero).to(dtype)
 
 
 class ClassConditionalNoise(NoiseModel):
-    """Every label flips independently, with its own two rates.
+    """Noise model in which each label flips independently, with its own pair of rates [1]_.
 
     Parameters
     ----------
-    rho_pos, rho_neg : array of shape (q,), or float
-        ``rho_pos[j] = P(noisy 0 | true 1)``, ``rho_neg[j] = P(noisy 1 | true 0)``; their sum must be below 1 for
-        every label. A pandas Series gives its index as label names.
-    n_labels : int, optional
-        Needed when both rates are single numbers.
-    label_names : sequence of str, optional
+    rho_pos : float or array-like of shape (q,)
+        False-negative rates ``P(noisy 0 | true 1)``. A pandas Series also sets the label names.
+    rho_neg : float or array-like of shape (q,)
+        False-positive rates ``P(noisy 1 | true 0)``. The two rates of a label must have a sum below 1.
+    n_labels : int, default=None
+        Number of labels. Required when both rates are single numbers.
+    label_names : sequence of str, default=None
+        Names of the labels.
+
+    Attributes
+    ----------
+    n_labels : int
+        Number of labels q.
+    label_names : tuple of str or None
+        Names of the labels.
+
+    See Also
+    --------
+    PartialNoise : Noise that only adds false labels.
+    MissingNoise : Noise that only removes true labels.
+
+    References
+    ----------
+    .. [1] M.-K. Xie and S.-J. Huang, "CCMN: A General Framework for Learning With Class-Conditional Multi-Label
+       Noise", IEEE TPAMI 45(1), 2023.
 
     Examples
     --------
@@ -163,22 +239,42 @@ class ClassConditionalNoise(NoiseModel):
 
     @property
     def rho_pos(self) -> FloatArray:
-        """P(noisy 0 | true 1) per label, float64 (q,)."""
+        """False-negative rates ``P(noisy 0 | true 1)``, a read-only float64 array of shape (q,)."""
         return self._rho_pos
 
     @property
     def rho_neg(self) -> FloatArray:
-        """P(noisy 1 | true 0) per label, float64 (q,)."""
+        """False-positive rates ``P(noisy 1 | true 0)``, a read-only float64 array of shape (q,)."""
         return self._rho_neg
 
     @classmethod
     def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> ClassConditionalNoise:
-        """Empirical rates from rows whose true and noisy labels are both known (NaN pairs are left out).
+        """Return the observed flip rates of rows with known true and noisy labels.
 
-        A label with no true positive (or no true negative) says nothing about that rate: it is set to 0, with
-        a warning that names the labels.
+        A rate that cannot be observed, because a label has no true positive (or no true negative), is set to 0. Two
+        rates of a label with a sum of 1 or more are scaled down, because they cannot be inverted. Both cases give a
+        warning with the names of the labels.
+
+        Parameters
+        ----------
+        Y_true : array, Tensor, DataFrame or CSR matrix of shape (n, q)
+            True labels 0 or 1, or NaN.
+        Y_noisy : array, Tensor, DataFrame or CSR matrix of shape (n, q)
+            Noisy labels of the same rows. Pairs with a NaN are ignored.
+
+        Returns
+        -------
+        ClassConditionalNoise
+            Noise model with the observed rates.
+
+        Examples
+        --------
+        >>> ClassConditionalNoise.from_pairs([[1], [1], [0], [0]], [[1], [0], [0], [0]])
+        ClassConditionalNoise(1 label)
+          label  rho_pos  rho_neg
+          0        0.500    0.000
         """
-        rho_pos, rho_neg, names = count_rates(Y_true, Y_noisy)
+        rho_pos, rho_neg, names = _observed_rates(Y_true, Y_noisy)
         return ClassConditionalNoise(rho_pos, rho_neg, label_names=names)
 
     @classmethod
@@ -189,51 +285,77 @@ class ClassConditionalNoise(NoiseModel):
         max_sum: float | None = None,
         random_state: RandomState = None,
     ) -> ClassConditionalNoise:
-        """The paper's draw: both rates of every label from ``choices``; pairs whose sum reaches 1 are redrawn.
+        """Return a noise model with random rates, as in the experiments of the paper.
 
-        ``max_sum`` redraws pairs above it as well (0.6: the milder protocol). Redrawing until a pair is allowed is
-        a uniform draw from the allowed pairs, which is what is done here.
+        The two rates of every label are drawn uniformly from all pairs of ``choices`` with a sum below 1.
+
+        Parameters
+        ----------
+        q : int
+            Number of labels.
+        choices : sequence of float, default=(0.1, 0.2, 0.3, 0.4, 0.5)
+            Possible rates.
+        max_sum : float or None, default=None
+            Largest allowed sum of the two rates of a label. The moderate-noise experiments use 0.6.
+        random_state : int, Generator or None, default=None
+            Source of randomness.
+
+        Returns
+        -------
+        ClassConditionalNoise
+            Noise model with q labels.
+
+        Examples
+        --------
+        >>> noise = ClassConditionalNoise.sample(4, max_sum=0.6, random_state=0)
+        >>> bool((noise.rho_pos + noise.rho_neg <= 0.6 + 1e-9).all())
+        True
         """
         rates = check_rates(choices, "choices", None)
         limit = 1 - 1e-9 if max_sum is None else min(max_sum + 1e-9, 1 - 1e-9)
         allowed = np.array([(a, b) for a in rates for b in rates if a + b <= limit])
         if not len(allowed):
-            raise ValueError(
-                f"no two of the choices {tuple(rates.tolist())} have a sum below 1"
-                + (f" and at most max_sum={max_sum:g}" if max_sum is not None else "")
-            )
+            bound = f" and at most max_sum={max_sum:g}" if max_sum is not None else ""
+            raise ValueError(f"choices must contain two rates with a sum below 1{bound}; got {tuple(rates.tolist())}")
         drawn = allowed[as_generator(random_state).integers(len(allowed), size=check_count(q, "q"))]
         return ClassConditionalNoise(drawn[:, 0], drawn[:, 1])
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe: kind, rates, and the label names where known."""
-        result: dict[str, Any] = {
-            "kind": self.kind,
-            "rho_pos": self._rho_pos.tolist(),
-            "rho_neg": self._rho_neg.tolist(),
-        }
-        if self.label_names is not None:
-            result["label_names"] = list(self.label_names)
-        return result
+        """Return a description that can be stored as JSON.
+
+        Returns
+        -------
+        dict
+            Keys ``"kind"``, ``"rho_pos"``, ``"rho_neg"`` and, if known, ``"label_names"``.
+        """
+        names = {} if self.label_names is None else {"label_names": list(self.label_names)}
+        return {"kind": self.kind, "rho_pos": self._rho_pos.tolist(), "rho_neg": self._rho_neg.tolist(), **names}
 
     @classmethod
     def _from_fields(cls, d: dict[str, Any]) -> Self:
         return cls(d["rho_pos"], d["rho_neg"], label_names=d.get("label_names"))
 
     def debiasing(self) -> Debiasing:
+        """Return ``debias`` as a PyTorch module that does not check its input.
+
+        Returns
+        -------
+        Debiasing
+            Module with the buffers ``rho_pos`` and ``rho_neg``.
+        """
         return ClassConditionalDebiasing(self._rho_pos, self._rho_neg)
 
     def _corrupt_array(self, labels: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
         return flip_labels(labels, self._rho_pos, self._rho_neg, rng)
 
     def _corrupt_csr(self, labels: Any, rng: np.random.Generator) -> Any:
-        return type(labels)(flip_csr(labels, self._rho_pos, self._rho_neg, rng).astype(labels.dtype))
+        return type(labels)(_flip_csr(labels, self._rho_pos, self._rho_neg, rng).astype(labels.dtype))
 
     def _debias_array(self, noisy: NDArray[Any]) -> NDArray[Any]:
-        p = debias_labels(noisy, self._rho_pos, self._rho_neg)
-        return p.astype(noisy.dtype, copy=False)
+        return debias_labels(noisy, self._rho_pos, self._rho_neg).astype(noisy.dtype, copy=False)
 
     def __eq__(self, other: object) -> bool:
+        """Return whether both have the same type, rates and label names."""
         return (
             type(other) is type(self)
             and np.array_equal(self._rho_pos, other._rho_pos)
@@ -242,9 +364,11 @@ class ClassConditionalNoise(NoiseModel):
         )
 
     def __hash__(self) -> int:
+        """Return a hash of the rates and label names."""
         return hash((self.kind, self._rho_pos.tobytes(), self._rho_neg.tobytes(), self.label_names))
 
     def __repr__(self) -> str:
+        """Return the rates as a table."""
         head = f"{type(self).__name__}({self.n_labels} label{'s' if self.n_labels > 1 else ''})"
         names = self.label_names or tuple(str(j) for j in range(self.n_labels))
         shown = range(self.n_labels) if self.n_labels <= 12 else range(10)
@@ -256,32 +380,46 @@ class ClassConditionalNoise(NoiseModel):
         return "\n".join([head, *lines])
 
 
-def count_rates(Y_true: Labels, Y_noisy: Labels) -> tuple[FloatArray, FloatArray, tuple[str, ...] | None]:
-    """Flips counted per label: (rho_pos, rho_neg, names)."""
+def _observed_rates(Y_true: Labels, Y_noisy: Labels) -> tuple[FloatArray, FloatArray, tuple[str, ...] | None]:
+    """Return the observed (rho_pos, rho_neg, label names), with warnings for rates that are not usable."""
     names = label_names_of(Y_true) or label_names_of(Y_noisy)
     check_same_labels(("Y_true", names), ("Y_noisy", label_names_of(Y_noisy)))
     if is_sparse(Y_true) and is_sparse(Y_noisy):
         counts = _count_sparse(Y_true.tocsr(), Y_noisy.tocsr())
     else:
         counts = _count_dense(to_dense_array(Y_true), to_dense_array(Y_noisy))
-    positives, negatives, lost, added = (np.asarray(c, dtype=np.float64).ravel() for c in counts)
+    positives, negatives, removed, added = (np.asarray(c, dtype=np.float64).ravel() for c in counts)
     for total, which, rate in ((positives, "positive", "rho_pos"), (negatives, "negative", "rho_neg")):
         if (total == 0).any():
             where = name_some(np.flatnonzero(total == 0), names, total.size)
-            warnings.warn(f"no true {which} for {where}: {rate} cannot be counted there and is set to 0", stacklevel=3)
-    return lost / np.maximum(positives, 1), added / np.maximum(negatives, 1), names
+            warnings.warn(f"Y_true has no true {which} for {where}: {rate} is set to 0", stacklevel=3)
+    rho_pos, rho_neg = removed / np.maximum(positives, 1), added / np.maximum(negatives, 1)
+    total = rho_pos + rho_neg
+    too_large = total > 1 - 1e-9
+    if too_large.any():
+        where = name_some(np.flatnonzero(too_large), names, total.size)
+        warnings.warn(
+            f"Observed rates have a sum of 1 or more for {where}: they are scaled down to a sum of "
+            f"{MAX_OBSERVED_RATE_SUM}. The noisy label carries no information about the true label there; use more "
+            "pairs, or drop the label.",
+            stacklevel=3,
+        )
+        factor = np.where(too_large, MAX_OBSERVED_RATE_SUM / np.maximum(total, 1e-9), 1.0)
+        rho_pos, rho_neg = rho_pos * factor, rho_neg * factor
+    return rho_pos, rho_neg, names
 
 
 def _check_pair_shapes(true_shape: tuple[int, ...], noisy_shape: tuple[int, ...]) -> None:
     if true_shape != noisy_shape or len(true_shape) != 2:
-        raise ValueError(f"Y_true and Y_noisy must be matrices of one shape (n, q); got {true_shape} and {noisy_shape}")
+        raise ValueError(f"Y_true and Y_noisy must have the same shape (n, q); got {true_shape} and {noisy_shape}")
 
 
 def _count_dense(true: NDArray[Any], noisy: NDArray[Any]) -> tuple[Any, Any, Any, Any]:
+    """Return the numbers of true positives, true negatives, removed labels and added labels."""
     _check_pair_shapes(true.shape, noisy.shape)
     check_label_values(true, "Y_true")
     check_label_values(noisy, "Y_noisy")
-    # Comparisons with NaN are False on both sides, so unobserved pairs drop out by themselves.
+    # Comparisons with NaN are False, so pairs with a NaN are not counted.
     positive, negative = (true == 1) & (noisy == noisy), (true == 0) & (noisy == noisy)
     return (
         positive.sum(0),
@@ -292,30 +430,31 @@ def _count_dense(true: NDArray[Any], noisy: NDArray[Any]) -> tuple[Any, Any, Any
 
 
 def _count_sparse(true: Any, noisy: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the same numbers for CSR matrices."""
     _check_pair_shapes(true.shape, noisy.shape)
     for matrix, argument in ((true, "Y_true"), (noisy, "Y_noisy")):
         check_label_values(matrix.data, argument)
         if np.isnan(matrix.data).any():
-            raise ValueError(f"{argument} is sparse and holds NaN; pass dense arrays when labels are unobserved")
+            raise ValueError(f"{argument} must not contain NaN when it is sparse; pass dense arrays instead")
     kept = true.multiply(noisy).sum(0)
     positives = np.asarray(true.sum(0))
     return positives, true.shape[0] - positives, positives - kept, np.asarray(noisy.sum(0)) - kept
 
 
-class OneSidedNoise(ClassConditionalNoise):
-    """Labels are only added, or only lost; a subclass says which."""
+class _OneRateNoise(ClassConditionalNoise):
+    """Class-conditional noise with one rate per label; the other rate is 0."""
 
     rate: ClassVar[str]
-    """Which rate is not zero: "rho_pos" or "rho_neg"."""
+    """Name of the rate that is not zero: "rho_pos" or "rho_neg"."""
 
-    broken_promise: ClassVar[str]
-    """What it means when pairs show a flip on the other side."""
+    violation: ClassVar[str]
+    """Reason why pairs with flips of the other type are rejected."""
 
     def __init__(
         self, rho: ArrayLike, *, n_labels: int | None = None, label_names: Sequence[str] | None = None
     ) -> None:
         names = label_names if label_names is not None else label_names_of(rho)
-        # Checked here as well, so that a message speaks of rho, the argument the user typed.
+        # Checked here so that error messages name the parameter rho.
         rates = check_rates(rho, "rho", n_labels)
         zero = np.zeros_like(rates)
         rho_pos, rho_neg = (rates, zero) if self.rate == "rho_pos" else (zero, rates)
@@ -323,25 +462,57 @@ class OneSidedNoise(ClassConditionalNoise):
 
     @classmethod
     def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> Self:
-        """Empirical rates; refused when the pairs show a flip on the side that cannot be."""
-        rho_pos, rho_neg, names = count_rates(Y_true, Y_noisy)
+        """Return the observed flip rates of rows with known true and noisy labels.
+
+        A rate that cannot be observed is set to 0, and a rate of 1 is scaled down. Both cases give a warning.
+
+        Parameters
+        ----------
+        Y_true : array, Tensor, DataFrame or CSR matrix of shape (n, q)
+            True labels 0 or 1, or NaN.
+        Y_noisy : array, Tensor, DataFrame or CSR matrix of shape (n, q)
+            Noisy labels of the same rows. Pairs with a NaN are ignored.
+
+        Returns
+        -------
+        PartialNoise or MissingNoise
+            Noise model with the observed rates.
+
+        Raises
+        ------
+        ValueError
+            If the pairs contain flips of the other type.
+        """
+        rho_pos, rho_neg, names = _observed_rates(Y_true, Y_noisy)
         rho, other = (rho_pos, rho_neg) if cls.rate == "rho_pos" else (rho_neg, rho_pos)
         if other.any():
             where = name_some(np.flatnonzero(other), names, other.size)
-            raise ValueError(
-                f"{cls.broken_promise}, but that is not so for {where}; "
-                "count both rates with ClassConditionalNoise.from_pairs"
-            )
+            raise ValueError(f"{cls.violation} for {where}; use ClassConditionalNoise.from_pairs for both rates")
         return cls(rho, label_names=names)
 
     @classmethod
-    def sample(  # type: ignore[override]  # one rate, not two: there is no sum to bound
+    def sample(  # type: ignore[override]  # one rate has no sum to bound
         cls,
         q: int,
         choices: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
         random_state: RandomState = None,
     ) -> Self:
-        """The paper's draw for candidate sets: one rate from ``choices``, the same for every label."""
+        """Return a noise model with one random rate for all labels, as in the experiments of the paper.
+
+        Parameters
+        ----------
+        q : int
+            Number of labels.
+        choices : sequence of float, default=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+            Possible rates.
+        random_state : int, Generator or None, default=None
+            Source of randomness.
+
+        Returns
+        -------
+        PartialNoise or MissingNoise
+            Noise model with q labels.
+        """
         rates = check_rates(choices, "choices", None)
         return cls(float(as_generator(random_state).choice(rates)), n_labels=check_count(q, "q"))
 
@@ -350,25 +521,55 @@ class OneSidedNoise(ClassConditionalNoise):
         return cls(d[cls.rate], label_names=d.get("label_names"))
 
 
-class PartialNoise(OneSidedNoise):
-    """Candidate label sets: ``rho_pos = 0``, ``rho_neg = rho``.
+class PartialNoise(_OneRateNoise):
+    """Noise model that only adds false labels (candidate label sets): ``rho_pos = 0``, ``rho_neg = rho``.
 
+    Parameters
+    ----------
+    rho : float or array-like of shape (q,)
+        False-positive rates ``P(noisy 1 | true 0)``, below 1. A pandas Series also sets the label names.
+    n_labels : int, default=None
+        Number of labels. Required when ``rho`` is a single number.
+    label_names : sequence of str, default=None
+        Names of the labels.
+
+    See Also
+    --------
+    ClassConditionalNoise : Noise with both rates.
+
+    Examples
+    --------
     >>> PartialNoise(0.3, n_labels=2).debias([[1, 0]]).round(3)
     array([[ 1.   , -0.429]])
     """
 
     kind: ClassVar[str] = "partial"
     rate: ClassVar[str] = "rho_neg"
-    broken_promise: ClassVar[str] = "candidate sets must hold every true label"
+    violation: ClassVar[str] = "Y_noisy must contain every true label (candidate sets), but labels were removed"
 
 
-class MissingNoise(OneSidedNoise):
-    """Missing positives: ``rho_pos = rho``, ``rho_neg = 0``.
+class MissingNoise(_OneRateNoise):
+    """Noise model that only removes true labels: ``rho_pos = rho``, ``rho_neg = 0``.
 
+    Parameters
+    ----------
+    rho : float or array-like of shape (q,)
+        False-negative rates ``P(noisy 0 | true 1)``, below 1. A pandas Series also sets the label names.
+    n_labels : int, default=None
+        Number of labels. Required when ``rho`` is a single number.
+    label_names : sequence of str, default=None
+        Names of the labels.
+
+    See Also
+    --------
+    ClassConditionalNoise : Noise with both rates.
+
+    Examples
+    --------
     >>> MissingNoise(0.5, n_labels=2).debias([[1, 0]])
     array([[2., 0.]])
     """
 
     kind: ClassVar[str] = "missing"
     rate: ClassVar[str] = "rho_pos"
-    broken_promise: ClassVar[str] = "weak labels must hold no false label"
+    violation: ClassVar[str] = "Y_noisy must contain no false label (missing labels only), but labels were added"

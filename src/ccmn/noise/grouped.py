@@ -1,9 +1,9 @@
-"""Rates per source: annotators, sites or import batches each with their own class-conditional noise."""
+"""Noise rates per group of rows: annotators, sites or import batches with their own class-conditional noise."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
@@ -12,22 +12,37 @@ from typing_extensions import Self
 
 from ccmn._containers import Labels, is_sparse, label_names_of, unwrap
 from ccmn._random import RandomState, as_generator
-from ccmn._validation import FloatArray, check_groups, check_label_values, check_label_width, check_same_labels
+from ccmn._validation import FloatArray, check_groups, check_same_labels
 from ccmn.noise.class_conditional import ClassConditionalNoise, debias_labels, flip_labels
+from ccmn.noise.noise_model import BaseNoise
 
 
-class GroupedNoise:
-    r"""One row of rates per group; every row of the data belongs to one.
+class GroupedNoise(BaseNoise):
+    r"""Class-conditional noise with separate rates for each group of rows.
 
     .. math:: p_{ij} = \frac{\tilde y_{ij} - \rho_{neg,\,g_i j}}{1 - \rho_{pos,\,g_i j} - \rho_{neg,\,g_i j}}
 
-    Debiasing works entry by entry, so nothing else changes: E[p | y] = y in every row, whatever its group. Rows known
-    to be right are a group with rates of zero.
+    Each label is debiased on its own, so :math:`E[p \mid y] = y` holds in every row. Rows with verified labels are a
+    group with rates of zero. ``corrupt`` and ``debias`` are those of a noise model, with the group of each row as an
+    additional argument.
 
     Parameters
     ----------
     models : mapping from group to ClassConditionalNoise
-        All of the same labels.
+        Noise model of each group. All models must have the same labels.
+
+    Attributes
+    ----------
+    models : dict
+        Noise model of each group.
+    n_labels : int
+        Number of labels q.
+    label_names : tuple of str or None
+        Names of the labels.
+
+    See Also
+    --------
+    ClassConditionalNoise : Noise with the same rates in all rows.
 
     Examples
     --------
@@ -39,96 +54,151 @@ class GroupedNoise:
            [1.   ]])
     """
 
+    kind: ClassVar[str] = "grouped"
+
     def __init__(self, models: Mapping[Any, ClassConditionalNoise]) -> None:
         if not models:
-            raise ValueError("GroupedNoise needs at least one group, {group: ClassConditionalNoise(...)}")
+            raise ValueError("GroupedNoise requires at least one group, {group: ClassConditionalNoise(...)}; got none")
         members = list(models.values())
         wrong = next((m for m in members if not isinstance(m, ClassConditionalNoise)), None)
         if wrong is not None:
-            raise TypeError(
-                f"every group needs rates per label, ClassConditionalNoise(...); got {type(wrong).__name__}"
-            )
+            raise TypeError(f"Expected a ClassConditionalNoise for each group; got {type(wrong).__name__}")
         if len({m.n_labels for m in members}) > 1 or len({m.label_names for m in members}) > 1:
-            raise ValueError("the groups must be about the same labels, as many and by the same names")
+            raise ValueError("The noise models of all groups must have the same labels with the same names")
         self.models = dict(models)
         self.n_labels, self.label_names = members[0].n_labels, members[0].label_names
 
     @property
     def groups(self) -> tuple[Any, ...]:
-        """The groups, in the order of the rates."""
+        """Groups, in the order of the rows of ``rho_pos`` and ``rho_neg``."""
         return tuple(self.models)
 
     @property
     def rho_pos(self) -> FloatArray:
-        """P(noisy 0 | true 1), float64 (groups, q)."""
+        """False-negative rates ``P(noisy 0 | true 1)``, a float64 array of shape (groups, q)."""
         return np.stack([model.rho_pos for model in self.models.values()])
 
     @property
     def rho_neg(self) -> FloatArray:
-        """P(noisy 1 | true 0), float64 (groups, q)."""
+        """False-positive rates ``P(noisy 1 | true 0)``, a float64 array of shape (groups, q)."""
         return np.stack([model.rho_neg for model in self.models.values()])
 
-    def corrupt(self, labels: Labels, groups: Sequence[Any], random_state: RandomState = None) -> Labels:
-        """Flip true labels at random, every row as its group says; the container given comes back."""
-        if is_sparse(labels):
-            return self._corrupt_csr(labels.tocsr(), groups, as_generator(random_state))
-        array, rewrap = self._read(labels)
+    def corrupt(self, Y: Labels, groups: Sequence[Any], random_state: RandomState = None) -> Labels:
+        """Flip true labels at random, with the rates of the group of each row.
+
+        Parameters
+        ----------
+        Y : array, Tensor, DataFrame or CSR matrix of shape (n, q)
+            True labels 0 or 1. NaN (not observed) stays NaN.
+        groups : sequence of length n
+            Group of each row.
+        random_state : int, Generator or None, default=None
+            Source of randomness.
+
+        Returns
+        -------
+        array, Tensor, DataFrame or CSR matrix of shape (n, q)
+            Noisy labels in the container and dtype of ``Y``.
+        """
+        rng = as_generator(random_state)
+        if is_sparse(Y):
+            return self._corrupt_csr(Y.tocsr(), groups, rng)
+        array, rewrap = self._read(Y)
         rho_pos, rho_neg = self.rates_of_rows(groups, len(array))
-        return rewrap(flip_labels(array, rho_pos, rho_neg, as_generator(random_state)))
+        return rewrap(flip_labels(array, rho_pos, rho_neg, rng))
 
     def _corrupt_csr(self, labels: Any, groups: Sequence[Any], rng: np.random.Generator) -> Any:
-        """One group after the other, and the rows back in their order."""
+        """Corrupt the rows of each group, then restore the order of the rows."""
         index = check_groups(groups, labels.shape[0], self.groups)
         rows = [np.flatnonzero(index == g) for g in range(len(self.models))]
         parts = [model.corrupt(labels[own], rng) for own, model in zip(rows, self.models.values())]
-        back = np.argsort(np.concatenate(rows))
-        return type(labels)(scipy.sparse.vstack(parts, format="csr")[back])
+        original_order = np.argsort(np.concatenate(rows))
+        return type(labels)(scipy.sparse.vstack(parts, format="csr")[original_order])
 
-    def debias(self, noisy: Labels, groups: Sequence[Any]) -> Labels:
-        """Real-valued labels p with E[p | true labels] = true labels; NaN stays NaN, CSR comes back dense."""
-        array, rewrap = self._read(noisy)
+    def debias(self, Y_noisy: Labels, groups: Sequence[Any]) -> Labels:
+        """Return real-valued labels whose expectation given the true labels is the true labels.
+
+        Parameters
+        ----------
+        Y_noisy : array, Tensor, DataFrame or CSR matrix of shape (n, q)
+            Noisy labels 0 or 1. NaN (not observed) stays NaN.
+        groups : sequence of length n
+            Group of each row.
+
+        Returns
+        -------
+        array, Tensor or DataFrame of shape (n, q)
+            Debiased labels. CSR input gives a dense array.
+        """
+        array, rewrap = self._read(Y_noisy)
         rho_pos, rho_neg = self.rates_of_rows(groups, len(array))
         real = array if array.dtype == np.float32 else array.astype(np.float64)
         return rewrap(debias_labels(real, rho_pos, rho_neg).astype(real.dtype, copy=False))
 
     def rates_of_rows(self, groups: Sequence[Any], n: int) -> tuple[FloatArray, FloatArray]:
-        """(rho_pos, rho_neg), (n, q) each: the rates of every row's group."""
+        """Return the rates of the group of each row.
+
+        Parameters
+        ----------
+        groups : sequence of length n
+            Group of each row.
+        n : int
+            Number of rows.
+
+        Returns
+        -------
+        rho_pos, rho_neg : arrays of shape (n, q)
+            Rates of every row.
+        """
         index = check_groups(groups, n, self.groups)
         return self.rho_pos[index], self.rho_neg[index]
 
     def mean(self, groups: Sequence[Any]) -> ClassConditionalNoise:
-        """The rates of a row taken at random: what the labels as a whole look like."""
+        """Return the noise model of a random row: the rates averaged over the rows.
+
+        Parameters
+        ----------
+        groups : sequence
+            Group of each row.
+
+        Returns
+        -------
+        ClassConditionalNoise
+            Noise model with the mean rates.
+        """
         rho_pos, rho_neg = self.rates_of_rows(groups, len(groups))
         return ClassConditionalNoise(rho_pos.mean(0), rho_neg.mean(0), label_names=self.label_names)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe where the groups are; ``from_dict`` reads it back."""
-        models = [[group, model.to_dict()] for group, model in self.models.items()]
-        return {"kind": "grouped", "models": models}
+        """Return a description that can be stored as JSON if the groups can.
+
+        Returns
+        -------
+        dict
+            Keys ``"kind"`` and ``"models"``, a list of ``[group, description]``.
+        """
+        return {"kind": self.kind, "models": [[group, model.to_dict()] for group, model in self.models.items()]}
 
     @classmethod
-    def from_dict(cls, d: dict[str, Any]) -> Self:
-        """The inverse of ``to_dict``."""
-        if not isinstance(d, dict) or d.get("kind") != "grouped" or "models" not in d:
-            raise ValueError(
-                "not the description of grouped noise: {'kind': 'grouped', 'models': [[group, noise], ...]}"
-            )
+    def _from_fields(cls, d: dict[str, Any]) -> Self:
         return cls({group: ClassConditionalNoise.from_dict(model) for group, model in d["models"]})
 
-    def _read(self, labels: Labels) -> tuple[NDArray[Any], Any]:
+    def _read(self, labels: Labels) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Labels]]:
         check_same_labels(("labels", label_names_of(labels)), ("the noise model", self.label_names))
         array, rewrap = unwrap(labels.toarray() if is_sparse(labels) else labels)
-        check_label_width(array.shape, self.n_labels)
-        check_label_values(array)
+        self._check_labels(array.shape, array)
         return array, rewrap
 
     def __eq__(self, other: object) -> bool:
+        """Return whether both have the same groups and rates."""
         return isinstance(other, GroupedNoise) and self.models == other.models
 
     def __hash__(self) -> int:
+        """Return a hash of the groups and rates."""
         return hash(tuple(self.models.items()))
 
     def __repr__(self) -> str:
+        """Return the mean rates of every group."""
         head = f"GroupedNoise({len(self.models)} groups, {self.n_labels} labels)"
         lines = [
             f"  {group}: mean rho_pos {model.rho_pos.mean():.3f}, mean rho_neg {model.rho_neg.mean():.3f}"

@@ -1,4 +1,4 @@
-"""What every noise model can do: corrupt true labels, and debias noisy ones."""
+"""Base classes of the noise models: corrupt true labels, debias noisy labels, read and write descriptions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ccmn._validation import check_label_values, check_label_width, check_same_l
 
 
 class Debiasing(torch.nn.Module, ABC):
-    """The debiasing map of a noise model on tensors, with the rates as buffers.
+    """Debiasing map of a noise model as a PyTorch module, with the noise rates as buffers.
 
-    The buffers stay float64 whatever the module is cast to: ``model.half()`` must move the rates, not round them.
+    The buffers stay float64 when the module is cast: ``model.half()`` moves the rates, but does not round them.
     """
 
     def _apply(self, fn: Any, recurse: bool = True) -> Debiasing:
@@ -28,108 +28,165 @@ class Debiasing(torch.nn.Module, ABC):
         return self
 
     @abstractmethod
-    def forward(self, noisy: torch.Tensor) -> torch.Tensor:
-        """Debiased labels, in the dtype of ``noisy``; NaN stays NaN."""
-
-
-class NoiseModel(ABC):
-    """How labels go wrong.
-
-    A noise model knows two things and nothing about losses: how to corrupt true labels, and the one linear map
-    ``debias`` with ``E[debias(noisy) | true] = true``. Every loss that is multilinear in the labels becomes
-    unbiased under it by putting ``debias(noisy)`` for the labels.
-    """
-
-    kind: ClassVar[str]
-    """The name in ``to_dict``."""
-
-    flips_independent: ClassVar[bool]
-    """Do labels of one row flip independently, given the true ones? Losses over pairs need to know."""
-
-    n_labels: int
-    label_names: tuple[str, ...] | None
-
-    _kinds: ClassVar[dict[str, type[NoiseModel]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "kind" in cls.__dict__:
-            NoiseModel._kinds[cls.kind] = cls
-
-    def corrupt(self, labels: Labels, random_state: RandomState = None) -> Labels:
-        """Flip true labels at random, as this model says.
+    def forward(self, Y_noisy: torch.Tensor) -> torch.Tensor:
+        """Return the debiased labels.
 
         Parameters
         ----------
-        labels : array, tensor, DataFrame or CSR of shape (..., q) with values 0, 1 or NaN
-            The true labels. NaN (not observed) stays NaN.
-        random_state : int, Generator or None
-            The same seed gives the same flips in every dense container. (CSR is drawn another way, in time and
-            memory proportional to what is stored, and gives other flips.)
+        Y_noisy : Tensor of shape (..., q)
+            Noisy labels of a floating-point dtype.
 
         Returns
         -------
-        The same kind of container, shape and dtype.
+        Tensor of shape (..., q)
+            Debiased labels in the dtype of ``Y_noisy``. NaN stays NaN.
+        """
+
+
+class BaseNoise(ABC):
+    """Base class of everything that describes label noise: noise models and groups of noise models."""
+
+    kind: ClassVar[str]
+    """Name of the noise model in ``to_dict``."""
+
+    n_labels: int
+    """Number of labels q."""
+
+    label_names: tuple[str, ...] | None
+    """Names of the labels, or None."""
+
+    _kinds: ClassVar[dict[str, type[BaseNoise]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Register the class under its ``kind``."""
+        super().__init_subclass__(**kwargs)
+        if "kind" in cls.__dict__:
+            BaseNoise._kinds[cls.kind] = cls
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description that can be stored as JSON.
+
+        Returns
+        -------
+        dict
+            Description with the key ``"kind"``. ``from_dict`` reads it.
+        """
+
+    @classmethod
+    def from_dict(cls, d: dict[str, Any]) -> Self:
+        """Return the noise model of a description.
+
+        Parameters
+        ----------
+        d : dict
+            Result of ``to_dict``.
+
+        Returns
+        -------
+        BaseNoise
+            Noise model of the class that ``d["kind"]`` names.
+
+        Raises
+        ------
+        ValueError
+            If ``d`` is not a valid description, or describes a noise model that is not an instance of this class.
+        """
+        kinds = {kind: model for kind, model in BaseNoise._kinds.items() if issubclass(model, cls)}
+        if not isinstance(d, dict) or d.get("kind") not in tuple(kinds):
+            given = repr(d.get("kind")) if isinstance(d, dict) else type(d).__name__
+            raise ValueError(f"Expected a description of {cls.__name__} with 'kind' {', '.join(kinds)}; got {given}")
+        try:
+            noise: Self = kinds[d["kind"]]._from_fields(d)  # type: ignore[assignment]
+        except KeyError as missing:
+            raise ValueError(f"Description of {d['kind']} noise has no field {missing}") from None
+        return noise
+
+    @classmethod
+    @abstractmethod
+    def _from_fields(cls, d: dict[str, Any]) -> Self: ...
+
+    def _check_labels(self, shape: Any, values: NDArray[Any]) -> None:
+        """Check the number of labels and the label values; ``values`` are only the stored ones for CSR."""
+        check_label_width(shape, self.n_labels)
+        check_label_values(values)
+
+
+class NoiseModel(BaseNoise):
+    """Base class of noise models that apply to all rows alike.
+
+    A noise model corrupts true labels, and debiases noisy labels by an affine map with
+    ``E[debias(Y_noisy) | Y] = Y``. A loss that is multilinear in the labels becomes unbiased when its labels are
+    replaced by debiased labels. Noise models do not depend on losses.
+    """
+
+    flips_independent: ClassVar[bool]
+    """Whether the labels of a row flip independently given the true labels. Losses over label pairs use it."""
+
+    def corrupt(self, Y: Labels, random_state: RandomState = None) -> Labels:
+        """Flip true labels at random.
+
+        Parameters
+        ----------
+        Y : array, Tensor, DataFrame or CSR matrix of shape (..., q)
+            True labels 0 or 1. NaN (not observed) stays NaN.
+        random_state : int, Generator or None, default=None
+            Source of randomness. The same integer gives the same flips in every dense container. CSR matrices use
+            another sampling algorithm, with time and memory proportional to the number of stored entries, and get
+            other flips.
+
+        Returns
+        -------
+        array, Tensor, DataFrame or CSR matrix of shape (..., q)
+            Noisy labels in the container and dtype of ``Y``.
         """
         rng = as_generator(random_state)
-        if is_sparse(labels):
-            labels = labels.tocsr()
-            self._check(labels.shape, labels.data)
-            return self._corrupt_csr(labels, rng)
-        check_same_labels(("labels", label_names_of(labels)), ("the noise model", self.label_names))
-        array, rewrap = unwrap(labels)
-        self._check(array.shape, array)
+        if is_sparse(Y):
+            Y = Y.tocsr()
+            self._check_labels(Y.shape, Y.data)
+            return self._corrupt_csr(Y, rng)
+        check_same_labels(("labels", label_names_of(Y)), ("the noise model", self.label_names))
+        array, rewrap = unwrap(Y)
+        self._check_labels(array.shape, array)
         return rewrap(self._corrupt_array(array, rng))
 
-    def debias(self, noisy: Labels) -> Labels:
-        """Real-valued labels ``p`` with ``E[p | true labels] = true labels``.
+    def debias(self, Y_noisy: Labels) -> Labels:
+        """Return real-valued labels whose expectation given the true labels is the true labels.
 
-        They lie outside [0, 1], and that is the point: clipping them would undo the correction. NaN stays NaN.
-        CSR comes back dense, since the debiased 0 is not 0; hand over batches.
+        Parameters
+        ----------
+        Y_noisy : array, Tensor, DataFrame or CSR matrix of shape (..., q)
+            Noisy labels 0 or 1. NaN (not observed) stays NaN.
+
+        Returns
+        -------
+        array, Tensor or DataFrame of shape (..., q)
+            Debiased labels. They are often outside [0, 1]; clipping them would make them biased. CSR input gives a
+            dense array, because the debiased value of 0 is not 0. Convert large CSR matrices in batches.
         """
-        if is_sparse(noisy):
-            noisy = noisy.toarray()
-        if isinstance(noisy, torch.Tensor):
-            self._check(noisy.shape, noisy.detach().cpu().float().numpy())
-            real = noisy if noisy.is_floating_point() else noisy.to(torch.get_default_dtype())
-            module = self.debiasing().to(real.device)
-            result: torch.Tensor = module(real)
-            return result
-        check_same_labels(("labels", label_names_of(noisy)), ("the noise model", self.label_names))
-        array, rewrap = unwrap(noisy)
-        self._check(array.shape, array)
+        if is_sparse(Y_noisy):
+            Y_noisy = Y_noisy.toarray()
+        if isinstance(Y_noisy, torch.Tensor):
+            self._check_labels(Y_noisy.shape, Y_noisy.detach().cpu().float().numpy())
+            real = Y_noisy if Y_noisy.is_floating_point() else Y_noisy.to(torch.get_default_dtype())
+            debiased: torch.Tensor = self.debiasing().to(real.device)(real)
+            return debiased
+        check_same_labels(("labels", label_names_of(Y_noisy)), ("the noise model", self.label_names))
+        array, rewrap = unwrap(Y_noisy)
+        self._check_labels(array.shape, array)
         if array.dtype != np.float32:
             array = array.astype(np.float64)
         return rewrap(self._debias_array(array))
 
     @abstractmethod
     def debiasing(self) -> Debiasing:
-        """``debias`` as a torch module: no checks, any device, the rates as state."""
+        """Return ``debias`` as a PyTorch module that does not check its input.
 
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe description; ``from_dict`` reads it back."""
-
-    @classmethod
-    def from_dict(cls, d: dict[str, Any]) -> Self:
-        """The inverse of ``to_dict``: the noise model described, of the kind described."""
-        if not isinstance(d, dict) or d.get("kind") not in tuple(NoiseModel._kinds):
-            given = repr(d.get("kind")) if isinstance(d, dict) else type(d).__name__
-            raise ValueError(
-                f"not the description of a noise model: 'kind' must be one of "
-                f"{', '.join(NoiseModel._kinds)}; got {given}"
-            )
-        try:
-            noise = NoiseModel._kinds[d["kind"]]._from_fields(d)
-        except KeyError as missing:
-            raise ValueError(f"the description of {d['kind']} noise lacks {missing}") from None
-        if not isinstance(noise, cls):
-            raise ValueError(f"the noise described is {type(noise).__name__}, not {cls.__name__}")
-        return noise
-
-    @classmethod
-    @abstractmethod
-    def _from_fields(cls, d: dict[str, Any]) -> Self: ...
+        Returns
+        -------
+        Debiasing
+            Module with the noise rates as buffers.
+        """
 
     @abstractmethod
     def _corrupt_array(self, labels: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]: ...
@@ -139,7 +196,3 @@ class NoiseModel(ABC):
 
     @abstractmethod
     def _debias_array(self, noisy: NDArray[Any]) -> NDArray[Any]: ...
-
-    def _check(self, shape: Any, values: NDArray[Any]) -> None:
-        check_label_width(shape, self.n_labels)
-        check_label_values(values)
