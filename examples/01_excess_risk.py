@@ -1,14 +1,14 @@
-"""Does training on noisy labels reach the best possible risk, given enough rows?
-==============================================================================
+"""Does the risk of a model trained on noisy labels converge to the Bayes risk?
+============================================================================
 
-Labels flip with rates that differ from label to label and from side to side. A linear model is trained on n noisy rows
-with the unbiased loss (Eq. (4) or (6)), with the plain loss on the same rows, and, for comparison, on the true labels;
-what is shown is its risk above the Bayes risk, which is known exactly for this data.
+Each label is flipped with its own false-negative and false-positive rate. A linear model is trained on n noisy rows
+with the unbiased loss (Eq. (4) or (6)), on the same rows with the plain loss, and on the true labels. The figure shows
+the excess risk, that is, the risk minus the Bayes risk, which is known exactly for these data.
 
-Expect: the unbiased curve falls to zero, nearly as 1/n (Theorems 2 to 5), a constant factor above that of true labels.
-The plain curve levels off at 0.075 (Hamming) and 0.28 (ranking): no number of rows helps.
+Result: the excess risk of the unbiased loss decreases to zero, almost as 1/n (Theorems 2 to 5), a constant factor above
+that of the true labels. The excess risk of the plain loss stays at 0.075 (Hamming) and 0.28 (ranking) for any n.
 
-Takes about a minute; --quick about five seconds. Draws docs/figures/excess_risk.png.
+Run time: about one minute; about five seconds with --quick. Writes docs/figures/excess_risk.png.
 """
 
 # sphinx_gallery_thumbnail_path = "figures/excess_risk.png"
@@ -23,9 +23,9 @@ from known_posterior import PROBLEMS, Task, make_task
 from ccmn import ClassConditionalNoise
 
 NOISE = ClassConditionalNoise(rho_pos=[0.4, 0.1, 0.3, 0.0, 0.2], rho_neg=[0.0, 0.4, 0.1, 0.3, 0.2])
-# Method: which labels it sees, which noise it believes in.
+# Method: labels that it is trained on, and noise model that it is corrected for.
 METHODS = {"plain": ("noisy", None), "unbiased": ("noisy", NOISE), "true labels": ("true", None)}
-LOOKS = {
+STYLES = {
     "plain": {"color": ORANGE, "marker": "s"},
     "unbiased": {"color": BLUE, "marker": "o"},
     "true labels": {"color": GREY, "marker": "", "linestyle": "--"},
@@ -33,11 +33,11 @@ LOOKS = {
 
 
 def measure(task: Task, sizes: list[int]) -> list[dict[str, object]]:
-    """One row per loss, n and method: the excess risk over the training sets."""
+    """Return one row per loss, n and method with the excess risk over the training sets."""
     labels = {"true": task.Y, "noisy": torch.stack([NOISE.corrupt(Y, seed) for seed, Y in enumerate(task.Y)])}
     rows = []
     for name, problem in PROBLEMS.items():
-        print(f"{name}: risk above the Bayes risk\n{'n':>8}", *(f"{method:>12}" for method in METHODS))
+        print(f"{name}: excess risk\n{'n':>8}", *(f"{method:>12}" for method in METHODS))
         for n in sizes:
             print(f"{n:8}", end="")
             for method, (seen, noise) in METHODS.items():
@@ -51,16 +51,18 @@ def measure(task: Task, sizes: list[int]) -> list[dict[str, object]]:
 
 def draw(plt, rows: list[dict[str, object]], sets: int):
     figure, axes = plt.subplots(1, 2, figsize=(8.6, 4.0), layout="constrained")
-    figure.suptitle("Unbiased training on noisy labels reaches the best possible risk; plain training does not")
+    figure.suptitle(
+        "The excess risk of unbiased training on noisy labels converges to zero; that of plain training does not"
+    )
     for axis, (name, problem) in zip(axes, PROBLEMS.items()):
-        for method, look in LOOKS.items():
+        for method, style in STYLES.items():
             curve = [row for row in rows if (row["loss"], row["method"]) == (name, method)]
             n, mean, low, high = ([float(row[key]) for row in curve] for key in ("n", "mean", "low", "high"))
-            axis.plot(n, mean, markersize=4, label=method, **look)
+            axis.plot(n, mean, markersize=4, label=method, **style)
             if method != "true labels":
-                axis.fill_between(n, low, high, color=look["color"], alpha=0.18, linewidth=0)
+                axis.fill_between(n, low, high, color=style["color"], alpha=0.18, linewidth=0)
         axis.set(title=problem.title, xscale="log", yscale="log", xlabel="training rows n")
-    axes[0].set_ylabel("risk above the Bayes risk")
+    axes[0].set_ylabel("excess risk (risk - Bayes risk)")
     axes[0].legend(title=f"mean and range of {sets} runs", alignment="left", loc="lower left")
     return figure
 

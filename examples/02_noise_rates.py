@@ -1,19 +1,20 @@
-"""What do the noise rates cost, and does it matter how they differ?
-=================================================================
+"""How does the excess risk depend on the noise rates and on their difference?
+===========================================================================
 
-At a fixed number of rows the unbiased loss is trained under one pair of rates for all labels: first equal rates that
-rise together, then rates of sum 0.4 whose difference rho_neg - rho_pos moves. The paper remarks that smaller rates help
-(after Theorem 2) and that a smaller difference helps (after Theorem 4), since mu is smaller. So mu is drawn beside the
-measured risk, and with it the mean variance of the debiased labels, E[Var(p_j | x)]; each relative to its value without
-noise (left), or at equal rates (right).
+The unbiased loss is trained on a fixed number of rows with one pair of rates for all labels: first equal rates that
+increase together, then rates with the sum 0.4 and an increasing difference rho_neg - rho_pos. The paper remarks that
+smaller rates help (after Theorem 2) and that a smaller difference helps (after Theorem 4), because mu is smaller. The
+figure shows the measured excess risk, mu, and the mean variance of the debiased labels, E[Var(p_j | x)], relative to
+their values without noise (left) or for equal rates (right).
 
-Expect: the first remark is borne out, the second is not. From equal rates to the widest difference mu rises by 40 %;
-the risk falls by a quarter on one side and is where it was on the other, never more than about 10 % up in between. mu
-is the range of the modified loss, which bounds the worst case; what a trained model feels is the variance, and the risk
-follows it. (Where decisions are made, at P(y_j = 1 | x) = 1/2, it is (1 - difference^2) / (4 r^2), which falls.) The
-two sides are unlike because labels here are more often negative than positive, and flipped negatives more numerous.
+Result: the first remark is confirmed, the second is not. From equal rates to the largest difference, mu increases by 40
+%. The excess risk decreases by a quarter in one direction and is unchanged in the other, with at most about 10 % more
+in between. mu is the range of the modified loss, which bounds the worst case. The excess risk of a trained model
+follows the variance of the debiased labels. At the decision boundary, P(y_j = 1 | x) = 1/2, the variance is (1 -
+difference^2) / (4 r^2), which decreases with the difference. The two directions differ because most labels in these
+data are negative, so that flipped negatives are more frequent.
 
-Takes about two minutes; --quick about ten seconds. Draws docs/figures/noise_rates.png.
+Run time: about two minutes; about ten seconds with --quick. Writes docs/figures/noise_rates.png.
 """
 
 # sphinx_gallery_thumbnail_path = "figures/noise_rates.png"
@@ -32,14 +33,14 @@ SUM = 0.4
 MU = {"hamming": mu_hamming, "ranking": mu_ranking}
 SWEEPS = {"rate": lambda rate: (rate, rate), "difference": lambda gap: ((SUM - gap) / 2, (SUM + gap) / 2)}
 QUANTITIES = {
-    "excess": {"label": "measured risk above the Bayes risk, ± 2 s.e.", "color": BLUE, "marker": "o"},
+    "excess": {"label": "measured excess risk, ± 2 standard errors", "color": BLUE, "marker": "o"},
     "variance": {"label": "variance of the debiased labels", "color": GREY, "linestyle": "--"},
     "mu": {"label": r"$\mu$ of the bound", "color": ORANGE, "marker": "s"},
 }
 
 
 def debiased_variance(task: Task, noise: ClassConditionalNoise) -> float:
-    """E[Var(p_j | x)] over rows and labels; eta is the probability that the noisy label is 1."""
+    """Return the mean of Var(p_j | x) over rows and labels; eta is the probability that the noisy label is 1."""
     rho_pos, rho_neg = torch.tensor(noise.rho_pos), torch.tensor(noise.rho_neg)
     r = 1 - rho_pos - rho_neg
     eta = rho_neg + r * task.posterior_new
@@ -47,7 +48,7 @@ def debiased_variance(task: Task, noise: ClassConditionalNoise) -> float:
 
 
 def measure(task: Task, points: dict[str, list[float]]) -> list[dict[str, object]]:
-    """One row per loss, sweep and point."""
+    """Return one row per loss, sweep and point."""
     rows = []
     for name, problem in PROBLEMS.items():
         print(f"{name}\n{'rho_pos':>8} {'rho_neg':>8} {'excess':>10} {'std. err.':>10} {'mu':>8} {'variance':>9}")
@@ -81,19 +82,19 @@ def measure(task: Task, points: dict[str, list[float]]) -> list[dict[str, object
 
 def draw(plt, rows: list[dict[str, object]], n: int):
     figure, axes = plt.subplots(2, 2, figsize=(8.6, 6.2), layout="constrained", sharex="col")
-    figure.suptitle("Higher rates cost more, as the bounds say; a wider difference of the two rates does not")
+    figure.suptitle("The excess risk increases with the rates, as the bounds say, but not with their difference")
     for axis_row, (name, problem) in zip(axes, PROBLEMS.items()):
         for axis, sweep in zip(axis_row, SWEEPS):
             curve = [row for row in rows if (row["loss"], row["sweep"]) == (name, sweep)]
             at = np.array([row["at"] for row in curve])
             origin = int(np.abs(at).argmin())
-            for quantity, look in QUANTITIES.items():
+            for quantity, style in QUANTITIES.items():
                 values = np.array([row[quantity] for row in curve])
-                axis.plot(at, values / values[origin], markersize=4, **look)
+                axis.plot(at, values / values[origin], markersize=4, **style)
                 if quantity == "excess":
                     error = 2 * np.array([row["error"] for row in curve])
                     low, high = (values - error) / values[origin], (values + error) / values[origin]
-                    axis.fill_between(at, low, high, color=look["color"], alpha=0.18, linewidth=0)
+                    axis.fill_between(at, low, high, color=style["color"], alpha=0.18, linewidth=0)
         axis_row[0].set(yscale="log", ylabel=f"{problem.title}\nrelative to no noise")
         axis_row[1].set(ylabel="relative to equal rates", ylim=(0.5, 1.6))
         axis_row[1].axhline(1, color=GREY, linewidth=0.6)

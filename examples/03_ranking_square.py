@@ -1,16 +1,16 @@
-"""Why does the unbiased ranking loss with the square surrogate fall behind?
+"""Why is the unbiased ranking loss with the square surrogate less accurate?
 =========================================================================
 
-For a linear model f = W x it is a quadratic form in W: sum over pairs of p_j n_k (1 - f_j + f_k)^2, with debiased
-labels p and n = 1 - p. Clean labels give weights of 0 and 1 and a form that is convex. Debiased ones give weights of
-either sign: convex in expectation, but not on the rows at hand. Where an eigenvalue of its Hessian is negative the risk
-has no minimum: training must be stopped before it runs away along that direction.
+For a linear model f = W x this loss is a quadratic form in W: the sum over pairs of p_j n_k (1 - f_j + f_k)^2, with
+debiased labels p and n = 1 - p. Clean labels give weights of 0 and 1 and a convex form. Debiased labels give weights of
+either sign: the form is convex in expectation, but not on a finite sample. If its Hessian has a negative eigenvalue,
+the risk has no minimum, and only early stopping prevents divergence in that direction.
 
-Expected: the plain form has no negative eigenvalue; the unbiased one has, and the more so the fewer rows there are for
-each weight: enron, with 851 training rows and 1002 weights a label, is the worst of the paper's data sets.
+Result: the plain form has no negative eigenvalue. The unbiased form has negative ones, which are larger if there are
+few rows per weight. Enron, with 851 training rows and 1002 weights per label, has the largest of these data sets.
 
-    python examples/03_ranking_square.py --data-dir DIR            (about a minute)
-    python examples/03_ranking_square.py --data-dir DIR --quick    yeast alone
+    python examples/03_ranking_square.py --data-dir DIR            (about one minute)
+    python examples/03_ranking_square.py --data-dir DIR --quick    (only yeast)
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ccmn.experiments.runner import load
 
 
 def hessian(X: np.ndarray, p: np.ndarray) -> LinearOperator:
-    """The Hessian of the mean ranking-square risk over W, (d + 1) x (q + 1) with the dummy label first.
+    """Return the Hessian of the mean ranking-square risk in W, (d + 1) x (q + 1) with the dummy label first.
 
-    A row's form is 2 sum_{j<k} S_jk (f_j - f_k)^2 / 2 with S_jk = p_j n_k + p_k n_j, and S_j0 = 1 for the dummy.
+    The form of a row is 2 sum_{j<k} S_jk (f_j - f_k)^2 / 2 with S_jk = p_j n_k + p_k n_j, and S_j0 = 1 for the dummy.
     """
     n_rows, q = p.shape
     design = np.hstack([X, np.ones((n_rows, 1))])
     n = 1 - p
-    # Sums over the other labels, and 1 for the dummy.
+    # Sums over the other labels, plus 1 for the dummy label.
     sums = p * n.sum(1, keepdims=True) + n * p.sum(1, keepdims=True) - 2 * p * n + 1
 
     def product(flat: np.ndarray) -> np.ndarray:
@@ -49,12 +49,12 @@ def hessian(X: np.ndarray, p: np.ndarray) -> LinearOperator:
 
 
 def extremes(X: np.ndarray, p: np.ndarray) -> tuple[float, float]:
-    """The smallest and the largest eigenvalue, to a thousandth of the largest."""
+    """Return the smallest and the largest eigenvalue, to a thousandth of the largest."""
     form = hessian(X, p)
     high = _largest(form)
-    # The plain form is zero along many directions, where the smallest eigenvalue itself is hard to find.
-    turned = LinearOperator(form.shape, matvec=lambda w: high * w - form @ w, dtype=np.float64)
-    return high - _largest(turned), high
+    # The plain form has many zero eigenvalues, for which a direct search of the smallest one converges slowly.
+    flipped = LinearOperator(form.shape, matvec=lambda w: high * w - form @ w, dtype=np.float64)
+    return high - _largest(flipped), high
 
 
 def _largest(form: LinearOperator) -> float:
@@ -66,8 +66,10 @@ def main() -> None:
     parser.add_argument("--data-dir", default=None, help="folder of the data sets (default: CCMN_DATA)")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    print("smallest over largest eigenvalue of the Hessian")
-    print(f"{'':<12}{'rows':>7}{'weights a label':>17}{'plain':>10}{'unbiased, moderate':>20}{'unbiased, literal':>20}")
+    print("smallest / largest eigenvalue of the Hessian")
+    print(
+        f"{'':<12}{'rows':>7}{'weights per label':>19}{'plain':>10}{'unbiased, moderate':>20}{'unbiased, literal':>20}"
+    )
     for name in ("yeast",) if options.quick else ("yeast", "scene", "mirflickr", "enron"):
         data = load(TABLES["table1"], name, options.data_dir)
         ratios = []
@@ -79,7 +81,7 @@ def main() -> None:
             low, high = extremes(X, np.asarray(repeat.noise.debias(noisy)) if unbiased else noisy)
             ratios.append(low / high)
         figures = f"{ratios[0]:>10.3f}{ratios[1]:>20.3f}{ratios[2]:>20.3f}"
-        print(f"{name:<12}{len(X):>7}{X.shape[1] + 1:>17}{figures}")
+        print(f"{name:<12}{len(X):>7}{X.shape[1] + 1:>19}{figures}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How the examples draw and write: one look for all figures, numbers beside them as CSV."""
+"""Shared code of the examples: command-line options, figure style, output files."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
+# Colors of the palette of Okabe and Ito, which color-blind readers can distinguish.
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 
 
 def arguments(description: str | None) -> argparse.Namespace:
-    """--out and --quick, the same for every example."""
+    """Parse the options --out and --quick."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs" / "figures", metavar="DIR")
-    parser.add_argument("--quick", action="store_true", help="a small version, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="run a small version as a test")
     return parser.parse_args()
 
 
 def pyplot() -> Any:
-    """matplotlib.pyplot, set up to draw into files."""
+    """Return matplotlib.pyplot, set up to draw into files."""
     try:
         import matplotlib
     except ImportError:
-        raise SystemExit(
-            "this example draws with matplotlib, which is not installed: pip install 'ccmn[plots]'"
-        ) from None
+        raise SystemExit("this example requires matplotlib; install it with: pip install 'ccmn[plots]'") from None
     matplotlib.use("Agg")
     matplotlib.rcParams.update(
         {
@@ -47,7 +45,7 @@ def pyplot() -> Any:
 
 
 def save(figure: Any, rows: Sequence[dict[str, object]], out: Path, name: str) -> None:
-    """The figure as PNG and its numbers as CSV, into a folder made if need be."""
+    """Write the figure as PNG and its numbers as CSV; create the folder if necessary."""
     out.mkdir(parents=True, exist_ok=True)
     figure.savefig(out / f"{name}.png")
     with (out / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The examples of the theory, in small: they run, and their numbers say what they promise."""
+"""Quick runs of the examples, and their numbers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("matplotlib", reason="the examples draw with matplotlib, the extra ccmn[plots]")
+pytest.importorskip("matplotlib", reason="the examples need matplotlib, the extra ccmn[plots]")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def run_quick(script: str, out: Path) -> list[dict[str, str]]:
-    """Run an example into a folder and read the numbers it wrote."""
+    """Run an example and return the numbers that it wrote."""
     command = [sys.executable, str(EXAMPLES / f"{script}.py"), "--quick", "--out", str(out)]
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300)
     (figure,) = out.glob("*.png")
@@ -24,7 +24,7 @@ def run_quick(script: str, out: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(figure.with_suffix(".csv").open(encoding="utf-8")))
 
 
-def test_excess_risk_falls_with_the_unbiased_loss_alone(tmp_path):
+def test_excess_risk_decreases_only_with_the_unbiased_loss(tmp_path):
     rows = run_quick("01_excess_risk", tmp_path)
     for loss in ("hamming", "ranking"):
         curve = {
@@ -35,7 +35,7 @@ def test_excess_risk_falls_with_the_unbiased_loss_alone(tmp_path):
         assert curve["unbiased"][-1] < curve["plain"][-1] / 10
 
 
-def test_higher_rates_cost_more_and_a_wider_difference_does_not(tmp_path):
+def test_excess_risk_depends_on_the_rates_and_not_on_mu(tmp_path):
     rows = run_quick("02_noise_rates", tmp_path)
     for loss in ("hamming", "ranking"):
         at = {s: [r for r in rows if (r["loss"], r["sweep"]) == (loss, s)] for s in ("rate", "difference")}

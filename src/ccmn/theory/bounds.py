@@ -1,15 +1,21 @@
-r"""The right-hand sides of Theorem 2, Theorem 4 and Corollary 1, and their inverse.
+r"""Constants and estimation-error bounds of Theorem 2, Theorem 4 and Corollary 1.
 
-Each bounds, with probability at least :math:`1 - \delta`, the excess surrogate risk
-:math:`R_L(\hat f) - \min_{f \in F} R_L(f)` of the minimiser of the unbiased empirical risk over ``n`` noisy rows. The
-scores :math:`f_1, \dots, f_q` are each drawn from one class F of real functions with Rademacher complexity at most
-``rademacher``, and :math:`0 \le \phi \le \Theta` on all margins that F can produce.
+Each bound holds with probability at least :math:`1 - \delta` for the excess surrogate risk
+:math:`R_L(\hat f) - \min_{f \in F} R_L(f)` of the minimizer of the unbiased empirical risk on ``n`` noisy samples. Each
+score :math:`f_1, \dots, f_q` belongs to a class F of real functions with Rademacher complexity at most ``rademacher``,
+and :math:`0 \le \phi \le \Theta` on all margins that F can produce. Throughout, for label :math:`j`,
 
-The default is the form that holds. ``printed=True`` is the paper's, which differs in four places: ln(1/delta) where two
-sides need ln(2/delta); the too small mu (see :mod:`ccmn.theory.constants`); the minimum over labels in Corollary 1 for
-the maximum that the theorems have; and, on the loose side, q(q-1) pairs in the second term of Theorem 4 where there are
-q(q-1)/2. This last slack saves Theorem 4 as printed for delta <= 1/2, since the valid mu is at most sqrt(2) times the
-printed one. Nothing of the kind saves Theorem 2, or the minimum in the corollary.
+.. math:: r_j = 1 - \rho_{pos,j} - \rho_{neg,j}, \qquad d_j = \rho_{pos,j} - \rho_{neg,j}
+
+The functions compute valid bounds by default and the printed ones with ``printed=True``. The paper differs in four
+places:
+
+- ln(1/delta), where a two-sided bound needs ln(2/delta).
+- The two :math:`\mu` are too small. The proof changes the noisy label and keeps ``f(x)``, but McDiarmid's inequality
+  replaces a whole sample including ``x``, so that ``phi(f)`` and ``phi(-f)`` change as well.
+- Corollary 1 has the minimum over labels instead of the maximum of the theorems.
+- The second term of Theorem 4 counts q(q-1) pairs instead of q(q-1)/2. This factor 2 makes the printed Theorem 4 valid
+  for delta <= 1/2, since the valid mu is at most sqrt(2) times the printed one.
 """
 
 from __future__ import annotations
@@ -17,21 +23,215 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ccmn._validation import check_count, check_rates_known, check_real
-from ccmn.noise import ClassConditionalNoise, PartialNoise
-from ccmn.theory.constants import kappa, lipschitz_hamming, lipschitz_ranking, mu_hamming, mu_ranking
+import numpy as np
 
-_MOST_ROWS = 2**60
+from ccmn._validation import FloatArray, check_count, check_rates_known, check_real, check_several_labels
+from ccmn.noise import ClassConditionalNoise, PartialNoise
+
+MAX_SAMPLES = 2**60
+"""Largest number of samples that :func:`samples_needed` tries."""
+
+
+# -- Constants
+
+
+def kappa(noise: ClassConditionalNoise) -> FloatArray:
+    r"""Return the factor of Eq. (4) for every label.
+
+    .. math:: \kappa_j = \frac{1}{1 - \rho_{pos,j} - \rho_{neg,j}}
+
+    The factor of Eq. (6) for a pair of labels is :math:`\kappa_{jk} = \kappa_j \kappa_k`.
+
+    Parameters
+    ----------
+    noise : ClassConditionalNoise
+        Noise rates of the q labels.
+
+    Returns
+    -------
+    array of shape (q,)
+        Factors.
+
+    Examples
+    --------
+    >>> kappa(ClassConditionalNoise([0.5, 0.1], [0.0, 0.1]))
+    array([2.  , 1.25])
+    """
+    check_rates_known(noise, ClassConditionalNoise)
+    return 1 / (1 - noise.rho_pos - noise.rho_neg)
+
+
+def mu_hamming(noise: ClassConditionalNoise, *, printed: bool = False) -> float:
+    r"""Return the range of the modified phi of Eq. (4) in units of Theta: the mu of Theorem 2.
+
+    .. math:: \mu = \max_j \frac{1 + |d_j|}{r_j}, \qquad \text{printed: } \max_j \frac{1}{r_j}
+
+    With :math:`0 \le \phi \le \Theta`, :math:`\tilde\phi` lies between
+    :math:`-\kappa_j \max(\rho_{pos,j}, \rho_{neg,j}) \Theta` and
+    :math:`\kappa_j (1 - \min(\rho_{pos,j}, \rho_{neg,j})) \Theta`, and attains both.
+
+    Parameters
+    ----------
+    noise : ClassConditionalNoise
+        Noise rates of the q labels.
+    printed : bool, default=False
+        Whether to return the value of the paper, with which a bound can be violated.
+
+    Returns
+    -------
+    float
+        Constant mu.
+
+    Examples
+    --------
+    >>> noise = ClassConditionalNoise([0.5], [0.0])
+    >>> mu_hamming(noise), mu_hamming(noise, printed=True)
+    (3.0, 2.0)
+    """
+    factors = kappa(noise)
+    widths = factors if printed else factors * (1 + np.abs(noise.rho_pos - noise.rho_neg))
+    return float(widths.max())
+
+
+def mu_ranking(noise: ClassConditionalNoise, *, printed: bool = False) -> float:
+    r"""Return the range of the modified phi of Eq. (6) in units of Theta: the mu of Theorem 4.
+
+    .. math:: \mu = \max_{j \neq k} \frac{1 + \max(|d_j|, |d_k|)}{r_j r_k},
+              \qquad \text{printed: } \max_j \frac{1 + |d_j|}{r_j^2}
+
+    A noisy pair (1, 0) or (0, 1) gives the largest :math:`\tilde\phi`, a pair (1, 1) or (0, 0) the smallest. The four
+    differences are :math:`1 \pm d_j` and :math:`1 \pm d_k`, divided by :math:`r_j r_k`.
+
+    Parameters
+    ----------
+    noise : ClassConditionalNoise
+        Noise rates of at least two labels.
+    printed : bool, default=False
+        Whether to return the value of the paper. It is not valid if labels have different rates: a pair of different
+        labels can have a wider range than two labels with the rates of either.
+
+    Returns
+    -------
+    float
+        Constant mu.
+
+    Examples
+    --------
+    >>> noise = ClassConditionalNoise([0.0, 0.3], [0.5, 0.3])
+    >>> round(mu_ranking(noise), 4), round(mu_ranking(noise, printed=True), 4)
+    (7.5, 6.25)
+    """
+    factors = kappa(noise)
+    check_several_labels(noise.n_labels)
+    widths = factors * (1 + np.abs(noise.rho_pos - noise.rho_neg))
+    # The maximum over ordered pairs contains both cases: the larger |d| is that of j or that of k.
+    return float((widths * factors).max()) if printed else _max_product(widths, factors)
+
+
+def lipschitz_hamming(noise: ClassConditionalNoise, lipschitz: float) -> float:
+    r"""Return the Lipschitz constant of the modified phi of Eq. (4): the K of Theorem 2.
+
+    .. math:: K = L \max_j \frac{1 + |d_j|}{r_j}
+
+    Functions phi that are steepest at 0, such as the sigmoid, attain it.
+
+    Parameters
+    ----------
+    noise : ClassConditionalNoise
+        Noise rates of the q labels.
+    lipschitz : float
+        Lipschitz constant L of phi: 1 for hinge and logistic, 1/4 for sigmoid, 4 for square on [-1, 1].
+
+    Returns
+    -------
+    float
+        Constant K.
+
+    Examples
+    --------
+    >>> round(lipschitz_hamming(ClassConditionalNoise([0.2], [0.4]), 1.0), 4)
+    3.0
+    """
+    return _check_lipschitz(lipschitz) * mu_hamming(noise)
+
+
+def lipschitz_ranking(noise: ClassConditionalNoise, lipschitz: float) -> float:
+    r"""Return the Lipschitz constant of the modified phi of Eq. (6) in f_j - f_k: the K of Theorem 4.
+
+    .. math:: K = \frac{L}{2} \max_{j \neq k} \max\Big(
+              \frac{(1 + d_j)(1 - d_k)}{r_j r_k} + 1, \;
+              \frac{(1 + d_j)(1 + d_k)}{r_j r_k} - 1, \;
+              \frac{(1 - d_j)(1 - d_k)}{r_j r_k} - 1 \Big)
+
+    The three terms are :math:`|p_j n_k| + |n_j p_k|` for the noisy pairs (1, 0) and (0, 1), (1, 1), (0, 0), where
+    :math:`p` is the debiased label and :math:`n = 1 - p`. K is the smallest constant for all L-Lipschitz phi. For a
+    non-increasing phi, the larger of the two coefficients would suffice.
+
+    Parameters
+    ----------
+    noise : ClassConditionalNoise
+        Noise rates of at least two labels.
+    lipschitz : float
+        Lipschitz constant L of phi.
+
+    Returns
+    -------
+    float
+        Constant K.
+
+    Examples
+    --------
+    >>> lipschitz_ranking(ClassConditionalNoise([0.0, 0.5], [0.0, 0.0]), 1.0)
+    2.0
+    """
+    factors = kappa(noise)
+    check_several_labels(noise.n_labels)
+    difference = noise.rho_pos - noise.rho_neg
+    above, below = factors * (1 + difference), factors * (1 - difference)
+    different = _max_product(above, below) + 1
+    equal = max(_max_product(above, above), _max_product(below, below)) - 1
+    return _check_lipschitz(lipschitz) * max(different, equal) / 2
+
+
+def _max_product(u: FloatArray, v: FloatArray) -> float:
+    """Return the maximum of u_j v_k over j != k, for positive u and v, in O(q log q)."""
+    first, second = np.argsort(v)[:-3:-1]
+    partner = np.where(np.arange(v.size) == first, v[second], v[first])
+    return float((u * partner).max())
+
+
+def _check_lipschitz(lipschitz: float) -> float:
+    remedy = "For bounded scores the square surrogate has one, too: 4 if |t| <= 1."
+    return check_real(lipschitz, "lipschitz", 0, np.inf, remedy)
+
+
+# -- Bounds
 
 
 def rademacher_linear(n: int, feature_norm: float, weight_norm: float) -> float:
-    r"""A bound on the Rademacher complexity of linear functions of bounded norm.
+    r"""Return a bound on the Rademacher complexity of linear functions of bounded norm.
 
     .. math:: R_n(\{x \mapsto \langle w, x\rangle : \|w\| \le B\}) \le \frac{B X}{\sqrt n},
               \qquad \|x\| \le X
 
-    A bias counts as one more feature that is always 1.
+    Count an intercept as an additional feature with the value 1.
 
+    Parameters
+    ----------
+    n : int
+        Number of samples.
+    feature_norm : float
+        Largest norm X of a feature vector.
+    weight_norm : float
+        Largest norm B of a weight vector.
+
+    Returns
+    -------
+    float
+        Bound on the complexity.
+
+    Examples
+    --------
     >>> rademacher_linear(10_000, feature_norm=1.0, weight_norm=5.0)
     0.05
     """
@@ -50,26 +250,31 @@ def hamming_bound(
     delta: float = 0.05,
     printed: bool = False,
 ) -> float:
-    r"""Theorem 2: the excess Hamming surrogate risk of the unbiased loss, Eq. (4).
+    r"""Return the bound of Theorem 2 on the excess Hamming surrogate risk of the unbiased loss, Eq. (4).
 
     .. math:: 4 q K R_n(F) + 2 q \mu \Theta \sqrt{\frac{\ln(2/\delta)}{2n}}
 
     Parameters
     ----------
     n : int
-        Rows.
+        Number of samples.
     noise : ClassConditionalNoise
-        The rates of the q labels.
+        Noise rates of the q labels.
     theta : float
-        :math:`\Theta`, the largest value of phi (its least is taken to be 0).
+        Largest value :math:`\Theta` of phi; the smallest is 0.
     lipschitz : float
-        The Lipschitz constant of phi itself; :func:`~ccmn.theory.constants.lipschitz_hamming` makes K of it.
+        Lipschitz constant of phi; :func:`lipschitz_hamming` computes K from it.
     rademacher : float
-        :math:`R_n(F)` or a bound on it, such as :func:`rademacher_linear` at the same n.
-    delta : float
-        The probability with which the bound may fail.
-    printed : bool
-        What the paper prints (ln(1/delta), the smaller mu); not a valid bound.
+        :math:`R_n(F)` or a bound on it, such as :func:`rademacher_linear` for the same n.
+    delta : float, default=0.05
+        Probability that the bound fails.
+    printed : bool, default=False
+        Whether to return the printed bound (ln(1/delta), smaller mu), which is not valid.
+
+    Returns
+    -------
+    float
+        Bound on the excess risk.
 
     Examples
     --------
@@ -93,20 +298,32 @@ def ranking_bound(
     delta: float = 0.05,
     printed: bool = False,
 ) -> float:
-    r"""Theorem 4: the excess ranking surrogate risk of the unbiased loss, Eq. (6).
+    r"""Return the bound of Theorem 4 on the excess ranking surrogate risk of the unbiased loss, Eq. (6).
 
     .. math:: 4 q (q-1) K R_n(F) + q (q-1) \mu \Theta \sqrt{\frac{\ln(2/\delta)}{2n}}
 
     Parameters
     ----------
-    n, noise, rademacher, delta : see :func:`hamming_bound`
+    n : int
+        Number of samples.
+    noise : ClassConditionalNoise
+        Noise rates of at least two labels.
     theta : float
-        The largest value of phi on differences of scores :math:`f_j - f_k`.
+        Largest value of phi on differences of scores :math:`f_j - f_k`.
     lipschitz : float
-        The Lipschitz constant of phi itself; :func:`~ccmn.theory.constants.lipschitz_ranking` makes K of it.
-    printed : bool
-        What the paper prints: ln(1/delta), mu over single labels, and twice the second term. Its factor 2 outweighs
-        its slips for delta <= 1/2, where it is valid but looser.
+        Lipschitz constant of phi; :func:`lipschitz_ranking` computes K from it.
+    rademacher : float
+        :math:`R_n(F)` or a bound on it, such as :func:`rademacher_linear` for the same n.
+    delta : float, default=0.05
+        Probability that the bound fails.
+    printed : bool, default=False
+        Whether to return the printed bound: ln(1/delta), mu over single labels, and twice the second term. It is valid
+        but looser for delta <= 1/2.
+
+    Returns
+    -------
+    float
+        Bound on the excess risk.
 
     Examples
     --------
@@ -124,20 +341,31 @@ def ranking_bound(
 def partial_hamming_bound(
     n: int, noise: PartialNoise, *, rademacher: float, delta: float = 0.05, printed: bool = False
 ) -> float:
-    r"""Corollary 1, first part: Theorem 2 for candidate sets, Eq. (9), and the square loss.
+    r"""Return the first bound of Corollary 1: Theorem 2 for candidate sets, Eq. (9), and the square loss.
 
     .. math:: 4 q K R_n(F) + 8 q \max_j \frac{1 + \rho_j}{1 - \rho_j} \sqrt{\frac{\ln(2/\delta)}{2n}},
               \qquad \text{printed: } \frac{1}{1 - \min_j \rho_j} \text{ and } \ln(1/\delta)
 
-    The factor 8 is 2 Theta with Theta = 4: scores must satisfy :math:`|f_j| \le 1`. There the square has the
-    Lipschitz constant 4.
+    The factor 8 is 2 Theta with Theta = 4, which requires scores with :math:`|f_j| \le 1`. The Lipschitz constant of
+    the square loss is then 4.
 
     Parameters
     ----------
-    n, rademacher, delta : see :func:`hamming_bound`
+    n : int
+        Number of samples.
     noise : PartialNoise
-    printed : bool
-        What the paper prints; not a valid bound.
+        False-positive rates of the q labels.
+    rademacher : float
+        :math:`R_n(F)` or a bound on it, such as :func:`rademacher_linear` for the same n.
+    delta : float, default=0.05
+        Probability that the bound fails.
+    printed : bool, default=False
+        Whether to return the printed bound, which is not valid.
+
+    Returns
+    -------
+    float
+        Bound on the excess risk.
 
     Examples
     --------
@@ -159,23 +387,33 @@ def partial_hamming_bound(
 def partial_ranking_bound(
     n: int, noise: PartialNoise, *, rademacher: float, delta: float = 0.05, printed: bool = False
 ) -> float:
-    r"""Corollary 1, second part: Theorem 4 for candidate sets, Eq. (10), and the square loss.
+    r"""Return the second bound of Corollary 1: Theorem 4 for candidate sets, Eq. (10), and the square loss.
 
     .. math:: 4 q (q-1) K R_n(F)
               + 4 q (q-1) \max_{j \neq k} \frac{1 + \max(\rho_j, \rho_k)}{(1 - \rho_j)(1 - \rho_k)}
               \sqrt{\frac{\ln(2/\delta)}{2n}},
               \qquad \text{printed: } 8 q (q-1) \min_j \frac{1 + \rho_j}{(1 - \rho_j)^2} \text{ and } \ln(1/\delta)
 
-    Theta = 4 asks for :math:`|f_j - f_k| \le 1`. For scores with :math:`|f_j| \le 1` take :func:`ranking_bound` with
+    Theta = 4 requires :math:`|f_j - f_k| \le 1`. For scores with :math:`|f_j| \le 1`, use :func:`ranking_bound` with
     theta = 9 and lipschitz = 6.
 
     Parameters
     ----------
-    n, rademacher, delta : see :func:`hamming_bound`
+    n : int
+        Number of samples.
     noise : PartialNoise
-        Of at least two labels.
-    printed : bool
-        What the paper prints; not a valid bound, because of the minimum.
+        False-positive rates of at least two labels.
+    rademacher : float
+        :math:`R_n(F)` or a bound on it, such as :func:`rademacher_linear` for the same n.
+    delta : float, default=0.05
+        Probability that the bound fails.
+    printed : bool, default=False
+        Whether to return the printed bound, which is not valid because of the minimum.
+
+    Returns
+    -------
+    float
+        Bound on the excess risk.
 
     Examples
     --------
@@ -195,20 +433,25 @@ def partial_ranking_bound(
     return complexity + 2 * q * (q - 1) * mu * _deviation(n, 4.0, delta, printed)
 
 
-def rows_needed(excess: float, bound: Callable[[int], float]) -> int:
-    """The inverse of a bound: the least number of rows at which it is no more than ``excess``.
+def samples_needed(excess: float, bound: Callable[[int], float]) -> int:
+    """Return the smallest number of samples for which a bound is at most ``excess``.
 
     Parameters
     ----------
     excess : float
-        The excess surrogate risk that can be borne.
+        Acceptable excess surrogate risk.
     bound : callable
-        Rows to bound, not increasing: one of the bounds above with everything else given.
+        Number of samples -> bound, not increasing: one of the bounds above with all other arguments fixed.
 
     Returns
     -------
     int
         n with bound(n) <= excess < bound(n - 1).
+
+    Raises
+    ------
+    ValueError
+        If no number of samples up to ``MAX_SAMPLES`` is sufficient.
 
     Examples
     --------
@@ -216,16 +459,16 @@ def rows_needed(excess: float, bound: Callable[[int], float]) -> int:
     >>> def bound(n):
     ...     R = rademacher_linear(n, feature_norm=1.0, weight_norm=1.0)
     ...     return hamming_bound(n, noise, theta=1.0, lipschitz=0.25, rademacher=R)
-    >>> rows_needed(0.1, bound)
+    >>> samples_needed(0.1, bound)
     85257
     """
     check_real(excess, "excess", 0, math.inf)
     enough = 1
     while bound(enough) > excess:
-        if enough > _MOST_ROWS:
+        if enough > MAX_SAMPLES:
             raise ValueError(
-                f"no number of rows brings the bound down to {excess:g}: it is still {bound(enough):g} at {enough}. "
-                "Does its Rademacher complexity fall with n?"
+                f"no number of samples reduces the bound to excess={excess:g}; it is {bound(enough):g} for n={enough}. "
+                "The Rademacher complexity must decrease with n."
             )
         enough *= 2
     too_few = enough // 2
@@ -236,12 +479,12 @@ def rows_needed(excess: float, bound: Callable[[int], float]) -> int:
 
 
 def _deviation(n: int, theta: float, delta: float, printed: bool) -> float:
-    """Theta sqrt(ln(2/delta) / 2n); the paper's theorems have ln(1/delta)."""
+    """Return Theta sqrt(ln(2/delta) / 2n); the printed theorems have ln(1/delta)."""
     theta = check_real(theta, "theta", 0, math.inf, "Bound the scores: phi must be bounded on them.")
-    sides = (1 if printed else 2) / check_real(delta, "delta", 0, 1)
-    return theta * math.sqrt(math.log(sides) / (2 * check_count(n, "n")))
+    ratio = (1 if printed else 2) / check_real(delta, "delta", 0, 1)
+    return theta * math.sqrt(math.log(ratio) / (2 * check_count(n, "n")))
 
 
 def _check_rademacher(rademacher: float) -> float:
-    # A class of one function has complexity 0.
+    # A class that consists of one function has complexity 0.
     return 0.0 if rademacher == 0 else check_real(rademacher, "rademacher", 0, math.inf)
