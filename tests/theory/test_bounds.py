@@ -142,12 +142,17 @@ def test_printed_mu_violates_the_lemma_of_theorem_2(printed, holds):
     There is one label and one function, so R_n = 0. With rho_pos = 1/3, rho_neg = 0, y = 1 and f(x) = 5 or -5 with
     probability 1/2, phi is 0 or 1. The modified phi is then -1/2, 1, 3/2 or 0, with probabilities 1/3, 1/6, 1/3, 1/6,
     and the distribution of its mean over n rows is exact. For delta = 1e-6 the mean is outside the printed interval
-    three times as often as allowed. """ noise, n, delta = ClassConditionalNoise([1 / 3], [0.0]), 600, 1e-6 scores =
-    torch.tensor([[5.0], [5.0], [-5.0], [-5.0]], dtype=torch.float64) targets = noise.debias(torch.tensor([[1.0], [0.0],
-    [1.0], [0.0]], dtype=torch.float64)) values = hamming_loss(scores, targets, ramp).numpy()
-    np.testing.assert_allclose(values, [-0.5, 1.0, 1.5, 0.0], atol=1e-12) beyond = mu_hamming(noise, printed=printed) *
-    math.sqrt(math.log(2 / delta) / (2 * n)) probability = tail_of_the_mean(values, np.array([2, 1, 2, 1]) / 6, n,
-    beyond) assert (probability <= delta) is holds assert holds or probability > 2 * delta
+    three times as often as allowed.
+    """
+    noise, n, delta = ClassConditionalNoise([1 / 3], [0.0]), 600, 1e-6
+    scores = torch.tensor([[5.0], [5.0], [-5.0], [-5.0]], dtype=torch.float64)
+    targets = noise.debias(torch.tensor([[1.0], [0.0], [1.0], [0.0]], dtype=torch.float64))
+    values = hamming_loss(scores, targets, ramp).numpy()
+    np.testing.assert_allclose(values, [-0.5, 1.0, 1.5, 0.0], atol=1e-12)
+    beyond = mu_hamming(noise, printed=printed) * math.sqrt(math.log(2 / delta) / (2 * n))
+    probability = tail_of_the_mean(values, np.array([2, 1, 2, 1]) / 6, n, beyond)
+    assert (probability <= delta) is holds
+    assert holds or probability > 2 * delta
 
 
 def test_invalid_arguments():
