@@ -56,9 +56,10 @@ table: $(BIN)/.ready  ## tables 1 to 3 of the paper, resumable, and a page of th
 	$(BIN)/ccmn reproduce $(if $(SMALL),table1 --small --store small.db,all --store results.db)
 	$(BIN)/ccmn report $(if $(SMALL),small.db,results.db) --out $(if $(SMALL),small.html,results.html) --force
 
-check: $(BIN)/.ready  ## ruff, mypy --strict on src, the import contracts
+check: $(BIN)/.ready  ## Run ruff, codespell, mypy --strict on src and the import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
