@@ -1,4 +1,4 @@
-"""What the README and the documentation say of the committed results is what the committed values come to."""
+"""The numbers in the README and the documentation are those of results/cells.csv."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ccmn.experiments.result_store import COLUMNS, read_cells, rows, write_cells
 from ccmn.experiments.summary import COUNTED_LOSSES, summarize
 
 CELLS = Path(__file__).parents[1] / "results" / "cells.csv"
-# Slashdot's public file is not the authors' (docs/tables.md): it is run, printed, and not counted here.
+# The public file of slashdot differs from that of the authors (docs/tables.md) and is not counted.
 FIVE = ("yeast", "scene", "enron", "tmc", "mirflickr")
 SIX = (*FIVE, "slashdot")
 
@@ -27,11 +27,11 @@ def at_level(summary, datasets=FIVE):
 
 
 def wins(summary, datasets=FIVE):
-    duels = [d for d in summary.comparisons if d.dataset in datasets and d.loss in COUNTED_LOSSES]
-    return sum(d.outcome == "win" for d in duels), len(duels)
+    comparisons = [d for d in summary.comparisons if d.dataset in datasets and d.loss in COUNTED_LOSSES]
+    return sum(d.outcome == "win" for d in comparisons), len(comparisons)
 
 
-def test_every_cell_of_the_data_at_hand_is_there(summaries):
+def test_every_cell_of_the_available_data_sets(summaries):
     for name in ("table1", "table2"):
         for protocol in ("literal", "moderate"):
             for selection in ("clean", "noisy"):
@@ -42,12 +42,12 @@ def test_every_cell_of_the_data_at_hand_is_there(summaries):
         assert len(summaries["table3", protocol, "clean"].entries) == len(TABLES["table3"].methods) * columns * 3
 
 
-def test_moderate_draws_are_at_the_printed_level(summaries):
+def test_moderate_noise_is_at_the_printed_level(summaries):
     found = [at_level(summaries[t, "moderate", "clean"]) for t in ("table1", "table2")]
     assert found == [(73, 75), (75, 75)]
 
 
-def test_unbiased_beats_plain_in_every_triple(summaries):
+def test_unbiased_outperforms_plain(summaries):
     for table in ("table1", "table2"):
         for protocol in ("literal", "moderate"):
             for selection in ("clean", "noisy"):
@@ -66,20 +66,20 @@ def test_tmc_in_the_journal_tables(summaries):
     assert found == [(19, 20), (7, 8)]
 
 
-def test_values_survive_the_round_trip(tmp_path):
+def test_round_trip(tmp_path):
     found = read_cells(CELLS)
     write_cells(found, tmp_path / "cells.csv")
     assert (tmp_path / "cells.csv").read_bytes() == CELLS.read_bytes()
     assert len(list(rows(found))) == len(CELLS.read_text().splitlines()) - 1
 
 
-def test_another_file_is_refused(tmp_path):
+def test_file_with_other_columns(tmp_path):
     (tmp_path / "cells.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match=f"columns must be {', '.join(COLUMNS)}; got a, b"):
         read_cells(tmp_path / "cells.csv")
 
 
-def test_the_numbers_in_the_readme(summaries):
+def test_numbers_in_the_readme(summaries):
     readme = (Path(__file__).parents[1] / "README.md").read_text()
     summary = summaries["table1", "moderate", "clean"]
     for method in ("unbiased-hamming-square", "plain-hamming-square"):
@@ -106,7 +106,7 @@ README_ROWS = {
 }
 
 
-def test_the_counts_in_the_readme_with_and_without_slashdot(summaries):
+def test_counts_in_the_readme_with_and_without_slashdot(summaries):
     readme = (Path(__file__).parents[1] / "README.md").read_text()
     for title, key in README_ROWS.items():
         summary, cells = summaries[(*key, "clean")], []
@@ -125,7 +125,7 @@ PAGE_ROWS = {
 }
 
 
-def test_the_counts_on_the_page_with_and_without_slashdot(summaries):
+def test_counts_on_the_page_with_and_without_slashdot(summaries):
     page = (Path(__file__).parents[1] / "docs" / "tables.md").read_text()
     for datasets in (FIVE, SIX):
         for title, key in PAGE_ROWS.items():

@@ -1,7 +1,7 @@
-"""A real Ray cluster on this machine, for `make test-cluster`. Elsewhere these tests are skipped.
+"""Ray cluster on this machine for `make test-cluster`; otherwise these tests are skipped.
 
-Ray listens on every interface whatever it is told. So `make test-cluster` runs in a network of its own if it may, and
-everywhere a node wants a token that nobody else knows.
+Ray always listens on every network interface. Therefore `make test-cluster` runs in its own network namespace if
+possible, and nodes require a random token.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ NODE = {"num_cpus": 1, "object_store_memory": 100_000_000}
 
 @pytest.fixture(scope="session")
 def cluster():
-    """A head of one processor; no connection to it."""
+    """Start a head node with one processor, without connecting to it."""
     if not os.environ.get("CCMN_CLUSTER"):
-        pytest.skip("starts a Ray cluster: make test-cluster")
+        pytest.skip("starts a Ray cluster; run make test-cluster")
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="r") as folder:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_AUTH_MODE", "token")
@@ -27,7 +27,7 @@ def cluster():
         patch.setenv("OMP_NUM_THREADS", "1")
         from ray.cluster_utils import Cluster
 
-        head = {**NODE, "include_dashboard": False, "temp_dir": folder}  # a short path: it holds sockets
+        head = {**NODE, "include_dashboard": False, "temp_dir": folder}  # short, because it contains sockets
         cluster = Cluster(initialize_head=True, head_node_args=head)
         yield cluster
         cluster.shutdown()
@@ -35,7 +35,7 @@ def cluster():
 
 @pytest.fixture
 def node(cluster):
-    """A second node, which a test may kill."""
+    """Add a second node, which a test may kill."""
     node = cluster.add_node(**NODE)
     yield node
     if node in cluster.list_all_nodes():

@@ -1,4 +1,4 @@
-"""The Ray engine: a node that is lost, a driver that is killed, and the same summary as on one machine."""
+"""Ray engine: lost nodes and killed drivers do not change the summary."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def columns():
 
 
 def figures(path):
-    """Summaries without what no two runs share: the time taken."""
+    """Return summaries without run times."""
     with ResultStore(path) as store:
         summaries = summarize(store.results())
     assert summaries
@@ -37,34 +37,34 @@ def figures(path):
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory):
-    """What the local engine comes to."""
-    path = tmp_path_factory.mktemp("here") / "local.db"
+def local(tmp_path_factory):
+    """Return the summaries of the local engine."""
+    path = tmp_path_factory.mktemp("local") / "local.db"
     with ResultStore(path) as store:
         run_table(columns(), store, methods=METHODS)
     return figures(path)
 
 
-def test_a_lost_node_loses_nothing(cluster, node, here, tmp_path):
-    """It is killed after the first result, while it runs another unit."""
-    told = []
+def test_lost_node_loses_no_results(cluster, node, local, tmp_path):
+    """Kill a node after the first result, while it runs another group."""
+    finished = []
 
-    def tell(done):
-        told.append(done)
-        if len(told) == 1:
+    def callback(done):
+        finished.append(done)
+        if len(finished) == 1:
             cluster.remove_node(node, allow_graceful=False)
 
-    with ResultStore(tmp_path / "ray.db") as there:
-        run_table(columns(), there, methods=METHODS, engine="ray", address=cluster.address, tell=tell)
+    with ResultStore(tmp_path / "ray.db") as store:
+        run_table(columns(), store, methods=METHODS, engine="ray", address=cluster.address, callback=callback)
         again = []
-        run_table(columns(), there, methods=METHODS, engine="ray", address=cluster.address, tell=again.append)
-    assert figures(tmp_path / "ray.db") == here
-    assert told[-1].weight == pytest.approx(told[-1].total)
-    assert not again  # what is stored is not run again
+        run_table(columns(), store, methods=METHODS, engine="ray", address=cluster.address, callback=again.append)
+    assert figures(tmp_path / "ray.db") == local
+    assert finished[-1].cost == pytest.approx(finished[-1].total)
+    assert not again  # stored results are not computed again
 
 
-def finished(path):
-    """When each result was stored."""
+def stored_times(path):
+    """Return the time at which each result was stored."""
     import sqlite3
 
     if not path.exists():
@@ -72,24 +72,24 @@ def finished(path):
     try:
         with sqlite3.connect(path) as connection:
             return dict(connection.execute("SELECT key, finished FROM results"))
-    except sqlite3.OperationalError:  # it is being made
+    except sqlite3.OperationalError:  # the file is being created
         return {}
 
 
-def test_a_killed_driver_goes_on_when_started_again(cluster, node, here, tmp_path):
+def test_killed_driver_continues_when_started_again(cluster, node, local, tmp_path):
     store = tmp_path / "ray.db"
     command = [sys.executable, "-m", "ccmn", "reproduce", "table1", "--small", "--store", str(store), "--engine", "ray"]
     command += ["--address", cluster.address, *(word for name in METHODS for word in ("--methods", name))]
     environment = {**os.environ, "PYTHONPATH": str(Path(ccmn.__file__).parents[1])}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as driver:
         deadline = time.monotonic() + 100
-        while not finished(store):
+        while not stored_times(store):
             assert driver.poll() is None, driver.stderr.read().decode()
             assert time.monotonic() < deadline
             time.sleep(0.02)
         driver.send_signal(signal.SIGKILL)
-    before = finished(store)
+    before = stored_times(store)
     assert len(before) < 4 * len(METHODS)  # repeats, protocols
     subprocess.run(command, env=environment, check=True, timeout=150, capture_output=True)
-    assert figures(store) == here
-    assert before.items() <= finished(store).items()  # none was run twice
+    assert figures(store) == local
+    assert before.items() <= stored_times(store).items()  # no cell was run twice

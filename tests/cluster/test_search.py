@@ -1,4 +1,4 @@
-"""A parameter search on the cluster: what it comes to here, with a node lost on the way, with one that joins late."""
+"""Parameter searches on a Ray cluster: nodes that are lost or join late do not change the scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 4))
 Y = (X[:, :3] > 0.3).astype(int)
 NODE = {"num_cpus": 1, "object_store_memory": 100_000_000}
-PATIENCE = 100.0
+TIMEOUT = 100.0
 
 
 def search(scoring):
@@ -26,25 +26,25 @@ def search(scoring):
     return GridSearchCV(classifier, {"lr": [0.1, 0.01, 0.001]}, scoring=scoring, cv=3, refit=False)
 
 
-def plain(classifier, X, Y):
+def score(classifier, X, Y):
     return classifier.score(X, Y)
 
 
 @pytest.fixture(scope="module")
-def here():
-    return search(plain).fit(X, Y).cv_results_["mean_test_score"]
+def local():
+    return search(score).fit(X, Y).cv_results_["mean_test_score"]
 
 
 def wait_for(condition):
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError("waited in vain")
+            raise TimeoutError("timeout")
         time.sleep(0.05)
 
 
 def note(folder):
-    """Leave a mark that this node has run something; its name."""
+    """Record that this node has run a fit, and return its name."""
     import ray
 
     name = ray.get_runtime_context().get_node_id()
@@ -53,9 +53,9 @@ def note(folder):
 
 
 def search_beside(cluster, scoring, action):
-    """What a search comes to that goes on while something happens to the cluster.
+    """Return the scores of a search that runs while an action changes the cluster.
 
-    Nodes are started from the main thread, as Ray wants it; so the search has another.
+    Ray requires that nodes are started from the main thread, so the search runs in another thread.
     """
     with connected(cluster.address), ThreadPoolExecutor(1) as pool:
 
@@ -63,28 +63,28 @@ def search_beside(cluster, scoring, action):
             with search_on_ray():
                 return search(scoring).fit(X, Y).cv_results_["mean_test_score"]
 
-        there = pool.submit(run)
+        remote = pool.submit(run)
         action()
-        return there.result(PATIENCE)
+        return remote.result(TIMEOUT)
 
 
-def test_a_lost_node_costs_what_it_was_running(cluster, node, here, tmp_path):
-    """A fit on the second node does not end before that is killed."""
-    doomed = node.node_id
+def test_fits_of_a_lost_node_are_run_again(cluster, node, local, tmp_path):
+    """A fit on the second node does not end before the node is killed."""
+    lost = node.node_id
 
     def score(classifier, X, Y):
-        if note(tmp_path) == doomed:
-            time.sleep(PATIENCE)
+        if note(tmp_path) == lost:
+            time.sleep(TIMEOUT)
         return classifier.score(X, Y)
 
     def kill():
-        wait_for((tmp_path / doomed).exists)
+        wait_for((tmp_path / lost).exists)
         cluster.remove_node(node, allow_graceful=False)
 
-    np.testing.assert_allclose(search_beside(cluster, score, kill), here)
+    np.testing.assert_allclose(search_beside(cluster, score, kill), local)
 
 
-def test_a_node_that_joins_late_gets_work(cluster, here, tmp_path):
+def test_node_that_joins_late_gets_work(cluster, local, tmp_path):
     """A fit on the head waits until another node has run one."""
 
     def score(classifier, X, Y):
@@ -98,11 +98,11 @@ def test_a_node_that_joins_late_gets_work(cluster, here, tmp_path):
         wait_for(lambda: any(tmp_path.iterdir()))
         joined.append(cluster.add_node(**NODE))
 
-    np.testing.assert_allclose(search_beside(cluster, score, join), here)
+    np.testing.assert_allclose(search_beside(cluster, score, join), local)
     cluster.remove_node(joined[0], allow_graceful=False)
 
 
-def test_an_error_in_a_fit_is_told(cluster):
+def test_error_in_a_fit_is_raised(cluster):
     def score(classifier, X, Y):
         raise ValueError("no such score")
 
