@@ -34,7 +34,7 @@ def original(real_data: Path) -> Path:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str, str], Path]:
-    """Write a small text file: ``write("data.csv", "a,b\\n1,0\\n")``."""
+    r"""Write a small text file: ``write("data.csv", "a,b\n1,0\n")``."""
 
     def writer(name: str, text: str) -> Path:
         path = tmp_path / name
@@ -46,7 +46,7 @@ def write(tmp_path: Path) -> Callable[[str, str], Path]:
 
 @pytest.fixture
 def refusal() -> Callable[..., str]:
-    """Function that returns the message of the ValueError of a reader, or an empty text."""
+    """Return the message of the ValueError of a reader, or an empty text."""
 
     def message(read: Callable[..., MultiLabelData], *arguments: object) -> str:
         try:

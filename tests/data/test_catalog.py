@@ -69,7 +69,7 @@ def test_file_with_labels_only(real_data, name):
 
 @pytest.fixture
 def public_home(original, served, monkeypatch, offline):
-    """The public files under their public paths, on a local server."""
+    """Serve the public files under their public paths on this machine."""
     folder, address = served
     for source in {source for row in DATASETS.values() for source in row.files}:
         path = folder / source.repository / source.commit / source.path

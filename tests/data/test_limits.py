@@ -51,6 +51,13 @@ def test_compressed_text(tmp_path, rows):
     refused(read_arff, path, -1)
 
 
+def test_many_short_rows_of_libsvm(tmp_path):
+    """Every row takes much more memory than its text."""
+    path = tmp_path / "data.svm.gz"
+    path.write_bytes(gzip.compress(b"0\n" * 5000))
+    refused(read_libsvm, path)
+
+
 def test_npz(tmp_path):
     np.savez_compressed(tmp_path / "data.npz", X=np.zeros((10_000, 2), np.float32), Y=np.zeros((10_000, 1), np.uint8))
     refused(read_npz, tmp_path / "data.npz")

@@ -10,6 +10,7 @@ only, and the ``liac-arff`` package is no longer maintained.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -21,6 +22,7 @@ import numpy as np
 from ccmn._files import PathLike, check_file, data_name, prefix_errors, text_lines
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.tables import (
+    DenseRows,
     LabelSpec,
     SparseRows,
     Table,
@@ -179,14 +181,15 @@ def _data_rows(lines: Lines) -> Lines:
 
 def _read_dense(rows: Lines, header: Header, path: Path) -> Table:
     """Return dense rows as a table."""
-    names, values, numbers = header.names, [], []
+    names, numbers = header.names, array("q")
+    values = DenseRows(len(names))
     for number, text in rows:
         with prefix_errors(f"{path}, line {number}"):
             if text.startswith("{"):
                 raise ValueError("a sparse row, in braces, among dense rows; write all rows in the same form")
             values.append(parse_cells(_bare(text).split(","), names, missing="?"))
         numbers.append(number)
-    return Table(path, names, np.stack(values), numbers)
+    return Table(path, names, values.to_array(), numbers)
 
 
 def _read_sparse(rows: Lines, header: Header, path: Path) -> Table:
@@ -198,7 +201,7 @@ def _read_sparse(rows: Lines, header: Header, path: Path) -> Table:
                 f"{path}, line {attribute.line}: in a sparse file an omitted value is the first declared value, here "
                 f"{attribute.values[0]:g} for {attribute.name!r}; declare 0 first, {{0,1}}, and write the file again"
             )
-    names, sparse, numbers = header.names, SparseRows(), []
+    names, sparse, numbers = header.names, SparseRows(), array("q")
     for number, text in rows:
         with prefix_errors(f"{path}, line {number}"):
             sparse.append(*_parse_pairs(_bare(text), names))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ccmn._containers import is_sparse
 from ccmn._files import MAX_LINE_CHARACTERS, PathLike, atomic_write, check_file, open_text, prefix_errors, text_lines
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.tables import (
+    DenseRows,
     LabelSpec,
     Table,
     check_column_names,
@@ -171,7 +173,8 @@ def _read_rows(path: Path, labels: LabelSpec | None, text: str | None) -> tuple[
     """Return the data of all columns but the text column, and the texts, reading row by row."""
     names, columns, place = _read_header(path, labels, text)
     width = len(names) + (place is not None)
-    rows, lines, texts = [], [], []
+    rows, lines = DenseRows(len(names)), array("q")
+    texts: list[str] = []
     records = _records(path)
     next(records)
     for line, cells in records:
@@ -181,8 +184,7 @@ def _read_rows(path: Path, labels: LabelSpec | None, text: str | None) -> tuple[
                 texts.append(cells.pop(place))
             rows.append(parse_cells(cells, names, missing="", words=_WORDS))
         lines.append(line)
-    values = np.stack(rows) if rows else np.empty((0, len(names)), np.float32)
-    return Table(path, names, values, lines).split(columns), texts
+    return Table(path, names, rows.to_array(), lines).split(columns), texts
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:

@@ -14,11 +14,21 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from ccmn._files import PathLike, check_file, data_name, prefix_errors, text_lines
+from ccmn._files import (
+    PathLike,
+    check_file,
+    check_unpacked_size,
+    data_name,
+    prefix_errors,
+    text_lines,
+    unpacked_limit,
+)
 from ccmn._validation import check_count
 from ccmn.data.dataset import MultiLabelData, first_infinite
 from ccmn.data.tables import label_names
 
+_ROW_BYTES = 100
+"""Approximate memory of the labels of one row while scikit-learn reads a file."""
 MAX_COLUMN = 2**31 - 2
 """Largest column index: indices are stored in 32 bits."""
 
@@ -80,7 +90,7 @@ class _Rows:
     """Rows of a file as scikit-learn reads them; remembers their line numbers for error messages."""
 
     def __init__(self, path: Path, sort: bool = False) -> None:
-        self._path, self._sort = path, sort
+        self._path, self._sort, self._limit = path, sort, unpacked_limit(path)
         self._line, self._text = 0, ""
         self.lines = array("q")
 
@@ -124,6 +134,10 @@ class _Rows:
                 if "qid" in text:
                     raise ValueError("query id")
                 self.lines.append(self._line)
+                if len(self.lines) * _ROW_BYTES > self._limit:
+                    self._text = ""
+                    with prefix_errors(self._path):
+                        check_unpacked_size(len(self.lines) * _ROW_BYTES, self._limit)
                 if self._sort:
                     start = ":" not in parts[0]
                     parts[start:] = sorted(parts[start:], key=_column)

@@ -33,6 +33,10 @@ Labels keep the order of the columns in the file, whatever the order of the sele
 """
 
 
+_ROWS_PER_BLOCK = 10_000
+"""Dense rows are collected in blocks of this size."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Table of numbers with named columns, before features and labels are separated."""
@@ -142,6 +146,25 @@ def parse_cell(cell: str, name: str, missing: str, words: Mapping[str, float] = 
             f"{cell[:40]!r} in column {name!r} is not a number. Features must be numbers and labels 0 or 1{known} "
             f"({absent}). Encode a text column as numbers (one 0/1 column per word), or remove it."
         ) from None
+
+
+class DenseRows:
+    """Compact list of dense rows, converted to an array at the end."""
+
+    def __init__(self, width: int) -> None:
+        self._blocks = [np.empty((0, width), np.float32)]
+        self._rows: list[NDArray[np.float32]] = []
+
+    def append(self, row: NDArray[np.float32]) -> None:
+        """Add a row; full blocks are stored as one array, which takes much less memory than its rows."""
+        self._rows.append(row)
+        if len(self._rows) == _ROWS_PER_BLOCK:
+            self._blocks.append(np.stack(self._rows))
+            self._rows.clear()
+
+    def to_array(self) -> NDArray[np.float32]:
+        """Return the rows as one array."""
+        return np.concatenate([*self._blocks, np.stack(self._rows)] if self._rows else self._blocks)
 
 
 class SparseRows:
