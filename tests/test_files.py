@@ -60,7 +60,7 @@ def test_write_errors_name_the_target(tmp_path, monkeypatch):
 
 
 def stored_key(*matrices):
-    """The key of stored experiment results, written out."""
+    """Compute the key of stored experiment results step by step."""
     digest = hashlib.sha256()
     for M in matrices:
         sparse = scipy.sparse.issparse(M)
