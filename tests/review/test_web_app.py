@@ -139,9 +139,7 @@ def test_html_in_names_and_texts_is_escaped(tmp_path):
     page = sign_in(make_client(session)).get("/row/0")
     for name in (*NAMES, MALICIOUS, "<i>table</i>"):
         assert escape(name) in page.text
-        if "<" in name:
-            assert name not in page.text
-    assert f'aria-label="Yes: {NAMES[2]}"' not in page.text  # a quote does not end an attribute
+        assert name not in page.text  # neither as an element nor as the end of an attribute
     assert "<script>" not in page.text
     session.close()
 
