@@ -114,7 +114,18 @@ CREATE TABLE IF NOT EXISTS results (
 """
 
     def append(self, results: Iterable[Result]) -> None:
-        """Store results in one transaction: all of them are stored, or none."""
+        """Store results in one transaction: all of them are stored, or none.
+
+        Parameters
+        ----------
+        results : iterable of Result
+            Results to store. A result of a cell that already has one is ignored, unless the stored one is a failure.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written, for example because the disk is full.
+        """
         rows = [
             (
                 result.cell.key,
@@ -158,7 +169,18 @@ CREATE TABLE IF NOT EXISTS results (
         return [cell for cell in cells if cell.key not in known]
 
     def results(self) -> Iterator[Result]:
-        """Iterate over all results, in an order that does not depend on when they were stored."""
+        """Iterate over all results, in an order that does not depend on when they were stored.
+
+        Yields
+        ------
+        Result
+            Stored result.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged.
+        """
         rows = self._query(
             "SELECT table_name, protocol, dataset, method, repeat, n, recipe, outcome, error, seconds, machine "
             "FROM results ORDER BY table_name, protocol, dataset, method, repeat, key"

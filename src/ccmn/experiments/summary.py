@@ -97,7 +97,18 @@ class Summary:
     failures: tuple[str, ...]
 
     def entry(self, method: str, dataset: str, metric: str) -> TableEntry | None:
-        """Return the entry of a method, data set and metric; None if it was not run."""
+        """Return the entry of a method, data set and metric.
+
+        Parameters
+        ----------
+        method, dataset, metric : str
+            Row, column and block of the table.
+
+        Returns
+        -------
+        TableEntry or None
+            Entry; None if it was not run.
+        """
         wanted = (method, dataset, metric)
         return next((e for e in self.entries if (e.method, e.dataset, e.metric) == wanted), None)
 
@@ -118,11 +129,22 @@ class Summary:
 
     def near_printed(self) -> tuple[int, int]:
         """Return how many entries of proposed methods are at the printed level, and how many have a printed value."""
-        judged = [e for e in self.entries if e.at_level is not None and is_proposed(e.method)]
-        return sum(bool(e.at_level) for e in judged), len(judged)
+        compared = [e for e in self.entries if e.at_level is not None and is_proposed(e.method)]
+        return sum(bool(e.at_level) for e in compared), len(compared)
 
     def wins(self, losses: Sequence[str] = COUNTED_LOSSES) -> tuple[int, int, int]:
-        """Return the numbers of wins, ties and losses of unbiased losses over plain ones."""
+        """Count the comparisons of unbiased with plain losses.
+
+        Parameters
+        ----------
+        losses : sequence of str, default=COUNTED_LOSSES
+            Losses to count, such as "hamming-square".
+
+        Returns
+        -------
+        tuple of int
+            Numbers of wins, ties and losses of the unbiased form.
+        """
         counted = [c.outcome for c in self.comparisons if c.loss in losses]
         return counted.count("win"), counted.count("tie"), counted.count("loss")
 
