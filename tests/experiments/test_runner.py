@@ -333,3 +333,26 @@ def test_ray_is_not_installed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with ResultStore(tmp_path / "r.db") as store, pytest.raises(ImportError, match=r"ccmn\[ray\]"):
         run_table(small().columns, store, methods=METHODS, engine="ray")
+
+
+@pytest.mark.parametrize("command", ["reproduce", "report folder", "report damaged", "report truncated"])
+def test_command_line_reports_bad_files_in_one_line(tmp_path, command):
+    from typer.testing import CliRunner
+
+    from ccmn.cli import app
+
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "damaged.db").write_bytes(b"SQLite format 3\x00" + b"\xfe" * 5000)
+    (tmp_path / "truncated.csv").write_text(f"{','.join(COLUMNS)}\ntable1,literal,cl")
+    arguments = {
+        "reproduce": ["reproduce", "table1", "--small", "--store", tmp_path / "folder"],
+        "report folder": ["report", tmp_path / "folder"],
+        "report damaged": ["report", tmp_path / "damaged.db"],
+        "report truncated": ["report", tmp_path / "truncated.csv"],
+    }[command]
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == 1
+    lines = done.output.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("ccmn: ")
+    assert str(arguments[-1]) in lines[0]

@@ -79,7 +79,7 @@ def make_demo(n: int = 8000, random_state: int = 0) -> DemoTask:
     --------
     >>> task = make_demo(200)
     >>> task.X.shape, task.Y_noisy.shape
-    ((100, 256), (100, 10))
+    ((100, 384), (100, 10))
     """
     data = load_digit_scenes(n, random_state=random_state)
     half = n - n // 2
