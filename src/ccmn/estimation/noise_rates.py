@@ -20,6 +20,9 @@ Side = Literal["both", "partial", "missing"]
 
 SIDES: tuple[Side, ...] = ("both", "partial", "missing")
 
+NOISE_TYPES: dict[str, Side] = {"estimate": "both", "partial": "partial", "missing": "missing"}
+"""Noise type that is estimated for each string value of the parameter ``noise`` of classifiers and audits."""
+
 Kind = Literal["known", "point", "upper bound"]
 """What a number is: given by the user, an estimate of the rate itself, or of the most that the rate can be."""
 
