@@ -1,4 +1,4 @@
-r"""Numerical checks of Definition 1: is a surrogate consistent with a loss, for a given distribution of the labels?
+r"""Numerical checks of Definition 1: the consistency of a surrogate with a loss for a given label distribution.
 
 The conditional risks depend on few numbers: the Hamming loss on the marginals :math:`\pi_j = P(y_j = 1)`, the ranking
 loss on :math:`P(y_j = 1, y_k = 0)`, which the appendix calls :math:`\Delta_{k,j}`. Since
