@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from drawing import BLUE, GREY, ORANGE, arguments, pyplot, save
+from drawing import BLUE, GRAY, ORANGE, arguments, pyplot, save
 from known_posterior import PROBLEMS, Task, make_task
 
 from ccmn import ClassConditionalNoise
@@ -28,7 +28,7 @@ METHODS = {"plain": ("noisy", None), "unbiased": ("noisy", NOISE), "true labels"
 STYLES = {
     "plain": {"color": ORANGE, "marker": "s"},
     "unbiased": {"color": BLUE, "marker": "o"},
-    "true labels": {"color": GREY, "marker": "", "linestyle": "--"},
+    "true labels": {"color": GRAY, "marker": "", "linestyle": "--"},
 }
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from drawing import BLUE, GREY, ORANGE, arguments, pyplot, save
+from drawing import BLUE, GRAY, ORANGE, arguments, pyplot, save
 from known_posterior import PREVALENCE, PROBLEMS, Task, make_task
 
 from ccmn import ClassConditionalNoise
@@ -34,7 +34,7 @@ MU = {"hamming": mu_hamming, "ranking": mu_ranking}
 SWEEPS = {"rate": lambda rate: (rate, rate), "difference": lambda gap: ((SUM - gap) / 2, (SUM + gap) / 2)}
 QUANTITIES = {
     "excess": {"label": "measured excess risk, ± 2 standard errors", "color": BLUE, "marker": "o"},
-    "variance": {"label": "variance of the debiased labels", "color": GREY, "linestyle": "--"},
+    "variance": {"label": "variance of the debiased labels", "color": GRAY, "linestyle": "--"},
     "mu": {"label": r"$\mu$ of the bound", "color": ORANGE, "marker": "s"},
 }
 
@@ -97,7 +97,7 @@ def draw(plt, rows: list[dict[str, object]], n: int):
                     axis.fill_between(at, low, high, color=style["color"], alpha=0.18, linewidth=0)
         axis_row[0].set(yscale="log", ylabel=f"{problem.title}\nrelative to no noise")
         axis_row[1].set(ylabel="relative to equal rates", ylim=(0.5, 1.6))
-        axis_row[1].axhline(1, color=GREY, linewidth=0.6)
+        axis_row[1].axhline(1, color=GRAY, linewidth=0.6)
     axes[0, 0].set_title(f"equal rates, n = {n}")
     axes[0, 1].set_title(f"rates of sum {SUM}, n = {n}")
     axes[1, 0].set_xlabel(r"$\rho_{pos} = \rho_{neg}$")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 # Colors of the palette of Okabe and Ito, which color-blind readers can distinguish.
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
+BLUE, ORANGE, GRAY = "#0072B2", "#D55E00", "#666666"
 
 
 def arguments(description: str | None) -> argparse.Namespace:
