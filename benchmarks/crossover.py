@@ -12,11 +12,11 @@ import torch
 from harness import Result, compare, parser, report
 
 from ccmn.losses.pairs.chebyshev import chebyshev_pair_sum, expansion_for, order_for
-from ccmn.losses.pairs.direct import Wanted, direct_pair_sum
-from ccmn.losses.pairs.sorted_sums import hinge_pair_sum
+from ccmn.losses.pairs.direct import Needs, direct_pair_sum
+from ccmn.losses.pairs.exact_sums import hinge_pair_sum
 from ccmn.losses.surrogates import SURROGATES
 
-WANTED = Wanted(by_scores=True, by_weights=False)
+WANTED = Needs(by_scores=True, by_weights=False)
 
 
 def hinge(q: int, batch: int, budget: float) -> Result:

@@ -15,7 +15,7 @@ from harness import Result, compare, parser, report, seconds_of
 
 from ccmn import ClassConditionalNoise, RankingLoss
 from ccmn.losses import SURROGATES
-from ccmn.losses.pairs.chebyshev import ladder_for, largest_half_width
+from ccmn.losses.pairs.chebyshev import expansion_table, max_half_width
 
 BATCH = 64
 
@@ -94,8 +94,8 @@ def limits(loss: RankingLoss, scores: torch.Tensor, Y: torch.Tensor) -> dict[str
     bandwidth = 2 * big.nbytes / seconds_of(lambda: big.add_(1), 0.2)
     a = torch.randn(8192, 8192, device="cuda")
     flops = 2 * 8192**3 / seconds_of(lambda: a @ a, 0.3)
-    ladder = ladder_for(loss.surrogate.name, scores.device)
-    order = int(ladder.orders[torch.searchsorted(ladder.widths, largest_half_width(scores))])
+    table = expansion_table(loss.surrogate.name, scores.device)
+    order = int(table.orders[torch.searchsorted(table.widths, max_half_width(scores))])
     # Scores and labels are read three times, the gradient is written. A term: a recurrence and two sums, twice.
     moved, computed = 4 * scores.nbytes + 3 * Y.nbytes, scores.numel() * order * 2 * 6
     seconds = device_seconds(loss, scores, Y)

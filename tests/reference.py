@@ -1,6 +1,6 @@
-"""Every formula once more as plain loops: slow, obvious, and written from the paper, not from the library.
+"""Reference implementations of the formulas of the paper as plain loops, independent of the library.
 
-Labels here are {-1, +1}, as in the paper's formulas; ``rho[+1]`` and ``rho[-1]`` are its two rates.
+Labels are in {-1, +1}, as in the paper; ``rho[+1]`` and ``rho[-1]`` are its two rates.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+
+from ccmn.noise import ClassConditionalNoise
 
 Phi = Callable[[float], float]
 
@@ -22,7 +24,7 @@ PHI: dict[str, Phi] = {
 def noisy_vectors(
     y: Sequence[int], rho_pos: Sequence[float], rho_neg: Sequence[float]
 ) -> Iterator[tuple[tuple[int, ...], float]]:
-    """All 2^q noisy versions of the 0/1 vector y with their probabilities."""
+    """Yield all 2^q noisy versions of the 0/1 vector y with their probabilities."""
     for noisy in itertools.product((0, 1), repeat=len(y)):
         probability = 1.0
         for j, (true, seen) in enumerate(zip(y, noisy)):
@@ -31,13 +33,21 @@ def noisy_vectors(
         yield noisy, probability
 
 
+def paper_rates(noise: ClassConditionalNoise) -> list[dict[int, float]]:
+    """Return the rates of a noise model as ``rho[+1]``, ``rho[-1]`` of every label."""
+    return [{+1: a, -1: b} for a, b in zip(noise.rho_pos, noise.rho_neg)]
+
+
 def eq3(f: Sequence[float], y: Sequence[int], phi: Phi) -> float:
-    """Hamming surrogate: sum_j phi(y_j f_j), y in {-1, +1}."""
+    """Return the Hamming surrogate: sum_j phi(y_j f_j), y in {-1, +1}."""
     return sum(phi(y[j] * f[j]) for j in range(len(f)))
 
 
 def eq4(f: Sequence[float], y: Sequence[int], rho: Sequence[dict[int, float]], phi: Phi) -> float:
-    """Unbiased Hamming surrogate: sum_j kappa_j [(1 - rho_{-y_j}) phi(y_j f_j) - rho_{y_j} phi(-y_j f_j)]."""
+    """Return the unbiased Hamming surrogate.
+
+    sum_j kappa_j [(1 - rho_{-y_j}) phi(y_j f_j) - rho_{y_j} phi(-y_j f_j)].
+    """
     total = 0.0
     for j in range(len(f)):
         kappa = 1 / (1 - rho[j][+1] - rho[j][-1])
@@ -46,7 +56,7 @@ def eq4(f: Sequence[float], y: Sequence[int], rho: Sequence[dict[int, float]], p
 
 
 def eq5(f: Sequence[float], y: Sequence[int], phi: Phi) -> float:
-    """Ranking surrogate, indicator form: sum_{j<k} I(y_j > y_k) phi(f_jk) + I(y_j < y_k) phi(f_kj)."""
+    """Return the ranking surrogate: sum_{j<k} I(y_j > y_k) phi(f_jk) + I(y_j < y_k) phi(f_kj)."""
     total = 0.0
     for j in range(len(f)):
         for k in range(j + 1, len(f)):
@@ -58,7 +68,7 @@ def eq5(f: Sequence[float], y: Sequence[int], phi: Phi) -> float:
 
 
 def eq6(f: Sequence[float], y: Sequence[int], rho: Sequence[dict[int, float]], phi: Phi) -> float:
-    """Unbiased ranking surrogate with the coefficients a, b, c, d and kappa as the paper prints them."""
+    """Return the unbiased ranking surrogate, with the coefficients a, b, c, d and kappa of the paper."""
     total = 0.0
     for j in range(len(f)):
         for k in range(j + 1, len(f)):
@@ -77,12 +87,15 @@ def eq6(f: Sequence[float], y: Sequence[int], rho: Sequence[dict[int, float]], p
 
 
 def eq9(f: Sequence[float], y: Sequence[int], rho: Sequence[float], phi: Phi) -> float:
-    """Candidate sets, Hamming: (phi(-f_j) - rho_j phi(f_j)) / (1 - rho_j) if y_j = -1, else phi(f_j)."""
+    """Return the Hamming surrogate of candidate sets.
+
+    (phi(-f_j) - rho_j phi(f_j)) / (1 - rho_j) if y_j = -1, else phi(f_j).
+    """
     return sum((phi(-f[j]) - rho[j] * phi(f[j])) / (1 - rho[j]) if y[j] == -1 else phi(f[j]) for j in range(len(f)))
 
 
 def eq10(f: Sequence[float], y: Sequence[int], rho: Sequence[float], phi: Phi) -> float:
-    """Candidate sets, ranking: the four cases of the paper."""
+    """Return the ranking surrogate of candidate sets, in the four cases of the paper."""
     total = 0.0
     for j in range(len(f)):
         for k in range(j + 1, len(f)):
@@ -97,11 +110,11 @@ def eq10(f: Sequence[float], y: Sequence[int], rho: Sequence[float], phi: Phi) -
 
 
 def eq8(f0: float, f: Sequence[float], y: Sequence[int], rho: Sequence[dict[int, float]], phi: Phi) -> float:
-    """The dummy label: Eq. (4) on the differences f_j - f_0."""
+    """Return the loss of the dummy label: Eq. (4) on the differences f_j - f_0."""
     return eq4([fj - f0 for fj in f], y, rho, phi)
 
 
 def double_sum(f: Sequence[float], p: Sequence[float], n: Sequence[float], phi: Phi) -> float:
-    """sum_{j != k} p_j n_k phi(f_j - f_k)."""
+    """Return sum_{j != k} p_j n_k phi(f_j - f_k)."""
     q = len(f)
     return sum(p[j] * n[k] * phi(f[j] - f[k]) for j in range(q) for k in range(q) if j != k)

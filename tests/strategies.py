@@ -1,4 +1,4 @@
-"""What hypothesis draws: rates, label matrices, rows of scores with their weights."""
+"""Hypothesis strategies: noise models, label matrices, and rows of scores with weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 @st.composite
 def noises(draw: st.DrawFn, q: int | None = None, largest: int = 5) -> ClassConditionalNoise:
-    """Rates of every size, zeros among them, down to a signal of 0.05."""
+    """Generate noise models with rates in [0, 0.9], zero included, and a sum of at most 0.95."""
     q = draw(st.integers(1, largest)) if q is None else q
     rates = [draw(st.tuples(_rate, _rate).filter(lambda pair: sum(pair) <= 0.95)) for _ in range(q)]
     return ClassConditionalNoise([a for a, _ in rates], [b for _, b in rates])
@@ -24,23 +24,24 @@ _rate = st.one_of(st.just(0.0), st.floats(0.0, 0.9))
 
 @st.composite
 def label_matrices(draw: st.DrawFn, q: int, largest: int = 6) -> np.ndarray:
+    """Generate 0/1 matrices with q columns."""
     n = draw(st.integers(1, largest))
     return np.random.default_rng(draw(SEEDS)).integers(0, 2, size=(n, q))
 
 
-KINDS_OF_SCORES = ("random", "separated", "large", "tied", "equal", "shifted", "one outlier")
+SCORE_TYPES = ("random", "separated", "large", "tied", "equal", "shifted", "one outlier")
 
 
 @st.composite
 def pair_rows(draw: st.DrawFn, largest: int = 400) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """float32 scores, positive and negative weights (rows, q): every kind of row the rules name."""
+    """Generate float32 scores, positive and negative weights (rows, q), with ties, outliers and masked labels."""
     q = draw(st.one_of(st.integers(1, 3), st.integers(4, 60), st.integers(61, largest)))
     rng = np.random.default_rng(draw(SEEDS))
     rows = draw(st.sampled_from((1, 2, 5, 20)))
     p = rng.normal(0.5, 2, size=(rows, q)) if draw(st.booleans()) else rng.integers(0, 2, size=(rows, q)) * 1.0
     n = 1 - p
     f = rng.normal(size=(rows, q))
-    kind = draw(st.sampled_from(KINDS_OF_SCORES))
+    kind = draw(st.sampled_from(SCORE_TYPES))
     if kind == "separated":
         f = f + 8 * (p > 0.5)
     elif kind == "large":

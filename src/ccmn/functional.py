@@ -1,4 +1,4 @@
-"""Flat index of the pure functions of the losses (re-exports only)."""
+"""Losses as pure functions of scores and real-valued targets."""
 
 from ccmn.losses.hamming import hamming_loss
 from ccmn.losses.ranking import ranking_loss

@@ -1,3 +1,5 @@
+"""Checks of ForwardLoss."""
+
 from __future__ import annotations
 
 import math
@@ -9,7 +11,7 @@ from ccmn.losses import ForwardLoss, HammingLoss
 from ccmn.noise import ClassConditionalNoise, TransitionNoise
 
 
-def test_is_the_likelihood_of_the_noisy_labels():
+def test_value_is_the_likelihood_of_the_noisy_labels():
     noise = ClassConditionalNoise([0.2, 0.0], [0.1, 0.3])
     f, y = [0.7, -1.2], [1, 0]
     expected = 0.0
@@ -20,13 +22,13 @@ def test_is_the_likelihood_of_the_noisy_labels():
     assert loss(torch.tensor([f], dtype=torch.float64), torch.tensor([y])).item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_without_noise_it_is_the_logistic_loss():
+def test_logistic_loss_without_noise():
     f, y = torch.randn(4, 3, dtype=torch.float64), torch.randint(0, 2, (4, 3))
     torch.testing.assert_close(ForwardLoss()(f, y), HammingLoss("logistic")(f, y))
     torch.testing.assert_close(ForwardLoss(ClassConditionalNoise(0.0, 0.0, n_labels=3))(f, y), ForwardLoss()(f, y))
 
 
-def test_gradients_are_finite_far_out_and_nan_labels_have_none():
+def test_gradients_are_finite_and_zero_for_nan_labels():
     noise = ClassConditionalNoise([0.2, 0.0], [0.0, 0.3])
     f = torch.tensor([[80.0, -80.0], [-80.0, 80.0]], requires_grad=True)
     y = torch.tensor([[1.0, float("nan")], [0.0, 1.0]])
@@ -41,6 +43,6 @@ def test_gradcheck():
     assert torch.autograd.gradcheck(lambda t: ForwardLoss(noise)(t, torch.tensor([[1, 0], [0, 1], [1, 1]])), (f,))
 
 
-def test_needs_two_rates_per_label():
-    with pytest.raises(TypeError, match="two rates per label; got TransitionNoise"):
+def test_other_noise_models_are_rejected():
+    with pytest.raises(TypeError, match="got TransitionNoise"):
         ForwardLoss(TransitionNoise([[0.9, 0.1], [0.2, 0.8]]))

@@ -1,4 +1,4 @@
-"""HammingLoss and RankingLoss as PyTorch users meet them."""
+"""Checks of HammingLoss and RankingLoss as PyTorch modules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def batch(loss, rows=5, q=3, dtype=torch.float64):
 
 @BOTH
 @pytest.mark.parametrize("surrogate", SURROGATES)
-def test_module_is_the_function_of_debiased_labels(make, surrogate):
+def test_module_applies_the_function_to_debiased_labels(make, surrogate):
     loss = make(surrogate, NOISE, reduction="none")
     outputs, Y = batch(loss)
     p = NOISE.debias(Y.double())
@@ -55,7 +55,7 @@ def once(q):
 def status(key):
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) / 1024 for line in file if line.startswith(key))
-once(10)  # what is loaded once
+once(10)  # loads modules and allocates caches
 for q in (5_000, 10_000):
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
@@ -66,15 +66,15 @@ for q in (5_000, 10_000):
 
 
 @pytest.mark.slow
-def test_memory_grows_with_the_labels_not_with_their_pairs():
-    """256 rows of 10,000 labels need twice as much as of 5,000, not four times; all pairs alone would be 400 MB."""
+def test_memory_is_linear_in_the_number_of_labels():
+    """10,000 labels need about twice the memory of 5,000 labels; all pairs of one row would need 400 MB."""
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}
     done = subprocess.run(
         [sys.executable, "-c", MANY_LABELS], capture_output=True, text=True, check=True, env=environment
     )
-    half, whole = map(float, done.stdout.split())
-    assert whole < 3 * half
-    assert whole < 400
+    small, large = map(float, done.stdout.split())
+    assert large < 3 * small
+    assert large < 400
 
 
 @BOTH
@@ -86,25 +86,25 @@ def test_reductions(make):
 
 
 @BOTH
-def test_unobserved_labels_contribute_nothing(make):
-    """Neither value nor gradient changes with the score of a NaN label, and its own gradient is exactly 0."""
+def test_nan_labels_do_not_contribute(make):
+    """Value and gradient do not depend on the score of a NaN label, and its gradient is exactly 0."""
     loss = make(noise=NOISE)
     outputs, Y = batch(loss)
     Y = Y.double()
     Y[0, 1] = Y[2, 0] = Y[2, 2] = float("nan")
     shift = loss.n_outputs(3) - 3
-    wild = outputs.clone()
-    wild[0, 1 + shift] = 1e6
-    wild[2, 0 + shift] = float("inf")
+    extreme = outputs.clone()
+    extreme[0, 1 + shift] = 1e6
+    extreme[2, 0 + shift] = float("inf")
     values = []
-    for scores in (outputs, wild):
+    for scores in (outputs, extreme):
         scores = scores.requires_grad_()
         value = loss(scores, Y)
         (gradient,) = torch.autograd.grad(value, scores)
         values.append((value.detach(), gradient))
         assert gradient[..., shift:][Y.isnan()].eq(0).all()
     torch.testing.assert_close(values[0], values[1])
-    # The same as a problem that never had the label: row 0 without label 1.
+    # Row 0 has the same loss as in a problem without label 1.
     two = ClassConditionalNoise(NOISE.rho_pos[[0, 2]], NOISE.rho_neg[[0, 2]])
     columns = [*range(shift), 0 + shift, 2 + shift]
     expected = make(noise=two, reduction="none")(outputs[:1, columns], Y[:1, [0, 2]])
@@ -112,7 +112,7 @@ def test_unobserved_labels_contribute_nothing(make):
 
 
 @BOTH
-def test_all_labels_unobserved_is_zero(make):
+def test_only_nan_labels_give_zero(make):
     loss = make(noise=NOISE)
     outputs, _ = batch(loss)
     outputs.requires_grad_()
@@ -132,7 +132,7 @@ def test_soft_integer_and_boolean_labels(make):
 
 
 @BOTH
-def test_rates_are_state_and_are_never_rounded(make):
+def test_rates_are_buffers_in_float64(make):
     loss = make(noise=NOISE)
     assert set(loss.state_dict()) == {"debias.rho_pos", "debias.rho_neg"}
     half = copy.deepcopy(loss).half().to("cpu")
@@ -146,22 +146,22 @@ def test_rates_are_state_and_are_never_rounded(make):
 
 @BOTH
 @pytest.mark.parametrize("surrogate", SURROGATES)
-def test_autocast_keeps_float32_inside(make, surrogate):
+def test_autocast_computes_in_float32(make, surrogate):
     noise = ClassConditionalNoise(0.3, 0.2, n_labels=130)
     loss = make(surrogate, noise)
     outputs, Y = batch(loss, q=130, dtype=torch.float32)
     outputs = outputs.bfloat16().float()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        inside = loss(outputs.bfloat16(), Y)
-    assert inside.dtype == torch.float32
-    torch.testing.assert_close(inside, loss(outputs, Y))
+        autocast = loss(outputs.bfloat16(), Y)
+    assert autocast.dtype == torch.float32
+    torch.testing.assert_close(autocast, loss(outputs, Y))
 
 
 @BOTH
 @pytest.mark.parametrize("surrogate", SURROGATES)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_far_out_scores_in_half_precision(make, surrogate, dtype):
-    """Scores of 80 to either side: value and gradient are numbers."""
+def test_large_scores_in_half_precision(make, surrogate, dtype):
+    """Value and gradient are finite for scores of -80 and 80."""
     loss = make(surrogate, NOISE)
     outputs, Y = batch(loss, dtype=torch.float32)
     outputs = (80 * outputs.sign()).to(dtype).requires_grad_()
@@ -186,7 +186,7 @@ def test_torch_compile_in_one_graph(surrogate):
     torch.testing.assert_close(gradients[0], gradients[1])
 
 
-def test_compiled_operator_is_well_formed():
+def test_custom_operator_passes_opcheck():
     from ccmn.losses.pairs.pair_sum import _pair_sums_op
 
     f, p, n = torch.randn(3, 2, 30)
@@ -194,16 +194,16 @@ def test_compiled_operator_is_well_formed():
     torch.library.opcheck(_pair_sums_op, (f, p.requires_grad_(), n, "hinge", True, True))
 
 
-def test_leading_dimensions_hold_many_models_against_one_batch():
+def test_leading_dimensions_broadcast_one_batch_to_many_models():
     loss = RankingLoss(noise=NOISE, reduction="none")
     outputs, Y = torch.randn(4, 5, 4, dtype=torch.float64), torch.randint(0, 2, (5, 3))
-    together = loss(outputs, Y)
-    assert together.shape == (4, 5)
-    torch.testing.assert_close(together[2], loss(outputs[2], Y))
+    stacked = loss(outputs, Y)
+    assert stacked.shape == (4, 5)
+    torch.testing.assert_close(stacked[2], loss(outputs[2], Y))
 
 
 class TestCorrections:
-    """12.3: g around the parts of the risk, per label."""
+    """Corrections g of the parts of the risk of every label."""
 
     G = {  # noqa: RUF012
         "abs": lambda z, b: abs(z),
@@ -212,7 +212,7 @@ class TestCorrections:
     }
 
     @pytest.mark.parametrize("correction", CORRECTIONS)
-    def test_hamming_against_plain_loops(self, correction):
+    def test_hamming_equals_plain_loops(self, correction):
         level = 0.4 if correction == "flood" else 0.0
         loss = HammingLoss("logistic", NOISE, correction=correction, flood_level=level)
         outputs, Y = batch(loss, rows=6)
@@ -231,7 +231,7 @@ class TestCorrections:
 
     @pytest.mark.parametrize("correction", CORRECTIONS)
     @pytest.mark.parametrize("dummy", [True, False])
-    def test_ranking_against_plain_loops(self, correction, dummy):
+    def test_ranking_equals_plain_loops(self, correction, dummy):
         level = 0.3 if correction == "flood" else 0.0
         loss = RankingLoss("hinge", NOISE, correction=correction, dummy=dummy, flood_level=level)
         outputs, Y = batch(loss, rows=6)
@@ -253,7 +253,7 @@ class TestCorrections:
 
     @BOTH
     @pytest.mark.parametrize("correction", CORRECTIONS)
-    def test_gradient_is_that_of_the_value(self, make, correction):
+    def test_gradcheck(self, make, correction):
         loss = make("logistic", NOISE, correction=correction, flood_level=0.7 if correction == "flood" else 0.0)
         outputs, Y = batch(loss, rows=7)
         outputs = (outputs * 5).requires_grad_()
@@ -261,13 +261,13 @@ class TestCorrections:
 
     @BOTH
     @pytest.mark.parametrize("correction", ["abs", "relu"])
-    def test_changes_nothing_while_the_parts_are_positive(self, make, correction):
+    def test_positive_parts_are_not_changed(self, make, correction):
         outputs, Y = batch(make())
         torch.testing.assert_close(make("hinge", correction=correction)(outputs, Y), make("hinge")(outputs, Y))
 
     @BOTH
-    def test_keeps_the_risk_from_running_away(self, make):
-        """A model that fits noisy labels perfectly: the unbiased risk is far below 0, the corrected one is not."""
+    def test_corrected_risk_is_not_negative(self, make):
+        """A model that fits all noisy labels has a very negative unbiased risk."""
         noise = ClassConditionalNoise(0.3, 0.3, n_labels=3)
         Y = torch.randint(0, 2, (50, 3), generator=torch.Generator().manual_seed(0))
         outputs = torch.cat((torch.zeros(50, make().n_outputs(3) - 3), 100 * (2.0 * Y - 1)), 1)
@@ -281,42 +281,42 @@ class TestErrors:
     def test_labels_out_of_range(self, make):
         loss = make()
         outputs, Y = batch(loss)
-        with pytest.raises(ValueError, match=r"between 0 and 1 .* got values from -1 to 1\. For -1/\+1 labels pass"):
+        with pytest.raises(ValueError, match="from -1 to 1"):
             loss(outputs, 2 * Y - 1)
 
     @BOTH
     def test_shapes(self, make):
         loss = make(noise=NOISE)
         outputs, Y = batch(loss)
-        with pytest.raises(ValueError, match=r"noise model has 3 labels, but the labels given have shape \(5, 2\)"):
+        with pytest.raises(ValueError, match=r"\(5, 2\)"):
             loss(outputs, Y[:, :2])
-        with pytest.raises(ValueError, match="this loss needs"):
+        with pytest.raises(ValueError, match=r"\(5, 2\)"):
             loss(outputs[:, :2], Y)
-        with pytest.raises(ValueError, match="same rows"):
+        with pytest.raises(ValueError, match=r"\(4, \d\)"):
             loss(outputs[:4], Y)
         with pytest.raises(ValueError, match="last dimension"):
             loss(outputs, torch.tensor(1))
 
-    def test_dummy_is_explained(self):
-        with pytest.raises(ValueError, match=r"4 outputs \(q \+ 1: column 0 is the dummy label; dummy=False"):
+    def test_error_explains_the_dummy_label(self):
+        with pytest.raises(ValueError, match="dummy=False"):
             RankingLoss()(torch.zeros(2, 3), torch.zeros(2, 3))
 
     @BOTH
     def test_construction(self, make):
         with pytest.raises(TypeError, match="got 'estimate'"):
             make(noise="estimate")
-        with pytest.raises(ValueError, match="reduction must be 'none' or 'mean' or 'sum'; got 'average'"):
+        with pytest.raises(ValueError, match="got 'average'"):
             make(reduction="average")
-        with pytest.raises(ValueError, match="no value per row"):
+        with pytest.raises(ValueError, match="reduction"):
             make(correction="abs", reduction="none")
-        with pytest.raises(ValueError, match="unknown correction 'ab'"):
+        with pytest.raises(ValueError, match="'ab'"):
             make(correction="ab")
-        with pytest.raises(ValueError, match="does nothing without"):
+        with pytest.raises(ValueError, match=r"flood_level=0\.1"):
             make(flood_level=0.1)
 
     @BOTH
-    def test_arrays_are_not_tensors(self, make):
-        with pytest.raises(TypeError, match=r"labels must be a torch tensor; got ndarray: use torch\.as_tensor"):
+    def test_arrays_are_rejected(self, make):
+        with pytest.raises(TypeError, match="got ndarray"):
             make()(torch.zeros(2, make().n_outputs(3)), torch.zeros(2, 3).numpy())
 
     def test_functional_shapes(self):
@@ -325,12 +325,12 @@ class TestErrors:
                 function(torch.zeros(3), torch.zeros(4))
 
     def test_correction_under_a_transition_matrix(self):
-        with pytest.raises(ValueError, match="not defined for the ranking loss under TransitionNoise"):
+        with pytest.raises(ValueError, match="TransitionNoise"):
             RankingLoss(noise=TransitionNoise([[0.9, 0.1], [0.2, 0.8]]), correction="abs")
 
 
 @BOTH
-def test_pickled_and_copied(make):
+def test_pickle(make):
     loss = make("hinge", NOISE, correction="abs")
     again = pickle.loads(pickle.dumps(loss))
     outputs, Y = batch(loss)
@@ -344,13 +344,13 @@ def test_no_rows(make, correction):
     assert loss(torch.zeros(0, loss.n_outputs(3)), torch.zeros(0, 3)).shape == ()
 
 
-def test_repr_says_what_it_is():
+def test_repr():
     text = repr(RankingLoss(noise=PartialNoise(0.2, n_labels=3)))
     assert "surrogate='sigmoid', noise=PartialNoise, reduction='mean'" in text
 
 
-def test_trains_in_an_ordinary_loop():
-    """A linear model on noisy labels: the unbiased loss ends nearer to the clean decision than the plain one."""
+def test_unbiased_loss_trains_better_than_the_plain_loss():
+    """A linear model on noisy labels makes fewer errors on true labels with the unbiased loss."""
     torch.manual_seed(0)
     X = torch.randn(2000, 5)
     W = torch.randn(5, 3)
@@ -360,10 +360,10 @@ def test_trains_in_an_ordinary_loop():
     wrong = {}
     for name, loss in (("plain", RankingLoss()), ("unbiased", RankingLoss(noise=noise))):
         model = torch.nn.Linear(5, loss.n_outputs(3))
-        optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
         for _ in range(150):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss(model(X), noisy).backward()
-            optimiser.step()
+            optimizer.step()
         wrong[name] = ((loss.decision(model(X)) >= 0).long() != Y).float().mean().item()
     assert wrong["unbiased"] < 0.5 * wrong["plain"]

@@ -1,4 +1,4 @@
-"""Every statement in a row of SURROGATES is checked numerically; so is each closed form."""
+"""Numerical checks of every property and closed form of the surrogates."""
 
 from __future__ import annotations
 
@@ -11,81 +11,85 @@ from ccmn.losses.surrogates import SURROGATES, resolve_surrogate
 from reference import PHI
 
 T = torch.linspace(-20, 20, 4001, dtype=torch.float64)
-ROWS = pytest.mark.parametrize("row", SURROGATES.values(), ids=list(SURROGATES))
+ALL = pytest.mark.parametrize("surrogate", SURROGATES.values(), ids=list(SURROGATES))
 
 
-@ROWS
-def test_phi_is_the_papers(row):
-    expected = torch.tensor([PHI[row.name](t) for t in T.tolist()], dtype=torch.float64)
-    torch.testing.assert_close(row.phi(T), expected, rtol=1e-12, atol=1e-15)
+@ALL
+def test_phi_equals_the_reference(surrogate):
+    expected = torch.tensor([PHI[surrogate.name](t) for t in T.tolist()], dtype=torch.float64)
+    torch.testing.assert_close(surrogate.phi(T), expected, rtol=1e-12, atol=1e-15)
 
 
-@ROWS
-def test_slope_is_the_derivative(row):
+@ALL
+def test_slope_is_the_derivative(surrogate):
     t = T[(T - 1).abs() > 1e-6].clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(row.phi(t).sum(), t)
-    torch.testing.assert_close(row.slope(t.detach()), gradient, rtol=1e-12, atol=1e-15)
+    (gradient,) = torch.autograd.grad(surrogate.phi(t).sum(), t)
+    torch.testing.assert_close(surrogate.slope(t.detach()), gradient, rtol=1e-12, atol=1e-15)
 
 
-@ROWS
-def test_two_sided_form(row):
+@ALL
+def test_two_sided_form(surrogate):
     f, pos, neg = torch.randn(3, 200, dtype=torch.float64)
-    torch.testing.assert_close(row.two_sided(f, pos, neg), pos * row.phi(f) + neg * row.phi(-f))
+    torch.testing.assert_close(surrogate.two_sided(f, pos, neg), pos * surrogate.phi(f) + neg * surrogate.phi(-f))
 
 
-@ROWS
-def test_two_sided_form_with_its_slope(row):
+@ALL
+def test_two_sided_form_with_its_slope(surrogate):
     f, pos, neg = torch.randn(3, 200, dtype=torch.float64)
     f[:2] = torch.tensor([1.0, -1.0])  # kinks of the hinge
-    value, slope = row.two_sided_slope(f, pos, neg)
-    torch.testing.assert_close(value, row.two_sided(f, pos, neg))
-    torch.testing.assert_close(slope, pos * row.slope(f) - neg * row.slope(-f))
+    value, slope = surrogate.two_sided_slope(f, pos, neg)
+    torch.testing.assert_close(value, surrogate.two_sided(f, pos, neg))
+    torch.testing.assert_close(slope, pos * surrogate.slope(f) - neg * surrogate.slope(-f))
 
 
-@ROWS
-def test_convex(row):
-    phi = row.phi(T)
+@ALL
+def test_convex(surrogate):
+    phi = surrogate.phi(T)
     second_difference = phi[2:] - 2 * phi[1:-1] + phi[:-2]
-    assert bool((second_difference >= -1e-12).all()) == row.convex
+    assert bool((second_difference >= -1e-12).all()) == surrogate.convex
 
 
-@ROWS
-def test_bounded(row):
-    far = row.phi(torch.tensor([-1e6, 1e6], dtype=torch.float64))
-    assert bool((far <= 2 * row.at_zero + 1e-9).all()) == row.bounded
+@ALL
+def test_bounded(surrogate):
+    far = surrogate.phi(torch.tensor([-1e6, 1e6], dtype=torch.float64))
+    assert bool((far <= 2 * surrogate.at_zero + 1e-9).all()) == surrogate.bounded
 
 
-@ROWS
-def test_symmetric(row):
-    total = row.phi(T) + row.phi(-T)
-    assert bool(torch.allclose(total, torch.full_like(total, 2 * row.at_zero), atol=1e-12)) == row.symmetric
+@ALL
+def test_symmetric(surrogate):
+    total = surrogate.phi(T) + surrogate.phi(-T)
+    assert bool(torch.allclose(total, torch.full_like(total, 2 * surrogate.at_zero), atol=1e-12)) == surrogate.symmetric
 
 
-@ROWS
-def test_negative_slope_at_zero(row):
-    assert row.slope_at_zero < 0
+def slope_at_zero(surrogate):
+    return float(surrogate.slope(torch.zeros((), dtype=torch.float64)))
 
 
-@ROWS
-def test_lipschitz(row):
-    steepest = row.slope(torch.linspace(-1e4, 1e4, 200_001, dtype=torch.float64)).abs().max().item()
-    if math.isinf(row.lipschitz):
+@ALL
+def test_negative_slope_at_zero(surrogate):
+    assert slope_at_zero(surrogate) < 0
+
+
+@ALL
+def test_lipschitz(surrogate):
+    steepest = surrogate.slope(torch.linspace(-1e4, 1e4, 200_001, dtype=torch.float64)).abs().max().item()
+    if math.isinf(surrogate.lipschitz):
         assert steepest > 1e4
     else:
-        assert steepest == pytest.approx(row.lipschitz, rel=1e-6)
+        assert steepest == pytest.approx(surrogate.lipschitz, rel=1e-6)
 
 
-@ROWS
-def test_consistency_claims_follow_from_the_theorems_conditions(row):
-    """Theorem 3 and Theorem 5 (their conclusions are tested in tests/theory)."""
-    if row.convex and row.slope_at_zero < 0:
-        assert row.hamming_consistent
-    non_increasing = bool((row.slope(T) <= 1e-12).all())
-    assert row.ranking_consistent == (non_increasing and row.symmetric and row.slope_at_zero < 0)
+@ALL
+def test_consistency_follows_from_the_conditions_of_the_theorems(surrogate):
+    """Theorems 3 and 5; tests/theory checks their conclusions."""
+    if surrogate.convex and slope_at_zero(surrogate) < 0:
+        assert surrogate.hamming_consistent
+    non_increasing = bool((surrogate.slope(T) <= 1e-12).all())
+    assert surrogate.ranking_consistent == (non_increasing and surrogate.symmetric and slope_at_zero(surrogate) < 0)
 
 
-def test_unknown_names_and_kinds():
-    with pytest.raises(ValueError, match=r"unknown surrogate 'sigmod'; did you mean 'sigmoid'\? Known: square"):
+def test_unknown_surrogates_are_rejected():
+    with pytest.raises(ValueError, match="'sigmod'; did you mean 'sigmoid'"):
         resolve_surrogate("sigmod")
-    with pytest.raises(TypeError, match="must be one of square, hinge, sigmoid, logistic or a callable"):
+    with pytest.raises(TypeError, match="square, hinge, sigmoid, logistic"):
         resolve_surrogate(3)

@@ -1,4 +1,4 @@
-"""The heart of the matter: unbiased under every noise, by listing all noisy label vectors, not by sampling."""
+"""Unbiasedness of the losses, checked by enumerating all noisy label vectors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from ccmn.losses import SURROGATES, HammingLoss, RankingLoss, hamming_loss, ranking_loss
 from ccmn.noise import ClassConditionalNoise, PartialNoise, TransitionNoise
-from reference import PHI, eq3, eq4, eq5, eq6, eq8, eq9, eq10, noisy_vectors
+from reference import PHI, eq3, eq4, eq5, eq6, eq8, eq9, eq10, noisy_vectors, paper_rates
 from strategies import SEEDS, noises
 
 ALL_SURROGATES = pytest.mark.parametrize(
-    "surrogate", [*SURROGATES, lambda t: torch.exp(-t / 2)], ids=[*SURROGATES, "own"]
+    "surrogate", [*SURROGATES, lambda t: torch.exp(-t / 2)], ids=[*SURROGATES, "callable"]
 )
 LOSSES = pytest.mark.parametrize(
     "make",
@@ -33,7 +33,7 @@ def value_and_gradient(loss, outputs, labels):
 @ALL_SURROGATES
 @settings(max_examples=15)
 @given(noise=noises(), seed=SEEDS)
-def test_mean_over_all_noisy_vectors_is_the_clean_loss(make, surrogate, noise, seed):
+def test_expectation_is_the_loss_on_true_labels(make, surrogate, noise, seed):
     torch.manual_seed(seed)
     q = noise.n_labels
     clean, unbiased = make(surrogate, None), make(surrogate, noise)
@@ -41,7 +41,7 @@ def test_mean_over_all_noisy_vectors_is_the_clean_loss(make, surrogate, noise, s
     y = torch.randint(0, 2, (q,)).tolist()
     value, gradient = value_and_gradient(clean, outputs, y)
     mean, mean_gradient = 0.0, torch.zeros_like(outputs)
-    # Debiased weights grow like 1/r per label, so rounding is measured against the largest term.
+    # Debiased weights grow like 1/r per label, so the tolerance depends on the largest term.
     largest = 1.0
     for noisy, probability in noisy_vectors(y, noise.rho_pos, noise.rho_neg):
         v, g = value_and_gradient(unbiased, outputs, noisy)
@@ -55,7 +55,7 @@ def test_mean_over_all_noisy_vectors_is_the_clean_loss(make, surrogate, noise, s
 @LOSSES
 @ALL_SURROGATES
 def test_unbiased_under_a_transition_matrix(make, surrogate):
-    """One label is true; the noisy vectors are the q one-hot vectors, with the probabilities of a row of T."""
+    """The noisy vectors are the q one-hot vectors, with the probabilities of a row of T."""
     T = [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.25, 0.15, 0.6]]
     clean, unbiased = make(surrogate, None), make(surrogate, TransitionNoise(T))
     outputs = torch.tensor([0.3, -1.2, 0.8, 0.1], dtype=torch.float64)[: clean.n_outputs(3)]
@@ -67,19 +67,15 @@ def test_unbiased_under_a_transition_matrix(make, surrogate):
         torch.testing.assert_close(sum(T[true][k] * g for k, (_, g) in enumerate(found)), gradient, rtol=0, atol=1e-12)
 
 
-def paper_form(noise):
-    return [{+1: a, -1: b} for a, b in zip(noise.rho_pos, noise.rho_neg)]
-
-
 @pytest.mark.parametrize("name", SURROGATES)
 @settings(max_examples=40)
 @given(noise=noises(largest=7), seed=SEEDS)
-def test_agrees_with_the_coefficients_as_printed(name, noise, seed):
-    """Eq. (4), (6) with a, b, c, d, kappa as plain loops, and Eq. (8), to 1e-12."""
+def test_agrees_with_the_coefficients_of_the_paper(name, noise, seed):
+    """Eq. (4), Eq. (6) with the coefficients a, b, c, d and kappa, and Eq. (8), to 1e-12."""
     torch.manual_seed(seed)
     f = torch.randn(noise.n_labels + 1, dtype=torch.float64)
     y = torch.randint(0, 2, (noise.n_labels,))
-    signs, rho, phi = (2 * y - 1).tolist(), paper_form(noise), PHI[name]
+    signs, rho, phi = (2 * y - 1).tolist(), paper_rates(noise), PHI[name]
     f0, labels = f[0].item(), f[1:].tolist()
     p = noise.debias(y.double())
     expected4, expected6 = eq4(labels, signs, rho, phi), eq6(labels, signs, rho, phi)
@@ -96,8 +92,8 @@ def test_agrees_with_the_coefficients_as_printed(name, noise, seed):
 @ALL_SURROGATES
 @settings(max_examples=5)
 @given(seed=SEEDS)
-def test_no_bias_of_four_labels_beyond_rounding(make, surrogate, seed):
-    """Below 1e-12 with a signal above 0.2 in every label."""
+def test_bias_of_four_labels_is_rounding_error(make, surrogate, seed):
+    """The bias is below 1e-12 if 1 - rho_pos - rho_neg > 0.2 for every label."""
     rng = np.random.default_rng(seed)
     share, signal = rng.random(4), rng.uniform(0.2, 1, 4)
     noise = ClassConditionalNoise(share * (1 - signal), (1 - share) * (1 - signal))
@@ -112,7 +108,7 @@ def test_no_bias_of_four_labels_beyond_rounding(make, surrogate, seed):
 @pytest.mark.parametrize("name", SURROGATES)
 @settings(max_examples=20)
 @given(q=st.integers(1, 6), seed=SEEDS)
-def test_clean_labels_give_eq_3_and_eq_5(name, q, seed):
+def test_labels_without_noise_give_eq_3_and_eq_5(name, q, seed):
     torch.manual_seed(seed)
     f, y = torch.randn(q, dtype=torch.float64), torch.randint(0, 2, (q,))
     signs = (2 * y - 1).tolist()
@@ -127,14 +123,14 @@ def test_clean_labels_give_eq_3_and_eq_5(name, q, seed):
 
 
 def coefficient_of(loss, labels, t, q):
-    """The weight of phi(t-th argument): phi is 1 at that argument alone, so the loss is the coefficient."""
+    """Return the coefficient of phi(t): the loss for a phi that is 1 at t and 0 elsewhere."""
     return loss(torch.arange(1.0, q + 1, dtype=torch.float64) ** 3, labels, lambda x: (x == t).double()).item()
 
 
 @settings(max_examples=25)
 @given(seed=SEEDS, q=st.integers(2, 4))
-def test_candidate_sets_are_the_special_case_coefficient_by_coefficient(seed, q):
-    """Eq. (9) and (10): scores 1, 8, 27, ... make all arguments of phi differ: each coefficient is read alone."""
+def test_partial_noise_gives_the_coefficients_of_eq_9_and_eq_10(seed, q):
+    """With the scores 1, 8, 27, ... all arguments of phi differ, so each coefficient can be read."""
     rng = torch.Generator().manual_seed(seed)
     rho = (torch.rand(q, generator=rng, dtype=torch.float64) * 0.9).tolist()
     y = torch.randint(0, 2, (q,), generator=rng)
@@ -151,8 +147,8 @@ def test_candidate_sets_are_the_special_case_coefficient_by_coefficient(seed, q)
 
 @settings(max_examples=30)
 @given(noise=noises(largest=6), seed=SEEDS)
-def test_sigmoid_is_a_positively_weighted_loss_up_to_a_constant(noise, seed):
-    """12.4: with phi(t) + phi(-t) = 1 the unbiased loss has the gradient of a loss with positive weights."""
+def test_sigmoid_loss_has_positive_weights_up_to_a_constant(noise, seed):
+    """With phi(t) + phi(-t) = 1 the unbiased loss differs from a loss with positive weights by a constant."""
     torch.manual_seed(seed)
     q = noise.n_labels
     y = torch.randint(0, 2, (q,)).double()

@@ -1,4 +1,4 @@
-"""Hamming surrogate loss: Eq. (3), unbiased Eq. (4), and Eq. (9) for candidate sets."""
+"""Hamming surrogate loss: Eq. (3), the unbiased Eq. (4), and Eq. (9) for candidate sets."""
 
 from __future__ import annotations
 
@@ -14,19 +14,31 @@ from ccmn.noise import NoiseModel
 
 
 def hamming_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "square") -> Tensor:
-    r"""Sum over labels of a margin loss, one value per row.
+    r"""Return the Hamming surrogate loss of every row: the sum over labels of a margin loss.
 
     .. math:: \sum_{j=1}^{q} p_j\, \phi(f_j) + (1 - p_j)\, \phi(-f_j)
 
-    Eq. (3) of the paper for 0/1 targets :math:`p`; Eq. (4) when they come from ``noise.debias`` (any real number),
-    and Eq. (9) when that noise is partial.
+    With 0/1 targets :math:`p` this is Eq. (3) of the paper [1]_. With debiased labels, ``noise.debias(Y_noisy)``, it
+    is the unbiased loss of Eq. (4), and Eq. (9) for ``PartialNoise``.
 
     Parameters
     ----------
-    scores, targets : tensors of shape (..., q)
-        NaN targets contribute nothing.
-    surrogate : str or callable
-        "square", "hinge", "sigmoid", "logistic", or phi(t) on tensors.
+    scores : Tensor of shape (..., q)
+        Scores f of the labels.
+    targets : Tensor of shape (..., q)
+        Targets p, any real numbers. A NaN target does not contribute.
+    surrogate : {"square", "hinge", "sigmoid", "logistic"} or callable, default="square"
+        Margin loss phi. A callable maps a tensor t to phi(t).
+
+    Returns
+    -------
+    Tensor of shape (...)
+        Loss of every row, in float32 or higher precision.
+
+    References
+    ----------
+    .. [1] M.-K. Xie and S.-J. Huang, "CCMN: A General Framework for Learning With Class-Conditional Multi-Label
+       Noise", IEEE TPAMI 45(1), 2023.
 
     Examples
     --------
@@ -46,7 +58,7 @@ def hamming_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "sq
 
 
 class _HammingRows(torch.autograd.Function):
-    """The derivative is computed with the value, while what it needs is at hand; backward only scales it."""
+    """Hamming loss of rows; ``forward`` also computes the derivative, which shares terms with the value."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate) -> Tensor:
@@ -64,31 +76,40 @@ class _HammingRows(torch.autograd.Function):
             value = ctx.surrogate.two_sided(scores, pos, neg).sum(-1)
             return *torch.autograd.grad(value, scores, grad, create_graph=True), None, None, None
         by_scores = grad.unsqueeze(-1) * slope
-        # Scores may have been broadcast against the targets.
+        # Scores may have been broadcast to the shape of the targets.
         by_scores = by_scores if by_scores.shape == scores.shape else by_scores.sum_to_size(scores.shape)
         return by_scores, None, None, None
 
 
 class HammingLoss(MultiLabelLoss):
-    r"""The Hamming surrogate loss, unbiased under label noise.
+    r"""Hamming surrogate loss, unbiased under label noise [1]_.
 
     .. math:: \frac1n \sum_i \sum_j p_{ij}\, \phi(f_{ij}) + (1 - p_{ij})\, \phi(-f_{ij}),
               \qquad p = \mathrm{debias}(\tilde y)
 
     Parameters
     ----------
-    surrogate : str or callable, default "square"
-        phi; every convex phi with phi'(0) < 0 is consistent for the Hamming loss (Theorem 3).
-    noise : NoiseModel or None
-        How the labels given to ``forward`` went wrong; None: they are right.
-    reduction : "mean", "sum" or "none"
-        Over rows; labels are always summed.
-    correction : None, "abs", "relu" or "flood"
-        Applied to the parts :math:`R^+_j = \frac1n\sum_i p_{ij}\phi(f_{ij})` and
-        :math:`R^-_j = \frac1n\sum_i (1-p_{ij})\phi(-f_{ij})` of every label, which estimate numbers that cannot be
-        negative: see :mod:`ccmn.losses.multilabel_loss`.
-    flood_level : float
-        b of "flood".
+    surrogate : {"square", "hinge", "sigmoid", "logistic"} or callable, default="square"
+        Margin loss phi. Every convex phi with phi'(0) < 0 is consistent for the Hamming loss (Theorem 3 of [1]_).
+    noise : NoiseModel or None, default=None
+        Noise model of the labels passed to ``forward``. ``None`` means labels without noise.
+    reduction : {"mean", "sum", "none"}, default="mean"
+        Reduction over rows. Labels are always summed.
+    correction : {"abs", "relu", "flood"} or None, default=None
+        Function g that keeps the estimated risk from becoming negative. It is applied to the parts
+        :math:`R^+_j = \frac1n\sum_i p_{ij}\phi(f_{ij})` and :math:`R^-_j = \frac1n\sum_i (1-p_{ij})\phi(-f_{ij})` of
+        every label, which estimate nonnegative numbers. "abs" and "relu" are those of [2]_, "flood" is that of [3]_.
+    flood_level : float, default=0.0
+        Level b of ``correction="flood"``, g(z) = abs(z - b) + b.
+
+    References
+    ----------
+    .. [1] M.-K. Xie and S.-J. Huang, "CCMN: A General Framework for Learning With Class-Conditional Multi-Label
+       Noise", IEEE TPAMI 45(1), 2023.
+    .. [2] N. Lu, T. Zhang, G. Niu and M. Sugiyama, "Mitigating Overfitting in Supervised Classification from Two
+       Unlabeled Datasets: A Consistent Risk Correction Approach", AISTATS, 2020.
+    .. [3] T. Ishida, I. Yamane, T. Sakai, G. Niu and M. Sugiyama, "Do We Need Zero Training Loss After Achieving Zero
+       Training Error?", ICML, 2020.
 
     Examples
     --------
@@ -110,20 +131,44 @@ class HammingLoss(MultiLabelLoss):
         super().__init__(surrogate, noise, reduction, correction, flood_level=flood_level)
 
     def n_outputs(self, q: int) -> int:
-        """q: one output per label."""
+        """Return q: the network has one output per label.
+
+        Parameters
+        ----------
+        q : int
+            Number of labels.
+
+        Returns
+        -------
+        int
+            Number of outputs.
+        """
         return q
 
     def decision(self, outputs: Tensor) -> Tensor:
-        """The outputs themselves; a label is predicted when its score is >= 0."""
+        """Return the outputs, which are the scores.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (..., q)
+            Outputs of the network.
+
+        Returns
+        -------
+        Tensor of shape (..., q)
+            Scores. A label is predicted when its score is at least 0.
+        """
         return outputs
 
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return ``hamming_loss`` of outputs (..., q) and real-valued targets (..., q)."""
         return hamming_loss(outputs, targets, self.surrogate)
 
     def corrected_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the sum of the corrected parts of all labels: (..., n, q), (..., n, q) -> (...)."""
         f, pos, neg = weigh(outputs.to(targets.dtype), targets)
         phi, observed = phi_of(self.surrogate), ~targets.isnan()
         positive, negative = (
-            corrected_means(part, observed, self._g, self.flood_level) for part in (pos * phi(f), neg * phi(-f))
+            corrected_means(part, observed, self._correct, self.flood_level) for part in (pos * phi(f), neg * phi(-f))
         )
         return positive + negative

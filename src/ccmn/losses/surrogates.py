@@ -1,6 +1,6 @@
-"""The surrogates phi, one row each, with the properties the theorems ask of them.
+"""Surrogates: margin losses phi(t), with the properties that the theorems of the paper require.
 
-At its kink (t = 1) the hinge takes the slope of its flat side, in every formula of this package.
+At t = 1, where the hinge has no derivative, all formulas of this package use the slope 0.
 """
 
 from __future__ import annotations
@@ -16,57 +16,88 @@ from torch.nn.functional import softplus
 
 from ccmn._registry import Registry
 
-TwoSided = Callable[[Tensor, Tensor, Tensor], Tensor]
-
 
 @dataclass(frozen=True)
 class Surrogate:
-    r"""A margin loss :math:`\phi(t)`, what is known of it, and how its sums over pairs become fast.
+    r"""Margin loss :math:`\phi(t)` with its properties and its fast forms.
 
-    The statements below are checked numerically in the tests, for every row of ``SURROGATES``.
+    The tests check every property numerically, for every member of ``SURROGATES``.
+
+    Parameters
+    ----------
+    name : str
+        Name in ``SURROGATES``.
+    phi : callable
+        Function phi(t) on tensors.
+    fill : callable
+        ``fill(minus_t, weights, phi, slope)`` writes weights * phi(t) and weights * phi'(t) into the last two
+        arguments. It allocates no memory and overwrites ``minus_t``.
+    two_sided : callable
+        ``two_sided(f, pos, neg)`` returns pos phi(f) + neg phi(-f) in its cheapest form.
+    two_sided_slope : callable
+        ``two_sided_slope(f, pos, neg)`` returns the value of ``two_sided`` and its derivative with respect to f.
+    pair_method : {"moments", "sorted", "chebyshev"}
+        Fast algorithm for sums over label pairs, see :mod:`ccmn.losses.pairs.pair_sum`.
+    convex : bool
+        Whether phi is convex.
+    bounded : bool
+        Whether phi is bounded. Lemmas 1 and 2 and the bounds of Theorems 2 and 4 require a bounded phi or bounded
+        scores.
+    symmetric : bool
+        Whether phi(t) + phi(-t) = 2 phi(0) for all t. Theorem 5 requires it.
+    lipschitz : float
+        Smallest Lipschitz constant of phi, or infinity.
+    hamming_consistent : bool
+        Whether phi is consistent for the Hamming loss. A convex phi with phi'(0) < 0 is (Theorem 3); so is the
+        sigmoid, which is not convex.
+    ranking_consistent : bool
+        Whether phi is consistent for the ranking loss (Theorem 5: differentiable, non-increasing, phi'(0) < 0 and
+        symmetric).
+
+    Examples
+    --------
+    >>> SURROGATES["hinge"].phi(torch.tensor([-1.0, 0.0, 2.0]))
+    tensor([2., 1., 0.])
     """
 
     name: str
     phi: Callable[[Tensor], Tensor]
     fill: Callable[[Tensor, Tensor, Tensor, Tensor], None]
-    """(minus_t, weights, phi, slope): writes weights * phi(t) and weights * phi'(t) into the last two, taking no other
-    memory; ``minus_t`` is used up."""
-    two_sided: TwoSided
-    """(f, pos, neg) -> pos phi(f) + neg phi(-f), in its cheapest form."""
+    two_sided: Callable[[Tensor, Tensor, Tensor], Tensor]
     two_sided_slope: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-    """(f, pos, neg) -> the same and its derivative by f, what they share worked out once."""
     pair_method: str
-    """Which fast pair sum applies: "moments", "sorted" or "chebyshev" (see ``losses/pairs``)."""
     convex: bool
     bounded: bool
-    """Lemmas 1 and 2 and the bounds of Theorems 2 and 4 ask for a bounded phi (or bounded scores)."""
     symmetric: bool
-    """phi(t) + phi(-t) = 2 phi(0) for all t: asked for by Theorem 5, and then no weight need be negative."""
     lipschitz: float
-    """The smallest Lipschitz constant of phi; infinite when there is none."""
     hamming_consistent: bool
-    """Theorem 3: convex with phi'(0) < 0 is enough; the sigmoid is consistent without being convex."""
     ranking_consistent: bool
-    """Theorem 5: differentiable, non-increasing, phi'(0) < 0 and symmetric."""
 
     def __reduce__(self) -> tuple[Callable[[str], Surrogate], tuple[str]]:
+        """Return the constructor arguments for pickle: members are constants of this module."""
         return _by_name, (self.name,)
 
     def slope(self, t: Tensor) -> Tensor:
-        """phi'(t)."""
+        """Return phi'(t).
+
+        Parameters
+        ----------
+        t : Tensor
+            Margins.
+
+        Returns
+        -------
+        Tensor
+            Derivatives, in the shape of ``t``.
+        """
         phi, slope = torch.empty_like(t), torch.empty_like(t)
         self.fill(-t, torch.ones_like(t), phi, slope)
         return slope
 
     @cached_property
     def at_zero(self) -> float:
-        """phi(0)."""
+        """Value phi(0)."""
         return float(self.phi(torch.zeros((), dtype=torch.float64)))
-
-    @cached_property
-    def slope_at_zero(self) -> float:
-        """phi'(0)."""
-        return float(self.slope(torch.zeros((), dtype=torch.float64)))
 
 
 def _fill_square(minus_t: Tensor, weights: Tensor, phi: Tensor, slope: Tensor) -> None:
@@ -100,8 +131,8 @@ def _square_and_slope(f: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tens
 
 
 def _hinge_and_slope(f: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
-    # Over the sides that count, pos (1 - f) + neg (1 + f) = pos + neg + f (neg - pos). Comparisons go into numbers:
-    # on a CPU those are vectorised, booleans are not.
+    # With the weights of inactive terms set to 0, the value is pos + neg + f (neg - pos). Comparisons are written as
+    # floating-point numbers, because these operations are vectorized on a CPU and boolean ones are not.
     pos = pos * torch.lt(f, 1, out=torch.empty_like(f))
     neg = neg * torch.gt(f, -1, out=torch.empty_like(f))
     slope = neg - pos
@@ -170,7 +201,7 @@ SURROGATES: Registry[Surrogate] = Registry(
                 name="logistic",
                 phi=lambda t: softplus(-t),
                 fill=_fill_logistic,
-                # Not pos softplus(-f) + neg softplus(f): one softplus, and convex in f for every real pos, neg >= -pos.
+                # One softplus instead of two; convex in f whenever pos + neg >= 0.
                 two_sided=lambda f, pos, neg: (pos + neg) * softplus(f) - pos * f,
                 two_sided_slope=_logistic_and_slope,
                 pair_method="chebyshev",
@@ -187,7 +218,7 @@ SURROGATES: Registry[Surrogate] = Registry(
 
 
 def _by_name(name: str) -> Surrogate:
-    """How a row is pickled: it is a constant of this module."""
+    """Return the surrogate of this name, for unpickling."""
     return SURROGATES[name]
 
 
@@ -195,17 +226,17 @@ SurrogateLike = str | Callable[[Tensor], Tensor] | Surrogate
 
 
 def resolve_surrogate(surrogate: SurrogateLike) -> Surrogate | Callable[[Tensor], Tensor]:
-    """A row of ``SURROGATES`` by name, or the user's own callable phi as it is."""
+    """Return the member of ``SURROGATES`` for a name, or a callable phi unchanged."""
     if isinstance(surrogate, (Surrogate, str)):
         return surrogate if isinstance(surrogate, Surrogate) else SURROGATES[surrogate]
     if not callable(surrogate):
         raise TypeError(
-            f"surrogate must be one of {', '.join(SURROGATES)} or a callable phi(t) on tensors; "
+            f"surrogate must be one of {', '.join(SURROGATES)}, or a callable phi(t) on tensors; "
             f"got {type(surrogate).__name__}"
         )
     return surrogate
 
 
 def phi_of(surrogate: Surrogate | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """The function phi itself."""
+    """Return the function phi of a surrogate or callable."""
     return surrogate.phi if isinstance(surrogate, Surrogate) else surrogate

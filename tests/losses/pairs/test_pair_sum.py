@@ -1,4 +1,7 @@
-"""Fast against slow: every way of summing pairs against the float64 double sum, by the rules of accuracy."""
+"""Accuracy of every pair-sum algorithm, compared with the double sum in float64.
+
+The tolerances are 1e-6 for values and 1e-5 for gradients, relative to their largest possible size.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +13,24 @@ from torch.autograd import gradcheck, gradgradcheck
 from ccmn.losses.pairs import pair_row_sums, pair_sum
 from ccmn.losses.pairs.chebyshev import (
     chebyshev_pair_sum,
-    exact_expansion,
     expansion_for,
-    largest_half_width,
+    expansion_for_width,
+    max_half_width,
     order_for,
 )
-from ccmn.losses.pairs.direct import Wanted, blocked_pair_sum, direct_pair_sum, hinge_indicator_sum, symmetric_pair_sum
+from ccmn.losses.pairs.direct import Needs, blocked_pair_sum, direct_pair_sum, hinge_indicator_sum, symmetric_pair_sum
+from ccmn.losses.pairs.exact_sums import hinge_pair_sum, square_pair_sum
 from ccmn.losses.pairs.pair_sum import fast_pair_sums
-from ccmn.losses.pairs.sorted_sums import hinge_pair_sum, square_pair_sum
 from ccmn.losses.surrogates import SURROGATES
 from reference import PHI, double_sum
 from strategies import SEEDS, pair_rows
 
-EVERYTHING = Wanted(True, True)
+ALL_DERIVATIVES = Needs(True, True)
 BY_NAME = pytest.mark.parametrize("surrogate", SURROGATES.values(), ids=list(SURROGATES))
 
 
-def slow(f, p, n, surrogate):
-    """The double sum and its derivatives in float64, with the scales the rules measure errors by."""
+def reference_sums(f, p, n, surrogate):
+    """Return the double sum and its derivatives in float64, and the scales of their errors."""
     f, p, n = f.double(), p.double(), n.double()
     off = 1 - torch.eye(f.shape[-1], dtype=torch.float64)
     difference = f[:, :, None] - f[:, None, :]
@@ -47,51 +50,51 @@ def slow(f, p, n, surrogate):
     return found, scales
 
 
-def assert_within_the_rules(sums, f, p, n, surrogate):
-    expected, scales = slow(f, p, n, surrogate)
+def assert_accurate(sums, f, p, n, surrogate):
+    expected, scales = reference_sums(f, p, n, surrogate)
     for name, tolerance in (("value", 1e-6), ("by_scores", 1e-5), ("by_pos", 1e-6), ("by_neg", 1e-6)):
         error = (getattr(sums, name).double() - expected[name]).abs()
         error = error.amax(-1) if error.ndim > 1 else error
         assert (error <= tolerance * scales[name] + 1e-30).all(), (name, (error / scales[name]).max())
 
 
-def ways(surrogate, f):
-    """Every way that applies to this phi and these rows, not only the one that would be chosen."""
-    yield lambda f, p, n: direct_pair_sum(f, p, n, surrogate, EVERYTHING)
+def algorithms(surrogate, f):
+    """Yield every algorithm that applies to this phi and these rows, not only the one that is selected."""
+    yield lambda f, p, n: direct_pair_sum(f, p, n, surrogate, ALL_DERIVATIVES)
     if surrogate.pair_method == "moments":
-        yield lambda f, p, n: square_pair_sum(f, p, n, EVERYTHING)
+        yield lambda f, p, n: square_pair_sum(f, p, n, ALL_DERIVATIVES)
     if surrogate.pair_method == "sorted":
-        yield lambda f, p, n: hinge_pair_sum(f, p, n, EVERYTHING)
+        yield lambda f, p, n: hinge_pair_sum(f, p, n, ALL_DERIVATIVES)
     if surrogate.pair_method == "chebyshev":
-        width = largest_half_width(f)
-        if (series := exact_expansion(surrogate.name, f, float(width))) is not None:
-            yield lambda f, p, n: chebyshev_pair_sum(f, p, n, surrogate.at_zero, series, EVERYTHING)
+        width = max_half_width(f)
+        if (series := expansion_for_width(surrogate.name, f, float(width))) is not None:
+            yield lambda f, p, n: chebyshev_pair_sum(f, p, n, surrogate.at_zero, series, ALL_DERIVATIVES)
 
 
 @settings(max_examples=60)
 @given(rows=pair_rows())
 @pytest.mark.parametrize("tile", [1, 300, 1 << 20])
-def test_half_of_the_pairs_are_enough_for_a_symmetric_phi(rows, tile):
+def test_symmetric_pair_sum(rows, tile):
     sigmoid = SURROGATES["sigmoid"]
-    assert_value_and_gradient(symmetric_pair_sum(*rows, sigmoid, Wanted(True, False), tile), rows, sigmoid)
+    assert_value_and_gradient(symmetric_pair_sum(*rows, sigmoid, Needs(True, False), tile), rows, sigmoid)
 
 
 @settings(max_examples=60)
 @given(rows=pair_rows())
 @pytest.mark.parametrize("tile", [1, 300, 1 << 20])
-def test_indicators_are_enough_for_the_hinge(rows, tile):
-    assert_value_and_gradient(hinge_indicator_sum(*rows, Wanted(True, False), tile), rows, SURROGATES["hinge"])
+def test_hinge_indicator_sum(rows, tile):
+    assert_value_and_gradient(hinge_indicator_sum(*rows, Needs(True, False), tile), rows, SURROGATES["hinge"])
 
 
 @pytest.mark.parametrize("shift", [0.0, -3.0, 1e6])
-def test_indicators_take_the_flat_side_of_the_kink(shift):
+def test_hinge_indicator_sum_at_the_kink(shift):
     f = torch.tensor([[0.0, 1.0, 2.0, 1.0, -1.0]]) + shift
     p, n = torch.tensor([[1.0, 2.0, -1.0, 0.5, 3.0]]), torch.tensor([[2.0, 1.0, 1.0, -1.0, 0.5]])
-    assert_value_and_gradient(hinge_indicator_sum(f, p, n, Wanted(True, False), 100), (f, p, n), SURROGATES["hinge"])
+    assert_value_and_gradient(hinge_indicator_sum(f, p, n, Needs(True, False), 100), (f, p, n), SURROGATES["hinge"])
 
 
 def assert_value_and_gradient(sums, rows, surrogate):
-    expected, scales = slow(*rows, surrogate)
+    expected, scales = reference_sums(*rows, surrogate)
     assert ((sums.value - expected["value"]).abs() <= 1e-6 * scales["value"] + 1e-30).all()
     error = (sums.by_scores - expected["by_scores"]).abs().amax(-1)
     assert (error <= 1e-5 * scales["by_scores"] + 1e-30).all()
@@ -100,30 +103,32 @@ def assert_value_and_gradient(sums, rows, surrogate):
 @BY_NAME
 @settings(max_examples=60)
 @given(rows=pair_rows())
-def test_every_way_keeps_the_rules_in_float32(surrogate, rows):
-    for way in ways(surrogate, rows[0]):
-        assert_within_the_rules(way(*rows), *rows, surrogate)
-    assert_within_the_rules(fast_pair_sums(*rows, surrogate, EVERYTHING), *rows, surrogate)
+def test_every_algorithm_is_accurate_in_float32(surrogate, rows):
+    for algorithm in algorithms(surrogate, rows[0]):
+        assert_accurate(algorithm(*rows), *rows, surrogate)
+    assert_accurate(fast_pair_sums(*rows, surrogate, ALL_DERIVATIVES), *rows, surrogate)
 
 
 @BY_NAME
 @pytest.mark.parametrize("q", [1, 2, 3, 40, 150])
-def test_float64_against_plain_loops(surrogate, q):
+def test_float64_equals_plain_loops(surrogate, q):
     torch.manual_seed(q)
     f, p, n = torch.randn(3, q, dtype=torch.float64)
     expected = double_sum(f.tolist(), p.tolist(), n.tolist(), PHI[surrogate.name])
     scale = float(p.abs().sum() * n.abs().sum())
     assert pair_sum(f, p, n, surrogate).item() == pytest.approx(expected, rel=1e-12, abs=1e-12 * scale)
-    for way in ways(surrogate, f[None]):
-        assert way(f[None], p[None], n[None]).value.item() == pytest.approx(expected, rel=1e-12, abs=1e-12 * scale)
+    for algorithm in algorithms(surrogate, f[None]):
+        assert algorithm(f[None], p[None], n[None]).value.item() == pytest.approx(
+            expected, rel=1e-12, abs=1e-12 * scale
+        )
 
 
 @BY_NAME
-def test_long_rows_keep_the_rules(surrogate):
-    """One row long enough for rounding to add up."""
+def test_long_rows_are_accurate(surrogate):
+    """Rounding errors accumulate in a row of 4000 labels."""
     torch.manual_seed(0)
     f, p = torch.randn(2, 1, 4000) * 2
-    assert_within_the_rules(fast_pair_sums(f, p, 1 - p, surrogate, EVERYTHING), f, p, 1 - p, surrogate)
+    assert_accurate(fast_pair_sums(f, p, 1 - p, surrogate, ALL_DERIVATIVES), f, p, 1 - p, surrogate)
 
 
 @BY_NAME
@@ -133,29 +138,29 @@ def test_gradcheck(surrogate, q):
     f = (torch.randn(2, q, dtype=torch.float64) * 1.3).requires_grad_()
     p, n = (torch.randn(2, q, dtype=torch.float64).requires_grad_() for _ in range(2))
     assert gradcheck(lambda *args: pair_sum(*args, surrogate), (f, p, n), fast_mode=q > 10)
-    if surrogate.name != "hinge":  # a piecewise linear phi has no second derivative worth checking
+    if surrogate.name != "hinge":  # the hinge is piecewise linear and has no second derivative
         assert gradgradcheck(lambda *args: pair_sum(*args, surrogate), (f, p, n), fast_mode=True)
 
 
 @BY_NAME
-def test_only_what_is_wanted_is_computed(surrogate):
+def test_only_needed_derivatives_are_computed(surrogate):
     f, p, n = torch.randn(3, 4, 200)
-    everything = fast_pair_sums(f, p, n, surrogate, EVERYTHING)
-    for wanted in (Wanted(False, False), Wanted(True, False), Wanted(False, True)):
-        sums = fast_pair_sums(f, p, n, surrogate, wanted)
+    everything = fast_pair_sums(f, p, n, surrogate, ALL_DERIVATIVES)
+    for needs in (Needs(False, False), Needs(True, False), Needs(False, True)):
+        sums = fast_pair_sums(f, p, n, surrogate, needs)
         torch.testing.assert_close(sums.value, everything.value)
-        assert (sums.by_scores is not None) == wanted.by_scores
-        assert (sums.by_pos is not None) == (sums.by_neg is not None) == wanted.by_weights
+        assert (sums.by_scores is not None) == needs.by_scores
+        assert (sums.by_pos is not None) == (sums.by_neg is not None) == needs.by_weights
 
 
 @BY_NAME
 @settings(max_examples=20)
 @given(rows=pair_rows(largest=120), seed=SEEDS)
-def test_permuting_labels_changes_nothing(surrogate, rows, seed):
+def test_permutation_of_labels(surrogate, rows, seed):
     order = torch.randperm(rows[0].shape[1], generator=torch.Generator().manual_seed(seed))
-    shuffled = fast_pair_sums(*(t[:, order] for t in rows), surrogate, EVERYTHING)
-    straight = fast_pair_sums(*rows, surrogate, EVERYTHING)
-    _, scales = slow(*rows, surrogate)
+    shuffled = fast_pair_sums(*(t[:, order] for t in rows), surrogate, ALL_DERIVATIVES)
+    straight = fast_pair_sums(*rows, surrogate, ALL_DERIVATIVES)
+    _, scales = reference_sums(*rows, surrogate)
     assert ((shuffled.value - straight.value).abs() <= 2e-6 * scales["value"] + 1e-30).all()
     error = (shuffled.by_scores - straight.by_scores[:, order]).abs().amax(1)
     assert (error <= 2e-5 * scales["by_scores"] + 1e-30).all()
@@ -165,10 +170,10 @@ def test_permuting_labels_changes_nothing(surrogate, rows, seed):
 def test_leading_dimensions_and_broadcasting(surrogate):
     f = torch.randn(3, 4, 50, dtype=torch.float64)
     p = torch.randn(4, 50, dtype=torch.float64)
-    together = pair_sum(f, p, 1 - p, surrogate)
-    assert together.shape == (3, 4)
+    stacked = pair_sum(f, p, 1 - p, surrogate)
+    assert stacked.shape == (3, 4)
     for r in range(3):
-        torch.testing.assert_close(together[r], pair_sum(f[r], p, 1 - p, surrogate))
+        torch.testing.assert_close(stacked[r], pair_sum(f[r], p, 1 - p, surrogate))
 
 
 @BY_NAME
@@ -180,13 +185,13 @@ def test_low_precision_is_computed_in_float32(surrogate):
 
 
 @BY_NAME
-def test_no_rows_and_no_labels(surrogate):
+def test_empty_batches(surrogate):
     assert pair_sum(*torch.zeros(3, 0, 5), surrogate).shape == (0,)
     assert pair_sum(*torch.zeros(3, 4, 0), surrogate).tolist() == [0, 0, 0, 0]
 
 
 @BY_NAME
-def test_row_sums_are_the_parts_of_the_pair_sum(surrogate):
+def test_row_sums_equal_plain_loops(surrogate):
     f, p, n = torch.randn(3, 2, 7, dtype=torch.float64)
     parts = pair_row_sums(f, p, n, surrogate)
     for i in range(2):
@@ -197,12 +202,12 @@ def test_row_sums_are_the_parts_of_the_pair_sum(surrogate):
             assert parts[i, j].item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_own_phi_in_blocks_reaches_its_parameters(monkeypatch):
-    """Blocks are recomputed in the backward pass; a learned phi gets its gradient all the same."""
+def test_blocked_sum_of_a_learned_phi(monkeypatch):
+    """The parameters of phi get the same gradient with and without recomputed blocks."""
     f, p, n = torch.randn(3, 2, 9, dtype=torch.float64)
     gradients = []
-    for most in (1 << 22, 8):
-        monkeypatch.setattr("ccmn.losses.pairs.direct._MOST_AT_ONCE", most)
+    for max_pairs in (1 << 22, 8):
+        monkeypatch.setattr("ccmn.losses.pairs.direct._MAX_BLOCK_PAIRS", max_pairs)
         steepness = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
         leaf = f.clone().requires_grad_()
         blocked_pair_sum(leaf, p, n, lambda t, s=steepness: torch.exp(-s * t)).sum().backward()
@@ -210,23 +215,23 @@ def test_own_phi_in_blocks_reaches_its_parameters(monkeypatch):
     torch.testing.assert_close(gradients[0], gradients[1])
 
 
-def test_small_tiles_give_the_same(monkeypatch):
-    """Tiling is bookkeeping: tiny tiles, which split rows and labels, must change nothing."""
+def test_small_tiles_give_the_same_result(monkeypatch):
+    """Small tiles split rows and labels."""
     torch.manual_seed(0)
     f, p, n = torch.randn(3, 40, 70, dtype=torch.float64)
     sigmoid = SURROGATES["sigmoid"]
-    whole = direct_pair_sum(f, p, n, sigmoid, EVERYTHING)
+    expected = direct_pair_sum(f, p, n, sigmoid, ALL_DERIVATIVES)
     series = expansion_for("sigmoid", 8.0, order_for(8.0, torch.float64), torch.device("cpu"))
-    whole_series = chebyshev_pair_sum(f, p, n, 0.5, series, EVERYTHING)
-    monkeypatch.setattr("ccmn.losses.pairs.direct._TILE", 100)
-    monkeypatch.setattr("ccmn.losses.pairs.chebyshev._TILE", 100)
-    torch.testing.assert_close(direct_pair_sum(f, p, n, sigmoid, EVERYTHING), whole)
-    torch.testing.assert_close(chebyshev_pair_sum(f, p, n, 0.5, series, EVERYTHING), whole_series)
-    torch.testing.assert_close(whole_series.value, whole.value, rtol=1e-10, atol=1e-9)
+    expected_series = chebyshev_pair_sum(f, p, n, 0.5, series, ALL_DERIVATIVES)
+    monkeypatch.setattr("ccmn.losses.pairs.direct._TILE_SIZE", 100)
+    monkeypatch.setattr("ccmn.losses.pairs.chebyshev._TILE_SIZE", 100)
+    torch.testing.assert_close(direct_pair_sum(f, p, n, sigmoid, ALL_DERIVATIVES), expected)
+    torch.testing.assert_close(chebyshev_pair_sum(f, p, n, 0.5, series, ALL_DERIVATIVES), expected_series)
+    torch.testing.assert_close(expected_series.value, expected.value, rtol=1e-10, atol=1e-9)
 
 
 @pytest.mark.parametrize("q", [10, 200])
-def test_infinite_scores_do_not_crash(q):
+def test_infinite_scores_do_not_raise(q):
     f = torch.zeros(2, q)
     f[0, 0] = float("inf")
     f[1, 1] = float("nan")
@@ -234,8 +239,8 @@ def test_infinite_scores_do_not_crash(q):
     assert pair_sum(f, p, 1 - p, SURROGATES["sigmoid"]).shape == (2,)
 
 
-def test_second_road_to_the_sigmoid():
-    """An independent check of the series: sigma(b - a) as an integral of exponentials, by the trapezoidal rule."""
+def test_sigmoid_by_numerical_integration():
+    """Independent check of the series: sigma(b - a) is an integral of exponentials (trapezoidal rule)."""
     torch.manual_seed(1)
     f, p, n = torch.randn(3, 300, dtype=torch.float64)
     h = 0.35

@@ -1,3 +1,5 @@
+"""Checks of the reused workspace of the pair sums."""
+
 from __future__ import annotations
 
 import threading
@@ -11,15 +13,15 @@ from ccmn.losses.surrogates import SURROGATES
 CPU = torch.device("cpu")
 
 
-def test_the_same_memory_again_and_more_when_needed():
+def test_memory_is_reused_and_grows():
     a, b = workspace(100, torch.float32, CPU), workspace(50, torch.float32, CPU)
     assert a.data_ptr() == b.data_ptr()
     assert len(b) == 50
     assert len(workspace(10**6, torch.float32, CPU)) == 10**6
 
 
-def test_threads_do_not_share():
-    """Many threads at once give what one gives: nobody writes into another's memory."""
+def test_threads_have_separate_workspaces():
+    """Parallel threads give the results of a single thread."""
     torch.manual_seed(0)
     rows = [torch.randn(3, 8, 120) for _ in range(6)]
     expected = [pair_sum(*r, SURROGATES["sigmoid"]) for r in rows]
@@ -37,7 +39,7 @@ def test_threads_do_not_share():
     assert not wrong
 
 
-def test_results_do_not_live_in_the_workspace():
+def test_results_are_not_in_the_workspace():
     f, p, n = torch.randn(3, 4, 30)
     leaf = f.clone().requires_grad_()
     first = pair_sum(leaf, p, n, SURROGATES["hinge"])
@@ -48,7 +50,7 @@ def test_results_do_not_live_in_the_workspace():
     assert torch.equal(torch.autograd.grad(first.sum(), leaf)[0], kept[1])
 
 
-def test_memory_made_in_inference_mode_serves_training():
+def test_workspace_from_inference_mode_is_usable_in_training():
     f, p, n = torch.randn(3, 5, 77)
     with torch.inference_mode(), torch.device("meta"):
         workspace(10**7, torch.float32, CPU)

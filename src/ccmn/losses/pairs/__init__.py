@@ -1,4 +1,4 @@
-"""Sums over pairs of labels: one file per way of computing them; ``pair_sum`` chooses."""
+"""Sums over pairs of labels; ``pair_sum`` selects the algorithm."""
 
 from ccmn.losses.pairs.pair_sum import pair_row_sums, pair_sum
 

@@ -30,19 +30,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccmn.losses.pairs.direct import PairSums, Wanted, workspace
+from ccmn.losses.pairs.direct import Needs, PairSums, workspace
 from ccmn.losses.surrogates import SURROGATES
 
-LARGEST_ORDER = 640
-"""Rows so wide that they need more terms than this (a half width of about 100) go to the double sum."""
+MAX_ORDER = 640
+"""Rows that need more terms than this (a half width of about 100) use the double sum."""
 
-_TILE = 1 << 19
-"""Values of T in memory at once on a CPU: 4 MB."""
-_TILE_ELSEWHERE = 1 << 26
+_TILE_SIZE = 1 << 19
+"""Number of Chebyshev values in memory at once on a CPU (4 MB)."""
+_DEVICE_TILE_SIZE = 1 << 26
+"""Number of Chebyshev values in memory at once on an accelerator."""
+
+N_LEVELS = 32
+"""Number of half widths in an ``ExpansionTable``, a power of two because a kernel compares with all of them at once."""
+_WIDTH_RATIOS = {"square": 2.0, "sigmoid": 2.0**0.2, "logistic": 2.0**0.2}
+"""Ratio of consecutive half widths, which start at 1. The largest is 73, or 2^31 for the three terms of the square."""
 
 
 class Expansion(NamedTuple):
-    """The series of one kernel: half width, coefficients C, and d/dx on Chebyshev coefficients."""
+    """Chebyshev expansion of one kernel: half width w, coefficients C, and the derivative on coefficients."""
 
     half_width: Tensor
     coefficients: Tensor
@@ -50,7 +56,7 @@ class Expansion(NamedTuple):
 
 
 def order_for(half_width: float, dtype: torch.dtype) -> int:
-    """How many terms M reach the tolerance of a dtype: 1e-8 for float32, 1e-14 for float64.
+    """Return the number of terms M for the tolerance of a dtype: 1e-8 for float32, 1e-14 for float64.
 
     >>> order_for(5.0, torch.float32), order_for(8.0, torch.float32)
     (36, 53)
@@ -61,13 +67,13 @@ def order_for(half_width: float, dtype: torch.dtype) -> int:
 
 
 def round_up_width(half_width: float) -> float:
-    """The next of the widths that are kept: 1, 2^(1/4), 2^(1/2), ...; cached coefficients are few."""
+    """Round up to one of the widths 1, 2^(1/4), 2^(1/2), ..., so that few expansions are cached."""
     return float(2.0 ** (math.ceil(4 * math.log2(max(half_width, 1.0))) / 4))
 
 
 @lru_cache(maxsize=64)
 def kernel_coefficients(surrogate: str, half_width: float, order: int) -> NDArray[np.float64]:
-    """C of phi(w (x - y)), (M, M): phi on the Chebyshev grid, and a cosine transform."""
+    """Return the coefficients C (M, M) of phi(w (x - y)), a cosine transform of its values on the Chebyshev grid."""
     x = np.cos(np.pi * (np.arange(order) + 0.5) / order)
     grid = SURROGATES[surrogate].phi(torch.from_numpy(half_width * (x[:, None] - x[None, :]))).numpy()
     C: NDArray[np.float64] = scipy.fft.dctn(grid, type=2) / order**2
@@ -78,7 +84,10 @@ def kernel_coefficients(surrogate: str, half_width: float, order: int) -> NDArra
 
 @lru_cache(maxsize=64)
 def derivative_matrix(order: int) -> NDArray[np.float64]:
-    """D with (c D)_b the coefficients of the derivative of sum_a c_a T_a: T_a' = 2a (T_{a-1} + T_{a-3} + ...)."""
+    """Return D such that c D are the coefficients of the derivative of sum_a c_a T_a.
+
+    T_a' = 2a (T_{a-1} + T_{a-3} + ...), with half of the coefficient of T_0.
+    """
     a, b = np.meshgrid(np.arange(order), np.arange(order), indexing="ij")
     D = np.where((a > b) & ((a - b) % 2 == 1), 2.0 * a, 0.0)
     D[:, 0] /= 2
@@ -87,7 +96,7 @@ def derivative_matrix(order: int) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=64)
 def expansion_for(surrogate: str, half_width: float, order: int, device: torch.device) -> Expansion:
-    """The series for rows of at most this half width, on a device."""
+    """Return the expansion for rows of at most this half width, on a device."""
     return Expansion(
         torch.tensor(half_width, dtype=torch.float64, device=device),
         torch.from_numpy(kernel_coefficients(surrogate, half_width, order)).to(device),
@@ -96,12 +105,11 @@ def expansion_for(surrogate: str, half_width: float, order: int, device: torch.d
 
 
 def chebyshev_pair_sum(
-    scores: Tensor, pos: Tensor, neg: Tensor, at_zero: float, expansion: Expansion, wanted: Wanted
+    scores: Tensor, pos: Tensor, neg: Tensor, at_zero: float, expansion: Expansion, needs: Needs
 ) -> PairSums:
-    """Pair sums through the moments of each row. No row may be wider than the expansion's width.
+    """Return the pair sums from the moments of each row; no row may be wider than the expansion.
 
-    Two passes over T_a(x): moments in the first, the three series in the second. The derivative of a series is again
-    one in T.
+    The first pass over T_a(x) computes the moments, the second evaluates the series of the derivatives.
     """
     w, C, D = expansion
     low, high = torch.aminmax(scores, dim=-1, keepdim=True)
@@ -109,17 +117,16 @@ def chebyshev_pair_sum(
     P, N = passes.moments(len(C)).unbind(-1)
     A, B = N @ C.t(), P @ C
     value = ((P * A).sum(-1) - at_zero * _diagonal(pos, neg)).to(scores.dtype)
-    by_scores = passes.by_scores(A @ D / w, B @ D / w) if wanted.by_scores else None
-    if not wanted.by_weights:
+    by_scores = passes.by_scores(A @ D / w, B @ D / w) if needs.by_scores else None
+    if not needs.by_weights:
         return PairSums(value, by_scores, None, None)
     by_pos, by_neg = passes.values(A, B)
     return PairSums(value, by_scores, by_pos - at_zero * neg, by_neg - at_zero * pos)
 
 
 def _diagonal(pos: Tensor, neg: Tensor) -> Tensor:
-    """sum_j p_j n_j of every row in float64, some labels at a time: of the whole there may be too many."""
-    most = _TILE if pos.device.type == "cpu" else _TILE_ELSEWHERE
-    labels = max(1, most // len(pos))
+    """Return sum_j p_j n_j of every row in float64, in blocks of labels to bound the memory."""
+    labels = max(1, (_TILE_SIZE if pos.device.type == "cpu" else _DEVICE_TILE_SIZE) // len(pos))
     if pos.shape[1] <= labels:
         return (pos.double() * neg).sum(-1)
     total = pos.new_zeros(len(pos), dtype=torch.float64)
@@ -129,26 +136,26 @@ def _diagonal(pos: Tensor, neg: Tensor) -> Tensor:
 
 
 class TiledPasses:
-    """The passes with torch's own operations, tile by tile: a recurrence and a matrix product each."""
+    """Passes over the Chebyshev values of rows, tile by tile: a recurrence and a matrix product each."""
 
-    def __init__(self, scores: Tensor, pos: Tensor, neg: Tensor, centre: Tensor, width: Tensor) -> None:
-        self.scores, self.pos, self.neg, self.centre, self.width = scores, pos, neg, centre, width
+    def __init__(self, scores: Tensor, pos: Tensor, neg: Tensor, center: Tensor, width: Tensor) -> None:
+        self.scores, self.pos, self.neg, self.center, self.width = scores, pos, neg, center, width
 
     def moments(self, order: int) -> Tensor:
-        """P_a and N_a of every row: (n, M, 2)."""
-        found = self.scores.new_zeros((len(self.scores), order, 2), dtype=torch.float64)
+        """Return P_a and N_a of every row, (n, M, 2)."""
+        moments = self.scores.new_zeros((len(self.scores), order, 2), dtype=torch.float64)
         for (row, label), T in self._tiles(order):
             weights = torch.stack((self.pos[row, label], self.neg[row, label]), -1).double()
-            found[row] += torch.bmm(T, weights)
-        return found / 2  # of T, not of 2 T
+            moments[row] += torch.bmm(T, weights)
+        return moments / 2  # the tiles hold 2 T
 
     def by_scores(self, along_pos: Tensor, along_neg: Tensor) -> Tensor:
-        """p_j sum_a u_a T_a(x_j) + n_j sum_a v_a T_a(x_j) for series u, v of every row, (n, M)."""
+        """Return p_j sum_a u_a T_a(x_j) + n_j sum_a v_a T_a(x_j) for the series u, v (n, M)."""
         u, v = self.values(along_pos, along_neg)
         return self.pos * u + self.neg * v
 
     def values(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        """sum_a u_a T_a(x_j) and sum_a v_a T_a(x_j)."""
+        """Return sum_a u_a T_a(x_j) and sum_a v_a T_a(x_j)."""
         u, v = torch.empty_like(self.scores), torch.empty_like(self.scores)
         series = torch.stack((first, second), 1) / 2
         for (row, label), T in self._tiles(first.shape[1]):
@@ -156,37 +163,26 @@ class TiledPasses:
         return u, v
 
     def _tiles(self, order: int) -> Iterator[tuple[tuple[slice, slice], Tensor]]:
-        """Places, and 2 T_a(x) there: (rows, M, labels)."""
-        tiles = list(_tiles(self.scores, order))
-        room = workspace(max(order * _size(tile) for tile in tiles), torch.float64, self.scores.device)
-        for row, label in tiles:
-            x = (self.scores[row, label].double() - self.centre[row]) / self.width
-            yield (row, label), _doubled_chebyshev(x, order, room)
+        """Yield slices (rows, labels) and 2 T_a(x) there, (rows, M, labels): complete rows, or a part of one row."""
+        rows, q = self.scores.shape
+        cells = max(64, (_TILE_SIZE if self.scores.device.type == "cpu" else _DEVICE_TILE_SIZE) // order)
+        tile_rows, tile_labels = min(rows, max(1, cells // q)), min(q, cells)
+        buffer = workspace(order * tile_rows * tile_labels, torch.float64, self.scores.device)
+        for i in range(0, rows, tile_rows):
+            for j in range(0, q, tile_labels):
+                row, label = slice(i, i + tile_rows), slice(j, j + tile_labels)
+                x = (self.scores[row, label].double() - self.center[row]) / self.width
+                yield (row, label), _doubled_chebyshev(x, order, buffer)
 
 
-def _tiles(scores: Tensor, order: int) -> Iterator[tuple[slice, slice]]:
-    """Slices (rows, labels) whose Chebyshev values are few enough: whole rows, or a part of one."""
-    rows, q = scores.shape
-    cells = max(64, (_TILE if scores.device.type == "cpu" else _TILE_ELSEWHERE) // order)
-    some_rows, some_labels = max(1, cells // q), min(q, cells)
-    for i in range(0, rows, some_rows):
-        for j in range(0, q, some_labels):
-            yield slice(i, min(i + some_rows, rows)), slice(j, min(j + some_labels, q))
+def _doubled_chebyshev(x: Tensor, order: int, buffer: Tensor) -> Tensor:
+    """Write S_a = 2 T_a(x) for a < order into ``buffer`` and return it, shape (rows, order, labels).
 
-
-def _size(tile: tuple[slice, slice]) -> int:
-    row, label = tile
-    return int((row.stop - row.start) * (label.stop - label.start))
-
-
-def _doubled_chebyshev(x: Tensor, order: int, room: Tensor) -> Tensor:
-    """S_a = 2 T_a(x) for a < order, shape (rows, order, labels), written into ``room``.
-
-    S_{m+k} = S_m S_k - S_{m-k}: each step doubles what is known, so there are log2(order) steps; without the
-    factor two each step would need one operation more.
+    S_{m+k} = S_m S_k - S_{m-k}, so each of the log2(order) steps doubles the number of known terms. Without the factor
+    2 each step would need one more operation.
     """
     rows, labels = x.shape
-    S = room[: rows * order * labels].view(rows, order, labels)
+    S = buffer[: rows * order * labels].view(rows, order, labels)
     S[:, 0] = 2
     if order > 1:
         torch.mul(x, 2, out=S[:, 1])
@@ -199,63 +195,52 @@ def _doubled_chebyshev(x: Tensor, order: int, room: Tensor) -> Tensor:
     return S
 
 
-def largest_half_width(scores: Tensor) -> Tensor:
-    """Half the distance from the lowest to the highest score, of the widest row, on the scores' device."""
+def max_half_width(scores: Tensor) -> Tensor:
+    """Return half the range of the scores of the widest row, as a tensor on the device of the scores."""
     low, high = torch.aminmax(scores, dim=-1)
     return (high - low).amax() / 2
 
 
-def exact_expansion(surrogate: str, scores: Tensor, half_width: float) -> Expansion | None:
-    """The series for rows of a known width, or None where too many terms would be needed."""
-    if not half_width <= 1e4:  # NaN and infinite scores too: the double sum tells what comes of them
+def expansion_for_width(surrogate: str, scores: Tensor, half_width: float) -> Expansion | None:
+    """Return the expansion for rows of a known width, or None if it needs more than ``MAX_ORDER`` terms."""
+    if not half_width <= 1e4:  # also for NaN and infinite scores, which the double sum propagates
         return None
     half_width = round_up_width(half_width)
     order = order_for(half_width, scores.dtype)
-    return expansion_for(surrogate, half_width, order, scores.device) if order <= LARGEST_ORDER else None
+    return expansion_for(surrogate, half_width, order, scores.device) if order <= MAX_ORDER else None
 
 
-LEVELS = 32
-"""A power of two, since a kernel looks at all of them at once."""
-_STEP = {"square": 2.0, "sigmoid": 2.0**0.2, "logistic": 2.0**0.2}
-"""From one half width to the next, beginning with 1: the series end at 73, the square's three terms at 2^31."""
-
-
-class Ladder(NamedTuple):
-    """Half widths w, orders M, and the matrices of all levels one behind the other, on a device."""
+class ExpansionTable(NamedTuple):
+    """Expansions for ``N_LEVELS`` half widths on a device; in a kernel each row selects its own."""
 
     widths: Tensor
-    """float32 (LEVELS,), ascending."""
+    """Half widths w, float32 (N_LEVELS,), ascending."""
     orders: Tensor
-    """int32 (LEVELS,), even."""
+    """Orders M, int32 (N_LEVELS,), even."""
     starts: Tensor
-    """int32 (LEVELS,): how many M^2 come before."""
+    """Sum of M^2 over the levels before, int32 (N_LEVELS,)."""
     matrices: Tensor
-    """float64: C, then C'D / w, then C D / w of every level: P C N is the value, N C'D / w and P C D / w the series of
-    the gradient along p and along n."""
-    largest_order: int
+    """float64: C, then C'D / w, then C D / w of every level. P C N is the value; N C'D / w and P C D / w are the series
+    of the gradient that are multiplied by p and by n."""
+    max_order: int
+    """Largest order."""
 
 
 @lru_cache(maxsize=16)
-def ladder_for(surrogate: str, device: torch.device) -> Ladder:
-    """The ladder of a surrogate on a device; made once."""
-    widths = (_STEP[surrogate] ** np.arange(LEVELS)).astype(np.float32)
-    orders = [_even(3 if surrogate == "square" else order_for(float(w), torch.float32)) for w in widths]
-    matrices = np.concatenate([_matrices(surrogate, float(w), order) for w, order in zip(widths, orders)])
+def expansion_table(surrogate: str, device: torch.device) -> ExpansionTable:
+    """Return the table of a surrogate on a device."""
+    widths = (_WIDTH_RATIOS[surrogate] ** np.arange(N_LEVELS)).astype(np.float32)
+    orders = [3 if surrogate == "square" else order_for(float(w), torch.float32) for w in widths]
+    orders = [order + order % 2 for order in orders]  # kernels compute two terms per step
+    matrices = []
+    for w, order in zip(widths.tolist(), orders):
+        C, D = kernel_coefficients(surrogate, w, order), derivative_matrix(order)
+        matrices += [m.ravel() for m in (C, C.T @ D / w, C @ D / w)]
     starts = np.cumsum([0, *(order**2 for order in orders[:-1])])
-    return Ladder(
+    return ExpansionTable(
         torch.from_numpy(widths).to(device),
         torch.tensor(orders, dtype=torch.int32, device=device),
         torch.tensor(starts, dtype=torch.int32, device=device),
-        torch.from_numpy(matrices).to(device),
+        torch.from_numpy(np.concatenate(matrices)).to(device),
         max(orders),
     )
-
-
-def _even(order: int) -> int:
-    """Kernels take two terms at a time."""
-    return order + order % 2
-
-
-def _matrices(surrogate: str, half_width: float, order: int) -> np.ndarray:
-    C, D = kernel_coefficients(surrogate, half_width, order), derivative_matrix(order)
-    return np.concatenate([m.ravel() for m in (C, C.T @ D / half_width, C @ D / half_width)])

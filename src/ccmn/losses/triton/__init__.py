@@ -1,7 +1,7 @@
-"""The ranking loss on a CUDA device in a few kernels; the eager ways stay the reference, and take what these do not."""
+"""Ranking loss in a few fused Triton kernels on a CUDA device; ``losses/pairs`` is the reference implementation."""
 
 from __future__ import annotations
 
-from ccmn.losses.triton.dispatch import can_fuse, fused_loss
+from ccmn.losses.triton.dispatch import can_fuse, fused_ranking_loss
 
-__all__ = ["can_fuse", "fused_loss"]
+__all__ = ["can_fuse", "fused_ranking_loss"]

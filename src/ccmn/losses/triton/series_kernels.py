@@ -1,8 +1,9 @@
-"""The pair sum and its gradient through Chebyshev moments: see :mod:`ccmn.losses.pairs.chebyshev` for the formulas.
+"""Triton kernels for pair sums from Chebyshev moments; the formulas are in :mod:`ccmn.losses.pairs.chebyshev`.
 
-Room is one piece of memory for every row: the lowest and highest score of its pieces, the sums of its blocks, and their
-total. Arithmetic on labels is float32, in which the recurrence T_{a+1} = 2 x T_a - T_{a-1} loses no digits that count
-(value 1e-7, gradient 3e-7 of their scales); what is done once a row is float64.
+The workspace of a row holds the range of the scores of its pieces, the sums of its blocks, and their total. The
+record of a row holds the series of its gradient. Arithmetic on labels is float32, in which the recurrence
+T_{a+1} = 2 x T_a - T_{a-1} is accurate enough (errors of 1e-7 in the value and 3e-7 in the gradient, relative to their
+scales). Arithmetic on moments is float64.
 """
 
 from __future__ import annotations
@@ -10,25 +11,25 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ccmn.losses.triton.pair_kernels import NUMBERS, TENSORS, read, some_pair_slopes, some_pair_values
+from ccmn.losses.triton.pair_kernels import NUMBERS, TENSORS, column_slopes, column_values, load_columns
 
-# Triton reads annotations as its own, so that kernels have no types.
+# Kernels have no type hints, because Triton gives annotations its own meaning.
 # mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"
 
 
-HEAD = 4
-"""What stands before the series in a row's line: centre, 1 / w, order (-1: no series is long enough), nothing."""
+HEADER = 4
+"""Number of values before the series in a record: center, 1 / w, order (-1 if no series is long enough), unused."""
 
 
 @triton.jit
-def _room(room, row, pieces, blocks, SLOT: tl.constexpr):
-    """Where the ends of a row begin, and where the sums of its blocks."""
-    ends = room + row * (2 * pieces + (blocks + 1) * SLOT)
-    return ends, ends + 2 * pieces
+def _row_workspace(workspace, row, pieces, blocks, SLOT: tl.constexpr):
+    """Return pointers to the ranges of the pieces of a row and to the sums of its blocks."""
+    ranges = workspace + row * (2 * pieces + (blocks + 1) * SLOT)
+    return ranges, ranges + 2 * pieces
 
 
 @triton.jit
-def _ends(
+def _range_of_columns(
     outputs,
     labels,
     row,
@@ -36,12 +37,12 @@ def _ends(
     column,
     columns,
     DUMMY: tl.constexpr,
-    MAY_MISS: tl.constexpr,
+    MAY_HAVE_NAN: tl.constexpr,
 ):
-    """Lowest and highest score of some columns of a row, over the labels that are not missing."""
+    """Compute the lowest and highest score of columns of a row, without labels that are NaN."""
     counts = column < columns
     f = tl.load(outputs + row * columns + column, counts, 0.0).to(tl.float32)
-    if MAY_MISS:
+    if MAY_HAVE_NAN:
         label = column - DUMMY
         y = tl.load(labels + label_row * (columns - DUMMY) + label, counts & (label >= 0), 0.0)
         counts = counts & (y == y)
@@ -49,44 +50,44 @@ def _ends(
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=TENSORS)
-def extents(
+def row_ranges(
     outputs,
     labels,
-    room,
+    workspace,
     columns,
     label_rows,
     blocks,
     SLOT: tl.constexpr,
     DUMMY: tl.constexpr,
-    MAY_MISS: tl.constexpr,
+    MAY_HAVE_NAN: tl.constexpr,
     PIECE: tl.constexpr,
 ):
-    """The ends of every piece of every row."""
+    """Store the range of the scores of every piece of every row."""
     row, piece = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = piece * PIECE + tl.arange(0, PIECE)
-    low, high = _ends(outputs, labels, row, row % label_rows, column, columns, DUMMY, MAY_MISS)
-    ends, _ = _room(room, row, tl.num_programs(1), blocks, SLOT)
-    tl.store(ends + 2 * piece, low)
-    tl.store(ends + 2 * piece + 1, high)
+    low, high = _range_of_columns(outputs, labels, row, row % label_rows, column, columns, DUMMY, MAY_HAVE_NAN)
+    ranges, _ = _row_workspace(workspace, row, tl.num_programs(1), blocks, SLOT)
+    tl.store(ranges + 2 * piece, low)
+    tl.store(ranges + 2 * piece + 1, high)
 
 
 @triton.jit
-def _stored_ends(ends, pieces, PIECES: tl.constexpr):
-    """Lowest and highest score of a row from those of its pieces."""
-    piece = tl.arange(0, PIECES)
-    low = tl.min(tl.load(ends + 2 * piece, piece < pieces, float("inf")))
-    high = tl.max(tl.load(ends + 2 * piece + 1, piece < pieces, float("-inf")))
+def _range_of_row(ranges, pieces, MAX_PIECES: tl.constexpr):
+    """Compute the lowest and highest score of a row from the ranges of its pieces."""
+    piece = tl.arange(0, MAX_PIECES)
+    low = tl.min(tl.load(ranges + 2 * piece, piece < pieces, float("inf")))
+    high = tl.max(tl.load(ranges + 2 * piece + 1, piece < pieces, float("-inf")))
     return low, high
 
 
 @triton.jit
-def _frame(low, high, widths, LEVELS: tl.constexpr):
-    """The centre of a row, and the first level of the ladder that is wide enough for it (LEVELS: none is)."""
-    centre = low + (high - low) * 0.5
-    # From the centre as it was rounded: no |x| is above 1.
-    half_width = tl.maximum(high - centre, centre - low)
+def _center_and_level(low, high, widths, LEVELS: tl.constexpr):
+    """Compute the center of a row and the first level that is wide enough for it (LEVELS if none is)."""
+    center = low + (high - low) * 0.5
+    # Computed from the rounded center, so that |x| <= 1.
+    half_width = tl.maximum(high - center, center - low)
     level = tl.sum((tl.load(widths + tl.arange(0, LEVELS)) < half_width).to(tl.int32))
-    return centre, level
+    return center, level
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=TENSORS)
@@ -97,60 +98,60 @@ def moments(
     offset,
     widths,
     orders,
-    room,
+    workspace,
     columns,
     label_rows,
     pieces,
     SLOT: tl.constexpr,
-    PIECES: tl.constexpr,
+    MAX_PIECES: tl.constexpr,
     LEVELS: tl.constexpr,
     PHI: tl.constexpr,
     DUMMY: tl.constexpr,
     DEBIAS: tl.constexpr,
     BLOCK: tl.constexpr,
     INNER: tl.constexpr,
-    ALONE: tl.constexpr,
-    MAY_MISS: tl.constexpr,
+    SINGLE_PIECE: tl.constexpr,
+    MAY_HAVE_NAN: tl.constexpr,
 ):
-    """Of every block of a row: sum_j p_j n_j, then P_0, N_0, P_1, N_1 ...; its pair sum where the row is too wide."""
+    """Store sum_j p_j n_j, then P_0, N_0, P_1, N_1, ... of every block; its pair sum if the row is too wide."""
     row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = block * BLOCK + tl.arange(0, BLOCK)
     label_row = row % label_rows
-    f, p, n, known = read(outputs, labels, scale, offset, row, label_row, column, columns, DUMMY, DEBIAS)
-    ends, sums = _room(room, row, pieces, tl.num_programs(1), SLOT)
+    f, p, n, known = load_columns(outputs, labels, scale, offset, row, label_row, column, columns, DUMMY, DEBIAS)
+    ranges, sums = _row_workspace(workspace, row, pieces, tl.num_programs(1), SLOT)
     sums += block * SLOT
-    if ALONE:  # in short rows every program looks for the ends itself: that is quicker than one kernel more
+    if SINGLE_PIECE:  # for short rows this is faster than another kernel launch
         low, high = float("inf"), float("-inf")
         for start in range(0, columns, BLOCK):
-            some_low, some_high = _ends(
-                outputs, labels, row, label_row, start + tl.arange(0, BLOCK), columns, DUMMY, MAY_MISS
+            some_low, some_high = _range_of_columns(
+                outputs, labels, row, label_row, start + tl.arange(0, BLOCK), columns, DUMMY, MAY_HAVE_NAN
             )
             low, high = tl.minimum(low, some_low), tl.maximum(high, some_high)
         if block == 0:
-            tl.store(ends, low)
-            tl.store(ends + 1, high)
+            tl.store(ranges, low)
+            tl.store(ranges + 1, high)
     else:
-        low, high = _stored_ends(ends, pieces, PIECES)
-    centre, level = _frame(low, high, widths, LEVELS)
+        low, high = _range_of_row(ranges, pieces, MAX_PIECES)
+    center, level = _center_and_level(low, high, widths, LEVELS)
     if level < LEVELS:
         order = tl.load(orders + level)
-        x = tl.where(known, (f - centre) / tl.load(widths + level), 0.0)
-        twice, odd, even = 2.0 * x, x, tl.full((BLOCK,), 1.0, tl.float32)  # T_{-1} = T_1
+        x = tl.where(known, (f - center) / tl.load(widths + level), 0.0)
+        two_x, odd, even = 2.0 * x, x, tl.full((BLOCK,), 1.0, tl.float32)  # T_{-1} = T_1
         tl.store(sums, tl.sum(p * n))
         sums += 1
-        for _ in range(0, order, 2):  # two at a time: no value is moved from one register to another
+        for _ in range(0, order, 2):  # two terms per step avoid copies between registers
             tl.store(sums, tl.sum(p * even))
             tl.store(sums + 1, tl.sum(n * even))
-            odd = twice * even - odd
+            odd = two_x * even - odd
             tl.store(sums + 2, tl.sum(p * odd))
             tl.store(sums + 3, tl.sum(n * odd))
-            even = twice * odd - even
+            even = two_x * odd - even
             sums += 4
     else:
         found = 0.0
         for first in range(block * BLOCK, tl.minimum((block + 1) * BLOCK, columns), INNER):
             some = first + tl.arange(0, INNER)
-            found += some_pair_values(outputs, labels, scale, offset, row, label_row, some, columns, PHI, DUMMY, DEBIAS)
+            found += column_values(outputs, labels, scale, offset, row, label_row, some, columns, PHI, DUMMY, DEBIAS)
         tl.store(sums, found)
 
 
@@ -160,25 +161,25 @@ def combine(
     orders,
     starts,
     matrices,
-    room,
-    lines,
+    workspace,
+    records,
     values,
     blocks,
     pieces,
     at_zero,
     SLOT: tl.constexpr,
-    LINE: tl.constexpr,
-    HEAD: tl.constexpr,
-    PIECES: tl.constexpr,
+    RECORD: tl.constexpr,
+    HEADER: tl.constexpr,
+    MAX_PIECES: tl.constexpr,
     LEVELS: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
-    """The sums of a row's blocks added up; P C N; and its line: the series of its gradient, u_0, v_0, u_1, v_1 ..."""
+    """Add the sums of the blocks of a row; store P C N and the series of the gradient, u_0, v_0, u_1, v_1, ..."""
     row = tl.program_id(0).to(tl.int64)
-    ends, sums = _room(room, row, pieces, blocks, SLOT)
-    low, high = _stored_ends(ends, pieces, PIECES)
-    centre, level = _frame(low, high, widths, LEVELS)
-    line = lines + row * LINE
+    ranges, sums = _row_workspace(workspace, row, pieces, blocks, SLOT)
+    low, high = _range_of_row(ranges, pieces, MAX_PIECES)
+    center, level = _center_and_level(low, high, widths, LEVELS)
+    record = records + row * RECORD
     here, few = tl.arange(0, 64), tl.arange(0, 32)
     if level < LEVELS:
         order = tl.load(orders + level)
@@ -192,7 +193,7 @@ def combine(
                 part = tl.load(sums + block[:, None] * SLOT + slot[None, :], inside, 0.0)
                 added += tl.sum(part.to(tl.float64), 0)
             tl.store(total + slot, added.to(tl.float32), slot < 2 * order + 1)
-        tl.debug_barrier()  # what other threads of this program have stored is read below
+        tl.debug_barrier()  # the values stored by other threads are read below
         P, N = total + 1, total + 2
         C = matrices + tl.load(starts + level) * 3
         U, V = C + order * order, C + 2 * order * order
@@ -210,34 +211,34 @@ def combine(
                 u += tl.sum(N_a[:, None] * tl.load(U + place, inside, 0.0), 0)
                 v += tl.sum(P_a[:, None] * tl.load(V + place, inside, 0.0), 0)
             value += tl.sum(along * tl.load(N + 2 * column, column < order, 0.0).to(tl.float64))
-            tl.store(line + HEAD + 2 * column, u.to(tl.float32), column < order)
-            tl.store(line + HEAD + 2 * column + 1, v.to(tl.float32), column < order)
-        tl.store(line, centre)
-        tl.store(line + 1, 1.0 / tl.load(widths + level))
-        tl.store(line + 2, order.to(tl.float32))
+            tl.store(record + HEADER + 2 * column, u.to(tl.float32), column < order)
+            tl.store(record + HEADER + 2 * column + 1, v.to(tl.float32), column < order)
+        tl.store(record, center)
+        tl.store(record + 1, 1.0 / tl.load(widths + level))
+        tl.store(record + 2, order.to(tl.float32))
         tl.store(values + row, value.to(tl.float32))
     else:
         pairs = tl.zeros((64,), tl.float64)
         for ahead in range(0, blocks, 64):
             pairs += tl.load(sums + (ahead + here) * SLOT, ahead + here < blocks, 0.0).to(tl.float64)
-        tl.store(line + 2, -1.0)
+        tl.store(record + 2, -1.0)
         tl.store(values + row, tl.sum(pairs).to(tl.float32))
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=TENSORS)
-def gradient(
+def series_gradient(
     outputs,
     labels,
     scale,
     offset,
-    lines,
+    records,
     grad,
     out,
     columns,
     label_rows,
-    share,
-    LINE: tl.constexpr,
-    HEAD: tl.constexpr,
+    row_factor,
+    RECORD: tl.constexpr,
+    HEADER: tl.constexpr,
     PHI: tl.constexpr,
     DUMMY: tl.constexpr,
     DEBIAS: tl.constexpr,
@@ -245,31 +246,31 @@ def gradient(
     BLOCK: tl.constexpr,
     INNER: tl.constexpr,
 ):
-    """(p_j sum_a u_a T_a(x_j) + n_j sum_a v_a T_a(x_j)) times what comes from behind the row's value."""
+    """Store (p_j sum_a u_a T_a(x_j) + n_j sum_a v_a T_a(x_j)) times the upstream gradient of the row."""
     row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     label_row = row % label_rows
-    factor = tl.load(grad + row * BY_ROW) * share
-    line = lines + row * LINE
-    order = tl.load(line + 2).to(tl.int32)
+    factor = tl.load(grad + row * BY_ROW) * row_factor
+    record = records + row * RECORD
+    order = tl.load(record + 2).to(tl.int32)
     out += row * columns
     if order >= 0:
         column = block * BLOCK + tl.arange(0, BLOCK)
-        f, p, n, known = read(outputs, labels, scale, offset, row, label_row, column, columns, DUMMY, DEBIAS)
-        x = tl.where(known, (f - tl.load(line)) * tl.load(line + 1), 0.0)
-        twice, odd, even = 2.0 * x, x, tl.full((BLOCK,), 1.0, tl.float32)
+        f, p, n, known = load_columns(outputs, labels, scale, offset, row, label_row, column, columns, DUMMY, DEBIAS)
+        x = tl.where(known, (f - tl.load(record)) * tl.load(record + 1), 0.0)
+        two_x, odd, even = 2.0 * x, x, tl.full((BLOCK,), 1.0, tl.float32)
         u, v = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
-        line += HEAD
+        record += HEADER
         for _ in range(0, order, 2):
-            u += tl.load(line) * even
-            v += tl.load(line + 1) * even
-            odd = twice * even - odd
-            u += tl.load(line + 2) * odd
-            v += tl.load(line + 3) * odd
-            even = twice * odd - even
-            line += 4
+            u += tl.load(record) * even
+            v += tl.load(record + 1) * even
+            odd = two_x * even - odd
+            u += tl.load(record + 2) * odd
+            v += tl.load(record + 3) * odd
+            even = two_x * odd - even
+            record += 4
         tl.store(out + column, ((p * u + n * v) * factor).to(out.dtype.element_ty), column < columns)
     else:
         for start in range(block * BLOCK, tl.minimum((block + 1) * BLOCK, columns), INNER):
             some = start + tl.arange(0, INNER)
-            found = some_pair_slopes(outputs, labels, scale, offset, row, label_row, some, columns, PHI, DUMMY, DEBIAS)
+            found = column_slopes(outputs, labels, scale, offset, row, label_row, some, columns, PHI, DUMMY, DEBIAS)
             tl.store(out + some, (found * factor).to(out.dtype.element_ty), some < columns)

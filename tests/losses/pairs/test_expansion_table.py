@@ -1,4 +1,4 @@
-"""The series that kernels choose from: what a kernel does with them, in numpy, against the double sum."""
+"""Expansion tables of the fused kernels: the computation of a kernel in numpy, compared with the double sum."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 import torch
 from numpy.polynomial import chebyshev
 
-from ccmn.losses.pairs.chebyshev import LEVELS, ladder_for
+from ccmn.losses.pairs.chebyshev import N_LEVELS, expansion_table
 from ccmn.losses.surrogates import SURROGATES
 
 
 @pytest.mark.parametrize("surrogate", ["square", "sigmoid", "logistic"])
-def test_levels_are_ascending_and_orders_even(surrogate):
-    widths, orders, starts, matrices, largest = ladder_for(surrogate, torch.device("cpu"))
-    assert len(widths) == len(orders) == len(starts) == LEVELS
+def test_widths_are_ascending_and_orders_are_even(surrogate):
+    widths, orders, starts, matrices, largest = expansion_table(surrogate, torch.device("cpu"))
+    assert len(widths) == len(orders) == len(starts) == N_LEVELS
     assert (widths.diff() > 0).all()
     assert (orders % 2 == 0).all()
     assert orders.max() == largest
@@ -25,8 +25,8 @@ def test_levels_are_ascending_and_orders_even(surrogate):
 
 @pytest.mark.parametrize("surrogate", ["square", "sigmoid", "logistic"])
 @pytest.mark.parametrize("level", [0, 5, 13, 20])
-def test_a_level_gives_value_and_gradient_of_the_pair_sum(surrogate, level):
-    widths, orders, starts, matrices, _ = ladder_for(surrogate, torch.device("cpu"))
+def test_each_level_gives_value_and_gradient(surrogate, level):
+    widths, orders, starts, matrices, _ = expansion_table(surrogate, torch.device("cpu"))
     w, M, start = float(widths[level]), int(orders[level]), 3 * int(starts[level])
     C, U, V = matrices[start : start + 3 * M * M].view(3, M, M).numpy()
     rng = np.random.default_rng(level)
