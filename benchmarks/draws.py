@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from ccmn.data import load_dataset
-from ccmn.estimation import METHODS, Evidence, LabelRates, Trusted
+from ccmn.estimation import METHODS
+from ccmn.estimation.estimate import uses_likelihood
+from ccmn.estimation.evidence import Evidence, Trusted, fit_surfaces
+from ccmn.estimation.noise_rates import LabelRates
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
 
 DATASETS = ("yeast", "scene", "mirflickr", "enron")
@@ -19,7 +22,7 @@ FIRST_DRAW = 100
 """Reported draws begin here; methods were chosen on draws 1 to 3 and 120 to 145."""
 TRUSTED_SAMPLES = 5
 """Samples of trusted rows of each draw: one says little of coverage, since all labels share its luck."""
-SIDES = {"partial": "partial", "missing": "missing"}
+NOISE_TYPES = {"partial": "partial", "missing": "missing"}
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,8 @@ class Draw:
         return np.flatnonzero(self.Y.sum(0) >= FEWEST_POSITIVES)
 
     def evidence(self) -> Evidence:
-        side = SIDES.get(self.setting, "both")
-        return Evidence(Y=self.noisy.astype(float), sides=(side,) * self.Y.shape[1], X=self.X, seed=self.number)
+        noise_type = (NOISE_TYPES.get(self.setting, "both"),) * self.Y.shape[1]
+        return Evidence(Y=self.noisy.astype(float), noise_type=noise_type, X=self.X, seed=self.number)
 
 
 def make_draw(name: str, setting: str, number: int) -> Draw:
@@ -70,12 +73,13 @@ def make_draw(name: str, setting: str, number: int) -> Draw:
 def with_trusted(evidence: Evidence, draw: Draw, many: int, sample: int = 0) -> Evidence:
     """The same evidence with that many trusted rows; what does not depend on them is not worked out again."""
     rows = draw.trusted[sample, :many]
-    more = replace(evidence, trusted=Trusted(rows, draw.Y[rows].astype(float)) if many else None)
-    vars(more)["surfaces"] = evidence.surfaces
-    return more
+    surfaces = evidence.surfaces or fit_surfaces(evidence)
+    return replace(evidence, trusted=Trusted(rows, draw.Y[rows].astype(float)) if many else None, surfaces=surfaces)
 
 
 def estimate(evidence: Evidence, method: str = "auto") -> list[LabelRates]:
+    if evidence.surfaces is None and uses_likelihood(evidence, method):
+        evidence = replace(evidence, surfaces=fit_surfaces(evidence))
     return METHODS[method](evidence)
 
 

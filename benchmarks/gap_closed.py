@@ -24,7 +24,7 @@ from draws import DATASETS, Draw, estimate, make_draw, with_trusted, write_csv
 from harness import Result, parser, report
 
 from ccmn import CCMNClassifier
-from ccmn.estimation.noise_rates import gather
+from ccmn.estimation.noise_rates import collect_rates
 from ccmn.metrics import average_precision, hamming_loss, ranking_loss
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
@@ -86,7 +86,7 @@ def run(name: str, setting: str, number: int, model: str) -> list[dict[str, obje
     evidence = draw.evidence()
     for many in (0, 50, 200) if setting == "sum" else (0,):
         used = with_trusted(evidence, draw, many)
-        noise = gather(estimate(used), used.Y, used.sides, {}, None).cautious_noise
+        noise = collect_rates(estimate(used), used.Y, used.noise_type, {}, None).shrunk_noise
         rates[f"{many}"] = noise.rho_pos, noise.rho_neg
     found = MODELS[model](draw, rates)
     return [

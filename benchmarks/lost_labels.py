@@ -22,7 +22,7 @@ import scipy.special
 from draws import DATASETS, Draw, estimate, make_draw, write_csv
 from harness import Result, parser, report
 
-from ccmn.estimation.out_of_fold import heads, spread_folds
+from ccmn.estimation.out_of_fold import feature_maps, stratified_folds
 from ccmn.estimation.likelihood import held_out_logits
 
 RATES = np.array([0.1, 0.2, 0.3, 0.4])
@@ -34,8 +34,8 @@ ABSOLUTE = (2 / np.pi) ** 0.5
 def clean_logits(draw: Draw) -> list[np.ndarray]:
     """Held-out log-odds (n,) of every true label, from models fitted to true labels that see the other true ones."""
     Y = draw.Y.astype(np.float64)
-    folds = spread_folds(Y, 3, np.random.default_rng(draw.number))
-    found = held_out_logits(heads(draw.X, draw.number)[0], Y, [np.zeros((1, 2))] * Y.shape[1], folds)
+    folds = stratified_folds(Y, 3, np.random.default_rng(draw.number))
+    found = held_out_logits(feature_maps(draw.X, draw.number)[0], Y, [np.zeros((1, 2))] * Y.shape[1], folds)
     return [label[:, 0] for label in found]
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from draws import DATASETS, SIDES, TRUSTED_SAMPLES, Draw, estimate, make_draw, with_trusted, write_csv
+from draws import DATASETS, NOISE_TYPES, TRUSTED_SAMPLES, Draw, estimate, make_draw, with_trusted, write_csv
 from harness import Result, parser, report
 
 TARGETS = {("three", 0): 0.15, ("three", 50): 0.11, ("three", 200): 0.08, ("partial", 0): 0.06, ("missing", 0): 0.06}
@@ -71,7 +71,7 @@ def notes_of(rows: list[dict[str, object]]) -> dict[str, object]:
             if part
         }
         declared = {"missing": ("coverage_pos",), "partial": ("coverage_neg",)}
-        sides = declared.get(SIDES.get(str(key[0]), "both"), ("coverage_pos", "coverage_neg"))
+        sides = declared.get(NOISE_TYPES.get(str(key[0]), "both"), ("coverage_pos", "coverage_neg"))
         cover = [np.mean([r[c] for r in part]) for c in sides for part in sets.values() if part]
         target = f" (target {TARGETS[key[0], key[1]]:g})" if key[2] == "auto" else ""
         notes[f"{key[0]}, {key[1]} trusted, {key[2]}"] = (

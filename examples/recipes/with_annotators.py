@@ -28,7 +28,7 @@ import torch
 from ccmn import CCMNClassifier, ClassConditionalNoise, HammingLoss, estimate_noise
 from ccmn.data import load_digit_scenes
 from ccmn.estimation import mean_votes
-from ccmn.estimation.dawid_skene import explain_votes
+from ccmn.estimation.dawid_skene import fit_dawid_skene
 from ccmn.metrics import hamming_loss
 
 # %%
@@ -75,6 +75,6 @@ print(f"Hamming loss, mean vote, unbiased: {hamming_loss(data.Y[2500:], predicte
 
 # %%
 # Who is reliable? Hits and false alarms of every annotator, about one label.
-crowd = explain_votes(votes[:, :, 0])
-for person, (hit, alarm) in enumerate(zip(crowd.hits, crowd.alarms)):
+crowd = fit_dawid_skene(votes[:, :, 0])
+for person, (hit, alarm) in enumerate(zip(crowd.true_positive_rate, crowd.false_positive_rate)):
     print(f"annotator {person}: sees {hit:.2f} of the zeros, and {alarm:.2f} where there are none")

@@ -38,7 +38,7 @@ def test_estimated_rates(task, noise):
     assert isinstance(found.noise, NoiseRates)
     assert (found.issues.p_wrong >= 0.8).all()
     if noise != "estimate":
-        assert set(found.noise.sides) == {noise}
+        assert set(found.noise.noise_type) == {noise}
         assert (found.issues.given == (1 if noise == "partial" else 0)).all()
 
 

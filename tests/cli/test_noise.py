@@ -108,7 +108,7 @@ def test_estimate_writes_rates_that_every_command_takes(run, printed, noisy):
     assert found["kind"] == "partial"
     assert found["label_names"] == ["sea", "sky", "sun"]
     assert max(abs(rate - 0.3) for rate in found["rho_neg"]) < 0.15
-    assert found["estimate"]["sides"] == ["partial"] * 3
+    assert found["estimate"]["noise_type"] == ["partial"] * 3
     assert read_rates(noisy / "rates.json") == PartialNoise(found["rho_neg"], label_names=found["label_names"])
     assert printed("noise", "show", "rates.json") == found
     fitted = printed("fit", "noisy.npz", "--noise", "rates.json", "--epochs", 2, "--lr", 0.05, "--out", "model.ccmn")
@@ -120,7 +120,7 @@ def test_estimate_as_a_table(run, noisy):
     result = run("noise", "estimate", "noisy.npz", "--method", "best_bin", "--out", "rates.json")
     for word in ("estimated noise, 3 labels", "sky", "upper bound", "best bin", "intervals"):
         assert word in result.stdout
-    assert "ccmn: note: the rates of" in result.stderr
+    assert "ccmn: note: Noise rates of" in result.stderr
     assert "estimated noise, 3 labels" in run("noise", "show", "rates.json").stdout
 
 
@@ -166,7 +166,7 @@ def test_estimated_rates_go_by_name(noisy, printed):
     ("text", "message"),
     [
         ('{"kind": "partial", "rho_neg": [0.1], "estimate": 3}', "rates.json: 'estimate' must be an object"),
-        ('{"kind": "partial", "rho_neg": [0.1], "estimate": {}}', "rates.json: not the description of noise rates"),
+        ('{"kind": "partial", "rho_neg": [0.1], "estimate": {}}', "rates.json: not a description of noise rates"),
     ],
 )
 def test_show_refuses_broken_estimates(refused, files, text, message):

@@ -13,11 +13,10 @@ from ccmn.cli.options import CHOICES
 from ccmn.cli.wording import in_options, option_names
 from ccmn.data import write_npz
 from ccmn.estimation import METHODS
-from ccmn.estimation.estimate import DECLARE, TRUST
 from ccmn.models.monitor import RiskParts, warning_about
 from ccmn.models.solvers import NEEDS
 
-OPTIONS = {**option_names(typer.main.get_command(app).commands.values()), "sides": "--noise"}  # type: ignore[attr-defined]
+OPTIONS = {**option_names(typer.main.get_command(app).commands.values()), "noise_type": "--noise"}  # type: ignore[attr-defined]
 PYTHON = re.compile(r"\b\w+=(?!=)|\w\(.*\)|_true\b")
 
 
@@ -32,7 +31,7 @@ def test_options_are_those_of_all_commands():
     ("said", "expected"),
     [
         (
-            f"{DECLARE} {TRUST}",
+            "Declare noise_type='partial' or 'missing', or pass rows as trusted=(rows, Y_true).",
             "Where labels were only added, or only lost, declare it with --noise partial or missing; else give a few "
             "dozen rows with true labels, taken at random: ccmn review asks you for them.",
         ),
@@ -105,5 +104,5 @@ class TestTyped:
     def test_the_side_is_an_option_of_its_own_where_rates_are_estimated(self, run, unnamed, files):
         Y = np.random.default_rng(0).integers(0, 2, unnamed.Y.shape).astype(np.uint8)  # nothing to be learnt
         write_npz(type(unnamed)(unnamed.X, Y), "noise.npz")
-        assert "declare it with --sides partial or missing" in run("noise", "estimate", "noise.npz").stderr
-        assert "declare it with --noise partial or missing" in run("audit", "noise.npz").stderr
+        assert "Declare --sides partial or missing" in run("noise", "estimate", "noise.npz").stderr
+        assert "Declare --noise partial or missing" in run("audit", "noise.npz").stderr

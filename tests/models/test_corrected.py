@@ -148,7 +148,7 @@ def test_labels_of_one_value_need_no_classifier():
 
 
 @pytest.mark.parametrize(("noise", "kind"), [("partial", PartialNoise), ("missing", MissingNoise)])
-@pytest.mark.filterwarnings("ignore:the rates of label")
+@pytest.mark.filterwarnings("ignore:Noise rates of label")
 def test_estimated_rates(noise, kind):
     true = kind([0.3, 0.4])
     data = make_noisy_multilabel(1500, 4, 2, strength=20, noise=true, random_state=0)

@@ -52,10 +52,10 @@ def test_a_matrix_without_zeros_is_refused(task, without_zeros, noise):
             fit_labels(noise, task.X, without_zeros)
 
 
-@pytest.mark.parametrize("sides", ["missing", "both", ["partial", "missing", "both"]])
-def test_estimate_noise_refuses_a_matrix_without_zeros(task, without_zeros, sides):
+@pytest.mark.parametrize("noise_type", ["missing", "both", ["partial", "missing", "both"]])
+def test_estimate_noise_refuses_a_matrix_without_zeros(task, without_zeros, noise_type):
     with pytest.raises(ValueError, match=NO_ZERO):
-        estimate_noise(task.X, without_zeros, sides=sides)
+        estimate_noise(task.X, without_zeros, noise_type=noise_type)
 
 
 def test_few_rows_are_checked_as_well(task, without_zeros):
@@ -77,7 +77,7 @@ def test_one_label_without_zeros_is_refused_if_labels_were_only_removed(task, on
         with pytest.raises(ValueError, match=r"^Label 'sky' \(1 of 3\) has observed positives but no observed 0"):
             fit(noise, task.X, Y)
     with pytest.raises(ValueError, match="Label 'sky'"):
-        estimate_noise(task.X, Y, sides="missing")
+        estimate_noise(task.X, Y, noise_type="missing")
     with pytest.raises(ValueError, match="Label 'sky'"):
         CorrectedClassifier(LogisticRegression(), "missing").fit(task.X, Y)
 

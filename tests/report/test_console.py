@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ccmn.estimation import LabelRates, Rate
-from ccmn.estimation.noise_rates import NEVER, Flag, gather
+from ccmn.estimation.noise_rates import ZERO_RATE, Flag, LabelRates, Rate, collect_rates
 from ccmn.noise import ClassConditionalNoise
 from ccmn.report.console import estimate_table, metrics_table, noise_table
 
@@ -19,8 +18,8 @@ def printed(table):
 
 
 def test_estimated_rates_and_warnings():
-    label = LabelRates(NEVER, Rate(0.3, 0.05, 0.22, 0.4), "upper bound", "best bin", (("wide_interval", "wide"),))
-    rates = gather([label], np.array([[1.0], [0.0]]), ("partial",), {}, ["sea"], [Flag("few_rows", "2 rows are few")])
+    label = LabelRates(ZERO_RATE, Rate(0.3, 0.05, 0.22, 0.4), "upper bound", "best bin", (("wide_interval", "wide"),))
+    rates = collect_rates([label], np.array([[1.0], [0.0]]), ("partial",), {}, ["sea"], [Flag("few_rows", "2 rows are few")])
     text = printed(estimate_table(rates))
     for part in ("0.300", "(0.22, 0.40)", "best bin", "upper bound", "! sea: wide", "! all labels: 2 rows are few"):
         assert part in text

@@ -53,7 +53,7 @@ class PlainErrors(TyperGroup):
         commands are told them by --noise."""
         typed = list(sys.argv[1:] if args is None else args)
         sides = "--sides" if typed[:2] == ["noise", "estimate"] else "--noise"
-        return {**option_names(self.commands.values()), "sides": sides}
+        return {**option_names(self.commands.values()), "noise_type": sides}
 
 
 def _note(options: dict[str, str], message: Warning | str, *_: Any, **__: Any) -> None:

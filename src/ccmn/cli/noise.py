@@ -72,7 +72,7 @@ def estimate(
     if out is not None:
         check_free(out, force)
     _, data = Columns.from_training_data(source, read_labels(labels), text, data_dir=data_dir)
-    rates = estimate_noise(data.X, given_labels(data, candidates), method=method, sides=sides, random_state=seed)
+    rates = estimate_noise(data.X, given_labels(data, candidates), method=method, noise_type=sides, random_state=seed)
     if out is not None:
         write_rates(rates, out)
     if as_json:

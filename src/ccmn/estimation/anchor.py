@@ -1,7 +1,4 @@
-"""Counted anchors (section 3, count-k): how often the label is wrong where the model is surest.
-
-The tightest of several upper bounds, rate by rate.
-"""
+"""Upper bounds of the rates from anchor points: the share of wrong labels among the most extreme scores."""
 
 from __future__ import annotations
 
@@ -11,76 +8,96 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
-from ccmn.estimation.best_bin import best_bin
-from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.noise_rates import NEVER, UNINFORMED, LabelRates, Rate, Side
-from ccmn.estimation.trusted import count_interval
+from ccmn.estimation.best_bin import best_bin_label
+from ccmn.estimation.evidence import Evidence, held_out_scores
+from ccmn.estimation.noise_rates import UNKNOWN_RATE, ZERO_RATE, LabelRates, NoiseType, Rate
+from ccmn.estimation.trusted import jeffreys_rate
+
+MIN_ANCHORS = 20
+"""Smallest number of rows at either end of the scores, if the class is large enough."""
 
 
 def anchor(evidence: Evidence) -> list[LabelRates]:
-    r"""Shares of wrong labels at the two ends of the scores.
+    r"""Estimate upper bounds of the rates by counting noisy labels at both ends of the scores.
 
     .. math:: \hat\rho_{pos} = 1 - \text{mean of } \tilde y \text{ over the } k \text{ highest scores}, \qquad
               \hat\rho_{neg} = \text{mean of } \tilde y \text{ over the } k \text{ lowest}
 
-    k = max(20, 1 % of the rows), and at most a fifth of the rows of the class that is looked for. What is counted is
-    the most that the rates can be: rows at the ends whose label is not certain from their features count as noise.
+    with k = max(20, 1 % of the rows), but at most a fifth of the rows of the respective class. The classical estimator
+    uses the extreme probabilities themselves [1]_ [2]_; counting needs no calibrated probabilities and does not depend
+    on single rows. Without anchor points, rows whose true label is certain given their features, the counts include
+    rows whose label is correct, so they are upper bounds.
+
+    References
+    ----------
+    .. [1] T. Liu and D. Tao, "Classification with Noisy Labels by Importance Reweighting", IEEE TPAMI 38(3), 2016.
+    .. [2] G. Patrini et al., "Making Deep Neural Networks Robust to Label Noise: A Loss Correction Approach",
+       CVPR 2017.
     """
-    return [anchor_label(*evidence.observed(j), side) for j, side in enumerate(evidence.sides)]
+    scores = held_out_scores(evidence)
+    return [anchor_label(*evidence.observed(scores, j), each) for j, each in enumerate(evidence.noise_type)]
 
 
-def anchor_label(scores: FloatArray, positive: NDArray[np.bool_], side: Side) -> LabelRates:
-    """One label: scores (n,), high where a 1 is expected, and whether a 1 was observed."""
+def anchor_label(scores: FloatArray, positive: NDArray[np.bool_], noise_type: NoiseType) -> LabelRates:
+    """Return the bounds of one label from its scores (n,) and whether each row was observed as 1."""
     ones = int(positive.sum())
-    lost = NEVER if side == "partial" else _wrong_at_the_end(scores, positive, ones)
-    added = NEVER if side == "missing" else _wrong_at_the_end(-scores, ~positive, positive.size - ones)
+    pos = ZERO_RATE if noise_type == "partial" else _error_share(scores, positive, ones)
+    neg = ZERO_RATE if noise_type == "missing" else _error_share(-scores, ~positive, positive.size - ones)
     notes: tuple[tuple[str, str], ...] = ()
-    if UNINFORMED in (lost, added):
-        notes = (("unidentified", "no row was observed in one of the two classes: its end cannot be counted"),)
-    return LabelRates(lost, added, "upper bound", "anchor", notes)
+    if UNKNOWN_RATE in (pos, neg):
+        note = "One of the two values was never observed, so its rate is unknown. Exclude the label or add rows."
+        notes = (("unidentified", note),)
+    return LabelRates(pos, neg, "upper bound", "anchor", notes)
 
 
-def _wrong_at_the_end(scores: FloatArray, right: NDArray[np.bool_], of_class: int) -> Rate:
-    """The share of labels that are not right among the k highest scores; 0 < k where the class was seen at all."""
-    if not of_class:
-        return UNINFORMED
-    k = max(1, min(max(20, math.ceil(0.01 * scores.size)), int(0.2 * of_class), scores.size))
-    wrong = k * mean_of_highest(~right, scores, k)
-    counted = count_interval(wrong, k)
-    # Nothing below the count is excluded: an upper bound has no lower end.
-    return counted._replace(value=wrong / k, low=0.0)
+def _error_share(scores: FloatArray, correct: NDArray[np.bool_], class_size: int) -> Rate:
+    """Return the share of incorrect labels among the k highest scores."""
+    if not class_size:
+        return UNKNOWN_RATE
+    k = max(1, min(max(MIN_ANCHORS, math.ceil(0.01 * scores.size)), int(0.2 * class_size), scores.size))
+    errors = k * mean_of_highest(~correct, scores, k)
+    # The count is an estimate of an upper bound, so that the interval starts at 0.
+    return jeffreys_rate(errors, k)._replace(value=errors / k, low=0.0)
 
 
 def mean_of_highest(values: NDArray[np.bool_], scores: FloatArray, k: int) -> float:
-    """Mean of the values at the k highest scores; rows tied for the last places share them, whatever their order.
+    """Return the mean of the values at the k highest scores; ties at the last places are averaged.
 
     >>> mean_of_highest(np.array([True, False, True]), np.array([2.0, 1.0, 1.0]), 2)
     0.75
     """
-    cut = np.partition(scores, -k)[-k]
-    above, tied = scores > cut, scores == cut
-    places = k - above.sum()
-    return float((values[above].sum() + places * values[tied].mean()) / k)
+    threshold = np.partition(scores, -k)[-k]
+    above, tied = scores > threshold, scores == threshold
+    remaining = k - above.sum()
+    return float((values[above].sum() + remaining * values[tied].mean()) / k)
 
 
 def tightest(evidence: Evidence) -> list[LabelRates]:
-    """The lower of best bin and anchors, for each rate.
+    """Estimate upper bounds of the rates as the smaller of best bin and anchor, for each rate.
 
-    Without a row whose label is certain from its features, both report more noise than there is (section 1), so the
-    lower is the nearer. On the benchmark sets the best bin is nearer for labels added, the anchors for labels lost: a
-    positive that the features do not explain looks lost to the best bin, and there are many.
+    Both are too large if no row determines its label with certainty, so the smaller one is closer. On the benchmark
+    data the best bin is closer for rho_neg and the anchor for rho_pos.
     """
-    return [lower_of(b, a) for b, a in zip(best_bin(evidence), anchor(evidence))]
+    scores = held_out_scores(evidence)
+    return [tightest_label(evidence, scores, j) for j in range(len(evidence.noise_type))]
 
 
-def lower_of(first: LabelRates, second: LabelRates) -> LabelRates:
-    """The lower of two estimates of a label, for each of its rates."""
-    pos, neg = min(first.pos, second.pos, key=_bound), min(first.neg, second.neg, key=_bound)
-    origins = [label.method for label in (first, second) if pos is label.pos or neg is label.neg]
-    unknown = [] if UNINFORMED not in (pos, neg) else [*first.notes, *second.notes]
+def tightest_label(evidence: Evidence, scores: FloatArray, j: int) -> LabelRates:
+    """Return the smaller bounds of best bin and anchor of label j."""
+    observed, noise_type = evidence.observed(scores, j), evidence.noise_type[j]
+    return smaller_bounds(
+        best_bin_label(*observed, noise_type, evidence.generator(j)), anchor_label(*observed, noise_type)
+    )
+
+
+def smaller_bounds(first: LabelRates, second: LabelRates) -> LabelRates:
+    """Return the smaller of two bounds, separately for each rate; an unknown rate is no bound."""
+
+    def bound(rate: Rate) -> float:
+        return 1.0 if rate == UNKNOWN_RATE else rate.value
+
+    pos, neg = min(first.pos, second.pos, key=bound), min(first.neg, second.neg, key=bound)
+    methods = [label.method for label in (first, second) if pos is label.pos or neg is label.neg]
+    unknown = [] if UNKNOWN_RATE not in (pos, neg) else [*first.notes, *second.notes]
     notes = dict(note for note in unknown if note[0] == "unidentified")
-    return LabelRates(pos, neg, "upper bound", ", ".join(origins), tuple(notes.items()))
-
-
-def _bound(rate: Rate) -> float:
-    return 1.0 if rate == UNINFORMED else rate.value
+    return LabelRates(pos, neg, "upper bound", ", ".join(methods), tuple(notes.items()))

@@ -1,7 +1,8 @@
-"""Mixture proportions by the best bin (section 4): what share of one observed class looks just like the other.
+"""Rates from mixture proportion estimation with the best-bin estimator.
 
-Only the order of the scores counts. A label is reduced to two histograms over ascending scores, one of the rows
-observed as 0 and one of those observed as 1, and everything here is a function of the two.
+Each observed class is a mixture of the two true classes. The largest share of one observed class that looks like the
+other one gives the rates. Only the order of the scores is used: a label is reduced to two histograms over ascending
+scores, of the rows observed as 0 and as 1.
 """
 
 from __future__ import annotations
@@ -12,141 +13,171 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
-from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.noise_rates import NEVER, UNINFORMED, LabelRates, Rate, Side
+from ccmn.estimation.evidence import Evidence, held_out_scores
+from ccmn.estimation.noise_rates import ZERO_RATE, LabelRates, NoiseType, Rate, RateKind, unidentified
 
 DELTA = 0.1
+"""Error probability of the confidence bound."""
 GAMMA = 0.01
-RESAMPLES = 200
-MOST_CELLS = 1000
-"""Thresholds taken from either class; more would change nothing that the bound can tell apart."""
+"""Weight of the confidence bound in the selection of the bin, minus 1; the value of Garg et al. (2021)."""
+N_RESAMPLES = 200
+"""Bootstrap samples for the standard errors."""
+MAX_CELLS = 1000
+"""Thresholds taken from either class; a finer histogram does not change the bound."""
 
 
-class Share(NamedTuple):
-    """An estimated mixture proportion, and the half width of its interval."""
+class MixtureProportion(NamedTuple):
+    """Estimated mixture proportion and the half width of its interval."""
 
     value: FloatArray
     margin: FloatArray
 
 
 def best_bin(evidence: Evidence) -> list[LabelRates]:
-    """Section 4 for every label: 4.3 where labels can only be added, 4.4 where only lost, else 4.2.
+    """Estimate the rates by mixture proportion estimation with the best-bin estimator.
 
-    Standard errors come from 200 resamples of the rows with the scores as they are (a Poisson bootstrap), intervals
-    from the bound of 4.1.
+    For noise type "partial" the rates are point estimates: nearly every label has rows that are certainly negative, as
+    the estimator requires. Otherwise they are upper bounds. Standard errors are those of a Poisson bootstrap of the
+    rows with fixed scores; intervals follow from the confidence bound of the estimator [1]_. Both rates follow from the
+    two mixture proportions as in [2]_. Another estimator of mixture proportions is given in [3]_.
+
+    References
+    ----------
+    .. [1] S. Garg et al., "Mixture Proportion Estimation and PU Learning: A Modern Approach", NeurIPS 2021.
+    .. [2] C. Scott, G. Blanchard and G. Handy, "Classification with Asymmetric Label Noise: Consistency and Maximal
+       Denoising", COLT 2013.
+    .. [3] H. Ramaswamy, C. Scott and A. Tewari, "Mixture Proportion Estimation via Kernel Embeddings of Distributions",
+       ICML 2016.
     """
-    return [best_bin_label(*evidence.observed(j), side, evidence.generator(j)) for j, side in enumerate(evidence.sides)]
+    scores = held_out_scores(evidence)
+    return [
+        best_bin_label(*evidence.observed(scores, j), noise_type, evidence.generator(j))
+        for j, noise_type in enumerate(evidence.noise_type)
+    ]
 
 
-def best_bin_label(scores: FloatArray, positive: NDArray[np.bool_], side: Side, rng: np.random.Generator) -> LabelRates:
-    """One label: scores (n,), high where a 1 is expected, and whether a 1 was observed."""
+def best_bin_label(
+    scores: FloatArray, positive: NDArray[np.bool_], noise_type: NoiseType, rng: np.random.Generator
+) -> LabelRates:
+    """Return the rates of one label from its scores (n,) and whether each row was observed as 1."""
+    kind: RateKind = "point" if noise_type == "partial" else "upper bound"
     if positive.all() or not positive.any():
-        note = f"every observed label is {int(positive.any())}: there is no second class to compare with"
-        return _label(UNINFORMED, UNINFORMED, side, ("unidentified", note))
+        note = (
+            f"Every observed value is {int(positive.any())}: there is no second class to compare with. Exclude the "
+            "label or add rows."
+        )
+        return unidentified(noise_type, kind, "best bin", note)
     zeros, ones = histograms(scores, positive)
-    value, low, high = rates_from_histograms(zeros, ones, side)
-    se = resampling_errors(zeros, ones, side, rng)
+    value, low, high = rates_from_histograms(zeros, ones, noise_type)
+    se = bootstrap_errors(zeros, ones, noise_type, rng)
     pos, neg = (Rate(*map(float, numbers)) for numbers in zip(value, se, low, high))
+    notes: tuple[tuple[str, str], ...] = ()
     if (value <= 2 * se).all():
-        note = "the rates are within two standard errors of 0: this may be no noise at all"
-        return _label(pos, neg, side, ("no_noise_detected", note))
-    return _label(pos, neg, side)
-
-
-def _label(pos: Rate, neg: Rate, side: Side, *notes: tuple[str, str]) -> LabelRates:
-    # Labels that can only be added nearly always have sure negatives, which is all that the bin needs.
+        note = (
+            "Both rates are within two standard errors of 0, so there may be no noise. No action is needed: a "
+            "correction for small rates does no harm."
+        )
+        notes = (("no_noise_detected", note),)
     return LabelRates(
-        pos=NEVER if side == "partial" else pos,
-        neg=NEVER if side == "missing" else neg,
-        kind="point" if side == "partial" else "upper bound",
+        pos=ZERO_RATE if noise_type == "partial" else pos,
+        neg=ZERO_RATE if noise_type == "missing" else neg,
+        kind=kind,
         method="best bin",
         notes=notes,
     )
 
 
-def resampling_errors(zeros: FloatArray, ones: FloatArray, side: Side, rng: np.random.Generator) -> FloatArray:
-    """Standard errors of (rho_pos, rho_neg): rows resampled, scores as they are."""
-    drawn_zeros, drawn_ones = (
-        rng.poisson(counts, (RESAMPLES, counts.size)).astype(np.float64) for counts in (zeros, ones)
-    )
-    rates, _, _ = rates_from_histograms(drawn_zeros, drawn_ones, side)
-    # A rate of exactly 0 in every resample is not known exactly: it is below about one row.
-    least = 0.5 / (np.array([ones.sum(), zeros.sum()]) + 1)
-    errors: FloatArray = np.maximum(rates.std(0), least)
-    return errors
-
-
 def histograms(scores: FloatArray, positive: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
-    """Rows observed as 0 and as 1 in cells of ascending score; a cell is one score value, or several where many."""
-    edges = np.unique(np.concatenate([_thinned(scores[positive]), _thinned(scores[~positive])]))
+    """Return the numbers of rows observed as 0 and as 1 in cells of ascending score."""
+
+    def thresholds(values: FloatArray) -> FloatArray:
+        distinct: FloatArray = np.unique(values)
+        if distinct.size <= MAX_CELLS:
+            return distinct
+        return np.sort(values)[np.linspace(0, values.size - 1, MAX_CELLS).astype(np.intp)]
+
+    edges = np.unique(np.concatenate([thresholds(scores[positive]), thresholds(scores[~positive])]))
     cell = np.searchsorted(edges, scores, side="right")
     zeros, ones = (np.bincount(cell[rows], minlength=edges.size + 1) for rows in (~positive, positive))
     return zeros.astype(np.float64), ones.astype(np.float64)
 
 
-def _thinned(values: FloatArray) -> FloatArray:
-    distinct: FloatArray = np.unique(values)
-    if distinct.size <= MOST_CELLS:
-        return distinct
-    ordered = np.sort(values)
-    return ordered[np.linspace(0, values.size - 1, MOST_CELLS).astype(np.intp)]
+def bootstrap_errors(
+    zeros: FloatArray, ones: FloatArray, noise_type: NoiseType, rng: np.random.Generator
+) -> FloatArray:
+    """Return the standard errors of (rho_pos, rho_neg) by a Poisson bootstrap of the rows with fixed scores."""
+    drawn_zeros, drawn_ones = (
+        rng.poisson(counts, (N_RESAMPLES, counts.size)).astype(np.float64) for counts in (zeros, ones)
+    )
+    rates, _, _ = rates_from_histograms(drawn_zeros, drawn_ones, noise_type)
+    # A rate of 0 in every resample is not exactly 0: its resolution is about one row.
+    resolution = 0.5 / (np.array([ones.sum(), zeros.sum()]) + 1)
+    errors: FloatArray = np.maximum(rates.std(0), resolution)
+    return errors
 
 
-def best_bin_share(component: FloatArray, mixture: FloatArray) -> Share:
-    r"""The largest share of the component inside the mixture, section 4.1.
+def mixture_proportion(component: FloatArray, mixture: FloatArray) -> MixtureProportion:
+    r"""Estimate the largest share of the component in the mixture.
 
     .. math:: \hat\kappa = \frac{q_M(\hat c)}{q_C(\hat c)}, \qquad
         \hat c = \arg\min_c \frac{q_M(c)}{q_C(c)} + (1 + \gamma) \frac{1}{q_C(c)}
         \Bigl(\sqrt{\tfrac{\log(4/\delta)}{2|C|}} + \sqrt{\tfrac{\log(4/\delta)}{2|M|}}\Bigr)
 
-    with :math:`q_C(c)`, :math:`q_M(c)` the shares of component and mixture in the cells from c on.
+    where :math:`q_C(c)` and :math:`q_M(c)` are the shares of component and mixture in the first c cells.
 
     Parameters
     ----------
-    component, mixture : (..., T)
+    component, mixture : array of shape (..., T)
         Counts in T cells, ordered so that the *first* cells look most like the component.
+
+    Returns
+    -------
+    MixtureProportion
+        Estimates of shape (...).
     """
-    many = np.maximum(component.sum(-1, keepdims=True), 1), np.maximum(mixture.sum(-1, keepdims=True), 1)
+    n_C, n_M = np.maximum(component.sum(-1, keepdims=True), 1), np.maximum(mixture.sum(-1, keepdims=True), 1)
     reached = component.cumsum(-1)
-    q_C, q_M = reached / many[0], mixture.cumsum(-1) / many[1]
-    # A bin with a single row of the component says nothing, unless that is all there is.
-    usable = (reached > 1) | (reached == many[0])
+    q_C, q_M = reached / n_C, mixture.cumsum(-1) / n_M
+    # A bin with a single row of the component is not used, unless it contains the whole component.
+    usable = (reached > 1) | (reached == n_C)
     safe = np.where(usable, q_C, 1)
-    width = sum(np.sqrt(np.log(4 / DELTA) / (2 * count)) for count in many)
+    width = sum(np.sqrt(np.log(4 / DELTA) / (2 * count)) for count in (n_C, n_M))
     margin = (1 + GAMMA) * width / safe
     best = np.where(usable, q_M / safe + margin, np.inf).argmin(-1)[..., None]
     ratio, margin = (np.take_along_axis(values, best, -1)[..., 0] for values in (q_M / safe, margin))
-    return Share(np.minimum(ratio, 1), margin)
+    return MixtureProportion(np.minimum(ratio, 1), margin)
 
 
-def rates_from_histograms(zeros: FloatArray, ones: FloatArray, side: Side) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(rho_pos, rho_neg), and the lower and upper ends of their intervals, each (..., 2), from cells (..., T)."""
+def rates_from_histograms(
+    zeros: FloatArray, ones: FloatArray, noise_type: NoiseType
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return (rho_pos, rho_neg) and the lower and upper ends of their intervals, each (..., 2), from cells (..., T)."""
     observed = ones.sum(-1) / np.maximum(ones.sum(-1) + zeros.sum(-1), 1)
-    nothing = Share(np.zeros_like(observed), np.zeros_like(observed))
-    inside_ones = nothing if side == "missing" else best_bin_share(zeros, ones)
-    inside_zeros = nothing if side == "partial" else best_bin_share(ones[..., ::-1], zeros[..., ::-1])
+    none = MixtureProportion(np.zeros_like(observed), np.zeros_like(observed))
+    in_ones = none if noise_type == "missing" else mixture_proportion(zeros, ones)
+    in_zeros = none if noise_type == "partial" else mixture_proportion(ones[..., ::-1], zeros[..., ::-1])
 
     def rates(sign: int) -> FloatArray:
-        k1, k0 = (np.clip(share.value + sign * share.margin, 0, 1) for share in (inside_ones, inside_zeros))
+        k1, k0 = (np.clip(part.value + sign * part.margin, 0, 1) for part in (in_ones, in_zeros))
         return np.stack(rates_from_impurities(*impurities(k1, k0), observed), -1)
 
     return rates(0), rates(-1), rates(1)
 
 
 def impurities(share_in_ones: FloatArray, share_in_zeros: FloatArray) -> tuple[FloatArray, FloatArray]:
-    r"""(a, b) = (P(y = 0 | noisy 1), P(y = 1 | noisy 0)) from the two mixture proportions, section 4.2.
+    r"""Return (a, b) = (P(y = 0 | noisy 1), P(y = 1 | noisy 0)) from the two mixture proportions.
 
     .. math:: a = \frac{\kappa_1 (1 - \kappa_0)}{1 - \kappa_0 \kappa_1}, \qquad
               b = \frac{\kappa_0 (1 - \kappa_1)}{1 - \kappa_0 \kappa_1}
     """
-    # Two classes that look just alike, both shares 1, are each half of the other: the limit, where 0 / 0 stands.
+    # If both proportions are 1 the classes are identical; the limit of 0 / 0 is 1/2.
     k1, k0 = (np.minimum(share, 1 - 1e-9) for share in (share_in_ones, share_in_zeros))
-    left = 1 - k0 * k1
-    return k1 * (1 - k0) / left, k0 * (1 - k1) / left
+    denominator = 1 - k0 * k1
+    return k1 * (1 - k0) / denominator, k0 * (1 - k1) / denominator
 
 
 def rates_from_impurities(a: FloatArray, b: FloatArray, observed: FloatArray) -> tuple[FloatArray, FloatArray]:
-    r"""(rho_pos, rho_neg) from the impurities of the observed classes and the observed prevalence, section 0.
+    r"""Return (rho_pos, rho_neg) from the impurities of the observed classes and the observed prevalence.
 
     .. math:: \pi = \tilde p (1 - a) + (1 - \tilde p) b, \qquad
               \rho_{pos} = \frac{(1 - \tilde p) b}{\pi}, \qquad \rho_{neg} = \frac{\tilde p a}{1 - \pi}

@@ -1,4 +1,4 @@
-"""The confident joint of a label and its guess (section 5): what cleanlab computes."""
+"""Rates from the confident joint of observed and predicted labels, as computed by cleanlab."""
 
 from __future__ import annotations
 
@@ -6,47 +6,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
-from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.noise_rates import NEVER, UNINFORMED, LabelRates, Side
-from ccmn.estimation.trusted import count_interval
+from ccmn.estimation.evidence import Evidence, held_out_scores
+from ccmn.estimation.noise_rates import ZERO_RATE, LabelRates, NoiseType, unidentified
+from ccmn.estimation.trusted import jeffreys_rate
 
 
 def confident_joint(evidence: Evidence) -> list[LabelRates]:
-    """Rates from counts of (observed, confidently guessed) labels; see :func:`joint_counts`.
+    """Estimate the rates from counts of observed and confidently predicted labels.
 
-    Consistent when the probabilities are near the ideal for each class; biased when a label is rare or its noise is
-    one-sided. Kept for comparison and exchange: ``NoiseRates.from_confident_joint`` reads cleanlab's own array.
+    The method of confident learning [1]_ is consistent if the probabilities are nearly ideal within each class. It is
+    biased if a label is rare or the noise is of one type only. It is provided for comparison and for exchange with
+    cleanlab; ``NoiseRates.from_confident_joint`` reads cleanlab's array.
+
+    References
+    ----------
+    .. [1] C. Northcutt, L. Jiang and I. Chuang, "Confident Learning: Estimating Uncertainty in Dataset Labels", JAIR
+       70, 2021.
     """
-    return [joint_label(*evidence.observed(j), side) for j, side in enumerate(evidence.sides)]
+    scores = held_out_scores(evidence)
+    return [joint_label(*evidence.observed(scores, j), each) for j, each in enumerate(evidence.noise_type)]
 
 
-def joint_label(scores: FloatArray, positive: NDArray[np.bool_], side: Side) -> LabelRates:
-    """One label: held-out probabilities (n,), and whether a 1 was observed."""
+def joint_label(scores: FloatArray, positive: NDArray[np.bool_], noise_type: NoiseType) -> LabelRates:
+    """Return the rates of one label from its probabilities (n,) and whether each row was observed as 1."""
     if positive.all() or not positive.any():
-        pos, neg = UNINFORMED, UNINFORMED
-        notes: tuple[tuple[str, str], ...] = (("unidentified", "every observed label is the same"),)
-    else:
-        joint = joint_counts(scores, positive)
-        true = joint.sum(0)
-        pos, neg = count_interval(joint[0, 1], round(true[1])), count_interval(joint[1, 0], round(true[0]))
-        notes = ()
-    return LabelRates(
-        NEVER if side == "partial" else pos, NEVER if side == "missing" else neg, "point", "confident joint", notes
-    )
+        note = "All observed values are equal, so the rates are unknown. Exclude the label or add rows."
+        return unidentified(noise_type, "point", "confident joint", note)
+    joint = joint_counts(scores, positive)
+    true = joint.sum(0)
+    pos = ZERO_RATE if noise_type == "partial" else jeffreys_rate(joint[0, 1], round(true[1]))
+    neg = ZERO_RATE if noise_type == "missing" else jeffreys_rate(joint[1, 0], round(true[0]))
+    return LabelRates(pos, neg, "point", "confident joint")
 
 
 def joint_counts(scores: FloatArray, positive: NDArray[np.bool_]) -> FloatArray:
-    r"""Rows by observed (first index) and guessed label (second), scaled so that each observed class keeps its size.
+    """Return the rows by observed (first index) and predicted value (second), scaled to the observed class sizes.
 
-    A row is guessed positive where its probability reaches the mean of the rows observed positive, negative where
-    one minus it reaches the mean of those observed negative; the likelier where both hold, not at all where neither.
+    A row is predicted positive if its probability is at least the mean probability of the observed positives, and
+    negative if one minus its probability is at least the mean of that over the observed negatives. If both hold, the
+    more probable value is predicted. If neither holds, the row is not counted.
     """
     proba = np.stack([1 - scores, scores], 1)
     reached = proba >= np.array([proba[~positive, 0].mean(), proba[positive, 1].mean()])
-    guess = np.where(reached, proba, -1.0).argmax(1)
-    sure = reached.any(1)
+    predicted = np.where(reached, proba, -1.0).argmax(1)
+    counted = reached.any(1)
     counts = np.zeros((2, 2))
-    np.add.at(counts, (positive[sure].astype(int), guess[sure]), 1)
+    np.add.at(counts, (positive[counted].astype(int), predicted[counted]), 1)
     counts[np.diag_indices(2)] = np.maximum(counts.diagonal(), 1)
     sizes = np.array([(~positive).sum(), positive.sum()])
     scaled: FloatArray = counts * (sizes / counts.sum(1))[:, None]

@@ -1,13 +1,11 @@
-"""Is the noise class-conditional at all? Whether x tells which labels of one true class were flipped.
-
-How far predictions and debiased labels move when the rates are a little off (section 9).
-"""
+"""Checks of the noise assumptions: class-conditional noise, and sensitivity of predictions to errors of the rates."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.special
@@ -19,246 +17,278 @@ from sklearn.model_selection import StratifiedKFold
 from ccmn._containers import to_dense_array
 from ccmn._validation import FloatArray, check_label_width, check_probabilities
 from ccmn.estimation.evidence import Evidence, Trusted
-from ccmn.estimation.likelihood import BINS
-from ccmn.estimation.noise_rates import Z_LEVEL, Flag
-from ccmn.estimation.out_of_fold import narrow, standardise
+from ccmn.estimation.likelihood import N_BINS, Surfaces
+from ccmn.estimation.noise_rates import Z_CONFIDENCE, Flag
+from ccmn.estimation.out_of_fold import reduce_features, standardize
 from ccmn.noise import ClassConditionalNoise
 
-FEWEST = 10
-"""Trusted rows that were flipped, and that were not, below which a true class of a label is left out."""
-DIRECTIONS = 10
-"""Leading directions of the features that are asked."""
-MARGIN = 0.05
-"""How far above 1/2 an interval must lie to be told: a little dependence does little harm."""
-LEAST_PROBABLE = 1e-3
-FOLDS = 5
-
-WHAT_FOLLOWS = (
-    "rates per label do not describe these flips: corrected losses still help where flips mostly move the cut (the "
-    "Hamming loss with the square surrogate), less where they change the order of labels (ranking); counted rates are "
-    "averages, and corrected metrics are no longer unbiased. Train on more trusted rows, or split the rows by source "
-    "(groups=)"
-)
+MIN_FLIPS = 10
+"""Smallest number of flipped and of unflipped trusted rows for which an AUC is computed."""
+N_COMPONENTS = 10
+"""Principal components of the features that are used to predict flips."""
+N_FOLDS = 5
+"""Folds of the cross-validated prediction of flips."""
+MAX_HARMLESS_EXCESS = 0.05
+"""An AUC whose interval starts below 1/2 plus this value is not flagged: a weak dependence does little harm."""
+MIN_P_VALUE = 1e-3
+"""A label is flagged for lack of fit if its p-value is smaller."""
 
 
-class Area(NamedTuple):
-    """An area under the curve with its interval: 1/2 where x tells nothing."""
+class AUC(NamedTuple):
+    """Area under the ROC curve with its 90 % interval; 1/2 means that the features do not predict flips.
+
+    Parameters
+    ----------
+    value : float
+        The area, NaN if unknown.
+    low, high : float
+        Ends of the interval.
+    pairs : int
+        Number of pairs of a flipped and an unflipped row, 0 if the area is unknown.
+
+    Examples
+    --------
+    >>> from ccmn.estimation import AUC
+    >>> AUC(0.6, 0.5, 0.7, 100).value
+    0.6
+    """
 
     value: float
     low: float
     high: float
     pairs: int
-    """Pairs of a flipped and an unflipped row that it rests on."""
 
 
-UNKNOWN = Area(math.nan, 0.0, 1.0, 0)
+UNKNOWN_AUC = AUC(math.nan, 0.0, 1.0, 0)
+"""AUC of a label with too few flipped or unflipped trusted rows."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """How far the noise is from class-conditional.
+    """Result of :func:`ccmn.diagnose_noise`.
 
-    Attributes
+    Parameters
     ----------
-    lost, added : tuple of Area, one per label
-        How well x tells which true positives were lost, which negatives were added, in cross-validation on the
-        trusted rows; unknown (NaN) where there are fewer than ten of either kind.
-    pooled : Area
-        Over all labels, pair by pair.
-    misfit : float64 (q,)
-        Probability of so bad a fit of the best class-conditional explanation, were it true; NaN where unknown.
+    removed, added : tuple of AUC, one per label
+        How well the features predict which true positives were removed and which true negatives were added, in
+        cross-validation on the trusted rows. Unknown if there are fewer than ten rows of either kind.
+    pooled : AUC
+        Mean over all labels, weighted by the number of pairs.
+    p_value : float64 array of shape (q,)
+        p-value of the goodness of fit of class-conditional noise with a logistic posterior, NaN if unknown.
     flags : tuple of Flag
-        ``not_class_conditional`` (trusted rows say so) and ``lack_of_fit`` (the shape of the noisy posterior says so).
+        "not_class_conditional" (from trusted rows) and "lack_of_fit" (from the p-values).
+
+    Examples
+    --------
+    >>> import ccmn
+    >>> from ccmn.data import make_noisy_multilabel
+    >>> task = make_noisy_multilabel(300, 5, 2, noise=ccmn.PartialNoise([0.2, 0.4]), random_state=0)
+    >>> ccmn.diagnose_noise(task.X, task.Y_noisy).flags
+    ()
     """
 
-    lost: tuple[Area, ...]
-    added: tuple[Area, ...]
-    pooled: Area
-    misfit: FloatArray
+    removed: tuple[AUC, ...]
+    added: tuple[AUC, ...]
+    pooled: AUC
+    p_value: FloatArray
     flags: tuple[Flag, ...]
 
 
-def diagnose(evidence: Evidence) -> Diagnosis:
-    """Look at trusted rows, where there are some, and at the fit of the best class-conditional explanation."""
-    if evidence.trusted is None:
-        lost = added = (UNKNOWN,) * evidence.Y.shape[1]
-    else:
-        lost, added = flip_areas(evidence, evidence.trusted, 1), flip_areas(evidence, evidence.trusted, 0)
-    whole = pool_areas([*lost, *added])
-    misfit = np.asarray(scipy.stats.chi2.sf(evidence.surfaces.deviance, BINS - 4), dtype=np.float64)
-    return Diagnosis(lost, added, whole, misfit, (*_telling(lost, added, whole), *_misfits(misfit)))
+def diagnose(evidence: Evidence, surfaces: Surfaces) -> Diagnosis:
+    """Check trusted rows, if there are any, and the goodness of fit of the fitted likelihoods."""
+    removed = added = (UNKNOWN_AUC,) * evidence.Y.shape[1]
+    if evidence.trusted is not None:
+        removed, added = (flip_aucs(evidence, surfaces, evidence.trusted, true) for true in (1, 0))
+    pooled = pool_aucs([*removed, *added])
+    p_value = np.asarray(scipy.stats.chi2.sf(surfaces.deviance, N_BINS - 4), dtype=np.float64)
+    flags = [*_flip_flags(removed, added, pooled)]
+    note = (
+        "Class-conditional noise with a logistic posterior does not fit the noisy labels. Run diagnose_noise with "
+        "trusted rows to find out whether the noise or the features are the cause."
+    )
+    flags += [Flag("lack_of_fit", note, j) for j, p in enumerate(p_value) if p < MIN_P_VALUE]
+    return Diagnosis(removed, added, pooled, p_value, tuple(flags))
 
 
-def flip_areas(evidence: Evidence, trusted: Trusted, true: int) -> tuple[Area, ...]:
-    """Among the trusted rows of one true class, label by label: how well is it foreseen from x which were flipped?
+def flip_aucs(evidence: Evidence, surfaces: Surfaces, trusted: Trusted, true: int) -> tuple[AUC, ...]:
+    """Return for every label how well flips among the trusted rows of one true class are predicted.
 
-    A logistic model of the label's held-out score and ten leading directions of the features, in cross-validation.
+    The predictions are out-of-fold log-odds of a logistic regression on the score of the label and ten principal
+    components of the features.
     """
-    noisy, scores = evidence.Y[trusted.rows], _held_out_scores(evidence)[trusted.rows]
-    directions = leading_directions(evidence.X[trusted.rows], evidence.seed)
+    logits = scipy.special.logit(np.clip(surfaces.scores, 1e-4, 1 - 1e-4))
+    scores = np.tile(logits.mean(0), (len(evidence.Y), 1))  # rows without a score get the mean
+    scores[surfaces.rows] = logits
+    left, values, _ = np.linalg.svd(reduce_features(evidence.X[trusted.rows], evidence.seed), full_matrices=False)
+    components = (left * values)[:, :N_COMPONENTS]
+    noisy, scores = evidence.Y[trusted.rows], scores[trusted.rows]
     result = []
     for j in range(noisy.shape[1]):
         rows = np.flatnonzero((trusted.Y[:, j] == true) & ~np.isnan(noisy[:, j]))
         flipped = noisy[rows, j] != true
-        if min(flipped.sum(), (~flipped).sum()) < FEWEST:
-            result.append(UNKNOWN)
+        if min(flipped.sum(), (~flipped).sum()) < MIN_FLIPS:
+            result.append(UNKNOWN_AUC)
             continue
-        features = standardise(np.column_stack([scores[rows, j], directions[rows]]))
-        result.append(area(foresee(features, flipped, evidence.seed), flipped))
+        features = standardize(np.column_stack([scores[rows, j], components[rows]]))
+        predicted = np.empty(len(flipped))
+        folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=evidence.seed % 2**32)
+        for training, held_out in folds.split(features, flipped):
+            model = LogisticRegression(C=0.1).fit(features[training], flipped[training])
+            predicted[held_out] = model.decision_function(features[held_out])
+        result.append(auc(predicted, flipped))
     return tuple(result)
 
 
-def _held_out_scores(evidence: Evidence) -> FloatArray:
-    """Log-odds (n, q) of the noisy labels; the mean, which says nothing, for rows that no model was held out from."""
-    surfaces = evidence.surfaces
-    logits = scipy.special.logit(np.clip(surfaces.scores, 1e-4, 1 - 1e-4))
-    result = np.tile(logits.mean(0), (len(evidence.Y), 1))
-    result[surfaces.rows] = logits
-    return result
-
-
-def leading_directions(X: Any, seed: int) -> FloatArray:
-    """(m, at most 10)."""
-    left, values, _ = np.linalg.svd(narrow(X, seed), full_matrices=False)
-    return np.asarray((left * values)[:, :DIRECTIONS])
-
-
-def foresee(features: FloatArray, flipped: NDArray[np.bool_], seed: int) -> FloatArray:
-    """Log-odds of a flip for every row, by a model that did not see it."""
-    result = np.empty(len(flipped))
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed % 2**32)
-    for training, held_out in folds.split(features, flipped):
-        model = LogisticRegression(C=0.1).fit(features[training], flipped[training])
-        result[held_out] = model.decision_function(features[held_out])
-    return result
-
-
-def area(scores: FloatArray, flipped: NDArray[np.bool_]) -> Area:
-    r"""Share of pairs in which the flipped row scores higher (a tie counts half), with Hanley and McNeil's error.
+def auc(scores: FloatArray, flipped: NDArray[np.bool_]) -> AUC:
+    r"""Return the area under the ROC curve (ties count 1/2) with the standard error of Hanley and McNeil [1]_.
 
     .. math:: s^2 = \frac{A (1 - A) + (m - 1)(\frac{A}{2 - A} - A^2) + (n - 1)(\frac{2 A^2}{1 + A} - A^2)}{m n}
+
+    References
+    ----------
+    .. [1] J. A. Hanley and B. J. McNeil, "The Meaning and Use of the Area under a Receiver Operating Characteristic
+       (ROC) Curve", Radiology 143(1), 1982.
     """
     m, n = int(flipped.sum()), int((~flipped).sum())
     ranks = scipy.stats.rankdata(scores)
     a = float((ranks[flipped].sum() - m * (m + 1) / 2) / (m * n))
     variance = a * (1 - a) + (m - 1) * (a / (2 - a) - a**2) + (n - 1) * (2 * a**2 / (1 + a) - a**2)
-    # At 0 and 1 the formula knows no error; that of one pair in two is the least there is.
-    return _interval(a, math.sqrt(max(variance, 0.25) / (m * n)), m * n)
+    # At 0 and 1 the formula gives no error; 1/4 is the largest variance of a single pair.
+    return _with_interval(a, math.sqrt(max(variance, 0.25) / (m * n)), m * n)
 
 
-def pool_areas(areas: list[Area]) -> Area:
-    """The mean over pairs of all strata, taken to be independent."""
-    known = [a for a in areas if a.pairs]
+def pool_aucs(aucs: Sequence[AUC]) -> AUC:
+    """Return the mean weighted by pairs, with the standard error for independent labels."""
+    known = [each for each in aucs if each.pairs]
     if not known:
-        return UNKNOWN
-    pairs = np.array([a.pairs for a in known], dtype=np.float64)
-    errors = np.array([(a.high - a.low) / (2 * Z_LEVEL) for a in known])
-    value = float(pairs @ np.array([a.value for a in known]) / pairs.sum())
-    return _interval(value, float(np.sqrt((pairs**2) @ errors**2) / pairs.sum()), int(pairs.sum()))
+        return UNKNOWN_AUC
+    pairs = np.array([each.pairs for each in known], dtype=np.float64)
+    errors = np.array([(each.high - each.low) / (2 * Z_CONFIDENCE) for each in known])
+    value = float(pairs @ np.array([each.value for each in known]) / pairs.sum())
+    return _with_interval(value, float(np.sqrt((pairs**2) @ errors**2) / pairs.sum()), int(pairs.sum()))
 
 
-def _interval(value: float, se: float, pairs: int) -> Area:
-    return Area(value, max(0.0, value - Z_LEVEL * se), min(1.0, value + Z_LEVEL * se), pairs)
+def _with_interval(value: float, se: float, pairs: int) -> AUC:
+    return AUC(value, max(0.0, value - Z_CONFIDENCE * se), min(1.0, value + Z_CONFIDENCE * se), pairs)
 
 
-def _telling(lost: tuple[Area, ...], added: tuple[Area, ...], whole: Area) -> list[Flag]:
-    """``not_class_conditional``: over all, and label by label where the interval allows for so many looks."""
+def _flip_flags(removed: tuple[AUC, ...], added: tuple[AUC, ...], pooled: AUC) -> list[Flag]:
+    """Return "not_class_conditional" for the pooled AUC, and for labels with a Bonferroni correction."""
     flags = []
-    if whole.pairs and whole.low > 0.5 + MARGIN:
-        told = f"x tells flipped labels from others of the same true class, area {whole.value:.2f}"
-        flags.append(Flag("not_class_conditional", f"{told} ({whole.low:.2f} to {whole.high:.2f}): {WHAT_FOLLOWS}"))
-    looks = max(1, sum(a.pairs > 0 for a in (*lost, *added)))
-    stricter = float(scipy.stats.norm.isf(0.05 / looks)) / Z_LEVEL
-    for word, areas in (("lost", lost), ("added", added)):
-        for j, a in enumerate(areas):
-            if a.pairs and a.value - stricter * (a.value - a.low) > 0.5 + MARGIN:
-                note = f"x tells which labels were {word}, area {a.value:.2f} ({a.low:.2f} to {a.high:.2f})"
+    limit = 0.5 + MAX_HARMLESS_EXCESS
+    if pooled.pairs and pooled.low > limit:
+        note = (
+            f"The features predict which labels were flipped (AUC {pooled.value:.2f}, {pooled.low:.2f} to "
+            f"{pooled.high:.2f}), so rates per label do not describe the noise: the rates are averages and corrected "
+            "metrics are biased. Estimate rates per source (groups=) or train on more trusted rows; the Hamming loss "
+            "with the square surrogate is affected less than the ranking loss."
+        )
+        flags.append(Flag("not_class_conditional", note))
+    tests = max(1, sum(each.pairs > 0 for each in (*removed, *added)))
+    factor = float(scipy.stats.norm.isf(0.05 / tests)) / Z_CONFIDENCE
+    for what, aucs in (("removed", removed), ("added", added)):
+        for j, each in enumerate(aucs):
+            if each.pairs and each.value - factor * (each.value - each.low) > limit:
+                note = (
+                    f"The features predict which labels were {what} (AUC {each.value:.2f}, {each.low:.2f} to "
+                    f"{each.high:.2f}). Estimate rates per source (groups=) or train on more trusted rows."
+                )
                 flags.append(Flag("not_class_conditional", note, j))
     return flags
 
 
-def _misfits(misfit: FloatArray) -> list[Flag]:
-    note = "the best class-conditional explanation with a logistic posterior does not fit the noisy labels"
-    return [Flag("lack_of_fit", note, j) for j, p in enumerate(misfit) if p < LEAST_PROBABLE]
-
-
-CHANGES = ("rho_pos up", "rho_pos down", "rho_neg up", "rho_neg down")
-"""The four ways in which one rate is off, the rows of every array."""
-
-
 @dataclass(frozen=True)
 class Sensitivity:
-    """What a change of one rate by ``delta`` does, (4, q) each: rows as in ``CHANGES``, columns labels.
+    """Effect of an error of ``delta`` in one rate, as returned by :func:`ccmn.sensitivity`.
 
-    Attributes
+    All arrays have shape (4, q). The rows are: rho_pos larger, rho_pos smaller, rho_neg larger, rho_neg smaller.
+
+    Parameters
     ----------
-    cut : where the decision at 1/2 falls on the posterior by the rates given; 1/2 where nothing moves
-    target_given_1, target_given_0 : what a noisy 1, a noisy 0 is debiased to, less what it was
-    moved : mean change of the posterior
-    changed : share of decisions that change
+    threshold : float64 array of shape (4, q)
+        Probability, by the given rates, at which the decision changes; 1/2 if there is no effect.
+    target_given_1, target_given_0 : float64 array of shape (4, q)
+        Change of the debiased label of a noisy 1 and of a noisy 0.
+    mean_change : float64 array of shape (4, q)
+        Mean absolute change of the predicted probabilities.
+    changed : float64 array of shape (4, q)
+        Share of decisions that change.
     delta : float
+        The error of the rate.
+
+    Examples
+    --------
+    >>> from ccmn import ClassConditionalNoise, sensitivity
+    >>> sensitivity(ClassConditionalNoise([0.2], [0.3]), [[0.1], [0.9]]).changed.shape
+    (4, 1)
     """
 
-    cut: FloatArray
+    threshold: FloatArray
     target_given_1: FloatArray
     target_given_0: FloatArray
-    moved: FloatArray
+    mean_change: FloatArray
     changed: FloatArray
     delta: float
 
 
 def sensitivity(noise: ClassConditionalNoise, proba: object, delta: float = 0.05) -> Sensitivity:
-    r"""How far predictions move when one rate is off by delta.
+    r"""Compute how much predictions change if one rate is wrong by ``delta``.
 
-    A model of the noisy posterior :math:`\tilde\eta = \rho_{neg} + r \eta` is right whatever the rates; they turn it
-    into :math:`\eta' = (\tilde\eta - \rho_{neg}') / r'`. So the cut at 1/2 moves by
-    :math:`(\Delta\rho_{neg} - \Delta\rho_{pos}) / (2 r)` on the scale of :math:`\eta`: equal errors of both rates
-    leave decisions as they are, but not the order of labels.
+    A model of the noisy posterior :math:`\tilde\eta = \rho_{neg} + r \eta` does not depend on the rates. They convert
+    it into :math:`\eta' = (\tilde\eta - \rho_{neg}') / r'`. The decision threshold therefore moves from 1/2 by
+    :math:`(\Delta\rho_{neg} - \Delta\rho_{pos}) / (2 r)` on the scale of :math:`\eta`. Equal errors of both rates do
+    not change decisions, but they can change the ranking of labels.
 
     Parameters
     ----------
     noise : ClassConditionalNoise
         The rates that were used.
-    proba : (n, q)
-        P(true label = 1 | x) by them: ``clf.predict_proba(X)``.
-    delta : float
-        By how much a rate is off. Rates are kept at 0 and above, and their sum below 1.
+    proba : array of shape (n, q)
+        P(true label = 1 | x) by these rates, for example ``clf.predict_proba(X)``.
+    delta : float, default=0.05
+        Error of a rate. Changed rates are at least 0 and their sum is below 1.
+
+    Returns
+    -------
+    Sensitivity
+        Changes for each of the four errors and each label.
+
+    Raises
+    ------
+    ValueError
+        If ``delta`` is not between 0 and 1 or ``proba`` does not match the noise model.
 
     Examples
     --------
+    >>> from ccmn import ClassConditionalNoise, sensitivity
     >>> result = sensitivity(ClassConditionalNoise([0.2], [0.3]), [[0.1], [0.52], [0.9]], delta=0.05)
-    >>> result.cut[2].round(3), result.changed[2].round(3)
+    >>> result.threshold[2].round(3), result.changed[2].round(3)
     (array([0.55]), array([0.333]))
     """
     if not 0 < delta < 1:
         raise ValueError(f"delta must be between 0 and 1; got {delta!r}")
     eta = check_probabilities(to_dense_array(proba), "proba")
     check_label_width(eta.shape, noise.n_labels, "proba")
-    signal = 1 - noise.rho_pos - noise.rho_neg
-    noisy = noise.rho_neg + signal * eta
-    rows = [_change(noise, eta, noisy, *rates) for rates in changed_rates(noise, delta)]
-    cut, ones, zeros, moved, changed = (np.stack(column) for column in zip(*rows))
-    return Sensitivity(cut, ones, zeros, moved, changed, delta)
-
-
-def changed_rates(noise: ClassConditionalNoise, delta: float) -> list[tuple[FloatArray, FloatArray]]:
-    """(rho_pos, rho_neg) with one of them off by delta, as in ``CHANGES``; a signal of 0.01 is always left."""
     pos, neg = noise.rho_pos, noise.rho_neg
-    return [
+    signal = 1 - pos - neg
+    noisy = neg + signal * eta
+    rows = []
+    for rho_pos, rho_neg in (
         (np.minimum(pos + delta, np.maximum(pos, 0.99 - neg)), neg),
         (np.maximum(pos - delta, 0), neg),
         (pos, np.minimum(neg + delta, np.maximum(neg, 0.99 - pos))),
         (pos, np.maximum(neg - delta, 0)),
-    ]
-
-
-def _change(
-    noise: ClassConditionalNoise, eta: FloatArray, noisy: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray
-) -> tuple[FloatArray, ...]:
-    """cut, target_given_1, target_given_0, moved, changed of one pair of rates, (q,) each."""
-    signal, other = 1 - noise.rho_pos - noise.rho_neg, 1 - rho_pos - rho_neg
-    cut = ((1 - rho_pos + rho_neg) / 2 - noise.rho_neg) / signal
-    ones = (1 - rho_neg) / other - (1 - noise.rho_neg) / signal
-    zeros = -rho_neg / other + noise.rho_neg / signal
-    new = (noisy - rho_neg) / other
-    return cut, ones, zeros, np.abs(new - eta).mean(0), ((new >= 0.5) != (eta >= 0.5)).mean(0)
+    ):
+        new_signal = 1 - rho_pos - rho_neg
+        new = (noisy - rho_neg) / new_signal
+        rows.append(
+            (
+                ((1 - rho_pos + rho_neg) / 2 - neg) / signal,
+                (1 - rho_neg) / new_signal - (1 - neg) / signal,
+                -rho_neg / new_signal + neg / signal,
+                np.abs(new - eta).mean(0),
+                ((new >= 0.5) != (eta >= 0.5)).mean(0),
+            )
+        )
+    return Sensitivity(*(np.stack(column) for column in zip(*rows)), delta=delta)

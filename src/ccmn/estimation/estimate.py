@@ -1,9 +1,4 @@
-"""method="auto": everything that is known goes into one posterior per label, and the doubts are told.
-
-Noise rates again and again, as more rows are trusted: what does not depend on those is worked out once.
-
-estimate_noise: noise rates from noisy labels, by whatever there is to go by.
-"""
+"""Estimation of noise rates from noisy labels: the public functions and the selection of methods."""
 
 from __future__ import annotations
 
@@ -14,206 +9,54 @@ from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
-from sklearn.utils import check_array
 
-from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array, unwrap
-from ccmn._random import RandomState, as_generator
+from ccmn._containers import Labels, label_names_of
+from ccmn._random import RandomState
 from ccmn._registry import Registry
-from ccmn._validation import (
-    FloatArray,
-    check_choice,
-    check_groups,
-    check_label_matrix,
-    check_matrix_pair,
-    check_probabilities,
-    check_trusted_rows,
-    check_votes,
-    name_some,
-)
-from ccmn.estimation.anchor import anchor, tightest
-from ccmn.estimation.anchor_max import anchor_max
-from ccmn.estimation.anchor_quantile import anchor_quantile
+from ccmn._validation import check_groups, name_some
+from ccmn.estimation.anchor import anchor, tightest, tightest_label
 from ccmn.estimation.best_bin import best_bin, best_bin_label
 from ccmn.estimation.confident_joint import confident_joint
-from ccmn.estimation.correlations import correlations
 from ccmn.estimation.dawid_skene import dawid_skene
 from ccmn.estimation.diagnosis import Diagnosis, diagnose
-from ccmn.estimation.evidence import Estimator, Evidence, Trusted, check_zeros_observed
-from ccmn.estimation.forward import forward
-from ccmn.estimation.group_rates import FEWEST_ROWS, GroupRates, of_rows, rows_of
-from ccmn.estimation.likelihood import shares
+from ccmn.estimation.evidence import (
+    Estimator,
+    Evidence,
+    check_zeros_observed,
+    fit_surfaces,
+    held_out_scores,
+    read_evidence,
+    read_trusted,
+)
+from ccmn.estimation.group_rates import GroupRates
+from ccmn.estimation.likelihood import observed_prevalence
 from ccmn.estimation.noise_rates import (
-    SIDES,
-    UNINFORMED,
-    WIDE,
+    MAX_IDENTIFIED_WIDTH,
+    UNKNOWN_RATE,
     Flag,
     LabelRates,
     NoiseRates,
-    Rate,
-    Side,
-    gather,
+    collect_rates,
     prior_from_rates,
 )
-from ccmn.estimation.profile import Counts, profile, profile_labels
+from ccmn.estimation.profile import profile, profile_labels
 from ccmn.estimation.trusted import (
     contradict,
-    counts_of,
+    count_flips,
+    count_label,
     known_prevalence,
-    read_prevalence,
-    rows_needed,
+    needs_likelihood,
     trusted_counts,
+    trusted_rows_needed,
 )
 from ccmn.noise import ClassConditionalNoise
 
-WANTED = 0.1
-"""Half the length of an interval that is worth having."""
+MIN_ROWS = 100
+"""Results from fewer rows are flagged, and groups of fewer rows get the pooled estimate."""
+TARGET_HALF_WIDTH = 0.1
+"""Half width of an interval that is precise enough for training."""
 
 Notes = tuple[tuple[str, str], ...]
-
-
-def auto(evidence: Evidence) -> list[LabelRates]:
-    """What there is decides: votes of annotators; trusted rows, prevalence and features together; or one of them."""
-    if evidence.annotators is not None:
-        return dawid_skene(evidence)
-    if not evidence.has_scores:
-        if evidence.trusted is None and evidence.prevalence is not None:
-            return known_prevalence(evidence)
-        return trusted_counts(evidence) if evidence.trusted is not None else profile(evidence)
-    counts = counts_of(evidence)
-    if counts is None and evidence.X is None and evidence.prevalence is None:
-        return _bounded(evidence)
-    if counts is None:
-        free = profile_labels(evidence, [None] * len(evidence.sides))
-        checks = bounds(evidence)
-        return [_told(evidence, j, label, disagreement(label, checks[j])) for j, label in enumerate(free)]
-    return _with_trusted(evidence, counts)
-
-
-def _bounded(evidence: Evidence) -> list[LabelRates]:
-    """From probabilities alone: the best bin where labels were only added, else the lower of it and the anchors.
-
-    Nearly every label has rows that are surely negative, so that added labels are seen for what they are; few have
-    rows that are surely positive, so that lost ones can only be bounded.
-    """
-    by_side = {side: (best_bin if side == "partial" else tightest)(evidence) for side in set(evidence.sides)}
-    return [by_side[side][j] for j, side in enumerate(evidence.sides)]
-
-
-def _with_trusted(evidence: Evidence, counts: Sequence[Counts]) -> list[LabelRates]:
-    """Labels whose likelihood contradicts their counts are left to the counts alone."""
-    counted, free = trusted_counts(evidence), profile_labels(evidence, [None] * len(evidence.sides))
-    apart = [] if evidence.X is None else [j for j, pair in enumerate(zip(counted, free)) if _contradict(*pair)]
-    joint, checks = profile_labels(evidence, counts, apart), bounds(evidence)
-    result = []
-    for j, label in enumerate(joint):
-        notes = [note for note in counted[j].notes if note[0] == "side_contradicted"]
-        if j in apart:
-            label = label._replace(method="trusted")
-            notes.append(("model_contradicted", "the features tell other rates than the trusted rows, which stand"))
-        result.append(_told(evidence, j, label, (*notes, *no_anchor(counted[j], checks[j]))))
-    return result
-
-
-def _contradict(first: LabelRates, second: LabelRates) -> bool:
-    return contradict(first.pos, second.pos) or contradict(first.neg, second.neg)
-
-
-def bounds(evidence: Evidence) -> list[LabelRates]:
-    """What the best bin makes of held-out scores: the most that the rates can be, whatever the shape."""
-    scores, Y = evidence.surfaces.scores, evidence.Y[evidence.surfaces.rows]
-    result = []
-    for j, side in enumerate(evidence.sides):
-        seen = ~np.isnan(Y[:, j])
-        result.append(best_bin_label(scores[seen, j], Y[seen, j] == 1, side, evidence.generator(j)))
-    return result
-
-
-def disagreement(label: LabelRates, bound: LabelRates) -> Notes:
-    """The flag ``disagreement`` where more noise is estimated than the best bin leaves room for."""
-    pairs = {"rho_pos": (label.pos, bound.pos), "rho_neg": (label.neg, bound.neg)}
-    above = [name for name, (rate, most) in pairs.items() if most != UNINFORMED and rate.low > most.high]
-    if not above:
-        return ()
-    return (("disagreement", f"{' and '.join(above)} came out above what the best bin leaves room for"),)
-
-
-def no_anchor(counted: LabelRates, bound: LabelRates) -> Notes:
-    """The flag ``no_anchor_suspected`` where the best bin, which needs sure rows, contradicts the trusted rows."""
-    pairs = {"rho_pos": (counted.pos, bound.pos), "rho_neg": (counted.neg, bound.neg)}
-    apart = [name for name, pair in pairs.items() if contradict(*pair)]
-    if not apart:
-        return ()
-    note = f"the best bin's {' and '.join(apart)} contradicts the trusted rows: no row's label may be certain from x"
-    return (("no_anchor_suspected", note),)
-
-
-def _told(evidence: Evidence, j: int, label: LabelRates, notes: Notes) -> LabelRates:
-    """A label with its doubts: those given, an interval too wide to be of use, or no noise in sight."""
-    if _width(label) > WIDE:
-        notes = (*notes, ("wide_interval", _remedy(label, float(shares(evidence.Y[:, [j]])[0]))))
-    elif label.pos.low == label.neg.low == 0.0 and max(label.pos.value, label.neg.value) < 0.1:
-        notes = (*notes, ("no_noise_detected", "both intervals reach down to 0: this may be no noise at all"))
-    return label._replace(notes=(*label.notes, *notes))
-
-
-def _width(label: LabelRates) -> float:
-    return max(label.pos.high - label.pos.low, label.neg.high - label.neg.low)
-
-
-def _remedy(label: LabelRates, observed: float) -> str:
-    """Which rate is known badly, and how many trusted rows would mend it."""
-    name, rate = max((("rho_pos", label.pos), ("rho_neg", label.neg)), key=lambda pair: pair[1].high - pair[1].low)
-    return (
-        f"{name} is only known to lie between {rate.low:.2f} and {rate.high:.2f}; about "
-        f"{trusted_rows_needed(label.pos, label.neg, observed)} trusted rows, taken at random, would bring both rates "
-        f"to +-{WANTED:g}"
-    )
-
-
-def trusted_rows_needed(pos: Rate, neg: Rate, observed: float) -> int:
-    """Rows, taken at random, whose true labels bring both rates to an interval of +- 0.1 by counting alone."""
-    values = np.array([pos.value]), np.array([neg.value])
-    prior = float(np.clip(prior_from_rates(np.array([observed]), *values)[0], 0.01, 0.99))
-    # A rate of 0 would need no rows: ask for those of a small one.
-    needed = [rows_needed(min(max(rate.value, 0.05), 0.95), WANTED) for rate in (pos, neg)]
-    return math.ceil(max(needed[0] / prior, needed[1] / (1 - prior)))
-
-
-class GrowingEstimate:
-    """``estimate_noise(X, Y_noisy, sides=sides, trusted=...)`` for the same labels and ever more trusted rows.
-
-    Nearly all of its time goes into models of the noisy labels, in which trusted rows have no part: here they are
-    fitted at the first call of :meth:`rates`, and kept. Parameters as of :func:`ccmn.estimate_noise`.
-
-    Examples
-    --------
-    >>> from ccmn.data import make_noisy_multilabel
-    >>> from ccmn.noise import PartialNoise
-    >>> task = make_noisy_multilabel(400, 5, 2, strength=8, noise=PartialNoise([0.2, 0.5]), random_state=0)
-    >>> growing = GrowingEstimate(task.X, task.Y_noisy, sides="partial")
-    >>> before, after = growing.rates(), growing.rates(trusted=(range(100), task.Y[:100]))
-    >>> bool(after.se_neg.mean() < before.se_neg.mean())
-    True
-    """
-
-    def __init__(
-        self, X: Any, Y_noisy: Labels, sides: str | Sequence[str] = "both", random_state: RandomState = 0
-    ) -> None:
-        self._evidence = read_evidence(X, Y_noisy, sides, None, None, random_state, None, None)
-        self._names = label_names_of(Y_noisy)
-
-    def rates(self, trusted: tuple[Any, Labels] | None = None) -> NoiseRates:
-        """The rates by features, noisy labels and these trusted rows; doubts are in ``flags``, not in warnings."""
-        known = None if trusted is None else read_trusted(trusted, *self._evidence.Y.shape)
-        _ = self._evidence.surfaces  # fitted here, so that every later call finds them
-        return rates_from(self._evidence.trusting(known), "auto", self._names)
-
-
-FEW_ROWS = 100
-"""Below this many rows a result is flagged."""
-
-DECLARE = "Where labels were only added, or only lost, declare it with sides='partial' or 'missing'; else give"
-TRUST = "a few dozen rows with true labels, taken at random, trusted=(rows, Y_true)."
 
 
 @overload
@@ -221,8 +64,8 @@ def estimate_noise(
     X: Any = None,
     Y_noisy: Labels | None = None,
     method: str = "auto",
-    sides: str | Sequence[str] = "both",
-    trusted: tuple[Any, Labels] | None = None,
+    noise_type: str | Sequence[str] = "both",
+    trusted: Any = None,
     annotators: Any = None,
     random_state: RandomState = 0,
     *,
@@ -238,8 +81,8 @@ def estimate_noise(
     X: Any = None,
     Y_noisy: Labels | None = None,
     method: str = "auto",
-    sides: str | Sequence[str] = "both",
-    trusted: tuple[Any, Labels] | None = None,
+    noise_type: str | Sequence[str] = "both",
+    trusted: Any = None,
     annotators: Any = None,
     random_state: RandomState = 0,
     *,
@@ -254,8 +97,8 @@ def estimate_noise(
     X: Any = None,
     Y_noisy: Labels | None = None,
     method: str = "auto",
-    sides: str | Sequence[str] = "both",
-    trusted: tuple[Any, Labels] | None = None,
+    noise_type: str | Sequence[str] = "both",
+    trusted: Any = None,
     annotators: Any = None,
     random_state: RandomState = 0,
     *,
@@ -264,261 +107,432 @@ def estimate_noise(
     groups: Sequence[Any] | None = None,
     clean_groups: Sequence[Any] = (),
 ) -> NoiseRates | GroupRates:
-    """Noise rates of every label, from noisy labels and what else is at hand.
+    """Estimate the noise rates of every label from noisy labels and further evidence.
 
-    Say what you know: declaring the side makes one-sided noise easy, and a few dozen trusted rows, taken at random, say
-    more about two-sided noise than any number of untrusted ones.
+    Declare ``noise_type`` if only one kind of error can occur: this makes the rates much easier to estimate. For noise
+    of both types, a few dozen trusted rows contribute more than any number of unverified ones.
 
     Parameters
     ----------
-    X : array, DataFrame or CSR (n, d), optional
-        Features, from which models of the noisy labels are fitted.
-    Y_noisy : labels (n, q) in {0, 1}, NaN where not observed
-        May be left out where ``annotators`` are given: the labels are then the mean votes.
-    method : "auto", or a name in ``ESTIMATORS``
-        "auto": annotators where there are votes; else one posterior per label from the cross-validated profile
-        likelihood, trusted rows and known prevalence, whichever there are, checked against the best bin; rare labels
-        lean on the others. What is doubtful is told in ``flags``.
-    sides : "both", "partial" or "missing", or one of these per label
-        "partial": labels were only added (candidate sets, rho_pos = 0); "missing": only lost (rho_neg = 0).
-    trusted : (rows, Y_true), optional
-        Numbers of rows whose true labels are known, and those labels. The rows should be a random sample: their
-        share of true positives is evidence, too.
-    annotators : array (n, a, q), optional
-        Votes of a annotators in {0, 1}, NaN where one did not judge.
-    random_state : int, Generator or None
-    pred_proba : (n, q), optional
-        Held-out probabilities of the noisy labels by a model of your own, in place of X. Never probabilities of rows
-        the model was trained on: they hide the noise.
-    prevalence : float or (q,), optional
-        Known shares of true positives, NaN where not known.
-    groups : n names, optional
-        The source of every row (annotator, site, import batch): the rates of each are estimated, and the result is a
-        ``GroupRates``. Groups of fewer than 100 rows are given the rates of all rows.
-    clean_groups : names, optional
-        Groups whose labels are right.
+    X : array, DataFrame or CSR matrix of shape (n, d), default=None
+        Features, to which models of the noisy labels are fitted.
+    Y_noisy : labels of shape (n, q), default=None
+        Noisy labels in {0, 1}, NaN where not observed. May be omitted if ``annotators`` is given; the labels are then
+        the mean votes.
+    method : str, default="auto"
+        Name in ``METHODS``. "auto" fits the model of Dawid and Skene if there are votes. Otherwise it combines profile
+        likelihood [1]_, trusted rows and known prevalence, as available, into one posterior per label and compares the
+        result with the best bin. Labels with few positives are shrunk towards the pooled estimate. Each of the other
+        methods uses one kind of evidence.
+    noise_type : {"both", "partial", "missing"} or sequence of these, default="both"
+        Kind of errors, for all labels or for each. "partial": labels were only added (candidate sets, rho_pos = 0).
+        "missing": labels were only removed (rho_neg = 0).
+    trusted : (rows, Y_true) or array of shape (n, q), default=None
+        Verified rows: their indices and true labels, or an array with the true labels of all rows, NaN = not verified.
+        The rows should be a random sample, because their share of positives is used as evidence.
+    annotators : array of shape (n, a, q), default=None
+        Votes of a annotators in {0, 1}, NaN where an annotator did not vote.
+    random_state : int, Generator or None, default=0
+        Seed of cross-validation and resampling.
+    pred_proba : array of shape (n, q), default=None
+        Out-of-fold probabilities of the noisy labels by another model, instead of ``X``. Probabilities of rows on which
+        the model was trained cannot be used: they hide the noise.
+    prevalence : float or array of shape (q,), default=None
+        Known shares of true positives, NaN where unknown.
+    groups : sequence of n hashable values, default=None
+        Source of every row (annotator, site, import batch). The rates of each group are estimated separately. Groups
+        of fewer than 100 rows get the rates of all rows.
+    clean_groups : sequence, default=()
+        Groups whose labels are correct.
+
+    Returns
+    -------
+    NoiseRates or GroupRates
+        Rates with standard errors, intervals and flags; a ``GroupRates`` if ``groups`` is given.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid, or if the evidence that the method requires is missing.
+
+    Warns
+    -----
+    UserWarning
+        If rates are upper bounds or poorly identified, or if trusted rows contradict ``noise_type``.
+
+    See Also
+    --------
+    ccmn.diagnose_noise : Check whether the noise is class-conditional.
+
+    References
+    ----------
+    .. [1] S. A. Murphy and A. W. van der Vaart, "On Profile Likelihood", JASA 95(450), 2000.
 
     Examples
     --------
+    >>> from ccmn import PartialNoise, estimate_noise
     >>> from ccmn.data import make_noisy_multilabel
-    >>> from ccmn.noise import PartialNoise
     >>> task = make_noisy_multilabel(2000, 5, 2, strength=8, noise=PartialNoise([0.2, 0.5]), random_state=0)
-    >>> rates = estimate_noise(task.X, task.Y_noisy, sides="partial")
+    >>> rates = estimate_noise(task.X, task.Y_noisy, noise_type="partial")
     >>> bool(abs(rates.rho_neg - [0.2, 0.5]).max() < 0.1), rates.rho_pos.tolist()
     (True, [0.0, 0.0])
     """
-    evidence = read_evidence(X, Y_noisy, sides, trusted, annotators, random_state, pred_proba, prevalence)
+    evidence = read_evidence(X, Y_noisy, noise_type, trusted, annotators, random_state, pred_proba, prevalence)
     names = label_names_of(Y_noisy)
-    if annotators is None and any(side != "partial" for side in evidence.sides):
-        only_removed = np.array([side == "missing" for side in evidence.sides])
+    if annotators is None and any(each != "partial" for each in evidence.noise_type):
+        only_removed = np.array([each == "missing" for each in evidence.noise_type])
         check_zeros_observed(evidence.Y, only_removed, names, None if evidence.trusted is None else evidence.trusted.Y)
     if groups is not None:
-        return _by_group(evidence, method, names, groups, clean_groups)
+        return _estimate_groups(evidence, method, names, groups, clean_groups)
     if len(clean_groups):
-        raise ValueError("clean_groups says which of the groups are clean: give groups=, the group of every row, too")
-    rates = rates_from(evidence, method, names)
+        raise ValueError("clean_groups requires groups, the group of every row")
+    rates = estimate_rates(evidence, method, names)
     _warn(rates)
     return rates
-
-
-def rates_from(evidence: Evidence, method: str, names: Sequence[str] | None) -> NoiseRates:
-    """What a method makes of the evidence, doubts about the whole included."""
-    labels = METHODS[method](evidence)
-    settings = {"method": method, "seed": evidence.seed, "scores": _origin(evidence)}
-    return gather(labels, evidence.Y, evidence.sides, settings, names, _overall(evidence, labels))
-
-
-def _by_group(
-    evidence: Evidence, method: str, names: Sequence[str] | None, groups: Sequence[Any], clean: Sequence[Any]
-) -> GroupRates:
-    """Every group by its own rows; small ones share one estimate from all rows that are not known to be right."""
-    index = check_groups(groups, len(evidence.Y))
-    known = [group.item() if isinstance(group, np.generic) else group for group in dict.fromkeys(groups)]
-    found: dict[Any, NoiseRates] = {}
-    shared: NoiseRates | None = None
-    for number, (group, rows) in enumerate(rows_of(index, known, clean).items()):
-        own = np.flatnonzero(index == number)
-        if rows is None:
-            right = ClassConditionalNoise(0.0, 0.0, n_labels=evidence.Y.shape[1], label_names=names)
-            found[group] = NoiseRates.known(right, evidence.Y[own])
-        elif own.size >= FEWEST_ROWS:
-            found[group] = rates_from(of_rows(evidence, own), method, names)
-        else:
-            shared = shared or rates_from(of_rows(evidence, rows), method, names)
-            note = f"{own.size} rows are too few for rates of their own: these are those of all rows together"
-            found[group] = replace(shared, flags=(*shared.flags, Flag("few_rows", note)))
-    return GroupRates(found)
-
-
-ESTIMATORS: Registry[Estimator] = Registry(
-    "noise rate estimator",
-    {
-        "profile": profile,
-        "best_bin": best_bin,
-        "anchor": anchor,
-        "anchor_max": anchor_max,
-        "anchor_quantile": anchor_quantile,
-        "tightest": tightest,
-        "confident_joint": confident_joint,
-        "forward": forward,
-        "correlations": correlations,
-        "trusted": trusted_counts,
-        "dawid_skene": dawid_skene,
-        "known_prevalence": known_prevalence,
-    },
-)
-
-METHODS: Registry[Estimator] = Registry("method", {"auto": auto, **ESTIMATORS})
-
-
-def read_evidence(
-    X: Any,
-    Y_noisy: Labels | None,
-    sides: str | Sequence[str],
-    trusted: tuple[Any, Labels] | None,
-    annotators: Any,
-    random_state: RandomState,
-    pred_proba: Any,
-    prevalence: Any,
-) -> Evidence:
-    """Everything the user gave, checked."""
-    if Y_noisy is None and annotators is None:
-        raise ValueError("estimate_noise needs the noisy labels: estimate_noise(X, Y_noisy)")
-    if X is not None and pred_proba is not None:
-        raise ValueError("give X, from which scores are worked out, or pred_proba, scores of your own; not both")
-    votes = None if annotators is None else check_votes(annotators)
-    Y = mean_votes(annotators) if Y_noisy is None else check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
-    n, q = Y.shape
-    if votes is not None and (votes.shape[0], votes.shape[2]) != (n, q):
-        raise ValueError(
-            f"annotators must be ({n}, annotators, {q}), as many rows and labels as Y_noisy; got {votes.shape}"
-        )
-    return Evidence(
-        Y=Y,
-        sides=_sides(sides, q),
-        X=None if X is None else _features(X, n),
-        pred_proba=None if pred_proba is None else _probabilities(pred_proba, Y),
-        trusted=None if trusted is None else read_trusted(trusted, n, q),
-        annotators=votes,
-        prevalence=None if prevalence is None else read_prevalence(prevalence, q),
-        seed=int(as_generator(random_state).integers(2**31)),
-    )
-
-
-def mean_votes(annotators: Any) -> FloatArray:
-    """The share of ones among the votes (n, a, q) on each entry, a soft label; NaN where there is none.
-
-    >>> mean_votes([[[1, 0], [1, np.nan]]])
-    array([[1., 0.]])
-    """
-    votes = check_votes(annotators)
-    many = (~np.isnan(votes)).sum(1)
-    return np.where(many > 0, np.nansum(votes, 1) / np.maximum(many, 1), np.nan)
-
-
-def _sides(sides: str | Sequence[str], q: int) -> tuple[Side, ...]:
-    declared = (sides,) * q if isinstance(sides, str) else tuple(sides)
-    if len(declared) != q:
-        raise ValueError(
-            f"sides must be one of {', '.join(map(repr, SIDES))}, or one of them for each of the {q} labels"
-        )
-    return tuple(check_choice(side, "sides", SIDES) for side in declared)  # type: ignore[misc]
-
-
-def _features(X: Any, n: int) -> Any:
-    checked = check_array(X if is_sparse(X) else unwrap(X)[0], accept_sparse="csr", dtype=[np.float64, np.float32])
-    if checked.shape[0] != n:
-        raise ValueError(f"X and Y_noisy must have the same rows; got {checked.shape[0]} and {n}")
-    return checked
-
-
-def _probabilities(pred_proba: Any, Y: FloatArray) -> FloatArray:
-    given = to_dense_array(pred_proba)
-    check_matrix_pair(Y, given, ("Y_noisy", "pred_proba"))
-    return check_probabilities(given, "pred_proba")
-
-
-def read_trusted(trusted: tuple[Any, Labels], n: int, q: int) -> Trusted:
-    """Trusted rows as the user gave them, checked against n rows of q labels."""
-    rows, labels = check_trusted_rows(trusted, n)
-    Y_true = check_label_matrix(to_dense_array(labels), "the labels of trusted")
-    if Y_true.shape != (rows.size, q):
-        raise ValueError(
-            f"the labels of trusted must be {rows.size} rows of {q} labels, as many as rows are named; "
-            f"got shape {Y_true.shape}"
-        )
-    return Trusted(rows, Y_true)
-
-
-def _origin(evidence: Evidence) -> str | None:
-    if evidence.pred_proba is not None:
-        return "pred_proba"
-    return None if evidence.X is None else "out of fold"
-
-
-def _overall(evidence: Evidence, labels: Sequence[LabelRates]) -> list[Flag]:
-    """Doubts about the result as a whole."""
-    flags: list[Flag] = []
-    n = len(evidence.Y)
-    if evidence.was_fitted:
-        flags += diagnose(evidence).flags
-    if n < FEW_ROWS:
-        flags.append(Flag("few_rows", f"{n} rows are very few to estimate noise from"))
-    crowd = evidence.annotators is not None
-    if evidence.trusted is None and not crowd and any(label.method.startswith("profile") for label in labels):
-        note = "no trusted row: the rates rest on the posterior being logistic along some direction of the features"
-        flags.append(Flag("assumes_shape", note))
-    if any(label.kind == "upper bound" for label in labels):
-        flags.append(
-            Flag("upper_bound", "some rates are only bounded from above: there may be less noise than they say")
-        )
-    return flags
-
-
-def _warn(rates: NoiseRates) -> None:
-    """What a user should hear of even without looking at the flags."""
-    bounded = [j for j, kind in enumerate(rates.kind) if kind == "upper bound"]
-    if bounded:
-        where = name_some(bounded, rates.label_names, rates.n_labels)
-        warnings.warn(
-            f"the rates of {where} are upper bounds: there may be less noise than they say. {_remedy(rates, bounded)}",
-            stacklevel=3,
-        )
-    wide = rates.labels_with("wide_interval")
-    if wide:
-        where = name_some(wide, rates.label_names, rates.n_labels)
-        warnings.warn(
-            f"the rates of {where} are hardly known: their intervals are wider than {WIDE:g}. {_remedy(rates, wide)}",
-            stacklevel=3,
-        )
-    contradicted = rates.labels_with("side_contradicted")
-    if contradicted:
-        where = name_some(contradicted, rates.label_names, rates.n_labels)
-        warnings.warn(
-            f"the trusted rows contradict the declared side for {where}: use sides='both' there", stacklevel=3
-        )
-
-
-def _remedy_estimate(rates: NoiseRates, labels: Sequence[int]) -> str:
-    open_side = any(rates.sides[j] == "both" for j in labels)
-    return f"{DECLARE if open_side else 'Give'} {TRUST}"
 
 
 def diagnose_noise(
     X: Any = None,
     Y_noisy: Labels | None = None,
-    trusted: tuple[Any, Labels] | None = None,
+    trusted: Any = None,
     random_state: RandomState = 0,
     *,
-    sides: str | Sequence[str] = "both",
+    noise_type: str | Sequence[str] = "both",
 ) -> Diagnosis:
-    """Is the noise class-conditional: do labels of one true class flip whatever x is?
+    """Check whether the noise is class-conditional, that is, whether flips are independent of the features.
 
-    With trusted rows it is measured how well x tells the flipped ones from the others; without, how badly the best
-    class-conditional explanation fits the noisy labels. Parameters as in :func:`estimate_noise`.
+    With trusted rows, the function measures how well the features predict which labels of one true class were flipped.
+    Without them, it tests the goodness of fit of class-conditional noise with a logistic posterior.
+
+    Parameters
+    ----------
+    X : array, DataFrame or CSR matrix of shape (n, d)
+        Features.
+    Y_noisy : labels of shape (n, q)
+        Noisy labels in {0, 1}, NaN where not observed.
+    trusted : (rows, Y_true) or array of shape (n, q), default=None
+        Verified rows, as in :func:`ccmn.estimate_noise`.
+    random_state : int, Generator or None, default=0
+        Seed of cross-validation.
+    noise_type : {"both", "partial", "missing"} or sequence of these, default="both"
+        Kind of errors, as in :func:`ccmn.estimate_noise`.
+
+    Returns
+    -------
+    Diagnosis
+        AUC values, p-values and flags.
+
+    Raises
+    ------
+    ValueError
+        If ``X`` is not given.
+
+    Examples
+    --------
+    >>> from ccmn import PartialNoise, diagnose_noise
+    >>> from ccmn.data import make_noisy_multilabel
+    >>> task = make_noisy_multilabel(600, 5, 2, noise=PartialNoise([0.2, 0.4]), random_state=0)
+    >>> found = diagnose_noise(task.X, task.Y_noisy, trusted=(range(300), task.Y[:300]))
+    >>> bool(0.4 < found.pooled.value < 0.6), found.flags
+    (True, ())
     """
     if X is None:
-        raise ValueError("diagnose_noise needs the features X, to see whether they tell which labels were flipped")
-    found = diagnose(read_evidence(X, Y_noisy, sides, trusted, None, random_state, None, None))
+        raise ValueError("diagnose_noise requires the features X; got X=None")
+    evidence = read_evidence(X, Y_noisy, noise_type, trusted, None, random_state, None, None)
+    found = diagnose(evidence, fit_surfaces(evidence))
     names = label_names_of(Y_noisy)
-    return replace(found, flags=tuple(flag.named(names) for flag in found.flags))
+    return replace(found, flags=tuple(flag.with_name(names) for flag in found.flags))
+
+
+class IncrementalNoiseEstimator:
+    """Estimator of noise rates for a growing number of trusted rows.
+
+    The results equal those of ``estimate_noise(X, Y_noisy, noise_type=noise_type, trusted=trusted)``. Most of the time
+    of that function is spent on models of the noisy labels, which do not depend on trusted rows. Here they are fitted
+    once, at the first call of :meth:`rates`.
+
+    Parameters
+    ----------
+    X : array, DataFrame or CSR matrix of shape (n, d)
+        Features.
+    Y_noisy : labels of shape (n, q)
+        Noisy labels in {0, 1}, NaN where not observed.
+    noise_type : {"both", "partial", "missing"} or sequence of these, default="both"
+        Kind of errors, as in :func:`ccmn.estimate_noise`.
+    random_state : int, Generator or None, default=0
+        Seed of cross-validation and resampling.
+
+    Examples
+    --------
+    >>> from ccmn.data import make_noisy_multilabel
+    >>> from ccmn.estimation import IncrementalNoiseEstimator
+    >>> from ccmn.noise import PartialNoise
+    >>> task = make_noisy_multilabel(400, 5, 2, strength=8, noise=PartialNoise([0.2, 0.5]), random_state=0)
+    >>> estimator = IncrementalNoiseEstimator(task.X, task.Y_noisy, noise_type="partial")
+    >>> before, after = estimator.rates(), estimator.rates(trusted=(range(100), task.Y[:100]))
+    >>> bool(after.se_neg.mean() < before.se_neg.mean())
+    True
+    """
+
+    def __init__(
+        self, X: Any, Y_noisy: Labels, noise_type: str | Sequence[str] = "both", random_state: RandomState = 0
+    ) -> None:
+        self._evidence = read_evidence(X, Y_noisy, noise_type, None, None, random_state, None, None)
+        self._names = label_names_of(Y_noisy)
+
+    def rates(self, trusted: Any = None) -> NoiseRates:
+        """Estimate the rates with the given trusted rows; issues are reported as flags, without warnings.
+
+        Parameters
+        ----------
+        trusted : (rows, Y_true) or array of shape (n, q), default=None
+            Verified rows, as in :func:`ccmn.estimate_noise`.
+
+        Returns
+        -------
+        NoiseRates
+            The rates.
+        """
+        known = None if trusted is None else read_trusted(trusted, *self._evidence.Y.shape)
+        if self._evidence.surfaces is None:
+            self._evidence = replace(self._evidence, surfaces=fit_surfaces(self._evidence))
+        return estimate_rates(replace(self._evidence, trusted=known), "auto", self._names)
+
+
+def estimate_rates(evidence: Evidence, method: str, names: Sequence[str] | None) -> NoiseRates:
+    """Fit the models that the method needs, estimate the rates of every label and collect all flags."""
+    estimator = METHODS[method]
+    if evidence.surfaces is None and uses_likelihood(evidence, method):
+        evidence = replace(evidence, surfaces=fit_surfaces(evidence))
+    labels = estimator(evidence)
+    origin = None if evidence.X is None else "out of fold"
+    settings = {
+        "method": method,
+        "seed": evidence.seed,
+        "scores": "pred_proba" if evidence.pred_proba is not None else origin,
+    }
+    return collect_rates(labels, evidence.Y, evidence.noise_type, settings, names, _overall_flags(evidence, labels))
+
+
+def uses_likelihood(evidence: Evidence, method: str) -> bool:
+    """Return whether the method reads ``evidence.surfaces``."""
+    if method == "auto":
+        combined = evidence.trusted is not None or evidence.prevalence is not None
+        has_scores = evidence.X is not None or (evidence.pred_proba is not None and combined)
+        return evidence.annotators is None and has_scores
+    if method == "known_prevalence":
+        return evidence.X is not None and evidence.prevalence is not None and bool(needs_likelihood(evidence))
+    return method == "profile" and evidence.pred_proba is None
+
+
+def _estimate_groups(
+    evidence: Evidence, method: str, names: Sequence[str] | None, groups: Sequence[Any], clean: Sequence[Any]
+) -> GroupRates:
+    """Estimate each group from its own rows; small groups share one estimate from all rows that are not clean."""
+    index = check_groups(groups, len(evidence.Y))
+    known = [group.item() if isinstance(group, np.generic) else group for group in dict.fromkeys(groups)]
+    unknown = [group for group in clean if group not in known]
+    if unknown:
+        raise ValueError(f"clean_groups contains {unknown[0]!r}, which is not among the groups")
+    not_clean = np.flatnonzero(~np.isin(index, [known.index(group) for group in clean]))
+    result: dict[Any, NoiseRates] = {}
+    shared: NoiseRates | None = None
+    for number, group in enumerate(known):
+        own = np.flatnonzero(index == number)
+        if group in clean:
+            no_noise = ClassConditionalNoise(0.0, 0.0, n_labels=evidence.Y.shape[1], label_names=names)
+            result[group] = NoiseRates.known(no_noise, evidence.Y[own])
+        elif own.size >= MIN_ROWS:
+            result[group] = estimate_rates(evidence.subset(own), method, names)
+        else:
+            shared = shared or estimate_rates(evidence.subset(not_clean), method, names)
+            note = (
+                f"The group has {own.size} rows, fewer than {MIN_ROWS}, and gets the rates of all rows. Merge it with "
+                "a similar group or collect more rows."
+            )
+            result[group] = replace(shared, flags=(*shared.flags, Flag("few_rows", note)))
+    return GroupRates(result)
+
+
+def auto(evidence: Evidence) -> list[LabelRates]:
+    """Estimate the rates from all evidence: votes; or trusted rows, prevalence and features combined."""
+    if evidence.annotators is not None:
+        return dawid_skene(evidence)
+    if evidence.X is None and evidence.pred_proba is None:
+        if evidence.trusted is None and evidence.prevalence is not None:
+            return known_prevalence(evidence)
+        return trusted_counts(evidence) if evidence.trusted is not None else profile(evidence)
+    if evidence.X is None and evidence.trusted is None and evidence.prevalence is None:
+        return _bounds_from_scores(evidence)
+    return _combined(evidence)
+
+
+def _bounds_from_scores(evidence: Evidence) -> list[LabelRates]:
+    """Estimate rates from probabilities alone: best bin for "partial", else the smaller of best bin and anchor.
+
+    Nearly every label has rows that are certainly negative, which identify rho_neg. Few labels have rows that are
+    certainly positive, so rho_pos can only be bounded.
+    """
+    scores = held_out_scores(evidence)
+    return [
+        best_bin_label(*evidence.observed(scores, j), noise_type, evidence.generator(j))
+        if noise_type == "partial"
+        else tightest_label(evidence, scores, j)
+        for j, noise_type in enumerate(evidence.noise_type)
+    ]
+
+
+def _combined(evidence: Evidence) -> list[LabelRates]:
+    """Combine likelihood, trusted rows and prevalence, and compare the result with the best bin.
+
+    If the likelihood of a label contradicts its trusted rows, only the trusted rows are used.
+    """
+    counts = count_flips(evidence)
+    labels = profile_labels(evidence, [None] * len(evidence.noise_type))
+    notes: list[Notes]
+    if counts is None:
+        notes = [_disagreement(label, bound) for label, bound in zip(labels, best_bin_bounds(evidence))]
+    else:
+        counted = [count_label(label, each) for label, each in zip(counts, evidence.noise_type)]
+        apart = [] if evidence.X is None else [j for j, pair in enumerate(zip(counted, labels)) if contradict(*pair)]
+        labels = profile_labels(evidence, counts, apart)
+        notes = []
+        for j, bound in enumerate(best_bin_bounds(evidence)):
+            found = [note for note in counted[j].notes if note[0] == "noise_type_contradicted"]
+            if j in apart:
+                labels[j] = labels[j]._replace(method="trusted")
+                note = (
+                    "The features imply other rates than the trusted rows, and only the trusted rows were used. Make "
+                    "sure that the trusted rows are a random sample."
+                )
+                found.append(("model_contradicted", note))
+            notes.append((*found, *_no_anchor(counted[j], bound)))
+    observed = observed_prevalence(evidence.Y).tolist()
+    return [_with_notes(*of_label) for of_label in zip(labels, notes, observed)]
+
+
+def best_bin_bounds(evidence: Evidence) -> list[LabelRates]:
+    """Return the best-bin estimates from the scores of the fitted models: upper bounds for any shape of posterior."""
+    surfaces = evidence.surfaces
+    assert surfaces is not None  # fitted by estimate_rates
+    part = replace(evidence, Y=evidence.Y[surfaces.rows])
+    return [
+        best_bin_label(*part.observed(surfaces.scores, j), noise_type, evidence.generator(j))
+        for j, noise_type in enumerate(evidence.noise_type)
+    ]
+
+
+def _disagreement(label: LabelRates, bound: LabelRates) -> Notes:
+    """Return the flag "disagreement" if an estimate exceeds its upper bound."""
+    pairs = {"rho_pos": (label.pos, bound.pos), "rho_neg": (label.neg, bound.neg)}
+    above = [name for name, (rate, upper) in pairs.items() if upper != UNKNOWN_RATE and rate.low > upper.high]
+    if not above:
+        return ()
+    note = (
+        f"The estimate of {' and '.join(above)} exceeds the upper bound of the best bin, so one of the two methods is "
+        "wrong for this label. Verify some of its rows and pass them as trusted."
+    )
+    return (("disagreement", note),)
+
+
+def _no_anchor(counted: LabelRates, bound: LabelRates) -> Notes:
+    """Return the flag "no_anchor_suspected" if the best bin, which needs anchor points, contradicts the counts."""
+    apart = contradict(counted, bound)
+    if not apart:
+        return ()
+    note = (
+        f"The best-bin bound of {' and '.join(apart)} contradicts the trusted rows: probably the features determine "
+        "the label of no row with certainty. Do not use method='anchor' or 'best_bin' for this label."
+    )
+    return (("no_anchor_suspected", note),)
+
+
+def _with_notes(label: LabelRates, notes: Notes, observed: float) -> LabelRates:
+    """Return the label with the given flags and, where they apply, "wide_interval" or "no_noise_detected"."""
+    rates = {"rho_pos": label.pos, "rho_neg": label.neg}
+    name, widest = max(rates.items(), key=lambda item: item[1].high - item[1].low)
+    if widest.high - widest.low > MAX_IDENTIFIED_WIDTH:
+        values = np.array([label.pos.value]), np.array([label.neg.value])
+        prior = float(np.clip(prior_from_rates(np.array([observed]), *values)[0], 0.01, 0.99))
+        # The formula gives no rows for a rate of 0, so small rates are replaced by 0.05.
+        pos, neg = (trusted_rows_needed(min(max(rate.value, 0.05), 0.95), TARGET_HALF_WIDTH) for rate in rates.values())
+        rows = math.ceil(max(pos / prior, neg / (1 - prior)))
+        note = (
+            f"{name} is poorly identified: its 90 % interval is {widest.low:.2f} to {widest.high:.2f}. About {rows} "
+            f"trusted rows, drawn at random, would reduce both intervals to +-{TARGET_HALF_WIDTH:g}."
+        )
+        notes = (*notes, ("wide_interval", note))
+    elif label.pos.low == label.neg.low == 0.0 and max(label.pos.value, label.neg.value) < 0.1:
+        note = (
+            "Both intervals start at 0, so there may be no noise. No action is needed: a correction for small rates "
+            "does no harm."
+        )
+        notes = (*notes, ("no_noise_detected", note))
+    return label._replace(notes=(*label.notes, *notes))
+
+
+METHODS: Registry[Estimator] = Registry(
+    "method",
+    {
+        "auto": auto,
+        "profile": profile,
+        "best_bin": best_bin,
+        "anchor": anchor,
+        "tightest": tightest,
+        "confident_joint": confident_joint,
+        "trusted": trusted_counts,
+        "dawid_skene": dawid_skene,
+        "known_prevalence": known_prevalence,
+    },
+)
+"""Estimators by the value of ``method``."""
+
+
+def _overall_flags(evidence: Evidence, labels: Sequence[LabelRates]) -> list[Flag]:
+    """Return the flags that concern the whole result."""
+    flags: list[Flag] = []
+    n = len(evidence.Y)
+    if evidence.X is not None and evidence.surfaces is not None:
+        flags += diagnose(evidence, evidence.surfaces).flags
+    if n < MIN_ROWS:
+        note = f"{n} rows are fewer than {MIN_ROWS}: the estimate is unreliable. Use more rows or pass known rates."
+        flags.append(Flag("few_rows", note))
+    profiled = any(label.method.startswith("profile") for label in labels)
+    if evidence.trusted is None and evidence.annotators is None and profiled:
+        note = (
+            "Without trusted rows the rates rest on the assumption that the posterior is logistic along some direction "
+            "of the features. A few dozen trusted rows make this assumption unnecessary."
+        )
+        flags.append(Flag("assumes_shape", note))
+    if any(label.kind == "upper bound" for label in labels):
+        note = (
+            "Some rates are upper bounds: there may be less noise. Pass features instead of probabilities, declare "
+            "noise_type, or pass trusted rows."
+        )
+        flags.append(Flag("upper_bound", note))
+    return flags
+
+
+def _warn(rates: NoiseRates) -> None:
+    """Warn of upper bounds, of poorly identified rates and of a contradicted noise type."""
+    bounds = [j for j, kind in enumerate(rates.kind) if kind == "upper bound"]
+    wide = rates.labels_with("wide_interval")
+    for labels, problem in (
+        (bounds, "are upper bounds: there may be less noise"),
+        (wide, f"are poorly identified (90 % interval wider than {MAX_IDENTIFIED_WIDTH:g})"),
+    ):
+        if labels:
+            declare = "Declare noise_type='partial' or 'missing' if only one kind of error occurs, or pass"
+            remedy = declare if any(rates.noise_type[j] == "both" for j in labels) else "Pass"
+            warnings.warn(
+                f"Noise rates of {name_some(labels, rates.label_names, rates.n_labels)} {problem}. {remedy} a few "
+                "dozen rows with true labels, drawn at random, as trusted=(rows, Y_true).",
+                stacklevel=3,
+            )
+    contradicted = rates.labels_with("noise_type_contradicted")
+    if contradicted:
+        warnings.warn(
+            f"The evidence contradicts the declared noise type of "
+            f"{name_some(contradicted, rates.label_names, rates.n_labels)}. Use noise_type='both' there.",
+            stacklevel=3,
+        )

@@ -1,19 +1,28 @@
-"""Evidence: what there is to estimate noise rates from, checked once; scores are worked out when first asked for."""
+"""Input of all rate estimators: noisy labels with features, scores, trusted rows, votes or a known prevalence."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_array
 
-from ccmn._containers import is_sparse, to_dense_array
-from ccmn._validation import FloatArray
+from ccmn._containers import Labels, is_sparse, to_dense_array, unwrap
+from ccmn._random import RandomState, as_generator
+from ccmn._validation import (
+    FloatArray,
+    check_choice,
+    check_label_matrix,
+    check_matrix_pair,
+    check_probabilities,
+    check_trusted_rows,
+    check_votes,
+)
 from ccmn.estimation.likelihood import Surfaces, flat_surfaces, label_surfaces
-from ccmn.estimation.noise_rates import LabelRates, Side
+from ccmn.estimation.noise_rates import NOISE_TYPES, LabelRates, NoiseType
 from ccmn.estimation.out_of_fold import out_of_fold_scores
 
 MIN_POSITIVES_WITHOUT_ZERO = 10
@@ -31,88 +40,197 @@ class Trusted(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What every estimator is handed.
+    """Checked input of an estimator.
 
     Parameters
     ----------
-    Y : float64 (n, q)
+    Y : float64 array of shape (n, q)
         Noisy labels, NaN where not observed.
-    sides : q of "both", "partial", "missing"
-    X : features, checked, or None
-    pred_proba : (n, q) or None
-        Held-out probabilities of the noisy labels, by any model.
-    trusted : Trusted or None
-    annotators : (n, a, q) or None
-        Votes of several annotators in {0, 1}, NaN where there is none.
-    prevalence : (q,) or None
-        Known shares of true positives, NaN where not known.
-    seed : int
+    noise_type : sequence of {"both", "partial", "missing"}
+        Declared noise type of each label.
+    X : array or CSR matrix of shape (n, d) or None, default=None
+        Features.
+    pred_proba : array of shape (n, q) or None, default=None
+        Out-of-fold probabilities of the noisy labels, computed by the user.
+    trusted : Trusted or None, default=None
+        Rows with known true labels.
+    annotators : array of shape (n, a, q) or None, default=None
+        Votes in {0, 1}, NaN where an annotator did not vote.
+    prevalence : array of shape (q,) or None, default=None
+        Known shares of true positives, NaN where unknown.
+    seed : int, default=0
+        Seed of all random numbers.
+    surfaces : Surfaces or None, default=None
+        Held-out likelihoods of all labels as returned by :func:`fit_surfaces`; None before they are fitted.
     """
 
     Y: FloatArray
-    sides: Sequence[Side]
+    noise_type: Sequence[NoiseType]
     X: Any = None
     pred_proba: FloatArray | None = None
     trusted: Trusted | None = None
     annotators: FloatArray | None = None
     prevalence: FloatArray | None = None
     seed: int = 0
-
-    @property
-    def has_scores(self) -> bool:
-        """Is there anything that scores could come from?"""
-        return self.X is not None or self.pred_proba is not None
-
-    @property
-    def was_fitted(self) -> bool:
-        """Were models fitted to the features on the way? Then what they say of the fit costs nothing."""
-        return self.X is not None and "surfaces" in vars(self)
-
-    @cached_property
-    def scores(self) -> FloatArray:
-        """A score per entry from a model that did not see the row: given, or worked out from X (section 2)."""
-        if self.pred_proba is not None:
-            return self.pred_proba
-        self._need_scores()
-        return out_of_fold_scores(self.X, self.Y, self.seed)
-
-    @cached_property
-    def surfaces(self) -> Surfaces:
-        """The held-out likelihood of every label over its grid of rates (section 16); flat where there are no features.
-
-        Probabilities of the noisy labels say nothing of a shape: any of them may be those of true labels.
-        """
-        self._need_scores()
-        if self.X is None:
-            unknown = np.full(self.Y.shape[1], np.nan)
-            return Surfaces(flat_surfaces(self.Y, self.sides), self.scores, np.arange(len(self.Y)), unknown)
-        return label_surfaces(self.X, self.Y, self.sides, self.seed)
-
-    def _need_scores(self) -> None:
-        if not self.has_scores:
-            raise ValueError(
-                "this method needs scores: give the features X, or pred_proba, held-out probabilities of the noisy "
-                "labels by a model of your own; with trusted=(rows, Y_true) alone use method='trusted'"
-            )
-
-    def trusting(self, trusted: Trusted | None) -> Evidence:
-        """The same with other trusted rows; they have no part in what features and noisy labels say, which is kept."""
-        found = replace(self, trusted=trusted)
-        vars(found).update({name: vars(self)[name] for name in ("scores", "surfaces") if name in vars(self)})
-        return found
-
-    def observed(self, label: int) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Scores and noisy labels of the rows where this label was observed."""
-        seen = ~np.isnan(self.Y[:, label])
-        return self.scores[seen, label], self.Y[seen, label] == 1
+    surfaces: Surfaces | None = None
 
     def generator(self, label: int) -> np.random.Generator:
-        """Random numbers of this label's own: the same whatever else is estimated, and in whatever order."""
+        """Return a random generator for one label; its stream does not depend on the other labels."""
         return np.random.default_rng([self.seed, label])
+
+    def observed(self, scores: FloatArray, label: int) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Return the scores of the rows in which a label was observed, and whether it was observed as 1."""
+        seen = ~np.isnan(self.Y[:, label])
+        return scores[seen, label], self.Y[seen, label] == 1
+
+    def subset(self, rows: NDArray[np.intp]) -> Evidence:
+        """Return the evidence of some rows; trusted rows are renumbered, fitted likelihoods are dropped."""
+        trusted = self.trusted
+        if trusted is not None:
+            position = np.full(len(self.Y), -1, dtype=np.intp)
+            position[rows] = np.arange(rows.size)
+            kept = position[trusted.rows] >= 0
+            trusted = Trusted(position[trusted.rows[kept]], trusted.Y[kept]) if kept.any() else None
+        X, pred_proba, annotators = (
+            None if values is None else values[rows] for values in (self.X, self.pred_proba, self.annotators)
+        )
+        return replace(
+            self, Y=self.Y[rows], X=X, pred_proba=pred_proba, annotators=annotators, trusted=trusted, surfaces=None
+        )
 
 
 Estimator = Callable[[Evidence], list[LabelRates]]
-"""What stands in ``ESTIMATORS``: evidence in, one ``LabelRates`` per label out."""
+"""Member of ``METHODS``: a function from evidence to the rates of every label."""
+
+
+def held_out_scores(evidence: Evidence) -> FloatArray:
+    """Return out-of-fold probabilities of the noisy labels: those given, or those of models that are fitted here."""
+    if evidence.pred_proba is not None:
+        return evidence.pred_proba
+    _require_scores(evidence)
+    return out_of_fold_scores(evidence.X, evidence.Y, evidence.seed)
+
+
+def fit_surfaces(evidence: Evidence) -> Surfaces:
+    """Fit the models of all labels and return their held-out likelihoods; this is the expensive step.
+
+    Without features the surfaces are flat: any probabilities of noisy labels are also possible as probabilities of
+    true labels, so they do not identify the rates.
+    """
+    _require_scores(evidence)
+    if evidence.X is None:
+        flat, unknown = flat_surfaces(evidence.Y, evidence.noise_type), np.full(evidence.Y.shape[1], np.nan)
+        return Surfaces(flat, held_out_scores(evidence), np.arange(len(evidence.Y)), unknown)
+    return label_surfaces(evidence.X, evidence.Y, evidence.noise_type, evidence.seed)
+
+
+def _require_scores(evidence: Evidence) -> None:
+    """Raise an error if there are neither features nor probabilities."""
+    if evidence.X is None and evidence.pred_proba is None:
+        raise ValueError(
+            "Expected features X, or out-of-fold probabilities of the noisy labels pred_proba; got neither. With "
+            "trusted=(rows, Y_true) alone use method='trusted'."
+        )
+
+
+def read_evidence(
+    X: Any,
+    Y_noisy: Labels | None,
+    noise_type: str | Sequence[str],
+    trusted: Any,
+    annotators: Any,
+    random_state: RandomState,
+    pred_proba: Any,
+    prevalence: Any,
+) -> Evidence:
+    """Check the arguments of ``estimate_noise`` and return them as evidence."""
+    if Y_noisy is None and annotators is None:
+        raise ValueError("Expected noisy labels: estimate_noise(X, Y_noisy); got Y_noisy=None")
+    if X is not None and pred_proba is not None:
+        raise ValueError("Expected either features X or probabilities pred_proba, not both")
+    votes = None if annotators is None else check_votes(annotators)
+    Y = mean_votes(annotators) if Y_noisy is None else check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
+    n, q = Y.shape
+    if votes is not None and (votes.shape[0], votes.shape[2]) != (n, q):
+        raise ValueError(f"annotators must have shape ({n}, annotators, {q}) to match Y_noisy; got shape {votes.shape}")
+    if X is not None:
+        X = check_array(X if is_sparse(X) else unwrap(X)[0], accept_sparse="csr", dtype=[np.float64, np.float32])
+        if X.shape[0] != n:
+            raise ValueError(f"X and Y_noisy must have the same number of rows; got {X.shape[0]} and {n}")
+    if pred_proba is not None:
+        pred_proba = to_dense_array(pred_proba)
+        check_matrix_pair(Y, pred_proba, ("Y_noisy", "pred_proba"))
+        pred_proba = check_probabilities(pred_proba, "pred_proba")
+    return Evidence(
+        Y=Y,
+        noise_type=check_noise_type(noise_type, q),
+        X=X,
+        pred_proba=pred_proba,
+        trusted=None if trusted is None else read_trusted(trusted, n, q),
+        annotators=votes,
+        prevalence=None if prevalence is None else check_prevalence(prevalence, q),
+        seed=int(as_generator(random_state).integers(2**31)),
+    )
+
+
+def check_noise_type(noise_type: str | Sequence[str], q: int) -> tuple[NoiseType, ...]:
+    """Return the noise type of each of q labels, from one for all or one per label."""
+    declared = (noise_type,) * q if isinstance(noise_type, str) else tuple(noise_type)
+    choices = tuple(NOISE_TYPES.values())
+    if len(declared) != q:
+        raise ValueError(
+            f"noise_type must be one of {', '.join(map(repr, choices))}, or a sequence with one of them for each of "
+            f"the {q} labels; got {len(declared)} values"
+        )
+    return tuple(check_choice(each, "noise_type", choices) for each in declared)  # type: ignore[misc]
+
+
+def read_trusted(trusted: Any, n: int, q: int) -> Trusted | None:
+    """Return trusted rows of data with n rows and q labels, from a pair (rows, Y_true) or an (n, q) array."""
+    rows, labels = check_trusted_rows(trusted, n)
+    if not rows.size:
+        return None
+    Y_true = check_label_matrix(to_dense_array(labels), "the labels of trusted")
+    if Y_true.shape != (rows.size, q):
+        raise ValueError(f"the labels of trusted must have shape ({rows.size}, {q}); got shape {Y_true.shape}")
+    return Trusted(rows, Y_true)
+
+
+def check_prevalence(prevalence: Any, q: int) -> FloatArray:
+    """Return the known prevalence of each of q labels, from one number for all or one per label."""
+    given = np.asarray(prevalence, dtype=np.float64)
+    values = np.full(q, float(given)) if given.ndim == 0 else given
+    if values.shape != (q,) or not ((values >= 0) & (values <= 1) | np.isnan(values)).all():
+        raise ValueError(
+            f"prevalence must be a number between 0 and 1, or one for each of the {q} labels (NaN if unknown); "
+            f"got {prevalence!r}"
+        )
+    return values
+
+
+def mean_votes(annotators: Any) -> FloatArray:
+    """Return the share of positive votes for every row and label, a soft label.
+
+    Parameters
+    ----------
+    annotators : array of shape (n, a, q)
+        Votes in {0, 1}, NaN where an annotator did not vote.
+
+    Returns
+    -------
+    float64 array of shape (n, q)
+        Mean votes, NaN where nobody voted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ccmn.estimation import mean_votes
+    >>> mean_votes([[[1, 0], [1, np.nan]]])
+    array([[1., 0.]])
+    """
+    votes = check_votes(annotators)
+    counts = (~np.isnan(votes)).sum(1)
+    return np.where(counts > 0, np.nansum(votes, 1) / np.maximum(counts, 1), np.nan)
 
 
 def check_zeros_observed(

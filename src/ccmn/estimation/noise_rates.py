@@ -1,4 +1,4 @@
-"""NoiseRates: what an estimation says, with its errors, its assumptions and its doubts; never a bare array."""
+"""Results of noise-rate estimation: rates with standard errors, intervals, assumptions and flags."""
 
 from __future__ import annotations
 
@@ -15,38 +15,50 @@ from ccmn._containers import Labels, label_names_of, to_dense_array
 from ccmn._validation import FloatArray, check_joint, check_label_names, check_rate_sums, check_rates
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
 
-Side = Literal["both", "partial", "missing"]
-"""Which flips can be: both, only added labels (rho_pos = 0), only lost ones (rho_neg = 0)."""
+NoiseType = Literal["both", "partial", "missing"]
+"""Errors that can occur: both kinds, only added labels (rho_pos = 0), or only removed labels (rho_neg = 0)."""
 
-SIDES: tuple[Side, ...] = ("both", "partial", "missing")
+NOISE_TYPES: dict[str, NoiseType] = {"estimate": "both", "partial": "partial", "missing": "missing"}
+"""Values of the parameter ``noise`` that request an estimate, with the noise type that each of them declares."""
 
-NOISE_TYPES: dict[str, Side] = {"estimate": "both", "partial": "partial", "missing": "missing"}
-"""Noise type that is estimated for each string value of the parameter ``noise`` of classifiers and audits."""
+RateKind = Literal["known", "point", "upper bound"]
+"""Meaning of a rate: given by the user, an estimate of the rate, or an estimate of an upper bound of it."""
 
-Kind = Literal["known", "point", "upper bound"]
-"""What a number is: given by the user, an estimate of the rate itself, or of the most that the rate can be."""
+CONFIDENCE_LEVEL = 0.9
+"""Nominal coverage of all intervals."""
 
-LEVEL = 0.9
-"""Coverage that the intervals aim at."""
+Z_CONFIDENCE = math.sqrt(2) * float(scipy.special.erfinv(CONFIDENCE_LEVEL))
+"""Half width of a normal interval of that coverage, in standard errors."""
 
-Z_LEVEL = math.sqrt(2) * float(scipy.special.erfinv(LEVEL))
-"""Standard errors to either side of an interval of that coverage."""
+MIN_SIGNAL = 0.1
+"""Lower bound of 1 - rho_pos - rho_neg: debiased labels of smaller signal have too large a variance to train with."""
 
-LEAST_SIGNAL = 0.1
-"""The signal 1 - rho_pos - rho_neg that is always left (the guard of section 9)."""
+MAX_IDENTIFIED_WIDTH = 0.4
+"""A rate whose interval is wider than this is poorly identified."""
 
-WIDE = 0.4
-"""Length of an interval from which on a rate is as good as not known."""
-
-UNINFORMED_SE = 12**-0.5
-"""Standard deviation of a rate of which nothing is known but that it lies in [0, 1]."""
+UNKNOWN_SE = 12**-0.5
+"""Standard deviation of the uniform distribution on [0, 1], used for a rate without any evidence."""
 
 
 class Flag(NamedTuple):
-    """A doubt about the result.
+    """Warning that is attached to a result.
 
-    ``code`` is for programs ("clipped", "unidentified", ...), ``note`` for people; ``label`` is the index of the
-    label it is about, None where it is about all; ``name`` is the name of that label, if it is known.
+    Parameters
+    ----------
+    code : str
+        Identifier for programs, for example "clipped" or "unidentified".
+    note : str
+        Explanation for users: what it means and what to do.
+    label : int or None, default=None
+        Index of the label; None if the flag concerns all labels.
+    name : str or None, default=None
+        Name of the label, if known.
+
+    Examples
+    --------
+    >>> from ccmn.estimation import Flag
+    >>> str(Flag("few_rows", "60 rows are few."))
+    'all labels: 60 rows are few. [few_rows]'
     """
 
     code: str
@@ -54,17 +66,29 @@ class Flag(NamedTuple):
     label: int | None = None
     name: str | None = None
 
-    def named(self, names: Sequence[str] | None) -> Flag:
-        """Return the flag with the name of its label."""
+    def with_name(self, names: Sequence[str] | None) -> Flag:
+        """Return the flag with the name of its label.
+
+        Parameters
+        ----------
+        names : sequence of str or None
+            Names of all labels.
+
+        Returns
+        -------
+        Flag
+            A copy with ``name`` set, or the same flag if there is no name to set.
+        """
         return self if names is None or self.label is None else self._replace(name=names[self.label])
 
     def __str__(self) -> str:
+        """Return the flag as one line: the label, the note and the code."""
         label = self.label if self.name is None else repr(self.name)
         return f"{'all labels' if self.label is None else f'label {label}'}: {self.note} [{self.code}]"
 
 
 class Rate(NamedTuple):
-    """One rate of one label, with its standard error and interval."""
+    """Estimate of one rate of one label, with standard error and interval."""
 
     value: float
     se: float
@@ -72,52 +96,74 @@ class Rate(NamedTuple):
     high: float
 
 
-NEVER = Rate(0.0, 0.0, 0.0, 0.0)
-"""The rate of a side that was declared not to be."""
+ZERO_RATE = Rate(0.0, 0.0, 0.0, 0.0)
+"""Rate of a kind of error that the declared noise type excludes."""
 
-UNINFORMED = Rate(0.0, UNINFORMED_SE, 0.0, 1.0)
-"""No evidence at all: correct nothing, claim nothing."""
+UNKNOWN_RATE = Rate(0.0, UNKNOWN_SE, 0.0, 1.0)
+"""Rate without any evidence: nothing is corrected and the interval is [0, 1]."""
 
 
 class LabelRates(NamedTuple):
-    """What an estimator says of one label."""
+    """Estimate of both rates of one label."""
 
     pos: Rate
     neg: Rate
-    kind: Kind
+    kind: RateKind
     method: str
     notes: tuple[tuple[str, str], ...] = ()
-    """(code, note) of every doubt."""
+    """(code, note) of every flag of the label."""
+
+
+def unidentified(noise_type: NoiseType, kind: RateKind, method: str, note: str) -> LabelRates:
+    """Return the result for a label without evidence: unknown rates, and zero where the noise type excludes one."""
+    pos = ZERO_RATE if noise_type == "partial" else UNKNOWN_RATE
+    neg = ZERO_RATE if noise_type == "missing" else UNKNOWN_RATE
+    return LabelRates(pos, neg, kind, method, (("unidentified", note),))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NoiseRates:
     """Estimated noise rates of every label.
 
-    Attributes
+    Parameters
     ----------
-    rho_pos, rho_neg : float64 (q,)
-        P(noisy 0 | true 1) and P(noisy 1 | true 0).
-    se_pos, se_neg : float64 (q,)
-        Standard errors; exactly 0 on a side that was declared not to be.
-    ci_pos, ci_neg : float64 (q, 2)
-        Intervals that aim at 90 %.
-    prior : float64 (q,)
-        P(true 1) that goes with the rates.
-    kind : tuple of "known", "point" or "upper bound"
-        An upper bound is an estimate of the most that a rate can be: with no row whose label is certain from its
-        features, more noise is reported than there is (section 1).
+    rho_pos, rho_neg : array of shape (q,)
+        False-negative rates P(noisy 0 | true 1) and false-positive rates P(noisy 1 | true 0).
+    se_pos, se_neg : array of shape (q,)
+        Standard errors; exactly 0 for a kind of error that the declared noise type excludes.
+    ci_pos, ci_neg : array of shape (q, 2)
+        Intervals with nominal coverage of 90 %.
+    prior : array of shape (q,)
+        Prevalence P(true 1) that follows from the rates and the noisy labels.
+    kind : tuple of {"known", "point", "upper bound"}
+        Meaning of the rates of each label. An upper bound exceeds the rate unless the features determine the label of
+        some rows with certainty.
     method : tuple of str
-        How each label was estimated.
-    sides : tuple of "both", "partial" or "missing"
-        What was declared of each label.
-    n_pos, n_neg : int64 (q,)
-        Observed positives and negatives.
-    flags : tuple of Flag
-        Doubts, label by label and overall.
-    settings : dict
-        What the estimation was run with.
-    label_names : tuple of str or None
+        Method that produced the rates of each label.
+    noise_type : tuple of {"both", "partial", "missing"}
+        Declared noise type of each label.
+    n_pos, n_neg : int array of shape (q,)
+        Numbers of observed positives and negatives.
+    flags : tuple of Flag, default=()
+        Warnings about single labels (``flag.label`` is set) and about the whole result.
+    settings : dict, default={}
+        Options of the estimation: method, seed and origin of the scores.
+    label_names : tuple of str or None, default=None
+        Names of the labels.
+
+    See Also
+    --------
+    ccmn.estimate_noise : Estimate noise rates from noisy labels.
+
+    Examples
+    --------
+    >>> from ccmn.data import make_noisy_multilabel
+    >>> from ccmn.estimation import NoiseRates
+    >>> from ccmn.noise import PartialNoise
+    >>> task = make_noisy_multilabel(100, 5, 2, noise=PartialNoise([0.2, 0.5]), random_state=0)
+    >>> rates = NoiseRates.known(task.noise, task.Y_noisy)
+    >>> rates.rho_neg, rates.kind, rates.noise_type
+    (array([0.2, 0.5]), ('known', 'known'), ('partial', 'partial'))
     """
 
     rho_pos: FloatArray
@@ -127,9 +173,9 @@ class NoiseRates:
     ci_pos: FloatArray
     ci_neg: FloatArray
     prior: FloatArray
-    kind: tuple[Kind, ...]
+    kind: tuple[RateKind, ...]
     method: tuple[str, ...]
-    sides: tuple[Side, ...]
+    noise_type: tuple[NoiseType, ...]
     n_pos: np.ndarray[Any, np.dtype[np.int64]]
     n_neg: np.ndarray[Any, np.dtype[np.int64]]
     flags: tuple[Flag, ...] = ()
@@ -137,6 +183,7 @@ class NoiseRates:
     label_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        """Check all fields, copy the arrays and make them read-only."""
         rho_pos = check_rates(self.rho_pos, "rho_pos", None)
         q = rho_pos.size
         rho_neg = check_rates(self.rho_neg, "rho_neg", q)
@@ -146,8 +193,8 @@ class NoiseRates:
         numbers = ("se_pos", "se_neg", "ci_pos", "ci_neg", "prior")
         checked |= {name: np.array(getattr(self, name), dtype=np.float64) for name in numbers}
         checked |= {name: np.array(getattr(self, name), dtype=np.int64) for name in ("n_pos", "n_neg")}
-        checked |= {name: tuple(getattr(self, name)) for name in ("kind", "method", "sides")}
-        checked["flags"] = tuple(Flag(*flag[:3]).named(names) for flag in self.flags)
+        checked |= {name: tuple(getattr(self, name)) for name in ("kind", "method", "noise_type")}
+        checked["flags"] = tuple(Flag(*flag[:3]).with_name(names) for flag in self.flags)
         for name, value in checked.items():
             if name not in ("flags", "label_names") and len(value) != q:
                 raise ValueError(f"{name} must have one entry per label ({q}); got {len(value)}")
@@ -162,72 +209,119 @@ class NoiseRates:
 
     @property
     def noise(self) -> ClassConditionalNoise:
-        """The noise model with these rates: partial or missing where that was declared of every label."""
-        if set(self.sides) == {"partial"}:
+        """Noise model with these rates.
+
+        A ``PartialNoise`` or ``MissingNoise`` if that noise type was declared for every label.
+        """
+        if set(self.noise_type) == {"partial"}:
             return PartialNoise(self.rho_neg, label_names=self.label_names)
-        if set(self.sides) == {"missing"}:
+        if set(self.noise_type) == {"missing"}:
             return MissingNoise(self.rho_pos, label_names=self.label_names)
         return ClassConditionalNoise(self.rho_pos, self.rho_neg, label_names=self.label_names)
 
     @property
-    def cautious_noise(self) -> ClassConditionalNoise:
-        """The noise model to train with: it corrects less where both sides are open and rho_neg is hardly known.
+    def shrunk_noise(self) -> ClassConditionalNoise:
+        """Noise model for training, with rho_neg shrunk towards zero where it is poorly identified.
 
-        An interval of rho_neg of length w > 0.4 takes the share w / 2 off its rate. Too large a rate of added labels
-        takes true ones away, and does more harm than too small a one does good (benchmarks/gap_closed.py).
+        If the noise type of a label is "both" and the interval of its rho_neg has a width w > 0.4, rho_neg is
+        multiplied by 1 - w / 2. The loss in accuracy is larger if rho_neg is overestimated than if it is
+        underestimated by the same amount (``benchmarks/gap_closed.py``).
         """
         width = self.ci_neg[:, 1] - self.ci_neg[:, 0]
-        less = (width > WIDE) & np.array([side == "both" for side in self.sides])
-        if not less.any():
+        wide = (width > MAX_IDENTIFIED_WIDTH) & np.array([noise_type == "both" for noise_type in self.noise_type])
+        if not wide.any():
             return self.noise
-        rho_neg = np.where(less, self.rho_neg * (1 - width / 2), self.rho_neg)
+        rho_neg = np.where(wide, self.rho_neg * (1 - width / 2), self.rho_neg)
         return ClassConditionalNoise(self.rho_pos, rho_neg, label_names=self.label_names)
 
     @classmethod
     def known(cls, noise: ClassConditionalNoise, Y_noisy: Labels) -> NoiseRates:
-        """Rates that the user knows, in the same form as estimated ones; the prior comes from the noisy labels."""
-        side: Side = "partial" if isinstance(noise, PartialNoise) else "both"
-        side = "missing" if isinstance(noise, MissingNoise) else side
+        """Return known rates in the form of an estimate.
+
+        Parameters
+        ----------
+        noise : ClassConditionalNoise
+            Noise model with the known rates.
+        Y_noisy : labels of shape (n, q)
+            Noisy labels, from which the prevalence is computed.
+
+        Returns
+        -------
+        NoiseRates
+            Rates of kind "known" with standard errors of zero.
+        """
+        noise_type: NoiseType = "partial" if isinstance(noise, PartialNoise) else "both"
+        noise_type = "missing" if isinstance(noise, MissingNoise) else noise_type
         labels = [
-            LabelRates(Rate(p, 0.0, p, p), Rate(m, 0.0, m, m), "known", "known")
-            for p, m in zip(noise.rho_pos.tolist(), noise.rho_neg.tolist())
+            LabelRates(Rate(pos, 0.0, pos, pos), Rate(neg, 0.0, neg, neg), "known", "known")
+            for pos, neg in zip(noise.rho_pos.tolist(), noise.rho_neg.tolist())
         ]
         Y = to_dense_array(Y_noisy).astype(np.float64)
         names = noise.label_names or label_names_of(Y_noisy)
-        return gather(labels, Y, (side,) * len(labels), {}, names)
+        return collect_rates(labels, Y, (noise_type,) * len(labels), {}, names)
 
     @classmethod
     def from_confident_joint(cls, joint: ArrayLike, label_names: Sequence[str] | None = None) -> NoiseRates:
-        """Rates from a confident joint per label, (q, 2, 2): observed label, then true label, as cleanlab has it.
+        """Return rates from one confident joint per label, in the format of cleanlab.
 
-        Counts or shares, of the whole data set; ``cleanlab.count.compute_confident_joint(..., multi_label=True)``
-        gives such an array.
+        Parameters
+        ----------
+        joint : array of shape (q, 2, 2)
+            Counts or shares of the whole data set by label, observed value and true value, as computed by
+            ``cleanlab.count.compute_confident_joint(..., multi_label=True)``.
+        label_names : sequence of str or None, default=None
+            Names of the labels.
 
+        Returns
+        -------
+        NoiseRates
+            Rates with binomial standard errors. If ``joint`` contains shares, the standard errors are unknown.
+
+        Examples
+        --------
+        >>> from ccmn.estimation import NoiseRates
         >>> NoiseRates.from_confident_joint([[[60, 10], [5, 25]]]).rho_pos.round(3)
         array([0.286])
         """
         counts = check_joint(joint)
         true, observed = counts.sum(1), counts.sum(2)
-        shares = counts[:, 0, 1] / true[:, 1], counts[:, 1, 0] / true[:, 0]
-        sides = [_shares(share, many) for share, many in zip(shares, (true[:, 1], true[:, 0]))]
-        labels = [LabelRates(pos, neg, "point", "confident joint") for pos, neg in zip(*sides)]
-        declared: list[Side] = ["both" for _ in labels]
-        rates = gather(labels, np.zeros((0, len(labels))), declared, {}, label_names)
+        pos = _binomial_rates(counts[:, 0, 1] / true[:, 1], true[:, 1])
+        neg = _binomial_rates(counts[:, 1, 0] / true[:, 0], true[:, 0])
+        labels = [LabelRates(*pair, "point", "confident joint") for pair in zip(pos, neg)]
+        both: list[NoiseType] = ["both" for _ in labels]
+        rates = collect_rates(labels, np.zeros((0, len(labels))), both, {}, label_names)
         return replace(
             rates, n_pos=observed[:, 1].round(), n_neg=observed[:, 0].round(), prior=true[:, 1] / true.sum(1)
         )
 
     def labels_with(self, code: str) -> list[int]:
-        """Numbers of the labels with a flag of that code."""
+        """Return the indices of the labels that have a flag.
+
+        Parameters
+        ----------
+        code : str
+            Code of the flag.
+
+        Returns
+        -------
+        list of int
+            Indices in ascending order.
+        """
         return sorted({flag.label for flag in self.flags if flag.code == code and flag.label is not None})
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe; ``from_dict`` reads it back."""
+        """Return a JSON-serializable description that :meth:`from_dict` reads.
+
+        Returns
+        -------
+        dict
+            One entry per field.
+        """
         result: dict[str, Any] = {}
         for entry in fields(self):
             value = getattr(self, entry.name)
             result[entry.name] = value.tolist() if isinstance(value, np.ndarray) else value
-        result |= {name: list(result[name]) for name in ("kind", "method", "sides")}
+        result |= {name: list(result[name]) for name in ("kind", "method", "noise_type")}
         result["flags"] = [list(flag[:3]) for flag in self.flags]
         result["settings"] = dict(self.settings)
         result["label_names"] = None if self.label_names is None else list(self.label_names)
@@ -235,15 +329,34 @@ class NoiseRates:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> NoiseRates:
-        """The inverse of ``to_dict``."""
-        wanted = {entry.name for entry in fields(cls)}
-        given = set(d) if isinstance(d, Mapping) else set()
-        if given != wanted:
-            wrong = ", ".join(sorted(wanted ^ given)[:5])
-            raise ValueError(f"not the description of noise rates: these entries are missing or unknown: {wrong}")
-        return cls(**d)
+        """Return the rates of a description written by :meth:`to_dict`.
+
+        Parameters
+        ----------
+        d : mapping
+            The description. Files of version 0.1, in which ``noise_type`` is called ``sides``, are accepted.
+
+        Returns
+        -------
+        NoiseRates
+            The rates.
+
+        Raises
+        ------
+        ValueError
+            If entries are missing or unknown, or if a value is invalid.
+        """
+        entries = dict(d) if isinstance(d, Mapping) else {}
+        if "sides" in entries and "noise_type" not in entries:
+            entries["noise_type"] = entries.pop("sides")
+        wrong = sorted({entry.name for entry in fields(cls)} ^ set(entries))
+        if wrong:
+            listed = ", ".join(map(str, wrong[:5]))
+            raise ValueError(f"not a description of noise rates; missing or unknown entries: {listed}")
+        return cls(**entries)
 
     def __repr__(self) -> str:
+        """Return a table of the rates, followed by the first flags."""
         head = f"NoiseRates({self.n_labels} label{'s' if self.n_labels > 1 else ''})"
         names = self.label_names or tuple(str(j) for j in range(self.n_labels))
         shown = range(self.n_labels) if self.n_labels <= 12 else range(10)
@@ -260,48 +373,48 @@ class NoiseRates:
         return "\n".join([head, *lines])
 
 
-def _shares(values: FloatArray, many: FloatArray) -> list[Rate]:
-    """Counted shares with binomial errors; of joints that hold shares and not counts, nothing is known of the error."""
-    errors = np.where(many > 1, np.sqrt(values * (1 - values) / np.maximum(many, 1)), UNINFORMED_SE)
-    low, high = (np.clip(values + sign * Z_LEVEL * errors, 0, 1) for sign in (-1, 1))
+def _binomial_rates(values: FloatArray, counts: FloatArray) -> list[Rate]:
+    """Return shares with binomial standard errors; the error is unknown where ``counts`` are shares, not counts."""
+    errors = np.where(counts > 1, np.sqrt(values * (1 - values) / np.maximum(counts, 1)), UNKNOWN_SE)
+    low, high = (np.clip(values + sign * Z_CONFIDENCE * errors, 0, 1) for sign in (-1, 1))
     return [Rate(*map(float, numbers)) for numbers in zip(values, errors, low, high)]
 
 
-def gather(
+def collect_rates(
     labels: Sequence[LabelRates],
     Y: FloatArray,
-    sides: Sequence[Side],
+    noise_type: Sequence[NoiseType],
     settings: Mapping[str, Any],
     label_names: Sequence[str] | None,
     flags: Sequence[Flag] = (),
 ) -> NoiseRates:
-    """The result from what was said of each label: guarded, with the prior that follows from rates and labels."""
-    guarded = [guard(label) if label.kind != "known" else label for label in labels]
-    rho_pos, rho_neg = (np.array([rate.value for rate in side]) for side in zip(*((r.pos, r.neg) for r in guarded)))
-    # Soft labels, mean votes, count by what they lean to.
+    """Return the estimates of all labels as one result, with limited rates and the prevalence that they imply."""
+    limited = [limit_rates(label) if label.kind != "known" else label for label in labels]
+    rho_pos, rho_neg = (np.array([rate.value for rate in rates]) for rates in zip(*((r.pos, r.neg) for r in limited)))
+    # Soft labels (mean votes) count as positive above 1/2.
     n_pos, n_neg = (Y > 0.5).sum(0), (Y <= 0.5).sum(0)
     observed = np.nansum(Y, 0) / np.maximum(n_pos + n_neg, 1)
     return NoiseRates(
         rho_pos=rho_pos,
         rho_neg=rho_neg,
-        se_pos=np.array([r.pos.se for r in guarded]),
-        se_neg=np.array([r.neg.se for r in guarded]),
-        ci_pos=np.array([(r.pos.low, r.pos.high) for r in guarded]),
-        ci_neg=np.array([(r.neg.low, r.neg.high) for r in guarded]),
+        se_pos=np.array([r.pos.se for r in limited]),
+        se_neg=np.array([r.neg.se for r in limited]),
+        ci_pos=np.array([(r.pos.low, r.pos.high) for r in limited]),
+        ci_neg=np.array([(r.neg.low, r.neg.high) for r in limited]),
         prior=prior_from_rates(observed, rho_pos, rho_neg),
-        kind=tuple(r.kind for r in guarded),
-        method=tuple(r.method for r in guarded),
-        sides=tuple(sides),
+        kind=tuple(r.kind for r in limited),
+        method=tuple(r.method for r in limited),
+        noise_type=tuple(noise_type),
         n_pos=n_pos,
         n_neg=n_neg,
-        flags=(*(Flag(code, note, j) for j, r in enumerate(guarded) for code, note in r.notes), *flags),
+        flags=(*(Flag(code, note, j) for j, r in enumerate(limited) for code, note in r.notes), *flags),
         settings=settings,
         label_names=None if label_names is None else tuple(label_names),
     )
 
 
 def prior_from_rates(observed: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray) -> FloatArray:
-    r"""Clean prevalence from the observed one, section 0; kept in [0, 1].
+    r"""Return the prevalence of the true labels, clipped to [0, 1].
 
     .. math:: \pi = \frac{\tilde p - \rho_{neg}}{1 - \rho_{pos} - \rho_{neg}}
     """
@@ -309,13 +422,14 @@ def prior_from_rates(observed: FloatArray, rho_pos: FloatArray, rho_neg: FloatAr
     return prior
 
 
-def guard(label: LabelRates) -> LabelRates:
-    """Rates that leave a signal of at least ``LEAST_SIGNAL``: both are scaled down where they do not, with a flag."""
-    total, most = label.pos.value + label.neg.value, 1 - LEAST_SIGNAL
-    if total <= most:
+def limit_rates(label: LabelRates) -> LabelRates:
+    """Scale both rates down to a sum of 1 - ``MIN_SIGNAL`` if they exceed it, and add the flag "clipped"."""
+    total, limit = label.pos.value + label.neg.value, 1 - MIN_SIGNAL
+    if total <= limit:
         return label
-    pos, neg = (rate._replace(value=rate.value * most / total) for rate in (label.pos, label.neg))
+    pos, neg = (rate._replace(value=rate.value * limit / total) for rate in (label.pos, label.neg))
     note = (
-        f"rho_pos + rho_neg came out at {total:.2f} and was scaled down to {most:g}: the label carries next to nothing"
+        f"rho_pos + rho_neg was estimated as {total:.2f} and scaled down to {limit:g}: the noisy label carries almost "
+        "no information. Exclude the label from training or check how it was collected."
     )
     return label._replace(pos=pos, neg=neg, notes=(*label.notes, ("clipped", note)))

@@ -1,12 +1,13 @@
-"""One posterior of a label's two rates from whatever is known: likelihood, trusted rows, prevalence, other labels.
+"""Posterior of both rates of a label, from its profile likelihood, trusted rows, known prevalence and other labels.
 
-Cross-validated profile likelihood with the other labels as evidence (sections 16 and 17): the default.
+This is the default method. For each pair of rates the nuisance parameters (the model of the true label) are maximized
+out on held-out rows; the resulting profile likelihood is tempered and combined with the other evidence.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,26 +15,96 @@ import scipy.special
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.likelihood import FEWEST, GRIDS, Grid, shares
-from ccmn.estimation.noise_rates import LEVEL, NEVER, UNINFORMED, LabelRates, Rate, Side
+from ccmn.estimation.likelihood import GRIDS, MIN_CLASS_SIZE, Grid, Surfaces, observed_prevalence
+from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL, ZERO_RATE, LabelRates, NoiseType, Rate, unidentified
 
-CAUTION = 2.5
-"""Held-out likelihoods are divided by this: models that share rows, and shapes that are never quite right, make them
-surer than they should be. With it intervals cover what they claim to on real data (benchmarks/noise_rates.py)."""
-LEAST_EXPLAINED = 0.02
-"""Shares of a label that are explained less than this are taken for this."""
-FEWEST_POSITIVES = 0.01
-"""Shares of true positives below this are as likely as this one."""
-_EDGE = 1e-3
+DEFAULT_TEMPERATURE = 2.5
+"""Divisor of the held-out log-likelihood. The likelihood is too concentrated, because models share rows and posteriors
+are not exactly logistic. With this value the intervals reach their nominal coverage on real data
+(``benchmarks/noise_rates.py``)."""
+MIN_TJUR_R2 = 0.02
+"""Lower bound of Tjur's R^2 in the temperature."""
+MIN_PREVALENCE = 0.01
+"""The prior density of the prevalence is constant below this value (and above 1 minus it)."""
+PREVALENCE_SD = 0.01
+"""Standard deviation of a prevalence that the user declares as known."""
+UNIFORM_SHARE = 0.05
+"""Weight of the uniform distribution in the pooled prior, so that a label may differ from all others."""
+_MIN_PROBABILITY = 1e-3
 
 
 class Counts(NamedTuple):
-    """Trusted rows of one label: true positives and how many of them were lost, negatives and how many were added."""
+    """Trusted rows of one label: true positives and how many were removed, true negatives and how many were added."""
 
     positives: int
-    lost: int
+    removed: int
     negatives: int
     added: int
+
+
+def profile(evidence: Evidence) -> list[LabelRates]:
+    """Estimate the rates at which a forward-corrected logistic model best predicts the noisy labels of held-out rows.
+
+    The method assumes that the posterior of the true label is logistic along some direction of the features. It does
+    not assume that the label of any row is certain. Labels with fewer than 20 observed rows of their rarer class are
+    shrunk towards the pooled estimate of the other labels (flag "shrunk"). ``evidence.surfaces`` must be fitted.
+    """
+    if evidence.pred_proba is not None:
+        raise ValueError("method='profile' requires the features X; got pred_proba")
+    return profile_labels(evidence, [None] * evidence.Y.shape[1])
+
+
+def profile_labels(
+    evidence: Evidence, counts: Sequence[Counts | None], counts_only: Collection[int] = ()
+) -> list[LabelRates]:
+    """Return the posterior rates of every label; the likelihood of the labels in ``counts_only`` is ignored."""
+    surfaces = evidence.surfaces
+    if surfaces is None:
+        raise ValueError("Expected fitted likelihoods: set evidence.surfaces = fit_surfaces(evidence)")
+    observed = observed_prevalence(evidence.Y).tolist()
+    log_values = [
+        _label_log_posterior(evidence, surfaces, j, observed[j], counts[j], j in counts_only)
+        for j in range(len(observed))
+    ]
+    rarer = np.minimum((evidence.Y == 1).sum(0), (evidence.Y == 0).sum(0))
+    informed = rarer >= MIN_CLASS_SIZE
+    result = []
+    for j, noise_type in enumerate(evidence.noise_type):
+        grid = GRIDS[noise_type]
+        sources = ("trusted", counts[j] is not None), ("profile", evidence.X is not None)
+        method = " + ".join(name for name, used in sources if used) or "known prevalence"
+        alike = [k for k in np.flatnonzero(informed).tolist() if evidence.noise_type[k] == noise_type]
+        if informed[j] or (len(alike) < 2 and (rarer[j] or counts[j] is not None)):
+            result.append(LabelRates(*posterior_rates(log_values[j], grid, observed[j]), "point", method))
+        elif len(alike) < 2:
+            note = (
+                "All observed values are equal and there are not enough other labels to pool with, so the rates are "
+                "unknown. Exclude the label or collect more rows."
+            )
+            result.append(unidentified(noise_type, "point", "profile", note))
+        else:
+            pooled = np.mean([normalize(log_values[k] + log_rare_prior(grid, observed[k])) for k in alike], 0)
+            rates = posterior_rates(shrink_to_pooled(pooled, log_values[j]), grid, observed[j])
+            note = (
+                f"Only {int(rarer[j])} rows of the rarer class were observed: the rates are shrunk towards the pooled "
+                "estimate of the other labels. If the noise of this label differs from theirs, pass trusted rows."
+            )
+            result.append(LabelRates(*rates, "point", method, (("shrunk", note),)))
+    return result
+
+
+def _label_log_posterior(
+    evidence: Evidence, surfaces: Surfaces, j: int, observed: float, counts: Counts | None, counts_only: bool
+) -> FloatArray:
+    """Return the log-posterior of label j over the grid of its noise type."""
+    noise_type, values = evidence.noise_type[j], surfaces.values[j]
+    if counts_only:
+        values = np.where(np.isfinite(values), 0.0, values)
+    known = math.nan if evidence.prevalence is None else float(evidence.prevalence[j])
+    n = int((~np.isnan(evidence.Y[:, j])).sum())
+    temperature = temperature_for(noise_type, surfaces.scores[:, j], evidence.Y[surfaces.rows, j])
+    prevalence = None if math.isnan(known) else known
+    return log_posterior(values, GRIDS[noise_type], observed, counts, prevalence, n, temperature)
 
 
 def log_posterior(
@@ -42,189 +113,112 @@ def log_posterior(
     observed: float,
     counts: Counts | None = None,
     prevalence: float | None = None,
-    rows: float = math.inf,
-    caution: float = CAUTION,
+    n: float = math.inf,
+    temperature: float = DEFAULT_TEMPERATURE,
 ) -> FloatArray:
-    r"""Log-posterior (A, B) over the grid, up to a constant, all shares of true positives alike beforehand.
+    r"""Return the log-posterior (A, B) over the grid up to a constant, with a uniform prior on the prevalence.
 
-    .. math:: \frac{\ell(\rho)}{c} + k_{pos} \log \rho_{pos} + (n_{pos} - k_{pos}) \log (1 - \rho_{pos}) + \dots
+    .. math:: \frac{\ell(\rho)}{T} + k_{pos} \log \rho_{pos} + (n_{pos} - k_{pos}) \log (1 - \rho_{pos}) + \dots
         + w\, (n_{pos} \log \pi + n_{neg} \log (1 - \pi))
 
-    with :math:`\pi = (\tilde p - \rho_{neg}) / r` the share of true positives that goes with the rates. First the
-    held-out likelihood, divided by a ``caution`` c (:func:`caution_with`), then trusted rows: flips are counted, and so
-    are true positives, which say as much again, since the observed prevalence is known; not quite, where it is that of
-    few ``rows``, hence w (:func:`share_weight`). A known prevalence is a further term, within a hundredth.
+    where :math:`\pi = (\tilde p - \rho_{neg}) / r` is the prevalence that the rates imply. The first term is the
+    held-out likelihood with temperature T (a power posterior [1]_, see :func:`temperature_for`). The other terms are
+    the likelihood of the trusted rows: of their flips, and of their number of true positives. The latter is informative
+    because the observed prevalence is known; its weight w accounts for the error of the observed prevalence in a sample
+    of n rows (:func:`prevalence_weight`). A known prevalence adds a normal term with standard deviation 0.01.
+
+    References
+    ----------
+    .. [1] N. Friel and A. N. Pettitt, "Marginal likelihood estimation via power posteriors", JRSS B 70(3), 2008.
     """
     prior = grid.prior(observed)
-    result = surface / caution
+    result = surface / temperature
     if counts is not None:
-        result = result + flips(counts, grid) + share_weight(counts, observed, rows) * positives(counts, prior)
+        pos, neg = (np.clip(rates, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY) for rates in grid.pairs)
+        removed = counts.removed * np.log(pos) + (counts.positives - counts.removed) * np.log1p(-pos)
+        added = counts.added * np.log(neg) + (counts.negatives - counts.added) * np.log1p(-neg)
+        share = np.clip(prior, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+        positives = counts.positives * np.log(share) + counts.negatives * np.log1p(-share)
+        result = result + removed + added + prevalence_weight(counts, observed, n) * positives
     if prevalence is not None:
-        result = result - 0.5 * ((prior - prevalence) / 0.01) ** 2
+        result = result - 0.5 * ((prior - prevalence) / PREVALENCE_SD) ** 2
     return np.asarray(np.where(np.isfinite(surface), result, -np.inf))
 
 
-def caution_with(side: Side, scores: FloatArray, noisy: FloatArray) -> float:
-    r"""What to divide a label's held-out likelihood by: 2.5, or more where lost labels are judged by a weak model.
+def temperature_for(noise_type: NoiseType, scores: FloatArray, noisy: FloatArray) -> float:
+    r"""Return the temperature of a label: 2.5, or more for noise type "missing" if the features explain little.
 
-    .. math:: c = \max(2.5,\, 1 / D), \qquad D = E[\hat g \mid \tilde y = 1] - E[\hat g \mid \tilde y = 0]
+    .. math:: T = \max(2.5,\, 1 / D), \qquad D = E[\hat g \mid \tilde y = 1] - E[\hat g \mid \tilde y = 0]
 
-    D is the share of the noisy label that held-out probabilities :math:`\hat g` explain (Tjur's). Where labels are only
-    lost, their rate is known by how high :math:`P(\tilde y = 1 \mid x) \le 1 - \rho_{pos}` reaches. A weak model never
-    gets there, and where it levels off is a matter of its shape more than of lost labels.
+    D is Tjur's R^2 [1]_ of the out-of-fold probabilities :math:`\hat g`. With "missing", the rate is identified by the
+    maximum of :math:`P(\tilde y = 1 \mid x) \le 1 - \rho_{pos}`. A weak model does not reach this maximum, and the
+    level at which it saturates depends on the shape of the model more than on the rate.
+
+    References
+    ----------
+    .. [1] T. Tjur, "Coefficients of Determination in Logistic Regression Models: A New Proposal", The American
+       Statistician 63(4), 2009.
     """
     positive, negative = scores[noisy == 1], scores[noisy == 0]
-    if side != "missing" or not positive.size or not negative.size:
-        return CAUTION
-    explained = float(positive.mean() - negative.mean())
-    return max(CAUTION, 1 / max(explained, LEAST_EXPLAINED))
+    if noise_type != "missing" or not positive.size or not negative.size:
+        return DEFAULT_TEMPERATURE
+    tjur_r2 = float(positive.mean() - negative.mean())
+    return max(DEFAULT_TEMPERATURE, 1 / max(tjur_r2, MIN_TJUR_R2))
 
 
-def flips(counts: Counts, grid: Grid) -> FloatArray:
-    """Binomial log-likelihood (A, B) of the flips among trusted rows."""
-    pos, neg = (np.clip(side, _EDGE, 1 - _EDGE) for side in grid.pairs)
-    lost = counts.lost * np.log(pos) + (counts.positives - counts.lost) * np.log1p(-pos)
-    return np.asarray(lost + counts.added * np.log(neg) + (counts.negatives - counts.added) * np.log1p(-neg))
-
-
-def positives(counts: Counts, prior: FloatArray) -> FloatArray:
-    """Binomial log-likelihood of the true positives among trusted rows, at shares ``prior``."""
-    share = np.clip(prior, _EDGE, 1 - _EDGE)
-    return np.asarray(counts.positives * np.log(share) + counts.negatives * np.log1p(-share))
-
-
-def share_weight(counts: Counts, observed: float, rows: float) -> float:
-    r"""How much of the spread between the trusted and the implied share of positives is the trusted rows' own.
+def prevalence_weight(counts: Counts, observed: float, n: float) -> float:
+    r"""Return the share of the trusted rows in the variance between their prevalence and the one implied by n rows.
 
     .. math:: w = \frac{v}{v + \tilde p (1 - \tilde p) / (n r^2)}, \qquad v = \frac{\pi (1 - \pi)}{m}
 
-    with m trusted rows among n, and :math:`\pi`, r as counted on them.
+    for m trusted rows, with :math:`\pi` and r as counted on them.
     """
-    many = counts.positives + counts.negatives
-    share = (counts.positives + 0.5) / (many + 1)
-    lost, added = (counts.lost + 0.5) / (counts.positives + 1), (counts.added + 0.5) / (counts.negatives + 1)
-    own = share * (1 - share) / max(many, 1)
-    return own / (own + observed * (1 - observed) / (rows * max(1 - lost - added, 0.2) ** 2))
+    m = counts.positives + counts.negatives
+    share = (counts.positives + 0.5) / (m + 1)
+    rho_pos, rho_neg = (counts.removed + 0.5) / (counts.positives + 1), (counts.added + 0.5) / (counts.negatives + 1)
+    own = share * (1 - share) / max(m, 1)
+    return own / (own + observed * (1 - observed) / (n * max(1 - rho_pos - rho_neg, 0.2) ** 2))
 
 
-def rare(grid: Grid, observed: float) -> FloatArray:
-    r"""Log-prior (A, B): most labels of a multi-label problem are rare, :math:`(1 - \pi) / \pi`."""
-    shown = np.clip(grid.prior(observed), FEWEST_POSITIVES, 1 - FEWEST_POSITIVES)
-    return np.asarray(np.log1p(-shown) - np.log(shown))
+def log_rare_prior(grid: Grid, observed: float) -> FloatArray:
+    r"""Return the log-prior (A, B) with density :math:`(1 - \pi) / \pi`: most labels of a data set are rare."""
+    prevalence = np.clip(grid.prior(observed), MIN_PREVALENCE, 1 - MIN_PREVALENCE)
+    return np.asarray(np.log1p(-prevalence) - np.log(prevalence))
 
 
-def weights(log_values: FloatArray) -> FloatArray:
-    """The posterior itself, (A, B), summing to 1."""
+def normalize(log_values: FloatArray) -> FloatArray:
+    """Return the posterior (A, B) with sum 1."""
     return np.asarray(np.exp(log_values - scipy.special.logsumexp(log_values)))
 
 
-def rates_of(log_values: FloatArray, grid: Grid, observed: float) -> tuple[Rate, Rate]:
-    """(rho_pos, rho_neg): the mean if labels are rare; deviation and interval whether they are or not.
+def posterior_rates(log_values: FloatArray, grid: Grid, observed: float) -> tuple[Rate, Rate]:
+    """Return rho_pos and rho_neg with standard errors and intervals.
 
-    The prior is a good guess and no more: where it matters, the interval must say so. So the interval is the shortest
-    that holds 90 % of the mean of two posteriors, with it and without.
+    The value is the posterior mean under the prior for rare labels. Standard error and interval use the average of the
+    posteriors with and without this prior, so that they are wide if the prior has a strong influence.
     """
-    guess = weights(log_values + rare(grid, observed))
-    open_minded = (guess + weights(log_values)) / 2
-    pos, neg = (
-        _rate(guess.sum(axis), open_minded.sum(axis), values) for axis, values in ((1, grid.pos), (0, grid.neg))
-    )
+    with_prior = normalize(log_values + log_rare_prior(grid, observed))
+    average = (with_prior + normalize(log_values)) / 2
+    pos = _marginal_rate(with_prior.sum(1), average.sum(1), grid.pos)
+    neg = _marginal_rate(with_prior.sum(0), average.sum(0), grid.neg)
     return pos, neg
 
 
-def _rate(guess: FloatArray, marginal: FloatArray, values: FloatArray) -> Rate:
+def _marginal_rate(with_prior: FloatArray, average: FloatArray, values: FloatArray) -> Rate:
+    """Return mean, standard error and shortest 90 % interval of one rate from its marginal posteriors."""
     if values.size == 1:
-        return NEVER
+        return ZERO_RATE
     step = float(values[1] - values[0])
-    mean = float(guess @ values)
-    # Within a cell of the grid nothing is known.
-    se = float(np.sqrt(marginal @ (values - mean) ** 2 + step**2 / 12))
-    order = np.argsort(-marginal, kind="stable")
-    held = order[: int(np.searchsorted(np.cumsum(marginal[order]), LEVEL)) + 1]
-    low, high = values[held.min()] - step / 2, values[held.max()] + step / 2
+    mean = float(with_prior @ values)
+    # step^2 / 12 is the variance within a cell of the grid.
+    se = float(np.sqrt(average @ (values - mean) ** 2 + step**2 / 12))
+    order = np.argsort(-average, kind="stable")
+    inside = order[: int(np.searchsorted(np.cumsum(average[order]), CONFIDENCE_LEVEL)) + 1]
+    low, high = values[inside.min()] - step / 2, values[inside.max()] + step / 2
     return Rate(mean, se, max(0.0, float(low)), min(1.0, float(high)))
 
 
-def like_others(posterior_of_others: FloatArray, log_values: FloatArray) -> FloatArray:
-    """The log-posterior of a label that is too rare to speak for itself: the mean of the others' is its prior.
-
-    A twentieth of the prior is spread evenly, so that a label may differ from all others where it must.
-    """
-    prior = 0.95 * posterior_of_others / posterior_of_others.sum() + 0.05 / posterior_of_others.size
+def shrink_to_pooled(pooled: FloatArray, log_values: FloatArray) -> FloatArray:
+    """Return the log-posterior of a rare label, with the mean posterior of the other labels as its prior."""
+    prior = (1 - UNIFORM_SHARE) * pooled / pooled.sum() + UNIFORM_SHARE / pooled.size
     return np.asarray(log_values + np.log(prior))
-
-
-def profile(evidence: Evidence) -> list[LabelRates]:
-    """Rates at which a corrected logistic model explains the noisy labels of rows it has not seen best.
-
-    See :func:`ccmn.estimation.likelihood.surface` for the likelihood and :func:`ccmn.estimation.profile.log_posterior`
-    for what is made of it. No row need be certain of its label; what is assumed instead is a shape: the posterior of
-    the true label is logistic along some direction of the features. Labels with fewer than 20 observed rows of their
-    rarer class lean on the others (flag ``shrunk``).
-    """
-    if evidence.pred_proba is not None:
-        raise ValueError("method='profile' fits models of its own: give the features X in place of pred_proba")
-    return profile_labels(evidence, [None] * evidence.Y.shape[1])
-
-
-def profile_labels(evidence: Evidence, counts: Sequence[Counts | None], blind: Sequence[int] = ()) -> list[LabelRates]:
-    """Posterior rates of every label; the labels in ``blind`` are judged by their counts, not by their likelihood."""
-    log_values = [_log_posterior(evidence, j, counts[j], j in blind) for j in range(len(evidence.sides))]
-    rarer = np.minimum((evidence.Y == 1).sum(0), (evidence.Y == 0).sum(0))
-    informed = rarer >= FEWEST
-    result = []
-    for j, side in enumerate(evidence.sides):
-        alike = [k for k in np.flatnonzero(informed).tolist() if evidence.sides[k] == side]
-        if informed[j] or (len(alike) < 2 and (rarer[j] or counts[j] is not None)):
-            result.append(_label(evidence, j, log_values[j], counts[j]))
-        elif len(alike) < 2:
-            result.append(_unidentified(evidence, j))
-        else:
-            grid = GRIDS[side]
-            others = np.mean([weights(log_values[k] + rare(grid, _observed(evidence, k))) for k in alike], 0)
-            label = _label(evidence, j, like_others(others, log_values[j]), counts[j])
-            note = f"{int(rarer[j])} observed rows of the rarer class are too few: the rates lean on the other labels"
-            result.append(label._replace(notes=(*label.notes, ("shrunk", note))))
-    return result
-
-
-def _log_posterior(evidence: Evidence, j: int, counts: Counts | None, blind: bool) -> FloatArray:
-    grid, observed = GRIDS[evidence.sides[j]], _observed(evidence, j)
-    surface = evidence.surfaces.values[j]
-    if blind:
-        surface = np.where(np.isfinite(surface), 0.0, surface)
-    known = None if evidence.prevalence is None else float(evidence.prevalence[j])
-    rows = int((~np.isnan(evidence.Y[:, j])).sum())
-    given = None if known is None or np.isnan(known) else known
-    return log_posterior(surface, grid, observed, counts, given, rows, _caution(evidence, j))
-
-
-def _caution(evidence: Evidence, j: int) -> float:
-    found = evidence.surfaces
-    return caution_with(evidence.sides[j], found.scores[:, j], evidence.Y[found.rows, j])
-
-
-def _observed(evidence: Evidence, j: int) -> float:
-    return float(shares(evidence.Y[:, [j]])[0])
-
-
-def _label(evidence: Evidence, j: int, log_values: FloatArray, counts: Counts | None) -> LabelRates:
-    pos, neg = rates_of(log_values, GRIDS[evidence.sides[j]], _observed(evidence, j))
-    return LabelRates(pos, neg, "point", _method(evidence, counts))
-
-
-def _method(evidence: Evidence, counts: Counts | None) -> str:
-    parts = ("trusted", counts is not None), ("profile", evidence.X is not None)
-    return " + ".join(name for name, there in parts if there) or "known prevalence"
-
-
-def _unidentified(evidence: Evidence, j: int) -> LabelRates:
-    side = evidence.sides[j]
-    note = "every observed label is the same, and there are no others to lean on"
-    return LabelRates(
-        NEVER if side == "partial" else UNINFORMED,
-        NEVER if side == "missing" else UNINFORMED,
-        "point",
-        "profile",
-        (("unidentified", note),),
-    )

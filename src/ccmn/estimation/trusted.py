@@ -1,7 +1,4 @@
-"""Trusted rows (section 8): flips counted where the true label is known.
-
-Rates from known prevalence (section 1, item 5): closed form where labels were only added, or only lost.
-"""
+"""Rates from trusted rows, by counting flips, and from a known prevalence, in closed form."""
 
 from __future__ import annotations
 
@@ -12,149 +9,190 @@ import scipy.special
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.likelihood import shares
-from ccmn.estimation.noise_rates import LEVEL, NEVER, UNINFORMED, Z_LEVEL, LabelRates, Rate, Side
+from ccmn.estimation.likelihood import observed_prevalence
+from ccmn.estimation.noise_rates import (
+    CONFIDENCE_LEVEL,
+    UNKNOWN_RATE,
+    Z_CONFIDENCE,
+    ZERO_RATE,
+    LabelRates,
+    NoiseType,
+    Rate,
+    unidentified,
+)
 from ccmn.estimation.profile import Counts, profile_labels
 
 
 def trusted_counts(evidence: Evidence) -> list[LabelRates]:
-    r"""Flips counted on the trusted rows, section 8.1.
+    r"""Estimate the rates by counting the flips on the trusted rows.
 
     .. math:: \hat\rho_{pos} = \frac{\#\{\tilde y = 0, y = 1\} + 1/2}{\#\{y = 1\} + 1}
 
-    and likewise :math:`\rho_{neg}`; intervals are Jeffreys', quantiles of Beta(1/2 + k, 1/2 + m - k).
+    and likewise :math:`\rho_{neg}`, with Jeffreys intervals (:func:`jeffreys_rate`).
     """
-    if evidence.trusted is None:
-        raise ValueError("method='trusted' needs trusted=(rows, Y_true): numbers of rows, and their true labels")
-    noisy, true = evidence.Y[evidence.trusted.rows], evidence.trusted.Y
-    return [count_label(noisy[:, j], true[:, j], side) for j, side in enumerate(evidence.sides)]
+    counts = count_flips(evidence)
+    if counts is None:
+        raise ValueError("method='trusted' requires trusted=(rows, Y_true); got trusted=None")
+    return [count_label(label, noise_type) for label, noise_type in zip(counts, evidence.noise_type)]
 
 
-def count_label(noisy: FloatArray, true: FloatArray, side: Side) -> LabelRates:
-    """One label; comparisons with NaN are False, so pairs that were not observed drop out."""
-    seen = ~np.isnan(noisy)
-    positives, lost = int(((true == 1) & seen).sum()), int(((true == 1) & (noisy == 0)).sum())
-    negatives, added = int(((true == 0) & seen).sum()), int(((true == 0) & (noisy == 1)).sum())
-    notes = []
-    for flips, never, word, rate, total in (
-        (lost, side == "partial", "lost", "rho_pos", positives),
-        (added, side == "missing", "added", "rho_neg", negatives),
-    ):
-        if never and flips:
-            note = f"sides={side!r} says that no label was {word}, but {flips} were on the trusted rows"
-            notes.append(("side_contradicted", note))
-        if not never and not total:
-            notes.append(("unidentified", f"no trusted row says anything about {rate}"))
-    pos = NEVER if side == "partial" else count_interval(lost, positives)
-    neg = NEVER if side == "missing" else count_interval(added, negatives)
-    return LabelRates(pos, neg, "point", "trusted", tuple(notes))
-
-
-def count_interval(k: float, m: int) -> Rate:
-    """The rate behind k of m: the centre, deviation and quantiles of Jeffreys' posterior; uninformed for m = 0.
-
-    >>> [round(number, 3) for number in count_interval(10, 50)]
-    [0.206, 0.056, 0.12, 0.304]
-    """
-    if not m:
-        return UNINFORMED
-    a, b = 0.5 + k, 0.5 + m - k
-    centre, tail = a / (a + b), (1 - LEVEL) / 2
-    low, high = (float(scipy.special.betaincinv(a, b, part)) for part in (tail, 1 - tail))
-    # Jeffreys' own amendment: an end that was not seen to be wrong stays open.
-    return Rate(
-        centre,
-        math.sqrt(centre * (1 - centre) / (m + 2)),
-        0.0 if k == 0 else low,
-        1.0 if k == m else high,
-    )
-
-
-def rows_needed(rate: float, half_width: float) -> int:
-    r"""Trusted rows of a class for an interval of +- ``half_width`` about its rate, :math:`z^2 \rho (1-\rho) / w^2`.
-
-    >>> rows_needed(0.2, 0.06)
-    121
-    """
-    return math.ceil(Z_LEVEL**2 * rate * (1 - rate) / half_width**2)
-
-
-def counts_of(evidence: Evidence) -> list[Counts] | None:
-    """Flips and true labels on the trusted rows, label by label; None where there are no such rows.
-
-    A trusted label without a noisy one says nothing of flips; it is left out.
-    """
+def count_flips(evidence: Evidence) -> list[Counts] | None:
+    """Return the flips on the trusted rows of every label; None without trusted rows."""
     if evidence.trusted is None:
         return None
     noisy, true = evidence.Y[evidence.trusted.rows], evidence.trusted.Y
+    return [flip_counts(noisy[:, j], true[:, j]) for j in range(true.shape[1])]
+
+
+def flip_counts(noisy: FloatArray, true: FloatArray) -> Counts:
+    """Return the flips of one label; entries that are NaN in either array are not counted."""
     positive, negative = (true == 1) & ~np.isnan(noisy), (true == 0) & ~np.isnan(noisy)
-    numbers = positive.sum(0), (positive & (noisy == 0)).sum(0), negative.sum(0), (negative & (noisy == 1)).sum(0)
-    return [Counts(*map(int, label)) for label in zip(*numbers)]
+    removed, added = positive & (noisy == 0), negative & (noisy == 1)
+    return Counts(*(int(entries.sum()) for entries in (positive, removed, negative, added)))
 
 
-def contradict(counted: Rate, free: Rate) -> bool:
-    """More than two joint standard errors apart; a rate that is declared or unknown contradicts nothing."""
-    if {counted, free} & {NEVER, UNINFORMED}:
-        return False
-    return abs(counted.value - free.value) > 2 * math.hypot(counted.se, free.se)
+def count_label(counts: Counts, noise_type: NoiseType) -> LabelRates:
+    """Return the rates of one label from its counts."""
+    notes = []
+    for flips, total, excluded, what, rate, value in (
+        (counts.removed, counts.positives, "partial", "removed", "rho_pos", 1),
+        (counts.added, counts.negatives, "missing", "added", "rho_neg", 0),
+    ):
+        if noise_type == excluded and flips:
+            note = (
+                f"noise_type={noise_type!r} declares that no label was {what}, but {flips} were on the trusted rows. "
+                "Use noise_type='both' for this label."
+            )
+            notes.append(("noise_type_contradicted", note))
+        if noise_type != excluded and not total:
+            note = f"No trusted row has a true value of {value}, so {rate} is unknown. Verify rows with this value."
+            notes.append(("unidentified", note))
+    pos = ZERO_RATE if noise_type == "partial" else jeffreys_rate(counts.removed, counts.positives)
+    neg = ZERO_RATE if noise_type == "missing" else jeffreys_rate(counts.added, counts.negatives)
+    return LabelRates(pos, neg, "point", "trusted", tuple(notes))
 
 
-def known_prevalence(evidence: Evidence) -> list[LabelRates]:
-    r"""Rates that turn the known share of true positives into the observed one.
+def jeffreys_rate(k: float, m: int) -> Rate:
+    """Return the rate behind k events in m trials: mean, standard deviation and interval of the Jeffreys posterior.
 
-    .. math:: \text{only added: } \rho_{neg} = \frac{\tilde p - \pi}{1 - \pi}, \qquad
-              \text{only lost: } \rho_{pos} = 1 - \frac{\tilde p}{\pi}
+    The posterior is Beta(k + 1/2, m - k + 1/2). The interval is closed at 0 if k = 0 and at 1 if k = m [1]_.
 
-    With both sides open the prevalence fixes one rate given the other, and the profile likelihood decides between the
-    pairs that are left; that needs features or scores.
+    References
+    ----------
+    .. [1] L. D. Brown, T. T. Cai and A. DasGupta, "Interval Estimation for a Binomial Proportion", Statistical Science
+       16(2), 2001.
+
+    Examples
+    --------
+    >>> [round(number, 3) for number in jeffreys_rate(10, 50)]
+    [0.206, 0.056, 0.12, 0.304]
     """
-    if evidence.prevalence is None:
-        raise ValueError("method='known_prevalence' needs prevalence=, the share of true positives of every label")
-    open_sides = [j for j, side in enumerate(evidence.sides) if side == "both" or np.isnan(evidence.prevalence[j])]
-    if open_sides and evidence.X is None:
-        raise ValueError("with both sides open a prevalence is not enough: declare sides, or give the features X, too")
-    rest = profile_labels(evidence, [None] * len(evidence.sides)) if open_sides else []
-    observed = shares(evidence.Y)
-    rows = (~np.isnan(evidence.Y)).sum(0)
+    if not m:
+        return UNKNOWN_RATE
+    a, b = 0.5 + k, 0.5 + m - k
+    mean, tail = a / (a + b), (1 - CONFIDENCE_LEVEL) / 2
+    low, high = (float(scipy.special.betaincinv(a, b, part)) for part in (tail, 1 - tail))
+    se = math.sqrt(mean * (1 - mean) / (m + 2))
+    return Rate(mean, se, 0.0 if k == 0 else low, 1.0 if k == m else high)
+
+
+def trusted_rows_needed(rate: float, half_width: float) -> int:
+    r"""Return the number of trusted rows of one true class for a 90 % interval of a given half width.
+
+    The number is :math:`z^2 \rho (1 - \rho) / w^2` for counting alone. With features fewer rows are enough.
+
+    Parameters
+    ----------
+    rate : float
+        Expected rate :math:`\rho`: rho_pos for true positives, rho_neg for true negatives.
+    half_width : float
+        Half width w of the interval.
+
+    Returns
+    -------
+    int
+        Number of rows of that true class.
+
+    Examples
+    --------
+    >>> from ccmn.estimation import trusted_rows_needed
+    >>> trusted_rows_needed(0.2, 0.06)
+    121
+    """
+    return math.ceil(Z_CONFIDENCE**2 * rate * (1 - rate) / half_width**2)
+
+
+def contradict(first: LabelRates, second: LabelRates) -> list[str]:
+    """Return the names of the rates that differ by more than two standard errors of their difference.
+
+    Rates that are excluded by the noise type or unknown contradict nothing.
+    """
+    pairs = {"rho_pos": (first.pos, second.pos), "rho_neg": (first.neg, second.neg)}
     return [
-        rest[j]._replace(method="profile, known prevalence")
-        if j in open_sides
-        else closed_form(float(observed[j]), int(rows[j]), float(evidence.prevalence[j]), side)
-        for j, side in enumerate(evidence.sides)
+        name
+        for name, (a, b) in pairs.items()
+        if not {a, b} & {ZERO_RATE, UNKNOWN_RATE} and abs(a.value - b.value) > 2 * math.hypot(a.se, b.se)
     ]
 
 
-def closed_form(observed: float, n: int, prevalence: float, side: Side) -> LabelRates:
-    """One label whose side is declared; a prevalence that no rate of that side explains is flagged."""
-    missing = side == "missing"
+def needs_likelihood(evidence: Evidence) -> list[int]:
+    """Return the labels whose rates a known prevalence does not determine: noise type "both", or not known."""
+    prevalence = evidence.prevalence
+    return [
+        j
+        for j, noise_type in enumerate(evidence.noise_type)
+        if noise_type == "both" or prevalence is None or np.isnan(prevalence[j])
+    ]
+
+
+def known_prevalence(evidence: Evidence) -> list[LabelRates]:
+    r"""Estimate the rates that turn the known share of true positives into the observed share.
+
+    .. math:: \text{partial: } \rho_{neg} = \frac{\tilde p - \pi}{1 - \pi}, \qquad
+              \text{missing: } \rho_{pos} = 1 - \frac{\tilde p}{\pi}
+
+    For noise type "both" the prevalence determines one rate given the other; the profile likelihood, which must be
+    fitted in ``evidence.surfaces``, selects among the remaining pairs.
+    """
+    if evidence.prevalence is None:
+        raise ValueError("method='known_prevalence' requires prevalence, the share of true positives of every label")
+    undetermined = needs_likelihood(evidence)
+    if undetermined and evidence.X is None:
+        raise ValueError(
+            "With noise_type='both' a known prevalence is not enough to determine the rates: declare "
+            "noise_type='partial' or 'missing', or pass the features X"
+        )
+    profiles = profile_labels(evidence, [None] * len(evidence.noise_type)) if undetermined else []
+    observed = observed_prevalence(evidence.Y)
+    n = (~np.isnan(evidence.Y)).sum(0)
+    return [
+        profiles[j]._replace(method="profile, known prevalence")
+        if j in undetermined
+        else rate_from_prevalence(float(observed[j]), int(n[j]), float(evidence.prevalence[j]), noise_type)
+        for j, noise_type in enumerate(evidence.noise_type)
+    ]
+
+
+def rate_from_prevalence(observed: float, n: int, prevalence: float, noise_type: NoiseType) -> LabelRates:
+    """Return the rates of a label with noise type "partial" or "missing" from its prevalence, in closed form."""
+    missing = noise_type == "missing"
     if not n or (prevalence == 0 if missing else prevalence == 1):
-        note = "no rate can be told: nothing was observed, or there is no row that could be wrong"
-        return _label(UNINFORMED, side, (("unidentified", note),))
+        note = (
+            "The rate is unknown: nothing was observed, or there is no row whose label could be wrong. Exclude the "
+            "label or check its prevalence."
+        )
+        return unidentified(noise_type, "point", "known prevalence", note)
     room = prevalence if missing else 1 - prevalence
     value = 1 - observed / prevalence if missing else (observed - prevalence) / room
-    se = np.sqrt(max(observed * (1 - observed), 0.25 / n) / n) / room
+    se = float(np.sqrt(max(observed * (1 - observed), 0.25 / n) / n) / room)
     notes: tuple[tuple[str, str], ...] = ()
     if value < -2 * se:
-        wrong = "more" if missing else "fewer"
-        note = f"{wrong} positives were observed ({observed:.3f}) than there are ({prevalence:.3f}): check the side"
-        notes = (("side_contradicted", note),)
-    kept = float(np.clip(value, 0, 1))
-    ends = (float(np.clip(value + sign * Z_LEVEL * se, 0, 1)) for sign in (-1, 1))
-    return _label(Rate(kept, float(se), *ends), side, notes)
-
-
-def _label(rate: Rate, side: Side, notes: tuple[tuple[str, str], ...]) -> LabelRates:
-    pos, neg = (rate, NEVER) if side == "missing" else (NEVER, rate)
-    return LabelRates(pos, neg, "point", "known prevalence", notes)
-
-
-def read_prevalence(prevalence: FloatArray, q: int) -> FloatArray:
-    """(q,) shares of true positives, from one number or one for each label; NaN where not known."""
-    given = np.asarray(prevalence, dtype=np.float64)
-    values = np.full(q, float(given)) if given.ndim == 0 else given
-    if values.shape != (q,) or not ((values >= 0) & (values <= 1) | np.isnan(values)).all():
-        raise ValueError(
-            f"prevalence must be a share between 0 and 1, or one for each of the {q} labels (NaN: not known); "
-            f"got {prevalence!r}"
+        note = (
+            f"{'More' if missing else 'Fewer'} positives were observed (share {observed:.3f}) than the prevalence of "
+            f"{prevalence:.3f} allows with noise_type={noise_type!r}. Check the prevalence or use noise_type='both'."
         )
-    return values
+        notes = (("noise_type_contradicted", note),)
+    low, high = (float(np.clip(value + sign * Z_CONFIDENCE * se, 0, 1)) for sign in (-1, 1))
+    rate = Rate(float(np.clip(value, 0, 1)), se, low, high)
+    pos, neg = (rate, ZERO_RATE) if missing else (ZERO_RATE, rate)
+    return LabelRates(pos, neg, "point", "known prevalence", notes)

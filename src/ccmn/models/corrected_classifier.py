@@ -16,7 +16,7 @@ from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_label_matrix, check_label_width, check_same_labels
 from ccmn.estimation import NoiseRates, estimate_noise
-from ccmn.estimation.out_of_fold import number_of_folds, spread_folds
+from ccmn.estimation.out_of_fold import number_of_folds, stratified_folds
 from ccmn.models.training_data import ESTIMATED_SIDES, check_zeros_for
 from ccmn.noise import ClassConditionalNoise
 
@@ -140,9 +140,9 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
             labels = DataFrame(Y, columns=list(names))
         self.rates_: NoiseRates = estimate_noise(
-            features, labels, sides=ESTIMATED_SIDES[noise], pred_proba=scores, random_state=seed
+            features, labels, noise_type=ESTIMATED_SIDES[noise], pred_proba=scores, random_state=seed
         )
-        return self.rates_.cautious_noise
+        return self.rates_.shrunk_noise
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -190,7 +190,7 @@ def is_matrix_of_numbers(X: Any) -> bool:
 def held_out_proba(estimator: Any, X: Any, Y: FloatArray, seed: int) -> FloatArray:
     """Probabilities of the noisy labels (n, q), each by a copy that did not see the row."""
     result = np.empty(Y.shape)
-    folds = spread_folds(Y, number_of_folds(Y), np.random.default_rng(seed))
+    folds = stratified_folds(Y, number_of_folds(Y), np.random.default_rng(seed))
     for k, held_out in enumerate(folds):
         rest = np.sort(np.concatenate(folds[:k] + folds[k + 1 :]))
         posterior = NoisyPosterior(estimator).fit(_safe_indexing(X, rest), Y[rest])

@@ -452,7 +452,7 @@ def debias_labels(noise: Noise, X: Any, targets: Targets, trusted: Trusted | Non
         )
     elif targets.n >= FEWEST_TO_ESTIMATE:
         rates = _estimate(noise, X, targets, trusted, seed)
-        model = rates.cautious_noise
+        model = rates.shrunk_noise
     else:
         if trusted is None:
             warnings.warn(
@@ -478,7 +478,7 @@ def debias_by_group(
     rates = None
     if isinstance(noise, str):
         rates = _estimate(noise, X, targets, trusted, seed, groups)
-        noise = rates.cautious_noise
+        noise = rates.shrunk_noise
     if not isinstance(noise, GroupedNoise):
         given = "None" if noise is None else type(noise).__name__
         raise TypeError(f"groups need rates for each: noise='estimate' or a GroupedNoise; got {given}")
@@ -519,7 +519,7 @@ def _estimate(
     from ccmn.estimation import estimate_noise
 
     return estimate_noise(
-        X, _with_names(targets), sides=ESTIMATED_SIDES[noise], trusted=trusted, random_state=seed, groups=groups
+        X, _with_names(targets), noise_type=ESTIMATED_SIDES[noise], trusted=trusted, random_state=seed, groups=groups
     )
 
 

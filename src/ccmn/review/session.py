@@ -11,10 +11,10 @@ import numpy as np
 
 from ccmn._files import PathLike
 from ccmn._validation import FloatArray, check_choice
-from ccmn.audit.label_audit import SIDES, audit_labels
+from ccmn.audit import audit_labels
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.synthetic import DIGIT_SCENE_SHAPE
-from ccmn.estimation import GrowingEstimate, NoiseRates
+from ccmn.estimation import NOISE_TYPES, IncrementalNoiseEstimator, NoiseRates
 from ccmn.experiments.demo_task import make_demo
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.review.decisions import Answer, DecisionStore, QueueItem, UndoneAction
@@ -74,8 +74,8 @@ def open_session(
     _open_store(dataset, folder, random_state).close()  # reports errors before the audit, which may take minutes
     estimate = None
     if isinstance(noise, str):
-        check_choice(noise, "noise", tuple(SIDES))
-        estimate = GrowingEstimate(dataset.data.X, dataset.named_labels, SIDES[noise], random_state)
+        check_choice(noise, "noise", tuple(NOISE_TYPES))
+        estimate = IncrementalNoiseEstimator(dataset.data.X, dataset.named_labels, NOISE_TYPES[noise], random_state)
         noise = estimate.rates()
     audit = audit_labels(dataset.data.X, dataset.named_labels, noise, random_state=random_state)
     rates = audit.noise
@@ -152,7 +152,7 @@ class ReviewSession:
         Folder of the answers, exports and models. It is created if it does not exist.
     random_state : int, default=0
         Seed of the random sample, the estimation and the training.
-    estimate : GrowingEstimate, optional
+    estimate : IncrementalNoiseEstimator, optional
         Estimator of ``initial_rates``, if they were estimated. It is reused when rows become trusted.
     """
 
@@ -163,7 +163,7 @@ class ReviewSession:
         initial_rates: NoiseRates,
         folder: PathLike,
         random_state: int = 0,
-        estimate: GrowingEstimate | None = None,
+        estimate: IncrementalNoiseEstimator | None = None,
     ) -> None:
         self.dataset, self.initial_rates = dataset, initial_rates
         self.folder, self.random_state = Path(folder), random_state
@@ -234,8 +234,10 @@ class ReviewSession:
         with self._estimation_lock:  # an export and a training may run at the same time
             if self._estimate is None:
                 data = self.dataset
-                sides = self.initial_rates.sides
-                self._estimate = GrowingEstimate(data.data.X, data.named_labels, sides, self.random_state)
+                noise_type = self.initial_rates.noise_type
+                self._estimate = IncrementalNoiseEstimator(
+                    data.data.X, data.named_labels, noise_type, self.random_state
+                )
             if self._cached_rates is None or self._cached_rates[0] != key:
                 self._cached_rates = key, self._estimate.rates(trusted)
             return self._cached_rates[1]
