@@ -1,6 +1,6 @@
-"""On an accelerator: the same values, no waiting, captured steps. Skipped where there is none.
+"""Pair sums, noise models and training on a CUDA device. Skipped without one.
 
-Runs with pytest, or on a machine that has torch and no pytest: ``python tests/device/test_cuda.py``.
+Run with pytest, or without pytest: ``python tests/device/test_cuda.py``.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from ccmn.noise import ClassConditionalNoise
 
 if not torch.cuda.is_available():
     if __name__ == "__main__":
-        raise SystemExit("no CUDA device here")
+        raise SystemExit("no CUDA device")
     import pytest
 
-    pytest.skip("no CUDA device here", allow_module_level=True)
+    pytest.skip("no CUDA device", allow_module_level=True)
 
 DEVICE = torch.device("cuda")
 
 
-def both(surrogate, f, p):
-    """Value and gradient on the device, and in float64 on the CPU."""
-    found = []
+def device_and_reference(surrogate, f, p):
+    """Return value and gradient on the device, and in float64 on the CPU."""
+    results = []
     for scores, targets in ((f.to(DEVICE), p.to(DEVICE)), (f.double(), p.double())):
         leaf = scores.clone().requires_grad_()
         value = pair_sum(leaf, targets, 1 - targets, SURROGATES[surrogate])
         value.sum().backward()
-        found.append((value.detach().cpu().double(), leaf.grad.cpu().double()))
-    return found
+        results.append((value.detach().cpu().double(), leaf.grad.cpu().double()))
+    return results
 
 
-def test_same_values_as_on_the_cpu():
+def test_pair_sum_equals_the_cpu():
     torch.manual_seed(0)
     for surrogate in SURROGATES:
         for q in (1, 2, 14, 200, 3000):
             for scale in (0.1, 1.0, 5.0):
                 f, p = torch.randn(4, q) * scale, torch.randn(4, q)
-                (value, gradient), (exact, exact_gradient) = both(surrogate, f, p)
+                (value, gradient), (exact, exact_gradient) = device_and_reference(surrogate, f, p)
                 n = 1 - p
                 weight = (p.abs().sum(1) * n.abs().sum(1)).double()
                 width = float((f.max() - f.min()).abs()) + 1
@@ -70,7 +70,7 @@ def test_ranking_loss_does_not_synchronize():
 
 def test_pair_sum_is_exact_for_wide_rows():
     f, p = torch.randn(4, 8000) * 60, torch.rand(4, 8000)
-    (value, _), (exact, _) = both("sigmoid", f, p)
+    (value, _), (exact, _) = device_and_reference("sigmoid", f, p)
     assert ((value - exact).abs() <= 1e-6 * (p.sum(1) * (1 - p).sum(1))).all()
 
 
@@ -79,8 +79,8 @@ def test_autocast():
     loss = RankingLoss(noise=noise).to(DEVICE)
     f, Y = torch.randn(8, 601, device=DEVICE), torch.randint(0, 2, (8, 600), device=DEVICE)
     with torch.autocast("cuda", dtype=torch.bfloat16):
-        inside = loss(f.bfloat16(), Y)
-    torch.testing.assert_close(inside, loss(f.bfloat16().float(), Y))
+        autocast = loss(f.bfloat16(), Y)
+    torch.testing.assert_close(autocast, loss(f.bfloat16().float(), Y))
 
 
 def test_corrupt_and_debias_stay_on_the_device():
@@ -91,8 +91,8 @@ def test_corrupt_and_debias_stay_on_the_device():
     assert noise.debias(Y).device.type == "cuda"
 
 
-def test_a_captured_fleet_is_the_eager_one():
-    """Graph replay on the device against the eager loop on the CPU: the same test values but for rounding."""
+def test_captured_fleet_equals_the_eager_fleet():
+    """Graph replay on the device and the eager loop on the CPU give the same test values up to rounding."""
     from ccmn.data import MultiLabelData, make_noisy_multilabel
     from ccmn.experiments.fleet import FleetSettings, run_fleet
     from ccmn.experiments.protocols import MODERATE, make_repeat
@@ -116,7 +116,7 @@ def test_a_captured_fleet_is_the_eager_one():
             assert abs(values[1][key] - value) < 0.03, (model, key, value, values[1][key])
 
 
-def test_the_estimator_on_the_device():
+def test_classifier_on_the_device():
     from ccmn.data import make_noisy_multilabel
     from ccmn.models import CCMNClassifier
 

@@ -1,9 +1,9 @@
-"""Several processes on an accelerator: sums over nccl, and two processes on one GPU. Skipped where there is none.
+"""Distributed training on a CUDA device: reductions over NCCL, and two processes on one GPU. Skipped without a device.
 
-Runs with pytest, or on a machine that has torch and no pytest: ``python tests/device/test_distributed.py``.
+Run with pytest, or without pytest: ``python tests/device/test_distributed.py``.
 
-nccl wants a GPU for each process. With one GPU a group of one process has its sums go through nccl all the same; and
-two processes share the GPU over gloo, whose sums go through the CPU.
+NCCL requires one GPU per process. With one GPU, a group of one process reduces over NCCL, and two processes share the
+GPU over Gloo, which reduces on the CPU.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ WORKER = "--rank"
 
 if not torch.cuda.is_available():
     if __name__ == "__main__":
-        raise SystemExit("no CUDA device here")
+        raise SystemExit("no CUDA device")
     import pytest
 
-    pytest.skip("no CUDA device here", allow_module_level=True)
+    pytest.skip("no CUDA device", allow_module_level=True)
 
 
-class Summing(Ranks):
-    """One process whose sums go through the process group all the same."""
+class ReducingRanks(Ranks):
+    """Single process that still reduces through the process group."""
 
     def add_up(self, tensor):
         self.world = 2
@@ -56,12 +56,12 @@ def group(backend, rank, world, file):
 
 
 def curve(loss, model):
-    """Loss and criterion of every epoch; batches of 50, the last of them smaller."""
+    """Return loss and criterion of every epoch; the last batch of an epoch is smaller."""
     noise = ClassConditionalNoise(0.1, 0.3, n_labels=5)
     task = make_noisy_multilabel(430, 8, 5, noise=noise, random_state=0)
     settings = {"lr": [0.01, 0.001], "epochs": 6, "batch_size": 50, "solver": "adam", "random_state": 0}
     surrogate = "sigmoid" if loss == "ranking" else "logistic"
-    clf = CCMNClassifier(noise, loss, surrogate, model, device="cuda", **settings)
+    clf = CCMNClassifier(noise, loss=loss, surrogate=surrogate, model=model, device="cuda", **settings)
     return clf.fit(task.X, task.Y_noisy).history_.to_numpy(dtype=np.float64)
 
 
@@ -69,25 +69,25 @@ CASES = [("ranking", "linear"), ("hamming", "mlp")]
 
 
 @contextmanager
-def summing():
-    """Fits of one process as if there were more: gradients and criteria are added up by the process group."""
+def reducing():
+    """Fit in one process with the distributed code path: gradients and criteria are reduced by the process group."""
 
     def optimiser(network, lr, weight_decay, ranks):
         return SharedAdam(ranks, network.parameters, lr, torch.full_like(lr, weight_decay))
 
     with (
-        patch.object(Ranks, "current", classmethod(lambda cls: Summing())),
+        patch.object(Ranks, "current", classmethod(lambda cls: ReducingRanks())),
         patch.object(fitting, "_optimiser", optimiser),
     ):
         yield
 
 
-def test_sums_over_nccl():
-    alone = [curve(*case) for case in CASES]
-    with tempfile.TemporaryDirectory() as folder, group("nccl", 0, 1, Path(folder) / "store"), summing():
-        turned = torch.arange(6.0, device="cuda").reshape(2, 3).T
-        assert torch.equal(Summing().add_up(turned.clone()), turned)
-        for case, expected in zip(CASES, alone):
+def test_reductions_over_nccl():
+    single = [curve(*case) for case in CASES]
+    with tempfile.TemporaryDirectory() as folder, group("nccl", 0, 1, Path(folder) / "store"), reducing():
+        transposed = torch.arange(6.0, device="cuda").reshape(2, 3).T
+        assert torch.equal(ReducingRanks().add_up(transposed.clone()), transposed)
+        for case, expected in zip(CASES, single):
             np.testing.assert_allclose(curve(*case), expected, rtol=1e-4, atol=1e-4, err_msg=str(case))
 
 
@@ -99,14 +99,14 @@ def test_two_processes_on_one_gpu():
         codes = [worker.wait(240) for worker in workers]
         assert codes == [0, 0]
         for number, case in enumerate(CASES):
-            alone = curve(*case)
+            single = curve(*case)
             for rank in range(2):
-                together = np.load(Path(folder) / f"{rank}-{number}.npy")
-                np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-4, err_msg=str(case))
+                distributed = np.load(Path(folder) / f"{rank}-{number}.npy")
+                np.testing.assert_allclose(distributed, single, rtol=1e-4, atol=1e-4, err_msg=str(case))
 
 
 def work(rank, folder):
-    """One of the two processes."""
+    """Run one of the two processes."""
     with group("gloo", rank, 2, folder / "store"):
         for number, case in enumerate(CASES):
             np.save(folder / f"{rank}-{number}.npy", curve(*case))

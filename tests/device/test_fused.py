@@ -1,6 +1,6 @@
-"""The fused ranking loss against double sums in float64, and against the eager way. Skipped where there is no device.
+"""Fused ranking loss, compared with double sums in float64 and with the eager loss. Skipped without a CUDA device.
 
-Runs with pytest, or on a machine that has torch and no pytest: ``python tests/device/test_fused.py``.
+Run with pytest, or without pytest: ``python tests/device/test_fused.py``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ccmn.noise import ClassConditionalNoise
 
 if not torch.cuda.is_available():
     if __name__ == "__main__":
-        raise SystemExit("no CUDA device here")
+        raise SystemExit("no CUDA device")
     import pytest
 
-    pytest.skip("no CUDA device here", allow_module_level=True)
+    pytest.skip("no CUDA device", allow_module_level=True)
 
 DEVICE = torch.device("cuda")
 
@@ -34,8 +34,8 @@ def batch(loss, rows, q, scale=1.0):
     return outputs, torch.rand(rows, q, device=DEVICE) < 0.2
 
 
-def found(loss, outputs, Y, weights=None):
-    """Value and gradient, in float64."""
+def value_and_gradient(loss, outputs, Y, weights=None):
+    """Return value and gradient as float64."""
     leaf = outputs.clone().requires_grad_()
     value = loss(leaf, Y)
     (value if weights is None else value * weights).sum().backward()
@@ -43,7 +43,7 @@ def found(loss, outputs, Y, weights=None):
 
 
 def weigh(loss, Y):
-    """p and n in float64, with the dummy label's."""
+    """Return p and n in float64, including the dummy label."""
     p = loss.debias_tensor(Y.double())
     n = 1 - p
     missing = p.isnan()
@@ -54,8 +54,8 @@ def weigh(loss, Y):
     return p, n
 
 
-def exact(loss, outputs, Y):
-    """The double sum over all pairs in float64: value, gradient, largest phi and slope."""
+def reference(loss, outputs, Y):
+    """Return the double sum over all pairs in float64: value, gradient, largest phi and slope."""
     p, n = weigh(loss, Y)
     values, gradients, largest = [], [], [1.0, 1.0]
     for f, p_row, n_row in zip(outputs.double(), p, n):
@@ -68,10 +68,10 @@ def exact(loss, outputs, Y):
     return torch.stack(values), torch.stack(gradients), *largest
 
 
-def assert_exact(loss, outputs, Y, case):
-    """The rules for pair sums, for rows unreduced: value 1e-6 and gradient 1e-5 of their scales."""
-    value, gradient = found(loss, outputs, Y)
-    true_value, true_gradient, phi, slope = exact(loss, outputs, Y)
+def assert_accurate(loss, outputs, Y, case):
+    """Check errors of unreduced rows: 1e-6 for values and 1e-5 for gradients, relative to their scales."""
+    value, gradient = value_and_gradient(loss, outputs, Y)
+    true_value, true_gradient, phi, slope = reference(loss, outputs, Y)
     p, n = (t.abs() for t in weigh(loss, Y))
     scale = p.sum(1) * n.sum(1) * phi
     assert ((value - true_value).abs() <= 1e-6 * scale + 1e-12).all(), (case, (value - true_value).abs() / scale)
@@ -80,9 +80,9 @@ def assert_exact(loss, outputs, Y, case):
     assert (error <= 1e-5 * scale + 1e-12).all(), (case, error / scale)
 
 
-def assert_alike(ours, theirs):
-    """Equal but for the rounding of float32."""
-    for x, y in zip(ours, theirs):
+def assert_equal_float32(actual, expected):
+    """Check equality up to rounding in float32."""
+    for x, y in zip(actual, expected):
         torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-6 * float(y.abs().max()))
 
 
@@ -92,30 +92,30 @@ def test_values_and_gradients_for_every_surrogate():
         for q in (1, 2, 14, 300, 2999):
             loss = RankingLoss(surrogate, noise_of(q), "none", dummy=dummy).to(DEVICE)
             for scale in (0.0, 0.1, 1.0, 5.0, 30.0):
-                assert_exact(loss, *batch(loss, 8, q, scale), (surrogate, dummy, q, scale))
+                assert_accurate(loss, *batch(loss, 8, q, scale), (surrogate, dummy, q, scale))
 
 
-def test_rows_of_every_width_at_once():
-    """Every row takes its own series; those too wide for any are summed pair by pair."""
+def test_rows_of_different_widths():
+    """Each row selects its own series; rows that are too wide for all series use the double sum."""
     torch.manual_seed(1)
     scale = torch.tensor([0.0, 1e-3, 0.2, 1.0, 3.0, 10.0, 20.0, 60.0, 1000.0, 1e6], device=DEVICE).unsqueeze(1)
     for surrogate in ("square", "sigmoid", "logistic"):
         loss = RankingLoss(surrogate, noise_of(2500), "none").to(DEVICE)
         outputs, Y = batch(loss, len(scale), 2500)
-        assert_exact(loss, outputs * scale, Y, surrogate)
-        assert_exact(loss, (outputs * scale).round(), Y, (surrogate, "ties"))
+        assert_accurate(loss, outputs * scale, Y, surrogate)
+        assert_accurate(loss, (outputs * scale).round(), Y, (surrogate, "ties"))
         ends = torch.where(torch.rand_like(outputs) < 0.1, 1.0, -1.0) * scale
-        assert_exact(loss, ends + 1e4, Y, (surrogate, "two values far from 0"))
+        assert_accurate(loss, ends + 1e4, Y, (surrogate, "two values far from 0"))
 
 
-def test_the_hinge_on_sorted_rows():
+def test_hinge_on_sorted_rows():
     torch.manual_seed(11)
     for dummy in (True, False):
         loss = RankingLoss("hinge", noise_of(6000), "none", dummy=dummy).to(DEVICE)
         for scale in (0.0, 0.1, 1.0, 30.0, 1e4):
             outputs, Y = batch(loss, 4, 6000, scale)
-            assert_exact(loss, outputs, Y, (dummy, scale))
-            assert_exact(loss, outputs.round(), Y, (dummy, scale, "ties"))
+            assert_accurate(loss, outputs, Y, (dummy, scale))
+            assert_accurate(loss, outputs.round(), Y, (dummy, scale, "ties"))
 
 
 def test_many_labels():
@@ -124,8 +124,8 @@ def test_many_labels():
     for surrogate in SURROGATES:
         loss = RankingLoss(surrogate, noise_of(q), "none").to(DEVICE)
         outputs, Y = batch(loss, 2, q)
-        value, gradient = found(loss, outputs, Y)
-        true_value, true_gradient = found(loss, outputs.double(), Y)  # eager, of 14 digits
+        value, gradient = value_and_gradient(loss, outputs, Y)
+        true_value, true_gradient = value_and_gradient(loss, outputs.double(), Y)  # the eager loss in float64
         p, n = (t.abs() for t in weigh(loss, Y))
         width = float(outputs.max() - outputs.min()) + 1
         phi, slope = {"square": (width**2, 2 * width), "hinge": (width, 1.0)}.get(surrogate, (1.0, 1.0))
@@ -134,25 +134,25 @@ def test_many_labels():
         assert ((gradient - true_gradient).abs().amax(1) <= 1e-5 * scale).all()
 
 
-def test_every_type_of_labels_and_outputs():
+def test_dtypes_of_labels_and_outputs():
     torch.manual_seed(3)
     for q in (20, 2500):
         loss = RankingLoss("sigmoid", noise_of(q)).to(DEVICE)
         outputs, Y = batch(loss, 8, q)
-        value, gradient = found(loss, outputs, Y)
+        value, gradient = value_and_gradient(loss, outputs, Y)
         for dtype in (torch.uint8, torch.int64, torch.float32, torch.float64, torch.bfloat16):
-            same, alike = found(loss, outputs, Y.to(dtype))
-            assert same == value, dtype
-            assert alike.equal(gradient), dtype
+            other_value, other_gradient = value_and_gradient(loss, outputs, Y.to(dtype))
+            assert other_value == value, dtype
+            assert other_gradient.equal(gradient), dtype
         for dtype in (torch.bfloat16, torch.float16):
             low = outputs.to(dtype)
             assert can_fuse(low, Y, loss.surrogate)
-            value, gradient = found(loss, low.float(), Y)
-            same, alike = found(loss, low, Y)
-            assert same == value, dtype
-            torch.testing.assert_close(alike, gradient.to(dtype).double(), rtol=2e-2, atol=1e-6)
+            value, gradient = value_and_gradient(loss, low.float(), Y)
+            other_value, other_gradient = value_and_gradient(loss, low, Y)
+            assert other_value == value, dtype
+            torch.testing.assert_close(other_gradient, gradient.to(dtype).double(), rtol=2e-2, atol=1e-6)
         with torch.autocast("cuda", dtype=torch.bfloat16):
-            assert found(loss, outputs, Y)[0] == found(loss, outputs, Y.float())[0]
+            assert value_and_gradient(loss, outputs, Y)[0] == value_and_gradient(loss, outputs, Y.float())[0]
 
 
 def test_soft_labels_and_no_noise():
@@ -161,52 +161,54 @@ def test_soft_labels_and_no_noise():
         for noise in (None, noise_of(q)):
             loss = RankingLoss("logistic", noise, "none").to(DEVICE)
             outputs, Y = batch(loss, 8, q)
-            assert_exact(loss, outputs, torch.rand_like(Y, dtype=torch.float32), (q, noise))
+            assert_accurate(loss, outputs, torch.rand_like(Y, dtype=torch.float32), (q, noise))
 
 
-def test_missing_labels_contribute_nothing():
+def test_nan_labels_do_not_contribute():
     torch.manual_seed(5)
     for surrogate, q in (*itertools.product(SURROGATES, (30, 2500)), ("hinge", 5000)):
         loss = RankingLoss(surrogate, noise_of(q), "none").to(DEVICE)
         outputs, Y = batch(loss, 8, q)
         Y = Y.float().masked_fill(torch.rand(8, q, device=DEVICE) < 0.3, float("nan"))
         Y[3] = float("nan")
-        assert_exact(loss, outputs, Y, (surrogate, q))
-        expected = found(loss, outputs, Y)
+        assert_accurate(loss, outputs, Y, (surrogate, q))
+        expected = value_and_gradient(loss, outputs, Y)
         for score in (1e6, float("inf")):
-            wild = outputs.clone()
-            wild[:, 1:][Y.isnan()] = score
-            value, gradient = found(loss, wild, Y)
+            extreme = outputs.clone()
+            extreme[:, 1:][Y.isnan()] = score
+            value, gradient = value_and_gradient(loss, extreme, Y)
             assert gradient[:, 1:][Y.isnan()].eq(0).all(), (surrogate, q)
-            assert_alike((value, gradient), expected)
+            assert_equal_float32((value, gradient), expected)
 
 
-def test_reductions_and_weights_of_rows():
+def test_reductions_and_row_weights():
     torch.manual_seed(6)
     for surrogate, q in (("sigmoid", 30), ("sigmoid", 2500), ("hinge", 5000)):
         rows = RankingLoss(surrogate, noise_of(q), "none").to(DEVICE)
         outputs, Y = batch(rows, 8, q)
-        value, gradient = found(rows, outputs, Y)
-        for reduction, share in (("mean", 1 / 8), ("sum", 1.0)):
+        value, gradient = value_and_gradient(rows, outputs, Y)
+        for reduction, factor in (("mean", 1 / 8), ("sum", 1.0)):
             reduced = RankingLoss(surrogate, noise_of(q), reduction).to(DEVICE)
-            assert_alike(found(reduced, outputs, Y), (value.sum() * share, gradient * share))
+            assert_equal_float32(value_and_gradient(reduced, outputs, Y), (value.sum() * factor, gradient * factor))
         weights = torch.rand(8, device=DEVICE)
-        assert_alike(found(rows, outputs, Y, weights)[1:], (gradient * weights.double().unsqueeze(1),))
+        assert_equal_float32(
+            value_and_gradient(rows, outputs, Y, weights)[1:], (gradient * weights.double().unsqueeze(1),)
+        )
 
 
-def test_gradients_add_up_and_can_be_asked_for_twice():
+def test_gradients_accumulate_and_the_graph_can_be_retained():
     torch.manual_seed(7)
     loss = RankingLoss("sigmoid", noise_of(2500)).to(DEVICE)
     outputs, Y = batch(loss, 8, 2500)
-    _, gradient = found(loss, outputs, Y)
+    _, gradient = value_and_gradient(loss, outputs, Y)
     leaf = outputs.clone().requires_grad_()
     value = loss(leaf, Y)
     value.backward(retain_graph=True)
     (2 * value).backward()
-    assert_alike((leaf.grad.double(),), (3 * gradient,))
+    assert_equal_float32((leaf.grad.double(),), (3 * gradient,))
 
 
-def test_second_derivatives_are_the_eager_ones():
+def test_second_derivatives_equal_the_eager_ones():
     torch.manual_seed(8)
     for q, surrogate in ((30, "sigmoid"), (700, "logistic")):
         loss = RankingLoss(surrogate, noise_of(q)).to(DEVICE)
@@ -220,19 +222,19 @@ def test_second_derivatives_are_the_eager_ones():
         torch.testing.assert_close(*second, rtol=1e-3, atol=1e-4 * float(second[1].abs().max()))
 
 
-def test_many_models_against_one_batch_of_labels():
+def test_many_models_with_one_batch_of_labels():
     torch.manual_seed(9)
     for q in (30, 2500):
         loss = RankingLoss("sigmoid", noise_of(q), "none").to(DEVICE)
         outputs, Y = torch.randn(4, 3, q + 1, device=DEVICE), torch.rand(3, q, device=DEVICE) < 0.2
-        together, gradient = found(loss, outputs, Y)
-        assert together.shape == (4, 3)
-        alone, alike = found(loss, outputs[2], Y)
-        assert_alike((together[2], gradient[2]), (alone, alike))
-        assert_alike((found(loss, outputs.transpose(0, 1), Y.unsqueeze(1))[0],), (together.t(),))
+        stacked, gradient = value_and_gradient(loss, outputs, Y)
+        assert stacked.shape == (4, 3)
+        single, single_gradient = value_and_gradient(loss, outputs[2], Y)
+        assert_equal_float32((stacked[2], gradient[2]), (single, single_gradient))
+        assert_equal_float32((value_and_gradient(loss, outputs.transpose(0, 1), Y.unsqueeze(1))[0],), (stacked.t(),))
 
 
-def test_rates_that_change_are_seen():
+def test_changed_rates_are_used():
     loss = RankingLoss(noise=noise_of(30)).to(DEVICE)
     outputs, Y = batch(loss, 8, 30)
     before = loss(outputs, Y)
@@ -241,21 +243,21 @@ def test_rates_that_change_are_seen():
     assert loss(outputs, Y) == other(outputs, Y) != before
 
 
-def test_scores_that_are_no_numbers_give_none():
+def test_nan_scores_give_nan_in_their_row():
     loss = RankingLoss("sigmoid", noise_of(2500), "none").to(DEVICE)
     outputs, Y = batch(loss, 8, 2500)
     outputs[2, 7] = float("nan")
-    value, gradient = found(loss, outputs, Y)
+    value, gradient = value_and_gradient(loss, outputs, Y)
     assert value.isnan().nonzero().flatten().tolist() == [2]
     assert gradient.isnan().any(1).nonzero().flatten().tolist() == [2]
 
 
-def test_no_call_waits_for_the_device():
+def test_no_host_synchronization():
     for surrogate, width in itertools.product(SURROGATES, (1.0, 60.0, 500.0)):
         loss = RankingLoss(surrogate, noise_of(5000)).to(DEVICE)
         outputs = (torch.rand(8, 5001, device=DEVICE) * width).requires_grad_()
         Y = torch.rand(8, 5000, device=DEVICE) < 0.2
-        loss(outputs, Y).backward()  # what is built once may wait
+        loss(outputs, Y).backward()  # tables are built in the first call, which may synchronize
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error")
         try:
@@ -264,54 +266,60 @@ def test_no_call_waits_for_the_device():
             torch.cuda.set_sync_debug_mode("default")
 
 
-def test_the_function_of_targets():
+def test_functional_form():
     torch.manual_seed(12)
     for surrogate, q in (("sigmoid", 30), ("logistic", 2500), ("hinge", 5000)):
         loss = RankingLoss(surrogate, noise_of(q), "none", dummy=False).to(DEVICE)
         outputs, Y = batch(loss, 8, q)
         p = loss.debias_tensor(Y.float())
-        assert_alike(found(partial(ranking_loss, surrogate=surrogate), outputs, p), found(loss, outputs, Y))
+        assert_equal_float32(
+            value_and_gradient(partial(ranking_loss, surrogate=surrogate), outputs, p),
+            value_and_gradient(loss, outputs, Y),
+        )
 
 
-def test_what_is_not_fused_takes_the_eager_way():
+def test_unsupported_input_uses_the_eager_loss():
     loss = RankingLoss("sigmoid", noise_of(30)).to(DEVICE)
     outputs, Y = batch(loss, 8, 30)
     assert not can_fuse(outputs.double(), Y, loss.surrogate)
     assert not can_fuse(outputs, Y.float().requires_grad_(), loss.surrogate)
     assert not can_fuse(outputs.cpu(), Y.cpu(), loss.surrogate)
-    own = RankingLoss(lambda t: torch.sigmoid(-t), noise_of(30)).to(DEVICE)
-    torch.testing.assert_close(own(outputs, Y), loss(outputs, Y))
-    assert found(loss, outputs[:0], Y[:0])[1].shape == (0, 31)
+    custom = RankingLoss(lambda t: torch.sigmoid(-t), noise_of(30)).to(DEVICE)
+    torch.testing.assert_close(custom(outputs, Y), loss(outputs, Y))
+    assert value_and_gradient(loss, outputs[:0], Y[:0])[1].shape == (0, 31)
 
 
-def test_captured_in_a_graph():
+def test_cuda_graph_capture():
     torch.manual_seed(10)
     for surrogate, q in (("sigmoid", 30), ("sigmoid", 2500), ("hinge", 5000)):
         loss = RankingLoss(surrogate, noise_of(q)).to(DEVICE)
         outputs, Y = batch(loss, 8, q)
-        place = torch.zeros_like(outputs).requires_grad_()
+        static_input = torch.zeros_like(outputs).requires_grad_()
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            torch.autograd.grad(loss(place, Y), place)
+            torch.autograd.grad(loss(static_input, Y), static_input)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            value = loss(place, Y)
-            (gradient,) = torch.autograd.grad(value, place)
+            value = loss(static_input, Y)
+            (gradient,) = torch.autograd.grad(value, static_input)
         with torch.no_grad():
-            place.copy_(outputs)
+            static_input.copy_(outputs)
         graph.replay()
-        assert_alike((value.double(), gradient.double()), found(loss, outputs, Y))
+        assert_equal_float32((value.double(), gradient.double()), value_and_gradient(loss, outputs, Y))
 
 
-def test_the_same_to_the_last_digit_every_time():
+def test_results_are_deterministic():
     for surrogate in SURROGATES:
         loss = RankingLoss(surrogate, noise_of(5000)).to(DEVICE)
         outputs, Y = batch(loss, 8, 5000)
-        (value, gradient), (same, alike) = found(loss, outputs, Y), found(loss, outputs, Y)
-        assert value == same
-        assert gradient.equal(alike)
+        (value, gradient), (other_value, other_gradient) = (
+            value_and_gradient(loss, outputs, Y),
+            value_and_gradient(loss, outputs, Y),
+        )
+        assert value == other_value
+        assert gradient.equal(other_gradient)
 
 
 if __name__ == "__main__":

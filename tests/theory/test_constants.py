@@ -13,12 +13,8 @@ from hypothesis import given
 from ccmn import ClassConditionalNoise, TransitionNoise
 from ccmn.losses import SURROGATES
 from ccmn.theory import kappa, lipschitz_hamming, lipschitz_ranking, mu_hamming, mu_ranking
-from reference import eq4, eq6
+from reference import eq4, eq6, paper_rates
 from strategies import noises
-
-
-def rho_of(noise):
-    return [{+1: a, -1: b} for a, b in zip(noise.rho_pos, noise.rho_neg)]
 
 
 def corner(up: float, down: float):
@@ -32,7 +28,7 @@ CORNERS = [corner(up, down) for up, down in itertools.product((0.0, 1.0), repeat
 def range_hamming(noise) -> float:
     """Return the largest range over labels of the modified phi if label and score change, with 0 <= phi <= 1."""
     spans = []
-    for rho in rho_of(noise):
+    for rho in paper_rates(noise):
         values = [eq4([1.0], [y], [rho], phi) for y in (-1, 1) for phi in CORNERS]
         spans.append(max(values) - min(values))
     return max(spans)
@@ -40,7 +36,7 @@ def range_hamming(noise) -> float:
 
 def range_ranking(noise) -> float:
     spans = []
-    for rho in itertools.combinations(rho_of(noise), 2):
+    for rho in itertools.combinations(paper_rates(noise), 2):
         values = [eq6([1.0, 0.0], y, rho, phi) for y in itertools.product((-1, 1), repeat=2) for phi in CORNERS]
         spans.append(max(values) - min(values))
     return max(spans)
@@ -89,7 +85,7 @@ def test_lipschitz_hamming_is_the_steepest_slope(noise):
     sigmoid = SURROGATES["sigmoid"].phi
     slopes = [
         steepest(np.array([eq4([x], [y], [rho], lambda s: float(sigmoid(torch.tensor(s)))) for x in t]), t)
-        for rho in rho_of(noise)
+        for rho in paper_rates(noise)
         for y in (-1, 1)
     ]
     assert max(slopes) == pytest.approx(lipschitz_hamming(noise, 0.25), rel=1e-4)
@@ -102,7 +98,7 @@ def test_lipschitz_ranking_is_the_steepest_slope_of_the_four_noisy_pairs(noise):
     def slope(phi):
         return max(
             steepest(np.array([eq6([x, 0.0], y, rho, phi) for x in t]), t)
-            for rho in itertools.combinations(rho_of(noise), 2)
+            for rho in itertools.combinations(paper_rates(noise), 2)
             for y in itertools.product((-1, 1), repeat=2)
         )
 

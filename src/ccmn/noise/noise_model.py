@@ -97,7 +97,7 @@ class BaseNoise(ABC):
             given = repr(d.get("kind")) if isinstance(d, dict) else type(d).__name__
             raise ValueError(f"Expected a description of {cls.__name__} with 'kind' {', '.join(kinds)}; got {given}")
         try:
-            noise: Self = kinds[d["kind"]]._from_fields(d)  # type: ignore[assignment]
+            noise: Self = kinds[d["kind"]]._from_fields(d)
         except KeyError as missing:
             raise ValueError(f"Description of {d['kind']} noise has no field {missing}") from None
         return noise
