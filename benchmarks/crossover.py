@@ -1,9 +1,9 @@
-"""From how many labels on does a fast pair sum beat the double sum in tiles? Sets the two constants of pair_sum.py.
+"""Number of labels from which a fast pair sum beats the tiled double sum; sets the two constants of pair_sum.py.
 
     python benchmarks/crossover.py           (--quick: fewer sizes)
 
-The rival is direct_pair_sum, our own double sum with a gradient by hand. The constants are right where the ratio
-crosses 1.
+The baseline is direct_pair_sum, the double sum of ccmn with a hand-written gradient. The right constants are the sizes
+at which the ratio crosses 1.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ from ccmn.losses.pairs.direct import Needs, direct_pair_sum
 from ccmn.losses.pairs.exact_sums import hinge_pair_sum
 from ccmn.losses.surrogates import SURROGATES
 
-WANTED = Needs(by_scores=True, by_weights=False)
+NEEDS = Needs(by_scores=True, by_weights=False)
 
 
 def hinge(q: int, batch: int, budget: float) -> Result:
+    """Time the sorted hinge sum."""
     f, p, n = torch.randn(3, batch, q)
     surrogate = SURROGATES["hinge"]
     return compare(
         f"hinge sorted q={q} batch={batch}",
-        lambda: hinge_pair_sum(f, p, n, WANTED),
+        lambda: hinge_pair_sum(f, p, n, NEEDS),
         "tiles",
-        lambda: direct_pair_sum(f, p, n, surrogate, WANTED),
+        lambda: direct_pair_sum(f, p, n, surrogate, NEEDS),
         budget,
     )
 
 
 def sigmoid(labels_per_term: float, half_width: float, batch: int, budget: float) -> Result:
+    """Time the Chebyshev series of the sigmoid for scores in [-half_width, half_width]."""
     order = order_for(half_width, torch.float32)
     q = round(labels_per_term * order)
     f = (2 * torch.rand(batch, q) - 1) * half_width
@@ -40,9 +42,9 @@ def sigmoid(labels_per_term: float, half_width: float, batch: int, budget: float
     series = expansion_for("sigmoid", half_width, order, torch.device("cpu"))
     return compare(
         f"sigmoid series {labels_per_term:g} labels/term (q={q}, w={half_width:g}) batch={batch}",
-        lambda: chebyshev_pair_sum(f, p, n, 0.5, series, WANTED),
+        lambda: chebyshev_pair_sum(f, p, n, 0.5, series, NEEDS),
         "tiles",
-        lambda: direct_pair_sum(f, p, n, surrogate, WANTED),
+        lambda: direct_pair_sum(f, p, n, surrogate, NEEDS),
         budget,
     )
 

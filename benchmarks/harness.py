@@ -1,4 +1,4 @@
-"""What every benchmark shares: timing against a rival in the same run, peak memory, the printed table, --json."""
+"""Shared parts of the benchmarks: timing against a baseline in the same run, peak memory, printed table, ``--json``."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ import torch
 
 @dataclass(frozen=True)
 class Result:
-    """Our time beside a named rival's; ratio = rival_seconds / seconds, above 1 where we are faster."""
+    """Time of ccmn and of a named baseline; ratio = baseline_seconds / seconds, above 1 if ccmn is faster."""
 
     name: str
     seconds: float
-    rival: str
-    rival_seconds: float
+    baseline: str
+    baseline_seconds: float
     ratio: float
 
 
 def parser(description: str) -> argparse.ArgumentParser:
+    """Return a parser with the options of every benchmark."""
     arguments = argparse.ArgumentParser(description=description)
-    arguments.add_argument("--quick", action="store_true", help="fewer and smaller cases, under 50 s")
+    arguments.add_argument("--quick", action="store_true", help="run fewer and smaller cases, in less than 50 s")
     arguments.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     return arguments
 
@@ -38,48 +39,50 @@ def parser(description: str) -> argparse.ArgumentParser:
 def seconds_of(
     call: Callable[[], object],
     budget: float = 0.5,
-    most: int = 200,
+    max_calls: int = 200,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Median time of a call, over as many repeats as fit the budget (at least one, after a warm-up)."""
+    """Return the median time of a call, over as many calls as fit into ``budget`` seconds (after one warm-up call)."""
     call()
-    _synchronise()
+    _synchronize()
     times: list[float] = []
     start = time.perf_counter()
-    while not times or (time.perf_counter() - start < budget and len(times) < most):
+    while not times or (time.perf_counter() - start < budget and len(times) < max_calls):
         t = clock()
         call()
-        _synchronise()
+        _synchronize()
         times.append(clock() - t)
     return statistics.median(times)
 
 
-def _synchronise() -> None:
+def _synchronize() -> None:
+    """Wait for the kernels of the CUDA device, if there is one."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
-def compare(name: str, ours: Callable[[], object], rival: str, theirs: Callable[[], object], budget: float) -> Result:
-    """Both in turn, twice, so that a neighbour's burst does not fall on one of them alone; the better half counts."""
+def compare(
+    name: str, ours: Callable[[], object], baseline: str, theirs: Callable[[], object], budget: float
+) -> Result:
+    """Time two calls in turn, twice, so that other load affects both; the shorter time of each counts."""
     first, second = seconds_of(ours, budget / 4), seconds_of(theirs, budget / 4)
     mine, other = min(first, seconds_of(ours, budget / 4)), min(second, seconds_of(theirs, budget / 4))
-    return Result(name, mine, rival, other, other / mine)
+    return Result(name, mine, baseline, other, other / mine)
 
 
 def peak_extra_megabytes(code: str) -> float:
-    """Peak resident memory that a piece of code adds, in a process of its own.
+    """Return the peak of resident memory that code adds in a separate process.
 
-    ``code`` prepares what it likes and then calls ``begin()``; what is counted is the peak after that.
+    The measurement starts when ``code`` calls ``begin()``.
     """
     prelude = """
-import resource, ctypes
 def _status(key):
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) / 1024 for line in status if line.startswith(key))
 def begin():
     global _before
     with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # resets the peak
+        file.write("5")  # reset the peak
     _before = _status("VmRSS")
 """
     finish = "\nprint(_status('VmHWM') - _before)\n"
@@ -92,6 +95,7 @@ def begin():
 
 
 def machine() -> str:
+    """Return a description of processor, device and torch version."""
     name = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo") as info:
@@ -103,8 +107,8 @@ def machine() -> str:
 
 
 def report(results: list[Result], notes: dict[str, object], as_json: bool) -> None:
-    """The table (or the JSON object) with the overall ratio: total time of the rivals over ours."""
-    overall = sum(r.rival_seconds for r in results) / sum(r.seconds for r in results)
+    """Print a table or a JSON object with the overall ratio: total time of the baselines over total time of ccmn."""
+    overall = sum(r.baseline_seconds for r in results) / sum(r.seconds for r in results)
     if as_json:
         printed = {
             "machine": machine(),
@@ -116,9 +120,9 @@ def report(results: list[Result], notes: dict[str, object], as_json: bool) -> No
         print(json.dumps(printed))
         return
     print(f"{machine()}; {torch.get_num_threads()} threads")
-    print(f"{'case':<44}{'ours ms':>11}{'rival ms':>11}{'ratio':>9}  rival")
+    print(f"{'case':<44}{'ccmn ms':>11}{'base ms':>11}{'ratio':>9}  baseline")
     for r in results:
-        print(f"{r.name:<44}{1e3 * r.seconds:>11.3f}{1e3 * r.rival_seconds:>11.3f}{r.ratio:>9.2f}  {r.rival}")
-    print(f"overall ratio {overall:.1f} (total time of the rivals over ours)")
+        print(f"{r.name:<44}{1e3 * r.seconds:>11.3f}{1e3 * r.baseline_seconds:>11.3f}{r.ratio:>9.2f}  {r.baseline}")
+    print(f"overall ratio {overall:.1f} (total time of the baselines over total time of ccmn)")
     for name, value in notes.items():
         print(f"{name}: {value}")

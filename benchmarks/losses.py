@@ -1,12 +1,12 @@
-"""The ranking loss, forward and backward, against the broadcast double sum under autograd, in one run.
+"""Ranking loss, forward and backward, compared with the broadcast double sum under autograd.
 
     python benchmarks/losses.py            q from 8 to 65,536, all four surrogates (about four minutes)
-    python benchmarks/losses.py --quick    the corner stones (under 50 s)
+    python benchmarks/losses.py --quick    four sizes (under 50 s)
     python benchmarks/losses.py --device cuda
 
-The rival is what one writes first: f[..., :, None] - f[..., None, :], phi, weights, mask, sum, backward. It needs
-(batch, q, q) memory; above q = 4096 that no longer fits, and up to 16,384 the blocked double sum, whose memory is O(q),
-stands in for it. Also measured: binary_cross_entropy_with_logits, whose ratio is the price of ranking, and peak memory.
+The baseline is the obvious implementation: f[..., :, None] - f[..., None, :], phi, weights, mask, sum, backward. It
+needs (batch, q, q) memory. From q = 4096 to 16,384 the baseline is the blocked double sum with O(q) memory. Also
+measured: the cost relative to binary_cross_entropy_with_logits, and peak memory.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from ccmn.losses.pairs.direct import blocked_pair_sum
 
 FULL = [(8, 64), (14, 100), (32, 64), (64, 64), (128, 64), (256, 64), (1024, 16), (4096, 4), (16384, 4), (65536, 4)]
 QUICK = [(8, 64), (14, 100), (128, 32), (4096, 1)]
-LARGEST_BROADCAST = 4096
-LARGEST_BLOCKED = 16384
+MAX_BROADCAST = 4096
+"""Above this number of labels the broadcast double sum does not fit into memory."""
+MAX_BLOCKED = 16384
+"""Above this number of labels there is no baseline."""
 
 
 def broadcast_double_sum(scores: torch.Tensor, targets: torch.Tensor, phi) -> torch.Tensor:
@@ -40,7 +42,7 @@ def forward_backward(loss, scores: torch.Tensor):
 
 
 def case(name: str, q: int, batch: int, device: str, budget: float) -> list[Result]:
-    """One surrogate at one size: against the double sum, and against BCE."""
+    """Compare one surrogate at one size with the double sum, if that is feasible."""
     torch.manual_seed(q)
     surrogate = SURROGATES[name]
     scores = torch.randn(batch, q, device=device)
@@ -48,17 +50,17 @@ def case(name: str, q: int, batch: int, device: str, budget: float) -> list[Resu
     ours = forward_backward(lambda f: ranking_loss(f, targets, surrogate), scores)
     title = f"{name} q={q} batch={batch}"
     results = []
-    if q <= LARGEST_BROADCAST:
+    if q <= MAX_BROADCAST:
         theirs = forward_backward(lambda f: broadcast_double_sum(f, targets, surrogate.phi), scores)
         results.append(compare(title, ours, "broadcast double sum", theirs, budget))
-    elif q <= LARGEST_BLOCKED:
+    elif q <= MAX_BLOCKED:
         theirs = forward_backward(lambda f: blocked_pair_sum(f, targets, 1 - targets, surrogate.phi), scores)
         results.append(compare(title, ours, "blocked double sum", theirs, budget))
     return results
 
 
-def price_of_ranking(name: str, q: int, batch: int, device: str, budget: float) -> Result:
-    """Below 1: how many times BCE the ranking loss costs."""
+def cost_of_ranking(name: str, q: int, batch: int, device: str, budget: float) -> Result:
+    """Compare the ranking loss with BCE; the ratio is below 1."""
     scores = torch.randn(batch, q, device=device)
     targets = (torch.rand(batch, q, device=device) < 0.1).float()
     ours = forward_backward(lambda f: ranking_loss(f, targets, name), scores)
@@ -75,7 +77,7 @@ def step(q, batch):
     scores = torch.randn(batch, q, requires_grad=True)
     targets = (torch.rand(batch, q) < 0.01).float() * 1.6 - 0.3
     ranking_loss(scores, targets, "{surrogate}").sum().backward()
-step(1000, 2)  # what is loaded and cached once is not what a call costs
+step(1000, 2)  # load and cache before the measurement
 begin()
 step({q}, {batch})
 """
@@ -88,10 +90,10 @@ def main() -> None:
     budget = 0.8 if options.quick else 2.0
     sizes = QUICK if options.quick else FULL
     double = [r for q, batch in sizes for name in SURROGATES for r in case(name, q, batch, options.device, budget)]
-    priced = [(14, 100), (4096, 4)] + ([] if options.quick else [(65536, 4)])
-    price = [price_of_ranking(name, q, batch, options.device, budget) for q, batch in priced for name in SURROGATES]
+    cost_sizes = [(14, 100), (4096, 4)] + ([] if options.quick else [(65536, 4)])
+    cost = [cost_of_ranking(name, q, batch, options.device, budget) for q, batch in cost_sizes for name in SURROGATES]
     notes: dict[str, object] = {
-        "price of ranking (times the cost of BCE)": {r.name: round(1 / r.ratio, 1) for r in price},
+        "cost of ranking (relative to BCE)": {r.name: round(1 / r.ratio, 1) for r in cost},
     }
     if options.device == "cpu":
         for name in ("sigmoid",) if options.quick else tuple(SURROGATES):

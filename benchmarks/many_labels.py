@@ -1,11 +1,11 @@
-"""Many labels: one training step on sparse labels, its peak memory in score-sized tensors, and top-k prediction.
+"""Many labels: time and peak memory of a training step on sparse labels, and top-k prediction.
 
     python benchmarks/many_labels.py            (131,072 labels, batch 64, 768 features; 5 GB of memory)
     python benchmarks/many_labels.py --quick    (16,384 labels, 64 features)
 
-The rival of the step is the same step on cross-entropy, with dense targets that are made beforehand; the rival of
-the prediction sorts all scores of a row. Memory is the peak of a step beyond parameters, gradient and optimiser state
-(two moments, one tensor of room), in units of one (batch, labels) float32 tensor, in a process of its own.
+The baseline of the step is the same step with cross-entropy on dense targets, which are built beforehand. The baseline
+of the prediction sorts all scores of a row. Memory is the peak of a step in a separate process, beyond parameters,
+gradient and optimizer state (two moments, one work tensor), in units of one (batch, labels) float32 tensor.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ Y = scipy.sparse.random(n, q, 5 / q, "csr", dtype=np.float32, random_state=0)
 Y.data[:] = 1
 network = StackedLinear(d, q + 1, [[0]])
 lr = torch.full((1, 1), 1e-3)
-optimiser = StackedAdam(network.parameters, lr, torch.zeros(1, 1))
+optimizer = StackedAdam(network.parameters, lr, torch.zeros(1, 1))
 noise = ClassConditionalNoise(0.3, 1 / q, n_labels=q)
-step = make_step(network, Objective.of(RankingLoss()), optimiser, Features(X), SparseLabels(Y, noise.debiasing()), None)
-step(torch.arange(2).unsqueeze(0))  # what is made once
-for kept in (*optimiser.first, *optimiser.second, *optimiser._room):
+step = make_step(network, Objective.of(RankingLoss()), optimizer, Features(X), SparseLabels(Y, noise.debiasing()), None)
+step(torch.arange(2).unsqueeze(0))  # allocate what is reused
+for kept in (*optimizer.first, *optimizer.second, *optimizer._room):
     kept.fill_(1e-12)  # touched: resident
 begin()
 for start in (0, batch, 2 * batch):
@@ -49,6 +49,7 @@ for start in (0, batch, 2 * batch):
 
 
 def sparse_task(q: int, d: int, n: int):
+    """Return random features, CSR labels with five labels per row, and a noise model."""
     X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
     Y = scipy.sparse.random(n, q, 5 / q, "csr", dtype=np.float32, random_state=0)
     Y.data[:] = 1
@@ -56,23 +57,25 @@ def sparse_task(q: int, d: int, n: int):
 
 
 def steps(q: int, d: int, batch: int) -> list[Result]:
-    """The unbiased ranking step on CSR labels beside cross-entropy on dense ones."""
+    """Compare a step of the unbiased ranking loss on CSR labels with cross-entropy on dense labels."""
     X, Y, noise = sparse_task(q, d, batch)
     index = torch.arange(batch).unsqueeze(0)
 
     def prepared(loss, labels):
         network = StackedLinear(d, loss.n_outputs(q), [[0]])
-        optimiser = StackedAdam(network.parameters, torch.full((1, 1), 1e-3), torch.zeros(1, 1))
-        step = make_step(network, Objective.of(loss), optimiser, Features(X), labels, None)
+        optimizer = StackedAdam(network.parameters, torch.full((1, 1), 1e-3), torch.zeros(1, 1))
+        step = make_step(network, Objective.of(loss), optimizer, Features(X), labels, None)
         return lambda: step(index)
 
     plain = prepared(HammingLoss("logistic"), DenseLabels(torch.from_numpy(Y.toarray())))
     sigmoid = prepared(RankingLoss("sigmoid"), SparseLabels(Y, noise.debiasing()))
-    return [compare(f"step, q = {q}, d = {d}, batch {batch}: ranking/sigmoid", sigmoid, "the same on BCE", plain, 4.0)]
+    return [
+        compare(f"step, q = {q}, d = {d}, batch {batch}: ranking/sigmoid", sigmoid, "same step with BCE", plain, 4.0)
+    ]
 
 
 def prediction(q: int, d: int, rows: int) -> Result:
-    """The top five labels of some rows."""
+    """Compare the prediction of the top five labels with sorting all scores."""
     X, Y, noise = sparse_task(q, d, 256)
     settings = {"lr": 1e-3, "epochs": 1, "batch_size": 64, "random_state": 0}
     clf = CCMNClassifier(noise, **settings).fit(X, Y)
@@ -90,11 +93,11 @@ def main() -> None:
     results = [*steps(q, d, batch), prediction(q, d, batch)]
     score = 4 * batch * (q + 1) / 2**20
     notes = {"one score-sized tensor, MB": round(score, 1)}
-    for features in (16, d):  # with few features the gradient is small, and nothing hides behind it
-        # The gradient is the one tensor of the size of the parameters that a step makes anew.
+    for features in (16, d):  # with few features the gradient is small and does not dominate
+        # The gradient is the only tensor with the size of the parameters that a step allocates.
         gradient = 4 * (features + 1) * (q + 1) / 2**20
         extra = peak_extra_megabytes(STEP.format(q=q, d=features, batch=batch)) - gradient
-        title = f"peak of a step beyond parameters, gradient, optimiser state at d = {features}, in score-sized tensors"
+        title = f"peak of a step without parameters, gradient, optimizer state, d = {features}, in score-sized tensors"
         notes[title] = round(extra / score, 2)
     report(results, notes, options.json)
 

@@ -1,10 +1,10 @@
-"""One l2 for all labels or one for each, chosen by Hamming loss or by square risk, on clean or noisy validation labels?
+"""Selection of l2 on a ridge path: per label or for all labels, by Hamming loss or square risk, clean or noisy labels.
 
     python benchmarks/ridge_selection.py           five repeats on yeast, scene and enron (needs CCMN_DATA)
     python benchmarks/ridge_selection.py --quick   yeast only
 
-Prints mean test Hamming and ranking loss of the solutions. The timing that comes with it: one decomposition for the
-whole path against one for each l2.
+Prints the mean Hamming and ranking loss of the selected solutions on the test set. The timing compares one
+decomposition for the whole path with one decomposition per l2.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ from __future__ import annotations
 import numpy as np
 from harness import compare, parser, report
 
+from ccmn._containers import to_dense_floats
 from ccmn.data import load_dataset
 from ccmn.experiments.protocols import LITERAL, make_repeat
 from ccmn.metrics import hamming_loss, ranking_loss
 from ccmn.training.ridge import l2_path, ridge_path
 
 
-def dense(X):
-    return np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
-
-
-def choices(path, X, p) -> dict[str, np.ndarray]:
-    """The l2 of every label, by four rules."""
+def select_l2(path, X, p) -> dict[str, np.ndarray]:
+    """Return the index of the selected l2 of every label under four rules."""
     scores = np.stack(list(path.scores(X)))
     hamming = (p + (1 - 2 * p) * (scores >= 0)).mean(1)
     square = (scores**2 - 2 * scores * (2 * p - 1)).mean(1)
@@ -31,8 +28,8 @@ def choices(path, X, p) -> dict[str, np.ndarray]:
     return {
         "one l2, Hamming": np.full(q, hamming.mean(1).argmin()),
         "one l2, square risk": np.full(q, square.mean(1).argmin()),
-        "each its own, Hamming": hamming.argmin(0),
-        "each its own, square risk": square.argmin(0),
+        "l2 per label, Hamming": hamming.argmin(0),
+        "l2 per label, square risk": square.argmin(0),
     }
 
 
@@ -44,12 +41,14 @@ def main() -> None:
         data = load_dataset(name)
         Y = np.asarray(data.Y)
         for repeat in (make_repeat(data, LITERAL, k) for k in range(2 if options.quick else 5)):
-            X, X_val, X_test = (dense(data.X[rows]) for rows in (repeat.train, repeat.validation, repeat.test))
+            X, X_val, X_test = (
+                to_dense_floats(data.X[rows]) for rows in (repeat.train, repeat.validation, repeat.test)
+            )
             p = np.asarray(repeat.noise.debias(repeat.noisy), dtype=np.float64)
             l2 = l2_path(1e-4, 2 * float((X**2).sum(1).mean()), per_decade=4)
             path = ridge_path(X, p[repeat.train], l2)
             for labels, target in (("clean", Y.astype(float)), ("noisy", p)):
-                for rule, choice in choices(path, X_val, target[repeat.validation]).items():
+                for rule, choice in select_l2(path, X_val, target[repeat.validation]).items():
                     W, b = path.solution(choice)
                     scores = X_test @ W + b
                     values = (
@@ -61,7 +60,7 @@ def main() -> None:
             compare(
                 f"path of {len(l2)} l2: {name}",
                 lambda X=X, t=p[repeat.train], l2=l2: ridge_path(X, t, l2),
-                "a decomposition for each l2",
+                "one decomposition per l2",
                 lambda X=X, t=p[repeat.train], l2=l2: [ridge_path(X, t, l2[i : i + 1]) for i in range(len(l2))],
                 1.0,
             )

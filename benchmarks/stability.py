@@ -1,14 +1,15 @@
-"""Which loss suits which model, when the labels are noisy and so are those that choose the epoch?
+"""Comparison of training losses with noisy training labels and noisy validation labels.
 
-    python benchmarks/stability.py           two seeds on digit scenes and synthetic data
-    python benchmarks/stability.py --quick   one seed on synthetic data, one pair of rates, no user's network
-    python benchmarks/stability.py --csv results/stability.csv    also writes every value
+    python benchmarks/stability.py           two repeats on digit scenes and synthetic data
+    python benchmarks/stability.py --quick   one repeat on synthetic data, one pair of rates, no custom network
+    python benchmarks/stability.py --csv results/stability.csv    also write every value
 
-Linear models, "mlp" (one hidden layer of 128) and a user's network (two of 256) under nine training losses; 800
-training rows, the true rates given, learning rate (one only for the user's network) and epoch chosen by the corrected
-criterion on 400 rows that are noisy, too: so few rows that a network could learn every noisy label by heart. Values are
-those of clean test labels. "clean" is the same with clean training and validation labels, Hamming / logistic: what
-could be reached. The timing that comes with it: the monitor of negative risk parts against the fit that it follows.
+Compares nine training losses for linear models, "mlp" (one hidden layer of 128 units) and a custom network (two hidden
+layers of 256 units). There are 800 training rows, few enough for a network to memorize every noisy label. The true
+rates are given. The learning rate (a single one for the custom network) and the epoch are selected by the corrected
+criterion on 400 noisy validation rows. Metrics are computed on clean test labels. "clean" is the logistic Hamming loss
+with clean training and validation labels, an upper bound. The timing compares the monitor of negative risk parts with
+the fit.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ METHODS: dict[str, dict[str, str]] = {
 
 
 def two_layers(n_features: int, n_outputs: int) -> torch.nn.Module:
+    """Return a network with two hidden layers."""
     return torch.nn.Sequential(
         torch.nn.Linear(n_features, 256),
         torch.nn.ReLU(),
@@ -69,7 +71,7 @@ MODELS: dict[str, dict[str, object]] = {
 
 @dataclass(frozen=True)
 class Task:
-    """Training, validation and test rows, in this order."""
+    """Features and labels of training, validation and test rows, in this order."""
 
     X: np.ndarray
     Y: np.ndarray
@@ -79,24 +81,26 @@ class Task:
         return slice(first, first + {"train": TRAIN, "validation": VALIDATION, "test": TEST}[part])
 
 
-def digits(seed: int) -> Task:
-    """The pictures of test rows are made of other handwritten digits."""
-    data = load_digit_scenes(2 * TEST, random_state=seed)
+def digits(random_state: int) -> Task:
+    """Return pictures of digits; test pictures contain other handwritten digits than training pictures."""
+    data = load_digit_scenes(2 * TEST, random_state=random_state)
     order = np.r_[: TRAIN + VALIDATION, TEST : 2 * TEST]
     return Task(data.X[order], data.Y[order])
 
 
-def synthetic(seed: int) -> Task:
+def synthetic(random_state: int) -> Task:
     prevalence = np.linspace(0.1, 0.5, 8)
-    made = make_noisy_multilabel(TRAIN + VALIDATION + TEST, 20, 8, prevalence=prevalence, random_state=seed)
+    made = make_noisy_multilabel(TRAIN + VALIDATION + TEST, 20, 8, prevalence=prevalence, random_state=random_state)
     return Task(made.X, made.Y)
 
 
 TASKS: dict[str, Callable[[int], Task]] = {"digits": digits, "synthetic": synthetic}
 
 
-def fit(task: Task, labels: np.ndarray, noise: ClassConditionalNoise | None, seed: int, **settings) -> CCMNClassifier:
-    clf = CCMNClassifier(noise, epochs=EPOCHS, device="cpu", random_state=seed, **settings)
+def fit(
+    task: Task, labels: np.ndarray, noise: ClassConditionalNoise | None, random_state: int, **settings
+) -> CCMNClassifier:
+    clf = CCMNClassifier(noise, epochs=EPOCHS, device="cpu", random_state=random_state, **settings)
     train, validation = task.rows("train"), task.rows("validation")
     return clf.fit(task.X[train], labels[train], validation=(task.X[validation], labels[validation]))
 
@@ -108,30 +112,34 @@ def values_on_test_rows(task: Task, clf: CCMNClassifier) -> tuple[float, ...]:
     return tuple(float(v) for v in values)
 
 
-def run(task: Task, labels: np.ndarray, noise: ClassConditionalNoise | None, seed: int, **settings) -> tuple:
-    """Test values, the lowest part of the training risk (nan where there is none), and whether fit warned of it."""
-    with warnings.catch_warnings(record=True) as heard:
+def run(task: Task, labels: np.ndarray, noise: ClassConditionalNoise | None, random_state: int, **settings) -> tuple:
+    """Return the test metrics, the minimum part of the training risk (NaN if none), and whether fit warned about it."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        clf = fit(task, labels, noise, seed, **settings)
+        clf = fit(task, labels, noise, random_state, **settings)
     lowest = float("nan") if clf.risk_parts_ is None else float(clf.risk_parts_.min())
-    return (*values_on_test_rows(task, clf), lowest, int(any("training risk" in str(w.message) for w in heard)))
+    return (*values_on_test_rows(task, clf), lowest, int(any("training risk" in str(w.message) for w in caught)))
 
 
-def rows_of(name: str, seed: int, rates: tuple[tuple[float, float], ...], models: tuple[str, ...]) -> Iterator[tuple]:
-    task = TASKS[name](seed)
+def rows_of(
+    name: str, random_state: int, rates: tuple[tuple[float, float], ...], models: tuple[str, ...]
+) -> Iterator[tuple]:
+    """Yield the rows of the CSV file."""
+    task = TASKS[name](random_state)
     for model in models:
-        of_model = MODELS[model]
-        ceiling = run(task, task.Y, None, seed, **of_model, **METHODS["hamming-logistic"])
-        yield (name, model, "clean", 0.0, 0.0, seed, *ceiling)
+        options = MODELS[model]
+        clean = run(task, task.Y, None, random_state, **options, **METHODS["hamming-logistic"])
+        yield (name, model, "clean", 0.0, 0.0, random_state, *clean)
         for pair in rates:
             noise = ClassConditionalNoise(*pair, n_labels=task.Y.shape[1])
-            noisy = noise.corrupt(task.Y, random_state=seed)
-            for method, of_method in METHODS.items():
-                yield (name, model, method, *pair, seed, *run(task, noisy, noise, seed, **of_model, **of_method))
+            noisy = noise.corrupt(task.Y, random_state=random_state)
+            for method, loss in METHODS.items():
+                values = run(task, noisy, noise, random_state, **options, **loss)
+                yield (name, model, method, *pair, random_state, *values)
 
 
 def timing(name: str) -> Result:
-    """The monitor against the fit before it, "mlp" with one learning rate."""
+    """Compare the time of the monitor with the time of the fit of "mlp" with one learning rate."""
     task = TASKS[name](0)
     noise = ClassConditionalNoise(0.1, 0.4, n_labels=task.Y.shape[1])
     noisy = noise.corrupt(task.Y, random_state=0)
@@ -139,8 +147,8 @@ def timing(name: str) -> Result:
     clf = fit(task, noisy, noise, 0, model="mlp", lr=1e-3, loss="hamming", surrogate="logistic")
     whole = time.perf_counter() - start
     X, p = task.X[task.rows("train")], noise.debias(noisy[task.rows("train")].astype(np.float32))
-    watch = seconds_of(lambda: risk_parts(HammingLoss("logistic"), clf._scorer.network.outputs(X), p))
-    return Result(f"monitor of risk parts: {name}", watch, "the fit", whole, whole / watch)
+    monitor = seconds_of(lambda: risk_parts(HammingLoss("logistic"), clf._scorer.network.outputs(X), p))
+    return Result(f"monitor of risk parts: {name}", monitor, "the fit", whole, whole / monitor)
 
 
 def write(path: str, rows: list[tuple]) -> None:
@@ -153,7 +161,7 @@ def write(path: str, rows: list[tuple]) -> None:
 
 
 def summary(rows: list[tuple]) -> dict[str, object]:
-    """Means over rates and seeds, and for how many fits the monitor spoke up."""
+    """Return means over rates and repeats, and the number of fits with a warning of the monitor."""
     found = defaultdict(list)
     for row in rows:
         found[row[:3]].append((*row[6:9], row[-1]))
@@ -161,19 +169,19 @@ def summary(rows: list[tuple]) -> dict[str, object]:
     for (name, model, method), values in found.items():
         means = np.mean(values, axis=0)
         shown = " / ".join(f"{value:.3f}" for value in means[:3])
-        notes[f"{name}, {model}, {method}"] = f"{shown}, warned of in {sum(v[-1] for v in values)} of {len(values)}"
+        notes[f"{name}, {model}, {method}"] = f"{shown}, warnings in {sum(v[-1] for v in values)} of {len(values)}"
     return notes
 
 
 def main() -> None:
     arguments = parser(__doc__.splitlines()[0])
-    arguments.add_argument("--csv", metavar="FILE", help="write every value to this file")
+    arguments.add_argument("--csv", metavar="FILE", help="write every value to FILE")
     options = arguments.parse_args()
     names = ("synthetic",) if options.quick else tuple(TASKS)
     rates = RATES[-1:] if options.quick else RATES
     models = ("linear", "mlp") if options.quick else tuple(MODELS)
-    seeds = range(1 if options.quick else 2)
-    rows = [row for name in names for seed in seeds for row in rows_of(name, seed, rates, models)]
+    repeats = range(1 if options.quick else 2)
+    rows = [row for name in names for repeat in repeats for row in rows_of(name, repeat, rates, models)]
     if options.csv:
         write(options.csv, rows)
     notes = {"values": "Hamming loss / ranking loss / average precision on clean test labels", **summary(rows)}

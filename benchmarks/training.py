@@ -1,12 +1,12 @@
-"""Training: a fleet against one run at a time, one fit against a plain loop, solvers without epochs, memory.
+"""Training: fleets compared with single runs, one fit compared with a plain loop, direct solvers, memory.
 
-    python benchmarks/training.py            (needs CCMN_DATA for yeast, scene and enron; else data of yeast's shape)
+    python benchmarks/training.py            (needs CCMN_DATA; otherwise random data of the shape of yeast)
     python benchmarks/training.py --quick    (under 50 s)
-    python benchmarks/training.py --device cuda    also times the whole of yeast's 150 runs, 200 epochs each
+    python benchmarks/training.py --device cuda    also time all 150 runs of yeast, 200 epochs each
 
-The rival is what one writes first: torch.nn.Linear, torch.optim.Adam, the ranking loss as a broadcast double sum, one
-run after another; it is timed for a few epochs of one run and counted times the number of runs and epochs. Both sides
-measure three metrics on validation rows after each epoch.
+The baseline is a plain PyTorch program: torch.nn.Linear, torch.optim.Adam, the ranking loss as a broadcast double sum,
+one run after another. It is timed for one run; its time is multiplied by the number of runs. Both programs compute
+three metrics on the validation set after each epoch.
 """
 
 from __future__ import annotations
@@ -26,45 +26,49 @@ from ccmn.experiments.fleet import FleetSettings, run_fleet
 from ccmn.experiments.paper_tables import METHODS, PAPER_METHODS, Method
 from ccmn.experiments.protocols import LEARNING_RATES, LITERAL, Repeat, make_repeat
 from ccmn.losses import SURROGATES, hamming_loss
-from ccmn.metrics import Ranking, average_precision_from, hamming_rows, ranking_loss_from
+from ccmn.metrics.classification import hamming_rows
 from ccmn.metrics.corrected_metrics import corrected_hamming
+from ccmn.metrics.ranking_metrics import Ranking, average_precision_from, ranking_loss_from
 
 
 def dataset(name: str) -> MultiLabelData:
+    """Return a data set of the paper, or random data if it is not available."""
     try:
         return load_dataset(name)
     except (ValueError, FileNotFoundError, OSError, ImportError):
         task = make_noisy_multilabel(2417, 103, 14, random_state=0)
-        return MultiLabelData(X=task.X.astype(np.float32), Y=task.Y, name=f"made up, of the shape of yeast, for {name}")
+        return MultiLabelData(
+            X=task.X.astype(np.float32), Y=task.Y, name=f"random data of the shape of yeast, for {name}"
+        )
 
 
 def plain_loss(method: Method):
-    """The loss as one writes it first, on debiased targets."""
+    """Return the loss on debiased targets, written in the obvious way."""
     phi = SURROGATES[method.surrogate].phi
 
     def hamming(f, p):
         return (p * phi(f) + (1 - p) * phi(-f)).sum(-1).mean()
 
     def ranking(outputs, p):
-        f, cut = outputs[:, 1:], outputs[:, :1]
+        f, dummy = outputs[:, 1:], outputs[:, :1]
         difference = f[:, :, None] - f[:, None, :]
         weights = p[:, :, None] * (1 - p[:, None, :])
         same = torch.eye(f.shape[1], dtype=torch.bool, device=f.device)
         pairs = (weights * phi(difference)).masked_fill(same, 0).sum((1, 2))
-        return (pairs + (p * phi(f - cut) + (1 - p) * phi(cut - f)).sum(-1)).mean()
+        return (pairs + (p * phi(f - dummy) + (1 - p) * phi(dummy - f)).sum(-1)).mean()
 
     return hamming if method.loss == "hamming" else ranking
 
 
 def plain_metrics(Y, scores):
-    """The three metrics of the tables, from one ranking."""
+    """Return the three metrics of the tables, computed from one ranking."""
     ranking = Ranking.of(Y, scores)
     rows = hamming_rows(Y, scores >= 0), ranking_loss_from(ranking), average_precision_from(ranking)
     return torch.stack([r.mean(-1) for r in rows])
 
 
 def plain_run(data, repeat: Repeat, method: Method, epochs: int, batch: int, device: str, measure: bool) -> None:
-    """One run of an ordinary PyTorch program."""
+    """Train once with an ordinary PyTorch program."""
     X = torch.as_tensor(np.asarray(data.X.toarray() if hasattr(data.X, "toarray") else data.X)).float().to(device)
     labels = torch.as_tensor(repeat.noisy).float().to(device)
     Y = torch.as_tensor(np.asarray(data.Y)).to(device)
@@ -73,7 +77,7 @@ def plain_run(data, repeat: Repeat, method: Method, epochs: int, batch: int, dev
     )
     loss = plain_loss(method)
     model = torch.nn.Linear(X.shape[1], Y.shape[1] + (method.loss == "ranking")).to(device)
-    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3, weight_decay=1e-4)
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3, weight_decay=1e-4)
     rows, held_out = torch.as_tensor(repeat.train).to(device), torch.as_tensor(repeat.validation).to(device)
     for _ in range(epochs):
         order = rows[torch.randperm(len(rows), device=device)]
@@ -82,9 +86,9 @@ def plain_run(data, repeat: Repeat, method: Method, epochs: int, batch: int, dev
             p = labels[index]
             if method.unbiased:
                 p = (p - rho_neg) / (1 - rho_pos - rho_neg)
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss(model(X[index]), p).backward()
-            optimiser.step()
+            optimizer.step()
         if measure:
             with torch.no_grad():
                 out = model(X[held_out])
@@ -92,12 +96,12 @@ def plain_run(data, repeat: Repeat, method: Method, epochs: int, batch: int, dev
 
 
 def fleet_against_single(device: str, quick: bool) -> list[Result]:
-    """30 runs of each of the ten methods: 10 repeats x 3 learning rates."""
+    """Compare fleets of 30 runs (10 repeats x 3 learning rates) of each of the ten methods with single runs."""
     data = dataset("yeast")
     repeats = [make_repeat(data, LITERAL, k) for k in range(10)]
     epochs, runs = 10 if quick else 30, len(repeats) * len(LEARNING_RATES)
     warm_up = FleetSettings(epochs=1, selections=("clean",))
-    list(run_fleet(data, repeats[:1], settings=warm_up, device=device))  # what is loaded once is not what a fleet costs
+    list(run_fleet(data, repeats[:1], settings=warm_up, device=device))  # load libraries before the measurement
     settings = FleetSettings(epochs=epochs, selections=("clean",))
     results = []
     for name in PAPER_METHODS:
@@ -108,12 +112,12 @@ def fleet_against_single(device: str, quick: bool) -> list[Result]:
             lambda n=name: plain_run(data, repeats[0], METHODS[n], epochs, 100, device, True),
             1 if quick else 4,
         )
-        results.append(replace(one, rival_seconds=one.rival_seconds * runs, ratio=one.ratio * runs))
+        results.append(replace(one, baseline_seconds=one.baseline_seconds * runs, ratio=one.ratio * runs))
     return results
 
 
 def single_fit(device: str, quick: bool) -> list[Result]:
-    """One run in the loop against the plain program, validation included in both (and test values in ours)."""
+    """Compare one run with the plain program; both validate, and ccmn also computes test metrics."""
     data = dataset("yeast")
     repeats = [make_repeat(data, LITERAL, 0)]
     epochs = 20
@@ -131,11 +135,11 @@ def single_fit(device: str, quick: bool) -> list[Result]:
 
 
 SOLVERS = {"closed_form": "square", "lbfgs": "logistic"}
-"""Solvers of linear models under the Hamming loss, and the surrogate of each."""
+"""Solvers of linear models with the Hamming loss, and the surrogate that each is timed with."""
 
 
-def without_epochs(names: tuple[str, ...]) -> tuple[list[Result], dict[str, object]]:
-    """An l2 path against 200 epochs of three learning rates, same rows; and the validation losses each ends with."""
+def direct_solvers(names: tuple[str, ...]) -> tuple[list[Result], dict[str, object]]:
+    """Compare an l2 path with 200 epochs of Adam at three learning rates; also return the validation losses."""
     results: list[Result] = []
     hamming: dict[str, dict[str, float]] = {}
     risk: dict[str, dict[str, float]] = {}
@@ -145,19 +149,19 @@ def without_epochs(names: tuple[str, ...]) -> tuple[list[Result], dict[str, obje
         X, Z = data.X[repeat.train], repeat.noisy[repeat.train]
         validation = (data.X[repeat.validation], np.asarray(data.Y)[repeat.validation])
         p, seconds = torch.as_tensor(validation[1]).double(), {}
-        # What is loaded once is not what a solution costs.
+        # Load libraries before the measurement.
         CCMNClassifier(repeat.noise, "hamming", surrogate, solver=solver, random_state=0).fit(X[:200], Z[:200])
-        for way in (solver, "adam"):
-            clf = CCMNClassifier(repeat.noise, "hamming", surrogate, solver=way, random_state=0)
+        for algorithm in (solver, "adam"):
+            clf = CCMNClassifier(repeat.noise, "hamming", surrogate, solver=algorithm, random_state=0)
             start = time.perf_counter()
             clf.fit(X, Z, validation=validation, validation_is_clean=True)
-            seconds[way] = time.perf_counter() - start
+            seconds[algorithm] = time.perf_counter() - start
             scores = torch.from_numpy(clf.decision_function(validation[0])).double()
             case = f"{name}, {surrogate}"
-            hamming.setdefault(case, {})[way] = round(float(corrected_hamming(p, scores >= 0)), 4)
-            risk.setdefault(case, {})[way] = round(float(hamming_loss(scores, p, surrogate).mean()), 3)
+            hamming.setdefault(case, {})[algorithm] = round(float(corrected_hamming(p, scores >= 0)), 4)
+            risk.setdefault(case, {})[algorithm] = round(float(hamming_loss(scores, p, surrogate).mean()), 3)
         ratio = seconds["adam"] / seconds[solver]
-        results.append(Result(f"{solver}: {name}", seconds[solver], "200 epochs", seconds["adam"], ratio))
+        results.append(Result(f"{solver}: {name}", seconds[solver], "200 epochs of Adam", seconds["adam"], ratio))
     return results, {"validation Hamming loss": hamming, "validation surrogate loss": risk}
 
 
@@ -185,7 +189,7 @@ def main() -> None:
     options = arguments.parse_args()
     notes: dict[str, object] = {"data": [dataset(name).name for name in ("yeast", "scene", "enron")]}
     results = fleet_against_single(options.device, options.quick)
-    total = sum(r.rival_seconds for r in results) / sum(r.seconds for r in results)
+    total = sum(r.baseline_seconds for r in results) / sum(r.seconds for r in results)
     notes["fleet, overall ratio"] = round(total, 1)
     results += single_fit(options.device, options.quick)
     if options.device == "cuda":
@@ -195,13 +199,13 @@ def main() -> None:
             start = time.perf_counter()
             list(run_fleet(data, repeats, settings=FleetSettings(selections=("clean",)), device="cuda"))
             torch.cuda.synchronize()
-            notes[f"yeast, 150 runs x 200 epochs, seconds ({attempt} time)"] = round(time.perf_counter() - start, 2)
+            notes[f"yeast, 150 runs x 200 epochs, seconds ({attempt} attempt)"] = round(time.perf_counter() - start, 2)
     else:
-        solved, losses = without_epochs(("yeast",) if options.quick else ("yeast", "scene", "enron"))
+        solved, losses = direct_solvers(("yeast",) if options.quick else ("yeast", "scene", "enron"))
         results += solved
         notes |= losses
         size = {"n": 20_000, "d": 10_000} if options.quick else {"n": 100_000, "d": 50_000}
-        title = f"fit on CSR {size['n']} x {size['d']}, 1 % nonzeros, 100 labels: peak memory with the data, MB"
+        title = f"fit on CSR {size['n']} x {size['d']}, 1 % nonzeros, 100 labels: peak memory including the data, MB"
         notes[title] = round(peak_extra_megabytes(SPARSE_CODE.format(**size)))
     report(results, notes, options.json)
 
