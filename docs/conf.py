@@ -1,4 +1,4 @@
-"""How the documentation is built: ``make docs``. Nothing in the built pages is fetched from elsewhere."""
+"""Sphinx configuration of the documentation (``make docs``). The built pages load nothing from other servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 from ccmn._version import __version__
 
 HERE = Path(__file__).parent
-REPORT = "report-of-tables.html"
+REPORT = "tables-report.html"
+"""Name of the report ``tables.html`` in the site, where the page ``tables.md`` has that name."""
 sys.path.insert(0, str(HERE / "extensions"))
 
 project = "ccmn"
@@ -27,10 +28,10 @@ extensions = [
     "katex",
     "command_line",
 ]
-smartquotes = False  # "--out" is to stay as it is typed
+smartquotes = False  # keeps "--out" unchanged
 exclude_patterns = ["_build", "generated/**/*.ipynb", "generated/**/*.json"]
 
-# Mathematics: $...$ in pages, :math: in docstrings; both are drawn by KaTeX, which lies in _static.
+# Formulas are $...$ in pages and :math: in docstrings. KaTeX in _static renders both.
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 html_math_renderer = "katex"
@@ -41,7 +42,7 @@ python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 numpydoc_show_class_members = False
 
-# Scripts are shown, never run, by this build: those of the recipes run as tests, the numbered ones take minutes.
+# This build does not run the scripts: the recipes run as tests, and the numbered examples take minutes.
 sphinx_gallery_conf = {
     "examples_dirs": ["../examples"],
     "gallery_dirs": ["generated/examples"],
@@ -65,17 +66,17 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
-html_show_search_summary = False  # it would be fetched page by page, which a browser refuses for files
+html_show_search_summary = False  # summaries need requests, which browsers refuse for file:// pages
 
 
-def leave_out(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
-    """scikit-learn's metadata routing, whose docstrings point into scikit-learn's own pages; aliases of types."""
+def skip_members(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Skip type aliases and the metadata routing of scikit-learn, whose docstrings refer to pages of scikit-learn."""
     is_alias = what == "module" and isinstance(obj, types.GenericAlias)
     return True if is_alias or re.fullmatch(r"set_\w+_request|get_metadata_routing", name) else None
 
 
-def shorten(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Leave out what Python says of the fields of a tuple, and the first line of a folder: the page has its own."""
+def shorten_docstring(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Remove the generated docstrings of tuple fields and the summary of a package, which its page replaces."""
     if what == "module" and hasattr(obj, "__path__"):
         end = lines.index("") if "" in lines else len(lines)
         del lines[:end]
@@ -83,19 +84,20 @@ def shorten(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[
         lines.clear()
 
 
-def aside(app: Any, page: str, source: list[str]) -> None:
-    """``tables.html``, the report beside ``tables.md``, has another name in the site, where the page has that one."""
+def link_report(app: Any, page: str, source: list[str]) -> None:
+    """Replace the link to ``tables.html`` by the name of the report in the site."""
     if page == "tables":
         source[0] = source[0].replace('href="tables.html"', f'href="{REPORT}"')
 
 
 def copy_report(app: Any, error: Exception | None) -> None:
+    """Copy the report of the tables to the site."""
     if error is None:
         shutil.copyfile(HERE / "tables.html", Path(app.outdir) / REPORT)
 
 
-def close_up(app: Any, tree: Any) -> None:
-    """No empty line at the end of a block of code: doctest wants one in the source."""
+def strip_code_blocks(app: Any, tree: Any) -> None:
+    """Remove the empty line at the end of a code block, which doctest requires in the source."""
     from docutils import nodes
 
     for block in tree.findall(nodes.literal_block):
@@ -105,8 +107,9 @@ def close_up(app: Any, tree: Any) -> None:
 
 
 def setup(app: Any) -> None:
-    app.connect("source-read", aside)
+    """Connect the functions of this module to the events of Sphinx."""
+    app.connect("source-read", link_report)
     app.connect("build-finished", copy_report)
-    app.connect("doctree-read", close_up)
-    app.connect("autodoc-skip-member", leave_out)
-    app.connect("autodoc-process-docstring", shorten)
+    app.connect("doctree-read", strip_code_blocks)
+    app.connect("autodoc-skip-member", skip_members)
+    app.connect("autodoc-process-docstring", shorten_docstring)

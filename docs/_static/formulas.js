@@ -1,4 +1,4 @@
-// Draw every formula of the page. A formula that KaTeX cannot read stays as text, in red.
+// Render all formulas of the page. KaTeX shows formulas with errors as red text.
 document.addEventListener("DOMContentLoaded", () => {
   for (const place of document.querySelectorAll(".math")) {
     katex.render(place.textContent, place, {displayMode: place.tagName === "DIV", throwOnError: false});

@@ -59,5 +59,5 @@ def test_search(context):
 def test_tables_page(context):
     page = open_page(context, "tables")
     page.get_by_role("link", name="tables.html").click()
-    page.wait_for_url("**/report-of-tables.html")
+    page.wait_for_url("**/tables-report.html")
     assert page.locator("table").count() > 10
