@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a way to type commands, and small files to type them on."""
+"""Fixtures of the command line tests: functions that run commands, and small files to run them on."""
 
 from __future__ import annotations
 
@@ -21,48 +21,48 @@ Run = Callable[..., Result]
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    """Type a command, and expect its exit code: ``run("data", "list")``, ``run("fit", code=2)``."""
+    """Run a command and check its exit code: ``run("data", "list")``, ``run("fit", code=2)``."""
 
-    def typed(*arguments: object, code: int = 0) -> Result:
+    def run_command(*arguments: object, code: int = 0) -> Result:
         result = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="ccmn")
         assert result.exit_code == code, f"exit code {result.exit_code}: {result.output}\n{result.exception!r}"
         assert "Traceback" not in result.output
         return result
 
-    return typed
+    return run_command
 
 
 @pytest.fixture(scope="session")
 def refused(run: Run) -> Callable[..., str]:
-    """Type a command that cannot be done (or, ``code=2``, is not one): the one line it says, on stderr only."""
+    """Run a command that fails (or, with ``code=2``, a usage error) and return the line it prints on stderr."""
 
-    def typed(*arguments: object, code: int = 1) -> str:
+    def run_failing(*arguments: object, code: int = 1) -> str:
         result = run(*arguments, code=code)
         assert result.stdout == ""
         assert result.stderr.startswith("ccmn: ")
         return result.stderr
 
-    return typed
+    return run_failing
 
 
 @pytest.fixture(scope="session")
 def printed(run: Run) -> Callable[..., Any]:
-    """Type a command with ``--json``: what it prints."""
+    """Run a command with ``--json`` and return the printed value."""
     return lambda *arguments: json.loads(run(*arguments, "--json").stdout)
 
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder of the paper's data sets."""
+    """Folder of the datasets of the paper."""
     folder = os.environ.get("CCMN_DATA")
     if not folder:
-        pytest.skip("the real data sets are needed: set CCMN_DATA to their folder")
+        pytest.skip("needs the datasets of the paper: set CCMN_DATA to their folder")
     return Path(folder)
 
 
 @pytest.fixture(scope="session")
 def task() -> MultiLabelData:
-    """300 rows in which each of three labels depends on one of four features."""
+    """Data of 300 rows in which each of three labels depends on one of four features."""
     X = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
     return MultiLabelData(
         X=X,
@@ -75,7 +75,7 @@ def task() -> MultiLabelData:
 
 @pytest.fixture
 def files(task: MultiLabelData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to work in, with the task as task.csv and task.npz."""
+    """Working directory with the task as task.csv and task.npz."""
     write_csv(task, tmp_path / "task.csv")
     write_npz(task, tmp_path / "task.npz")
     monkeypatch.chdir(tmp_path)
@@ -84,7 +84,7 @@ def files(task: MultiLabelData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture(scope="session")
 def saved(task: MultiLabelData, run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model fitted on the task."""
+    """Model fitted on the task."""
     folder = tmp_path_factory.mktemp("saved")
     write_npz(task, folder / "task.npz")
     run("fit", folder / "task.npz", "--noise", "none", "--epochs", 15, "--lr", 0.05, "--out", folder / "model.ccmn")
@@ -93,5 +93,5 @@ def saved(task: MultiLabelData, run: Run, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="session")
 def unnamed(task: MultiLabelData) -> MultiLabelData:
-    """The task without names."""
+    """Task without names."""
     return replace(task, feature_names=None, label_names=None)

@@ -1,4 +1,4 @@
-"""The command line as a whole: help, version, exit codes."""
+"""Command line as a whole: help, version, options, exit codes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ COMMANDS = [
     ("data", "list"),
     ("data", "info"),
     ("data", "fetch"),
-    ("data", "import"),
+    ("data", "convert"),
     ("audit",),
     ("noise", "estimate"),
     ("noise", "inject"),
     ("noise", "show"),
+    ("review",),
+    ("reproduce",),
+    ("report",),
 ]
 
 
@@ -51,7 +54,7 @@ def test_choices_and_defaults_in_help_are_those_of_the_estimator(run):
 
 
 @pytest.mark.parametrize("arguments", [(), ("data",), ("noise",)])
-def test_nothing_asked_for_is_help_and_exit_code_2(run, arguments):
+def test_no_arguments_print_help_with_exit_code_2(run, arguments):
     assert "Usage: ccmn" in run(*arguments, code=2).output
 
 
@@ -60,13 +63,13 @@ def test_nothing_asked_for_is_help_and_exit_code_2(run, arguments):
     [
         (["dmeo"], "No such command 'dmeo'. Did you mean 'demo'? See: ccmn --help"),
         (["demo", "--sed", "1"], "No such option: --sed"),
-        (["demo", "--seed", "-1"], "--seed"),
-        (["demo", "--seed", "x"], "--seed"),
+        (["demo", "--random-state", "-1"], "--random-state"),
+        (["demo", "--seed", "x"], "--random-state"),
         (["fit"], "DATA"),
         (["fit", "a.csv"], "--out"),
-        (["fit", "a.csv", "--out", "m", "--loss", "rankin"], "'rankin' is none of hamming, ranking, forward, plugin"),
-        (["fit", "a.csv", "--out", "m", "--model", "tree"], "'tree' is none of linear, mlp"),
-        (["fit", "a.csv", "--out", "m", "--device", "abacus"], "cannot compute on 'abacus' here"),
+        (["fit", "a.csv", "--out", "m", "--loss", "rankin"], "'rankin' is not one of hamming, ranking, forward, plugin"),
+        (["fit", "a.csv", "--out", "m", "--model", "tree"], "'tree' is not one of linear, mlp"),
+        (["fit", "a.csv", "--out", "m", "--device", "abacus"], "device 'abacus' is not available"),
         (["fit", "a.csv", "--out", "m", "--epochs", "0"], "--epochs"),
         (["fit", "a.csv", "--out", "m", "--validation-is-clean"], "--validation-is-clean requires --validation"),
         (["fit", "a.csv", "--out", "m", "--labels", ""], "--labels is empty"),
@@ -76,51 +79,49 @@ def test_nothing_asked_for_is_help_and_exit_code_2(run, arguments):
         (["noise", "show"], "See: ccmn noise show --help"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exit_code_2(refused, arguments, message):
+def test_usage_errors_are_one_line_with_exit_code_2(refused, arguments, message):
     line = refused(*arguments, code=2)
     assert message in line
     assert line.count("\n") == 1
 
 
-def test_labels_as_they_are_typed():
+def test_labels_option():
     typed = {None: None, "a,b": ["a", "b"], "a, b,": ["a", "b"], "14": 14, "-14": -14, "x*": "x*", "l.xml": "l.xml"}
     assert {text: read_labels(text) for text in typed} == typed
 
 
-def test_errors_pass_through_for_whoever_calls_it_from_python(tmp_path):
+def test_errors_propagate_without_standalone_mode(tmp_path):
     with pytest.raises(FileNotFoundError):
         app(["noise", "show", str(tmp_path / "none.json")], standalone_mode=False)
 
 
-def test_a_defect_is_no_plain_error(monkeypatch):
-    """What nobody foresaw keeps its traceback."""
-
+def test_bugs_keep_their_traceback(monkeypatch):
     def broken(*_, **__):
-        raise KeyError("defect")
+        raise KeyError("bug")
 
     monkeypatch.setattr("ccmn.data.catalog.dataset_location", broken)
     assert isinstance(CliRunner().invoke(app, ["data", "list"]).exception, KeyError)
 
 
-def test_warnings_are_notes(run, monkeypatch):
+def test_warnings_are_printed_as_notes(run, monkeypatch):
     monkeypatch.setattr("ccmn.data.catalog.dataset_location", lambda *_, **__: warnings.warn("look here", stacklevel=1) or "")
     result = run("data", "list")
     assert result.stderr.startswith("ccmn: note: look here\n")
 
 
-def test_module_is_the_command():
+def test_python_m_ccmn():
     done = shell("--version")
     assert (done.returncode, done.stdout.strip()) == (0, f"ccmn {__version__}")
 
 
 def test_exit_codes_of_the_real_command(tmp_path):
-    could_not = shell("noise", "show", str(tmp_path / "none.json"))
-    assert (could_not.returncode, could_not.stdout) == (1, "")
-    assert could_not.stderr == f"ccmn: there is no file {tmp_path / 'none.json'}\n"
+    failed = shell("noise", "show", str(tmp_path / "none.json"))
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr == f"ccmn: there is no file {tmp_path / 'none.json'}\n"
     assert shell("noise", "shwo").returncode == 2
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path):
+def test_closed_pipe_is_not_an_error(tmp_path):
     code = f"{sys.executable} -m ccmn data list --json | head -c 1"
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "["

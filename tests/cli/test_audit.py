@@ -8,20 +8,20 @@ import pytest
 from numpy.testing import assert_allclose
 
 from ccmn.audit import audit_labels
-from ccmn.cli.rates import read_rates
+from ccmn.cli.noise_commands import read_rates
 from ccmn.data import MultiLabelData, read_npz, write_csv, write_npz
 from report.checks import check_page
 
 
 @pytest.fixture
 def noisy(run, files):
-    """The task with labels lost and added, and their rates in noisy.rates.json."""
+    """Task with noisy labels, and their rates in noisy.rates.json."""
     run("noise", "inject", "task.npz", "--rho-pos", 0.1, "--rho-neg", 0.2, "--out", "noisy.npz")
     return read_npz("noisy.npz")
 
 
 def test_known_rates(printed, task, noisy, files):
-    found = printed("audit", "noisy.npz", "--noise", "noisy.rates.json", "--top", 5, "--out", "issues.csv", "--seed", 1)
+    found = printed("audit", "noisy.npz", "--noise", "noisy.rates.json", "--top", 5, "--out", "issues.csv", "--random-state", 1)
     expected = audit_labels(noisy.X, noisy.Y, read_rates(files / "noisy.rates.json"), random_state=1)
     written = pd.read_csv("issues.csv")
     assert list(written) == ["row", "label", "given", "p_wrong", "suggested"]
@@ -38,21 +38,21 @@ def test_known_rates(printed, task, noisy, files):
 
 def test_suggested_sets_agree_with_the_issues(printed, noisy):
     found = printed("audit", "noisy.npz", "--noise", "noisy.rates.json", "--top", 1000)
-    turned = {}
+    flipped = {}
     for issue in found["issues"]:
-        turned.setdefault(issue["row"], set()).add(issue["label"])
-    assert [line["row"] for line in found["rows"]] == list(turned)
+        flipped.setdefault(issue["row"], set()).add(issue["label"])
+    assert [line["row"] for line in found["rows"]] == list(flipped)
     for line in found["rows"]:
-        assert set(line["given"]) ^ set(line["suggested"]) == turned[line["row"]]
+        assert set(line["given"]) ^ set(line["suggested"]) == flipped[line["row"]]
 
 
-def test_as_tables(run, noisy):
+def test_printed_tables(run, noisy):
     result = run("audit", "noisy.npz", "--noise", "partial", "--top", 3, "--out", "issues.csv")
     for word in ("number of wrong labels", "first 3 of", "p_wrong", "suggested", "issues.csv: "):
         assert word in result.stdout
 
 
-def test_nothing_is_wrong(run, printed, files):
+def test_no_issues(run, printed, files):
     rates = {"kind": "class_conditional", "rho_pos": [0, 0, 0], "rho_neg": [0, 0, 0]}
     (files / "rates.json").write_text(json.dumps(rates))
     assert "no label issues found" in run("audit", "task.npz", "--noise", "rates.json").stdout
@@ -61,7 +61,7 @@ def test_nothing_is_wrong(run, printed, files):
     assert (files / "issues.csv").read_text() == "row,label,given,p_wrong,suggested\n"
 
 
-def test_estimated_rates_from_a_file_are_those_estimated_here(printed, noisy):
+def test_estimated_rates_from_a_file_give_the_same_issues(printed, noisy):
     here = printed("audit", "noisy.npz", "--noise", "partial", "--min-p-wrong", 0.7)
     rates = {key: here["noise"][key] for key in ("kind", "rho_neg", "estimate", "label_names")}
     with open("rates.json", "w") as stream:
@@ -72,14 +72,14 @@ def test_estimated_rates_from_a_file_are_those_estimated_here(printed, noisy):
     assert all(issue["p_wrong"] >= 0.7 and issue["given"] == 1 for issue in here["issues"])
 
 
-def test_rates_go_by_name(printed, task, noisy, files):
+def test_rates_are_matched_by_name(printed, task, noisy, files):
     rates = json.loads((files / "noisy.rates.json").read_text())
-    turned = {**rates, "rho_pos": [0.0, 0.1, 0.2], "label_names": ["sun", "sky", "sea"]}
-    (files / "turned.json").write_text(json.dumps(turned))
-    assert printed("audit", "noisy.npz", "--noise", "turned.json")["noise"]["rho_pos"] == [0.2, 0.1, 0.0]
+    reordered = {**rates, "rho_pos": [0.0, 0.1, 0.2], "label_names": ["sun", "sky", "sea"]}
+    (files / "reordered.json").write_text(json.dumps(reordered))
+    assert printed("audit", "noisy.npz", "--noise", "reordered.json")["noise"]["rho_pos"] == [0.2, 0.1, 0.0]
 
 
-def test_formats_candidates_and_what_was_not_observed(printed, task, noisy, files):
+def test_formats_candidates_and_unobserved_labels(printed, task, noisy, files):
     expected = printed("audit", "noisy.npz", "--noise", "noisy.rates.json")
     write_csv(noisy, files / "noisy.csv")
     same = printed("audit", "noisy.csv", "--labels", "sea,sky,sun", "--noise", "noisy.rates.json")
@@ -97,23 +97,23 @@ def test_formats_candidates_and_what_was_not_observed(printed, task, noisy, file
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["task.npz", "--noise", "none"], 2, "--noise is estimate, partial, missing or a file of rates"),
+        (["task.npz", "--noise", "none"], 2, "--noise must be estimate, partial, missing or a JSON file"),
         (["task.npz", "--noise", "none.json"], 1, "there is no file none.json"),
         (["task.npz", "--min-p-wrong", 1.5], 2, "--min-p-wrong"),
         (["task.npz", "--top", 0], 2, "--top"),
         (["task.npz", "--candidates"], 1, "no candidate sets"),
-        (["task.npz", "--out", "task.csv"], 1, "task.csv is there already"),
-        (["task.npz", "--noise", "two.json"], 1, "those of 2 labels; there are 3"),
+        (["task.npz", "--out", "task.csv"], 1, "task.csv already exists"),
+        (["task.npz", "--noise", "two.json"], 1, "rates of 3 labels; got rates of 2 labels"),
         (["task.npz", "--noise", "classes.json"], 1, "got TransitionNoise"),
     ],
 )
-def test_refuses(refused, files, arguments, code, message):
+def test_errors(refused, files, arguments, code, message):
     (files / "two.json").write_text('{"kind": "partial", "rho_neg": [0.1, 0.1]}')
     (files / "classes.json").write_text('{"kind": "transition", "T": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}')
     assert message in refused("audit", *arguments, code=code)
 
 
-def test_a_failed_write_leaves_nothing(refused, noisy, files, monkeypatch):
+def test_failed_write_leaves_no_file(refused, noisy, files, monkeypatch):
     def full(*_, **__):
         raise OSError("no space left")
 
@@ -130,9 +130,9 @@ def test_report(run, printed, refused, noisy, files):
     text = check_page((files / "audit.html").read_text()).text
     assert {"sea", "sky", "sun"} <= set(text)
     assert any(f"row {found['issues'][0]['row']};" in part for part in text)
-    assert "length" in text  # the telling features by name
-    assert "audit.html is there already" in refused(*arguments)
-    assert "the report is in audit.html" in run(*arguments, "--force").stdout
+    assert "length" in text  # names of the informative features
+    assert "audit.html already exists" in refused(*arguments)
+    assert "report written to audit.html" in run(*arguments, "--force").stdout
     assert "report" not in printed(*arguments[:-2])
 
 

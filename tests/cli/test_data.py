@@ -7,14 +7,14 @@ import pytest
 from numpy.testing import assert_array_equal
 from typer.main import get_command
 
-from ccmn.cli.data import data_app
+from ccmn.cli.data_commands import data_app
 from ccmn.data import read_csv, read_npz, write_npz
 from ccmn.data.catalog import DATASETS
 
 
 @pytest.fixture
 def nothing_here(monkeypatch, tmp_path):
-    """No data folder, an empty cache, and nobody who answers."""
+    """No data folder, an empty cache, and no network."""
     monkeypatch.delenv("CCMN_DATA", raising=False)
     monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CCMN_MIRROR", "http://127.0.0.1:1")
@@ -33,7 +33,7 @@ def test_list(run, printed, nothing_here):
     assert "28596" in table
 
 
-def test_list_says_what_is_here(printed, tmp_path, nothing_here):
+def test_list_shows_local_files(printed, tmp_path, nothing_here):
     for name in ("yeast.npz", "music_style_labels.npz", "scene.xml", "SLASHDOT-F.arff"):
         (tmp_path / name).touch()
     here = {row["name"]: row["here"] for row in printed("data", "list", "--data-dir", tmp_path)}
@@ -41,7 +41,7 @@ def test_list_says_what_is_here(printed, tmp_path, nothing_here):
     assert {name: place for name, place in here.items() if place} == places
 
 
-def test_list_knows_the_cache(printed, tmp_path, nothing_here):
+def test_list_shows_cached_datasets(printed, tmp_path, nothing_here):
     for source in DATASETS["yeast"].files:
         path = tmp_path / "cache" / source.repository / source.commit / source.file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,14 +61,14 @@ def test_info_of_real_data(run, printed, real_data):
     assert round(found["cardinality"], 3) == 4.237
     table = run("data", "info", "yeast", "mirflickr").stdout
     assert "5000 (10433)" in table
-    assert "4.237 " in table  # printed cut off, not rounded: the same figure
+    assert "4.237 " in table  # the paper truncates this figure
     assert "printed" in run("data", "info", "yeast").stdout
 
 
-def test_info_of_all_that_is_here(printed, real_data, tmp_path, refused, nothing_here):
+def test_info_of_all_local_datasets(printed, real_data, tmp_path, refused, nothing_here):
     (tmp_path / "yeast.npz").symlink_to(real_data / "yeast.npz")
     assert [row["name"] for row in printed("data", "info", "--data-dir", tmp_path)] == ["yeast"]
-    assert "no data set is on this machine" in refused("data", "info")
+    assert "no dataset is on this machine" in refused("data", "info")
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_info_of_all_that_is_here(printed, real_data, tmp_path, refused, nothing
         (["task.csv", "--labels", "cloud*"], "no column matches"),
         (["task.csv", "--labels", "9"], "there are 7"),
         (["task.csv", "--labels", "names.xml"], "there is no file names.xml"),
-        (["task.npz", "--labels", "3"], "leave --labels out"),
+        (["task.npz", "--labels", "3"], "labels=3"),
         (["tusk.csv"], "there is no file tusk.csv"),
         (["yaest"], "did you mean 'yeast'?"),
         (["."], "is a folder"),
     ],
 )
-def test_info_refuses(refused, files, arguments, message):
+def test_info_errors(refused, files, arguments, message):
     assert message in refused("data", "info", *arguments)
 
 
@@ -97,7 +97,7 @@ def test_fetch(run, printed, refused, real_data, nothing_here):
     assert "could not download" in refused("data", "fetch", "yeast")
 
 
-def test_fetch_takes_no_file(refused, files):
+def test_fetch_requires_a_dataset_name(refused, files):
     assert "unknown dataset 'task.npz'" in refused("data", "fetch", "task.npz")
 
 
@@ -119,10 +119,10 @@ def test_convert_of_real_arff(run, real_data, tmp_path):
     assert_array_equal(read_npz(tmp_path / "yeast.npz").Y, read_npz(real_data / "yeast.npz").Y)
 
 
-def test_convert_refuses(refused, files):
-    assert "there already; --force" in refused("data", "convert", "task.npz", "--out", "task.csv")
+def test_convert_errors(refused, files):
+    assert "already exists; use --force" in refused("data", "convert", "task.npz", "--out", "task.csv")
     assert "Known: .npz, .csv" in refused("data", "convert", "task.npz", "--out", "task.xlsx")
-    assert "there is no folder nowhere" in refused("data", "convert", "task.npz", "--out", "nowhere/task.csv")
+    assert "folder nowhere does not exist" in refused("data", "convert", "task.npz", "--out", "nowhere/task.csv")
     (files / "bad.csv").write_text("x,sea\n1,0\nred,1\n")
     assert "bad.csv, line 3: 'red'" in refused("data", "convert", "bad.csv", "--labels", "sea", "--out", "new.npz")
     assert not (files / "new.npz").exists()
@@ -136,19 +136,18 @@ def test_import_is_a_hidden_alias_of_convert(run, task, files):
 def test_help_names_the_commands_that_exist(run):
     visible = [name for name, command in get_command(data_app).commands.items() if not command.hidden]
     assert visible == ["list", "info", "fetch", "convert"]
-    assert data_app.info.help == f"Data sets: {', '.join(visible)}."
     page = run("data", "--help").stdout
     assert all(f"{name} " in page for name in visible)
     assert "import" not in page
 
 
-def test_convert_replaces_when_told(run, files):
-    (files / "task.csv").write_text("what was there")
+def test_convert_overwrites_with_force(run, files):
+    (files / "task.csv").write_text("old content")
     run("data", "convert", "task.npz", "--out", "task.csv", "--force")
-    assert "what was there" not in (files / "task.csv").read_text()
+    assert "old content" not in (files / "task.csv").read_text()
 
 
-def test_convert_of_labels_with_unobserved_ones(run, task, files):
+def test_convert_of_unobserved_labels(run, task, files):
     Y = task.Y.astype(np.float32)
     Y[0, 0] = np.nan
     write_npz(type(task)(task.X, Y), files / "weak.npz")

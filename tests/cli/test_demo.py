@@ -8,7 +8,7 @@ def test_demo_prints_a_table_and_writes_a_report(run, tmp_path, monkeypatch):
     result = run("demo", "--quick")
     assert "noisy, unbiased" in result.stdout
     assert result.stdout.count("0.") >= 18
-    assert "the report is in ccmn-demo/report.html" in result.stdout
+    assert "report written to ccmn-demo/report.html" in result.stdout
     assert "ccmn review --demo" in result.stdout
     page = (tmp_path / "ccmn-demo" / "report.html").read_text()
     reader = check_page(page)
@@ -21,8 +21,8 @@ def test_demo_prints_a_table_and_writes_a_report(run, tmp_path, monkeypatch):
 def test_demo_json(printed, tmp_path):
     folder = tmp_path / "some" / "folder"
     folder.mkdir(parents=True)
-    (folder / "report.html").write_text("of an earlier demonstration")
-    found = printed("demo", "--quick", "--seed", 2, "--out", folder)
+    (folder / "report.html").write_text("old report")
+    found = printed("demo", "--quick", "--random-state", 2, "--out", folder)
     assert list(found) == ["n_train", "n_test", "wrong_labels", "noise", "results", "report"]
     assert found["n_train"] == 1000
     assert len(found["results"]) == 8
@@ -31,6 +31,6 @@ def test_demo_json(printed, tmp_path):
     assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_demo_says_where_it_cannot_write(refused, tmp_path):
+def test_demo_output_must_be_a_folder(refused, tmp_path):
     (tmp_path / "taken").write_text("")
-    assert "taken is a file; --out names the folder" in refused("demo", "--quick", "--out", tmp_path / "taken")
+    assert "taken is a file; --out expects a folder" in refused("demo", "--quick", "--out", tmp_path / "taken")

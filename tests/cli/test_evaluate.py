@@ -17,7 +17,7 @@ from report.checks import check_page
 
 @pytest.fixture
 def fresh(task, files):
-    """Rows that the model was not trained on, as fresh.csv and fresh.npz."""
+    """Held-out rows, as fresh.csv and fresh.npz."""
     X = np.random.default_rng(1).normal(size=task.X.shape).astype(np.float32)
     data = replace(task, X=X, Y=(X[:, :3] > 0.3).astype(np.uint8), name="fresh")
     write_npz(data, files / "fresh.npz")
@@ -25,7 +25,7 @@ def fresh(task, files):
     return data
 
 
-def test_every_metric(run, printed, saved, task, files):
+def test_all_metrics(run, printed, saved, task, files):
     found = printed("evaluate", saved, "task.csv")
     assert (found["n"], found["q"], found["noise"]) == (300, 3, None)
     assert list(found["metrics"]) == list(METRICS)
@@ -37,18 +37,18 @@ def test_every_metric(run, printed, saved, task, files):
     assert "micro f1 ↑" in table
 
 
-def test_labels_go_by_name(printed, saved, task, files):
+def test_labels_are_matched_by_name(printed, saved, task, files):
     order = [2, 0, 1]
-    turned = replace(task, Y=task.Y[:, order], label_names=[task.label_names[j] for j in order])
-    write_npz(turned, files / "turned.npz")
-    write_csv(turned, files / "turned.csv")
+    reordered = replace(task, Y=task.Y[:, order], label_names=[task.label_names[j] for j in order])
+    write_npz(reordered, files / "reordered.npz")
+    write_csv(reordered, files / "reordered.csv")
     expected = printed("evaluate", saved, "task.npz")
-    assert printed("evaluate", saved, "turned.npz") == expected
-    assert printed("evaluate", saved, "turned.csv") == expected
-    assert printed("evaluate", saved, "turned.csv", "--labels", "-3") == expected
+    assert printed("evaluate", saved, "reordered.npz") == expected
+    assert printed("evaluate", saved, "reordered.csv") == expected
+    assert printed("evaluate", saved, "reordered.csv", "--labels", "-3") == expected
 
 
-def test_labels_without_names_go_by_number(printed, saved, unnamed, files):
+def test_labels_without_names_are_matched_by_position(printed, saved, unnamed, files):
     write_npz(unnamed, files / "unnamed.npz")
     assert printed("evaluate", saved, "unnamed.npz") == printed("evaluate", saved, "task.npz")
 
@@ -64,11 +64,11 @@ def test_noisy_labels(run, printed, refused, saved, fresh, files):
     assert "estimated for" in run(*arguments).stdout
 
 
-def test_rates_of_labels_that_are_clean_are_doubted(run, saved, fresh, files):
+def test_note_on_rates_of_clean_labels(run, saved, fresh, files):
     predicted = replace(fresh, Y=(load_model(saved).decision_function(fresh.X) >= 0).astype(np.uint8))
     write_npz(predicted, files / "right.npz")
     (files / "much.json").write_text(json.dumps(ClassConditionalNoise(0.2, 0.3, n_labels=3).to_dict()))
-    assert "If they are clean, leave it out" in run("evaluate", saved, "right.npz", "--noise", "much.json").stderr
+    assert "If they are clean, omit --noise" in run("evaluate", saved, "right.npz", "--noise", "much.json").stderr
     assert run("evaluate", saved, "right.npz").stderr == ""
 
 
@@ -142,7 +142,6 @@ class TestTrainingRows:
 
 
 def test_estimated_rates_widen_the_errors(printed, refused, run, saved, fresh, files):
-    """By name, in whatever order they stand in the file."""
     noise = ClassConditionalNoise([0.2, 0.1, 0.0], [0.1, 0.0, 0.3], label_names=["sun", "sea", "sky"])
     known = NoiseRates.known(noise, fresh.Y)
     some = replace(known, se_pos=[0.1, 0.0, 0.0], kind=("point", "known", "known"))
@@ -159,12 +158,12 @@ def test_estimated_rates_widen_the_errors(printed, refused, run, saved, fresh, f
     assert "consistent" in run("evaluate", saved, "fresh.csv", "--noise", "unsure.json").stdout
     other = replace(known, label_names=("sun", "sea", "fog"))
     (files / "other.json").write_text(json.dumps(other.to_dict()))
-    assert "there are none for 'sky'" in refused("evaluate", saved, "fresh.csv", "--noise", "other.json")
+    assert "missing for 'sky'" in refused("evaluate", saved, "fresh.csv", "--noise", "other.json")
     (files / "broken.json").write_text(json.dumps({**known.to_dict(), "extra": 1}))
     assert "broken.json" in refused("evaluate", saved, "fresh.csv", "--noise", "broken.json")
 
 
-def test_labels_not_observed_are_left_out_where_noise_is_declared(printed, saved, task, files):
+def test_unobserved_labels_are_ignored_with_noise(printed, saved, task, files):
     Y = task.Y.astype(np.float32)
     Y[5, 1] = np.nan
     write_npz(replace(task, Y=Y), files / "weak.npz")
@@ -181,12 +180,12 @@ def test_labels_not_observed_are_left_out_where_noise_is_declared(printed, saved
         (["nolabels.npz"], "Y"),
         (["task.csv", "--labels", "sea,sky"], "3 labels, of which 1 are missing: 'sun'"),
         (["two.npz"], "the model was fitted on 3 labels; got 2"),
-        (["weak.npz"], "Y holds NaN"),
+        (["weak.npz"], "Y contains NaN"),
         (["task.npz", "--noise", "none.json"], "there is no file none.json"),
         (["none.csv"], "there is no file none.csv"),
     ],
 )
-def test_refuses(refused, saved, task, files, arguments, message):
+def test_errors(refused, saved, task, files, arguments, message):
     write_csv(replace(task, Y=task.Y[:, :0], label_names=None), files / "nolabels.csv")
     np.savez(files / "nolabels.npz", X=task.X)
     write_npz(replace(task, Y=task.Y[:, :2], label_names=None), files / "two.npz")
@@ -205,18 +204,18 @@ def test_report(run, printed, refused, saved, fresh, files):
     assert reader.counts["h2"] == 7
     value = found["metrics"]["hamming_loss"]
     assert f"{value['value']:.4f} ± {value['se']:.4f}, unbiased" in reader.text
-    assert "model.html is there already" in refused(*arguments)
-    assert "the report is in model.html" in run(*arguments, "--force").stdout
+    assert "model.html already exists" in refused(*arguments)
+    assert "report written to model.html" in run(*arguments, "--force").stdout
 
 
-def test_report_on_labels_as_they_are(printed, saved, files):
+def test_report_without_noise(printed, saved, files):
     found = printed("evaluate", saved, "task.csv", "--report", "model.html")
     reader = check_page((files / "model.html").read_text())
     assert reader.counts["h2"] == 6  # no label issues without noise
     assert f"{found['metrics']['hamming_loss']:.4f}" in reader.text
 
 
-def test_report_of_labels_not_observed(run, saved, task, files):
+def test_report_with_unobserved_labels(run, saved, task, files):
     Y = task.Y.astype(np.float32)
     Y[5, 1] = np.nan
     write_npz(replace(task, Y=Y), files / "weak.npz")
@@ -227,12 +226,12 @@ def test_report_of_labels_not_observed(run, saved, task, files):
     assert "No label issues found." in reader.text
 
 
-def test_a_file_of_noise_estimate_keeps_its_standard_errors(tmp_path):
-    from ccmn.cli.rates import rates_for, read_estimate, write_rates
+def test_rate_files_keep_standard_errors(tmp_path):
+    from ccmn.cli.noise_commands import match_rates, read_estimate, write_rates
 
     noise = ClassConditionalNoise([0.1, 0.2], [0.3, 0.1], label_names=["sea", "sky"])
     rates = replace(NoiseRates.known(noise, np.ones((4, 2))), se_pos=np.array([0.05, 0.02]))
     write_rates(rates, tmp_path / "rates.json")
-    found = rates_for(read_estimate(tmp_path / "rates.json"), ["sky", "sea"], 2)
+    found = match_rates(read_estimate(tmp_path / "rates.json"), ["sky", "sea"], 2)
     np.testing.assert_allclose(found.se_pos, [0.02, 0.05])
     np.testing.assert_allclose(found.rho_neg, [0.1, 0.3])

@@ -19,7 +19,7 @@ from ccmn.noise import ClassConditionalNoise
 QUICK = ("--epochs", 3, "--lr", 0.05)
 
 
-def test_fit_says_what_it_did(run, files):
+def test_printed_summary(run, files):
     text = run("fit", "task.csv", "--labels", "sea,sky,sun", "--noise", "none", *QUICK, "--out", "model.ccmn").stdout
     assert "300 rows, 4 features, 3 labels" in text
     assert "noise: none" in text
@@ -35,10 +35,10 @@ def test_json(printed, files):
     assert set(found["validation"]) == {"criterion", "value", "lr", "epoch", "epochs", "loss"}
 
 
-def test_selection_at_the_edge_is_noted_with_options(run, files):
+def test_selection_at_the_edge_is_noted(run, files):
     command = ("fit", "task.npz", "--noise", "none", "--epochs", 3, "--lr", 0.01, "--lr", 0.0001, "--out", "m.ccmn")
     result = run(*command)
-    assert "ccmn: note: The selected learning rate 0.01 is the largest of --lr 0.01,0.0001; a larger" in result.stderr
+    assert "ccmn: note: The selected learning rate 0.01 is the largest of lr=" in result.stderr
     assert "The best epoch is the last one (3)" in result.stderr
 
 
@@ -72,20 +72,20 @@ def test_options_reach_the_estimator(run, files):
         "device": "cpu",
     }
     typed = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
-    run("fit", "task.npz", "--noise", "none", *typed, "--lr", 0.01, "--lr", 0.1, "--seed", 7, "--out", "model.ccmn")
+    run("fit", "task.npz", "--noise", "none", *typed, "--lr", 0.01, "--lr", 0.1, "--random-state", 7, "--out", "model.ccmn")
     parameters = load_model("model.ccmn").get_params()
     assert {name: parameters[name] for name in options} == options
     assert list(parameters["lr"]) == [0.01, 0.1]
     assert parameters["random_state"] == 7
 
 
-def test_the_same_seed_gives_the_same_file(run, files):
+def test_equal_random_states_give_equal_files(run, files):
     for name in ("a.ccmn", "b.ccmn"):
-        run("fit", "task.npz", "--noise", "none", *QUICK, "--seed", 3, "--out", name)
+        run("fit", "task.npz", "--noise", "none", *QUICK, "--random-state", 3, "--out", name)
     assert (files / "a.ccmn").read_bytes() == (files / "b.ccmn").read_bytes()
 
 
-def test_rates_from_a_file_go_by_name(run, files):
+def test_rates_from_a_file_are_matched_by_name(run, files):
     noise = ClassConditionalNoise([0.1, 0.2, 0.3], [0.0, 0.0, 0.05], label_names=["sun", "sky", "sea"])
     (files / "rates.json").write_text(json.dumps(noise.to_dict()))
     text = run("fit", "task.npz", "--noise", "rates.json", *QUICK, "--out", "model.ccmn").stdout
@@ -93,25 +93,25 @@ def test_rates_from_a_file_go_by_name(run, files):
     assert load_model("model.ccmn").noise_.rho_pos.tolist() == [0.3, 0.2, 0.1]
 
 
-@pytest.mark.parametrize("how", ["estimate", "partial", "missing"])
-def test_rates_estimated(printed, files, how):
-    found = printed("fit", "task.npz", "--noise", how, *QUICK, "--out", "model.ccmn")
+@pytest.mark.parametrize("noise", ["estimate", "partial", "missing"])
+def test_estimated_rates(printed, files, noise):
+    found = printed("fit", "task.npz", "--noise", noise, *QUICK, "--out", "model.ccmn")
     assert found["noise_is_estimated"] is True
-    assert not (how == "partial" and any(found["noise"]["rho_pos"]))
-    assert not (how == "missing" and any(found["noise"]["rho_neg"]))
+    assert not (noise == "partial" and any(found["noise"]["rho_pos"]))
+    assert not (noise == "missing" and any(found["noise"]["rho_neg"]))
 
 
 def test_validation_file(run, task, files):
-    """Its columns may stand in another order: they go by name."""
+    """Columns of the validation file are matched by name."""
     order = [2, 0, 3, 1]
     names = [task.feature_names[j] for j in order]
     write_csv(replace(task, X=task.X[:, order], feature_names=names), files / "validation.csv")
     arguments = ("fit", "task.npz", "--noise", "none", "--loss", "hamming", "--surrogate", "square")
-    chosen = {}
+    history = {}
     for name in ("validation.csv", "task.npz"):
         run(*arguments, "--validation", name, "--validation-is-clean", "--out", f"{name}.ccmn")
-        chosen[name] = load_model(f"{name}.ccmn").history_
-    assert_allclose(chosen["validation.csv"], chosen["task.npz"])
+        history[name] = load_model(f"{name}.ccmn").history_
+    assert_allclose(history["validation.csv"], history["task.npz"])
 
 
 def test_candidates(run, refused, task, files):
@@ -187,7 +187,7 @@ def _refuse(self, *_, **__):
     return scipy.sparse.csr_matrix(self).toarray()
 
 
-def test_a_name_with_a_comma_stands_in_quotes(run, files):
+def test_label_name_with_a_comma(run, files):
     text = (files / "task.csv").read_text().replace("sea,", '"sea, deep",', 1)
     (files / "task.csv").write_text(text)
     run("fit", "task.csv", "--labels", '"sea, deep",sky', "--noise", "none", "--epochs", 2, "--out", "m.ccmn")
@@ -201,13 +201,13 @@ def test_a_name_with_a_comma_stands_in_quotes(run, files):
         (["tusk.csv", "--labels", "3"], "there is no file tusk.csv"),
         (["task.csv", "--labels", "see"], "did you mean 'sea'?"),
         (["task.npz", "--noise", "none.json"], "there is no file none.json"),
-        (["task.npz", "--noise", "rates.json"], "the rates are those of 2 labels; there are 3 labels here"),
+        (["task.npz", "--noise", "rates.json"], "rates of 2 labels"),
         (["task.npz", "--validation", "none.npz"], "there is no file none.npz"),
         (["task.npz", "--validation", "other.npz"], "the model was fitted on 4 features; got 2"),
         (["task.npz", "--text", "review"], "a text column ('review') can be read from .csv, .parquet, not from NPZ"),
         (["task.csv", "--labels", "-3", "--text", "revue"], "there is no text column 'revue'"),
-        (["task.npz", "--solver", "closed_form"], "--solver closed_form needs"),
-        (["task.npz", "--loss", "plugin", "--correction", "abs"], "does nothing with --loss plugin"),
+        (["task.npz", "--solver", "closed_form"], "solver='closed_form'"),
+        (["task.npz", "--loss", "plugin", "--correction", "abs"], "correction='abs'"),
         (
             ["gaps.csv", "--labels", "sea"],
             "gaps.csv: 1 feature values are missing, first in row 1 (from 0), column 'x'",
@@ -216,7 +216,7 @@ def test_a_name_with_a_comma_stands_in_quotes(run, files):
         (["empty.csv", "--labels", "sea"], "empty.csv has no rows"),
     ],
 )
-def test_fit_refuses(refused, files, task, arguments, message):
+def test_errors(refused, files, task, arguments, message):
     (files / "rates.json").write_text('{"kind": "partial", "rho_neg": [0.1, 0.2]}')
     (files / "gaps.csv").write_text("x,sea\n1,0\n,1\n")
     (files / "empty.csv").write_text("x,sea\n")
@@ -226,20 +226,20 @@ def test_fit_refuses(refused, files, task, arguments, message):
     assert not (files / "model.ccmn").exists()
 
 
-def test_noise_must_be_a_word_or_a_file(refused, files):
+def test_noise_must_be_a_known_word_or_a_file(refused, files):
     assert "got 'estimated'" in refused("fit", "task.npz", "--noise", "estimated", "--out", "m.ccmn", code=2)
 
 
-def test_nothing_is_overwritten(refused, run, files):
-    (files / "model.ccmn").write_text("dear to me")
+def test_existing_files_are_not_overwritten(refused, run, files):
+    (files / "model.ccmn").write_text("old content")
     arguments = ("fit", "task.npz", "--noise", "none", *QUICK, "--out")
-    assert "model.ccmn is there already; --force replaces it" in refused(*arguments, "model.ccmn")
-    assert (files / "model.ccmn").read_text() == "dear to me"
+    assert "model.ccmn already exists; use --force" in refused(*arguments, "model.ccmn")
+    assert (files / "model.ccmn").read_text() == "old content"
     run(*arguments, "model.ccmn", "--force")
-    assert "there is no folder nowhere" in refused(*arguments, "nowhere/model.ccmn")
+    assert "folder nowhere does not exist" in refused(*arguments, "nowhere/model.ccmn")
 
 
-def test_few_rows_are_said_in_a_note(run, files):
+def test_note_on_too_few_rows(run, files):
     (files / "few.csv").write_text("x,sea\n" + "1,0\n2,1\n" * 10)
     result = run("fit", "few.csv", "--labels", "sea", *QUICK, "--out", "model.ccmn")
     assert result.stderr.startswith("ccmn: note: 20 rows are too few to estimate noise rates")
@@ -260,7 +260,7 @@ def test_real_data(run, printed, real_data, tmp_path):
 
 @pytest.fixture
 def shards(files, task):
-    """The task as a folder of three Parquet files."""
+    """Task as a folder of three Parquet files."""
     pa = pytest.importorskip("pyarrow", reason="reading Parquet needs pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     columns = dict(zip((*task.feature_names, *task.label_names), (*task.X.T, *task.Y.T)))
@@ -271,7 +271,7 @@ def shards(files, task):
     return folder
 
 
-def test_a_folder_of_shards(shards, printed, run):
+def test_shards(shards, printed, run):
     labels = "sea,sky,sun"
     result = printed("fit", shards, "--labels", labels, "--noise", "none", *QUICK, "--memory", "4MB", "--out", "m.ccmn")
     assert (result["n"], result["d"], result["q"]) == (300, 4, 3)
@@ -282,7 +282,7 @@ def test_a_folder_of_shards(shards, printed, run):
     assert printed(*again, "--validation", "task.csv", "--validation-is-clean")["model"] == "m.ccmn"
 
 
-def test_what_a_folder_is_not_fitted_with(shards, refused):
+def test_options_that_require_a_file_or_a_folder(shards, refused):
     assert "require a file" in refused("fit", shards, "--labels", "sea", "--text", "sky", "--out", "m.ccmn", code=2)
     assert "require a folder" in refused("fit", "task.npz", "--memory", "1GB", "--out", "m.ccmn", code=2)
     assert "memory must be" in refused("fit", shards, "--labels", "sea", "--memory", "much", "--out", "m.ccmn")

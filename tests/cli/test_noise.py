@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ccmn.cli.rates import rates_for, read_estimate, read_rates
+from ccmn.cli.noise_commands import match_rates, read_estimate, read_rates
 from ccmn.data import MultiLabelData, read_csv, read_npz, write_npz
 from ccmn.estimation import NoiseRates
 from ccmn.noise import ClassConditionalNoise, PartialNoise, TransitionNoise
@@ -23,23 +23,23 @@ def test_inject_writes_data_rates_and_counts(printed, task, files):
     assert noise == ClassConditionalNoise(0.3, 0.1, n_labels=3, label_names=task.label_names)
 
 
-def test_inject_says_what_it_did(run, files):
+def test_inject_prints_counts(run, files):
     text = run("noise", "inject", "task.csv", "--labels", -3, "--partial", 0.5, "--out", "noisy.csv").stdout
-    assert " 0 lost, " in text
+    assert " 0 removed, " in text
     assert "rates in noisy.rates.json" in text
     assert read_csv("noisy.csv", labels=-3).label_names == ("sea", "sky", "sun")
 
 
-def test_the_seed_decides(run, files):
-    ways = ("--paper-draw", "literal", "--out")
-    for seed, name in ((1, "a.npz"), (1, "b.npz"), (2, "c.npz")):
-        run("noise", "inject", "task.npz", "--seed", seed, *ways, name)
+def test_inject_is_reproducible(run, files):
+    options = ("--paper-draw", "literal", "--out")
+    for random_state, name in ((1, "a.npz"), (1, "b.npz"), (2, "c.npz")):
+        run("noise", "inject", "task.npz", "--random-state", random_state, *options, name)
     a, b, c = (read_npz(name).Y for name in ("a.npz", "b.npz", "c.npz"))
     assert_array_equal(a, b)
     assert (a != c).any()
 
 
-def test_moderate_draw_is_milder(run, real_data, files):
+def test_paper_protocols(run, real_data, files):
     sums = {}
     for protocol in ("literal", "moderate"):
         out = f"{protocol}.npz"
@@ -49,13 +49,13 @@ def test_moderate_draw_is_milder(run, real_data, files):
     assert sums["moderate"] <= 0.6 + 1e-9 < sums["literal"] < 1
 
 
-def test_missing_only_loses(printed, files):
+def test_missing_only_removes(printed, files):
     found = printed("noise", "inject", "task.npz", "--missing", 0.4, "--out", "noisy.npz")
     assert found["added"] == 0 < found["lost"]
     assert json.loads((files / "noisy.rates.json").read_text())["kind"] == "missing"
 
 
-def test_rates_go_by_name(run, task, files):
+def test_inject_matches_rates_by_name(run, task, files):
     rates = {"kind": "class_conditional", "rho_pos": [1e-9, 0.9, 0], "rho_neg": [0, 0, 0.5]}
     (files / "rates.json").write_text(json.dumps({**rates, "label_names": ["sun", "sky", "sea"]}))
     run("noise", "inject", "task.npz", "--rates", "rates.json", "--out", "noisy.npz")
@@ -97,13 +97,13 @@ def test_show_transition_noise(run, files):
 
 @pytest.fixture
 def noisy(run, files):
-    """The task with labels added, and their rates in noisy.rates.json."""
+    """Task with added labels, and their rates in noisy.rates.json."""
     run("noise", "inject", "task.npz", "--partial", 0.3, "--out", "noisy.npz")
     return files
 
 
-def test_estimate_writes_rates_that_every_command_takes(run, printed, noisy):
-    found = printed("noise", "estimate", "noisy.npz", "--sides", "partial", "--out", "rates.json")
+def test_every_command_accepts_estimated_rates(run, printed, noisy):
+    found = printed("noise", "estimate", "noisy.npz", "--noise-type", "partial", "--out", "rates.json")
     assert json.loads((noisy / "rates.json").read_text()) == found
     assert found["kind"] == "partial"
     assert found["label_names"] == ["sea", "sky", "sun"]
@@ -116,7 +116,7 @@ def test_estimate_writes_rates_that_every_command_takes(run, printed, noisy):
     assert not fitted["noise_is_estimated"]
 
 
-def test_estimate_as_a_table(run, noisy):
+def test_estimate_table(run, noisy):
     result = run("noise", "estimate", "noisy.npz", "--method", "best_bin", "--out", "rates.json")
     for word in ("estimated noise, 3 labels", "sky", "upper bound", "best bin", "intervals"):
         assert word in result.stdout
@@ -127,7 +127,7 @@ def test_estimate_as_a_table(run, noisy):
 def test_estimate_from_csv_and_candidates(printed, task, noisy):
     Y = read_npz("noisy.npz").Y
     write_npz(MultiLabelData(task.X, task.Y, candidates=Y), noisy / "both.npz")
-    options = ("--sides", "partial", "--seed", 3)
+    options = ("--noise-type", "partial", "--random-state", 3)
     expected = printed("noise", "estimate", "noisy.npz", *options)["rho_neg"]
     assert printed("noise", "estimate", "both.npz", "--candidates", *options)["rho_neg"] == expected
     clean = printed("noise", "estimate", "task.csv", "--labels", -3, *options)["rho_neg"]
@@ -137,29 +137,29 @@ def test_estimate_from_csv_and_candidates(printed, task, noisy):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["task.npz", "--sides", "left"], 2, "'left' is none of both, partial, missing"),
-        (["task.npz", "--method", "guess"], 2, "'guess' is none of auto, profile"),
-        (["task.npz", "--method", "trusted"], 2, "'trusted' is none of auto"),
+        (["task.npz", "--noise-type", "left"], 2, "'left' is not one of both, partial, missing"),
+        (["task.npz", "--method", "guess"], 2, "'guess' is not one of auto, profile"),
+        (["task.npz", "--method", "trusted"], 2, "'trusted' is not one of auto"),
         (["task.npz", "--candidates"], 1, "no candidate sets"),
         (["none.npz"], 1, "none.npz"),
-        (["task.npz", "--out", "nowhere/rates.json"], 1, "there is no folder nowhere"),
-        (["task.npz", "--out", "task.csv"], 1, "task.csv is there already"),
+        (["task.npz", "--out", "nowhere/rates.json"], 1, "folder nowhere does not exist"),
+        (["task.npz", "--out", "task.csv"], 1, "task.csv already exists"),
     ],
 )
-def test_estimate_refuses(refused, files, arguments, code, message):
+def test_estimate_errors(refused, files, arguments, code, message):
     assert message in refused("noise", "estimate", *arguments, code=code)
 
 
-def test_estimated_rates_go_by_name(noisy, printed):
-    printed("noise", "estimate", "noisy.npz", "--sides", "partial", "--out", "rates.json")
+def test_estimated_rates_are_matched_by_name(noisy, printed):
+    printed("noise", "estimate", "noisy.npz", "--noise-type", "partial", "--out", "rates.json")
     rates = read_estimate(noisy / "rates.json")
-    flagged = NoiseRates.from_dict({**rates.to_dict(), "flags": [("odd", "look", 0), ("all", "look", None)]})
-    turned = rates_for(flagged, ["sun", "sea", "sky"], 3)
-    assert turned.label_names == ("sun", "sea", "sky")
-    assert turned.rho_neg.tolist() == [rates.rho_neg[j] for j in (2, 0, 1)]
-    assert turned.ci_neg.tolist() == [rates.ci_neg[j].tolist() for j in (2, 0, 1)]
-    assert [flag.label for flag in turned.flags] == [1, None]
-    assert rates_for(rates, None, 3) is rates
+    flagged = NoiseRates.from_dict({**rates.to_dict(), "flags": [("first", "note", 0), ("all", "note", None)]})
+    matched = match_rates(flagged, ["sun", "sea", "sky"], 3)
+    assert matched.label_names == ("sun", "sea", "sky")
+    assert matched.rho_neg.tolist() == [rates.rho_neg[j] for j in (2, 0, 1)]
+    assert matched.ci_neg.tolist() == [rates.ci_neg[j].tolist() for j in (2, 0, 1)]
+    assert [flag.label for flag in matched.flags] == [1, None]
+    assert match_rates(rates, None, 3) is rates
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_estimated_rates_go_by_name(noisy, printed):
         ('{"kind": "partial", "rho_neg": [0.1], "estimate": {}}', "rates.json: not a description of noise rates"),
     ],
 )
-def test_show_refuses_broken_estimates(refused, files, text, message):
+def test_show_errors_of_estimates(refused, files, text, message):
     (files / "rates.json").write_text(text)
     assert message in refused("noise", "show", "rates.json")
 
@@ -191,12 +191,12 @@ def test_show_refuses_broken_estimates(refused, files, text, message):
     ],
     ids=range(11),
 )
-def test_show_refuses(refused, files, text, message):
+def test_show_errors(refused, files, text, message):
     (files / "rates.json").write_text(text)
     assert message in refused("noise", "show", "rates.json")
 
 
-def test_show_refuses_what_is_no_text(refused, files):
+def test_show_requires_a_text_file(refused, files):
     (files / "rates.json").write_bytes(b"\xff\xfe\x00")
     assert "not UTF-8" in refused("noise", "show", "rates.json")
     assert "there is no file" in refused("noise", "show", "none.json")
@@ -205,35 +205,35 @@ def test_show_refuses_what_is_no_text(refused, files):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "0 were given"),
-        (["--partial", 0.1, "--missing", 0.1], 2, "2 were given"),
-        (["--rho-pos", 0.1], 2, "--rho-pos and --rho-neg go together"),
+        ([], 2, "got 0"),
+        (["--partial", 0.1, "--missing", 0.1], 2, "got 2"),
+        (["--rho-pos", 0.1], 2, "--rho-pos and --rho-neg must be given together"),
         (["--paper-draw", "mild"], 2, "literal, moderate"),
         (["--partial", 1.5], 2, "--partial"),
         (["--rho-pos", 0.5, "--rho-neg", 0.5], 1, "must be below 1"),
         (["--rates", "none.json"], 1, "there is no file none.json"),
-        (["--partial", 0.1, "--labels", 3], 1, "leave --labels out"),
+        (["--partial", 0.1, "--labels", 3], 1, "labels=3"),
     ],
 )
-def test_inject_refuses(refused, files, arguments, code, message):
+def test_inject_errors(refused, files, arguments, code, message):
     assert message in refused("noise", "inject", "task.npz", *arguments, "--out", "noisy.npz", code=code)
     assert not (files / "noisy.npz").exists()
 
 
-def test_inject_overwrites_nothing(refused, run, files):
+def test_inject_does_not_overwrite(refused, run, files):
     (files / "noisy.rates.json").touch()
     arguments = ("noise", "inject", "task.npz", "--partial", 0.1, "--out", "noisy.npz")
-    assert "noisy.rates.json is there already" in refused(*arguments)
+    assert "noisy.rates.json already exists" in refused(*arguments)
     run(*arguments, "--force")
-    assert "noisy.npz is there already" in refused(*arguments)
+    assert "noisy.npz already exists" in refused(*arguments)
 
 
-def test_rates_of_other_labels(task):
+def test_match_rates(task):
     noise = ClassConditionalNoise(0.1, 0.1, n_labels=2, label_names=["sea", "sky"])
-    with pytest.raises(ValueError, match="those of 2 labels; there are 3"):
-        rates_for(noise, task.label_names, 3)
-    with pytest.raises(ValueError, match="there are none for 'fog'"):
-        rates_for(noise, ["sea", "fog"], 2)
-    assert rates_for(noise, None, 2) is noise
-    turned = rates_for(TransitionNoise([[0.9, 0.1], [0.2, 0.8]], label_names=["a", "b"]), ["b", "a"], 2)
-    assert turned.T.tolist() == [[0.8, 0.2], [0.1, 0.9]]
+    with pytest.raises(ValueError, match="rates of 2 labels"):
+        match_rates(noise, task.label_names, 3)
+    with pytest.raises(ValueError, match="missing for 'fog'"):
+        match_rates(noise, ["sea", "fog"], 2)
+    assert match_rates(noise, None, 2) is noise
+    matched = match_rates(TransitionNoise([[0.9, 0.1], [0.2, 0.8]], label_names=["a", "b"]), ["b", "a"], 2)
+    assert matched.T.tolist() == [[0.8, 0.2], [0.1, 0.9]]

@@ -11,7 +11,7 @@ from ccmn.data import write_csv, write_npz
 from ccmn.models import CCMNClassifier, load_model
 
 
-def test_predictions_are_those_of_the_model(run, task, saved, files):
+def test_predictions_equal_those_of_the_model(run, task, saved, files):
     text = run("predict", saved, "task.csv", "--out", "predictions.csv").stdout
     assert text == "predictions.csv: 300 rows\n"
     table, model = pd.read_csv("predictions.csv"), load_model(saved)
@@ -21,7 +21,7 @@ def test_predictions_are_those_of_the_model(run, task, saved, files):
     assert (table[["sea", "sky", "sun"]].to_numpy() == task.Y).mean() > 0.9
 
 
-def test_without_out_it_goes_to_the_screen(run, saved, files):
+def test_default_output_is_stdout(run, saved, files):
     run("predict", saved, "task.npz", "--out", "predictions.csv")
     assert run("predict", saved, "task.npz").stdout == (files / "predictions.csv").read_text()
 
@@ -37,7 +37,7 @@ def test_top(run, saved, task, files):
     assert ((first["probability"] >= 0.5) == (first["predicted"] == 1)).all()
 
 
-def test_top_more_than_there_are(run, saved, files):
+def test_top_exceeds_the_number_of_labels(run, saved, files):
     assert len(run("predict", saved, "task.npz", "--top", 9).stdout.splitlines()) == 1 + 300 * 3
 
 
@@ -51,14 +51,13 @@ def test_json(printed, saved, files):
     assert printed("predict", saved, "task.npz", "--out", "p.csv") == {"out": "p.csv", "rows": 300}
 
 
-def test_columns_go_by_name(run, saved, task, files):
-    """Another order, no labels, a column more: all one."""
+def test_columns_are_matched_by_name(run, saved, task, files):
     table = pd.DataFrame(task.X, columns=list(task.feature_names)).assign(id=range(300))
     table[["id", "age", "depth", "length", "width"]].to_csv("new.csv", index=False, float_format="%.9g")
     assert run("predict", saved, "new.csv").stdout == run("predict", saved, "task.csv").stdout
 
 
-def test_files_without_names_go_by_number(run, saved, task, files):
+def test_files_without_names_are_matched_by_position(run, saved, task, files):
     np.savez("bare.npz", X=task.X)
     assert run("predict", saved, "bare.npz").stdout == run("predict", saved, "task.csv").stdout
 
@@ -71,7 +70,7 @@ def test_models_without_names(run, task, unnamed, files):
     run("predict", "model.ccmn", "features.csv")
 
 
-def test_models_of_classes_made_in_python(run, task, files):
+def test_multiclass_and_binary_models(run, task, files):
     kinds = np.array(["cat", "dog", "emu"])[task.Y.sum(1) % 3]
     for name, y in (("three", kinds), ("two", kinds == "dog")):
         CCMNClassifier(noise=None, epochs=2).fit(pd.DataFrame(task.X, columns=task.feature_names), y).save(name)
@@ -93,13 +92,13 @@ def test_models_of_classes_made_in_python(run, task, files):
         ("new.xyz", "a", "unknown file format '.xyz'"),
     ],
 )
-def test_data_that_do_not_fit(refused, saved, files, name, text, message):
+def test_data_errors(refused, saved, files, name, text, message):
     (files / name).write_text(text)
     assert message in refused("predict", saved, f"./{name}")
 
 
 @pytest.mark.parametrize("content", [b"", b"no model", b"PK\x03\x04"])
-def test_what_is_no_model(refused, files, content):
+def test_other_files_are_not_models(refused, files, content):
     (files / "model.ccmn").write_bytes(content)
     assert "model.ccmn is not a whole ccmn model" in refused("predict", "model.ccmn", "task.csv")
     assert "task.csv is not a whole ccmn model: it is cut off, or no file of ccmn fit" in refused(
@@ -107,7 +106,7 @@ def test_what_is_no_model(refused, files, content):
     )
 
 
-def test_damaged_and_absent_models(refused, saved, files):
+def test_damaged_and_missing_models(refused, saved, files):
     (files / "cut.ccmn").write_bytes(saved.read_bytes()[:-100])
     assert "not a whole ccmn model" in refused("predict", "cut.ccmn", "task.csv")
     assert "there is no model at none.ccmn" in refused("predict", "none.ccmn", "task.csv")
@@ -115,14 +114,13 @@ def test_damaged_and_absent_models(refused, saved, files):
     assert "did you mean 'yeast'?" in refused("predict", saved, "yaest")
 
 
-def test_nothing_is_overwritten(refused, run, saved, files):
-    assert "task.csv is there already" in refused("predict", saved, "task.npz", "--out", "task.csv")
+def test_existing_files_are_not_overwritten(refused, run, saved, files):
+    assert "task.csv already exists" in refused("predict", saved, "task.npz", "--out", "task.csv")
     run("predict", saved, "task.npz", "--out", "task.csv", "--force")
 
 
 @pytest.mark.parametrize("options", [(), ("--top", 2), ("--json",)])
-def test_rows_come_a_few_at_a_time(run, saved, files, monkeypatch, options):
-    """Many labels are predicted in blocks of rows: the same text."""
+def test_prediction_in_blocks(run, saved, files, monkeypatch, options):
     whole = run("predict", saved, "task.npz", *options).stdout
-    monkeypatch.setattr("ccmn.cli.models._ENTRIES_AT_ONCE", 3 * 7)
+    monkeypatch.setattr("ccmn.cli.predict_command.BLOCK_ENTRIES", 3 * 7)
     assert run("predict", saved, "task.npz", *options).stdout == whole

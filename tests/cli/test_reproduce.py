@@ -1,4 +1,4 @@
-"""``ccmn reproduce`` and ``ccmn report`` as a user types them."""
+"""``ccmn reproduce`` and ``ccmn report``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def store(tmp_path_factory):
     return path
 
 
-def test_json_has_every_entry(store):
+def test_json(store):
     done = run("report", store, "--json")
     found = json.loads(done.stdout)
     assert {(s["protocol"], s["selection"]) for s in found} == {
@@ -52,10 +52,12 @@ def test_page_latex_and_csv(store, tmp_path):
     assert "--force" in again.output
 
 
-def test_wrong_usage(store, tmp_path):
+def test_errors(store, tmp_path):
     for arguments, message in (
-        (("reproduce", "table9"), "none of table1"),
-        (("reproduce", "table1", "--engine", "cluster"), "none of local"),
+        (("reproduce", "table9"), "not one of table1"),
+        (("reproduce", "table1", "--engine", "cluster"), "not one of local"),
+        (("reproduce", "table1", "--engine", "ray", "--jobs", 2), "--jobs requires"),
+        (("reproduce", "table1", "--address", "localhost:1"), "--address requires"),
     ):
         done = run(*arguments)
         assert done.exit_code == 2

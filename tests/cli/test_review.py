@@ -1,4 +1,4 @@
-"""``ccmn review``: what it refuses, and a real server that is killed and comes back."""
+"""``ccmn review``: errors, and a server that is killed and restarted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ needs_server = pytest.mark.skipif(
 
 
 class Server:
-    """The command in a process of its own, and a browser's side of the talk with it."""
+    """Server in a subprocess, and an HTTP client for it."""
 
     def __init__(self, folder, *arguments):
         environment = {**os.environ, "PYTHONPATH": str(Path(ccmn.__file__).parents[1])}
@@ -55,7 +55,7 @@ class Server:
 
 
 @needs_server
-def test_killed_and_taken_up_again(files):
+def test_resume_after_kill(files):
     arguments = ("task.npz", "--noise", "partial")
     server = Server(files, *arguments)
     assert server.ask("GET", "/").headers["location"] == "/row/0"
@@ -70,27 +70,27 @@ def test_killed_and_taken_up_again(files):
         assert store.progress()["answers"] == len(held)
         assert store.progress()["counted"] == len(store.sampled_rows())
         last = store.length() - 1
-    assert server.ask("GET", "/").headers["location"] == f"/row/{last}"  # where it was left
+    assert server.ask("GET", "/").headers["location"] == f"/row/{last}"  # the last row
     assert subject_of(server.ask("GET", "/row/0").text) == subject_of(shown)
     while not server.ask("POST", "/undo").headers["location"].startswith("/row/0?"):
         pass
     server.process.send_signal(signal.SIGINT)
-    assert server.process.wait(timeout=30) == 0  # Ctrl-C is how it is ended
+    assert server.process.wait(timeout=30) == 0  # Ctrl-C is the regular way to stop the server
     server.process.stdout.close()
 
 
 def killed_while_answering(server, from_position):
-    """Answer on and on until the server is killed (SIGKILL: nothing is tidied up); what it acknowledged by then."""
+    """Answer until the server is killed with SIGKILL, and return the acknowledged answers."""
     acknowledged = []
 
-    def answer_on():
+    def answer_until_killed():
         with suppress(OSError, http.client.HTTPException):  # the kill
             for position in itertools.count(from_position):
                 server.ask("POST", f"/row/{position}/next")
                 answered = server.ask("POST", f"/row/{position + 1}/answer", "label=1&answer=no")
                 acknowledged.extend([(position + 1, 1)] if answered.status == 303 else [])
 
-    worker = threading.Thread(target=answer_on)
+    worker = threading.Thread(target=answer_until_killed)
     worker.start()
     while len(acknowledged) < 40:
         time.sleep(0.01)
@@ -106,36 +106,36 @@ def subject_of(page):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "name the DATA to review, or say --demo"),
-        (["task.npz", "--demo"], 2, "name the DATA to review, or say --demo"),
-        (["--demo", "--picture", "16x24"], 2, "--demo brings its own data"),
-        (["--demo", "--noise", "partial"], 2, "--demo brings its own data"),
-        (["task.npz", "--image-dir", "."], 2, "--image-dir is where the files of --image COLUMN are"),
+        ([], 2, "either DATA or --demo"),
+        (["task.npz", "--demo"], 2, "either DATA or --demo"),
+        (["--demo", "--picture", "16x24"], 2, "--demo cannot be combined"),
+        (["--demo", "--noise", "partial"], 2, "--demo cannot be combined"),
+        (["task.npz", "--image-dir", "."], 2, "--image-dir requires --image"),
         (["none.npz"], 1, "there is no file none.npz"),
         (["task.npz", "--picture", "2x3"], 1, "Expected 6 features for pictures of size 2x3; got 4 features"),
         (["task.npz", "--picture", "wide"], 1, "HEIGHTxWIDTH"),
         (["task.npz", "--candidates"], 1, "no candidate labels"),
-        (["task.npz", "--noise", "none"], 2, "--noise is estimate, partial, missing or a file of rates"),
-        (["task.npz", "--out", "nowhere/review"], 1, "there is no folder nowhere"),
-        (["task.npz", "--out", "task.csv"], 1, "task.csv is a file; --out names a folder"),
+        (["task.npz", "--noise", "none"], 2, "--noise must be estimate, partial, missing or a JSON file"),
+        (["task.npz", "--out", "nowhere/review"], 1, "folder nowhere does not exist"),
+        (["task.npz", "--out", "task.csv"], 1, "task.csv is a file; --out expects a folder"),
         (["task.npz", "--host", "0.0.0.0"], 1, "stands for all addresses"),
         (["task.npz", "--host", "localhost.example"], 1, "must be an IP address of this machine"),
         (["task.npz", "--port", 99999], 2, "--port"),
     ],
 )
 @needs_server
-def test_refuses(refused, files, arguments, code, message):
+def test_errors(refused, files, arguments, code, message):
     assert message in refused("review", *arguments, code=code)
 
 
 @needs_server
-def test_decisions_about_other_data_are_refused(refused, files):
+def test_decisions_of_other_data(refused, files):
     with DecisionStore(_made(files / "task-review") / "decisions.db", {"rows": 7}):
         pass
     assert "decisions about other data: rows is 7 in the file and 300 in the data" in refused("review", "task.npz")
 
 
-def test_says_what_to_install(refused, files, monkeypatch):
+def test_missing_dependencies(refused, files, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert "pip install 'ccmn[review]'" in refused("review", "task.npz")
     assert not (files / "task-review").exists()

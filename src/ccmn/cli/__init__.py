@@ -1,4 +1,4 @@
-"""The command line: one short function per sub-command, which parses, calls and prints."""
+"""Command line: each command parses its options, calls the library and prints the result."""
 
 from ccmn.cli.app import app, main
 

@@ -1,45 +1,108 @@
-"""``ccmn``: the sub-commands under one roof. Nothing heavy is imported here: ``ccmn --help`` is to be quick."""
+"""Top-level command ``ccmn``, and its errors as one line on stderr with an exit code.
+
+Modules of commands import numpy, torch and pandas only inside functions, so that ``ccmn --help`` is fast.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from ccmn.cli.audit import audit
-from ccmn.cli.data import data_app
-from ccmn.cli.demo import demo
-from ccmn.cli.errors import PlainErrors
-from ccmn.cli.evaluate import evaluate
-from ccmn.cli.fit import fit
-from ccmn.cli.noise import noise_app
-from ccmn.cli.options import DefaultsInHelp
-from ccmn.cli.predict import predict
-from ccmn.cli.reproduce import report, reproduce
-from ccmn.cli.review import review
+from ccmn.cli.audit_command import audit
+from ccmn.cli.data_commands import data_app
+from ccmn.cli.demo_command import demo
+from ccmn.cli.fit_command import fit
+from ccmn.cli.noise_commands import noise_app
+from ccmn.cli.options import Command
+from ccmn.cli.predict_command import evaluate, predict
+from ccmn.cli.reproduce_command import report, reproduce
+from ccmn.cli.review_command import review
+
+USER_ERRORS = (ValueError, TypeError, OSError, ImportError, MemoryError)
+"""Errors caused by files, option values or the machine. Any other exception is a bug and keeps its traceback."""
+EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+
+
+class ErrorReporter(TyperGroup):
+    """Command group that prints errors and warnings as single lines on stderr."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command and exit; with ``standalone_mode=False`` return its result and let errors propagate."""
+        run = partial(super().main, args, prog_name, complete_var, False, windows_expand_args, **extra)
+        if not standalone_mode:
+            return run()
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = _print_warning
+                code = run()
+        except typer.Abort:
+            code = EXIT_INTERRUPTED
+        except USER_ERRORS as error:
+            _print_error(str(error) or type(error).__name__)
+            code = EXIT_FAILURE
+        except Exception as error:
+            # Usage errors of typer are recognized by this method: the module of their class depends on its version.
+            if not hasattr(error, "format_message"):
+                raise
+            _print_error(_usage_message(error))
+            code = getattr(error, "exit_code", EXIT_USAGE)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning without its source line."""
+    typer.echo(f"ccmn: note: {message}", err=True)
+
+
+def _print_error(message: str) -> None:
+    """Print an error message unless it is empty."""
+    if message:
+        typer.echo(f"ccmn: {message}", err=True)
+
+
+def _usage_message(error: Any) -> str:
+    """Return the message of a usage error, with the command that prints the relevant help."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # the help has already been printed
+        return ""
+    context = getattr(error, "ctx", None)
+    message = str(error.format_message()).replace("\n", " ").strip()
+    message = message if message.endswith((".", "?", "!")) else f"{message}."
+    return f"{message} See: {context.command_path} --help" if context else message
+
 
 app = typer.Typer(
-    cls=PlainErrors,
-    help="Multi-label classifiers from labels that are wrong.",
+    cls=ErrorReporter,
+    help="Train multi-label classifiers when some labels are wrong.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.command(cls=DefaultsInHelp)(fit)
-app.command()(predict)
-app.command()(evaluate)
-app.command()(reproduce)
-app.command()(report)
-app.command()(audit)
-app.command()(review)
-app.add_typer(data_app, name="data")
+for command in (demo, fit, predict, evaluate, audit, review):
+    app.command(cls=Command)(command)
 app.add_typer(noise_app, name="noise")
+app.add_typer(data_app, name="data")
+for command in (reproduce, report):
+    app.command(cls=Command)(command)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    """Print the version and exit if ``--version`` is given."""
+    if requested:
         from ccmn._version import __version__
 
         typer.echo(f"ccmn {__version__}")
@@ -49,12 +112,12 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Multi-label classifiers from labels that are wrong."""
+    """Train multi-label classifiers when some labels are wrong."""
 
 
 def main() -> None:
-    """The entry point of the console script and of ``python -m ccmn``."""
+    """Run the command line: the entry point of the console script and of ``python -m ccmn``."""
     app(prog_name="ccmn")

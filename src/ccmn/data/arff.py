@@ -113,7 +113,7 @@ def _label_spec(labels: LabelSpec | None, header: Header, path: Path) -> LabelSp
     beside = path.with_name(f"{data_name(path)}.xml")
     hint = f"; the file {beside} may list them" if beside.exists() else ""
     raise ValueError(
-        "specify which attributes are labels: labels='file.xml' for a Mulan file, a list of names, a pattern or a "
+        "specify which attributes are labels (parameter labels): the XML file of a Mulan file, names, a pattern or a "
         f"count (-14: the last 14). The relation has no '-C n' as in a Meka file{hint}."
     )
 

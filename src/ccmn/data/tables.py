@@ -208,8 +208,8 @@ def label_columns(labels: LabelSpec | None, names: Sequence[str]) -> NDArray[np.
     """
     if labels is None:
         raise ValueError(
-            "specify which columns are labels: labels=['sea', 'sky'], a pattern 'label_*', a count (-14: the last "
-            "14), or a file with the names (.xml or .txt)"
+            "specify which columns are labels (parameter labels): column names, a pattern such as 'label_*', a count "
+            "(-14: the last 14), or a file with the names (.xml or .txt)"
         )
     if isinstance(labels, (int, np.integer)):
         if isinstance(labels, bool) or labels == 0 or abs(labels) > len(names):

@@ -16,7 +16,7 @@ import pytest
 import torch.distributed
 
 import ccmn
-from ccmn.cli.together import _own_gpu
+from ccmn.cli.fit_command import _local_gpu
 from ccmn.data import MultiLabelData, write_npz
 from ccmn.models import load_model
 
@@ -86,9 +86,9 @@ def same_curve(first, second):
 def test_every_process_has_a_gpu_of_its_own(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert _own_gpu(4) == "cuda:1"
+    assert _local_gpu(4) == "cuda:1"
     with pytest.raises(ValueError, match="2 processes here, and there are 1 GPUs: give --nproc-per-node 1"):
-        _own_gpu(1)
+        _local_gpu(1)
 
 
 def test_two_processes_are_one(folder):

@@ -1,0 +1,322 @@
+"""``ccmn fit``: train a classifier on a file or on a folder of shards, in one process or under torchrun."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+
+from ccmn.cli.noise_commands import NOISE_WORDS, read_noise_option, read_rates
+from ccmn.cli.options import (
+    Candidates,
+    Data,
+    DataDir,
+    Force,
+    Json,
+    Labels,
+    RandomState,
+    Text,
+    check_choice,
+    check_device,
+    check_fraction,
+    check_learning_rates,
+    check_output,
+    label_frame,
+    read_labels,
+)
+from ccmn.cli.output import print_json
+from ccmn.cli.predict_command import store_columns
+
+if TYPE_CHECKING:
+    from ccmn.data import MultiLabelData
+    from ccmn.data.columns import Columns
+    from ccmn.models import CCMNClassifier
+    from ccmn.training import Ranks
+
+PROCESS_GROUP_TIMEOUT = timedelta(minutes=10)
+"""A rank that waits longer than this for the others fails; torchrun can then restart all ranks."""
+DEFAULT_MEMORY = "500MB"
+"""Memory limit for a folder of shards."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, the convention of shells."""
+
+
+def _choice(text: str) -> Any:
+    """Return an option with a fixed set of values."""
+    return typer.Option(metavar="NAME", callback=check_choice, help=f"{text}: {{choices}} (default: {{default}}).")
+
+
+ModelFile = Annotated[
+    Path, typer.Option("--out", metavar="MODEL", help="File or folder for the model.", show_default=False)
+]
+Noise = Annotated[
+    str,
+    typer.Option(
+        metavar="NOISE",
+        help="Noise of the labels: estimate | partial (labels only added) | missing (labels only removed) | none, or "
+        "a JSON file of known noise rates.",
+    ),
+]
+Loss = Annotated[str | None, _choice("Loss function")]
+Surrogate = Annotated[str | None, _choice("Surrogate loss")]
+Correction = Annotated[str | None, _choice("Correction of negative risks")]
+Network = Annotated[str | None, _choice("Network")]
+Solver = Annotated[str | None, _choice("Optimization algorithm")]
+Threshold = Annotated[str | None, _choice("Decision threshold per label")]
+LearningRates = Annotated[
+    list[float] | None,
+    typer.Option(
+        metavar="X",
+        callback=check_learning_rates,
+        help="Learning rate; repeat the option to select from several (default: {default}).",
+    ),
+]
+Epochs = Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of epochs (default: {default}).")]
+BatchSize = Annotated[int | None, typer.Option(metavar="N", min=1, help="Rows per batch (default: {default}).")]
+WeightDecay = Annotated[
+    float | None, typer.Option(metavar="X", min=0.0, help="L2 regularization (default: {default}).")
+]
+Patience = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Stop after N epochs without improvement (default: {default})."),
+]
+Validation = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Validation set for model selection (default: a part of DATA).")
+]
+ValidationIsClean = Annotated[
+    bool, typer.Option("--validation-is-clean", help="The labels in --validation are noise-free.")
+]
+ValidationFraction = Annotated[
+    float | None,
+    typer.Option(metavar="X", callback=check_fraction, help="Fraction of DATA held out (default: {default})."),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", callback=check_device, help="auto | cpu | cuda | ... (default: {default})."),
+]
+CheckpointFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint", metavar="FILE", help="Checkpoint to write and to resume from; deleted when MODEL is saved."
+    ),
+]
+Memory = Annotated[
+    str | None, typer.Option(metavar="SIZE", help=f"Memory limit for a folder of shards (default: {DEFAULT_MEMORY}).")
+]
+NumberOfLabels = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Number of labels, for a folder whose label column lists label numbers."),
+]
+
+
+def fit(
+    context: typer.Context,
+    source: Data,
+    out: ModelFile,
+    labels: Labels = None,
+    noise: Noise = "estimate",
+    text: Text = None,
+    candidates: Candidates = False,
+    loss: Loss = None,
+    surrogate: Surrogate = None,
+    correction: Correction = None,
+    model: Network = None,
+    lr: LearningRates = None,
+    epochs: Epochs = None,
+    batch_size: BatchSize = None,
+    weight_decay: WeightDecay = None,
+    solver: Solver = None,
+    threshold: Threshold = None,
+    patience: Patience = None,
+    validation: Validation = None,
+    validation_is_clean: ValidationIsClean = False,
+    validation_fraction: ValidationFraction = None,
+    device: Device = None,
+    random_state: RandomState = 0,
+    checkpoint: CheckpointFile = None,
+    memory: Memory = None,
+    n_labels: NumberOfLabels = None,
+    data_dir: DataDir = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Train a classifier on noisy labels and save it.
+
+    DATA may be a folder of Parquet files that does not fit in memory. Distributed training uses torchrun. Ctrl-C stops
+    the training, saves the best model so far and exits with code 130; a checkpoint is kept to resume from.
+
+    Examples: ccmn fit train.csv --labels 'label_*' --noise rates.json --out model.ccmn, or
+    torchrun --nproc-per-node 2 -m ccmn fit shards --labels 'label_*' --noise rates.json --out model.ccmn
+    """
+    from ccmn.models import CCMNClassifier
+    from ccmn.report.console import fit_summary
+
+    check_output(out, force, folder=True)
+    if validation_is_clean and validation is None:
+        raise typer.BadParameter("--validation-is-clean requires --validation")
+    # Options with the name of a classifier parameter are its parameters; options that are not given keep its defaults.
+    parameters = CCMNClassifier().get_params().keys() & context.params.keys()
+    settings = {name: context.params[name] for name in parameters if context.params[name] not in (None, ())}
+    if Path(source).is_dir():
+        if text is not None or candidates:
+            raise typer.BadParameter("--text and --candidates require a file as DATA; got a folder")
+        data: _TrainingData = _Shards(source, labels, n_labels, memory)
+    elif memory is not None or n_labels is not None:
+        raise typer.BadParameter("--memory and --n-labels require a folder of Parquet files as DATA")
+    else:
+        data = _File(source, labels, text, candidates, data_dir)
+    with _process_group(device) as (ranks, local_device), _recorded_interrupts() as interrupts:
+        if local_device is not None:
+            settings["device"] = local_device
+        names, q = data.columns.label_names, data.columns.n_labels
+        settings["noise"] = read_noise_option(noise, names, q, words=(*NOISE_WORDS, "none"), read=read_rates)
+        classifier = CCMNClassifier(**settings, verbose=1)
+        held_out = None if validation is None else data.read_validation(validation, validation_is_clean)
+        data.fit(classifier, held_out, validation_is_clean, checkpoint)
+        if ranks.writes:
+            store_columns(classifier, data.columns)
+            classifier.save(out)
+    if ranks.writes:
+        result = {
+            "model": str(out),
+            **{"n": data.n, "d": classifier.n_features_in_, "q": data.columns.n_labels},
+            "noise": classifier.noise_.to_dict(),
+            "noise_is_estimated": classifier.rates_ is not None,
+            "validation": classifier.selected_,
+        }
+        print_json(result) if as_json else typer.echo(fit_summary(result))
+    if interrupts:
+        if ranks.writes:
+            resume = "" if checkpoint is None else "; repeat the command with --force to resume from the checkpoint"
+            typer.echo(f"ccmn: training was interrupted; {out} is the best model so far{resume}", err=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+class _TrainingData(Protocol):
+    """Training data: a file or a folder of shards."""
+
+    columns: Columns
+    n: int
+
+    def read_validation(self, source: Path, clean: bool) -> tuple[Any, Any]: ...
+    def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None: ...
+
+
+class _File:
+    """Training data in one file, or a named dataset."""
+
+    def __init__(
+        self, source: str, labels: str | None, text: str | None, candidates: bool, data_dir: Path | None
+    ) -> None:
+        from ccmn.data.columns import Columns
+
+        self.columns, self._data = Columns.from_training_data(source, read_labels(labels), text, data_dir=data_dir)
+        self._candidates, self._data_dir, self.n = candidates, data_dir, self._data.n
+
+    def read_validation(self, source: Path, clean: bool) -> tuple[Any, Any]:
+        """Return the features and labels of the validation set."""
+        rows = self.columns.read_labeled(source, data_dir=self._data_dir)
+        return rows.X, _labels(rows, self._candidates and not clean)
+
+    def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None:
+        """Train the classifier."""
+        X, Y = self._data.X, _labels(self._data, self._candidates)
+        classifier.fit(X, Y, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint)
+        if self.columns.label_names is not None:
+            classifier.label_names_ = tuple(self.columns.label_names)
+
+
+def _labels(data: MultiLabelData, candidates: bool) -> Any:
+    """Return a large sparse label matrix as it is and any other one as a DataFrame with label names."""
+    from ccmn._containers import is_sparse
+    from ccmn.models import training_data as targets
+
+    many = is_sparse(data.Y) and data.n * data.q > targets.FEWEST_SPARSE
+    return data.Y if many and not candidates else label_frame(data, candidates)
+
+
+class _Shards:
+    """Training data in a folder of Parquet files."""
+
+    def __init__(self, source: str, labels: str | None, n_labels: int | None, memory: str | None) -> None:
+        from ccmn.data.columns import Columns
+        from ccmn.data.shards import ShardedData
+
+        self._data = data = ShardedData(source, read_labels(labels), n_labels=n_labels)
+        self.columns = Columns(data.d, data.q, data.feature_names, data.label_names)
+        self._memory, self.n = memory or DEFAULT_MEMORY, data.n
+
+    def read_validation(self, source: Path, clean: bool) -> tuple[Any, Any]:
+        """Return the features and labels of the validation set."""
+        import pandas as pd
+
+        rows, names = self.columns.read_labeled(source), self.columns.feature_names
+        return pd.DataFrame(rows.X, columns=None if names is None else list(names)), label_frame(rows, False)
+
+    def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None:
+        """Train the classifier on the stream of shards."""
+        classifier.fit_stream(
+            self._data, memory=self._memory, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint
+        )
+        # The commands select columns by name and pass arrays to the model.
+        if self._data.feature_names is not None:
+            del classifier.feature_names_in_
+
+
+@contextmanager
+def _recorded_interrupts() -> Iterator[list[int]]:
+    """Record the interrupts that the training handles, in addition to the default behavior."""
+    received: list[int] = []
+
+    def handle(number: int, frame: Any) -> None:
+        received.append(number)
+        signal.default_int_handler(number, frame)
+
+    try:
+        previous = signal.signal(signal.SIGINT, handle)
+    except ValueError:  # only the main thread can set a handler, and only the main thread is interrupted
+        yield received
+        return
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+@contextmanager
+def _process_group(device: str | None) -> Iterator[tuple[Ranks, str | None]]:
+    """Join the processes that torchrun started and yield them with the device of this rank."""
+    from ccmn.training import Ranks
+
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield Ranks(), device
+        return
+    import torch
+    import torch.distributed as dist
+
+    cuda = torch.cuda.is_available() if device in (None, "auto") else str(device).startswith("cuda")
+    if cuda:
+        device = _local_gpu(torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if cuda else "gloo", timeout=PROCESS_GROUP_TIMEOUT)
+    try:
+        yield Ranks.current(), device
+    finally:
+        dist.destroy_process_group()
+
+
+def _local_gpu(count: int) -> str:
+    """Return the GPU of this rank; NCCL requires one for each process of the machine."""
+    rank, processes = (int(os.environ[name]) for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+    if processes > count:
+        raise ValueError(
+            f"torchrun started {processes} processes on this machine, which has {count} GPUs: "
+            f"use --nproc-per-node {count} or --device cpu"
+        )
+    return f"cuda:{rank}"

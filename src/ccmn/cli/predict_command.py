@@ -1,0 +1,215 @@
+"""``ccmn predict`` and ``ccmn evaluate``: apply a saved model to data, with columns matched by name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ccmn.cli.noise_commands import match_rates, read_estimate
+from ccmn.cli.options import Data, DataDir, Force, Json, Labels, Model, check_output, read_labels
+from ccmn.cli.output import (
+    PictureSize,
+    ReportFile,
+    print_json,
+    print_table,
+    read_picture_size,
+    row_display,
+    write_report,
+)
+
+if TYPE_CHECKING:
+    from ccmn.data.columns import Columns
+    from ccmn.models import CCMNClassifier
+    from ccmn.models.row_sketch import SeenRows
+    from ccmn.report.facts import MetricValue
+    from ccmn.report.predictions import Predictions
+
+BLOCK_ENTRIES = 1 << 22
+"""Predictions are made in blocks of rows with this number of probabilities, which bounds the memory."""
+MAX_STANDARD_ERRORS = 4
+"""An estimated loss this many standard errors below zero is reported as inconsistent with the noise rates."""
+
+
+def predict(
+    model: Model,
+    source: Data,
+    out: Annotated[
+        Path | None, typer.Option(metavar="CSV", help="CSV file to write (default: standard output).")
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, metavar="K", help="Write the K most probable labels of each row, one per line.")
+    ] = None,
+    data_dir: DataDir = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Predict labels and their probabilities with a saved model.
+
+    The output has one line per row: every label as 0 or 1, then the probability p(label) of every label. Feature
+    columns are matched by the names in the training data; other columns, such as labels, are ignored.
+
+    Example: ccmn predict model.ccmn new.csv --out predictions.csv
+    """
+    from ccmn._files import atomic_write
+    from ccmn.models import load_model
+
+    if out is not None:
+        check_output(out, force)
+    classifier = load_model(model)
+    data = model_columns(classifier).read_rows(source, data_dir=data_dir)
+    blocks = _predict_blocks(classifier, data.X)
+    if out is not None:
+        with atomic_write(out) as stream:
+            for block in blocks:
+                block.write(stream, top)
+        print_json({"out": str(out), "rows": data.n}) if as_json else typer.echo(f"{out}: {data.n} rows")
+    elif as_json:
+        parts = list(blocks)
+        rows = [row for block in parts for row in block.to_dicts(top)]
+        print_json({"labels": list(parts[0].label_names), "cut": 0.5, "rows": rows})
+    else:
+        for block in blocks:
+            block.write(sys.stdout.buffer, top)
+
+
+def evaluate(
+    model: Model,
+    source: Data,
+    labels: Labels = None,
+    noise: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="JSON",
+            help="Noise rates of the labels in DATA, known or estimated: estimate the metrics on clean labels.",
+        ),
+    ] = None,
+    report: ReportFile = None,
+    picture: PictureSize = None,
+    data_dir: DataDir = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Evaluate a saved model with all metrics.
+
+    With --noise, the labels in DATA are noisy: the metrics on clean labels are estimated, with standard errors. Label
+    columns are matched by the names in the training data unless --labels is given.
+
+    Example: ccmn evaluate model.ccmn test.csv
+    """
+    from ccmn.models import load_model
+    from ccmn.report.facts import measure, out_of_range_note
+
+    size = read_picture_size(picture)
+    if report is not None:
+        check_output(report, force)
+    classifier = load_model(model)
+    columns = model_columns(classifier)
+    data = columns.read_labeled(source, read_labels(labels), data_dir=data_dir)
+    rates = None if noise is None else match_rates(read_estimate(noise), columns.label_names, data.q)
+    scores = classifier.decision_function(data.X).reshape(data.n, data.q)
+    seen = None if classifier.training_rows_ is None else classifier.training_rows_.compare(data.X)
+    training_note = None if seen is None else _training_rows_note(seen, data.n, noisy=rates is not None)
+    if training_note is not None:
+        typer.echo(f"ccmn: note: {training_note}", err=True)
+    figures = measure(data.Y, scores, rates, on_training_rows=training_note is not None)
+    _warn_if_negative(figures["hamming_loss"])
+    values = {
+        name: figure.value if rates is None else {**asdict(figure), "out_of_range": figure.out_of_range}
+        for name, figure in figures.items()
+    }
+    if report is not None:
+        from ccmn.report.builders import evaluation_report
+
+        display = row_display(data, data.Y, source, size, None if columns.text is None else columns.text.column)
+        write_report(evaluation_report(data, classifier, scores, rates, display, training_note), report)
+    if as_json:
+        result = {
+            "n": data.n,
+            "q": data.q,
+            "noise": rates and rates.to_dict(),
+            "training_rows": None if seen is None else seen.share,
+            "metrics": values,
+        }
+        print_json(result if report is None else {**result, "report": str(report)})
+        return
+    from ccmn.report.console import metrics_table
+
+    print_table(metrics_table(values, data.n, corrected=rates is not None))
+    for bounds in sorted({figure.bounds for figure in figures.values() if figure.out_of_range}):
+        typer.echo(out_of_range_note(bounds))
+    if report is not None:
+        typer.echo(f"report written to {report}")
+
+
+def store_columns(classifier: CCMNClassifier, columns: Columns) -> None:
+    """Store the feature names and the vocabulary of the text column with a model."""
+    classifier.extra_["feature_names"] = None if columns.feature_names is None else list(columns.feature_names)
+    if columns.text is not None:
+        classifier.extra_["text"] = columns.text.to_dict()
+
+
+def model_columns(classifier: CCMNClassifier) -> Columns:
+    """Return the columns that a model reads from a file."""
+    from ccmn._validation import check_feature_names
+    from ccmn.data.columns import Columns, TextFeatures
+
+    extra = classifier.extra_
+    text = TextFeatures.from_dict(extra["text"]) if "text" in extra else None
+    names = extra.get("feature_names", getattr(classifier, "feature_names_in_", None))
+    n_terms = len(text.terms) if text else 0
+    n_features = classifier.n_features_in_ - n_terms
+    if n_features < 0:
+        raise ValueError(
+            f"the model is damaged: it has {classifier.n_features_in_} features but {n_terms} terms of a text column"
+        )
+    return Columns(
+        n_features=n_features,
+        n_labels=classifier.noise_.n_labels,
+        feature_names=check_feature_names(names, n_features),
+        label_names=classifier.label_names_,
+        text=text,
+    )
+
+
+def _predict_blocks(classifier: CCMNClassifier, X: Any) -> Iterator[Predictions]:
+    """Yield the predicted labels (or classes) and probabilities of consecutive blocks of rows."""
+    from ccmn.report.predictions import Predictions
+
+    size = max(1, BLOCK_ENTRIES // classifier.noise_.n_labels)
+    for start in range(0, X.shape[0], size):
+        rows = X[start : start + size]
+        labels, p = classifier.predict(rows, sparse=False), classifier.predict_proba(rows)
+        if labels.ndim == 1:
+            names, predicted = classifier.classes_, labels[:, None] == classifier.classes_
+        else:
+            names, predicted = classifier.label_names_ or classifier.classes_, labels == 1
+        yield Predictions([str(name) for name in names], p, predicted, start)
+
+
+def _training_rows_note(seen: SeenRows, n: int, *, noisy: bool) -> str | None:
+    """Return a warning if the model was trained on many of the evaluated rows."""
+    from ccmn.models.row_sketch import MAX_TRAINING_SHARE
+
+    if not seen.share > MAX_TRAINING_SHARE:
+        return None
+    count = f"{'' if seen.exact else 'about '}{round(seen.share * n)} of {n}"
+    effect = "; with --noise they can leave the range of the metric" if noisy else ""
+    return (
+        f"{count} rows are in the training data of this model: these figures are too optimistic{effect}. "
+        "Evaluate on held-out rows."
+    )
+
+
+def _warn_if_negative(hamming: MetricValue) -> None:
+    """Print a note if an estimated Hamming loss is significantly negative."""
+    if hamming.se is not None and hamming.value < -MAX_STANDARD_ERRORS * hamming.se:
+        typer.echo(
+            f"ccmn: note: the estimated Hamming loss {hamming.value:.3f} (± {hamming.se:.3f}) is clearly below 0: "
+            "the labels contain less noise than --noise states. If they are clean, omit --noise.",
+            err=True,
+        )

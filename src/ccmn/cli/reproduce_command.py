@@ -1,0 +1,229 @@
+"""``ccmn reproduce`` and ``ccmn report``: run the tables of the paper and summarize the stored results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ccmn.cli.options import DataDir, Force, Json, RandomState, check_device, check_output
+from ccmn.cli.output import error_console, print_json, print_table, write_text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from ccmn.experiments.runner import GroupFinished
+    from ccmn.experiments.summary import Summary
+
+ALL_TABLES = "all"
+"""Value of TABLE that stands for the three tables of the paper."""
+
+
+def _check_table(value: str) -> str:
+    """Return the name of a table."""
+    from ccmn.experiments.paper_tables import TABLES
+
+    if value != ALL_TABLES and value not in TABLES:
+        raise typer.BadParameter(f"{value!r} is not one of {', '.join((*TABLES, ALL_TABLES))}")
+    return value
+
+
+def _check_engine(value: str) -> str:
+    """Return the name of an engine."""
+    from ccmn.experiments.runner import ENGINES
+
+    if value not in ENGINES:
+        raise typer.BadParameter(f"{value!r} is not one of {', '.join(ENGINES)}")
+    return value
+
+
+def reproduce(
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            callback=_check_table,
+            help="table1 | table2 | table3 | journal1 | journal2, or all for the first three.",
+            show_default=False,
+        ),
+    ],
+    datasets: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DATA",
+            help="Run only this dataset or data file; repeat the option for several. 'digits' is bundled.",
+        ),
+    ] = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Run only this method; repeat the option for several."),
+    ] = None,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="literal | moderate (tables 1, 2), injected | real (table 3); default: all."),
+    ] = None,
+    store: Annotated[Path, typer.Option(metavar="FILE", help="SQLite file of the results.")] = Path("results.db"),
+    engine: Annotated[str, typer.Option(metavar="NAME", callback=_check_engine, help="local | ray.")] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Address of the Ray cluster (default: start one on this machine)."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Number of processes of the local engine.")] = 1,
+    device: Annotated[
+        str, typer.Option(metavar="NAME", callback=check_device, help="auto | cpu | cuda | ...")
+    ] = "auto",
+    small: Annotated[
+        bool, typer.Option("--small", help="Run two repeats of ten epochs on the bundled digits: about a minute.")
+    ] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run cells again that failed before.")] = False,
+    random_state: RandomState = 0,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Reproduce a table of the paper; cells that are already stored are not run again.
+
+    The run can be interrupted at any time. The same command resumes it. Datasets that are not available are listed and
+    skipped.
+
+    Examples: ccmn reproduce table1 --datasets yeast --protocol moderate, or ccmn reproduce table1 --small
+    """
+    from ccmn.experiments.result_store import ResultStore
+    from ccmn.experiments.runner import prepare, run_table
+    from ccmn.experiments.summary import summarize
+
+    if jobs > 1 and engine != "local":
+        raise typer.BadParameter("--jobs requires --engine local")
+    if address is not None and engine != "ray":
+        raise typer.BadParameter("--address requires --engine ray")
+    tables = ["table1", "table2", "table3"] if table == ALL_TABLES else [table]
+    prepared = prepare(
+        tables, datasets=datasets, protocols=protocol, data_dir=data_dir, small=small, random_state=random_state
+    )
+    for name, reason in prepared.absent.items():
+        typer.echo(f"ccmn: note: dataset {name} is skipped: {reason}", err=True)
+    with ResultStore(store) as results, _progress_bar() as progress:
+        task = progress.add_task(tables[0], total=None)
+        run_table(
+            prepared.columns,
+            results,
+            methods=methods,
+            engine=engine,
+            device=_resolve_device(device),
+            jobs=jobs,
+            address=address,
+            retry_failed=retry_failed,
+            callback=lambda finished: _show_progress(progress, task, finished),
+        )
+        _print_summaries(summarize(results.results()), as_json)
+    typer.echo(f"results are in {store}; run ccmn report {store} --out report.html for an HTML page", err=True)
+
+
+def report(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="RESULTS", help="Result store of ccmn reproduce, or CSV file of ccmn report --csv."),
+    ],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page (.html).")] = None,
+    latex: Annotated[Path | None, typer.Option(metavar="FILE", help="Write LaTeX tables (.tex).")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every value, one per line (.csv).")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Summarize stored results as tables, HTML, LaTeX or CSV.
+
+    Example: ccmn report results.db --out report.html --csv cells.csv
+    """
+    from ccmn._files import check_file
+    from ccmn.experiments.result_store import ResultStore, read_cells, write_cells
+    from ccmn.experiments.summary import summarize
+    from ccmn.report.results_tables import latex_tables, results_page
+
+    check_file(source)
+    outputs = [path for path in (out, latex, csv) if path is not None]
+    for path in outputs:
+        check_output(path, force)
+    if source.suffix == ".csv":
+        found = read_cells(source)
+    else:
+        with ResultStore(source) as results:
+            found = list(results.results())
+    if not found:
+        raise ValueError(f"{source} contains no results; run ccmn reproduce first")
+    summaries = summarize(found)
+    if csv is not None:
+        write_cells(found, csv)
+    if latex is not None:
+        write_text(latex, latex_tables(summaries))
+    if out is not None:
+        write_text(out, results_page(summaries, found))
+    _print_summaries(summaries, as_json)
+    for path in outputs:
+        typer.echo(f"wrote {path}", err=True)
+
+
+def _resolve_device(name: str) -> str:
+    """Return the device for "auto": a GPU if torch can use one."""
+    import torch
+
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
+def _progress_bar() -> Progress:
+    """Return a progress bar on stderr that is shown only in terminals."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = error_console()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _show_progress(progress: Progress, task: TaskID, finished: GroupFinished) -> None:
+    """Show the progress after a group of cells."""
+    column = finished.group.column
+    description = f"{column.table.name} {column.protocol.name} {column.dataset}"
+    progress.update(task, completed=finished.cost, total=finished.total, description=description)
+
+
+def _print_summaries(summaries: Sequence[Summary], as_json: bool) -> None:
+    """Print summaries as tables or as JSON."""
+    from ccmn.report.results_tables import results_tables
+
+    if as_json:
+        print_json([_summary_dict(summary) for summary in summaries])
+        return
+    for summary in summaries:
+        print_table(results_tables(summary))
+
+
+def _summary_dict(summary: Summary) -> dict[str, object]:
+    """Return the JSON form of a summary."""
+    near, judged = summary.near_printed()
+    wins, ties, losses = summary.wins()
+    return {
+        "table": summary.table.name,
+        "protocol": summary.protocol,
+        "selection": summary.selection,
+        "near_printed": near,
+        "with_printed": judged,
+        "wins": wins,
+        "ties": ties,
+        "losses": losses,
+        "seconds": summary.seconds,
+        "failures": list(summary.failures),
+        "entries": [
+            {
+                "dataset": e.dataset,
+                "method": e.method,
+                "metric": e.metric,
+                "n": e.n,
+                "mean": e.mean,
+                "std": e.std,
+                "best": e.best,
+                "mark": e.mark,
+                "printed": e.printed and e.printed.mean,
+            }
+            for e in summary.entries
+        ],
+    }

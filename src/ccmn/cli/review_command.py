@@ -1,0 +1,116 @@
+"""``ccmn review``: start the local web app for the review of labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccmn.cli.noise_commands import read_noise_option
+from ccmn.cli.options import DATA_HELP, Candidates, DataDir, Json, Labels, RandomState, Text, read_labels
+from ccmn.cli.output import PictureSize, error_console, print_json
+from ccmn.cli.predict_command import store_columns
+
+
+def review(
+    source: Annotated[str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)] = None,
+    demo: Annotated[bool, typer.Option("--demo", help="Review the pictures of ccmn demo.")] = False,
+    labels: Labels = None,
+    noise: Annotated[
+        str,
+        typer.Option(
+            metavar="NOISE",
+            help="Noise of the labels before the review: estimate | partial (labels only added) | missing (labels only "
+            "removed), or a JSON file of noise rates.",
+        ),
+    ] = "estimate",
+    text: Text = None,
+    picture: PictureSize = None,
+    image: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column with the names of picture files to show.")
+    ] = None,
+    image_dir: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder of these files (default: the folder of DATA).")
+    ] = None,
+    candidates: Candidates = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for decisions, exports and models (default: NAME-review). An existing one is resumed.",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on (0: any free port).")] = 0,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    random_state: RandomState = 0,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Start a local web app to review labels: a random sample and suspicious rows.
+
+    The app shows one row at a time and asks for each label whether it is correct. The random sample gives unbiased
+    estimates of the noise rates, the suspicious rows correct wrong labels, and both improve a retrained model. Every
+    decision is stored immediately. The same command resumes the review. Ctrl-C stops the server.
+
+    Examples: ccmn review train.csv --labels 'label_*' --text review, or ccmn review --demo
+    """
+    from ccmn.review import Retraining, demo_session, open_session, read_review_data
+    from ccmn.review.server import check_host, check_installed, serve
+
+    check_installed()
+    if demo == (source is not None):
+        raise typer.BadParameter("Expected either DATA or --demo")
+    if demo and (any((labels, text, picture, image, image_dir, candidates, data_dir)) or noise != "estimate"):
+        raise typer.BadParameter("--demo cannot be combined with options that describe DATA")
+    if image_dir is not None and image is None:
+        raise typer.BadParameter("--image-dir requires --image")
+    check_host(host)
+    with error_console().status("searching for suspicious labels"):
+        if source is None:
+            session, columns = demo_session(_review_folder(out, "digits"), random_state=random_state), None
+        else:
+            dataset, columns = read_review_data(
+                source,
+                read_labels(labels),
+                text=text,
+                picture=picture,
+                image=image,
+                image_dir=image_dir,
+                candidates=candidates,
+                data_dir=data_dir,
+            )
+            rates = read_noise_option(noise, dataset.data.label_names, dataset.data.q)
+            session = open_session(dataset, _review_folder(out, dataset.data.name), rates, random_state)
+
+    def announce(url: str) -> None:
+        if as_json:
+            print_json({"url": url, "folder": str(session.folder)})
+        else:
+            typer.echo(
+                f"open {url}\n(this link can be used once; decisions are stored in {session.folder}; "
+                "press Ctrl-C to stop)"
+            )
+        if show:
+            import webbrowser
+
+            webbrowser.open(url)
+
+    retraining = Retraining(
+        session, on_trained=lambda model: None if columns is None else store_columns(model, columns)
+    )
+    try:
+        serve(session, retraining, announce, host, port)
+    finally:
+        session.close()
+
+
+def _review_folder(out: Path | None, name: str) -> Path:
+    """Return the folder of a review."""
+    folder = Path(f"{name or 'data'}-review") if out is None else out
+    if not folder.parent.is_dir():
+        raise FileNotFoundError(f"folder {folder.parent} does not exist; create it to write {folder.name}")
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder} is a file; --out expects a folder")
+    return folder
