@@ -1,4 +1,4 @@
-"""The audit as plain loops over joint probabilities: slow, obvious, and written from Bayes' rule."""
+"""Reference implementation of the audit as loops over joint probabilities, by Bayes' rule."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def p_wrong(given, p_noisy, rho_pos, rho_neg):
-    """P(true label is the other one | given label, x): the joint probabilities of true and noisy label, normalised."""
+    """Return P(true label differs | given label, x) from the joint probabilities of true and noisy label."""
     clean = min(max((p_noisy - rho_neg) / (1 - rho_pos - rho_neg), 0.0), 1.0)
     p_true = {1: clean, 0: 1 - clean}
     p_given = {1: {1: 1 - rho_pos, 0: rho_pos}, 0: {1: rho_neg, 0: 1 - rho_neg}}
@@ -16,7 +16,7 @@ def p_wrong(given, p_noisy, rho_pos, rho_neg):
 
 
 def issues(Y, P, rho_pos, rho_neg, least):
-    """(row, label, given, p_wrong) of every observed entry at or above ``least``, in order of row and label."""
+    """Return (row, label, given, p_wrong) of every observed label with p_wrong >= least, by row and label."""
     return [
         (i, j, int(y), p)
         for i, row in enumerate(Y)

@@ -1,4 +1,4 @@
-"""Every metric as plain loops over rows, labels and pairs: slow and obvious."""
+"""Reference implementations of all metrics as loops over rows, labels and pairs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def average_precision(Y, scores):
     return _mean(values)
 
 
-def coverage(Y, scores, normalised=False):
+def coverage(Y, scores, normalized=False):
     values = []
     for row, f in zip(Y, scores):
         true = [fj for y, fj in zip(row, f) if y == 1]
         count = sum(fk >= min(true) for fk in f) if true else 0
-        values.append(max(count - 1, 0) / len(row) if normalised else count)
+        values.append(max(count - 1, 0) / len(row) if normalized else count)
     return _mean(values)
 
 
@@ -58,7 +58,7 @@ def _mean(values):
 
 
 def _wrong_pairs(row, f, tie):
-    """The part of the pairs (positive, negative) that are in the wrong order; None where there is no pair."""
+    """Return the fraction of (positive, negative) pairs in the wrong order; None if there is no pair."""
     pairs = [(f[j], f[k]) for j, y in enumerate(row) if y == 1 for k, z in enumerate(row) if z == 0]
     return _mean([1.0 if up < down else tie if up == down else 0.0 for up, down in pairs]) if pairs else None
 
@@ -70,9 +70,9 @@ def _f1(true, predicted):
 
 
 def multilinear(row, p, f):
-    """The multilinear form of a function of 0/1 labels: its mean over label vectors of probability prod p or 1 - p.
+    """Return the multilinear form of a function of 0/1 labels.
 
-    For p outside [0, 1] these are no probabilities, and the form is the same.
+    It is the mean over all label vectors, weighted by the product of p or 1 - p; p can lie outside [0, 1].
     """
     total = 0.0
     for y in itertools.product((0, 1), repeat=len(p)):
@@ -81,13 +81,13 @@ def multilinear(row, p, f):
 
 
 def corrected_f1(p, predicted):
-    """2 TP / (PP + P) over one list of entries; 0 where P is not positive."""
+    """Return 2 TP / (PP + P) over one list of entries; 0 if P is not positive."""
     positives = sum(p)
     return 2 * sum(pj * h for pj, h in zip(p, predicted)) / (positives + sum(predicted)) if positives > 0 else 0.0
 
 
 def pair_sums(p, f):
-    """Over pairs of different entries: the weight p_i (1 - p_m) of those in order (ties 1/2), and of all."""
+    """Return the weights p_i (1 - p_m) of ordered pairs (ties 1/2) and of all pairs of different entries."""
     ordered = pairs = 0.0
     for i, m in itertools.permutations(range(len(p)), 2):
         weight = p[i] * (1 - p[m])

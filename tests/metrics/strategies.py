@@ -1,4 +1,4 @@
-"""Matrices to try metrics on: few rows, ties in most of them, empty and full rows, a single label."""
+"""Hypothesis strategies: small label and score matrices with ties, empty rows, full rows and single labels."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from hypothesis.extra.numpy import arrays
 
 shapes = st.tuples(st.integers(1, 6), st.integers(1, 7))
 
-# A handful of values, so that ties are the rule; both zeros, which are equal, and both infinities, which have a rank.
+# Few values, so that ties are frequent. Both zeros are equal; both infinities have a rank.
 tied_values = st.sampled_from([-np.inf, -1.5, -0.0, 0.0, 1e-300, 0.5, np.inf])
 any_values = st.floats(-1e6, 1e6)
 
 
 def labels_of(shape):
-    """0/1 matrices, empty and full rows more often than by chance."""
+    """Return 0/1 matrices with frequent empty and full rows."""
     rows = st.sampled_from(["empty", "full", "mixed", "mixed"])
 
     def fill(parts):
@@ -28,7 +28,7 @@ def labels_of(shape):
 
 
 def scores_of(shape):
-    """Real matrices, with and without ties."""
+    """Return real matrices with and without ties."""
     return st.one_of(arrays(np.float64, shape, elements=values) for values in (tied_values, any_values))
 
 
@@ -37,7 +37,7 @@ labels_and_predictions = shapes.flatmap(lambda shape: st.tuples(labels_of(shape)
 
 
 def random_case(n, q, levels=None, density=0.3, seed=0):
-    """A larger seeded matrix pair; ``levels``: that many different scores only, so heavily tied."""
+    """Return a larger random pair of matrices; with ``levels``, only that many different scores."""
     rng = np.random.default_rng(seed)
     Y = (rng.random((n, q)) < density).astype(int)
     Y[0], Y[1 % n] = 0, 1

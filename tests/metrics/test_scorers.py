@@ -1,7 +1,8 @@
-"""Scorers in scikit-learn's own tools: greater is better, and near what clean labels would say."""
+"""Registry of the metrics, and scorers in scikit-learn tools."""
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import warnings
 
@@ -12,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import ccmn.metrics
 from ccmn import CCMNClassifier, ClassConditionalNoise
 from ccmn.data import make_noisy_multilabel
 from ccmn.estimation import NoiseRates
@@ -25,7 +27,7 @@ def ridge(**settings):
     return CCMNClassifier(noise=NOISE, loss="hamming", surrogate="square", random_state=0, **settings)
 
 
-def test_every_metric_at_once():
+def test_all_metrics_in_cross_validate():
     scoring = {name: make_noisy_scorer(name, NOISE) for name in METRICS}
     found = cross_validate(ridge(), TASK.X, TASK.Y_noisy, scoring=scoring, cv=3, return_estimator=True)
     fold = TASK.X[:300], TASK.Y_noisy[:300], TASK.Y[:300]
@@ -40,8 +42,8 @@ def test_every_metric_at_once():
         assert clean(clf, fold[0], fold[2]) == sign * metric.function(fold[2], given)
 
 
-def test_a_grid_is_searched_by_what_clean_labels_would_say():
-    """The smallest l2 of the path is what varies: far too much of it loses by any honest measure."""
+def test_grid_search():
+    """The smallest l2 of the path varies; the larger one is far too strong."""
     model = make_pipeline(StandardScaler(), ridge())
     grid = {"ccmnclassifier__weight_decay": [1e-4, 1e4]}
     search = GridSearchCV(model, grid, scoring=make_noisy_scorer("hamming_loss", NOISE), cv=3).fit(TASK.X, TASK.Y_noisy)
@@ -50,7 +52,7 @@ def test_a_grid_is_searched_by_what_clean_labels_would_say():
     assert -search.best_score_ == pytest.approx(wrong, abs=0.04)
 
 
-def test_estimated_rates_and_labels_not_observed():
+def test_estimated_rates_and_unobserved_labels():
     Y = TASK.Y_noisy.astype(float)
     Y[::10, 1] = np.nan
     rates = NoiseRates.known(NOISE, TASK.Y_noisy)
@@ -59,7 +61,7 @@ def test_estimated_rates_and_labels_not_observed():
     assert by_rates == by_model
 
 
-def test_a_classifier_with_a_list_of_probabilities():
+def test_classifier_with_list_of_probabilities():
     forest = RandomForestClassifier(20, random_state=0).fit(TASK.X, np.column_stack([TASK.Y[:, :2], np.zeros(900)]))
     assert make_noisy_scorer("ranking_loss")(forest, TASK.X, TASK.Y) < 0
     expected = np.column_stack([p[:, 1] for p in forest.predict_proba(TASK.X)[:2]])
@@ -68,7 +70,7 @@ def test_a_classifier_with_a_list_of_probabilities():
     assert scorer(forest, TASK.X, Y) == pytest.approx(METRICS["macro_auc"].function(TASK.Y[:, :2], expected))
 
 
-def test_scorers_travel_to_other_processes():
+def test_scorers_can_be_pickled():
     scorer = pickle.loads(pickle.dumps(make_noisy_scorer("hamming_loss", NOISE)))
     clf = ridge().fit(TASK.X, TASK.Y_noisy)
     assert scorer(clf, TASK.X, TASK.Y_noisy) == make_noisy_scorer("hamming_loss", NOISE)(clf, TASK.X, TASK.Y_noisy)
@@ -79,9 +81,28 @@ def test_unknown_metric():
         make_noisy_scorer("hamming")
 
 
-def test_nothing_is_warned_of():
+def test_no_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         clf = ridge().fit(TASK.X, TASK.Y_noisy)
         for name in METRICS:
             make_noisy_scorer(name, NOISE)(clf, TASK.X, TASK.Y_noisy)
+
+
+def test_registry_names_match_functions():
+    for name, metric in METRICS.items():
+        assert name == metric.name == metric.function.__name__
+        assert getattr(ccmn.metrics, name) is metric.function
+        parameters = inspect.signature(metric.function).parameters
+        assert list(parameters)[1] == {"labels": "Y_pred", "scores": "scores"}[metric.needs]
+        assert parameters["noise"].default is None
+
+
+def test_every_public_function_is_a_registered_metric():
+    functions = {name for name in ccmn.metrics.__all__ if inspect.isfunction(getattr(ccmn.metrics, name))}
+    assert functions - {"make_noisy_scorer"} == set(METRICS)
+
+
+def test_unknown_metric_in_registry():
+    with pytest.raises(ValueError, match="unknown metric 'micro_f2'; did you mean 'micro_f1'"):
+        METRICS["micro_f2"]

@@ -225,7 +225,9 @@ def test_cooccurrence_of_label_without_positives_is_nan():
 def make_issues(**more):
     rng = np.random.default_rng(0)
     Y = rng.integers(0, 2, (20, 3)).astype(np.float64)
-    issues = find_label_issues(Y, rng.uniform(0.2, 0.8, (20, 3)), ClassConditionalNoise(0.2, 0.2, n_labels=3), 0.0)
+    issues = find_label_issues(
+        Y, rng.uniform(0.2, 0.8, (20, 3)), ClassConditionalNoise(0.2, 0.2, n_labels=3), min_p_wrong=0.0
+    )
     found = issue_facts(issues, Y, ["0", "1", "2"], lambda row, j: Snippet(f"{row} {j}"), "", max_shown=5, **more)
     return Y, issues, found
 

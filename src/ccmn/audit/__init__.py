@@ -1,18 +1,16 @@
-"""Which labels are probably wrong: from held-out probabilities, the noise and the labels given; this index, no more."""
+"""Label-error detection from out-of-fold probabilities, noise rates and the given labels."""
 
 from __future__ import annotations
 
-from ccmn.audit.label_audit import Audit, BelievedRates, audit_labels, believed_rates, label_summary, within_noise
+from ccmn.audit.label_audit import Audit, audit_labels, calibrate_to_noise, label_summary
 from ccmn.audit.label_issues import find_label_issues, p_wrong, suggest_labels
 
 __all__ = [
     "Audit",
-    "BelievedRates",
     "audit_labels",
-    "believed_rates",
+    "calibrate_to_noise",
     "find_label_issues",
     "label_summary",
     "p_wrong",
     "suggest_labels",
-    "within_noise",
 ]

@@ -21,7 +21,8 @@ from ccmn.data.dataset import MultiLabelData
 from ccmn.experiments.paper_tables import GREATER_IS_BETTER, METHODS, PAPER_METHODS, SELECTIONS, TABLE_METRICS, Method
 from ccmn.experiments.protocols import DEFAULT_BATCH_SIZE, LEARNING_RATES, Repeat
 from ccmn.losses import MultiLabelLoss
-from ccmn.metrics import MetricsTogether, Ranking, coverage_rows, pooled_wrong_from
+from ccmn.metrics.batched import BatchedMetrics
+from ccmn.metrics.ranking_metrics import Ranking, coverage_rows, pooled_wrong_from
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
 from ccmn.training import NETWORKS, Network, Objective, Rows, Selection, StackedAdam, train
@@ -310,7 +311,7 @@ class HeldOutSet:
         self.clean, self.debiased = clean, debiased
         self._features, self._rows = features, rows
         self._X: Tensor | None = None
-        self._table_metrics = MetricsTogether(clean)
+        self._table_metrics = BatchedMetrics(clean)
 
     def scores(self, network: Network, loss: MultiLabelLoss) -> Tensor:
         """Return the scores of every run, (G, K, n, q)."""

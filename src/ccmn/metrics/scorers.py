@@ -1,4 +1,4 @@
-"""Metrics as scikit-learn scorers, on labels that are noisy: for GridSearchCV, cross_validate and the like."""
+"""Registry of the metrics, and scikit-learn scorers for noisy validation labels."""
 
 from __future__ import annotations
 
@@ -9,30 +9,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._containers import Labels
+from ccmn._registry import Registry
+from ccmn.metrics.classification import hamming_loss, macro_auc, macro_f1, micro_f1
 from ccmn.metrics.metric import Estimate, Metric, Noise, Value
+from ccmn.metrics.ranking_metrics import average_precision, coverage, one_error, ranking_loss
+
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    {
+        metric.name: metric
+        for metric in (
+            Metric("hamming_loss", hamming_loss, needs="labels", greater_is_better=False),
+            Metric("ranking_loss", ranking_loss, needs="scores", greater_is_better=False),
+            Metric("average_precision", average_precision, needs="scores", greater_is_better=True),
+            Metric("one_error", one_error, needs="scores", greater_is_better=False),
+            Metric("coverage", coverage, needs="scores", greater_is_better=False, maximum="n_labels"),
+            Metric("micro_f1", micro_f1, needs="labels", greater_is_better=True),
+            Metric("macro_f1", macro_f1, needs="labels", greater_is_better=True),
+            Metric("macro_auc", macro_auc, needs="scores", greater_is_better=True),
+        )
+    },
+)
+"""Registry of all metrics by name."""
 
 
 def make_noisy_scorer(metric: str, noise: Noise | None = None) -> NoisyScorer:
-    """A scikit-learn scorer of a metric, for validation labels that are as noisy as ``noise`` says.
+    """Return a scikit-learn scorer that evaluates a metric on noisy labels.
 
     Parameters
     ----------
     metric : str
-        A name of ``METRICS``.
-    noise : noise model or estimated rates, optional
-        How the labels went wrong that the scorer will be given; None: they are clean.
+        Name of a metric in ``METRICS``.
+    noise : noise model, NoiseRates or None, default=None
+        Noise of the labels that the scorer will receive. ``None`` means that they are clean.
 
     Returns
     -------
     NoisyScorer
-        ``scorer(estimator, X, Y)`` is the estimate of the clean metric, greater is better (losses are negated), not
-        clipped; ``scorer.estimate(estimator, X, Y)`` the metric itself with its standard error.
+        Callable ``scorer(estimator, X, Y)`` for ``GridSearchCV``, ``cross_validate`` and similar functions.
+
+    Raises
+    ------
+    ValueError
+        If ``metric`` is not in ``METRICS``.
 
     Examples
     --------
     >>> from sklearn.model_selection import cross_val_score
     >>> from ccmn import CCMNClassifier, PartialNoise
     >>> from ccmn.data import make_noisy_multilabel
+    >>> from ccmn.metrics import make_noisy_scorer
     >>> noise = PartialNoise([0.4, 0.2, 0.3])
     >>> task = make_noisy_multilabel(600, 5, 3, strength=8, noise=noise, random_state=0)
     >>> clf = CCMNClassifier(noise=noise, loss="hamming", surrogate="square", random_state=0)
@@ -40,42 +66,65 @@ def make_noisy_scorer(metric: str, noise: Noise | None = None) -> NoisyScorer:
     >>> bool(scores.mean() > -0.15)
     True
     """
-    from ccmn.metrics import METRICS  # the index imports this file
-
     return NoisyScorer(METRICS[metric], noise)
 
 
 @dataclass(frozen=True)
 class NoisyScorer:
-    """``scorer(estimator, X, Y)``: the estimated clean metric, with its sign turned where less is better."""
+    """Scikit-learn scorer ``scorer(estimator, X, Y)`` for a metric on noisy labels.
+
+    Calling the scorer returns the estimated clean-label metric as a float. Losses are negated, so that greater is
+    better. Estimates are not clipped to the range of the metric.
+
+    Parameters
+    ----------
+    metric : Metric
+        Metric to evaluate.
+    noise : noise model, NoiseRates or None
+        Noise of the labels. ``None`` means that they are clean.
+    """
 
     metric: Metric
     noise: Noise | None
 
     def __call__(self, estimator: Any, X: Any, Y: Labels) -> float:
-        """Greater is better, as scikit-learn wants it."""
-        found = self.estimate(estimator, X, Y)
-        value = float(found.value if isinstance(found, Estimate) else found)
+        """Return the metric of an estimator, negated if lower is better."""
+        result = self.estimate(estimator, X, Y)
+        value = float(result.value if isinstance(result, Estimate) else result)
         return value if self.metric.greater_is_better else -value
 
     def estimate(self, estimator: Any, X: Any, Y: Labels) -> Estimate | Value:
-        """The metric as it is, with its standard error where labels are noisy."""
-        given = estimator.predict(X) if self.metric.needs == "labels" else scores_of(estimator, X)
-        result: Estimate | Value = self.metric.function(Y, given, noise=self.noise)
+        """Return the metric without change of sign, with its standard error if the labels are noisy.
+
+        Parameters
+        ----------
+        estimator : classifier
+            Fitted multi-label classifier.
+        X : array-like of shape (n, d)
+            Features.
+        Y : array-like of shape (n, q)
+            Noisy labels, or clean labels if ``noise`` is None.
+
+        Returns
+        -------
+        Estimate or float
+            Estimate of the clean-label metric; the plain value if ``noise`` is None.
+        """
+        second = estimator.predict(X) if self.metric.needs == "labels" else _scores(estimator, X)
+        result: Estimate | Value = self.metric.function(Y, second, noise=self.noise)
         return result
 
 
-def scores_of(estimator: Any, X: Any) -> NDArray[np.float64]:
-    """Scores (n, q) of a multi-label classifier: its decision function, or the probabilities of its labels."""
+def _scores(estimator: Any, X: Any) -> NDArray[np.float64]:
+    """Return the scores (n, q) of a multi-label classifier: its decision function or its probabilities."""
     if hasattr(estimator, "decision_function"):
         return np.asarray(estimator.decision_function(X))
-    found = estimator.predict_proba(X)
-    if isinstance(found, list):
-        # One (n, 2) a label, as forests give them; a label with one class has a single column.
-        return np.stack([_of_label(p, c) for p, c in zip(found, estimator.classes_)], axis=1)
-    return np.asarray(found)
-
-
-def _of_label(proba: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
-    where = np.flatnonzero(np.asarray(classes) == 1)
-    return np.asarray(proba[:, where[0]] if where.size else np.zeros(len(proba)))
+    probabilities = estimator.predict_proba(X)
+    if not isinstance(probabilities, list):
+        return np.asarray(probabilities)
+    # Forests return one (n, 2) matrix per label. A label with a single class has one column.
+    columns = []
+    for proba, classes in zip(probabilities, estimator.classes_):
+        index = np.flatnonzero(np.asarray(classes) == 1)
+        columns.append(proba[:, index[0]] if index.size else np.zeros(len(proba)))
+    return np.stack(columns, axis=1)

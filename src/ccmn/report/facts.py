@@ -12,11 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
-from ccmn.audit import believed_rates
+from ccmn.audit.label_issues import rates_with_uncertainty
 from ccmn.estimation import NoiseRates
-from ccmn.estimation.noise_rates import LEVEL
-from ccmn.metrics import METRICS, Noise
-from ccmn.metrics.metric import is_out_of_range
+from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL
+from ccmn.metrics import METRICS
+from ccmn.metrics.metric import Noise, is_out_of_range
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.report.instances import Instance, Show
 
@@ -100,7 +100,7 @@ class RateFacts:
 
     labels: tuple[LabelRateFacts, ...]
     warnings: tuple[str, ...] = ()
-    level: float = LEVEL
+    level: float = CONFIDENCE_LEVEL
     """Nominal coverage of the intervals."""
 
 
@@ -282,7 +282,7 @@ def correcting_noise(noise: NoiseModel | NoiseRates) -> NoiseModel:
     """
     if isinstance(noise, NoiseModel):
         return noise
-    rates = believed_rates(noise)
+    rates = rates_with_uncertainty(noise)
     return ClassConditionalNoise(rates.rho_pos, rates.rho_neg, label_names=rates.label_names)
 
 

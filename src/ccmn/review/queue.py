@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
-from ccmn.audit import believed_rates, p_wrong
-from ccmn.audit.label_issues import descending
+from ccmn.audit import p_wrong
+from ccmn.audit.label_issues import rates_with_uncertainty
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.noise_rates import Rate
-from ccmn.estimation.trusted import count_interval
+from ccmn.estimation.trusted import jeffreys_rate
 from ccmn.noise import NoiseModel
 from ccmn.review.decisions import AnswerCount, DecisionStore, LabelAnswer, QueueItem, Stream
 
@@ -59,11 +59,11 @@ class LabelIssueScores:
 
     def __init__(self, given: NDArray[np.float32], pred_proba: FloatArray, noise: NoiseModel | NoiseRates) -> None:
         self._given, self._pred_proba = given, pred_proba
-        self._rates = believed_rates(noise)
+        self._rates = rates_with_uncertainty(noise)
         step = max(1, _BLOCK_SIZE // given.shape[1])
         blocks = [self._p_wrong(slice(i, i + step)) for i in range(0, len(given), step)]
         self.max_p_wrong: FloatArray = np.concatenate([np.nan_to_num(block).max(1) for block in blocks])
-        self.order = descending(self.max_p_wrong)
+        self.order = np.argsort(-self.max_p_wrong, kind="stable")
 
     def row_scores(self, row: int) -> FloatArray:
         """Return the error probability of each label of a row; NaN if not observed."""
@@ -156,7 +156,7 @@ class ReviewQueue:
         return tuple(np.sort(chosen).tolist())
 
 
-_interval = lru_cache(maxsize=4096)(count_interval)  # an answer changes the counts of one or two labels only
+_interval = lru_cache(maxsize=4096)(jeffreys_rate)  # an answer changes the counts of one or two labels only
 
 
 class FlipCounts(NamedTuple):

@@ -1,4 +1,4 @@
-"""What every metric promises about its input and its answer, over the whole of METRICS."""
+"""Containers, dtypes and error messages, for all members of METRICS."""
 
 import numpy as np
 import pandas as pd
@@ -7,15 +7,9 @@ import scipy.sparse
 import torch
 from hypothesis import given
 
-from ccmn.metrics import (
-    METRICS,
-    auc_rows,
-    average_precision_rows,
-    coverage_rows,
-    hamming_rows,
-    one_error_rows,
-    ranking_loss_rows,
-)
+from ccmn.metrics import METRICS
+from ccmn.metrics.classification import auc_rows, hamming_rows
+from ccmn.metrics.ranking_metrics import average_precision_rows, coverage_rows, one_error_rows, ranking_loss_rows
 from metrics.strategies import labels_and_predictions, labels_and_scores, random_case
 
 ROWS = [hamming_rows, ranking_loss_rows, average_precision_rows, coverage_rows, one_error_rows, auc_rows]
@@ -23,12 +17,12 @@ every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=list(METR
 every_rows = pytest.mark.parametrize("rows", ROWS, ids=lambda rows: rows.__name__)
 
 
-def second(metric, scores):
+def second_argument(metric, scores):
     return (np.asarray(scores) > 0).astype(int) if metric.needs == "labels" else np.asarray(scores)
 
 
 @given(labels_and_scores, labels_and_predictions)
-def test_tensors_and_arrays_give_one_value(with_scores, with_predictions):
+def test_tensors_and_arrays_give_the_same_value(with_scores, with_predictions):
     for metric in METRICS.values():
         case = with_scores if metric.needs == "scores" else with_predictions
         value, tensor = metric.function(*case), metric.function(*map(torch.tensor, case))
@@ -40,7 +34,7 @@ def test_tensors_and_arrays_give_one_value(with_scores, with_predictions):
 @every_metric
 def test_any_container(metric):
     Y, scores = random_case(12, 5, levels=4)
-    other = second(metric, scores)
+    other = second_argument(metric, scores)
     expected = metric.function(Y, other)
     mixed = pd.DataFrame(Y).astype({0: bool, 1: object})
     for labels in (Y.tolist(), Y.astype(bool), mixed, scipy.sparse.csr_array(Y), Y[::-1].copy()[::-1]):
@@ -51,28 +45,28 @@ def test_any_container(metric):
 
 @every_metric
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32])
-def test_any_dtype_and_the_answer_in_float64(metric, dtype):
+def test_any_dtype_with_result_in_float64(metric, dtype):
     Y, scores = random_case(12, 5)
-    other = torch.tensor(second(metric, 4 * scores)).to(dtype)
+    other = torch.tensor(second_argument(metric, 4 * scores)).to(dtype)
     value = metric.function(torch.tensor(Y), other)
     assert value.dtype == torch.float64
     assert value.item() == pytest.approx(metric.function(Y, other.double().numpy()), abs=1e-12)
 
 
 @every_metric
-def test_a_tensor_on_either_side_gives_a_tensor_without_gradient(metric):
+def test_tensor_argument_gives_tensor_without_gradient(metric):
     Y, scores = random_case(12, 5)
-    other = torch.tensor(second(metric, scores).astype(float), requires_grad=True)
+    other = torch.tensor(second_argument(metric, scores).astype(float), requires_grad=True)
     value = metric.function(Y, other)
     assert isinstance(value, torch.Tensor)
     assert not value.requires_grad
-    assert isinstance(metric.function(torch.tensor(Y), second(metric, scores)), torch.Tensor)
+    assert isinstance(metric.function(torch.tensor(Y), second_argument(metric, scores)), torch.Tensor)
 
 
 @every_metric
-def test_the_input_stays_as_it_was(metric):
+def test_input_is_not_modified(metric):
     Y, scores = random_case(12, 5)
-    other = second(metric, scores)
+    other = second_argument(metric, scores)
     kept = Y.copy(), other.copy()
     Y.flags.writeable = other.flags.writeable = False
     metric.function(Y, other)
@@ -81,27 +75,27 @@ def test_the_input_stays_as_it_was(metric):
 
 
 @every_metric
-def test_permuting_rows_or_labels_changes_nothing(metric):
+def test_invariant_to_permutation_of_rows_and_labels(metric):
     Y, scores = random_case(12, 5, levels=3)
-    other, rng = second(metric, scores), np.random.default_rng(1)
+    other, rng = second_argument(metric, scores), np.random.default_rng(1)
     rows, labels = rng.permutation(12), rng.permutation(5)
     expected = pytest.approx(metric.function(Y, other), abs=1e-12)
     assert metric.function(Y[rows][:, labels], other[rows][:, labels]) == expected
 
 
 @every_metric
-def test_perfect_predictions_beat_random_ones(metric):
+def test_perfect_predictions_are_better_than_random(metric):
     Y, scores = random_case(40, 6)
     sign = 1 if metric.greater_is_better else -1
-    assert sign * metric.function(Y, Y) > sign * metric.function(Y, second(metric, scores))
+    assert sign * metric.function(Y, Y) > sign * metric.function(Y, second_argument(metric, scores))
 
 
 @every_metric
-def test_blocks_of_rows_leave_no_seam(metric, monkeypatch):
+def test_blocks_of_rows_give_the_same_value(metric, monkeypatch):
     Y, scores = random_case(31, 5, levels=3)
-    whole = metric.function(Y, second(metric, scores))
-    monkeypatch.setattr("ccmn.metrics.metric._BLOCK", 40)
-    assert metric.function(Y, second(metric, scores)) == pytest.approx(whole, abs=1e-12)
+    whole = metric.function(Y, second_argument(metric, scores))
+    monkeypatch.setattr("ccmn.metrics.metric.MAX_BLOCK_ENTRIES", 40)
+    assert metric.function(Y, second_argument(metric, scores)) == pytest.approx(whole, abs=1e-12)
 
 
 @every_rows
@@ -117,38 +111,38 @@ def test_rows_broadcast_over_leading_dimensions(rows):
 
 
 @every_rows
-def test_rows_read_nothing_back_from_the_device(rows):
-    # A tensor on "meta" has no values: whatever would wait for one fails.
+def test_rows_do_not_synchronize_with_the_device(rows):
+    # Tensors on "meta" have no values, so reading one fails.
     Y, other = torch.empty(3, 4, 5, dtype=torch.bool, device="meta"), torch.empty(3, 4, 5, device="meta")
     assert rows(Y, other).shape == (3, 4)
 
 
 @every_metric
-def test_vectors_are_refused(metric):
+def test_vectors_are_rejected(metric):
     with pytest.raises(ValueError, match=r"Y must be a matrix of shape \(n, q\).*got shape \(3,\)"):
         metric.function([1, 0, 1], [1, 0, 1])
 
 
 @every_metric
-def test_shapes_must_agree(metric):
-    with pytest.raises(ValueError, match=r"must have one shape \(n, q\); got \(2, 2\) and \(1, 2\)"):
+def test_different_shapes_are_rejected(metric):
+    with pytest.raises(ValueError, match=r"must have the same shape \(n, q\); got \(2, 2\) and \(1, 2\)"):
         metric.function([[1, 0], [0, 1]], [[1, 0]])
 
 
 @every_metric
-def test_empty_matrices_are_refused(metric):
+def test_empty_matrices_are_rejected(metric):
     with pytest.raises(ValueError, match=r"at least one row and one label; got shape \(0, 3\)"):
         metric.function(np.zeros((0, 3)), np.zeros((0, 3)))
 
 
 @every_metric
-def test_nan_is_refused_on_either_side(metric):
+def test_nan_is_rejected(metric):
     name = "Y_pred" if metric.needs == "labels" else "scores"
     known, unknown = [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [float("nan"), 1.0]]
     for make in (np.array, torch.tensor):
-        with pytest.raises(ValueError, match="Y holds NaN, first in row 1, label 0"):
+        with pytest.raises(ValueError, match="Y contains NaN, first in row 1, label 0"):
             metric.function(make(unknown), make(known))
-        with pytest.raises(ValueError, match=f"{name} holds NaN, first in row 1, label 0"):
+        with pytest.raises(ValueError, match=f"{name} contains NaN, first in row 1, label 0"):
             metric.function(make(known), make(unknown))
 
 
@@ -156,23 +150,23 @@ def test_nan_is_refused_on_either_side(metric):
 def test_labels_must_be_zero_or_one(metric):
     with pytest.raises(ValueError, match=r"Y must be 0 or 1; got -1: for -1/\+1 labels pass \(Y \+ 1\) / 2"):
         metric.function([[1, -1]], [[1, 0]])
-    with pytest.raises(ValueError, match=r"Y must be 0 or 1; got 0.5: cut scores into labels"):
+    with pytest.raises(ValueError, match=r"Y must be 0 or 1; got 0.5: apply a threshold to scores"):
         metric.function(torch.tensor([[1, 0.5]]), torch.tensor([[1, 0]]))
 
 
 @every_metric
-def test_what_is_no_matrix_of_numbers_is_refused(metric):
+def test_other_objects_are_rejected(metric):
     for rows in ([[1, 0], [1]], [["a", "b"]], np.array([["a", None]], dtype=object), {"a": 1}):
         with pytest.raises(ValueError, match="Y must be a matrix of numbers"):
             metric.function(rows, [[1, 0]])
 
 
 def test_predictions_must_be_labels():
-    with pytest.raises(ValueError, match=r"Y_pred must be 0 or 1; got 0.7: cut scores into labels, scores >= 0"):
+    with pytest.raises(ValueError, match=r"Y_pred must be 0 or 1; got 0.7: apply a threshold to scores, scores >= 0"):
         METRICS["hamming_loss"].function([[1, 0]], [[0.7, 0.1]])
 
 
-def test_outputs_with_a_dummy_label_are_recognised():
+def test_outputs_with_dummy_label_are_recognized():
     with pytest.raises(ValueError, match=r"got \(1, 2\) and \(1, 3\).*loss.decision\(outputs\)"):
         METRICS["ranking_loss"].function([[1, 0]], [[0.0, 0.7, 0.1]])
 

@@ -1,4 +1,4 @@
-"""noise= on every metric: unbiased by enumeration, plain for clean labels, errors that are derivatives."""
+"""Metrics with ``noise=``: unbiasedness by enumeration, clean labels, standard errors and ranges."""
 
 from __future__ import annotations
 
@@ -14,12 +14,8 @@ from hypothesis import given, settings
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ccmn.metrics import METRICS, Estimate, coverage, hamming_loss, macro_auc, macro_f1, micro_f1, one_error
-from ccmn.metrics.corrected_metrics import (
-    corrected_average_precision,
-    corrected_coverage,
-    corrected_hamming,
-    corrected_one_error,
-)
+from ccmn.metrics.corrected_metrics import corrected_hamming, corrected_one_error
+from ccmn.metrics.multilinear import corrected_average_precision, corrected_coverage
 from ccmn.noise import ClassConditionalNoise, MissingNoise, NoiseModel, PartialNoise, TransitionNoise
 from metrics import reference
 from metrics.strategies import labels_and_predictions, labels_and_scores
@@ -37,40 +33,40 @@ STATUS = {
     "macro_auc": "consistent",
 }
 every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))
-noisy_enough = noises(q=4).filter(lambda noise: (1 - noise.rho_pos - noise.rho_neg).min() > 0.2)
+moderate_noises = noises(q=4).filter(lambda noise: (1 - noise.rho_pos - noise.rho_neg).min() > 0.2)
 
 
 @dataclass
 class Estimated:
-    """Rates with their standard errors, as ``NoiseRates`` has them."""
+    """Noise rates with standard errors, like ``NoiseRates``."""
 
     noise: NoiseModel
     se_pos: np.ndarray
     se_neg: np.ndarray
 
 
-def second(metric, scores):
+def second_argument(metric, scores):
     return (scores >= 0).astype(int) if metric.needs == "labels" else scores
 
 
-def task(n=400, q=4, seed=0):
+def make_task(n=400, q=4, seed=0):
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=(n, q)).round(1)
     return (scores + rng.normal(size=(n, q)) > 0.5).astype(int), scores
 
 
 def clean_value(metric, Y, scores):
-    """What the estimate is about: the plain metric, but for the ranking loss, which is pooled."""
+    """Return the value that is estimated: the metric on clean labels, pooled over rows for the ranking loss."""
     if metric.name != "ranking_loss":
-        return metric.function(Y, second(metric, scores))
+        return metric.function(Y, second_argument(metric, scores))
     ordered, pairs = np.sum([reference.pair_sums(y, f) for y, f in zip(Y, scores)], axis=0)
     return 1 - ordered / pairs
 
 
 class TestUnbiased:
     @settings(max_examples=20)
-    @given(noise=noisy_enough, seed=SEEDS)
-    def test_the_mean_over_all_noisy_vectors_is_the_clean_value(self, noise, seed):
+    @given(noise=moderate_noises, seed=SEEDS)
+    def test_mean_over_all_noisy_vectors_is_the_clean_value(self, noise, seed):
         rng = np.random.default_rng(seed)
         y, f = rng.integers(0, 2, 4), torch.tensor(rng.normal(size=(1, 4)).round(1))
         for value in (
@@ -78,7 +74,7 @@ class TestUnbiased:
             corrected_one_error,
             corrected_average_precision,
             corrected_coverage,
-            partial(corrected_coverage, normalised=True),
+            partial(corrected_coverage, normalized=True),
         ):
             mean = sum(
                 w * value(noise.debias(torch.tensor([v], dtype=torch.float64)), f).item()
@@ -87,12 +83,12 @@ class TestUnbiased:
             assert mean == pytest.approx(value(torch.tensor(y[None]).double(), f).item(), abs=1e-12)
 
     @pytest.mark.parametrize("name", [name for name, status in STATUS.items() if status == "unbiased"])
-    def test_whatever_says_so_is_so(self, name):
-        """By the public functions: a row and its noisy versions, as often as it takes to be called unbiased."""
+    def test_status_unbiased_by_enumeration(self, name):
+        """Copies of one row, enough for the status "unbiased", over all noisy versions of the row."""
         noise = ClassConditionalNoise([0.1, 0.3, 0.0, 0.2], [0.2, 0.0, 0.3, 0.2])
         metric, copies = METRICS[name], 1000
         for y, f in (([1, 0, 1, 0], [0.3, 0.3, -1.0, 2.0]), ([0, 0, 0, 0], [1.0, 2.0, 0.5, 0.1])):
-            other = second(metric, np.tile(f, (copies, 1)))
+            other = second_argument(metric, np.tile(f, (copies, 1)))
             mean = 0.0
             for v, w in noisy_vectors(y, noise.rho_pos, noise.rho_neg):
                 found = metric.function(np.tile(v, (copies, 1)), other, noise=noise)
@@ -100,8 +96,8 @@ class TestUnbiased:
                 mean += w * found.value
             assert mean == pytest.approx(metric.function([y], other[:1]), abs=1e-12)
 
-    def test_sums_of_f1_and_auc(self):
-        """Numerator and denominator of every ratio, over all noisy versions of one label's column."""
+    def test_sums_of_f1_and_auc_are_unbiased(self):
+        """Numerator and denominator of every ratio, over all noisy versions of one label."""
         y, h, f = [1, 0, 1, 0], [1, 1, 0, 0], [0.5, 0.5, 0.1, 0.7]
         noise = ClassConditionalNoise(0.25, 0.3, n_labels=1)
         mean = np.zeros(4)
@@ -110,14 +106,14 @@ class TestUnbiased:
             mean += w * np.array([sum(p * h), sum(p), *reference.pair_sums(p, f)])
         np.testing.assert_allclose(mean, [1, 2, *reference.pair_sums(y, f)], atol=1e-12)
 
-    def test_one_true_label_under_a_transition_matrix(self):
+    def test_transition_matrix(self):
         noise = TransitionNoise([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.0, 0.4, 0.6]])
         scores = np.array([[0.3, 0.3, 0.1], [2.0, 0.0, 1.0], [0.0, 1.0, 2.0]])
         for name in ("hamming_loss", "one_error", "average_precision", "ranking_loss", "coverage"):
             metric, Y = METRICS[name], np.eye(3, dtype=int)
             mean = 0.0
             for classes in itertools.product(range(3), repeat=3):
-                found = metric.function(Y[list(classes)], second(metric, scores), noise=noise)
+                found = metric.function(Y[list(classes)], second_argument(metric, scores), noise=noise)
                 assert found.status == "unbiased"
                 mean += found.value * np.prod([noise.T[true, seen] for true, seen in enumerate(classes)])
             assert mean == pytest.approx(clean_value(metric, Y, scores), abs=1e-12)
@@ -128,25 +124,25 @@ class TestCleanLabels:
 
     @settings(max_examples=50)
     @given(labels_and_scores, labels_and_predictions)
-    def test_zero_rates_give_the_plain_metric(self, with_scores, with_predictions):
+    def test_zero_rates_give_the_metric_on_clean_labels(self, with_scores, with_predictions):
         for metric in METRICS.values():
             Y, other = with_scores if metric.needs == "scores" else with_predictions
             if metric.name == "ranking_loss":
-                continue  # pooled; below
+                continue  # pooled, see the next test
             found = metric.function(Y, other, noise=self.zero(Y.shape[1]))
             assert found.value == pytest.approx(metric.function(Y, other), abs=1e-12, nan_ok=True)
             assert found.status == STATUS[metric.name]
 
-    def test_ranking_loss_is_the_pooled_one(self):
-        Y, scores = task(50)
+    def test_ranking_loss_is_pooled(self):
+        Y, scores = make_task(50)
         metric = METRICS["ranking_loss"]
         found = metric.function(Y, scores, noise=self.zero(4))
         assert found.value == pytest.approx(clean_value(metric, Y, scores), abs=1e-12)
 
-    def test_normalised_coverage(self):
-        Y, scores = task(50)
-        found = coverage(Y, scores, normalised=True, noise=self.zero(4))
-        assert found.value == pytest.approx(coverage(Y, scores, normalised=True), abs=1e-12)
+    def test_normalized_coverage(self):
+        Y, scores = make_task(50)
+        found = coverage(Y, scores, normalized=True, noise=self.zero(4))
+        assert found.value == pytest.approx(coverage(Y, scores, normalized=True), abs=1e-12)
 
     def test_many_labels(self):
         rng = np.random.default_rng(0)
@@ -158,31 +154,31 @@ class TestCleanLabels:
             )
 
 
-class TestCloseness:
+class TestAccuracy:
     noise = ClassConditionalNoise([0.2, 0.1, 0.3, 0.0], [0.1, 0.3, 0.2, 0.4])
 
     @every_metric
-    def test_the_clean_value_is_within_five_standard_errors(self, metric):
-        Y, scores = task(6000)
-        other, Z = second(metric, scores), self.noise.corrupt(Y, random_state=1)
+    def test_clean_value_within_five_standard_errors(self, metric):
+        Y, scores = make_task(6000)
+        other, Z = second_argument(metric, scores), self.noise.corrupt(Y, random_state=1)
         clean, found = clean_value(metric, Y, scores), metric.function(Z, other, noise=self.noise)
         assert abs(found.value - clean) < 5 * found.se
         assert found.status == STATUS[metric.name]
         assert 0 < found.se < 0.06
-        assert abs(metric.function(Z, other) - clean) > found.se  # what the noisy labels themselves would say
+        assert abs(metric.function(Z, other) - clean) > found.se  # without correction
 
     @pytest.mark.parametrize("name", ["average_precision", "coverage"])
-    def test_approximate_where_products_would_drown(self, name):
+    def test_approximate_if_variance_is_too_large(self, name):
         metric, noise = METRICS[name], ClassConditionalNoise(0.3, 0.3, n_labels=12)
-        Y, scores = task(2000, 12)
+        Y, scores = make_task(2000, 12)
         Z = noise.corrupt(Y, random_state=1)
         clean, found = metric.function(Y, scores), metric.function(Z, scores, noise=noise)
         assert found.status == "approximate"
         assert abs(found.value - clean) < 0.1 * abs(metric.function(Z, scores) - clean) + 2 * found.se
         assert 0 < found.se < 0.3
 
-    def test_lost_labels_alone_never_drown(self):
-        Y, scores = task(200, 60)
+    def test_unbiased_for_missing_labels(self):
+        Y, scores = make_task(200, 60)
         noise = MissingNoise(0.3, n_labels=60)
         found = coverage(noise.corrupt(Y, random_state=0), scores, noise=noise)
         assert found.status == "unbiased"
@@ -195,10 +191,10 @@ class TestStandardErrors:
     @every_metric
     @pytest.mark.parametrize("n", [300, 3000], ids=["approximate", "unbiased"])
     @pytest.mark.parametrize("unobserved", [False, True])
-    def test_rates_enter_by_their_derivatives(self, metric, n, unobserved):
-        """Against central differences: one rate uncertain at a time, then all at once."""
-        Y, scores = task(n)
-        other, Z = second(metric, scores), self.noise.corrupt(Y, random_state=1).astype(float)
+    def test_uncertain_rates_by_delta_method(self, metric, n, unobserved):
+        """Compare with central differences, for one uncertain rate at a time and for all rates."""
+        Y, scores = make_task(n)
+        other, Z = second_argument(metric, scores), self.noise.corrupt(Y, random_state=1).astype(float)
         if unobserved:
             Z[::7, 1] = np.nan
         rows = metric.function(Z, other, noise=self.noise).se
@@ -222,20 +218,20 @@ class TestStandardErrors:
         return np.array([self.noise.rho_pos, self.noise.rho_neg])
 
     @every_metric
-    def test_rows_enter_as_in_the_jackknife(self, metric):
-        """Left out one by one; the soft labels of the approximate estimates keep their stretches of scores."""
+    def test_agrees_with_jackknife_over_rows(self, metric):
+        """The jackknife leaves out one row at a time."""
         n = 1200
-        Y, scores = task(n)
-        other, Z = second(metric, scores), self.noise.corrupt(Y, random_state=1)
+        Y, scores = make_task(n)
+        other, Z = second_argument(metric, scores), self.noise.corrupt(Y, random_state=1)
         found = metric.function(Z, other, noise=self.noise)
         rows = np.arange(0, n, 16)
         without = [metric.function(np.delete(Z, i, 0), np.delete(other, i, 0), noise=self.noise).value for i in rows]
         jackknife = ((n - 1) ** 2 / n * np.mean((np.array(without) - found.value) ** 2)) ** 0.5
-        # From a part of the rows, hence the width.
+        # The jackknife uses a sample of the rows, hence the tolerance.
         assert found.se == pytest.approx(jackknife, rel=0.3)
 
-    def test_estimated_rates_claim_less(self):
-        Y, scores = task(3000)
+    def test_status_with_estimated_rates(self):
+        Y, scores = make_task(3000)
         h = (scores >= 0).astype(int)
         none, some = np.zeros(4), np.array([0.0, 0.0, 0.0, 0.01])
         rates = Estimated(self.noise, none, none)
@@ -244,22 +240,24 @@ class TestStandardErrors:
         rates.kind = ("point", "upper bound", "point", "known")
         assert hamming_loss(Y, h, noise=rates).status == micro_f1(Y, h, noise=rates).status == "approximate"
 
-    def test_of_a_mean_exactly(self):
-        Y, scores = task(50)
+    def test_exact_for_a_mean(self):
+        Y, scores = make_task(50)
         p, h = self.noise.debias(Y.astype(float)), scores >= 0
         values = (p * (1 - h) + (1 - p) * h).mean(1)
         found = hamming_loss(Y, h.astype(int), noise=self.noise)
         assert (found.value, found.se) == pytest.approx((values.mean(), values.std(ddof=1) / 50**0.5), abs=1e-14)
 
-    def test_one_row_has_none(self):
+    def test_nan_for_one_row(self):
         found = hamming_loss([[1, 0, 0, 1]], [[1, 0, 0, 0]], noise=self.noise)
         assert np.isfinite(found.value)
         assert np.isnan(found.se)
 
-    def test_in_any_mode_of_the_caller(self):
-        Y, scores = task(300)
+    def test_gradient_modes_of_the_caller(self):
+        Y, scores = make_task(300)
         with torch.no_grad():
-            without = [metric.function(Y, second(metric, scores), noise=self.noise) for metric in METRICS.values()]
+            without = [
+                metric.function(Y, second_argument(metric, scores), noise=self.noise) for metric in METRICS.values()
+            ]
         with torch.inference_mode():
             given = torch.tensor(Y), torch.tensor(scores)
             for metric, expected in zip(METRICS.values(), without):
@@ -271,23 +269,23 @@ class TestNotObserved:
     noise = ClassConditionalNoise([0.2, 0.1, 0.3, 0.05], [0.1, 0.2, 0.2, 0.25])
 
     def masked(self):
-        Y, scores = task(600)
+        Y, scores = make_task(600)
         Z = self.noise.corrupt(Y, random_state=1).astype(float)
         Z[np.random.default_rng(0).random(Z.shape) < 0.1] = np.nan
         return Z, scores
 
     @pytest.mark.parametrize("name", ["one_error", "average_precision", "coverage"])
-    def test_rows_are_left_out_where_a_row_counts_as_a_whole(self, name):
+    def test_incomplete_rows_are_excluded_by_row_metrics(self, name):
         Z, scores = self.masked()
         whole = ~np.isnan(Z).any(1)
         found = METRICS[name].function(Z, scores, noise=self.noise)
         expected = METRICS[name].function(Z[whole], scores[whole], noise=self.noise)
         if found.status == "unbiased":
             assert found.value == pytest.approx(expected.value, abs=1e-12)
-        else:  # the other rows still tell what scores mean
+        else:  # incomplete rows still enter the isotonic regression
             assert found.value == pytest.approx(expected.value, abs=0.1)
 
-    def test_entries_are_left_out_elsewhere(self):
+    def test_unobserved_labels_are_excluded(self):
         Z, scores = (part[:200] for part in self.masked())
         h, p = (scores >= 0).astype(int), self.noise.debias(Z)
         seen = ~np.isnan(Z)
@@ -302,13 +300,13 @@ class TestNotObserved:
         wrong = p * (1 - h) + (1 - p) * h
         assert hamming_loss(Z, h, noise=self.noise).value == pytest.approx(np.nanmean(wrong), abs=1e-12)
 
-    def test_a_label_never_observed_has_no_say(self):
+    def test_label_without_observations_is_excluded(self):
         Z, scores = self.masked()
         Z[:, 2] = np.nan
         kept = [0, 1, 3]
         part = ClassConditionalNoise(self.noise.rho_pos[kept], self.noise.rho_neg[kept])
         for name in ("hamming_loss", "ranking_loss", "micro_f1", "macro_f1", "macro_auc"):
-            metric, other = METRICS[name], second(METRICS[name], scores)
+            metric, other = METRICS[name], second_argument(METRICS[name], scores)
             found, expected = (
                 metric.function(Z, other, noise=self.noise),
                 metric.function(Z[:, kept], other[:, kept], noise=part),
@@ -317,26 +315,26 @@ class TestNotObserved:
 
     @every_metric
     @pytest.mark.filterwarnings("ignore:.*cannot be estimated")
-    def test_nothing_observed(self, metric):
+    def test_no_observations(self, metric):
         Y = np.full((5, 4), np.nan)
-        found = metric.function(Y, second(metric, np.zeros((5, 4))), noise=self.noise)
+        found = metric.function(Y, second_argument(metric, np.zeros((5, 4))), noise=self.noise)
         assert isinstance(found, Estimate)
 
 
-class TestEdges:
+class TestEdgeCases:
     @pytest.mark.filterwarnings("ignore:.*cannot be estimated")
-    def test_fewer_positives_than_none(self):
+    def test_negative_number_of_positives(self):
         noise = ClassConditionalNoise(0.1, 0.4, n_labels=2)
         nothing, h = np.zeros((30, 2)), np.ones((30, 2), dtype=int)
         assert np.isnan(micro_f1(nothing, h, noise=noise).value)
         assert macro_f1(nothing, h, noise=noise).value == 0.0
         assert np.isnan(macro_auc(nothing, np.random.default_rng(0).normal(size=(30, 2)), noise=noise).value)
 
-    def test_a_label_that_cannot_be_told_from_an_empty_one_is_left_out_of_the_auc(self):
-        Y, scores = task(500, 3)
+    def test_auc_excludes_labels_without_clear_positives(self):
+        Y, scores = make_task(500, 3)
         noise = ClassConditionalNoise([0.1, 0.1, 0.3], [0.1, 0.1, 0.45])
         Z = noise.corrupt(Y, random_state=0)
-        Z[:, 2] = np.random.default_rng(0).random(500) < 0.45  # no true label at all
+        Z[:, 2] = np.random.default_rng(0).random(500) < 0.45  # no true label
         part = ClassConditionalNoise(noise.rho_pos[:2], noise.rho_neg[:2])
         found, expected = macro_auc(Z, scores, noise=noise), macro_auc(Z[:, :2], scores[:, :2], noise=part)
         assert (found.value, found.se) == pytest.approx((expected.value, expected.se), abs=1e-12)
@@ -354,7 +352,7 @@ class TestEdges:
         with pytest.raises(ValueError, match=r"Y must be 0 or 1; got 0\.5"):
             metric.function([[0.5, 1]], other, noise=ClassConditionalNoise(0.1, 0.1, n_labels=2))
 
-    def test_one_error_is_one_for_rows_without_labels(self):
+    def test_one_error_of_rows_without_labels_is_one(self):
         assert one_error([[0, 0]] * 2, [[1.0, 0.0]] * 2, noise=MissingNoise(0.4, n_labels=2)).value == 1.0
 
 
@@ -372,7 +370,7 @@ class TestNotEstimable:
     @every_metric
     @pytest.mark.parametrize("noise", EXTREME_NOISE.values(), ids=list(EXTREME_NOISE))
     @pytest.mark.parametrize("n", [1, 2, 5, 200])
-    def test_nan_comes_with_nan_error_and_one_warning(self, metric, noise, n):
+    def test_nan_has_nan_error_and_one_warning(self, metric, noise, n):
         rng = np.random.default_rng(0)
         for share in (0.0, 0.3, 1.0, np.nan):
             scores = rng.normal(size=(n, 4))
@@ -380,7 +378,7 @@ class TestNotEstimable:
             Y = np.where(np.isnan(share), np.nan, labels)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                found = metric.function(Y, second(metric, scores), noise=noise)
+                found = metric.function(Y, second_argument(metric, scores), noise=noise)
             if np.isnan(found.value):
                 assert np.isnan(found.se)
                 assert [metric.name in str(warning.message) for warning in caught] == [True]
@@ -394,14 +392,14 @@ class TestNotEstimable:
     )
     @pytest.mark.parametrize("rate", [0.95, 0.999])
     def test_warning_gives_the_reason(self, name, reason, rate):
-        Y, scores = task(200)
+        Y, scores = make_task(200)
         with pytest.warns(UserWarning, match=f"{name} cannot be estimated.*n_samples=200.*{reason}"):
             found = METRICS[name].function(Y, scores, noise=ClassConditionalNoise(rate, 0, n_labels=4))
         assert np.isnan([found.value, found.se]).all()
 
     @pytest.mark.parametrize("name", ["one_error", "average_precision", "coverage"])
     def test_no_complete_row(self, name):
-        Y, scores = task(50)
+        Y, scores = make_task(50)
         Y = Y.astype(float)
         Y[np.arange(50), np.arange(50) % 4] = np.nan
         with pytest.warns(UserWarning, match=f"{name}.*no row has all labels observed"):
@@ -414,7 +412,7 @@ class TestNotEstimable:
 
 
 class Largest(TorchDispatchMode):
-    """The most entries of any tensor made on the way."""
+    """Dispatch mode that records the largest number of entries of any created tensor."""
 
     entries = 0
 
@@ -428,39 +426,39 @@ class Largest(TorchDispatchMode):
 
 @every_metric
 @pytest.mark.parametrize("noise", [ClassConditionalNoise, MissingNoise])
-def test_no_tensor_grows_with_the_square_of_labels_or_rows(metric, noise):
+def test_memory_is_linear_in_rows_and_labels(metric, noise):
     rng = np.random.default_rng(0)
     for n, q in ((8, 3000), (3000, 4)):
         scores = rng.normal(size=(n, q))
         rates = (0.1, 0.1) if noise is ClassConditionalNoise else (0.1,)
         with Largest() as largest:
-            metric.function(scores > 1, second(metric, scores), noise=noise(*rates, n_labels=q))
+            metric.function(scores > 1, second_argument(metric, scores), noise=noise(*rates, n_labels=q))
         assert largest.entries <= (n + 1) * (q + 1)
 
 
 class TestRange:
     @every_metric
-    def test_estimates_know_the_range_of_their_metric(self, metric):
-        Y, scores = task(300)
-        found = metric.function(Y, second(metric, scores), noise=ClassConditionalNoise(0.1, 0.1, n_labels=4))
+    def test_bounds_of_estimates(self, metric):
+        Y, scores = make_task(300)
+        found = metric.function(Y, second_argument(metric, scores), noise=ClassConditionalNoise(0.1, 0.1, n_labels=4))
         low, high = metric.bounds(4)
         assert found.bounds == (low, high) == (0.0, 4.0 if metric.name == "coverage" else 1.0)
         assert not found.out_of_range
 
     @given(labels_and_scores, labels_and_predictions)
-    def test_plain_values_are_in_range(self, with_scores, with_labels):
+    def test_values_on_clean_labels_are_in_range(self, with_scores, with_labels):
         for metric in METRICS.values():
             Y, other = with_scores if metric.needs == "scores" else with_labels
             low, high = metric.bounds(Y.shape[1])
             value = float(metric.function(Y, other))
             assert np.isnan(value) or low <= value <= high
 
-    def test_normalised_coverage(self):
-        Y, scores = task(300)
-        found = coverage(Y, scores, normalised=True, noise=ClassConditionalNoise(0.1, 0.1, n_labels=4))
+    def test_normalized_coverage(self):
+        Y, scores = make_task(300)
+        found = coverage(Y, scores, normalized=True, noise=ClassConditionalNoise(0.1, 0.1, n_labels=4))
         assert found.bounds == (0.0, 0.75)
 
-    def test_values_outside_are_flagged(self):
+    def test_out_of_range(self):
         noise = ClassConditionalNoise(0.2, 0.3, n_labels=3)
         Y = (np.random.default_rng(0).random((200, 3)) < 0.5).astype(int)
         assert hamming_loss(Y, Y, noise=noise).out_of_range

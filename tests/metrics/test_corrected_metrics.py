@@ -1,4 +1,4 @@
-"""Corrected criteria: the mean over all noisy label vectors is the clean value; clean labels give the plain metric."""
+"""Corrected metrics: unbiased by enumeration of all noisy label vectors, and equal to the metrics on clean labels."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ import torch
 from hypothesis import given, settings
 
 from ccmn.metrics import hamming_loss, one_error, ranking_loss
-from ccmn.metrics.corrected_metrics import corrected_hamming, corrected_one_error, pooled_ranking_loss
+from ccmn.metrics.corrected_metrics import (
+    corrected_hamming,
+    corrected_one_error,
+    pooled_ranking_loss,
+    wrong_pair_weights,
+)
 from ccmn.noise import ClassConditionalNoise
 from reference import noisy_vectors
 from strategies import SEEDS, noises
 
 
-def plain_pooled(Y, scores):
+def reference_pooled_loss(Y, scores):
     wrong = pairs = 0.0
     for y, f in zip(Y, scores):
         for j, k in itertools.permutations(range(len(y)), 2):
@@ -26,19 +31,19 @@ def plain_pooled(Y, scores):
     return wrong / pairs
 
 
-def test_clean_labels_give_the_plain_metrics():
+def test_clean_labels_give_the_metrics():
     rng = np.random.default_rng(0)
     Y, scores = rng.integers(0, 2, (20, 5)), rng.normal(size=(20, 5)).round(1)
     p, f = torch.tensor(Y), torch.tensor(scores)
     assert corrected_hamming(p.double(), f >= 0).item() == pytest.approx(hamming_loss(Y, (scores >= 0).astype(int)))
     assert corrected_one_error(p.double(), f).item() == pytest.approx(one_error(Y, scores))
-    assert pooled_ranking_loss(p.double(), f).item() == pytest.approx(plain_pooled(Y, scores))
+    assert pooled_ranking_loss(p.double(), f).item() == pytest.approx(reference_pooled_loss(Y, scores))
 
 
 @settings(max_examples=30)
 @given(noise=noises(largest=4), seed=SEEDS)
 def test_unbiased_by_enumeration(noise, seed):
-    """Hamming and one-error of one row, and the two sums of the pooled ranking loss."""
+    """Hamming loss and one-error of one row, and the numerator of the pooled ranking loss."""
     torch.manual_seed(seed)
     q = noise.n_labels
     y = torch.randint(0, 2, (q,)).tolist()
@@ -50,8 +55,6 @@ def test_unbiased_by_enumeration(noise, seed):
             for v, w in noisy_vectors(y, noise.rho_pos, noise.rho_neg)
         )
         assert mean == pytest.approx(metric(clean).item(), abs=1e-9)
-    from ccmn.metrics.corrected_metrics import wrong_pair_weights
-
     mean = sum(
         w * wrong_pair_weights(p := noise.debias(torch.tensor([v], dtype=torch.float64)), 1 - p, f).item()
         for v, w in noisy_vectors(y, noise.rho_pos, noise.rho_neg)
@@ -59,15 +62,15 @@ def test_unbiased_by_enumeration(noise, seed):
     assert mean == pytest.approx(wrong_pair_weights(clean, 1 - clean, f).item(), abs=1e-7)
 
 
-def test_stacks_masks_and_weights():
+def test_stacks_nan_and_weights():
     torch.manual_seed(0)
     p, f = torch.rand(8, 4), torch.randn(2, 3, 8, 4)
     weights = torch.tensor([1.0, 2, 0, 1, 1, 3, 1, 1])
     repeated = torch.repeat_interleave(torch.arange(8), weights.long())
     for metric in (lambda p, f, w=None: corrected_hamming(p, f >= 0, w), corrected_one_error, pooled_ranking_loss):
-        together = metric(p, f)
-        assert together.shape == (2, 3)
-        assert together[1, 2].item() == pytest.approx(metric(p, f[1, 2]).item())
+        stacked = metric(p, f)
+        assert stacked.shape == (2, 3)
+        assert stacked[1, 2].item() == pytest.approx(metric(p, f[1, 2]).item())
         assert metric(p, f[0, 0], weights).item() == pytest.approx(metric(p[repeated], f[0, 0][repeated]).item())
     masked = p.clone()
     masked[:, 3] = torch.nan
@@ -79,16 +82,16 @@ def test_stacks_masks_and_weights():
     )
 
 
-def test_nothing_to_rank():
+def test_pooled_loss_without_pairs_is_nan():
     assert pooled_ranking_loss(torch.ones(3, 2), torch.randn(3, 2)).isnan()
 
 
 class TestEstimates:
-    """noise= on the public metrics: the clean value within the standard errors it claims."""
+    """The public metrics with ``noise=``: the clean value lies within the standard errors."""
 
     noise = ClassConditionalNoise([0.2, 0.1, 0.3, 0.0], [0.1, 0.3, 0.2, 0.4])
 
-    def task(self, n=20_000):
+    def make_task(self, n=20_000):
         rng = np.random.default_rng(0)
         scores = rng.normal(size=(n, 4)).round(1)
         Y = (scores + rng.normal(size=(n, 4)) > 0.5).astype(int)
@@ -102,22 +105,22 @@ class TestEstimates:
             (ranking_loss, "scores", "consistent"),
         ],
     )
-    def test_the_clean_value_is_within_five_standard_errors(self, metric, needs, status):
-        Y, Z, scores = self.task()
+    def test_clean_value_within_five_standard_errors(self, metric, needs, status):
+        Y, Z, scores = self.make_task()
         given = (scores >= 0).astype(int) if needs == "labels" else scores
-        clean = plain_pooled(Y[:2000], scores[:2000]) if metric is ranking_loss else metric(Y, given)
+        clean = reference_pooled_loss(Y[:2000], scores[:2000]) if metric is ranking_loss else metric(Y, given)
         found = metric(Z, given, noise=self.noise)
-        slack = 0.01 if metric is ranking_loss else 0.0  # its plain loop runs on a tenth of the rows
+        slack = 0.01 if metric is ranking_loss else 0.0  # the reference uses a tenth of the rows
         assert abs(found.value - clean) < 5 * found.se + slack
         assert found.status == status
         assert 0 < found.se < 0.02
-        assert abs(metric(Z, given) - clean) > 0.01  # what the noisy labels themselves would say
+        assert abs(metric(Z, given) - clean) > 0.01  # without correction
 
-    def test_standard_error_is_that_of_repeated_noise(self):
-        Y, _, scores = self.task(400)
+    def test_standard_error_agrees_with_repeated_noise(self):
+        Y, _, scores = self.make_task(400)
         h = (scores >= 0).astype(int)
         found = [hamming_loss(self.noise.corrupt(Y, random_state=s), h, noise=self.noise) for s in range(200)]
-        # Rows are fixed here, so the spread is what the noise adds; the standard error has the rows' own on top.
+        # Rows are fixed: the spread is due to noise alone. The standard error includes the sampling of rows.
         assert (
             np.std([f.value for f in found]) < np.mean([f.se for f in found]) < 1.6 * np.std([f.value for f in found])
         )
