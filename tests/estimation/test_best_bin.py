@@ -1,4 +1,4 @@
-"""The best bin against closed forms, plain loops and data of known rates."""
+"""Best-bin estimator: compared with closed forms, plain loops and simulated data."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from ccmn.estimation.best_bin import (
     DELTA,
     GAMMA,
     best_bin_label,
-    best_bin_share,
     histograms,
     impurities,
+    mixture_proportion,
     rates_from_impurities,
 )
 from ccmn.noise import ClassConditionalNoise
 
 
 def two_gaussians(rho_pos, rho_neg, seed, n=6000, distance=4.0):
-    """Scores of one label, classes ``distance`` deviations apart, and its noisy values."""
+    """Return scores of one label whose classes are ``distance`` deviations apart, and its noisy values."""
     rng = np.random.default_rng(seed)
     y = (rng.random((n, 1)) < 0.3).astype(int)
     scores = y[:, 0] * distance + rng.standard_normal(n)
     return scores, ClassConditionalNoise([rho_pos], [rho_neg]).corrupt(y, random_state=rng)[:, 0] == 1
 
 
-def without_sure_rows(seed, n=6000):
-    """A posterior (n, 1) that stays within [.1, .8], true labels, and labels at rates .2 and .2."""
+def without_certain_rows(seed, n=6000):
+    """Return a posterior (n, 1) within [.1, .8], true labels, and noisy labels with rates .2 and .2."""
     rng = np.random.default_rng(seed)
     eta = 0.1 + 0.7 * scipy.special.expit(8 * rng.standard_normal((n, 1)))
     y = (rng.random((n, 1)) < eta).astype(int)
     return eta, y, ClassConditionalNoise([0.2], [0.2]).corrupt(y, random_state=rng)
 
 
-def loop_share(component, mixture):
-    """Section 4.1, threshold by threshold; high scores look like the component."""
+def loop_proportion(component, mixture):
+    """Return the mixture proportion by a loop over thresholds; high scores look like the component."""
     width = sum(np.sqrt(np.log(4 / DELTA) / (2 * len(sample))) for sample in (component, mixture))
     best = (np.inf, 0.0)
     for c in np.unique(component):
@@ -47,40 +47,40 @@ def loop_share(component, mixture):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_share_agrees_with_the_loop(seed):
+def test_mixture_proportion_equals_loop(seed):
     rng = np.random.default_rng(seed)
-    scores = rng.normal(size=300).round(seed % 3)  # with ties, and many of them
+    scores = rng.normal(size=300).round(seed % 3)  # many ties
     positive = rng.random(300) < 1 / (1 + np.exp(-2 * scores))
     zeros, ones = histograms(scores, positive)
     assert zeros.sum() == (~positive).sum()
-    inside_zeros = best_bin_share(ones[::-1], zeros[::-1])
-    inside_ones = best_bin_share(zeros, ones)
-    assert inside_zeros.value == pytest.approx(loop_share(scores[positive], scores[~positive]), abs=1e-12)
-    assert inside_ones.value == pytest.approx(loop_share(-scores[~positive], -scores[positive]), abs=1e-12)
+    inside_zeros = mixture_proportion(ones[::-1], zeros[::-1])
+    inside_ones = mixture_proportion(zeros, ones)
+    assert inside_zeros.value == pytest.approx(loop_proportion(scores[positive], scores[~positive]), abs=1e-12)
+    assert inside_ones.value == pytest.approx(loop_proportion(-scores[~positive], -scores[positive]), abs=1e-12)
 
 
-def test_many_rows_are_binned_without_harm():
+def test_histogram_of_many_rows_is_accurate():
     scores, positive = two_gaussians(0.2, 0.2, 0, n=40_000)
     zeros, ones = histograms(scores, positive)
     assert zeros.size <= 2001
     assert zeros.sum() + ones.sum() == 40_000
-    exact = loop_share(-scores[~positive][:4000], -scores[positive])
-    assert best_bin_share(zeros, ones).value == pytest.approx(exact, abs=0.02)
+    exact = loop_proportion(-scores[~positive][:4000], -scores[positive])
+    assert mixture_proportion(zeros, ones).value == pytest.approx(exact, abs=0.02)
 
 
 @pytest.mark.slow
-def test_trusted_rows_expose_that_no_row_is_sure():
-    """Of the same data with 300 trusted rows, 19 of 20 are flagged."""
+def test_trusted_rows_reveal_missing_anchor_points():
+    """With 300 trusted rows, 19 of 20 data sets are flagged."""
     flagged = 0
     for seed in range(20):
-        eta, y, noisy = without_sure_rows(seed)
+        eta, y, noisy = without_certain_rows(seed)
         rows = np.random.default_rng([seed, 1]).permutation(len(y))[:300]
         rates = estimate_noise(pred_proba=0.2 + 0.6 * eta, Y_noisy=noisy, trusted=(rows, y[rows]))
         flagged += bool(rates.labels_with("no_anchor_suspected"))
     assert flagged >= 19
 
 
-def test_conversions_go_round():
+def test_conversions_are_inverse():
     grid = np.linspace(0.05, 0.45, 9)
     rho_pos, rho_neg, prior = (a.ravel() for a in np.meshgrid(grid, grid, grid))
     observed = rho_neg + (1 - rho_pos - rho_neg) * prior
@@ -89,7 +89,7 @@ def test_conversions_go_round():
     np.testing.assert_allclose(impurities(a / (1 - b), b / (1 - a)), (a, b), atol=1e-12)
 
 
-def test_classes_that_look_alike_leave_no_signal():
+def test_identical_classes_leave_no_signal():
     a, b = impurities(np.array(1.0), np.array(1.0))
     assert (a, b) == pytest.approx((0.5, 0.5))
     label = best_bin_label(np.zeros(100), np.arange(100) < 30, "both", np.random.default_rng(0))
@@ -98,7 +98,7 @@ def test_classes_that_look_alike_leave_no_signal():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("true", [(0.0, 0.6), (0.2, 0.2), (0.6, 0.0), (0.0, 0.0)])
-def test_two_sided_rates_of_separable_classes(true):
+def test_both_rates_of_separable_classes(true):
     """Within .05 in sum for 19 of 20 seeds (the worst is .027)."""
     labels = [best_bin_label(*two_gaussians(*true, seed), "both", np.random.default_rng(seed)) for seed in range(20)]
     errors = [abs(label.pos.value - true[0]) + abs(label.neg.value - true[1]) for label in labels]
@@ -107,53 +107,53 @@ def test_two_sided_rates_of_separable_classes(true):
 
 
 @pytest.mark.slow
-def test_without_sure_rows_the_excess_is_what_theory_says():
-    """A posterior within [.1, .8]: r (1 - sup eta) and r inf eta too much, to .03 for 19 of 20 seeds."""
+def test_excess_without_certain_rows_matches_theory():
+    """The excess is r (1 - sup eta) and r inf eta, within .03 for 19 of 20 seeds."""
     near = []
     for seed in range(20):
-        eta, _, noisy = without_sure_rows(seed)
+        eta, _, noisy = without_certain_rows(seed)
         label = best_bin_label(eta[:, 0], noisy[:, 0] == 1, "both", np.random.default_rng(seed))
         excess = np.array([label.pos.value - 0.2, label.neg.value - 0.2])
         near.append((np.abs(excess - 0.6 * np.array([1 - 0.8, 0.1])) < 0.03).all())
     assert sum(near) >= 19
 
 
-@pytest.mark.parametrize(("side", "true"), [("partial", (0.0, 0.4)), ("missing", (0.4, 0.0))])
-def test_a_declared_side_is_exactly_zero_and_the_other_well_known(side, true):
+@pytest.mark.parametrize(("noise_type", "true"), [("partial", (0.0, 0.4)), ("missing", (0.4, 0.0))])
+def test_declared_noise_type_is_estimated_precisely(noise_type, true):
     errors, deviations = [], []
     for seed in range(10):
-        label = best_bin_label(*two_gaussians(*true, seed, n=2000), side, np.random.default_rng(seed))
-        free, declared = (label.neg, label.pos) if side == "partial" else (label.pos, label.neg)
+        label = best_bin_label(*two_gaussians(*true, seed, n=2000), noise_type, np.random.default_rng(seed))
+        free, declared = (label.neg, label.pos) if noise_type == "partial" else (label.pos, label.neg)
         assert declared == (0, 0, 0, 0)
         assert free.low <= 0.4 <= free.high
         errors.append(free.value - 0.4)
         deviations.append(free.se)
     assert np.abs(errors).max() < 0.08
-    # The standard error says how far the estimates scatter, within a factor of two.
+    # The standard error matches the spread of the estimates within a factor of two.
     assert 0.5 < np.mean(deviations) / np.std(errors) < 2
 
 
-def test_no_noise_is_told():
+def test_no_noise_is_flagged():
     label = best_bin_label(*two_gaussians(0.0, 0.0, 0, n=600, distance=9), "partial", np.random.default_rng(0))
     assert label.neg.value < 0.02
     assert [code for code, _ in label.notes] == ["no_noise_detected"]
 
 
-@pytest.mark.parametrize("side", ["both", "partial", "missing"])
+@pytest.mark.parametrize("noise_type", ["both", "partial", "missing"])
 @pytest.mark.parametrize("value", [False, True])
-def test_one_class_alone_says_nothing(side, value):
-    label = best_bin_label(np.arange(9.0), np.full(9, value), side, np.random.default_rng(0))
+def test_single_class_is_unidentified(noise_type, value):
+    label = best_bin_label(np.arange(9.0), np.full(9, value), noise_type, np.random.default_rng(0))
     assert (label.pos.value, label.neg.value) == (0, 0)
     assert [code for code, _ in label.notes] == ["unidentified"]
 
 
-@pytest.mark.parametrize("side", ["both", "partial", "missing"])
-def test_two_rows_and_constant_scores_give_numbers(side):
+@pytest.mark.parametrize("noise_type", ["both", "partial", "missing"])
+def test_two_rows_and_constant_scores_give_finite_rates(noise_type):
     for scores, positive in (
         (np.array([0.1, 0.9]), np.array([False, True])),
         (np.zeros(50), np.arange(50) < 10),
     ):
-        label = best_bin_label(scores, positive, side, np.random.default_rng(0))
+        label = best_bin_label(scores, positive, noise_type, np.random.default_rng(0))
         assert np.isfinite([*label.pos, *label.neg]).all()
         assert 0 <= label.pos.value <= 1
         assert 0 <= label.neg.value <= 1

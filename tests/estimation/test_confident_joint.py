@@ -1,4 +1,4 @@
-"""The confident joint: by hand, and cleanlab's array."""
+"""Confident joint: counts by hand and cleanlab's array."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_counts_by_hand():
     np.testing.assert_allclose(joint_counts(scores, positive), expected)
 
 
-def test_near_perfect_scores_give_the_rates():
+def test_nearly_ideal_scores_recover_rates():
     rng = np.random.default_rng(0)
     y = rng.random(20_000) < 0.4
     positive = rng.random(20_000) < np.where(y, 0.8, 0.1)
@@ -26,13 +26,13 @@ def test_near_perfect_scores_give_the_rates():
     assert label.neg.value == pytest.approx(0.1, abs=0.02)
 
 
-def test_one_class():
+def test_single_class_is_unidentified():
     for value in (True, False):
         label = joint_label(np.full(5, 0.5), np.full(5, value), "both")
         assert label.notes[0][0] == "unidentified"
 
 
-def test_an_array_of_cleanlab():
+def test_from_confident_joint():
     joint = np.array([[[60, 10], [5, 25]], [[80, 0], [10, 10]]])
     rates = NoiseRates.from_confident_joint(joint, label_names=["sea", "sky"])
     np.testing.assert_allclose(rates.rho_pos, [10 / 35, 0])
@@ -46,11 +46,11 @@ def test_an_array_of_cleanlab():
     assert NoiseRates.from_dict(rates.to_dict()).noise == rates.noise
 
 
-def test_arrays_that_are_none():
+def test_from_confident_joint_rejects_invalid_arrays():
     for joint, message in (
         (np.ones((2, 2)), "must have shape \\(labels, 2, 2\\)"),
-        (-np.ones((1, 2, 2)), "none negative"),
-        ([[[1, 0], [1, 0]]], "some rows of either true class"),
+        (-np.ones((1, 2, 2)), "confident joint must be counts"),
+        ([[[1, 0], [1, 0]]], "each true class"),
     ):
         with pytest.raises(ValueError, match=message):
             NoiseRates.from_confident_joint(joint)

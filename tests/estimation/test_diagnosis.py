@@ -1,15 +1,17 @@
-"""Is the noise class-conditional? Told when it is not, silent when it is."""
+"""Diagnosis of noise that is not class-conditional, and sensitivity to errors of the rates."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import scipy.special
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from ccmn import diagnose_noise, estimate_noise
 from ccmn.data import make_noisy_multilabel
-from ccmn.estimation.diagnosis import UNKNOWN, Area, area, pool_areas
+from ccmn.estimation.diagnosis import AUC, UNKNOWN_AUC, auc, pool_aucs, sensitivity
 from ccmn.estimation.likelihood import GRIDS, deviance, surface
 from ccmn.noise import ClassConditionalNoise
 
@@ -18,38 +20,38 @@ ROWS = np.random.default_rng(0).permutation(2000)[:500]
 TRUSTED = (ROWS, DATA.Y[ROWS])
 
 
-def flipped_where_unsure():
-    """Labels are added where the posterior is high, as people do, and not elsewhere."""
+def flipped_by_posterior():
+    """Return labels that were added only where the posterior is high."""
     rng = np.random.default_rng(1)
     likely = np.where(DATA.posterior > 0.15, 0.8, 0.02)
     return np.where((DATA.Y == 0) & (rng.random(DATA.Y.shape) < likely), 1, DATA.Y)
 
 
-def test_noise_that_follows_x_is_told():
-    found = diagnose_noise(DATA.X, flipped_where_unsure(), TRUSTED)
+def test_feature_dependent_noise_is_flagged():
+    found = diagnose_noise(DATA.X, flipped_by_posterior(), TRUSTED)
     assert found.pooled.low > 0.6
-    assert all(a.value > 0.7 for a in found.added)
-    assert all(a == UNKNOWN for a in found.lost)
+    assert all(each.value > 0.7 for each in found.added)
+    assert all(each == UNKNOWN_AUC for each in found.removed)
     labels = {flag.label for flag in found.flags if flag.code == "not_class_conditional"}
     assert labels == {None, 0, 1, 2}
-    assert "do not describe these flips" in found.flags[0].note
-    rates = estimate_noise(DATA.X, flipped_where_unsure(), trusted=TRUSTED)
+    assert "rates per label do not describe the noise" in found.flags[0].note
+    rates = estimate_noise(DATA.X, flipped_by_posterior(), trusted=TRUSTED)
     assert "not_class_conditional" in {flag.code for flag in rates.flags}
 
 
-def test_class_conditional_noise_is_not_accused():
+def test_class_conditional_noise_is_not_flagged():
     noise = ClassConditionalNoise([0.3, 0.2, 0.1], [0.1, 0.2, 0.3])
     found = diagnose_noise(DATA.X, noise.corrupt(DATA.Y, random_state=0), TRUSTED)
     assert found.pooled.low < 0.5 < found.pooled.high + 0.05
     assert not found.flags
-    assert (found.misfit > 1e-3).all()
+    assert (found.p_value > 1e-3).all()
     free = diagnose_noise(DATA.X, noise.corrupt(DATA.Y, random_state=0))
-    assert free.pooled == UNKNOWN
+    assert free.pooled == UNKNOWN_AUC
     assert not free.flags
 
 
-def test_a_posterior_of_another_shape_does_not_fit():
-    """Labels that come and go along a line: no logistic posterior, with whatever rates, looks like that."""
+def test_deviance_of_oscillating_posterior_is_large():
+    """A posterior that oscillates along a line is not logistic at any rates."""
     rng = np.random.default_rng(0)
     scores = np.sort(rng.normal(size=(4000, 1)), 0)
     noisy = (rng.random(4000) < np.where(np.arange(4000) // 500 % 2 == 0, 0.1, 0.9)).astype(float)
@@ -61,23 +63,64 @@ def test_a_posterior_of_another_shape_does_not_fit():
     assert np.isnan(deviance(scores, np.ones(4000), np.zeros((1, 1)), pairs, grid))
 
 
-def test_the_area_is_scikit_learns():
+def test_auc_equals_scikit_learn():
     rng = np.random.default_rng(0)
     scores, flipped = rng.integers(5, size=60).astype(float), rng.random(60) < 0.4
-    found = area(scores, flipped)
+    found = auc(scores, flipped)
     assert found.value == pytest.approx(roc_auc_score(flipped, scores))
     assert found.low < found.value < found.high
     assert found.pairs == flipped.sum() * (~flipped).sum()
 
 
-def test_pooled_areas():
-    one, two = Area(0.6, 0.5, 0.7, 100), Area(0.8, 0.7, 0.9, 300)
-    pooled = pool_areas([one, two, UNKNOWN])
+def test_pooled_auc():
+    one, two = AUC(0.6, 0.5, 0.7, 100), AUC(0.8, 0.7, 0.9, 300)
+    pooled = pool_aucs([one, two, UNKNOWN_AUC])
     assert pooled.value == pytest.approx(0.75)
     assert pooled.high - pooled.low < 0.2
-    assert pool_areas([UNKNOWN]) == UNKNOWN
+    assert pool_aucs([UNKNOWN_AUC]) == UNKNOWN_AUC
 
 
-def test_features_are_needed():
-    with pytest.raises(ValueError, match="needs the features X"):
+def test_features_are_required():
+    with pytest.raises(ValueError, match="requires the features X"):
         diagnose_noise(Y_noisy=DATA.Y)
+
+
+NOISE = ClassConditionalNoise([0.2, 0.1], [0.1, 0.3])
+ETA = np.random.default_rng(0).random((200, 2))
+
+
+@given(st.floats(0.05, 0.4), st.floats(0.05, 0.4), st.floats(0.01, 0.04))
+def test_threshold_moves_by_formula(rho_pos, rho_neg, delta):
+    noise = ClassConditionalNoise([rho_pos], [rho_neg])
+    shift = delta / (2 * (1 - rho_pos - rho_neg))
+    threshold = sensitivity(noise, [[0.5]], delta).threshold[:, 0]
+    np.testing.assert_allclose(threshold, [0.5 - shift, 0.5 + shift, 0.5 + shift, 0.5 - shift], atol=1e-12)
+
+
+def test_sensitivity_equals_computation_with_changed_rates():
+    result = sensitivity(NOISE, ETA, 0.05)
+    other = ClassConditionalNoise(NOISE.rho_pos, NOISE.rho_neg + 0.05)
+    for value, column in ((1, result.target_given_1), (0, result.target_given_0)):
+        given_label = np.full((1, 2), value)
+        np.testing.assert_allclose(column[2], (other.debias(given_label) - NOISE.debias(given_label))[0])
+    signal = 1 - NOISE.rho_pos - NOISE.rho_neg
+    new = (NOISE.rho_neg + signal * ETA - other.rho_neg) / (1 - other.rho_pos - other.rho_neg)
+    np.testing.assert_allclose(result.mean_change[2], np.abs(new - ETA).mean(0))
+    np.testing.assert_allclose(result.changed[2], ((new >= 0.5) != (ETA >= 0.5)).mean(0))
+    between = (ETA >= 0.5) & (result.threshold[2] > ETA)
+    np.testing.assert_allclose(result.changed[2], between.mean(0))
+
+
+def test_changed_rates_stay_valid():
+    result = sensitivity(ClassConditionalNoise([0.0], [0.95]), [[0.5]], 0.2)
+    assert np.isfinite(result.mean_change).all()
+    assert result.threshold[1, 0] == pytest.approx(0.5)
+
+
+def test_sensitivity_rejects_invalid_arguments():
+    with pytest.raises(ValueError, match="delta must be between 0 and 1; got 0"):
+        sensitivity(NOISE, ETA, 0)
+    with pytest.raises(ValueError, match="proba must have 2 labels"):
+        sensitivity(NOISE, ETA[:, :1])
+    with pytest.raises(ValueError, match="proba must be probabilities"):
+        sensitivity(NOISE, 2 * ETA)

@@ -359,9 +359,10 @@ def auto(evidence: Evidence) -> list[LabelRates]:
     if evidence.annotators is not None:
         return dawid_skene(evidence)
     if evidence.X is None and evidence.pred_proba is None:
-        if evidence.trusted is None and evidence.prevalence is not None:
+        if evidence.trusted is not None:
+            return trusted_counts(evidence)
+        if evidence.prevalence is not None:
             return known_prevalence(evidence)
-        return trusted_counts(evidence) if evidence.trusted is not None else profile(evidence)
     if evidence.X is None and evidence.trusted is None and evidence.prevalence is None:
         return _bounds_from_scores(evidence)
     return _combined(evidence)

@@ -1,4 +1,4 @@
-"""NoiseRates: what it carries, what it refuses, how it is written and read."""
+"""NoiseRates: fields, checks, serialization and display."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ import json
 import numpy as np
 import pytest
 
-from ccmn.estimation import Flag, LabelRates, NoiseRates, Rate
-from ccmn.estimation.noise_rates import NEVER, UNINFORMED, gather, guard, prior_from_rates
+from ccmn.estimation import Flag, NoiseRates
+from ccmn.estimation.noise_rates import (
+    UNKNOWN_RATE,
+    ZERO_RATE,
+    LabelRates,
+    Rate,
+    collect_rates,
+    limit_rates,
+    prior_from_rates,
+)
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
 
 Y = np.array([[1, 0], [0, 1], [1, np.nan], [0, 0]])
@@ -19,8 +27,8 @@ def label(rho_pos=0.2, rho_neg=0.1, **changes):
     return LabelRates(pos, neg, "point", "test")._replace(**changes)
 
 
-def rates(labels=None, sides=("both", "both"), names=None, flags=()):
-    return gather(labels or [label(), label(0.3, 0.2)], Y, sides, {"method": "test"}, names, flags)
+def rates(labels=None, noise_type=("both", "both"), names=None, flags=()):
+    return collect_rates(labels or [label(), label(0.3, 0.2)], Y, noise_type, {"method": "test"}, names, flags)
 
 
 def test_shapes_and_counts():
@@ -36,34 +44,34 @@ def test_shapes_and_counts():
     assert result.n_labels == 2
 
 
-def test_the_prior_follows_from_the_rates():
+def test_prior_follows_from_rates():
     np.testing.assert_allclose(rates().prior, [(0.5 - 0.1) / 0.7, (1 / 3 - 0.2) / 0.5])
     assert prior_from_rates(np.array([0.1, 0.9]), np.array([0.2, 0.2]), np.array([0.2, 0.2])).tolist() == [0, 1]
 
 
-def test_the_noise_model_is_of_the_kind_declared():
+def test_class_of_noise_model_follows_noise_type():
     assert rates().noise == ClassConditionalNoise([0.2, 0.3], [0.1, 0.2])
-    added = [label(pos=NEVER), label(pos=NEVER)]
-    assert rates(added, ("partial", "partial")).noise == PartialNoise([0.1, 0.1])
-    lost = [label(neg=NEVER), label(neg=NEVER)]
-    assert rates(lost, ("missing", "missing"), ("sea", "sky")).noise == MissingNoise(
+    partial = [label(pos=ZERO_RATE), label(pos=ZERO_RATE)]
+    assert rates(partial, ("partial", "partial")).noise == PartialNoise([0.1, 0.1])
+    missing = [label(neg=ZERO_RATE), label(neg=ZERO_RATE)]
+    assert rates(missing, ("missing", "missing"), ("sea", "sky")).noise == MissingNoise(
         [0.2, 0.2], label_names=["sea", "sky"]
     )
-    assert type(rates([added[0], lost[0]], ("partial", "missing")).noise) is ClassConditionalNoise
+    assert type(rates([partial[0], missing[0]], ("partial", "missing")).noise) is ClassConditionalNoise
 
 
-def test_the_guard_leaves_a_signal_and_says_so():
-    clipped = guard(label(0.6, 0.5))
+def test_rates_are_limited_with_a_flag():
+    clipped = limit_rates(label(0.6, 0.5))
     assert clipped.pos.value + clipped.neg.value == pytest.approx(0.9)
     assert clipped.pos.value / clipped.neg.value == pytest.approx(0.6 / 0.5)
     assert clipped.notes[0][0] == "clipped"
-    assert guard(label()) == label()
+    assert limit_rates(label()) == label()
     result = rates([label(0.7, 0.3), label()])
     assert result.flags == (Flag("clipped", clipped.notes[0][1].replace("1.10", "1.00"), 0),)
     assert (1 - result.noise.rho_pos - result.noise.rho_neg > 0.0999).all()
 
 
-def test_json_and_back():
+def test_json_round_trip():
     result = rates(names=("sea", "sky"), flags=[Flag("few_rows", "4 rows")])
     again = NoiseRates.from_dict(json.loads(json.dumps(result.to_dict())))
     assert json.dumps(again.to_dict()) == json.dumps(result.to_dict())
@@ -71,9 +79,15 @@ def test_json_and_back():
     assert again.flags == result.flags
 
 
-def test_what_is_no_description_is_refused():
-    for wrong in ({}, {"rho_pos": [0.1]}, {**rates().to_dict(), "colour": 1}, None):
-        with pytest.raises(ValueError, match="not the description of noise rates"):
+def test_from_dict_reads_files_of_version_0_1():
+    old = rates().to_dict()
+    old["sides"] = old.pop("noise_type")
+    assert NoiseRates.from_dict(old).noise_type == ("both", "both")
+
+
+def test_from_dict_rejects_invalid_descriptions():
+    for wrong in ({}, {"rho_pos": [0.1]}, {**rates().to_dict(), "color": 1}, None):
+        with pytest.raises(ValueError, match="not a description of noise rates"):
             NoiseRates.from_dict(wrong)
     with pytest.raises(ValueError, match="rho_pos \\+ rho_neg must be below 1"):
         NoiseRates.from_dict({**rates().to_dict(), "rho_pos": [0.9, 0.9]})
@@ -81,38 +95,38 @@ def test_what_is_no_description_is_refused():
         NoiseRates.from_dict({**rates().to_dict(), "kind": ["point"]})
 
 
-def test_the_table_is_readable():
+def test_repr():
     text = repr(rates(names=("sea", "sky"), flags=[Flag("few_rows", "4 rows are few")]))
     assert text.splitlines()[0] == "NoiseRates(2 labels)"
     assert "sky      0.300" in text
     assert "! all labels: 4 rows are few [few_rows]" in text
-    many = gather([label()] * 20, np.tile(Y, 10), ("both",) * 20, {}, None, [Flag("a", "b", 3)] * 9)
+    many = collect_rates([label()] * 20, np.tile(Y, 10), ("both",) * 20, {}, None, [Flag("a", "b", 3)] * 9)
     assert "... and 10 more" in repr(many)
     assert "! label 3: b [a]" in repr(many)
     assert "... and 4 more flags" in repr(many)
 
 
-def test_known_rates_come_in_the_same_form():
+def test_known_rates():
     result = NoiseRates.known(PartialNoise([0.2, 0.1]), Y)
     assert result.kind == ("known", "known")
-    assert result.sides == ("partial", "partial")
+    assert result.noise_type == ("partial", "partial")
     assert result.noise == PartialNoise([0.2, 0.1])
     assert not result.se_neg.any()
     assert NoiseRates.known(MissingNoise([0.95, 0.1]), Y).noise == MissingNoise([0.95, 0.1])
-    assert UNINFORMED.se == pytest.approx(0.2887, abs=1e-4)
+    assert UNKNOWN_RATE.se == pytest.approx(0.2887, abs=1e-4)
 
 
-def test_less_is_corrected_where_rho_neg_is_hardly_known():
+def test_shrunk_noise_reduces_poorly_identified_rho_neg():
     wide, narrow = Rate(0.3, 0.15, 0.0, 0.5), Rate(0.3, 0.02, 0.25, 0.35)
     labels = [LabelRates(narrow, wide, "point", "test"), LabelRates(narrow, narrow, "point", "test")]
-    rates = gather(labels, np.tile([[0.0, 1.0], [1.0, 0.0]], (10, 1)), ("both", "both"), {}, None)
-    np.testing.assert_allclose(rates.cautious_noise.rho_neg, [0.3 * 0.75, 0.3])
-    np.testing.assert_allclose(rates.cautious_noise.rho_pos, [0.3, 0.3])
-    declared = gather([labels[0]._replace(pos=NEVER)], np.ones((10, 1)), ("partial",), {}, None)
-    assert declared.cautious_noise == declared.noise
+    rates = collect_rates(labels, np.tile([[0.0, 1.0], [1.0, 0.0]], (10, 1)), ("both", "both"), {}, None)
+    np.testing.assert_allclose(rates.shrunk_noise.rho_neg, [0.3 * 0.75, 0.3])
+    np.testing.assert_allclose(rates.shrunk_noise.rho_pos, [0.3, 0.3])
+    declared = collect_rates([labels[0]._replace(pos=ZERO_RATE)], np.ones((10, 1)), ("partial",), {}, None)
+    assert declared.shrunk_noise == declared.noise
 
 
-def test_flags_name_their_label():
+def test_flags_contain_label_names():
     notes = [Flag("clipped", "too noisy", 1), Flag("few_rows", "4 rows")]
     named = rates(names=("sea", "sky"), flags=notes)
     assert [str(flag) for flag in named.flags[-2:]] == [
