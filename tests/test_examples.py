@@ -1,4 +1,4 @@
-"""What the examples compute, against slow twins."""
+"""Computations of the examples, compared with reference implementations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def load_example(name):
     return module
 
 
-def test_the_hessian_of_ranking_square_is_that_of_the_loss():
+def test_hessian_of_the_ranking_loss_with_square_surrogate():
     rng = np.random.default_rng(0)
     X, p = rng.normal(size=(9, 3)), rng.normal(0.5, 1, size=(9, 4))
     form = load_example("03_ranking_square").hessian(X, p)

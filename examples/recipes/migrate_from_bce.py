@@ -2,13 +2,13 @@
 From plain BCE in three lines
 =============================
 
-A training script with ``BCEWithLogitsLoss`` takes its labels at their word. Three lines make it unbiased under label
-noise: one import, the noise, the criterion. Model, optimiser, data and prediction stay as they are. (A ranking loss
-wants one output more, and its own cut: ``loss.n_outputs(q)`` and ``loss.decision(outputs)``.)
+A training script with ``BCEWithLogitsLoss`` assumes that all labels are right. Three changed lines make it unbiased
+under label noise: the import, the noise model and the criterion. Model, optimizer, data and prediction do not change.
+(A ranking loss needs one more output and its own threshold: ``loss.n_outputs(q)`` and ``loss.decision(outputs)``.)
 
 It prints::
 
-    HammingLoss without noise, over BCE: 10.000
+    HammingLoss without noise, divided by BCE: 10.000
     wrong labels, BCE: 0.481
     wrong labels, unbiased: 0.158
 """
@@ -19,8 +19,8 @@ from ccmn import ClassConditionalNoise, HammingLoss  # line 1 of 3
 from ccmn.data import load_digit_scenes
 
 # %%
-# Data: pictures of several handwritten digits each, by other hands in the second half. A tenth of the true labels get
-# lost, half of the false ones are added.
+# The data are pictures with several handwritten digits. The second half has other writers than the first. One tenth of
+# the true labels are missing, and half of the absent labels are added.
 data = load_digit_scenes(6000)
 X, Y = torch.tensor(data.X), torch.tensor(data.Y, dtype=torch.float32)
 X_train, X_test, Y_test = X[:3000], X[3000:], Y[3000:]
@@ -29,31 +29,33 @@ Y_noisy = noise.corrupt(Y[:3000], random_state=0)
 
 
 # %%
-# Rates that are not known are estimated: ``noise = ccmn.estimate_noise(X, Y_noisy).noise``.
+# Estimate the rates if they are unknown: ``noise = ccmn.estimate_noise(X, Y_noisy).noise``.
 #
-# The script as it was, with the criterion as its only argument.
+# The original training script, with the criterion as its only argument:
 def train(criterion: torch.nn.Module) -> torch.nn.Module:
     torch.manual_seed(0)
     model = torch.nn.Linear(384, 10)
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=1e-4)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=1e-4)
     for _ in range(20):
         for rows in torch.randperm(3000).split(100):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             criterion(model(X_train[rows]), Y_noisy[rows]).backward()
-            optimiser.step()
+            optimizer.step()
     return model
 
 
 # %%
-# Without noise the new criterion is the old one, but for a sum over the labels where BCE has a mean: ten times as
-# much here. Adam hardly minds; with plain gradient descent divide the learning rate by the number of labels.
+# Without noise, the new criterion is BCE summed over the labels instead of averaged, here ten times as large. This
+# hardly affects Adam. With plain gradient descent, divide the learning rate by the number of labels.
 bce = torch.nn.BCEWithLogitsLoss()
 scores = torch.randn(5, 10)
-print(f"HammingLoss without noise, over BCE: {HammingLoss('logistic')(scores, Y[:5]) / bce(scores, Y[:5]):.3f}")
+ratio = HammingLoss("logistic")(scores, Y[:5]) / bce(scores, Y[:5])
+print(f"HammingLoss without noise, divided by BCE: {ratio:.3f}")
 
 
 # %%
-# With it, noisy labels train nearly as true ones would. A label is still predicted where its logit is above 0.
+# With the noise model, the criterion is an unbiased estimate of the loss on the true labels. A label is still predicted
+# if its logit is at least 0.
 def wrong_labels(model: torch.nn.Module) -> float:
     with torch.no_grad():
         return ((model(X_test) >= 0) != (Y_test == 1)).float().mean().item()

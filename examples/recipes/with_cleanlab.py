@@ -2,11 +2,11 @@
 With cleanlab's output
 ======================
 
-Held-out probabilities made for cleanlab are what ``estimate_noise`` and ``find_label_issues`` take, and cleanlab's
-confident joints are read by ``NoiseRates.from_confident_joint``. What both make of the same noisy labels is compared
-with the truth: the rates, the wrong labels found, and models trained with these rates.
+``estimate_noise`` and ``find_label_issues`` accept the same out-of-fold probabilities as cleanlab, and
+``NoiseRates.from_confident_joint`` converts cleanlab's confident joints to noise rates. This recipe compares ccmn and
+cleanlab on the same labels with injected noise: the rates, the wrong labels found, and models trained with the rates.
 
-Needs ``pip install 'ccmn[recipes]'``. It prints::
+Install the packages with ``pip install '.[recipes]'`` in a clone of the repository. It prints::
 
     error of the rates, cleanlab's joints: 0.259
     error of the rates, the same probabilities: 0.111
@@ -35,7 +35,7 @@ from ccmn.estimation import NoiseRates
 from ccmn.metrics import hamming_loss
 
 # %%
-# Noisy labels, and held-out probabilities of them by any model: cleanlab's usual input. It wants label sets as lists.
+# The input of cleanlab: noisy labels as lists of label sets, and their out-of-fold probabilities from any model.
 data = load_digit_scenes(4000)
 X, Y = data.X[:2000], data.Y[:2000]
 noise = ClassConditionalNoise.sample(10, max_sum=0.6, random_state=1)
@@ -45,37 +45,37 @@ pred_proba = cross_val_predict(model, X, Y_noisy, cv=3, method="predict_proba")
 label_sets = [np.flatnonzero(row).tolist() for row in Y_noisy]
 
 # %%
-# Three estimates of the rates: cleanlab's joints, (q, 2, 2), read as rates; the same probabilities, as bounds; and
-# from the features, where the shape of the posterior says more than probabilities can.
+# Three estimates of the rates: cleanlab's confident joints (q, 2, 2), converted to rates; an estimate from the same
+# probabilities, which gives upper bounds; and an estimate from the features, which also uses the shape of the
+# posterior.
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", UserWarning)  # what is a bound says so
+    warnings.simplefilter("ignore", UserWarning)  # warns that the estimates are bounds
     joints = compute_confident_joint(label_sets, pred_proba, multi_label=True)
     rates = {
         "cleanlab's joints": NoiseRates.from_confident_joint(joints),
         "the same probabilities": estimate_noise(pred_proba=pred_proba, Y_noisy=Y_noisy),
         "features": estimate_noise(X, Y_noisy),
     }
-for name, found in rates.items():
-    error = (abs(found.rho_pos - noise.rho_pos) + abs(found.rho_neg - noise.rho_neg)).mean()
+for name, estimate in rates.items():
+    error = (abs(estimate.rho_pos - noise.rho_pos) + abs(estimate.rho_neg - noise.rho_neg)).mean()
     print(f"error of the rates, {name}: {error:.3f}")
 
 # %%
-# Which labels are wrong? Average precision of the ranking of all entries: cleanlab's scores look at probabilities
-# alone, ``find_label_issues`` at the rates, too. It takes any of the estimates; the probabilities are the same for
-# both.
+# Wrong labels found, as the average precision of the ranking of all entries. The scores of cleanlab use the
+# probabilities only; ``find_label_issues`` uses the same probabilities and one of the estimated rates.
 wrong = (Y_noisy != Y).ravel()
 quality = get_label_quality_scores_per_class(label_sets, pred_proba, method="self_confidence")
 print(f"wrong labels found, cleanlab: {average_precision_score(wrong, -quality.ravel()):.3f}")
 issues = find_label_issues(Y_noisy, pred_proba, rates["features"], min_p_wrong=0)
-suspicion = np.zeros(Y.shape)
-suspicion[issues.row, issues.label] = issues.p_wrong
-print(f"wrong labels found, ccmn: {average_precision_score(wrong, suspicion.ravel()):.3f}")
+p_wrong = np.zeros(Y.shape)
+p_wrong[issues.row, issues.label] = issues.p_wrong
+print(f"wrong labels found, ccmn: {average_precision_score(wrong, p_wrong.ravel()):.3f}")
 
 # %%
-# Any estimate trains a model.
-for name, found in {"none": None, **rates}.items():
-    clf = CCMNClassifier(found and found.noise, loss="hamming", surrogate="square", random_state=0)
+# Models trained with each estimate, and without noise correction ("none").
+for name, estimate in {"none": None, **rates}.items():
+    clf = CCMNClassifier(estimate and estimate.noise, loss="hamming", surrogate="square", random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # rates that are far too high are noticed in training, too
+        warnings.simplefilter("ignore", UserWarning)  # warns if the rates are much too high
         clf.fit(X, Y_noisy)
     print(f"Hamming loss, rates from {name}: {hamming_loss(data.Y[2000:], clf.predict(data.X[2000:])):.3f}")

@@ -2,11 +2,11 @@
 With Lightning
 ==============
 
-The criterion is a module of the ``LightningModule``, so that the rates move to the device with it and are saved in
-its checkpoints. The validation loss on noisy labels is unbiased, too: ``ModelCheckpoint`` and ``EarlyStopping`` may
-go by it.
+The criterion is a submodule of the ``LightningModule``. The noise rates are therefore moved to the device with it and
+saved in its checkpoints. The validation loss on noisy labels is also unbiased, so ``ModelCheckpoint`` and
+``EarlyStopping`` can monitor it.
 
-Needs ``pip install 'ccmn[recipes]'``. It prints::
+Install the packages with ``pip install '.[recipes]'`` in a clone of the repository. It prints::
 
     Hamming loss, plain: 0.240
     Hamming loss, unbiased: 0.175
@@ -28,9 +28,9 @@ from ccmn.metrics import hamming_loss
 
 
 # %%
-# A module like any other; its criterion is handed in.
+# A ``LightningModule`` that takes the criterion as an argument.
 class Digits(lightning.LightningModule):
-    """One hidden layer."""
+    """Network with one hidden layer."""
 
     def __init__(self, criterion: MultiLabelLoss, n_features: int, n_labels: int) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Digits(lightning.LightningModule):
 
 
 # %%
-# Noisy labels for training and validation; true ones, of pictures by other hands, to test on.
+# Training and validation labels are noisy. The test set has true labels of pictures by other writers.
 data = load_digit_scenes(5000)
 X, Y = torch.tensor(data.X), torch.tensor(data.Y)
 noise = ClassConditionalNoise.sample(10, max_sum=0.6, random_state=1)
@@ -62,8 +62,8 @@ training, validation = torch.utils.data.random_split(noisy, [2000, 500], torch.G
 
 
 # %%
-# The best epoch is chosen by the validation loss, which never saw a true label. ``correction="abs"`` keeps a flexible
-# network from driving the loss below zero, which nothing but overfitting can do.
+# The validation loss selects the best epoch without true labels. ``correction="abs"`` prevents a flexible network from
+# overfitting the noise until the loss is negative.
 def train(criterion: MultiLabelLoss) -> Digits:
     lightning.seed_everything(0, verbose=False)
     with tempfile.TemporaryDirectory() as folder:
@@ -84,9 +84,9 @@ def train(criterion: MultiLabelLoss) -> Digits:
 
 # %%
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-warnings.filterwarnings("ignore", module="lightning")  # that one process loads the data: it is small
-for name, believed in (("plain", None), ("unbiased", noise)):
-    model = train(HammingLoss("logistic", noise=believed, correction=believed and "abs"))
+warnings.filterwarnings("ignore", module="lightning")  # about the number of data-loading processes
+for name, noise_model in (("plain", None), ("unbiased", noise)):
+    model = train(HammingLoss("logistic", noise=noise_model, correction=noise_model and "abs"))
     with torch.no_grad():
         predicted = model(X[2500:]) >= 0
     print(f"Hamming loss, {name}: {hamming_loss(Y[2500:], predicted.int()):.3f}")

@@ -2,13 +2,13 @@
 With skorch
 ===========
 
-skorch makes a PyTorch module a scikit-learn estimator. A loss of this library is its ``criterion``, the noise an
-argument of that; the grid search is scored on noisy labels, by the estimate of what the score would be on true ones.
+skorch wraps a PyTorch module as a scikit-learn estimator. The ``criterion`` is a loss of ccmn, and the noise model is
+an argument of the criterion. The grid search uses noisy labels: its scorer estimates the score on the true labels.
 
-Needs ``pip install 'ccmn[recipes]'``. It prints::
+Install the packages with ``pip install '.[recipes]'`` in a clone of the repository. It prints::
 
-    chosen: 64 hidden units
-    foreseen from noisy labels: 0.195
+    selected: 64 hidden units
+    Hamming loss, estimated from noisy labels: 0.195
     Hamming loss, plain: 0.215
     Hamming loss, unbiased: 0.171
 """
@@ -23,7 +23,7 @@ from ccmn.data import load_digit_scenes
 from ccmn.metrics import hamming_loss, make_noisy_scorer
 
 # %%
-# Noisy labels to learn from; true ones, of pictures by other hands, to test on.
+# Training labels are noisy. The test set has true labels of pictures by other writers.
 data = load_digit_scenes(5000)
 X, Y = data.X[:2500], data.Y[:2500]
 noise = ClassConditionalNoise.sample(10, max_sum=0.6, random_state=1)
@@ -31,28 +31,28 @@ Y_noisy = noise.corrupt(Y, random_state=0)
 
 
 # %%
-# ``NeuralNet`` leaves open what its outputs mean: these are scores, and a label is predicted where its score is above
-# 0.
-class Net(NeuralNet):
-    """Scores, and the labels they stand for."""
+# ``NeuralNet`` does not define the meaning of its outputs. Here they are scores, and a label is predicted if its score
+# is at least 0.
+class MultiLabelNet(NeuralNet):
+    """Neural network that predicts label sets from scores."""
 
     def decision_function(self, X: np.ndarray) -> np.ndarray:
-        return self.predict_proba(X)  # skorch's name for the outputs, whatever they are
+        return self.predict_proba(X)  # the outputs of the module
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         return (self.decision_function(X) >= 0).astype(int)
 
 
 class Network(torch.nn.Sequential):
-    """One hidden layer."""
+    """Network with one hidden layer."""
 
     def __init__(self, hidden: int = 32) -> None:
         super().__init__(torch.nn.Linear(384, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 10))
 
 
-def make_net(**settings: object) -> Net:
+def make_net(**settings: object) -> MultiLabelNet:
     torch.manual_seed(0)
-    return Net(
+    return MultiLabelNet(
         Network,
         criterion=HammingLoss,
         criterion__surrogate="logistic",
@@ -69,7 +69,7 @@ def make_net(**settings: object) -> Net:
 
 
 # %%
-# The number of hidden units, chosen without a true label.
+# Select the number of hidden units without true labels.
 search = GridSearchCV(
     make_net(criterion__noise=noise, criterion__correction="abs"),
     {"module__hidden": [4, 64]},
@@ -78,11 +78,11 @@ search = GridSearchCV(
 )
 search.fit(X, Y_noisy)
 hidden = search.best_params_["module__hidden"]
-print(f"chosen: {hidden} hidden units")
-print(f"foreseen from noisy labels: {-search.best_score_:.3f}")
+print(f"selected: {hidden} hidden units")
+print(f"Hamming loss, estimated from noisy labels: {-search.best_score_:.3f}")
 
 # %%
-# The same network with labels at their word, and what both are worth on true labels.
+# Compare with the same network without noise correction, on true labels.
 plain = make_net(module__hidden=hidden).fit(X, Y_noisy)
 for name, net in (("plain", plain), ("unbiased", search.best_estimator_)):
     print(f"Hamming loss, {name}: {hamming_loss(data.Y[2500:], net.predict(data.X[2500:])):.3f}")

@@ -1,11 +1,11 @@
 """
-With Hugging Face's Trainer
-===========================
+With the Trainer of Hugging Face
+================================
 
-A ``Trainer`` whose ``compute_loss`` asks a loss of this library. The model is any that gives ``logits``; here a tiny
-BERT, made from its configuration, reads made-up texts. Nothing is downloaded.
+A subclass of ``Trainer`` computes a loss of ccmn in ``compute_loss``. It works with any model that returns ``logits``.
+Here, a small BERT with random initial weights is trained on synthetic texts. Nothing is downloaded.
 
-Needs ``pip install 'ccmn[recipes]'``. It prints::
+Install the packages with ``pip install '.[recipes]'`` in a clone of the repository. It prints::
 
     Hamming loss, plain: 0.525
     Hamming loss, unbiased: 0.198
@@ -27,30 +27,33 @@ TOPICS, WORDS, LENGTH = 6, 60, 16
 
 
 # %%
-# A text is about some of six topics, each with five words of its own; some of the words are about nothing. Word 0
-# stands at the beginning, where BERT looks for what the text is about.
-def make_texts(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
+# A text has some of six topics. Each topic has five words, and further words belong to no topic. Word 0 is the first
+# word of every text; BERT uses its position to classify the text. The inputs of the model are those that a tokenizer
+# returns: ``input_ids`` and ``attention_mask``, which is 0 where a text is padded.
+def make_texts(n: int, random_state: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(random_state)
     Y = (rng.random((n, TOPICS)) < 0.35).astype(np.int64)
     texts = np.zeros((n, LENGTH), dtype=np.int64)
     for text, topics in zip(texts, Y):
-        about = rng.choice(np.flatnonzero(topics), LENGTH) if topics.any() else np.full(LENGTH, -1)
-        own, other = 1 + 5 * about + rng.integers(5, size=LENGTH), rng.integers(5 * TOPICS + 1, WORDS, size=LENGTH)
-        text[1:] = np.where((rng.random(LENGTH) < 0.7) & (about >= 0), own, other)[1:]
+        topic = rng.choice(np.flatnonzero(topics), LENGTH) if topics.any() else np.full(LENGTH, -1)
+        own, other = 1 + 5 * topic + rng.integers(5, size=LENGTH), rng.integers(5 * TOPICS + 1, WORDS, size=LENGTH)
+        text[1:] = np.where((rng.random(LENGTH) < 0.7) & (topic >= 0), own, other)[1:]
     return texts, Y
 
 
-texts, Y = make_texts(3000, seed=0)
+texts, Y = make_texts(3000, random_state=0)
 noise = ClassConditionalNoise(rho_pos=0.1, rho_neg=0.5, n_labels=TOPICS)
 Y_noisy = noise.corrupt(Y, random_state=1)
-training = [{"input_ids": text, "labels": labels} for text, labels in zip(texts[:2000], Y_noisy[:2000])]
+encoded = [{"input_ids": text, "attention_mask": np.ones_like(text)} for text in texts]
+training = [{**text, "labels": labels} for text, labels in zip(encoded[:2000], Y_noisy[:2000])]
 
 
 # %%
-# The criterion is a mean over the rows of a batch; ``loss_is_scaled_for_ga = False`` says so where gradients are
-# accumulated over several.
+# The criterion is a mean over the rows of a batch. ``loss_is_scaled_for_ga = False`` declares this for gradient
+# accumulation over several batches. The model receives all inputs except the labels, so that padded texts keep their
+# ``attention_mask``.
 class NoisyTrainer(Trainer):
-    """The Trainer, with a criterion."""
+    """Trainer with a criterion of ccmn."""
 
     loss_is_scaled_for_ga = False
 
@@ -65,7 +68,7 @@ class NoisyTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: int | None = None,
     ) -> Any:
-        outputs = model(input_ids=inputs["input_ids"])
+        outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
         loss = self.criterion(outputs.logits, inputs["labels"])
         return (loss, outputs) if return_outputs else loss
 
@@ -99,16 +102,16 @@ def train(criterion: MultiLabelLoss) -> NoisyTrainer:
         trainer = NoisyTrainer(
             criterion, model=BertForSequenceClassification(config), args=settings, train_dataset=training
         )
-        trainer.remove_callback(PrinterCallback)  # the loss alone says little here
+        trainer.remove_callback(PrinterCallback)  # do not print the training loss
         trainer.train()
     return trainer
 
 
 # %%
-# Predictions are the logits' signs; for a ranking loss ``criterion.decision`` takes the learned cut off first.
-testing = [{"input_ids": text} for text in texts[2000:]]
-for name, believed in (("plain", None), ("unbiased", noise)):
-    criterion = HammingLoss("logistic", noise=believed, correction=believed and "abs")
-    logits = train(criterion).predict(testing).predictions
+# A label is predicted if its logit is at least 0. For a ranking loss, ``criterion.decision`` first subtracts the
+# learned threshold.
+for name, noise_model in (("plain", None), ("unbiased", noise)):
+    criterion = HammingLoss("logistic", noise=noise_model, correction=noise_model and "abs")
+    logits = train(criterion).predict(encoded[2000:]).predictions
     predicted = criterion.decision(torch.tensor(logits)) >= 0
     print(f"Hamming loss, {name}: {hamming_loss(Y[2000:], predicted.int().numpy()):.3f}")
