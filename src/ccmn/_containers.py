@@ -45,14 +45,33 @@ def label_names_of(labels: object) -> tuple[str, ...] | None:
 def unwrap(labels: Labels) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Labels]]:
     """Return dense labels as an array, and a function that converts an array back to the container of ``labels``.
 
+    bfloat16, which numpy does not have, becomes float32 and is converted back. ``None`` and ``pd.NA`` become NaN.
     Sparse labels are not supported: their callers never build the dense array.
     """
     if isinstance(labels, torch.Tensor):
-        device = labels.device
-        return labels.detach().cpu().numpy(), lambda array: torch.from_numpy(array).to(device)
+        device, is_bfloat16 = labels.device, labels.dtype == torch.bfloat16
+        tensor = labels.detach().cpu()
+
+        def to_tensor(array: NDArray[Any]) -> torch.Tensor:
+            result = torch.from_numpy(array).to(device)
+            return result.bfloat16() if is_bfloat16 and result.dtype == torch.float32 else result
+
+        return (tensor.float() if is_bfloat16 else tensor).numpy(), to_tensor
     if is_dataframe(labels):
-        return labels.to_numpy(), lambda array: type(labels)(array, index=labels.index, columns=labels.columns)
-    return np.asarray(labels), lambda array: array
+        array = _missing_as_nan(labels.to_numpy())
+        return array, lambda array: type(labels)(array, index=labels.index, columns=labels.columns)
+    return _missing_as_nan(np.asarray(labels)), lambda array: array
+
+
+def _missing_as_nan(array: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers with ``None`` or ``pd.NA`` among them as float64 with NaN; every other array unchanged."""
+    if array.dtype != object:
+        return array
+    missing = np.array([value is None or type(value).__name__ == "NAType" for value in array.flat], dtype=bool)
+    numbers = all(isinstance(value, (bool, int, float, np.number, np.bool_)) for value in array.ravel()[~missing])
+    if not missing.any() or not numbers:
+        return array
+    return np.where(missing.reshape(array.shape), np.nan, array).astype(np.float64)
 
 
 def to_dense_array(labels: Labels) -> NDArray[Any]:
@@ -60,3 +79,8 @@ def to_dense_array(labels: Labels) -> NDArray[Any]:
     if is_sparse(labels):
         return np.asarray(labels.toarray())
     return unwrap(labels)[0]
+
+
+def to_dense_floats(matrix: Any) -> NDArray[np.float64]:
+    """Return a dense or sparse matrix, such as a product of sparse matrices, as a dense float64 array."""
+    return np.asarray(matrix.toarray() if is_sparse(matrix) else matrix, dtype=np.float64)

@@ -192,7 +192,7 @@ def test_convergence_warning():
 
 
 def test_invalid_ranks_are_rejected():
-    with pytest.raises(ValueError, match="rank must be a whole number of at least 1; got 0"):
+    with pytest.raises(ValueError, match="rank must be an integer of at least 1; got 0"):
         FPML(0).fit(*data())
     with pytest.raises(ValueError, match=r"rank \(as a share of the labels\) must be from 0 to 1; got 1.5"):
         FPML(1.5).fit(*data())

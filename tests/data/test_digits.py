@@ -27,5 +27,5 @@ def test_halves_use_different_images():
 def test_reproducible():
     a, b = load_digit_scenes(50, random_state=4), load_digit_scenes(50, random_state=4)
     assert np.array_equal(a.X, b.X)
-    with pytest.raises(ValueError, match="n must be a whole number"):
+    with pytest.raises(ValueError, match="n must be an integer"):
         load_digit_scenes(0)

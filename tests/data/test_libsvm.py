@@ -76,7 +76,7 @@ def test_malformed(write, text, message):
         (1, None, "number 1 .from 0., but labels is 1"),
         (["sea"], None, "but labels is 1"),
         (None, 2, "number 3 .from 1., but n_features is 2"),
-        (0, None, "labels must be a whole number of at least 1"),
+        (0, None, "labels must be an integer of at least 1"),
         ("label_*", None, "a file of label names ends in .xml"),
         (["a", "a"], None, "more than once"),
     ],

@@ -36,13 +36,13 @@ def test_sizes_of_the_paper():
 @pytest.mark.parametrize(
     ("n", "fractions", "message"),
     [
-        (10, (0.5, 0.6), r"add up to 1, as .*got \(0.5, 0.6\)"),
+        (10, (0.5, 0.6), r"fractions must be positive numbers with sum 1.*got \(0.5, 0.6\)"),
         (10, (1.5, -0.5), "positive"),
-        (10, (), "positive and add up to 1"),
+        (10, (), "fractions must be positive"),
         (10, ("a", "b"), "must be numbers"),
         (2, (0.5, 0.2, 0.3), "n=2 rows are too few"),
-        (0, (1.0,), "n must be a whole number"),
-        (2.5, (1.0,), "n must be a whole number"),
+        (0, (1.0,), "n must be an integer"),
+        (2.5, (1.0,), "n must be an integer"),
     ],
 )
 def test_refused(n, fractions, message):

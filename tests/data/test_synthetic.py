@@ -68,7 +68,7 @@ def test_reproducible():
         ({"prevalence": [0.5, 0.5, 0.5]}, "prevalence has 3 rates, but there are 2 labels"),
         ({"strength": -1.0}, "strength must be a finite number of at least 0"),
         ({"correlation": 1.5}, "correlation must be between 0 and 1"),
-        ({"n": 0}, "n must be a whole number"),
+        ({"n": 0}, "n must be an integer"),
         ({"noise": ClassConditionalNoise(0.1, 0.1, n_labels=5)}, "must have 5 labels"),
     ],
 )

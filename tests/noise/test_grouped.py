@@ -71,7 +71,7 @@ def test_sparse_labels_stay_sparse():
         assert abs(flipped[crowd & (true[:, j] == 1), j].mean() - CROWD.rho_pos[j]) < 0.08
         assert abs(flipped[crowd & (true[:, j] == 0), j].mean() - CROWD.rho_neg[j]) < 0.08
     assert (NOISE.corrupt(labels[:1], ["gold"], random_state=0) != labels[:1]).nnz == 0
-    with pytest.raises(ValueError, match="no rates for group 'mob'"):
+    with pytest.raises(ValueError, match="'mob', which has no rates"):
         NOISE.corrupt(labels[:1], ["mob"])
 
 
@@ -85,9 +85,9 @@ def test_mean_and_json():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="no rates for group 'import'; there are for 'crowd', 'gold'"):
+    with pytest.raises(ValueError, match="'import', which has no rates; known groups: 'crowd', 'gold'"):
         NOISE.debias(Y, ["gold", "crowd", "import", "gold"])
-    with pytest.raises(ValueError, match="each of the 4 rows; got 3"):
+    with pytest.raises(ValueError, match=r"one entry per row \(4\); got 3"):
         NOISE.debias(Y, GROUPS[:3])
     with pytest.raises(ValueError, match="the same labels"):
         GroupedNoise({"a": CROWD, "b": ClassConditionalNoise([0.1], [0.1])})

@@ -289,13 +289,13 @@ class TestClassConditional:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (([-0.1, 0.2], [0, 0]), r"rho_pos holds probabilities, between 0 and 1; got -0\.1 for label 0 \(of 2\)"),
+            (([-0.1, 0.2], [0, 0]), r"rho_pos must be probabilities, between 0 and 1; got -0\.1 for label 0 \(of 2\)"),
             (([0.1, 1.2], [0, 0]), r"got 1\.2 for label 1"),
             (([0.1, np.nan], [0, 0]), r"rho_pos is NaN for label 1 \(of 2\)"),
             (([0.1, 0.2], [0.3]), "rho_neg has 1 rates, but there are 2 labels"),
-            (([0.5, 0.1, 0.6], [0.5, 0.1, 0.4]), r"got 0\.5 \+ 0\.5 for labels 0 and 2 \(of 3\)\. At 1 the noisy"),
+            (([0.5, 0.1, 0.6], [0.5, 0.1, 0.4]), r"got 0\.5 \+ 0\.5 for labels 0 and 2 \(of 3\)"),
             (([0.3], [0.7]), "must be below 1"),
-            ((0.1, 0.2), "say for how many labels with n_labels=q"),
+            ((0.1, 0.2), "pass n_labels=q"),
             (([[0.1]], [[0.2]]), r"shape \(q,\); got shape \(1, 1\)"),
             (("lots", [0.1]), "must be a number or a list of numbers"),
             (([], []), "one rate per label"),
@@ -306,7 +306,7 @@ class TestClassConditional:
             ClassConditionalNoise(*arguments)
 
     def test_errors_name_the_parameter_and_the_label(self):
-        with pytest.raises(ValueError, match=r"^rho holds probabilities"):
+        with pytest.raises(ValueError, match=r"^rho must be probabilities"):
             PartialNoise([0.1, -0.2])
         with pytest.raises(ValueError, match=r"for label 'sky' \(of 2\)"):
             ClassConditionalNoise([0.1, 0.6], [0.1, 0.4], label_names=["sea", "sky"])
@@ -314,7 +314,7 @@ class TestClassConditional:
     def test_bad_names(self):
         with pytest.raises(ValueError, match=r"one name per label \(2\); got 3 names"):
             ClassConditionalNoise([0.1, 0.2], [0.1, 0.2], label_names=["a", "b", "c"])
-        with pytest.raises(ValueError, match="'a' stands there more than once"):
+        with pytest.raises(ValueError, match="'a' occurs more than once"):
             ClassConditionalNoise([0.1, 0.2], [0.1, 0.2], label_names=["a", "a"])
 
 
@@ -386,7 +386,7 @@ class TestSample:
             ClassConditionalNoise.sample(3, choices=(0.6, 0.7))
         with pytest.raises(ValueError, match=r"at most max_sum=0\.1"):
             ClassConditionalNoise.sample(3, max_sum=0.1)
-        with pytest.raises(ValueError, match="q must be a whole number of at least 1; got 0"):
+        with pytest.raises(ValueError, match="q must be an integer of at least 1; got 0"):
             ClassConditionalNoise.sample(0)
 
 

@@ -110,7 +110,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
         X, Y = validate_data(
             self,
             _tensor_to_array(X),
-            _tensor_to_array(y),
+            y if is_sparse(y) else to_dense_array(y),
             multi_output=True,
             accept_sparse="csr",
             dtype=np.float64,

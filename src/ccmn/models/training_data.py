@@ -93,7 +93,7 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     With ``reset`` the estimator is about to be fitted, and its ``n_features_in_`` and ``feature_names_in_`` are set.
     """
     if isinstance(X, torch.Tensor):
-        X = X.detach().cpu().numpy()
+        X = to_dense_array(X)
     if is_dataframe(X):
         _check_columns(X)
     return validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32))
@@ -176,7 +176,7 @@ def encode_targets(Y: Any) -> Targets:
     if is_sparse(Y):
         return _from_sparse(Y)
     names = label_names_of(Y) if is_dataframe(Y) else None
-    array = to_dense_array(Y) if is_dataframe(Y) or hasattr(Y, "detach") else np.asarray(Y)
+    array = to_dense_array(Y)
     if array.ndim == 1:
         return _from_classes(array)
     if array.ndim != 2 or array.shape[1] == 0:
