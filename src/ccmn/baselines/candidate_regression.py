@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from ccmn._containers import to_dense_floats
 from ccmn._validation import FloatArray, check_count, check_penalty, check_real, name_some
-from ccmn.baselines.linear_algebra import ShiftedGram, append_ones, dense
+from ccmn.baselines.linear_algebra import ShiftedGram, append_ones
 from ccmn.baselines.pml_estimator import LinearPartialLabelClassifier
 
 
@@ -54,7 +55,7 @@ class CandidateRidge(LinearPartialLabelClassifier):
 
     def _fit(self, X: Any, Y: FloatArray) -> None:
         Phi = append_ones(X)
-        W = ShiftedGram(Phi).solve(dense((Phi.T @ Y).T), float(self.lam))
+        W = ShiftedGram(Phi).solve(to_dense_floats((Phi.T @ Y).T), float(self.lam))
         self._set_scores(W[:, :-1], W[:, -1])
 
 

@@ -16,10 +16,10 @@ import numpy as np
 import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
 
-from ccmn._containers import is_sparse
+from ccmn._containers import is_sparse, to_dense_floats
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_choice, check_count, check_nonnegative, check_penalty, check_share
-from ccmn.baselines.linear_algebra import ShiftedGram, append_ones, dense
+from ccmn.baselines.linear_algebra import ShiftedGram, append_ones
 from ccmn.baselines.pml_estimator import LinearPartialLabelClassifier, split_intercept
 
 MIN_RELATIVE_DECREASE = 1e-13
@@ -242,7 +242,7 @@ class ColumnGramFactors(JointFactors):
 
     def __init__(self, X: Any, rank: int, b: float) -> None:
         super().__init__(X, rank, b)
-        self.gram = dense(X.T @ X)
+        self.gram = to_dense_floats(X.T @ X)
 
     def update(self, T: FloatArray, a: float) -> tuple[FloatArray, float]:
         """Return Z and the squared error of the features."""
@@ -259,7 +259,7 @@ class RowGramFactors(JointFactors):
 
     def __init__(self, X: Any, rank: int, b: float) -> None:
         super().__init__(X, rank, b)
-        self.gram = dense(X @ X.T)
+        self.gram = to_dense_floats(X @ X.T)
 
     def update(self, T: FloatArray, a: float) -> tuple[FloatArray, float]:
         """Return Z and the squared error of the features."""

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 
-from ccmn._containers import is_sparse
+from ccmn._containers import is_sparse, to_dense_floats
 from ccmn._validation import FloatArray
 
 
@@ -19,11 +19,6 @@ def append_ones(X: Any) -> Any:
     if is_sparse(X):
         return scipy.sparse.hstack([X, scipy.sparse.csr_array(ones)], format="csr")
     return np.hstack([X, ones])
-
-
-def dense(product: Any) -> FloatArray:
-    """Return a matrix product as a dense float64 array, even if its factors are sparse."""
-    return np.asarray(product.toarray() if is_sparse(product) else product, dtype=np.float64)
 
 
 class ShiftedGram:
@@ -37,7 +32,7 @@ class ShiftedGram:
     def __init__(self, Phi: Any) -> None:
         n, D = Phi.shape
         self.is_complete = n >= D
-        gram = dense(Phi.T @ Phi) if self.is_complete else dense(Phi @ Phi.T)
+        gram = to_dense_floats(Phi.T @ Phi) if self.is_complete else to_dense_floats(Phi @ Phi.T)
         values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, check_finite=False)
         self.values = np.maximum(values, 0.0)
         rounding = self.values.max() * max(n, D) * np.finfo(float).eps
@@ -45,7 +40,7 @@ class ShiftedGram:
         self.vectors = vectors
         if not self.is_complete:
             self.values, self.is_positive = self.values[self.is_positive], self.is_positive[self.is_positive]
-            self.vectors = dense(Phi.T @ vectors[:, -len(self.values) :]) / np.sqrt(self.values)
+            self.vectors = to_dense_floats(Phi.T @ vectors[:, -len(self.values) :]) / np.sqrt(self.values)
 
     def solver(self, shift: float) -> Callable[[FloatArray], FloatArray]:
         """Return ``solve`` for a fixed shift, with a precomputed inverse if that takes fewer operations."""

@@ -28,10 +28,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_chunked
 from sklearn.svm import SVC, LinearSVC
 
-from ccmn._containers import is_sparse
+from ccmn._containers import is_sparse, to_dense_floats
 from ccmn._registry import Registry
 from ccmn._validation import FloatArray
-from ccmn.baselines.linear_algebra import dense
 
 T = TypeVar("T")
 ProgressCallback = Callable[[int, int], None]
@@ -169,7 +168,8 @@ def reconstruction_weights(X: Any, rows: NDArray[np.intp], index: NDArray[np.int
     step = max(1, MAX_DENSE_ENTRIES // max(1, k * X.shape[1]))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        targets, neighbors = dense(X[rows[part]]), dense(X[index[part].ravel()]).reshape(-1, k, X.shape[1])
+        targets = to_dense_floats(X[rows[part]])
+        neighbors = to_dense_floats(X[index[part].ravel()]).reshape(-1, k, X.shape[1])
         for i, (target, basis) in enumerate(zip(targets, neighbors), start):
             weights[i] = _non_negative_weights(basis.T, target)
     return _normalize_rows(weights)
@@ -417,7 +417,7 @@ def fit_pair(X: Any, rows: NDArray[np.intp], y: NDArray[np.int64], C: float, svm
 
 def _fit_libsvm(X: Any, y: NDArray[np.int64], C: float) -> tuple[FloatArray, float, bool]:
     svm = SVC(kernel="linear", C=C, max_iter=MAX_LIBSVM_ITERATIONS).fit(X, y)
-    return dense(svm.coef_).ravel(), float(svm.intercept_[0]), svm.fit_status_ == 0
+    return to_dense_floats(svm.coef_).ravel(), float(svm.intercept_[0]), svm.fit_status_ == 0
 
 
 def _fit_liblinear(X: Any, y: NDArray[np.int64], C: float) -> tuple[FloatArray, float, bool]:

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from ccmn._containers import to_dense_floats
 from ccmn._validation import FloatArray, check_choice, check_count, check_penalty
-from ccmn.baselines.linear_algebra import ShiftedGram, append_ones, dense, shrink_singular_values, soft_threshold
+from ccmn.baselines.linear_algebra import ShiftedGram, append_ones, shrink_singular_values, soft_threshold
 from ccmn.baselines.pml_estimator import LinearPartialLabelClassifier, ThresholdPredictor
 
 
@@ -137,7 +138,7 @@ def solve_pml_ni(Phi: Any, Y: FloatArray, lam: float, beta: float, gamma: float,
     by 10 % per iteration, so that U = V = 0 for about sixty iterations. The dual update uses the :math:`\mu` of the
     next iteration. The objective is not monotone.
     """
-    A, gram = dense((Phi.T @ Y).T), ShiftedGram(Phi)
+    A, gram = to_dense_floats((Phi.T @ Y).T), ShiftedGram(Phi)
     U, V, dual = (np.zeros_like(A) for _ in range(3))
     mu, growth, max_mu = 1e-4, 1.1, 1e10
     for iteration in range(1, max_iter + 1):

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccmn._containers import is_sparse
+from ccmn._containers import is_sparse, to_dense_floats
 from ccmn._validation import FloatArray
 from ccmn.training.ridge import LARGEST_DECOMPOSITION
 
@@ -120,12 +120,12 @@ def _decompose(X: Any, x_mean: FloatArray, share: FloatArray) -> tuple[FloatArra
     X = X if is_sparse(X) else np.asarray(X, dtype=np.float64)
     if d <= n:
         weighted = X.multiply(share[:, None]).tocsr() if is_sparse(X) else X * share[:, None]
-        values, vectors = _eigen(_dense(weighted.T @ X) - np.outer(x_mean, x_mean))
+        values, vectors = _eigen(to_dense_floats(weighted.T @ X) - np.outer(x_mean, x_mean))
         return vectors, values
     # Few rows, many features: the same through rows. X has at most LARGEST_DECOMPOSITION of them here.
     root = np.sqrt(share)
     through_mean = np.asarray(X @ x_mean).ravel()
-    gram = _dense(X @ X.T) - through_mean[:, None] - through_mean[None, :] + x_mean @ x_mean
+    gram = to_dense_floats(X @ X.T) - through_mean[:, None] - through_mean[None, :] + x_mean @ x_mean
     values, vectors = _eigen(root[:, None] * gram * root)
     dual = root[:, None] * vectors
     return np.asarray(X.T @ dual) - np.outer(x_mean, dual.sum(0)), values
@@ -136,7 +136,3 @@ def _eigen(gram: FloatArray) -> tuple[FloatArray, FloatArray]:
     driver: Literal["evd", "evr"] = "evd" if len(gram) < 600 else "evr"
     values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, driver=driver, check_finite=False)
     return np.maximum(values, 0), vectors
-
-
-def _dense(product: Any) -> FloatArray:
-    return np.asarray(product.toarray() if is_sparse(product) else product, dtype=np.float64)

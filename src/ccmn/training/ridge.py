@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from threadpoolctl import ThreadpoolController
 
-from ccmn._containers import is_sparse
+from ccmn._containers import is_sparse, to_dense_floats
 from ccmn._validation import FloatArray
 
 _LITTLE = 2**31
@@ -161,7 +161,7 @@ class ReducedPath(RidgePath):
         """By the (n, n) matrix; dense rows are little more than that, d being at most ``LARGEST_DECOMPOSITION`` where
         they come sparse."""
         root = np.sqrt(share)[:, None]
-        B = root * (_dense(X) - x_mean)
+        B = root * (to_dense_floats(X) - x_mean)
         return cls(l2, x_mean, t_mean, Tridiagonal(B @ B.T), root * t, B)
 
     def scores(self, X: Any) -> Iterator[FloatArray]:
@@ -177,7 +177,7 @@ class ReducedPath(RidgePath):
 
     def _rotated(self, X: Any) -> NDArray[np.floating[Any]]:
         """Rows such that their product with a solution in the rotated basis is their score without bias."""
-        columns = (_dense(X) - self.x_mean).T
+        columns = (to_dense_floats(X) - self.x_mean).T
         if self._rows is None:
             return self._gram.rotate(columns).T.astype(np.float32)  # enough to choose by
         # Not enough here: rows that are alike with unlike labels have solutions as large as 1 / c, which cancel.
@@ -239,7 +239,7 @@ def _second_moments(X: Any, share: FloatArray, x_mean: FloatArray) -> FloatArray
     found, step = np.zeros((X.shape[1], X.shape[1])), max(1, _BLOCK_NUMBERS // X.shape[1])
     for start in range(0, X.shape[0], step):
         rows = slice(start, start + step)
-        block = np.sqrt(share[rows, None]) * (_dense(X[rows]) - x_mean)
+        block = np.sqrt(share[rows, None]) * (to_dense_floats(X[rows]) - x_mean)
         found += block.T @ block  # numpy sees that it is symmetric, and does half of the work
     return found
 
@@ -251,16 +251,12 @@ def _sparse_second_moments(X: Any, share: FloatArray, x_mean: FloatArray) -> Flo
     found = np.asarray(moments - np.outer(x_mean, x_mean), dtype=np.float64)
     steady = np.flatnonzero(found.diagonal() < _STEADY * moments.diagonal())
     if steady.size:
-        centred = _dense(X[:, steady]) - x_mean[steady]
+        centred = to_dense_floats(X[:, steady]) - x_mean[steady]
         weighted = share[:, None] * centred
         products = np.asarray(X.T @ weighted)
         products[steady] = centred.T @ weighted
         found[:, steady], found[steady] = products, products.T
     return found
-
-
-def _dense(X: Any) -> FloatArray:
-    return np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
 
 
 def _conjugate_gradients(
