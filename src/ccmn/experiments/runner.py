@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import multiprocessing
 import multiprocessing.connection
@@ -22,8 +21,7 @@ import numpy as np
 import torch
 from sklearn.preprocessing import normalize
 
-from ccmn._containers import is_sparse
-from ccmn._files import PathLike, data_name
+from ccmn._files import PathLike, data_name, fingerprint
 from ccmn._registry import Registry
 from ccmn._version import __version__
 from ccmn.data import load_digit_scenes
@@ -69,7 +67,7 @@ class Column:
             "model": self.table.model,
             "metrics": self.table.metrics,
             "seed": self.random_state,
-            "data": fingerprint(self.data),
+            "data": fingerprint(self.data.X, self.data.Y, self.data.candidates),
             "procedure": PROCEDURE,
         }
         return json.dumps(configuration, sort_keys=True)
@@ -91,22 +89,6 @@ class Column:
     def cell(self, method: str, repeat: int) -> Cell:
         """Return the cell of a method in a repeat."""
         return Cell(self.table.name, self.protocol.name, self.dataset, method, repeat, self.data.n, self.configuration)
-
-
-def fingerprint(data: MultiLabelData) -> str:
-    """Return a hash of the features, labels and candidates, independent of the file format."""
-    found = hashlib.sha256()
-    for matrix in (data.X, data.Y, data.candidates):
-        if matrix is None:
-            continue
-        if is_sparse(matrix):
-            arrays = [matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data]
-        else:
-            arrays = [np.asarray(matrix)]
-        for array in arrays:
-            found.update(repr((array.shape, array.dtype.str)).encode())
-            found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
