@@ -1,4 +1,4 @@
-"""A Python without pandas and without the command line's libraries, as on a machine with a bare image."""
+"""Run code in a Python process without pandas and without the libraries of the command line."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import sys
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in {"pandas", "typer", "rich", "matplotlib", "pyarrow", "pooch"}:
-            raise ImportError(f"{name} is not to be had here")
+            raise ImportError(f"{name} is not available")
 sys.meta_path.insert(0, Refuse())
 """
 
 
 def run_bare(code: str, *arguments: str) -> str:
-    """What the code prints."""
+    """Return what the code prints; optional libraries cannot be imported in its process."""
     command = [sys.executable, "-c", _REFUSE + code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

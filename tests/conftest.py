@@ -1,4 +1,4 @@
-"""Settings of every test: hypothesis keeps no deadline, since a busy machine is not a defect."""
+"""Settings of all tests. hypothesis has no deadline: tests may be slow on a busy machine."""
 
 from hypothesis import settings
 

@@ -1,4 +1,4 @@
-"""What importing the package takes."""
+"""Libraries that imports load."""
 
 from __future__ import annotations
 
@@ -7,31 +7,48 @@ import sys
 
 import pytest
 
+import ccmn
 from bare import run_bare
 
+HEAVY = {"torch", "pandas", "sklearn", "scipy"}
 
-def test_importing_ccmn_is_light():
-    """Neither torch nor pandas is loaded before it is needed."""
-    code = "import ccmn, sys; print(sorted({'torch', 'pandas', 'sklearn', 'scipy', 'typer'} & set(sys.modules)))"
+
+def loaded_after(code: str) -> set[str]:
+    """Return the names of the modules that are loaded after ``code`` in a new process."""
+    code = f"{code}\nimport sys; print('\\n' + ' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    return set(done.stdout.splitlines()[-1].split())
 
 
-def test_library_below_the_command_line_needs_four_libraries():
-    """noise, losses, metrics and theory with torch, numpy, scipy, scikit-learn and safetensors alone."""
+def test_importing_ccmn_loads_no_large_library():
+    assert not (HEAVY | {"typer"}) & loaded_after("import ccmn; dir(ccmn)")
+
+
+def test_help_loads_no_large_library():
+    code = "import sys; from ccmn.cli import main; sys.argv = ['ccmn', '--help']\ntry: main()\nexcept SystemExit: pass"
+    assert not HEAVY & loaded_after(code)
+
+
+def test_every_public_name_is_an_attribute():
+    assert set(ccmn.__all__) == set(dir(ccmn))
+    for name in ccmn.__all__:
+        assert getattr(ccmn, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = ccmn.nothing
+
+
+def test_library_needs_only_the_base_libraries():
     code = """
 import torch, ccmn, ccmn.noise, ccmn.losses, ccmn.metrics, ccmn.theory, ccmn.functional
 noise = ccmn.ClassConditionalNoise(0.1, 0.2, n_labels=3)
 Y = noise.corrupt(torch.ones(4, 3), random_state=0)
 ccmn.RankingLoss(noise=noise)(torch.randn(4, 4), Y)
 ccmn.metrics.ranking_loss(Y, torch.randn(4, 3))
-print("fine")
+print("works")
 """
-    assert run_bare(code) == "fine"
+    assert run_bare(code) == "works"
 
 
 @pytest.mark.parametrize("package", ["losses", "noise", "metrics"])
 def test_mathematics_does_not_load_the_data_package(package):
-    code = f"import ccmn.{package}, sys; print([name for name in sys.modules if name.startswith('ccmn.data')])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert not [name for name in loaded_after(f"import ccmn.{package}") if name.startswith("ccmn.data")]
