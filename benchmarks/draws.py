@@ -1,4 +1,4 @@
-"""Draws of noise that the benchmarks of noise rates share: a random 70 % of the rows, rates per label, noisy labels."""
+"""Random splits with injected label noise, shared by the benchmarks of noise rates."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ccmn.estimation.noise_rates import LabelRates
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
 
 DATASETS = ("yeast", "scene", "mirflickr", "enron")
-FEWEST_POSITIVES = 30
-"""Labels with fewer true positives are estimated, but not counted."""
+MIN_POSITIVES = 30
+"""Labels with fewer true positives are estimated, but not evaluated."""
 FIRST_DRAW = 100
-"""Reported draws begin here; methods were chosen on draws 1 to 3 and 120 to 145."""
+"""First seed of the reported draws; methods were developed on draws 1 to 3 and 120 to 145."""
 TRUSTED_SAMPLES = 5
-"""Samples of trusted rows of each draw: one says little of coverage, since all labels share its luck."""
+"""Random samples of trusted rows per draw: one is not enough to measure coverage, because all labels share it."""
 NOISE_TYPES = {"partial": "partial", "missing": "missing"}
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One split with its noise; ``Y`` and ``noisy`` are of the training rows."""
+    """Training and test rows with a noise model; ``Y`` and ``noisy`` are the true and noisy training labels."""
 
     name: str
     setting: str
@@ -39,11 +39,12 @@ class Draw:
     X_test: object
     Y_test: np.ndarray
     trusted: np.ndarray
-    """(TRUSTED_SAMPLES, 200) row numbers."""
+    """Row numbers of shape (TRUSTED_SAMPLES, 200)."""
 
     @property
     def counted(self) -> np.ndarray:
-        return np.flatnonzero(self.Y.sum(0) >= FEWEST_POSITIVES)
+        """Return the labels that are evaluated."""
+        return np.flatnonzero(self.Y.sum(0) >= MIN_POSITIVES)
 
     def evidence(self) -> Evidence:
         noise_type = (NOISE_TYPES.get(self.setting, "both"),) * self.Y.shape[1]
@@ -51,7 +52,11 @@ class Draw:
 
 
 def make_draw(name: str, setting: str, number: int) -> Draw:
-    """``setting``: "three" (both rates .1, .2, .3), "sum" (.1 to .5, sum up to .6), "partial", "missing" or "clean"."""
+    """Split a data set at random (70 % training rows) and add noise to the training labels.
+
+    ``setting`` is "three" (both rates 0.1, 0.2 or 0.3), "sum" (rates 0.1 to 0.5 with sum at most 0.6), "partial" or
+    "missing" (rates 0.1 to 0.4 of one kind), or "clean" (no noise).
+    """
     data = load_dataset(name)
     Y = np.asarray(data.Y).astype(int)
     n, q = Y.shape
@@ -71,7 +76,7 @@ def make_draw(name: str, setting: str, number: int) -> Draw:
 
 
 def with_trusted(evidence: Evidence, draw: Draw, many: int, sample: int = 0) -> Evidence:
-    """The same evidence with that many trusted rows; what does not depend on them is not worked out again."""
+    """Return the evidence with ``many`` trusted rows; cached likelihoods are reused, they do not depend on them."""
     rows = draw.trusted[sample, :many]
     surfaces = evidence.surfaces or fit_surfaces(evidence)
     return replace(evidence, trusted=Trusted(rows, draw.Y[rows].astype(float)) if many else None, surfaces=surfaces)
@@ -84,6 +89,7 @@ def estimate(evidence: Evidence, method: str = "auto") -> list[LabelRates]:
 
 
 def write_csv(path: str, rows: list[dict[str, object]]) -> None:
+    """Write rows with equal keys to a CSV file."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
