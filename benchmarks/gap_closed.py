@@ -1,29 +1,31 @@
-"""How much of what known rates would gain do estimated ones gain?
+"""Measure the share of the improvement by known rates that estimated rates achieve.
 
     python benchmarks/gap_closed.py           five draws on yeast, scene, mirflickr and enron (needs CCMN_DATA)
-    python benchmarks/gap_closed.py --quick   one draw on yeast and scene, no fits timed
-    python benchmarks/gap_closed.py --model ranking --draws 2     the default classifier, two-sided noise alone
+    python benchmarks/gap_closed.py --quick   one draw on yeast and scene, one fit timed
+    python benchmarks/gap_closed.py --model ranking --draws 2     the default classifier, noise of both types only
 
-    gap closed = (loss of plain training - loss with estimated rates) / (loss of plain training - loss with true rates)
+    gap closed = (uncorrected loss - loss with estimated rates) / (uncorrected loss - loss with true rates)
 
-on clean test labels, means over draws: 1 is as good as knowing the rates, 0 no better than ignoring the noise, below 0
-harm. The model is ridge on debiased targets (linear, Hamming loss, square surrogate), every label with its own l2 by
-the noisy square risk of a fifth of the rows; or, with ``--model ranking``, that of a default ``CCMNClassifier``
-(linear, ranking loss, sigmoid surrogate, a fleet of three learning rates, the best epoch by corrected validation),
-which takes minutes. Rates are estimated on all training rows, and nothing but the rates is taken from the trusted ones.
-"sum": pairs of .1 to .5 with sum at most .6; "partial" and "missing": .1 to .4, the side declared; "clean": no noise,
-where only harm can be done. The timing: a default fit with rates to estimate against one with rates given.
+on clean test labels, mean over draws: 1 equals known rates, 0 equals training without noise correction, negative values
+are harmful. The model is ridge regression on debiased labels (linear, Hamming loss, square surrogate); the l2 penalty
+of each label is selected by the corrected risk on a fifth of the rows. With ``--model ranking`` it is a default
+``CCMNClassifier`` (linear, ranking loss, sigmoid surrogate, three learning rates, corrected validation), which takes
+minutes. Rates are estimated on all training rows; trusted rows are used for the rates only. "sum": rates of 0.1 to 0.5
+with a sum of at most 0.6; "partial" and "missing": rates of 0.1 to 0.4, with declared noise type; "clean": no noise.
+The timing compares a default fit with estimated rates and with given rates.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 from draws import DATASETS, Draw, estimate, make_draw, with_trusted, write_csv
 from harness import Result, parser, report
 
 from ccmn import CCMNClassifier
+from ccmn.estimation.evidence import fit_surfaces
 from ccmn.estimation.noise_rates import collect_rates
 from ccmn.metrics import average_precision, hamming_loss, ranking_loss
 from ccmn.noise import ClassConditionalNoise
@@ -47,7 +49,7 @@ Rates = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 def ridge_losses(draw: Draw, rates: Rates) -> dict[str, np.ndarray]:
-    """Test losses (Hamming, ranking, 1 - average precision) by every pair of rates, from one decomposition."""
+    """Return test losses (Hamming, ranking, 1 - average precision) of ridge regression for every pair of rates."""
     X, n, q = dense(draw.X), len(draw.Y), draw.Y.shape[1]
     held_out = np.random.default_rng(draw.number).permutation(n) < n // 5
     targets = np.concatenate([debias_labels(draw.noisy.astype(float), *pair) for pair in rates.values()], 1)
@@ -61,7 +63,7 @@ def ridge_losses(draw: Draw, rates: Rates) -> dict[str, np.ndarray]:
 
 
 def ranking_losses(draw: Draw, rates: Rates) -> dict[str, np.ndarray]:
-    """The same of default classifiers, trained one after the other."""
+    """Return the same losses of default classifiers."""
     found = {}
     for name, pair in rates.items():
         noise = None if name == "plain" else ClassConditionalNoise(*pair)
@@ -74,6 +76,7 @@ MODELS = {"ridge": ridge_losses, "ranking": ranking_losses}
 
 
 def losses_on_test_rows(Y: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Return Hamming loss, ranking loss and 1 - average precision."""
     predicted = (scores >= 0).astype(int)
     values = hamming_loss(Y, predicted), ranking_loss(Y, scores), 1 - average_precision(Y, scores)
     return np.array([float(v) for v in values])
@@ -84,10 +87,11 @@ def run(name: str, setting: str, number: int, model: str) -> list[dict[str, obje
     zero = np.zeros(draw.Y.shape[1])
     rates = {"plain": (zero, zero), "true": (draw.noise.rho_pos, draw.noise.rho_neg)}
     evidence = draw.evidence()
-    for many in (0, 50, 200) if setting == "sum" else (0,):
-        used = with_trusted(evidence, draw, many)
+    evidence = replace(evidence, surfaces=fit_surfaces(evidence))
+    for count in (0, 50, 200) if setting == "sum" else (0,):
+        used = with_trusted(evidence, draw, count)
         noise = collect_rates(estimate(used), used.Y, used.noise_type, {}, None).shrunk_noise
-        rates[f"{many}"] = noise.rho_pos, noise.rho_neg
+        rates[f"{count}"] = noise.rho_pos, noise.rho_neg
     found = MODELS[model](draw, rates)
     return [
         {"dataset": name, "setting": setting, "draw": number, "rates": key}
@@ -108,7 +112,7 @@ def notes_of(rows: list[dict[str, object]], names: tuple[str, ...]) -> dict[str,
             np.stack([means(rows, n, setting, key) for n in names]) for key in ("plain", "true", trusted)
         )
         if setting == "clean":
-            notes["clean: added to the Hamming loss"] = ", ".join(
+            notes["clean: change of the Hamming loss"] = ", ".join(
                 f"{n} {d:+.4f}" for n, d in zip(names, (mine - plain)[:, 0])
             )
             continue
@@ -124,7 +128,7 @@ def notes_of(rows: list[dict[str, object]], names: tuple[str, ...]) -> dict[str,
 
 
 def timed_fits(name: str) -> Result:
-    """A default fit, rates estimated and rates given."""
+    """Time a default fit with estimated rates and with given rates."""
     draw = make_draw(name, "sum", 0)
     seconds = []
     for noise in ("estimate", draw.noise):
@@ -138,7 +142,7 @@ def timed_fits(name: str) -> Result:
 
 def main() -> None:
     arguments = parser(__doc__.splitlines()[0])
-    arguments.add_argument("--csv", help="write the rows there")
+    arguments.add_argument("--csv", help="write the rows to this file")
     arguments.add_argument("--model", choices=MODELS, default="ridge")
     arguments.add_argument("--draws", type=int, default=5)
     options = arguments.parse_args()

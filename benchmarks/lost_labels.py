@@ -1,15 +1,19 @@
-"""How well could the rate of lost labels be known at all, where labels are only lost?
+"""Measure how accurately the missing-label rate can be estimated at best.
 
     python benchmarks/lost_labels.py           five draws on yeast, scene, mirflickr and enron (needs CCMN_DATA)
     python benchmarks/lost_labels.py --quick   one draw on yeast and scene
 
-Mean errors of rho_pos, same draws and labels as "missing" of noise_rates.py, by somebody who knows more than any
-estimator may: all true labels of the training rows, and counts ("counted"); held-out log-odds f of a model fitted to
-the *true* labels, and that P(noisy 1 | x) = (1 - rho_pos) sigma(a f + b) holds exactly, and the mean and deviation of
-the rates that were drawn ("informed": the least error by the Cramer-Rao bound, a and b unknown); the mean of the rates
-that were drawn, and nothing else ("constant"). ``top``: of the rows with the highest f, a tenth as many as there are
-true positives, the share that is positive; rho_pos is seen there or nowhere, as P(noisy 1 | x) <= 1 - rho_pos. The
-timing: the fit to true labels against "auto".
+Mean errors of rho_pos, for the draws and labels of "missing" in noise_rates.py, of estimators with more information
+than any real one has:
+
+- "counted": all true labels of the training rows are known, and flips are counted.
+- "informed": smallest error by the Cramer-Rao bound, given the mean and standard deviation of the rates and held-out
+  log-odds f of a model fitted to the *true* labels, if P(noisy 1 | x) = (1 - rho_pos) sigma(a f + b) with unknown a, b.
+- "constant": the estimate is the mean of the rates.
+
+``top`` is the share of true positives among the rows with the highest f (a tenth as many as there are positives). Only
+these rows identify rho_pos, because P(noisy 1 | x) <= 1 - rho_pos. The timing compares the fit to true labels with
+"auto".
 """
 
 from __future__ import annotations
@@ -22,17 +26,17 @@ import scipy.special
 from draws import DATASETS, Draw, estimate, make_draw, write_csv
 from harness import Result, parser, report
 
-from ccmn.estimation.out_of_fold import feature_maps, stratified_folds
 from ccmn.estimation.likelihood import held_out_logits
+from ccmn.estimation.out_of_fold import feature_maps, stratified_folds
 
 RATES = np.array([0.1, 0.2, 0.3, 0.4])
-"""What the rates of the draws are drawn from."""
-ABSOLUTE = (2 / np.pi) ** 0.5
-"""Mean absolute deviation of a normal variable, in standard deviations."""
+"""Rates of the draws."""
+MEAN_ABSOLUTE_DEVIATION = (2 / np.pi) ** 0.5
+"""Mean absolute deviation of a normal variable in standard deviations."""
 
 
 def clean_logits(draw: Draw) -> list[np.ndarray]:
-    """Held-out log-odds (n,) of every true label, from models fitted to true labels that see the other true ones."""
+    """Return held-out log-odds (n,) of every label by models of the true labels, given the other true labels."""
     Y = draw.Y.astype(np.float64)
     folds = stratified_folds(Y, 3, np.random.default_rng(draw.number))
     found = held_out_logits(feature_maps(draw.X, draw.number)[0], Y, [np.zeros((1, 2))] * Y.shape[1], folds)
@@ -40,7 +44,7 @@ def clean_logits(draw: Draw) -> list[np.ndarray]:
 
 
 def cramer_rao(f: np.ndarray, y: np.ndarray, rho_pos: float) -> float:
-    """The least standard error of rho_pos where slope and offset of f, best for the true labels, are unknown, too."""
+    """Return the Cramer-Rao bound of the standard error of rho_pos if slope and offset of f are unknown."""
 
     def loss(at: np.ndarray) -> float:
         z = np.exp(at[0]) * f + at[1]
@@ -48,17 +52,19 @@ def cramer_rao(f: np.ndarray, y: np.ndarray, rho_pos: float) -> float:
 
     slope, offset = scipy.optimize.minimize(loss, [0.0, 0.0]).x
     eta = np.clip(scipy.special.expit(np.exp(slope) * f + offset), 1e-9, 1 - 1e-9)
-    g, steep = (1 - rho_pos) * eta, (1 - rho_pos) * eta * (1 - eta)
-    slopes = np.stack([steep * f, steep, -eta], 1)
-    return float(np.sqrt(np.linalg.inv((slopes / (g * (1 - g))[:, None]).T @ slopes)[2, 2]))
+    g, slope_of_g = (1 - rho_pos) * eta, (1 - rho_pos) * eta * (1 - eta)
+    gradients = np.stack([slope_of_g * f, slope_of_g, -eta], 1)
+    return float(np.sqrt(np.linalg.inv((gradients / (g * (1 - g))[:, None]).T @ gradients)[2, 2]))
 
 
-def purity(f: np.ndarray, y: np.ndarray) -> float:
-    many = max(3, int(y.sum()) // 10)
-    return float(y[np.argsort(-f, kind="stable")[:many]].mean())
+def share_at_top(f: np.ndarray, y: np.ndarray) -> float:
+    """Return the share of true positives among the rows with the highest log-odds."""
+    count = max(3, int(y.sum()) // 10)
+    return float(y[np.argsort(-f, kind="stable")[:count]].mean())
 
 
 def run(name: str, number: int) -> dict[str, object]:
+    """Return the errors of one draw."""
     draw = make_draw(name, "missing", number)
     start = time.perf_counter()
     logits = clean_logits(draw)
@@ -66,13 +72,13 @@ def run(name: str, number: int) -> dict[str, object]:
     estimate(draw.evidence())
     done = time.perf_counter()
     kept, true = draw.counted, draw.noise.rho_pos[draw.counted]
-    lost = ((draw.Y == 1) & (draw.noisy == 0)).sum(0)[kept]
+    removed = ((draw.Y == 1) & (draw.noisy == 0)).sum(0)[kept]
     se = np.array([cramer_rao(logits[j], draw.Y[:, j], draw.noise.rho_pos[j]) for j in kept])
     values = {
-        "counted": np.abs((lost + 0.5) / (draw.Y.sum(0)[kept] + 1) - true),
-        "informed": ABSOLUTE * (RATES.std() ** -2 + se**-2) ** -0.5,
+        "counted": np.abs((removed + 0.5) / (draw.Y.sum(0)[kept] + 1) - true),
+        "informed": MEAN_ABSOLUTE_DEVIATION * (RATES.std() ** -2 + se**-2) ** -0.5,
         "constant": np.abs(true - RATES.mean()),
-        "top": [purity(logits[j], draw.Y[:, j]) for j in kept],
+        "top": [share_at_top(logits[j], draw.Y[:, j]) for j in kept],
     }
     means = {key: round(float(np.mean(value)), 4) for key, value in values.items()}
     return {"dataset": name, "draw": number} | means | {"seconds": fitted - start, "auto": done - fitted}
@@ -80,7 +86,7 @@ def run(name: str, number: int) -> dict[str, object]:
 
 def main() -> None:
     arguments = parser(__doc__.splitlines()[0])
-    arguments.add_argument("--csv", help="write the rows there")
+    arguments.add_argument("--csv", help="write the rows to this file")
     options = arguments.parse_args()
     names, draws = (("yeast", "scene"), 1) if options.quick else (DATASETS, 5)
     rows = [run(name, number) for name in names for number in range(draws)]
