@@ -1,14 +1,15 @@
-"""How near are metrics estimated from noisy labels to those of clean ones, and do their standard errors say so?
+"""Compare metrics estimated from noisy labels with those on clean labels, and check their standard errors.
 
     python benchmarks/corrected_metrics.py           five repeats on yeast, scene, enron, mirflickr (needs CCMN_DATA)
     python benchmarks/corrected_metrics.py --quick   two repeats on yeast and scene
     python benchmarks/corrected_metrics.py --csv results/corrected_metrics.csv    also writes every value
 
-A ridge model trained on noisy labels (moderate protocol, l2 a thousandth of the mean squared length of a row) is held
-against noisy test labels: with the true rates, and with rates that are off by draws of their standard error of 0.03, as
-estimated ones are. Printed, metric by metric: how far the noisy value and the two estimates are from the clean value,
-and the root mean square of (estimate - clean) / se. It should be near 1 or below: the rows are the same on both sides,
-so that part of the standard error does not show. The timing: standard errors by derivatives against a bootstrap of 50.
+A ridge model is trained on noisy labels (moderate protocol, l2 penalty 0.001 times the mean squared norm of a row) and
+evaluated on noisy test labels: with the true rates, and with rates that have random errors with a standard error of
+0.03. For each metric the script prints the distance of the uncorrected value and of both estimates from the clean
+value, and the root mean square of (estimate - clean) / se. It should be at most about 1: clean and noisy labels belong
+to the same rows, so the sampling of rows, which the standard error includes, does not contribute. The timing compares
+standard errors from derivatives with a bootstrap of 50 resamples.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ from ccmn.metrics.metric import Estimate
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training.ridge import ridge_path
 
-SE = 0.03
-RESAMPLES = 50
+RATE_SE = 0.03
+"""Standard error of the rates."""
+N_RESAMPLES = 50
 COLUMNS = ("dataset", "repeat", "metric", "rates", "clean", "noisy", "estimate", "se", "status")
 
 
 @dataclass(frozen=True)
-class Uncertain:
-    """Rates that are off, and by how much they may be."""
+class UncertainRates:
+    """Noise rates with random errors, and their standard errors."""
 
     noise: ClassConditionalNoise
     se_pos: np.ndarray
@@ -45,64 +47,67 @@ def dense(X) -> np.ndarray:
     return np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
 
 
-def scores_on_test_rows(data: MultiLabelData, repeat: Repeat) -> np.ndarray:
+def scores_on_test_set(data: MultiLabelData, repeat: Repeat) -> np.ndarray:
     X, p = dense(data.X[repeat.train]), dense(repeat.noise.debias(dense(repeat.noisy[repeat.train])))
     W, b = ridge_path(X, p, np.array([1e-3 * (X**2).sum(1).mean()])).solution(np.zeros(data.q, dtype=int))
     return dense(data.X[repeat.test]) @ W + b
 
 
-def off(noise: ClassConditionalNoise, seed: int) -> Uncertain:
-    rng = np.random.default_rng(seed)
-    drawn = (np.clip(r + rng.normal(0, SE, r.size), 0, 0.9) for r in (noise.rho_pos, noise.rho_neg))
-    return Uncertain(ClassConditionalNoise(*drawn), np.full(noise.n_labels, SE), np.full(noise.n_labels, SE))
+def perturb_rates(noise: ClassConditionalNoise, random_state: int) -> UncertainRates:
+    rng = np.random.default_rng(random_state)
+    perturbed = (np.clip(r + rng.normal(0, RATE_SE, r.size), 0, 0.9) for r in (noise.rho_pos, noise.rho_neg))
+    se = np.full(noise.n_labels, RATE_SE)
+    return UncertainRates(ClassConditionalNoise(*perturbed), se, se)
 
 
-def given(metric: Metric, scores: np.ndarray) -> np.ndarray:
+def second_argument(metric: Metric, scores: np.ndarray) -> np.ndarray:
     return (scores >= 0).astype(int) if metric.needs == "labels" else scores
 
 
 def clean_value(metric: Metric, Y: np.ndarray, scores: np.ndarray) -> float:
-    """The plain metric; of the ranking loss the pooled one, which is what is estimated."""
+    """Return the metric on clean labels; the ranking loss is pooled over rows, as its estimate."""
     if metric.name == "ranking_loss":
         zero = ClassConditionalNoise(0.0, 0.0, n_labels=Y.shape[1])
         return metric.function(Y, scores, noise=zero).value
-    return metric.function(Y, given(metric, scores))
+    return metric.function(Y, second_argument(metric, scores))
 
 
-def values_of(data: MultiLabelData, repeat: Repeat, number: int) -> list[tuple]:
-    scores, Y, Z = scores_on_test_rows(data, repeat), dense(data.Y[repeat.test]), dense(repeat.noisy[repeat.test])
+def evaluate(data: MultiLabelData, repeat: Repeat, number: int) -> list[tuple]:
+    scores, Y, Z = scores_on_test_set(data, repeat), dense(data.Y[repeat.test]), dense(repeat.noisy[repeat.test])
     rows = []
     for metric in METRICS.values():
-        ends = clean_value(metric, Y, scores), clean_value(metric, Z, scores)
-        for rates, noise in (("known", repeat.noise), ("estimated", off(repeat.noise, number))):
-            found = metric.function(Z, given(metric, scores), noise=noise)
-            rows.append((data.name, number, metric.name, rates, *ends, found.value, found.se, found.status))
+        clean, noisy = clean_value(metric, Y, scores), clean_value(metric, Z, scores)
+        for rates, noise in (("known", repeat.noise), ("estimated", perturb_rates(repeat.noise, number))):
+            estimate = metric.function(Z, second_argument(metric, scores), noise=noise)
+            rows.append(
+                (data.name, number, metric.name, rates, clean, noisy, estimate.value, estimate.se, estimate.status)
+            )
     return rows
 
 
 def timing(data: MultiLabelData, repeat: Repeat, metric: Metric):
-    other, Z = given(metric, scores_on_test_rows(data, repeat)), dense(repeat.noisy[repeat.test])
+    other, Z = second_argument(metric, scores_on_test_set(data, repeat)), dense(repeat.noisy[repeat.test])
     rng = np.random.default_rng(0)
-    samples = [rng.integers(len(Z), size=len(Z)) for _ in range(RESAMPLES)]
+    samples = [rng.integers(len(Z), size=len(Z)) for _ in range(N_RESAMPLES)]
 
-    def ours() -> Estimate:
+    def derivatives() -> Estimate:
         return metric.function(Z, other, noise=repeat.noise)
 
     def bootstrap() -> list[float]:
         return [metric.function(Z[rows], other[rows], noise=repeat.noise).value for rows in samples]
 
-    result = compare(f"{metric.name}: {data.name}", ours, f"bootstrap of {RESAMPLES}", bootstrap, 0.4)
-    return result, f"{ours().se:.4f} by derivatives, {np.std(bootstrap(), ddof=1):.4f} by bootstrap"
+    result = compare(f"{metric.name}: {data.name}", derivatives, f"bootstrap of {N_RESAMPLES}", bootstrap, 0.4)
+    return result, f"{derivatives().se:.4f} by derivatives, {np.std(bootstrap(), ddof=1):.4f} by bootstrap"
 
 
 def summary(rows: list[tuple]) -> dict[str, str]:
-    found = defaultdict(list)
+    errors = defaultdict(list)
     for name, _, metric, rates, clean, noisy, value, se, status in rows:
-        found[name, metric, rates].append((abs(noisy - clean), abs(value - clean), (value - clean) / se, status))
+        errors[name, metric, rates].append((abs(noisy - clean), abs(value - clean), (value - clean) / se, status))
     notes = {}
-    for (name, metric, rates), values in found.items():
+    for (name, metric, rates), values in errors.items():
         noisy, distance, score = (np.array([v[i] for v in values]) for i in range(3))
-        line = f"off by {distance.mean():.3f} (noisy by {noisy.mean():.3f}), {np.sqrt((score**2).mean()):.2f} se"
+        line = f"error {distance.mean():.3f} (uncorrected {noisy.mean():.3f}), {np.sqrt((score**2).mean()):.2f} se"
         notes[f"{name}, {metric}, {rates} rates"] = f"{line}, {'/'.join(sorted({v[3] for v in values}))}"
     return notes
 
@@ -123,7 +128,7 @@ def main() -> None:
         data = load_dataset(name)
         repeats = [make_repeat(data, MODERATE, k) for k in range(2 if options.quick else 5)]
         for number, repeat in enumerate(repeats):
-            rows += values_of(data, repeat, number)
+            rows += evaluate(data, repeat, number)
         if name == "yeast":
             for metric in METRICS.values():
                 result, errors[f"yeast, standard error of {metric.name}"] = timing(data, repeats[0], metric)

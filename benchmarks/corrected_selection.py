@@ -1,15 +1,14 @@
-"""Do noisy validation labels, corrected, choose hyper-parameters as well as clean ones?
+"""Compare hyperparameter selection on clean, corrected noisy, and uncorrected noisy validation labels.
 
     python benchmarks/corrected_selection.py           five repeats on yeast, scene, enron, mirflickr (needs CCMN_DATA)
     python benchmarks/corrected_selection.py --quick   two repeats on yeast and scene
     python benchmarks/corrected_selection.py --csv results/corrected_selection.csv    also writes every value
 
-Rates are drawn by the moderate protocol (sum of a label's two rates at most 0.6) and known; training labels are noisy
-in all cases. Chosen are the l2 of a ridge path, and the learning rate and epoch of a linear model trained by Adam, each
-by the Hamming loss or the ranking loss (l2 also by the average precision, from noisy labels an approximate figure) on
-validation rows whose labels are clean, noisy and corrected, or noisy and taken at their word. What is printed is the
-clean test value of the choice. The timing that comes with it: the criterion of all candidates at once, against the
-public metric, with its standard errors, one candidate at a time.
+Noise rates follow the moderate protocol (sum of the two rates of a label at most 0.6) and are known. Training labels
+are always noisy. The script selects the l2 penalty of a ridge path, and the learning rate and epoch of a linear model
+trained with Adam, by Hamming loss or ranking loss on the validation set (l2 also by average precision, which is
+approximate on noisy labels). It prints the clean test value of the selected model. The timing compares the metric of
+all candidates in one call with the public metric and its standard errors, one candidate at a time.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from ccmn.training.batches import Features
 from ccmn.training.ridge import l2_path, ridge_path
 
 EPOCHS = 40
-ON_LABELS = ("clean", "corrected", "noisy")
+VALIDATION = ("clean", "corrected", "noisy")
 
 
 def dense(X) -> np.ndarray:
@@ -43,7 +42,7 @@ def dense(X) -> np.ndarray:
 
 
 def ridge_candidates(data: MultiLabelData, repeat: Repeat) -> tuple[Tensor, Tensor]:
-    """Scores (l2, n, q) of validation and test rows."""
+    """Return scores (l2, n, q) of validation and test rows."""
     X = dense(data.X[repeat.train])
     p = np.asarray(repeat.noise.debias(repeat.noisy[repeat.train]), dtype=np.float64)
     path = ridge_path(X, p, l2_path(1e-4, 2 * float((X**2).sum(1).mean()), per_decade=4))
@@ -53,7 +52,7 @@ def ridge_candidates(data: MultiLabelData, repeat: Repeat) -> tuple[Tensor, Tens
 
 
 class EveryEpoch(KeepLast):
-    """The scores of some rows after every epoch."""
+    """Selection that records the scores of some rows after every epoch."""
 
     def __init__(self, features: Features, parts: list[np.ndarray]) -> None:
         self.inputs = [features.gather(torch.as_tensor(rows).unsqueeze(0)) for rows in parts]
@@ -66,7 +65,7 @@ class EveryEpoch(KeepLast):
 
 
 def adam_candidates(data: MultiLabelData, repeat: Repeat) -> tuple[Tensor, Tensor]:
-    """Scores (learning rates x epochs, n, q) of validation and test rows."""
+    """Return scores (learning rates x epochs, n, q) of validation and test rows."""
     features = Features(data.X)
     network = NETWORKS["linear"](features.d, data.q, [[0] * len(LEARNING_RATES)])
     lr = torch.tensor([LEARNING_RATES])
@@ -85,8 +84,8 @@ def adam_candidates(data: MultiLabelData, repeat: Repeat) -> tuple[Tensor, Tenso
 
 
 @dataclass(frozen=True)
-class Labels:
-    """Validation labels, and the noise that is corrected for."""
+class ValidationLabels:
+    """Validation labels and the noise that is corrected."""
 
     Y: np.ndarray
     noise: ClassConditionalNoise
@@ -96,42 +95,46 @@ class Labels:
         return torch.from_numpy(np.asarray(self.noise.debias(self.Y)))
 
 
-def validation_labels(data: MultiLabelData, repeat: Repeat) -> dict[str, Labels]:
+def validation_labels(data: MultiLabelData, repeat: Repeat) -> dict[str, ValidationLabels]:
     clean, noisy = dense(data.Y[repeat.validation]), np.asarray(repeat.noisy[repeat.validation], dtype=np.float64)
     none = ClassConditionalNoise(0.0, 0.0, n_labels=data.q)
-    return {"clean": Labels(clean, none), "corrected": Labels(noisy, repeat.noise), "noisy": Labels(noisy, none)}
+    return {
+        "clean": ValidationLabels(clean, none),
+        "corrected": ValidationLabels(noisy, repeat.noise),
+        "noisy": ValidationLabels(noisy, none),
+    }
 
 
-CRITERIA: dict[str, Callable[[Labels, Tensor], Tensor]] = {
+CRITERIA: dict[str, Callable[[ValidationLabels, Tensor], Tensor]] = {
     "hamming_loss": lambda labels, scores: corrected_hamming(labels.p, scores >= 0),
     "ranking_loss": lambda labels, scores: pooled_ranking_loss(labels.p, scores),
     "average_precision": lambda labels, scores: torch.tensor(
         [-average_precision(labels.Y, one.double(), noise=labels.noise).value for one in scores]
     ),
 }
-"""Validation labels and the scores of candidates -> a number for each; less is better."""
+"""Functions (validation labels, scores of candidates) -> one value per candidate; lower is better."""
 
-WAYS = (
+SELECTIONS = (
     ("l2", ridge_candidates, ("hamming_loss", "ranking_loss", "average_precision")),
     ("lr and epoch", adam_candidates, ("hamming_loss", "ranking_loss")),
 )
 
 
-def value_on_test_rows(metric: str, Y: np.ndarray, scores: Tensor) -> float:
-    row = METRICS[metric]
-    return row.function(Y, (scores >= 0).numpy().astype(int) if row.needs == "labels" else scores.numpy())
+def value_on_test_set(metric: str, Y: np.ndarray, scores: Tensor) -> float:
+    entry = METRICS[metric]
+    return entry.function(Y, (scores >= 0).numpy().astype(int) if entry.needs == "labels" else scores.numpy())
 
 
-def values_of(data: MultiLabelData, repeat: Repeat, number: int) -> list[tuple]:
-    """A row per hyper-parameter, metric and kind of validation labels: the test value of what they choose."""
+def evaluate(data: MultiLabelData, repeat: Repeat, number: int) -> list[tuple]:
+    """Return the test value of the selected model for each hyperparameter, metric and kind of validation labels."""
     labels, Y = validation_labels(data, repeat), dense(data.Y[repeat.test])
     rows = []
-    for chosen, candidates, metrics in WAYS:
+    for hyperparameter, candidates, metrics in SELECTIONS:
         validation, test = candidates(data, repeat)
         for metric in metrics:
-            for kind, known in labels.items():
-                best = int(CRITERIA[metric](known, validation).argmin())
-                rows.append((data.name, number, chosen, metric, kind, value_on_test_rows(metric, Y, test[best])))
+            for kind, used in labels.items():
+                best = int(CRITERIA[metric](used, validation).argmin())
+                rows.append((data.name, number, hyperparameter, metric, kind, value_on_test_set(metric, Y, test[best])))
     return rows
 
 
@@ -149,7 +152,7 @@ def timing(data: MultiLabelData, repeat: Repeat):
     return compare(
         f"pooled ranking loss of {len(scores)} candidates: {data.name}",
         lambda: pooled_ranking_loss(p, scores),
-        "one at a time, with standard errors",
+        "one candidate at a time, with standard errors",
         lambda: [ranking_loss(noisy, one, noise=noise) for one in scores],
         1.0,
     )
@@ -164,18 +167,21 @@ def main() -> None:
         data = load_dataset(name)
         repeats = [make_repeat(data, MODERATE, k) for k in range(2 if options.quick else 5)]
         for number, repeat in enumerate(repeats):
-            rows += values_of(data, repeat, number)
+            rows += evaluate(data, repeat, number)
         results.append(timing(data, repeats[0]))
     if options.csv:
         write(options.csv, rows)
-    found = defaultdict(dict)
-    for name, _, chosen, metric, kind, value in rows:
-        found[f"{name}, {chosen}, {metric}"].setdefault(kind, []).append(value)
+    values_by_case = defaultdict(dict)
+    for name, _, hyperparameter, metric, kind, value in rows:
+        values_by_case[f"{name}, {hyperparameter}, {metric}"].setdefault(kind, []).append(value)
     notes = {
-        case: ", ".join(f"{kind} {np.mean(values[kind]):.4f}" for kind in ON_LABELS) for case, values in found.items()
+        case: ", ".join(f"{kind} {np.mean(values[kind]):.4f}" for kind in VALIDATION)
+        for case, values in values_by_case.items()
     }
-    gaps = [np.mean(v["corrected"]) - np.mean(v["clean"]) for k, v in found.items() if k.endswith("hamming_loss")]
-    notes["largest gap of corrected to clean, Hamming loss"] = f"{max(gaps):.4f}"
+    gaps = [
+        np.mean(v["corrected"]) - np.mean(v["clean"]) for k, v in values_by_case.items() if k.endswith("hamming_loss")
+    ]
+    notes["largest difference between corrected and clean validation, Hamming loss"] = f"{max(gaps):.4f}"
     report(results, notes, options.json)
 
 
