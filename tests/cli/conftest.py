@@ -62,7 +62,7 @@ def real_data() -> Path:
 
 @pytest.fixture(scope="session")
 def task() -> MultiLabelData:
-    """Data of 300 rows in which each of three labels depends on one of four features."""
+    """Return 300 rows in which each of three labels depends on one of four features."""
     X = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
     return MultiLabelData(
         X=X,

@@ -6,12 +6,16 @@ import subprocess
 import sys
 import warnings
 
+import numpy as np
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 from ccmn import __version__
 from ccmn.cli import app
-from ccmn.cli.options import read_labels
+from ccmn.cli.options import CHOICES, read_labels
+from ccmn.data import write_npz
+from ccmn.estimation import METHODS
 
 COMMANDS = [
     ("demo",),
@@ -46,6 +50,18 @@ def test_every_command_has_an_example_in_its_help(run, command):
     assert f"ccmn {' '.join(command)}" in help_text.split("Example", 1)[1]
 
 
+def test_help_starts_with_an_imperative_verb():
+    verbs = {"Train", "Predict", "Evaluate", "List", "Start", "Reproduce", "Summarize", "Estimate", "Flip", "Show"}
+    verbs |= {"Inject", "Download", "Convert"}
+
+    def commands(command):
+        yield command
+        for below in getattr(command, "commands", {}).values():
+            yield from commands(below)
+
+    assert {command.help.split()[0].strip(",") for command in commands(typer.main.get_command(app))} <= verbs
+
+
 def test_choices_and_defaults_in_help_are_those_of_the_estimator(run):
     help_text = run("fit", "--help").stdout
     for word in ("plugin", "logistic", "mlp", "flood", "(default: 200)", "closed_form"):
@@ -67,10 +83,16 @@ def test_no_arguments_print_help_with_exit_code_2(run, arguments):
         (["demo", "--seed", "x"], "--random-state"),
         (["fit"], "DATA"),
         (["fit", "a.csv"], "--out"),
-        (["fit", "a.csv", "--out", "m", "--loss", "rankin"], "'rankin' is not one of hamming, ranking, forward, plugin"),
+        (
+            ["fit", "a.csv", "--out", "m", "--loss", "rankin"],
+            "'rankin' is not one of hamming, ranking, forward, plugin",
+        ),
         (["fit", "a.csv", "--out", "m", "--model", "tree"], "'tree' is not one of linear, mlp"),
         (["fit", "a.csv", "--out", "m", "--device", "abacus"], "device 'abacus' is not available"),
         (["fit", "a.csv", "--out", "m", "--epochs", "0"], "--epochs"),
+        (["fit", "a.csv", "--out", "m", "--lr", "-1"], "'--lr': Expected a positive number; got -1"),
+        (["fit", "a.csv", "--out", "m", "--validation-fraction", "0"], "--validation-fraction"),
+        (["noise", "estimate", "a.csv", "--method", "trusted"], "'trusted' is not one of auto"),
         (["fit", "a.csv", "--out", "m", "--validation-is-clean"], "--validation-is-clean requires --validation"),
         (["fit", "a.csv", "--out", "m", "--labels", ""], "--labels is empty"),
         (["predict", "model.ccmn"], "DATA"),
@@ -83,6 +105,46 @@ def test_usage_errors_are_one_line_with_exit_code_2(refused, arguments, message)
     line = refused(*arguments, code=2)
     assert message in line
     assert line.count("\n") == 1
+
+
+def test_methods_that_need_more_than_a_data_file_are_not_offered():
+    assert set(METHODS) - set(CHOICES["method"]()) == {"trusted", "dawid_skene", "known_prevalence"}
+
+
+@pytest.mark.parametrize(
+    ("former", "current"), [("--sides", "--noise-type"), ("--sides=partial", "--noise-type=partial")]
+)
+def test_former_option_names(run, former, current):
+    value = () if "=" in former else ("partial",)
+    result = run("noise", "estimate", "none.csv", former, *value, "--seed", 1, code=1)
+    assert result.output == run("noise", "estimate", "none.csv", current, *value, "--random-state", 1, code=1).output
+    page = run("noise", "estimate", "--help").stdout
+    assert "--noise-type" in page
+    assert "--random-state" in page
+    assert "--sides" not in page
+    assert "--seed" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("task.csv",), "which columns are labels"),
+        (("task.csv", "--labels", "x_*"), "labels='x_*'"),
+        (("task.csv", "--labels", "99"), "labels=99"),
+        (("task.csv", "--labels", "sae,sky"), "there is no label column 'sae'; did you mean 'sea'?"),
+        (("task.npz", "--labels", "sea"), "labels='sea'"),
+        (("task.npz", "--solver", "lbfgs"), "solver='lbfgs'"),
+        (("task.npz", "--loss", "forward", "--correction", "abs"), "correction='abs'"),
+    ],
+)
+def test_errors_name_the_parameter_and_its_value(refused, files, arguments, message):
+    assert message in refused("fit", *arguments, "--noise", "none", "--out", "m.ccmn")
+
+
+def test_warning_on_poorly_identified_rates_names_the_noise_type(run, unnamed, files):
+    Y = np.random.default_rng(0).integers(0, 2, unnamed.Y.shape).astype(np.uint8)  # independent of the features
+    write_npz(type(unnamed)(unnamed.X, Y), "noise.npz")
+    assert "noise_type='partial'" in run("noise", "estimate", "noise.npz").stderr
 
 
 def test_labels_option():
@@ -104,7 +166,9 @@ def test_bugs_keep_their_traceback(monkeypatch):
 
 
 def test_warnings_are_printed_as_notes(run, monkeypatch):
-    monkeypatch.setattr("ccmn.data.catalog.dataset_location", lambda *_, **__: warnings.warn("look here", stacklevel=1) or "")
+    monkeypatch.setattr(
+        "ccmn.data.catalog.dataset_location", lambda *_, **__: warnings.warn("look here", stacklevel=1) or ""
+    )
     result = run("data", "list")
     assert result.stderr.startswith("ccmn: note: look here\n")
 
@@ -128,7 +192,15 @@ def test_closed_pipe_is_not_an_error(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_importing_the_command_line_is_light():
-    code = "import ccmn.cli, sys; print(sorted({'torch', 'pandas', 'sklearn', 'scipy', 'numpy'} & set(sys.modules)))"
+def test_help_imports_no_heavy_package():
+    code = """
+import sys
+from ccmn.cli import app
+try:
+    app(["--help"])
+except SystemExit:
+    print(sorted({"torch", "pandas", "sklearn", "scipy", "numpy", "rich.progress"} & set(sys.modules)))
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert "audit" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"

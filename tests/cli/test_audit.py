@@ -21,7 +21,9 @@ def noisy(run, files):
 
 
 def test_known_rates(printed, task, noisy, files):
-    found = printed("audit", "noisy.npz", "--noise", "noisy.rates.json", "--top", 5, "--out", "issues.csv", "--random-state", 1)
+    found = printed(
+        "audit", "noisy.npz", "--noise", "noisy.rates.json", "--top", 5, "--out", "issues.csv", "--random-state", 1
+    )
     expected = audit_labels(noisy.X, noisy.Y, read_rates(files / "noisy.rates.json"), random_state=1)
     written = pd.read_csv("issues.csv")
     assert list(written) == ["row", "label", "given", "p_wrong", "suggested"]

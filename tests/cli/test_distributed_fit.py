@@ -1,4 +1,4 @@
-"""torchrun -m ccmn fit: two processes learn what one does, and a process that is killed costs a few epochs."""
+"""``torchrun -m ccmn fit``: equal results with one and two processes, and restarts after a kill."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FIT = ["--noise", "rates.json", "--lr", "0.05", "--batch-size", "50", "--seed", 
 ENVIRONMENT = {
     **os.environ,
     "OMP_NUM_THREADS": "1",
-    "PYTHONPATH": str(Path(ccmn.__file__).parents[1]),  # the same ccmn, in another folder
+    "PYTHONPATH": str(Path(ccmn.__file__).parents[1]),  # the same package from another working directory
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
 }
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A file, a folder of shards, and rates."""
+    """Return a folder with a data file and a file of noise rates."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(430, 5)).astype(np.float32)
     Y = (X[:, :3] + rng.normal(size=(430, 3)) > 0.3).astype(np.uint8)
@@ -53,7 +53,7 @@ def alone(folder, *arguments):
 
 
 def torchrun(folder, *arguments, restarts=0):
-    """Two processes on this machine. A restart needs a store of its own, or it meets the dead ones' addresses."""
+    """Start two ranks. Every restart needs its own rendezvous store; otherwise it finds addresses of killed ranks."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -83,26 +83,26 @@ def same_curve(first, second):
         np.testing.assert_allclose(histories[1][column], histories[0][column], rtol=1e-5, atol=1e-5)
 
 
-def test_every_process_has_a_gpu_of_its_own(monkeypatch):
+def test_every_local_rank_needs_a_gpu(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert _local_gpu(4) == "cuda:1"
-    with pytest.raises(ValueError, match="2 processes here, and there are 1 GPUs: give --nproc-per-node 1"):
+    with pytest.raises(ValueError, match="--nproc-per-node 1"):
         _local_gpu(1)
 
 
-def test_two_processes_are_one(folder):
-    """Batches of 50 and one of 44, and of a ranking and a Hamming loss: the same losses, epoch by epoch."""
+def test_two_processes_match_one(folder):
+    """The losses of every epoch are equal, also with a smaller last batch."""
     alone(folder, "task.npz", *FIT, "--epochs", "8", "--out", "one.ccmn")
     process = torchrun(folder, "task.npz", *FIT, "--epochs", "8", "--out", "two.ccmn", "--json")
     printed = finished(process)
-    assert len(printed.strip().splitlines()) == 1  # one of them speaks
+    assert len(printed.strip().splitlines()) == 1  # only rank 0 prints
     same_curve(folder / "one.ccmn", folder / "two.ccmn")
 
 
 @pytest.fixture
 def shards(folder):
-    """The same rows in four files of four row groups; what ccmn fit is to be told."""
+    """Write the rows as four Parquet files of four row groups each and return the arguments of ``ccmn fit``."""
     pa, parquet = (pytest.importorskip(name, reason="needs pyarrow") for name in ("pyarrow", "pyarrow.parquet"))
     with np.load(folder / "task.npz") as file:
         X, Y = (next(file[k] for k in file.files if k.upper() == name) for name in "XY")
@@ -121,7 +121,7 @@ def test_two_processes_share_a_stream(folder, shards):
 
 
 def children(pid):
-    """Processes that a process has started, by the kernel's list."""
+    """Return the ids of the child processes of a process."""
     found = []
     for thread in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{thread}/children") as file:
@@ -141,7 +141,7 @@ def wait_for_checkpoint(process, folder):
 
 
 @needs_proc
-def test_a_killed_process_costs_a_few_epochs(folder):
+def test_restart_after_a_kill(folder):
     arguments = ["task.npz", *FIT, "--epochs", "250"]
     process = torchrun(folder, *arguments, "--checkpoint", "state", "--out", "two.ccmn", restarts=1)
     wait_for_checkpoint(process, folder)
@@ -153,8 +153,8 @@ def test_a_killed_process_costs_a_few_epochs(folder):
 
 
 @needs_proc
-def test_another_number_of_processes_goes_on(folder, shards):
-    """Two processes and what started them are killed; one goes on with their stream."""
+def test_resume_with_another_number_of_processes(folder, shards):
+    """Kill two ranks and torchrun, then resume their stream with one process."""
     arguments = [*shards, "--epochs", "40"]
     process = torchrun(folder, *arguments, "--checkpoint", "state", "--out", "one.ccmn")
     wait_for_checkpoint(process, folder)

@@ -3,11 +3,55 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+import signal
+import sqlite3
+import threading
+import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 from ccmn.data import MultiLabelData, write_npz
+from ccmn.models import load_model
+
+FIT = ("fit", "task.npz", "--noise", "none", "--lr", 0.05)
+
+
+@contextmanager
+def full_disk(free=512):
+    """Let every write beyond the first bytes of a file fail, as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (free, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("predict", "MODEL", "task.csv", "--out", "new.csv"), "new.csv"),
+        (("evaluate", "MODEL", "task.csv", "--report", "new.html"), "new.html"),
+        (("data", "convert", "task.npz", "--out", "new.csv"), "new.csv"),
+        (("data", "convert", "task.csv", "--labels", "-3", "--out", "new.npz"), "new.npz"),
+        (("noise", "estimate", "task.npz", "--out", "new.json"), "new.json"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value[:2])),
+)
+def test_full_disk(run, saved, files, command, name):
+    arguments = [saved if word == "MODEL" else word for word in command]
+    with full_disk():
+        result = run(*arguments, code=1)
+    assert result.stdout == ""
+    message = result.stderr.splitlines()[-1]
+    assert message.startswith("ccmn: ")
+    assert name in message
+    assert "File too large" in message
+    assert not (files / name).exists()
 
 
 @pytest.mark.parametrize(
@@ -24,23 +68,127 @@ from ccmn.data import MultiLabelData, write_npz
 )
 def test_folders_are_not_overwritten(refused, saved, files, command):
     (files / "folder.csv").mkdir()
-    typed = [saved if word == "MODEL" else word for word in command]
-    assert "folder.csv is a folder" in refused(*typed, "folder.csv", "--force")
+    arguments = [saved if word == "MODEL" else word for word in command]
+    assert "folder.csv is a folder" in refused(*arguments, "folder.csv", "--force")
     assert (files / "folder.csv").is_dir()
 
 
-def test_noise_requires_observed_labels(refused, task, files):
-    write_npz(MultiLabelData(task.X, np.full((task.n, 2), np.nan)), files / "unknown.npz")
-    message = refused("noise", "inject", "unknown.npz", "--partial", 0.1, "--out", "noisy.npz")
-    assert "unknown.npz contains no observed labels" in message
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        MemoryError("Unable to allocate 3.41 GiB for an array with shape (21519, 21519)"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes"),
+        RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore details."),
+    ],
+    ids=["python", "numpy", "torch", "cuda"],
+)
+def test_not_enough_memory(refused, files, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", fail)
+    line = refused(*FIT, "--out", "model.ccmn")
+    assert "not enough memory for task.npz" in line
+    assert line.count("\n") == 1
 
 
-def test_label_names_must_be_a_list(refused, files):
-    rates = {"kind": "class_conditional", "rho_pos": [0.1], "rho_neg": [0.1], "label_names": 5}
-    (files / "rates.json").write_text(json.dumps(rates))
-    assert "rates.json: label_names must give one name per label (1); got 5" in refused("noise", "show", "rates.json")
+def test_other_runtime_errors_keep_their_traceback(files, run, monkeypatch):
+    monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("bug")))
+    with pytest.raises(AssertionError, match="RuntimeError"):
+        run(*FIT, "--out", "model.ccmn")
 
 
-def test_store_without_results(refused, files):
-    (files / "empty.db").touch()
-    assert "empty.db contains no results" in refused("report", "empty.db")
+class TestStores:
+    def test_folder_as_store(self, refused, files):
+        (files / "store").mkdir()
+        assert "store is a folder" in refused("reproduce", "table1", "--small", "--store", "store")
+
+    def test_damaged_store(self, refused, files):
+        (files / "results.db").write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 20)
+        assert "results.db" in refused("report", "results.db")
+        assert "results.db" in refused("reproduce", "table1", "--small", "--store", "results.db")
+
+    def test_store_of_another_program(self, refused, files):
+        with sqlite3.connect("other.db") as connection:
+            connection.execute("CREATE TABLE songs (title TEXT)")
+        connection.close()
+        assert "other.db" in refused("report", "other.db")
+
+    def test_store_without_results(self, refused, files):
+        (files / "empty.db").touch()
+        assert "empty.db contains no results" in refused("report", "empty.db")
+
+    @pytest.mark.parametrize("damaged", [False, True], ids=["folder", "damaged"])
+    def test_review_decisions(self, refused, files, damaged):
+        pytest.importorskip("uvicorn", reason="the review needs starlette and uvicorn: pip install '.[review]'")
+        decisions = files / "task-review" / "decisions.db"
+        decisions.parent.mkdir()
+        decisions.write_bytes(b"no database" * 100) if damaged else decisions.mkdir()
+        assert "decisions.db" in refused("review", "task.npz")
+
+
+class TestRateFiles:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '{"kind": "partial", "rho_neg": [1' + "0" * 400 + "]}",
+            '{"kind": "partial", "rho_neg": [0.1], "label_names": 5}',
+            '{"kind": "partial", "rho_neg": {"a": 1}}',
+            '{"kind": ["point"], "rho_pos": 0.1}',
+            "ESTIMATE",
+        ],
+        ids=["overflow", "names", "object", "list", "estimate"],
+    )
+    def test_errors_name_the_file(self, refused, printed, files, text):
+        if text == "ESTIMATE":
+            content = printed("noise", "estimate", "task.npz")
+            content["estimate"]["flags"] = 0.5
+            text = json.dumps(content)
+        (files / "rates.json").write_text(text)
+        line = refused("noise", "show", "rates.json")
+        assert line.startswith("ccmn: rates.json: ")
+        assert line.count("\n") == 1
+
+    def test_noise_requires_observed_labels(self, refused, task, files):
+        write_npz(MultiLabelData(task.X, np.full((task.n, 2), np.nan)), files / "unknown.npz")
+        message = refused("noise", "inject", "unknown.npz", "--partial", 0.1, "--out", "noisy.npz")
+        assert "unknown.npz contains no observed labels" in message
+
+
+def interrupt_after_write(path):
+    """Send SIGINT to this process, as Ctrl-C does, after the next write of a file."""
+
+    def version():
+        return path.stat().st_mtime_ns if path.exists() else None
+
+    def wait():
+        deadline = time.monotonic() + 60
+        while version() in (before, None) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = version()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def test_interrupted_fit_saves_the_best_model_and_exits_with_130(run, files):
+    """The checkpoint is kept, and the same command resumes from it."""
+    arguments = (*FIT, "--epochs", 1_000_000, "--checkpoint", "state", "--out", "model.ccmn")
+    for options in ((), ("--force",)):
+        interrupt_after_write(files / "state")
+        result = run(*arguments, *options, code=130)
+        assert "interrupted; model.ccmn is the best model so far; repeat the command with --force" in result.stderr
+        assert "saved to model.ccmn" in result.stdout
+        assert (files / "state").exists()
+    assert load_model("model.ccmn").selected_["epoch"] >= 1
+
+
+def test_interrupt_before_a_model_exists(run, files, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", interrupt)
+    run(*FIT, "--out", "model.ccmn", code=130)
+    assert not (files / "model.ccmn").exists()

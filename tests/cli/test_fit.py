@@ -72,7 +72,21 @@ def test_options_reach_the_estimator(run, files):
         "device": "cpu",
     }
     typed = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
-    run("fit", "task.npz", "--noise", "none", *typed, "--lr", 0.01, "--lr", 0.1, "--random-state", 7, "--out", "model.ccmn")
+    run(
+        "fit",
+        "task.npz",
+        "--noise",
+        "none",
+        *typed,
+        "--lr",
+        0.01,
+        "--lr",
+        0.1,
+        "--random-state",
+        7,
+        "--out",
+        "model.ccmn",
+    )
     parameters = load_model("model.ccmn").get_params()
     assert {name: parameters[name] for name in options} == options
     assert list(parameters["lr"]) == [0.01, 0.1]

@@ -52,7 +52,8 @@ class ErrorReporter(TyperGroup):
         except typer.Abort:
             code = EXIT_INTERRUPTED
         except USER_ERRORS as error:
-            _print_error(str(error) or type(error).__name__)
+            named = isinstance(error, OSError) and error.filename is not None and error.strerror
+            _print_error(f"{error.filename}: {error.strerror}" if named else str(error) or type(error).__name__)
             code = EXIT_FAILURE
         except Exception as error:
             # Usage errors of typer are recognized by this method: the module of their class depends on its version.

@@ -76,6 +76,8 @@ class Command(TyperCommand):
 
     def format_help(self, *args: Any, **kwargs: Any) -> None:
         """Print the help with the choices and with the default parameters of the classifier."""
+        # Unwrap the lines of the docstring: the help is wrapped to the width of the terminal.
+        self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in (self.help or "").split("\n\n"))
         described = [p for p in self.params if re.search("{choices}|{default}", getattr(p, "help", None) or "")]
         if described:
             from ccmn.models import CCMNClassifier
