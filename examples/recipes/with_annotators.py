@@ -79,5 +79,5 @@ print(f"Hamming loss, mean vote, unbiased: {hamming_loss(data.Y[2500:], predicte
 # %%
 # The model of the votes on one label, here the digit 0, shows which annotators are reliable.
 crowd = fit_dawid_skene(votes[:, :, 0])
-for annotator, (tpr, fpr) in enumerate(zip(crowd.true_positive_rate, crowd.false_positive_rate)):
-    print(f"annotator {annotator}: true-positive rate {tpr:.2f}, false-positive rate {fpr:.2f}")
+for annotator, (true_rate, false_rate) in enumerate(zip(crowd.true_positive_rate, crowd.false_positive_rate)):
+    print(f"annotator {annotator}: true-positive rate {true_rate:.2f}, false-positive rate {false_rate:.2f}")
