@@ -15,9 +15,9 @@ from typing_extensions import Self
 from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_label_matrix, check_label_width, check_same_labels
-from ccmn.estimation import NoiseRates, estimate_noise
+from ccmn.estimation import NOISE_TYPES, NoiseRates, estimate_noise
 from ccmn.estimation.out_of_fold import number_of_folds, stratified_folds
-from ccmn.models.training_data import ESTIMATED_SIDES, check_zeros_for
+from ccmn.models.training_data import check_zeros_for
 from ccmn.noise import ClassConditionalNoise
 
 EDGE = 1e-6
@@ -122,7 +122,7 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_label_width(Y.shape, noise.n_labels, "y")
             check_same_labels(("y", names), ("noise", noise.label_names))
             return noise
-        if not isinstance(noise, str) or noise not in ESTIMATED_SIDES:
+        if not isinstance(noise, str) or noise not in NOISE_TYPES:
             given = repr(noise) if isinstance(noise, str) else type(noise).__name__
             raise ValueError(
                 "noise must be a model with rates per label such as ClassConditionalNoise(rho_pos, rho_neg), "
@@ -140,7 +140,7 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
             labels = DataFrame(Y, columns=list(names))
         self.rates_: NoiseRates = estimate_noise(
-            features, labels, noise_type=ESTIMATED_SIDES[noise], pred_proba=scores, random_state=seed
+            features, labels, noise_type=NOISE_TYPES[noise], pred_proba=scores, random_state=seed
         )
         return self.rates_.shrunk_noise
 

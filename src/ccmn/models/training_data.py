@@ -28,6 +28,7 @@ from sklearn.utils.validation import validate_data
 
 from ccmn._containers import is_dataframe, is_sparse, label_names_of, to_dense_array
 from ccmn._validation import check_choice, check_count, check_label_values, check_penalty, check_real
+from ccmn.estimation import NOISE_TYPES
 from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
 from ccmn.training import NETWORKS, Ranks, SparseLabels
@@ -359,10 +360,6 @@ def given_rows(X: Any, y: Any, targets: Targets, noise: NoiseModel | None) -> Sa
     return Sample(X, Y if noise is None else noise.debias(Y), None)
 
 
-ESTIMATED_SIDES = {"estimate": "both", "partial": "partial", "missing": "missing"}
-"""The words for ``noise``, and the sides whose rates are then estimated."""
-
-
 def check_ranks(clf: CCMNClassifier, ranks: Ranks) -> None:
     """What several processes cannot do together."""
     if ranks.world > 1 and clf.correction is not None:
@@ -388,7 +385,7 @@ def check_parameters(clf: CCMNClassifier) -> None:
         if clf.loss not in LOSSES:
             raise ValueError(f"correction={clf.correction!r} does nothing with loss={clf.loss!r}")
     if isinstance(clf.noise, str):
-        check_choice(clf.noise, "noise", tuple(ESTIMATED_SIDES))
+        check_choice(clf.noise, "noise", tuple(NOISE_TYPES))
     elif clf.noise is not None and not isinstance(clf.noise, (NoiseModel, GroupedNoise)):
         raise TypeError(
             f"noise must be 'estimate', 'partial', 'missing', a noise model or None; got {type(clf.noise).__name__}"
@@ -420,7 +417,7 @@ MOST_TO_ESTIMATE = 1 << 27
 """Above this many entries of a label matrix noise rates are not estimated: that takes several dense ones."""
 
 Noise = str | NoiseModel | GroupedNoise | None
-"""The parameter ``noise``: a word of ``ESTIMATED_SIDES``, a noise model, or None."""
+"""The parameter ``noise``: a word of ``NOISE_TYPES``, a noise model, or None."""
 
 
 @dataclass(frozen=True)
@@ -519,7 +516,7 @@ def _estimate(
     from ccmn.estimation import estimate_noise
 
     return estimate_noise(
-        X, _with_names(targets), noise_type=ESTIMATED_SIDES[noise], trusted=trusted, random_state=seed, groups=groups
+        X, _with_names(targets), noise_type=NOISE_TYPES[noise], trusted=trusted, random_state=seed, groups=groups
     )
 
 
