@@ -126,7 +126,7 @@ def test_flip_counts_are_unbiased_with_correct_variance(n, share, rho_pos, rho_n
 
 
 @given(st.floats(0.01, 0.4), st.floats(0.01, 0.4), st.integers(0, 1))
-def test_flip_counts_with_uncertain_rates_by_delta_method(rho_pos, rho_neg, side):
+def test_flip_counts_with_uncertain_rates_by_delta_method(rho_pos, rho_neg, rate_index):
     n, k, h = np.array([1000.0]), np.array([600.0]), 1e-6
 
     def flips_at(a, b, se_pos=0.0, se_neg=0.0):
@@ -135,11 +135,10 @@ def test_flip_counts_with_uncertain_rates_by_delta_method(rho_pos, rho_neg, side
 
     if not rho_neg + 0.05 < 0.6 < 1 - rho_pos - 0.05:
         return  # true positives are clipped; the estimate is not differentiable there
-    step = (h, 0.0) if side == 0 else (0.0, h)
-    slope = (flips_at(rho_pos + step[0], rho_neg + step[1]) - flips_at(rho_pos - step[0], rho_neg - step[1]))[:, 0] / (
-        2 * h
-    )
-    uncertain = flips_at(rho_pos, rho_neg, *((0.1, 0.0) if side == 0 else (0.0, 0.1)))[:, 1]
+    step = (h, 0.0) if rate_index == 0 else (0.0, h)
+    low, high = (flips_at(rho_pos + sign * step[0], rho_neg + sign * step[1]) for sign in (-1, 1))
+    slope = (high - low)[:, 0] / (2 * h)
+    uncertain = flips_at(rho_pos, rho_neg, *((0.1, 0.0) if rate_index == 0 else (0.0, 0.1)))[:, 1]
     assert_allclose(uncertain**2 - flips_at(rho_pos, rho_neg)[:, 1] ** 2, (0.1 * slope) ** 2, rtol=1e-4, atol=1e-6)
 
 

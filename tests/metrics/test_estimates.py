@@ -122,6 +122,7 @@ class TestUnbiased:
 class TestCleanLabels:
     zero = staticmethod(lambda q: ClassConditionalNoise(0.0, 0.0, n_labels=q))
 
+    @pytest.mark.filterwarnings("ignore:macro_auc cannot be estimated")
     @settings(max_examples=50)
     @given(labels_and_scores, labels_and_predictions)
     def test_zero_rates_give_the_metric_on_clean_labels(self, with_scores, with_predictions):
@@ -199,9 +200,9 @@ class TestStandardErrors:
             Z[::7, 1] = np.nan
         rows = metric.function(Z, other, noise=self.noise).se
         step, total = 1e-5, 0.0
-        for side, j in itertools.product((0, 1), range(4)):
+        for rate, j in itertools.product((0, 1), range(4)):
             errors = np.zeros((2, 4))
-            errors[side, j] = 0.5
+            errors[rate, j] = 0.5
             found = metric.function(Z, other, noise=Estimated(self.noise, *errors)).se
             ends = [
                 metric.function(Z, other, noise=ClassConditionalNoise(*(self.rates + sign * step * errors * 2)))
