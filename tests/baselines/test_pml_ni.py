@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -109,7 +107,7 @@ def test_published_penalties_are_close_to_ridge():
     assert np.corrcoef(scores.ravel(), ridge.ravel())[0, 1] > 0.995
 
 
-@pytest.mark.skipif(not os.environ.get("CCMN_DATA"), reason="requires CCMN_DATA with yeast.npz")
+@pytest.mark.usefixtures("real_data")
 def test_published_penalties_are_close_to_ridge_on_yeast():
     data = load_dataset("yeast")
     X = MinMaxScaler((-1, 1)).fit_transform(data.X)

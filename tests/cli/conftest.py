@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -49,15 +48,6 @@ def refused(run: Run) -> Callable[..., str]:
 def printed(run: Run) -> Callable[..., Any]:
     """Run a command with ``--json`` and return the printed value."""
     return lambda *arguments: json.loads(run(*arguments, "--json").stdout)
-
-
-@pytest.fixture(scope="session")
-def real_data() -> Path:
-    """Folder of the datasets of the paper."""
-    folder = os.environ.get("CCMN_DATA")
-    if not folder:
-        pytest.skip("needs the datasets of the paper: set CCMN_DATA to their folder")
-    return Path(folder)
 
 
 @pytest.fixture(scope="session")

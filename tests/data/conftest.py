@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,15 +14,6 @@ from numpy.testing import assert_array_equal
 
 from ccmn._containers import to_dense_array
 from ccmn.data import MultiLabelData
-
-
-@pytest.fixture(scope="session")
-def real_data() -> Path:
-    """Folder of the datasets of the paper."""
-    folder = os.environ.get("CCMN_DATA")
-    if not folder:
-        pytest.skip("requires the real datasets: set CCMN_DATA to their folder")
-    return Path(folder)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from pathlib import Path
 
@@ -280,9 +279,7 @@ def test_invalid_arguments_are_rejected():
             estimate_noise(**arguments)
 
 
-needs_data = pytest.mark.skipif(
-    not os.environ.get("CCMN_DATA"), reason="requires the real data sets: set CCMN_DATA to their folder"
-)
+needs_data = pytest.mark.usefixtures("real_data")
 
 
 @needs_data
