@@ -1,4 +1,4 @@
-"""The table of training losses in docs/training.md is that of results/stability.csv."""
+"""The table of training losses in docs/training.md equals results/stability.csv."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def rows():
         return list(csv.DictReader(stream))
 
 
-def test_the_table_in_the_docs(rows):
+def test_table_in_the_documentation(rows):
     text = (ROOT / "docs" / "training.md").read_text()
     for method in dict.fromkeys(row["method"] for row in rows):
         cells = []
         for model in MODELS:
-            chosen = [r for r in rows if (r["method"], r["model"]) == (method, model)]
-            means = np.mean([[float(r[m]) for m in METRICS] for r in chosen], axis=0)
+            selected = [r for r in rows if (r["method"], r["model"]) == (method, model)]
+            means = np.mean([[float(r[m]) for m in METRICS] for r in selected], axis=0)
             cells.append("/".join(f"{mean:.3f}"[1:] for mean in means))
         assert f"| {CLEAN if method == 'clean' else method} | {' | '.join(cells)} |" in text
 
 
-def test_what_the_docs_say_of_warnings(rows):
+def test_warnings_in_the_documentation(rows):
     corrected = ("abs", "relu")
     warned = {model: [0, 0] for model in MODELS}
     for row in rows:
