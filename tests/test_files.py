@@ -46,7 +46,7 @@ def test_failed_write_keeps_the_old_file(tmp_path, error):
 
 def test_write_errors_name_the_target(tmp_path, monkeypatch):
     path = tmp_path / "file.txt"
-    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere to write file\.txt"):
+    with pytest.raises(FileNotFoundError, match=r"folder .*nowhere does not exist; create it to write file\.txt"):
         atomic_write(tmp_path / "nowhere" / "file.txt").__enter__()
     with pytest.raises(OSError, match=r"No space left on device: '.*/file\.txt'"), atomic_write(path):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -164,7 +164,7 @@ def atomic_write(path: PathLike) -> Iterator[IO[bytes]]:
     """
     path = Path(path)
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into")
+        raise FileNotFoundError(f"folder {path.parent} does not exist; create it to write {path.name}")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with open(temporary, "xb") as stream:

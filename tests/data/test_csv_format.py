@@ -93,7 +93,7 @@ def test_failed_write_keeps_the_old_file(small, tmp_path):
 def test_candidates_are_refused(small, tmp_path):
     with pytest.raises(ValueError, match="use write_npz"):
         write_csv(dataclasses.replace(small, candidates=small.Y), tmp_path / "data.csv")
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         write_csv(small, tmp_path / "nowhere" / "data.csv")
 
 
