@@ -44,36 +44,6 @@ class ForwardLoss(MultiLabelLoss):
         if noise is not None and not isinstance(noise, ClassConditionalNoise):
             raise TypeError(f"noise must be a ClassConditionalNoise (two rates per label); got {type(noise).__name__}")
 
-    def n_outputs(self, q: int) -> int:
-        """Return q: the network has one output per label.
-
-        Parameters
-        ----------
-        q : int
-            Number of labels.
-
-        Returns
-        -------
-        int
-            Number of outputs.
-        """
-        return q
-
-    def decision(self, outputs: Tensor) -> Tensor:
-        """Return the outputs, the log-odds of the true labels.
-
-        Parameters
-        ----------
-        outputs : Tensor of shape (..., q)
-            Outputs of the network.
-
-        Returns
-        -------
-        Tensor of shape (..., q)
-            Scores. A label is predicted when its score is at least 0.
-        """
-        return outputs
-
     def debias_tensor(self, labels: Tensor) -> Tensor:
         """Return the labels unchanged, because the likelihood is that of the noisy labels."""
         return labels

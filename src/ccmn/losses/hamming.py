@@ -98,7 +98,7 @@ class HammingLoss(MultiLabelLoss):
     correction : {"abs", "relu", "flood"} or None, default=None
         Function g that keeps the estimated risk from becoming negative. It is applied to the parts
         :math:`R^+_j = \frac1n\sum_i p_{ij}\phi(f_{ij})` and :math:`R^-_j = \frac1n\sum_i (1-p_{ij})\phi(-f_{ij})` of
-        every label, which estimate nonnegative numbers. "abs" and "relu" are those of [2]_, "flood" is that of [3]_.
+        every label, which estimate nonnegative numbers; :class:`MultiLabelLoss` lists the functions.
     flood_level : float, default=0.0
         Level b of ``correction="flood"``, g(z) = abs(z - b) + b.
 
@@ -106,10 +106,6 @@ class HammingLoss(MultiLabelLoss):
     ----------
     .. [1] M.-K. Xie and S.-J. Huang, "CCMN: A General Framework for Learning With Class-Conditional Multi-Label
        Noise", IEEE TPAMI 45(1), 2023.
-    .. [2] N. Lu, T. Zhang, G. Niu and M. Sugiyama, "Mitigating Overfitting in Supervised Classification from Two
-       Unlabeled Datasets: A Consistent Risk Correction Approach", AISTATS, 2020.
-    .. [3] T. Ishida, I. Yamane, T. Sakai, G. Niu and M. Sugiyama, "Do We Need Zero Training Loss After Achieving Zero
-       Training Error?", ICML, 2020.
 
     Examples
     --------
@@ -129,36 +125,6 @@ class HammingLoss(MultiLabelLoss):
         flood_level: float = 0.0,
     ) -> None:
         super().__init__(surrogate, noise, reduction, correction, flood_level=flood_level)
-
-    def n_outputs(self, q: int) -> int:
-        """Return q: the network has one output per label.
-
-        Parameters
-        ----------
-        q : int
-            Number of labels.
-
-        Returns
-        -------
-        int
-            Number of outputs.
-        """
-        return q
-
-    def decision(self, outputs: Tensor) -> Tensor:
-        """Return the outputs, which are the scores.
-
-        Parameters
-        ----------
-        outputs : Tensor of shape (..., q)
-            Outputs of the network.
-
-        Returns
-        -------
-        Tensor of shape (..., q)
-            Scores. A label is predicted when its score is at least 0.
-        """
-        return outputs
 
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return ``hamming_loss`` of outputs (..., q) and real-valued targets (..., q)."""

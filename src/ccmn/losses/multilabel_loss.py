@@ -40,9 +40,17 @@ class MultiLabelLoss(torch.nn.Module, ABC):
     reduction : {"mean", "sum", "none"}
         Reduction over rows.
     correction : {"abs", "relu", "flood"} or None
-        Function g that keeps the estimated risk from becoming negative.
+        Function g that keeps the estimated risk from becoming negative: "abs" and "relu" are those of [1]_, "flood" is
+        that of [2]_.
     flood_level : float
-        Level b of ``correction="flood"``.
+        Level b of ``correction="flood"``, g(z) = abs(z - b) + b.
+
+    References
+    ----------
+    .. [1] N. Lu, T. Zhang, G. Niu and M. Sugiyama, "Mitigating Overfitting in Supervised Classification from Two
+       Unlabeled Datasets: A Consistent Risk Correction Approach", AISTATS, 2020.
+    .. [2] T. Ishida, I. Yamane, T. Sakai, G. Niu and M. Sugiyama, "Do We Need Zero Training Loss After Achieving Zero
+       Training Error?", ICML, 2020.
     """
 
     def __init__(
@@ -73,13 +81,35 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         if noise is not None:
             self.debias: Debiasing = noise.debiasing()
 
-    @abstractmethod
     def n_outputs(self, q: int) -> int:
-        """Return the number of network outputs for q labels."""
+        """Return the number of network outputs for q labels: one per label, unless the loss needs more.
 
-    @abstractmethod
+        Parameters
+        ----------
+        q : int
+            Number of labels.
+
+        Returns
+        -------
+        int
+            Number of outputs.
+        """
+        return q
+
     def decision(self, outputs: Tensor) -> Tensor:
-        """Return the scores (..., q) of outputs; a label is predicted when its score is at least 0."""
+        """Return the scores of the labels: the outputs themselves, unless the loss needs more outputs.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (..., n_outputs(q))
+            Outputs of the network.
+
+        Returns
+        -------
+        Tensor of shape (..., q)
+            Scores. A label is predicted when its score is at least 0.
+        """
+        return outputs
 
     @abstractmethod
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:

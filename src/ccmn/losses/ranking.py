@@ -1,4 +1,4 @@
-"""Pairwise ranking surrogate loss: Eq. (5), the unbiased Eq. (6), the dummy label of Eq. (8), and Eq. (10)."""
+"""Pairwise ranking surrogate loss of the CCMN paper, plain and unbiased: Eq. (5), (6), (8) and (10)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch.nn.functional import pad
 from ccmn._validation import check_scores_and_targets
 from ccmn.losses.hamming import hamming_loss
 from ccmn.losses.multilabel_loss import MultiLabelLoss, Weighted, correction_slopes, weigh
-from ccmn.losses.pairs import pair_row_sums, pair_sum
+from ccmn.losses.pairs import pair_sum, pair_sums_by_label
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
 from ccmn.losses.triton import can_fuse, fused_ranking_loss
 from ccmn.noise import NoiseModel
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
 
 _MIN_SCORES_LABEL_MAJOR = 10_000
-"""From this number of scores, the double sums on a CPU are faster if the rows of each label are contiguous."""
+"""Above this number of scores, pair sums on a CPU are faster if the scores of each label are contiguous in memory."""
 
 
 def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "sigmoid") -> Tensor:
@@ -35,8 +35,8 @@ def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "si
     targets : Tensor of shape (..., q)
         Targets p, any real numbers. A NaN target does not contribute.
     surrogate : {"sigmoid", "square", "hinge", "logistic"} or callable, default="sigmoid"
-        Margin loss phi. A callable maps a tensor t to phi(t). Of the named ones, only the sigmoid is consistent for
-        the ranking loss (Theorem 5 of [1]_).
+        Margin loss phi. A callable maps a tensor t to phi(t). Of the four named surrogates, only the sigmoid is
+        consistent for the ranking loss (Theorem 5 of [1]_).
 
     Returns
     -------
@@ -71,22 +71,23 @@ class RankingLoss(MultiLabelLoss):
     .. math:: \frac1n \sum_i \sum_{j \neq k} p_{ij} (1 - p_{ik})\, \phi(f_{ij} - f_{ik}),
               \qquad p = \mathrm{debias}(\tilde y)
 
-    Products of two debiased labels are unbiased, because labels flip independently. Under ``TransitionNoise`` they do
-    not flip independently. There exactly one label is true, so :math:`y_j (1 - y_k) = y_j`, and the linear form
-    :math:`\sum_{j \neq k} p_j \phi(f_j - f_k)` is used.
+    Products of two debiased labels are unbiased, because labels flip independently. This does not hold under
+    ``TransitionNoise``. There, exactly one label of a sample is true, so :math:`y_j (1 - y_k) = y_j`, and the linear
+    form :math:`\sum_{j \neq k} p_j \phi(f_j - f_k)` is used instead.
 
     Parameters
     ----------
     surrogate : {"sigmoid", "square", "hinge", "logistic"} or callable, default="sigmoid"
-        Margin loss phi. Of the named ones, only the sigmoid is consistent for the ranking loss (Theorem 5 of [1]_).
+        Margin loss phi. Of the four named surrogates, only the sigmoid is consistent for the ranking loss (Theorem 5
+        of [1]_).
     noise : NoiseModel or None, default=None
         Noise model of the labels passed to ``forward``. ``None`` means labels without noise.
     reduction : {"mean", "sum", "none"}, default="mean"
         Reduction over rows. Pairs are always summed.
     correction : {"abs", "relu", "flood"} or None, default=None
-        Function g that keeps the estimated risk from becoming negative. It is applied to the sums
+        Function g that keeps the estimated risk from becoming negative. It is applied to the part of the risk
         :math:`R_j = \frac1n\sum_i p_{ij} \sum_{k \ne j} (1 - p_{ik}) \phi(f_{ij} - f_{ik})` of every label and of the
-        dummy label. "abs" and "relu" are those of [2]_, "flood" is that of [3]_.
+        dummy label; :class:`MultiLabelLoss` lists the functions.
     dummy : bool, default=True
         Whether to learn a threshold between relevant and irrelevant labels. Output 0 is then a dummy label, which is
         trained to rank below the relevant labels and above the others (Eq. (8)). Without it, ``decision`` returns
@@ -98,10 +99,6 @@ class RankingLoss(MultiLabelLoss):
     ----------
     .. [1] M.-K. Xie and S.-J. Huang, "CCMN: A General Framework for Learning With Class-Conditional Multi-Label
        Noise", IEEE TPAMI 45(1), 2023.
-    .. [2] N. Lu, T. Zhang, G. Niu and M. Sugiyama, "Mitigating Overfitting in Supervised Classification from Two
-       Unlabeled Datasets: A Consistent Risk Correction Approach", AISTATS, 2020.
-    .. [3] T. Ishida, I. Yamane, T. Sakai, G. Niu and M. Sugiyama, "Do We Need Zero Training Loss After Achieving Zero
-       Training Error?", ICML, 2020.
 
     Examples
     --------
@@ -174,7 +171,7 @@ class RankingLoss(MultiLabelLoss):
         return pair_sum(*self._weigh(outputs, targets), self.surrogate)
 
     def _reduced_risk(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the risk of noisy labels, reduced over rows; the fused kernels debias labels themselves."""
+        """Return the risk of noisy labels, reduced over rows; fused kernels, if available, include the debiasing."""
         debias = None if self.noise is None else self.debias
         if (debias is None or isinstance(debias, ClassConditionalDebiasing)) and can_fuse(
             outputs, labels, self.surrogate
@@ -185,7 +182,7 @@ class RankingLoss(MultiLabelLoss):
     def _fused_risk(
         self, outputs: Tensor, labels: Tensor, debias: ClassConditionalDebiasing | None, reduction: str
     ) -> Tensor:
-        """Return the loss from fused kernels; ``debias`` is None if the labels are targets."""
+        """Return the loss from fused kernels; ``debias=None`` means that ``labels`` are already debiased."""
         assert isinstance(self.surrogate, Surrogate)
 
         def eager(f: Tensor, y: Tensor) -> Tensor:
@@ -197,12 +194,12 @@ class RankingLoss(MultiLabelLoss):
         )
 
     def corrected_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the sum of the corrected parts of all labels: (..., n, n_outputs), (..., n, q) -> (...)."""
+        """Return the sum over labels of g(R_j) for outputs (..., n, n_outputs) and targets (..., n, q)."""
         f, pos, neg = self._weigh(outputs, targets)
         observed = ~targets.isnan()
         if self.dummy:
             observed = pad(observed, (1, 0), value=True)
-        parts = pair_row_sums(f, pos, neg, self.surrogate)
+        parts = pair_sums_by_label(f, pos, neg, self.surrogate)
         value, slopes = correction_slopes(parts, observed, self._correct, self.flood_level)
         # The gradient of sum_j g(R_j) is that of the pair sum whose positive weights are multiplied by g'(R_j). The
         # value is added without a gradient.
@@ -210,10 +207,10 @@ class RankingLoss(MultiLabelLoss):
         return weighted + (value - weighted).detach()
 
     def _weigh(self, outputs: Tensor, targets: Tensor) -> Weighted:
-        """Return scores and weights, including the dummy label.
+        """Return the scores and the positive and negative weights of all labels, including the dummy label.
 
-        The dummy label has both weights 1. Its pairs with label j are p_j phi(f_j - f_0) and n_j phi(f_0 - f_j), so the
-        pair sum over q + 1 labels is Eq. (6) plus Eq. (8).
+        Both weights of the dummy label are 1. Its pairs with label j are p_j phi(f_j - f_0) and n_j phi(f_0 - f_j), so
+        the pair sum over q + 1 labels is Eq. (6) plus Eq. (8).
         """
         outputs = outputs.to(targets.dtype)
         if not self.dummy:

@@ -1,15 +1,15 @@
-"""Sum over label pairs of the ranking losses, with the fastest algorithm that is accurate enough.
+"""Sum over label pairs in the ranking losses, computed by the fastest of several accurate algorithms.
 
 | phi | algorithm | time per row | module |
 | --- | --- | --- | --- |
 | square | moments | O(q) | exact_sums |
 | hinge | sorting and prefix sums | O(q log q) | exact_sums |
 | sigmoid, logistic | Chebyshev moments | O(q M) | chebyshev |
-| any of these with few labels or very wide rows | double sum in tiles | O(q^2) | direct |
+| any of these, few labels or a very wide range of scores | double sum in tiles | O(q^2) | direct |
 | callable | double sum in blocks | O(q^2) | direct |
 
-All algorithms need O(q) memory per row. On a CUDA device, the fused kernels of ``losses/triton`` compute most ranking
-losses instead.
+M is the number of terms of the Chebyshev series. All algorithms need O(q) memory per row. On a CUDA device, the fused
+kernels of ``losses/triton`` compute most ranking losses instead.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from ccmn.losses.pairs.direct import Needs, PairSums, blocked_pair_sum, direct_p
 from ccmn.losses.pairs.exact_sums import hinge_pair_sum, square_pair_sum
 from ccmn.losses.surrogates import SURROGATES, Surrogate
 
-# Costs of the algorithms, in pairs of the double sum in tiles, measured by benchmarks/crossover.py.
+# Costs of the algorithms, measured by benchmarks/crossover.py. The unit is one pair of the double sum in tiles.
 _MIN_PAIRS_FOR_MOMENTS = 10_000
-"""The square uses moments above this number of pairs in the batch."""
+"""The square surrogate uses moments above this number of pairs in the batch."""
 _PAIRS_PER_SORTED_LABEL = 40
-"""Cost per label of sorting, compared with pairs of weights and phi."""
+"""Cost per label of sorting, compared with a double sum that evaluates phi for every pair."""
 _INDICATORS_PER_SORTED_LABEL = 110
-"""Cost per label of sorting, compared with the indicators of ``hinge_indicator_sum``."""
+"""Cost per label of sorting, compared with ``hinge_indicator_sum``, which is faster per pair."""
 _PAIRS_PER_TERM = 1.6
 """Cost per label and term of a Chebyshev series."""
 _SETUP_PAIRS = {"sorted": (20_000, 20_000_000), "series": (180_000, 100_000_000)}
-"""Fixed cost of an algorithm on a CPU and on an accelerator, where kernel launches dominate."""
+"""Fixed cost of an algorithm: (CPU, accelerator). Kernel launches dominate the latter."""
 
 
 def pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate | Callable[[Tensor], Tensor]) -> Tensor:
@@ -57,8 +57,7 @@ def pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate | Ca
         derivatives use the double sum.
     """
     dtype = torch.promote_types(scores.dtype, torch.float32)
-    # Matrices of one shape and dtype are used without reshaping: for small batches a view costs as much as the
-    # arithmetic.
+    # Matrices of equal shape and dtype are not reshaped: for small batches, a view takes as long as the arithmetic.
     same = scores.shape == pos.shape == neg.shape and scores.dtype == pos.dtype == neg.dtype == dtype
     if not same or scores.ndim != 2:
         shape = torch.broadcast_shapes(scores.shape, pos.shape, neg.shape)  # type: ignore[no-untyped-call]
@@ -75,10 +74,10 @@ def pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate | Ca
     return result
 
 
-def pair_row_sums(
+def pair_sums_by_label(
     scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate | Callable[[Tensor], Tensor]
 ) -> Tensor:
-    r"""Return the sums of every positive label, :math:`p_j \sum_{k \ne j} n_k \phi(f_j - f_k)`, without gradient.
+    r"""Return the part of every label in the pair sum, :math:`p_j \sum_{k \ne j} n_k \phi(f_j - f_k)`, detached.
 
     Parameters
     ----------
@@ -90,7 +89,7 @@ def pair_row_sums(
     Returns
     -------
     Tensor of shape (..., q)
-        Sums whose total over labels is ``pair_sum``.
+        Parts; their sum over labels is ``pair_sum``.
     """
     with torch.enable_grad():
         leaf = pos.detach().to(torch.promote_types(scores.dtype, torch.float32)).requires_grad_()
@@ -100,7 +99,7 @@ def pair_row_sums(
 
 
 class _PairSum(torch.autograd.Function):
-    """Pair sums of rows; ``forward`` also computes the derivatives, which share terms with the value."""
+    """Differentiable pair sums; ``forward`` also computes the derivatives, which share terms with the value."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate) -> Tensor:
@@ -123,7 +122,7 @@ class _PairSum(torch.autograd.Function):
 
 
 def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate, needs: Needs) -> PairSums:
-    """Return value and derivatives of rows (n, q), by the algorithm with the lowest cost."""
+    """Return the pair sums of rows (n, q) and their derivatives, by the algorithm with the lowest cost."""
     q = scores.shape[-1]
     if scores.numel() == 0:
         zeros = [torch.zeros_like(scores) if need else None for need in (needs.by_scores, *2 * (needs.by_weights,))]
