@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ccmn.losses import HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.losses.multilabel_loss import weigh
-from ccmn.losses.pairs import pair_row_sums
+from ccmn.losses.pairs import pair_sums_by_label
 from ccmn.losses.surrogates import phi_of
 from ccmn.models.predictor import FittedNetwork
 from ccmn.models.training_data import Sample
@@ -186,7 +186,7 @@ def _ranking_rows(loss: MultiLabelLoss, outputs: Tensor, targets: Tensor) -> lis
     f = torch.cat((outputs[:, :1], f), 1)
     # The dummy is positive and negative at once; its own row sum belongs to no label.
     pos, neg = (torch.nn.functional.pad(side, (1, 0), value=1.0) for side in (pos, neg))
-    return [pair_row_sums(f, pos, neg, loss.surrogate)[:, 1:] / targets.shape[1]]
+    return [pair_sums_by_label(f, pos, neg, loss.surrogate)[:, 1:] / targets.shape[1]]
 
 
 def _summary(values: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from torch.autograd import gradcheck, gradgradcheck
 
-from ccmn.losses.pairs import pair_row_sums, pair_sum
+from ccmn.losses.pairs import pair_sum, pair_sums_by_label
 from ccmn.losses.pairs.chebyshev import (
     chebyshev_pair_sum,
     expansion_for,
@@ -193,7 +193,7 @@ def test_empty_batches(surrogate):
 @BY_NAME
 def test_row_sums_equal_plain_loops(surrogate):
     f, p, n = torch.randn(3, 2, 7, dtype=torch.float64)
-    parts = pair_row_sums(f, p, n, surrogate)
+    parts = pair_sums_by_label(f, p, n, surrogate)
     for i in range(2):
         for j in range(7):
             only_j = torch.zeros(7, dtype=torch.float64)
