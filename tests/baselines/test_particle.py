@@ -98,7 +98,7 @@ def test_perfect_classifiers_agree_with_the_rounded_votes_of_the_authors_program
 
 
 def test_map_predicts_every_label_with_posterior_above_one_half():
-    """The ratio rule of the authors' program predicts only the label with the largest odds here."""
+    """The ratio rule of the authors' code predicts only the label with the largest odds here."""
     posterior = VotePosterior(np.full(3, 0.5), np.full((3, 3), 0.3), np.array([[0.01] * 3, [0.1] * 3, [0.2] * 3]))
     margins = posterior.margins(np.array([[0, 1, 2]]))
     assert (margins >= 0).tolist() == [[True, True, True]]
@@ -223,6 +223,7 @@ def run_script(code):
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_fit_ends_on_unscaled_features():
     process = run_script("""
 import warnings
@@ -248,6 +249,7 @@ print(*[w.message for w in caught if issubclass(w.category, ConvergenceWarning)]
     assert "Scale the features" in message
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="requires POSIX signals")
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_fit_stops_at_sigint(n_jobs):

@@ -142,7 +142,7 @@ def test_propagation_matches_plain_loops():
 
 
 def test_a_row_that_is_its_own_neighbor_has_all_the_weight():
-    """The authors' program includes the row itself: the graph is then the identity and propagates nothing."""
+    """The authors' code includes the row itself: the graph is then the identity and propagates nothing."""
     X, _, _ = reference.make_task(n=30, d=12)
     rows = np.arange(30)
     index = np.hstack([rows[:, None], nearest(X, rows, rows, 9).index])
@@ -250,6 +250,7 @@ def test_auto_selects_the_solver_by_the_number_of_samples(monkeypatch):
     assert (found.weights == np.where(n_samples <= limit, both["libsvm"].weights, both["liblinear"].weights)).all()
 
 
+@pytest.mark.slow
 def test_parallel_processes_give_equal_classifiers():
     X, _, S = reference.make_task(d=6)
     serial, parallel = (fit_pairs(X, S, S.astype(float), 1.0, n_jobs=jobs) for jobs in (1, 2))

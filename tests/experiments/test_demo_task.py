@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from ccmn.experiments.demo_task import STRATEGIES, make_demo, run_demo
 
 
+@pytest.mark.slow
 def test_unbiased_outperforms_plain_and_clean_outperforms_both():
     rows = [model.row for model in run_demo(make_demo(4000), epochs=15)]
     assert len(rows) == 8

@@ -110,6 +110,7 @@ def start_writer(path, start):
     return subprocess.Popen([sys.executable, "-c", WRITER, str(start), str(path)], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_killed_writers_lose_no_reported_result(tmp_path):
     path = tmp_path / "r.db"
     rng = np.random.default_rng(0)

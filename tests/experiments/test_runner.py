@@ -94,6 +94,7 @@ COMMAND = [
 ]
 
 
+@pytest.mark.slow
 def test_run_killed_at_random_times(tmp_path, complete):
     path = tmp_path / "r.db"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -114,6 +115,7 @@ def test_run_killed_at_random_times(tmp_path, complete):
     np.testing.assert_allclose([float(r[-1]) for r in found], [float(r[-1]) for r in complete], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_several_processes(tmp_path, complete):
     finished = []
     with ResultStore(tmp_path / "r.db") as store:
@@ -190,6 +192,7 @@ def test_interrupt_ends_all_processes_without_tracebacks(two_jobs):
     wait_until(lambda: not processes_of_session(two_jobs.pid), 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_full_disk_is_a_clear_error(tmp_path, jobs):
     with ResultStore(tmp_path / "r.db") as store:
@@ -309,6 +312,7 @@ def test_table_3_uses_real_candidate_sets():
     assert [p.name for p in table.protocols_for("yeast")] == ["injected"]
 
 
+@pytest.mark.slow
 def test_run_without_optional_libraries(tmp_path):
     """A run needs neither pandas nor the libraries of the command line."""
     code = """

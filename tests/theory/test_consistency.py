@@ -61,6 +61,7 @@ def test_bayes_set_minimizes_the_conditional_risk(target):
             assert in_bayes_set(p, scores, target, 0.0) == (float(TARGETS[target].risk(p, scores)) <= best + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONVEX)
 def test_theorem_3_convex_surrogates_are_consistent_for_hamming(name):
     phi = SURROGATES[name].phi
@@ -69,6 +70,7 @@ def test_theorem_3_convex_surrogates_are_consistent_for_hamming(name):
         assert consistency_gap(p, phi, "hamming", starts=1) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", list(TARGETS))
 def test_theorem_5_sigmoid_is_consistent_for_both_losses(target):
     phi = SURROGATES["sigmoid"].phi

@@ -24,6 +24,7 @@ def run_quick(script: str, out: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(figure.with_suffix(".csv").open(encoding="utf-8")))
 
 
+@pytest.mark.slow
 def test_excess_risk_decreases_only_with_the_unbiased_loss(tmp_path):
     rows = run_quick("01_excess_risk", tmp_path)
     for loss in ("hamming", "ranking"):
@@ -35,6 +36,7 @@ def test_excess_risk_decreases_only_with_the_unbiased_loss(tmp_path):
         assert curve["unbiased"][-1] < curve["plain"][-1] / 10
 
 
+@pytest.mark.slow
 def test_excess_risk_depends_on_the_rates_and_not_on_mu(tmp_path):
     rows = run_quick("02_noise_rates", tmp_path)
     for loss in ("hamming", "ranking"):

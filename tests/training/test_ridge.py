@@ -22,6 +22,7 @@ def problem(n=80, d=6, q=3, seed=0):
     return X, noise.corrupt(Y, random_state=1), noise
 
 
+@pytest.mark.slow
 def test_it_is_the_limit_of_the_loop():
     """Full-batch Adam with a fixed l2 ends where the closed form begins."""
     X, Z, noise = problem()
