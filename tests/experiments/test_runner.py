@@ -290,8 +290,8 @@ def test_configuration_has_not_changed():
 
 def test_configuration_depends_on_the_data():
     column = prepare(["table1"], small=True).columns[0]
-    for rows, equal in ((slice(None), True), (slice(1, None), False)):
-        other = replace(column, data=column.data.take(rows))
+    for part, equal in ((slice(None), True), (slice(1, None), False)):
+        other = replace(column, data=column.data.take(part))
         assert (other.configuration == column.configuration) is equal
 
 
