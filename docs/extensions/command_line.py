@@ -1,4 +1,4 @@
-"""``{command} noise estimate``: what a sub-command takes, from the program itself, so that it cannot be out of date."""
+"""Sphinx directive ``{command} noise estimate``: document a command from its own help, so that it is up to date."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ccmn.cli import app as program
 
 
 def find_command(words: list[str]) -> tuple[Any, Any]:
-    """The command, and the context that knows what it is called."""
+    """Return a command and its context."""
     command = typer.main.get_command(program)
     context = command.make_context("ccmn", [], resilient_parsing=True)
     for word in words:
         command = command.commands[word]
         context = type(context)(command, info_name=word, parent=context)
-    with contextlib.redirect_stdout(io.StringIO()):  # help is filled in when it is printed
+    with contextlib.redirect_stdout(io.StringIO()):  # printing the help fills in choices and defaults
         command.get_help(context)
     return command, context
 
@@ -37,22 +37,22 @@ class CommandDirective(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         command, context = find_command(self.arguments[0].split())
         usage = command.get_usage(context).removeprefix("Usage: ")
-        told = [explained(" ".join(part.split())) for part in (command.help or "").split("\n\n")]
+        paragraphs = [paragraph(" ".join(part.split())) for part in (command.help or "").split("\n\n")]
         parameters = [one for one in command.get_params(context) if not getattr(one, "hidden", False)]
-        entries = [entry(one, context) for one in parameters if one.name != "help"]
-        return [nodes.literal_block(usage, usage, language="text"), *told, nodes.definition_list("", *entries)]
+        items = [parameter_item(one, context) for one in parameters if one.name != "help"]
+        return [nodes.literal_block(usage, usage, language="text"), *paragraphs, nodes.definition_list("", *items)]
 
 
-def explained(text: str) -> nodes.Node:
-    """A paragraph of the help; examples as what they are, commands, one a line."""
+def paragraph(text: str) -> nodes.Node:
+    """Return a paragraph of the help; examples become a block with one command per line."""
     if not re.match("Examples?: ", text):
         return nodes.paragraph(text=text)
     commands = re.sub(r",? or (?=ccmn|torchrun)", "\n", text.split(": ", 1)[1])
     return nodes.literal_block(commands, commands, language="text")
 
 
-def entry(parameter: Any, context: Any) -> nodes.definition_list_item:
-    """An option or argument with what is said of it, and its default where that is worth knowing."""
+def parameter_item(parameter: Any, context: Any) -> nodes.definition_list_item:
+    """Return an argument or option with its help text."""
     name, text = parameter.get_help_record(context) or (parameter.make_metavar(context), parameter.help or "")
     if parameter.param_type_name == "argument":
         name = name.split(" <")[0]  # DATA, not DATA <str>

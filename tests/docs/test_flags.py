@@ -1,4 +1,4 @@
-"""The page on flags names every flag that the code can raise, and every warning in its own words."""
+"""The page on flags lists every flag and quotes every warning of the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pages import DOCS
 PAGE = (DOCS / "flags.md").read_text()
 SOURCE = Path(ccmn.__file__).parent
 WARNING = SOURCE / "models" / "monitor.py"
-"""Where a warning is put together before it is raised elsewhere."""
+"""Module that composes a warning which another module issues."""
 
 
 def trees(folder):
@@ -22,7 +22,7 @@ def trees(folder):
 
 
 def is_note(node):
-    """Text for people, or what makes it: the second half of a (code, note)."""
+    """Return whether an expression can be the note of a pair (code, note)."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and " " in node.value
     return isinstance(node, ast.JoinedStr | ast.Call) or (isinstance(node, ast.Name) and node.id == "note")
@@ -33,7 +33,7 @@ def is_code(node):
 
 
 def flags_of(tree):
-    """Codes in ``Flag(code, note)`` and in pairs ``(code, note)``."""
+    """Yield the codes in ``Flag(code, note)`` and in pairs ``(code, note)``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "Flag" and node.args:
             pair = node.args[:2]
@@ -45,20 +45,20 @@ def flags_of(tree):
             yield pair[0].value
 
 
-def test_every_flag_has_its_section_and_no_section_is_left_over():
-    raised = {code for tree in trees("estimation").values() for code in flags_of(tree)}
-    assert {"wide_interval", "not_class_conditional", "clipped"} <= raised
-    assert set(re.findall(r"^### `(\w+)`$", PAGE, re.MULTILINE)) == raised
+def test_sections_match_the_flags():
+    codes = {code for tree in trees("estimation").values() for code in flags_of(tree)}
+    assert {"wide_interval", "not_class_conditional", "clipped"} <= codes
+    assert set(re.findall(r"^### `(\w+)`$", PAGE, re.MULTILINE)) == codes
 
 
 @pytest.mark.parametrize("folder", ["audit", "models", "metrics", "noise", "review"])
-def test_flags_are_raised_by_the_estimation_alone(folder):
+def test_only_estimation_creates_flags(folder):
     calls = [n for tree in trees(folder).values() for n in ast.walk(tree) if isinstance(n, ast.Call)]
     assert not [node for node in calls if getattr(node.func, "id", None) == "Flag"]
 
 
 def literals(node):
-    """The fixed pieces of a text, in order; what is filled in lies between them."""
+    """Return the constant parts of a string or f-string, in order."""
     if isinstance(node, ast.Constant):
         return [str(node.value)]
     if isinstance(node, ast.JoinedStr):
@@ -77,7 +77,7 @@ def test_every_warning_is_quoted(folder):
     page = " ".join(PAGE.split())
     for path, tree in trees(folder).items():
         for pieces in warnings_of(tree):
-            # Short pieces, "of" and the like, say nothing.
+            # Short pieces such as "of" would match anything.
             for piece in (" ".join(piece.split()).strip(" .,:=") for piece in pieces):
                 assert len(piece) < 12 or piece in page, f"{path.name}: {piece!r} is not on the page"
 

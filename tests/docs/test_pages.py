@@ -1,4 +1,4 @@
-"""The pages leave nothing out, and nothing unexplained."""
+"""The documentation pages cover all public names, commands and benchmarks."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ import ccmn
 from ccmn.cli import app
 from pages import DOCS, PAGES, ROOT, blocks
 
-NOT_FOR_USERS = {"validation", "cli", "report"}
-"""Folders without public names: the command line has a page of its own."""
+INTERNAL_PACKAGES = {"cli", "report"}
+"""Packages without a page in the API reference."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_python_runs_as_a_doctest_or_says_why_not(page):
+def test_python_blocks_are_doctests_or_marked(page):
     for block in blocks(page):
         if block.language == "python":
             assert ">>> " in block.text or not block.runs, f"{page.name}: {block.text[:80]}"
 
 
-def test_every_benchmark_is_named():
+def test_every_benchmark_is_listed():
     scripts = {path.name for path in (ROOT / "benchmarks").glob("*.py") if "\ndef main" in path.read_text()}
     assert set(re.findall(r"^\| `(\w+\.py)`", (DOCS / "benchmarks.md").read_text(), re.MULTILINE)) == scripts
 
 
-def test_every_name_at_the_top_is_in_the_reference():
+def test_every_top_level_name_is_in_the_reference():
     text = (DOCS / "api" / "index.md").read_text()
     assert [name for name in ccmn.__all__ if f"`ccmn.{name}" not in text] == []
 
 
-def test_every_folder_has_a_page_of_the_reference():
-    folders = {module.name for module in pkgutil.iter_modules(ccmn.__path__) if module.ispkg} - NOT_FOR_USERS
+def test_every_package_has_a_reference_page():
+    folders = {module.name for module in pkgutil.iter_modules(ccmn.__path__) if module.ispkg} - INTERNAL_PACKAGES
     for folder in folders:
         page = DOCS / "api" / f"{folder}.md"
         assert f".. automodule:: ccmn.{folder}" in page.read_text()
@@ -43,18 +43,18 @@ def test_every_folder_has_a_page_of_the_reference():
 
 
 @pytest.mark.parametrize("page", sorted((DOCS / "api").glob("*.md")), ids=lambda page: page.stem)
-def test_every_module_of_the_reference_can_be_imported(page):
+def test_every_module_of_the_reference_imports(page):
     if page.stem == "review":
-        pytest.importorskip("starlette", reason="the review page needs starlette: pip install 'ccmn[review]'")
+        pytest.importorskip("starlette", reason="the review needs starlette: pip install '.[review]'")
     for name in re.findall(r"automodule:: ([\w.]+)", page.read_text()):
         importlib.import_module(name)
 
 
-def test_every_command_has_its_section():
+def test_every_command_has_a_section():
     def names(command, words):
         if not hasattr(command, "commands"):
-            return [" ".join(words)]
+            return [] if command.hidden else [" ".join(words)]
         return [name for word, below in command.commands.items() for name in names(below, [*words, word])]
 
-    told = re.findall(r"^```\{command\} (.+)$", (DOCS / "command_line.md").read_text(), re.MULTILINE)
-    assert sorted(told) == sorted(names(typer.main.get_command(app), []))
+    documented = re.findall(r"^```\{command\} (.+)$", (DOCS / "command_line.md").read_text(), re.MULTILINE)
+    assert sorted(documented) == sorted(names(typer.main.get_command(app), []))
