@@ -291,4 +291,5 @@ def sensitivity(noise: ClassConditionalNoise, proba: object, delta: float = 0.05
                 ((new >= 0.5) != (eta >= 0.5)).mean(0),
             )
         )
-    return Sensitivity(*(np.stack(column) for column in zip(*rows)), delta=delta)
+    threshold, given_1, given_0, mean_change, changed = (np.stack(column) for column in zip(*rows))
+    return Sensitivity(threshold, given_1, given_0, mean_change, changed, delta)
