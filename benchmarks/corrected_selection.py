@@ -59,7 +59,7 @@ class EveryEpoch(KeepLast):
         self.scores: list[list[Tensor]] = [[] for _ in parts]
 
     @torch.no_grad()
-    def look(self, epoch, network):
+    def on_epoch_end(self, epoch, network):
         for inputs, scores in zip(self.inputs, self.scores):
             scores.append(network.outputs(inputs)[0])
 

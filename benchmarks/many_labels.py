@@ -18,7 +18,7 @@ from harness import Result, compare, parser, peak_extra_megabytes, report
 from ccmn import CCMNClassifier, ClassConditionalNoise
 from ccmn.losses import HammingLoss, RankingLoss
 from ccmn.training import Objective, SparseLabels, StackedAdam, StackedLinear
-from ccmn.training.batches import DenseLabels, Features
+from ccmn.training.batches import Batch, DenseLabels, Features
 from ccmn.training.loop import make_step
 
 SIZES = {False: (131_072, 768, 64), True: (16_384, 64, 64)}
@@ -28,7 +28,7 @@ import numpy as np, scipy.sparse, torch
 from ccmn.losses import RankingLoss
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training import Objective, SparseLabels, StackedAdam, StackedLinear
-from ccmn.training.batches import Features
+from ccmn.training.batches import Batch, Features
 from ccmn.training.loop import make_step
 q, d, batch, n = {q}, {d}, {batch}, 1024
 X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
@@ -39,12 +39,12 @@ lr = torch.full((1, 1), 1e-3)
 optimizer = StackedAdam(network.parameters, lr, torch.zeros(1, 1))
 noise = ClassConditionalNoise(0.3, 1 / q, n_labels=q)
 step = make_step(network, Objective.of(RankingLoss()), optimizer, Features(X), SparseLabels(Y, noise.debiasing()), None)
-step(torch.arange(2).unsqueeze(0))  # allocate what is reused
+step(Batch(torch.arange(2).unsqueeze(0)))  # allocate what is reused
 for kept in (*optimizer.first, *optimizer.second, *optimizer._room):
     kept.fill_(1e-12)  # touched: resident
 begin()
 for start in (0, batch, 2 * batch):
-    step(torch.arange(start, start + batch).unsqueeze(0))
+    step(Batch(torch.arange(start, start + batch).unsqueeze(0)))
 """
 
 
@@ -65,7 +65,7 @@ def steps(q: int, d: int, batch: int) -> list[Result]:
         network = StackedLinear(d, loss.n_outputs(q), [[0]])
         optimizer = StackedAdam(network.parameters, torch.full((1, 1), 1e-3), torch.zeros(1, 1))
         step = make_step(network, Objective.of(loss), optimizer, Features(X), labels, None)
-        return lambda: step(index)
+        return lambda: step(Batch(index))
 
     plain = prepared(HammingLoss("logistic"), DenseLabels(torch.from_numpy(Y.toarray())))
     sigmoid = prepared(RankingLoss("sigmoid"), SparseLabels(Y, noise.debiasing()))

@@ -37,7 +37,7 @@ def write(folder, files, rows):
                        use_dictionary=False)
 def fit(folder):
     noise = ClassConditionalNoise(0.1, 0.1, n_labels=q)
-    clf = CCMNClassifier(noise, "hamming", "logistic", lr=1e-3, epochs=1, random_state=0)
+    clf = CCMNClassifier(noise, loss="hamming", surrogate="logistic", lr=1e-3, epochs=1, random_state=0)
     clf.fit_stream(folder, labels=["y"], memory=memory)
 def status(key):
     with open("/proc/self/status") as file:

@@ -71,22 +71,9 @@ def test_options_reach_the_estimator(run, files):
         "validation_fraction": 0.3,
         "device": "cpu",
     }
-    typed = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
-    run(
-        "fit",
-        "task.npz",
-        "--noise",
-        "none",
-        *typed,
-        "--lr",
-        0.01,
-        "--lr",
-        0.1,
-        "--random-state",
-        7,
-        "--out",
-        "model.ccmn",
-    )
+    arguments = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
+    rates = ("--lr", 0.01, "--lr", 0.1)
+    run("fit", "task.npz", "--noise", "none", *arguments, *rates, "--random-state", 7, "--out", "model.ccmn")
     parameters = load_model("model.ccmn").get_params()
     assert {name: parameters[name] for name in options} == options
     assert list(parameters["lr"]) == [0.01, 0.1]
@@ -149,7 +136,9 @@ def test_checkpoint_is_deleted_only_after_the_model_is_saved(run, refused, files
     assert (files / "state").exists()
     assert not (files / "model.ccmn").exists()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ccmn.models.fitting.HeldOut.criterion", lambda *_: pytest.fail("trained an epoch"))
+        patch.setattr(
+            "ccmn.training.selection.ValidationCriterion.__call__", lambda *_: pytest.fail("trained an epoch")
+        )
         run(*arguments, "model.ccmn")
     assert not (files / "state").exists()
     run(*arguments[:-3], "--out", "other.ccmn")
@@ -188,7 +177,7 @@ def test_sparse_labels_stay_sparse_and_keep_their_names(run, files, monkeypatch)
     (files / "rows.svm").write_text("\n".join(rows) + "\n")
     (files / "names.txt").write_text("sea\nsky\nsun\n")
     monkeypatch.setattr("scipy.sparse.csr_array.toarray", _refuse)
-    monkeypatch.setattr("ccmn.models.training_data.FEWEST_SPARSE", 10)
+    monkeypatch.setattr("ccmn.models.training_data.MIN_SPARSE_ENTRIES", 10)
     command = ("fit", "rows.svm", "--labels", "names.txt", "--noise", "none", "--epochs", 2, "--out", "m.ccmn")
     run(*command, "--validation", "rows.svm")
     monkeypatch.undo()

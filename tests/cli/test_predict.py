@@ -100,15 +100,13 @@ def test_data_errors(refused, saved, files, name, text, message):
 @pytest.mark.parametrize("content", [b"", b"no model", b"PK\x03\x04"])
 def test_other_files_are_not_models(refused, files, content):
     (files / "model.ccmn").write_bytes(content)
-    assert "model.ccmn is not a whole ccmn model" in refused("predict", "model.ccmn", "task.csv")
-    assert "task.csv is not a whole ccmn model: it is cut off, or no file of ccmn fit" in refused(
-        "predict", "task.csv", "model.ccmn"
-    )
+    assert "model.ccmn is not a valid ccmn model" in refused("predict", "model.ccmn", "task.csv")
+    assert "task.csv is not a valid ccmn model: it is truncated" in refused("predict", "task.csv", "model.ccmn")
 
 
 def test_damaged_and_missing_models(refused, saved, files):
-    (files / "cut.ccmn").write_bytes(saved.read_bytes()[:-100])
-    assert "not a whole ccmn model" in refused("predict", "cut.ccmn", "task.csv")
+    (files / "truncated.ccmn").write_bytes(saved.read_bytes()[:-100])
+    assert "not a valid ccmn model" in refused("predict", "truncated.ccmn", "task.csv")
     assert "there is no model at none.ccmn" in refused("predict", "none.ccmn", "task.csv")
     assert "there is no file none.csv" in refused("predict", saved, "none.csv")
     assert "did you mean 'yeast'?" in refused("predict", saved, "yaest")

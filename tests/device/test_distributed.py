@@ -21,9 +21,9 @@ import torch
 import torch.distributed as dist
 
 from ccmn.data import make_noisy_multilabel
-from ccmn.models import CCMNClassifier, fitting
+from ccmn.models import CCMNClassifier
 from ccmn.noise import ClassConditionalNoise
-from ccmn.training import Ranks, SharedAdam
+from ccmn.training import ProcessGroup
 
 WORKER = "--rank"
 
@@ -35,15 +35,10 @@ if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
 
 
-class ReducingRanks(Ranks):
+class ReducingGroup(ProcessGroup):
     """Single process that still reduces through the process group."""
 
-    def add_up(self, tensor):
-        self.world = 2
-        try:
-            return super().add_up(tensor)
-        finally:
-            self.world = 1
+    is_distributed = True
 
 
 @contextmanager
@@ -71,13 +66,9 @@ CASES = [("ranking", "linear"), ("hamming", "mlp")]
 @contextmanager
 def reducing():
     """Fit in one process with the distributed code path: gradients and criteria are reduced by the process group."""
-
-    def optimiser(network, lr, weight_decay, ranks):
-        return SharedAdam(ranks, network.parameters, lr, torch.full_like(lr, weight_decay))
-
     with (
-        patch.object(Ranks, "current", classmethod(lambda cls: ReducingRanks())),
-        patch.object(fitting, "_optimiser", optimiser),
+        patch.object(ProcessGroup, "current", classmethod(lambda cls: ReducingGroup())),
+        patch("ccmn.models.solvers.SharedBatches", lambda batches, group: batches),
     ):
         yield
 
@@ -86,7 +77,7 @@ def test_reductions_over_nccl():
     single = [curve(*case) for case in CASES]
     with tempfile.TemporaryDirectory() as folder, group("nccl", 0, 1, Path(folder) / "store"), reducing():
         transposed = torch.arange(6.0, device="cuda").reshape(2, 3).T
-        assert torch.equal(ReducingRanks().add_up(transposed.clone()), transposed)
+        assert torch.equal(ReducingGroup().sum_over_ranks(transposed.clone()), transposed)
         for case, expected in zip(CASES, single):
             np.testing.assert_allclose(curve(*case), expected, rtol=1e-4, atol=1e-4, err_msg=str(case))
 

@@ -119,7 +119,7 @@ def test_scaled_csr_shares_index_arrays():
 def test_sequential_folds_approximate_parallel_folds(task, monkeypatch):
     Y = task.Y_noisy[:300].astype(float)
     parallel = out_of_fold_scores(task.X[:300], Y, 0)
-    monkeypatch.setattr(out_of_fold, "WIDEST_DENSE_BATCH", 2)
+    monkeypatch.setattr(out_of_fold, "MAX_DENSE_FEATURES", 2)
     assert np.abs(out_of_fold_scores(task.X[:300], Y, 0) - parallel).max() < 0.1
 
 

@@ -41,11 +41,11 @@ def test_rates_per_group_beat_plain_training(tmp_path):
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="which group each row belongs to"):
+    with pytest.raises(ValueError, match="group of every row"):
         ridge(NOISE).fit(DATA.X, NOISY)
     with pytest.raises(TypeError, match="a GroupedNoise; got None"):
         ridge(None).fit(DATA.X, NOISY, groups=GROUPS)
     with pytest.raises(ValueError, match="'hamming' or 'ranking'; got 'forward'"):
         CCMNClassifier(noise=NOISE, loss="forward").fit(DATA.X, NOISY, groups=GROUPS)
-    with pytest.raises(ValueError, match="validation rows must be clean"):
+    with pytest.raises(ValueError, match="clean validation rows"):
         ridge(NOISE).fit(DATA.X, NOISY, groups=GROUPS, validation=(DATA.X, NOISY))

@@ -12,13 +12,12 @@ import scipy.sparse
 import torch
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, load_model
-from ccmn.models import predictor
-from ccmn.models import training_data
-from ccmn.models.fitting import CRITERIA, HeldOut, criterion_of
-from ccmn.models.predictor import SlopeFit
+from ccmn.models import predictor, training_data
+from ccmn.models.calibration import SlopeFit
 from ccmn.noise import GroupedNoise
 from ccmn.training import DenseLabels, StackedLinear
 from ccmn.training.batches import Features
+from ccmn.training.selection import CRITERIA, ValidationCriterion, criterion_of_scores
 
 N, D, Q = 300, 6, 9
 
@@ -35,9 +34,9 @@ def task():
 @pytest.fixture
 def always_sparse(monkeypatch):
     """CSR labels stay CSR however few there are, and tiles are tiny."""
-    monkeypatch.setattr(training_data, "FEWEST_SPARSE", 0)
-    monkeypatch.setattr(predictor, "WEIGHTS_AT_ONCE", 4 * D)
-    monkeypatch.setattr(predictor, "SCORES_AT_ONCE", 70)
+    monkeypatch.setattr(training_data, "MIN_SPARSE_ENTRIES", 0)
+    monkeypatch.setattr(predictor, "MAX_TILE_WEIGHTS", 4 * D)
+    monkeypatch.setattr(predictor, "MAX_TILE_SCORES", 70)
 
 
 @pytest.mark.parametrize(
@@ -84,18 +83,18 @@ def test_solvers_of_all_labels_at_once_are_not_for_sparse_ones(task, always_spar
     X, Z, _, noise = task
     sparse = scipy.sparse.csr_matrix(Z)
     fits = [
-        CCMNClassifier(noise, "hamming", surrogate, solver=how, epochs=2, random_state=0).fit(X, sparse)
+        CCMNClassifier(noise, loss="hamming", surrogate=surrogate, solver=how, epochs=2, random_state=0).fit(X, sparse)
         for how in ("auto", "adam")
     ]
     assert np.array_equal(fits[0].decision_function(X), fits[1].decision_function(X))
-    with pytest.raises(ValueError, match=rf"solver='{solver}' needs .*dense"):
-        CCMNClassifier(noise, "hamming", surrogate, solver=solver).fit(X, sparse)
+    with pytest.raises(ValueError, match=rf"solver='{solver}' requires .*dense"):
+        CCMNClassifier(noise, loss="hamming", surrogate=surrogate, solver=solver).fit(X, sparse)
 
 
 def test_what_needs_dense_labels_says_so(task, always_sparse):
     X, Z, Y, noise = task
     sparse, groups = scipy.sparse.csr_matrix(Z), ["a"] * N
-    with pytest.raises(ValueError, match="groups need dense labels"):
+    with pytest.raises(ValueError, match="groups require dense labels"):
         CCMNClassifier(GroupedNoise({"a": noise})).fit(X, sparse, groups=groups)
     unknown = Y[:2].copy()
     unknown[0, 0] = np.nan
@@ -138,7 +137,7 @@ def test_top_labels_are_those_of_a_whole_sort(task, always_sparse, k):
 
 
 def test_rates_of_too_many_labels_are_not_estimated(monkeypatch, task):
-    monkeypatch.setattr("ccmn.models.training_data.MOST_TO_ESTIMATE", N * Q - 1)
+    monkeypatch.setattr("ccmn.models.training_data.MAX_ESTIMATION_ENTRIES", N * Q - 1)
     with pytest.raises(ValueError, match="ClassConditionalNoise"):
         CCMNClassifier("partial").fit(task[0], scipy.sparse.csr_matrix(task[1]))
 
@@ -151,14 +150,14 @@ def test_a_criterion_in_blocks_is_that_of_the_whole(monkeypatch, task, name, wei
     p = torch.from_numpy(noise.debias(Z).astype(np.float32))
     weights = torch.rand(N, generator=torch.Generator().manual_seed(0)).double() if weighted else None
     network = StackedLinear(D, Q, [[0, 1]])
-    held_out = HeldOut(Features(X), DenseLabels(p), weights)
     from ccmn.losses import HammingLoss
 
-    whole = criterion_of(name, p, network.outputs(torch.from_numpy(X)[None]), weights)
-    monkeypatch.setattr("ccmn.models.fitting.ENTRIES_AT_ONCE", 7 * Q * 2)
-    torch.testing.assert_close(held_out.criterion(name, network, HammingLoss()), whole)
+    criterion = ValidationCriterion(name, HammingLoss(), Features(X), DenseLabels(p), weights)
+    whole = criterion_of_scores(name, p, network.outputs(torch.from_numpy(X)[None]), weights)
+    monkeypatch.setattr("ccmn.training.selection.MAX_BLOCK_SCORES", 7 * Q * 2)
+    torch.testing.assert_close(criterion(network), whole)
     network.parameters[0].values.data[0, 0, 1] = torch.inf
-    assert held_out.criterion(name, network, HammingLoss())[0, 1] == torch.inf
+    assert criterion(network)[0, 1] == torch.inf
 
 
 def test_the_slope_in_blocks_is_that_of_the_whole():
@@ -201,7 +200,7 @@ X = rng.normal(size=(n, d)).astype(np.float32)
 Y = scipy.sparse.csr_matrix((np.ones(n, np.float32), rng.integers(0, q, n), np.arange(n + 1)), shape=(n, q))
 noise = ClassConditionalNoise(0.2, 1e-5, n_labels=q)
 settings = {"lr": 5e-3, "epochs": 1, "batch_size": batch, "random_state": 0}
-fit = lambda k: CCMNClassifier(noise, "hamming", "logistic", **settings).fit(X[:k], Y[:k])
+fit = lambda k: CCMNClassifier(noise, loss="hamming", surrogate="logistic", **settings).fit(X[:k], Y[:k])
 fit(100).predict(X[:10])  # what is loaded once
 def status(key):
     with open("/proc/self/status") as file:

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise, load_model
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.losses import SURROGATES, ForwardLoss, HammingLoss, RankingLoss
-from ccmn.models.monitor import MOST_ROWS, RiskParts, can_go_negative, risk_parts, spread_rows, warning_about
+from ccmn.models.monitor import (
+    MAX_RISK_ROWS,
+    RiskParts,
+    can_be_negative,
+    overfitting_warning,
+    risk_parts,
+)
 
 ABOUT_PARTS = "estimated training risk is negative"
 
@@ -83,19 +89,19 @@ def test_the_parts_of_the_hamming_loss_add_up_to_it():
 
 @given(n=st.integers(1, 50_000))
 def test_rows_are_spread_evenly_and_few(n):
-    rows = np.arange(n)[spread_rows(n)]
-    assert min(n, MOST_ROWS) / 2 <= len(rows) <= MOST_ROWS
+    rows = np.arange(0, n, -(-n // MAX_RISK_ROWS))
+    assert min(n, MAX_RISK_ROWS) / 2 <= len(rows) <= MAX_RISK_ROWS
     assert rows[0] == 0
-    assert n - rows[-1] <= -(-n // MOST_ROWS)
+    assert n - rows[-1] <= -(-n // MAX_RISK_ROWS)
 
 
-def test_which_losses_and_labels_can_go_negative():
+def test_which_losses_and_labels_can_be_negative():
     inside, outside = np.array([[0, 1, np.nan]]), np.array([[0, 1.5, np.nan]])
     for loss in (HammingLoss(), RankingLoss()):
-        assert can_go_negative(loss, outside)
-        assert not can_go_negative(loss, inside)
-    assert not can_go_negative(ForwardLoss(None), outside)
-    assert not can_go_negative(RankingLoss(noise=TransitionNoise(np.eye(3))), outside)
+        assert can_be_negative(loss, outside)
+        assert not can_be_negative(loss, inside)
+    assert not can_be_negative(ForwardLoss(None), outside)
+    assert not can_be_negative(RankingLoss(noise=TransitionNoise(np.eye(3))), outside)
 
 
 def parts_of(means, errors, sizes):
@@ -116,19 +122,19 @@ def negative():
 
 
 def test_the_warning_names_labels_and_remedies(negative):
-    message = warning_about(negative, ("beach", "sea", "sky"), corrected=False, has_epochs=True)
+    message = overfitting_warning(negative, ("beach", "sea", "sky"), corrected=False, has_epochs=True)
     assert message.startswith("The estimated training risk is negative for 2 of 3 labels (minimum -3): ")
     assert "the noise of 'sky', 'beach'." in message
     for words in ('correction="relu"', 'loss="forward"', "weight_decay", "early stopping", "validation="):
         assert words in message
-    assert "correction" not in warning_about(negative, None, corrected=True, has_epochs=True)
-    assert "the noise of 2, 0." in warning_about(negative, None, corrected=True, has_epochs=True)
+    assert "correction" not in overfitting_warning(negative, None, corrected=True, has_epochs=True)
+    assert "the noise of 2, 0." in overfitting_warning(negative, None, corrected=True, has_epochs=True)
     fine = parts_of([[0.1]], [[0.0]], [[0.1]])
-    assert warning_about(fine, None, corrected=False, has_epochs=True) is None
+    assert overfitting_warning(fine, None, corrected=False, has_epochs=True) is None
 
 
 def test_the_advice_after_a_fit_without_epochs_mentions_none(negative):
-    message = warning_about(negative, None, corrected=False, has_epochs=False)
+    message = overfitting_warning(negative, None, corrected=False, has_epochs=False)
     for words in ("larger weight_decay", "validation=", 'solver="adam" with correction="relu"'):
         assert words in message
     assert "epochs" not in message
@@ -141,7 +147,7 @@ def test_the_warning_of_a_closed_form_fit_suits_it_and_names_labels(surrogate):
     X, names = rng.normal(size=(150, 140)), ("sea", "sky", "sun")
     noise = ClassConditionalNoise([0.3] * 3, [0.4] * 3, label_names=names)
     Y = noise.corrupt((rng.random((150, 3)) < 0.4).astype(int), random_state=0)
-    clf = CCMNClassifier(noise, "hamming", surrogate, weight_decay=1e-6, random_state=0)
+    clf = CCMNClassifier(noise, loss="hamming", surrogate=surrogate, weight_decay=1e-6, random_state=0)
     with pytest.warns(UserWarning, match=ABOUT_PARTS) as caught:
         clf.fit(X, Y, validation=(X, Y))
     message = next(str(w.message) for w in caught if ABOUT_PARTS in str(w.message))
@@ -152,7 +158,7 @@ def test_the_warning_of_a_closed_form_fit_suits_it_and_names_labels(surrogate):
 
 def test_a_long_list_of_labels_is_shortened():
     parts = parts_of([[-1.0] * 9], [[0.01] * 9], [[1.0] * 9])
-    assert "of 0, 1, 2, 3, 4 and 4 more." in warning_about(parts, None, corrected=False, has_epochs=True)
+    assert "of 0, 1, 2, 3, 4 and 4 more." in overfitting_warning(parts, None, corrected=False, has_epochs=True)
 
 
 # At one-sided rates of .6 some linear fits are warned of: see docs/training.md.
@@ -180,7 +186,7 @@ def test_no_warning_for_early_stopped_linear_fit(request, data, loss, surrogate)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=f".*{ABOUT_PARTS}")
         for noise in NOISES:
-            clf = CCMNClassifier(noise, loss, surrogate, epochs=20, random_state=0)
+            clf = CCMNClassifier(noise, loss=loss, surrogate=surrogate, epochs=20, random_state=0)
             clf.fit(X, noise.corrupt(Y, random_state=0))
             assert clf.risk_parts_.shape == (2 if loss == "hamming" else 1, 10)
 
@@ -194,7 +200,7 @@ def test_a_network_that_learned_the_noise_by_heart_is_told_of(digits, loss, surr
     X, Y = digits[0][:200], digits[1][:200]
     noise = NOISES[2]
     Z = noise.corrupt(Y, random_state=0)
-    clf = CCMNClassifier(noise, loss, surrogate, wide, epochs=80, lr=5e-3, random_state=0)
+    clf = CCMNClassifier(noise, loss=loss, surrogate=surrogate, model=wide, epochs=80, lr=5e-3, random_state=0)
     with pytest.warns(UserWarning, match=ABOUT_PARTS):
         clf.fit(X, Z, validation=(X, Z))  # the rows it learns by heart choose the epoch
     assert clf.risk_parts_.min() < -0.05
@@ -207,15 +213,17 @@ def test_the_remedies_help(digits):
     same = {"model": wide, "epochs": 80, "lr": 5e-3, "random_state": 0}
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=f".*{ABOUT_PARTS}")
-        corrected = CCMNClassifier(noise, "hamming", "logistic", correction="abs", **same).fit(X, Z, validation=(X, Z))
-        forward = CCMNClassifier(noise, "forward", **same).fit(X, Z, validation=(X, Z))
+        corrected = CCMNClassifier(noise, loss="hamming", surrogate="logistic", correction="abs", **same).fit(
+            X, Z, validation=(X, Z)
+        )
+        forward = CCMNClassifier(noise, loss="forward", **same).fit(X, Z, validation=(X, Z))
     assert corrected.risk_parts_.min() > -0.3
     assert forward.risk_parts_ is None
 
 
 def test_labels_at_their_word_leave_nothing_to_watch(digits, tmp_path):
     X, Y = digits[0][:100], digits[1][:100]
-    clf = CCMNClassifier(None, "hamming", "square", random_state=0).fit(X, Y)
+    clf = CCMNClassifier(None, loss="hamming", surrogate="square", random_state=0).fit(X, Y)
     assert clf.risk_parts_ is None
     clf.save(tmp_path / "model.ccmn")
     assert load_model(tmp_path / "model.ccmn").risk_parts_ is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ccmn import CCMNClassifier
-from ccmn.models.training_data import check_parameters
+from ccmn.models.classifier import check_parameters
 
 
 @pytest.mark.parametrize(
@@ -27,13 +27,14 @@ from ccmn.models.training_data import check_parameters
         ("patience", True, "patience must be an integer"),
         ("threshold", "f2", "threshold must be 'fixed' or 'f1'"),
         ("noise", "both", "noise must be 'estimate' or 'partial' or 'missing'"),
-        ("flood_level", 0.1, "does nothing without correction='flood'"),
+        ("flood_level", 0.1, "has no effect without correction='flood'"),
     ],
 )
 def test_refused(parameter, value, message):
     with pytest.raises(ValueError, match=message):
-        check_parameters(CCMNClassifier(**{parameter: value}))
+        check_parameters(CCMNClassifier(**{parameter: value}).get_params())
 
 
 def test_taken():
-    check_parameters(CCMNClassifier(lr=0.1, weight_decay=0, validation_fraction=0.5, batch_size=7, patience=1))
+    clf = CCMNClassifier(lr=0.1, weight_decay=0, validation_fraction=0.5, batch_size=7, patience=1)
+    check_parameters(clf.get_params())

@@ -61,7 +61,7 @@ def test_networks_of_ones_own_need_their_maker(tmp_path):
     assert np.array_equal(again.decision_function(X), clf.decision_function(X))
     with pytest.raises(ValueError, match=r"load_model\(path, model=\.\.\.\)"):
         load_model(tmp_path / "m.ccmn").predict(X)
-    with pytest.raises(ValueError, match=r"^the network that model\(\.\.\.\) makes does not fit the saved weights"):
+    with pytest.raises(ValueError, match=r"^The network created by model\(\.\.\.\) does not match the saved weights"):
         load_model(tmp_path / "m.ccmn", model=lambda d, o: torch.nn.Linear(d, o))
 
 
@@ -72,7 +72,7 @@ def test_saving_again_replaces_whole(tmp_path):
         clf.save(path)
         load_model(path)
     (tmp_path / "folder" / "diary.txt").write_text("mine")
-    with pytest.raises(ValueError, match="holds other things than a model"):
+    with pytest.raises(ValueError, match="not part of a model"):
         clf.save(tmp_path / "folder")
     assert (tmp_path / "folder" / "diary.txt").exists()
 
@@ -116,7 +116,7 @@ class TestRefused:
         whole = path.read_bytes()
         for length in range(0, len(whole), max(1, len(whole) // 60)):
             path.write_bytes(whole[:length])
-            with pytest.raises(ValueError, match="not a whole ccmn model"):
+            with pytest.raises(ValueError, match="not a valid ccmn model"):
                 load_model(path)
 
     def test_a_pickle_is_never_loaded(self, path):
@@ -125,7 +125,7 @@ class TestRefused:
                 return (os.mkdir, (str(path.parent / "executed"),))
 
         path.write_bytes(pickle.dumps(Evil()))
-        with pytest.raises(ValueError, match="not a whole ccmn model"):
+        with pytest.raises(ValueError, match="not a valid ccmn model"):
             load_model(path)
         torch.save({"a": Evil()}, path)
         with pytest.raises(ValueError, match="not a ccmn model"):
@@ -133,14 +133,14 @@ class TestRefused:
         assert not (path.parent / "executed").exists()
 
     def test_other_files(self, path, tmp_path):
-        with pytest.raises(FileNotFoundError, match="there is no model at"):
+        with pytest.raises(FileNotFoundError, match="does not exist"):
             load_model(tmp_path / "nowhere.ccmn")
         (tmp_path / "empty").mkdir()
         with pytest.raises(ValueError, match=r"model\.json is missing"):
             load_model(tmp_path / "empty")
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("../evil.json", "{}")
-        with pytest.raises(ValueError, match="not a ccmn model: it holds"):
+        with pytest.raises(ValueError, match="not a ccmn model: it contains"):
             load_model(path)
 
     def rewrite(self, path, change):
@@ -177,7 +177,7 @@ class TestRefused:
     def test_descriptions_that_do_not_fit(self, path, change):
         """Checksums are right, the contents are not."""
         self.rewrite(path, change)
-        with pytest.raises(ValueError, match=r"m\.ccmn (is not a whole ccmn model|has model format)"):
+        with pytest.raises(ValueError, match=r"m\.ccmn (is not a valid ccmn model|has model format)"):
             load_model(path)
 
     @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ class TestRefused:
     )
     def test_fields_that_cannot_be(self, path, field, value):
         self.rewrite(path, lambda d, a: d.update({field: value}))
-        with pytest.raises(ValueError, match=rf"m\.ccmn is not a whole ccmn model: {field} must be .*; got "):
+        with pytest.raises(ValueError, match=rf"m\.ccmn is not a valid ccmn model: {field} must be .*; got "):
             load_model(path)
 
     def test_a_posterior_is_inverted_with_two_rates_only(self, tmp_path):
@@ -223,7 +223,7 @@ class TestRefused:
         fitted(loss="plugin").save(path)
         transition = {"kind": "transition", "T": (0.8 * np.eye(3) + 0.2 / 3).tolist()}
         self.rewrite(path, lambda d, a: d.update(noise=transition))
-        with pytest.raises(ValueError, match="'plugin' needs noise with two rates"):
+        with pytest.raises(ValueError, match="'plugin' requires noise with two rates"):
             load_model(path)
 
     @pytest.mark.parametrize(("y", "wrong"), [(Y[:, 0], [0, 1, 2]), (Y.argmax(1), [0, 1]), (np.zeros(150), [])])
@@ -243,5 +243,5 @@ class TestRefused:
         with zipfile.ZipFile(path, "w") as archive:
             for name, body in {**contents, "checksums.json": json.dumps(checks).encode()}.items():
                 archive.writestr(name, body)
-        with pytest.raises(ValueError, match="not a whole ccmn model"):
+        with pytest.raises(ValueError, match="not a valid ccmn model"):
             ccmn.load_model(path)

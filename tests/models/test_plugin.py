@@ -8,8 +8,8 @@ import torch
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, TransitionNoise
 from ccmn.data import make_noisy_multilabel
+from ccmn.losses.forward_loss import PluginLoss
 from ccmn.metrics import hamming_loss
-from ccmn.models.plugin import PluginLoss
 
 
 def test_scores_are_those_of_the_inverted_noise():
@@ -26,7 +26,7 @@ def test_it_learns_the_noisy_labels_as_they_are():
 
 
 def test_two_rates_are_needed():
-    with pytest.raises(TypeError, match="loss='plugin' needs two rates per label; got TransitionNoise"):
+    with pytest.raises(TypeError, match="loss='plugin' requires two rates per label; got TransitionNoise"):
         PluginLoss(TransitionNoise(np.eye(3)))
 
 
@@ -34,7 +34,7 @@ def test_the_epoch_is_chosen_by_what_is_predicted():
     noise = PartialNoise(0.6, n_labels=4)
     task = make_noisy_multilabel(900, 10, 4, strength=6, noise=noise, random_state=0)
     rows, out = slice(0, 600), slice(600, 900)
-    clf = CCMNClassifier(noise, "plugin", epochs=30, lr=(0.05, 0.005), random_state=0)
+    clf = CCMNClassifier(noise, loss="plugin", epochs=30, lr=(0.05, 0.005), random_state=0)
     clf.fit(task.X[rows], task.Y_noisy[rows], validation=(task.X[out], task.Y_noisy[out]))
     p, h = noise.debias(task.Y_noisy[out].astype(float)), clf.predict(task.X[out])
     reached = (p * (1 - h) + (1 - p) * h).mean()

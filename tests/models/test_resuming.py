@@ -13,12 +13,10 @@ import pytest
 import scipy.sparse
 import torch
 
-from ccmn import CCMNClassifier
+from ccmn import CCMNClassifier, _files
 from ccmn.data.shards import ShardedData
-from ccmn.models import resuming
-from ccmn.models.resuming import fingerprint, stream_fingerprint
-from ccmn.models.streaming import Plan, draw_sample
-from ccmn.models.training_data import Sample
+from ccmn.models.streaming import StreamPlan, draw_holdout
+from ccmn.models.training_data import Sample, fit_fingerprint
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training import SparseLabels
 
@@ -27,9 +25,7 @@ NOISE = ClassConditionalNoise([0.1, 0.2], [0.2, 0.1])
 
 
 def classifier(noise=NOISE, **parameters):
-    clf = CCMNClassifier(noise, random_state=0, **parameters)
-    clf.noise_ = noise
-    return clf
+    return CCMNClassifier(noise, random_state=0, **parameters)
 
 
 def sample(weights=None):
@@ -44,8 +40,8 @@ def changed(array, at=(-1, -1)):
 
 
 def of(clf=None, training=None, held_out=None):
-    training = training or sample()
-    return fingerprint(clf or classifier(), training, training.p, held_out or sample())
+    clf = clf or classifier()
+    return fit_fingerprint(clf.get_params(), clf.noise, training or sample(), held_out or sample())
 
 
 def test_the_same_fit_has_the_same_fingerprint():
@@ -72,7 +68,7 @@ def test_another_fit_has_another(other):
 
 def test_every_value_counts_however_few_rows_are_looked_at_at_a_time(monkeypatch):
     whole = of()
-    monkeypatch.setattr(resuming, "_BYTES_AT_ONCE", 100)
+    monkeypatch.setattr(_files, "_HASH_BLOCK_BYTES", 100)
     assert of() == whole
     seen = {of(training=replace(sample(), X=changed(sample().X, (i, j)))) for i in range(N) for j in range(D)}
     assert len(seen) == N * D
@@ -86,8 +82,8 @@ def test_rows_that_do_not_lie_one_after_the_other():
 def test_sparse_labels():
     first, second = scipy.sparse.csr_array(np.eye(4, 3)), scipy.sparse.csr_array(np.eye(4, 3, 1))
     found = {
-        fingerprint(classifier(), replace(sample(), p=labels), labels, sample())
-        for labels in (SparseLabels(first), SparseLabels(second), SparseLabels(first, known=np.eye(4, dtype=bool)[0]))
+        of(training=replace(sample(), p=labels))
+        for labels in (SparseLabels(first), SparseLabels(second), SparseLabels(first, trusted=np.eye(4, dtype=bool)[0]))
     }
     assert len(found) == 3
 
@@ -112,7 +108,7 @@ def test_other_values_are_refused(tmp_path):
     fit(X)
     assert path.exists()
     for other in (lambda: fit(X[::-1]), lambda: fit(X, validation=(X, Y))):
-        with pytest.raises(ValueError, match="belongs to another fit"):
+        with pytest.raises(ValueError, match="belongs to a different fit"):
             other()
     fit(X).save(tmp_path / "m.ccmn")
     assert not path.exists()
@@ -135,12 +131,14 @@ class TestCompletedFit:
         written = sorted(file.name for file in tmp_path.iterdir())
         assert written
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("tempfile.mkstemp", disk_full)
+            patch.setattr("os.fsync", disk_full)
             with pytest.raises(OSError, match="No space left"):
                 clf.save(tmp_path / "m.ccmn")
         assert sorted(file.name for file in tmp_path.iterdir()) == written
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ccmn.models.fitting.HeldOut.criterion", lambda *_: pytest.fail("trained an epoch"))
+            patch.setattr(
+                "ccmn.training.selection.ValidationCriterion.__call__", lambda *_: pytest.fail("trained an epoch")
+            )
             again = self.fit(tmp_path / "state", **parameters)
         assert np.array_equal(again.decision_function(self.X), expected.decision_function(self.X))
         assert again.history_.equals(expected.history_)
@@ -153,7 +151,7 @@ class TestCompletedFit:
             if progress.epoch == 5:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr("ccmn.models.solvers.progress_of", lambda *_: nullcontext(interrupt))
+        monkeypatch.setattr("ccmn.models.classifier.show_progress", lambda *_: nullcontext((interrupt, None)))
         with pytest.warns(UserWarning, match="interrupted"):
             clf = self.fit(tmp_path / "state")
         clf.save(tmp_path / "m.ccmn")
@@ -178,10 +176,8 @@ class TestShards:
 
     def fingerprint(self, folder, fraction):
         data = ShardedData(folder, "y")
-        plan = Plan.of(data, 2**24, 16, 0)
-        drawn = draw_sample(data, fraction, plan)
-        held_out = Sample(drawn.X, drawn.Y, None)
-        return stream_fingerprint(classifier(), data, plan, drawn, held_out)
+        holdout = draw_holdout(data, fraction, StreamPlan.of(data, 2**24, 16, 0))
+        return fit_fingerprint(classifier().get_params(), NOISE, *data.footers(), holdout.X, holdout.Y)
 
     def test_values_of_the_sample_count(self, write, tmp_path):
         x = np.arange(200.0)

@@ -108,6 +108,6 @@ def test_no_edge_warning_after_an_interruption(monkeypatch):
         if progress.epoch == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("ccmn.models.solvers.progress_of", lambda *_: nullcontext(interrupt))
+    monkeypatch.setattr("ccmn.models.classifier.show_progress", lambda *_: nullcontext((interrupt, None)))
     (message,) = warnings_of(**ADAM, epochs=50)
-    assert message.startswith("interrupted")
+    assert message.startswith("The fit was interrupted")

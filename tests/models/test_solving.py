@@ -8,12 +8,19 @@ from sklearn.exceptions import NotFittedError
 
 from ccmn import CCMNClassifier
 from ccmn.models.solvers import choose_solver
-from ccmn.models.training_data import Sample
+from ccmn.models.training_data import Sample, encode_targets
+from ccmn.noise import ClassConditionalNoise
 
 ROWS = Sample(np.zeros((60, 2)), np.zeros((60, 3), dtype=np.float32), None)
 UNSEEN = Sample(np.zeros((60, 2)), np.full((60, 3), np.nan, dtype=np.float32), None)
 HAMMING = {"loss": "hamming", "surrogate": "square"}
 LOGISTIC = {"loss": "hamming", "surrogate": "logistic"}
+
+
+def chosen(parameters, training):
+    noise = ClassConditionalNoise(0.1, 0.1, n_labels=3)
+    targets = encode_targets(np.eye(60, 3))
+    return choose_solver(CCMNClassifier(**parameters)._config(noise, targets, 60, 0), training, ROWS)
 
 
 @pytest.mark.parametrize(
@@ -30,13 +37,13 @@ LOGISTIC = {"loss": "hamming", "surrogate": "logistic"}
     ],
 )
 def test_auto_takes_the_quickest_that_is_possible(parameters, training, expected):
-    assert choose_solver(CCMNClassifier(**parameters), training, ROWS) == expected
+    assert chosen(parameters, training) == expected
 
 
 @pytest.mark.parametrize("solver", ["closed_form", "lbfgs"])
 def test_a_solver_that_cannot_says_what_it_needs(solver):
-    with pytest.raises(ValueError, match=f"solver='{solver}' needs model='linear'"):
-        choose_solver(CCMNClassifier(solver=solver), ROWS, ROWS)
+    with pytest.raises(ValueError, match=f"solver='{solver}' requires model='linear'"):
+        chosen({"solver": solver}, ROWS)
 
 
 @pytest.mark.parametrize("length", [1e3, 1e4])

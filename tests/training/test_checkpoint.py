@@ -20,11 +20,11 @@ Y = torch.from_numpy((X[:, :2] > 0).astype(np.float32))
 def fit(checkpoint=None, epochs=6):
     """Weights and losses of a small training."""
     network = StackedLinear(3, 2, [[0]])
-    optimiser = StackedAdam(network.parameters, torch.full((1, 1), 0.1), torch.zeros(1, 1))
+    optimizer = StackedAdam(network.parameters, torch.full((1, 1), 0.1), torch.zeros(1, 1))
     rows = Rows([np.arange(40)], 10, [0])
     objective = Objective.of(HammingLoss("logistic"))
     result = train(
-        network, objective, Features(X), Y, rows, optimiser, KeepLast(), epochs=epochs, checkpoint=checkpoint
+        network, objective, Features(X), Y, rows, optimizer, KeepLast(), epochs=epochs, checkpoint=checkpoint
     )
     return network.parameters[0].values.detach().clone(), torch.stack(result.losses)
 
@@ -46,7 +46,7 @@ def test_killed_while_writing(tmp_path, monkeypatch, step, number):
         with pytest.raises(SystemExit):
             fit(checkpoint)
     assert (tmp_path / "state").exists() == (number > 1)
-    (tmp_path / "state.part").write_bytes(b"half")
+    (tmp_path / ".state.0123abcd").write_bytes(b"half")
     for ours, undisturbed in zip(fit(checkpoint), fit()):
         assert torch.equal(ours, undisturbed)
     checkpoint.remove()
@@ -56,14 +56,14 @@ def test_killed_while_writing(tmp_path, monkeypatch, step, number):
 def test_a_damaged_or_foreign_file_is_refused(tmp_path):
     checkpoint = Checkpoint(tmp_path / "state", "a fit", every=1)
     fit(checkpoint, epochs=1)
-    with pytest.raises(ValueError, match="another fit"):
+    with pytest.raises(ValueError, match="a different fit"):
         fit(Checkpoint(tmp_path / "state", "another", every=1))
     whole = (tmp_path / "state").read_bytes()
     (tmp_path / "state").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"not a whole checkpoint.*delete it"):
+    with pytest.raises(ValueError, match=r"is damaged.*delete it"):
         fit(checkpoint)
 
 
 def test_one_process_writes(tmp_path):
-    fit(Checkpoint(tmp_path / "state", "a fit", every=1, writes=False), epochs=2)
+    fit(Checkpoint(tmp_path / "state", "a fit", every=1, is_main=False), epochs=2)
     assert not any(tmp_path.iterdir())

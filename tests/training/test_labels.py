@@ -25,10 +25,10 @@ def test_a_batch_is_that_of_dense_labels(n, q, seed, data):
     p = np.where(known[:, None], Y, noise.debias(Y))
     sparse = SparseLabels(scipy.sparse.csr_matrix(Y), noise.debiasing(), known)
     index = rows.unsqueeze(0)
-    torch.testing.assert_close(sparse.gather(index), DenseLabels(torch.from_numpy(p)).gather(index))
+    torch.testing.assert_close(sparse.targets(index), DenseLabels(torch.from_numpy(p)).targets(index))
     np.testing.assert_allclose(sparse.columns(slice(0, q)), p, atol=1e-6)
     np.testing.assert_allclose(
-        sparse[rows.numpy()].gather(torch.arange(len(rows))[None])[0], p[rows.numpy()], atol=1e-6
+        sparse[rows.numpy()].targets(torch.arange(len(rows))[None])[0, 0], p[rows.numpy()], atol=1e-6
     )
 
 
@@ -36,23 +36,23 @@ def test_several_groups_and_no_noise():
     Y = random_labels(10, 5)
     index = torch.tensor([[0, 3, 3], [9, 1, 0]])
     sparse = SparseLabels(scipy.sparse.csr_array(Y), dtype=torch.float64)
-    torch.testing.assert_close(sparse.gather(index), torch.from_numpy(Y).double()[index])
+    torch.testing.assert_close(sparse.targets(index)[:, 0], torch.from_numpy(Y).double()[index])
     per_group = torch.stack((torch.from_numpy(Y), 1 - torch.from_numpy(Y)))
     expected = torch.stack((per_group[0, index[0]], per_group[1, index[1]]))
-    torch.testing.assert_close(DenseLabels(per_group).gather(index), expected)
+    torch.testing.assert_close(DenseLabels(per_group).targets(index)[:, 0], expected)
 
 
 def test_unobserved_labels_and_stored_zeros():
     matrix = scipy.sparse.csr_matrix((np.array([1.0, np.nan, 0.0]), ([0, 0, 1], [0, 2, 1])), shape=(2, 3))
     noise = ClassConditionalNoise(0.1, 0.2, n_labels=3)
-    batch = SparseLabels(matrix, noise.debiasing()).gather(torch.tensor([[0, 1]]))[0]
+    batch = SparseLabels(matrix, noise.debiasing()).targets(torch.tensor([[0, 1]]))[0, 0]
     np.testing.assert_allclose(batch, noise.debias(matrix.toarray()), atol=1e-6)
 
 
 def test_a_transition_matrix_mixes_labels():
     noise = TransitionNoise(np.full((3, 3), 0.1) + 0.7 * np.eye(3))
     Y = np.eye(3, dtype=np.float32)
-    batch = SparseLabels(scipy.sparse.csr_array(Y), noise.debiasing()).gather(torch.tensor([[2, 0]]))[0]
+    batch = SparseLabels(scipy.sparse.csr_array(Y), noise.debiasing()).targets(torch.tensor([[2, 0]]))[0, 0]
     np.testing.assert_allclose(batch, noise.debias(Y)[[2, 0]], atol=1e-6)
 
 
@@ -60,4 +60,4 @@ def test_a_transition_matrix_mixes_labels():
 def test_any_sparse_container(container):
     Y = random_labels(6, 4)
     index = torch.tensor([[5, 2]])
-    torch.testing.assert_close(SparseLabels(container(Y)).gather(index)[0], torch.from_numpy(Y)[index[0]])
+    torch.testing.assert_close(SparseLabels(container(Y)).targets(index)[0, 0], torch.from_numpy(Y)[index[0]])

@@ -59,7 +59,7 @@ def test_only_the_labels_asked_for_move():
     path.solve(0.1, np.array([2]))
     np.testing.assert_array_equal(path.weights[:, :2], before[:, :2])
     assert (path.weights[:, 2] != 0).any()
-    scores = path.scores(path.inside(X), np.array([2]))[:, 0]
+    scores = path.scores(path.rotate(X), np.array([2]))[:, 0]
     weights, bias = solution(path)
     np.testing.assert_allclose(scores, X @ weights[:, 2] + bias[2], rtol=1e-4, atol=1e-4)
 
@@ -81,11 +81,11 @@ def test_constant_features_leave_the_bias():
 
 
 def test_what_can_be_decomposed(monkeypatch):
-    monkeypatch.setattr(lbfgs, "LARGEST_DECOMPOSITION", 5)
+    monkeypatch.setattr(lbfgs, "MAX_DECOMPOSITION_SIZE", 5)
     assert can_decompose(np.zeros((5, 9)))
     assert can_decompose(np.zeros((9, 5)))
     assert not can_decompose(np.zeros((9, 9)))
     assert not can_decompose(scipy.sparse.csr_array((3, 9)))
     assert can_decompose(scipy.sparse.csr_array((9, 3)))
-    monkeypatch.setattr(lbfgs, "_MOST_MADE_DENSE", 100)
+    monkeypatch.setattr(lbfgs, "MAX_DENSE_BYTES", 100)
     assert not can_decompose(scipy.sparse.csr_array((9, 3)))

@@ -14,6 +14,7 @@ from ccmn.training import (
     KeepLast,
     Objective,
     Rows,
+    RunLabels,
     StackedAdam,
     StackedLinear,
     StackedMLP,
@@ -37,16 +38,19 @@ def task():
     return X, torch.from_numpy(Y)
 
 
-def fit(X, Y, *, groups=ALL, seeds, lrs, objective=HAMMING, network=StackedLinear, epochs=6, batch=16, **extra):
+def fit(
+    X, Y, *, groups=ALL, seeds, lrs, objective=HAMMING, rates=None, network=StackedLinear, epochs=6, batch=16, **extra
+):
     """A fleet of G groups x K runs, in float64."""
     dtype = torch.float64
     net = network(D, Q, seeds, dtype=dtype)
     features = Features(X, dtype=dtype)
     lr = torch.tensor(lrs, dtype=dtype).expand(len(groups), -1)
-    optimiser = StackedAdam(net.parameters, lr, torch.full_like(lr, 1e-3))
+    optimizer = StackedAdam(net.parameters, lr, torch.full_like(lr, 1e-3))
     rows = Rows(groups, batch, [s[0] for s in seeds])
     selection = extra.pop("selection", None) or KeepLast()
-    result = train(net, objective, features, Y.to(dtype), rows, optimiser, selection, epochs=epochs, **extra)
+    labels = Y.to(dtype) if rates is None else RunLabels(Y, *rates, dtype=dtype)
+    result = train(net, objective, features, labels, rows, optimizer, selection, epochs=epochs, **extra)
     return net, result
 
 
@@ -64,7 +68,8 @@ def test_a_fleet_is_its_single_runs(task, network):
         groups=groups,
         seeds=seeds,
         lrs=lrs,
-        objective=Objective(losses, (rho_pos, rho_neg)),
+        objective=Objective(losses),
+        rates=(rho_pos, rho_neg),
         network=network,
     )
     outputs = fleet.outputs(torch.from_numpy(X).double().expand(2, N, D))
@@ -74,7 +79,7 @@ def test_a_fleet_is_its_single_runs(task, network):
             loss = RankingLoss("sigmoid", noise, dummy=False) if k < 2 else HammingLoss("logistic", noise)
             net = network(D, Q, [[seeds[g][k]]], dtype=torch.float64)
             lr = torch.tensor([[lrs[k]]], dtype=torch.float64)
-            optimiser = StackedAdam(net.parameters, lr, torch.full_like(lr, 1e-3))
+            optimizer = StackedAdam(net.parameters, lr, torch.full_like(lr, 1e-3))
             rows = Rows([groups[g]], 16, [seeds[g][0]])
             train(
                 net,
@@ -82,7 +87,7 @@ def test_a_fleet_is_its_single_runs(task, network):
                 Features(X, dtype=torch.float64),
                 Y.double(),
                 rows,
-                optimiser,
+                optimizer,
                 KeepLast(),
                 epochs=6,
             )
@@ -97,23 +102,24 @@ def test_adam_is_torchs(task):
     net, _ = fit(X, Y, seeds=[[3]], lrs=[0.02], objective=Objective.of(loss), epochs=5)
     start = StackedLinear(D, Q, [[3]], dtype=torch.float64).parameters[0].values.detach()[0, :, 0]
     weight, bias = start[:-1].clone().requires_grad_(), start[-1].clone().requires_grad_()
-    optimiser = torch.optim.Adam([{"params": [weight], "weight_decay": 1e-3}, {"params": [bias]}], lr=0.02)
+    optimizer = torch.optim.Adam([{"params": [weight], "weight_decay": 1e-3}, {"params": [bias]}], lr=0.02)
     for epoch in range(5):
-        for (index,) in Rows([np.arange(N)], 16, [3]).epoch(epoch):
-            optimiser.zero_grad()
+        for batch in Rows([np.arange(N)], 16, [3]).epoch(epoch):
+            index = batch.index[0]
+            optimizer.zero_grad()
             loss(torch.from_numpy(X).double()[index] @ weight + bias, Y.double()[index]).backward()
-            optimiser.step()
+            optimizer.step()
     expected = torch.cat((weight, bias[None])).detach()
     torch.testing.assert_close(net.parameters[0].values.detach()[0, :, 0], expected, rtol=1e-9, atol=1e-10)
 
 
 def test_gradient_clipping_is_per_run():
     net = StackedLinear(2, 1, [[0, 1]], dtype=torch.float64)
-    optimiser = StackedAdam(net.parameters, torch.ones(1, 2), torch.zeros(1, 2), clip=1.0)
+    optimizer = StackedAdam(net.parameters, torch.ones(1, 2), torch.zeros(1, 2), clip=1.0)
     gradient = torch.zeros_like(net.parameters[0].values)
     gradient[0, :, 0] = 3.0
     gradient[0, 0, 1] = 0.5
-    optimiser._clip([gradient], 1.0)
+    optimizer.step([gradient])
     assert gradient[0, :, 0].norm().item() == pytest.approx(1.0)
     assert gradient[0, 0, 1].item() == 0.5
 
@@ -139,7 +145,7 @@ def test_keep_best_puts_each_runs_best_epoch_back(task):
     torch.testing.assert_close(W[:, :, 0], seen[1][0][:, :, 0])
     torch.testing.assert_close(W[:, :, 1], seen[3][0][:, :, 1])
     assert selection.best_epoch.tolist() == [[1, 3]]
-    assert len(result.criteria) == result.epochs == 6
+    assert len(result.criteria) == len(result.losses) == 6
 
 
 def test_patience_stops(task):
@@ -147,19 +153,19 @@ def test_patience_stops(task):
     values = iter([3.0, 2.0, 2.5, 2.5, 2.5, 0.0])
     selection = KeepBest(lambda net: torch.tensor([[next(values)]]), patience=3)
     _, result = fit(X, Y, seeds=[[1]], lrs=[0.1], selection=selection)
-    assert result.epochs == 5
+    assert len(result.losses) == 5
 
 
 def test_ctrl_c_keeps_the_best_so_far(task):
     X, Y = task
 
-    def tell(progress):
+    def on_progress(progress):
         if progress.epoch == 2:
             raise KeyboardInterrupt
 
-    net, result = fit(X, Y, seeds=[[1]], lrs=[0.1], tell=tell)
+    net, result = fit(X, Y, seeds=[[1]], lrs=[0.1], on_progress=on_progress)
     assert result.interrupted
-    assert result.epochs == 3
+    assert len(result.losses) == 3
     assert torch.isfinite(net.parameters[0].values).all()
 
 
@@ -178,15 +184,15 @@ def test_a_resumed_fit_is_the_unbroken_one(task, tmp_path, network):
         if progress.epoch == 6:
             raise KeyboardInterrupt
 
-    fit(X, Y, epochs=10, selection=best(), tell=stop, checkpoint=Checkpoint(path, "same", every=2), **common)
+    fit(X, Y, epochs=10, selection=best(), on_progress=stop, checkpoint=Checkpoint(path, "same", every=2), **common)
     resumed, result = fit(X, Y, epochs=10, selection=best(), checkpoint=Checkpoint(path, "same", every=2), **common)
     for a, b in zip(whole.parameters, resumed.parameters):
         assert torch.equal(a.values, b.values)
     assert torch.equal(torch.stack(result.losses), torch.stack(whole_result.losses))
-    with pytest.raises(ValueError, match="belongs to another fit"):
+    with pytest.raises(ValueError, match="belongs to a different fit"):
         fit(X, Y, checkpoint=Checkpoint(path, "other"), **common)
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match="not a whole checkpoint"):
+    with pytest.raises(ValueError, match="is damaged"):
         fit(X, Y, checkpoint=Checkpoint(path, "same"), **common)
 
 
@@ -197,7 +203,7 @@ def test_sparse_features_give_the_same(task, monkeypatch):
     common = dict(seeds=[[1, 2]], lrs=[0.1, 0.01])  # noqa: C408
     dense, _ = fit(X, Y, **common)
     for widest in (4096, 2):
-        monkeypatch.setattr("ccmn.training.batches.WIDEST_DENSE_BATCH", widest)
+        monkeypatch.setattr("ccmn.training.batches.MAX_DENSE_FEATURES", widest)
         sparse, _ = fit(scipy.sparse.csr_array(X), Y, **common)
         torch.testing.assert_close(sparse.parameters[0].values, dense.parameters[0].values, rtol=1e-9, atol=1e-9)
 
@@ -208,14 +214,14 @@ def test_user_modules(task):
     module = torch.nn.Sequential(torch.nn.Linear(D, 9), torch.nn.Tanh(), torch.nn.Dropout(0.1), torch.nn.Linear(9, Q))
     net = UserNetwork(module)
     lr = torch.tensor([[0.05]])
-    optimiser = StackedAdam(net.parameters, lr, torch.zeros_like(lr))
+    optimizer = StackedAdam(net.parameters, lr, torch.zeros_like(lr))
     selection = KeepBest(lambda network: network.outputs(torch.from_numpy(X)[None]).square().mean((-1, -2)))
     result = train(
-        net, Objective.of(HammingLoss()), Features(X), Y, Rows([np.arange(N)], 16, [0]), optimiser, selection, epochs=40
+        net, Objective.of(HammingLoss()), Features(X), Y, Rows([np.arange(N)], 16, [0]), optimizer, selection, epochs=40
     )
     assert result.losses[-1].item() < 0.5 * result.losses[0].item()
     assert not module.training
-    with pytest.raises(ValueError, match="no parameters to train"):
+    with pytest.raises(ValueError, match="trainable parameters"):
         UserNetwork(torch.nn.ReLU())
 
 
@@ -235,6 +241,6 @@ def test_order_depends_on_seed_and_epoch_alone():
     alone = Rows([np.arange(50)], 16, [9])
     for epoch in (0, 3):
         for both, one in zip(rows.epoch(epoch), alone.epoch(epoch)):
-            assert torch.equal(both[1], one[0])
-    assert sorted(torch.cat(list(rows.epoch(1)), 1)[0].tolist()) == list(range(50))
-    assert not torch.equal(next(iter(rows.epoch(0))), next(iter(rows.epoch(1))))
+            assert torch.equal(both.index[1], one.index[0])
+    assert sorted(torch.cat([batch.index for batch in rows.epoch(1)], 1)[0].tolist()) == list(range(50))
+    assert not torch.equal(next(iter(rows.epoch(0))).index, next(iter(rows.epoch(1))).index)

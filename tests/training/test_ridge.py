@@ -10,7 +10,7 @@ import torch
 from ccmn.losses import HammingLoss
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training import KeepBest, Objective, Rows, StackedAdam, StackedLinear, ridge, train
-from ccmn.training.batches import Features
+from ccmn.training.batches import DenseLabels, Features
 from ccmn.training.ridge import l2_path, ridge_path
 
 
@@ -29,19 +29,18 @@ def test_it_is_the_limit_of_the_loop():
     path = ridge_path(X, noise.debias(Z), np.array([0.1]))
     net = StackedLinear(6, 3, [[0]], dtype=torch.float64)
     lr = torch.tensor([[0.02]], dtype=torch.float64)
-    optimiser = StackedAdam(net.parameters, lr, torch.full_like(lr, 0.1))
+    optimizer = StackedAdam(net.parameters, lr, torch.full_like(lr, 0.1))
     rows = Rows([np.arange(80)], 80, [0])
     objective = Objective.of(HammingLoss("square", noise))
     features, labels = Features(X, dtype=torch.float64), torch.tensor(Z)
 
-    def penalised_loss(network):
+    def penalized_loss(network):
         W = network.parameters[0].values
-        return objective(network.outputs(features.gather(rows.rows)), labels[None]) + 0.05 * W[:, :-1].square().sum(
-            (1, 3)
-        )
+        losses = objective(network.outputs(features.gather(rows.rows)), DenseLabels(labels.double()), rows.rows)
+        return losses + 0.05 * W[:, :-1].square().sum((1, 3))
 
     # The best epoch, not the last: at a constant rate Adam keeps circling around the minimum.
-    train(net, objective, features, labels, rows, optimiser, KeepBest(penalised_loss), epochs=4000)
+    train(net, objective, features, labels, rows, optimizer, KeepBest(penalized_loss), epochs=4000)
     W = net.parameters[0].values.detach()[0, :, 0].numpy()
     weights, bias = path.solution(np.zeros(3, int))
     np.testing.assert_allclose(weights, W[:-1], atol=1e-4)
@@ -52,7 +51,7 @@ def test_it_is_the_limit_of_the_loop():
 @pytest.mark.parametrize("wrap", [np.asarray, scipy.sparse.csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("largest", [3000, 1], ids=["decomposition", "conjugate gradients"])
 def test_every_road_solves_the_normal_equations(n, wrap, largest, monkeypatch):
-    monkeypatch.setattr(ridge, "LARGEST_DECOMPOSITION", largest)
+    monkeypatch.setattr(ridge, "MAX_DECOMPOSITION_SIZE", largest)
     X, Z, noise = problem(n=n)
     weights = np.random.default_rng(2).uniform(0.5, 2, n)
     l2 = np.array([1e-2, 1.0])
@@ -87,7 +86,7 @@ def test_path():
 
 @pytest.mark.parametrize("largest", [3000, 1], ids=["decomposition", "conjugate gradients"])
 def test_every_label_may_have_its_own_l2(largest, monkeypatch):
-    monkeypatch.setattr(ridge, "LARGEST_DECOMPOSITION", largest)
+    monkeypatch.setattr(ridge, "MAX_DECOMPOSITION_SIZE", largest)
     X, Z, noise = problem()
     path = ridge_path(X, noise.debias(Z), np.array([1e-2, 1.0, 10.0]))
     mixed, _ = path.solution(np.array([0, 2, 1]))

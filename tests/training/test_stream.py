@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccmn.noise import ClassConditionalNoise
-from ccmn.training import Ranks, Stream, StreamSettings
+from ccmn.training import ProcessGroup, Stream, StreamSettings
 
 Group = namedtuple("Group", "rows start")
 
@@ -39,12 +39,12 @@ class Numbered:
 def batches_of(stream, epoch=0):
     """The rows of each batch, by their feature, after their labels were seen to be theirs."""
     found = []
-    for index in stream.epoch(epoch):
+    for index, weight in stream.epoch(epoch):
         rows = stream.features.gather(index)[0, :, 0].long()
-        labels = stream.labels.gather(index)[0]
-        if stream.ranks.share:
+        labels = stream.labels.targets(index)[0, 0]
+        if weight:
             torch.testing.assert_close(labels, torch.eye(3)[rows % 3])
-        found.append(rows.tolist() if stream.ranks.share else [])
+        found.append(rows.tolist() if weight else [])
     return found
 
 
@@ -73,7 +73,7 @@ def test_batches_do_not_depend_on_the_number_of_processes(sizes, world, sparse):
     alone = batches_of(Stream(Numbered(sizes, sparse), settings(), {}), epoch=3)
     sources = [Numbered(sizes, sparse) for _ in range(world)]
     shares = [
-        batches_of(Stream(source, settings(), {}, ranks=Ranks(rank, world)), epoch=3)
+        batches_of(Stream(source, settings(), {}, group=ProcessGroup(rank, world)), epoch=3)
         for rank, source in enumerate(sources)
     ]
     together = [sorted(chain(*parts)) for parts in zip(*shares, strict=True)]
@@ -108,15 +108,15 @@ def test_held_out_rows_do_not_come():
 def test_labels_are_debiased_in_the_batch(sparse):
     noise = ClassConditionalNoise([0.1, 0.2, 0.0], [0.3, 0.0, 0.2])
     stream = Stream(Numbered([6, 6], sparse), settings(), {}, noise.debiasing())
-    index = next(stream.epoch(0))
+    index = next(stream.epoch(0)).index
     rows = stream.features.gather(index)[0, :, 0].long()
     expected = noise.debias(np.eye(3, dtype=np.float32)[rows.numpy() % 3])
-    np.testing.assert_allclose(stream.labels.gather(index)[0], expected, atol=1e-6)
+    np.testing.assert_allclose(stream.labels.targets(index)[0, 0], expected, atol=1e-6)
 
 
 def test_what_passes_is_told():
     told = []
-    stream = Stream(Numbered([10, 13]), settings(), {}, tell=told.append)
+    stream = Stream(Numbered([10, 13]), settings(), {}, on_progress=told.append)
     batches_of(stream, 2)
     assert told[-1][:3] == (2, 23, 23)
     assert told[-1].seconds > 0

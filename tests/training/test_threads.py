@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from ccmn.training.ridge import few_threads
+from ccmn.training.ridge import limit_threads
 
 
 def threads():
@@ -14,12 +14,12 @@ def threads():
 
 def test_one_thread_for_a_small_problem_and_all_again_after():
     before = threads()
-    with few_threads(np.empty((100, 5))):
+    with limit_threads(np.empty((100, 5))):
         assert set(threads()) <= {1}
     assert threads() == before
 
 
 def test_a_large_problem_keeps_its_threads():
     before = threads()
-    with few_threads(np.broadcast_to(0.0, (100_000, 3_000))):
+    with limit_threads(np.broadcast_to(0.0, (100_000, 3_000))):
         assert threads() == before

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
     from ccmn.data.columns import Columns
     from ccmn.models import CCMNClassifier
-    from ccmn.training import Ranks
+    from ccmn.training import ProcessGroup
 
 PROCESS_GROUP_TIMEOUT = timedelta(minutes=10)
 """A rank that waits longer than this for the others fails; torchrun can then restart all ranks."""
@@ -175,14 +175,14 @@ def fit(
         if local_device is not None:
             settings["device"] = local_device
         names, q = data.columns.label_names, data.columns.n_labels
-        settings["noise"] = read_noise_option(noise, names, q, words=(*NOISE_WORDS, "none"), read=read_rates)
-        classifier = CCMNClassifier(**settings, verbose=1)
+        rates = read_noise_option(noise, names, q, words=(*NOISE_WORDS, "none"), read=read_rates)
+        classifier = CCMNClassifier(**{**settings, "noise": None if rates == "none" else rates}, verbose=1)
         held_out = None if validation is None else data.read_validation(validation, validation_is_clean)
         data.fit(classifier, held_out, validation_is_clean, checkpoint)
-        if ranks.writes:
+        if ranks.is_main:
             store_columns(classifier, data.columns)
             classifier.save(out)
-    if ranks.writes:
+    if ranks.is_main:
         result = {
             "model": str(out),
             **{"n": data.n, "d": classifier.n_features_in_, "q": data.columns.n_labels},
@@ -192,7 +192,7 @@ def fit(
         }
         print_json(result) if as_json else typer.echo(fit_summary(result))
     if interrupts:
-        if ranks.writes:
+        if ranks.is_main:
             resume = "" if checkpoint is None else "; repeat the command with --force to resume from the checkpoint"
             typer.echo(f"ccmn: training was interrupted; {out} is the best model so far{resume}", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -237,7 +237,7 @@ def _labels(data: MultiLabelData, candidates: bool) -> Any:
     from ccmn._containers import is_sparse
     from ccmn.models import training_data as targets
 
-    many = is_sparse(data.Y) and data.n * data.q > targets.FEWEST_SPARSE
+    many = is_sparse(data.Y) and data.n * data.q > targets.MIN_SPARSE_ENTRIES
     return data.Y if many and not candidates else label_frame(data, candidates)
 
 
@@ -290,12 +290,12 @@ def _recorded_interrupts() -> Iterator[list[int]]:
 
 
 @contextmanager
-def _process_group(device: str | None) -> Iterator[tuple[Ranks, str | None]]:
+def _process_group(device: str | None) -> Iterator[tuple[ProcessGroup, str | None]]:
     """Join the processes that torchrun started and yield them with the device of this rank."""
-    from ccmn.training import Ranks
+    from ccmn.training import ProcessGroup
 
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        yield Ranks(), device
+        yield ProcessGroup(), device
         return
     import torch
     import torch.distributed as dist
@@ -306,7 +306,7 @@ def _process_group(device: str | None) -> Iterator[tuple[Ranks, str | None]]:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if cuda else "gloo", timeout=PROCESS_GROUP_TIMEOUT)
     try:
-        yield Ranks.current(), device
+        yield ProcessGroup.current(), device
     finally:
         dist.destroy_process_group()
 

@@ -20,7 +20,7 @@ from ccmn._containers import is_sparse
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray
 from ccmn.losses import HammingLoss
-from ccmn.training.batches import WIDEST_DENSE_BATCH, Features, Rows
+from ccmn.training.batches import MAX_DENSE_FEATURES, Features, Rows
 from ccmn.training.loop import Objective, train
 from ccmn.training.networks import Network, StackedLinear
 from ccmn.training.optimizer import StackedAdam
@@ -93,7 +93,7 @@ def out_of_fold_scores(X: Any, Y: FloatArray, random_state: RandomState = 0) -> 
     seed = int(random_state) if fixed else int(as_generator(random_state).integers(2**31))  # type: ignore[arg-type]
     folds = stratified_folds(Y, number_of_folds(Y), np.random.default_rng(seed))
     features, labels = Features(scale_features(X)), torch.from_numpy(Y.astype(np.float32))
-    one_by_one = X.shape[1] > WIDEST_DENSE_BATCH
+    one_by_one = X.shape[1] > MAX_DENSE_FEATURES
     scores = np.empty((n, q))
     for part in [[k] for k in range(len(folds))] if one_by_one else [list(range(len(folds)))]:
         held_out = _stack_folds([folds[k] for k in part])
@@ -181,7 +181,7 @@ def _held_out_outputs(
 
 def _output_blocks(network: Network, features: Features, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield row indices (G, b) and their outputs (G, K, b, q), one block of rows at a time."""
-    width = features.d if features.is_dense else min(features.d, WIDEST_DENSE_BATCH)
+    width = features.d if features.is_dense else min(features.d, MAX_DENSE_FEATURES)
     size = max(1, _MAX_BLOCK_ENTRIES // (width * rows.shape[0]))
     for start in range(0, rows.shape[1], size):
         index = rows[:, start : start + size]

@@ -25,8 +25,18 @@ from ccmn.metrics.batched import BatchedMetrics
 from ccmn.metrics.ranking_metrics import Ranking, coverage_rows, pooled_wrong_from
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
-from ccmn.training import NETWORKS, Network, Objective, Rows, Selection, StackedAdam, train
-from ccmn.training.batches import Features
+from ccmn.training import (
+    NETWORKS,
+    BestWeights,
+    Features,
+    Network,
+    Objective,
+    Rows,
+    RunLabels,
+    Selection,
+    StackedAdam,
+    train,
+)
 from ccmn.training.loop import Part
 
 _CACHE_BYTES = 16 << 20
@@ -180,9 +190,9 @@ class _Fleet:
         lr = torch.tensor(settings.learning_rates * len(self.methods), device=device).expand(G, K)
         train(
             network,
-            Objective(self._parts(), self._rates(for_training=True)),
+            Objective(self._parts()),
             self.features,
-            self.noisy,
+            RunLabels(self.noisy, *self._rates(for_training=True)),
             Rows(rows, settings.batch_size, [r.number * 1000 for r in self.repeats], device=device),
             StackedAdam(network.parameters, lr, torch.full_like(lr, settings.weight_decay), clip=None),
             best,
@@ -368,11 +378,6 @@ class BestEpochs(Selection):
         Epochs that were selected before; used for a refit, which has no validation rows.
     """
 
-    best: Tensor
-    """Best value of each criterion, (C, G, K)."""
-    best_epoch: Tensor
-    """Epoch of the best value, starting at 0, (C, G, K)."""
-
     def __init__(
         self,
         criteria: Sequence[Criterion],
@@ -385,48 +390,45 @@ class BestEpochs(Selection):
         self.curve: list[Tensor] = []
         self._validation, self._epochs = validation, epochs
         self._last_epoch = None if epochs is None else int(epochs.max())
-        self._weights: list[list[Tensor]] = []
+        self._kept = BestWeights(min_improvement=0.0)
+
+    @property
+    def best(self) -> Tensor:
+        """Best value of each criterion, (C, G, K)."""
+        assert self._kept.value is not None
+        return -self._kept.value
+
+    @property
+    def best_epoch(self) -> Tensor:
+        """Epoch of the best value, starting at 0, (C, G, K)."""
+        assert self._kept.epoch is not None
+        return self._kept.epoch
 
     @torch.no_grad()
-    def look(self, epoch: int, network: Network) -> Tensor | None:
+    def on_epoch_end(self, epoch: int, network: Network) -> Tensor | None:
         """Keep the weights of the runs that improved, or whose selected epoch this is."""
-        improved = self._improved(epoch, network) if self._epochs is None else self._epochs == epoch
-        if not self._weights:
-            self._weights = [[p.values.detach().clone() for p in network.parameters] for _ in self.criteria]
+        if self._epochs is not None:
+            self._kept.keep(self._epochs == epoch, network)
             return None
-        for runs, kept in zip(improved, self._weights):
-            if runs.device.type == "cpu" and not runs.any():
-                continue  # this check is free on a CPU; on a GPU it would wait for the device
-            for weights, parameter in zip(kept, network.parameters):
-                torch.where(parameter.spread(runs), parameter.values, weights, out=weights)
-        return None
-
-    def _improved(self, epoch: int, network: Network) -> Tensor:
         assert self._validation is not None
         value = self._validation.measure(self.criteria, self._validation.scores(network, self.loss))
         self.curve.append(value)
-        value = value.nan_to_num(nan=-torch.inf)  # a run that diverged is never the best
-        if not self._weights:
-            self.best, self.best_epoch = torch.full_like(value, -torch.inf), torch.zeros_like(value)
-        better = value > self.best
-        self.best = torch.where(better, value, self.best)
-        self.best_epoch = torch.where(better, epoch, self.best_epoch)
-        return better
+        self._kept.keep(self._kept.improved(epoch, -value), network)
+        return None
 
     def finished(self, epoch: int) -> bool:
         """Return whether all selected epochs of a refit have been reached."""
         return self._last_epoch is not None and epoch >= self._last_epoch
 
-    def restore(self, network: Network) -> None:
+    def load_best(self, network: Network) -> None:
         """Leave the network as it is: every criterion has its own weights."""
 
     @torch.no_grad()
     def evaluate(self, network: Network, test: HeldOutSet) -> dict[tuple[str, str], Tensor]:
         """Return (selection, metric) -> (G, K): each metric on the test rows, with the weights selected for it."""
         found = {}
-        for criterion, kept in zip(self.criteria, self._weights):
-            for weights, parameter in zip(kept, network.parameters):
-                parameter.values.copy_(weights)
+        for number, criterion in enumerate(self.criteria):
+            self._kept.load(network, number)
             for metric, value in test.metrics(test.scores(network, self.loss), criterion.decides).items():
                 found[criterion.selection, metric] = value
         return found

@@ -1,7 +1,7 @@
-"""The scikit-learn face: estimators that learn from wrong labels, and models on disk."""
+"""scikit-learn estimators for noisy labels, and models on disk."""
 
 from ccmn.models.classifier import CCMNClassifier
 from ccmn.models.corrected_classifier import CorrectedClassifier
-from ccmn.models.loading import load_model
+from ccmn.models.persistence import load_model
 
 __all__ = ["CCMNClassifier", "CorrectedClassifier", "load_model"]

@@ -1,73 +1,195 @@
-"""Cuts per label that maximise the corrected F1 on held-out rows.
+r"""Probabilities and thresholds: how scores become probabilities of the true labels, and what is fitted for that.
 
-What is fitted on held-out rows after the weights: the slope of probabilities, and the cut of every label.
+Probabilities lie strictly inside (0, 1), increase with the score and are 1/2 at the threshold.
+
+| loss | link | probability | reason |
+| --- | --- | --- | --- |
+| hamming / square | linear | (1 + f) / 2, with tails that never reach 0 or 1 | the minimizer is f = 2 P - 1 |
+| hamming / logistic, forward | logistic | sigma(f) | the minimizer is the log-odds |
+| plugin | plugin | (P_noisy - rho_neg) / (1 - rho_pos - rho_neg), with the same tails | the noise is inverted |
+| all others | slope | sigma(a f), a > 0 fitted on debiased validation labels | Platt scaling [1]_ without offset |
+
+References
+----------
+.. [1] J. Platt, "Probabilistic outputs for support vector machines and comparisons to regularized likelihood methods",
+   Advances in Large Margin Classifiers, MIT Press, 1999.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit
 
-from ccmn.models.fitting import ENTRIES_AT_ONCE
-from ccmn.models.predictor import Scorer, SlopeFit
-from ccmn.models.training_data import Sample
+from ccmn.training.selection import MAX_BLOCK_SCORES
+
+if TYPE_CHECKING:
+    from ccmn.models.predictor import Scorer
+    from ccmn.models.training_data import Sample
+
+LINKS = ("linear", "logistic", "plugin", "slope")
+"""Relations of scores and probabilities."""
+LINK_OF_LOSS: dict[tuple[str, str | None], str] = {
+    ("hamming", "square"): "linear",
+    ("hamming", "logistic"): "logistic",
+    ("forward", None): "logistic",
+    ("plugin", None): "plugin",
+}
+"""Link of a loss and a surrogate; all others have the link "slope"."""
+MAX_SLOPE_ENTRIES = 1 << 26
+"""The slope of probabilities is fitted on at most this number of validation scores."""
+
+_CORNER = 0.9
+"""Scores of the linear link beyond this value are in the tails."""
+_MAX_LOG_ODDS = 20.0
+"""Scores of the logistic link beyond this value are in the tails, because the exponential would run out of digits."""
+_LOG_SLOPES = (-4.0, 4.0)
+"""Smallest and largest logarithm of the slope for scores of unit root mean square."""
+_MAX_HALF = float(np.finfo(np.float16).max)
+
+
+def linear_probability(f: NDArray[Any]) -> NDArray[Any]:
+    """Return (1 + f) / 2 for abs(f) < 0.9; the tails approach 0 and 1 like 1 / abs(f), so that ranks are kept.
+
+    >>> linear_probability(np.array([-3.0, 0.0, 0.5, 1.0])).round(3)
+    array([0.002, 0.5  , 0.75 , 0.975])
+    """
+    excess = np.maximum(np.abs(f) - _CORNER, 0) / (1 - _CORNER)
+    tail = 1 - (1 - _CORNER) / 2 / (1 + excess)
+    inside = (1 + np.clip(f, -_CORNER, _CORNER)) / 2
+    return _open_interval(np.where(f > _CORNER, tail, np.where(f < -_CORNER, 1 - tail, inside)))
+
+
+def logistic_probability(f: NDArray[Any]) -> NDArray[Any]:
+    """Return sigma(f) for abs(f) < 20; the tails approach 0 and 1 like 1 / abs(f), so that ranks are kept.
+
+    >>> bool(logistic_probability(np.array([1e4])) > logistic_probability(np.array([1e3])))
+    True
+    """
+    end = expit(-_MAX_LOG_ODDS)
+    tail = end / (1 + np.maximum(np.abs(f) - _MAX_LOG_ODDS, 0))
+    inside = expit(np.clip(f, -_MAX_LOG_ODDS, _MAX_LOG_ODDS))
+    return _open_interval(np.where(f > _MAX_LOG_ODDS, 1 - tail, np.where(f < -_MAX_LOG_ODDS, tail, inside)))
+
+
+def _open_interval(p: NDArray[Any]) -> NDArray[Any]:
+    """Return probabilities that are at least the smallest floating-point step away from 0 and 1."""
+    return np.asarray(np.clip(p, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0)))
+
+
+def calibrate(scorer: Scorer, valid: Sample, threshold: str) -> Scorer:
+    """Return the scorer with the slope of its probabilities and, for ``threshold="f1"``, its thresholds.
+
+    Blocks of rows are added to the fit of the slope one by one, tiles of labels get their thresholds one by one.
+    """
+    slope, thresholds = scorer.slope, scorer.thresholds
+    n, q = valid.p.shape
+    if scorer.link == "slope":
+        fit, size = SlopeFit(), max(1, MAX_BLOCK_SCORES // q)
+        rows = np.unique(np.linspace(0, n - 1, max(1, min(n, MAX_SLOPE_ENTRIES // q))).astype(np.int64))
+        for start in range(0, rows.size, size):
+            part = valid.take(rows[start : start + size])
+            fit.add(scorer.scores(part.X), part.dense_labels(), part.weights)
+        slope = fit.slope()
+    if threshold == "f1":
+        thresholds = np.concatenate(
+            [
+                f1_thresholds(scorer.scores(valid.X, labels), valid.columns(labels), valid.weights)
+                for labels in scorer.tiles(max(1, valid.X.shape[0]))
+            ]
+        )
+    return replace(scorer, slope=slope, thresholds=thresholds)
+
+
+@dataclass
+class SlopeFit:
+    """Fit of the slope a > 0 that minimizes the mean of softplus(a f) - p a f over debiased labels p.
+
+    One slope for all labels changes neither the threshold at 0 nor any ranking. The risk depends on the scores through
+    their distribution and on the labels through one sum. With more than one block, scores are counted in float16,
+    which changes the slope by a factor of about 1 +- 1e-4.
+    """
+
+    _first: tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None = None
+    """Scores, labels and weights of the first block."""
+    _counts: NDArray[np.float64] | None = None
+    """Sum of weights for every float16 score, if there are several blocks."""
+    _linear: float = 0.0
+    """Sum of weight * p * f, if there are several blocks."""
+
+    def add(self, scores: NDArray[Any], p: NDArray[Any], row_weights: NDArray[Any] | None = None) -> None:
+        """Add scores and debiased labels (n, q) of some rows; NaN labels are ignored."""
+        observed = ~np.isnan(p)
+        f, target = scores[observed], p[observed]
+        weight = np.ones(f.size) if row_weights is None else np.broadcast_to(row_weights[:, None], p.shape)[observed]
+        if self._first is None and self._counts is None:
+            self._first = f, target, weight
+            return
+        if self._first is not None:
+            self._count(*self._first)
+            self._first = None
+        self._count(f, target, weight)
+
+    def _count(self, f: NDArray[Any], target: NDArray[Any], weight: NDArray[Any]) -> None:
+        """Add a block to the histogram of float16 scores and to the linear term."""
+        self._linear += float((weight * target * f).sum())
+        half = np.clip(f, -_MAX_HALF, _MAX_HALF).astype(np.float16).view(np.uint16)
+        counts = np.asarray(np.bincount(half, weights=weight, minlength=1 << 16), dtype=np.float64)
+        self._counts = counts if self._counts is None else self._counts + counts
+
+    def slope(self) -> float:
+        """Return the slope; 1 if there are no scores that determine it."""
+        if self._first is not None:
+            f, target, weight = self._first
+            linear = float((weight * target * f).sum())
+        elif self._counts is not None:
+            kept = np.flatnonzero(self._counts)
+            f, weight = kept.astype(np.uint16).view(np.float16).astype(np.float64), self._counts[kept]
+            linear = self._linear
+        else:
+            return 1.0
+        total = float(weight.sum())
+        scale = float(np.sqrt((weight * f**2).sum() / total)) if total > 0 else 0.0
+        if scale == 0 or not np.isfinite(scale):
+            return 1.0
+        f = f / scale
+
+        def derivative(log_a: float) -> float:
+            # The zero of the derivative is found to full precision; the minimum of the risk only to half of it.
+            return float((weight * f * expit(np.exp(log_a) * f)).sum() - linear / scale) / total
+
+        # The risk is convex in a. If the derivative has no zero in the interval, one of its ends is the minimum.
+        low, high = _LOG_SLOPES
+        if derivative(low) >= 0 or derivative(high) <= 0:
+            return float(np.exp(low if derivative(low) >= 0 else high) / scale)
+        return float(np.exp(brentq(derivative, low, high, xtol=1e-14)) / scale)
 
 
 def f1_thresholds(
     scores: NDArray[Any], p: NDArray[Any], row_weights: NDArray[Any] | None = None
 ) -> NDArray[np.float64]:
-    r"""The threshold t of every label with the largest :math:`2 TP / (PP + P)`.
+    r"""Return the threshold t of every label with the largest :math:`2 TP / (PP + P)`.
 
     :math:`TP = \sum_i 1[f_i \ge t]\, p_i`, :math:`PP = \sum_i 1[f_i \ge t]`, :math:`P = \sum_i p_i` with debiased
-    labels p, so that the estimate is consistent for the clean F1. Cuts lie half way between two scores. A label
-    without (net) positives keeps its cut at 0.
+    labels p, so that the estimate is consistent for the F1 score on true labels. Thresholds lie halfway between two
+    scores. A label whose debiased labels have no positive sum keeps its threshold at 0.
     """
     thresholds = np.zeros(scores.shape[1])
     weights = np.ones(len(scores)) if row_weights is None else row_weights
     for j in range(scores.shape[1]):
-        seen = ~np.isnan(p[:, j])
-        order = np.argsort(-scores[seen, j], kind="stable")
-        f, weight = scores[seen, j][order], weights[seen][order]
-        target = weight * p[seen, j][order]
+        observed = ~np.isnan(p[:, j])
+        order = np.argsort(-scores[observed, j], kind="stable")
+        f, weight = scores[observed, j][order], weights[observed][order]
+        target = weight * p[observed, j][order]
         positives = target.sum()
         if positives <= 0:
             continue
         f1 = 2 * target.cumsum() / (weight.cumsum() + positives)
-        f1[:-1][f[:-1] == f[1:]] = -np.inf  # a cut cannot go between ties
+        f1[:-1][f[:-1] == f[1:]] = -np.inf  # a threshold cannot separate equal scores
         best = int(f1.argmax())
         thresholds[j] = (f[best] + f[best + 1]) / 2 if best + 1 < f.size else f[best]
     return thresholds
-
-
-ENTRIES_ENOUGH = 1 << 26
-"""So many held-out scores say what the slope of probabilities is."""
-
-
-def calibrated(scorer: Scorer, held_out: Sample, threshold: str) -> Scorer:
-    """The scorer with its slope and, for "f1", its thresholds."""
-    slope = fit_slope(scorer, held_out) if scorer.link == "slope" else scorer.slope
-    thresholds = fit_thresholds(scorer, held_out) if threshold == "f1" else scorer.thresholds
-    return replace(scorer, slope=slope, thresholds=thresholds)
-
-
-def fit_slope(scorer: Scorer, held_out: Sample) -> float:
-    """A block of rows at a time; of very many rows and labels as many rows as make enough entries."""
-    n, q = held_out.p.shape
-    fit, size = SlopeFit(), max(1, ENTRIES_AT_ONCE // q)
-    rows = np.unique(np.linspace(0, n - 1, max(1, min(n, ENTRIES_ENOUGH // q))).astype(np.int64))
-    for start in range(0, rows.size, size):
-        part = held_out.take(rows[start : start + size])
-        fit.add(scorer.scores(part.X), part.dense_labels(), part.weights)
-    return fit.slope()
-
-
-def fit_thresholds(scorer: Scorer, held_out: Sample) -> NDArray[np.float64]:
-    """The cuts of the largest corrected F1, a tile of labels at a time."""
-    parts = [
-        f1_thresholds(scorer.scores(held_out.X, labels), held_out.labels_of(labels), held_out.weights)
-        for labels in scorer.tiles(max(1, held_out.X.shape[0]))
-    ]
-    return np.concatenate(parts)

@@ -1,10 +1,14 @@
-"""CCMNClassifier: the scikit-learn face of it all."""
+"""CCMNClassifier: multi-label classification with noisy labels, with the interface of scikit-learn.
+
+``fit`` and ``fit_stream`` perform the same steps: prepare the data, resolve the noise model, split off a validation
+set, train with a solver, and calibrate.
+"""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,123 +16,194 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
 from ccmn._containers import is_sparse
 from ccmn._random import as_generator
-from ccmn._validation import check_count
+from ccmn._validation import check_choice, check_count, check_device, check_penalty, check_real
 from ccmn.data.shards import ShardedData
-from ccmn.losses import MultiLabelLoss
-from ccmn.models.calibration import calibrated
-from ccmn.models.fitting import Fitted, fit_loop, held_out_rows, recipe_of
-from ccmn.models.monitor import risk_parts_of, stream_progress_of, warning_about
-from ccmn.models.persistence import description_of, write_model
-from ccmn.models.predictor import Scorer, link_of, predicted_labels, top_labels
-from ccmn.models.resuming import fingerprint, keeper_at, stream_fingerprint
+from ccmn.estimation import NOISE_TYPES
+from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES, ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
+from ccmn.losses.forward_loss import PluginLoss
+from ccmn.models.calibration import LINK_OF_LOSS, calibrate
+from ccmn.models.monitor import overfitting_warning, show_progress, training_risk_parts
+from ccmn.models.persistence import check_description, check_weights, json_safe, write_model
+from ccmn.models.predictor import FittedNetwork, Scorer, predicted_labels, top_labels
 from ccmn.models.row_sketch import TRAINING_ROWS, RowSketch, SketchedSource
-from ccmn.models.solvers import NEEDS, solve, warn_if_badly_scaled
-from ccmn.models.streaming import BATCH_SIZE, Plan, draw_sample, read_memory, streamed
+from ccmn.models.solvers import REQUIREMENTS, SOLVERS, FitResult, TrainingConfig, choose_solver, fit_adam
+from ccmn.models.streaming import DEFAULT_STREAM_BATCH_SIZE, StreamPlan, draw_holdout, read_memory, streamed_rows
 from ccmn.models.training_data import (
-    FEWEST_TO_HOLD_OUT,
-    DebiasedLabels,
+    MIN_SAMPLES_TO_SPLIT,
+    ResolvedNoise,
     Sample,
     Targets,
     check_groups_possible,
-    check_parameters,
-    check_ranks,
-    debias_by_group,
-    debias_labels,
-    encode_targets,
-    given_rows,
-    hold_out,
+    debias,
+    fit_fingerprint,
+    given_validation,
+    prepare,
     read_features,
-    read_trusted,
+    resolve_noise,
+    scale_warning,
+    split,
 )
 from ccmn.noise import GroupedNoise, NoiseModel
-from ccmn.training import Ranks, SparseLabels
+from ccmn.training import NETWORKS, ProcessGroup
 from ccmn.training.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+LOSS_NAMES = (*LOSSES, "forward", "plugin")
+"""Values of the parameter ``loss``."""
+MAX_FULL_BATCH_ROWS = 256
+"""Up to this number of rows, ``batch_size="auto"`` is all rows, and linear models and networks train in float64."""
+
+
+def check_parameters(params: Mapping[str, Any], group: ProcessGroup | None = None) -> None:
+    """Raise an error for parameters of ``CCMNClassifier`` that are invalid by themselves or with several ranks."""
+    loss, correction, noise = params["loss"], params["correction"], params["noise"]
+    check_choice(loss, "loss", LOSS_NAMES)
+    check_choice(params["solver"], "solver", ("auto", "adam", "closed_form", "lbfgs"))
+    check_choice(params["threshold"], "threshold", ("fixed", "f1"))
+    if not callable(params["model"]):
+        NETWORKS[params["model"]]
+    if not callable(params["surrogate"]):
+        SURROGATES[params["surrogate"]]
+    if correction is not None:
+        CORRECTIONS[correction]
+        if loss not in LOSSES:
+            raise ValueError(f"correction={correction!r} has no effect with loss={loss!r}; use correction=None")
+    if isinstance(noise, str):
+        check_choice(noise, "noise", tuple(NOISE_TYPES))
+    elif noise is not None and not isinstance(noise, (NoiseModel, GroupedNoise)):
+        raise TypeError(
+            f"noise must be 'estimate', 'partial', 'missing', a noise model or None; got {type(noise).__name__}"
+        )
+    if params["flood_level"] and correction != "flood":
+        raise ValueError(f"flood_level={params['flood_level']!r} has no effect without correction='flood'")
+    check_count(params["epochs"], "epochs")
+    if params["patience"] is not None:
+        check_count(params["patience"], "patience")
+    if params["batch_size"] != "auto":
+        check_count(params["batch_size"], "batch_size")
+    try:
+        lr = np.atleast_1d(np.asarray(params["lr"], dtype=np.float64))
+    except (TypeError, ValueError):
+        lr = np.empty(0)
+    if lr.ndim != 1 or lr.size == 0 or not ((lr > 0) & np.isfinite(lr)).all():
+        raise ValueError(f"lr must be a positive number or a list of them; got {params['lr']!r}")
+    check_penalty(params["weight_decay"], "weight_decay")
+    check_real(params["validation_fraction"], "validation_fraction", 0, 1)
+    if group is not None and group.is_distributed:
+        if correction is not None:
+            raise ValueError(
+                f"correction={correction!r} needs means over a whole batch, of which each of the {group.world_size} "
+                "ranks has only a share; use correction=None or one process"
+            )
+        if params["random_state"] is None:
+            raise ValueError("random_state must be a number if several ranks train together; got None")
+
 
 class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A multi-label classifier that learns from wrong labels.
+    """Multi-label classifier that corrects for label noise.
+
+    Each label may have been flipped with its own pair of rates. The classifier replaces every noisy label by an
+    unbiased estimate of the true label and minimizes the Hamming or pairwise ranking loss on these targets [1]_.
 
     Parameters
     ----------
-    noise : "estimate", "partial", "missing", a noise model or None
-        How the labels went wrong. A noise model (``ClassConditionalNoise``, ``PartialNoise``, ``MissingNoise``,
-        ``TransitionNoise``; ``GroupedNoise`` with ``fit(..., groups=)``) is taken at its word; "estimate" estimates
-        both rates of every label, "partial" and "missing" say which side can be wrong and estimate that; None trusts
-        the labels.
-    loss : "ranking", "hamming", "forward" or "plugin"
-        "ranking" and "hamming" are the paper's unbiased losses, Eq. (6) with the dummy label of Eq. (8), and
-        Eq. (4). "forward" is the likelihood of the noisy labels; "plugin" trains on them as they are and inverts the
-        noise in the posterior (both logistic; ``surrogate`` does not apply).
-    surrogate : "sigmoid", "square", "hinge", "logistic" or a callable
-    model : "linear", "mlp" or a callable (n_features, n_outputs) -> torch.nn.Module
-        "mlp" has one hidden layer of 128 units.
-    lr : float or sequence of floats
-        All are trained at once; the best by validation is kept.
-    epochs : int
-    batch_size : int or "auto"
-        "auto": all rows up to 256, 100 up to 5,000 rows, 400 beyond.
-    weight_decay : float
-        l2 weight as in torch.optim.Adam; with the closed form and L-BFGS the smallest of a path, from which every
-        label takes its own by validation.
-    validation_fraction : float
-        Rows held out (at random, seeded) to choose epoch, learning rate and l2, when no ``validation`` is given to
-        ``fit``. Their labels are noisy as well: the criterion is corrected for that.
-    solver : "auto", "adam", "closed_form" or "lbfgs"
-        "auto" solves linear / hamming / square in closed form and, up to 5,000 rows, linear / hamming / logistic by
-        L-BFGS (both along a path of l2), and trains everything else by Adam.
-    correction : None, "abs", "relu" or "flood"
-        Keep parts of the unbiased risk from going below zero; for flexible networks.
-    flood_level : float
-        How low the parts may go with "flood".
-    threshold : "fixed" or "f1"
-        The cut of every label: what the loss says (0, or the dummy label), or where the corrected F1 on validation
-        rows is largest.
-    patience : int or None
-        Stop when the validation criterion has not improved for so many epochs.
-    device : "auto", "cpu", "cuda", ...
-    autocast : bool
-        bfloat16 products on an accelerator; the loss stays in float32.
-    random_state : int, Generator or None
-    verbose : int
-        1: a progress bar on a terminal; 2: a line per epoch.
+    noise : {"estimate", "partial", "missing"}, NoiseModel, GroupedNoise or None, default="estimate"
+        Noise model of the training labels. With "estimate", both rates of every label are estimated from the data.
+        "partial" assumes that labels were only added, "missing" that labels were only removed. ``GroupedNoise``
+        requires ``fit(..., groups=)``. ``None`` disables the correction.
+    loss : {"ranking", "hamming", "forward", "plugin"}, default="ranking"
+        "ranking" and "hamming" are the unbiased losses of the paper, Eq. (6) with the dummy label of Eq. (8), and
+        Eq. (4). "forward" is the likelihood of the noisy labels. "plugin" fits the noisy labels and inverts the noise
+        in the predicted probabilities. Both are logistic; ``surrogate`` does not apply.
+    surrogate : {"sigmoid", "square", "hinge", "logistic"} or callable, default="sigmoid"
+        Surrogate of the 0-1 loss.
+    model : {"linear", "mlp"} or callable (n_features, n_outputs) -> torch.nn.Module, default="linear"
+        Network. "mlp" has one hidden layer of 128 units.
+    lr : float or sequence of floats, default=(0.05, 0.005, 0.0005)
+        Learning rates of Adam. All are trained at the same time; the best one on the validation set is selected.
+    epochs : int, default=200
+        Maximum number of epochs of Adam.
+    batch_size : int or "auto", default="auto"
+        Rows per batch of Adam. "auto" uses all rows up to 256 rows, 100 up to 5,000 rows, and 400 for more.
+    weight_decay : float, default=1e-4
+        l2 weight as in ``torch.optim.Adam``. The closed form and L-BFGS use it as the smallest value of a path, from
+        which each label selects its own on the validation set.
+    validation_fraction : float, default=0.2
+        Fraction of the rows that are used as validation set, if none is passed to ``fit``. Their labels are noisy as
+        well; the validation criterion is corrected for that.
+    solver : {"auto", "adam", "closed_form", "lbfgs"}, default="auto"
+        "auto" uses the closed form for a linear model with Hamming loss and square surrogate, L-BFGS for the logistic
+        surrogate with up to 5,000 rows, and Adam otherwise.
+    correction : {"abs", "relu", "flood"} or None, default=None
+        Correction that keeps parts of the unbiased risk from becoming negative; for flexible networks.
+    flood_level : float, default=0.0
+        Lower limit of the parts for ``correction="flood"``.
+    threshold : {"fixed", "f1"}, default="fixed"
+        Threshold of every label: that of the loss (0, or the score of the dummy label), or the one with the largest
+        corrected F1 score on the validation set.
+    patience : int or None, default=None
+        Adam stops if the validation criterion has not improved for this number of epochs.
+    device : str, default="auto"
+        "auto", "cpu", "cuda" or another PyTorch device.
+    autocast : bool, default=False
+        Whether matrix products on an accelerator use bfloat16. The loss is computed in float32.
+    random_state : int, Generator or None, default=None
+        Controls the validation split, the estimation of rates, initial weights and batches.
+    verbose : int, default=0
+        1 shows a progress bar on a terminal; 2 prints a line per epoch.
 
     Attributes
     ----------
     noise_ : NoiseModel
-        The noise that was corrected for (less than was estimated, where that is hardly known); zero rates for
-        ``noise=None``. With groups: the mean rates of the rows.
+        Noise model used for training. Estimated rates are shrunk towards zero where they are poorly identified. With
+        groups, it has the mean rates of the rows; with ``noise=None``, rates of zero.
     group_noise_ : GroupedNoise or None
-        With groups: the rates of each, which the rows were corrected by.
+        With groups, the noise model of every group.
     rates_ : NoiseRates, GroupRates or None
-        The estimate, with standard errors and flags, where rates were estimated.
+        Estimated rates with standard errors and flags, if rates were estimated.
+    coef_ : array of shape (q, d)
+        Weights of a linear model. For the ranking loss, the weights of the dummy label are subtracted, so that
+        ``decision_function(X) = X @ coef_.T + intercept_ - thresholds_``.
+    intercept_ : array of shape (q,)
+        Biases of a linear model.
+    thresholds_ : array of shape (q,)
+        Threshold of every label; 0 for ``threshold="fixed"``.
     history_ : DataFrame
-        A row per learning rate and epoch (or per l2), with the validation criterion.
+        Validation criterion of every learning rate and epoch, or of every l2 weight.
     selected_ : dict or None
         Configuration selected on the validation set: the name of the criterion (``"criterion"``), its value for the
         fitted model (``"value"``), and for Adam the learning rate (``"lr"``), the epoch (``"epoch"``), the number of
         epochs trained (``"epochs"``) and the training loss of that epoch (``"loss"``). The closed form and L-BFGS
         select l2 separately for each of ``"n_labels"`` labels: ``"l2_min"`` and ``"l2_max"`` are the smallest and
         the largest. ``None`` for models saved by versions that did not store it.
-    risk_parts_ : array (2, q) or (1, q), or None
-        The parts of the training risk of every label (R+ and R- of the Hamming loss, one of the ranking loss), which
-        estimate numbers that cannot be negative; ``fit`` warns where one is. None where the labels or the loss
-        leave none to go negative.
+    risk_parts_ : array of shape (2, q) or (1, q), or None
+        Parts of the training risk of every label (R+ and R- of the Hamming loss, one part of the ranking loss). They
+        estimate quantities that cannot be negative; ``fit`` warns if one is. None if no part can be negative.
     classes_ : array
-        What the columns of a label matrix are (0 .. q-1, or the labels of the sets), or the class values.
+        Columns of a label matrix (0 .. q-1, or the labels of the sets), or the class values.
+    label_names_ : tuple of str or None
+        Names of the labels, if known.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Names of the features, if X was a DataFrame.
     training_rows_ : RowSketch or None
-        Sketch of the rows given to ``fit``. ``training_rows_.compare(X)`` estimates which share of other rows are
+        Sketch of the rows passed to ``fit``. ``training_rows_.compare(X)`` estimates which share of other rows are
         training rows. None for models saved by older versions.
-    n_features_in_, feature_names_in_, label_names_
     extra_ : dict
         JSON-safe notes that are saved and loaded with the model.
+
+    References
+    ----------
+    .. [1] M.-K. Xie and S.-J. Huang, "CCMN: A General Framework for Learning With Class-Conditional Multi-Label
+       Noise", IEEE TPAMI 45(1), 2023.
 
     Examples
     --------
@@ -141,9 +216,13 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     (1000, 10)
     """
 
+    _checkpoints: tuple[Checkpoint, ...] = ()
+    """Checkpoints of a completed fit, which are deleted after the model has been saved."""
+
     def __init__(
         self,
         noise: str | NoiseModel | GroupedNoise | None = "estimate",
+        *,
         loss: str = "ranking",
         surrogate: str | Callable[..., Any] = "sigmoid",
         model: str | Callable[..., Any] = "linear",
@@ -181,10 +260,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    _checkpoints: tuple[Checkpoint, ...] = ()
-    """Checkpoints to delete after the model has been saved."""
-
-    # -- fitting
+    # -- Fitting
 
     def fit(
         self,
@@ -194,65 +270,67 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         validation: tuple[Any, Any] | None = None,
         validation_is_clean: bool = False,
-        trusted: tuple[Any, Any] | None = None,
+        trusted: Any = None,
         groups: Sequence[Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Learn from features and noisy labels.
+        """Fit the model to features and noisy labels.
 
         Parameters
         ----------
-        X : array, DataFrame, CSR or tensor of shape (n, d)
-        y : label matrix (n, q) of 0, 1 and NaN (not observed); or a list of label sets; or one class per row
-        sample_weight : array (n,), optional
-        validation : (X_val, Y_val), optional
-            Rows to choose by, in place of held-out ones. Their labels are taken to be as noisy as the training
-            labels unless ``validation_is_clean``.
-        trusted : (rows, Y_true), optional
-            Numbers of rows of X whose true labels are known, and those labels: they sharpen estimated rates, and
-            take the place of the noisy labels in training ("forward" and "plugin" use them for the rates only). NaN
-            where a true label is not known: the noisy one stays.
-        groups : n names, optional
-            The source of every row (annotator, site, import batch): rates are estimated for each, or taken from a
-            ``GroupedNoise``. For the losses "hamming" and "ranking".
-        checkpoint : path, optional
-            File to which the state of a long fit is written every few epochs. The same call with the same data,
+        X : array, DataFrame, CSR matrix or Tensor of shape (n, d)
+            Features.
+        y : array, DataFrame or CSR matrix of shape (n, q), list of label sets, or array of shape (n,)
+            Noisy labels: a matrix of 0, 1 and NaN (not observed), a list of label sets, or one class per row.
+        sample_weight : array of shape (n,), default=None
+            Sample weights.
+        validation : tuple (X, y), default=None
+            Validation set for model selection, instead of a part of the training rows. Its labels are assumed to be as
+            noisy as the training labels unless ``validation_is_clean``.
+        validation_is_clean : bool, default=False
+            Whether the labels of ``validation`` are true.
+        trusted : tuple (rows, Y_true) or array of shape (n, q), default=None
+            True labels of some rows: row numbers and labels, or labels of all rows with NaN where a label has not been
+            verified. They improve estimated rates and replace the noisy labels in training ("forward" and "plugin" use
+            them only for the rates).
+        groups : sequence of length n, default=None
+            Source of every row (annotator, site, import batch). Rates are estimated for each group, or taken from a
+            ``GroupedNoise``. Only for the losses "hamming" and "ranking".
+        checkpoint : path-like, default=None
+            File to which the state of a fit with Adam is written every few epochs. The same call with the same data,
             labels, parameters and ``random_state`` resumes from it. A checkpoint of a different fit raises a
-            ValueError (:mod:`ccmn.models.resuming` lists what is compared). The file of a completed fit is kept
-            until :meth:`save` has written the model, and resumes without training. The closed form and L-BFGS
-            write no checkpoint.
+            ValueError. The file of a completed fit is kept until :meth:`save` has written the model, and resumes
+            without training.
+
+        Returns
+        -------
+        CCMNClassifier
+            The fitted classifier.
         """
-        check_parameters(self)
-        check_ranks(self, Ranks.current())
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
+        check_parameters(self.get_params(deep=False), ProcessGroup.current())
+        if sample_weight is not None and self.correction is not None:
+            raise ValueError(f"sample_weight cannot be combined with correction={self.correction!r}")
         X = read_features(self, X, reset=True)
-        targets = encode_targets(y)
-        if targets.n != X.shape[0]:
-            raise ValueError(f"X has {X.shape[0]} rows, y has {targets.n}")
-        weights = None if sample_weight is None else self._row_weights(sample_weight, X)
+        data = prepare(X, y, sample_weight=sample_weight, trusted=trusted, groups=groups)
+        if groups is not None:
+            check_groups_possible(self.loss, data.targets, validation is not None and not validation_is_clean)
         seed = int(as_generator(self.random_state).integers(2**31))
-        known = read_trusted(trusted, targets)
-        if groups is None:
-            found = debias_labels(self.noise, X, targets, known, seed)
-        else:
-            check_groups_possible(self.loss, targets, validation is not None and not validation_is_clean)
-            found = debias_by_group(self.noise, X, targets, known, seed, groups)
-        self._start(targets, found)
-        recipe = recipe_of(self, self.noise_, targets, targets.n, seed)
-        whole, labels = Sample(X, found.p, weights), found.p
-        if recipe.raw_labels:
-            labels = SparseLabels(targets.labels) if is_sparse(targets.labels) else targets.labels
+        noise = resolve_noise(self.noise, data, seed)
+        self._reset(data.targets, noise)
+        config = self._config(noise.model, data.targets, X.shape[0], seed)
+        train = debias(data, noise, keep_noisy=config.loss_models_noise)
         if validation is None:
-            training, labels, held_out = hold_out(whole, labels, self.validation_fraction, seed)
+            train, valid = split(train, self.validation_fraction, seed)
         else:
-            training, held_out = whole, self._given_validation(validation, targets, validation_is_clean)
-        keeper = None
-        if checkpoint is not None:
-            keeper = keeper_at(checkpoint, fingerprint(self, training, labels, held_out))
-        fitted = solve(self, recipe, training, labels, held_out, self._verbose(), keeper)
-        self._keep(fitted, held_out)
-        self._watch(recipe.loss, training)
+            valid = self._given_validation(validation, data.targets, validation_is_clean)
+        solver = choose_solver(config, train, valid)
+        if solver == "adam":
+            self._warn_about_scale(train.X)
+        saved = None if checkpoint is None else self._checkpoint(checkpoint, 5, train, valid)
+        verbose = self.verbose if solver == "adam" and ProcessGroup.current().is_main else 0
+        with show_progress(verbose, config.criterion) as (on_epoch, _):
+            result = SOLVERS[solver](config, train, valid, on_epoch, saved)
+        self._set_fitted(config, result, valid, train)
         self.training_rows_ = RowSketch.of(X)
         return self
 
@@ -266,134 +344,229 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation_is_clean: bool = False,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Learn from a folder of Parquet shards that may be larger than memory.
+        """Fit the model with Adam to a folder of Parquet shards that may be larger than memory.
 
-        Rows are shuffled by the order in which row groups are read and within a buffer. A sample of rows is taken out
-        first: noise rates are estimated from it (unless they are given), epoch and learning rate chosen by it.
+        Rows are shuffled by the order in which row groups are read and within a buffer. A random sample of rows is held
+        out first: it is used to estimate the noise rates, unless they are given, and as validation set.
 
         Parameters
         ----------
-        dataset : ShardedData, or the path of a folder
-        labels : which columns are labels, where a path is given; see :data:`ccmn.data.tables.LabelSpec`
-        memory : bytes, or text like "500MB"
-            Ceiling of what buffer, reading, sample and criteria take, beside the model and its optimiser's state.
-        validation, validation_is_clean, checkpoint : as in ``fit``
+        dataset : ShardedData or path-like
+            Shards, or the path of their folder.
+        labels : default=None
+            Label columns, if a path is given; see :data:`ccmn.data.tables.LabelSpec`.
+        memory : int or str, default="500MB"
+            Memory limit in bytes, or as text, for buffer, reading, held-out sample and criteria. The model and the
+            state of its optimizer are not included.
+        validation : tuple (X, y), default=None
+            Validation set for model selection, as in :meth:`fit`.
+        validation_is_clean : bool, default=False
+            Whether the labels of ``validation`` are true.
+        checkpoint : path-like, default=None
+            File to which the state is written after every epoch, as in :meth:`fit`.
+
+        Returns
+        -------
+        CCMNClassifier
+            The fitted classifier.
         """
-        check_parameters(self)
-        check_ranks(self, Ranks.current())
-        if self.solver in NEEDS:
-            raise ValueError(f"solver={self.solver!r} needs all rows in memory; use solver='auto'")
-        data = dataset if isinstance(dataset, ShardedData) else ShardedData(dataset, labels)
+        check_parameters(self.get_params(deep=False), ProcessGroup.current())
+        if self.solver in REQUIREMENTS:
+            raise ValueError(f"solver={self.solver!r} requires all rows in memory; use solver='auto'")
+        shards = dataset if isinstance(dataset, ShardedData) else ShardedData(dataset, labels)
         seed = int(as_generator(self.random_state).integers(2**31))
-        batch_size = BATCH_SIZE if isinstance(self.batch_size, str) else int(self.batch_size)
-        plan = Plan.of(data, read_memory(memory), batch_size, seed)
-        drawn = draw_sample(data, 1.0 if data.n < FEWEST_TO_HOLD_OUT else self.validation_fraction, plan)
-        targets = replace(encode_targets(drawn.Y), label_names=data.label_names)
-        found = debias_labels(self.noise, drawn.X, targets, None, seed)
-        self._start(targets, found)
-        self._name_features(data)
-        warn_if_badly_scaled(self, drawn.X, stacklevel=3)
-        recipe = recipe_of(self, self.noise_, targets, data.n, seed)
-        recipe = replace(recipe, batch_size=plan.settings.batch_size, dtype=torch.float32)
-        held_out = Sample(drawn.X, found.p, None)
-        if validation is not None:
-            held_out = self._given_validation(validation, targets, validation_is_clean)
-        keeper = None
+        batch_size = DEFAULT_STREAM_BATCH_SIZE if isinstance(self.batch_size, str) else int(self.batch_size)
+        plan = StreamPlan.of(shards, read_memory(memory), batch_size, seed)
+        holdout = draw_holdout(shards, 1.0 if shards.n < MIN_SAMPLES_TO_SPLIT else self.validation_fraction, plan)
+        data = prepare(holdout.X, holdout.Y)
+        data = replace(data, targets=replace(data.targets, label_names=shards.label_names))
+        noise = resolve_noise(self.noise, data, seed)
+        self._reset(data.targets, noise)
+        config = self._config(noise.model, data.targets, shards.n, seed)
+        config = replace(config, batch_size=plan.settings.batch_size, dtype=torch.float32)
+        self.n_features_in_ = shards.d
+        if shards.feature_names is not None:
+            self.feature_names_in_ = np.array(shards.feature_names, dtype=object)
+        self._warn_about_scale(holdout.X)
+        if validation is None:
+            valid = debias(data, noise, keep_noisy=False)
+        else:
+            valid = self._given_validation(validation, data.targets, validation_is_clean)
+        saved = None
         if checkpoint is not None:
-            keeper = keeper_at(checkpoint, stream_fingerprint(self, data, plan, drawn, held_out), every=1)
-        with stream_progress_of(self._verbose(), recipe.criterion) as (tell, passed):
-            source = SketchedSource(data)
-            training = streamed(recipe, source, plan, drawn, self.noise_, passed)
-            fitted = fit_loop(recipe, training, held_out_rows(recipe, held_out), tell, keeper)
-        self._keep(fitted, held_out)
+            files = [(file.name, file.stat().st_size) for file in shards.files]
+            shards_content = (files, shards.groups, plan, *shards.footers())
+            saved = self._checkpoint(checkpoint, 1, *shards_content, holdout.X, holdout.Y, valid)
+        source = SketchedSource(shards)
+        verbose = self.verbose if ProcessGroup.current().is_main else 0
+        with show_progress(verbose, config.criterion, stream=True) as (on_epoch, on_rows):
+            rows = streamed_rows(config, source, plan, holdout, noise.model, on_rows)
+            result = fit_adam(config, rows, valid, on_epoch, saved)
+        self._set_fitted(config, result, valid)
         self.training_rows_ = source.gather()
         return self
 
-    def _row_weights(self, sample_weight: Any, X: Any) -> NDArray[np.float64]:
-        if self.correction is not None:
-            raise ValueError("sample_weight and correction do not go together: corrected parts are means over rows")
-        return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+    def _config(self, noise: NoiseModel, targets: Targets, n: int, seed: int) -> TrainingConfig:
+        """Return the training configuration for n rows with this noise."""
+        loss: MultiLabelLoss
+        loss_models_noise = self.loss in ("forward", "plugin")
+        if loss_models_noise:
+            loss = (ForwardLoss if self.loss == "forward" else PluginLoss)(noise)  # type: ignore[arg-type]
+        else:
+            # A transition matrix flips labels jointly; the ranking loss has a different form for it.
+            loss_models_noise = not noise.flips_independent
+            loss = (HammingLoss if self.loss == "hamming" else RankingLoss)(
+                self.surrogate,
+                noise if loss_models_noise else None,
+                correction=self.correction,
+                flood_level=self.flood_level,
+            )
+        criterion = "hamming_loss"
+        if targets.kind == "multiclass":
+            criterion = "one_error"
+        elif self.loss == "ranking" and targets.labels.shape[1] > 1:
+            criterion = "ranking_and_hamming_loss"
+        device = torch.device(check_device(self.device, torch.cuda.is_available()))
+        # float64 costs nothing for few rows, and results do not depend on the rounding of sums.
+        exact = n <= MAX_FULL_BATCH_ROWS and isinstance(self.model, str) and device.type == "cpu"
+        auto_batch_size = n if n <= MAX_FULL_BATCH_ROWS else 100 if n <= 5000 else 400
+        return TrainingConfig(
+            loss=loss,
+            loss_name=self.loss,
+            surrogate=self.surrogate if isinstance(self.surrogate, str) and self.loss in LOSSES else None,
+            loss_models_noise=loss_models_noise,
+            model=self.model,
+            solver=self.solver,
+            lr=tuple(float(x) for x in np.atleast_1d(np.asarray(self.lr, dtype=np.float64))),
+            epochs=self.epochs,
+            batch_size=auto_batch_size if isinstance(self.batch_size, str) else int(self.batch_size),
+            weight_decay=float(self.weight_decay),
+            criterion=criterion,
+            patience=self.patience,
+            device=device,
+            dtype=torch.float64 if exact else torch.float32,
+            autocast=bool(self.autocast) and device.type != "cpu",
+            seed=seed,
+        )
 
-    def _start(self, targets: Targets, found: DebiasedLabels) -> None:
-        """What is known before training: the labels, and the noise that they are corrected for."""
-        if isinstance(found.p, SparseLabels) and self.threshold == "f1" and not found.noise.flips_independent:
-            raise ValueError("threshold='f1' needs two rates per label where labels are sparse; use threshold='fixed'")
-        # Should this fit fail, the weights of an earlier one must not speak for the labels of this.
+    def _reset(self, targets: Targets, noise: ResolvedNoise) -> None:
+        """Remove the result of an earlier fit and set the attributes that are known before training."""
+        if self.threshold == "f1" and is_sparse(targets.labels) and not noise.model.flips_independent:
+            raise ValueError("threshold='f1' requires two rates per label if labels are sparse; use threshold='fixed'")
         self.__dict__.pop("_scorer", None)
         self.classes_, self.label_names_, self._kind = targets.classes, targets.label_names, targets.kind
         self._sparse = targets.sparse
-        self.noise_, self.rates_, self.group_noise_ = found.noise, found.rates, found.groups
+        self.noise_, self.rates_, self.group_noise_ = noise.model, noise.rates, noise.groups
         self.risk_parts_: NDArray[np.float64] | None = None
         self.training_rows_: RowSketch | None = None
         self.extra_: dict[str, Any] = {}
 
-    def _name_features(self, data: ShardedData) -> None:
-        self.n_features_in_ = data.d
-        if data.feature_names is not None:
-            self.feature_names_in_ = np.array(data.feature_names, dtype=object)
-
     def _given_validation(self, validation: tuple[Any, Any], targets: Targets, clean: bool) -> Sample:
+        """Return the validation set of the user."""
         X = read_features(self, validation[0], reset=False)
-        return given_rows(X, validation[1], targets, None if clean else self.noise_)
+        return given_validation(X, validation[1], targets, None if clean else self.noise_)
 
-    def _verbose(self) -> int:
-        """Of several processes that train together one tells."""
-        return self.verbose if Ranks.current().writes else 0
+    def _checkpoint(self, path: str | os.PathLike[str], every: int, *values: Any) -> Checkpoint:
+        """Return the checkpoint of this fit; several ranks write after every epoch, because any of them may stop."""
+        group = ProcessGroup.current()
+        fingerprint = fit_fingerprint(self.get_params(deep=False), self.noise_, *values)
+        return Checkpoint(path, fingerprint, every=1 if group.is_distributed else every, is_main=group.is_main)
 
-    def _keep(self, fitted: Fitted, held_out: Sample) -> None:
-        """Set the fitted attributes."""
-        self._checkpoints = fitted.checkpoints
-        link = link_of(self.loss, self.surrogate if isinstance(self.surrogate, str) else None)
-        no_cuts = np.zeros(held_out.p.shape[1])
-        bare = Scorer(fitted.network, self.noise_, self.loss == "ranking", link, 1.0, no_cuts)
-        self._scorer = calibrated(bare, held_out, self.threshold)
-        self.thresholds_, self._history = self._scorer.thresholds, fitted.history
-        self.selected_: dict[str, Any] | None = fitted.selected
-        if fitted.interrupted:
-            warnings.warn("interrupted: the best model so far is kept", stacklevel=3)
-        if fitted.advice and Ranks.current().writes:
-            warnings.warn(" ".join(fitted.advice), stacklevel=3)
+    def _warn_about_scale(self, X: Any) -> None:
+        """Warn if the built-in networks train poorly on these features; a custom network may scale them itself."""
+        if isinstance(self.model, str):
+            message = scale_warning(X, getattr(self, "feature_names_in_", None))
+            if message is not None and ProcessGroup.current().is_main:
+                warnings.warn(message, stacklevel=3)
 
-    def _watch(self, loss: MultiLabelLoss, training: Sample) -> None:
-        """Warn where a part of the training risk went below zero and stayed there in the weights that are kept."""
-        parts = risk_parts_of(loss, self._scorer.network, training)
+    def _set_fitted(
+        self, config: TrainingConfig, result: FitResult, valid: Sample, train: Sample | None = None
+    ) -> None:
+        """Set the fitted attributes: the calibrated predictor, the selected configuration and diagnostics.
+
+        A warning is raised if parts of the risk of the training rows, where they are in memory, are negative.
+        """
+        self._checkpoints = result.checkpoints
+        link = LINK_OF_LOSS.get((self.loss, config.surrogate), "slope")
+        thresholds = np.zeros(valid.p.shape[1])
+        scorer = Scorer(result.network, self.noise_, self.loss == "ranking", link, 1.0, thresholds)
+        self._scorer = calibrate(scorer, valid, self.threshold)
+        self.thresholds_, self._history = self._scorer.thresholds, result.history
+        self.selected_: dict[str, Any] | None = result.selected
+        if result.interrupted:
+            warnings.warn("The fit was interrupted; the best model so far is kept.", stacklevel=3)
+        if result.advice and ProcessGroup.current().is_main:
+            warnings.warn(" ".join(result.advice), stacklevel=3)
+        parts = None if train is None else training_risk_parts(config.loss, result.network, train)
         if parts is None:
             return
         self.risk_parts_ = parts.means
         names = self.label_names_ or self.noise_.label_names
         has_epochs = any("epoch" in row for row in self._history)
-        message = warning_about(parts, names, corrected=self.correction is not None, has_epochs=has_epochs)
+        message = overfitting_warning(parts, names, corrected=self.correction is not None, has_epochs=has_epochs)
         if message is not None:
             warnings.warn(message, stacklevel=3)
 
-    # -- predicting
+    # -- Prediction
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores of the labels; one is predicted when its score is >= 0. Shape (n, q), or (n,) for two classes."""
+        """Return the scores of the labels.
+
+        Parameters
+        ----------
+        X : array, DataFrame, CSR matrix or Tensor of shape (n, d)
+            Features.
+
+        Returns
+        -------
+        array of shape (n, q), or (n,) for two classes
+            Scores. A label is predicted when its score is at least 0.
+        """
         check_is_fitted(self)
         scores = self._scorer.decisions(read_features(self, X, reset=False))
         return scores[:, 0] if self._kind == "binary" else scores
 
     def top_labels(self, X: Any, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The k best labels of every row, best first, and their scores: column numbers (n, k) and scores (n, k).
+        """Return the k labels with the highest scores.
 
-        For very many labels: all scores are worked out, a tile at a time, but never kept or sorted.
+        Scores are computed in tiles and neither stored nor sorted as a whole, so that there can be very many labels.
+
+        Parameters
+        ----------
+        X : array, DataFrame, CSR matrix or Tensor of shape (n, d)
+            Features.
+        k : int
+            Number of labels per row.
+
+        Returns
+        -------
+        labels : array of int of shape (n, k)
+            Column numbers, best first.
+        scores : array of shape (n, k)
+            Their scores.
         """
         check_is_fitted(self)
         k = check_count(k, "k")
         if self._kind != "multilabel" or k > self.thresholds_.size:
-            raise ValueError(f"top_labels needs a label matrix of at least k columns; k={k}, kind {self._kind!r}")
+            raise ValueError(f"top_labels requires a label matrix with at least k={k} columns; got {self._kind} labels")
         scorer = self._scorer
         return top_labels(scorer.decisions, read_features(self, X, reset=False), scorer.tiles(), k)
 
     def predict(self, X: Any, *, sparse: bool | None = None) -> Any:
-        """0/1 matrix (n, q); or the class of each row.
+        """Predict the true labels.
 
         Parameters
         ----------
-        sparse : bool, optional
-            A label matrix as CSR, from scores that exist for a tile of labels at a time; by default if the labels
-            given to ``fit`` were sparse.
+        X : array, DataFrame, CSR matrix or Tensor of shape (n, d)
+            Features.
+        sparse : bool or None, default=None
+            Whether the label matrix is returned as CSR, computed in tiles of labels. By default, it is if the labels
+            passed to ``fit`` were sparse.
+
+        Returns
+        -------
+        array or CSR matrix of shape (n, q), or array of shape (n,)
+            Labels 0 or 1, or the class of every row.
         """
         check_is_fitted(self)
         if self._kind == "multilabel" and (self._sparse if sparse is None else sparse):
@@ -407,10 +580,20 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[positive.astype(np.int64)])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of the true labels, strictly inside (0, 1): (n, q); or (n, classes) for one class per row.
+        """Return the probabilities of the true labels.
 
-        How scores become probabilities: see :mod:`ccmn.models.predictor`. With ``threshold="f1"`` they are
-        those of the shifted scores, 1/2 at the cut.
+        :mod:`ccmn.models.calibration` describes how scores become probabilities. With ``threshold="f1"``, the
+        probability is 1/2 at the fitted threshold.
+
+        Parameters
+        ----------
+        X : array, DataFrame, CSR matrix or Tensor of shape (n, d)
+            Features.
+
+        Returns
+        -------
+        array of shape (n, q), or (n, n_classes) for one class per row
+            Probabilities strictly inside (0, 1).
         """
         scores = np.asarray(self.decision_function(X))
         p = self._scorer.probabilities(scores[:, None] if scores.ndim == 1 else scores)
@@ -421,29 +604,121 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.concatenate((1 - p, p), 1) if len(self.classes_) == 2 else np.ones_like(p)
 
     @property
+    def coef_(self) -> NDArray[np.float64]:
+        """Weights (q, d) of a linear model."""
+        return self._linear_weights("coef_")[0]
+
+    @property
+    def intercept_(self) -> NDArray[np.float64]:
+        """Biases (q,) of a linear model."""
+        return self._linear_weights("intercept_")[1]
+
+    def _linear_weights(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return weights and biases of the scores; raise an AttributeError if the scores are not linear."""
+        scorer: Scorer | None = getattr(self, "_scorer", None)
+        if scorer is None:
+            raise AttributeError(f"{name} is available after fit")
+        if scorer.network.kind != "linear" or scorer.link == "plugin":
+            raise AttributeError(f"{name} is only available for model='linear' and a loss other than 'plugin'")
+        weight, bias = (array.astype(np.float64) for array in scorer.network.last_layer)
+        if scorer.has_dummy:
+            weight, bias = weight[:, 1:] - weight[:, :1], bias[1:] - bias[0]
+        return np.ascontiguousarray(weight.T), bias
+
+    @property
     def history_(self) -> DataFrame:
-        """A row per learning rate and epoch, or per l2."""
+        """Validation criterion of every learning rate and epoch, or of every l2 weight."""
         from pandas import DataFrame
 
         if not hasattr(self, "_history"):
-            raise AttributeError("history_ is there after fit")
+            raise AttributeError("history_ is available after fit")
         return DataFrame(self._history)
 
-    # -- keeping
+    # -- Saving and loading
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to one file (a path with a suffix, such as model.ccmn) or to a folder; never a pickle.
+        """Save the model to one file or to a folder, never as a pickle.
 
-        The checkpoint of a completed fit (``fit(..., checkpoint=)``) is deleted after the model has been written.
+        The model is written atomically. The checkpoint of a completed fit (``fit(..., checkpoint=)``) is deleted after
+        the model has been written.
+
+        Parameters
+        ----------
+        path : path-like
+            A path with a suffix, such as ``model.ccmn``, becomes one file. A path without suffix becomes a folder. An
+            existing folder is replaced if the operating system can exchange two folders in one operation (Linux,
+            macOS); otherwise an OSError is raised.
         """
         check_is_fitted(self)
-        arrays = self._scorer.network.arrays
+        scorer = self._scorer
+        check_weights(scorer.network, self.n_features_in_, self.thresholds_.size + scorer.has_dummy)
+        arrays = scorer.network.arrays
         if self.training_rows_ is not None:
             arrays = {**arrays, TRAINING_ROWS: self.training_rows_.hashes.view(np.int64)}
-        write_model(path, description_of(self), arrays)
+        description = {
+            "parameters": {k: json_safe(v) for k, v in self.get_params(deep=False).items()},
+            "kind": self._kind,
+            "network": scorer.network.kind,
+            "classes": self.classes_.tolist(),
+            "label_names": self.label_names_,
+            "feature_names": [str(n) for n in getattr(self, "feature_names_in_", [])] or None,
+            "n_features": int(self.n_features_in_),
+            "noise": self.noise_.to_dict(),
+            "link": scorer.link,
+            "has_dummy": scorer.has_dummy,
+            "sparse": self._sparse,
+            "slope": scorer.slope,
+            "thresholds": scorer.thresholds.tolist(),
+            "history": self._history,
+            "selected": self.selected_,
+            "extra": self.extra_,
+        }
+        write_model(path, description, arrays)
         for checkpoint in self._checkpoints:
             checkpoint.remove()
         self._checkpoints = ()
+
+    @classmethod
+    def _from_description(cls, d: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CCMNClassifier:
+        """Return the fitted classifier that :meth:`save` has described; raise an error if a field is invalid."""
+        d = {"sparse": False, "selected": None, **d}  # older models do not store these fields
+        params = dict(d["parameters"])
+        if isinstance(params["noise"], dict):
+            grouped = params["noise"].get("kind") == "grouped"
+            params["noise"] = (GroupedNoise if grouped else NoiseModel).from_dict(params["noise"])
+        # Functions of the user are stored as null. All other parameters are checked.
+        named = {"model": params["model"] or "linear", "surrogate": params["surrogate"] or "sigmoid"}
+        clf = cls(**params)
+        check_parameters({**clf.get_params(deep=False), **named})
+        clf.noise_ = NoiseModel.from_dict(d["noise"])
+        check_description(d, clf.noise_)
+        clf.rates_ = clf.group_noise_ = clf.risk_parts_ = None
+        clf.classes_, clf._kind = np.array(d["classes"]), d["kind"]
+        clf.label_names_ = tuple(d["label_names"]) if d["label_names"] else None
+        clf.n_features_in_ = d["n_features"]
+        if d["feature_names"]:
+            clf.feature_names_in_ = np.array(d["feature_names"], dtype=object)
+        clf._history, clf.extra_, clf._sparse = d["history"], d["extra"], d["sparse"]
+        clf.selected_ = d["selected"]
+        stored = arrays.pop(TRAINING_ROWS, None)  # older models have none
+        clf.training_rows_ = None if stored is None else RowSketch.from_stored(stored)
+        network = FittedNetwork(d["network"], arrays)
+        check_weights(network, clf.n_features_in_, clf.noise_.n_labels + d["has_dummy"])
+        clf.thresholds_ = np.array(d["thresholds"], dtype=np.float64)
+        clf._scorer = Scorer(network, clf.noise_, d["has_dummy"], d["link"], float(d["slope"]), clf.thresholds_)
+        return clf
+
+    def _set_module(self, model: Callable[..., Any]) -> None:
+        """Create the custom network of a loaded model and load its weights; built-in networks are not changed."""
+        arrays = self._scorer.network.arrays
+        if self._scorer.network.kind != "user":
+            return
+        module = model(self.n_features_in_, self.thresholds_.size + self._scorer.has_dummy)
+        try:
+            module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+        except RuntimeError as error:
+            raise ValueError(f"The network created by model(...) does not match the saved weights: {error}") from None
+        self.model, self._scorer = model, replace(self._scorer, network=FittedNetwork("user", arrays, module.eval()))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_scorer")

@@ -1,4 +1,4 @@
-"""CorrectedClassifier: any scikit-learn classifier with probabilities, made noise-aware by the plug-in (section 9)."""
+"""CorrectedClassifier: noise correction of the probabilities of any scikit-learn classifier (plug-in)."""
 
 from __future__ import annotations
 
@@ -19,41 +19,51 @@ from ccmn.estimation import NOISE_TYPES, NoiseRates, estimate_noise
 from ccmn.estimation.out_of_fold import number_of_folds, stratified_folds
 from ccmn.models.training_data import check_zeros_for
 from ccmn.noise import ClassConditionalNoise
+from ccmn.noise.class_conditional import debias_labels
 
-EDGE = 1e-6
-"""Probabilities outside [0, 1] are fitted, in their order, into margins of this width."""
+MARGIN = 1e-6
+"""Corrected probabilities outside (MARGIN, 1 - MARGIN) are mapped, in their order, into the margins."""
 
 
 class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    r"""A classifier trained on noisy labels as they are, and its probabilities put right.
+    r"""Noise correction of the probabilities of any scikit-learn classifier.
+
+    The classifier is trained on the noisy labels. It learns the probability :math:`\tilde\eta` of the noisy label, from
+    which the probability of the true label follows [1]_:
 
     .. math:: \eta_j(x) = \frac{\tilde\eta_j(x) - \rho_{neg,j}}{1 - \rho_{pos,j} - \rho_{neg,j}}, \qquad
               \text{predict } 1 \iff \tilde\eta_j(x) \ge \frac{1 - \rho_{pos,j} + \rho_{neg,j}}{2}
 
-    with :math:`\tilde\eta` the probability of the noisy label, which is what the classifier learns. Nothing about the
-    training changes, so any classifier will do; how good the result is depends on how well calibrated it is.
+    The result is as good as the calibration of the classifier.
 
     Parameters
     ----------
     estimator : classifier with ``predict_proba``
-        A copy is fitted for each label, to the rows where it was observed; once for all labels where the classifier
-        takes several (a forest, ``MLPClassifier``, ``ClassifierChain``) and every label was observed everywhere.
-    noise : noise model, "estimate", "partial", "missing" or None
-        The rates; or estimate them, with the side declared ("partial": labels were only added, "missing": only lost)
-        or not: from the features where they are a matrix of numbers, else (texts, say) from probabilities that copies
-        of ``estimator`` give to rows held out. None: no correction.
-    random_state : int, Generator or None
-        For the folds of the estimation. The classifier has its own.
+        A clone is fitted for each label, on the rows where it is observed. If the classifier supports several labels
+        (a random forest, ``MLPClassifier``, ``ClassifierChain``) and all labels are observed, one clone is fitted.
+    noise : {"estimate", "partial", "missing"}, ClassConditionalNoise or None, default="estimate"
+        Noise model of the labels. With "estimate", both rates of every label are estimated. "partial" assumes that
+        labels were only added, "missing" that labels were only removed. Rates are estimated from the features if they
+        are a numeric matrix, otherwise from out-of-fold probabilities of clones of ``estimator``. ``None`` disables
+        the correction.
+    random_state : int, Generator or None, default=None
+        Controls the folds of the estimation. The classifier has its own parameter.
 
     Attributes
     ----------
     noise_ : ClassConditionalNoise
+        Noise model used for the correction.
     rates_ : NoiseRates
-        With standard errors and flags, where the rates were estimated.
-    estimators_ : list of fitted classifiers
-        One per label whose observed values differ, or one in all.
-    classes_ : array (q,)
-        The numbers of the labels.
+        Estimated rates with standard errors and flags; only if rates were estimated.
+    estimators_ : list of classifiers
+        Fitted clones: one per label with different observed values, or one for all of these labels.
+    classes_ : array of shape (q,)
+        Numbers of the labels.
+
+    References
+    ----------
+    .. [1] A. K. Menon, B. van Rooyen, C. S. Ong and R. C. Williamson, "Learning from Corrupted Binary Labels via
+       Class-Probability Estimation", ICML 2015.
 
     Examples
     --------
@@ -74,19 +84,26 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Labels) -> Self:
-        """Fit to noisy labels.
+        """Fit clones of the classifier to noisy labels.
 
         Parameters
         ----------
-        X : whatever ``estimator`` takes (arrays, CSR, DataFrames, texts), n rows
-        y : labels (n, q) in {0, 1}: array, CSR or DataFrame; NaN where not observed
+        X : array, CSR matrix, DataFrame or list of texts
+            Features of n rows in a form that ``estimator`` accepts.
+        y : array, CSR matrix or DataFrame of shape (n, q)
+            Noisy labels 0 or 1; NaN where not observed.
+
+        Returns
+        -------
+        CorrectedClassifier
+            The fitted classifier.
         """
         if not hasattr(self.estimator, "predict_proba"):
             raise TypeError(
-                f"the classifier must have predict_proba; {type(self.estimator).__name__} has none. Wrap it in "
+                f"estimator must have predict_proba; {type(self.estimator).__name__} has none. Wrap it in "
                 "sklearn.calibration.CalibratedClassifierCV."
             )
-        Y = _labels(X, y)
+        Y = _read_labels(X, y)
         check_zeros_for(self.noise, Y, label_names_of(y))
         self.classes_ = np.arange(Y.shape[1])
         self._posterior = NoisyPosterior(self.estimator).fit(X, Y)
@@ -94,27 +111,11 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name in ("n_features_in_", "feature_names_in_"):
             if self.estimators_ and hasattr(self.estimators_[0], name):
                 setattr(self, name, getattr(self.estimators_[0], name))
-        self.noise_ = self._noise(X, Y, label_names_of(y))
+        self.noise_ = self._resolve_noise(X, Y, label_names_of(y))
         return self
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """Labels (n, q) in {0, 1}: where ``decision_function`` is at least 0."""
-        return (self.decision_function(X) >= 0).astype(np.int64)
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """How far the corrected probability, before it is fitted into (0, 1), lies above one half; (n, q)."""
-        return self._corrected(X) - 0.5
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """P(true label = 1 | x), (n, q), strictly inside (0, 1)."""
-        return fit_inside(self._corrected(X), *corrected_range(self.noise_))
-
-    def _corrected(self, X: Any) -> FloatArray:
-        check_is_fitted(self)
-        return correct(self._posterior.proba(X), self.noise_)
-
-    def _noise(self, X: Any, Y: FloatArray, names: tuple[str, ...] | None) -> ClassConditionalNoise:
-        """The noise model given, or one with estimated rates."""
+    def _resolve_noise(self, X: Any, Y: FloatArray, names: tuple[str, ...] | None) -> ClassConditionalNoise:
+        """Return the given noise model, or one with estimated rates."""
         noise = self.noise
         if noise is None:
             return ClassConditionalNoise(0.0, 0.0, n_labels=Y.shape[1], label_names=names)
@@ -130,19 +131,73 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         seed = int(as_generator(self.random_state).integers(2**31))
         if len(Y) < 2:
-            raise ValueError("noise cannot be estimated from 1 sample; give a noise model with known rates")
-        features, scores = X, None
-        if not is_matrix_of_numbers(X):
-            features, scores = None, held_out_proba(self.estimator, X, Y, seed)
+            raise ValueError("noise rates cannot be estimated from 1 sample; pass a noise model with known rates")
+        features, pred_proba = X, None
+        if not _is_numeric_matrix(X):
+            features, pred_proba = None, out_of_fold_proba(self.estimator, X, Y, seed)
         labels: Any = Y
         if names is not None:
             from pandas import DataFrame
 
             labels = DataFrame(Y, columns=list(names))
         self.rates_: NoiseRates = estimate_noise(
-            features, labels, noise_type=NOISE_TYPES[noise], pred_proba=scores, random_state=seed
+            features, labels, noise_type=NOISE_TYPES[noise], pred_proba=pred_proba, random_state=seed
         )
         return self.rates_.shrunk_noise
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Predict the true labels.
+
+        Parameters
+        ----------
+        X : array, CSR matrix, DataFrame or list of texts
+            Features of n rows.
+
+        Returns
+        -------
+        array of shape (n, q)
+            1 where ``decision_function`` is at least 0, else 0.
+        """
+        return (self.decision_function(X) >= 0).astype(np.int64)
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return the corrected probability minus 1/2, before it is mapped into (0, 1).
+
+        Parameters
+        ----------
+        X : array, CSR matrix, DataFrame or list of texts
+            Features of n rows.
+
+        Returns
+        -------
+        array of shape (n, q)
+            Scores. A label is predicted when its score is at least 0.
+        """
+        return self._corrected(X) - 0.5
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probabilities of the true labels.
+
+        Parameters
+        ----------
+        X : array, CSR matrix, DataFrame or list of texts
+            Features of n rows.
+
+        Returns
+        -------
+        array of shape (n, q)
+            P(true label = 1 | x), strictly inside (0, 1).
+        """
+        corrected, q = self._corrected(X), self.noise_.n_labels
+        low, high = (
+            debias_labels(noisy, self.noise_.rho_pos, self.noise_.rho_neg) for noisy in (np.zeros(q), np.ones(q))
+        )
+        return clip_in_order(corrected, low, high)
+
+    def _corrected(self, X: Any) -> FloatArray:
+        """Return corrected probabilities, which can lie outside [0, 1]."""
+        check_is_fitted(self)
+        return debias_labels(self._posterior.proba(X), self.noise_.rho_pos, self.noise_.rho_neg)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -152,32 +207,21 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def correct(noisy: FloatArray, noise: ClassConditionalNoise) -> FloatArray:
-    """(noisy - rho_neg) / (1 - rho_pos - rho_neg): linear, and outside [0, 1] where the noisy posterior overshoots."""
-    result: FloatArray = (noisy - noise.rho_neg) / (1 - noise.rho_pos - noise.rho_neg)
-    return result
+def clip_in_order(values: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """Map values in [low, high] into (0, 1) without ties: values outside the margins are not changed.
 
+    Values below ``MARGIN`` are spread over the upper half of the lower margin, likewise at the other end.
 
-def corrected_range(noise: ClassConditionalNoise) -> tuple[FloatArray, FloatArray]:
-    """The least and the most that ``correct`` can give, per label."""
-    return correct(np.zeros(noise.n_labels), noise), correct(np.ones(noise.n_labels), noise)
-
-
-def fit_inside(values: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """Values in [low, high] into (0, 1), in their order: unchanged but for margins of width ``EDGE``.
-
-    A clip that makes no ties: whatever lies below the margin is spread over its lower half, likewise above.
-
-    >>> (1e6 * fit_inside(np.array([-1.0, -0.5, 0.3]), np.array(-1.0), np.array(1.0))).round(2)
+    >>> (1e6 * clip_in_order(np.array([-1.0, -0.5, 0.3]), np.array(-1.0), np.array(1.0))).round(2)
     array([5.0e-01, 7.5e-01, 3.0e+05])
     """
-    below = EDGE * (0.5 + 0.5 * (values - low) / (EDGE - low))
-    above = 1 - EDGE * (0.5 + 0.5 * (high - values) / (high - 1 + EDGE))
-    return np.where(values < EDGE, below, np.where(values > 1 - EDGE, above, values))
+    below = MARGIN * (0.5 + 0.5 * (values - low) / (MARGIN - low))
+    above = 1 - MARGIN * (0.5 + 0.5 * (high - values) / (high - 1 + MARGIN))
+    return np.where(values < MARGIN, below, np.where(values > 1 - MARGIN, above, values))
 
 
-def is_matrix_of_numbers(X: Any) -> bool:
-    """Finite numbers in two dimensions, dense or sparse: what rates can be estimated from without a classifier."""
+def _is_numeric_matrix(X: Any) -> bool:
+    """Return whether X is a matrix of finite numbers, from which rates can be estimated without a classifier."""
     if is_sparse(X):
         return bool(np.isfinite(X.tocsr().data).all())
     try:
@@ -187,8 +231,8 @@ def is_matrix_of_numbers(X: Any) -> bool:
     return array.ndim == 2 and bool(np.isfinite(array).all())
 
 
-def held_out_proba(estimator: Any, X: Any, Y: FloatArray, seed: int) -> FloatArray:
-    """Probabilities of the noisy labels (n, q), each by a copy that did not see the row."""
+def out_of_fold_proba(estimator: Any, X: Any, Y: FloatArray, seed: int) -> FloatArray:
+    """Return out-of-fold probabilities (n, q) of the noisy labels from clones of a classifier."""
     result = np.empty(Y.shape)
     folds = stratified_folds(Y, number_of_folds(Y), np.random.default_rng(seed))
     for k, held_out in enumerate(folds):
@@ -199,9 +243,9 @@ def held_out_proba(estimator: Any, X: Any, Y: FloatArray, seed: int) -> FloatArr
 
 
 class NoisyPosterior:
-    """P(noisy label = 1 | x) for all labels, by copies of a scikit-learn classifier.
+    """P(noisy label = 1 | x) of all labels, from clones of a scikit-learn classifier.
 
-    A label with a single observed value has nothing to be learnt; it gets its smoothed share, (k + 1/2) / (n + 1).
+    A label with a single observed value gets the constant (k + 1/2) / (n + 1) for k ones among n observations.
     """
 
     def __init__(self, estimator: Any) -> None:
@@ -210,47 +254,43 @@ class NoisyPosterior:
         self._columns: list[NDArray[np.intp]] = []
 
     def fit(self, X: Any, Y: FloatArray) -> Self:
-        """Copies fitted to the labels whose observed values differ: one for all of them, or one each."""
+        """Fit one clone for all labels with different observed values, or one for each of them."""
         ones, zeros = (Y == 1).sum(0), (Y == 0).sum(0)
         self._share = (ones + 0.5) / (ones + zeros + 1)
         varied = np.flatnonzero((ones > 0) & (zeros > 0))
         tags = get_tags(self.estimator)
-        takes_several = tags.target_tags.multi_output or tags.classifier_tags.multi_label
-        if takes_several and varied.size > 1 and not np.isnan(Y[:, varied]).any():
+        multi_output = tags.target_tags.multi_output or tags.classifier_tags.multi_label
+        if multi_output and varied.size > 1 and not np.isnan(Y[:, varied]).any():
             self._columns = [varied]
             self.estimators = [clone(self.estimator).fit(X, Y[:, varied].astype(np.int64))]
             return self
         self._columns = [np.array([j]) for j in varied]
-        self.estimators = [self._fit_one(X, Y[:, j], tags.target_tags.single_output) for j in varied]
+        for j in varied:
+            observed = np.flatnonzero(~np.isnan(Y[:, j]))
+            target = Y[observed, j].astype(np.int64)
+            rows = X if observed.size == len(Y) else _safe_indexing(X, observed)
+            target = target if tags.target_tags.single_output else target[:, None]
+            self.estimators.append(clone(self.estimator).fit(rows, target))
         return self
 
     def proba(self, X: Any) -> FloatArray:
-        """(n, q), float64."""
+        """Return the probabilities (n, q) in float64."""
         result = np.tile(self._share, (_num_samples(X), 1))
         for estimator, columns in zip(self.estimators, self._columns):
-            result[:, columns] = positive_columns(estimator.predict_proba(X), columns.size)
+            result[:, columns] = _positive_columns(estimator.predict_proba(X), columns.size)
         return result
 
-    def _fit_one(self, X: Any, column: FloatArray, as_vector: bool) -> Any:
-        seen = np.flatnonzero(~np.isnan(column))
-        target = column[seen].astype(np.int64)
-        rows = X if seen.size == column.size else _safe_indexing(X, seen)
-        return clone(self.estimator).fit(rows, target if as_vector else target[:, None])
 
-
-def positive_columns(proba: Any, q: int) -> FloatArray:
-    """P(label = 1), (n, q), from the forms that scikit-learn knows.
-
-    A list of q arrays (n, 2), an array (n, q) for several labels, or (n, 2) for one.
-    """
+def _positive_columns(proba: Any, q: int) -> FloatArray:
+    """Return P(label = 1), (n, q), from q arrays (n, 2), an array (n, q), or an array (n, 2) for one label."""
     if isinstance(proba, list):
         return np.column_stack([np.asarray(label)[:, 1] for label in proba])
     array = np.asarray(proba, dtype=np.float64)
     return array[:, -1:] if q == 1 else array
 
 
-def _labels(X: Any, y: Labels) -> FloatArray:
-    """The noisy labels as a checked matrix, with scikit-learn's words where it has a word for the mistake."""
+def _read_labels(X: Any, y: Labels) -> FloatArray:
+    """Return the noisy labels as a checked matrix; messages follow scikit-learn where it has one."""
     if y is None:
         raise ValueError("CorrectedClassifier requires y to be passed, but the target y is None")
     Y = to_dense_array(y)
@@ -265,7 +305,7 @@ def _labels(X: Any, y: Labels) -> FloatArray:
         assert_all_finite(Y, allow_nan=True, input_name="y")
     missing = np.isnan(Y.astype(np.float64)) if Y.dtype.kind in "biuf" else np.zeros(1, dtype=bool)
     if missing.all() and missing.size:
-        raise ValueError("y holds NaN alone: no label was observed")
+        raise ValueError("y must contain observed labels; got only NaN")
     if not missing.any():
         check_classification_targets(Y)
     return check_label_matrix(Y, "y")

@@ -1,18 +1,17 @@
-r"""Progress of a fit: a bar on a terminal, a line an epoch on request, nothing otherwise.
+r"""Progress display, and the check whether the model overfits the noise.
 
-Has the model learned single noisy labels? The parts of the unbiased risk tell, without a single true label.
+The check uses the parts of the unbiased training risk,
 
 .. math:: R^+_j = \frac1n \sum_i p_{ij}\, \phi(f_{ij}), \qquad R^-_j = \frac1n \sum_i (1 - p_{ij})\, \phi(-f_{ij})
 
 for the Hamming loss and :math:`R_j = \frac{1}{nq} \sum_i p_{ij} \sum_{k \ne j} (1 - p_{ik})\, \phi(f_{ij} - f_{ik})`
-(the dummy label among the k) for the ranking loss estimate numbers that cannot be negative. On rows that the model did
-not see they are below zero by chance at most; on training rows they are pushed below it by a model that fits the noise
-of single labels. They are looked at once, for the weights that are kept: a batch that dips below zero, or epochs beyond
-the one that validation chose, do no harm and are not reported.
+(including the dummy label among the k) for the ranking loss. They estimate quantities that cannot be negative. A model
+that fits the noise of single training labels makes them negative; no true label is needed to see this. They are
+computed once, for the selected weights: negative values in single batches, or after the selected epoch, do no harm.
 
-Every fit to noisy labels pushes them down a little, a linear one on few rows below zero here and there. What is
-reported is a part whose negative terms outweigh the positive ones two to one, whatever the scale of phi: a model that
-knows every noisy label by heart has hardly any positive terms left.
+Every fit to noisy labels decreases these parts. A part is reported if the sum of its negative terms is at least twice
+that of its positive terms, whatever the scale of phi: a model that has memorized the noisy labels has almost no
+positive terms.
 """
 
 from __future__ import annotations
@@ -21,12 +20,10 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ccmn.losses import HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.losses.multilabel_loss import weigh
@@ -34,121 +31,119 @@ from ccmn.losses.pairs import pair_sums_by_label
 from ccmn.losses.surrogates import phi_of
 from ccmn.models.predictor import FittedNetwork
 from ccmn.models.training_data import Sample
-from ccmn.training import Passed, Progress, SparseLabels
+from ccmn.training import EpochProgress, SparseLabels, StreamProgress
+
+MAX_RISK_ROWS = 2000
+"""The parts of the risk are means over at most this number of training rows, evenly spread."""
+MAX_RISK_PART = -0.05
+"""Parts of the risk above this value are not reported."""
+MIN_NEGATIVE_RATIO = 2.0
+"""A part is reported if its negative terms are at least this many times its positive ones."""
+MIN_STANDARD_ERRORS = 2.0
+"""A part is reported if it is at least this many standard errors below 0."""
+MAX_LABELS_NAMED = 5
+"""The warning names at most this many labels."""
+
+OnEpoch = Callable[[EpochProgress], None] | None
+OnRows = Callable[[StreamProgress], None] | None
 
 
 @contextlib.contextmanager
-def progress_of(verbose: int, criterion: str) -> Iterator[Callable[[Progress], None] | None]:
-    """What to call after each epoch. verbose=1: a bar, on a terminal only; verbose=2: a line, anywhere."""
+def show_progress(verbose: int, criterion: str, *, stream: bool = False) -> Iterator[tuple[OnEpoch, OnRows]]:
+    """Yield callbacks for the end of an epoch and for rows of a stream.
+
+    With ``verbose=1``, they draw a progress bar if stderr is a terminal; with ``verbose=2``, they print one line per
+    epoch. The progress bar of a stream counts rows, that of rows in memory counts epochs.
+    """
     if verbose >= 2:
-        yield lambda p: print(_line(p, criterion), file=sys.stderr, flush=True)
-    elif verbose == 1 and sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
+        latest: list[StreamProgress] = []
 
-        columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-        with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("", total=None)
-            yield lambda p: bar.update(task, total=p.epochs, completed=p.epoch + 1, description=_figures(p, criterion))
-    else:
-        yield None
+        def print_epoch(progress: EpochProgress) -> None:
+            speed = f", {_rows_per_second(latest[-1])}" if latest else ""
+            print(f"{_epoch_line(progress, criterion)}{speed}", file=sys.stderr, flush=True)
 
-
-@contextlib.contextmanager
-def stream_progress_of(
-    verbose: int, criterion: str
-) -> Iterator[tuple[Callable[[Progress], None] | None, Callable[[Passed], None] | None]]:
-    """What to call after each epoch, and while rows pass by: rows a second, on a terminal as they come."""
-    if verbose >= 2:
-        latest: list[Passed] = []
-        yield (
-            lambda p: print(f"{_line(p, criterion)}, {_speed(latest[-1])}", file=sys.stderr, flush=True),
-            lambda passed: latest.__setitem__(slice(None), [passed]),
-        )
-    elif verbose == 1 and sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-
-        columns = (TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.description}"))
-        with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("", total=None, epoch=1)
-
-            def tell(p: Progress) -> None:
-                bar.console.print(_line(p, criterion))
-
-            def passed(p: Passed) -> None:
-                bar.update(task, total=p.total, completed=p.rows, epoch=p.epoch + 1, description=_speed(p))
-
-            yield tell, passed
-    else:
+        yield print_epoch, lambda progress: latest.__setitem__(slice(None), [progress])
+        return
+    if verbose < 1 or not sys.stderr.isatty():
         yield None, None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    head = (TextColumn("epoch {task.fields[epoch]}"), BarColumn()) if stream else (TextColumn("training"), BarColumn())
+    columns = (*head, *(() if stream else (MofNCompleteColumn(),)), TextColumn("{task.description}"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, epoch=1)
+
+        def update_epoch(progress: EpochProgress) -> None:
+            if stream:
+                bar.console.print(_epoch_line(progress, criterion))
+                return
+            description = _epoch_values(progress, criterion)
+            bar.update(task, total=progress.epochs, completed=progress.epoch + 1, description=description)
+
+        def update_rows(progress: StreamProgress) -> None:
+            description = _rows_per_second(progress)
+            bar.update(
+                task, total=progress.total, completed=progress.rows, epoch=progress.epoch + 1, description=description
+            )
+
+        yield update_epoch, update_rows
 
 
-def _speed(passed: Passed) -> str:
-    return f"{passed.rows / max(passed.seconds, 1e-9):,.0f} rows/s"
+def _rows_per_second(progress: StreamProgress) -> str:
+    """Return the speed as text."""
+    return f"{progress.rows / max(progress.seconds, 1e-9):,.0f} rows/s"
 
 
-def _figures(progress: Progress, criterion: str) -> str:
-    """The figures of the run that is best this epoch."""
+def _epoch_line(progress: EpochProgress, criterion: str) -> str:
+    """Return the line of an epoch."""
+    return f"epoch {progress.epoch + 1}/{progress.epochs}: {_epoch_values(progress, criterion)}"
+
+
+def _epoch_values(progress: EpochProgress, criterion: str) -> str:
+    """Return loss and criterion of the run that is best in this epoch."""
     if progress.criterion is None:
         return f"loss {float(progress.loss.min()):.4f}"
     best = int(progress.criterion[0].argmin())
     return f"loss {float(progress.loss[0, best]):.4f}, validation {criterion} {float(progress.criterion[0, best]):.4f}"
 
 
-def _line(progress: Progress, criterion: str) -> str:
-    return f"epoch {progress.epoch + 1}/{progress.epochs}: {_figures(progress, criterion)}"
-
-
-MOST_ROWS = 2000
-"""The parts are means over so many of the training rows, evenly spread: enough, and at no cost worth speaking of."""
-LOWEST = -0.05
-"""Only a part below this is reported,"""
-OUTWEIGHED = 2.0
-"""only where its negative terms are so many times the positive ones,"""
-STANDARD_ERRORS = 2.0
-"""and only where chance does not explain it: few debiased labels bring a small mean below zero by themselves."""
-
-MAX_LABELS_NAMED = 5
-"""The warning names at most this many labels."""
+# -- Parts of the training risk
 
 
 @dataclass(frozen=True)
 class RiskParts:
-    """R+ and R- of every label, (2, q), or the one part of the ranking loss, (1, q)."""
+    """Parts of the training risk of every label: R+ and R- of the Hamming loss (2, q), or one part (1, q)."""
 
     means: NDArray[np.float64]
     errors: NDArray[np.float64]
-    """Their standard errors."""
+    """Standard errors of the means."""
     sizes: NDArray[np.float64]
-    """Means of the terms without their signs: positive and negative ones make up (sizes + means) / 2 and
-    (sizes - means) / 2."""
+    """Means of the absolute terms. Positive and negative terms are (sizes + means) / 2 and (sizes - means) / 2."""
 
     def negative(self) -> NDArray[np.intp]:
-        """Numbers of the labels with a part that has gone negative, the lowest first."""
-        outweighed = self.sizes - self.means > OUTWEIGHED * (self.sizes + self.means)
-        gone = outweighed & (self.means < LOWEST) & (self.means < -STANDARD_ERRORS * self.errors)
-        worst = np.where(gone, self.means, 0).min(0)
+        """Return the labels with a negative part, the most negative first."""
+        mostly_negative = self.sizes - self.means > MIN_NEGATIVE_RATIO * (self.sizes + self.means)
+        significant = (self.means < MAX_RISK_PART) & (self.means < -MIN_STANDARD_ERRORS * self.errors)
+        worst = np.where(mostly_negative & significant, self.means, 0).min(0)
         return np.argsort(worst, kind="stable")[: int((worst < 0).sum())]
 
 
-def risk_parts_of(loss: MultiLabelLoss, network: FittedNetwork, training: Sample) -> RiskParts | None:
-    """The parts of the training risk at the weights that are kept; None where there are none to go negative."""
-    if isinstance(training.p, SparseLabels):
-        return None  # of so many labels not even a sample of rows is made dense for this
-    some = training.take(np.arange(training.X.shape[0])[spread_rows(training.X.shape[0])])
-    p = some.dense_labels()
-    if not can_go_negative(loss, p):
-        return None
-    return risk_parts(loss, network.outputs(some.X), p, some.weights)
+def training_risk_parts(loss: MultiLabelLoss, network: FittedNetwork, train: Sample) -> RiskParts | None:
+    """Return the parts of the training risk of a fitted network; None if no part can be negative."""
+    if isinstance(train.p, SparseLabels):
+        return None  # too many labels for dense rows
+    n = train.X.shape[0]
+    rows = train.take(np.arange(0, n, -(-n // MAX_RISK_ROWS)))
+    p = rows.dense_labels()
+    return risk_parts(loss, network.outputs(rows.X), p, rows.weights) if can_be_negative(loss, p) else None
 
 
-def can_go_negative(loss: MultiLabelLoss, p: NDArray[Any]) -> bool:
-    """Does this loss have parts, and do these labels weigh some of them negatively? (NaN: not observed.)"""
+def can_be_negative(loss: MultiLabelLoss, p: NDArray[np.floating]) -> bool:
+    """Return whether the loss has parts and some debiased labels have negative weights in them."""
     if isinstance(loss, RankingLoss):
-        # One true class a row: its pair sum is another, without row sums over debiased labels.
+        # With one true class per row, the pair sum has another form without row sums over debiased labels.
         if loss.noise is not None and not loss.noise.flips_independent:
             return False
     elif not isinstance(loss, HammingLoss):
@@ -156,47 +151,38 @@ def can_go_negative(loss: MultiLabelLoss, p: NDArray[Any]) -> bool:
     return bool(((p < 0) | (p > 1)).any())
 
 
-def spread_rows(n: int) -> slice:
-    """At most ``MOST_ROWS`` of n rows."""
-    return slice(None, None, -(-n // MOST_ROWS))
-
-
 def risk_parts(
-    loss: MultiLabelLoss, outputs: NDArray[Any], p: NDArray[Any], weights: NDArray[np.float64] | None = None
+    loss: MultiLabelLoss,
+    outputs: NDArray[np.floating],
+    p: NDArray[np.floating],
+    weights: NDArray[np.float64] | None = None,
 ) -> RiskParts:
-    """The parts of a Hamming or ranking loss from outputs (n, n_outputs) and debiased labels (n, q)."""
+    """Return the parts of a Hamming or ranking loss from outputs (n, n_outputs) and debiased labels (n, q)."""
     scores, targets = torch.from_numpy(outputs).double(), torch.from_numpy(p).double()
     share = (~targets.isnan()).double()
     if weights is not None:
         share = share * torch.from_numpy(weights).unsqueeze(-1)
-    rows = _ranking_rows if isinstance(loss, RankingLoss) else _hamming_rows
-    found = [_summary(values, share) for values in rows(loss, scores, targets)]
-    return RiskParts(*(torch.stack(each).numpy() for each in zip(*found)))
-
-
-def _hamming_rows(loss: MultiLabelLoss, outputs: Tensor, targets: Tensor) -> list[Tensor]:
-    f, pos, neg = weigh(outputs, targets)
-    phi = phi_of(loss.surrogate)
-    with torch.no_grad():
-        return [pos * phi(f), neg * phi(-f)]
-
-
-def _ranking_rows(loss: MultiLabelLoss, outputs: Tensor, targets: Tensor) -> list[Tensor]:
-    f, pos, neg = weigh(outputs[:, 1:], targets)
-    f = torch.cat((outputs[:, :1], f), 1)
-    # The dummy is positive and negative at once; its own row sum belongs to no label.
-    pos, neg = (torch.nn.functional.pad(side, (1, 0), value=1.0) for side in (pos, neg))
-    return [pair_sums_by_label(f, pos, neg, loss.surrogate)[:, 1:] / targets.shape[1]]
-
-
-def _summary(values: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Weighted means over rows, their standard errors, and the means without signs, (q,) each."""
     share = share / share.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
-    mean = (share * values).sum(0)
-    return mean, (share * (values - mean)).square().sum(0).sqrt(), (share * values.abs()).sum(0)
+    if isinstance(loss, RankingLoss):
+        f, pos, neg = weigh(scores[:, 1:], targets)
+        f = torch.cat((scores[:, :1], f), 1)
+        # The dummy label is positive and negative; its own row sum belongs to no label.
+        pos, neg = (torch.nn.functional.pad(side, (1, 0), value=1.0) for side in (pos, neg))
+        terms = [pair_sums_by_label(f, pos, neg, loss.surrogate)[:, 1:] / targets.shape[1]]
+    else:
+        f, pos, neg = weigh(scores, targets)
+        phi = phi_of(loss.surrogate)
+        with torch.no_grad():
+            terms = [pos * phi(f), neg * phi(-f)]
+    means = [(share * values).sum(0) for values in terms]
+    errors = [(share * (values - mean)).square().sum(0).sqrt() for values, mean in zip(terms, means)]
+    sizes = [(share * values.abs()).sum(0) for values in terms]
+    return RiskParts(*(torch.stack(part).numpy() for part in (means, errors, sizes)))
 
 
-def warning_about(parts: RiskParts, names: Sequence[str] | None, *, corrected: bool, has_epochs: bool) -> str | None:
+def overfitting_warning(
+    parts: RiskParts, names: Sequence[str] | None, *, corrected: bool, has_epochs: bool
+) -> str | None:
     """Return a warning about labels whose risk is negative, with remedies that apply; None if there are none.
 
     ``has_epochs`` is False after a fit in closed form or by L-BFGS, which have neither epochs nor a correction.

@@ -1,4 +1,4 @@
-"""Fingerprint of the training rows, to detect evaluation on rows that the model was trained on.
+r"""Fingerprint of the training rows, to detect evaluation on rows that the model was trained on.
 
 Metrics on training rows are too optimistic, and estimates from noisy training labels are biased as well: the errors of
 the labels and of the predictions are not independent. A model therefore keeps a bottom-k sketch [1]_ of its training
@@ -9,9 +9,9 @@ range. The result is exact for training sets of at most k distinct rows.
 The hash of a row joins 24 bits of a hash of its first ``KEY_COLUMNS`` features and 40 bits of a hash of all features.
 Hashes are ordered by the first part, so the second part is computed only for rows that can be among the k smallest:
 this makes the sketch of a dense matrix much cheaper than reading the matrix. Both parts are
-:math:`\\sum_j c_j\\, \\mathrm{bits}(x_j) \\bmod 2^{64}`, mixed, with fixed odd multipliers :math:`c_j` and the bit
+:math:`\sum_j c_j\, \mathrm{bits}(x_j) \bmod 2^{64}`, mixed, with fixed odd multipliers :math:`c_j` and the bit
 patterns of the features in float32. Features that are 0 add nothing, so a dense row and its sparse form have the same
-hash, and so have float64 features and their float32 form. The hash is not cryptographic: whoever has a model file can
+hash, and so have float64 features and their float32 form. The hash is not cryptographic: anyone with a model file can
 test whether a given row was used for training.
 
 References
@@ -31,7 +31,7 @@ import scipy.sparse
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from ccmn.training import Ranks
+from ccmn.training import ProcessGroup
 from ccmn.training.stream import Source
 
 SKETCH_SIZE = 4096
@@ -51,6 +51,9 @@ KEY_BITS = 24
 
 _BLOCK = 1 << 17
 """Features that are hashed at a time, so that temporary arrays stay in the cache."""
+
+_KEY_MASK = np.uint64(2**64 - 2 ** (64 - KEY_BITS))
+"""Upper bits of a hash, which come from the first part."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """Increment of the SplitMix64 generator."""
@@ -93,7 +96,7 @@ class RowSketch:
         # With uniform hashes, these are 1.5 times as many rows as needed; fewer than needed are practically impossible.
         limit = min(1.0, 1.5 * SKETCH_SIZE / max(1, X.shape[0]))
         # Rows with the key of the last one are needed as well: the order of equal keys depends on all columns.
-        rows = np.flatnonzero(_truncate(keys) <= np.uint64(limit * (2**64 - 2**12)))
+        rows = np.flatnonzero((keys & _KEY_MASK) <= np.uint64(limit * (2**64 - 2**12)))
         found = _smallest(_join(keys[rows], _hash(X[rows], None)))
         if len(found) < SKETCH_SIZE and len(rows) < X.shape[0]:
             found = _smallest(_join(keys, _hash(X, None)))
@@ -151,8 +154,9 @@ class SketchedSource:
     def gather(self) -> RowSketch | None:
         """Return the sketch of the rows that were read by all ranks; None if a resumed fit had nothing left to read."""
         merged = self.sketch
-        if Ranks.current().world > 1:
-            parts: list[Any] = [None] * dist.get_world_size()
+        group = ProcessGroup.current()
+        if group.is_distributed:
+            parts: list[Any] = [None] * group.world_size
             dist.all_gather_object(parts, self.sketch)
             merged = reduce(RowSketch.merge, parts)
         return merged if merged.hashes.size else None
@@ -198,12 +202,7 @@ def _hash(X: Any, columns: int | None) -> NDArray[np.uint64]:
 
 def _join(keys: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return hashes whose upper bits are keys and whose other bits come from hashes of all columns."""
-    return _truncate(keys) | (hashes >> np.uint64(KEY_BITS))
-
-
-def _truncate(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return keys with all but their upper bits cleared."""
-    return keys & np.uint64(2**64 - 2 ** (64 - KEY_BITS))
+    return (keys & _KEY_MASK) | (hashes >> np.uint64(KEY_BITS))
 
 
 def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:

@@ -1,13 +1,14 @@
-"""Fits without epochs: an l2 path in closed form or by L-BFGS, every label with the l2 that validation rows choose.
+"""Solvers: closed form, L-BFGS and Adam. Each turns a configuration and two samples into a fitted network.
 
-Which way a fit goes: in closed form, by L-BFGS, or by the loop.
+The closed form and L-BFGS compute a path of l2 weights and select one for each label on the validation rows. Adam
+trains all learning rates at the same time and selects learning rate and epoch on the validation rows.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,220 +17,451 @@ from scipy.special import expit
 from torch import Tensor
 
 from ccmn._containers import is_sparse
-from ccmn.models.fitting import Fitted, Recipe, criterion_of, first_smallest, fit_loop, held_out_rows, in_memory
-from ccmn.models.monitor import progress_of
-from ccmn.models.predictor import FittedNetwork
-from ccmn.models.training_data import Labels, Sample, scale_warning
-from ccmn.training import KeepBest, Ranks, ridge_path
+from ccmn.losses import MultiLabelLoss
+from ccmn.models.predictor import FittedNetwork, MakeModule, extract_run
+from ccmn.models.training_data import Labels, Sample
+from ccmn.training import (
+    NETWORKS,
+    Batches,
+    DenseLabels,
+    EpochProgress,
+    Features,
+    KeepBest,
+    LabelSource,
+    Network,
+    Objective,
+    ProcessGroup,
+    Rows,
+    SharedBatches,
+    SparseLabels,
+    StackedAdam,
+    UserNetwork,
+    loop,
+    ridge_path,
+)
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.lbfgs import LogisticPath, can_decompose
-from ccmn.training.ridge import LARGEST_DECOMPOSITION, few_threads, l2_path
+from ccmn.training.ridge import MAX_DECOMPOSITION_SIZE, l2_path, limit_threads
+from ccmn.training.selection import MIN_IMPROVEMENT, ValidationCriterion, criterion_of_scores
 
-if TYPE_CHECKING:
-    from ccmn.models.classifier import CCMNClassifier
-
-
-SURE_GAIN = 0.5
-"""Standard errors by which a label's risk must fall on validation rows for a smaller l2 to be taken."""
-MORE_DIRECTIONS = 5
-"""Degrees of freedom that smaller l2 must have had beyond the best one, before a label is given up."""
-
-MIN_EDGE_GAIN = 1e-3
-"""A label counts as selecting the edge of the path if its square risk falls by more than this in the last step."""
+MAX_LBFGS_ROWS = 5000
+"""Up to this number of rows, "auto" prefers L-BFGS to Adam (docs/training.md has the measurements)."""
+MIN_RISK_DECREASE = 0.5
+"""Standard errors by which the validation risk of a label must decrease for a smaller l2 weight to be selected."""
+MIN_EXTRA_DEGREES = 5
+"""Degrees of freedom that smaller l2 weights must add without an improvement before the path of a label ends."""
+MIN_EDGE_DECREASE = 1e-3
+"""A label counts as selecting the end of the path if its square risk decreases by more than this in the last step."""
 MIN_L2 = 1e-10
-"""The l2 path ends here for ``weight_decay=0``; a smaller l2 does not change the solution."""
+"""The l2 path ends here for ``weight_decay=0``; a smaller l2 weight does not change the solution."""
+
+OnProgress = Callable[[EpochProgress], None]
 
 
-def fit_closed_form(recipe: Recipe, training: Sample, validation: Sample) -> Fitted:
-    """A ridge path, every label with its own l2: the one with the least (unbiased) square risk on validation rows.
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Configuration of a fit: everything except the data."""
 
-    Labels differ in how much noise they carry, hence in the l2 they want; and the square risk varies less than the
-    Hamming loss where labels are few or noisy. One history row per l2.
+    loss: MultiLabelLoss
+    loss_name: str
+    surrogate: str | None
+    """Name of the surrogate; None for a callable."""
+    loss_models_noise: bool
+    """Whether the loss takes noisy labels (forward loss, plug-in, transition matrix) and not debiased ones."""
+    model: str | MakeModule
+    solver: str
+    lr: tuple[float, ...]
+    epochs: int
+    batch_size: int
+    weight_decay: float
+    criterion: str
+    """Validation criterion, a key of ``ccmn.training.selection.CRITERIA``."""
+    patience: int | None
+    device: torch.device
+    dtype: torch.dtype
+    autocast: bool
+    seed: int
+
+
+@dataclass
+class FitResult:
+    """Result of a solver."""
+
+    network: FittedNetwork
+    history: list[dict[str, float]]
+    """Rows of ``history_``."""
+    selected: dict[str, Any]
+    """Value of ``selected_``."""
+    interrupted: bool = False
+    checkpoints: tuple[Checkpoint, ...] = ()
+    """Checkpoints of a completed fit, which are deleted when the model has been saved."""
+    advice: tuple[str, ...] = ()
+    """Sentences of one warning about a selection at the edge of its grid."""
+
+
+# -- Choice of the solver
+
+_LINEAR = (
+    "model='linear', loss='hamming', surrogate={!r}, no correction, and labels that are dense and observed everywhere"
+)
+REQUIREMENTS = {
+    "closed_form": f"solver='closed_form' requires {_LINEAR.format('square')}; use solver='auto'",
+    "lbfgs": f"solver='lbfgs' requires {_LINEAR.format('logistic')}, and at most {MAX_DECOMPOSITION_SIZE} rows or "
+    "features (for sparse X at most that many features, and 256 MB as a dense array); use solver='auto'",
+}
+"""Error messages of the solvers that need all rows in memory."""
+
+
+def choose_solver(config: TrainingConfig, train: Sample, valid: Sample) -> str:
+    """Return the requested solver, or for "auto" the fastest one that supports this configuration and data."""
+    supported = config.model == "linear" and config.loss_name == "hamming" and config.loss.correction is None
+    # The closed form and L-BFGS need all labels of all rows as dense arrays.
+    supported = supported and isinstance(train.p, np.ndarray) and isinstance(valid.p, np.ndarray)
+    supported = supported and not np.isnan(train.dense_labels()).any()
+    possible = {
+        "closed_form": supported and config.surrogate == "square",
+        "lbfgs": supported and config.surrogate == "logistic" and can_decompose(train.X),
+    }
+    if config.solver != "auto":
+        if not possible.get(config.solver, True):
+            raise ValueError(REQUIREMENTS[config.solver])
+        return config.solver
+    if possible["closed_form"]:
+        return "closed_form"
+    return "lbfgs" if possible["lbfgs"] and train.X.shape[0] <= MAX_LBFGS_ROWS else "adam"
+
+
+# -- Closed form and L-BFGS
+
+
+def fit_closed_form(
+    config: TrainingConfig,
+    train: Sample,
+    valid: Sample,
+    on_progress: OnProgress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> FitResult:
+    """Compute a ridge path; select the l2 weight of each label by its (unbiased) square risk on validation rows.
+
+    Labels differ in the amount of noise and therefore in the best l2 weight. The square risk varies less than the
+    Hamming loss if labels are rare or noisy. The history has one row per l2 weight.
     """
-    # Above the mean squared length of a row, l2 leaves nothing but the bias.
-    l2 = l2_path(recipe.weight_decay, 2 * _mean_square(training))
-    path = ridge_path(training.X, _dense(training).astype(np.float64), l2, training.weights)
-    measure = _criterion(recipe, validation)
-    risks, criteria = [], []
-    for scores in path.scores(validation.X):
-        risks.append(_square_risks(scores, validation))
-        criteria.append(float(measure(torch.from_numpy(scores))))
-    choice = np.array([first_smallest(list(column)) for column in np.stack(risks).T])
-    weights, bias = path.solution(choice)
-    value = float(measure(torch.from_numpy(np.asarray(validation.X @ weights) + bias)))
-    history = [
-        {"l2": float(path.l2[i]), recipe.criterion: criteria[i], "labels": int((choice == i).sum())}
-        for i in range(len(criteria))
-    ]
-    arrays = {"weight": weights.astype(np.float32), "bias": bias.astype(np.float32)}
-    at_edge = (choice == len(path.l2) - 1) & (risks[-2] - risks[-1] > MIN_EDGE_GAIN)
-    advice = _edge_advice(path.l2, at_edge)
-    return Fitted(FittedNetwork("linear", arrays), history, _selected(recipe, value, path.l2[choice]), advice=advice)
+    p, p_valid = train.dense_labels().astype(np.float64), valid.dense_labels()
+    # Above the mean squared norm of a row, only the bias is not shrunk to zero.
+    l2 = l2_path(config.weight_decay, 2 * _mean_squared_norm(train))
+    with limit_threads(train.X):
+        path = ridge_path(train.X, p, l2, train.weights)
+        target, observed = 2 * np.nan_to_num(p_valid.astype(np.float64)) - 1, ~np.isnan(p_valid)
+        risks, criteria = [], []
+        for scores in path.scores(valid.X):
+            # The square loss of each label except for a constant.
+            risks.append(_column_means(scores**2 - 2 * scores * target, observed, valid.weights))
+            criteria.append(_criterion(config, valid, scores))
+        choice = np.array([first_smallest(list(column)) for column in np.stack(risks).T])
+        weights, bias = path.solution(choice)
+        value = _criterion(config, valid, np.asarray(valid.X @ weights) + bias)
+    at_edge = (choice == len(path.l2) - 1) & (risks[-2] - risks[-1] > MIN_EDGE_DECREASE)
+    return _path_result(config, path.l2, criteria, value, choice, at_edge, weights, bias)
 
 
-def fit_logistic_path(recipe: Recipe, training: Sample, validation: Sample) -> Fitted:
-    """An l2 path by L-BFGS, from the largest down; every label with its own l2, by validation rows.
+def fit_lbfgs(
+    config: TrainingConfig,
+    train: Sample,
+    valid: Sample,
+    on_progress: OnProgress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> FitResult:
+    """Compute an l2 path by L-BFGS from the largest weight; select the l2 weight of each label on validation rows.
 
-    They are compared by the (unbiased) square risk of the probabilities: the logistic risk itself has no lower bound
-    under debiased labels, and would be led astray by noise. A smaller l2 has to be better by ``SURE_GAIN`` standard
-    errors; a label for which none has been for two l2, which let in ``MORE_DIRECTIONS`` or half of all, is done: were
-    one feature a thousand times as long as the others, two l2 would tell of it alone. One history row per l2, with the
-    criterion that all labels have at their best l2 so far.
+    Weights are compared by the (unbiased) square risk of the probabilities: the logistic risk has no lower bound for
+    debiased labels. A smaller l2 weight must be better by ``MIN_RISK_DECREASE`` standard errors. The path of a label
+    ends after two l2 weights without improvement that have added ``MIN_EXTRA_DEGREES`` degrees of freedom or half of
+    all; otherwise one feature of large scale could end it. The history has one row per l2 weight, with the criterion
+    of all labels at their best l2 weight so far.
     """
-    p = _dense(training).astype(np.float64)
-    path = LogisticPath(training.X, p, training.weights)
-    # A quarter of the mean squared length of a row bounds the curvature; above it, l2 leaves nothing but the bias.
-    l2 = l2_path(recipe.weight_decay, _mean_square(training) / 2)
-    inside, measure = path.inside(validation.X), _criterion(recipe, validation)
-    weights, bias = path.weights.copy(), path.bias.copy()
-    scores = path.scores(inside, np.arange(p.shape[1]))
-    choice = np.zeros(p.shape[1], dtype=np.intp)
-    criteria = []
-    freedom = np.array([path.degrees_of_freedom(float(lam)) for lam in l2])
-    enough = min(MORE_DIRECTIONS, path.basis.shape[1] / 2)
-    for i, lam in enumerate(l2):
-        active = np.flatnonzero((choice >= i - 2) | (freedom[max(i - 1, 0)] - freedom[choice] < enough))
-        if not len(active):
-            break
-        path.solve(float(lam), active)
-        found = path.scores(inside, active)
-        better = _surely_better(found, scores[:, active], validation, active)
-        improved = active[better]
-        choice[improved], scores[:, improved] = i, found[:, better]
-        weights[:, improved], bias[improved] = path.weights[:, improved], path.bias[improved]
-        criteria.append(float(measure(torch.from_numpy(scores))))
-    whole = path.basis @ weights
-    arrays = {"weight": whole.astype(np.float32), "bias": (bias - path.x_mean @ whole).astype(np.float32)}
+    p, p_valid = train.dense_labels().astype(np.float64), valid.dense_labels().astype(np.float64)
+    q = p.shape[1]
+    with limit_threads(train.X):
+        path = LogisticPath(train.X, p, train.weights)
+        # A quarter of the mean squared norm of a row bounds the curvature. Above it, only the bias is not shrunk to 0.
+        l2 = l2_path(config.weight_decay, _mean_squared_norm(train) / 2)
+        rotated = path.rotate(valid.X)
+        weights, bias = path.weights.copy(), path.bias.copy()
+        scores = path.scores(rotated, np.arange(q))
+        choice = np.zeros(q, dtype=np.intp)
+        criteria: list[float] = []
+        degrees = np.array([path.degrees_of_freedom(float(lam)) for lam in l2])
+        enough = min(MIN_EXTRA_DEGREES, path.basis.shape[1] / 2)
+        for i, lam in enumerate(l2):
+            active = np.flatnonzero((choice >= i - 2) | (degrees[max(i - 1, 0)] - degrees[choice] < enough))
+            if not len(active):
+                break
+            path.solve(float(lam), active)
+            found = path.scores(rotated, active)
+            better = _risk_decreases(found, scores[:, active], p_valid[:, active], valid.weights)
+            improved = active[better]
+            choice[improved], scores[:, improved] = i, found[:, better]
+            weights[:, improved], bias[improved] = path.weights[:, improved], path.bias[improved]
+            criteria.append(_criterion(config, valid, scores))
+        weights = path.basis @ weights
+    at_edge = choice == len(l2) - 1
+    return _path_result(config, l2, criteria, criteria[-1], choice, at_edge, weights, bias - path.x_mean @ weights)
+
+
+def _path_result(
+    config: TrainingConfig,
+    l2: NDArray[np.float64],
+    criteria: list[float],
+    value: float,
+    choice: NDArray[np.intp],
+    at_edge: NDArray[np.bool_],
+    weights: NDArray[np.float64],
+    bias: NDArray[np.float64],
+) -> FitResult:
+    """Return the result of an l2 path from the criterion of every l2 weight and the selection of every label."""
     history = [
-        {"l2": float(l2[i]), recipe.criterion: value, "labels": int((choice == i).sum())}
-        for i, value in enumerate(criteria)
+        {"l2": float(l2[i]), config.criterion: criterion, "labels": int((choice == i).sum())}
+        for i, criterion in enumerate(criteria)
     ]
-    advice = _edge_advice(l2, choice == len(l2) - 1)
-    return Fitted(FittedNetwork("linear", arrays), history, _selected(recipe, criteria[-1], l2[choice]), advice=advice)
-
-
-def _selected(recipe: Recipe, value: float, l2: NDArray[np.float64]) -> dict[str, Any]:
-    """Return the selected configuration, given the criterion and the l2 weight of every label."""
-    l2_range = {"l2_min": float(l2.min()), "l2_max": float(l2.max())}
-    return {"criterion": recipe.criterion, "value": value, **l2_range, "n_labels": len(l2)}
-
-
-def _edge_advice(l2: NDArray[np.float64], at_edge: NDArray[np.bool_]) -> tuple[str, ...]:
-    """Return a sentence if most labels select the smallest l2; above the largest l2, only the bias remains."""
+    l2_range = {"l2_min": float(l2[choice].min()), "l2_max": float(l2[choice].max())}
+    selected = {"criterion": config.criterion, "value": value, **l2_range, "n_labels": len(choice)}
+    advice: tuple[str, ...] = ()
     count, smallest = int(at_edge.sum()), l2[-1]
-    if 2 * count <= len(at_edge) or smallest == l2[0] or smallest <= MIN_L2:
-        return ()
-    return (
-        f"The smallest l2 of the path, weight_decay={smallest:g}, is selected for {count} of {len(at_edge)} labels; "
-        "a smaller weight_decay may be better.",
-    )
+    # There is no advice for the largest l2 weight: only the bias remains there.
+    if 2 * count > len(at_edge) and smallest != l2[0] and smallest > MIN_L2:
+        advice = (
+            f"The smallest l2 of the path, weight_decay={smallest:g}, is selected for {count} of {len(at_edge)} "
+            "labels; a smaller weight_decay may be better.",
+        )
+    arrays = {"weight": weights.astype(np.float32), "bias": bias.astype(np.float32)}
+    return FitResult(FittedNetwork("linear", arrays), history, selected, advice=advice)
 
 
-def _surely_better(
-    scores: NDArray[np.float32], before: NDArray[np.float32], validation: Sample, labels: NDArray[np.intp]
-) -> NDArray[np.bool_]:
-    """For which labels is the square risk of the probabilities, the mean of (p - sigma(f))^2, lower than before?"""
-    p = _dense(validation)[:, labels].astype(np.float64)
-    seen = ~np.isnan(p)
-    new, old = expit(scores.astype(np.float64)), expit(before.astype(np.float64))
-    gains = (old - new) * (old + new - 2 * np.nan_to_num(p))
-    gain = _risk_means(gains, seen, validation.weights)
-    variance = _risk_means((gains - gain) ** 2, seen, validation.weights)
-    error = np.sqrt(variance / np.maximum(seen.sum(0), 1))
-    return np.asarray(gain > np.maximum(SURE_GAIN * error, KeepBest.smallest_gain))
+def _criterion(config: TrainingConfig, valid: Sample, scores: NDArray[Any]) -> float:
+    """Return the validation criterion of scores (n, q)."""
+    weights = None if valid.weights is None else torch.from_numpy(valid.weights)
+    p = torch.from_numpy(valid.dense_labels())
+    return float(criterion_of_scores(config.criterion, p, torch.from_numpy(scores), weights))
 
 
-def _mean_square(sample: Sample) -> float:
-    """The mean squared length of a row."""
+def _mean_squared_norm(sample: Sample) -> float:
+    """Return the mean squared norm of a row."""
     X = sample.X
     squares = np.asarray(X.multiply(X).sum(1)).ravel() if is_sparse(X) else np.square(X, dtype=np.float64).sum(1)
     return float(np.average(squares, weights=sample.weights))
 
 
-def _risk_means(
-    values: NDArray[np.float64], seen: NDArray[np.bool_], weights: NDArray[np.float64] | None
+def _risk_decreases(
+    scores: NDArray[np.float32],
+    previous: NDArray[np.float32],
+    p: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+) -> NDArray[np.bool_]:
+    """Return for which labels the square risk of the probabilities, the mean of (p - sigma(f))^2, has decreased."""
+    observed = ~np.isnan(p)
+    new, old = expit(scores.astype(np.float64)), expit(previous.astype(np.float64))
+    decreases = (old - new) * (old + new - 2 * np.nan_to_num(p))
+    decrease = _column_means(decreases, observed, weights)
+    variance = _column_means((decreases - decrease) ** 2, observed, weights)
+    error = np.sqrt(variance / np.maximum(observed.sum(0), 1))
+    return np.asarray(decrease > np.maximum(MIN_RISK_DECREASE * error, MIN_IMPROVEMENT))
+
+
+def _column_means(
+    values: NDArray[np.float64], observed: NDArray[np.bool_], weights: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    """Means over the rows in which a label is observed."""
-    share = seen if weights is None else seen * weights[:, None]
+    """Return the weighted mean of every column over its observed rows."""
+    share = observed if weights is None else observed * weights[:, None]
     return np.asarray((share * values).sum(0) / np.maximum(share.sum(0), np.finfo(np.float64).tiny))
 
 
-def _square_risks(scores: NDArray[np.float64], validation: Sample) -> NDArray[np.float64]:
-    """The mean of f^2 - 2 f (2p - 1) of every label: the square loss but for a constant."""
-    p = _dense(validation)
-    target = 2 * np.nan_to_num(p.astype(np.float64)) - 1
-    return _risk_means(scores**2 - 2 * scores * target, ~np.isnan(p), validation.weights)
+# -- Adam
 
 
-def _dense(sample: Sample) -> NDArray[np.float32]:
-    assert isinstance(sample.p, np.ndarray)  # whoever asks for a path has seen to it
-    return sample.p
+@dataclass(frozen=True)
+class TrainingRows:
+    """Training rows in the form that the loop takes: in memory, or a stream."""
+
+    features: Features
+    labels: LabelSource
+    batches: Batches
+    q: int
+    weights: Tensor | None = None
+    group: ProcessGroup = field(default_factory=ProcessGroup)
 
 
-def _criterion(recipe: Recipe, validation: Sample) -> Callable[[Tensor], Tensor]:
-    """The criterion of whole scores."""
-    p, weights = torch.from_numpy(_dense(validation)), validation.weights_tensor()
-    return lambda scores: criterion_of(recipe.criterion, p, scores, weights)
+def rows_in_memory(config: TrainingConfig, sample: Sample) -> TrainingRows:
+    """Return the rows of a sample in shuffled batches, of which every rank takes a share."""
+    device, dtype, group = config.device, config.dtype, ProcessGroup.current()
+    rows = Rows([np.arange(sample.X.shape[0])], config.batch_size, [config.seed], device=device)
+    weights = None
+    if sample.weights is not None:
+        # Weights with a mean of 1: the learning rate does not depend on their scale.
+        weights = torch.from_numpy(sample.weights / sample.weights.mean()).to(device, dtype)
+    labels = sample.p if sample.noisy is None else sample.noisy
+    return TrainingRows(
+        Features(sample.X, dtype=dtype, device=device),
+        _label_source(labels, device, dtype),
+        SharedBatches(rows, group) if group.is_distributed else rows,
+        labels.shape[1],
+        weights,
+        group,
+    )
 
 
-MOST_ROWS_FOR_LBFGS = 5000
-"""Up to this many rows "auto" prefers L-BFGS to Adam (docs/training.md has the measurements)."""
-_LINEAR = (
-    "model='linear', loss='hamming', surrogate={!r}, no correction and every label observed (and dense, or not so many)"
-)
-NEEDS = {
-    "closed_form": f"solver='closed_form' needs {_LINEAR.format('square')}; use solver='auto'",
-    "lbfgs": f"solver='lbfgs' needs {_LINEAR.format('logistic')}, and at most {LARGEST_DECOMPOSITION} rows or "
-    "features (features, if X is sparse, of which the rows must then fit 256 MB when dense); use solver='auto'",
-}
-"""The solvers that look at all rows at once, and what to say where they cannot."""
+def _label_source(labels: Labels, device: torch.device, dtype: torch.dtype) -> LabelSource:
+    """Return labels in memory as a source of training targets."""
+    if isinstance(labels, SparseLabels):
+        return labels.to(device, dtype)
+    return DenseLabels(torch.from_numpy(labels).to(device, dtype))
 
 
-def solve(
-    clf: CCMNClassifier,
-    recipe: Recipe,
-    training: Sample,
-    labels: Labels,
-    held_out: Sample,
-    verbose: int,
-    keeper: Checkpoint | None,
-) -> Fitted:
-    """Train on rows in memory; ``labels`` are what the loss takes, debiased or not."""
-    way = choose_solver(clf, training, held_out)
-    if way == "closed_form":
-        with few_threads(training.X):
-            return fit_closed_form(recipe, training, held_out)
-    if way == "lbfgs":
-        with few_threads(training.X):
-            return fit_logistic_path(recipe, training, held_out)
-    warn_if_badly_scaled(clf, training.X)
-    ready, rows = in_memory(recipe, training, labels), held_out_rows(recipe, held_out)
-    with progress_of(verbose, recipe.criterion) as tell:
-        return fit_loop(recipe, ready, rows, tell, keeper)
+def fit_adam(
+    config: TrainingConfig,
+    train: Sample | TrainingRows,
+    valid: Sample,
+    on_progress: OnProgress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> FitResult:
+    """Train all learning rates at the same time, or one after the other for a module of the user; select the best."""
+    rows = train if isinstance(train, TrainingRows) else rows_in_memory(config, train)
+    criterion = ValidationCriterion(
+        config.criterion,
+        config.loss,
+        Features(valid.X, dtype=config.dtype, device=config.device),
+        _label_source(valid.p, config.device, torch.float32),
+        None if valid.weights is None else torch.from_numpy(valid.weights).to(config.device),
+        rows.group,
+    )
+    n_features, n_outputs = rows.features.d, config.loss.n_outputs(rows.q)
+    if isinstance(config.model, str):
+        seeds = [[config.seed] * len(config.lr)]
+        network = NETWORKS[config.model](n_features, n_outputs, seeds, dtype=config.dtype, device=config.device)
+        return _train_network(config, config.lr, network, rows, criterion, on_progress, checkpoint)
+    results: list[FitResult] = []
+    interrupted = False
+    for lr in config.lr:
+        with torch.random.fork_rng():
+            torch.manual_seed(config.seed)
+            module = config.model(n_features, n_outputs).to(config.device)
+            part = None if checkpoint is None else checkpoint.of(f"lr{lr:g}")
+            try:
+                results.append(_train_network(config, (lr,), UserNetwork(module), rows, criterion, on_progress, part))
+            except KeyboardInterrupt:
+                if not results:
+                    raise
+                interrupted = True
+        interrupted = interrupted or results[-1].interrupted
+        if interrupted:
+            break
+    best = results[first_smallest([result.selected["value"] for result in results])]
+    history = [row for result in results for row in result.history]
+    checkpoints = () if interrupted else tuple(c for result in results for c in result.checkpoints)
+    advice = () if interrupted else _edge_advice(best.selected, history)
+    return FitResult(best.network, history, best.selected, interrupted, checkpoints, advice)
 
 
-def warn_if_badly_scaled(clf: CCMNClassifier, X: Any, stacklevel: int = 4) -> None:
-    """Warn if the built-in networks train poorly on these features; a network of the user may scale them itself."""
-    message = scale_warning(X, getattr(clf, "feature_names_in_", None)) if isinstance(clf.model, str) else None
-    if message is not None and Ranks.current().writes:
-        warnings.warn(message, stacklevel=stacklevel)
-
-
-def choose_solver(clf: CCMNClassifier, training: Sample, held_out: Sample) -> str:
-    """The solver asked for, or for "auto" the quickest that these parameters and rows allow."""
-    plain = clf.model == "linear" and clf.loss == "hamming" and clf.correction is None
-    # Both paths need all labels at once.
-    plain = plain and isinstance(held_out.p, np.ndarray)
-    plain = plain and isinstance(training.p, np.ndarray) and not np.isnan(training.p).any()
-    possible = {
-        "closed_form": plain and clf.surrogate == "square",
-        "lbfgs": plain and clf.surrogate == "logistic" and can_decompose(training.X),
+def _train_network(
+    config: TrainingConfig,
+    lrs: tuple[float, ...],
+    network: Network,
+    rows: TrainingRows,
+    criterion: Callable[[Network], Tensor],
+    on_progress: OnProgress | None,
+    checkpoint: Checkpoint | None,
+) -> FitResult:
+    """Train a network with some learning rates and return the best run."""
+    lr = torch.tensor([lrs], dtype=config.dtype, device=config.device)
+    optimizer = StackedAdam(network.parameters, lr, torch.full_like(lr, config.weight_decay))
+    selection = KeepBest(criterion, patience=config.patience)
+    result = loop.train(
+        network,
+        Objective.of(config.loss),
+        rows.features,
+        rows.labels,
+        rows.batches,
+        optimizer,
+        selection,
+        epochs=config.epochs,
+        weights=rows.weights,
+        on_progress=on_progress,
+        checkpoint=checkpoint,
+        group=rows.group,
+        autocast=config.autocast,
+    )
+    assert selection.best is not None
+    assert selection.best_epoch is not None
+    best, epochs = first_smallest(selection.best[0].tolist()), len(result.losses)
+    # An interrupted epoch may already be the best one, although it has no row in the history.
+    epoch = min(int(selection.best_epoch[0, best]) + 1, epochs)
+    losses = torch.stack(result.losses)[:, 0].double().cpu().numpy()
+    values = torch.stack(result.criteria)[:, 0].cpu().numpy()
+    history = [
+        {"lr": rate, "epoch": e + 1, "loss": float(losses[e, k]), config.criterion: float(values[e, k])}
+        for k, rate in enumerate(lrs)
+        for e in range(len(values))
+    ]
+    selected = {
+        "criterion": config.criterion,
+        "value": float(selection.best[0, best]),
+        "lr": lrs[best],
+        "epoch": epoch,
+        "epochs": epochs,
+        "loss": float(result.losses[epoch - 1][0, best]),
     }
-    if clf.solver != "auto":
-        if not possible.get(clf.solver, True):
-            raise ValueError(NEEDS[clf.solver])
-        return clf.solver
-    if possible["closed_form"]:
-        return "closed_form"
-    few = training.X.shape[0] <= MOST_ROWS_FOR_LBFGS
-    return "lbfgs" if possible["lbfgs"] and few else "adam"
+    checkpoints: tuple[Checkpoint, ...] = ()
+    advice: tuple[str, ...] = ()
+    if not result.interrupted:
+        advice = _edge_advice(selected, history)
+        if checkpoint is not None:
+            checkpoints = (checkpoint,)
+            if result.start_epoch < config.epochs:
+                # Stored as the last epoch even after early stopping: the same fit then resumes without training.
+                final = Checkpoint(checkpoint.path, checkpoint.fingerprint, every=1, is_main=checkpoint.is_main)
+                final.save(config.epochs - 1, network, optimizer, selection, result)
+    return FitResult(extract_run(network, best), history, selected, result.interrupted, checkpoints, advice)
+
+
+def _edge_advice(selected: dict[str, Any], history: list[dict[str, float]]) -> tuple[str, ...]:
+    """Return a sentence for a selected learning rate at the edge of its grid and one if the last epoch is the best."""
+    advice = []
+    lr, criterion = selected["lr"], selected["criterion"]
+    given = list(dict.fromkeys(row["lr"] for row in history))
+    grid = sorted(given)
+    if len(grid) > 1 and lr in (grid[0], grid[-1]):
+        next_lr, edge, change = (grid[1], "smallest", "smaller") if lr == grid[0] else (grid[-2], "largest", "larger")
+        # Equally good learning rates are no evidence that a value outside the grid is better.
+        if min(row[criterion] for row in history if row["lr"] == next_lr) > selected["value"] + MIN_IMPROVEMENT:
+            advice.append(
+                f"The selected learning rate {lr:g} is the {edge} of lr={given}; a {change} one may be better."
+            )
+    if selected["epoch"] == selected["epochs"] > 1:
+        advice.append(
+            f"The best epoch is the last one ({selected['epoch']}): the validation loss was still decreasing. "
+            "Increase epochs."
+        )
+    return tuple(advice)
+
+
+def first_smallest(values: list[float]) -> int:
+    """Return the index of the first value that is smallest up to rounding; NaN is the largest."""
+    array = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=np.inf)
+    return int(np.flatnonzero(array <= array.min() + MIN_IMPROVEMENT)[0])
+
+
+class Solver(Protocol):
+    """Function that fits a network to training rows and selects hyperparameters on validation rows."""
+
+    def __call__(
+        self,
+        config: TrainingConfig,
+        train: Sample,
+        valid: Sample,
+        on_progress: OnProgress | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> FitResult:
+        """Return the fitted network."""
+
+
+SOLVERS: dict[str, Solver] = {"closed_form": fit_closed_form, "lbfgs": fit_lbfgs, "adam": fit_adam}
+"""Solvers by name."""

@@ -1,4 +1,4 @@
-"""From a folder of shards larger than memory to what the loop takes: a plan of the memory, a sample, a stream."""
+"""Fits to shards that do not fit in memory: the memory plan, the held-out sample, and the stream of training rows."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
 from ccmn.data.shards import ShardedData
-from ccmn.models.fitting import Recipe, Training
+from ccmn.models.solvers import TrainingConfig, TrainingRows
 from ccmn.noise import NoiseModel
-from ccmn.training import Passed, Ranks, Stream, StreamSettings
+from ccmn.training import ProcessGroup, Stream, StreamProgress, StreamSettings
 from ccmn.training.stream import Source
 
-BATCH_SIZE = 1024
-"""Where ``batch_size`` is "auto": reading is quicker than small batches are."""
-_BUFFER, _PIECE, _SAMPLE = 0.35, 0.012, 0.04
-"""Parts of the memory: the buffer; one of the pieces being read (four, each in some three forms at a time); the
-sample, of which rates and criteria are worked out in several copies."""
-_LARGEST_PIECE = 8192
-_MOST_SAMPLED = 50_000
-_FEWEST_GROUPS = 16
+DEFAULT_STREAM_BATCH_SIZE = 1024
+"""Batch size for ``batch_size="auto"``: small batches would take longer than reading."""
+MAX_PIECE_ROWS = 8192
+"""Maximum number of rows that are read at a time."""
+MAX_HOLDOUT_ROWS = 50_000
+"""Maximum number of rows of the held-out sample."""
+MIN_HOLDOUT_GROUPS = 16
+"""The held-out sample is drawn from at least this number of row groups, if there are as many."""
+_BUFFER_SHARE, _PIECE_SHARE, _HOLDOUT_SHARE = 0.35, 0.012, 0.04
+"""Shares of the memory: the shuffle buffer; one piece that is read (four, each in about three forms at a time); the
+held-out sample (several copies of which are needed to estimate rates and criteria)."""
 _UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 
 
 def read_memory(memory: str | float) -> int:
-    """Bytes, from a number of them or text.
+    """Return a number of bytes from a number or a text such as "500MB".
 
     >>> read_memory("500MB"), read_memory(1e6)
     (524288000, 1000000)
@@ -40,97 +43,96 @@ def read_memory(memory: str | float) -> int:
     except (KeyError, ValueError, OverflowError):
         size = 0
     if size <= 0:
-        raise ValueError(f"memory must be a number of bytes, or like '500MB' or '2GB', above 0; got {memory!r}")
+        raise ValueError(
+            f"Expected memory as a positive number of bytes or a text like '500MB' or '2GB'; got {memory!r}"
+        )
     return size
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How much of what lies in memory."""
+class StreamPlan:
+    """Division of the memory."""
 
     settings: StreamSettings
-    sample_rows: int
+    holdout_rows: int
+    """Maximum number of rows of the held-out sample."""
 
     @classmethod
-    def of(cls, data: ShardedData, memory: int, batch_size: int, seed: int) -> Plan:
-        """Divide a memory ceiling. The model, its gradient and the optimiser's state are not counted."""
-        fits = memory / data.row_bytes
+    def of(cls, data: ShardedData, memory: int, batch_size: int, seed: int) -> StreamPlan:
+        """Return the plan for a memory limit, which excludes the model, its gradient and the optimizer state."""
+        rows_in_memory = memory / data.row_bytes
         batch_size = min(batch_size, data.n)
-        buffer = min(int(_BUFFER * fits), data.n + batch_size)
+        buffer = min(int(_BUFFER_SHARE * rows_in_memory), data.n + batch_size)
         if buffer < 4 * batch_size and buffer < data.n:
-            least = int(4 * batch_size * data.row_bytes / _BUFFER) // 2**20 + 1
+            least = int(4 * batch_size * data.row_bytes / _BUFFER_SHARE) // 2**20 + 1
             raise ValueError(
-                f"{memory / 2**20:.3g} MB hold {buffer} rows to shuffle, which is too little for batches of "
-                f"{batch_size} rows of {data.row_bytes} bytes: give memory='{least}MB' or more, or a smaller batch_size"
+                f"memory={memory / 2**20:.3g} MB holds a shuffle buffer of {buffer} rows, too few for batches of "
+                f"{batch_size} rows of {data.row_bytes} bytes; use memory='{least}MB' or more, or a smaller batch_size"
             )
-        piece = max(1, min(_LARGEST_PIECE, int(_PIECE * fits)))
+        piece = max(1, min(MAX_PIECE_ROWS, int(_PIECE_SHARE * rows_in_memory)))
         settings = StreamSettings(batch_size, buffer, piece, seed)
-        return cls(settings, max(1, min(_MOST_SAMPLED, int(_SAMPLE * fits))))
+        return cls(settings, max(1, min(MAX_HOLDOUT_ROWS, int(_HOLDOUT_SHARE * rows_in_memory))))
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Rows taken out of the stream: rates are estimated from them, epochs and learning rates chosen by them."""
+class HoldoutSample:
+    """Random rows that are not used for training: noise rates and validation criteria are estimated from them."""
 
     X: NDArray[np.float32]
     Y: Any
     masks: dict[int, NDArray[np.bool_]]
-    """Number of a row group -> which of its rows these are, and are not trained on."""
+    """Number of a row group -> which of its rows are held out of the training."""
 
 
-def draw_sample(data: ShardedData, fraction: float, plan: Plan) -> Drawn:
-    """A seeded sample of rows from some row groups: a fraction of all rows, or as many as there is memory for.
+def draw_holdout(data: ShardedData, fraction: float, plan: StreamPlan) -> HoldoutSample:
+    """Draw a random sample from some row groups: a fraction of all rows, or as many as fit in memory.
 
-    A fraction of 1 takes nothing out: these rows are trained on as well.
+    With ``fraction=1``, the rows of the sample are used for training as well.
     """
-    wanted = min(max(1, round(fraction * data.n)), plan.sample_rows)
+    wanted = min(max(1, round(fraction * data.n)), plan.holdout_rows)
     rng = np.random.default_rng([plan.settings.seed, 1])
-    chosen: list[int] = []
+    groups: list[int] = []
     rows = 0
     for group in rng.permutation(len(data.groups)).tolist():
-        if len(chosen) >= _FEWEST_GROUPS and rows >= 2 * wanted:
+        if len(groups) >= MIN_HOLDOUT_GROUPS and rows >= 2 * wanted:
             break
-        chosen.append(group)
+        groups.append(group)
         rows += data.groups[group].rows
     taken = np.zeros(rows, dtype=bool)
     taken[rng.permutation(rows)[:wanted]] = True
-    ends = np.cumsum([data.groups[group].rows for group in chosen])
-    masks = dict(zip(chosen, np.split(taken, ends[:-1])))
-    parts = [part for group, mask in masks.items() for part in _masked(data, group, mask, plan.settings.piece_rows)]
-    Y = [y for _, y in parts]
-    stacked = scipy.sparse.vstack(Y, format="csr") if is_sparse(Y[0]) else np.concatenate(Y)
-    return Drawn(np.concatenate([x for x, _ in parts]), stacked, masks if fraction < 1 else {})
-
-
-def _masked(data: ShardedData, group: int, mask: NDArray[np.bool_], at_once: int) -> list[tuple[Any, Any]]:
-    found, start = [], 0
-    if mask.any():
-        for X, Y in data.read(data.groups[group], at_once):
+    ends = np.cumsum([data.groups[group].rows for group in groups])
+    masks = dict(zip(groups, np.split(taken, ends[:-1])))
+    X_parts, Y_parts = [], []
+    for group, mask in masks.items():
+        start = 0
+        for X, Y in data.read(data.groups[group], plan.settings.piece_rows) if mask.any() else ():
             part = mask[start : start + len(X)]
             start += len(X)
             if part.any():
-                found.append((X[part], Y[part]))
-    return found
+                X_parts.append(X[part])
+                Y_parts.append(Y[part])
+    Y = scipy.sparse.vstack(Y_parts, format="csr") if is_sparse(Y_parts[0]) else np.concatenate(Y_parts)
+    return HoldoutSample(np.concatenate(X_parts), Y, masks if fraction < 1 else {})
 
 
-def streamed(
-    recipe: Recipe,
+def streamed_rows(
+    config: TrainingConfig,
     data: Source,
-    plan: Plan,
-    drawn: Drawn,
+    plan: StreamPlan,
+    holdout: HoldoutSample,
     noise: NoiseModel,
-    tell: Callable[[Passed], None] | None,
-) -> Training:
-    """The rows that are not in the sample, as they pass by; labels are debiased batch by batch."""
-    ranks = Ranks.current()
+    on_progress: Callable[[StreamProgress], None] | None,
+) -> TrainingRows:
+    """Return the stream of the rows that are not held out; labels are debiased batch by batch."""
+    group = ProcessGroup.current()
     stream = Stream(
         data,
         plan.settings,
-        drawn.masks,
-        None if recipe.raw_labels else noise.debiasing(),
-        ranks=ranks,
-        tell=tell,
-        dtype=recipe.dtype,
-        device=recipe.device,
+        holdout.masks,
+        None if config.loss_models_noise else noise.debiasing(),
+        group=group,
+        on_progress=on_progress,
+        dtype=config.dtype,
+        device=config.device,
     )
-    return Training(stream.features, stream.labels, stream, data.q, None, ranks)
+    return TrainingRows(stream.features, stream.labels, stream, data.q, None, group)

@@ -1,14 +1,19 @@
-"""Which rows come next, reproducibly from (seed, epoch), and how they are gathered from dense or sparse features.
+"""Batches of training rows, the features they are gathered from, and the sources of their training targets.
 
-Labels in memory, from which batches of targets are gathered: dense ones, or CSR that is debiased batch by batch.
+A batch is a matrix of row numbers (G, B) for G groups of runs. The order of an epoch depends only on the seed and the
+number of the epoch, so that a resumed training sees the same batches as an uninterrupted one.
+
+A label source is the only place where labels become training targets. It returns debiased labels; if the loss itself
+models the noise (forward loss, plug-in, transition matrix), it is constructed without a debiasing map and returns the
+noisy labels.
 """
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,61 +22,69 @@ from torch import Tensor
 
 from ccmn._containers import is_sparse
 from ccmn.noise import Debiasing
+from ccmn.noise.class_conditional import ClassConditionalDebiasing
 
-WIDEST_DENSE_BATCH = 4096
-"""Sparse batches of more features than this stay sparse; narrower ones are quicker dense."""
-_DENSE_ON_DEVICE = 2 << 30
-"""A sparse matrix whose dense form is smaller than this many bytes lies dense in an accelerator's own memory."""
+MAX_DENSE_FEATURES = 4096
+"""Batches of sparse features are made dense up to this number of features, because dense products are faster there."""
+MAX_DENSE_DEVICE_BYTES = 2 << 30
+"""A sparse matrix is stored dense in the memory of an accelerator if its dense form has at most this size."""
 
 
 class Features:
-    """Features in memory, dense or CSR, from which batches are gathered; the whole of a CSR is never made dense
-    in main memory."""
+    """Features in memory, dense or CSR, from which batches are gathered.
+
+    Parameters
+    ----------
+    X : array, Tensor or sparse matrix of shape (n, d)
+        Features. A sparse matrix is never converted to a dense one as a whole in main memory.
+    dtype : torch.dtype, default=torch.float32
+        Floating-point type of the batches.
+    device : torch.device or str, default="cpu"
+        Device of the batches.
+
+    Attributes
+    ----------
+    is_dense : bool
+        Whether all batches come from one dense tensor.
+    """
 
     def __init__(self, X: Any, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> None:
         self.device, self.dtype = torch.device(device), dtype
         self.n, self.d = X.shape
         self._csr: Any = None
         self._dense: Tensor | None = None
-        if not is_sparse(X):
-            self._dense = _dense_tensor(X).to(self.device, dtype)
-        elif self.device.type != "cpu" and self.n * self.d * dtype.itemsize <= _DENSE_ON_DEVICE:
+        if isinstance(X, Tensor):
+            self._dense = X.to(self.device, dtype)
+        elif not is_sparse(X):
+            with warnings.catch_warnings():
+                # DataFrames and memory maps return read-only arrays. They are not modified here.
+                warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+                self._dense = torch.as_tensor(np.asarray(X)).to(self.device, dtype)
+        elif self.device.type != "cpu" and self.n * self.d * dtype.itemsize <= MAX_DENSE_DEVICE_BYTES:
             self._dense = _csr_tensor(X.tocsr(), dtype).to(self.device).to_dense()
         else:
             self._csr = X.tocsr()
-
-    @property
-    def is_dense(self) -> bool:
-        """Do all batches come from one dense tensor?"""
-        return self._dense is not None
+        self.is_dense = self._dense is not None
 
     def gather(self, index: Tensor) -> Tensor:
-        """Rows (G, B) -> (G, B, d) dense, or one sparse (B, d) for wide CSR."""
+        """Return the rows ``index`` (G, B): a dense tensor (G, B, d), or a sparse one (B, d) for many features."""
         if self._dense is not None:
             return take_rows(self._dense, index)
-        if self.d > WIDEST_DENSE_BATCH and index.shape[0] == 1:
+        if self.d > MAX_DENSE_FEATURES and index.shape[0] == 1:
             return _csr_tensor(self._csr[index[0].cpu().numpy()], self.dtype).to(self.device)
         flat = torch.from_numpy(self._csr[index.reshape(-1).cpu().numpy()].toarray())
         return flat.to(self.device, self.dtype).view(*index.shape, self.d)
 
 
-def _dense_tensor(X: Any) -> Tensor:
-    if isinstance(X, Tensor):
-        return X
-    with warnings.catch_warnings():
-        # DataFrames and memory maps hand out arrays that cannot be written to, and nothing here writes to them.
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.as_tensor(np.asarray(X))
-
-
 def take_rows(values: Tensor, index: Tensor) -> Tensor:
-    """values[index]: (n, d) and (G, B) -> (G, B, d), whole rows at a time, which plain indexing does not know of."""
+    """Return ``values[index]``, (n, d) and (G, B) to (G, B, d); ``index_select`` is faster than indexing here."""
     if len(index) == 1:
         return values.index_select(0, index[0]).unsqueeze(0)
     return values.index_select(0, index.reshape(-1)).view(*index.shape, -1)
 
 
 def _csr_tensor(matrix: Any, dtype: torch.dtype) -> Tensor:
+    """Return a sparse matrix as a CSR tensor."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks)")
         return torch.sparse_csr_tensor(
@@ -83,28 +96,40 @@ def _csr_tensor(matrix: Any, dtype: torch.dtype) -> Tensor:
         )
 
 
+# -- Batches
+
+
+class Batch(NamedTuple):
+    """Rows of one training step."""
+
+    index: Tensor
+    """Row numbers (G, B) of the features and labels given to the loop."""
+    weight: float = 1.0
+    """Share of the batch that this rank works on: 1 unless several ranks train together."""
+
+
 class Batches(ABC):
-    """What rows come next: row numbers into the features and labels that the loop was given."""
+    """Sequence of batches for every epoch."""
 
     @abstractmethod
-    def epoch(self, number: int) -> Iterator[Tensor]:
-        """The batches of an epoch, row numbers (G, B); the last one may be smaller."""
-
-    def mean(self, losses: Iterable[Tensor]) -> Tensor:
-        """The loss of an epoch, (G, K), from those of its batches, which come one by one as they are worked out."""
-        return torch.stack(list(losses)).mean(0)
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """Yield the batches of an epoch. The last one may be smaller."""
 
 
 class Rows(Batches):
-    """The training rows of every group, and the order they come in.
+    """Shuffled batches of rows in memory.
 
     Parameters
     ----------
-    groups : G sequences of row numbers, equally long
+    groups : sequence of G arrays of int
+        Training rows of every group; all groups have equally many.
     batch_size : int
-    seeds : G numbers
-        The order of epoch e of a group depends on its seed and on e alone, so that a fleet of groups sees what
-        single fits with the same seeds would, and a resumed fit what an unbroken one would.
+        Number of rows per batch; at most the number of rows.
+    seeds : sequence of G ints
+        The order of epoch e of a group depends only on its seed and on e. Groups that are trained together therefore
+        see the same batches as single fits with the same seeds.
+    device : torch.device or str, default="cpu"
+        Device of the row numbers.
     """
 
     def __init__(
@@ -119,11 +144,12 @@ class Rows(Batches):
         self.batch_size = min(batch_size, self.rows.shape[1])
         self.seeds = [int(seed) for seed in seeds]
 
-    def epoch(self, number: int) -> Iterator[Tensor]:
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """Yield the batches of an epoch. The last one may be smaller."""
         n = self.rows.shape[1]
         if self.batch_size == n:
-            # One batch is the same in any order: shuffling it would only change how sums round.
-            yield self.rows
+            # The order of a full batch has no effect other than different rounding.
+            yield Batch(self.rows)
             return
         orders = [
             torch.randperm(n, generator=torch.Generator().manual_seed((seed * 100_003 + number) % 2**63))
@@ -131,53 +157,113 @@ class Rows(Batches):
         ]
         shuffled = self.rows.gather(1, torch.stack(orders).to(self.rows.device))
         for start in range(0, n, self.batch_size):
-            yield shuffled[:, start : start + self.batch_size]
+            yield Batch(shuffled[:, start : start + self.batch_size])
 
 
-class LabelRows(ABC):
-    """What the loop needs of labels."""
+# -- Label sources
+
+
+class LabelSource(ABC):
+    """Source of training targets."""
 
     is_dense: bool
-    """Do all batches come from one dense tensor?"""
+    """Whether all targets come from one dense tensor."""
 
     @abstractmethod
-    def gather(self, index: Tensor) -> Tensor:
-        """Rows (G, B) -> labels (G, B, q), NaN where not observed."""
+    def targets(self, index: Tensor, run_dim: int = 1) -> Tensor:
+        """Return the training targets of some rows.
+
+        Parameters
+        ----------
+        index : Tensor of shape (G, B)
+            Row numbers.
+        run_dim : {1, 2}, default=1
+            Position of the dimension of the runs in the result.
+
+        Returns
+        -------
+        Tensor of shape (G, R, B, q) for ``run_dim=1`` or (G, B, R, q) for ``run_dim=2``
+            Targets, NaN where a label is not observed. R is 1 if all runs have the same targets, else the number of
+            runs.
+        """
 
 
-class DenseLabels(LabelRows):
-    """Labels (n, q), the same for all groups, or (G, n, q), as when every repeat has its own noise.
+class DenseLabels(LabelSource):
+    """Labels in a dense tensor.
 
-    ``debias`` is applied to every batch, where the labels are still as they were given.
+    Parameters
+    ----------
+    values : Tensor of shape (n, q) or (G, n, q)
+        Labels, the same for all groups or separate for every group.
+    debias : Debiasing, optional
+        Map applied to every batch. Without it, ``values`` are the targets.
+    dtype : torch.dtype, optional
+        Floating-point type of the targets; by default that of ``values``.
     """
 
     is_dense = True
 
-    def __init__(self, values: Tensor, debias: Debiasing | None = None) -> None:
-        self._rows = values.reshape(-1, values.shape[-1])
+    def __init__(self, values: Tensor, debias: Debiasing | None = None, *, dtype: torch.dtype | None = None) -> None:
+        self.dtype = values.dtype if dtype is None else dtype
+        if values.device.type == "cpu":
+            values = values.to(self.dtype)  # once; on a device, where memory is scarce, every batch is converted
+        self._values = values.reshape(-1, values.shape[-1])
         self._debias = None if debias is None else debias.to(values.device)
-        # A group's own labels follow those of the group before.
+        # The labels of a group follow those of the previous group.
         groups = torch.arange(len(values), device=values.device).unsqueeze(1)
         self._first = groups * values.shape[1] if values.ndim == 3 else None
 
-    def gather(self, index: Tensor) -> Tensor:
-        found = take_rows(self._rows, index if self._first is None else index + self._first)
+    def targets(self, index: Tensor, run_dim: int = 1) -> Tensor:
+        """Return the training targets of some rows, see :meth:`LabelSource.targets`."""
+        found = take_rows(self._values, index if self._first is None else index + self._first).unsqueeze(run_dim)
+        if found.dtype != self.dtype:
+            found = found.to(self.dtype)
         return found if self._debias is None else self._debias(found)
 
 
-class SparseLabels(LabelRows):
-    """CSR labels whose debiased form exists for a batch at a time.
-
-    The debiased label takes two values, one for a stored 1 and one for everything else: two constants per label say
-    all of it, and the (n, q) matrix that they would fill is never built.
+class RunLabels(DenseLabels):
+    """Noisy labels in a dense tensor that every run debiases with its own rates.
 
     Parameters
     ----------
-    matrix : CSR (n, q) of 1 (NaN where not observed; a stored 0 is a 0)
+    values : Tensor of shape (n, q) or (G, n, q)
+        Noisy labels.
+    rho_pos, rho_neg : Tensors of shape (G, K, q)
+        Noise rates of every run. Rates of zero make a run without noise correction.
+    dtype : torch.dtype, default=torch.float32
+        Floating-point type of the targets.
+    """
+
+    def __init__(self, values: Tensor, rho_pos: Tensor, rho_neg: Tensor, *, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(values, dtype=dtype)
+        debias = ClassConditionalDebiasing(rho_pos.cpu().numpy(), rho_neg.cpu().numpy()).to(values.device)
+        scale, offset = debias.affine(dtype)
+        self._coefficients = {dim: (scale.unsqueeze(3 - dim), -offset.unsqueeze(3 - dim)) for dim in (1, 2)}
+
+    def targets(self, index: Tensor, run_dim: int = 1) -> Tensor:
+        """Return the training targets of some rows for every run, see :meth:`LabelSource.targets`."""
+        scale, shift = self._coefficients[run_dim]
+        return torch.addcmul(shift, super().targets(index, run_dim), scale)
+
+
+class SparseLabels(LabelSource):
+    """Labels in a CSR matrix, which are debiased one batch at a time.
+
+    The debiased label has two values, one for a stored 1 and one for everything else. The dense (n, q) matrix of
+    debiased labels is never built.
+
+    Parameters
+    ----------
+    matrix : sparse matrix of shape (n, q)
+        Stored values are 1, 0 or NaN (not observed).
     debias : Debiasing, optional
-        Applied to every batch; None: the labels stay as they are.
-    known : bool array (n,), optional
-        Rows whose labels are true, and are not debiased.
+        Map applied to every batch. Without it, the labels themselves are the targets.
+    trusted : array of bool of shape (n,), optional
+        Rows whose labels are true and are not debiased.
+    dtype : torch.dtype, default=torch.float32
+        Floating-point type of the targets.
+    device : torch.device or str, default="cpu"
+        Device of the targets.
     """
 
     is_dense = False
@@ -186,61 +272,51 @@ class SparseLabels(LabelRows):
         self,
         matrix: Any,
         debias: Debiasing | None = None,
-        known: NDArray[np.bool_] | None = None,
+        trusted: NDArray[np.bool_] | None = None,
         *,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.matrix, self.known = matrix.tocsr(), known
+        self.matrix, self.trusted = matrix.tocsr(), trusted
         self.dtype, self.device = dtype, torch.device(device)
         self.debias = None if debias is None else debias.to(self.device)
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Number of rows and of labels."""
         n, q = self.matrix.shape
         return int(n), int(q)
 
     def __getitem__(self, rows: Any) -> SparseLabels:
-        """Some of the rows."""
-        known = None if self.known is None else self.known[rows]
-        return SparseLabels(self.matrix[rows], self.debias, known, dtype=self.dtype, device=self.device)
+        """Return the labels of some rows."""
+        trusted = None if self.trusted is None else self.trusted[rows]
+        return SparseLabels(self.matrix[rows], self.debias, trusted, dtype=self.dtype, device=self.device)
 
     def to(self, device: torch.device, dtype: torch.dtype) -> SparseLabels:
-        """The same labels for batches on another device, of another floating type."""
-        return SparseLabels(self.matrix, self.debias, self.known, dtype=dtype, device=device)
+        """Return the same labels with targets on another device or of another type."""
+        return SparseLabels(self.matrix, self.debias, self.trusted, dtype=dtype, device=device)
 
     def columns(self, labels: slice) -> NDArray[np.float32]:
-        """Some of the labels of all rows, (n, B), where each label is debiased by itself."""
+        """Return the targets (n, B) of some labels, for noise whose labels flip independently."""
         part = np.asarray(self.matrix[:, labels].toarray(), dtype=np.float32)
         if self.debias is None:
             return part
         low, high = (self.debias(torch.full((1, self.shape[1]), x))[0, labels].cpu().numpy() for x in (0.0, 1.0))
         targets = low + part * (high - low)
-        return targets if self.known is None else np.where(self.known[:, None], part, targets)
+        return targets if self.trusted is None else np.where(self.trusted[:, None], part, targets)
 
-    def gather(self, index: Tensor) -> Tensor:
+    def targets(self, index: Tensor, run_dim: int = 1) -> Tensor:
+        """Return the training targets of some rows, see :meth:`LabelSource.targets`."""
         rows = index.reshape(-1).cpu().numpy()
-        given = _scatter(self.matrix[rows], self.dtype, self.device)
-        if self.debias is None:
-            return given.view(*index.shape, -1)
-        targets: Tensor = self.debias(given)
-        if self.known is not None and self.known[rows].any():
-            true = torch.from_numpy(self.known[rows]).to(self.device)
-            targets[true] = given[true]
-        return targets.view(*index.shape, -1)
-
-
-def _scatter(part: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A few rows of a CSR as a dense tensor: its entries alone are copied to the device."""
-    row = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-    place = torch.from_numpy(row * part.shape[1] + part.indices.astype(np.int64)).to(device)
-    values = torch.from_numpy(np.asarray(part.data, dtype=np.float64)).to(device, dtype)
-    return torch.zeros(part.shape, dtype=dtype, device=device).view(-1).index_put_((place,), values).view(part.shape)
-
-
-def as_labels(labels: Tensor | LabelRows, dtype: torch.dtype) -> LabelRows:
-    """A tensor as dense labels; label rows as they are."""
-    if not isinstance(labels, Tensor):
-        return labels
-    # On a CPU once, not batch by batch; the memory of a device may be dearer.
-    return DenseLabels(labels.to(dtype) if labels.device.type == "cpu" else labels)
+        part = self.matrix[rows]
+        # Only the stored entries are copied to the device.
+        row = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
+        place = torch.from_numpy(row * part.shape[1] + part.indices.astype(np.int64)).to(self.device)
+        stored = torch.from_numpy(np.asarray(part.data, dtype=np.float64)).to(self.device, self.dtype)
+        labels = torch.zeros(part.shape, dtype=self.dtype, device=self.device)
+        labels.view(-1).index_put_((place,), stored)
+        targets = labels if self.debias is None else self.debias(labels)
+        if self.debias is not None and self.trusted is not None and self.trusted[rows].any():
+            trusted = torch.from_numpy(self.trusted[rows]).to(self.device)
+            targets[trusted] = labels[trusted]
+        return targets.view(*index.shape, -1).unsqueeze(run_dim)

@@ -1,16 +1,17 @@
-"""A long fit that can be resumed: everything the loop needs, in one safetensors file, written atomically."""
+"""Checkpoints: the state of a training in one safetensors file, from which the same training resumes."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
+from safetensors.torch import save
 
+from ccmn._files import atomic_write
 from ccmn.training.networks import Network
 from ccmn.training.optimizer import StackedAdam
 from ccmn.training.selection import Selection
@@ -20,68 +21,79 @@ if TYPE_CHECKING:
 
 
 class Checkpoint:
-    """Saves the state of a training every few epochs, and goes on from it.
+    """File with the state of a training, written atomically every few epochs.
 
     Parameters
     ----------
-    path : path of the file
+    path : path-like
+        File. Folders that do not exist are created.
     fingerprint : str
-        Says what is trained on what; a file with another fingerprint is refused rather than continued.
-    every : int
-        Epochs between two savings.
-    writes : bool
-        Of several processes that train together one writes; all read.
+        Identifies data and parameters of the training. A file with a different fingerprint raises a ValueError.
+    every : int, default=5
+        Number of epochs between two writes.
+    is_main : bool, default=True
+        Whether this process writes. If several ranks train together, only rank 0 writes and all ranks read.
     """
 
-    def __init__(self, path: str | os.PathLike[str], fingerprint: str, *, every: int = 5, writes: bool = True) -> None:
-        self.path, self.fingerprint, self.every, self.writes = Path(path), fingerprint, every, writes
-
-    @property
-    def _part(self) -> Path:
-        """The next one, while it is being written; a kill may leave it behind."""
-        return self.path.with_name(self.path.name + ".part")
+    def __init__(self, path: str | os.PathLike[str], fingerprint: str, *, every: int = 5, is_main: bool = True) -> None:
+        self.path, self.fingerprint, self.every, self.is_main = Path(path), fingerprint, every, is_main
 
     def save(
-        self, epoch: int, network: Network, optimiser: StackedAdam, selection: Selection, result: TrainingResult
+        self, epoch: int, network: Network, optimizer: StackedAdam, selection: Selection, result: TrainingResult
     ) -> None:
-        """After an epoch, if it is time."""
-        if (epoch + 1) % self.every or not self.writes:
+        """Write the state after an epoch if the number of epochs is a multiple of ``every``.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written, for example because the disk is full. The previous file is kept.
+        """
+        if (epoch + 1) % self.every or not self.is_main:
             return
         tensors = {f"weights.{i}": p.values.detach() for i, p in enumerate(network.parameters)}
         tensors |= {f"network_buffer.{i}": b for i, b in enumerate(network.buffers)}
-        tensors |= {f"first.{i}": t for i, t in enumerate(optimiser.first)}
-        tensors |= {f"second.{i}": t for i, t in enumerate(optimiser.second)}
+        tensors |= {f"first.{i}": t for i, t in enumerate(optimizer.first)}
+        tensors |= {f"second.{i}": t for i, t in enumerate(optimizer.second)}
         tensors |= {f"selection.{name}": t for name, t in selection.state().items()}
-        tensors |= {"steps": optimiser.steps, "losses": torch.stack(result.losses)}
+        tensors |= {"steps": optimizer.steps, "losses": torch.stack(result.losses)}
         if result.criteria:
             tensors["criteria"] = torch.stack(result.criteria)
         tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-        part = self._part
+        content = save(tensors, metadata={"fingerprint": self.fingerprint, "epoch": str(epoch)})
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, part, metadata={"fingerprint": self.fingerprint, "epoch": str(epoch)})
-        # On the disk before it takes the place of the last one: after a power cut, too, one of the two is whole.
-        with open(part, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(part, self.path)
+        with atomic_write(self.path) as stream:
+            stream.write(content)
 
-    def resume(self, network: Network, optimiser: StackedAdam, selection: Selection, result: TrainingResult) -> int:
-        """Put the saved state back, if there is one; the epoch to go on with."""
+    def resume(self, network: Network, optimizer: StackedAdam, selection: Selection, result: TrainingResult) -> int:
+        """Restore the saved state, if there is one; return the number of the next epoch.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged or belongs to a different fit.
+        """
         if not self.path.exists():
             return 0
-        tensors, metadata = self._read()
+        try:
+            with safe_open(self.path, "pt") as file:
+                tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise ValueError(
+                f"checkpoint {self.path} is damaged ({error}); delete it to start from the beginning"
+            ) from None
         if metadata.get("fingerprint") != self.fingerprint:
             raise ValueError(
-                f"the checkpoint {self.path} belongs to another fit (other data, labels or parameters): "
-                "delete it to start anew, or name another file"
+                f"checkpoint {self.path} belongs to a different fit (data, labels or parameters differ); delete it to "
+                "start from the beginning, or use another file"
             )
         device = network.parameters[0].values.device
         tensors = {name: t.to(device) for name, t in tensors.items()}
         with torch.no_grad():
             for i, parameter in enumerate(network.parameters):
                 parameter.values.copy_(tensors[f"weights.{i}"])
-                optimiser.first[i].copy_(tensors[f"first.{i}"])
-                optimiser.second[i].copy_(tensors[f"second.{i}"])
-            optimiser.steps.copy_(tensors["steps"])
+                optimizer.first[i].copy_(tensors[f"first.{i}"])
+                optimizer.second[i].copy_(tensors[f"second.{i}"])
+            optimizer.steps.copy_(tensors["steps"])
             for i, buffer in enumerate(network.buffers):
                 buffer.copy_(tensors[f"network_buffer.{i}"])
         prefix = "selection."
@@ -91,19 +103,16 @@ class Checkpoint:
         return int(metadata["epoch"]) + 1
 
     def of(self, part: str) -> Checkpoint:
-        """The checkpoint of one of several trainings that follow each other."""
+        """Return the checkpoint of one of several trainings that run one after the other."""
         name = self.path.with_name(f"{self.path.name}.{part}")
-        return Checkpoint(name, f"{self.fingerprint} {part}", every=self.every, writes=self.writes)
+        return Checkpoint(name, f"{self.fingerprint} {part}", every=self.every, is_main=self.is_main)
 
     def remove(self) -> None:
-        """The fit is done: nothing is left to resume."""
-        if self.writes:
-            self.path.unlink(missing_ok=True)
-            self._part.unlink(missing_ok=True)
-
-    def _read(self) -> tuple[dict[str, Tensor], dict[str, str]]:
-        try:
-            with safe_open(self.path, "pt") as file:
-                return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise ValueError(f"{self.path} is not a whole checkpoint ({error}): delete it to start anew") from None
+        """Delete the file, and temporary files that a killed process has left beside it."""
+        if not self.is_main:
+            return
+        self.path.unlink(missing_ok=True)
+        temporary = re.compile(re.escape(f".{self.path.name}.") + "[0-9a-f]{8}")
+        for file in self.path.parent.iterdir() if self.path.parent.is_dir() else ():
+            if temporary.fullmatch(file.name):
+                file.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""Outputs and labels -> one loss per run.
+"""Training loop: for every epoch, one step per batch, then the selection, the checkpoint and the progress callback.
 
-One training step: gather, outputs, loss, backward, Adam. On a CUDA device it is captured once and replayed.
-
-The loop: for each epoch, for each batch a step; then select; then tell.
+The loop trains G groups of K runs at the same time. The runs of a group use the same rows in the same order and differ
+in loss, noise rates, learning rate or seed; groups differ in rows. A single fit is one group with one run per learning
+rate.
 """
 
 from __future__ import annotations
@@ -15,229 +15,278 @@ import torch
 from torch import Tensor
 
 from ccmn.losses import MultiLabelLoss
-from ccmn.training.batches import Batches, Features, LabelRows, as_labels
+from ccmn.training.batches import Batch, Batches, DenseLabels, Features, LabelSource
 from ccmn.training.checkpoint import Checkpoint
+from ccmn.training.distributed import ProcessGroup
 from ccmn.training.networks import Network, UserNetwork
 from ccmn.training.optimizer import StackedAdam
 from ccmn.training.selection import Selection
 
-
-@dataclass(frozen=True)
-class Part:
-    """A slice of the runs of every group that share a loss."""
-
-    runs: slice
-    loss: MultiLabelLoss
-
-
-class Objective:
-    """The mean loss of a batch for every run, (G, K).
-
-    Parameters
-    ----------
-    parts : sequence of Part
-        Losses without a noise model of their own (``noise=None``) when ``rates`` are given.
-    rates : tensors rho_pos, rho_neg of shape (G, K, q), optional
-        Noise rates of every run; zero rates make a run "plain". Labels are debiased here, batch by batch.
-    """
-
-    def __init__(self, parts: Sequence[Part], rates: tuple[Tensor, Tensor] | None = None) -> None:
-        self.parts = list(parts)
-        self._scale = self._offset = None
-        if rates is not None:
-            rho_pos, rho_neg = (r.double() for r in rates)
-            # Two constants per run and label, rounded once; dense targets exist for a batch at a time.
-            scale = 1 / (1 - rho_pos - rho_neg)
-            self._scale, self._offset = scale.unsqueeze(2), (-rho_neg * scale).unsqueeze(2)
-
-    @classmethod
-    def of(cls, loss: MultiLabelLoss) -> Objective:
-        """One loss for all runs, with the noise it knows."""
-        return cls([Part(slice(None), loss)])
-
-    def __call__(self, outputs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
-        """(G, K, B, o), (G, B, q), weights (G, B) or None -> (G, K). Weights have a mean of 1 over all rows."""
-        values = [self._mean(part, outputs[:, part.runs], labels, weights) for part in self.parts]
-        return values[0] if len(values) == 1 else torch.cat(values, 1)
-
-    def _mean(self, part: Part, outputs: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-        loss = part.loss
-        # Rows are independent: they are taken in the order in which they lie in memory, (G, B, K) after a linear
-        # layer, so that no operation has to go through two orders at once.
-        rows_first = loss.correction is None and not outputs.is_contiguous()
-        runs_dim = 2 if rows_first else 1
-        outputs = outputs.transpose(1, 2) if rows_first else outputs
-        targets = self._targets(part, labels.unsqueeze(runs_dim), outputs.dtype, rows_first)
-        if loss.correction is not None:
-            return loss.corrected_risk(outputs, targets.expand(*outputs.shape[:-1], -1))
-        rows = loss.risk(outputs, targets)
-        if weights is not None:
-            rows = rows * weights.unsqueeze(runs_dim).to(rows.dtype)
-        return rows.mean(3 - runs_dim)
-
-    def _targets(self, part: Part, labels: Tensor, dtype: torch.dtype, rows_first: bool) -> Tensor:
-        """Labels (G, 1, B, q), or (G, B, 1, q) with rows first, debiased for every run."""
-        labels = labels.to(torch.promote_types(dtype, torch.float32))
-        if self._scale is None or self._offset is None:
-            return part.loss.debias_tensor(labels)
-        if self._scale.dtype != labels.dtype:
-            self._scale, self._offset = self._scale.to(labels.dtype), self._offset.to(labels.dtype)
-        offset, scale = self._offset[:, part.runs], self._scale[:, part.runs]
-        if rows_first:
-            offset, scale = offset.transpose(1, 2), scale.transpose(1, 2)
-        return torch.addcmul(offset, labels, scale)
-
-
-Step = Callable[[Tensor], Tensor]
-"""Row numbers (G, B) -> the losses (G, K) before the step."""
-
-
-def make_step(
-    network: Network,
-    objective: Objective,
-    optimiser: StackedAdam,
-    features: Features,
-    labels: LabelRows,
-    weights: Tensor | None,
-    *,
-    autocast: bool = False,
-) -> Step:
-    """A step on these data. Captured as a CUDA graph where shapes allow: dense data and a stacked network."""
-    leaves = [p.values for p in network.parameters]
-    ones: list[Tensor] = []  # the gradient of the summed losses by each of them, made once
-
-    def eager(index: Tensor) -> Tensor:
-        X = features.gather(index)
-        w = None if weights is None else weights[index]
-        # A context costs as much as a small operation: none where there is nothing to cast.
-        with torch.autocast(X.device.type, dtype=torch.bfloat16) if autocast else nullcontext():
-            # The labels of the batch are let go of before the backward pass.
-            losses = objective(network.outputs(X), labels.gather(index), w)
-        if not ones or ones[0].dtype != losses.dtype:
-            ones[:] = [torch.ones_like(losses)]
-        optimiser.step(_gradients(losses, leaves, ones[0], own=isinstance(network, UserNetwork)))
-        return losses.detach()
-
-    alike = features.is_dense and labels.is_dense and optimiser.can_be_captured
-    if features.device.type == "cuda" and alike and not isinstance(network, UserNetwork):
-        return _CapturedSteps(eager, optimiser, leaves)
-    return eager
-
-
-def _gradients(losses: Tensor, leaves: list[Tensor], ones: Tensor, *, own: bool) -> list[Tensor]:
-    """Gradients of the summed losses that may be changed in place.
-
-    A user's module may share them between parameters, or use some not.
-    """
-    found = torch.autograd.grad(losses, leaves, ones, allow_unused=own)
-    if not own:
-        return list(found)
-    return [torch.zeros_like(leaf) if g is None else g.clone() for leaf, g in zip(leaves, found)]
-
-
-class _CapturedSteps:
-    """Replays a captured step; one graph for each size of batch."""
-
-    def __init__(self, eager: Step, optimiser: StackedAdam, leaves: list[Tensor]) -> None:
-        self._eager, self._optimiser, self._leaves = eager, optimiser, leaves
-        self._graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
-
-    def __call__(self, index: Tensor) -> Tensor:
-        if index.shape not in self._graphs:
-            self._graphs[index.shape] = self._capture(index)
-        graph, where, losses = self._graphs[index.shape]
-        where.copy_(index)
-        graph.replay()
-        return losses.clone()
-
-    def _capture(self, index: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
-        """Warm up and capture without leaving a trace in weights or optimiser."""
-        touched = [*self._leaves, *self._optimiser.first, *self._optimiser.second, self._optimiser.steps]
-        before = [t.detach().clone() for t in touched]
-        where = index.clone()
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(2):
-                self._eager(where)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            losses = self._eager(where)
-        with torch.no_grad():
-            for tensor, value in zip(touched, before):
-                tensor.copy_(value)
-        return graph, where, losses
+MAX_KEPT_LOSSES = 1 << 16
+"""Losses of an epoch that are kept before they are summed: an epoch of a stream can have millions of batches."""
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What is told after each epoch; the tensors are (G, K) and may still be on their way from a device."""
+class EpochProgress:
+    """Argument of the progress callback after each epoch.
+
+    The tensors have shape (G, K). They may still be computed on a device; reading them waits for it.
+    """
 
     epoch: int
+    """Number of the epoch, starting at 0."""
     epochs: int
+    """Maximum number of epochs."""
     loss: Tensor
+    """Mean training loss of the epoch."""
     criterion: Tensor | None
+    """Validation criterion, if there is one."""
 
 
 @dataclass
 class TrainingResult:
-    """Losses and criteria of every epoch, (epochs, G, K), and how the training ended."""
+    """Record of a training."""
 
     losses: list[Tensor] = field(default_factory=list)
+    """Mean training losses of every epoch, (G, K) each."""
     criteria: list[Tensor] = field(default_factory=list)
+    """Validation criteria of every epoch, (G, K) each."""
     interrupted: bool = False
-
-    @property
-    def epochs(self) -> int:
-        return len(self.losses)
+    """Whether Ctrl-C ended the training."""
+    start_epoch: int = 0
+    """First epoch after resuming from a checkpoint."""
 
 
 def train(
     network: Network,
     objective: Objective,
     features: Features,
-    labels: Tensor | LabelRows,
+    labels: Tensor | LabelSource,
     batches: Batches,
-    optimiser: StackedAdam,
+    optimizer: StackedAdam,
     selection: Selection,
     *,
     epochs: int,
     weights: Tensor | None = None,
-    tell: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[EpochProgress], None] | None = None,
     checkpoint: Checkpoint | None = None,
+    group: ProcessGroup | None = None,
     autocast: bool = False,
 ) -> TrainingResult:
-    """Train all runs of a stack together; the network holds the selected weights at the end.
+    """Train all runs of a network at the same time.
 
-    Labels are a tensor (n, q), the same for all groups, or (G, n, q), as when every repeat has its own noise; or CSR
-    labels, of which a batch at a time is made dense.
-    Ctrl-C ends the training early and keeps what is best so far (``interrupted`` says so).
+    At the end, the network holds the weights that ``selection`` selected. Ctrl-C ends the training early and keeps
+    the best weights so far.
+
+    Parameters
+    ----------
+    network : Network
+        Weights of all runs.
+    objective : Objective
+        Loss of every run.
+    features : Features
+        Features of all rows.
+    labels : LabelSource, or Tensor of shape (n, q) or (G, n, q)
+        Source of the training targets, or the targets themselves.
+    batches : Batches
+        Training rows of every step.
+    optimizer : StackedAdam
+        Optimizer of the parameters of ``network``.
+    selection : Selection
+        Selection of the final weights.
+    epochs : int
+        Maximum number of epochs.
+    weights : Tensor of shape (n,), optional
+        Sample weights with a mean of 1.
+    on_progress : callable, optional
+        Called with an ``EpochProgress`` after each epoch.
+    checkpoint : Checkpoint, optional
+        File from which the training resumes and to which its state is saved.
+    group : ProcessGroup, optional
+        Ranks that train together; by default this process alone.
+    autocast : bool, default=False
+        Whether outputs are computed in bfloat16.
+
+    Returns
+    -------
+    TrainingResult
+        Losses and criteria of every epoch.
     """
-    label_rows = as_labels(labels, network.parameters[0].values.dtype)
-    step = make_step(network, objective, optimiser, features, label_rows, weights, autocast=autocast)
+    group = group or ProcessGroup()
+    if isinstance(labels, Tensor):
+        labels = DenseLabels(labels, dtype=network.parameters[0].values.dtype)
+    step = make_step(network, objective, optimizer, features, labels, weights, group=group, autocast=autocast)
     result = TrainingResult()
-    start = 0 if checkpoint is None else checkpoint.resume(network, optimiser, selection, result)
+    if checkpoint is not None:
+        result.start_epoch = checkpoint.resume(network, optimizer, selection, result)
     network.train_mode(True)
     try:
-        for epoch in range(start, epochs):
-            result.losses.append(batches.mean(step(index) for index in batches.epoch(epoch)))
-            criterion = selection.look(epoch, network)
+        for epoch in range(result.start_epoch, epochs):
+            losses: list[Tensor] = []
+            steps = 0
+            for batch in batches.epoch(epoch):
+                losses.append(step(batch))
+                steps += 1
+                if len(losses) == MAX_KEPT_LOSSES:
+                    losses = [torch.stack(losses).sum(0)]
+            loss = torch.stack(losses).sum(0) / steps
+            result.losses.append(group.sum_over_ranks(loss) if group.is_distributed else loss)
+            criterion = selection.on_epoch_end(epoch, network)
             if criterion is not None:
                 result.criteria.append(criterion)
             if checkpoint is not None:
-                checkpoint.save(epoch, network, optimiser, selection, result)
-            if tell is not None:
-                tell(Progress(epoch, epochs, result.losses[-1], criterion))
+                checkpoint.save(epoch, network, optimizer, selection, result)
+            if on_progress is not None:
+                on_progress(EpochProgress(epoch, epochs, result.losses[-1], criterion))
             if selection.finished(epoch):
                 break
     except KeyboardInterrupt:
-        if selection.has_nothing() or not result.losses:
+        if not selection.has_best or not result.losses:
             raise
-        # The epoch that was cut off between its last step and its criterion is none.
+        # An epoch that was interrupted before its criterion was computed does not count.
         if result.criteria:
             del result.losses[len(result.criteria) :]
         result.interrupted = True
     network.train_mode(False)
-    selection.restore(network)
+    selection.load_best(network)
     return result
+
+
+# -- One step
+
+
+@dataclass(frozen=True)
+class Part:
+    """Slice of the runs of every group with the same loss."""
+
+    runs: slice
+    loss: MultiLabelLoss
+
+
+class Objective:
+    """Mean loss of a batch for every run.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        Losses of consecutive slices of the runs.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = list(parts)
+        self._corrected = any(part.loss.correction is not None for part in parts)
+
+    @classmethod
+    def of(cls, loss: MultiLabelLoss) -> Objective:
+        """Return the objective in which all runs have the same loss."""
+        return cls([Part(slice(None), loss)])
+
+    def __call__(self, outputs: Tensor, labels: LabelSource, index: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the losses (G, K) of outputs (G, K, B, o) for the rows ``index`` (G, B) with weights (G, B)."""
+        # Rows are independent. They are processed in the order of memory, (G, B, K) after a linear layer, so that no
+        # operation has to combine two orders.
+        run_dim = 1 if self._corrected or outputs.is_contiguous() else 2
+        targets = labels.targets(index, run_dim)
+        if targets.dtype != outputs.dtype:
+            targets = targets.to(torch.promote_types(outputs.dtype, torch.float32))
+        values = []
+        for runs, loss in ((part.runs, part.loss) for part in self.parts):
+            f = outputs[:, runs] if run_dim == 1 else outputs[:, runs].transpose(1, 2)
+            t = targets
+            if targets.shape[run_dim] > 1:
+                t = targets[:, runs] if run_dim == 1 else targets[:, :, runs]
+            t = loss.debias_tensor(t)
+            if loss.correction is not None:
+                values.append(loss.corrected_risk(f, t.expand(*f.shape[:-1], -1)))
+                continue
+            rows = loss.risk(f, t)
+            if weights is not None:
+                rows = rows * weights.unsqueeze(run_dim).to(rows.dtype)
+            values.append(rows.mean(3 - run_dim))
+        return values[0] if len(values) == 1 else torch.cat(values, 1)
+
+
+Step = Callable[[Batch], Tensor]
+"""Function of a batch that updates the weights and returns the losses (G, K) before the update."""
+
+
+def make_step(
+    network: Network,
+    objective: Objective,
+    optimizer: StackedAdam,
+    features: Features,
+    labels: LabelSource,
+    weights: Tensor | None = None,
+    *,
+    group: ProcessGroup | None = None,
+    autocast: bool = False,
+) -> Step:
+    """Return the training step: gather, outputs, loss, backward, reduce over ranks, update.
+
+    On a CUDA device, the step is captured as a CUDA graph if the data are dense and the network is a built-in one.
+    """
+    leaves = [p.values for p in network.parameters]
+    is_user, is_distributed = isinstance(network, UserNetwork), group is not None and group.is_distributed
+    upstream: list[Tensor] = []  # gradient of the summed losses with respect to each loss; created once
+
+    def step(batch: Batch) -> Tensor:
+        index = batch.index
+        X = features.gather(index)
+        w = None if weights is None else weights[index]
+        # Entering a context takes as long as a small operation.
+        with torch.autocast(X.device.type, dtype=torch.bfloat16) if autocast else nullcontext():
+            losses = objective(network.outputs(X), labels, index, w)
+        if not upstream or upstream[0].dtype != losses.dtype:
+            upstream[:] = [torch.ones_like(losses)]
+        gradients = list(torch.autograd.grad(losses, leaves, upstream[0], allow_unused=is_user))
+        losses = losses.detach()
+        if is_user:
+            # A user's module may share gradients between parameters or leave parameters unused. The optimizer
+            # modifies gradients in place.
+            gradients = [torch.zeros_like(v) if g is None else g.clone() for v, g in zip(leaves, gradients)]
+        if is_distributed:
+            assert group is not None
+            for gradient in gradients:
+                group.sum_over_ranks(gradient.mul_(batch.weight))
+            losses = losses * batch.weight
+        optimizer.step(gradients)
+        return losses
+
+    capturable = features.is_dense and labels.is_dense and not is_distributed and not is_user
+    return _CapturedStep(step, optimizer, leaves) if features.device.type == "cuda" and capturable else step
+
+
+class _CapturedStep:
+    """Step that replays a CUDA graph; one graph per batch size."""
+
+    def __init__(self, step: Step, optimizer: StackedAdam, leaves: list[Tensor]) -> None:
+        self._step, self._optimizer, self._leaves = step, optimizer, leaves
+        self._graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+
+    def __call__(self, batch: Batch) -> Tensor:
+        shape = batch.index.shape
+        if shape not in self._graphs:
+            self._graphs[shape] = self._capture(batch.index)
+        graph, index, losses = self._graphs[shape]
+        index.copy_(batch.index)
+        graph.replay()
+        return losses.clone()
+
+    def _capture(self, index: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
+        """Run warm-up steps and capture one, then restore the weights and the state of the optimizer."""
+        touched = [*self._leaves, *self._optimizer.first, *self._optimizer.second, self._optimizer.steps]
+        before = [t.detach().clone() for t in touched]
+        batch = Batch(index.clone())
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                self._step(batch)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            losses = self._step(batch)
+        with torch.no_grad():
+            for tensor, value in zip(touched, before):
+                tensor.copy_(value)
+        return graph, batch.index, losses

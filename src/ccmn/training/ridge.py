@@ -1,19 +1,12 @@
-r"""How many threads the linear algebra library gets: for small matrices one, since more wait for each other.
+r"""Ridge regression on debiased targets: linear model, square surrogate, Hamming loss, solved for a path of l2 weights.
 
-A symmetric matrix as :math:`Q T Q^\top` with T tridiagonal: what shifted systems need, and no more.
-
-:math:`(A + c I) x = r` becomes :math:`(T + c I) z = Q^\top r`, which costs O(n) for every c. An eigendecomposition
-begins with the same reduction and goes on to the eigenvectors, at about three times the cost.
-
-Linear model, square surrogate, Hamming loss: ridge regression on debiased targets, without epochs.
-
-:math:`p (1 - f)^2 + (1 - p)(1 + f)^2 = f^2 - 2 f t + 1` with :math:`t = 2p - 1`, so the loss with l2 weight
-:math:`\lambda` (torch's ``weight_decay``, which is :math:`\frac\lambda2 \lVert W \rVert^2`) is minimal where
+:math:`p (1 - f)^2 + (1 - p)(1 + f)^2 = f^2 - 2 f t + 1` with :math:`t = 2p - 1`. With l2 weight :math:`\lambda` (the
+``weight_decay`` of PyTorch, which adds :math:`\frac\lambda2 \lVert W \rVert^2`), the loss is minimal where
 
 .. math:: \left(\tfrac1n X_c^\top X_c + \tfrac\lambda2 I\right) W = \tfrac1n X_c^\top t_c, \qquad b = \bar t - \bar x W
 
-with centred features and targets: the bias is not penalised. The noise enters through the targets alone, so one
-reduction (``tridiagonal.py``) serves every l2, every label and every noise rate.
+with centered features and targets; the bias is not penalized. The noise changes only the targets, so that one matrix
+reduction serves every l2 weight, every label and every noise rate.
 """
 
 from __future__ import annotations
@@ -32,106 +25,120 @@ from threadpoolctl import ThreadpoolController
 from ccmn._containers import is_sparse, to_dense_floats
 from ccmn._validation import FloatArray
 
-_LITTLE = 2**31
-"""Operations that one thread does in a fraction of a second."""
+MAX_SINGLE_THREAD_OPERATIONS = 2**31
+"""Problems with at most this number of operations are solved by one thread in a fraction of a second."""
 
 
 @contextmanager
-def few_threads(X: Any) -> Iterator[None]:
-    """One thread for numpy's and scipy's products while a problem with these features (n, d) is solved, if it is small.
+def limit_threads(X: Any) -> Iterator[None]:
+    """Use one thread for the linear algebra of numpy and scipy while a small problem (n, d) is solved.
 
-    Their threads spin between products, beside torch's own: on two cores a small closed form then takes twice, L-BFGS
-    ten times as long as with one.
+    Their idle threads compete with those of torch. On two cores, a small closed form takes twice as long with two
+    threads, L-BFGS ten times as long.
     """
     n, d = X.shape
-    if n * d * min(n, d) > _LITTLE:
+    if n * d * min(n, d) > MAX_SINGLE_THREAD_OPERATIONS:
         yield
         return
-    with _pools().limit(limits=1, user_api="blas"):
+    with _thread_pools().limit(limits=1, user_api="blas"):
         yield
 
 
 @cache
-def _pools() -> Any:
+def _thread_pools() -> Any:
+    """Return the controller of the thread pools; finding the loaded libraries takes milliseconds."""
     return ThreadpoolController()
 
 
-_BLOCK = 64
+_LAPACK_BLOCK = 64
+"""Block size for the workspace of LAPACK routines."""
 
 
 class Tridiagonal:
-    """The reduction of a positive semidefinite matrix (n, n), whose memory is used for it."""
+    r"""Reduction :math:`A = Q T Q^\top` of a symmetric matrix to tridiagonal form, for systems with many shifts.
+
+    :math:`(A + c I) x = r` becomes :math:`(T + c I) z = Q^\top r`, which costs O(n) for every c. An eigendecomposition
+    begins with the same reduction and takes about three times as long.
+
+    Parameters
+    ----------
+    matrix : array of shape (n, n)
+        Positive semidefinite matrix. Its memory is overwritten.
+    """
 
     def __init__(self, matrix: FloatArray) -> None:
         n = len(matrix)
-        # A symmetric matrix is its own transpose: what is row-major here is column-major to LAPACK, without a copy.
-        reduced, self._diagonal, beside, self._tau, _ = lapack.dsytrd(
-            matrix.T, lower=1, lwork=_BLOCK * n, overwrite_a=1
+        # The transpose of a symmetric row-major matrix is the same matrix in column-major order, without a copy.
+        reduced, self._diagonal, off_diagonal, self._tau, _ = lapack.dsytrd(
+            matrix.T, lower=1, lwork=_LAPACK_BLOCK * n, overwrite_a=1
         )
-        self._beside = beside if n > 1 else np.zeros(1)  # LAPACK wants one number there even so
-        # Q leaves the first coordinate alone; its reflectors are stored as those of a QR decomposition of the rest.
+        self._off_diagonal = off_diagonal if n > 1 else np.zeros(1)  # LAPACK requires one number
+        # Q does not change the first coordinate; its reflectors are those of a QR decomposition of the rest.
         self._reflectors = np.asfortranarray(reduced[1:, :-1])
-        # Shifts below the rounding errors of the reduction mean nothing, and T + c I might not be positive definite.
-        self._least = 4 * n * np.finfo(np.float64).eps * float(np.abs(self._diagonal).max(initial=0.0))
+        # With smaller shifts, T + c I might not be positive definite because of rounding errors.
+        self._min_shift = 4 * n * np.finfo(np.float64).eps * float(np.abs(self._diagonal).max(initial=0.0))
 
     def rotate(self, columns: NDArray[np.floating[Any]]) -> FloatArray:
-        """Q' B of columns B (n, m)."""
+        """Return Q' B for columns B (n, m)."""
         return self._apply("T", columns)
 
     def rotate_back(self, columns: FloatArray) -> FloatArray:
-        """Q Z of columns Z (n, m)."""
+        """Return Q Z for columns Z (n, m)."""
         return self._apply("N", columns)
 
     def solve(self, shift: float, right: FloatArray) -> FloatArray:
-        """(T + shift I) Z = R for columns R (n, m)."""
-        *_, solution, failed = lapack.dptsv(self._diagonal + max(shift, self._least), self._beside, right)
+        """Solve (T + shift I) Z = R for columns R (n, m)."""
+        *_, solution, failed = lapack.dptsv(self._diagonal + max(shift, self._min_shift), self._off_diagonal, right)
         if failed:
-            raise ValueError("the matrix is not positive semidefinite, beyond what rounding explains")
+            raise ValueError("the matrix is not positive semidefinite")
         return np.asarray(solution)
 
-    def _apply(self, how: str, columns: NDArray[np.floating[Any]]) -> FloatArray:
+    def _apply(self, transpose: str, columns: NDArray[np.floating[Any]]) -> FloatArray:
+        """Return Q' B for "T" and Q B for "N"."""
         found = np.array(columns, dtype=np.float64, order="F")
         if len(found) > 1 and found.shape[1]:
-            lwork = _BLOCK * found.shape[1]
-            found[1:] = lapack.dormqr("L", how, self._reflectors, self._tau, found[1:], lwork)[0]
+            lwork = _LAPACK_BLOCK * found.shape[1]
+            found[1:] = lapack.dormqr("L", transpose, self._reflectors, self._tau, found[1:], lwork)[0]
         return found
 
 
-LARGEST_DECOMPOSITION = 3000
-"""Rows or features, whichever are fewer, up to which a dense decomposition is taken; above it, conjugate gradients."""
+MAX_DECOMPOSITION_SIZE = 3000
+"""A dense decomposition is used if the smaller of n and d is at most this number, else conjugate gradients."""
 
-_DENSE_ENOUGH = 0.07
-"""Nonzeros per entry from which dense products beat sparse ones, though most of what they multiply is zero."""
-_STEADY = 0.1
-"""Variance over second moment below which a feature counts as nearly constant: nine in ten of its entries are not 0."""
-_BLOCK_NUMBERS = 1 << 21
+MIN_DENSITY = 0.07
+"""Above this share of nonzero entries, dense products are faster than sparse ones (measured on two cores)."""
+MIN_RELATIVE_VARIANCE = 0.1
+"""A feature whose variance is a smaller share of its second moment is nearly constant; most entries are not 0."""
+_BLOCK_ELEMENTS = 1 << 21
+"""Elements of the blocks of rows that are made dense at a time."""
 
 
 class RidgePath(ABC):
-    """Ridge solutions for a path of l2 weights, descending."""
+    """Ridge solutions for a path of decreasing l2 weights."""
 
     def __init__(self, l2: FloatArray, x_mean: FloatArray, t_mean: FloatArray) -> None:
         self.l2, self.x_mean, self.t_mean = l2, x_mean, t_mean
 
     @abstractmethod
     def scores(self, X: Any) -> Iterator[FloatArray]:
-        """Scores (n, q) of other rows, for one l2 after another."""
+        """Yield the scores (n, q) of other rows for each l2 weight."""
 
     @abstractmethod
     def _weights(self, choice: NDArray[np.intp]) -> FloatArray:
-        """(d, q)."""
+        """Return the weights (d, q)."""
 
     def solution(self, choice: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
-        """Weights (d, q) and bias (q,), with l2[choice[j]] for label j."""
+        """Return weights (d, q) and bias (q,) with the l2 weight ``l2[choice[j]]`` for label j."""
         weights = self._weights(choice)
         return weights, self.t_mean - self.x_mean @ weights
 
 
 class ReducedPath(RidgePath):
-    r"""Every l2, and every label its own, from one reduction of a Gram matrix to tridiagonal form.
+    r"""Solutions for every l2 weight from one reduction of a Gram matrix to tridiagonal form.
 
-    With S the rows' shares and :math:`B = S^{1/2} X_c`, either of :math:`(B^\top B + c) W = B^\top r` (few features)
-    and :math:`W = B^\top (B B^\top + c)^{-1} r` (few rows), where :math:`r = S^{1/2} t_c` and c is half of l2.
+    With the diagonal matrix S of sample weights and :math:`B = S^{1/2} X_c`, either
+    :math:`(B^\top B + c) W = B^\top r` (few features) or :math:`W = B^\top (B B^\top + c)^{-1} r` (few rows) is
+    solved, where :math:`r = S^{1/2} t_c` and c is half of the l2 weight.
     """
 
     def __init__(
@@ -150,7 +157,7 @@ class ReducedPath(RidgePath):
     def through_features(
         cls, l2: FloatArray, x_mean: FloatArray, t_mean: FloatArray, X: Any, t: FloatArray, share: FloatArray
     ) -> ReducedPath:
-        """By the (d, d) matrix; X' S t is X_c' S t, since the targets are centred."""
+        """Return the path from the (d, d) matrix. X' S t equals X_c' S t, because the targets are centered."""
         gram = Tridiagonal(_second_moments(X, share, x_mean))
         return cls(l2, x_mean, t_mean, gram, np.asarray(X.T @ (share[:, None] * t)))
 
@@ -158,29 +165,29 @@ class ReducedPath(RidgePath):
     def through_rows(
         cls, l2: FloatArray, x_mean: FloatArray, t_mean: FloatArray, X: Any, t: FloatArray, share: FloatArray
     ) -> ReducedPath:
-        """By the (n, n) matrix; dense rows are little more than that, d being at most ``LARGEST_DECOMPOSITION`` where
-        they come sparse."""
+        """Return the path from the (n, n) matrix. Sparse rows have at most ``MAX_DECOMPOSITION_SIZE`` features here."""
         root = np.sqrt(share)[:, None]
         B = root * (to_dense_floats(X) - x_mean)
         return cls(l2, x_mean, t_mean, Tridiagonal(B @ B.T), root * t, B)
 
     def scores(self, X: Any) -> Iterator[FloatArray]:
+        """Yield the scores (n, q) of other rows for each l2 weight."""
         if X.shape[0] > len(self.l2) * self._right.shape[1]:
             for number in range(len(self.l2)):
                 weights, bias = self.solution(np.full(self._right.shape[1], number))
                 yield np.asarray(X @ weights) + bias
             return
-        # Few rows: they are rotated once, and each l2 is then a narrow product.
+        # Few rows are rotated once; each l2 weight then takes one narrow product.
         rotated = self._rotated(X)
         for lam in self.l2:
             yield rotated @ self._gram.solve(lam / 2, self._right).astype(rotated.dtype) + self.t_mean
 
     def _rotated(self, X: Any) -> NDArray[np.floating[Any]]:
-        """Rows such that their product with a solution in the rotated basis is their score without bias."""
+        """Return rows whose product with a rotated solution is their score without bias."""
         columns = (to_dense_floats(X) - self.x_mean).T
         if self._rows is None:
-            return self._gram.rotate(columns).T.astype(np.float32)  # enough to choose by
-        # Not enough here: rows that are alike with unlike labels have solutions as large as 1 / c, which cancel.
+            return self._gram.rotate(columns).T.astype(np.float32)  # precise enough for the selection
+        # float32 is not precise enough here: similar rows with different labels have large solutions that cancel.
         return self._gram.rotate(self._rows @ columns).T
 
     def _weights(self, choice: NDArray[np.intp]) -> FloatArray:
@@ -193,13 +200,14 @@ class ReducedPath(RidgePath):
 
 
 class IteratedPath(RidgePath):
-    """Solutions by conjugate gradients, one for each l2: (L, d, q) in float32."""
+    """Solutions by conjugate gradients, (L, d, q) in float32 for L l2 weights."""
 
     def __init__(self, l2: FloatArray, x_mean: FloatArray, t_mean: FloatArray, solved: NDArray[np.float32]) -> None:
         super().__init__(l2, x_mean, t_mean)
         self.solved = solved
 
     def scores(self, X: Any) -> Iterator[FloatArray]:
+        """Yield the scores (n, q) of other rows for each l2 weight."""
         for weights in self.solved:
             yield np.asarray(X @ weights) - self.x_mean @ weights + self.t_mean
 
@@ -208,8 +216,22 @@ class IteratedPath(RidgePath):
 
 
 def l2_path(smallest: float, largest: float, per_decade: int = 2) -> FloatArray:
-    """A geometric path of l2 weights from the largest down to the smallest, both included.
+    """Return a geometric path of l2 weights from the largest to the smallest.
 
+    Parameters
+    ----------
+    smallest, largest : float
+        Ends of the path, both included.
+    per_decade : int, default=2
+        Number of values per factor of 10.
+
+    Returns
+    -------
+    array of float64
+        Decreasing l2 weights.
+
+    Examples
+    --------
     >>> l2_path(1e-4, 1e-2, per_decade=1)
     array([0.01  , 0.001 , 0.0001])
     """
@@ -219,52 +241,79 @@ def l2_path(smallest: float, largest: float, per_decade: int = 2) -> FloatArray:
 
 
 def ridge_path(X: Any, targets: FloatArray, l2: FloatArray, sample_weight: FloatArray | None = None) -> RidgePath:
-    """Ridge solutions of every l2 for debiased targets p (n, q), none of them NaN; X dense or CSR."""
+    """Return the ridge solutions for debiased labels and a path of l2 weights.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n, d)
+        Features.
+    targets : array of shape (n, q)
+        Debiased labels without NaN.
+    l2 : array
+        l2 weights.
+    sample_weight : array of shape (n,), optional
+        Sample weights.
+
+    Returns
+    -------
+    RidgePath
+        Solutions, from which scores and weights are computed.
+
+    Examples
+    --------
+    >>> X, p = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([[0.0], [0.0], [1.0], [1.0]])
+    >>> weights, bias = ridge_path(X, p, np.array([1e-6])).solution(np.array([0]))
+    >>> (X @ weights + bias).ravel().round(2)
+    array([-1.2, -0.4,  0.4,  1.2])
+    """
     n = X.shape[0]
     share = np.full(n, 1 / n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     share = share / share.sum()
     t = 2 * np.asarray(targets, dtype=np.float64) - 1
     x_mean, t_mean = np.asarray(share @ X, dtype=np.float64).ravel(), share @ t
     l2 = np.sort(np.asarray(l2, dtype=np.float64))[::-1]
-    if min(X.shape) > LARGEST_DECOMPOSITION or (is_sparse(X) and X.shape[1] > LARGEST_DECOMPOSITION):
+    if min(X.shape) > MAX_DECOMPOSITION_SIZE or (is_sparse(X) and X.shape[1] > MAX_DECOMPOSITION_SIZE):
         return IteratedPath(l2, x_mean, t_mean, _conjugate_gradients(X, x_mean, t - t_mean, share, l2))
     through = ReducedPath.through_features if X.shape[1] <= n else ReducedPath.through_rows
     return through(l2, x_mean, t_mean, X, t - t_mean, share)
 
 
 def _second_moments(X: Any, share: FloatArray, x_mean: FloatArray) -> FloatArray:
-    """X_c' S X_c, (d, d)."""
-    if is_sparse(X) and X.nnz < _DENSE_ENOUGH * X.shape[0] * X.shape[1]:
+    """Return X_c' S X_c, (d, d)."""
+    if is_sparse(X) and X.nnz < MIN_DENSITY * X.shape[0] * X.shape[1]:
         return _sparse_second_moments(X, share, x_mean)
-    found, step = np.zeros((X.shape[1], X.shape[1])), max(1, _BLOCK_NUMBERS // X.shape[1])
+    found, step = np.zeros((X.shape[1], X.shape[1])), max(1, _BLOCK_ELEMENTS // X.shape[1])
     for start in range(0, X.shape[0], step):
         rows = slice(start, start + step)
         block = np.sqrt(share[rows, None]) * (to_dense_floats(X[rows]) - x_mean)
-        found += block.T @ block  # numpy sees that it is symmetric, and does half of the work
+        found += block.T @ block  # numpy computes half of a symmetric product
     return found
 
 
 def _sparse_second_moments(X: Any, share: FloatArray, x_mean: FloatArray) -> FloatArray:
-    """X' S X less what the means make of it. Features that are nearly constant would lose all digits by that, and the
-    matrix its being positive: they are centred first, and there are few of them, since they have hardly a zero."""
+    """Return X_c' S X_c as X' S X minus the product of the means.
+
+    For nearly constant features, the difference would lose all digits and the matrix would not be positive
+    semidefinite. They are centered first. There are few of them, because few of their entries are 0.
+    """
     moments = (X.multiply(share[:, None]).tocsr().T @ X).toarray()
     found = np.asarray(moments - np.outer(x_mean, x_mean), dtype=np.float64)
-    steady = np.flatnonzero(found.diagonal() < _STEADY * moments.diagonal())
-    if steady.size:
-        centred = to_dense_floats(X[:, steady]) - x_mean[steady]
-        weighted = share[:, None] * centred
+    constant = np.flatnonzero(found.diagonal() < MIN_RELATIVE_VARIANCE * moments.diagonal())
+    if constant.size:
+        centered = to_dense_floats(X[:, constant]) - x_mean[constant]
+        weighted = share[:, None] * centered
         products = np.asarray(X.T @ weighted)
-        products[steady] = centred.T @ weighted
-        found[:, steady], found[steady] = products, products.T
+        products[constant] = centered.T @ weighted
+        found[:, constant], found[constant] = products, products.T
     return found
 
 
 def _conjugate_gradients(
     X: Any, x_mean: FloatArray, t: FloatArray, share: FloatArray, l2: FloatArray, *, tolerance: float = 1e-6
 ) -> NDArray[np.float32]:
-    """All labels at once, from the largest l2 to the smallest, each starting where the last ended.
+    """Return the solutions (L, d, q) of all labels; each l2 weight starts from the solution of the larger one.
 
-    X is only ever multiplied with; nothing of size (d, d) or (n, n) is made.
+    X is only used in products: no matrix of size (d, d) or (n, n) is computed.
     """
     right = np.asarray(X.T @ (share[:, None] * t))
     W = np.zeros_like(right)
@@ -281,7 +330,7 @@ def _conjugate_gradients(
 
 
 def _solve_columns(gram: Any, right: NDArray[Any], start: NDArray[Any], tolerance: float) -> NDArray[Any]:
-    """Conjugate gradients for every column of the right-hand side, in step."""
+    """Solve for every column of the right-hand side by conjugate gradients."""
     W = start.copy()
     residual = right - gram(W)
     direction, square = residual.copy(), (residual**2).sum(0)

@@ -45,11 +45,11 @@ def test_a_run_alone_is_adam_whatever_the_strides(stored, layer, dtype):
 
     ours, theirs = make(), make()
     network = UserNetwork(ours)
-    optimiser = StackedAdam(network.parameters, torch.full((1, 1), 0.05), torch.full((1, 1), 0.01), clip=None)
+    optimizer = StackedAdam(network.parameters, torch.full((1, 1), 0.05), torch.full((1, 1), 0.01), clip=None)
     adam = torch.optim.Adam(theirs.parameters(), lr=0.05, weight_decay=0.01)
     for _ in range(10):
         losses = (network.outputs(X[None]) - y).square().mean()
-        optimiser.step([g.clone() for g in torch.autograd.grad(losses, list(ours.parameters()))])
+        optimizer.step([g.clone() for g in torch.autograd.grad(losses, list(ours.parameters()))])
         adam.zero_grad()
         (theirs(X) - y).square().mean().backward()
         adam.step()
