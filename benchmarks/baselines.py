@@ -4,9 +4,9 @@
     python benchmarks/baselines.py --quick    half of yeast, or synthetic data of its shape (under 50 s)
     python benchmarks/baselines.py --jobs 2   pairwise classifiers in two processes
 
-The straightforward implementations are: PML-NI with a linear solve in every iteration, as in the authors' program;
+The straightforward implementations are: PML-NI with a linear solve in every iteration, as in the authors' code;
 PML-LRS with a linear solve and a full SVD; fPML with a full SVD of labels and features in every iteration; PARTICLE
-with a neighbor search for every fold and SVC, the solver of the authors' program, for one pair after another. On tmc,
+with a neighbor search for every fold and SVC, the solver of the authors' code, for one pair after another. On tmc,
 SVC trains every tenth pair and its time is multiplied by ten.
 
 The notes state whether the times are within 5 s (PARTICLE: 60 s), and how often the two solvers of PARTICLE agree.

@@ -103,8 +103,8 @@ def _of(count):
 README_ROWS = {
     "table 1, linear, moderate noise": ("table1", "moderate"),
     "table 2, one hidden layer, moderate noise": ("table2", "moderate"),
-    "table 1, noise as the text says": ("table1", "literal"),
-    "table 2, noise as the text says": ("table2", "literal"),
+    "table 1, noise as described in the text": ("table1", "literal"),
+    "table 2, noise as described in the text": ("table2", "literal"),
     "table 3, injected candidate sets": ("table3", "injected"),
     "table 3, real candidate sets of mirflickr": ("table3", "real"),
 }

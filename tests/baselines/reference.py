@@ -1,6 +1,6 @@
 """Slow reference implementations of the partial multi-label methods, written from their descriptions.
 
-They share no code with the library. ``released_*`` are rules of the authors' programs that the library does not have.
+They share no code with the library. ``released_*`` are rules of the authors' code that the library does not have.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def vls_votes(votes, q, i):
 
 
 def released_vls_scores(zeta, virtual):
-    """Return PAR-VLS scores of the authors' program: votes are rounded up, then divided by the range of the row."""
+    """Return PAR-VLS scores of the authors' code: votes are rounded up, then divided by the range of the row."""
     zeta, virtual = np.ceil(zeta - 1e-9), np.ceil(virtual - 1e-9)
     spread = zeta.max(1, keepdims=True) - zeta.min(1, keepdims=True)
     return (zeta - virtual - 0.5) / np.maximum(spread, 1.0)
@@ -227,6 +227,6 @@ def map_posterior(Y, C, training_counts, counts):
 
 
 def released_map_labels(posterior):
-    """Return PAR-MAP labels of the authors' program: the odds are scaled to [0, 1] in the row, threshold 1/2."""
+    """Return PAR-MAP labels of the authors' code: the odds are scaled to [0, 1] in the row, threshold 1/2."""
     odds = np.array(posterior) / (1 - np.array(posterior))
     return (odds - odds.min()) / (odds.max() - odds.min()) > 0.5

@@ -213,7 +213,7 @@ def test_many_sparse_labels_stay_sparse():
     Y.data[:] = 1
     noisy = PartialNoise(1e-4, n_labels=100_000).corrupt(Y, random_state=0)
     assert noisy.nnz == pytest.approx(Y.nnz * 2, rel=0.1)
-    with pytest.warns(UserWarning, match=r"no true positive for labels 0, .* and \d+ more \(of 100000\)"):
+    with pytest.warns(UserWarning, match=r"no positive sample for labels 0, .* and \d+ more \(of 100000\)"):
         counted = PartialNoise.from_pairs(Y, noisy)
     assert counted.rho_neg.mean() == pytest.approx(1e-4, rel=0.05)
 
@@ -335,7 +335,7 @@ class TestFromPairs:
 
     def test_warning_names_labels_without_positives(self):
         frame = pd.DataFrame(self.Y * [1, 0], columns=["sea", "sky"])
-        with pytest.warns(UserWarning, match=r"no true positive for label 'sky' \(of 2\): rho_pos is set to 0"):
+        with pytest.warns(UserWarning, match=r"no positive sample for label 'sky' \(of 2\): rho_pos is set to 0"):
             assert ClassConditionalNoise.from_pairs(frame, self.Z).rho_pos[1] == 0
 
     def test_one_rate_models(self):

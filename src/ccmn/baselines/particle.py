@@ -37,7 +37,7 @@ from ccmn.baselines.pml_estimator import PartialLabelClassifier
 MAX_LABELS_WITHOUT_WARNING = 100
 """``fit`` warns about the number of pairwise classifiers if there are more labels."""
 MIN_VOTE_DIFFERENCE = 1e-9
-"""Votes that differ by less are ties; a label needs strictly more votes than its threshold."""
+"""Smaller vote differences are ties. A label with a tie is not predicted: it needs more votes than its threshold."""
 SMOOTHING = 1.0
 """Pseudo-count of every frequency in PAR-MAP (Laplace smoothing)."""
 
@@ -53,9 +53,9 @@ class PARTICLE(PartialLabelClassifier):
     Parameters
     ----------
     variant : {"vls", "map"}, default="vls"
-        "vls" (virtual label splitting) predicts a label if its votes, weighted by the accuracy of the classifiers,
-        exceed those of the virtual label. "map" (maximum a posteriori) predicts a label if its posterior probability,
-        given its number of votes, exceeds 1/2.
+        "vls" (PAR-VLS, virtual label splitting) predicts a label if its votes, weighted by the accuracy of the
+        classifiers, exceed those of the virtual label. "map" (PAR-MAP, maximum a posteriori) predicts a label if its
+        posterior probability, given its number of votes, exceeds 1/2.
     k : int, default=10
         Number of nearest neighbors.
     alpha : float, default=0.95
@@ -67,9 +67,9 @@ class PARTICLE(PartialLabelClassifier):
     n_folds : int, default=10
         Number of folds for the credible labels. Folds are contiguous in row order unless ``random_state`` is given.
     random_state : int, numpy Generator or None, default=None
-        Shuffles the samples into folds. None does not shuffle.
+        Random state for shuffling the samples into folds. None means no shuffling.
     svm : {"auto", "liblinear", "libsvm"}, default="auto"
-        Solver of the support vector machines. "libsvm" is the solver of the authors' program. "liblinear" also
+        Solver of the support vector machines. "libsvm" is the solver of the authors' code. "liblinear" also
         penalizes the bias, with 1/100 of the penalty of the weights, and is much faster for thousands of samples.
         "auto" uses libsvm for pairs with up to 2,000 samples.
     n_jobs : int or None, default=None
@@ -90,12 +90,11 @@ class PARTICLE(PartialLabelClassifier):
 
     Notes
     -----
-    The authors' program differs from the publications in some details. This class follows the publications: a sample
+    The authors' code differs from the publications in some details. This class follows the publications: a sample
     is not its own neighbor, weighted votes are not rounded, and the likelihoods of "map" are estimated on training
     samples. The prior of "map" is the frequency among the candidates, as in [1]_.
 
-    Each support vector machine stops at an iteration limit. A ``ConvergenceWarning`` then recommends to scale the
-    features.
+    If a support vector machine reaches its iteration limit, a ``ConvergenceWarning`` recommends scaling the features.
 
     References
     ----------
@@ -166,8 +165,8 @@ class PARTICLE(PartialLabelClassifier):
         n, q = Y.shape
         if q > MAX_LABELS_WITHOUT_WARNING:
             warnings.warn(
-                f"{q} labels require {q * (q - 1) // 2 + q} pairwise classifiers, which may take long; n_jobs=-1 uses "
-                "all cores",
+                f"{q} labels require {q * (q - 1) // 2 + q} pairwise classifiers, which may be slow; use n_jobs=-1 to "
+                "train on all cores",
                 stacklevel=2,
             )
         if credible is not None:
@@ -252,15 +251,15 @@ def weighted_votes(votes: NDArray[np.bool_], accuracy: FloatArray, q: int) -> tu
 
 
 def make_ties_negative(margins: FloatArray) -> FloatArray:
-    """Replace margins of about 0 by a negative value, because ``predict`` includes labels with margin 0."""
+    """Replace margins close to 0 by a negative value, because ``predict`` includes labels with margin 0."""
     return np.where(np.abs(margins) < MIN_VOTE_DIFFERENCE, -MIN_VOTE_DIFFERENCE, margins)
 
 
 def count_votes(votes: NDArray[np.bool_], q: int) -> NDArray[np.intp]:
-    """Return the unweighted votes (n, q) of the q (q - 1) / 2 real pairs, from 0 to q - 1."""
-    n_real = q * (q - 1) // 2
-    ones = np.concatenate([np.ones(n_real), np.zeros(len(label_pairs(q)) - n_real)])
-    return np.rint(weighted_votes(votes, ones, q)[0]).astype(np.intp)
+    """Return the number of votes (n, q) for each label, 0 to q - 1, without pairs that include the virtual label."""
+    n_pairs = q * (q - 1) // 2
+    weights = np.concatenate([np.ones(n_pairs), np.zeros(len(label_pairs(q)) - n_pairs)])
+    return np.rint(weighted_votes(votes, weights, q)[0]).astype(np.intp)
 
 
 @dataclass(frozen=True)
@@ -285,7 +284,7 @@ class VotePosterior:
     def fit(
         cls, prior: FloatArray, counts: NDArray[np.intp], positive: NDArray[Any], negative: NDArray[Any]
     ) -> VotePosterior:
-        """Estimate the vote distributions by smoothed frequencies over positive and over negative samples."""
+        """Estimate the vote distributions by smoothed frequencies among the positive and the negative samples."""
         q = counts.shape[1]
         tables = []
         for selected in (positive, negative):

@@ -3,7 +3,7 @@ r"""The two stages of PARTICLE: credible labels by propagation over neighbors, a
 Stage 1 builds a neighbor graph, propagates the candidate labels over it and selects credible labels out of fold. Stage
 2 trains a linear support vector machine for every pair of labels and for every label against a virtual label.
 
-The support vector machines have two solvers. "libsvm" is the solver of the authors' program; its time grows between
+The support vector machines have two solvers. "libsvm" is the solver of the authors' code; its time grows between
 quadratically and cubically with the number of samples. "liblinear" minimizes the same hinge loss by dual coordinate
 descent, but also penalizes the bias: :math:`\tfrac12 (\lVert w \rVert^2 + (b / s)^2)`. With s = 10 one vote in 2,500
 differs on 22 pairs of tmc, and one in 1,500 on half of yeast; with s = 1, the default of scikit-learn, one in 50 and
@@ -37,9 +37,9 @@ ProgressCallback = Callable[[int, int], None]
 """Called with the number of finished and of all steps."""
 
 MAX_PROPAGATION_ITERATIONS = 1000
-"""Maximum number of iterations of label propagation, as in the authors' program."""
+"""Maximum number of iterations of label propagation, as in the authors' code."""
 PROPAGATION_TOLERANCE = 1e-5
-"""Label propagation stops when the spectral norm of the change is smaller, as in the authors' program."""
+"""Label propagation stops when the spectral norm of the change is smaller, as in the authors' code."""
 MAX_NNLS_ITERATIONS = 100
 """Iterations of non-negative least squares per unknown; scipy's default of 3 is sometimes not enough."""
 MAX_DENSE_ENTRIES = 1 << 21
@@ -290,7 +290,7 @@ def credible_labels(neighbors: Neighbors, F: FloatArray, candidates: FloatArray,
 
     The confidence is :math:`r_j = \sum_a (1 - d_a / \sum_b d_b) F_{aj}`, scaled to [0, 1] within the row. Neighbors
     without candidates have zero rows in F and no influence. If all confidences of a row are equal, its candidates are
-    credible. If no candidate reaches ``thr``, all labels that reach it are credible, as in the authors' program.
+    credible. If no candidate reaches ``thr``, all labels that reach it are credible, as in the authors' code.
     """
     confidence = np.einsum("ik,ikj->ij", distance_weights(neighbors.distance), F[neighbors.index])
     is_confident = scale_rows(confidence, constant_rows=candidates) >= thr

@@ -35,7 +35,7 @@ class PMLNI(LinearPartialLabelClassifier):
     max_iter : int, default=500
         Maximum number of iterations. Below about 60 iterations the solver returns U = 0.
     solver : {"alm"}, default="alm"
-        Inexact augmented Lagrangian method [3]_ with the update order and the constants of the authors' program.
+        Inexact augmented Lagrangian method [3]_ with the update order and the constants of the authors' code.
     threshold : {"fixed", "size_candidate"}, default="fixed"
         "fixed" predicts a label if its score is at least 0.5. "size_candidate" predicts a threshold for every sample
         by linear regression on its scores, fitted to the candidate labels of the training samples.

@@ -22,7 +22,7 @@ def demo(
 
     The data are pictures with several handwritten digits; the labels are the digits in a picture. Every training label
     is flipped with its own rates. Models are trained on the true labels, on the noisy labels without noise correction,
-    and with noise correction by the true and by the estimated rates. The demonstration takes less than a minute and
+    and with noise correction by the true and by the estimated rates. The demo takes less than a minute and
     writes an HTML report, which overwrites the report of an earlier run.
 
     Example: ccmn demo --random-state 1

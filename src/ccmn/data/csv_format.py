@@ -1,9 +1,9 @@
 """CSV files: a header line with column names, then one row per line.
 
-Label cells are 0 or 1 (yes or no, true or false) or empty if not observed. pandas reads files that contain only plain
-numbers. All other files, such as those with text columns, quoted cells, words or errors, are read row by row with the
-strict reader of the standard library: pandas accepts malformed quotes and short rows silently and does not report the
-line of a wrong cell.
+Label cells are 0 or 1 (yes or no, true or false), or empty if not observed. Files that contain only plain numbers are
+read with pandas. All other files, such as those with text columns, quoted cells, words or errors, are read row by row
+with the strict reader of the standard library: pandas accepts malformed quotes and short rows silently and does not
+report the line of an invalid cell.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ccmn.data.tables import (
 )
 
 _WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+"""Words that are accepted as numbers, in any case."""
 _ROWS_PER_BLOCK = 10_000
 """Sparse data are written in blocks of this many rows, to bound the memory of their dense form."""
 
@@ -44,9 +45,9 @@ def read_csv(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
     ----------
     path : str or path
         File in UTF-8 whose first line contains the column names. Empty cells are missing features or unobserved
-        labels. "true" and "yes" are read as 1, "false" and "no" as 0, in any case.
+        labels. "true" and "yes" are read as 1, "false" and "no" as 0; case is ignored.
     labels : list of str, str, int or path, default=None
-        Label columns: names, a pattern such as "label_*", a count from the start (14) or the end (-14), or a file
+        Label columns: names, a pattern such as "label_*", the number of first (14) or last (-14) columns, or a file
         with the names (``.xml`` or ``.txt``).
 
     Returns
@@ -68,7 +69,7 @@ def read_csv(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
 
 
 def read_csv_text(path: PathLike, text: str, labels: LabelSpec | None = None) -> tuple[MultiLabelData, list[str]]:
-    """Return the data of all columns but the text column, and the texts of that column."""
+    """Return the data of all columns except the text column, and the texts of that column."""
     return _read_rows(check_file(path), labels, text)
 
 
@@ -76,7 +77,7 @@ def write_csv(data: MultiLabelData, path: PathLike) -> None:
     """Write features, then labels, to a CSV file.
 
     ``read_csv(path, labels=-data.q)`` reads the same data. Unnamed columns become x0, x1, ... and label_0, label_1,
-    ... An existing file is replaced only after the new one is complete.
+    ... The file is written atomically.
 
     Parameters
     ----------
@@ -102,14 +103,14 @@ def write_csv(data: MultiLabelData, path: PathLike) -> None:
 
 
 def _shortest(value: Any) -> str:
-    """Return the shortest text that reads as the same number in its own precision."""
+    """Return the shortest text that is parsed as the same number in the precision of ``value``."""
     return str(value).removesuffix(".0")
 
 
 def _read_header(
     path: Path, labels: LabelSpec | None, text: str | None
 ) -> tuple[list[str], NDArray[np.intp], int | None]:
-    """Return the column names without the text column, the label columns among them, and the text column."""
+    """Return the column names without the text column, the indices of the label columns, and the text index."""
     _, names = next(_records(path), (0, []))
     names = [name.strip() for name in names]
     with prefix_errors(path):
@@ -119,19 +120,19 @@ def _read_header(
             if len(names) == 1 and separator in names[0]:
                 raise ValueError(f"the columns are separated by {separator!r}; write the file with commas")
         check_column_names(names)
-        if _is_row(names):
+        if _looks_like_data(names):
             raise ValueError(
                 f"the first line contains numbers, {', '.join(names[:3])} ..., instead of column names; add a header "
                 "line"
             )
-        place = None if text is None else text_column(text, names)
-        if place is not None:
-            del names[place]
-        return names, label_columns(labels, names), place
+        text_index = None if text is None else text_column(text, names)
+        if text_index is not None:
+            del names[text_index]
+        return names, label_columns(labels, names), text_index
 
 
-def _is_row(names: list[str]) -> bool:
-    """Return whether a header looks like a row of data; whole numbers 0, 1, 2, ... may be column names."""
+def _looks_like_data(names: list[str]) -> bool:
+    """Return whether a header looks like a row of data: only numbers, not all integers (0, 1, ... may be names)."""
     try:
         return not all(float(name).is_integer() for name in names)
     except ValueError:
@@ -164,15 +165,15 @@ def _read_numbers(path: Path, names: list[str]) -> NDArray[np.float32] | None:
     # pandas uses surplus cells of the first row as an index and fills short rows and blank lines with NaN.
     if not isinstance(frame.index, pd.RangeIndex) or frame[len(names) - 1].isna().any():
         return None
-    with np.errstate(over="ignore"):  # values beyond float32 become infinite; Table.split refuses them
+    with np.errstate(over="ignore"):  # values beyond float32 become infinite; Table.split rejects them
         values: NDArray[np.float32] = frame.to_numpy().astype(np.float32)
     return values
 
 
 def _read_rows(path: Path, labels: LabelSpec | None, text: str | None) -> tuple[MultiLabelData, list[str]]:
-    """Return the data of all columns but the text column, and the texts, reading row by row."""
-    names, columns, place = _read_header(path, labels, text)
-    width = len(names) + (place is not None)
+    """Read row by row; return the data of all columns except the text column, and the texts."""
+    names, columns, text_index = _read_header(path, labels, text)
+    width = len(names) + (text_index is not None)
     rows, lines = DenseRows(len(names)), array("q")
     texts: list[str] = []
     records = _records(path)
@@ -180,8 +181,8 @@ def _read_rows(path: Path, labels: LabelSpec | None, text: str | None) -> tuple[
     for line, cells in records:
         with prefix_errors(f"{path}, line {line}"):
             check_width(cells, width)
-            if place is not None:
-                texts.append(cells.pop(place))
+            if text_index is not None:
+                texts.append(cells.pop(text_index))
             rows.append(parse_cells(cells, names, missing="", words=_WORDS))
         lines.append(line)
     return Table(path, names, rows.to_array(), lines).split(columns), texts

@@ -52,9 +52,9 @@ from ccmn.estimation.trusted import (
 from ccmn.noise import ClassConditionalNoise
 
 MIN_ROWS = 100
-"""Results from fewer rows are flagged, and groups of fewer rows get the pooled estimate."""
+"""Estimates from fewer rows are flagged, and groups with fewer rows get the estimate of all rows."""
 TARGET_HALF_WIDTH = 0.1
-"""Half width of an interval that is precise enough for training."""
+"""Half width of a 90 % interval that is precise enough for training."""
 
 Notes = tuple[tuple[str, str], ...]
 
@@ -122,26 +122,26 @@ def estimate_noise(
     method : str, default="auto"
         Name in ``METHODS``. "auto" fits the model of Dawid and Skene if there are votes. Otherwise it combines profile
         likelihood [1]_, trusted rows and known prevalence, as available, into one posterior per label and compares the
-        result with the best bin. Labels with few positives are shrunk towards the pooled estimate. Each of the other
-        methods uses one kind of evidence.
+        result with the upper bounds of the method "best_bin". Labels with few positives are shrunk towards the pooled
+        estimate. Each of the other methods uses one kind of evidence.
     noise_type : {"both", "partial", "missing"} or sequence of these, default="both"
-        Kind of errors, for all labels or for each. "partial": labels were only added (candidate sets, rho_pos = 0).
-        "missing": labels were only removed (rho_neg = 0).
+        Noise type of all labels, or of each label. "partial": labels were only added (candidate sets, rho_pos = 0).
+        "missing": labels were only removed (rho_neg = 0). "both": labels may have been added and removed.
     trusted : (rows, Y_true) or array of shape (n, q), default=None
-        Verified rows: their indices and true labels, or an array with the true labels of all rows, NaN = not verified.
+        Verified rows: their indices and true labels, or an array of the true labels with NaN where not verified.
         The rows should be a random sample, because their share of positives is used as evidence.
     annotators : array of shape (n, a, q), default=None
         Votes of a annotators in {0, 1}, NaN where an annotator did not vote.
     random_state : int, Generator or None, default=0
         Seed of cross-validation and resampling.
     pred_proba : array of shape (n, q), default=None
-        Out-of-fold probabilities of the noisy labels by another model, instead of ``X``. Probabilities of rows on which
-        the model was trained cannot be used: they hide the noise.
+        Out-of-fold probabilities of the noisy labels from another model, instead of ``X``. Do not pass predictions for
+        training rows of that model: it reproduces their noise.
     prevalence : float or array of shape (q,), default=None
-        Known shares of true positives, NaN where unknown.
+        Known prevalences: shares of samples whose true label is 1. NaN where unknown.
     groups : sequence of n hashable values, default=None
         Source of every row (annotator, site, import batch). The rates of each group are estimated separately. Groups
-        of fewer than 100 rows get the rates of all rows.
+        with fewer than 100 rows get the rates of all rows.
     clean_groups : sequence, default=()
         Groups whose labels are correct.
 
@@ -201,7 +201,8 @@ def diagnose_noise(
 ) -> Diagnosis:
     """Check whether the noise is class-conditional, that is, whether flips are independent of the features.
 
-    With trusted rows, the function measures how well the features predict which labels of one true class were flipped.
+    With trusted rows, the function measures how well the features predict which labels were flipped, separately for
+    true labels 1 and 0.
     Without them, it tests the goodness of fit of class-conditional noise with a logistic posterior.
 
     Parameters
@@ -215,7 +216,7 @@ def diagnose_noise(
     random_state : int, Generator or None, default=0
         Seed of cross-validation.
     noise_type : {"both", "partial", "missing"} or sequence of these, default="both"
-        Kind of errors, as in :func:`ccmn.estimate_noise`.
+        Noise type, as in :func:`ccmn.estimate_noise`.
 
     Returns
     -------
@@ -258,7 +259,7 @@ class IncrementalNoiseEstimator:
     Y_noisy : labels of shape (n, q)
         Noisy labels in {0, 1}, NaN where not observed.
     noise_type : {"both", "partial", "missing"} or sequence of these, default="both"
-        Kind of errors, as in :func:`ccmn.estimate_noise`.
+        Noise type, as in :func:`ccmn.estimate_noise`.
     random_state : int, Generator or None, default=0
         Seed of cross-validation and resampling.
 
@@ -315,7 +316,7 @@ def estimate_rates(evidence: Evidence, method: str, names: Sequence[str] | None)
 
 
 def uses_likelihood(evidence: Evidence, method: str) -> bool:
-    """Return whether the method reads ``evidence.surfaces``."""
+    """Return whether the method needs the likelihoods ``evidence.surfaces``."""
     if method == "auto":
         combined = evidence.trusted is not None or evidence.prevalence is not None
         has_scores = evidence.X is not None or (evidence.pred_proba is not None and combined)
@@ -328,7 +329,7 @@ def uses_likelihood(evidence: Evidence, method: str) -> bool:
 def _estimate_groups(
     evidence: Evidence, method: str, names: Sequence[str] | None, groups: Sequence[Any], clean: Sequence[Any]
 ) -> GroupRates:
-    """Estimate each group from its own rows; small groups share one estimate from all rows that are not clean."""
+    """Estimate each group from its own rows; small groups share one estimate from the rows of all noisy groups."""
     index = check_groups(groups, len(evidence.Y))
     known = [group.item() if isinstance(group, np.generic) else group for group in dict.fromkeys(groups)]
     unknown = [group for group in clean if group not in known]
@@ -355,7 +356,7 @@ def _estimate_groups(
 
 
 def auto(evidence: Evidence) -> list[LabelRates]:
-    """Estimate the rates from all evidence: votes; or trusted rows, prevalence and features combined."""
+    """Estimate the rates from the votes, if given; otherwise from trusted rows, prevalence and features combined."""
     if evidence.annotators is not None:
         return dawid_skene(evidence)
     if evidence.X is None and evidence.pred_proba is None:
@@ -369,10 +370,10 @@ def auto(evidence: Evidence) -> list[LabelRates]:
 
 
 def _bounds_from_scores(evidence: Evidence) -> list[LabelRates]:
-    """Estimate rates from probabilities alone: best bin for "partial", else the smaller of best bin and anchor.
+    """Estimate rates from probabilities alone: by best bin for "partial", otherwise by the smaller of two upper bounds.
 
-    Nearly every label has rows that are certainly negative, which identify rho_neg. Few labels have rows that are
-    certainly positive, so rho_pos can only be bounded.
+    The two bounds are those of best bin and anchor. Nearly every label has rows that are certainly negative, which
+    identify rho_neg. Few labels have rows that are certainly positive, so rho_pos can only be bounded.
     """
     scores = held_out_scores(evidence)
     return [
@@ -395,12 +396,13 @@ def _combined(evidence: Evidence) -> list[LabelRates]:
         notes = [_disagreement(label, bound) for label, bound in zip(labels, best_bin_bounds(evidence))]
     else:
         counted = [count_label(label, each) for label, each in zip(counts, evidence.noise_type)]
-        apart = [] if evidence.X is None else [j for j, pair in enumerate(zip(counted, labels)) if contradict(*pair)]
-        labels = profile_labels(evidence, counts, apart)
+        pairs = [] if evidence.X is None else list(zip(counted, labels))
+        contradicted = [j for j, pair in enumerate(pairs) if contradict(*pair)]
+        labels = profile_labels(evidence, counts, contradicted)
         notes = []
         for j, bound in enumerate(best_bin_bounds(evidence)):
             found = [note for note in counted[j].notes if note[0] == "noise_type_contradicted"]
-            if j in apart:
+            if j in contradicted:
                 labels[j] = labels[j]._replace(method="trusted")
                 note = (
                     "The features imply other rates than the trusted rows, and only the trusted rows were used. Make "
@@ -413,7 +415,7 @@ def _combined(evidence: Evidence) -> list[LabelRates]:
 
 
 def best_bin_bounds(evidence: Evidence) -> list[LabelRates]:
-    """Return the best-bin estimates from the scores of the fitted models: upper bounds for any shape of posterior."""
+    """Return the best-bin estimates from the scores of the fitted models: upper bounds without a model assumption."""
     surfaces = evidence.surfaces
     assert surfaces is not None  # fitted by estimate_rates
     part = replace(evidence, Y=evidence.Y[surfaces.rows])
@@ -430,20 +432,20 @@ def _disagreement(label: LabelRates, bound: LabelRates) -> Notes:
     if not above:
         return ()
     note = (
-        f"The estimate of {' and '.join(above)} exceeds the upper bound of the best bin, so one of the two methods is "
+        f"The estimate of {' and '.join(above)} exceeds the upper bound of best_bin, so one of the two methods is "
         "wrong for this label. Verify some of its rows and pass them as trusted."
     )
     return (("disagreement", note),)
 
 
 def _no_anchor(counted: LabelRates, bound: LabelRates) -> Notes:
-    """Return the flag "no_anchor_suspected" if the best bin, which needs anchor points, contradicts the counts."""
-    apart = contradict(counted, bound)
-    if not apart:
+    """Return the flag "no_anchor_suspected" if best bin, which needs anchor points, contradicts the trusted rows."""
+    contradicted = contradict(counted, bound)
+    if not contradicted:
         return ()
     note = (
-        f"The best-bin bound of {' and '.join(apart)} contradicts the trusted rows: probably the features determine "
-        "the label of no row with certainty. Do not use method='anchor' or 'best_bin' for this label."
+        f"The best-bin bound of {' and '.join(contradicted)} contradicts the trusted rows: probably the features "
+        "determine the label of no row with certainty. Do not use method='anchor' or 'best_bin' for this label."
     )
     return (("no_anchor_suspected", note),)
 
@@ -455,7 +457,7 @@ def _with_notes(label: LabelRates, notes: Notes, observed: float) -> LabelRates:
     if widest.high - widest.low > MAX_IDENTIFIED_WIDTH:
         values = np.array([label.pos.value]), np.array([label.neg.value])
         prior = float(np.clip(prior_from_rates(np.array([observed]), *values)[0], 0.01, 0.99))
-        # The formula gives no rows for a rate of 0, so small rates are replaced by 0.05.
+        # For a rate of 0 the formula gives 0 rows, so rates are clipped to [0.05, 0.95].
         pos, neg = (trusted_rows_needed(min(max(rate.value, 0.05), 0.95), TARGET_HALF_WIDTH) for rate in rates.values())
         rows = math.ceil(max(pos / prior, neg / (1 - prior)))
         note = (
@@ -515,7 +517,7 @@ def _overall_flags(evidence: Evidence, labels: Sequence[LabelRates]) -> list[Fla
 
 
 def _warn(rates: NoiseRates) -> None:
-    """Warn of upper bounds, of poorly identified rates and of a contradicted noise type."""
+    """Warn about upper bounds, poorly identified rates and contradicted noise types."""
     bounds = [j for j, kind in enumerate(rates.kind) if kind == "upper bound"]
     wide = rates.labels_with("wide_interval")
     for labels, problem in (
@@ -534,6 +536,6 @@ def _warn(rates: NoiseRates) -> None:
     if contradicted:
         warnings.warn(
             f"The evidence contradicts the declared noise type of "
-            f"{name_some(contradicted, rates.label_names, rates.n_labels)}. Use noise_type='both' there.",
+            f"{name_some(contradicted, rates.label_names, rates.n_labels)}. Use noise_type='both' for these labels.",
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""Demonstration on bundled data: models trained on noisy labels with four strategies, compared on clean test labels."""
+"""Demo on bundled data: models trained on noisy labels with four strategies, compared on clean test labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ccmn.models import CCMNClassifier
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 
 DEMO_LOSSES = (("hamming", "logistic"), ("ranking", "sigmoid"))
-"""Losses and surrogates of the demonstration."""
+"""Losses and surrogates of the demo."""
 STRATEGIES = ("clean", "plain", "unbiased", "estimated")
 """Training strategies: on the true labels (the best possible result), on the noisy labels without noise correction,
 corrected with the true rates, and corrected with estimated rates."""

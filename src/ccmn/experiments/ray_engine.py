@@ -17,7 +17,7 @@ from joblib.parallel import ThreadingBackend
 
 from ccmn._version import __version__
 from ccmn.experiments.result_store import Result
-from ccmn.experiments.runner import CellGroup, Column, Finished, Missing, machine, run_group
+from ccmn.experiments.runner import CellGroup, Column, Finished, PendingPart, machine, run_group
 
 MAX_RETRIES = 5
 """Number of times that a task is run again after its node was lost. Tasks are seeded and give the same result."""
@@ -83,7 +83,7 @@ def _check_address(address: str) -> None:
 # -- Engine of the tables
 
 
-def run_on_ray(groups: Sequence[CellGroup], missing: Missing, device: str, address: str | None) -> Finished:
+def run_on_ray(groups: Sequence[CellGroup], pending_part: PendingPart, device: str, address: str | None) -> Finished:
     """Run groups as tasks of a Ray cluster.
 
     Only this process writes to the store. If a node is lost, its tasks are run again on other nodes.
@@ -92,7 +92,7 @@ def run_on_ray(groups: Sequence[CellGroup], missing: Missing, device: str, addre
     ----------
     groups : sequence of CellGroup
         Groups to run. All are submitted at once.
-    missing : callable
+    pending_part : callable
         Group -> its part without results, or None.
     device : str
         Device of the training; each task has one GPU if it is "cuda".
@@ -114,7 +114,7 @@ def run_on_ray(groups: Sequence[CellGroup], missing: Missing, device: str, addre
         running: dict[Any, tuple[CellGroup, CellGroup]] = {}
         try:
             for group in groups:
-                part = missing(group)
+                part = pending_part(group)
                 if part is None:
                     yield group, []
                     continue

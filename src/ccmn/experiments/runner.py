@@ -1,4 +1,9 @@
-"""Runs of the tables: load the data, plan groups of cells, run those without a result, store each group."""
+"""Experiments of the paper's tables: load the data, plan groups of cells, run cells without a result, store them.
+
+A cell is one method in one repeat (random split and noise) on one data set under one protocol. A column contains the
+cells of all methods on one data set. A group contains cells that run together. A fleet is a group of models that are
+trained at the same time, see :mod:`ccmn.experiments.fleet`.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +40,9 @@ from ccmn.experiments.result_store import Cell, Result, ResultStore
 from ccmn.noise import ClassConditionalNoise
 
 DIGITS = "digits"
-"""Name of the bundled data set: images of several handwritten digits, made from those of scikit-learn."""
+"""Name of the bundled data set: images with several handwritten digits, composed from the digits of scikit-learn."""
 PROCEDURE = 1
-"""Version of the procedure. Increase it when the same cell gives other values, so that stored ones are not reused."""
+"""Version of the procedure. Increase it if a change of the code alters results, so that stored ones are not reused."""
 
 ENGINES = ("local", "ray")
 """Where groups of cells run: in processes of this machine, or as tasks of a Ray cluster."""
@@ -48,7 +53,7 @@ ENGINES = ("local", "ray")
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Data set of a table under one protocol: what its cells have in common."""
+    """Column of a table: a data set under one protocol, with the settings that its cells share."""
 
     table: PaperTable
     protocol: Protocol
@@ -58,7 +63,7 @@ class Column:
 
     @cached_property
     def configuration(self) -> str:
-        """Canonical JSON of what determines the values, besides the method and the repeat.
+        """Canonical JSON of all settings that determine the results, except the method and the repeat.
 
         The keys of stored results are hashes of this text. Its names and values must not change.
         """
@@ -97,7 +102,7 @@ class PreparedTables:
 
     columns: list[Column]
     absent: dict[str, str]
-    """Data set -> reason why it is left out."""
+    """Data set -> reason why it is not available."""
 
 
 def prepare(
@@ -109,7 +114,7 @@ def prepare(
     small: bool = False,
     random_state: int = 0,
 ) -> PreparedTables:
-    """Load the data sets of tables.
+    """Load the data sets of the tables and return the columns to run.
 
     Parameters
     ----------
@@ -118,7 +123,7 @@ def prepare(
     datasets : sequence of str, optional
         Data sets or data files to run instead of those of the tables. The column of a file has the name of the file.
     protocols : sequence of str, optional
-        Protocols to run; by default all of a table.
+        Protocols to run; by default, all protocols of each table.
     data_dir : path, optional
         Folder of the data sets.
     small : bool, default=False
@@ -195,7 +200,7 @@ def load(table: PaperTable, dataset: str, data_dir: PathLike | None = None) -> M
 
 @dataclass(frozen=True)
 class CellGroup:
-    """Cells that are run and stored together: a fleet, or one fit of a competing method."""
+    """Cells that are run and stored together: those of a fleet, or one fit of a competing method."""
 
     column: Column
     methods: tuple[str, ...]
@@ -222,9 +227,9 @@ class GroupFinished:
     failed: int
     """Number of cells of the group that failed."""
     cost: float
-    """Cost of all finished groups, including those that were stored before."""
+    """Estimated cost of all finished groups, including those that were stored before."""
     total: float
-    """Cost of all groups."""
+    """Estimated cost of all groups."""
 
 
 Callback = Callable[[GroupFinished], None]
@@ -254,13 +259,13 @@ def run_table(
     columns : sequence of Column
         Columns of :func:`prepare`.
     store : ResultStore
-        Results that exist, and to which new ones are added.
+        Existing results. New results are added to it.
     methods : sequence of str, optional
-        Methods to run; by default all of the table.
+        Methods to run; by default, all methods of each table.
     engine : {"local", "ray"}, default="local"
         Where the groups run.
     device : str, default="cpu"
-        Device of the training.
+        Device on which models are trained.
     jobs : int, default=1
         Number of processes of the engine "local". Only the calling process writes to the store.
     address : str, optional
@@ -298,22 +303,22 @@ def run_table(
     if (engine == "ray" and jobs != 1) or (engine != "ray" and address is not None):
         raise ValueError(f"jobs requires engine='local' and address requires engine='ray'; got engine={engine!r}")
 
-    def missing(group: CellGroup) -> CellGroup | None:
+    def pending_part(group: CellGroup) -> CellGroup | None:
         return without_stored(group, store, retry_failed)
 
-    waiting = [group for group in groups if missing(group) is not None]
+    waiting = [group for group in groups if pending_part(group) is not None]
     if engine == "ray":
         # Ray is an optional dependency, and its module imports this one.
         from ccmn.experiments.ray_engine import run_on_ray
 
-        finished = run_on_ray(waiting, missing, device, address)
+        finished = run_on_ray(waiting, pending_part, device, address)
     elif jobs > 1:
-        finished = _run_in_processes(waiting, missing, device, jobs)
+        finished = _run_in_processes(waiting, pending_part, device, jobs)
     else:
-        finished = _run_in_this_process(waiting, missing, device)
+        finished = _run_in_this_process(waiting, pending_part, device)
     total = sum(group.cost for group in groups)
     cost = total - sum(group.cost for group in waiting)
-    with closing(finished):  # ends the workers at once if storing or the callback fails
+    with closing(finished):  # stops the workers immediately if storing or the callback fails
         for group, results in finished:
             store.append(results)
             cost += group.cost
@@ -331,8 +336,8 @@ def check_methods(methods: Sequence[str]) -> tuple[str, ...]:
 def plan(columns: Sequence[Column], methods: Sequence[str] | None = None, *, device: str = "cpu") -> list[CellGroup]:
     """Return the groups of all cells.
 
-    The plan depends on the cells and the device, not on what is stored. A group that is run again after an interruption
-    is the same group and gives the same values.
+    The plan depends on the cells and the device, not on the stored results. After an interruption, a group is therefore
+    run again with the same cells and gives the same values.
     """
     groups = []
     for column in columns:
@@ -351,7 +356,7 @@ def plan(columns: Sequence[Column], methods: Sequence[str] | None = None, *, dev
 def without_stored(group: CellGroup, store: ResultStore, retry_failed: bool) -> CellGroup | None:
     """Return the part of a group that has no result; None if all cells have one.
 
-    This is the whole group unless other methods or repeats were run before.
+    It is smaller than the group if some of its methods or repeats were run before.
     """
     cells = store.missing(group.cells, retry_failed=retry_failed)
     if not cells:
@@ -364,27 +369,28 @@ def without_stored(group: CellGroup, store: ResultStore, retry_failed: bool) -> 
     )
 
 
-Missing = Callable[[CellGroup], "CellGroup | None"]
-"""Group -> its part without results. Called again before a group starts: another process may have stored it."""
+PendingPart = Callable[[CellGroup], "CellGroup | None"]
+"""Group -> its part without results. It is evaluated again before a group starts, because another process may have
+stored results."""
 
 
-def _run_in_this_process(groups: Sequence[CellGroup], missing: Missing, device: str) -> Finished:
+def _run_in_this_process(groups: Sequence[CellGroup], pending_part: PendingPart, device: str) -> Finished:
     for group in groups:
-        part = missing(group)
+        part = pending_part(group)
         yield group, [] if part is None else run_group(part, device)
 
 
-def _run_in_processes(groups: Sequence[CellGroup], missing: Missing, device: str, jobs: int) -> Finished:
+def _run_in_processes(groups: Sequence[CellGroup], pending_part: PendingPart, device: str, jobs: int) -> Finished:
     threads = max(1, torch.get_num_threads() // jobs)
     waiting = iter(groups)
     running: dict[Future[list[Result]], CellGroup] = {}
-    others = set(multiprocessing.active_children())
+    unrelated = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(threads,)) as pool:
         try:
             while True:
                 while len(running) < jobs and (group := next(waiting, None)) is not None:
-                    part = missing(group)
+                    part = pending_part(group)
                     if part is None:
                         yield group, []
                         continue
@@ -396,14 +402,14 @@ def _run_in_processes(groups: Sequence[CellGroup], missing: Missing, device: str
                     yield running.pop(future), future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for worker in set(multiprocessing.active_children()) - others:
+            for worker in set(multiprocessing.active_children()) - unrelated:
                 worker.terminate()
             raise
 
 
 @contextmanager
 def _blocked_interrupts() -> Iterator[None]:
-    """Start workers with SIGINT blocked: Ctrl-C interrupts this process only, which then ends the workers."""
+    """Block SIGINT while workers start: they inherit the mask, so that Ctrl-C interrupts only this process."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -415,20 +421,21 @@ def _blocked_interrupts() -> Iterator[None]:
 
 
 def _start_worker(threads: int) -> None:
-    """Set the threads of a worker, and end it when the parent process ends for any reason."""
+    """Set the number of threads of a worker, and stop the worker when the parent process ends for any reason."""
     torch.set_num_threads(threads)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_exit_with, args=(parent.sentinel,), daemon=True).start()
+        threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
 
 
-def _exit_with(sentinel: int) -> None:
+def _exit_after(sentinel: int) -> None:
+    """Stop this process when the process of the sentinel has ended."""
     multiprocessing.connection.wait([sentinel])
     os._exit(1)
 
 
 def run_group(group: CellGroup, device: str = "cpu") -> list[Result]:
-    """Return the results of all cells of a group; an error becomes a failure of each of them."""
+    """Return the results of all cells of a group; if an error occurs, every cell of the group is stored as failed."""
     start = time.perf_counter()
     outcomes: dict[tuple[str, int], dict[str, object]] = {}
     error = ""
@@ -462,7 +469,7 @@ def _outcomes(group: CellGroup, device: str) -> list[Outcome]:
 def _estimated_noise(column: Column, number: int) -> ClassConditionalNoise:
     """Estimate the rates from the training rows and their noisy labels, as a user would.
 
-    The noise type is declared where it is known that labels were only added.
+    The noise type is declared as "partial" if the protocol only adds labels.
     """
     from ccmn.estimation import estimate_noise
 
@@ -473,7 +480,7 @@ def _estimated_noise(column: Column, number: int) -> ClassConditionalNoise:
 
 
 def machine(device: str) -> dict[str, str]:
-    """Return the device and the versions that a result is computed with."""
+    """Return the device and the package versions that are stored with a result."""
     kind = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else platform.machine()
     return {
         "device": kind,

@@ -1,12 +1,12 @@
-r"""Metrics on debiased labels, for one model or a stack of models; model selection during training uses them.
+r"""Metrics on debiased labels, for one model or a stack of models. They are also used for model selection in training.
 
 Labels p are real numbers with E[p | y] = y, NaN where a label is not observed. Clean labels are 0 and 1. Each function
 takes p of shape (n, q), scores or predictions of shape (..., n, q) and row weights of shape (n,), and returns (...) in
 float64. All functions are differentiable in p and in the weights; standard errors are computed from these derivatives.
 
-The functions ``single_label_*`` are for rows with exactly one true label and noise that changes it to another one (a
-transition matrix). Flips of one row are then dependent, so products of debiased labels are biased. Since the product of
-two different true labels is 0, the metrics are linear in the labels and need no products: they are unbiased.
+The functions ``single_label_*`` are for rows with exactly one true label, under noise with a transition matrix. The
+flips of a row are then dependent, so products of debiased labels are biased. Since products of two different true
+labels are 0, the metrics can be written as linear functions of the labels, which are unbiased.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TINY = torch.finfo(torch.float64).tiny
 
 
 class Sums(NamedTuple):
-    """Metric as a quotient of two sums over rows, so that rows can be summed block by block.
+    """Numerator and denominator of a metric: sums over rows, which can be accumulated block by block.
 
     Parameters
     ----------
@@ -67,12 +67,12 @@ def one_error_sums(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> 
 
 
 def pooled_ranking_loss(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
-    r"""Return the ranking loss over all pairs of all rows, ties 1/2: a ratio of two unbiased sums, hence consistent.
+    r"""Return the ranking loss over all pairs of all rows: a ratio of two unbiased sums, hence consistent.
 
     .. math:: \frac{\sum_i \sum_{j \ne k} p_{ij} (1 - p_{ik}) (1[f_{ij} < f_{ik}] + \frac12 1[f_{ij} = f_{ik}])}
                    {\sum_i \sum_{j \ne k} p_{ij} (1 - p_{ik})}
 
-    The value is NaN if the corrected number of pairs is not positive, which can happen with few noisy rows.
+    Ties count 1/2. The value is NaN if the corrected number of pairs is not positive, which can happen with few rows.
     """
     sums = pooled_ranking_sums(p, scores, weights)
     return torch.where(sums.total > 0, sums.ratio(), torch.nan)
@@ -80,9 +80,9 @@ def pooled_ranking_loss(p: Tensor, scores: Tensor, weights: Tensor | None = None
 
 def pooled_ranking_sums(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Sums:
     """Return the two sums of ``pooled_ranking_loss``: wrong pairs and all pairs."""
-    seen = ~p.isnan()
+    observed = ~p.isnan()
     pos = p.double().nan_to_num(0.0)
-    neg = torch.where(seen, 1 - pos, 0.0)
+    neg = torch.where(observed, 1 - pos, 0.0)
     wrong = wrong_pair_weights(pos, neg, scores)
     pairs = pos.sum(-1) * neg.sum(-1) - (pos * neg).sum(-1)
     if weights is not None:
@@ -105,7 +105,7 @@ def wrong_pair_weights(pos: Tensor, neg: Tensor, scores: Tensor) -> Tensor:
 
 
 def corrected_micro_f1(p: Tensor, predicted: Tensor, weights: Tensor | None = None) -> Tensor:
-    r"""Return F1 over all labels, :math:`2 TP / (PP + P)` from unbiased sums; consistent.
+    r"""Return the micro-averaged F1, :math:`2 TP / (PP + P)`: a ratio of unbiased sums, hence consistent.
 
     Here :math:`TP = \sum h p`, :math:`P = \sum p` and :math:`PP = \sum h`. The value is 0 if P = 0, as for clean
     labels, and NaN if P < 0.
@@ -116,22 +116,22 @@ def corrected_micro_f1(p: Tensor, predicted: Tensor, weights: Tensor | None = No
 
 
 def corrected_macro_f1(p: Tensor, predicted: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return F1 of each label as in ``corrected_micro_f1``, averaged over labels with observations; consistent.
+    """Return the mean of the F1 of all labels with observations; each is computed as in ``corrected_micro_f1``.
 
-    A label whose corrected number of positives is not positive counts 0.
+    The estimate is consistent. F1 is 0 for a label whose corrected number of positives is not positive.
     """
     p, entry_weights = _fill_unobserved(p, weights)
     f1, _ = _f1(p, predicted, entry_weights, dim=(-2,))
-    seen = (entry_weights > 0).any(-2)
-    return torch.where(seen, f1, 0.0).sum(-1) / seen.sum().clamp_min(1)
+    observed = (entry_weights > 0).any(-2)
+    return torch.where(observed, f1, 0.0).sum(-1) / observed.sum().clamp_min(1)
 
 
 def _f1(p: Tensor, predicted: Tensor, entry_weights: Tensor, dim: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Return F1 along ``dim`` (0 if the number of positives is not positive), and the number of positives."""
-    both = (entry_weights * p * predicted).sum(dim)
+    true_positives = (entry_weights * p * predicted).sum(dim)
     positives = (entry_weights * p).sum(dim)
-    either = torch.where(positives > 0, positives + (entry_weights * predicted).sum(dim), 1.0)
-    return torch.where(positives > 0, 2 * both / either, 0.0), positives
+    denominator = torch.where(positives > 0, positives + (entry_weights * predicted).sum(dim), 1.0)
+    return torch.where(positives > 0, 2 * true_positives / denominator, 0.0), positives
 
 
 def corrected_macro_auc(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -152,9 +152,9 @@ def corrected_macro_auc(p: Tensor, scores: Tensor, weights: Tensor | None = None
 
 
 def have_both_classes(p: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return for each label whether the numbers of positives and negatives exceed 0 by two standard errors: (q,).
+    """Return for each label (q,) whether its positives and its negatives exceed 0 by two standard errors.
 
-    For other labels the ratio of sums is unstable. The standard error follows from E[p^2 - p], the variance that noise
+    The ratio of sums is unstable for other labels. The standard error follows from E[p^2 - p], the variance that noise
     adds to p. It is 0 for clean labels, for which one positive and one negative row are sufficient.
     """
     p, entry_weights = _fill_unobserved(p.detach(), weights)
@@ -163,7 +163,7 @@ def have_both_classes(p: Tensor, weights: Tensor | None = None) -> Tensor:
 
 
 def single_label_ranking_loss(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
-    r"""Return the mean of :math:`\sum_j p_j a_j / (q - 1)`; :math:`a_j` is the number of labels above j, ties 1/2."""
+    r"""Return the mean of :math:`\sum_j p_j a_j / (q - 1)`; :math:`a_j` counts labels above j, and ties as 1/2."""
     not_below, above = _ranks(scores)
     wrong = (not_below - 1 + above) / 2 / max(1, scores.shape[-1] - 1)
     return _mean_at_true_label(wrong, p, weights)
@@ -202,13 +202,13 @@ def mean_of_rows(values: Tensor, p: Tensor, weights: Tensor | None) -> Tensor:
 
 def _row_sums(values: Tensor, p: Tensor, weights: Tensor | None) -> Sums:
     """Return the two sums of ``mean_of_rows``."""
-    seen = ~p.isnan().any(-1)
-    row_weights = seen.double() if weights is None else seen * weights.double()
-    return Sums((torch.where(seen, values, 0.0) * row_weights).sum(-1), row_weights.sum())
+    observed = ~p.isnan().any(-1)
+    row_weights = observed.double() if weights is None else observed * weights.double()
+    return Sums((torch.where(observed, values, 0.0) * row_weights).sum(-1), row_weights.sum())
 
 
 def _fill_unobserved(p: Tensor, weights: Tensor | None, rows: int = -2) -> tuple[Tensor, Tensor]:
     """Return labels with NaN replaced by 0, and the weight of every entry: that of its row, or 0 if not observed."""
-    seen = (~p.isnan()).double()
-    entry_weights = seen if weights is None else seen * weights.double().unsqueeze(-3 - rows)
+    observed = (~p.isnan()).double()
+    entry_weights = observed if weights is None else observed * weights.double().unsqueeze(-3 - rows)
     return p.double().nan_to_num(0.0), entry_weights

@@ -4,7 +4,8 @@
 is removed. ``rho_neg[j] = P(noisy_j = 1 | true_j = 0)`` is its false-positive rate: the probability that a false label
 is added. The paper writes them rho with subscripts +1 and -1.
 
-Candidate sets (:class:`PartialNoise`) and missing labels (:class:`MissingNoise`) are the cases with one rate zero.
+Candidate sets (:class:`PartialNoise`) and missing labels (:class:`MissingNoise`) are the special cases in
+which one rate is zero.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ccmn._validation import (
 from ccmn.noise.noise_model import Debiasing, NoiseModel
 
 MAX_OBSERVED_RATE_SUM = 0.99
-"""``from_pairs`` scales the two rates of a label down to this sum, because rates with a sum of 1 cannot be inverted."""
+"""``from_pairs`` scales two rates with a sum of 1 or more down to this sum, because they cannot be inverted."""
 
 ArrayOrTensor = TypeVar("ArrayOrTensor", FloatArray, Tensor)
 
@@ -77,8 +78,8 @@ def flip_labels(
 def _flip_csr(labels: Any, rho_pos: FloatArray, rho_neg: FloatArray, rng: np.random.Generator) -> Any:
     """Flip CSR labels in time and memory proportional to the entries stored before and after.
 
-    For added labels, each column first samples the rows that would flip if they were negative (a binomial number of
-    distinct rows). Rows with a stored entry are then dropped. Stored NaN stays NaN.
+    Added labels are sampled as follows. For every label, a binomial number of distinct rows is drawn as if all rows
+    were negative. Rows with a stored entry are then dropped. Stored NaN stays NaN.
     """
     n, q = labels.shape
     labels = labels.astype(np.float64)
@@ -132,7 +133,7 @@ class ClassConditionalDebiasing(Debiasing):
             Coefficients on the device of the rates. They are cached until a rate changes; do not modify them.
         """
         rho_pos, rho_neg = self.rho_pos, self.rho_neg
-        # The version counter of a tensor tells whether it was modified. Inference tensors have none.
+        # The version counter of a tensor changes when it is modified in place. Inference tensors have no counter.
         if torch.compiler.is_compiling() or rho_pos.is_inference() or rho_neg.is_inference():
             return _affine(rho_pos, rho_neg, dtype)
         versions = rho_pos._version, rho_neg._version
@@ -251,16 +252,16 @@ class ClassConditionalNoise(NoiseModel):
     def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> ClassConditionalNoise:
         """Return the observed flip rates of rows with known true and noisy labels.
 
-        A rate that cannot be observed, because a label has no true positive (or no true negative), is set to 0. Two
-        rates of a label with a sum of 1 or more are scaled down, because they cannot be inverted. Both cases give a
-        warning with the names of the labels.
+        A rate that cannot be observed, because ``Y_true`` contains no positive (or no negative) sample of the label, is
+        set to 0. Two rates of a label with a sum of 1 or more are scaled down, because they cannot be inverted. Both
+        cases give a warning with the names of the labels.
 
         Parameters
         ----------
         Y_true : array, Tensor, DataFrame or CSR matrix of shape (n, q)
             True labels 0 or 1, or NaN.
         Y_noisy : array, Tensor, DataFrame or CSR matrix of shape (n, q)
-            Noisy labels of the same rows. Pairs with a NaN are ignored.
+            Noisy labels of the same rows. Labels that are NaN in either argument are ignored.
 
         Returns
         -------
@@ -381,7 +382,7 @@ class ClassConditionalNoise(NoiseModel):
 
 
 def _observed_rates(Y_true: Labels, Y_noisy: Labels) -> tuple[FloatArray, FloatArray, tuple[str, ...] | None]:
-    """Return the observed (rho_pos, rho_neg, label names), with warnings for rates that are not usable."""
+    """Return the observed rho_pos and rho_neg and the label names; warn about rates that must be changed."""
     names = label_names_of(Y_true) or label_names_of(Y_noisy)
     check_same_labels(("Y_true", names), ("Y_noisy", label_names_of(Y_noisy)))
     if is_sparse(Y_true) and is_sparse(Y_noisy):
@@ -392,7 +393,7 @@ def _observed_rates(Y_true: Labels, Y_noisy: Labels) -> tuple[FloatArray, FloatA
     for total, which, rate in ((positives, "positive", "rho_pos"), (negatives, "negative", "rho_neg")):
         if (total == 0).any():
             where = name_some(np.flatnonzero(total == 0), names, total.size)
-            warnings.warn(f"Y_true has no true {which} for {where}: {rate} is set to 0", stacklevel=3)
+            warnings.warn(f"Y_true has no {which} sample for {where}: {rate} is set to 0", stacklevel=3)
     rho_pos, rho_neg = removed / np.maximum(positives, 1), added / np.maximum(negatives, 1)
     total = rho_pos + rho_neg
     too_large = total > 1 - 1e-9
@@ -400,8 +401,8 @@ def _observed_rates(Y_true: Labels, Y_noisy: Labels) -> tuple[FloatArray, FloatA
         where = name_some(np.flatnonzero(too_large), names, total.size)
         warnings.warn(
             f"Observed rates have a sum of 1 or more for {where}: they are scaled down to a sum of "
-            f"{MAX_OBSERVED_RATE_SUM}. The noisy label carries no information about the true label there; use more "
-            "pairs, or drop the label.",
+            f"{MAX_OBSERVED_RATE_SUM}. The noisy labels contain no information about the true ones; use more "
+            "rows, or drop the labels.",
             stacklevel=3,
         )
         factor = np.where(too_large, MAX_OBSERVED_RATE_SUM / np.maximum(total, 1e-9), 1.0)
@@ -415,7 +416,7 @@ def _check_pair_shapes(true_shape: tuple[int, ...], noisy_shape: tuple[int, ...]
 
 
 def _count_dense(true: NDArray[Any], noisy: NDArray[Any]) -> tuple[Any, Any, Any, Any]:
-    """Return the numbers of true positives, true negatives, removed labels and added labels."""
+    """Return, per label, the numbers of 1s in ``true``, of 0s in ``true``, of removed labels and of added labels."""
     _check_pair_shapes(true.shape, noisy.shape)
     check_label_values(true, "Y_true")
     check_label_values(noisy, "Y_noisy")
@@ -471,7 +472,7 @@ class _OneRateNoise(ClassConditionalNoise):
         Y_true : array, Tensor, DataFrame or CSR matrix of shape (n, q)
             True labels 0 or 1, or NaN.
         Y_noisy : array, Tensor, DataFrame or CSR matrix of shape (n, q)
-            Noisy labels of the same rows. Pairs with a NaN are ignored.
+            Noisy labels of the same rows. Labels that are NaN in either argument are ignored.
 
         Returns
         -------

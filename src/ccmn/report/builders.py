@@ -1,4 +1,4 @@
-"""Reports of an audit, of the evaluation of a model, and of the demonstration."""
+"""Reports of an audit, of the evaluation of a model, and of the demo."""
 
 from __future__ import annotations
 
@@ -49,33 +49,33 @@ _DEMO_MODELS = {
 }
 
 
-def audit_report(data: MultiLabelData, Y: Any, found: Audit, show: Show, max_shown: int) -> Report:
+def audit_report(data: MultiLabelData, Y: Any, audit: Audit, show: Show, max_shown: int) -> Report:
     """Return the report of an audit of the labels Y, with the rows of the first ``max_shown`` label issues."""
     labels = to_dense_array(Y).astype(np.float64)
-    names = [str(name) for name in found.summary.label]
-    noise = correcting_noise(found.noise)
-    false, missing = found.summary["false"].sum(), found.summary["missing"].sum()
-    given, observed = found.summary.given.sum(), found.summary.observed.sum()
+    names = [str(name) for name in audit.summary.label]
+    noise = correcting_noise(audit.noise)
+    false, missing = audit.summary["false"].sum(), audit.summary["missing"].sum()
+    given, observed = audit.summary.given.sum(), audit.summary.observed.sum()
     lead = (
-        f"About {false:,.0f} of the {given:,} labels that are given are false, and about {missing:,.0f} of the "
-        f"{observed - given:,} labels that are not given are missing. For a single label only a probability of being "
-        "wrong can be estimated, so review some of the labels listed below."
+        f"Of the {given:,} given labels, about {false:,.0f} are false. Of the {observed - given:,} labels that are not "
+        f"given, about {missing:,.0f} are missing. For a single label, only the probability of an error can be "
+        "estimated, so review some of the labels listed below."
     )
-    scored = "Out-of-fold predictions of a linear model, trained without noise correction."
+    score_note = "Out-of-fold predictions of a linear model, trained without noise correction."
     note = (
         "The probability that a label is wrong follows from the out-of-fold predictions of a linear model and the "
         "noise rates."
     )
-    variants = label_variants(labels, found.pred_proba, noise)
+    variants = label_variants(labels, audit.pred_proba, noise)
     return Report(
         title=f"Audit of the labels of {data.name or 'unnamed data'}",
         lead=(lead,),
         data=data_facts(data.name, data.d, labels, names),
-        rates=rate_facts(found.noise, names),
-        metrics=metric_facts(labels, found.pred_proba - 0.5, found.noise, scored),
+        rates=rate_facts(audit.noise, names),
+        metrics=metric_facts(labels, audit.pred_proba - 0.5, audit.noise, score_note),
         cooccurrence=cooccurrence_facts(labels, names, noise),
-        precision_recall=precision_recall_facts(names, variants, scored),
-        issues=issue_facts(found.issues, labels, names, show, note, max_shown=max_shown),
+        precision_recall=precision_recall_facts(names, variants, score_note),
+        issues=issue_facts(audit.issues, labels, names, show, note, max_shown=max_shown),
     )
 
 
@@ -87,14 +87,14 @@ def evaluation_report(
     show: Show,
     training_note: str | None = None,
 ) -> Report:
-    """Return the report of a model with scores (n, q); the labels of ``data`` are noisy if ``noise`` is given.
+    """Return the report of a model whose scores are (n, q); if ``noise`` is given, the labels of ``data`` are noisy.
 
-    ``training_note`` is a warning that the model was trained on many of these rows.
+    ``training_note`` is a warning for the case that the model was trained on many of these rows.
     """
     labels = to_dense_array(data.Y).astype(np.float64)
     names = [str(name) for name in data.label_names or classifier.label_names_ or range(data.q)]
     correcting = None if noise is None else correcting_noise(noise)
-    kind = "the true labels, estimated from the noisy ones" if noise is not None else "the labels as given"
+    basis = "estimated for the true labels from the noisy ones" if noise is not None else "computed on the given labels"
     note = (
         "Learning curves of the fit, by learning rate. The validation criterion is corrected for the noise that the "
         "model was trained with."
@@ -102,7 +102,7 @@ def evaluation_report(
     variants = label_variants(labels, scores, correcting)
     return Report(
         title=f"Evaluation of the model on {data.name or 'unnamed data'}",
-        lead=(f"{data.n:,} rows. The metrics are those on {kind}.", *([training_note] if training_note else [])),
+        lead=(f"{data.n:,} rows. The metrics are {basis}.", *([training_note] if training_note else [])),
         data=data_facts(data.name, data.d, labels, names),
         rates=_evaluation_rates(classifier, noise, names),
         metrics=metric_facts(
@@ -118,7 +118,7 @@ def evaluation_report(
 def _evaluation_rates(
     classifier: CCMNClassifier, noise: NoiseModel | NoiseRates | None, names: list[str]
 ) -> RateFacts | None:
-    """Return the rates of the evaluated labels or, if they are clean, those that the model was trained with."""
+    """Return the rates of the evaluated labels or, if these are clean, the rates that the model was trained with."""
     if noise is not None:
         return rate_facts(noise, names)
     return rate_facts(classifier.noise_, names, kind="training")
@@ -132,13 +132,14 @@ def _evaluation_issues(
     noise: NoiseModel | None,
     show: Show,
 ) -> IssueFacts | None:
-    """Return the labels that contradict the model; None without noise rates per label."""
+    """Return the label issues found with the predictions of the model; None without noise rates per label."""
     if not isinstance(noise, ClassConditionalNoise):
         return None
     clean = classifier.predict_proba(data.X)
     noisy = noise.rho_neg + (1 - noise.rho_pos - noise.rho_neg) * clean
-    nameless = ClassConditionalNoise(noise.rho_pos, noise.rho_neg)
-    issues = find_label_issues(labels, noisy, nameless)
+    # Without label names, the column "label" of the issues contains indices.
+    unnamed = ClassConditionalNoise(noise.rho_pos, noise.rho_neg)
+    issues = find_label_issues(labels, noisy, unnamed)
     issues["label"] = [names[j] for j in issues.label]
     note = (
         "The probability that a label is wrong follows from the probabilities of the model and the noise rates. It "
@@ -148,7 +149,7 @@ def _evaluation_issues(
 
 
 def demo_report(task: DemoTask, models: Sequence[DemoModel]) -> Report:
-    """Return the report of the demonstration: simulated noise, its estimates, and corrected models."""
+    """Return the report of the demo: simulated noise, estimated rates, and models with and without correction."""
     names = task.noise.label_names or ()
     hamming, ranking = ({m.row.strategy: m for m in models if m.row.loss.startswith(loss)} for loss, _ in DEMO_LOSSES)
     rates = replace(hamming["estimated"].classifier.rates_, label_names=tuple(names))
@@ -160,7 +161,7 @@ def demo_report(task: DemoTask, models: Sequence[DemoModel]) -> Report:
         f"correction. They are evaluated on {len(task.X_test):,} pictures by other writers with true labels."
     )
     return Report(
-        title="Demonstration: learning from noisy labels",
+        title="Demo: learning from noisy labels",
         lead=(lead,),
         data=data_facts("digit scenes", task.X.shape[1], noisy, names),
         rates=rate_facts(rates, names, task.noise),
@@ -192,7 +193,7 @@ def _demo_precision_recall(
     task: DemoTask, models: Mapping[str, DemoModel], names: Sequence[str]
 ) -> PrecisionRecallFacts:
     clean = task.Y_test.astype(np.float64)
-    variants = {_DEMO_MODELS[way]: (clean, models[way].scores) for way in STRATEGIES}
+    variants = {_DEMO_MODELS[s]: (clean, models[s].scores) for s in STRATEGIES}
     return precision_recall_facts(names, variants, "Models with the Hamming loss on true test labels.")
 
 
@@ -203,7 +204,7 @@ def _demo_issues(task: DemoTask, rates: NoiseRates, noisy: FloatArray, names: Se
     note = (
         "The probability that a label is wrong follows from out-of-fold predictions of a linear model and the "
         "estimated noise rates. The true labels are known here because the noise was simulated. To review labels and "
-        "retrain, run: ccmn review --demo (add --seed if the demonstration was run with one)."
+        "retrain, run: ccmn review --demo (with the --random-state of ccmn demo, if you set one)."
     )
     show = pictures(task.X, DIGIT_SCENE_SHAPE)
     return issue_facts(found.issues, noisy, names, show, note, Y_true=task.Y.astype(np.float64))
@@ -211,8 +212,8 @@ def _demo_issues(task: DemoTask, rates: NoiseRates, noisy: FloatArray, names: Se
 
 def _demo_curves(ranking: Mapping[str, DemoModel]) -> CurveFacts:
     note = (
-        "Models with the ranking loss, at the selected learning rate. Each model is selected on its own labels and "
-        "correction, so the values of different models cannot be compared."
+        "Models with the ranking loss, at the selected learning rate. Each model has its own validation criterion: "
+        "its own labels and noise correction. Values of different models therefore cannot be compared."
     )
-    histories = {_DEMO_MODELS[way]: selected_history(model.classifier.history_) for way, model in ranking.items()}
+    histories = {_DEMO_MODELS[s]: selected_history(model.classifier.history_) for s, model in ranking.items()}
     return curve_facts(histories, note)

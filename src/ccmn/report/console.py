@@ -272,7 +272,7 @@ def _sets_table(sets: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def demo_table(task: DemoTask, rows: Sequence[DemoRow]) -> Group:
-    """Return the comparison of the demonstration, preceded by a description of the data."""
+    """Return the comparison of the demo, preceded by a description of the data."""
     noise = task.noise
     head = (
         f"{len(task.X)} training pictures with several handwritten digits each, {len(task.X_test)} test pictures "

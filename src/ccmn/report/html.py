@@ -64,7 +64,7 @@ def render_page(template: str, **context: Any) -> str:
 
 
 def report_page(report: Report) -> str:
-    """Render the report of an audit, an evaluation or the demonstration."""
+    """Render the report of an audit, an evaluation or the demo."""
     sections = {name: view(facts) for name, view in _VIEWS.items() if (facts := getattr(report, name)) is not None}
     return render_page("report.html", title=report.title, lead=report.lead, sections=sections)
 

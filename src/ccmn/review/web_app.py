@@ -1,4 +1,4 @@
-"""Web app of the review: routes, actions and pages. ``security.py`` controls the access to it."""
+"""Web app for label review: routes, actions and pages. ``security.py`` implements the access control."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ NOTICES = {
     "exported": "Exported.",
     "training": "Training has started. You can continue in the meantime.",
 }
-"""Messages about the action that led to a page. A URL can select one of them, but not contain its own text."""
+"""Messages about the previous action, by key. A URL contains only the key, so that links cannot insert other text."""
 
 MAX_CHARACTERS = 20_000
-"""Maximum number of characters of a text that are shown."""
+"""Longer texts are truncated to this number of characters."""
 
 MIN_COMPLETE_ROWS = 50
-"""With fewer complete rows of the random sample, the page warns that the noise rates are imprecise."""
+"""The page warns about imprecise noise rates if fewer rows of the random sample have all their answers."""
 
 
 def make_app(session: ReviewSession, retraining: Retraining) -> Starlette:
@@ -73,11 +73,11 @@ class ReviewApp:
     # -- pages
 
     def home(self, request: Request) -> Response:
-        """Redirect to the last row of the queue."""
+        """Redirect to the row where the review continues."""
         return _redirect(self._session.latest().position)
 
     def row(self, request: Request) -> Response:
-        """Show a row with its labels."""
+        """Return the page of a row with its labels."""
         item, query = self._item(request), request.query_params
         return HTMLResponse(
             render_row(
@@ -121,13 +121,13 @@ class ReviewApp:
         return _redirect(item.position, after=label)
 
     def accept(self, request: Request) -> Response:
-        """Confirm the given labels that have no answer."""
+        """Accept the given values of all labels of a row that have no answer."""
         item = self._item(request)
         self._session.accept_rest(item)
         return _redirect(item.position)
 
     def next(self, request: Request) -> Response:
-        """Go to the next row."""
+        """Redirect to the next row, or show the final page after the last one."""
         item = self._item(request)
         following = self._session.queue.after(item.position)
         if following is None:
@@ -179,7 +179,7 @@ def _redirect(position: int, **query: object) -> RedirectResponse:
 
 
 async def _read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form; of repeated fields, the last value."""
+    """Return the fields of a form. A repeated field has its last value."""
     try:
         fields = parse_qs((await request.body()).decode(), max_num_fields=8)
     except ValueError:
@@ -203,16 +203,22 @@ _TEMPLATES = Environment(
 
 
 class DisplayedRate(NamedTuple):
-    """One noise rate of one label as shown on the page: texts, and positions in percent for the drawing."""
+    """One noise rate of one label as shown on the page: texts, and positions from 0 to 100 in its drawing."""
 
     key: str
     used: str
+    """Rate that the app uses."""
     counted: str
+    """Number of flips and of rows in the random sample."""
     interval: str
+    """Credible interval of the counted rate."""
     low: float
     high: float
+    """Ends of the interval."""
     tick: float
+    """Position of the rate that the app uses."""
     dot: float | None
+    """Position of the counted rate; None without rows."""
 
 
 def render_row(
@@ -224,7 +230,7 @@ def render_row(
     answered: int = -1,
     notice: str = "",
 ) -> str:
-    """Return the page of a row; ``focus`` is the label to focus, ``answered`` the label that was answered last."""
+    """Return the page of a row; ``focus`` is the label to focus, ``answered`` the latest answered label (-1: none)."""
     view, dataset = session.view(item), session.dataset
     is_table = dataset.picture is None and dataset.texts is None
     return _TEMPLATES.get_template("row.html").render(
@@ -244,7 +250,7 @@ def render_row(
 
 
 def _focused_label(view: RowView, requested: int, answered: int) -> int | None:
-    """Return the requested label, else the next one without an answer; None if all labels have one."""
+    """Return the requested label, or the next label without an answer; None if all labels have an answer."""
     labels = [question.label for question in view.questions]
     if requested in labels:
         return requested
@@ -254,7 +260,7 @@ def _focused_label(view: RowView, requested: int, answered: int) -> int | None:
 
 
 def _displayed_rates(session: ReviewSession, view: RowView) -> list[tuple[str, DisplayedRate, DisplayedRate]]:
-    """Return name, missing-label rate and added-label rate of each label; with many labels, of those in question."""
+    """Return name, missing-label rate and added-label rate of each label; of many labels, only of those asked."""
     used, names = session.rates_in_use(), session.dataset.label_names
 
     def displayed(key: str, j: int, rate: float, counted: Rate, n_flips: int, n_rows: int) -> DisplayedRate:
