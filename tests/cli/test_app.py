@@ -12,7 +12,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from ccmn import __version__
-from ccmn.cli import app
+from ccmn.cli import app, output
 from ccmn.cli.options import CHOICES, read_labels
 from ccmn.data import write_npz
 from ccmn.estimation import METHODS
@@ -148,8 +148,8 @@ def test_warning_on_poorly_identified_rates_names_the_noise_type(run, unnamed, f
 
 
 def test_labels_option():
-    typed = {None: None, "a,b": ["a", "b"], "a, b,": ["a", "b"], "14": 14, "-14": -14, "x*": "x*", "l.xml": "l.xml"}
-    assert {text: read_labels(text) for text in typed} == typed
+    expected = {None: None, "a,b": ["a", "b"], "a, b,": ["a", "b"], "14": 14, "-14": -14, "x*": "x*", "l.xml": "l.xml"}
+    assert {text: read_labels(text) for text in expected} == expected
 
 
 def test_errors_propagate_without_standalone_mode(tmp_path):
@@ -195,7 +195,7 @@ def test_closed_pipe_is_not_an_error(tmp_path):
 def test_help_imports_no_heavy_package():
     code = """
 import sys
-from ccmn.cli import app
+from ccmn.cli import app, output
 try:
     app(["--help"])
 except SystemExit:
@@ -204,3 +204,17 @@ except SystemExit:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "audit" in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("on_path", "called", "expected"),
+    [
+        ("/usr/bin/ccmn", "/usr/bin/ccmn", "ccmn"),
+        (None, ".venv/bin/ccmn", ".venv/bin/ccmn"),
+        (None, "src/ccmn/__main__.py", "python -m ccmn"),
+    ],
+)
+def test_program_name(monkeypatch, on_path, called, expected):
+    monkeypatch.setattr(output.shutil, "which", lambda name: on_path)
+    monkeypatch.setattr(output.sys, "argv", [called, "demo"])
+    assert output.program_name() == expected

@@ -39,6 +39,8 @@ def full_disk(free=512):
         (("data", "convert", "task.npz", "--out", "new.csv"), "new.csv"),
         (("data", "convert", "task.csv", "--labels", "-3", "--out", "new.npz"), "new.npz"),
         (("noise", "estimate", "task.npz", "--out", "new.json"), "new.json"),
+        ((*FIT, "--epochs", 2, "--out", "new.ccmn"), "new.ccmn"),
+        ((*FIT, "--epochs", 10, "--checkpoint", "new.state", "--out", "new.ccmn"), "new.state"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value[:2])),
 )

@@ -131,7 +131,7 @@ def test_checkpoint_is_deleted_only_after_the_model_is_saved(run, refused, files
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tempfile.mkstemp", disk_full)
+        patch.setattr("ccmn.models.persistence.atomic_write", disk_full)
         assert "No space left" in refused(*arguments, "model.ccmn")
     assert (files / "state").exists()
     assert not (files / "model.ccmn").exists()
@@ -245,7 +245,7 @@ def test_existing_files_are_not_overwritten(refused, run, files):
 def test_note_on_too_few_rows(run, files):
     (files / "few.csv").write_text("x,sea\n" + "1,0\n2,1\n" * 10)
     result = run("fit", "few.csv", "--labels", "sea", *QUICK, "--out", "model.ccmn")
-    assert result.stderr.startswith("ccmn: note: 20 rows are too few to estimate noise rates")
+    assert result.stderr.startswith("ccmn: note: n_samples=20 is below the minimum of 100")
     assert "noise: none" in result.stdout
 
 
@@ -288,4 +288,4 @@ def test_shards(shards, printed, run):
 def test_options_that_require_a_file_or_a_folder(shards, refused):
     assert "require a file" in refused("fit", shards, "--labels", "sea", "--text", "sky", "--out", "m.ccmn", code=2)
     assert "require a folder" in refused("fit", "task.npz", "--memory", "1GB", "--out", "m.ccmn", code=2)
-    assert "memory must be" in refused("fit", shards, "--labels", "sea", "--memory", "much", "--out", "m.ccmn")
+    assert "got 'much'" in refused("fit", shards, "--labels", "sea", "--memory", "much", "--out", "m.ccmn")

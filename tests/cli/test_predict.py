@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from ccmn.cli.predict_command import model_columns
 from ccmn.data import write_csv, write_npz
 from ccmn.models import CCMNClassifier, load_model
 
@@ -107,7 +108,7 @@ def test_other_files_are_not_models(refused, files, content):
 def test_damaged_and_missing_models(refused, saved, files):
     (files / "truncated.ccmn").write_bytes(saved.read_bytes()[:-100])
     assert "not a valid ccmn model" in refused("predict", "truncated.ccmn", "task.csv")
-    assert "there is no model at none.ccmn" in refused("predict", "none.ccmn", "task.csv")
+    assert "model none.ccmn does not exist" in refused("predict", "none.ccmn", "task.csv")
     assert "there is no file none.csv" in refused("predict", saved, "none.csv")
     assert "did you mean 'yeast'?" in refused("predict", saved, "yaest")
 
@@ -122,3 +123,25 @@ def test_prediction_in_blocks(run, saved, files, monkeypatch, options):
     whole = run("predict", saved, "task.npz", *options).stdout
     monkeypatch.setattr("ccmn.cli.predict_command.BLOCK_ENTRIES", 3 * 7)
     assert run("predict", saved, "task.npz", *options).stdout == whole
+
+
+def test_columns_of_a_saved_model(saved):
+    columns = model_columns(load_model(saved))
+    assert columns.feature_names == ("length", "width", "depth", "age")
+    assert (columns.n_features, columns.n_labels, columns.label_names) == (4, 3, ("sea", "sky", "sun"))
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"feature_names": ["a", "b"]}, "one name per feature"),
+        ({"feature_names": ["a", "a", "b", "c"]}, "must be unique"),
+        ({"text": {"column": "t", "terms": list("abcde"), "idf": [1.0] * 5}}, "4 features but 5 terms"),
+        ({"text": {"column": "t"}}, "not a description of text features"),
+    ],
+)
+def test_inconsistent_columns(saved, extra, message):
+    classifier = load_model(saved)
+    classifier.extra_ = extra
+    with pytest.raises(ValueError, match=message):
+        model_columns(classifier)

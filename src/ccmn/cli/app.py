@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -19,14 +19,13 @@ from ccmn.cli.data_commands import data_app
 from ccmn.cli.demo_command import demo
 from ccmn.cli.fit_command import fit
 from ccmn.cli.noise_commands import noise_app
-from ccmn.cli.options import Command
+from ccmn.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, Command
 from ccmn.cli.predict_command import evaluate, predict
 from ccmn.cli.reproduce_command import report, reproduce
 from ccmn.cli.review_command import review
 
 USER_ERRORS = (ValueError, TypeError, OSError, ImportError, MemoryError)
 """Errors caused by files, option values or the machine. Any other exception is a bug and keeps its traceback."""
-EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 
 class ErrorReporter(TyperGroup):
@@ -52,8 +51,7 @@ class ErrorReporter(TyperGroup):
         except typer.Abort:
             code = EXIT_INTERRUPTED
         except USER_ERRORS as error:
-            named = isinstance(error, OSError) and error.filename is not None and error.strerror
-            _print_error(f"{error.filename}: {error.strerror}" if named else str(error) or type(error).__name__)
+            _print_error(_error_message(error))
             code = EXIT_FAILURE
         except Exception as error:
             # Usage errors of typer are recognized by this method: the module of their class depends on its version.
@@ -75,6 +73,13 @@ def _print_error(message: str) -> None:
         typer.echo(f"ccmn: {message}", err=True)
 
 
+def _error_message(error: Exception) -> str:
+    """Return the message of an error; errors of the operating system start with the name of the file."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
 def _usage_message(error: Any) -> str:
     """Return the message of a usage error, with the command that prints the relevant help."""
     if type(error).__name__ == "NoArgsIsHelpError":  # the help has already been printed
@@ -93,12 +98,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, fit, predict, evaluate, audit, review):
+COMMANDS: tuple[Callable[..., None], ...] = (demo, fit, predict, evaluate, audit, review, report, reproduce)
+for command in COMMANDS:
     app.command(cls=Command)(command)
 app.add_typer(noise_app, name="noise")
 app.add_typer(data_app, name="data")
-for command in (reproduce, report):
-    app.command(cls=Command)(command)
 
 
 def _print_version(requested: bool) -> None:

@@ -14,6 +14,7 @@ import typer
 
 from ccmn.cli.noise_commands import NOISE_WORDS, read_noise_option, read_rates
 from ccmn.cli.options import (
+    EXIT_INTERRUPTED,
     Candidates,
     Data,
     DataDir,
@@ -43,8 +44,6 @@ PROCESS_GROUP_TIMEOUT = timedelta(minutes=10)
 """A rank that waits longer than this for the others fails; torchrun can then restart all ranks."""
 DEFAULT_MEMORY = "500MB"
 """Memory limit for a folder of shards."""
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, the convention of shells."""
 
 
 def _choice(text: str) -> Any:
@@ -171,7 +170,7 @@ def fit(
         raise typer.BadParameter("--memory and --n-labels require a folder of Parquet files as DATA")
     else:
         data = _File(source, labels, text, candidates, data_dir)
-    with _process_group(device) as (ranks, local_device), _recorded_interrupts() as interrupts:
+    with _process_group(device) as (group, local_device), _recorded_interrupts() as interrupts:
         if local_device is not None:
             settings["device"] = local_device
         names, q = data.columns.label_names, data.columns.n_labels
@@ -179,10 +178,10 @@ def fit(
         classifier = CCMNClassifier(**{**settings, "noise": None if rates == "none" else rates}, verbose=1)
         held_out = None if validation is None else data.read_validation(validation, validation_is_clean)
         data.fit(classifier, held_out, validation_is_clean, checkpoint)
-        if ranks.is_main:
+        if group.is_main:
             store_columns(classifier, data.columns)
             classifier.save(out)
-    if ranks.is_main:
+    if group.is_main:
         result = {
             "model": str(out),
             **{"n": data.n, "d": classifier.n_features_in_, "q": data.columns.n_labels},
@@ -192,10 +191,10 @@ def fit(
         }
         print_json(result) if as_json else typer.echo(fit_summary(result))
     if interrupts:
-        if ranks.is_main:
+        if group.is_main:
             resume = "" if checkpoint is None else "; repeat the command with --force to resume from the checkpoint"
             typer.echo(f"ccmn: training was interrupted; {out} is the best model so far{resume}", err=True)
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(EXIT_INTERRUPTED)
 
 
 class _TrainingData(Protocol):

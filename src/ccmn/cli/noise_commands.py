@@ -301,10 +301,10 @@ def read_noise_option(
     *,
     words: Sequence[str] = NOISE_WORDS,
     read: Callable[[Path], NoiseModel | NoiseRates] = read_estimate,
-) -> str | NoiseModel | NoiseRates | None:
-    """Return the value of ``--noise``: a word, None for "none", or the rates in a file in the order of the labels."""
+) -> str | NoiseModel | NoiseRates:
+    """Return the value of ``--noise``: one of the words, or the rates in a file in the order of the labels."""
     if value in words:
-        return None if value == "none" else value
+        return value
     if not value.endswith(".json") and not Path(value).exists():
         raise typer.BadParameter(f"--noise must be {', '.join(words)} or a JSON file of noise rates; got {value!r}")
     return match_rates(read(Path(value)), label_names, n_labels)

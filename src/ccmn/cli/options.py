@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
     from ccmn.data.tables import LabelSpec
 
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+"""Exit code after Ctrl-C, by the convention of shells."""
+
 DATA_HELP = "Data file (CSV, Parquet, ARFF, MAT, LIBSVM, NPZ) or name of a dataset (see ccmn data list)."
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]

@@ -185,9 +185,9 @@ def _predict_blocks(classifier: CCMNClassifier, X: Any) -> Iterator[Predictions]
         rows = X[start : start + size]
         labels, p = classifier.predict(rows, sparse=False), classifier.predict_proba(rows)
         if labels.ndim == 1:
-            names, predicted = classifier.classes_, labels[:, None] == classifier.classes_
+            names, predicted = list(classifier.classes_), labels[:, None] == classifier.classes_
         else:
-            names, predicted = classifier.label_names_ or classifier.classes_, labels == 1
+            names, predicted = list(classifier.label_names_ or classifier.classes_), labels == 1
         yield Predictions([str(name) for name in names], p, predicted, start)
 
 
