@@ -34,7 +34,7 @@ _MIN_PROBABILITY = 1e-3
 
 
 class Counts(NamedTuple):
-    """Trusted rows of one label: true positives and how many were removed, true negatives and how many were added."""
+    """Trusted rows of one label: numbers of true labels 1 and of those removed, of true labels 0 and of those added."""
 
     positives: int
     removed: int
@@ -60,7 +60,7 @@ def profile_labels(
     """Return the posterior rates of every label; the likelihood of the labels in ``counts_only`` is ignored."""
     surfaces = evidence.surfaces
     if surfaces is None:
-        raise ValueError("Expected fitted likelihoods: set evidence.surfaces = fit_surfaces(evidence)")
+        raise ValueError("Expected fitted likelihoods; use replace(evidence, surfaces=fit_surfaces(evidence))")
     observed = observed_prevalence(evidence.Y).tolist()
     log_values = [
         _label_log_posterior(evidence, surfaces, j, observed[j], counts[j], j in counts_only)
@@ -123,7 +123,7 @@ def log_posterior(
 
     where :math:`\pi = (\tilde p - \rho_{neg}) / r` is the prevalence that the rates imply. The first term is the
     held-out likelihood with temperature T (a power posterior [1]_, see :func:`temperature_for`). The other terms are
-    the likelihood of the trusted rows: of their flips, and of their number of true positives. The latter is informative
+    the likelihood of the trusted rows: of their flips, and of their number of true labels. The latter is informative
     because the observed prevalence is known; its weight w accounts for the error of the observed prevalence in a sample
     of n rows (:func:`prevalence_weight`). A known prevalence adds a normal term with standard deviation 0.01.
 
