@@ -78,6 +78,7 @@ def public_home(original, served, monkeypatch, offline):
     monkeypatch.setenv("CCMN_MIRROR", address)
 
 
+@pytest.mark.slow
 def test_downloads_equal_the_files_in_the_folder(real_data, public_home, same, monkeypatch):
     for name in WITH_FEATURES:
         data, expected = load_dataset(name), load_dataset(name, data_dir=real_data)

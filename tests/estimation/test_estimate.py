@@ -293,6 +293,7 @@ def test_partial_noise_of_real_data(name, bound, rho):
     assert np.abs(rates.rho_neg - rho).mean() < bound
 
 
+@pytest.mark.slow
 @needs_data
 @ignore_rate_warnings
 def test_noise_of_both_types_of_real_data():

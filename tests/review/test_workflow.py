@@ -8,6 +8,7 @@ from ccmn.experiments.demo_task import make_demo
 from ccmn.review import Retraining, demo_session
 
 
+@pytest.mark.slow
 def test_a_hundred_reviewed_rows_improve_rates_and_model(tmp_path):
     session, task = demo_session(tmp_path / "review", n=3000), make_demo(3000)
     item = session.latest()
