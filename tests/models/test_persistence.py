@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
+import threading
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -92,6 +95,58 @@ def test_a_failed_save_leaves_the_old_model(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_reader_of_a_folder_finds_the_old_or_the_new_model(tmp_path):
+    """A folder is replaced again and again while another thread reads it."""
+    clf = fitted()
+    clf.save(tmp_path / "folder")
+    expected = clf.decision_function(X)
+    done, reads = threading.Event(), []
+
+    def read():
+        while not done.is_set():
+            reads.append(np.array_equal(load_model(tmp_path / "folder").decision_function(X), expected))
+
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(read)
+        for _ in range(30):
+            clf.save(tmp_path / "folder")
+        done.set()
+        reader.result()
+    assert reads
+    assert all(reads)
+    assert [child.name for child in tmp_path.iterdir()] == ["folder"]
+
+
+def test_folder_is_kept_if_it_cannot_be_exchanged(tmp_path, monkeypatch):
+    clf = fitted()
+    clf.save(tmp_path / "folder")
+    monkeypatch.setattr(persistence.ctypes, "CDLL", lambda *_, **__: object())
+    with pytest.raises(OSError, match=r"cannot be replaced atomically.*folder"):
+        clf.save(tmp_path / "folder")
+    load_model(tmp_path / "folder")
+    clf.save(tmp_path / "new")
+    assert sorted(child.name for child in tmp_path.iterdir()) == ["folder", "new"]
+
+
+@pytest.mark.parametrize("name", ["m.ccmn", "folder"])
+def test_full_disk_names_the_model(tmp_path, monkeypatch, name):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match=f"No space left on device.*{name}"):
+        fitted().save(tmp_path / name)
+    assert not any(tmp_path.iterdir())
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path):
+    clf = fitted()
+    clf._scorer.network.arrays["weight"][0, 0] = np.inf
+    with pytest.raises(ValueError, match="weight must be finite"):
+        clf.save(tmp_path / "m.ccmn")
+    assert not any(tmp_path.iterdir())
+
+
 class TestRefused:
     @pytest.fixture
     def path(self, tmp_path):
@@ -148,7 +203,7 @@ class TestRefused:
         change(description, arrays)
         description.pop("format")
         version = description.pop("version")
-        if version != persistence.VERSION:
+        if version is not persistence.VERSION:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(persistence, "VERSION", version)
                 persistence.write_model(path, description, arrays)
@@ -159,6 +214,9 @@ class TestRefused:
         "change",
         [
             lambda d, a: d.update(version=99),
+            lambda d, a: d.update(version=True),
+            lambda d, a: a["weight"].__setitem__((0, 0), np.nan),
+            lambda d, a: a["bias"].__setitem__(0, np.inf),
             lambda d, a: d.pop("noise"),
             lambda d, a: d.pop("slope"),
             lambda d, a: d.update(network="transformer"),

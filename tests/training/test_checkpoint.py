@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import numpy as np
@@ -67,3 +68,19 @@ def test_a_damaged_or_foreign_file_is_refused(tmp_path):
 def test_one_process_writes(tmp_path):
     fit(Checkpoint(tmp_path / "state", "a fit", every=1, is_main=False), epochs=2)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_full_or_read_only_disk_names_the_file_and_keeps_the_previous_one(tmp_path, monkeypatch, number):
+    checkpoint = Checkpoint(tmp_path / "state", "a fit", every=1)
+    fit(checkpoint, epochs=1)
+    before = (tmp_path / "state").read_bytes()
+
+    def fails(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(OSError, match=f"{os.strerror(number)}.*state"):
+        fit(checkpoint)
+    assert (tmp_path / "state").read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]

@@ -218,6 +218,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     _checkpoints: tuple[Checkpoint, ...] = ()
     """Checkpoints of a completed fit, which are deleted after the model has been saved."""
+    training_rows_: RowSketch | None
 
     def __init__(
         self,
@@ -458,7 +459,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._sparse = targets.sparse
         self.noise_, self.rates_, self.group_noise_ = noise.model, noise.rates, noise.groups
         self.risk_parts_: NDArray[np.float64] | None = None
-        self.training_rows_: RowSketch | None = None
+        self.training_rows_ = None
         self.extra_: dict[str, Any] = {}
 
     def _given_validation(self, validation: tuple[Any, Any], targets: Targets, clean: bool) -> Sample:

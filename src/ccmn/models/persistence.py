@@ -143,7 +143,7 @@ def _write_folder(target: Path, contents: dict[str, bytes]) -> None:
 
 def _exchange(first: Path, second: Path) -> None:
     """Exchange two folders in one operation of the operating system: ``renameat2`` (Linux), ``renamex_np`` (macOS)."""
-    library = None if sys.platform == "win32" else ctypes.CDLL(None, use_errno=True)
+    library: Any = None if sys.platform == "win32" else ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(first), os.fsencode(second)
     if hasattr(library, "renameat2"):
         failed = library.renameat2(-100, names[0], -100, names[1], 2)  # AT_FDCWD, RENAME_EXCHANGE

@@ -31,6 +31,7 @@ import scipy.sparse
 import torch.distributed as dist
 from numpy.typing import NDArray
 
+from ccmn._containers import is_sparse
 from ccmn.training import ProcessGroup
 from ccmn.training.stream import Source
 
@@ -176,7 +177,7 @@ def hash_rows(X: Any) -> NDArray[np.uint64]:
 
 def _as_matrix(X: Any) -> Any:
     """Return an array, or a CSR matrix in which every entry is stored once."""
-    if not scipy.sparse.issparse(X):
+    if not is_sparse(X):
         return np.asarray(X)
     X = X.tocsr()
     if not X.has_canonical_format:
@@ -189,9 +190,10 @@ def _hash(X: Any, columns: int | None) -> NDArray[np.uint64]:
     """Return a hash of the first columns of every row, or of all columns."""
     n, d = X.shape
     multipliers = _mix(np.arange(1, d + 1, dtype=np.uint64) * _GOLDEN) | np.uint64(1)
-    if scipy.sparse.issparse(X):
+    if is_sparse(X):
         multipliers[columns if columns is not None else d :] = 0
-        return _mix(scipy.sparse.csr_matrix((_bits(X.data), X.indices, X.indptr), shape=X.shape) @ multipliers)
+        bits: Any = scipy.sparse.csr_matrix((_bits(X.data), X.indices, X.indptr), shape=X.shape)
+        return _mix(bits @ multipliers)
     X, multipliers = X[:, :columns], multipliers[:columns]
     size = max(1, _BLOCK // max(1, X.shape[1]))
     sums = np.empty(n, dtype=np.uint64)

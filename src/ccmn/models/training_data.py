@@ -362,6 +362,7 @@ def resolve_noise(noise: Noise, data: TrainingData, seed: int) -> ResolvedNoise:
                 stacklevel=3,
             )
         return ResolvedNoise(no_noise)
+    assert isinstance(noise, str)
     rates = _estimate(noise, data, seed)
     return ResolvedNoise(rates.shrunk_noise, rates)
 
@@ -375,7 +376,7 @@ def _estimate(noise: str, data: TrainingData, seed: int) -> Any:
         from pandas import DataFrame
 
         labels = DataFrame(to_dense_array(labels), columns=list(data.targets.label_names))
-    return estimate_noise(data.X, labels, "auto", NOISE_TYPES[noise], data.trusted, None, seed, groups=data.groups)  # type: ignore[call-overload]
+    return estimate_noise(data.X, labels, "auto", NOISE_TYPES[noise], data.trusted, None, seed, groups=data.groups)
 
 
 def check_zeros_for(

@@ -102,7 +102,7 @@ def _csr_tensor(matrix: Any, dtype: torch.dtype) -> Tensor:
 class Batch(NamedTuple):
     """Rows of one training step."""
 
-    index: Tensor
+    index: Tensor  # type: ignore[assignment]
     """Row numbers (G, B) of the features and labels given to the loop."""
     weight: float = 1.0
     """Share of the batch that this rank works on: 1 unless several ranks train together."""
