@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from ccmn.experiments.demo_task import make_demo
 from ccmn.review import Retraining, demo_session
