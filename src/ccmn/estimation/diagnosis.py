@@ -70,7 +70,7 @@ class Diagnosis:
     Parameters
     ----------
     removed, added : tuple of AUC, one per label
-        How well the features predict which true positives were removed and which true negatives were added, in
+        How well the features predict which true labels were removed and which false labels were added, in
         cross-validation on the trusted rows. Unknown if there are fewer than ten rows of either kind.
     pooled : AUC
         Mean over all labels, weighted by the number of pairs.

@@ -57,7 +57,7 @@ class Evidence:
     annotators : array of shape (n, a, q) or None, default=None
         Votes in {0, 1}, NaN where an annotator did not vote.
     prevalence : array of shape (q,) or None, default=None
-        Known shares of true positives, NaN where unknown.
+        Known prevalences: shares of samples whose true label is 1. NaN where unknown.
     seed : int, default=0
         Seed of all random numbers.
     surfaces : Surfaces or None, default=None

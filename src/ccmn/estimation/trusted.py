@@ -104,7 +104,7 @@ def trusted_rows_needed(rate: float, half_width: float) -> int:
     Parameters
     ----------
     rate : float
-        Expected rate :math:`\rho`: rho_pos for true positives, rho_neg for true negatives.
+        Expected rate :math:`\rho`: rho_pos for rows with true label 1, rho_neg for rows with true label 0.
     half_width : float
         Half width w of the interval.
 
@@ -146,7 +146,7 @@ def needs_likelihood(evidence: Evidence) -> list[int]:
 
 
 def known_prevalence(evidence: Evidence) -> list[LabelRates]:
-    r"""Estimate the rates that turn the known share of true positives into the observed share.
+    r"""Estimate the rates that turn the known prevalence into the observed share of positive labels.
 
     .. math:: \text{partial: } \rho_{neg} = \frac{\tilde p - \pi}{1 - \pi}, \qquad
               \text{missing: } \rho_{pos} = 1 - \frac{\tilde p}{\pi}
@@ -155,7 +155,9 @@ def known_prevalence(evidence: Evidence) -> list[LabelRates]:
     fitted in ``evidence.surfaces``, selects among the remaining pairs.
     """
     if evidence.prevalence is None:
-        raise ValueError("method='known_prevalence' requires prevalence, the share of true positives of every label")
+        raise ValueError(
+            "method='known_prevalence' requires prevalence, the share of rows whose true label is 1, for every label"
+        )
     undetermined = needs_likelihood(evidence)
     if undetermined and evidence.X is None:
         raise ValueError(
