@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import torch
 
 from ccmn.losses import RankingLoss
-
-EXAMPLES = Path(__file__).parents[1] / "examples"
-
-
-def load_example(name):
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from helpers import load_script
 
 
 def test_hessian_of_the_ranking_loss_with_square_surrogate():
     rng = np.random.default_rng(0)
     X, p = rng.normal(size=(9, 3)), rng.normal(0.5, 1, size=(9, 4))
-    form = load_example("03_ranking_square").hessian(X, p)
+    form = load_script("examples/03_ranking_square.py").hessian(X, p)
     design = torch.from_numpy(np.hstack([X, np.ones((9, 1))]))
     loss = RankingLoss("square")
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import ccmn
-from bare import run_bare
+from helpers import run_bare
 
 HEAVY = {"torch", "pandas", "sklearn", "scipy"}
 

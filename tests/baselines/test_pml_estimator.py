@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bare import run_bare
 from baselines import reference
 from ccmn import baselines
 from ccmn.baselines import BASELINES, FPML, PARTICLE, PMLLRS, PMLNI, PartialLabelClassifier
 from ccmn.baselines.pml_estimator import ThresholdPredictor, best_thresholds
+from helpers import run_bare
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6))

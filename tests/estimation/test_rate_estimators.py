@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +12,9 @@ from hypothesis import strategies as st
 from ccmn.data import make_noisy_multilabel
 from ccmn.estimation.evidence import Evidence
 from ccmn.noise import ClassConditionalNoise
+from helpers import load_script
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-import rate_estimators
-from rate_estimators import instrument_label, instrument_rates, select_rows
+rate_estimators = load_script("benchmarks/rate_estimators.py")
 
 
 def population(rho_pos, rho_neg, prior=0.4, m1=0.8, m0=0.3, size=10_000):
@@ -35,17 +32,20 @@ def population(rho_pos, rho_neg, prior=0.4, m1=0.8, m0=0.3, size=10_000):
 def test_instrument_and_correct_rows_recover_rates(rho_pos, rho_neg):
     true, noisy, other = population(rho_pos, rho_neg)
     right = true == noisy
-    found = instrument_rates(noisy, other, right & (noisy == 1), right & (noisy == 0))
+    found = rate_estimators.instrument_rates(noisy, other, right & (noisy == 1), right & (noisy == 0))
     assert found == pytest.approx((rho_pos, rho_neg), abs=1e-3)
 
 
 def test_uninformative_instruments_are_ignored():
     true, noisy, other = population(0.2, 0.1)
     right = true == noisy
-    assert instrument_rates(noisy, np.zeros_like(other), right & (noisy == 1), right & (noisy == 0)) is None
+    assert (
+        rate_estimators.instrument_rates(noisy, np.zeros_like(other), right & (noisy == 1), right & (noisy == 0))
+        is None
+    )
     Y = np.stack([noisy, np.zeros_like(other)], 1)
-    assert instrument_label(Y, 0, right, "both") is None
-    assert instrument_label(Y[:40], 0, right[:40], "both") is None
+    assert rate_estimators.instrument_label(Y, 0, right, "both") is None
+    assert rate_estimators.instrument_label(Y[:40], 0, right[:40], "both") is None
 
 
 def test_selected_rows_have_small_loss():
@@ -53,7 +53,7 @@ def test_selected_rows_have_small_loss():
     noisy = (np.arange(400) < 200).astype(float)
     right = rng.random(400) < 0.7
     scores = np.where(right == (noisy == 1), 0.9, 0.1) + rng.normal(0, 0.02, 400)
-    assert (select_rows(scores, noisy, 0) == right).mean() > 0.98
+    assert (rate_estimators.select_rows(scores, noisy, 0) == right).mean() > 0.98
 
 
 def simulated(strength, n=4000):

@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bare import run_bare
 from ccmn._files import fingerprint
 from ccmn.experiments import runner
 from ccmn.experiments.paper_tables import TABLES
 from ccmn.experiments.result_store import COLUMNS, ResultStore, rows, write_cells
 from ccmn.experiments.runner import prepare, run_table
+from helpers import run_bare
 
 METHODS = ["unbiased-hamming-square", "plain-hamming-square", "unbiased-ranking-sigmoid"]
 

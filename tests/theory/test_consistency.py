@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +13,7 @@ from scipy.optimize import linprog
 
 from ccmn.functional import hamming_loss, ranking_loss
 from ccmn.losses import SURROGATES
+from helpers import load_script
 from reference import PHI, eq3, eq5, noisy_vectors
 from strategies import SEEDS, noises
 from theory.consistency import (
@@ -167,16 +165,7 @@ def test_tie_is_rejected():
 # -- Conditional risks
 
 
-def load_example(name):
-    path = Path(__file__).parents[2] / "examples" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look up their module
-    spec.loader.exec_module(module)
-    return module
-
-
-EXAMPLES = load_example("known_posterior")
+EXAMPLES = load_script("examples/known_posterior.py")
 LOSSES = {"hamming": hamming_loss, "ranking": ranking_loss}
 
 

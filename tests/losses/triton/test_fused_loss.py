@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from bare import run_bare
 from ccmn.losses import SURROGATES
 from ccmn.losses.triton.dispatch import _label_rows, can_fuse
+from helpers import run_bare
 
 
 def test_triton_is_not_imported_on_a_cpu():

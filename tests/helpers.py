@@ -1,9 +1,14 @@
-"""Run code in a Python process without pandas and without the libraries of the command line."""
+"""Helpers of several test modules: processes without optional libraries, and scripts loaded as modules."""
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parents[1]
 
 _REFUSE = """
 import sys
@@ -21,3 +26,13 @@ def run_bare(code: str, *arguments: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def load_script(path: str) -> ModuleType:
+    """Return the script at a path below the repository root as a module, without changing ``sys.path``."""
+    name = Path(path).stem
+    spec = importlib.util.spec_from_file_location(name, ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look up their module
+    spec.loader.exec_module(module)
+    return module
