@@ -183,8 +183,7 @@ def fit(
             classifier.save(out)
     if group.is_main:
         result = {
-            "model": str(out),
-            **{"n": data.n, "d": classifier.n_features_in_, "q": data.columns.n_labels},
+            **{"model": str(out), "n": data.n, "d": classifier.n_features_in_, "q": data.columns.n_labels},
             "noise": classifier.noise_.to_dict(),
             "noise_is_estimated": classifier.rates_ is not None,
             "validation": classifier.selected_,

@@ -83,27 +83,25 @@ def review(
             )
             rates = read_noise_option(noise, dataset.data.label_names, dataset.data.q)
             session = open_session(dataset, _review_folder(out, dataset.data.name), rates, random_state)
-
-    def announce(url: str) -> None:
-        if as_json:
-            print_json({"url": url, "folder": str(session.folder)})
-        else:
-            typer.echo(
-                f"open {url}\n(this link can be used once; decisions are stored in {session.folder}; "
-                "press Ctrl-C to stop)"
-            )
-        if show:
-            import webbrowser
-
-            webbrowser.open(url)
-
     retraining = Retraining(
         session, on_trained=lambda model: None if columns is None else store_columns(model, columns)
     )
     try:
-        serve(session, retraining, announce, host, port)
+        serve(session, retraining, lambda url: _announce(url, session.folder, show, as_json), host, port)
     finally:
         session.close()
+
+
+def _announce(url: str, folder: Path, show: bool, as_json: bool) -> None:
+    """Print the address of the page, and open it with ``--open``."""
+    if as_json:
+        print_json({"url": url, "folder": str(folder)})
+    else:
+        typer.echo(f"open {url}\n(this link can be used once; decisions are stored in {folder}; press Ctrl-C to stop)")
+    if show:
+        import webbrowser
+
+        webbrowser.open(url)
 
 
 def _review_folder(out: Path | None, name: str) -> Path:
