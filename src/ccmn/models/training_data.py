@@ -53,7 +53,7 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     compared with them.
     """
     if isinstance(X, torch.Tensor):
-        X = X.detach().cpu().numpy()
+        X = to_dense_array(X)
     if is_dataframe(X):
         wrong = [str(c) for c, dtype in X.dtypes.items() if dtype.kind not in "biuf"]
         if wrong:
@@ -146,7 +146,7 @@ def encode_targets(Y: Any) -> Targets:
         labels = matrix if _is_large(matrix) else np.asarray(matrix.toarray())
         return Targets(labels, "multilabel", np.arange(matrix.shape[1]), None, sparse=True)
     names = label_names_of(Y) if is_dataframe(Y) else None
-    array = to_dense_array(Y) if is_dataframe(Y) or hasattr(Y, "detach") else np.asarray(Y)
+    array = to_dense_array(Y)
     if array.ndim == 1:
         return _encode_classes(array)
     if array.ndim != 2 or array.shape[1] == 0:
