@@ -1,4 +1,4 @@
-"""CCMNClassifier as users meet it: every kind of X and Y, every loss, validation, trusted rows, interruption."""
+"""CCMNClassifier: containers of X and y, losses, solvers, validation, trusted rows, checkpoints and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ccmn.metrics import hamming_loss, macro_f1, ranking_loss
 
 @pytest.fixture(scope="module")
 def scenes():
-    """1000 training and 1000 test pictures; half of the absent digits are in the candidate set."""
+    """Return 1000 training and 1000 test images; half of the absent digits are in the candidate set."""
     data = load_digit_scenes(2000)
     noise = PartialNoise(0.5, n_labels=10)
     return (
@@ -36,7 +36,7 @@ def scenes():
      ("ranking", "hinge"), ("ranking", "sigmoid"), ("ranking", "logistic"),
      ("forward", "sigmoid"), ("plugin", "sigmoid")],
 )  # fmt: skip
-def test_every_loss_beats_the_plain_one(scenes, loss, surrogate):
+def test_corrected_losses_outperform_plain_losses(scenes, loss, surrogate):
     X, Z, X_test, Y_test, noise, _ = scenes
     wrong = {}
     for name, given in (("plain", None), ("corrected", noise)):
@@ -49,7 +49,7 @@ def test_every_loss_beats_the_plain_one(scenes, loss, surrogate):
     assert wrong["corrected"] < wrong["plain"] - 0.05
 
 
-def test_estimated_side_beats_plain(scenes):
+def test_estimated_partial_noise_outperforms_no_correction(scenes):
     X, Z, X_test, Y_test, _, _ = scenes
     estimated = CCMNClassifier("partial", loss="hamming", surrogate="square", random_state=0).fit(X, Z)
     plain = CCMNClassifier(None, loss="hamming", surrogate="square", random_state=0).fit(X, Z)
@@ -58,11 +58,11 @@ def test_estimated_side_beats_plain(scenes):
     assert hamming_loss(Y_test, estimated.predict(X_test)) < hamming_loss(Y_test, plain.predict(X_test)) - 0.05
 
 
-def test_estimated_rates_go_by_the_names_of_the_labels():
+def test_estimated_rates_have_the_names_of_the_labels():
     task = make_noisy_multilabel(150, 3, 2, noise=PartialNoise([0.2, 0.4]), random_state=0)
     clf = CCMNClassifier("partial", loss="hamming", surrogate="square", random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # few rows: the rates are hardly known
+        warnings.simplefilter("ignore", UserWarning)  # few rows: the rates are poorly identified
         unnamed = clf.fit(task.X, task.Y_noisy).rates_
         named = clf.fit(task.X, pd.DataFrame(task.Y_noisy, columns=["sea", "sky"])).rates_
     assert unnamed.label_names is None
@@ -113,18 +113,18 @@ def test_unobserved_labels(scenes):
         CCMNClassifier(noise, loss="hamming", surrogate="square", solver="closed_form").fit(X, Z)
 
 
-def test_clean_validation_rows(scenes):
+def test_clean_validation_set(scenes):
     X, Z, X_test, Y_test, noise, _ = scenes
     clf = CCMNClassifier(noise, loss="hamming", surrogate="hinge", epochs=8, lr=(0.05, 0.005), random_state=0)
     clf.fit(X, Z, validation=(X_test, Y_test), validation_is_clean=True)
     history = clf.history_
     assert len(history) == 16
-    # The criterion on clean labels is the plain Hamming loss, and the best epoch is the one that was kept.
+    # The criterion on clean labels is the plain Hamming loss of the selected epoch.
     assert hamming_loss(Y_test, clf.predict(X_test)) == pytest.approx(history["hamming_loss"].min(), abs=1e-3)
 
 
 class TestLBFGS:
-    def test_it_is_what_auto_takes_and_does_not_lose_to_epochs(self, scenes):
+    def test_auto_selects_lbfgs_and_is_as_good_as_adam(self, scenes):
         X, Z, X_test, Y_test, noise, _ = scenes
         auto, adam = (
             CCMNClassifier(noise, loss="hamming", surrogate="logistic", solver=solver, epochs=40, random_state=0).fit(
@@ -148,7 +148,7 @@ class TestLBFGS:
         ]
         np.testing.assert_allclose(scores[0], scores[1], atol=0.05)
 
-    def test_many_rows_are_left_to_epochs_unless_asked_for(self, scenes, monkeypatch):
+    def test_auto_selects_adam_for_many_rows(self, scenes, monkeypatch):
         X, Z, _, _, noise, _ = scenes
         monkeypatch.setattr("ccmn.models.solvers.MAX_LBFGS_ROWS", 500)
         for solver, column in (("auto", "epoch"), ("lbfgs", "l2")):
@@ -157,7 +157,7 @@ class TestLBFGS:
             ).fit(X, Z)
             assert column in clf.history_
 
-    def test_unobserved_labels_are_left_to_epochs(self, scenes):
+    def test_auto_selects_adam_for_unobserved_labels(self, scenes):
         X, Z, _, _, noise, _ = scenes
         Z = np.where(np.random.default_rng(0).random(Z.shape) < 0.1, np.nan, Z)
         clf = CCMNClassifier(noise, loss="hamming", surrogate="logistic", epochs=2, random_state=0).fit(X, Z)
@@ -184,7 +184,7 @@ def test_f1_thresholds_raise_f1(scenes):
     assert ((tuned.decision_function(X_test) >= 0) == tuned.predict(X_test)).all()
 
 
-def test_trusted_rows_take_the_place_of_noisy_ones(scenes):
+def test_trusted_labels_replace_noisy_labels(scenes):
     X, Z, X_test, Y_test, noise, Y = scenes
     rows = np.arange(500)
     common = dict(noise=noise, loss="hamming", surrogate="square", random_state=0)  # noqa: C408
@@ -197,7 +197,7 @@ def test_trusted_rows_take_the_place_of_noisy_ones(scenes):
         CCMNClassifier(**common).fit(X, Z, trusted=([1, 2], Y[:1]))
 
 
-def test_networks_of_ones_own(scenes):
+def test_custom_networks(scenes):
     X, Z, X_test, Y_test, noise, _ = scenes
 
     def deep(n_features, n_outputs):
@@ -233,16 +233,16 @@ def test_corrections_reach_the_loss(scenes):
             assert not np.allclose(scores[a], scores[b])
 
 
-def test_interruption_keeps_the_best_and_says_so(scenes, monkeypatch):
+def test_interrupted_fit_keeps_the_best_model_and_warns(scenes, monkeypatch):
     X, Z, X_test, _, noise, _ = scenes
     from ccmn.training.selection import KeepBest
 
-    looked = []
+    epochs = []
     on_epoch_end = KeepBest.on_epoch_end
 
     def interrupted(self, epoch, network):
         value = on_epoch_end(self, epoch, network)
-        looked.append(epoch)
+        epochs.append(epoch)
         if epoch == 2:
             raise KeyboardInterrupt
         return value
@@ -250,7 +250,7 @@ def test_interruption_keeps_the_best_and_says_so(scenes, monkeypatch):
     monkeypatch.setattr(KeepBest, "on_epoch_end", interrupted)
     with pytest.warns(UserWarning, match="the best model so far is kept"):
         clf = CCMNClassifier(noise, epochs=50, random_state=0).fit(X, Z)
-    assert looked == [0, 1, 2]
+    assert epochs == [0, 1, 2]
     assert np.isfinite(clf.decision_function(X_test)).all()
 
 
@@ -299,11 +299,11 @@ class TestClasses:
         assert clf.score(X, y) > plain.score(X, y) + 0.05
 
     @pytest.mark.parametrize("loss", ["hamming", "ranking"])
-    def test_a_transition_matrix(self, loss):
+    def test_transition_matrix(self, loss):
         rng = np.random.default_rng(1)
         X = rng.normal(size=(800, 5))
         y = (X @ rng.normal(size=(5, 4))).argmax(1)
-        # Class 0 turns into 1 more often than not: plain training must get it wrong.
+        # Class 0 becomes class 1 with a probability above 1/2: training without correction fails.
         T = np.array([[0.4, 0.6, 0, 0], [0, 1, 0, 0], [0, 0, 0.9, 0.1], [0, 0, 0.1, 0.9]])
         noise = TransitionNoise(T)
         noisy = noise.corrupt(np.eye(4)[y], random_state=0).argmax(1)
@@ -312,7 +312,7 @@ class TestClasses:
         assert corrected.score(X, y) > 0.85 > plain.score(X, y)
 
     def test_partial_labels_with_one_true_label(self):
-        """Candidate sets with exactly one true label: predicted by the top score."""
+        """Candidate sets with exactly one true label, which is predicted by the top score."""
         data = load_digit_scenes(2400, max_digits=1)
         y = data.Y.argmax(1)
         noise = PartialNoise(0.6, n_labels=10)
@@ -333,7 +333,7 @@ class TestClasses:
         assert set(clf.predict(np.eye(5))) == {"only"}
 
 
-def test_a_diverged_run_is_never_chosen(scenes):
+def test_diverged_run_is_never_selected(scenes):
     X, Z, X_test, _, _, _ = scenes
     rare = Z * (np.random.default_rng(0).random(Z.shape) < 0.1)
     clf = CCMNClassifier(None, epochs=3, lr=(1e-3, 1e38), random_state=0).fit(X, rare)
@@ -347,8 +347,8 @@ def test_parameters_set_after_fit_do_not_change_predictions(scenes):
     assert np.array_equal(clf.set_params(loss="ranking").decision_function(X_test), before)
 
 
-class TestOwnNetworks:
-    """What a user's module may do: share gradients, leave parameters unused, keep running statistics."""
+class TestCustomNetworks:
+    """Custom modules may share gradients, leave parameters unused and keep running statistics."""
 
     X = np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)
     Y = (X[:, :2] > 0).astype(int)
@@ -356,7 +356,8 @@ class TestOwnNetworks:
     def fit(self, make, **fit_parameters):
         self.made = []
         clf = CCMNClassifier(
-            None, loss="hamming", surrogate="logistic", model=lambda d, o: self.made.append(make(d, o)) or self.made[-1],
+            None, loss="hamming", surrogate="logistic",
+            model=lambda d, o: self.made.append(make(d, o)) or self.made[-1],
             lr=(1e-5, 0.1), epochs=12, batch_size=30, random_state=0,
         )  # fmt: skip
         return clf.fit(self.X, self.Y, **fit_parameters)
@@ -376,14 +377,14 @@ class TestOwnNetworks:
             assert torch.equal(module.a, module.b)
             assert not module.unused.any()
 
-    def test_running_statistics_are_those_of_the_epoch_kept(self):
+    def test_running_statistics_belong_to_the_selected_epoch(self):
         clf = self.fit(lambda d, o: torch.nn.Sequential(torch.nn.BatchNorm1d(d), torch.nn.Linear(d, o)))
         history = clf.history_[clf.history_["lr"] == 0.1]["hamming_loss"]
         best = int(history.to_numpy().argmin()) + 1
         batches = len(range(0, 96, 30))
         assert int(self.made[1][0].num_batches_tracked) == best * batches
 
-    def test_a_checkpoint_for_every_learning_rate(self, tmp_path):
+    def test_one_checkpoint_per_learning_rate(self, tmp_path):
         plain = self.fit(torch.nn.Linear)
         kept = self.fit(torch.nn.Linear, checkpoint=tmp_path / "fit")
         assert np.array_equal(plain.decision_function(self.X), kept.decision_function(self.X))
@@ -394,7 +395,7 @@ class TestOwnNetworks:
 
 @pytest.mark.parametrize("value", [0, 1])
 def test_constant_labels_are_predicted(value):
-    """No pairs to rank by: the cut alone decides, and must."""
+    """There are no pairs to rank: the threshold alone determines the prediction."""
     X = np.random.default_rng(0).normal(size=(300, 6))
     clf = CCMNClassifier(noise=None, random_state=0).fit(X, np.full((300, 4), value))
     assert (clf.predict(X) == value).mean() > 0.99
@@ -442,7 +443,7 @@ class TestErrors:
         with pytest.raises(ValueError, match=message):
             CCMNClassifier(**{"noise": None, "epochs": 1, **parameters}).fit(self.X, self.Y)
 
-    def test_noise_of_a_wrong_type(self):
+    def test_noise_of_wrong_type(self):
         with pytest.raises(TypeError, match="a noise model or None; got float"):
             CCMNClassifier(noise=0.3).fit(self.X, self.Y)
 
@@ -467,7 +468,7 @@ class TestErrors:
             clf = CCMNClassifier(epochs=1).fit(self.X, self.Y)
         assert not clf.noise_.rho_pos.any()
 
-    def test_names_that_disagree(self):
+    def test_inconsistent_names(self):
         frame = pd.DataFrame(self.Y, columns=["a", "b"])
         other = pd.DataFrame(self.Y, columns=["a", "z"])
         with pytest.raises(ValueError, match="label 'z' is not among the training labels"):
@@ -476,19 +477,19 @@ class TestErrors:
         with pytest.raises(ValueError, match="use the same order"):
             CCMNClassifier(noise, epochs=1).fit(self.X, frame)
 
-    def test_rows_that_disagree(self):
+    def test_inconsistent_numbers_of_rows(self):
         with pytest.raises(ValueError, match="in validation, 60; got 5"):
             CCMNClassifier(None, epochs=1).fit(self.X, self.Y, validation=(self.X, self.Y[:5]))
 
-    def test_weights_and_corrections(self):
+    def test_sample_weights_with_correction(self):
         with pytest.raises(ValueError, match="sample_weight cannot be combined"):
             CCMNClassifier(None, correction="abs").fit(self.X, self.Y, sample_weight=np.ones(60))
 
-    def test_validation_of_other_labels(self):
-        with pytest.raises(ValueError, match="Expected 2 label columns .* got 3"):
+    def test_validation_with_other_labels(self):
+        with pytest.raises(ValueError, match=r"Expected 2 label columns .* got 3"):
             CCMNClassifier(None, epochs=1).fit(self.X, self.Y, validation=(self.X, np.zeros((60, 3))))
 
-    def test_quiet(self, capsys):
+    def test_no_output_without_terminal(self, capsys):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             CCMNClassifier(None, lr=0.05, epochs=1, verbose=1).fit(self.X, self.Y)
@@ -497,7 +498,7 @@ class TestErrors:
         assert "epoch 2/2: loss" in capsys.readouterr().err
 
 
-def test_of_trusted_rows_only_what_is_known_takes_the_place_of_noisy_labels(scenes):
+def test_only_verified_labels_of_trusted_rows_replace_noisy_labels(scenes):
     X, Z, _, _, noise, Y = scenes
     common = dict(noise=noise, loss="hamming", surrogate="square", random_state=0)  # noqa: C408
     plain = CCMNClassifier(**common).fit(X, Z)

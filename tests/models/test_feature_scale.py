@@ -22,7 +22,7 @@ BAD = "Features are badly scaled"
 
 @pytest.fixture(scope="module")
 def people():
-    """Age, income and height in raw units, and labels that depend on all of them."""
+    """Return age, income and height in raw units, and labels that depend on all of them."""
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(400, 3))
     X = pd.DataFrame(Z * [12, 20_000, 0.1] + [40, 50_000, 1.7], columns=["age", "income", "height"])
@@ -41,7 +41,7 @@ def test_raw_units_are_reported_with_a_remedy(people, model):
         small(model=model).fit(scipy.sparse.csr_matrix(people[0].to_numpy()), people[1])
 
 
-def test_the_remedies_silence_it(people):
+def test_no_warning_after_scaling(people):
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=BAD)
         make_pipeline(StandardScaler(), small()).fit(*people)
@@ -49,13 +49,13 @@ def test_the_remedies_silence_it(people):
 
 
 @pytest.mark.parametrize("surrogate", ["square", "logistic"])
-def test_solvers_without_epochs_are_not_concerned(people, surrogate):
+def test_no_warning_for_closed_form_and_lbfgs(people, surrogate):
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=BAD)
         small(loss="hamming", surrogate=surrogate).fit(*people)
 
 
-def test_networks_of_the_user_may_scale_features_themselves(people):
+def test_no_warning_for_custom_networks(people):
     torch = pytest.importorskip("torch")
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=BAD)
@@ -119,5 +119,5 @@ def test_features_that_train_poorly_are_reported(make):
         assert BAD in scale_warning(each)
 
 
-def test_a_sample_of_rows_suffices():
+def test_scale_is_measured_on_a_sample_of_rows():
     assert BAD in scale_warning(np.tile(normal(10), (50, 1)))

@@ -1,4 +1,4 @@
-"""fit(..., groups=): every row corrected by the rates of its group."""
+"""fit(..., groups=): every row is corrected with the rates of its group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def right(clf):
     return (clf.predict(DATA.X) == DATA.Y).mean()
 
 
-def test_rates_per_group_beat_plain_training(tmp_path):
+def test_rates_per_group_outperform_no_correction(tmp_path):
     known = ridge(NOISE).fit(DATA.X, NOISY, groups=GROUPS)
     estimated = ridge("estimate").fit(DATA.X, NOISY, groups=GROUPS)
     plain = ridge(None).fit(DATA.X, NOISY)
@@ -40,7 +40,7 @@ def test_rates_per_group_beat_plain_training(tmp_path):
     np.testing.assert_array_equal(loaded.predict(DATA.X), known.predict(DATA.X))
 
 
-def test_mistakes_are_named():
+def test_error_messages():
     with pytest.raises(ValueError, match="group of every row"):
         ridge(NOISE).fit(DATA.X, NOISY)
     with pytest.raises(TypeError, match="a GroupedNoise; got None"):

@@ -1,4 +1,4 @@
-"""CSR labels from fit to predict: what dense ones come to, in tiles, without any matrix of all rows and labels."""
+"""CSR labels: the same results as with dense labels, in tiles, without a dense matrix of all rows and labels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def task():
 
 @pytest.fixture
 def always_sparse(monkeypatch):
-    """CSR labels stay CSR however few there are, and tiles are tiny."""
+    """Keep small CSR label matrices sparse and use tiny tiles."""
     monkeypatch.setattr(training_data, "MIN_SPARSE_ENTRIES", 0)
     monkeypatch.setattr(predictor, "MAX_TILE_WEIGHTS", 4 * D)
     monkeypatch.setattr(predictor, "MAX_TILE_SCORES", 70)
@@ -51,7 +51,7 @@ def always_sparse(monkeypatch):
     ],
     ids=lambda s: "-".join(str(v) for v in s.values()),
 )
-def test_sparse_labels_fit_what_dense_ones_do(task, always_sparse, settings):
+def test_sparse_and_dense_labels_give_the_same_model(task, always_sparse, settings):
     X, Z, _, noise = task
     dense = CCMNClassifier(noise, epochs=3, random_state=0, **settings).fit(X, Z)
     sparse = CCMNClassifier(noise, epochs=3, random_state=0, **settings).fit(X, scipy.sparse.csr_matrix(Z))
@@ -79,7 +79,7 @@ def test_trusted_rows_and_validation(task, always_sparse):
 
 
 @pytest.mark.parametrize(("surrogate", "solver"), [("square", "closed_form"), ("logistic", "lbfgs")])
-def test_solvers_of_all_labels_at_once_are_not_for_sparse_ones(task, always_sparse, surrogate, solver):
+def test_closed_form_and_lbfgs_require_dense_labels(task, always_sparse, surrogate, solver):
     X, Z, _, noise = task
     sparse = scipy.sparse.csr_matrix(Z)
     fits = [
@@ -91,7 +91,7 @@ def test_solvers_of_all_labels_at_once_are_not_for_sparse_ones(task, always_spar
         CCMNClassifier(noise, loss="hamming", surrogate=surrogate, solver=solver).fit(X, sparse)
 
 
-def test_what_needs_dense_labels_says_so(task, always_sparse):
+def test_groups_and_unverified_labels_require_dense_labels(task, always_sparse):
     X, Z, Y, noise = task
     sparse, groups = scipy.sparse.csr_matrix(Z), ["a"] * N
     with pytest.raises(ValueError, match="groups require dense labels"):
@@ -102,7 +102,7 @@ def test_what_needs_dense_labels_says_so(task, always_sparse):
         CCMNClassifier(noise).fit(X, sparse, trusted=([0, 1], scipy.sparse.csr_matrix(unknown)))
 
 
-def test_small_csr_labels_take_groups_and_unknown_trusted_ones(task):
+def test_small_csr_labels_support_groups_and_unverified_labels(task):
     X, Z, Y, noise = task
     unknown = Y[:2].copy()
     unknown[0, 0] = np.nan
@@ -114,7 +114,7 @@ def test_small_csr_labels_take_groups_and_unknown_trusted_ones(task):
     assert np.array_equal(scores[0], scores[1])
 
 
-def test_a_saved_model_still_predicts_csr(task, tmp_path):
+def test_saved_model_predicts_csr(task, tmp_path):
     X, Z, _, noise = task
     clf = CCMNClassifier(noise, epochs=1, random_state=0).fit(X, scipy.sparse.csr_matrix(Z))
     clf.save(tmp_path / "model.ccmn")
@@ -124,7 +124,7 @@ def test_a_saved_model_still_predicts_csr(task, tmp_path):
 
 
 @pytest.mark.parametrize("k", [1, 3, Q])
-def test_top_labels_are_those_of_a_whole_sort(task, always_sparse, k):
+def test_top_labels_equal_a_full_sort(task, always_sparse, k):
     X, Z, _, noise = task
     clf = CCMNClassifier(noise, epochs=1, random_state=0).fit(X, Z)
     labels, scores = clf.top_labels(X, k)
@@ -136,7 +136,7 @@ def test_top_labels_are_those_of_a_whole_sort(task, always_sparse, k):
         clf.top_labels(X, Q + 1)
 
 
-def test_rates_of_too_many_labels_are_not_estimated(monkeypatch, task):
+def test_rates_of_very_many_labels_are_not_estimated(monkeypatch, task):
     monkeypatch.setattr("ccmn.models.training_data.MAX_ESTIMATION_ENTRIES", N * Q - 1)
     with pytest.raises(ValueError, match="ClassConditionalNoise"):
         CCMNClassifier("partial").fit(task[0], scipy.sparse.csr_matrix(task[1]))
@@ -144,8 +144,8 @@ def test_rates_of_too_many_labels_are_not_estimated(monkeypatch, task):
 
 @pytest.mark.parametrize("name", list(CRITERIA))
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_criterion_in_blocks_is_that_of_the_whole(monkeypatch, task, name, weighted):
-    """Seven rows at a time, or all at once."""
+def test_criterion_in_blocks_equals_criterion_of_all_rows(monkeypatch, task, name, weighted):
+    """Blocks of seven rows give the criterion of all rows."""
     X, Z, _, noise = task
     p = torch.from_numpy(noise.debias(Z).astype(np.float32))
     weights = torch.rand(N, generator=torch.Generator().manual_seed(0)).double() if weighted else None
@@ -160,7 +160,7 @@ def test_a_criterion_in_blocks_is_that_of_the_whole(monkeypatch, task, name, wei
     assert criterion(network)[0, 1] == torch.inf
 
 
-def test_the_slope_in_blocks_is_that_of_the_whole():
+def test_slope_in_blocks_equals_slope_of_all_rows():
     rng = np.random.default_rng(0)
     f = rng.normal(size=(400, 7)) * 3
     p = (rng.random(f.shape) < 1 / (1 + np.exp(-0.7 * f))) * 1.3 - 0.1
@@ -174,7 +174,7 @@ def test_the_slope_in_blocks_is_that_of_the_whole():
     assert SlopeFit().slope() == 1
 
     def risk(a):
-        """The formula itself."""
+        """Return the risk from its formula."""
         terms = np.logaddexp(0, a * f) - p * a * f
         return np.nansum(weights[:, None] * terms)
 
@@ -182,8 +182,8 @@ def test_the_slope_in_blocks_is_that_of_the_whole():
     assert all(risk(best) < risk(best * factor) for factor in (0.999, 1.001))
 
 
-def test_a_slope_at_its_end():
-    """Labels that scores separate without exception: steeper is better, up to e^4 for scores of unit size."""
+def test_slope_at_the_end_of_its_range():
+    """For separable labels, the slope is the largest allowed: e^4 for scores of unit size."""
     f = np.array([[2.0], [-2.0]])
     for p, expected in ((np.array([[1.0], [0.0]]), np.exp(4) / 2), (np.array([[0.0], [1.0]]), np.exp(-4) / 2)):
         fit = SlopeFit()
@@ -201,7 +201,7 @@ Y = scipy.sparse.csr_matrix((np.ones(n, np.float32), rng.integers(0, q, n), np.a
 noise = ClassConditionalNoise(0.2, 1e-5, n_labels=q)
 settings = {"lr": 5e-3, "epochs": 1, "batch_size": batch, "random_state": 0}
 fit = lambda k: CCMNClassifier(noise, loss="hamming", surrogate="logistic", **settings).fit(X[:k], Y[:k])
-fit(100).predict(X[:10])  # what is loaded once
+fit(100).predict(X[:10])  # loads modules
 def status(key):
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) / 1024 for line in file if line.startswith(key))
@@ -217,14 +217,14 @@ print(status("VmHWM") - before)
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_rows_times_labels():
-    """3,000 rows x 20,000 labels: 240 MB as one float32 matrix, of which there would be several."""
-    # Large pieces go back to the system at once: what is counted is what is used.
+    """3,000 rows x 20,000 labels would be 240 MB as one dense float32 matrix."""
+    # Large blocks are returned to the system at once, so that only used memory is counted.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}
     done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True, env=environment)
     assert float(done.stdout) < 100
 
 
-def test_partial_noise_of_many_labels_by_default_settings(task):
+def test_partial_noise_with_csc_labels(task):
     X, Z, _, _ = task
     clf = CCMNClassifier(PartialNoise(0.1, n_labels=Q), epochs=1, random_state=0).fit(X, scipy.sparse.csc_matrix(Z))
     assert clf.predict(X).shape == (N, Q)

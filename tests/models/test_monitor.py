@@ -1,4 +1,4 @@
-"""The parts of the training risk against plain loops, and when their being negative is worth a warning."""
+"""Parts of the training risk: values of reference loops, and when negative parts cause a warning."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def phi(name, t):
 
 
 def hamming_terms(f, p, name):
-    """Terms of R+ and of R-, row by row and label by label."""
+    """Return the terms of R+ and R- of every row and label."""
     n, q = p.shape
     terms = np.zeros((2, n, q))
     for i in range(n):
@@ -40,7 +40,7 @@ def hamming_terms(f, p, name):
 
 
 def ranking_terms(outputs, p, name):
-    """p_j times the mean over the q others, the dummy (output 0) among them."""
+    """Return p_j times the mean over the q other outputs, including the dummy (output 0)."""
     n, q = p.shape
     terms = np.zeros((1, n, q))
     for i in range(n):
@@ -56,7 +56,7 @@ def ranking_terms(outputs, p, name):
 @pytest.mark.parametrize("surrogate", list(SURROGATES))
 @pytest.mark.parametrize(("loss", "twin"), [(HammingLoss, hamming_terms), (RankingLoss, ranking_terms)])
 @given(n=st.integers(1, 5), q=st.integers(1, 4), seed=st.integers(0, 999), masked=st.booleans(), weighted=st.booleans())
-def test_parts_are_those_of_plain_loops(surrogate, loss, twin, n, q, seed, masked, weighted):
+def test_parts_equal_reference_loops(surrogate, loss, twin, n, q, seed, masked, weighted):
     rng = np.random.default_rng(seed)
     p = rng.choice([-1.5, -0.4, 1.0, 1.7], (n, q))
     if masked:
@@ -79,7 +79,7 @@ def test_parts_are_those_of_plain_loops(surrogate, loss, twin, n, q, seed, maske
             assert error[j] == pytest.approx(np.sqrt(((w * (values - w @ values)) ** 2).sum()), rel=1e-9, abs=1e-9)
 
 
-def test_the_parts_of_the_hamming_loss_add_up_to_it():
+def test_parts_of_the_hamming_loss_sum_to_the_loss():
     rng = np.random.default_rng(0)
     loss, f = HammingLoss("logistic"), rng.normal(size=(7, 3))
     p = rng.choice([-0.5, 1.5], (7, 3))
@@ -88,14 +88,14 @@ def test_the_parts_of_the_hamming_loss_add_up_to_it():
 
 
 @given(n=st.integers(1, 50_000))
-def test_rows_are_spread_evenly_and_few(n):
+def test_rows_are_evenly_spread(n):
     rows = np.arange(0, n, -(-n // MAX_RISK_ROWS))
     assert min(n, MAX_RISK_ROWS) / 2 <= len(rows) <= MAX_RISK_ROWS
     assert rows[0] == 0
     assert n - rows[-1] <= -(-n // MAX_RISK_ROWS)
 
 
-def test_which_losses_and_labels_can_be_negative():
+def test_losses_and_labels_with_negative_parts():
     inside, outside = np.array([[0, 1, np.nan]]), np.array([[0, 1.5, np.nan]])
     for loss in (HammingLoss(), RankingLoss()):
         assert can_be_negative(loss, outside)
@@ -108,11 +108,11 @@ def parts_of(means, errors, sizes):
     return RiskParts(*(np.array(v, dtype=float) for v in (means, errors, sizes)))
 
 
-def test_what_counts_as_negative():
+def test_labels_that_are_reported():
     means = [[-0.04, -0.9, -0.9, -0.9, 0.9], [0.1, 0.1, 0.1, -2.0, 0.1]]
     errors = [[0.001, 0.1, 0.6, 0.1, 0.1], [0.1] * 5]
     sizes = [[0.04, 1.0, 1.0, 9.0, 1.0], [1.0, 1.0, 1.0, 3.0, 1.0]]
-    # 0: hardly below zero; 2: within two standard errors; 3: R+ has as many positive terms, but R- has not; 4: fine.
+    # 0: close to zero; 2: within two standard errors; 3: only R- has few positive terms; 4: positive.
     assert parts_of(means, errors, sizes).negative().tolist() == [3, 1]
 
 
@@ -121,7 +121,7 @@ def negative():
     return parts_of([[-0.5, 0.2, -3.0]], [[0.01] * 3], [[0.5, 0.2, 3.0]])
 
 
-def test_the_warning_names_labels_and_remedies(negative):
+def test_warning_names_labels_and_remedies(negative):
     message = overfitting_warning(negative, ("beach", "sea", "sky"), corrected=False, has_epochs=True)
     assert message.startswith("The estimated training risk is negative for 2 of 3 labels (minimum -3): ")
     assert "the noise of 'sky', 'beach'." in message
@@ -133,7 +133,7 @@ def test_the_warning_names_labels_and_remedies(negative):
     assert overfitting_warning(fine, None, corrected=False, has_epochs=True) is None
 
 
-def test_the_advice_after_a_fit_without_epochs_mentions_none(negative):
+def test_warning_after_a_fit_without_epochs(negative):
     message = overfitting_warning(negative, None, corrected=False, has_epochs=False)
     for words in ("larger weight_decay", "validation=", 'solver="adam" with correction="relu"'):
         assert words in message
@@ -142,7 +142,7 @@ def test_the_advice_after_a_fit_without_epochs_mentions_none(negative):
 
 
 @pytest.mark.parametrize("surrogate", ["square", "logistic"])
-def test_the_warning_of_a_closed_form_fit_suits_it_and_names_labels(surrogate):
+def test_warning_of_a_closed_form_fit(surrogate):
     rng = np.random.default_rng(0)
     X, names = rng.normal(size=(150, 140)), ("sea", "sky", "sun")
     noise = ClassConditionalNoise([0.3] * 3, [0.4] * 3, label_names=names)
@@ -156,12 +156,12 @@ def test_the_warning_of_a_closed_form_fit_suits_it_and_names_labels(surrogate):
     assert any(repr(name) in message for name in names)
 
 
-def test_a_long_list_of_labels_is_shortened():
+def test_long_list_of_labels_is_shortened():
     parts = parts_of([[-1.0] * 9], [[0.01] * 9], [[1.0] * 9])
     assert "of 0, 1, 2, 3, 4 and 4 more." in overfitting_warning(parts, None, corrected=False, has_epochs=True)
 
 
-# At one-sided rates of .6 some linear fits are warned of: see docs/training.md.
+# With a single rate of .6, some linear fits cause a warning: see docs/training.md.
 NOISES = [PartialNoise(0.4, n_labels=10), MissingNoise(0.4, n_labels=10), ClassConditionalNoise(0.1, 0.4, n_labels=10)]
 LOSSES = [("hamming", "square"), ("hamming", "logistic"), ("ranking", "sigmoid"), ("ranking", "logistic")]
 
@@ -174,7 +174,7 @@ def digits():
 
 @pytest.fixture(scope="module")
 def yeast_like():
-    """As many features and as frequent labels as yeast has, and fewer rows."""
+    """Return data with the number of features and the label frequencies of yeast, and fewer rows."""
     task = make_noisy_multilabel(1500, 103, 10, prevalence=np.linspace(0.07, 0.75, 10), random_state=0)
     return task.X, task.Y
 
@@ -196,17 +196,17 @@ def wide(n_features, n_outputs):
 
 
 @pytest.mark.parametrize(("loss", "surrogate"), LOSSES)
-def test_a_network_that_learned_the_noise_by_heart_is_told_of(digits, loss, surrogate):
+def test_warning_for_a_network_that_memorized_the_noise(digits, loss, surrogate):
     X, Y = digits[0][:200], digits[1][:200]
     noise = NOISES[2]
     Z = noise.corrupt(Y, random_state=0)
     clf = CCMNClassifier(noise, loss=loss, surrogate=surrogate, model=wide, epochs=80, lr=5e-3, random_state=0)
     with pytest.warns(UserWarning, match=ABOUT_PARTS):
-        clf.fit(X, Z, validation=(X, Z))  # the rows it learns by heart choose the epoch
+        clf.fit(X, Z, validation=(X, Z))  # memorized rows select the epoch
     assert clf.risk_parts_.min() < -0.05
 
 
-def test_the_remedies_help(digits):
+def test_no_warning_with_the_remedies(digits):
     X, Y = digits[0][:200], digits[1][:200]
     noise = NOISES[2]
     Z = noise.corrupt(Y, random_state=0)
@@ -221,7 +221,7 @@ def test_the_remedies_help(digits):
     assert forward.risk_parts_ is None
 
 
-def test_labels_at_their_word_leave_nothing_to_watch(digits, tmp_path):
+def test_no_risk_parts_without_correction(digits, tmp_path):
     X, Y = digits[0][:100], digits[1][:100]
     clf = CCMNClassifier(None, loss="hamming", surrogate="square", random_state=0).fit(X, Y)
     assert clf.risk_parts_ is None

@@ -1,4 +1,4 @@
-"""Parameters that are wrong by themselves are refused before anything is computed."""
+"""Invalid parameters raise an error before anything is computed."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from ccmn.models.classifier import check_parameters
         ("flood_level", 0.1, "has no effect without correction='flood'"),
     ],
 )
-def test_refused(parameter, value, message):
+def test_invalid_parameters(parameter, value, message):
     with pytest.raises(ValueError, match=message):
         check_parameters(CCMNClassifier(**{parameter: value}).get_params())
 
 
-def test_taken():
+def test_valid_parameters():
     clf = CCMNClassifier(lr=0.1, weight_decay=0, validation_fraction=0.5, batch_size=7, patience=1)
     check_parameters(clf.get_params())

@@ -1,4 +1,4 @@
-"""Models on disk: bit-identical after loading, refused when anything is not right, never executed."""
+"""Models on disk: identical predictions after loading, atomic writing, and refusal of damaged or unsafe files."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def test_predictions_are_bit_identical(tmp_path, name, parameters):
     assert [p.name for p in tmp_path.iterdir()] == [name.split("/")[0]]
 
 
-def test_classes_survive(tmp_path):
+def test_classes_are_saved(tmp_path):
     y = np.array(["no", "yes"])[Y[:, 0]]
     clf = CCMNClassifier(None, epochs=2).fit(X, y)
     clf.save(tmp_path / "m.ccmn")
     assert load_model(tmp_path / "m.ccmn").predict(X).tolist() == clf.predict(X).tolist()
 
 
-def test_networks_of_ones_own_need_their_maker(tmp_path):
+def test_custom_networks_require_the_model_argument(tmp_path):
     def make(n_features, n_outputs):
         return torch.nn.Sequential(torch.nn.Linear(n_features, 5), torch.nn.ReLU(), torch.nn.Linear(5, n_outputs))
 
@@ -68,19 +68,19 @@ def test_networks_of_ones_own_need_their_maker(tmp_path):
         load_model(tmp_path / "m.ccmn", model=lambda d, o: torch.nn.Linear(d, o))
 
 
-def test_saving_again_replaces_whole(tmp_path):
+def test_saving_again_overwrites(tmp_path):
     clf = fitted()
     for path in (tmp_path / "m.ccmn", tmp_path / "folder"):
         clf.save(path)
         clf.save(path)
         load_model(path)
-    (tmp_path / "folder" / "diary.txt").write_text("mine")
+    (tmp_path / "folder" / "notes.txt").write_text("mine")
     with pytest.raises(ValueError, match="not part of a model"):
         clf.save(tmp_path / "folder")
-    assert (tmp_path / "folder" / "diary.txt").exists()
+    assert (tmp_path / "folder" / "notes.txt").exists()
 
 
-def test_a_failed_save_leaves_the_old_model(tmp_path, monkeypatch):
+def test_failed_save_keeps_the_previous_model(tmp_path, monkeypatch):
     clf = fitted()
     clf.save(tmp_path / "m.ccmn")
     before = (tmp_path / "m.ccmn").read_bytes()
@@ -153,8 +153,8 @@ class TestRefused:
         fitted().save(tmp_path / "m.ccmn")
         return tmp_path / "m.ccmn"
 
-    def test_every_changed_byte_is_noticed(self, path):
-        """Flip one byte at many places: the model is refused, or reads exactly as it was (zip's own padding)."""
+    def test_changed_bytes_are_detected(self, path):
+        """After one flipped byte, the model is refused, or equal if the byte is padding of the zip format."""
         whole = path.read_bytes()
         expected = load_model(path).decision_function(X)
         for position in np.random.default_rng(0).integers(0, len(whole), 150):
@@ -167,14 +167,14 @@ class TestRefused:
                 continue
             assert np.array_equal(scores, expected)
 
-    def test_every_truncation_is_noticed(self, path):
+    def test_truncation_is_detected(self, path):
         whole = path.read_bytes()
         for length in range(0, len(whole), max(1, len(whole) // 60)):
             path.write_bytes(whole[:length])
             with pytest.raises(ValueError, match="not a valid ccmn model"):
                 load_model(path)
 
-    def test_a_pickle_is_never_loaded(self, path):
+    def test_pickles_are_never_loaded(self, path):
         class Evil:
             def __reduce__(self):
                 return (os.mkdir, (str(path.parent / "executed"),))
@@ -232,8 +232,8 @@ class TestRefused:
             lambda d, a: d.update(noise={"kind": "class_conditional", "rho_pos": [0.1], "rho_neg": [0.1]}),
         ],
     )
-    def test_descriptions_that_do_not_fit(self, path, change):
-        """Checksums are right, the contents are not."""
+    def test_invalid_descriptions(self, path, change):
+        """Checksums are valid, but the content is not."""
         self.rewrite(path, change)
         with pytest.raises(ValueError, match=r"m\.ccmn (is not a valid ccmn model|has model format)"):
             load_model(path)
@@ -271,12 +271,12 @@ class TestRefused:
             ("extra", []),
         ],
     )
-    def test_fields_that_cannot_be(self, path, field, value):
+    def test_invalid_fields(self, path, field, value):
         self.rewrite(path, lambda d, a: d.update({field: value}))
         with pytest.raises(ValueError, match=rf"m\.ccmn is not a valid ccmn model: {field} must be .*; got "):
             load_model(path)
 
-    def test_a_posterior_is_inverted_with_two_rates_only(self, tmp_path):
+    def test_plugin_requires_two_rates_per_label(self, tmp_path):
         path = tmp_path / "m.ccmn"
         fitted(loss="plugin").save(path)
         transition = {"kind": "transition", "T": (0.8 * np.eye(3) + 0.2 / 3).tolist()}
@@ -285,7 +285,7 @@ class TestRefused:
             load_model(path)
 
     @pytest.mark.parametrize(("y", "wrong"), [(Y[:, 0], [0, 1, 2]), (Y.argmax(1), [0, 1]), (np.zeros(150), [])])
-    def test_as_many_classes_as_there_can_be(self, tmp_path, y, wrong):
+    def test_invalid_number_of_classes(self, tmp_path, y, wrong):
         path = tmp_path / "m.ccmn"
         CCMNClassifier(None, epochs=2).fit(X, y).save(path)
         assert load_model(path).predict(X).shape == (150,)
@@ -293,7 +293,7 @@ class TestRefused:
         with pytest.raises(ValueError, match=f"classes must be .*; got {len(wrong)} entries"):
             load_model(path)
 
-    def test_json_that_is_not_a_model(self, path):
+    def test_invalid_json(self, path):
         contents = {"model.json": b"[1, 2", "weights.safetensors": b"x" * 20}
         import hashlib
 

@@ -1,4 +1,4 @@
-"""The plug-in decides by true labels, in the epochs it compares as in what it predicts."""
+"""Plug-in: model selection and predictions use scores of the true labels."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ccmn.losses.forward_loss import PluginLoss
 from ccmn.metrics import hamming_loss
 
 
-def test_scores_are_those_of_the_inverted_noise():
+def test_scores_invert_the_noise():
     loss = PluginLoss(ClassConditionalNoise([0.1, 0.0], [0.4, 0.6]))
-    # P(noisy = 1) at which the true label is as likely as not: (1 - rho_pos + rho_neg) / 2.
-    cut = torch.tensor([[0.65, 0.8]], dtype=torch.float64)
-    assert loss.decision(cut.logit()).numpy() == pytest.approx(np.zeros((1, 2)), abs=1e-12)
-    assert loss.decision((cut + 0.05).logit())[0].tolist() == pytest.approx([0.2, 0.25])
+    # P(noisy = 1) where the true label has probability 1/2: (1 - rho_pos + rho_neg) / 2.
+    half = torch.tensor([[0.65, 0.8]], dtype=torch.float64)
+    assert loss.decision(half.logit()).numpy() == pytest.approx(np.zeros((1, 2)), abs=1e-12)
+    assert loss.decision((half + 0.05).logit())[0].tolist() == pytest.approx([0.2, 0.25])
 
 
-def test_it_learns_the_noisy_labels_as_they_are():
+def test_loss_is_that_of_the_noisy_labels():
     loss = PluginLoss(PartialNoise([0.6]))
     assert float(loss(torch.zeros(1, 1), torch.ones(1, 1))) == pytest.approx(np.log(2))
 
 
-def test_two_rates_are_needed():
+def test_transition_noise_is_refused():
     with pytest.raises(TypeError, match="loss='plugin' requires two rates per label; got TransitionNoise"):
         PluginLoss(TransitionNoise(np.eye(3)))
 
 
-def test_the_epoch_is_chosen_by_what_is_predicted():
+def test_epoch_is_selected_by_scores_of_true_labels():
     noise = PartialNoise(0.6, n_labels=4)
     task = make_noisy_multilabel(900, 10, 4, strength=6, noise=noise, random_state=0)
     rows, out = slice(0, 600), slice(600, 900)

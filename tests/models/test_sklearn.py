@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, nothing excused; and the tools a scikit-learn user reaches for."""
+"""The checks of scikit-learn without exceptions, and pipelines, grid search and cross-validation."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_dataframes_keep_names(scenes):
     with pytest.raises(ValueError, match="feature names"):
         clf.predict(frame[frame.columns[::-1]])
     frame["kind"] = pd.Categorical(["a", "b"] * 300)
-    with pytest.raises(ValueError, match="non-numeric columns kind. Encode categories"):
+    with pytest.raises(ValueError, match=r"non-numeric columns kind\. Encode categories"):
         clf.fit(frame, labels)
 
 

@@ -1,4 +1,4 @@
-"""fit_stream: learns what fit does, from shards, within a ceiling of memory."""
+"""fit_stream: fits to shards within a memory limit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def task():
 
 @pytest.fixture(scope="module")
 def folder(task, tmp_path_factory):
-    """Columns of numbers, five files of eight row groups."""
+    """Write five files of eight row groups with numeric columns."""
     path = tmp_path_factory.mktemp("shards")
     columns = {f"f{j}": task.X[:, j].astype(np.float32) for j in range(6)}
     columns |= {f"label_{j}": task.Y_noisy[:, j].astype(np.uint8) for j in range(Q)}
@@ -40,7 +40,7 @@ def folder(task, tmp_path_factory):
     return path
 
 
-def test_learns_what_fit_does(task, folder):
+def test_stream_is_as_good_as_fit(task, folder):
     stream = CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels="label_*", memory="4MB")
     memory = CCMNClassifier(NOISE, **SETTINGS).fit(task.X, task.Y_noisy)
     losses = [ranking_loss(task.Y, clf.decision_function(task.X)) for clf in (stream, memory)]
@@ -51,12 +51,12 @@ def test_learns_what_fit_does(task, folder):
     assert stream.history_["loss"].iloc[-1] < stream.history_["loss"].iloc[0]
 
 
-def test_the_same_seed_gives_the_same_model(folder):
+def test_same_seed_gives_the_same_model(folder):
     fits = [CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels=-Q, memory="1MB") for _ in range(2)]
     assert np.array_equal(fits[0].coef_, fits[1].coef_)
 
 
-def test_rates_are_estimated_from_the_sample(tmp_path):
+def test_rates_are_estimated_from_the_held_out_sample(tmp_path):
     noise = PartialNoise(0.4, n_labels=2)
     task = make_noisy_multilabel(6000, 5, 2, strength=8, noise=noise, random_state=0)
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(task.X.astype(np.float32).ravel()), 5)
@@ -69,12 +69,12 @@ def test_rates_are_estimated_from_the_sample(tmp_path):
     assert clf.predict(task.X).format == "csr"
 
 
-def test_a_stopped_fit_goes_on(folder, tmp_path):
+def test_stopped_fit_resumes(folder, tmp_path):
     whole = CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels="label_*")
     stopped = CCMNClassifier(NOISE, **SETTINGS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ccmn.training.selection.ValidationCriterion.__call__", _fails_at(4))
-        with pytest.raises(RuntimeError, match="power cut"):
+        with pytest.raises(RuntimeError, match="stopped"):
             stopped.fit_stream(folder, labels="label_*", checkpoint=tmp_path / "state")
     assert (tmp_path / "state").exists()
     clf = CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels="label_*", checkpoint=tmp_path / "state")
@@ -91,13 +91,13 @@ def _fails_at(number):
     def criterion(*arguments):
         calls.append(1)
         if len(calls) == number:
-            raise RuntimeError("power cut")
+            raise RuntimeError("stopped")
         return real(*arguments)
 
     return criterion
 
 
-def test_validation_rows_may_be_given(task, folder):
+def test_given_validation_set(task, folder):
     validation = (task.X[:300].astype(np.float32), task.Y[:300])
     clf = CCMNClassifier(NOISE, **SETTINGS)
     import pandas as pd
@@ -108,7 +108,7 @@ def test_validation_rows_may_be_given(task, folder):
     assert clf.history_.iloc[:, -1].min() < 0.3
 
 
-def test_what_cannot_be_streamed(folder):
+def test_unsupported_solvers_and_memory(folder):
     for surrogate, solver in (("square", "closed_form"), ("logistic", "lbfgs")):
         with pytest.raises(ValueError, match=f"{solver}.*in memory"):
             CCMNClassifier(NOISE, loss="hamming", surrogate=surrogate, solver=solver).fit_stream(folder, labels=-Q)
@@ -119,12 +119,12 @@ def test_what_cannot_be_streamed(folder):
             read_memory(memory)
 
 
-def test_the_sample_is_as_large_as_asked_for(folder):
+def test_size_of_the_held_out_sample(folder):
     data = ShardedData(folder, -Q)
     plan = StreamPlan.of(data, read_memory("8MB"), 100, seed=3)
-    drawn = draw_holdout(data, 0.2, plan)
-    assert len(drawn.X) == len(drawn.Y) == 800
-    assert sum(int(mask.sum()) for mask in drawn.masks.values()) == 800
+    holdout = draw_holdout(data, 0.2, plan)
+    assert len(holdout.X) == len(holdout.Y) == 800
+    assert sum(int(mask.sum()) for mask in holdout.masks.values()) == 800
     small = draw_holdout(data, 0.2, StreamPlan(plan.settings, 50))
     assert len(small.X) == 50
     assert len(small.masks) == 16
@@ -132,7 +132,7 @@ def test_the_sample_is_as_large_as_asked_for(folder):
 
 @pytest.mark.parametrize("n", [1, 30])
 def test_few_rows(tmp_path, n):
-    """None are held out of so few, as in fit."""
+    """Few rows are not split, as in fit."""
     pq.write_table(pa.table({"f": np.arange(n) / 10, "y": np.arange(n) % 2}), tmp_path / "0.parquet")
     clf = CCMNClassifier(None, **SETTINGS).fit_stream(tmp_path, labels=["y"])
     assert clf.coef_.shape == (1, 1)
@@ -157,7 +157,7 @@ def fit(folder):
     clf = CCMNClassifier(noise, loss="hamming", surrogate="logistic", lr=1e-3, epochs=1, random_state=0)
     return clf.fit_stream(folder, labels=["y"], memory="50MB")
 write(folder / "small", 1, 3000)
-fit(folder / "small")  # what is loaded once
+fit(folder / "small")  # loads modules
 write(folder / "large", 16, 32768)
 def status(key):
     with open("/proc/self/status") as file:
@@ -171,8 +171,8 @@ print(sum(file.stat().st_size for file in (folder / "large").iterdir()) / 2**20,
 
 
 @pytest.mark.slow
-def test_memory_stays_below_its_ceiling(tmp_path):
-    """200 MB of shards pass through 50 MB."""
+def test_memory_stays_below_the_limit(tmp_path):
+    """200 MB of shards are read with a limit of 50 MB."""
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}
     command = [sys.executable, "-c", MEMORY, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)

@@ -1,4 +1,4 @@
-"""What users call Y, as one matrix."""
+"""Encoding of labels: matrices, label sets and classes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETS = [{"sea", "sky"}, [], ("sun", "sun"), ["sky"]]
 
 @pytest.mark.parametrize("large", [False, True])
 def test_label_sets(monkeypatch, large):
-    """Very many are never made dense."""
+    """Large label sets are never made dense."""
     monkeypatch.setattr(training_data, "MIN_SPARSE_ENTRIES", 1 if large else 100)
     found = encode_targets(SETS)
     assert found.label_names == ("sea", "sky", "sun")
@@ -31,7 +31,7 @@ def test_label_sets(monkeypatch, large):
         encode_like([["moon"], ["sea"]], found)
 
 
-def test_sets_of_numbers_are_columns_in_their_order():
+def test_sets_of_numbers_are_sorted_columns():
     found = encode_targets([[10, 2], [2]])
     assert found.classes.tolist() == [2, 10]
     np.testing.assert_array_equal(found.labels, [[1, 1], [1, 0]])

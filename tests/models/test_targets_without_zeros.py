@@ -98,11 +98,11 @@ def test_valid_labels_are_accepted(task, without_zeros, one_without_zeros):
     always[:100, 0] = np.nan
     fit("missing", task.X, always)  # the label that is always present has no NaN, another label has
     always[100:150] = np.nan
-    fit("missing", task.X, always)  # nobody looked at these rows
+    fit("missing", task.X, always)  # these rows are not observed
     rare = task.Y_noisy.astype(float)
     rare[:, 1] = np.nan
     rare[: MIN_POSITIVES_WITHOUT_ZERO - 1, 1] = 1
-    fit("missing", task.X, rare)  # the few that were looked at are positive, which may be chance
+    fit("missing", task.X, rare)  # the few observed labels are positive, which may be chance
     fit("missing", task.X, one_without_zeros, trusted=(np.arange(40), task.Y[:40]))
 
 

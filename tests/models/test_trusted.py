@@ -46,9 +46,9 @@ def test_array_without_verified_labels():
 
 
 def test_array_with_the_wrong_number_of_rows_is_refused():
-    with pytest.raises(ValueError, match="trusted.*400"):
+    with pytest.raises(ValueError, match=r"trusted.*400"):
         scores(verified()[:10])
-    with pytest.raises(ValueError, match="Expected 3 label columns .* got 2"):
+    with pytest.raises(ValueError, match=r"Expected 3 label columns .* got 2"):
         scores(verified()[:, :2])
 
 

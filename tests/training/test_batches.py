@@ -1,4 +1,4 @@
-"""Features in memory, from which batches are gathered."""
+"""Features from which batches are gathered."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 
-def test_features_that_cannot_be_written_to_are_taken_without_a_word():
-    # In a process of its own: torch speaks of it once in the life of a process.
+def test_no_warning_for_read_only_features():
+    # In a separate process, because torch warns only once per process.
     code = """
 import warnings
 import numpy as np

@@ -1,4 +1,4 @@
-"""Checkpoints: killed at any instant of writing one, the last whole one is there, and is gone on from."""
+"""Checkpoints: a process that is killed while writing leaves the previous file, and the fit resumes from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Y = torch.from_numpy((X[:, :2] > 0).astype(np.float32))
 
 
 def fit(checkpoint=None, epochs=6):
-    """Weights and losses of a small training."""
+    """Return weights and losses of a small training."""
     network = StackedLinear(3, 2, [[0]])
     optimizer = StackedAdam(network.parameters, torch.full((1, 1), 0.1), torch.zeros(1, 1))
     rows = Rows([np.arange(40)], 10, [0])
@@ -33,7 +33,7 @@ def fit(checkpoint=None, epochs=6):
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 @pytest.mark.parametrize("number", [1, 3])
 def test_killed_while_writing(tmp_path, monkeypatch, step, number):
-    """Before the file is whole, and before it has its name; with and without one before it."""
+    """The process is killed before the file is complete or renamed, with and without a previous file."""
     checkpoint, calls, real = Checkpoint(tmp_path / "state", "a fit", every=1), [], getattr(os, step)
 
     def fails(*arguments):
@@ -48,24 +48,24 @@ def test_killed_while_writing(tmp_path, monkeypatch, step, number):
             fit(checkpoint)
     assert (tmp_path / "state").exists() == (number > 1)
     (tmp_path / ".state.0123abcd").write_bytes(b"half")
-    for ours, undisturbed in zip(fit(checkpoint), fit()):
-        assert torch.equal(ours, undisturbed)
+    for ours, uninterrupted in zip(fit(checkpoint), fit()):
+        assert torch.equal(ours, uninterrupted)
     checkpoint.remove()
     assert not any(tmp_path.iterdir())
 
 
-def test_a_damaged_or_foreign_file_is_refused(tmp_path):
+def test_damaged_or_foreign_file_is_refused(tmp_path):
     checkpoint = Checkpoint(tmp_path / "state", "a fit", every=1)
     fit(checkpoint, epochs=1)
     with pytest.raises(ValueError, match="a different fit"):
         fit(Checkpoint(tmp_path / "state", "another", every=1))
-    whole = (tmp_path / "state").read_bytes()
-    (tmp_path / "state").write_bytes(whole[: len(whole) // 2])
+    content = (tmp_path / "state").read_bytes()
+    (tmp_path / "state").write_bytes(content[: len(content) // 2])
     with pytest.raises(ValueError, match=r"is damaged.*delete it"):
         fit(checkpoint)
 
 
-def test_one_process_writes(tmp_path):
+def test_only_rank_0_writes(tmp_path):
     fit(Checkpoint(tmp_path / "state", "a fit", every=1, is_main=False), epochs=2)
     assert not any(tmp_path.iterdir())
 

@@ -1,4 +1,4 @@
-"""The logistic path: what plain logistic regression gives on clean labels, and stationary on debiased ones."""
+"""L-BFGS path: equal to logistic regression on clean labels, and a zero gradient on debiased labels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def problem(n=120, d=6, q=3, seed=0):
 
 
 def solution(path):
-    """Weights (d, q) and bias (q,) for the features as they are."""
+    """Return weights (d, q) and bias (q,) for uncentered features."""
     weights = path.basis @ path.weights
     return weights, path.bias - path.x_mean @ weights
 
@@ -52,7 +52,7 @@ def test_debiased_targets_and_weights_are_solved_to_a_zero_gradient(d, l2, wrap)
     np.testing.assert_allclose(residual.sum(0), 0, atol=1e-4)
 
 
-def test_only_the_labels_asked_for_move():
+def test_only_the_given_labels_change():
     X, Y, _ = problem()
     path = LogisticPath(X, Y)
     before = path.weights.copy()
@@ -64,7 +64,7 @@ def test_only_the_labels_asked_for_move():
     np.testing.assert_allclose(scores, X @ weights[:, 2] + bias[2], rtol=1e-4, atol=1e-4)
 
 
-def test_a_mean_outside_zero_and_one_does_not_run_away():
+def test_bias_is_bounded_if_the_mean_is_outside_zero_and_one():
     X, Y, _ = problem()
     path = LogisticPath(X, np.column_stack((Y[:, 0] + 1.5, Y[:, 1] - 1.5)))
     path.solve(1.0, np.arange(2))
@@ -80,7 +80,7 @@ def test_constant_features_leave_the_bias():
     np.testing.assert_allclose(expit(path.bias), Y.mean(0), atol=1e-3)
 
 
-def test_what_can_be_decomposed(monkeypatch):
+def test_sizes_that_can_be_decomposed(monkeypatch):
     monkeypatch.setattr(lbfgs, "MAX_DECOMPOSITION_SIZE", 5)
     assert can_decompose(np.zeros((5, 9)))
     assert can_decompose(np.zeros((9, 5)))

@@ -1,4 +1,4 @@
-"""The loop: a fleet is its single runs, Adam is torch's, stopping, keeping and resuming do what they say."""
+"""Training loop: equal to single fits and to torch.optim.Adam; selection, early stopping, interruption, checkpoints."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def task():
 def fit(
     X, Y, *, groups=ALL, seeds, lrs, objective=HAMMING, rates=None, network=StackedLinear, epochs=6, batch=16, **extra
 ):
-    """A fleet of G groups x K runs, in float64."""
+    """Train G groups of K runs in float64."""
     dtype = torch.float64
     net = network(D, Q, seeds, dtype=dtype)
     features = Features(X, dtype=dtype)
@@ -55,14 +55,14 @@ def fit(
 
 
 @pytest.mark.parametrize("network", [StackedLinear, StackedMLP])
-def test_a_fleet_is_its_single_runs(task, network):
-    """Two groups of different rows; losses, noise rates and learning rates per run: the same as eight single fits."""
+def test_runs_of_a_stack_equal_single_fits(task, network):
+    """Two groups with losses, noise rates and learning rates per run equal eight single fits."""
     X, Y = task
     groups, seeds, lrs = [np.arange(0, 40), np.arange(20, 60)], [[5, 5, 6, 6], [7, 7, 8, 8]], [0.05, 0.01, 0.05, 0.01]
     rho_pos, rho_neg = torch.rand(2, 2, 4, Q, generator=torch.Generator().manual_seed(0)) * 0.4
-    rho_pos[:, 0] = rho_neg[:, 0] = 0  # a plain run among them
+    rho_pos[:, 0] = rho_neg[:, 0] = 0  # one run without noise correction
     losses = [Part(slice(0, 2), RankingLoss("sigmoid", dummy=False)), Part(slice(2, 4), HammingLoss("logistic"))]
-    fleet, _ = fit(
+    stack, _ = fit(
         X,
         Y,
         groups=groups,
@@ -72,7 +72,7 @@ def test_a_fleet_is_its_single_runs(task, network):
         rates=(rho_pos, rho_neg),
         network=network,
     )
-    outputs = fleet.outputs(torch.from_numpy(X).double().expand(2, N, D))
+    outputs = stack.outputs(torch.from_numpy(X).double().expand(2, N, D))
     for g in range(2):
         for k in range(4):
             noise = ClassConditionalNoise(rho_pos[g, k].numpy(), rho_neg[g, k].numpy())
@@ -95,8 +95,8 @@ def test_a_fleet_is_its_single_runs(task, network):
             torch.testing.assert_close(single[0, 0], outputs[g, k], rtol=1e-9, atol=1e-9)
 
 
-def test_adam_is_torchs(task):
-    """The same weights as torch.optim.Adam in an ordinary loop, l2 included (bias apart), to float64 rounding."""
+def test_adam_equals_torch_adam(task):
+    """Weights equal those of torch.optim.Adam with weight decay (except for the bias) up to rounding."""
     X, Y = task
     loss = HammingLoss("square", ClassConditionalNoise(0.2, 0.1, n_labels=Q))
     net, _ = fit(X, Y, seeds=[[3]], lrs=[0.02], objective=Objective.of(loss), epochs=5)
@@ -124,7 +124,7 @@ def test_gradient_clipping_is_per_run():
     assert gradient[0, 0, 1].item() == 0.5
 
 
-def test_keep_best_puts_each_runs_best_epoch_back(task):
+def test_keep_best_loads_the_best_epoch_of_each_run(task):
     X, Y = task
     seen = []
 
@@ -156,7 +156,7 @@ def test_patience_stops(task):
     assert len(result.losses) == 5
 
 
-def test_ctrl_c_keeps_the_best_so_far(task):
+def test_ctrl_c_keeps_the_best_weights(task):
     X, Y = task
 
     def on_progress(progress):
@@ -170,7 +170,7 @@ def test_ctrl_c_keeps_the_best_so_far(task):
 
 
 @pytest.mark.parametrize("network", [StackedLinear, StackedMLP])
-def test_a_resumed_fit_is_the_unbroken_one(task, tmp_path, network):
+def test_resumed_fit_equals_uninterrupted_fit(task, tmp_path, network):
     X, Y = task
     common = dict(seeds=[[1, 2]], lrs=[0.1, 0.01], network=network)  # noqa: C408
 
@@ -196,8 +196,8 @@ def test_a_resumed_fit_is_the_unbroken_one(task, tmp_path, network):
         fit(X, Y, checkpoint=Checkpoint(path, "same"), **common)
 
 
-def test_sparse_features_give_the_same(task, monkeypatch):
-    """Dense batches of a narrow CSR, and sparse products for a wide one, against dense features."""
+def test_sparse_features_give_the_same_weights(task, monkeypatch):
+    """Dense batches of a narrow CSR matrix and sparse products of a wide one equal dense features."""
     X, Y = task
     X = X * (np.abs(X) > 0.7)
     common = dict(seeds=[[1, 2]], lrs=[0.1, 0.01])  # noqa: C408
@@ -226,7 +226,7 @@ def test_user_modules(task):
 
 
 def test_sample_weights_count_rows(task):
-    """Full batches in float64: a weight of 2 is the row twice, a weight of 0 is no row."""
+    """In full batches, a weight of 2 equals a repeated row and a weight of 0 a missing row."""
     X, Y = task
     weights = torch.tensor(np.random.default_rng(0).integers(0, 3, N), dtype=torch.float64)
     repeated = np.repeat(np.arange(N), weights.int().numpy())
@@ -236,7 +236,7 @@ def test_sample_weights_count_rows(task):
     torch.testing.assert_close(a.parameters[0].values, b.parameters[0].values, rtol=1e-9, atol=1e-10)
 
 
-def test_order_depends_on_seed_and_epoch_alone():
+def test_order_depends_only_on_seed_and_epoch():
     rows = Rows([np.arange(50), np.arange(50)], 16, [4, 9])
     alone = Rows([np.arange(50)], 16, [9])
     for epoch in (0, 3):

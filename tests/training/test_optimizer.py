@@ -1,4 +1,4 @@
-"""A run alone takes torch's fused step: against torch.optim.Adam, however parameters and gradients lie in memory."""
+"""The fused step of a single run equals torch.optim.Adam for any memory layout."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ccmn.training.networks import UserNetwork
 
 
 class _Hidden(torch.nn.Module):
-    """Six features, three outputs, through a weight that is stored or used in another order than its own."""
+    """Network with six features and three outputs whose first weight has an unusual memory layout."""
 
     def __init__(self, weight, first_layer):
         super().__init__()
         self.first, self.first_layer = torch.nn.Parameter(weight.clone()), first_layer
-        self.first.data = weight  # a clone would be laid out anew
+        self.first.data = weight  # a clone would have a different memory layout
         self.second = torch.nn.Parameter(torch.linspace(-1, 1, 15).reshape(5, 3))
 
     def forward(self, X):
@@ -32,7 +32,7 @@ _LAYERS = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("layer", _LAYERS)
 @pytest.mark.parametrize("stored", ["in rows", "in columns", "with gaps"])
-def test_a_run_alone_is_adam_whatever_the_strides(stored, layer, dtype):
+def test_single_run_equals_torch_adam_for_any_strides(stored, layer, dtype):
     generator = torch.Generator().manual_seed(0)
     X, y = (torch.randn(30, size, generator=generator).to(dtype) for size in (6, 3))
     numbers = torch.randn(6, 5, generator=generator).to(dtype)

@@ -1,4 +1,4 @@
-"""Ridge on debiased targets: the limit of the loop, by every road, dense and sparse, with weights."""
+"""Ridge path on debiased targets: all algorithms, dense and sparse features, sample weights."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def problem(n=80, d=6, q=3, seed=0):
 
 
 @pytest.mark.slow
-def test_it_is_the_limit_of_the_loop():
-    """Full-batch Adam with a fixed l2 ends where the closed form begins."""
+def test_closed_form_is_the_limit_of_the_loop():
+    """Full-batch Adam with a fixed l2 weight converges to the closed form."""
     X, Z, noise = problem()
     path = ridge_path(X, noise.debias(Z), np.array([0.1]))
     net = StackedLinear(6, 3, [[0]], dtype=torch.float64)
@@ -39,7 +39,7 @@ def test_it_is_the_limit_of_the_loop():
         losses = objective(network.outputs(features.gather(rows.rows)), DenseLabels(labels.double()), rows.rows)
         return losses + 0.05 * W[:, :-1].square().sum((1, 3))
 
-    # The best epoch, not the last: at a constant rate Adam keeps circling around the minimum.
+    # The best epoch is used, because Adam with a constant learning rate does not converge exactly.
     train(net, objective, features, labels, rows, optimizer, KeepBest(penalized_loss), epochs=4000)
     W = net.parameters[0].values.detach()[0, :, 0].numpy()
     weights, bias = path.solution(np.zeros(3, int))
@@ -50,7 +50,7 @@ def test_it_is_the_limit_of_the_loop():
 @pytest.mark.parametrize("n", [80, 5], ids=["more rows", "more features"])
 @pytest.mark.parametrize("wrap", [np.asarray, scipy.sparse.csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("largest", [3000, 1], ids=["decomposition", "conjugate gradients"])
-def test_every_road_solves_the_normal_equations(n, wrap, largest, monkeypatch):
+def test_all_algorithms_solve_the_normal_equations(n, wrap, largest, monkeypatch):
     monkeypatch.setattr(ridge, "MAX_DECOMPOSITION_SIZE", largest)
     X, Z, noise = problem(n=n)
     weights = np.random.default_rng(2).uniform(0.5, 2, n)
@@ -85,7 +85,7 @@ def test_path():
 
 
 @pytest.mark.parametrize("largest", [3000, 1], ids=["decomposition", "conjugate gradients"])
-def test_every_label_may_have_its_own_l2(largest, monkeypatch):
+def test_l2_per_label(largest, monkeypatch):
     monkeypatch.setattr(ridge, "MAX_DECOMPOSITION_SIZE", largest)
     X, Z, noise = problem()
     path = ridge_path(X, noise.debias(Z), np.array([1e-2, 1.0, 10.0]))
@@ -96,7 +96,7 @@ def test_every_label_may_have_its_own_l2(largest, monkeypatch):
 
 @pytest.mark.parametrize("constant", [1e3, 1e6, 1e9])
 @pytest.mark.parametrize("spread", [0.0, 1.0])
-def test_a_steady_feature_among_sparse_ones_costs_no_digits(constant, spread):
+def test_nearly_constant_feature_loses_no_digits(constant, spread):
     rng = np.random.default_rng(0)
     sparse = scipy.sparse.random(200, 40, density=0.03, format="csr", random_state=0)
     steady = scipy.sparse.csr_matrix(constant + spread * rng.normal(size=(200, 1)))
@@ -108,8 +108,8 @@ def test_a_steady_feature_among_sparse_ones_costs_no_digits(constant, spread):
         np.testing.assert_allclose(centred @ found, centred @ expected, atol=1e-6)
 
 
-def test_equal_rows_with_unequal_labels_are_scored_as_they_are_solved():
-    """Through rows the solutions are as large as 1 / l2, and all but cancel."""
+def test_scores_of_equal_rows_with_different_labels():
+    """The solutions of the row system are as large as 1 / l2 and almost cancel."""
     rng = np.random.default_rng(0)
     X, p = np.repeat(rng.normal(size=(10, 60)), 2, axis=0), rng.integers(0, 2, (20, 3)).astype(float)
     path = ridge_path(X, p, l2_path(1e-8, 1.0))

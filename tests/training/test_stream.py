@@ -1,4 +1,4 @@
-"""A stream: every row once an epoch, the same batches whatever the number of processes, labels beside their rows."""
+"""Stream: every row once per epoch, the same batches for any world size, labels that belong to their rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Group = namedtuple("Group", "rows start")
 
 
 class Numbered:
-    """Row i has the feature i and the label i mod 3."""
+    """Source whose row i has the feature i and the label i mod 3."""
 
     d, q = 1, 3
 
@@ -37,7 +37,7 @@ class Numbered:
 
 
 def batches_of(stream, epoch=0):
-    """The rows of each batch, by their feature, after their labels were seen to be theirs."""
+    """Return the rows of each batch and check their labels."""
     found = []
     for index, weight in stream.epoch(epoch):
         rows = stream.features.gather(index)[0, :, 0].long()
@@ -59,7 +59,7 @@ def settings(batch=5, buffer=20, piece=4, seed=0):
     piece=st.integers(1, 7),
     sparse=st.booleans(),
 )
-def test_every_row_once_an_epoch(sizes, batch, room, piece, sparse):
+def test_every_row_occurs_once_per_epoch(sizes, batch, room, piece, sparse):
     source = Numbered(sizes, sparse)
     stream = Stream(source, settings(batch, batch + piece + room, piece), {})
     batches = batches_of(stream)
@@ -69,7 +69,7 @@ def test_every_row_once_an_epoch(sizes, batch, room, piece, sparse):
 
 
 @given(sizes=st.lists(st.integers(1, 15), min_size=1, max_size=8), world=st.integers(2, 4), sparse=st.booleans())
-def test_batches_do_not_depend_on_the_number_of_processes(sizes, world, sparse):
+def test_batches_do_not_depend_on_the_world_size(sizes, world, sparse):
     alone = batches_of(Stream(Numbered(sizes, sparse), settings(), {}), epoch=3)
     sources = [Numbered(sizes, sparse) for _ in range(world)]
     shares = [
@@ -78,10 +78,10 @@ def test_batches_do_not_depend_on_the_number_of_processes(sizes, world, sparse):
     ]
     together = [sorted(chain(*parts)) for parts in zip(*shares, strict=True)]
     assert together == [sorted(batch) for batch in alone]
-    assert sum(source.read_rows for source in sources) == sum(sizes)  # nothing is read twice
+    assert sum(source.read_rows for source in sources) == sum(sizes)  # no row is read twice
 
 
-def test_order_follows_from_seed_and_epoch():
+def test_order_depends_on_seed_and_epoch():
     sizes = [10] * 6
     first, again = (batches_of(Stream(Numbered(sizes), settings(), {})) for _ in range(2))
     assert first == again
@@ -96,7 +96,7 @@ def test_rows_of_a_buffer_come_from_several_row_groups():
     assert len({row // 100 for row in first}) >= 3
 
 
-def test_held_out_rows_do_not_come():
+def test_held_out_rows_are_not_used():
     mask = np.zeros(10, dtype=bool)
     mask[[2, 3, 9]] = True
     stream = Stream(Numbered([10, 10, 10]), settings(), {1: mask})
@@ -114,15 +114,15 @@ def test_labels_are_debiased_in_the_batch(sparse):
     np.testing.assert_allclose(stream.labels.targets(index)[0, 0], expected, atol=1e-6)
 
 
-def test_what_passes_is_told():
-    told = []
-    stream = Stream(Numbered([10, 13]), settings(), {}, on_progress=told.append)
+def test_progress_callback():
+    calls = []
+    stream = Stream(Numbered([10, 13]), settings(), {}, on_progress=calls.append)
     batches_of(stream, 2)
-    assert told[-1][:3] == (2, 23, 23)
-    assert told[-1].seconds > 0
+    assert calls[-1][:3] == (2, 23, 23)
+    assert calls[-1].seconds > 0
 
 
-def test_a_row_group_with_fewer_rows_than_it_says():
+def test_row_group_with_too_few_rows():
     source = Numbered([10, 10])
     source.groups[0] = source.groups[0]._replace(rows=9)
     source.read = lambda group, at_once: iter([(np.zeros((2, 1), np.float32), np.zeros((2, 3), np.float32))])

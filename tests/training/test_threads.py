@@ -1,4 +1,4 @@
-"""Threads of the linear algebra library: few for small problems, as they were afterwards."""
+"""Threads of the linear algebra library: one for small problems, the previous number afterwards."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ def threads():
     return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
 
-def test_one_thread_for_a_small_problem_and_all_again_after():
+def test_one_thread_for_a_small_problem():
     before = threads()
     with limit_threads(np.empty((100, 5))):
         assert set(threads()) <= {1}
     assert threads() == before
 
 
-def test_a_large_problem_keeps_its_threads():
+def test_large_problem_keeps_its_threads():
     before = threads()
     with limit_threads(np.broadcast_to(0.0, (100_000, 3_000))):
         assert threads() == before

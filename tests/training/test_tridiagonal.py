@@ -1,4 +1,4 @@
-"""The reduction to tridiagonal form against dense linear algebra."""
+"""Reduction to tridiagonal form, compared with dense linear algebra."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def test_shifted_systems(n, rank, m, seed):
         np.testing.assert_allclose((A + shift * np.eye(n)) @ found, right, atol=1e-8)
 
 
-def test_a_shift_of_nothing_on_a_singular_matrix_is_rounded_up():
+def test_zero_shift_of_a_singular_matrix():
     form = Tridiagonal(np.ones((5, 5)))
     assert np.isfinite(form.solve(0.0, np.eye(5))).all()
 
 
-def test_a_matrix_of_another_kind_is_refused():
+def test_indefinite_matrix_is_refused():
     with pytest.raises(ValueError, match="not positive semidefinite"):
         Tridiagonal(-np.eye(3)).solve(0.5, np.eye(3))

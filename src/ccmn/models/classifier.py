@@ -722,9 +722,11 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.model, self._scorer = model, replace(self._scorer, network=FittedNetwork("user", arrays, module.eval()))
 
     def __sklearn_is_fitted__(self) -> bool:
+        """Return whether the model has been fitted or loaded."""
         return hasattr(self, "_scorer")
 
     def __sklearn_tags__(self) -> Any:
+        """Return the tags of a multi-label classifier that accepts sparse features."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.target_tags.multi_output = True

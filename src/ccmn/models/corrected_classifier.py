@@ -200,6 +200,7 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return debias_labels(self._posterior.proba(X), self.noise_.rho_pos, self.noise_.rho_neg)
 
     def __sklearn_tags__(self) -> Tags:
+        """Return the tags of a multi-label classifier that accepts the features of ``estimator``."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output, tags.target_tags.single_output = True, False
         tags.classifier_tags.multi_label, tags.classifier_tags.multi_class = True, False

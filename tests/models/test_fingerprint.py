@@ -1,4 +1,4 @@
-"""A checkpoint belongs to one fit: to its data, down to the last value, and its parameters."""
+"""A checkpoint belongs to one fit: to its parameters and to every value of its data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def of(clf=None, training=None, held_out=None):
     return fit_fingerprint(clf.get_params(), clf.noise, training or sample(), held_out or sample())
 
 
-def test_the_same_fit_has_the_same_fingerprint():
+def test_same_fit_has_the_same_fingerprint():
     assert of() == of()
     assert of() == of(classifier(verbose=1))
 
@@ -58,15 +58,15 @@ def test_the_same_fit_has_the_same_fingerprint():
         lambda: of(training=sample(np.ones(N))),
         lambda: of(held_out=replace(sample(), X=changed(sample().X, (0, 0)))),
         lambda: of(training=replace(sample(), X=scipy.sparse.csr_array(sample().X))),
-        # What a noise model shows of itself is rounded, and cut after ten labels.
+        # The repr of a noise model is rounded and shortened.
         lambda: of(classifier(ClassConditionalNoise([0.1, 0.2], [0.2, 0.10001]))),
     ],
 )
-def test_another_fit_has_another(other):
+def test_different_fit_has_a_different_fingerprint(other):
     assert other() != of()
 
 
-def test_every_value_counts_however_few_rows_are_looked_at_at_a_time(monkeypatch):
+def test_every_value_counts_for_any_block_size(monkeypatch):
     whole = of()
     monkeypatch.setattr(_files, "_HASH_BLOCK_BYTES", 100)
     assert of() == whole
@@ -74,7 +74,7 @@ def test_every_value_counts_however_few_rows_are_looked_at_at_a_time(monkeypatch
     assert len(seen) == N * D
 
 
-def test_rows_that_do_not_lie_one_after_the_other():
+def test_memory_layout_does_not_matter():
     X = sample().X
     assert of(training=replace(sample(), X=np.asfortranarray(X))) == of()
 
@@ -88,7 +88,7 @@ def test_sparse_labels():
     assert len(found) == 3
 
 
-def test_a_network_of_the_users_own_is_told_by_its_name_in_any_process():
+def test_custom_networks_count_by_name():
     def make(d, q):
         return torch.nn.Linear(d, q)
 
@@ -98,7 +98,7 @@ def test_a_network_of_the_users_own_is_told_by_its_name_in_any_process():
     assert of(classifier(model=make)) == of(classifier(model=again.make)) != of(classifier(model=torch.nn.Linear))
 
 
-def test_other_values_are_refused(tmp_path):
+def test_checkpoint_of_different_data_is_refused(tmp_path):
     X, Y = np.random.default_rng(0).normal(size=(60, 2)), np.tile([[0, 1], [1, 0]], (30, 1))
     path = tmp_path / "state"
 
@@ -126,7 +126,7 @@ class TestCompletedFit:
         )
 
     @pytest.mark.parametrize("parameters", [{}, {"model": torch.nn.Linear}, {"epochs": 200, "patience": 2}])
-    def test_full_disk_keeps_the_checkpoint_and_the_same_fit_resumes_without_training(self, tmp_path, parameters):
+    def test_full_disk_keeps_the_checkpoint(self, tmp_path, parameters):
         clf, expected = self.fit(tmp_path / "state", **parameters), self.fit(**parameters)
         written = sorted(file.name for file in tmp_path.iterdir())
         assert written
@@ -179,7 +179,7 @@ class TestShards:
         holdout = draw_holdout(data, fraction, StreamPlan.of(data, 2**24, 16, 0))
         return fit_fingerprint(classifier().get_params(), NOISE, *data.footers(), holdout.X, holdout.Y)
 
-    def test_values_of_the_sample_count(self, write, tmp_path):
+    def test_values_of_the_held_out_sample_count(self, write, tmp_path):
         x = np.arange(200.0)
         write(x, statistics=False)
         before = self.fingerprint(tmp_path, 1.0)
@@ -187,7 +187,7 @@ class TestShards:
         write(changed(x, -1) + 1, statistics=False)
         assert self.fingerprint(tmp_path, 1.0) != before
 
-    def test_footers_tell_other_rows(self, write, tmp_path):
+    def test_footers_differ_for_different_rows(self, write, tmp_path):
         x = np.arange(200.0)
         write(x)
         before = list(ShardedData(tmp_path, "y").footers())

@@ -1,4 +1,4 @@
-"""Scores of some labels are those columns of all scores, whatever the link and with the dummy label or without."""
+"""Scores of some labels equal the columns of all scores, for every link, with and without the dummy label."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def scorer(*, has_dummy: bool, link: str) -> Scorer:
 
 
 @pytest.mark.parametrize(("has_dummy", "link"), [(True, "slope"), (False, "logistic"), (False, "plugin")])
-def test_tiles_are_columns_of_the_whole(has_dummy, link):
+def test_tiles_equal_columns_of_all_scores(has_dummy, link):
     made, X = scorer(has_dummy=has_dummy, link=link), np.random.default_rng(1).normal(size=(7, 3))
     for tile in (slice(0, 2), slice(2, 5), slice(4, 5)):
         assert np.allclose(made.scores(X, tile), made.scores(X)[:, tile], rtol=1e-12)
@@ -25,7 +25,7 @@ def test_tiles_are_columns_of_the_whole(has_dummy, link):
     assert [t.start for t in made.tiles(1 << 21)] == [0, 1, 2, 3, 4]
 
 
-def test_scores_are_counted_from_the_dummy_and_decisions_from_the_cut():
+def test_scores_subtract_the_dummy_and_decisions_the_threshold():
     made, X = scorer(has_dummy=True, link="slope"), np.eye(3)
     outputs = made.network.arrays["weight"] + made.network.arrays["bias"]
     assert np.allclose(made.scores(X), outputs[:, 1:] - outputs[:, :1])
@@ -33,9 +33,9 @@ def test_scores_are_counted_from_the_dummy_and_decisions_from_the_cut():
     assert np.allclose(made.probabilities(np.zeros(5)), 0.5)
 
 
-def test_plugin_scores_are_zero_where_the_true_label_is_as_likely_as_not():
+def test_plugin_scores_are_zero_at_probability_one_half():
     made = scorer(has_dummy=False, link="plugin")
     rho_pos, rho_neg = made.noise.rho_pos, made.noise.rho_neg
-    half = (1 - rho_pos + rho_neg) / 2  # the noisy posterior where the true one is 1/2
+    half = (1 - rho_pos + rho_neg) / 2  # probability of the noisy label where that of the true label is 1/2
     made.network.arrays["weight"][:], made.network.arrays["bias"][:] = 0, np.log(half / (1 - half))
     assert np.allclose(made.scores(np.zeros((1, 3))), 0, atol=1e-12)

@@ -1,4 +1,4 @@
-"""CSR labels: a batch of them is what dense labels, debiased as a whole, would have given."""
+"""Label sources: batches of CSR labels equal those of dense labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def random_labels(n: int, q: int, seed: int = 0) -> np.ndarray:
 
 
 @given(n=st.integers(1, 8), q=st.integers(1, 6), seed=st.integers(0, 99), data=st.data())
-def test_a_batch_is_that_of_dense_labels(n, q, seed, data):
+def test_batch_equals_that_of_dense_labels(n, q, seed, data):
     Y, noise = random_labels(n, q, seed), ClassConditionalNoise(0.2, np.linspace(0, 0.5, q))
     rows = torch.tensor(data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=9)))
     known = np.random.default_rng(seed).random(n) < 0.5
@@ -49,7 +49,7 @@ def test_unobserved_labels_and_stored_zeros():
     np.testing.assert_allclose(batch, noise.debias(matrix.toarray()), atol=1e-6)
 
 
-def test_a_transition_matrix_mixes_labels():
+def test_transition_matrix_mixes_labels():
     noise = TransitionNoise(np.full((3, 3), 0.1) + 0.7 * np.eye(3))
     Y = np.eye(3, dtype=np.float32)
     batch = SparseLabels(scipy.sparse.csr_array(Y), noise.debiasing()).targets(torch.tensor([[2, 0]]))[0, 0]

@@ -1,4 +1,4 @@
-"""CorrectedClassifier: the plug-in formula, every kind of classifier and container, scikit-learn's own checks."""
+"""CorrectedClassifier: the formula, classifiers, containers and the checks of scikit-learn."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_sklearn(estimator, check):
     check(estimator)
 
 
-def test_the_formula(task):
+def test_formula(task):
     model = CorrectedClassifier(LogisticRegression(), NOISE).fit(task.X, task.Y_noisy)
     noisy = np.column_stack([LogisticRegression().fit(task.X, y).predict_proba(task.X)[:, 1] for y in task.Y_noisy.T])
     eta = (noisy - NOISE.rho_neg) / (1 - NOISE.rho_pos - NOISE.rho_neg)
@@ -72,7 +72,7 @@ def test_the_formula(task):
         assert len(np.unique(proba[:, j])) == len(np.unique(noisy[:, j]))
 
 
-def test_fitting_inside_keeps_the_order_at_the_very_ends():
+def test_clip_in_order_keeps_the_order_at_both_ends():
     values = np.concatenate([np.linspace(-0.6, 1.7, 10_001), [-0.6, 1.7, 0.0, 1.0, MARGIN, 1 - MARGIN]])
     inside = clip_in_order(values, np.array(-0.6), np.array(1.7))
     assert (inside > 0).all()
@@ -84,14 +84,14 @@ def test_fitting_inside_keeps_the_order_at_the_very_ends():
     ).all()
 
 
-def test_no_noise_is_the_classifier_itself(task):
+def test_without_noise_probabilities_are_those_of_the_classifier(task):
     model = CorrectedClassifier(LogisticRegression(), None).fit(task.X, task.Y_noisy)
     plain = MultiOutputClassifier(LogisticRegression()).fit(task.X, task.Y_noisy)
     np.testing.assert_array_equal(model.predict(task.X), plain.predict(task.X))
 
 
 @pytest.mark.parametrize("noise", [PartialNoise(0.6, n_labels=10), "partial"], ids=["known", "estimated"])
-def test_beats_the_uncorrected_classifier_on_digit_scenes(noise):
+def test_outperforms_the_uncorrected_classifier_on_digit_scenes(noise):
     data = load_digit_scenes(2000)
     X, Y = data.X, data.Y
     noisy = PartialNoise(0.6, n_labels=10).corrupt(Y, random_state=0)
@@ -130,7 +130,7 @@ def test_any_classifier(estimator, task):
     accuracy = (model.predict(task.X) == task.Y).mean()
     plain = (CorrectedClassifier(estimator, None).fit(task.X, Y).predict(task.X) == task.Y).mean()
     assert accuracy > max(plain, 0.75)
-    # Labels that were not observed everywhere, or have a single value, are fitted one by one, or not at all.
+    # Labels that are not observed everywhere are fitted one by one; constant labels are not fitted.
     Y[::4, 0] = np.nan
     Y[:, 1] = 0
     model = CorrectedClassifier(estimator, NOISE).fit(task.X, Y)
@@ -141,7 +141,7 @@ def test_any_classifier(estimator, task):
     assert ((proba[:, 0] > 0.5) == task.Y[:, 0]).mean() > 0.75
 
 
-def test_labels_of_one_value_need_no_classifier():
+def test_constant_labels_need_no_classifier():
     Y = np.tile([[1.0, 0.0, np.nan]], (9, 1))
     Y[0, 2] = 1
     model = CorrectedClassifier(LogisticRegression(), None).fit(np.arange(18.0).reshape(9, 2), Y)
@@ -162,13 +162,13 @@ def test_estimated_rates(noise, kind):
     assert again.noise_ == model.noise_
 
 
-def test_two_sided_rates(task):
+def test_estimated_rates_of_both_types(task):
     model = CorrectedClassifier(LogisticRegression(), random_state=0).fit(task.X, task.Y_noisy)
     assert (model.predict(task.X) == task.Y).mean() > 0.75
     assert set(model.rates_.method) == {"profile"}
 
 
-def test_without_numbers_the_classifier_itself_is_asked(task):
+def test_rates_are_estimated_from_out_of_fold_probabilities_without_numeric_features(task):
     texts = [" ".join(f"w{j}{'+' if v > 0 else '-'}" for j, v in enumerate(row)) for row in task.X]
     words = make_pipeline(TfidfVectorizer(token_pattern=r"\S+"), LogisticRegression())
     with pytest.warns(UserWarning, match="upper bounds"):
@@ -221,14 +221,14 @@ def test_clone_parameters_grid_search_and_pickle(task):
     np.testing.assert_array_equal(again.predict_proba(task.X), search.predict_proba(task.X))
 
 
-def test_a_single_label_is_a_column(task):
+def test_single_label_is_a_column(task):
     model = CorrectedClassifier(LogisticRegression(), PartialNoise([0.5])).fit(task.X, task.Y_noisy[:, :1])
     assert model.predict_proba(task.X).shape == model.predict(task.X).shape == (1200, 1)
     forest = CorrectedClassifier(RandomForestClassifier(5), PartialNoise([0.5])).fit(task.X, task.Y_noisy[:, :1])
     assert forest.predict_proba(task.X).shape == (1200, 1)
 
 
-def test_mistakes_are_named(task):
+def test_error_messages(task):
     X, Y = task.X, task.Y_noisy
     with pytest.raises(TypeError, match=r"must have predict_proba; Perceptron has none\. Wrap it in"):
         CorrectedClassifier(Perceptron(), NOISE).fit(X, Y)

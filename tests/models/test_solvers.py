@@ -1,4 +1,4 @@
-"""Which way a fit goes."""
+"""Choice of the solver, and the state after a failed fit."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def chosen(parameters, training):
         ({**LOGISTIC, "solver": "lbfgs"}, ROWS, "lbfgs"),
     ],
 )
-def test_auto_takes_the_quickest_that_is_possible(parameters, training, expected):
+def test_auto_selects_the_fastest_solver(parameters, training, expected):
     assert chosen(parameters, training) == expected
 
 
 @pytest.mark.parametrize("solver", ["closed_form", "lbfgs"])
-def test_a_solver_that_cannot_says_what_it_needs(solver):
+def test_unsupported_solver_names_its_requirements(solver):
     with pytest.raises(ValueError, match=f"solver='{solver}' requires model='linear'"):
         chosen({"solver": solver}, ROWS)
 
 
 @pytest.mark.parametrize("length", [1e3, 1e4])
-def test_a_long_feature_that_says_nothing_does_not_end_the_path(length):
-    """The first l2 of the path let nothing else in."""
+def test_large_uninformative_feature_does_not_end_the_path(length):
+    """At the first l2 weights of the path, only this feature has an effect."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 4))
     Y = (X @ rng.normal(size=(4, 3)) > 0).astype(float)
@@ -57,8 +57,7 @@ def test_a_long_feature_that_says_nothing_does_not_end_the_path(length):
     assert (clf.predict(X[300:]) == Y[300:]).mean() > 0.93
 
 
-def test_after_a_second_fit_that_failed_nothing_is_predicted():
-    """Least of all the labels of the second by the weights of the first."""
+def test_failed_refit_resets_the_fitted_state():
     X = np.random.default_rng(0).normal(size=(60, 3))
     clf = CCMNClassifier(noise=None, **LOGISTIC, random_state=0).fit(X, np.where(X[:, 0] > 0, "a", "b"))
     clf.set_params(solver="closed_form")
