@@ -11,14 +11,14 @@ from ccmn.data.catalog import DEFAULT_MIRROR, Source, download
 pytest.importorskip("pooch")
 
 CONTENT = b"@relation x\n" * 1000
-SOURCE = Source("somebody/data", "0123abc", "folder/file.arff", hashlib.sha256(CONTENT).hexdigest())
+SOURCE = Source("owner/data", "0123abc", "folder/file.arff", hashlib.sha256(CONTENT).hexdigest())
 
 
 @pytest.fixture
 def mirror(served):
     """Address of a server that has the file."""
     folder, address = served
-    file = folder / "somebody/data/0123abc/folder/file.arff"
+    file = folder / "owner/data/0123abc/folder/file.arff"
     file.parent.mkdir(parents=True)
     file.write_bytes(CONTENT)
     return address
@@ -30,10 +30,10 @@ def files_in(folder):
 
 def test_address(monkeypatch):
     monkeypatch.delenv("CCMN_MIRROR", raising=False)
-    assert SOURCE.url() == f"{DEFAULT_MIRROR}/somebody/data/0123abc/folder/file.arff"
+    assert SOURCE.url() == f"{DEFAULT_MIRROR}/owner/data/0123abc/folder/file.arff"
     monkeypatch.setenv("CCMN_MIRROR", "http://mirror/")
-    assert SOURCE.url() == "http://mirror/somebody/data/0123abc/folder/file.arff"
-    assert SOURCE.url("http://other").startswith("http://other/somebody")
+    assert SOURCE.url() == "http://mirror/owner/data/0123abc/folder/file.arff"
+    assert SOURCE.url("http://other").startswith("http://other/owner")
 
 
 def test_downloads_are_cached(mirror, tmp_path, capfd):
