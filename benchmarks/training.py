@@ -150,9 +150,10 @@ def direct_solvers(names: tuple[str, ...]) -> tuple[list[Result], dict[str, obje
         validation = (data.X[repeat.validation], np.asarray(data.Y)[repeat.validation])
         p, seconds = torch.as_tensor(validation[1]).double(), {}
         # Load libraries before the measurement.
-        CCMNClassifier(repeat.noise, loss="hamming", surrogate=surrogate, solver=solver, random_state=0).fit(X[:200], Z[:200])
+        options = {"loss": "hamming", "surrogate": surrogate, "random_state": 0}
+        CCMNClassifier(repeat.noise, solver=solver, **options).fit(X[:200], Z[:200])
         for algorithm in (solver, "adam"):
-            clf = CCMNClassifier(repeat.noise, loss="hamming", surrogate=surrogate, solver=algorithm, random_state=0)
+            clf = CCMNClassifier(repeat.noise, solver=algorithm, **options)
             start = time.perf_counter()
             clf.fit(X, Z, validation=validation, validation_is_clean=True)
             seconds[algorithm] = time.perf_counter() - start
