@@ -19,7 +19,9 @@ def printed(table):
 
 def test_estimated_rates_and_warnings():
     label = LabelRates(ZERO_RATE, Rate(0.3, 0.05, 0.22, 0.4), "upper bound", "best bin", (("wide_interval", "wide"),))
-    rates = collect_rates([label], np.array([[1.0], [0.0]]), ("partial",), {}, ["sea"], [Flag("few_rows", "2 rows are few")])
+    rates = collect_rates(
+        [label], np.array([[1.0], [0.0]]), ("partial",), {}, ["sea"], [Flag("few_rows", "2 rows are few")]
+    )
     text = printed(estimate_table(rates))
     for part in ("0.300", "(0.22, 0.40)", "best bin", "upper bound", "! sea: wide", "! all labels: 2 rows are few"):
         assert part in text
