@@ -87,9 +87,10 @@ def begin():
 """
     finish = "\nprint(_status('VmHWM') - _before)\n"
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
-    done = subprocess.run(
-        [sys.executable, "-c", prelude + code + finish], capture_output=True, text=True, check=True, env=environment
-    )
+    command = [sys.executable, "-c", prelude + code + finish]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        raise RuntimeError(f"The measured code failed:\n{done.stderr}")
     gc.collect()
     return float(done.stdout.strip().splitlines()[-1])
 

@@ -5,7 +5,7 @@
 
 The baseline of the step is the same step with cross-entropy on dense targets, which are built beforehand. The baseline
 of the prediction sorts all scores of a row. Memory is the peak of a step in a separate process, beyond parameters,
-gradient and optimizer state (two moments, one work tensor), in units of one (batch, labels) float32 tensor.
+gradient and optimizer state (two moments), in units of one (batch, labels) float32 tensor.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ optimizer = StackedAdam(network.parameters, lr, torch.zeros(1, 1))
 noise = ClassConditionalNoise(0.3, 1 / q, n_labels=q)
 step = make_step(network, Objective.of(RankingLoss()), optimizer, Features(X), SparseLabels(Y, noise.debiasing()), None)
 step(Batch(torch.arange(2).unsqueeze(0)))  # allocate what is reused
-for kept in (*optimizer.first, *optimizer.second, *optimizer._room):
-    kept.fill_(1e-12)  # touched: resident
+for kept in (*optimizer.first, *optimizer.second):
+    kept.fill_(1e-12)  # make the pages resident
 begin()
 for start in (0, batch, 2 * batch):
     step(Batch(torch.arange(start, start + batch).unsqueeze(0)))
