@@ -62,12 +62,13 @@ table: $(BIN)/.ready  ## Reproduce tables 1 to 3 of the paper (resumable) and wr
 	$(BIN)/ccmn reproduce $(if $(SMALL),table1 --small --store small.db,all --store results.db)
 	$(BIN)/ccmn report $(if $(SMALL),small.db,results.db) --out $(if $(SMALL),small.html,results.html) --force
 
-check: $(BIN)/.ready  ## Run ruff, codespell, mypy --strict on src and the import contracts
+check: $(BIN)/.ready  ## Run ruff, codespell, mypy --strict on src, the import contracts and the docstring checks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_docstrings.py
 
 format: $(BIN)/.ready  ## Format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
