@@ -101,11 +101,11 @@ def test_nearly_constant_feature_loses_no_digits(constant, spread):
     sparse = scipy.sparse.random(200, 40, density=0.03, format="csr", random_state=0)
     steady = scipy.sparse.csr_matrix(constant + spread * rng.normal(size=(200, 1)))
     X, p, l2 = scipy.sparse.hstack([sparse, steady], format="csr"), rng.random((200, 2)), l2_path(1e-6, 1.0)
-    centred = X.toarray() - X.toarray().mean(0)
-    of_sparse, of_centred = ridge_path(X, p, l2), ridge_path(centred, p, l2)
+    centered = X.toarray() - X.toarray().mean(0)
+    of_sparse, of_centered = ridge_path(X, p, l2), ridge_path(centered, p, l2)
     for number in range(len(l2)):
-        found, expected = (path.solution(np.full(2, number))[0] for path in (of_sparse, of_centred))
-        np.testing.assert_allclose(centred @ found, centred @ expected, atol=1e-6)
+        found, expected = (path.solution(np.full(2, number))[0] for path in (of_sparse, of_centered))
+        np.testing.assert_allclose(centered @ found, centered @ expected, atol=1e-6)
 
 
 def test_scores_of_equal_rows_with_different_labels():

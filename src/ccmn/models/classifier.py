@@ -432,7 +432,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         exact = n <= MAX_FULL_BATCH_ROWS and isinstance(self.model, str) and device.type == "cpu"
         auto_batch_size = n if n <= MAX_FULL_BATCH_ROWS else 100 if n <= 5000 else 400
         return TrainingConfig(
-            loss=loss,
+            loss=loss.to(device),
             loss_name=self.loss,
             surrogate=self.surrogate if isinstance(self.surrogate, str) and self.loss in LOSSES else None,
             loss_models_noise=loss_models_noise,

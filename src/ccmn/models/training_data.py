@@ -134,7 +134,7 @@ class Targets:
 
 def encode_targets(Y: Any) -> Targets:
     """Return the encoded form of labels: indicator matrix, label sets, or one class per row."""
-    if _is_label_sets(Y):
+    if isinstance(Y, (list, tuple)) and _is_label_sets(Y):
         return _encode_label_sets(Y)
     if is_sparse(Y):
         if Y.ndim != 2 or Y.shape[1] == 0:
@@ -186,9 +186,9 @@ def encode_like(Y: Any, targets: Targets) -> Any:
     return np.asarray(y[:, None] == targets.classes[None, :], dtype=np.float32)
 
 
-def _is_label_sets(Y: Any) -> bool:
-    """Return whether Y is a list of sets, tuples or lists of labels."""
-    if not isinstance(Y, (list, tuple)) or not len(Y):
+def _is_label_sets(Y: Sequence[Any]) -> bool:
+    """Return whether the entries of Y are sets, tuples or lists of labels."""
+    if not len(Y):
         return False
     if any(isinstance(row, (set, frozenset)) for row in Y):
         return True

@@ -47,8 +47,8 @@ class StackedAdam:
         self.steps = torch.zeros((), dtype=torch.float64, device=parameters[0].values.device)
         # A single run has one learning rate: the fused step of torch replaces a dozen small operations.
         self._single: tuple[float, float] | None = None
-        same_layout = all(_same_layout(moment, p.values) for moment, p in zip(self.first, parameters))
-        if lr.numel() == 1 and self.steps.device.type == "cpu" and same_layout:
+        is_single = lr.numel() == 1 and self.steps.device.type == "cpu"
+        if is_single and all(_same_layout(moment, p.values) for moment, p in zip(self.first, parameters)):
             self._single = float(lr), float(weight_decay)
             return
         self._lr, self._decay = (
