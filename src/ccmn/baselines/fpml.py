@@ -73,7 +73,7 @@ class FPML(LinearPartialLabelClassifier):
         Transpose of ``W_``.
     intercept_ : ndarray of shape (q,)
         Intercepts; zero without ``fit_intercept``.
-    objective_ : ndarray of shape (2 * n_iter_,)
+    objective_ : ndarray of shape (2 * number of iterations,)
         Objective after each of the two updates of every iteration.
     rank_ : int
         Number of factors.
