@@ -41,7 +41,7 @@ try:
     from cleanlab.multilabel_classification.filter import find_multilabel_issues_per_class
     from cleanlab.multilabel_classification.rank import get_label_quality_scores_per_class
 except ImportError:
-    sys.exit("This benchmark requires cleanlab: pip install 'ccmn[bench]'")
+    sys.exit("This benchmark requires cleanlab: pip install cleanlab")
 
 DATASETS = ("yeast", "scene", "enron", "mirflickr")
 CLEANLAB = {

@@ -25,7 +25,7 @@ def pyplot() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise SystemExit("this example requires matplotlib; install it with: pip install 'ccmn[plots]'") from None
+        raise SystemExit("this example requires matplotlib; install it with: pip install matplotlib") from None
     matplotlib.use("Agg")
     matplotlib.rcParams.update(
         {

@@ -8,7 +8,7 @@ import inspect
 
 import pytest
 
-validation = pytest.importorskip("numpydoc.validate", reason="numpydoc is not installed: pip install 'ccmn[check]'")
+validation = pytest.importorskip("numpydoc.validate", reason="numpydoc is not installed: pip install numpydoc")
 
 PACKAGES = (
     *("ccmn", "ccmn.audit", "ccmn.baselines", "ccmn.data", "ccmn.estimation", "ccmn.experiments", "ccmn.functional"),

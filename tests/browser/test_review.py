@@ -16,7 +16,7 @@ from ccmn.experiments.demo_task import make_demo
 from ccmn.models import load_model
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-browser")
-pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install 'ccmn[review]'")
+pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install starlette uvicorn")
 expect = playwright.expect
 
 

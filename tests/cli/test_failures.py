@@ -68,10 +68,10 @@ def test_full_disk(run, saved, files, command, name):
     ],
     ids=lambda command: " ".join(map(str, command[:2])),
 )
-def test_folders_are_not_overwritten(refused, saved, files, command):
+def test_folders_are_not_overwritten(rejected, saved, files, command):
     (files / "folder.csv").mkdir()
     arguments = [saved if word == "MODEL" else word for word in command]
-    assert "folder.csv is a folder" in refused(*arguments, "folder.csv", "--force")
+    assert "folder.csv is a folder" in rejected(*arguments, "folder.csv", "--force")
     assert (files / "folder.csv").is_dir()
 
 
@@ -85,12 +85,12 @@ def test_folders_are_not_overwritten(refused, saved, files, command):
     ],
     ids=["python", "numpy", "torch", "cuda"],
 )
-def test_not_enough_memory(refused, files, monkeypatch, error):
+def test_not_enough_memory(rejected, files, monkeypatch, error):
     def fail(*_, **__):
         raise error
 
     monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", fail)
-    line = refused(*FIT, "--out", "model.ccmn")
+    line = rejected(*FIT, "--out", "model.ccmn")
     assert "not enough memory for task.npz" in line
     assert line.count("\n") == 1
 
@@ -102,32 +102,32 @@ def test_other_runtime_errors_keep_their_traceback(files, run, monkeypatch):
 
 
 class TestStores:
-    def test_folder_as_store(self, refused, files):
+    def test_folder_as_store(self, rejected, files):
         (files / "store").mkdir()
-        assert "store is a folder" in refused("reproduce", "table1", "--small", "--store", "store")
+        assert "store is a folder" in rejected("reproduce", "table1", "--small", "--store", "store")
 
-    def test_damaged_store(self, refused, files):
+    def test_damaged_store(self, rejected, files):
         (files / "results.db").write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 20)
-        assert "results.db" in refused("report", "results.db")
-        assert "results.db" in refused("reproduce", "table1", "--small", "--store", "results.db")
+        assert "results.db" in rejected("report", "results.db")
+        assert "results.db" in rejected("reproduce", "table1", "--small", "--store", "results.db")
 
-    def test_store_of_another_program(self, refused, files):
+    def test_store_of_another_program(self, rejected, files):
         with sqlite3.connect("other.db") as connection:
             connection.execute("CREATE TABLE songs (title TEXT)")
         connection.close()
-        assert "other.db" in refused("report", "other.db")
+        assert "other.db" in rejected("report", "other.db")
 
-    def test_store_without_results(self, refused, files):
+    def test_store_without_results(self, rejected, files):
         (files / "empty.db").touch()
-        assert "empty.db contains no results" in refused("report", "empty.db")
+        assert "empty.db contains no results" in rejected("report", "empty.db")
 
     @pytest.mark.parametrize("damaged", [False, True], ids=["folder", "damaged"])
-    def test_review_decisions(self, refused, files, damaged):
-        pytest.importorskip("uvicorn", reason="the review needs starlette and uvicorn: pip install '.[review]'")
+    def test_review_decisions(self, rejected, files, damaged):
+        pytest.importorskip("uvicorn", reason="the review needs starlette and uvicorn: pip install starlette uvicorn")
         decisions = files / "task-review" / "decisions.db"
         decisions.parent.mkdir()
         decisions.write_bytes(b"no database" * 100) if damaged else decisions.mkdir()
-        assert "decisions.db" in refused("review", "task.npz")
+        assert "decisions.db" in rejected("review", "task.npz")
 
 
 class TestRateFiles:
@@ -142,19 +142,19 @@ class TestRateFiles:
         ],
         ids=["overflow", "names", "object", "list", "estimate"],
     )
-    def test_errors_name_the_file(self, refused, printed, files, text):
+    def test_errors_name_the_file(self, rejected, printed, files, text):
         if text == "ESTIMATE":
             content = printed("noise", "estimate", "task.npz")
             content["estimate"]["flags"] = 0.5
             text = json.dumps(content)
         (files / "rates.json").write_text(text)
-        line = refused("noise", "show", "rates.json")
+        line = rejected("noise", "show", "rates.json")
         assert line.startswith("ccmn: rates.json: ")
         assert line.count("\n") == 1
 
-    def test_noise_requires_observed_labels(self, refused, task, files):
+    def test_noise_requires_observed_labels(self, rejected, task, files):
         write_npz(MultiLabelData(task.X, np.full((task.n, 2), np.nan)), files / "unknown.npz")
-        message = refused("noise", "inject", "unknown.npz", "--partial", 0.1, "--out", "noisy.npz")
+        message = rejected("noise", "inject", "unknown.npz", "--partial", 0.1, "--out", "noisy.npz")
         assert "unknown.npz contains no observed labels" in message
 
 

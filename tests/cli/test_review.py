@@ -22,7 +22,7 @@ from ccmn.review.decisions import DecisionStore
 
 needs_server = pytest.mark.skipif(
     not all(__import__("importlib.util").util.find_spec(name) for name in ("starlette", "uvicorn")),
-    reason="the review page needs starlette and uvicorn: pip install 'ccmn[review]'",
+    reason="the review page needs starlette and uvicorn: pip install starlette uvicorn",
 )
 
 
@@ -124,20 +124,20 @@ def subject_of(page):
     ],
 )
 @needs_server
-def test_errors(refused, files, arguments, code, message):
-    assert message in refused("review", *arguments, code=code)
+def test_errors(rejected, files, arguments, code, message):
+    assert message in rejected("review", *arguments, code=code)
 
 
 @needs_server
-def test_decisions_of_other_data(refused, files):
+def test_decisions_of_other_data(rejected, files):
     with DecisionStore(_made(files / "task-review") / "decisions.db", {"rows": 7}):
         pass
-    assert "decisions about other data: rows is 7 in the file and 300 in the data" in refused("review", "task.npz")
+    assert "decisions about other data: rows is 7 in the file and 300 in the data" in rejected("review", "task.npz")
 
 
-def test_missing_dependencies(refused, files, monkeypatch):
+def test_missing_dependencies(rejected, files, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "pip install 'ccmn[review]'" in refused("review", "task.npz")
+    assert "pip install starlette uvicorn" in rejected("review", "task.npz")
     assert not (files / "task-review").exists()
 
 

@@ -72,8 +72,8 @@ def test_damaged(tmp_path, keep):
         read_parquet(path, -1)
 
 
-def test_error_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
+def test_error_without_pyarrow_names_the_package(tmp_path, monkeypatch):
     path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"pip install 'ccmn\[parquet\]'"):
+    with pytest.raises(ImportError, match="pip install pyarrow"):
         read_parquet(path, -1)

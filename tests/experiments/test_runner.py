@@ -243,10 +243,10 @@ def test_protocol_of_another_table(tmp_path):
 
 
 def test_unavailable_data_sets_are_listed(tmp_path, monkeypatch):
-    def refuse(name, data_dir=None):
+    def reject(name, data_dir=None):
         raise FileNotFoundError(f"{name} was not found\nPut it there.")
 
-    monkeypatch.setattr("ccmn.experiments.runner.load_dataset", refuse)
+    monkeypatch.setattr("ccmn.experiments.runner.load_dataset", reject)
     with pytest.raises(ValueError, match=r"nothing to run: .*yeast: yeast was not found; enron"):
         prepare(["table1"], data_dir=tmp_path)
     with pytest.raises(FileNotFoundError, match="yeast was not found"):
@@ -338,7 +338,7 @@ def test_options_of_the_engines(tmp_path):
 
 def test_ray_is_not_installed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with ResultStore(tmp_path / "r.db") as store, pytest.raises(ImportError, match=r"ccmn\[ray\]"):
+    with ResultStore(tmp_path / "r.db") as store, pytest.raises(ImportError, match="pip install ray"):
         run_table(small().columns, store, methods=METHODS, engine="ray")
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-pytest.importorskip("starlette", reason="ccmn review requires starlette: pip install 'ccmn[review]'")
+pytest.importorskip("starlette", reason="ccmn review requires starlette: pip install starlette uvicorn")
 
 from ccmn.review.security import MAX_BODY_BYTES, SECURITY_HEADERS
 from review.http_client import HOST, TOKEN, make_client, sign_in

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from markupsafe import escape
 
-pytest.importorskip("starlette", reason="ccmn review requires starlette: pip install 'ccmn[review]'")
+pytest.importorskip("starlette", reason="ccmn review requires starlette: pip install starlette uvicorn")
 
 from ccmn.models import load_model
 from ccmn.review.queue import INITIAL_PERIOD

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("matplotlib", reason="the examples need matplotlib, the extra ccmn[plots]")
+pytest.importorskip("matplotlib", reason="the examples require matplotlib: pip install matplotlib")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

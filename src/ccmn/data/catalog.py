@@ -2,7 +2,7 @@
 
 A dataset name is looked up as ``NAME.npz``, or in any other known format, in the folder ``$CCMN_DATA``. Datasets that
 are not there are downloaded from public repositories into a cache and verified with a checksum. Downloads require
-pooch (``pip install 'ccmn[download]'``).
+pooch and tqdm (``pip install pooch tqdm``).
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ def download(source: Source, *, mirror: str | None = None, cache_dir: PathLike |
     try:
         import pooch
     except ImportError:
-        raise ImportError("downloading requires pooch: pip install 'ccmn[download]'") from None
+        raise ImportError("downloading requires pooch and tqdm: pip install pooch tqdm") from None
     url = source.url(mirror)
     pooch.get_logger().setLevel("WARNING")  # pooch logs every download otherwise
     try:
@@ -360,7 +360,7 @@ def _load_public(row: Dataset, data_dir: PathLike | None) -> MultiLabelData:
 
 
 def _local(source: Source, data_dir: PathLike | None) -> Path | None:
-    """Return a public file in the data folder, or None; a file with another checksum is refused."""
+    """Return a public file in the data folder, or None; a file with another checksum is rejected."""
     path = _folder(data_dir) / source.file
     if not path.is_file():
         return None

@@ -17,7 +17,7 @@ _ROWS_PER_BATCH = 4096
 
 
 def read_parquet(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
-    """Read a Parquet file; requires pyarrow (``pip install 'ccmn[parquet]'``).
+    """Read a Parquet file; requires pyarrow (``pip install pyarrow``).
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def open_parquet(path: Path, **settings: Any) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise ImportError("reading Parquet requires pyarrow: pip install 'ccmn[parquet]'") from None
+        raise ImportError("reading Parquet requires pyarrow: pip install pyarrow") from None
     try:
         return pyarrow.parquet.ParquetFile(path, **settings)
     except (FileNotFoundError, PermissionError):
@@ -95,7 +95,7 @@ def _batches(file: Any, path: Path) -> Any:
 
 
 def _check_text(field: Any) -> None:
-    """Refuse a text column of another type."""
+    """Reject a text column of another type."""
     import pyarrow.types as types
 
     if not (types.is_string(field.type) or types.is_large_string(field.type)):
@@ -103,7 +103,7 @@ def _check_text(field: Any) -> None:
 
 
 def _check_numbers(field: Any) -> None:
-    """Refuse a column of another type than numbers and booleans."""
+    """Reject a column of another type than numbers and booleans."""
     import pyarrow.types as types
 
     kind = field.type

@@ -47,7 +47,7 @@ def connected(address: str | None = None) -> Iterator[Any]:
     try:
         import ray
     except ImportError:
-        raise ImportError("the engine 'ray' requires Ray; install it with: pip install 'ccmn[ray]'") from None
+        raise ImportError("the engine 'ray' requires Ray; install it with: pip install ray") from None
     if ray.is_initialized():
         yield ray
         return

@@ -79,7 +79,7 @@ def check_installed() -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
-        raise ImportError("ccmn review requires starlette and uvicorn: pip install 'ccmn[review]'") from None
+        raise ImportError("ccmn review requires starlette and uvicorn: pip install starlette uvicorn") from None
 
 
 def check_host(host: str) -> str:
