@@ -10,19 +10,19 @@ from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
 
-_REFUSE = """
+_REJECT = """
 import sys
-class Refuse:
+class Reject:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in {"pandas", "typer", "rich", "matplotlib", "pyarrow", "pooch"}:
             raise ImportError(f"{name} is not available")
-sys.meta_path.insert(0, Refuse())
+sys.meta_path.insert(0, Reject())
 """
 
 
 def run_bare(code: str, *arguments: str) -> str:
     """Return what the code prints; optional libraries cannot be imported in its process."""
-    command = [sys.executable, "-c", _REFUSE + code, *arguments]
+    command = [sys.executable, "-c", _REJECT + code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

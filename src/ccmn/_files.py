@@ -33,13 +33,13 @@ MAX_UNPACKED_RATIO = 20
 UNPACKED_VARIABLE = "CCMN_MAX_UNPACKED_BYTES"
 """Environment variable that replaces both limits by a number of bytes."""
 MAX_LINE_CHARACTERS = 1 << 27
-"""Longer lines of text are refused: a row of ten million features fits."""
+"""Longer lines of text are rejected: a row of ten million features fits."""
 _HASH_BLOCK_BYTES = 1 << 24
 """Arrays are hashed in blocks of 16 MiB so that no copy of a non-contiguous array is made."""
 
 
 def check_file(path: PathLike) -> Path:
-    """Return the path of an existing regular file; folders, pipes and devices are refused."""
+    """Return the path of an existing regular file; folders, pipes and devices are rejected."""
     path = Path(path)
     try:
         mode = path.stat().st_mode
@@ -97,7 +97,7 @@ class UnpackedSizeError(ValueError):
 
 
 def check_unpacked_size(size: int, limit: int) -> None:
-    """Refuse content that takes more than ``limit`` bytes in memory."""
+    """Reject content that takes more than ``limit`` bytes in memory."""
     if size > limit:
         raise UnpackedSizeError(
             f"the content takes {size} bytes in memory, more than the limit of {limit}. If you trust this file, set "

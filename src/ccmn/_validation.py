@@ -21,7 +21,7 @@ MAX_NAMED_LABELS = 5
 MIN_SIGNAL = 1e-9
 """``1 - rho_pos - rho_neg`` must be at least this: 1 - (0.3 + 0.7) is not exactly 0 in floating point."""
 MAX_CONDITION = 1e8
-"""Transition matrices with a larger condition number are refused as singular."""
+"""Transition matrices with a larger condition number are rejected as singular."""
 
 
 def check_count(value: object, argument: str) -> int:
@@ -131,7 +131,7 @@ def _check_names(names: Sequence[Any] | None, total: int, what: str) -> tuple[st
 
 
 def check_same_labels(first: tuple[str, Sequence[str] | None], second: tuple[str, Sequence[str] | None]) -> None:
-    """Refuse two arguments with different label names or orders; each is ``(argument, names or None)``."""
+    """Reject two arguments with different label names or orders; each is ``(argument, names or None)``."""
     (argument, names), (other, others) = first, second
     if names is None or others is None or tuple(names) == tuple(others):
         return
@@ -145,13 +145,13 @@ def check_same_labels(first: tuple[str, Sequence[str] | None], second: tuple[str
 
 
 def check_numeric(array: NDArray[Any], argument: str) -> None:
-    """Refuse arrays of anything but booleans, integers and floats."""
+    """Reject arrays of anything but booleans, integers and floats."""
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{argument} must be a matrix of numbers; got dtype {array.dtype}")
 
 
 def check_matrix_pair(first: Any, second: Any, names: tuple[str, str]) -> None:
-    """Refuse two arrays or tensors unless both have the same shape (n, q) with n, q >= 1."""
+    """Reject two arrays or tensors unless both have the same shape (n, q) with n, q >= 1."""
     for matrix, name in zip((first, second), names):
         if matrix.ndim != 2:
             raise ValueError(
@@ -170,13 +170,13 @@ def check_matrix_pair(first: Any, second: Any, names: tuple[str, str]) -> None:
 
 
 def check_same_shape(matrix: NDArray[Any], like: NDArray[Any], argument: str, what: str) -> None:
-    """Refuse a matrix whose shape differs from that of ``like``, which messages call ``what``."""
+    """Reject a matrix whose shape differs from that of ``like``, which messages call ``what``."""
     if matrix.shape != like.shape:
         raise ValueError(f"{argument} must have the shape of {what}, {like.shape}; got {matrix.shape}")
 
 
 def check_same_rows(first: Any, second: Any, names: tuple[str, str]) -> None:
-    """Refuse two dense or sparse matrices with different numbers of rows."""
+    """Reject two dense or sparse matrices with different numbers of rows."""
     if first.shape[0] != second.shape[0]:
         raise ValueError(
             f"{names[0]} and {names[1]} must have the same rows; got {first.shape[0]} and {second.shape[0]}"
@@ -184,7 +184,7 @@ def check_same_rows(first: Any, second: Any, names: tuple[str, str]) -> None:
 
 
 def check_no_nan(matrix: Any, argument: str) -> None:
-    """Refuse an array or tensor that contains NaN."""
+    """Reject an array or tensor that contains NaN."""
     unknown = matrix != matrix
     if unknown.any():
         row, label = divmod(unknown.ravel().tolist().index(True), matrix.shape[1])
@@ -195,7 +195,7 @@ def check_no_nan(matrix: Any, argument: str) -> None:
 
 
 def check_no_missing(X: Any, names: Sequence[str] | None) -> None:
-    """Refuse features (array or CSR) with missing values (NaN)."""
+    """Reject features (array or CSR) with missing values (NaN)."""
     coo = X.tocoo() if hasattr(X, "tocoo") else None
     rows, columns = np.nonzero(np.isnan(X)) if coo is None else (c[np.isnan(coo.data)] for c in coo.coords)
     if len(rows):
@@ -207,7 +207,7 @@ def check_no_missing(X: Any, names: Sequence[str] | None) -> None:
 
 
 def check_nonnegative(X: Any, argument: str) -> None:
-    """Refuse a dense or sparse matrix with negative entries."""
+    """Reject a dense or sparse matrix with negative entries."""
     if X.min() < 0:
         raise ValueError(
             f"{argument} must not be negative; its smallest entry is {X.min():g}: scale the features to [0, 1], for "
@@ -227,7 +227,7 @@ def check_probabilities(values: NDArray[Any], argument: str) -> FloatArray:
 
 
 def check_label_values(values: NDArray[Any], argument: str = "labels") -> None:
-    """Refuse values other than 0, 1 and NaN; of a sparse matrix pass the stored values."""
+    """Reject values other than 0, 1 and NaN; of a sparse matrix pass the stored values."""
     if values.dtype == bool:
         return
     if not np.issubdtype(values.dtype, np.number):
@@ -242,7 +242,7 @@ def check_label_values(values: NDArray[Any], argument: str = "labels") -> None:
 
 
 def check_label_width(shape: Sequence[int], n_labels: int, argument: str = "labels") -> None:
-    """Refuse a shape whose last dimension is not ``n_labels``."""
+    """Reject a shape whose last dimension is not ``n_labels``."""
     if len(shape) == 0 or shape[-1] != n_labels:
         raise ValueError(
             f"{argument} must have {n_labels} labels in the last dimension, shape (n, {n_labels}); "
@@ -267,7 +267,7 @@ def check_label_matrix(Y: NDArray[Any], argument: str) -> FloatArray:
 
 
 def check_one_hot(rows: NDArray[Any]) -> None:
-    """Refuse label rows unless each has exactly one 1 or contains NaN (not observed)."""
+    """Reject label rows unless each has exactly one 1 or contains NaN (not observed)."""
     total = rows.sum(-1)
     if not ((total == 1) | np.isnan(np.asarray(total, dtype=np.float64))).all():
         raise ValueError(
@@ -277,7 +277,7 @@ def check_one_hot(rows: NDArray[Any]) -> None:
 
 
 def check_zero_one(matrix: Any, argument: str) -> None:
-    """Refuse an array or tensor with values other than 0 and 1; NaN is refused, too."""
+    """Reject an array or tensor with values other than 0 and 1; NaN is rejected, too."""
     check_no_nan(matrix, argument)
     wrong = (matrix != 0) & (matrix != 1)
     if wrong.any():
@@ -362,7 +362,7 @@ def check_trusted_rows(trusted: Any, n: int) -> tuple[NDArray[np.intp], Any]:
 def check_rates(rates: ArrayLike, argument: str, n_labels: int | None) -> FloatArray:
     """Return one rate from 0 to 1 per label; a single number is repeated ``n_labels`` times.
 
-    ``check_rate_sums`` refuses rates of 1.
+    ``check_rate_sums`` rejects rates of 1.
     """
     array = _float_array(rates, f"{argument} must be a number or a list of numbers, one rate per label")
     if array.ndim == 0:
@@ -386,7 +386,7 @@ def check_rates(rates: ArrayLike, argument: str, n_labels: int | None) -> FloatA
 
 
 def check_rate_sums(rho_pos: FloatArray, rho_neg: FloatArray, names: Sequence[str] | None) -> None:
-    """Refuse rates unless ``rho_pos + rho_neg < 1`` for every label, which the paper requires."""
+    """Reject rates unless ``rho_pos + rho_neg < 1`` for every label, which the paper requires."""
     wrong = np.flatnonzero(1.0 - rho_pos - rho_neg < MIN_SIGNAL)
     if wrong.size:
         j = wrong[0]
@@ -429,7 +429,7 @@ def check_joint(joint: Any) -> FloatArray:
 
 
 def check_noise(noise: object, kind: type) -> None:
-    """Refuse anything but a noise model (an instance of ``kind``) or None."""
+    """Reject anything but a noise model (an instance of ``kind``) or None."""
     if noise is None or isinstance(noise, kind):
         return
     given = repr(noise) if isinstance(noise, str) else type(noise).__name__
@@ -439,7 +439,7 @@ def check_noise(noise: object, kind: type) -> None:
 
 
 def check_noise_or_rates(noise: object, kinds: tuple[type, ...]) -> None:
-    """Refuse anything but a noise model or estimated rates (instances of ``kinds``)."""
+    """Reject anything but a noise model or estimated rates (instances of ``kinds``)."""
     if isinstance(noise, kinds) and not isinstance(noise, type):
         return
     given = repr(noise) if isinstance(noise, (str, type)) else type(noise).__name__
@@ -450,20 +450,20 @@ def check_noise_or_rates(noise: object, kinds: tuple[type, ...]) -> None:
 
 
 def check_rates_known(noise: object, kind: type) -> None:
-    """Refuse anything but a noise model of the class ``kind``."""
+    """Reject anything but a noise model of the class ``kind``."""
     if not isinstance(noise, kind):
         given = f"the class {noise.__name__}" if isinstance(noise, type) else type(noise).__name__
         raise TypeError(f"noise must be a {kind.__name__}, because the formula uses its rates; got {given}")
 
 
 def check_several_labels(n_labels: int) -> None:
-    """Refuse fewer than two labels, for formulas over label pairs."""
+    """Reject fewer than two labels, for formulas over label pairs."""
     if n_labels < 2:
         raise ValueError(f"a ranking loss needs at least two labels; the noise model has {n_labels}")
 
 
 def check_tensors(outputs: Any, labels: Any) -> None:
-    """Refuse arguments of a loss unless both are tensors on the same device."""
+    """Reject arguments of a loss unless both are tensors on the same device."""
     for value, argument in ((outputs, "outputs"), (labels, "labels")):
         if not hasattr(value, "requires_grad"):
             raise TypeError(f"{argument} must be a torch tensor; got {type(value).__name__}: use torch.as_tensor(...)")
@@ -475,7 +475,7 @@ def check_tensors(outputs: Any, labels: Any) -> None:
 
 
 def check_scores_and_targets(scores: Sequence[int], targets: Sequence[int]) -> None:
-    """Refuse shapes unless both are (..., q) with the same q."""
+    """Reject shapes unless both are (..., q) with the same q."""
     if not scores or not targets or scores[-1] != targets[-1]:
         raise ValueError(
             "scores and targets must have the same number of labels in the last dimension; "
@@ -486,7 +486,7 @@ def check_scores_and_targets(scores: Sequence[int], targets: Sequence[int]) -> N
 def check_outputs_and_labels(
     outputs: Sequence[int], labels: Sequence[int], n_outputs: int, n_labels: int | None
 ) -> None:
-    """Refuse shapes unless they are (..., n_outputs) and (..., n_labels) with the same or broadcastable rows."""
+    """Reject shapes unless they are (..., n_outputs) and (..., n_labels) with the same or broadcastable rows."""
     if not labels or not outputs:
         raise ValueError(
             f"outputs and labels must have the labels in the last dimension; "
@@ -510,7 +510,7 @@ def check_outputs_and_labels(
 
 
 def check_soft_labels(labels: Any) -> None:
-    """Refuse a tensor of labels with values other than NaN and numbers from 0 to 1."""
+    """Reject a tensor of labels with values other than NaN and numbers from 0 to 1."""
     if ((labels < 0) | (labels > 1)).any():
         low, high = float(labels.nan_to_num(0).min()), float(labels.nan_to_num(0).max())
         remedy = " For -1/+1 labels pass (Y + 1) / 2." if low == -1 else ""
@@ -533,7 +533,7 @@ def check_device(name: str, cuda_available: bool) -> str:
 
 
 def check_one_device(devices: Sequence[Any], names: Sequence[str]) -> None:
-    """Refuse tensors on different devices."""
+    """Reject tensors on different devices."""
     if len(set(devices)) > 1:
         placed = " and ".join(f"{name} on {device}" for name, device in zip(names, devices))
         raise ValueError(f"tensors must be on one device; got {placed}: move them with .to(device)")

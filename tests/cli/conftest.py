@@ -32,7 +32,7 @@ def run() -> Run:
 
 
 @pytest.fixture(scope="session")
-def refused(run: Run) -> Callable[..., str]:
+def rejected(run: Run) -> Callable[..., str]:
     """Run a command that fails (or, with ``code=2``, a usage error) and return the line it prints on stderr."""
 
     def run_failing(*arguments: object, code: int = 1) -> str:

@@ -101,8 +101,8 @@ def test_no_arguments_print_help_with_exit_code_2(run, arguments):
         (["noise", "show"], "See: ccmn noise show --help"),
     ],
 )
-def test_usage_errors_are_one_line_with_exit_code_2(refused, arguments, message):
-    line = refused(*arguments, code=2)
+def test_usage_errors_are_one_line_with_exit_code_2(rejected, arguments, message):
+    line = rejected(*arguments, code=2)
     assert message in line
     assert line.count("\n") == 1
 
@@ -137,8 +137,8 @@ def test_former_option_names(run, former, current):
         (("task.npz", "--loss", "forward", "--correction", "abs"), "correction='abs'"),
     ],
 )
-def test_errors_name_the_parameter_and_its_value(refused, files, arguments, message):
-    assert message in refused("fit", *arguments, "--noise", "none", "--out", "m.ccmn")
+def test_errors_name_the_parameter_and_its_value(rejected, files, arguments, message):
+    assert message in rejected("fit", *arguments, "--noise", "none", "--out", "m.ccmn")
 
 
 def test_warning_on_poorly_identified_rates_names_the_noise_type(run, unnamed, files):

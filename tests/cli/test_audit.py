@@ -109,23 +109,23 @@ def test_formats_candidates_and_unobserved_labels(printed, task, noisy, files):
         (["task.npz", "--noise", "classes.json"], 1, "got TransitionNoise"),
     ],
 )
-def test_errors(refused, files, arguments, code, message):
+def test_errors(rejected, files, arguments, code, message):
     (files / "two.json").write_text('{"kind": "partial", "rho_neg": [0.1, 0.1]}')
     (files / "classes.json").write_text('{"kind": "transition", "T": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}')
-    assert message in refused("audit", *arguments, code=code)
+    assert message in rejected("audit", *arguments, code=code)
 
 
-def test_failed_write_leaves_no_file(refused, noisy, files, monkeypatch):
+def test_failed_write_leaves_no_file(rejected, noisy, files, monkeypatch):
     def full(*_, **__):
         raise OSError("no space left")
 
     monkeypatch.setattr(pd.DataFrame, "to_csv", full)
     arguments = ("audit", "noisy.npz", "--noise", "noisy.rates.json", "--out", "issues.csv")
-    assert "no space left" in refused(*arguments)
+    assert "no space left" in rejected(*arguments)
     assert not [path for path in files.iterdir() if "issues" in path.name]
 
 
-def test_report(run, printed, refused, noisy, files):
+def test_report(run, printed, rejected, noisy, files):
     arguments = ("audit", "noisy.npz", "--noise", "noisy.rates.json", "--top", 4, "--report", "audit.html")
     found = printed(*arguments)
     assert found["report"] == "audit.html"
@@ -133,17 +133,17 @@ def test_report(run, printed, refused, noisy, files):
     assert {"sea", "sky", "sun"} <= set(text)
     assert any(f"row {found['issues'][0]['row']};" in part for part in text)
     assert "length" in text  # names of the informative features
-    assert "audit.html already exists" in refused(*arguments)
+    assert "audit.html already exists" in rejected(*arguments)
     assert "report written to audit.html" in run(*arguments, "--force").stdout
     assert "report" not in printed(*arguments[:-2])
 
 
-def test_report_of_pictures(run, refused, noisy, files):
+def test_report_of_pictures(run, rejected, noisy, files):
     arguments = ("audit", "noisy.npz", "--noise", "noisy.rates.json", "--report", "audit.html", "--picture")
     run(*arguments, "2x2")
     assert check_page((files / "audit.html").read_text()).counts["img"] == 20
-    assert "no pictures of 3 x 2 pixels" in refused(*arguments, "3x2", "--force")
-    assert "HEIGHTxWIDTH" in refused(*arguments, "big", "--force", code=2)
+    assert "no pictures of 3 x 2 pixels" in rejected(*arguments, "3x2", "--force")
+    assert "HEIGHTxWIDTH" in rejected(*arguments, "big", "--force", code=2)
 
 
 def test_report_of_texts(run, files):

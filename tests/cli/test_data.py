@@ -65,10 +65,10 @@ def test_info_of_real_data(run, printed, real_data):
     assert "printed" in run("data", "info", "yeast").stdout
 
 
-def test_info_of_all_local_datasets(printed, real_data, tmp_path, refused, nothing_here):
+def test_info_of_all_local_datasets(printed, real_data, tmp_path, rejected, nothing_here):
     (tmp_path / "yeast.npz").symlink_to(real_data / "yeast.npz")
     assert [row["name"] for row in printed("data", "info", "--data-dir", tmp_path)] == ["yeast"]
-    assert "no dataset is on this machine" in refused("data", "info")
+    assert "no dataset is on this machine" in rejected("data", "info")
 
 
 @pytest.mark.parametrize(
@@ -85,20 +85,20 @@ def test_info_of_all_local_datasets(printed, real_data, tmp_path, refused, nothi
         (["."], "is a folder"),
     ],
 )
-def test_info_errors(refused, files, arguments, message):
-    assert message in refused("data", "info", *arguments)
+def test_info_errors(rejected, files, arguments, message):
+    assert message in rejected("data", "info", *arguments)
 
 
-def test_fetch(run, printed, refused, real_data, nothing_here):
+def test_fetch(run, printed, rejected, real_data, nothing_here):
     assert "2417 rows" in run("data", "fetch", "yeast", "--data-dir", real_data).stdout
     found = printed("data", "fetch", "scene", "--data-dir", real_data)
     assert found == {"name": "scene", "here": "folder", "n": 2407, "d": 294, "q": 6}
-    assert "not publicly available" in refused("data", "fetch", "music_style")
-    assert "could not download" in refused("data", "fetch", "yeast")
+    assert "not publicly available" in rejected("data", "fetch", "music_style")
+    assert "could not download" in rejected("data", "fetch", "yeast")
 
 
-def test_fetch_requires_a_dataset_name(refused, files):
-    assert "unknown dataset 'task.npz'" in refused("data", "fetch", "task.npz")
+def test_fetch_requires_a_dataset_name(rejected, files):
+    assert "unknown dataset 'task.npz'" in rejected("data", "fetch", "task.npz")
 
 
 def test_convert(run, task, files):
@@ -119,12 +119,12 @@ def test_convert_of_real_arff(run, real_data, tmp_path):
     assert_array_equal(read_npz(tmp_path / "yeast.npz").Y, read_npz(real_data / "yeast.npz").Y)
 
 
-def test_convert_errors(refused, files):
-    assert "already exists; use --force" in refused("data", "convert", "task.npz", "--out", "task.csv")
-    assert "Known: .npz, .csv" in refused("data", "convert", "task.npz", "--out", "task.xlsx")
-    assert "folder nowhere does not exist" in refused("data", "convert", "task.npz", "--out", "nowhere/task.csv")
+def test_convert_errors(rejected, files):
+    assert "already exists; use --force" in rejected("data", "convert", "task.npz", "--out", "task.csv")
+    assert "Known: .npz, .csv" in rejected("data", "convert", "task.npz", "--out", "task.xlsx")
+    assert "folder nowhere does not exist" in rejected("data", "convert", "task.npz", "--out", "nowhere/task.csv")
     (files / "bad.csv").write_text("x,sea\n1,0\nred,1\n")
-    assert "bad.csv, line 3: 'red'" in refused("data", "convert", "bad.csv", "--labels", "sea", "--out", "new.npz")
+    assert "bad.csv, line 3: 'red'" in rejected("data", "convert", "bad.csv", "--labels", "sea", "--out", "new.npz")
     assert not (files / "new.npz").exists()
 
 

@@ -31,6 +31,6 @@ def test_demo_json(printed, tmp_path):
     assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_demo_output_must_be_a_folder(refused, tmp_path):
+def test_demo_output_must_be_a_folder(rejected, tmp_path):
     (tmp_path / "taken").write_text("")
-    assert "taken is a file; --out expects a folder" in refused("demo", "--quick", "--out", tmp_path / "taken")
+    assert "taken is a file; --out expects a folder" in rejected("demo", "--quick", "--out", tmp_path / "taken")

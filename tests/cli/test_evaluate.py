@@ -53,7 +53,7 @@ def test_labels_without_names_are_matched_by_position(printed, saved, unnamed, f
     assert printed("evaluate", saved, "unnamed.npz") == printed("evaluate", saved, "task.npz")
 
 
-def test_noisy_labels(run, printed, refused, saved, fresh, files):
+def test_noisy_labels(run, printed, rejected, saved, fresh, files):
     run("noise", "inject", "fresh.npz", "--rho-pos", 0.2, "--rho-neg", 0.1, "--out", "noisy.npz")
     arguments = ("evaluate", saved, "noisy.npz", "--noise", "noisy.rates.json")
     found, clean = printed(*arguments)["metrics"], printed("evaluate", saved, "fresh.npz")["metrics"]
@@ -141,7 +141,7 @@ class TestTrainingRows:
         assert printed("evaluate", files / "old.ccmn", "task.npz")["training_rows"] is None
 
 
-def test_estimated_rates_widen_the_errors(printed, refused, run, saved, fresh, files):
+def test_estimated_rates_widen_the_errors(printed, rejected, run, saved, fresh, files):
     noise = ClassConditionalNoise([0.2, 0.1, 0.0], [0.1, 0.0, 0.3], label_names=["sun", "sea", "sky"])
     known = NoiseRates.known(noise, fresh.Y)
     some = replace(known, se_pos=[0.1, 0.0, 0.0], kind=("point", "known", "known"))
@@ -158,9 +158,9 @@ def test_estimated_rates_widen_the_errors(printed, refused, run, saved, fresh, f
     assert "consistent" in run("evaluate", saved, "fresh.csv", "--noise", "unsure.json").stdout
     other = replace(known, label_names=("sun", "sea", "fog"))
     (files / "other.json").write_text(json.dumps(other.to_dict()))
-    assert "missing for 'sky'" in refused("evaluate", saved, "fresh.csv", "--noise", "other.json")
+    assert "missing for 'sky'" in rejected("evaluate", saved, "fresh.csv", "--noise", "other.json")
     (files / "broken.json").write_text(json.dumps({**known.to_dict(), "extra": 1}))
-    assert "broken.json" in refused("evaluate", saved, "fresh.csv", "--noise", "broken.json")
+    assert "broken.json" in rejected("evaluate", saved, "fresh.csv", "--noise", "broken.json")
 
 
 def test_unobserved_labels_are_ignored_with_noise(printed, saved, task, files):
@@ -185,17 +185,17 @@ def test_unobserved_labels_are_ignored_with_noise(printed, saved, task, files):
         (["none.csv"], "there is no file none.csv"),
     ],
 )
-def test_errors(refused, saved, task, files, arguments, message):
+def test_errors(rejected, saved, task, files, arguments, message):
     write_csv(replace(task, Y=task.Y[:, :0], label_names=None), files / "nolabels.csv")
     np.savez(files / "nolabels.npz", X=task.X)
     write_npz(replace(task, Y=task.Y[:, :2], label_names=None), files / "two.npz")
     Y = task.Y.astype(np.float32)
     Y[5, 1] = np.nan
     write_npz(replace(task, Y=Y), files / "weak.npz")
-    assert message in refused("evaluate", saved, *arguments)
+    assert message in rejected("evaluate", saved, *arguments)
 
 
-def test_report(run, printed, refused, saved, fresh, files):
+def test_report(run, printed, rejected, saved, fresh, files):
     run("noise", "inject", "fresh.npz", "--rho-pos", 0.2, "--rho-neg", 0.1, "--out", "noisy.npz")
     arguments = ("evaluate", saved, "noisy.npz", "--noise", "noisy.rates.json", "--report", "model.html")
     found = printed(*arguments)
@@ -204,7 +204,7 @@ def test_report(run, printed, refused, saved, fresh, files):
     assert reader.counts["h2"] == 7
     value = found["metrics"]["hamming_loss"]
     assert f"{value['value']:.4f} ± {value['se']:.4f}, unbiased" in reader.text
-    assert "model.html already exists" in refused(*arguments)
+    assert "model.html already exists" in rejected(*arguments)
     assert "report written to model.html" in run(*arguments, "--force").stdout
 
 

@@ -115,16 +115,16 @@ def test_validation_file(run, task, files):
     assert_allclose(history["validation.csv"], history["task.npz"])
 
 
-def test_candidates(run, refused, task, files):
+def test_candidates(run, rejected, task, files):
     candidates = np.maximum(task.Y, np.random.default_rng(1).random(task.Y.shape) < 0.3)
     write_npz(replace(task, candidates=candidates), files / "partial.npz")
     arguments = ("--noise", "partial", "--candidates", *QUICK)
     text = run("fit", "partial.npz", "--validation", "partial.npz", *arguments, "--out", "model.ccmn").stdout
     assert "missing-label rate 0, added-label rate 0." in text
-    assert "no candidate sets" in refused("fit", "task.npz", *arguments, "--out", "other.ccmn")
+    assert "no candidate sets" in rejected("fit", "task.npz", *arguments, "--out", "other.ccmn")
 
 
-def test_checkpoint_is_deleted_only_after_the_model_is_saved(run, refused, files):
+def test_checkpoint_is_deleted_only_after_the_model_is_saved(run, rejected, files):
     arguments = ("fit", "task.npz", "--noise", "none", *QUICK, "--checkpoint", "state", "--out")
 
     def disk_full(*_, **__):
@@ -132,7 +132,7 @@ def test_checkpoint_is_deleted_only_after_the_model_is_saved(run, refused, files
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ccmn.models.persistence.atomic_write", disk_full)
-        assert "No space left" in refused(*arguments, "model.ccmn")
+        assert "No space left" in rejected(*arguments, "model.ccmn")
     assert (files / "state").exists()
     assert not (files / "model.ccmn").exists()
     with pytest.MonkeyPatch.context() as patch:
@@ -176,7 +176,7 @@ def test_sparse_labels_stay_sparse_and_keep_their_names(run, files, monkeypatch)
     rows = [f"{k % 2}{',2' if k % 3 else ''} 1:{rng.random():.3f} 2:{k % 2}" for k in range(60)]
     (files / "rows.svm").write_text("\n".join(rows) + "\n")
     (files / "names.txt").write_text("sea\nsky\nsun\n")
-    monkeypatch.setattr("scipy.sparse.csr_array.toarray", _refuse)
+    monkeypatch.setattr("scipy.sparse.csr_array.toarray", _reject)
     monkeypatch.setattr("ccmn.models.training_data.MIN_SPARSE_ENTRIES", 10)
     command = ("fit", "rows.svm", "--labels", "names.txt", "--noise", "none", "--epochs", 2, "--out", "m.ccmn")
     run(*command, "--validation", "rows.svm")
@@ -184,7 +184,7 @@ def test_sparse_labels_stay_sparse_and_keep_their_names(run, files, monkeypatch)
     assert load_model(files / "m.ccmn").label_names_ == ("sea", "sky", "sun")
 
 
-def _refuse(self, *_, **__):
+def _reject(self, *_, **__):
     if self.shape == (60, 3):
         raise AssertionError("labels were made dense")
     return scipy.sparse.csr_matrix(self).toarray()
@@ -219,27 +219,27 @@ def test_label_name_with_a_comma(run, files):
         (["empty.csv", "--labels", "sea"], "empty.csv has no rows"),
     ],
 )
-def test_errors(refused, files, task, arguments, message):
+def test_errors(rejected, files, task, arguments, message):
     (files / "rates.json").write_text('{"kind": "partial", "rho_neg": [0.1, 0.2]}')
     (files / "gaps.csv").write_text("x,sea\n1,0\n,1\n")
     (files / "empty.csv").write_text("x,sea\n")
     write_npz(type(task)(task.X[:, :2], task.Y), files / "other.npz")
     write_npz(type(task)(task.X[:, :0], task.Y), files / "bare.npz")
-    assert message in refused("fit", *arguments, "--out", "model.ccmn")
+    assert message in rejected("fit", *arguments, "--out", "model.ccmn")
     assert not (files / "model.ccmn").exists()
 
 
-def test_noise_must_be_a_known_word_or_a_file(refused, files):
-    assert "got 'estimated'" in refused("fit", "task.npz", "--noise", "estimated", "--out", "m.ccmn", code=2)
+def test_noise_must_be_a_known_word_or_a_file(rejected, files):
+    assert "got 'estimated'" in rejected("fit", "task.npz", "--noise", "estimated", "--out", "m.ccmn", code=2)
 
 
-def test_existing_files_are_not_overwritten(refused, run, files):
+def test_existing_files_are_not_overwritten(rejected, run, files):
     (files / "model.ccmn").write_text("old content")
     arguments = ("fit", "task.npz", "--noise", "none", *QUICK, "--out")
-    assert "model.ccmn already exists; use --force" in refused(*arguments, "model.ccmn")
+    assert "model.ccmn already exists; use --force" in rejected(*arguments, "model.ccmn")
     assert (files / "model.ccmn").read_text() == "old content"
     run(*arguments, "model.ccmn", "--force")
-    assert "folder nowhere does not exist" in refused(*arguments, "nowhere/model.ccmn")
+    assert "folder nowhere does not exist" in rejected(*arguments, "nowhere/model.ccmn")
 
 
 def test_note_on_too_few_rows(run, files):
@@ -285,7 +285,7 @@ def test_shards(shards, printed, run):
     assert printed(*again, "--validation", "task.csv", "--validation-is-clean")["model"] == "m.ccmn"
 
 
-def test_options_that_require_a_file_or_a_folder(shards, refused):
-    assert "require a file" in refused("fit", shards, "--labels", "sea", "--text", "sky", "--out", "m.ccmn", code=2)
-    assert "require a folder" in refused("fit", "task.npz", "--memory", "1GB", "--out", "m.ccmn", code=2)
-    assert "got 'much'" in refused("fit", shards, "--labels", "sea", "--memory", "much", "--out", "m.ccmn")
+def test_options_that_require_a_file_or_a_folder(shards, rejected):
+    assert "require a file" in rejected("fit", shards, "--labels", "sea", "--text", "sky", "--out", "m.ccmn", code=2)
+    assert "require a folder" in rejected("fit", "task.npz", "--memory", "1GB", "--out", "m.ccmn", code=2)
+    assert "got 'much'" in rejected("fit", shards, "--labels", "sea", "--memory", "much", "--out", "m.ccmn")

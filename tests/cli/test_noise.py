@@ -146,8 +146,8 @@ def test_estimate_from_csv_and_candidates(printed, task, noisy):
         (["task.npz", "--out", "task.csv"], 1, "task.csv already exists"),
     ],
 )
-def test_estimate_errors(refused, files, arguments, code, message):
-    assert message in refused("noise", "estimate", *arguments, code=code)
+def test_estimate_errors(rejected, files, arguments, code, message):
+    assert message in rejected("noise", "estimate", *arguments, code=code)
 
 
 def test_estimated_rates_are_matched_by_name(noisy, printed):
@@ -169,9 +169,9 @@ def test_estimated_rates_are_matched_by_name(noisy, printed):
         ('{"kind": "partial", "rho_neg": [0.1], "estimate": {}}', "rates.json: not a description of noise rates"),
     ],
 )
-def test_show_errors_of_estimates(refused, files, text, message):
+def test_show_errors_of_estimates(rejected, files, text, message):
     (files / "rates.json").write_text(text)
-    assert message in refused("noise", "show", "rates.json")
+    assert message in rejected("noise", "show", "rates.json")
 
 
 @pytest.mark.parametrize(
@@ -191,15 +191,15 @@ def test_show_errors_of_estimates(refused, files, text, message):
     ],
     ids=range(11),
 )
-def test_show_errors(refused, files, text, message):
+def test_show_errors(rejected, files, text, message):
     (files / "rates.json").write_text(text)
-    assert message in refused("noise", "show", "rates.json")
+    assert message in rejected("noise", "show", "rates.json")
 
 
-def test_show_requires_a_text_file(refused, files):
+def test_show_requires_a_text_file(rejected, files):
     (files / "rates.json").write_bytes(b"\xff\xfe\x00")
-    assert "not UTF-8" in refused("noise", "show", "rates.json")
-    assert "there is no file" in refused("noise", "show", "none.json")
+    assert "not UTF-8" in rejected("noise", "show", "rates.json")
+    assert "there is no file" in rejected("noise", "show", "none.json")
 
 
 @pytest.mark.parametrize(
@@ -215,17 +215,17 @@ def test_show_requires_a_text_file(refused, files):
         (["--partial", 0.1, "--labels", 3], 1, "labels=3"),
     ],
 )
-def test_inject_errors(refused, files, arguments, code, message):
-    assert message in refused("noise", "inject", "task.npz", *arguments, "--out", "noisy.npz", code=code)
+def test_inject_errors(rejected, files, arguments, code, message):
+    assert message in rejected("noise", "inject", "task.npz", *arguments, "--out", "noisy.npz", code=code)
     assert not (files / "noisy.npz").exists()
 
 
-def test_inject_does_not_overwrite(refused, run, files):
+def test_inject_does_not_overwrite(rejected, run, files):
     (files / "noisy.rates.json").touch()
     arguments = ("noise", "inject", "task.npz", "--partial", 0.1, "--out", "noisy.npz")
-    assert "noisy.rates.json already exists" in refused(*arguments)
+    assert "noisy.rates.json already exists" in rejected(*arguments)
     run(*arguments, "--force")
-    assert "noisy.npz already exists" in refused(*arguments)
+    assert "noisy.npz already exists" in rejected(*arguments)
 
 
 def test_match_rates(task):

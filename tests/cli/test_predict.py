@@ -93,28 +93,28 @@ def test_multiclass_and_binary_models(run, task, files):
         ("new.xyz", "a", "unknown file format '.xyz'"),
     ],
 )
-def test_data_errors(refused, saved, files, name, text, message):
+def test_data_errors(rejected, saved, files, name, text, message):
     (files / name).write_text(text)
-    assert message in refused("predict", saved, f"./{name}")
+    assert message in rejected("predict", saved, f"./{name}")
 
 
 @pytest.mark.parametrize("content", [b"", b"no model", b"PK\x03\x04"])
-def test_other_files_are_not_models(refused, files, content):
+def test_other_files_are_not_models(rejected, files, content):
     (files / "model.ccmn").write_bytes(content)
-    assert "model.ccmn is not a valid ccmn model" in refused("predict", "model.ccmn", "task.csv")
-    assert "task.csv is not a valid ccmn model: it is truncated" in refused("predict", "task.csv", "model.ccmn")
+    assert "model.ccmn is not a valid ccmn model" in rejected("predict", "model.ccmn", "task.csv")
+    assert "task.csv is not a valid ccmn model: it is truncated" in rejected("predict", "task.csv", "model.ccmn")
 
 
-def test_damaged_and_missing_models(refused, saved, files):
+def test_damaged_and_missing_models(rejected, saved, files):
     (files / "truncated.ccmn").write_bytes(saved.read_bytes()[:-100])
-    assert "not a valid ccmn model" in refused("predict", "truncated.ccmn", "task.csv")
-    assert "model none.ccmn does not exist" in refused("predict", "none.ccmn", "task.csv")
-    assert "there is no file none.csv" in refused("predict", saved, "none.csv")
-    assert "did you mean 'yeast'?" in refused("predict", saved, "yaest")
+    assert "not a valid ccmn model" in rejected("predict", "truncated.ccmn", "task.csv")
+    assert "model none.ccmn does not exist" in rejected("predict", "none.ccmn", "task.csv")
+    assert "there is no file none.csv" in rejected("predict", saved, "none.csv")
+    assert "did you mean 'yeast'?" in rejected("predict", saved, "yaest")
 
 
-def test_existing_files_are_not_overwritten(refused, run, saved, files):
-    assert "task.csv already exists" in refused("predict", saved, "task.npz", "--out", "task.csv")
+def test_existing_files_are_not_overwritten(rejected, run, saved, files):
+    assert "task.csv already exists" in rejected("predict", saved, "task.npz", "--out", "task.csv")
     run("predict", saved, "task.npz", "--out", "task.csv", "--force")
 
 

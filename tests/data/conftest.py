@@ -35,7 +35,7 @@ def write(tmp_path: Path) -> Callable[[str, str], Path]:
 
 
 @pytest.fixture
-def refusal() -> Callable[..., str]:
+def rejection() -> Callable[..., str]:
     """Return the message of the ValueError of a reader, or an empty text."""
 
     def message(read: Callable[..., MultiLabelData], *arguments: object) -> str:

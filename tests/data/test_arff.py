@@ -171,10 +171,10 @@ def test_compressed(tmp_path, same, write):
     st.integers(0, 4),
     st.text("0179 ,{}?%'\"\n-@\\ex", max_size=4),
 )
-def test_mutated_text_parses_or_is_refused(write, refusal, text, data, cut, insert):
+def test_mutated_text_parses_or_is_rejected(write, rejection, text, data, cut, insert):
     at = data.draw(st.integers(0, len(text)))
     path = write("data.arff", text[:at] + insert + text[at + cut :])
-    message = refusal(read_arff, path, -2)
+    message = rejection(read_arff, path, -2)
     assert not message or str(path) in message
 
 

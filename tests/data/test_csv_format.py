@@ -90,7 +90,7 @@ def test_failed_write_keeps_the_old_file(small, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["data.csv"]
 
 
-def test_candidates_are_refused(small, tmp_path):
+def test_candidates_are_rejected(small, tmp_path):
     with pytest.raises(ValueError, match="use write_npz"):
         write_csv(dataclasses.replace(small, candidates=small.Y), tmp_path / "data.csv")
     with pytest.raises(FileNotFoundError, match="does not exist"):
@@ -138,9 +138,9 @@ def test_not_text(tmp_path):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(TEXT)), st.integers(0, 3), st.text('0,\n"\x00;e', max_size=3))
-def test_mutated_text_parses_or_is_refused(write, refusal, at, cut, insert):
+def test_mutated_text_parses_or_is_rejected(write, rejection, at, cut, insert):
     path = write("data.csv", TEXT[:at] + insert + TEXT[at + cut :])
-    message = refusal(read_csv, path, -2)
+    message = rejection(read_csv, path, -2)
     assert not message or str(path) in message
 
 

@@ -85,12 +85,12 @@ def test_frozen(small):
         ({"Y": scipy.sparse.csr_array([[np.nan, 0], [0, 0], [0, 0]])}, "sparse and contains NaN"),
     ],
 )
-def test_refused(small, change, message):
+def test_rejected(small, change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(small, **change)
 
 
-def test_indices_out_of_range_are_refused():
+def test_indices_out_of_range_are_rejected():
     broken = scipy.sparse.csr_array((1, 2))
     broken.data, broken.indices, broken.indptr = np.ones(1), np.array([7]), np.array([0, 1])
     with pytest.raises(ValueError, match="ind"):

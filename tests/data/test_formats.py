@@ -24,7 +24,7 @@ def test_unknown_suffix(write, name):
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".mat"])
-def test_labels_are_refused_for_formats_with_a_label_matrix(write, suffix):
+def test_labels_are_rejected_for_formats_with_a_label_matrix(write, suffix):
     with pytest.raises(ValueError, match="leave labels=-2 out"):
         read_file(write(f"data{suffix}", ""), -2)
 
@@ -41,7 +41,7 @@ def test_missing_file_and_folder(tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", list(FORMATS))
 @pytest.mark.parametrize("content", [b"", b"\x00\x01\xff\xfe" * 50, b"PK\x03\x04 @data {"])
-def test_junk_is_refused_by_every_reader(tmp_path, suffix, content):
+def test_junk_is_rejected_by_every_reader(tmp_path, suffix, content):
     path = tmp_path / f"data{suffix}"
     path.write_bytes(content)
     with pytest.raises(ValueError, match="data") as caught:

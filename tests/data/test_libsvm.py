@@ -97,9 +97,9 @@ def test_damaged_compression(tmp_path):
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(TEXT)), st.integers(0, 3), st.text("0129 ,:\n-.#enaf\x00", max_size=4))
-def test_mutated_text_parses_or_is_refused(write, refusal, at, cut, insert):
+def test_mutated_text_parses_or_is_rejected(write, rejection, at, cut, insert):
     path = write("data.txt", TEXT[:at] + insert + TEXT[at + cut :])
-    message = refusal(read_libsvm, path)
+    message = rejection(read_libsvm, path)
     assert not message or str(path) in message
 
 

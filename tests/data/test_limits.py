@@ -1,4 +1,4 @@
-"""Small files that unpack to large ones, and headers that declare too much, are refused before memory is used."""
+"""Small files that unpack to large ones, and headers that declare too much, are rejected before memory is used."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def limit(monkeypatch):
     monkeypatch.setenv("CCMN_MAX_UNPACKED_BYTES", str(LIMIT))
 
 
-def refused(read, *arguments):
-    """Assert that a reader refuses a file without using much more memory than the limit."""
+def rejected(read, *arguments):
+    """Assert that a reader rejects a file without using much more memory than the limit."""
     tracemalloc.start()
     with pytest.raises(ValueError, match=r"data\.\w+.*more than the limit of 20000"):
         read(*arguments)
@@ -42,25 +42,25 @@ def refused(read, *arguments):
 def test_compressed_text(tmp_path, rows):
     path = tmp_path / "data.csv.gz"
     path.write_bytes(gzip.compress(b"a,sea\n" + rows))
-    refused(read_csv, path, -1)
+    rejected(read_csv, path, -1)
     path = tmp_path / "data.svm.gz"
     path.write_bytes(gzip.compress(b"0 1:1\n" + rows.replace(b"0,1", b"0 1:1")))
-    refused(read_libsvm, path)
+    rejected(read_libsvm, path)
     path = tmp_path / "data.arff.gz"
     path.write_bytes(gzip.compress(b"@relation x\n@attribute a numeric\n@attribute b {0,1}\n@data\n" + rows))
-    refused(read_arff, path, -1)
+    rejected(read_arff, path, -1)
 
 
 def test_many_short_rows_of_libsvm(tmp_path):
     """Every row takes much more memory than its text."""
     path = tmp_path / "data.svm.gz"
     path.write_bytes(gzip.compress(b"0\n" * 5000))
-    refused(read_libsvm, path)
+    rejected(read_libsvm, path)
 
 
 def test_npz(tmp_path):
     np.savez_compressed(tmp_path / "data.npz", X=np.zeros((10_000, 2), np.float32), Y=np.zeros((10_000, 1), np.uint8))
-    refused(read_npz, tmp_path / "data.npz")
+    rejected(read_npz, tmp_path / "data.npz")
 
 
 def test_npz_header_that_declares_more_than_it_contains(tmp_path):
@@ -75,7 +75,7 @@ def test_npz_header_that_declares_more_than_it_contains(tmp_path):
 def test_mat(tmp_path):
     variables = {"data": np.zeros((5_000, 1)), "target": np.ones((1, 5_000))}
     scipy.io.savemat(tmp_path / "data.mat", variables, do_compression=True)
-    refused(read_mat, tmp_path / "data.mat")
+    rejected(read_mat, tmp_path / "data.mat")
 
 
 @pytest.mark.parametrize("shape", [(2**31 - 1, 1), (3, 1)])
@@ -83,13 +83,13 @@ def test_mat_sparse_dimensions(tmp_path, shape):
     labels = scipy.sparse.csc_matrix((10**6 if shape[0] == 3 else 1, 3))
     data = scipy.sparse.csc_matrix(([1.0], ([0], [0])), shape=shape)
     scipy.io.savemat(tmp_path / "data.mat", {"data": data, "target": labels})
-    refused(read_mat, tmp_path / "data.mat")
+    rejected(read_mat, tmp_path / "data.mat")
 
 
 def test_dense_labels_of_sparse_arff(tmp_path):
     attributes = "".join(f"@attribute a{j} {{0,1}}\n" for j in range(100))
     (tmp_path / "data.arff").write_text(f"@relation x\n{attributes}@data\n" + "{}\n" * 100)
-    refused(read_arff, tmp_path / "data.arff", -99)
+    rejected(read_arff, tmp_path / "data.arff", -99)
 
 
 def test_parquet(tmp_path):
@@ -98,13 +98,13 @@ def test_parquet(tmp_path):
 
     path = tmp_path / "data.parquet"
     pq.write_table(pa.table({"a": np.zeros(10_000), "sea": np.zeros(10_000, np.int8)}), path)
-    refused(read_parquet, path, -1)
+    rejected(read_parquet, path, -1)
     pq.write_table(pa.table({"text": ["x" * 1000] * 1000, "sea": np.zeros(1000, np.int8)}), path)
-    refused(read_parquet_text, path, "text", ["sea"])
+    rejected(read_parquet_text, path, "text", ["sea"])
 
 
 @pytest.mark.parametrize("suffix", [*FORMATS, ".csv.gz"])
-def test_pipes_are_refused(tmp_path, suffix):
+def test_pipes_are_rejected(tmp_path, suffix):
     path = tmp_path / f"data{suffix}"
     os.mkfifo(path)
     with pytest.raises(ValueError, match="is a pipe or a device"):

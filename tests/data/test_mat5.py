@@ -79,7 +79,7 @@ def whole(request):
     return saved({"data": container(X), "target": container(Y)})
 
 
-def test_any_changed_byte_is_read_or_refused(whole, tmp_path):
+def test_any_changed_byte_is_read_or_rejected(whole, tmp_path):
     """Changed types and sizes are included, which make the reader of scipy leave its arrays."""
     path = tmp_path / "data.mat"
     for place in range(124, len(whole)):
@@ -95,7 +95,7 @@ def test_any_changed_byte_is_read_or_refused(whole, tmp_path):
                 assert data.X.shape[0] == data.Y.shape[0]
 
 
-def test_any_truncation_is_refused(whole, tmp_path):
+def test_any_truncation_is_rejected(whole, tmp_path):
     path = tmp_path / "data.mat"
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
@@ -124,7 +124,7 @@ def test_compressed_element_must_contain_one_variable(zeros, message):
     assert most < 3 * zeros + 100_000
 
 
-def test_version_4_is_refused(tmp_path):
+def test_version_4_is_rejected(tmp_path):
     path = tmp_path / "old.mat"
     scipy.io.savemat(path, {"data": np.ones((3, 2)), "target": np.eye(2, 3)}, format="4")
     with pytest.raises(ValueError, match=r"old\.mat is a MAT file of version 4; .*-v7"):

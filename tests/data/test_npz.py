@@ -141,7 +141,7 @@ def test_random_content(tmp_path, content):
         read_npz(path)
 
 
-def test_damaged(tmp_path, small, refusal):
+def test_damaged(tmp_path, small, rejection):
     path = tmp_path / "data.npz"
     write_npz(small, path)
     whole = path.read_bytes()
@@ -150,7 +150,7 @@ def test_damaged(tmp_path, small, refusal):
         read_npz(path)
     for at in range(0, len(whole), 7):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
-        message = refusal(read_npz, path)
+        message = rejection(read_npz, path)
         assert not message or str(path) in message
 
 

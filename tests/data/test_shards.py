@@ -1,4 +1,4 @@
-"""Folders of Parquet shards: layouts, pieces and refused files."""
+"""Folders of Parquet shards: layouts, pieces and rejected files."""
 
 from __future__ import annotations
 

@@ -45,6 +45,6 @@ def test_sizes_of_the_paper():
         (2.5, (1.0,), "n must be an integer"),
     ],
 )
-def test_refused(n, fractions, message):
+def test_rejected(n, fractions, message):
     with pytest.raises(ValueError, match=message):
         split(n, fractions)

@@ -72,7 +72,7 @@ def test_reproducible():
         ({"noise": ClassConditionalNoise(0.1, 0.1, n_labels=5)}, "must have 5 labels"),
     ],
 )
-def test_refused(change, message):
+def test_rejected(change, message):
     arguments = {"n": 10, "d": 3, "q": 2} | change
     with pytest.raises(ValueError, match=message):
         make_noisy_multilabel(**arguments)

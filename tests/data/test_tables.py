@@ -50,7 +50,7 @@ def test_columns_from_files(write):
         (Path("names.doc"), "ends in .xml"),
     ],
 )
-def test_refused(labels, message):
+def test_rejected(labels, message):
     with pytest.raises(ValueError, match=message):
         label_columns(labels, NAMES)
 

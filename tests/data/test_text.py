@@ -82,7 +82,7 @@ def test_csv_with_a_text_column(write):
         ("review,kind,sea\nred,cat,0\n", "'cat' in column 'kind' is not a number"),
     ],
 )
-def test_csv_refuses(write, text, message):
+def test_csv_rejects(write, text, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         read_csv_text(write("data.csv", text), "review", ["sea"])
 

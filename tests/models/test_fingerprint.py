@@ -98,7 +98,7 @@ def test_custom_networks_count_by_name():
     assert of(classifier(model=make)) == of(classifier(model=again.make)) != of(classifier(model=torch.nn.Linear))
 
 
-def test_checkpoint_of_different_data_is_refused(tmp_path):
+def test_checkpoint_of_different_data_is_rejected(tmp_path):
     X, Y = np.random.default_rng(0).normal(size=(60, 2)), np.tile([[0, 1], [1, 0]], (30, 1))
     path = tmp_path / "state"
 

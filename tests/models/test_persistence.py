@@ -1,4 +1,4 @@
-"""Models on disk: identical predictions after loading, atomic writing, and refusal of damaged or unsafe files."""
+"""Models on disk: identical predictions after loading, atomic writing, and rejection of damaged or unsafe files."""
 
 from __future__ import annotations
 
@@ -147,14 +147,14 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-class TestRefused:
+class TestRejected:
     @pytest.fixture
     def path(self, tmp_path):
         fitted().save(tmp_path / "m.ccmn")
         return tmp_path / "m.ccmn"
 
     def test_changed_bytes_are_detected(self, path):
-        """After one flipped byte, the model is refused, or equal if the byte is padding of the zip format."""
+        """After one flipped byte, the model is rejected, or equal if the byte is padding of the zip format."""
         whole = path.read_bytes()
         expected = load_model(path).decision_function(X)
         for position in np.random.default_rng(0).integers(0, len(whole), 150):

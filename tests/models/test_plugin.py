@@ -25,7 +25,7 @@ def test_loss_is_that_of_the_noisy_labels():
     assert float(loss(torch.zeros(1, 1), torch.ones(1, 1))) == pytest.approx(np.log(2))
 
 
-def test_transition_noise_is_refused():
+def test_transition_noise_is_rejected():
     with pytest.raises(TypeError, match="loss='plugin' requires two rates per label; got TransitionNoise"):
         PluginLoss(TransitionNoise(np.eye(3)))
 

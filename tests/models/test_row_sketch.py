@@ -116,7 +116,7 @@ class TestModels:
     @pytest.mark.parametrize(
         "wrong", [np.arange(3.0), np.arange(5000), np.array([3, 1, 2]), np.zeros((2, 2), dtype=int)]
     )
-    def test_damaged_sketch_is_refused(self, tmp_path, wrong):
+    def test_damaged_sketch_is_rejected(self, tmp_path, wrong):
         from ccmn.models.persistence import read_model, write_model
 
         fitted(rows(300)).save(tmp_path / "m.ccmn")

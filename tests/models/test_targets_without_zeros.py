@@ -43,7 +43,7 @@ NOISES = ["missing", "estimate", MISSING, ClassConditionalNoise([0.3] * 3, [0.0]
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=["missing", "estimate", "MissingNoise", "ClassConditionalNoise"])
-def test_a_matrix_without_zeros_is_refused(task, without_zeros, noise):
+def test_a_matrix_without_zeros_is_rejected(task, without_zeros, noise):
     Y = pd.DataFrame(without_zeros, columns=NAMES)
     for fit_labels in (fit, lambda noise, X, Y: CorrectedClassifier(LogisticRegression(), noise).fit(X, Y)):
         with pytest.raises(ValueError, match=rf"^Labels 'sea', 'sky', 'sun' \(3 of 3\) {NO_ZERO}"):
@@ -53,7 +53,7 @@ def test_a_matrix_without_zeros_is_refused(task, without_zeros, noise):
 
 
 @pytest.mark.parametrize("noise_type", ["missing", "both", ["partial", "missing", "both"]])
-def test_estimate_noise_refuses_a_matrix_without_zeros(task, without_zeros, noise_type):
+def test_estimate_noise_rejects_a_matrix_without_zeros(task, without_zeros, noise_type):
     with pytest.raises(ValueError, match=NO_ZERO):
         estimate_noise(task.X, without_zeros, noise_type=noise_type)
 
@@ -71,7 +71,7 @@ def test_groups_are_checked_as_well(task, without_zeros):
         fit("missing", task.X, without_zeros, groups=groups)
 
 
-def test_one_label_without_zeros_is_refused_if_labels_were_only_removed(task, one_without_zeros):
+def test_one_label_without_zeros_is_rejected_if_labels_were_only_removed(task, one_without_zeros):
     Y = pd.DataFrame(one_without_zeros, columns=NAMES)
     for noise in ("missing", MISSING):
         with pytest.raises(ValueError, match=r"^Label 'sky' \(1 of 3\) has observed positives but no observed 0"):

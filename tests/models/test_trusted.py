@@ -45,7 +45,7 @@ def test_array_without_verified_labels():
     assert np.array_equal(scores(np.full(Y.shape, np.nan)), scores(None))
 
 
-def test_array_with_the_wrong_number_of_rows_is_refused():
+def test_array_with_the_wrong_number_of_rows_is_rejected():
     with pytest.raises(ValueError, match=r"trusted.*400"):
         scores(verified()[:10])
     with pytest.raises(ValueError, match=r"Expected 3 label columns .* got 2"):

@@ -54,7 +54,7 @@ def test_killed_while_writing(tmp_path, monkeypatch, step, number):
     assert not any(tmp_path.iterdir())
 
 
-def test_damaged_or_foreign_file_is_refused(tmp_path):
+def test_damaged_or_foreign_file_is_rejected(tmp_path):
     checkpoint = Checkpoint(tmp_path / "state", "a fit", every=1)
     fit(checkpoint, epochs=1)
     with pytest.raises(ValueError, match="a different fit"):

@@ -28,6 +28,6 @@ def test_zero_shift_of_a_singular_matrix():
     assert np.isfinite(form.solve(0.0, np.eye(5))).all()
 
 
-def test_indefinite_matrix_is_refused():
+def test_indefinite_matrix_is_rejected():
     with pytest.raises(ValueError, match="not positive semidefinite"):
         Tridiagonal(-np.eye(3)).solve(0.5, np.eye(3))

@@ -85,7 +85,7 @@ def fetch(
     """
     from ccmn.data.catalog import DATASETS, dataset_location, load_dataset
 
-    DATASETS[name]  # refuses an unknown name
+    DATASETS[name]  # rejects an unknown name
     data = load_dataset(name, data_dir=data_dir)
     if as_json:
         location = dataset_location(name, data_dir=data_dir)

@@ -144,7 +144,7 @@ def _read_declaration(text: str, number: int, header: Header) -> None:
 
 
 def _declared_values(name: str, declared: str) -> tuple[float, ...] | None:
-    """Return None for a numeric type and the numbers of a nominal type; other types are refused."""
+    """Return None for a numeric type and the numbers of a nominal type; other types are rejected."""
     nominal = re.match(r"\{([^}]*)\}", declared)
     if nominal:
         try:

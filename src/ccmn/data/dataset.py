@@ -32,7 +32,7 @@ class MultiLabelData:
     ----------
     X : array-like or sparse matrix of shape (n, d)
         Features, stored as float32 or float64 (other numeric types are converted to float32). NaN marks a missing
-        value; infinite values are refused. ``d`` may be 0 if only labels are available.
+        value; infinite values are rejected. ``d`` may be 0 if only labels are available.
     Y : array-like or sparse matrix of shape (n, q)
         Labels: uint8 in {0, 1}, or float32 with NaN where a label was not observed (dense only). ``q`` may be 0 for
         rows to predict.

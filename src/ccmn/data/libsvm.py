@@ -1,6 +1,6 @@
 """LIBSVM multi-label text: ``2,3 1:0.5 7:-1``, labels numbered from 0, features from 1, no header.
 
-scikit-learn parses the lines. This module adds the line number and the reason to its errors, and refuses what it would
+scikit-learn parses the lines. This module adds the line number and the reason to its errors, and rejects what it would
 skip or convert silently: blank lines between rows, labels that are not whole numbers, and query ids.
 """
 
@@ -107,7 +107,7 @@ class _Rows:
             if not self._sort and reason == _TWICE:
                 raise _UnsortedError from None
             raise ValueError(f"{self._path}, line {self._line}: {reason}") from None
-        with np.errstate(over="ignore"):  # values beyond float32 become infinite and are refused
+        with np.errstate(over="ignore"):  # values beyond float32 become infinite and are rejected
             return X.astype(np.float32), numbers
 
     def read(self) -> bytes:
@@ -150,7 +150,7 @@ _TWICE = "features out of order"
 
 
 def _reason(text: str) -> str:
-    """Return why scikit-learn refused a row, or an empty text if this is not known."""
+    """Return why scikit-learn rejected a row, or an empty text if this is not known."""
     head, *pairs = text.split()
     if ":" in head:
         pairs = [head, *pairs]

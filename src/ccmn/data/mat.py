@@ -18,7 +18,7 @@ _VARIABLES = ("data", "target", "partial_labels")
 def read_mat(path: PathLike) -> MultiLabelData:
     """Read a MATLAB file of versions 5 to 7 in the layout of published multi-label datasets.
 
-    Version 4 and version 7.3 (HDF5) are refused: save such files in MATLAB with '-v7'.
+    Version 4 and version 7.3 (HDF5) are rejected: save such files in MATLAB with '-v7'.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def read_mat(path: PathLike) -> MultiLabelData:
                 )
         X = _matrix(found["data"], "data", limit)
         partial = found.get("partial_labels")
-        with np.errstate(over="ignore"):  # values beyond float32 become infinite and are refused
+        with np.errstate(over="ignore"):  # values beyond float32 become infinite and are rejected
             features = X.astype(np.float32)
         return MultiLabelData(
             X=features,

@@ -89,7 +89,7 @@ def _unpacked(data: memoryview, order: str, max_bytes: int) -> tuple[int, memory
     check_unpacked_size(len(content), max_bytes)
     if not unpacking.eof:
         raise ValueError("its compressed data are truncated")
-    # Two elements are enough to refuse it; a few compressed bytes can contain millions.
+    # Two elements are enough to reject it; a few compressed bytes can contain millions.
     inside = list(islice(_elements(memoryview(content), order), 2))
     if len(inside) != 1:
         raise ValueError(f"expected one variable; got {'several elements' if inside else 'no element'}")

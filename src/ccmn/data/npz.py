@@ -45,7 +45,7 @@ def read_npz(path: PathLike, *, need_labels: bool = True) -> MultiLabelData:
     path : str or path
         File with the arrays ``X``, ``Y`` and optionally ``candidates``, ``feature_names`` and ``label_names``.
     need_labels : bool, default=True
-        Whether a file without ``Y`` is refused. Otherwise ``Y`` has shape (n, 0).
+        Whether a file without ``Y`` is rejected. Otherwise ``Y`` has shape (n, 0).
 
     Returns
     -------
@@ -116,7 +116,7 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _check_sizes(path: Path, members: set[str]) -> None:
-    """Refuse members that are too large, or whose header declares more than they contain."""
+    """Reject members that are too large, or whose header declares more than they contain."""
     with zipfile.ZipFile(path) as archive:
         infos = [info for info in archive.infolist() if info.filename in members]
         # zipfile never reads more of a member than the size declared in the directory.
@@ -126,7 +126,7 @@ def _check_sizes(path: Path, members: set[str]) -> None:
                 try:
                     version = npy.read_magic(stream)
                 except ValueError:
-                    continue  # not an array; _load refuses it
+                    continue  # not an array; _load rejects it
                 if version not in _HEADERS:
                     raise ValueError(f"{info.filename} has the unknown version {version}")
                 shape, _, dtype = _HEADERS[version](stream)

@@ -97,7 +97,7 @@ class ShardedData:
         self.groups = self._find_groups(schema)
 
     def _check_kinds(self) -> None:
-        """Refuse combinations of columns that are not features and labels."""
+        """Reject combinations of columns that are not features and labels."""
         if not self._features:
             raise ValueError("every column is a label: there are no features")
         listed = [column.name for column in self._features if column.kind == "numbers"]
@@ -223,7 +223,7 @@ def _open(path: Path) -> Any:
 
 
 def _column(field: Any) -> _Column:
-    """Return the description of a column; columns of other types than numbers are refused."""
+    """Return the description of a column; columns of other types than numbers are rejected."""
     import pyarrow.types as types
 
     kind = field.type

@@ -73,7 +73,7 @@ class Table:
         )
 
     def require(self, columns: NDArray[np.intp], allowed: Sequence[float], rule: str) -> None:
-        """Refuse values other than the allowed ones and NaN in some columns; the error names the first."""
+        """Reject values other than the allowed ones and NaN in some columns; the error names the first."""
         part = self.values[:, columns]
         # An omitted value of a sparse row is 0; the ARFF reader checks that 0 is allowed.
         values = part.data if is_sparse(part) else part
@@ -88,7 +88,7 @@ class Table:
 
 
 def check_column_names(names: Sequence[str]) -> None:
-    """Refuse duplicate names, empty names and the index column of a DataFrame."""
+    """Reject duplicate names, empty names and the index column of a DataFrame."""
     repeated = [name for name, count in Counter(names).items() if count > 1]
     index = [name for name in names if name == "" or name.startswith(("Unnamed: ", "__index_level_"))]
     if index:
@@ -105,7 +105,7 @@ def check_column_names(names: Sequence[str]) -> None:
 
 
 def check_width(cells: Sequence[str], width: int) -> None:
-    """Refuse a row that does not have one value per column."""
+    """Reject a row that does not have one value per column."""
     if len(cells) != width:
         raise ValueError(f"{len(cells)} values, but there are {width} columns")
 
@@ -122,7 +122,7 @@ def parse_cells(
     ``missing`` is the text of a missing value and ``words`` maps accepted words to numbers.
     """
     check_width(cells, len(names))
-    with np.errstate(over="ignore"):  # values beyond float32 become infinite; Table.split refuses them
+    with np.errstate(over="ignore"):  # values beyond float32 become infinite; Table.split rejects them
         try:
             return np.fromiter(map(float, cells), np.float32, len(cells))
         except ValueError:
@@ -262,7 +262,7 @@ def read_label_list(path: PathLike) -> list[str]:
 def read_label_xml(path: PathLike) -> list[str]:
     """Return the names in a Mulan XML file, ``<labels><label name="sea"/>...</labels>``, including nested labels.
 
-    A document type declaration is refused, so that no entity is expanded and no other file is opened.
+    A document type declaration is rejected, so that no entity is expanded and no other file is opened.
     """
     path = check_file(path)
     names: list[str] = []

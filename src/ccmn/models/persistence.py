@@ -1,7 +1,7 @@
 """Models on disk: weights in safetensors, everything else in JSON, a checksum for each; never a pickle.
 
 A model consists of three files, ``model.json``, ``weights.safetensors`` and ``checksums.json``, in a folder or in one
-uncompressed zip archive. Files that are missing, changed, or written by a newer version are refused with a ValueError.
+uncompressed zip archive. Files that are missing, changed, or written by a newer version are rejected with a ValueError.
 Nothing that is read is ever executed.
 """
 
