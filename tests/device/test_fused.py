@@ -42,7 +42,7 @@ def value_and_gradient(loss, outputs, Y, weights=None):
     return value.detach().double(), leaf.grad.double()
 
 
-def weigh(loss, Y):
+def target_weights(loss, Y):
     """Return p and n in float64, including the dummy label."""
     p = loss.debias_tensor(Y.double())
     n = 1 - p
@@ -56,7 +56,7 @@ def weigh(loss, Y):
 
 def reference(loss, outputs, Y):
     """Return the double sum over all pairs in float64: value, gradient, largest phi and slope."""
-    p, n = weigh(loss, Y)
+    p, n = target_weights(loss, Y)
     values, gradients, largest = [], [], [1.0, 1.0]
     for f, p_row, n_row in zip(outputs.double(), p, n):
         t = f.unsqueeze(1) - f
@@ -72,7 +72,7 @@ def assert_accurate(loss, outputs, Y, case):
     """Check errors of unreduced rows: 1e-6 for values and 1e-5 for gradients, relative to their scales."""
     value, gradient = value_and_gradient(loss, outputs, Y)
     true_value, true_gradient, phi, slope = reference(loss, outputs, Y)
-    p, n = (t.abs() for t in weigh(loss, Y))
+    p, n = (t.abs() for t in target_weights(loss, Y))
     scale = p.sum(1) * n.sum(1) * phi
     assert ((value - true_value).abs() <= 1e-6 * scale + 1e-12).all(), (case, (value - true_value).abs() / scale)
     scale = (p * n.sum(1, True) + n * p.sum(1, True)).amax(1) * slope
@@ -126,7 +126,7 @@ def test_many_labels():
         outputs, Y = batch(loss, 2, q)
         value, gradient = value_and_gradient(loss, outputs, Y)
         true_value, true_gradient = value_and_gradient(loss, outputs.double(), Y)  # the eager loss in float64
-        p, n = (t.abs() for t in weigh(loss, Y))
+        p, n = (t.abs() for t in target_weights(loss, Y))
         width = float(outputs.max() - outputs.min()) + 1
         phi, slope = {"square": (width**2, 2 * width), "hinge": (width, 1.0)}.get(surrogate, (1.0, 1.0))
         assert ((value - true_value).abs() <= 1e-6 * p.sum(1) * n.sum(1) * phi).all()

@@ -203,7 +203,7 @@ def test_leading_dimensions_broadcast_one_batch_to_many_models():
 
 
 class TestCorrections:
-    """Corrections g of the parts of the risk of every label."""
+    """Risk corrections g of the parts of the risk of every label."""
 
     G = {  # noqa: RUF012
         "abs": lambda z, b: abs(z),

@@ -1,4 +1,4 @@
-"""Forward correction: the likelihood of the noisy labels under a model of the true labels."""
+"""Forward noise correction: the likelihood of the noisy labels under a model of the true labels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from ccmn.losses.multilabel_loss import MultiLabelLoss, weigh
+from ccmn.losses.multilabel_loss import MultiLabelLoss, with_weights
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
 
@@ -50,7 +50,7 @@ class ForwardLoss(MultiLabelLoss):
 
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the negative log-likelihood of every row."""
-        f, pos, neg = weigh(outputs.to(targets.dtype), targets)
+        f, pos, neg = with_weights(outputs.to(targets.dtype), targets)
         log_positive, log_negative = logsigmoid(f), logsigmoid(-f)
         if self.noise is not None:
             assert isinstance(self.debias, ClassConditionalDebiasing)
@@ -63,7 +63,7 @@ class ForwardLoss(MultiLabelLoss):
         return -(pos * log_positive + neg * log_negative).sum(-1)
 
     def corrected_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean over rows; a likelihood is never negative and has no correction."""
+        """Return the mean over rows; a likelihood is never negative and has no risk correction."""
         return self.risk(outputs, targets).mean(-1)
 
 

@@ -1,4 +1,4 @@
-"""Hamming surrogate loss: Eq. (3), the unbiased Eq. (4), and Eq. (9) for candidate sets."""
+"""Hamming surrogate loss of the CCMN paper: Eq. (3), the unbiased Eq. (4), and Eq. (9) for candidate sets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ccmn._validation import check_scores_and_targets
-from ccmn.losses.multilabel_loss import MultiLabelLoss, corrected_means, weigh
+from ccmn.losses.multilabel_loss import MultiLabelLoss, corrected_means, with_weights
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, phi_of, resolve_surrogate
 from ccmn.noise import NoiseModel
 
@@ -47,7 +47,7 @@ def hamming_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "sq
     """
     check_scores_and_targets(scores.shape, targets.shape)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    f, pos, neg = weigh(scores, targets)
+    f, pos, neg = with_weights(scores, targets)
     phi = resolve_surrogate(surrogate)
     if not isinstance(phi, Surrogate):
         return (pos * phi(f) + neg * phi(-f)).sum(-1)
@@ -96,7 +96,7 @@ class HammingLoss(MultiLabelLoss):
     reduction : {"mean", "sum", "none"}, default="mean"
         Reduction over rows. Labels are always summed.
     correction : {"abs", "relu", "flood"} or None, default=None
-        Function g that keeps the estimated risk from becoming negative. It is applied to the parts
+        Risk correction: function g that keeps the estimated risk from becoming negative. It is applied to the parts
         :math:`R^+_j = \frac1n\sum_i p_{ij}\phi(f_{ij})` and :math:`R^-_j = \frac1n\sum_i (1-p_{ij})\phi(-f_{ij})` of
         every label, which estimate nonnegative numbers; :class:`MultiLabelLoss` lists the functions.
     flood_level : float, default=0.0
@@ -131,8 +131,8 @@ class HammingLoss(MultiLabelLoss):
         return hamming_loss(outputs, targets, self.surrogate)
 
     def corrected_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the sum of the corrected parts of all labels: (..., n, q), (..., n, q) -> (...)."""
-        f, pos, neg = weigh(outputs.to(targets.dtype), targets)
+        """Return the sum over labels of g(R+_j) + g(R-_j) for outputs (..., n, q) and targets (..., n, q)."""
+        f, pos, neg = with_weights(outputs.to(targets.dtype), targets)
         phi, observed = phi_of(self.surrogate), ~targets.isnan()
         positive, negative = (
             corrected_means(part, observed, self._correct, self.flood_level) for part in (pos * phi(f), neg * phi(-f))

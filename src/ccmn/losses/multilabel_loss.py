@@ -1,12 +1,12 @@
-r"""Base class of the losses, weights from targets, and corrections of negative risk.
+r"""Base class of the losses, weights from targets, and risk corrections.
 
 An unbiased loss has negative weights, so a flexible model can decrease it without bound. Its parts, such as
-:math:`R^+_j = \frac1n \sum_i p_{ij} \phi(f_{ij})`, estimate nonnegative numbers. A correction applies a function g to
-each part, :math:`L = \sum_j g(R^+_j) + g(R^-_j)`. The value does not change while every part is positive (above the
-level for "flood"). A corrected loss is consistent, but no longer unbiased.
+:math:`R^+_j = \frac1n \sum_i p_{ij} \phi(f_{ij})`, estimate nonnegative numbers. A risk correction applies a function
+g to each part, :math:`L = \sum_j g(R^+_j) + g(R^-_j)`. The value does not change while every part is positive
+(above the level for "flood"). A loss with a risk correction is consistent, but no longer unbiased.
 
-A symmetric phi (the sigmoid) needs no correction: up to a constant that depends only on the labels, the loss equals a
-loss with positive weights.
+A symmetric phi (the sigmoid) needs no risk correction: up to a constant that depends only on the labels, the loss
+equals a loss with positive weights.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class MultiLabelLoss(torch.nn.Module, ABC):
     reduction : {"mean", "sum", "none"}
         Reduction over rows.
     correction : {"abs", "relu", "flood"} or None
-        Function g that keeps the estimated risk from becoming negative: "abs" and "relu" are those of [1]_, "flood" is
-        that of [2]_.
+        Risk correction: function g that keeps the estimated risk from becoming negative. "abs" and "relu" are defined
+        in [1]_, "flood" in [2]_.
     flood_level : float
         Level b of ``correction="flood"``, g(z) = abs(z - b) + b.
 
@@ -165,7 +165,7 @@ class MultiLabelLoss(torch.nn.Module, ABC):
 
     @property
     def _correct(self) -> Correction:
-        """Correction g of this loss; only for losses with a correction."""
+        """Risk correction g of this loss; only for losses with a risk correction."""
         assert self.correction is not None
         return CORRECTIONS[self.correction]
 
@@ -184,7 +184,7 @@ class Weighted(NamedTuple):
     neg: Tensor
 
 
-def weigh(scores: Tensor, targets: Tensor) -> Weighted:
+def with_weights(scores: Tensor, targets: Tensor) -> Weighted:
     """Return scores with the weights pos = p and neg = 1 - p of targets p, and zeros where a target is NaN.
 
     The score of a NaN target is replaced as well, so that its gradient is exactly 0 even if the score is infinite.
@@ -223,14 +223,14 @@ def corrected_means(parts: Tensor, observed: Tensor, correction: Correction, lev
     observed : Tensor of bool of shape (..., n, q)
         Whether a label is observed.
     correction : callable
-        Function g.
+        Risk correction g.
     level : float
         Second argument of g.
 
     Returns
     -------
     Tensor of shape (...)
-        Corrected loss. It equals the mean over rows of the sum over labels where g changes nothing.
+        Loss with risk correction. It equals the mean over rows of the sum over labels where g changes nothing.
     """
     count = observed.sum(-2)
     means = parts.sum(-2) / count.clamp_min(1)

@@ -8,7 +8,7 @@ from torch.nn.functional import pad
 
 from ccmn._validation import check_scores_and_targets
 from ccmn.losses.hamming import hamming_loss
-from ccmn.losses.multilabel_loss import MultiLabelLoss, Weighted, correction_slopes, weigh
+from ccmn.losses.multilabel_loss import MultiLabelLoss, Weighted, correction_slopes, with_weights
 from ccmn.losses.pairs import pair_sum, pair_sums_by_label
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
 from ccmn.losses.triton import can_fuse, fused_ranking_loss
@@ -58,7 +58,7 @@ def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "si
     phi = resolve_surrogate(surrogate)
 
     def eager(f: Tensor, p: Tensor) -> Tensor:
-        return pair_sum(*weigh(f, p), phi)
+        return pair_sum(*with_weights(f, p), phi)
 
     if isinstance(phi, Surrogate) and targets.shape == scores.shape and can_fuse(scores, targets, phi):
         return fused_ranking_loss(scores, targets, None, phi, dummy=False, reduction="none", eager=eager)
@@ -85,13 +85,13 @@ class RankingLoss(MultiLabelLoss):
     reduction : {"mean", "sum", "none"}, default="mean"
         Reduction over rows. Pairs are always summed.
     correction : {"abs", "relu", "flood"} or None, default=None
-        Function g that keeps the estimated risk from becoming negative. It is applied to the part of the risk
-        :math:`R_j = \frac1n\sum_i p_{ij} \sum_{k \ne j} (1 - p_{ik}) \phi(f_{ij} - f_{ik})` of every label and of the
-        dummy label; :class:`MultiLabelLoss` lists the functions.
+        Risk correction: function g that keeps the estimated risk from becoming negative. It is applied to the part
+        :math:`R_j = \frac1n\sum_i p_{ij} \sum_{k \ne j} (1 - p_{ik}) \phi(f_{ij} - f_{ik})` of the risk of every
+        label and of the dummy label; :class:`MultiLabelLoss` lists the functions.
     dummy : bool, default=True
         Whether to learn a threshold between relevant and irrelevant labels. Output 0 is then a dummy label, which is
-        trained to rank below the relevant labels and above the others (Eq. (8)). Without it, ``decision`` returns
-        scores without a threshold.
+        trained to rank below the relevant labels and above the others (Eq. (8) of [1]_). Without it, ``decision``
+        returns scores without a threshold.
     flood_level : float, default=0.0
         Level b of ``correction="flood"``, g(z) = abs(z - b) + b.
 
@@ -163,12 +163,12 @@ class RankingLoss(MultiLabelLoss):
         """Return the loss of every row for outputs (..., n_outputs(q)) and real-valued targets (..., q)."""
         if self._one_true_label:
             outputs = outputs.to(targets.dtype)
-            f, pos, neg = weigh(outputs[..., 1:] if self.dummy else outputs, targets)
+            f, pos, neg = with_weights(outputs[..., 1:] if self.dummy else outputs, targets)
             pairs = pair_sum(f, pos, (pos + neg), self.surrogate)
             return pairs + hamming_loss(self.decision(outputs), targets, self.surrogate) if self.dummy else pairs
         if targets.dtype != torch.float64 and can_fuse(outputs, targets, self.surrogate):
             return self._fused_risk(outputs, targets, None, "none")
-        return pair_sum(*self._weigh(outputs, targets), self.surrogate)
+        return pair_sum(*self._with_weights(outputs, targets), self.surrogate)
 
     def _reduced_risk(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the risk of noisy labels, reduced over rows; fused kernels, if available, include the debiasing."""
@@ -187,7 +187,7 @@ class RankingLoss(MultiLabelLoss):
 
         def eager(f: Tensor, y: Tensor) -> Tensor:
             y = y.to(torch.promote_types(f.dtype, torch.float32))
-            return pair_sum(*self._weigh(f, y if debias is None else debias(y)), self.surrogate)
+            return pair_sum(*self._with_weights(f, y if debias is None else debias(y)), self.surrogate)
 
         return fused_ranking_loss(
             outputs, labels, debias, self.surrogate, dummy=self.dummy, reduction=reduction, eager=eager
@@ -195,7 +195,7 @@ class RankingLoss(MultiLabelLoss):
 
     def corrected_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the sum over labels of g(R_j) for outputs (..., n, n_outputs) and targets (..., n, q)."""
-        f, pos, neg = self._weigh(outputs, targets)
+        f, pos, neg = self._with_weights(outputs, targets)
         observed = ~targets.isnan()
         if self.dummy:
             observed = pad(observed, (1, 0), value=True)
@@ -206,17 +206,17 @@ class RankingLoss(MultiLabelLoss):
         weighted = pair_sum(f, slopes * pos, neg, self.surrogate).mean(-1)
         return weighted + (value - weighted).detach()
 
-    def _weigh(self, outputs: Tensor, targets: Tensor) -> Weighted:
+    def _with_weights(self, outputs: Tensor, targets: Tensor) -> Weighted:
         """Return the scores and the positive and negative weights of all labels, including the dummy label.
 
         Both weights of the dummy label are 1. Its pairs with label j are p_j phi(f_j - f_0) and n_j phi(f_0 - f_j), so
-        the pair sum over q + 1 labels is Eq. (6) plus Eq. (8).
+        the pair sum over q + 1 labels is Eq. (6) plus Eq. (8) of the paper.
         """
         outputs = outputs.to(targets.dtype)
         if not self.dummy:
-            return weigh(outputs, targets)
+            return with_weights(outputs, targets)
         labels = outputs[..., 1:]
-        f, pos, neg = weigh(labels, targets)
+        f, pos, neg = with_weights(labels, targets)
         # If no target is NaN, the outputs are used without a copy.
         scores = outputs if f is labels else torch.cat((outputs[..., :1], f), -1)
         if scores.device.type == "cpu" and scores.numel() > _MIN_SCORES_LABEL_MAJOR:

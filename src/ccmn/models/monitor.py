@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 
 from ccmn.losses import HammingLoss, MultiLabelLoss, RankingLoss
-from ccmn.losses.multilabel_loss import weigh
+from ccmn.losses.multilabel_loss import with_weights
 from ccmn.losses.pairs import pair_sums_by_label
 from ccmn.losses.surrogates import phi_of
 from ccmn.models.predictor import FittedNetwork
@@ -164,13 +164,13 @@ def risk_parts(
         share = share * torch.from_numpy(weights).unsqueeze(-1)
     share = share / share.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
     if isinstance(loss, RankingLoss):
-        f, pos, neg = weigh(scores[:, 1:], targets)
+        f, pos, neg = with_weights(scores[:, 1:], targets)
         f = torch.cat((scores[:, :1], f), 1)
         # The dummy label is positive and negative; its own row sum belongs to no label.
         pos, neg = (torch.nn.functional.pad(side, (1, 0), value=1.0) for side in (pos, neg))
         terms = [pair_sums_by_label(f, pos, neg, loss.surrogate)[:, 1:] / targets.shape[1]]
     else:
-        f, pos, neg = weigh(scores, targets)
+        f, pos, neg = with_weights(scores, targets)
         phi = phi_of(loss.surrogate)
         with torch.no_grad():
             terms = [pos * phi(f), neg * phi(-f)]
@@ -185,7 +185,7 @@ def overfitting_warning(
 ) -> str | None:
     """Return a warning about labels whose risk is negative, with remedies that apply; None if there are none.
 
-    ``has_epochs`` is False after a fit in closed form or by L-BFGS, which have neither epochs nor a correction.
+    ``has_epochs`` is False after a fit in closed form or by L-BFGS, which have neither epochs nor a risk correction.
     """
     labels = parts.negative()
     if not len(labels):
