@@ -1,4 +1,4 @@
-"""Compare metrics estimated from noisy labels with those on clean labels, and check their standard errors.
+"""Compare metrics estimated from noisy labels with those on true labels, and check their standard errors.
 
     python benchmarks/corrected_metrics.py           five repeats on yeast, scene, enron, mirflickr (needs CCMN_DATA)
     python benchmarks/corrected_metrics.py --quick   two repeats on yeast and scene
@@ -6,10 +6,10 @@
 
 A ridge model is trained on noisy labels (moderate protocol, l2 penalty 0.001 times the mean squared norm of a row) and
 evaluated on noisy test labels: with the true rates, and with rates that have random errors with a standard error of
-0.03. For each metric the script prints the distance of the uncorrected value and of both estimates from the clean
-value, and the root mean square of (estimate - clean) / se. It should be at most about 1: clean and noisy labels belong
-to the same rows, so the sampling of rows, which the standard error includes, does not contribute. The timing compares
-standard errors from derivatives with a bootstrap of 50 resamples.
+0.03. For each metric the script prints the distance of the uncorrected value and of both estimates from the value on
+true labels, and the root mean square of (estimate - true value) / se. It should be at most about 1: true and noisy
+labels belong to the same rows, so the sampling of rows, which the standard error includes, does not contribute. The
+timing compares standard errors from derivatives with a bootstrap of 50 resamples.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def second_argument(metric: Metric, scores: np.ndarray) -> np.ndarray:
 
 
 def clean_value(metric: Metric, Y: np.ndarray, scores: np.ndarray) -> float:
-    """Return the metric on clean labels; the ranking loss is pooled over rows, as its estimate."""
+    """Return the metric on true labels; the ranking loss is pooled over rows, as its estimate."""
     if metric.name == "ranking_loss":
         zero = ClassConditionalNoise(0.0, 0.0, n_labels=Y.shape[1])
         return metric.function(Y, scores, noise=zero).value

@@ -1,4 +1,4 @@
-"""Compare hyperparameter selection on clean, corrected noisy, and uncorrected noisy validation labels.
+"""Compare hyperparameter selection on true, corrected noisy, and uncorrected noisy validation labels.
 
     python benchmarks/corrected_selection.py           five repeats on yeast, scene, enron, mirflickr (needs CCMN_DATA)
     python benchmarks/corrected_selection.py --quick   two repeats on yeast and scene
@@ -7,8 +7,8 @@
 Noise rates follow the moderate protocol (sum of the two rates of a label at most 0.6) and are known. Training labels
 are always noisy. The script selects the l2 penalty of a ridge path, and the learning rate and epoch of a linear model
 trained with Adam, by Hamming loss or ranking loss on the validation set (l2 also by average precision, which is
-approximate on noisy labels). It prints the clean test value of the selected model. The timing compares the metric of
-all candidates in one call with the public metric and its standard errors, one candidate at a time.
+approximate on noisy labels). It prints the test value (true labels) of the selected model. The timing compares the
+metric of all candidates in one call with the public metric and its standard errors, one candidate at a time.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
     gap closed = (uncorrected loss - loss with estimated rates) / (uncorrected loss - loss with true rates)
 
-on clean test labels, mean over draws: 1 equals known rates, 0 equals training without noise correction, negative values
+on true test labels, mean over draws: 1 equals known rates, 0 equals training without noise correction, negative values
 are harmful. The model is ridge regression on debiased labels (linear, Hamming loss, square surrogate); the l2 penalty
 of each label is selected by the corrected risk on a fifth of the rows. With ``--model ranking`` it is a default
 ``CCMNClassifier`` (linear, ranking loss, sigmoid surrogate, three learning rates, corrected validation), which takes

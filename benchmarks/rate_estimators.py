@@ -135,7 +135,7 @@ def fit_forward(X: FloatArray, Y: FloatArray, noise_type: Sequence[NoiseType]) -
         return torch.softmax(torch.cat([logits, torch.zeros_like(free[:1])]), 0)[:2]
 
     for step in range(N_STEPS):
-        # In the first quarter the model is fitted to the noisy labels, nearly without correction.
+        # In the first quarter the model is fitted to the noisy labels, nearly without noise correction.
         rho = rates() if step >= N_STEPS // 4 else torch.full_like(free, 1e-3) * possible
         signal = 1 - rho.sum(0)
         g = (rho[1] + signal * torch.sigmoid(features @ W + b)).clamp(1e-6, 1 - 1e-6)

@@ -4,7 +4,7 @@
     python benchmarks/review_gain.py --quick    two draws; 0 and 100 rows
 
 The rows of the queue, random and suspicious ones, are answered with the true labels. Error of the rates: sum of the
-mean absolute errors of rho_pos and rho_neg. Error of the model: Hamming loss on the clean labels of 4,000 test pictures
+mean absolute errors of rho_pos and rho_neg. Error of the model: Hamming loss on the true labels of 4,000 test pictures
 in different handwriting. The notes contain the means over the draws. The timing compares the training of the web app,
 in closed form, with the default of the estimator, in the last draw.
 """
@@ -50,7 +50,7 @@ def rate_error(rates: NoiseRates, task: DemoTask) -> float:
 
 
 def retrain(session: ReviewSession, task: DemoTask, **settings: object) -> tuple[float, float]:
-    """Return the Hamming loss on clean test labels and the training time in seconds."""
+    """Return the Hamming loss on true test labels and the training time in seconds."""
     trusted, rates = trusted_rows(session.store.answers(), task.Y.shape[1]), session.rates()
     weights = row_weights(len(task.X), rates, trusted, session.store.sampled_rows())
     start = time.perf_counter()

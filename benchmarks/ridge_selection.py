@@ -1,4 +1,4 @@
-"""Selection of l2 on a ridge path: per label or for all labels, by Hamming loss or square risk, clean or noisy labels.
+"""Selection of l2 on a ridge path: per label or for all labels, by Hamming loss or square risk, true or noisy labels.
 
     python benchmarks/ridge_selection.py           five repeats on yeast, scene and enron (needs CCMN_DATA)
     python benchmarks/ridge_selection.py --quick   yeast only

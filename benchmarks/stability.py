@@ -7,8 +7,8 @@
 Compares nine training losses for linear models, "mlp" (one hidden layer of 128 units) and a custom network (two hidden
 layers of 256 units). There are 800 training rows, few enough for a network to memorize every noisy label. The true
 rates are given. The learning rate (a single one for the custom network) and the epoch are selected by the corrected
-criterion on 400 noisy validation rows. Metrics are computed on clean test labels. "clean" is the logistic Hamming loss
-with clean training and validation labels, an upper bound. The timing compares the monitor of negative risk parts with
+criterion on 400 noisy validation rows. Metrics are computed on true test labels. "clean" is the logistic Hamming loss
+with true training and validation labels, an upper bound. The timing compares the monitor of negative risk parts with
 the fit.
 """
 
@@ -184,7 +184,7 @@ def main() -> None:
     rows = [row for name in names for repeat in repeats for row in rows_of(name, repeat, rates, models)]
     if options.csv:
         write(options.csv, rows)
-    notes = {"values": "Hamming loss / ranking loss / average precision on clean test labels", **summary(rows)}
+    notes = {"values": "Hamming loss / ranking loss / average precision on true test labels", **summary(rows)}
     report([timing(name) for name in names], notes, options.json)
 
 

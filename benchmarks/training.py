@@ -4,8 +4,8 @@
     python benchmarks/training.py --quick    (under 50 s)
     python benchmarks/training.py --device cuda    also time all 150 runs of yeast, 200 epochs each
 
-The baseline is a plain PyTorch program: torch.nn.Linear, torch.optim.Adam, the ranking loss as a broadcast double sum,
-one run after another. It is timed for one run; its time is multiplied by the number of runs. Both programs compute
+The baseline is a plain PyTorch script: torch.nn.Linear, torch.optim.Adam, the ranking loss as a broadcast double sum,
+one run after another. It is timed for one run; its time is multiplied by the number of runs. Both compute
 three metrics on the validation set after each epoch.
 """
 
@@ -68,7 +68,7 @@ def plain_metrics(Y, scores):
 
 
 def plain_run(data, repeat: Repeat, method: Method, epochs: int, batch: int, device: str, measure: bool) -> None:
-    """Train once with an ordinary PyTorch program."""
+    """Train once with an ordinary PyTorch script."""
     X = torch.as_tensor(np.asarray(data.X.toarray() if hasattr(data.X, "toarray") else data.X)).float().to(device)
     labels = torch.as_tensor(repeat.noisy).float().to(device)
     Y = torch.as_tensor(np.asarray(data.Y)).to(device)
@@ -117,7 +117,7 @@ def fleet_against_single(device: str, quick: bool) -> list[Result]:
 
 
 def single_fit(device: str, quick: bool) -> list[Result]:
-    """Compare one run with the plain program; both validate, and ccmn also computes test metrics."""
+    """Compare one run with the plain script; both validate, and ccmn also computes test metrics."""
     data = dataset("yeast")
     repeats = [make_repeat(data, LITERAL, 0)]
     epochs = 20

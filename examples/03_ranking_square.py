@@ -2,7 +2,7 @@
 =========================================================================
 
 For a linear model f = W x this loss is a quadratic form in W: the sum over pairs of p_j n_k (1 - f_j + f_k)^2, with
-debiased labels p and n = 1 - p. Clean labels give weights of 0 and 1 and a convex form. Debiased labels give weights of
+debiased labels p and n = 1 - p. True labels give weights of 0 and 1 and a convex form. Debiased labels give weights of
 either sign: the form is convex in expectation, but not on a finite sample. If its Hessian has a negative eigenvalue,
 the risk has no minimum, and only early stopping prevents divergence in that direction.
 

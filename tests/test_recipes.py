@@ -27,8 +27,8 @@ CLAIMS = {
         "ranking loss, unbiased < ranking loss, plain",
     ],
     "with_annotators": [
-        "Hamming loss, majority, unbiased < Hamming loss, majority without correction",
-        "Hamming loss, mean vote, unbiased < Hamming loss, majority without correction",
+        "Hamming loss, majority, unbiased < Hamming loss, majority without noise correction",
+        "Hamming loss, mean vote, unbiased < Hamming loss, majority without noise correction",
     ],
     "with_cleanlab": [
         "error of the rates, the same probabilities < error of the rates, cleanlab's joints",

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MODELS = ("linear", "mlp", "network")
 METRICS = ("hamming_loss", "ranking_loss", "average_precision")
-CLEAN = "clean labels (what could be reached)"
+CLEAN = "true labels (what could be reached)"
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ rates is unbiased again.
 It prints::
 
     error of the rates: 0.049
-    Hamming loss, majority without correction: 0.193
+    Hamming loss, majority without noise correction: 0.193
     Hamming loss, majority, unbiased: 0.123
     Hamming loss, mean vote, unbiased: 0.111
     annotator 0: true-positive rate 0.68, false-positive rate 0.31
@@ -56,7 +56,7 @@ print(f"error of the rates: {error:.3f}")
 
 # %%
 # The majority misses a label if most annotators miss it. Training with the rates of the majority corrects for this.
-for name, noise_model in (("majority without correction", None), ("majority, unbiased", rates.noise)):
+for name, noise_model in (("majority without noise correction", None), ("majority, unbiased", rates.noise)):
     clf = CCMNClassifier(noise_model, loss="hamming", surrogate="square", random_state=0).fit(X, majority)
     print(f"Hamming loss, {name}: {hamming_loss(data.Y[2500:], clf.predict(data.X[2500:])):.3f}")
 
