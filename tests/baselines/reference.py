@@ -42,7 +42,7 @@ def ni_objective(X, Y, lam, beta, gamma, U, V):
 
 
 def ni_alm(X, Y, lam, beta, gamma, max_iter=500):
-    """Return U, V and the iterations of the authors' PML-NI program, with a linear solve in every iteration."""
+    """Return U, V and the iterations of the authors' PML-NI code, with a linear solve in every iteration."""
     Phi = np.hstack([X, np.ones((len(X), 1))])
     q, D = Y.shape[1], Phi.shape[1]
     W = U = V = Lambda = np.zeros((q, D))

@@ -1,4 +1,4 @@
-"""PML-NI: iterates of the authors' program, the optimum of an independent solver, optimality conditions."""
+"""PML-NI: iterates of the authors' code, the optimum of an independent solver, optimality conditions."""
 
 from __future__ import annotations
 

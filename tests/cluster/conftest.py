@@ -25,6 +25,8 @@ def cluster():
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("RAY_TMPDIR", folder)  # Ray writes its address to RAY_TMPDIR/ray and does not create that folder.
+        os.mkdir(os.path.join(folder, "ray"))
         from ray.cluster_utils import Cluster
 
         head = {**NODE, "include_dashboard": False, "temp_dir": folder}  # short, because it contains sockets

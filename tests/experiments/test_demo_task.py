@@ -1,4 +1,4 @@
-"""Demonstration on bundled data."""
+"""Demo on bundled data."""
 
 from __future__ import annotations
 

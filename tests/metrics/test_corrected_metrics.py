@@ -1,4 +1,4 @@
-"""Corrected metrics: unbiased by enumeration of all noisy label vectors, and equal to the metrics on clean labels."""
+"""Corrected metrics: unbiased by enumeration of all noisy label vectors, and equal to the metrics on true labels."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_pooled_loss_without_pairs_is_nan():
 
 
 class TestEstimates:
-    """The public metrics with ``noise=``: the clean value lies within the standard errors."""
+    """The public metrics with ``noise=``: the true value lies within the standard errors."""
 
     noise = ClassConditionalNoise([0.2, 0.1, 0.3, 0.0], [0.1, 0.3, 0.2, 0.4])
 
@@ -114,7 +114,7 @@ class TestEstimates:
         assert abs(found.value - clean) < 5 * found.se + slack
         assert found.status == status
         assert 0 < found.se < 0.02
-        assert abs(metric(Z, given) - clean) > 0.01  # without correction
+        assert abs(metric(Z, given) - clean) > 0.01  # without noise correction
 
     def test_standard_error_agrees_with_repeated_noise(self):
         Y, _, scores = self.make_task(400)

@@ -1,4 +1,4 @@
-"""Metrics with ``noise=``: unbiasedness by enumeration, clean labels, standard errors and ranges."""
+"""Metrics with ``noise=``: unbiasedness by enumeration, true labels, standard errors and ranges."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def make_task(n=400, q=4, seed=0):
 
 
 def clean_value(metric, Y, scores):
-    """Return the value that is estimated: the metric on clean labels, pooled over rows for the ranking loss."""
+    """Return the value that is estimated: the metric on true labels, pooled over rows for the ranking loss."""
     if metric.name != "ranking_loss":
         return metric.function(Y, second_argument(metric, scores))
     ordered, pairs = np.sum([reference.pair_sums(y, f) for y, f in zip(Y, scores)], axis=0)
@@ -166,7 +166,7 @@ class TestAccuracy:
         assert abs(found.value - clean) < 5 * found.se
         assert found.status == STATUS[metric.name]
         assert 0 < found.se < 0.06
-        assert abs(metric.function(Z, other) - clean) > found.se  # without correction
+        assert abs(metric.function(Z, other) - clean) > found.se  # without noise correction
 
     @pytest.mark.parametrize("name", ["average_precision", "coverage"])
     def test_approximate_if_variance_is_too_large(self, name):

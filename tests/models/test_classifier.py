@@ -119,7 +119,7 @@ def test_clean_validation_set(scenes):
     clf.fit(X, Z, validation=(X_test, Y_test), validation_is_clean=True)
     history = clf.history_
     assert len(history) == 16
-    # The criterion on clean labels is the plain Hamming loss of the selected epoch.
+    # The criterion on true labels is the plain Hamming loss of the selected epoch.
     assert hamming_loss(Y_test, clf.predict(X_test)) == pytest.approx(history["hamming_loss"].min(), abs=1e-3)
 
 
@@ -303,7 +303,7 @@ class TestClasses:
         rng = np.random.default_rng(1)
         X = rng.normal(size=(800, 5))
         y = (X @ rng.normal(size=(5, 4))).argmax(1)
-        # Class 0 becomes class 1 with a probability above 1/2: training without correction fails.
+        # Class 0 becomes class 1 with a probability above 1/2: training without noise correction fails.
         T = np.array([[0.4, 0.6, 0, 0], [0, 1, 0, 0], [0, 0, 0.9, 0.1], [0, 0, 0.1, 0.9]])
         noise = TransitionNoise(T)
         noisy = noise.corrupt(np.eye(4)[y], random_state=0).argmax(1)

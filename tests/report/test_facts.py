@@ -188,7 +188,7 @@ def test_cooccurrence_matches_loops(seed):
 
 
 def test_both_sums_of_cooccurrence_are_unbiased():
-    """Compare the expectation over all noisy label vectors of two rows with the sums of the clean labels."""
+    """Compare the expectation over all noisy label vectors of two rows with the sums of the true labels."""
     Y = np.array([[1, 0], [1, 1]])
     noise = ClassConditionalNoise([0.2, 0.3], [0.1, 0.25])
     together, having = 0.0, 0.0

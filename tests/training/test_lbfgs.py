@@ -1,4 +1,4 @@
-"""L-BFGS path: equal to logistic regression on clean labels, and a zero gradient on debiased labels."""
+"""L-BFGS path: equal to logistic regression on true labels, and a zero gradient on debiased labels."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def find_label_issues(
     pred_proba : array, tensor or DataFrame of shape (n, q)
         Out-of-fold probabilities P(noisy label = 1 | x) of a model trained on the *noisy* labels without noise
         correction, for example from ``cross_val_predict(..., method="predict_proba")`` or
-        ``ccmn.estimation.out_of_fold_scores``. Convert probabilities p of clean labels, such as
+        ``ccmn.estimation.out_of_fold_scores``. Convert probabilities p of true labels, such as
         ``CCMNClassifier(noise=...).predict_proba``, to ``rho_neg + (1 - rho_pos - rho_neg) * p`` first.
     noise : ClassConditionalNoise, PartialNoise, MissingNoise or NoiseRates
         Known noise rates, or the result of ``estimate_noise``. A rate that is only an upper bound b enters as b / 2.

@@ -82,7 +82,7 @@ class FPML(LinearPartialLabelClassifier):
 
     Notes
     -----
-    No program of the authors is known. The idea and the three weights are published; the objective, the rank and the
+    No code of the authors is known. The idea and the three weights are published; the objective, the rank and the
     threshold are our reconstruction. :math:`\lambda_1` multiplies n d entries, the label term has n q. Scale the
     columns of X to unit variance, otherwise the factors describe X alone.
 

@@ -60,7 +60,7 @@ class PMLLRS(LinearPartialLabelClassifier):
 
     Notes
     -----
-    No program of the authors is known. The decomposition, the three penalties and their letters are published. The
+    No code of the authors is known. The decomposition, the three penalties and their letters are published. The
     assignment of letters to terms, the factor 1/2, the threshold and the solver (alternating direction method of
     multipliers [2]_) are our reconstruction.
 

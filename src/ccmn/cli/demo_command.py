@@ -18,7 +18,7 @@ def demo(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for report.html.")] = Path("ccmn-demo"),
     as_json: Json = False,
 ) -> None:
-    """Train on noisy labels with four strategies and compare them on clean test labels.
+    """Train on noisy labels with four strategies and compare them on true test labels.
 
     The data are pictures with several handwritten digits; the labels are the digits in a picture. Every training label
     is flipped with its own rates. Models are trained on the true labels, on the noisy labels without noise correction,

@@ -64,7 +64,7 @@ Noise = Annotated[
 ]
 Loss = Annotated[str | None, _choice("Loss function")]
 Surrogate = Annotated[str | None, _choice("Surrogate loss")]
-Correction = Annotated[str | None, _choice("Correction of negative risks")]
+Correction = Annotated[str | None, _choice("Risk correction, which keeps the estimated risk from becoming negative")]
 Network = Annotated[str | None, _choice("Network")]
 Solver = Annotated[str | None, _choice("Optimization algorithm")]
 Threshold = Annotated[str | None, _choice("Decision threshold per label")]

@@ -58,7 +58,7 @@ def estimate(
         typer.Option(
             metavar="TYPE",
             callback=check_choice,
-            help="Kind of label errors: both | partial (labels only added) | missing (labels only removed).",
+            help="Noise type: both | partial (labels only added) | missing (labels only removed).",
         ),
     ] = "both",
     method: Annotated[
@@ -74,8 +74,8 @@ def estimate(
 ) -> None:
     """Estimate the missing-label rate and the added-label rate of each label from the noisy data.
 
-    The estimates are much more precise if only one kind of error occurs and --noise-type says so. The file of rates can
-    be used with ccmn fit --noise, ccmn audit --noise, ccmn evaluate --noise and ccmn noise show.
+    The estimates are much more precise if labels are only added or only removed and --noise-type says so. The
+    file of rates can be used with ccmn fit --noise, ccmn audit --noise, ccmn evaluate --noise and ccmn noise show.
 
     Example: ccmn noise estimate train.csv --labels 'label_*' --noise-type partial --out rates.json
     """

@@ -64,7 +64,7 @@ def error_console() -> Console:
 
 
 def program_name() -> str:
-    """Return the command that starts this program in the current shell."""
+    """Return the command that starts ccmn in the current shell."""
     called = Path(sys.argv[0])
     if shutil.which("ccmn"):
         return "ccmn"

@@ -85,7 +85,7 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="JSON",
-            help="Noise rates of the labels in DATA, known or estimated: estimate the metrics on clean labels.",
+            help="Noise rates of the labels in DATA, known or estimated: estimate the metrics on true labels.",
         ),
     ] = None,
     report: ReportFile = None,
@@ -96,7 +96,7 @@ def evaluate(
 ) -> None:
     """Evaluate a saved model with all metrics.
 
-    With --noise, the labels in DATA are noisy: the metrics on clean labels are estimated, with standard errors. Label
+    With --noise, the labels in DATA are noisy: the metrics on true labels are estimated, with standard errors. Label
     columns are matched by the names in the training data unless --labels is given.
 
     Example: ccmn evaluate model.ccmn test.csv

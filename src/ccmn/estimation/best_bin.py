@@ -75,7 +75,7 @@ def best_bin_label(
     if (value <= 2 * se).all():
         note = (
             "Both rates are within two standard errors of 0, so there may be no noise. No action is needed: a "
-            "correction for small rates does no harm."
+            "noise correction for small rates does no harm."
         )
         notes = (("no_noise_detected", note),)
     return LabelRates(

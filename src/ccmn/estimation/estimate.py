@@ -109,8 +109,8 @@ def estimate_noise(
 ) -> NoiseRates | GroupRates:
     """Estimate the noise rates of every label from noisy labels and further evidence.
 
-    Declare ``noise_type`` if only one kind of error can occur: this makes the rates much easier to estimate. For noise
-    of both types, a few dozen trusted rows contribute more than any number of unverified ones.
+    Declare ``noise_type`` if labels are only added or only removed: this makes the rates much easier to estimate. For
+    noise of both types, a few dozen trusted rows contribute more than any number of unverified ones.
 
     Parameters
     ----------
@@ -467,8 +467,8 @@ def _with_notes(label: LabelRates, notes: Notes, observed: float) -> LabelRates:
         notes = (*notes, ("wide_interval", note))
     elif label.pos.low == label.neg.low == 0.0 and max(label.pos.value, label.neg.value) < 0.1:
         note = (
-            "Both intervals start at 0, so there may be no noise. No action is needed: a correction for small rates "
-            "does no harm."
+            "Both intervals start at 0, so there may be no noise. No action is needed: a noise correction for small "
+            "rates does no harm."
         )
         notes = (*notes, ("no_noise_detected", note))
     return label._replace(notes=(*label.notes, *notes))

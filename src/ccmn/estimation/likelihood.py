@@ -108,7 +108,7 @@ class Surfaces(NamedTuple):
     values: list[FloatArray]
     """Log-likelihoods over the grid of each label's noise type, -inf where a pair is impossible."""
     scores: FloatArray
-    """Out-of-fold probabilities of the noisy labels by the models without correction, (m, q)."""
+    """Out-of-fold probabilities of the noisy labels by the models without noise correction, (m, q)."""
     rows: NDArray[np.intp]
     """Rows to which ``scores`` belong, (m,)."""
     deviance: FloatArray

@@ -97,7 +97,7 @@ class Rate(NamedTuple):
 
 
 ZERO_RATE = Rate(0.0, 0.0, 0.0, 0.0)
-"""Rate of a kind of error that the declared noise type excludes."""
+"""Rate that the declared noise type excludes."""
 
 UNKNOWN_RATE = Rate(0.0, UNKNOWN_SE, 0.0, 1.0)
 """Rate without any evidence: nothing is corrected and the interval is [0, 1]."""
@@ -130,7 +130,7 @@ class NoiseRates:
     rho_pos, rho_neg : array of shape (q,)
         False-negative rates P(noisy 0 | true 1) and false-positive rates P(noisy 1 | true 0).
     se_pos, se_neg : array of shape (q,)
-        Standard errors; exactly 0 for a kind of error that the declared noise type excludes.
+        Standard errors; exactly 0 for a rate that the declared noise type excludes.
     ci_pos, ci_neg : array of shape (q, 2)
         Intervals with nominal coverage of 90 %.
     prior : array of shape (q,)

@@ -1,4 +1,4 @@
-"""Demo on bundled data: models trained on noisy labels with four strategies, compared on clean test labels."""
+"""Demo on bundled data: models trained on noisy labels with four strategies, compared on true test labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ corrected with the true rates, and corrected with estimated rates."""
 
 @dataclass(frozen=True)
 class DemoRow:
-    """Metrics of one trained model on clean test labels."""
+    """Metrics of one trained model on true test labels."""
 
     loss: str
     strategy: str
@@ -45,7 +45,7 @@ class DemoModel:
 
 @dataclass(frozen=True)
 class DemoTask:
-    """Images of digits: noisy training labels and clean test labels, with different handwriting."""
+    """Images of digits: noisy training labels and true test labels, with different handwriting."""
 
     X: NDArray[Any]
     Y: NDArray[Any]

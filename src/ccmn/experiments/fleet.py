@@ -1,7 +1,7 @@
 """Fleets: all runs of a group of methods (methods x learning rates x repeats), trained at the same time.
 
-Two selections are reported. "clean": every metric is selected on clean validation labels, as in the paper. "noisy": the
-selection that is possible without clean labels, on noisy validation labels with metrics that are corrected for the
+Two selections are reported. "clean": every metric is selected on true validation labels, as in the paper. "noisy": the
+selection that is possible without true labels, on noisy validation labels with metrics that are corrected for the
 noise: the unbiased Hamming loss, and the pooled ranking loss for all ranking metrics.
 """
 
@@ -69,11 +69,11 @@ class Outcome:
     method: str
     repeat: int
     values: dict[str, dict[str, float]]
-    """Selection -> metric -> value on clean test labels."""
+    """Selection -> metric -> value on true test labels."""
     chosen: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     """Selection -> metric -> selected hyperparameters, and the validation value that they were selected by."""
     curves: dict[str, list[list[float]]] = field(default_factory=dict)
-    """Metric -> (epoch, value on clean validation labels) at the selected learning rate."""
+    """Metric -> (epoch, value on true validation labels) at the selected learning rate."""
 
 
 def run_fleet(
@@ -335,7 +335,7 @@ class HeldOutSet:
         return loss.decision(network.outputs(X))
 
     def metrics(self, scores: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
-        """Return metrics on the clean labels of scores (..., n, q), (...) each."""
+        """Return metrics on the true labels of scores (..., n, q), (...) each."""
         values = dict(zip(TABLE_METRICS, self._table_metrics(scores)))
         if "coverage" in names:
             values["coverage"] = coverage_rows(self.clean, scores, True).mean(-1)

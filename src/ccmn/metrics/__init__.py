@@ -1,7 +1,7 @@
-"""Multi-label metrics, with estimates of their clean-label values from noisy labels.
+"""Multi-label metrics, and estimates from noisy labels of their values on the true labels.
 
 A metric takes matrices in any container and returns one value. With ``noise=`` the labels are noisy, and the metric
-returns an :class:`Estimate` of its value on the clean labels: value, standard error and status.
+returns an :class:`Estimate` of its value on the true labels: value, standard error and status.
 """
 
 from __future__ import annotations

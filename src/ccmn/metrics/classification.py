@@ -53,7 +53,7 @@ def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value
     Y_pred : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
         Predicted labels :math:`h` in {0, 1}.
     noise : noise model, NoiseRates or None, default=None
-        Noise of Y. If given, the value on the clean labels is estimated from debiased labels p as the mean of
+        Noise of Y. If given, the value on the true labels is estimated from debiased labels p as the mean of
         :math:`p_j (1 - h_j) + (1 - p_j) h_j` over observed labels. The estimate is unbiased [2]_.
 
     Returns
@@ -245,7 +245,7 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Est
     """
     if noise is not None:
         noisy, f = read_noisy_scores(Y, scores, noise)
-        # If a label with both noisy classes is excluded, the mean covers fewer labels than the metric on clean labels.
+        # If a label with both noisy classes is excluded, the mean covers fewer labels than the metric on true labels.
         has_both = (noisy == 0).any(0) & (noisy == 1).any(0)
         excluded = has_both & ~have_both_classes(resolve_noise_model(noise, noisy).debias(noisy))
         status: Status = "approximate" if bool(excluded.any()) else "consistent"

@@ -1,6 +1,6 @@
 r"""Metrics on debiased labels, for one model or a stack of models. They are also used for model selection in training.
 
-Labels p are real numbers with E[p | y] = y, NaN where a label is not observed. Clean labels are 0 and 1. Each function
+Labels p are real numbers with E[p | y] = y, NaN where a label is not observed. True labels are 0 and 1. Each function
 takes p of shape (n, q), scores or predictions of shape (..., n, q) and row weights of shape (n,), and returns (...) in
 float64. All functions are differentiable in p and in the weights; standard errors are computed from these derivatives.
 
@@ -107,7 +107,7 @@ def wrong_pair_weights(pos: Tensor, neg: Tensor, scores: Tensor) -> Tensor:
 def corrected_micro_f1(p: Tensor, predicted: Tensor, weights: Tensor | None = None) -> Tensor:
     r"""Return the micro-averaged F1, :math:`2 TP / (PP + P)`: a ratio of unbiased sums, hence consistent.
 
-    Here :math:`TP = \sum h p`, :math:`P = \sum p` and :math:`PP = \sum h`. The value is 0 if P = 0, as for clean
+    Here :math:`TP = \sum h p`, :math:`P = \sum p` and :math:`PP = \sum h`. The value is 0 if P = 0, as for true
     labels, and NaN if P < 0.
     """
     p, entry_weights = _fill_unobserved(p, weights)
@@ -155,7 +155,7 @@ def have_both_classes(p: Tensor, weights: Tensor | None = None) -> Tensor:
     """Return for each label (q,) whether its positives and its negatives exceed 0 by two standard errors.
 
     The ratio of sums is unstable for other labels. The standard error follows from E[p^2 - p], the variance that noise
-    adds to p. It is 0 for clean labels, for which one positive and one negative row are sufficient.
+    adds to p. It is 0 for true labels, for which one positive and one negative row are sufficient.
     """
     p, entry_weights = _fill_unobserved(p.detach(), weights)
     margin = 2 * (entry_weights.square() * (p.square() - p)).sum(-2).clamp_min(0).sqrt()

@@ -49,7 +49,7 @@ MAX_BLOCK_ENTRIES = 2**18
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimate of a metric on clean labels, computed from noisy labels.
+    """Estimate of a metric on true labels, computed from noisy labels.
 
     The value is not clipped. An unbiased estimate can lie outside the range of the metric, most often if there are few
     rows; see ``out_of_range``.
@@ -62,10 +62,10 @@ class Estimate:
         Standard error. It contains the sampling error of the rows and, if the noise rates come with standard errors,
         their uncertainty. NaN for a single row.
     status : {"unbiased", "consistent", "approximate"}
-        "unbiased": the expected value is the metric on clean labels for any number of rows. "consistent": the estimate
+        "unbiased": the expected value is the metric on true labels for any number of rows. "consistent": the estimate
         converges to it as the number of rows grows. "approximate": a bias remains that ``se`` does not include.
     bounds : tuple of two floats, default=(-inf, inf)
-        Smallest and largest value of the metric on clean labels.
+        Smallest and largest value of the metric on true labels.
 
     References
     ----------
@@ -219,7 +219,7 @@ def estimate(
     complete_rows : bool, default=False
         Whether the metric uses only rows in which every label is observed.
     bounds : tuple of two floats, default=(0.0, 1.0)
-        Range of the metric on clean labels.
+        Range of the metric on true labels.
 
     Returns
     -------

@@ -73,8 +73,8 @@ def make_noisy_scorer(metric: str, noise: Noise | None = None) -> NoisyScorer:
 class NoisyScorer:
     """Scikit-learn scorer ``scorer(estimator, X, Y)`` for a metric on noisy labels.
 
-    Calling the scorer returns the estimated clean-label metric as a float. Losses are negated, so that greater is
-    better. Estimates are not clipped to the range of the metric.
+    Calling the scorer returns the estimated metric on the true labels as a float. Losses are negated, so that greater
+    is better. Estimates are not clipped to the range of the metric.
 
     Parameters
     ----------
@@ -103,12 +103,12 @@ class NoisyScorer:
         X : array-like of shape (n, d)
             Features.
         Y : array-like of shape (n, q)
-            Noisy labels, or clean labels if ``noise`` is None.
+            Noisy labels, or true labels if ``noise`` is None.
 
         Returns
         -------
         Estimate or float
-            Estimate of the clean-label metric; the plain value if ``noise`` is None.
+            Estimate of the metric on the true labels; the plain value if ``noise`` is None.
         """
         second = estimator.predict(X) if self.metric.needs == "labels" else _scores(estimator, X)
         result: Estimate | Value = self.metric.function(Y, second, noise=self.noise)

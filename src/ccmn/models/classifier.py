@@ -117,7 +117,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     noise : {"estimate", "partial", "missing"}, NoiseModel, GroupedNoise or None, default="estimate"
         Noise model of the training labels. With "estimate", both rates of every label are estimated from the data.
         "partial" assumes that labels were only added, "missing" that labels were only removed. ``GroupedNoise``
-        requires ``fit(..., groups=)``. ``None`` disables the correction.
+        requires ``fit(..., groups=)``. ``None`` disables the noise correction.
     loss : {"ranking", "hamming", "forward", "plugin"}, default="ranking"
         "ranking" and "hamming" are the unbiased losses of the paper, Eq. (6) with the dummy label of Eq. (8), and
         Eq. (4). "forward" is the likelihood of the noisy labels. "plugin" fits the noisy labels and inverts the noise
@@ -142,7 +142,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         "auto" uses the closed form for a linear model with Hamming loss and square surrogate, L-BFGS for the logistic
         surrogate with up to 5,000 rows, and Adam otherwise.
     correction : {"abs", "relu", "flood"} or None, default=None
-        Correction that keeps parts of the unbiased risk from becoming negative; for flexible networks.
+        Risk correction: keeps parts of the unbiased risk from becoming negative; for flexible networks.
     flood_level : float, default=0.0
         Lower limit of the parts for ``correction="flood"``.
     threshold : {"fixed", "f1"}, default="fixed"

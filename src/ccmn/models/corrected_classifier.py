@@ -45,14 +45,14 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Noise model of the labels. With "estimate", both rates of every label are estimated. "partial" assumes that
         labels were only added, "missing" that labels were only removed. Rates are estimated from the features if they
         are a numeric matrix, otherwise from out-of-fold probabilities of clones of ``estimator``. ``None`` disables
-        the correction.
+        the noise correction.
     random_state : int, Generator or None, default=None
         Controls the folds of the estimation. The classifier has its own parameter.
 
     Attributes
     ----------
     noise_ : ClassConditionalNoise
-        Noise model used for the correction.
+        Noise model used for the noise correction.
     rates_ : NoiseRates
         Estimated rates with standard errors and flags; only if rates were estimated.
     estimators_ : list of classifiers

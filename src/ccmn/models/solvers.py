@@ -102,7 +102,7 @@ class FitResult:
 # -- Choice of the solver
 
 _LINEAR = (
-    "model='linear', loss='hamming', surrogate={!r}, no correction, and labels that are dense and observed everywhere"
+    "model='linear', loss='hamming', surrogate={!r}, correction=None, and labels that are dense and observed everywhere"
 )
 REQUIREMENTS = {
     "closed_form": f"solver='closed_form' requires {_LINEAR.format('square')}; use solver='auto'",

@@ -358,7 +358,7 @@ def resolve_noise(noise: Noise, data: TrainingData, seed: int) -> ResolvedNoise:
         if data.trusted is None:
             warnings.warn(
                 f"n_samples={n} is below the minimum of {MIN_SAMPLES_FOR_ESTIMATION}: noise rates are not estimated "
-                "and labels are used without correction. Pass a noise model to correct them.",
+                "and labels are used without noise correction. Pass a noise model to correct them.",
                 stacklevel=3,
             )
         return ResolvedNoise(no_noise)

@@ -149,7 +149,7 @@ def _evaluation_issues(
 
 
 def demo_report(task: DemoTask, models: Sequence[DemoModel]) -> Report:
-    """Return the report of the demo: simulated noise, estimated rates, and models with and without correction."""
+    """Return the report of the demo: simulated noise, estimated rates, models with and without noise correction."""
     names = task.noise.label_names or ()
     hamming, ranking = ({m.row.strategy: m for m in models if m.row.loss.startswith(loss)} for loss, _ in DEMO_LOSSES)
     rates = replace(hamming["estimated"].classifier.rates_, label_names=tuple(names))
@@ -158,7 +158,7 @@ def demo_report(task: DemoTask, models: Sequence[DemoModel]) -> Report:
         f"{len(task.X):,} training pictures show several handwritten digits each; the labels are the digits in the "
         f"picture. Each label was flipped with its own pair of rates, so that {task.wrong_labels:.0%} of the labels "
         "are wrong. Models were trained on the true labels, on the noisy labels without noise correction, and with "
-        f"correction. They are evaluated on {len(task.X_test):,} pictures by other writers with true labels."
+        f"noise correction. They are evaluated on {len(task.X_test):,} pictures by other writers with true labels."
     )
     return Report(
         title="Demo: learning from noisy labels",

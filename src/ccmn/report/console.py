@@ -221,7 +221,7 @@ def _fit_noise(noise: Mapping[str, Any], estimated: bool) -> str:
     if "rho_pos" not in noise:
         return kind
     if not any((*noise["rho_pos"], *noise["rho_neg"])):
-        return "none; labels are used without correction"
+        return "none; labels are used without noise correction"
     rates = f"missing-label rate {_range(noise['rho_pos'])}, added-label rate {_range(noise['rho_neg'])}"
     return f"{kind}; {rates}"
 
@@ -280,7 +280,7 @@ def demo_table(task: DemoTask, rows: Sequence[DemoRow]) -> Group:
         f"{noise.rho_pos.min():g} to {noise.rho_pos.max():g}, added-label rates {noise.rho_neg.min():g} to "
         f"{noise.rho_neg.max():g}.\n"
     )
-    caption = "on clean test labels; the linear models differ only in the labels and the noise rates used for training"
+    caption = "on true test labels; the linear models differ only in the labels and the noise rates used for training"
     table = Table(caption=caption)
     table.add_column("loss")
     table.add_column("trained on", no_wrap=True)

@@ -20,7 +20,7 @@ from ccmn.report.html import render_page
 from ccmn.report.svg import Points, line_chart, rank_chart
 
 REASONS = {
-    "slashdot": "slashdot: the public file differs from the authors' file. A linear model trained on its clean labels "
+    "slashdot": "slashdot: the public file differs from the authors' file. A linear model trained on its true labels "
     "is also far from the printed values.",
     "mirflickr": "mirflickr: only 5000 of the 10433 rows are publicly available. In the real candidate sets, added "
     "labels depend on the picture and not only on the class, which noise rates per label cannot correct.",
@@ -35,7 +35,7 @@ REASONS = {
 """Known causes of differences from the printed values."""
 
 SELECTIONS = {
-    "clean": "epoch and learning rate selected on clean validation labels, as in the paper",
+    "clean": "epoch and learning rate selected on true validation labels, as in the paper",
     "noisy": "epoch and learning rate selected on noisy validation labels with corrected metrics, as in practice",
 }
 

@@ -117,7 +117,7 @@ class ReviewDataset:
     picture : callable, optional
         Function from a row number to its picture, or to None if the row has no picture.
     test : tuple (X, Y), optional
-        Test set with clean labels. If given, the effect of retraining is measured on it.
+        Test set with true labels. If given, the effect of retraining is measured on it.
     """
 
     data: MultiLabelData

@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a training in one safetensors file, from which the same training resumes."""
+"""Checkpoints: the state of a training run in one safetensors file, from which the same run resumes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Checkpoint:
-    """File with the state of a training, written atomically every few epochs.
+    """File with the state of a training run, written atomically every few epochs.
 
     Parameters
     ----------
     path : path-like
         File. Folders that do not exist are created.
     fingerprint : str
-        Identifies data and parameters of the training. A file with a different fingerprint raises a ValueError.
+        Identifies data and parameters of the training run. A file with a different fingerprint raises a ValueError.
     every : int, default=5
         Number of epochs between two writes.
     is_main : bool, default=True
@@ -103,7 +103,7 @@ class Checkpoint:
         return int(metadata["epoch"]) + 1
 
     def of(self, part: str) -> Checkpoint:
-        """Return the checkpoint of one of several trainings that run one after the other."""
+        """Return the checkpoint of one of several training runs that follow one another."""
         name = self.path.with_name(f"{self.path.name}.{part}")
         return Checkpoint(name, f"{self.fingerprint} {part}", every=self.every, is_main=self.is_main)
 
