@@ -41,6 +41,8 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn.losses import RankingLoss as RankingLoss
     from ccmn.models import CCMNClassifier as CCMNClassifier
     from ccmn.models import CorrectedClassifier as CorrectedClassifier
+    from ccmn.models import RiskControlledClassifier as RiskControlledClassifier
+    from ccmn.models import control_risk as control_risk
     from ccmn.models import load_model as load_model
     from ccmn.noise import ClassConditionalNoise as ClassConditionalNoise
     from ccmn.noise import GroupedNoise as GroupedNoise
@@ -59,7 +61,7 @@ _EXPORTS = {
         "data": ("load_dataset",),
         "estimation": ("diagnose_noise", "estimate_noise", "sensitivity"),
         "losses": ("HammingLoss", "RankingLoss"),
-        "models": ("CCMNClassifier", "CorrectedClassifier", "load_model"),
+        "models": ("CCMNClassifier", "CorrectedClassifier", "RiskControlledClassifier", "control_risk", "load_model"),
         "noise": ("ClassConditionalNoise", "GroupedNoise", "MissingNoise", "PartialNoise", "TransitionNoise"),
     }.items()
     for name in names

@@ -132,15 +132,15 @@ def _check_names(names: Sequence[Any] | None, total: int, what: str) -> tuple[st
 
 def check_same_labels(first: tuple[str, Sequence[str] | None], second: tuple[str, Sequence[str] | None]) -> None:
     """Reject two arguments with different label names or orders; each is ``(argument, names or None)``."""
-    (argument, names), (other, others) = first, second
-    if names is None or others is None or tuple(names) == tuple(others):
+    (argument, names), (other, other_names) = first, second
+    if names is None or other_names is None or tuple(names) == tuple(other_names):
         return
-    if set(names) == set(others):
+    if set(names) == set(other_names):
         remedy = f"reorder the columns with {argument}[list of names]"
     else:
         remedy = "both must have the same labels"
     raise ValueError(
-        f"{argument} has labels {', '.join(names[:4])} ..., but {other} has {', '.join(others[:4])} ...: {remedy}"
+        f"{argument} has labels {', '.join(names[:4])} ..., but {other} has {', '.join(other_names[:4])} ...: {remedy}"
     )
 
 
@@ -183,14 +183,14 @@ def check_same_rows(first: Any, second: Any, names: tuple[str, str]) -> None:
         )
 
 
-def check_no_nan(matrix: Any, argument: str) -> None:
-    """Reject an array or tensor that contains NaN."""
+def check_no_nan(matrix: Any, argument: str, first_row: int = 0) -> None:
+    """Reject an array or tensor that contains NaN; the message counts rows from ``first_row``."""
     unknown = matrix != matrix
     if unknown.any():
         row, label = divmod(unknown.ravel().tolist().index(True), matrix.shape[1])
         raise ValueError(
-            f"{argument} contains NaN, first in row {row}, label {label}; a metric needs every value: remove these "
-            "rows or labels"
+            f"{argument} contains NaN, first in row {first_row + row}, label {label}; a metric needs every value: "
+            "remove these rows or labels"
         )
 
 
@@ -276,9 +276,9 @@ def check_one_hot(rows: NDArray[Any]) -> None:
         )
 
 
-def check_zero_one(matrix: Any, argument: str) -> None:
-    """Reject an array or tensor with values other than 0 and 1; NaN is rejected, too."""
-    check_no_nan(matrix, argument)
+def check_zero_one(matrix: Any, argument: str, first_row: int = 0) -> None:
+    """Reject an array or tensor with values other than 0 and 1; NaN is rejected, too, as in ``check_no_nan``."""
+    check_no_nan(matrix, argument, first_row)
     wrong = (matrix != 0) & (matrix != 1)
     if wrong.any():
         minus_one = (matrix == -1).any()

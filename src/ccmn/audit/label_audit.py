@@ -164,12 +164,12 @@ def calibrate_to_noise(
     clipped = np.clip(pred_proba, rho_neg, 1 - rho_pos)
     scaled = clipped.copy()
     for j in range(noisy.shape[1]):
-        seen = ~np.isnan(noisy[:, j])
-        ones = noisy[seen, j] == 1
+        observed = ~np.isnan(noisy[:, j])
+        ones = noisy[observed, j] == 1
         if min(int(ones.sum()), int((~ones).sum())) < MIN_ROWS_PER_CLASS:
             continue
         scores = scipy.special.logit(np.clip(pred_proba[:, j], _LOGIT_EPS, 1 - _LOGIT_EPS))
-        centers, n_zeros, n_ones = (part[None] for part in bin_scores(scores[seen], ones))
+        centers, n_zeros, n_ones = (part[None] for part in bin_scores(scores[observed], ones))
         platt = calibrate(centers, n_zeros, n_ones, rho_pos[j : j + 1], rho_neg[j : j + 1])
         true = scipy.special.expit(np.exp(platt.slope) * scores + platt.offset)
         scaled[:, j] = rho_neg[j] + (1 - rho_pos[j] - rho_neg[j]) * (EPS + (1 - 2 * EPS) * true)

@@ -96,9 +96,9 @@ def nearest(X: Any, queries: NDArray[np.intp], among: NDArray[np.intp], k: int) 
     def select(block: FloatArray, start: int) -> tuple[NDArray[np.intp], FloatArray]:
         # Rounding makes the distance of equal rows 0 and makes ties exact.
         steps = np.rint(np.divide(block, unit, out=block), out=block)
-        own = queries[start : start + len(block)]
-        position = np.searchsorted(among, own)
-        is_included = among[np.minimum(position, len(among) - 1)] == own
+        query_rows = queries[start : start + len(block)]
+        position = np.searchsorted(among, query_rows)
+        is_included = among[np.minimum(position, len(among) - 1)] == query_rows
         steps[np.flatnonzero(is_included), position[is_included]] = np.inf
         order = _smallest(steps, k)
         return among[order], np.sqrt(np.take_along_axis(steps, order, 1) * unit)
@@ -147,10 +147,10 @@ class NeighborTable:
         distance = np.take_along_axis(self.kept.distance, order, 1)
         incomplete = np.flatnonzero(is_outside.sum(1) < self.k)
         if incomplete.size:
-            found = nearest(self.X, incomplete, np.flatnonzero(self.folds != fold), self.k)
+            recomputed = nearest(self.X, incomplete, np.flatnonzero(self.folds != fold), self.k)
             padding = ((0, 0), (0, self.k - index.shape[1]))
             index, distance = np.pad(index, padding), np.pad(distance, padding)
-            index[incomplete], distance[incomplete] = found.index, found.distance
+            index[incomplete], distance[incomplete] = recomputed.index, recomputed.distance
         return Neighbors(index, distance)
 
 
@@ -356,23 +356,23 @@ def fit_pairs(
     """Fit the classifiers of all pairs, in parallel processes if ``n_jobs`` is greater than 1."""
     pairs = label_pairs(Y.shape[1])
     size = max(1, -(-len(pairs) // N_PROGRESS_STEPS))
-    found: list[Hyperplane] = []
+    hyperplanes: list[Hyperplane] = []
     with Parallel(n_jobs=n_jobs) as parallel:
         for start in range(0, len(pairs), size):
             jobs = (pair_samples(credible, Y, j, label) for j, label in pairs[start : start + size])
-            found += parallel(delayed(fit_pair)(X, rows, y, C, svm) for rows, y in jobs)
+            hyperplanes += parallel(delayed(fit_pair)(X, rows, y, C, svm) for rows, y in jobs)
             if progress is not None:
-                progress(len(found), len(pairs))
-    n_unfinished = sum(not h.converged for h in found)
+                progress(len(hyperplanes), len(pairs))
+    n_unfinished = sum(not h.converged for h in hyperplanes)
     if n_unfinished:
         warnings.warn(
-            f"{n_unfinished} of {len(found)} pairwise classifiers did not converge within {MAX_LIBSVM_ITERATIONS} "
+            f"{n_unfinished} of {len(pairs)} pairwise classifiers did not converge within {MAX_LIBSVM_ITERATIONS} "
             f"iterations of libsvm or {MAX_LIBLINEAR_SWEEPS} sweeps of liblinear. Scale the features, for example with "
             "sklearn.preprocessing.MinMaxScaler in a pipeline, or decrease C.",
             ConvergenceWarning,
             stacklevel=4,
         )
-    w, b, accuracy, _ = zip(*found)
+    w, b, accuracy, _ = zip(*hyperplanes)
     return PairClassifiers(Y.shape[1], np.stack(w, 1), np.array(b), np.array(accuracy))
 
 

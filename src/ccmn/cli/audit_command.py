@@ -79,40 +79,40 @@ def audit(
     _, data = Columns.from_training_data(source, read_labels(labels), text, data_dir=data_dir)
     Y = label_frame(data, candidates)
     rates = read_noise_option(noise, data.label_names, data.q)
-    found = audit_labels(data.X, Y, rates, min_p_wrong, random_state=random_state)
+    audited = audit_labels(data.X, Y, rates, min_p_wrong, random_state=random_state)
     if out is not None:
         with atomic_write(out) as stream:
-            found.issues.to_csv(stream, index=False, float_format="%.6g")
+            audited.issues.to_csv(stream, index=False, float_format="%.6g")
     if report is not None:
         from ccmn.report.builders import audit_report
 
-        write_report(audit_report(data, Y, found, row_display(data, Y, source, size, text), top), report)
-    shown = found.issues.head(top)
-    sets = _label_sets(found, Y, shown.row.unique(), max(min_p_wrong, 0.5))
+        write_report(audit_report(data, Y, audited, row_display(data, Y, source, size, text), top), report)
+    shown = audited.issues.head(top)
+    sets = _label_sets(audited, Y, shown.row.unique(), max(min_p_wrong, 0.5))
     if as_json:
         result = {
             "n": data.n,
             "q": data.q,
-            "noise": describe_rates(found.noise),
+            "noise": describe_rates(audited.noise),
             "min_p_wrong": min_p_wrong,
-            "found": len(found.issues),
+            "found": len(audited.issues),
             "issues": shown.to_dict("records"),
             "rows": sets,
-            "summary": found.summary.to_dict("records"),
+            "summary": audited.summary.to_dict("records"),
             "out": out and str(out),
         }
         print_json(result if report is None else {**result, "report": str(report)})
         return
     from ccmn.report.console import audit_tables
 
-    print_table(audit_tables(found, shown, sets))
+    print_table(audit_tables(audited, shown, sets))
     if out is not None:
-        typer.echo(f"{out}: {len(found.issues)} labels")
+        typer.echo(f"{out}: {len(audited.issues)} labels")
     if report is not None:
         typer.echo(f"report written to {report}")
 
 
-def _label_sets(found: Audit, Y: Any, rows: Any, min_p_wrong: float) -> list[dict[str, Any]]:
+def _label_sets(audited: Audit, Y: Any, rows: Any, min_p_wrong: float) -> list[dict[str, Any]]:
     """Return the given and the suggested label sets of some rows."""
     from ccmn._containers import is_dataframe, to_dense_array
     from ccmn.audit import suggest_labels
@@ -120,10 +120,10 @@ def _label_sets(found: Audit, Y: Any, rows: Any, min_p_wrong: float) -> list[dic
     if not len(rows):
         return []
     given = to_dense_array(Y.iloc[rows] if is_dataframe(Y) else Y[rows])
-    suggested = suggest_labels(given, found.pred_proba[rows], found.noise, min_p_wrong=min_p_wrong)
+    suggested = suggest_labels(given, audited.pred_proba[rows], audited.noise, min_p_wrong=min_p_wrong)
 
     def names(labels: Any) -> list[str]:
-        return [str(name) for name, value in zip(found.summary.label, labels) if value == 1]
+        return [str(name) for name, value in zip(audited.summary.label, labels) if value == 1]
 
     return [
         {"row": int(row), "given": names(before), "suggested": names(after)}

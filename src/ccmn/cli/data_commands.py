@@ -63,14 +63,14 @@ def info(
 
     Examples: ccmn data info yeast scene, or ccmn data info mine.csv --labels 'label_*'
     """
-    found = [_describe(source, labels, data_dir) for source in sources or _available(data_dir)]
+    described = [_describe(source, labels, data_dir) for source in sources or _available(data_dir)]
     if as_json:
-        rows = [{**asdict(figures), "paper": paper and paper._asdict()} for figures, paper in found]
+        rows = [{**asdict(figures), "paper": paper and paper._asdict()} for figures, paper in described]
         print_json(rows if len(sources or ()) != 1 else rows[0])
         return
     from ccmn.report.console import appendix_table, characteristics_table
 
-    print_table(appendix_table(found) if len(found) > 1 else characteristics_table(*found[0]))
+    print_table(appendix_table(described) if len(described) > 1 else characteristics_table(*described[0]))
 
 
 @data_app.command(cls=Command)

@@ -59,11 +59,11 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments after replacing former option names."""
-        own = {option for parameter in self.params for option in parameter.opts}
+        options = {option for parameter in self.params for option in parameter.opts}
         for position, argument in enumerate(args):
             name, equals, value = argument.partition("=")
             current = OPTION_ALIASES.get(name)
-            if current in own:
+            if current in options:
                 args[position] = f"{current}{equals}{value}"
         return super().parse_args(ctx, args)
 

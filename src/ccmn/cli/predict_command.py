@@ -112,8 +112,10 @@ def evaluate(
     data = columns.read_labeled(source, read_labels(labels), data_dir=data_dir)
     rates = None if noise is None else match_rates(read_estimate(noise), columns.label_names, data.q)
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
-    seen = None if classifier.training_rows_ is None else classifier.training_rows_.compare(data.X)
-    training_note = None if seen is None else _training_rows_note(seen, data.n, noisy=rates is not None)
+    training_rows = None if classifier.training_rows_ is None else classifier.training_rows_.compare(data.X)
+    training_note = None
+    if training_rows is not None:
+        training_note = _training_rows_note(training_rows, data.n, noisy=rates is not None)
     if training_note is not None:
         typer.echo(f"ccmn: note: {training_note}", err=True)
     figures = measure(data.Y, scores, rates, on_training_rows=training_note is not None)
@@ -132,7 +134,7 @@ def evaluate(
             "n": data.n,
             "q": data.q,
             "noise": rates and rates.to_dict(),
-            "training_rows": None if seen is None else seen.share,
+            "training_rows": None if training_rows is None else training_rows.share,
             "metrics": values,
         }
         print_json(result if report is None else {**result, "report": str(report)})
@@ -191,13 +193,13 @@ def _predict_blocks(classifier: CCMNClassifier, X: Any) -> Iterator[Predictions]
         yield Predictions([str(name) for name in names], p, predicted, start)
 
 
-def _training_rows_note(seen: SeenRows, n: int, *, noisy: bool) -> str | None:
+def _training_rows_note(training_rows: SeenRows, n: int, *, noisy: bool) -> str | None:
     """Return a warning if the model was trained on many of the evaluated rows."""
     from ccmn.models.row_sketch import MAX_TRAINING_SHARE
 
-    if not seen.share > MAX_TRAINING_SHARE:
+    if not training_rows.share > MAX_TRAINING_SHARE:
         return None
-    count = f"{'' if seen.exact else 'about '}{round(seen.share * n)} of {n}"
+    count = f"{'' if training_rows.exact else 'about '}{round(training_rows.share * n)} of {n}"
     effect = "; with --noise they can leave the range of the metric" if noisy else ""
     return (
         f"{count} rows are in the training data of this model: these figures are too optimistic{effect}. "

@@ -145,19 +145,19 @@ def report(
     for path in outputs:
         check_output(path, force)
     if source.suffix == ".csv":
-        found = read_cells(source)
+        stored = read_cells(source)
     else:
         with ResultStore(source) as results:
-            found = list(results.results())
-    if not found:
+            stored = list(results.results())
+    if not stored:
         raise ValueError(f"{source} contains no results; run ccmn reproduce first")
-    summaries = summarize(found)
+    summaries = summarize(stored)
     if csv is not None:
-        write_cells(found, csv)
+        write_cells(stored, csv)
     if latex is not None:
         write_text(latex, latex_tables(summaries))
     if out is not None:
-        write_text(out, results_page(summaries, found))
+        write_text(out, results_page(summaries, stored))
     _print_summaries(summaries, as_json)
     for path in outputs:
         typer.echo(f"wrote {path}", err=True)

@@ -294,7 +294,7 @@ def download(source: Source, *, mirror: str | None = None, cache_dir: PathLike |
     url = source.url(mirror)
     pooch.get_logger().setLevel("WARNING")  # pooch logs every download otherwise
     try:
-        found = pooch.retrieve(
+        downloaded = pooch.retrieve(
             url,
             known_hash=f"sha256:{source.sha256}",
             fname=source.file,
@@ -308,7 +308,7 @@ def download(source: Source, *, mirror: str | None = None, cache_dir: PathLike |
             f"{url} is not the expected file: its SHA-256 checksum is not {source.sha256}. The download was deleted; "
             "try again, or use another network or mirror."
         ) from None
-    return Path(found)
+    return Path(downloaded)
 
 
 def _is_name(name_or_path: PathLike) -> bool:
@@ -347,7 +347,7 @@ def _find(name: str, data_dir: PathLike | None) -> Path | None:
 def _load_public(row: Dataset, data_dir: PathLike | None) -> MultiLabelData:
     """Return a dataset from its public files in the data folder or the cache, or download them."""
     try:
-        found = {source: _local(source, data_dir) or download(source) for source in row.files}
+        paths = {source: _local(source, data_dir) or download(source) for source in row.files}
     except (ImportError, OSError) as error:
         urls = "\n".join(f"  {source.url()}" for source in row.files)
         raise FileNotFoundError(
@@ -355,8 +355,8 @@ def _load_public(row: Dataset, data_dir: PathLike | None) -> MultiLabelData:
             f"Put that file, or these public files under their own names, into a folder and set CCMN_DATA to it:\n"
             f"{urls}"
         ) from error
-    labels = found[row.label_source] if row.label_source else None
-    return concatenate([read_file(found[source], labels) for source in row.sources])
+    labels = paths[row.label_source] if row.label_source else None
+    return concatenate([read_file(paths[source], labels) for source in row.sources])
 
 
 def _local(source: Source, data_dir: PathLike | None) -> Path | None:

@@ -37,23 +37,23 @@ def read_mat(path: PathLike) -> MultiLabelData:
     if version:
         raise ValueError(f"{path} is a MAT file of version {version}; save it in MATLAB with '-v7'")
     try:
-        found, names = read_variables(content, _VARIABLES, limit)
+        variables, names = read_variables(content, _VARIABLES, limit)
     except Exception as error:  # damaged content can make a parser fail in any way
         raise ValueError(f"{path} is not a complete MAT file: {error}") from None
     with prefix_errors(path):
         for variable in ("data", "target"):
-            if variable not in found:
+            if variable not in variables:
                 raise ValueError(
                     f"the variable {variable!r} is missing; expected data (n x d), target (q x n) and, for "
                     f"candidate sets, partial_labels (q x n); found {', '.join(names) or 'none'}"
                 )
-        X = _matrix(found["data"], "data", limit)
-        partial = found.get("partial_labels")
+        X = _matrix(variables["data"], "data", limit)
+        partial = variables.get("partial_labels")
         with np.errstate(over="ignore"):  # values beyond float32 become infinite and are rejected
             features = X.astype(np.float32)
         return MultiLabelData(
             X=features,
-            Y=_labels(found["target"], "target", X.shape[0], limit),
+            Y=_labels(variables["target"], "target", X.shape[0], limit),
             candidates=None if partial is None else _labels(partial, "partial_labels", X.shape[0], limit),
             name=data_name(path),
         )

@@ -45,7 +45,7 @@ def read_variables(
     order = {b"IM": "<", b"MI": ">"}.get(content[_HEADER - 2 : _HEADER])
     if order is None:
         raise ValueError("it has no MAT header")
-    found: dict[str, Variable] = {}
+    variables: dict[str, Variable] = {}
     names: list[str] = []
     for kind, data in _elements(memoryview(content)[_HEADER:], order):
         if kind == _COMPRESSED:
@@ -56,8 +56,8 @@ def read_variables(
         read = _Variable(data, order)
         names.append(read.name)
         if read.name in wanted:
-            found[read.name] = read.values()
-    return found, [name for name in names if name]
+            variables[read.name] = read.values()
+    return variables, [name for name in names if name]
 
 
 def _elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:

@@ -108,16 +108,18 @@ class ShardedData:
 
     def _find_groups(self, schema: Any) -> list[RowGroup]:
         """Return the row groups of all shards, which must have the same columns."""
-        found = []
+        groups = []
         for number, path in enumerate(self.files):
             file = _open(path)
-            other = _difference(schema, file.schema_arrow)
-            if other:
-                raise ValueError(f"{path} has other columns than {self.files[0].name} ({other}); all shards must agree")
-            found += [RowGroup(number, g, rows) for g, rows in enumerate(_sizes(file)) if rows]
-        if not found:
+            difference = _difference(schema, file.schema_arrow)
+            if difference:
+                raise ValueError(
+                    f"{path} has other columns than {self.files[0].name} ({difference}); all shards must agree"
+                )
+            groups += [RowGroup(number, g, rows) for g, rows in enumerate(_sizes(file)) if rows]
+        if not groups:
             raise ValueError(f"the Parquet files in {self.folder} have no rows")
-        return found
+        return groups
 
     @property
     def n(self) -> int:

@@ -221,10 +221,10 @@ def label_columns(labels: LabelSpec | None, names: Sequence[str]) -> NDArray[np.
     if isinstance(labels, str) and Path(labels).suffix.lower() not in _NAME_READERS:
         if "*" not in labels:
             return _named_columns([labels], names)
-        found = np.flatnonzero([fnmatchcase(name, labels) for name in names])
-        if not found.size:
+        matching = np.flatnonzero([fnmatchcase(name, labels) for name in names])
+        if not matching.size:
             raise ValueError(f"no column matches labels={labels!r}; the columns are {_name_some(names)}")
-        return found
+        return matching
     return _named_columns(label_names(labels), names)
 
 

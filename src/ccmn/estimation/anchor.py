@@ -35,7 +35,7 @@ def anchor(evidence: Evidence) -> list[LabelRates]:
        CVPR 2017.
     """
     scores = held_out_scores(evidence)
-    return [anchor_label(*evidence.observed(scores, j), each) for j, each in enumerate(evidence.noise_type)]
+    return [anchor_label(*evidence.observed(scores, j), label_type) for j, label_type in enumerate(evidence.noise_type)]
 
 
 def anchor_label(scores: FloatArray, positive: NDArray[np.bool_], noise_type: NoiseType) -> LabelRates:

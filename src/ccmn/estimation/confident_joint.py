@@ -24,7 +24,7 @@ def confident_joint(evidence: Evidence) -> list[LabelRates]:
        70, 2021.
     """
     scores = held_out_scores(evidence)
-    return [joint_label(*evidence.observed(scores, j), each) for j, each in enumerate(evidence.noise_type)]
+    return [joint_label(*evidence.observed(scores, j), label_type) for j, label_type in enumerate(evidence.noise_type)]
 
 
 def joint_label(scores: FloatArray, positive: NDArray[np.bool_], noise_type: NoiseType) -> LabelRates:

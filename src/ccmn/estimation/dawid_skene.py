@@ -52,7 +52,9 @@ def dawid_skene(evidence: Evidence) -> list[LabelRates]:
     votes = evidence.annotators
     if votes is None:
         raise ValueError("method='dawid_skene' requires annotators, the votes of shape (n, annotators, labels)")
-    return [votes_label(votes[:, :, j], evidence.Y[:, j], each) for j, each in enumerate(evidence.noise_type)]
+    return [
+        votes_label(votes[:, :, j], evidence.Y[:, j], label_type) for j, label_type in enumerate(evidence.noise_type)
+    ]
 
 
 def votes_label(votes: FloatArray, noisy: FloatArray, noise_type: NoiseType) -> LabelRates:

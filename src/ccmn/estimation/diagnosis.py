@@ -160,12 +160,12 @@ def auc(scores: FloatArray, flipped: NDArray[np.bool_]) -> AUC:
 
 def pool_aucs(aucs: Sequence[AUC]) -> AUC:
     """Return the mean weighted by pairs, with the standard error for independent labels."""
-    known = [each for each in aucs if each.pairs]
+    known = [auc for auc in aucs if auc.pairs]
     if not known:
         return UNKNOWN_AUC
-    pairs = np.array([each.pairs for each in known], dtype=np.float64)
-    errors = np.array([(each.high - each.low) / (2 * Z_CONFIDENCE) for each in known])
-    value = float(pairs @ np.array([each.value for each in known]) / pairs.sum())
+    pairs = np.array([auc.pairs for auc in known], dtype=np.float64)
+    errors = np.array([(auc.high - auc.low) / (2 * Z_CONFIDENCE) for auc in known])
+    value = float(pairs @ np.array([auc.value for auc in known]) / pairs.sum())
     return _with_interval(value, float(np.sqrt((pairs**2) @ errors**2) / pairs.sum()), int(pairs.sum()))
 
 
@@ -185,14 +185,14 @@ def _flip_flags(removed: tuple[AUC, ...], added: tuple[AUC, ...], pooled: AUC) -
             "with the square surrogate is affected less than the ranking loss."
         )
         flags.append(Flag("not_class_conditional", note))
-    tests = max(1, sum(each.pairs > 0 for each in (*removed, *added)))
+    tests = max(1, sum(auc.pairs > 0 for auc in (*removed, *added)))
     factor = float(scipy.stats.norm.isf(0.05 / tests)) / Z_CONFIDENCE
     for what, aucs in (("removed", removed), ("added", added)):
-        for j, each in enumerate(aucs):
-            if each.pairs and each.value - factor * (each.value - each.low) > limit:
+        for j, auc in enumerate(aucs):
+            if auc.pairs and auc.value - factor * (auc.value - auc.low) > limit:
                 note = (
-                    f"The features predict which labels were {what} (AUC {each.value:.2f}, {each.low:.2f} to "
-                    f"{each.high:.2f}). Estimate rates per source (groups=) or train on more trusted rows."
+                    f"The features predict which labels were {what} (AUC {auc.value:.2f}, {auc.low:.2f} to "
+                    f"{auc.high:.2f}). Estimate rates per source (groups=) or train on more trusted rows."
                 )
                 flags.append(Flag("not_class_conditional", note, j))
     return flags

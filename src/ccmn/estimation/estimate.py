@@ -179,8 +179,8 @@ def estimate_noise(
     """
     evidence = read_evidence(X, Y_noisy, noise_type, trusted, annotators, random_state, pred_proba, prevalence)
     names = label_names_of(Y_noisy)
-    if annotators is None and any(each != "partial" for each in evidence.noise_type):
-        only_removed = np.array([each == "missing" for each in evidence.noise_type])
+    if annotators is None and any(label_type != "partial" for label_type in evidence.noise_type):
+        only_removed = np.array([label_type == "missing" for label_type in evidence.noise_type])
         check_zeros_observed(evidence.Y, only_removed, names, None if evidence.trusted is None else evidence.trusted.Y)
     if groups is not None:
         return _estimate_groups(evidence, method, names, groups, clean_groups)
@@ -240,9 +240,9 @@ def diagnose_noise(
     if X is None:
         raise ValueError("diagnose_noise requires the features X; got X=None")
     evidence = read_evidence(X, Y_noisy, noise_type, trusted, None, random_state, None, None)
-    found = diagnose(evidence, fit_surfaces(evidence))
+    diagnosis = diagnose(evidence, fit_surfaces(evidence))
     names = label_names_of(Y_noisy)
-    return replace(found, flags=tuple(flag.with_name(names) for flag in found.flags))
+    return replace(diagnosis, flags=tuple(flag.with_name(names) for flag in diagnosis.flags))
 
 
 class IncrementalNoiseEstimator:
@@ -339,16 +339,16 @@ def _estimate_groups(
     result: dict[Any, NoiseRates] = {}
     shared: NoiseRates | None = None
     for number, group in enumerate(known):
-        own = np.flatnonzero(index == number)
+        rows = np.flatnonzero(index == number)
         if group in clean:
             no_noise = ClassConditionalNoise(0.0, 0.0, n_labels=evidence.Y.shape[1], label_names=names)
-            result[group] = NoiseRates.known(no_noise, evidence.Y[own])
-        elif own.size >= MIN_ROWS:
-            result[group] = estimate_rates(evidence.subset(own), method, names)
+            result[group] = NoiseRates.known(no_noise, evidence.Y[rows])
+        elif rows.size >= MIN_ROWS:
+            result[group] = estimate_rates(evidence.subset(rows), method, names)
         else:
             shared = shared or estimate_rates(evidence.subset(not_clean), method, names)
             note = (
-                f"The group has {own.size} rows, fewer than {MIN_ROWS}, and gets the rates of all rows. Merge it with "
+                f"The group has {rows.size} rows, fewer than {MIN_ROWS}, and gets the rates of all rows. Merge it with "
                 "a similar group or collect more rows."
             )
             result[group] = replace(shared, flags=(*shared.flags, Flag("few_rows", note)))
@@ -395,21 +395,21 @@ def _combined(evidence: Evidence) -> list[LabelRates]:
     if counts is None:
         notes = [_disagreement(label, bound) for label, bound in zip(labels, best_bin_bounds(evidence))]
     else:
-        counted = [count_label(label, each) for label, each in zip(counts, evidence.noise_type)]
+        counted = [count_label(label, label_type) for label, label_type in zip(counts, evidence.noise_type)]
         pairs = [] if evidence.X is None else list(zip(counted, labels))
         contradicted = [j for j, pair in enumerate(pairs) if contradict(*pair)]
         labels = profile_labels(evidence, counts, contradicted)
         notes = []
         for j, bound in enumerate(best_bin_bounds(evidence)):
-            found = [note for note in counted[j].notes if note[0] == "noise_type_contradicted"]
+            label_notes = [note for note in counted[j].notes if note[0] == "noise_type_contradicted"]
             if j in contradicted:
                 labels[j] = labels[j]._replace(method="trusted")
                 note = (
                     "The features imply other rates than the trusted rows, and only the trusted rows were used. Make "
                     "sure that the trusted rows are a random sample."
                 )
-                found.append(("model_contradicted", note))
-            notes.append((*found, *_no_anchor(counted[j], bound)))
+                label_notes.append(("model_contradicted", note))
+            notes.append((*label_notes, *_no_anchor(counted[j], bound)))
     observed = observed_prevalence(evidence.Y).tolist()
     return [_with_notes(*of_label) for of_label in zip(labels, notes, observed)]
 

@@ -80,8 +80,8 @@ class Evidence:
 
     def observed(self, scores: FloatArray, label: int) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return the scores of the rows in which a label was observed, and whether it was observed as 1."""
-        seen = ~np.isnan(self.Y[:, label])
-        return scores[seen, label], self.Y[seen, label] == 1
+        is_observed = ~np.isnan(self.Y[:, label])
+        return scores[is_observed, label], self.Y[is_observed, label] == 1
 
     def subset(self, rows: NDArray[np.intp]) -> Evidence:
         """Return the evidence of some rows; trusted rows are renumbered, fitted likelihoods are dropped."""
@@ -182,7 +182,7 @@ def check_noise_type(noise_type: str | Sequence[str], q: int) -> tuple[NoiseType
             f"noise_type must be one of {', '.join(map(repr, choices))}, or a sequence with one of them for each of "
             f"the {q} labels; got {len(declared)} values"
         )
-    return tuple(check_choice(each, "noise_type", choices) for each in declared)  # type: ignore[misc]
+    return tuple(check_choice(label_type, "noise_type", choices) for label_type in declared)  # type: ignore[misc]
 
 
 def read_trusted(trusted: Any, n: int, q: int) -> Trusted | None:

@@ -122,16 +122,21 @@ def label_surfaces(X: Any, Y: FloatArray, noise_type: Sequence[NoiseType], seed:
     if n < MIN_ROWS:
         return Surfaces(flat_surfaces(Y, noise_type), np.tile(observed, (n, 1)), np.arange(n), np.full(q, np.nan))
     rare = np.minimum((Y == 1).sum(0), (Y == 0).sum(0)) < MIN_CLASS_SIZE
-    pairs = [fitted_pairs(each, p)[: 1 if few else None] for each, p, few in zip(noise_type, observed, rare)]
+    pairs = [
+        fitted_pairs(label_type, p)[: 1 if few else None] for label_type, p, few in zip(noise_type, observed, rare)
+    ]
     rows = np.sort(np.random.default_rng(seed).permutation(n)[: number_of_rows(X.shape[1], pairs)])
     Y = Y[rows]
     folds = stratified_folds(Y, N_FOLDS, np.random.default_rng(seed))
     logits = [held_out_logits(features, Y, pairs, folds) for features in feature_maps(X[rows], seed)]
-    grids = [GRIDS[each] for each in noise_type]
-    by_map = [[surface(one[j], Y[:, j], pairs[j], grids[j]) for j in range(q)] for one in logits]
-    values = [np.maximum.reduce(both) for both in zip(*by_map)]
+    grids = [GRIDS[label_type] for label_type in noise_type]
+    surfaces_by_map = [[surface(f[j], Y[:, j], pairs[j], grids[j]) for j in range(q)] for f in logits]
+    values = [np.maximum.reduce(both) for both in zip(*surfaces_by_map)]
     misfit = [
-        min(deviance(one[j], Y[:, j], found[j], pairs[j], grids[j]) for one, found in zip(logits, by_map))
+        min(
+            deviance(f[j], Y[:, j], values_of_map[j], pairs[j], grids[j])
+            for f, values_of_map in zip(logits, surfaces_by_map)
+        )
         for j in range(q)
     ]
     uncorrected = scipy.special.expit(np.stack([logits[0][j][:, 0] for j in range(q)], 1))
@@ -155,13 +160,16 @@ def number_of_rows(d: int, pairs: Sequence[FloatArray]) -> int:
 
 def flat_surfaces(Y: FloatArray, noise_type: Sequence[NoiseType]) -> list[FloatArray]:
     """Return surfaces on which all possible pairs of rates are equally likely."""
-    return [np.where(GRIDS[each].possible(p), 0.0, -np.inf) for each, p in zip(noise_type, observed_prevalence(Y))]
+    return [
+        np.where(GRIDS[label_type].possible(p), 0.0, -np.inf)
+        for label_type, p in zip(noise_type, observed_prevalence(Y))
+    ]
 
 
 def observed_prevalence(Y: FloatArray) -> FloatArray:
     """Return the share of observed positives of every label; 1/2 where nothing was observed."""
-    seen = (~np.isnan(Y)).sum(0)
-    return np.where(seen > 0, np.nansum(Y, 0) / np.maximum(seen, 1), 0.5)
+    n_observed = (~np.isnan(Y)).sum(0)
+    return np.where(n_observed > 0, np.nansum(Y, 0) / np.maximum(n_observed, 1), 0.5)
 
 
 class StackedModels(NamedTuple):
@@ -170,7 +178,7 @@ class StackedModels(NamedTuple):
     label: Tensor
     rho_pos: Tensor
     rho_neg: Tensor
-    own: Tensor
+    own_column: Tensor
     """Column of the label itself among the features, or -1."""
 
     @property
@@ -218,16 +226,18 @@ def held_out_logits(
     others, column = label_features(Y)
     Z = torch.from_numpy(np.concatenate([X, others], 1).astype(np.float32))
     labels = torch.from_numpy(Y.astype(np.float32))
-    own = np.where(column >= 0, X.shape[1] + column, -1)
+    own_columns = np.where(column >= 0, X.shape[1] + column, -1)
     result = [np.empty((len(Y), len(p))) for p in pairs]
     for k, fold in enumerate(folds):
-        rest = np.concatenate([other for j, other in enumerate(folds) if j != k])
+        rest = np.concatenate([other_fold for j, other_fold in enumerate(folds) if j != k])
         training, testing = (Split(Z[rows], labels[rows]) for rows in map(torch.from_numpy, (np.sort(rest), fold)))
         preconditioner = _preconditioner(training.Z)
         for part in _label_blocks(pairs, len(rest)):
             label = np.repeat(part, [len(pairs[j]) for j in part])
             rates = torch.from_numpy(np.concatenate([pairs[j] for j in part]).astype(np.float32))
-            models = StackedModels(torch.from_numpy(label), rates[:, 0], rates[:, 1], torch.from_numpy(own[label]))
+            models = StackedModels(
+                torch.from_numpy(label), rates[:, 0], rates[:, 1], torch.from_numpy(own_columns[label])
+            )
             logits = fit_models(training, testing, models, preconditioner).numpy()
             for j, columns in zip(part, np.split(logits, np.cumsum([len(pairs[j]) for j in part])[:-1], 1)):
                 result[j][fold] = columns
@@ -260,9 +270,9 @@ def fit_models(training: Split, testing: Split, models: StackedModels, precondit
     """Fit all models and return the log-odds (m, C) of the testing rows, each model at its best step."""
     Z, signal = training.Z, models.signal
     Y, Y_test = training.labels[:, models.label], testing.labels[:, models.label]
-    seen, seen_test = ~Y.isnan(), ~Y_test.isnan()
+    observed, observed_test = ~Y.isnan(), ~Y_test.isnan()
     Y, Y_test = Y.nan_to_num(), Y_test.nan_to_num()
-    counts = seen.sum(0).clamp(min=1)
+    counts = observed.sum(0).clamp(min=1)
     # The intercept starts at the log-odds of the prevalence that the rates imply.
     b = torch.logit(((Y.sum(0) / counts - models.rho_neg) / signal).clamp(0.01, 0.99))
     W = torch.zeros(Z.shape[1], len(signal))
@@ -272,11 +282,11 @@ def fit_models(training: Split, testing: Split, models: StackedModels, precondit
     for step in range(N_ITERATIONS):
         if step % 2 == 0:
             logits = testing.Z @ W + b
-            value = (seen_test * log_likelihood(logits, Y_test, models)).sum(0)
+            value = (observed_test * log_likelihood(logits, Y_test, models)).sum(0)
             kept, best = torch.where(value > best, logits, kept), torch.maximum(value, best)
-        gradient = seen * likelihood_gradient(Z @ ahead_W + ahead_b, Y, models)
+        gradient = observed * likelihood_gradient(Z @ ahead_W + ahead_b, Y, models)
         update = preconditioner @ (Z.T @ gradient / counts)
-        new_W = ahead_W + _without_own_label(update, models.own, preconditioner)
+        new_W = ahead_W + _without_own_label(update, models.own_column, preconditioner)
         new_b = ahead_b + 4 * gradient.sum(0) / counts
         momentum = step / (step + 3)
         ahead_W, ahead_b = new_W + momentum * (new_W - W), new_b + momentum * (new_b - b)
@@ -284,11 +294,11 @@ def fit_models(training: Split, testing: Split, models: StackedModels, precondit
     return kept
 
 
-def _without_own_label(update: Tensor, own: Tensor, preconditioner: Tensor) -> Tensor:
+def _without_own_label(update: Tensor, own_column: Tensor, preconditioner: Tensor) -> Tensor:
     """Project the update of each model so that the weight of its own label stays zero."""
-    column = own.clamp(min=0)
-    excess = update[column, torch.arange(len(own))] / preconditioner[column, column]
-    return update - preconditioner[:, column] * torch.where(own >= 0, excess, 0.0)
+    column = own_column.clamp(min=0)
+    excess = update[column, torch.arange(len(own_column))] / preconditioner[column, column]
+    return update - preconditioner[:, column] * torch.where(own_column >= 0, excess, 0.0)
 
 
 def noisy_probability(logits: Tensor, models: StackedModels) -> Tensor:
@@ -325,13 +335,13 @@ def surface(logits: FloatArray, noisy: FloatArray, pairs: FloatArray, grid: Grid
     .. [1] J. Platt, "Probabilistic Outputs for Support Vector Machines and Comparisons to Regularized Likelihood
        Methods", Advances in Large Margin Classifiers, 1999.
     """
-    seen = ~np.isnan(noisy)
-    positive = noisy[seen] == 1
+    observed = ~np.isnan(noisy)
+    positive = noisy[observed] == 1
     possible = grid.possible(float(positive.mean()) if positive.size else 0.5)
     result = np.where(possible, 0.0, -np.inf)
     if positive.all() or not positive.any():
         return result
-    bins = [bin_scores(column, positive) for column in logits[seen].T]
+    bins = [bin_scores(column, positive) for column in logits[observed].T]
     centers, zeros, ones = (np.stack(part) for part in zip(*bins))
     pos, neg = (rates[possible] for rates in grid.pairs)
     result[possible] = np.maximum.reduce(
@@ -352,21 +362,21 @@ def deviance(logits: FloatArray, noisy: FloatArray, values: FloatArray, pairs: F
     If the noise is class-conditional and the posterior is logistic, it has approximately a :math:`\chi^2` distribution
     with ``N_BINS - 4`` degrees of freedom.
     """
-    seen = ~np.isnan(noisy)
-    positive = noisy[seen] == 1
+    observed = ~np.isnan(noisy)
+    positive = noisy[observed] == 1
     if positive.all() or not positive.any():
         return float("nan")
     i, k = np.unravel_index(int(values.argmax()), values.shape)
     pos, neg = grid.pos[[i]], grid.neg[[k]]
-    found = []
+    deviances = []
     for model in _nearest_pairs(pos, neg, pairs)[0]:
-        centers, zeros, ones = bin_scores(logits[seen, model], positive)
+        centers, zeros, ones = bin_scores(logits[observed, model], positive)
         saturated = scipy.special.xlogy(ones, ones / (ones + zeros)) + scipy.special.xlogy(
             zeros, zeros / (ones + zeros)
         )
         fitted = calibrate(centers[None], zeros[None], ones[None], pos, neg).value
-        found.append(2 * float(saturated.sum() - fitted[0]))
-    return min(found)
+        deviances.append(2 * float(saturated.sum() - fitted[0]))
+    return min(deviances)
 
 
 def bin_scores(scores: FloatArray, positive: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -420,10 +430,10 @@ def calibrate(
             slope + np.clip((hessian[1] * gradient[0] - hessian[2] * gradient[1]) / determinant, -1, 1),
             offset + np.clip((hessian[0] * gradient[1] - hessian[2] * gradient[0]) / determinant, -3, 3),
         )
-        found = evaluate(*trial)
-        better = found[0] >= value
+        trial_values = evaluate(*trial)
+        better = trial_values[0] >= value
         slope, offset = np.where(better, trial[0], slope), np.where(better, trial[1], offset)
-        value = np.where(better, found[0], value)
-        s, g = (np.where(better[:, None], new, old) for new, old in zip(found[1:], (s, g)))
+        value = np.where(better, trial_values[0], value)
+        s, g = (np.where(better[:, None], new, old) for new, old in zip(trial_values[1:], (s, g)))
         damping = np.where(better, 0.3 * damping, 10 * damping)
     return Calibration(value, slope, offset)

@@ -176,8 +176,8 @@ def prevalence_weight(counts: Counts, observed: float, n: float) -> float:
     m = counts.positives + counts.negatives
     share = (counts.positives + 0.5) / (m + 1)
     rho_pos, rho_neg = (counts.removed + 0.5) / (counts.positives + 1), (counts.added + 0.5) / (counts.negatives + 1)
-    own = share * (1 - share) / max(m, 1)
-    return own / (own + observed * (1 - observed) / (n * max(1 - rho_pos - rho_neg, 0.2) ** 2))
+    v = share * (1 - share) / max(m, 1)
+    return v / (v + observed * (1 - observed) / (n * max(1 - rho_pos - rho_neg, 0.2) ** 2))
 
 
 def log_rare_prior(grid: Grid, observed: float) -> FloatArray:

@@ -84,7 +84,7 @@ def run_competing_method(
         Test values and selected hyperparameters.
     """
     fitted = [_fit(method, point, data, repeat, repeat.train) for point in method.grid]
-    validation = torch.stack([_scores(each, data, repeat.validation) for each in fitted])
+    validation = torch.stack([_scores(estimator, data, repeat.validation) for estimator in fitted])
     wanted = criteria(metrics)
     Y = torch.from_numpy(np.asarray(data.Y))
     debiased = torch.from_numpy(np.asarray(repeat.noise.debias(repeat.noisy[repeat.validation])))

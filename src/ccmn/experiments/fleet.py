@@ -288,11 +288,11 @@ class Criterion(NamedTuple):
 
 def criteria(metrics: Sequence[str], selections: Sequence[str] = SELECTIONS) -> list[Criterion]:
     """Return the criteria of a table with these metrics."""
-    found = [Criterion("clean", metric, (metric,)) for metric in metrics if "clean" in selections]
+    result = [Criterion("clean", metric, (metric,)) for metric in metrics if "clean" in selections]
     if "noisy" in selections:
-        found.append(Criterion("noisy", "hamming_loss", ("hamming_loss",)))
-        found.append(Criterion("noisy", "ranking_loss", tuple(m for m in metrics if m != "hamming_loss")))
-    return found
+        result.append(Criterion("noisy", "hamming_loss", ("hamming_loss",)))
+        result.append(Criterion("noisy", "ranking_loss", tuple(m for m in metrics if m != "hamming_loss")))
+    return result
 
 
 class HeldOutSet:
@@ -356,8 +356,8 @@ class HeldOutSet:
             wrong, pairs = pooled_wrong_from(Ranking.of(p, scores))
             values["noisy", "hamming_loss"] = torch.where(scores >= 0, 1 - p, p).double().mean((-1, -2))
             values["noisy", "ranking_loss"] = wrong.sum(-1) / pairs.sum(-1)
-        found = torch.stack([c.sign * values[c.selection, c.name] for c in wanted])
-        return found.masked_fill(~scores.sum((-1, -2)).isfinite(), torch.nan)
+        stacked = torch.stack([c.sign * values[c.selection, c.name] for c in wanted])
+        return stacked.masked_fill(~scores.sum((-1, -2)).isfinite(), torch.nan)
 
 
 class BestEpochs(Selection):
@@ -426,9 +426,9 @@ class BestEpochs(Selection):
     @torch.no_grad()
     def evaluate(self, network: Network, test: HeldOutSet) -> dict[tuple[str, str], Tensor]:
         """Return (selection, metric) -> (G, K): each metric on the test rows, with the weights selected for it."""
-        found = {}
+        test_values = {}
         for number, criterion in enumerate(self.criteria):
             self._kept.load(network, number)
             for metric, value in test.metrics(test.scores(network, self.loss), criterion.decides).items():
-                found[criterion.selection, metric] = value
-        return found
+                test_values[criterion.selection, metric] = value
+        return test_values

@@ -144,8 +144,8 @@ def _run_task(
 def _results(ray: Any, reference: Any, group: CellGroup, device: str) -> list[Result]:
     """Return the results of a task; a task that was lost too often is a failure."""
     try:
-        found: list[Result] = ray.get(reference)
-        return found
+        results: list[Result] = ray.get(reference)
+        return results
     except ray.exceptions.RayError as error:
         # The cause of a failed task is more useful than the first line of Ray's own message.
         cause = getattr(error, "cause", None) or error

@@ -223,11 +223,11 @@ def write_cells(results: Iterable[Result], path: PathLike) -> int:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    found = list(rows(results))
-    writer.writerows(found)
+    lines = list(rows(results))
+    writer.writerows(lines)
     with atomic_write(path) as stream:
         stream.write(text.getvalue().encode())
-    return len(found)
+    return len(lines)
 
 
 def read_cells(path: PathLike) -> list[Result]:
@@ -249,7 +249,7 @@ def read_cells(path: PathLike) -> list[Result]:
         If the file does not have these columns or a line is incomplete or contains an unknown table, selection or
         metric. The message names the file and the line.
     """
-    found: dict[Cell, dict[str, dict[str, float]]] = {}
+    values_by_cell: dict[Cell, dict[str, dict[str, float]]] = {}
     reader = csv.reader(text_lines(check_file(path)))
     try:
         header = next(reader, [])
@@ -263,10 +263,10 @@ def read_cells(path: PathLike) -> list[Result]:
                 cell = Cell(table, protocol, dataset, method, int(repeat), int(n))
                 number = {selection: {metric: float(value)}}
                 _check_result(Result(cell, {"values": number}))
-                values = found.setdefault(cell, {}).setdefault(selection, {})
+                values = values_by_cell.setdefault(cell, {}).setdefault(selection, {})
                 if metric in values:
                     raise ValueError(f"duplicate value of {metric}")
                 values[metric] = number[selection][metric]
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
-    return [Result(cell, {"values": values}) for cell, values in found.items()]
+    return [Result(cell, {"values": values}) for cell, values in values_by_cell.items()]

@@ -171,8 +171,8 @@ def summarize(results: Iterable[Result]) -> list[Summary]:
     for result in results:
         groups.setdefault((TABLES[result.cell.table].name, result.cell.protocol), []).append(result)
     order = list(TABLES)
-    found = sorted(groups, key=lambda key: (order.index(key[0]), key[1]))
-    return [_summary(TABLES[t], p, s, groups[t, p]) for t, p in found for s in SELECTIONS]
+    keys = sorted(groups, key=lambda key: (order.index(key[0]), key[1]))
+    return [_summary(TABLES[t], p, s, groups[t, p]) for t, p in keys for s in SELECTIONS]
 
 
 Values = dict[tuple[str, str, str], dict[int, float]]
@@ -197,18 +197,18 @@ def _summary(table: PaperTable, protocol: str, selection: str, results: Sequence
 
 
 def _values(results: Sequence[Result], selection: str) -> Values:
-    found: Values = {}
+    values: Values = {}
     for result in results:
         cell = result.cell
         for metric, value in result.outcome.get("values", {}).get(selection, {}).items():
-            runs = found.setdefault((cell.method, cell.dataset, metric), {})
+            runs = values.setdefault((cell.method, cell.dataset, metric), {})
             if cell.repeat in runs:
                 raise ValueError(
                     f"{cell.table} {cell.dataset} {cell.method} repeat {cell.repeat} has results of two configurations "
                     "(epochs, seed or data differ); use one store for each configuration"
                 )
             runs[cell.repeat] = value
-    return found
+    return values
 
 
 def _entries(table: str, values: Values, sizes: dict[str, int]) -> Iterator[TableEntry]:
@@ -269,8 +269,8 @@ def _ranking(entries: Sequence[TableEntry]) -> Friedman | None:
     return friedman(table, methods, greater_is_better=[GREATER_IS_BETTER[metric] for _, metric in complete])
 
 
-def _ordered(found: set[str], order: Sequence[str]) -> list[str]:
-    return [name for name in order if name in found] + sorted(found - set(order))
+def _ordered(names: set[str], order: Sequence[str]) -> list[str]:
+    return [name for name in order if name in names] + sorted(names - set(order))
 
 
 # -- Statistical tests

@@ -10,6 +10,15 @@ from ccmn.metrics.classification import hamming_loss, macro_auc, macro_f1, micro
 from ccmn.metrics.metric import Estimate, Metric
 from ccmn.metrics.ranking_metrics import average_precision, coverage, one_error, ranking_loss
 from ccmn.metrics.scorers import METRICS, NoisyScorer, make_noisy_scorer
+from ccmn.metrics.top_k import (
+    macro_precision_at_k,
+    macro_recall_at_k,
+    ndcg_at_k,
+    precision_at_k,
+    psndcg_at_k,
+    psp_at_k,
+    recall_at_k,
+)
 
 __all__ = [
     "METRICS",
@@ -21,8 +30,15 @@ __all__ = [
     "hamming_loss",
     "macro_auc",
     "macro_f1",
+    "macro_precision_at_k",
+    "macro_recall_at_k",
     "make_noisy_scorer",
     "micro_f1",
+    "ndcg_at_k",
     "one_error",
+    "precision_at_k",
+    "psndcg_at_k",
+    "psp_at_k",
     "ranking_loss",
+    "recall_at_k",
 ]

@@ -227,11 +227,11 @@ def estimate(
         Value, standard error and status.
     """
     model = resolve_noise_model(noise, Y)
-    status = _status_with_rates(status, noise)
-    seen = ~Y.isnan()
-    if not (seen.all(-1) if complete_rows else seen).any():
+    status = status_with_rates(status, noise)
+    observed = ~Y.isnan()
+    if not (observed.all(-1) if complete_rows else observed).any():
         undefined = "no row has all labels observed" if complete_rows else "no label is observed"
-        return _undefined_estimate(metric, undefined, len(Y), status, bounds)
+        return undefined_estimate(metric, undefined, len(Y), status, bounds)
     # Derivatives are needed even if the caller has disabled gradients.
     with torch.inference_mode(False), torch.enable_grad():
         weights = torch.ones(len(Y), dtype=torch.float64, device=Y.device, requires_grad=True)
@@ -244,11 +244,11 @@ def estimate(
         slopes = torch.autograd.grad(theta, (weights, *rates), allow_unused=True, materialize_grads=True)
     result = float(theta.detach())
     if math.isnan(result):
-        return _undefined_estimate(metric, undefined, len(Y), status, bounds)
-    return Estimate(result, _variance(slopes, noise) ** 0.5, status, bounds)
+        return undefined_estimate(metric, undefined, len(Y), status, bounds)
+    return Estimate(result, variance_of_estimate(slopes, noise) ** 0.5, status, bounds)
 
 
-def _status_with_rates(status: Status, noise: Noise) -> Status:
+def status_with_rates(status: Status, noise: Noise) -> Status:
     """Return the status of an estimate: uncertain rates are at best consistent, upper bounds only approximate."""
     if isinstance(noise, NoiseModel):
         return status
@@ -258,7 +258,7 @@ def _status_with_rates(status: Status, noise: Noise) -> Status:
     return "consistent" if uncertain and status == "unbiased" else status
 
 
-def _variance(slopes: tuple[Tensor, ...], noise: Noise) -> float:
+def variance_of_estimate(slopes: tuple[Tensor, ...], noise: Noise) -> float:
     """Return the variance from the derivatives by row weights and, if present, by rho_pos and rho_neg."""
     n = len(slopes[0])
     variance = float(slopes[0].square().sum()) * n / (n - 1) if n > 1 else math.nan
@@ -269,7 +269,7 @@ def _variance(slopes: tuple[Tensor, ...], noise: Noise) -> float:
     return variance
 
 
-def _undefined_estimate(metric: str, reason: str, n: int, status: Status, bounds: tuple[float, float]) -> Estimate:
+def undefined_estimate(metric: str, reason: str, n: int, status: Status, bounds: tuple[float, float]) -> Estimate:
     """Warn that a metric cannot be estimated and return NaN with a standard error of NaN."""
     warnings.warn(f"{metric} cannot be estimated and is NaN (n_samples={n}): {reason}", stacklevel=4)
     return Estimate(math.nan, math.nan, status, bounds)
@@ -334,7 +334,7 @@ def _read_pair(first: Any, second: Any, name: str) -> tuple[Tensor, Tensor, ToOu
     check_same_labels(("Y", label_names_of(first)), (name, label_names_of(second)))
     devices = [given.device for given in (first, second) if isinstance(given, Tensor)]
     check_one_device(devices, ("Y", name))
-    tensors = _to_tensor(first, "Y"), _to_tensor(second, name)
+    tensors = to_tensor(first, "Y"), to_tensor(second, name)
     check_matrix_pair(*tensors, ("Y", name))
     if not devices:
         return *tensors, float
@@ -342,7 +342,7 @@ def _read_pair(first: Any, second: Any, name: str) -> tuple[Tensor, Tensor, ToOu
     return tensors[0].to(devices[0]), tensors[1].to(devices[0]), lambda value: value
 
 
-def _to_tensor(values: Any, argument: str) -> Tensor:
+def to_tensor(values: Any, argument: str) -> Tensor:
     """Return a container of numbers as a tensor without gradient."""
     if isinstance(values, Tensor):
         return values.detach()

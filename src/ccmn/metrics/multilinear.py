@@ -231,9 +231,9 @@ def clean_probability(p: Tensor, scores: Tensor, weights: Tensor) -> Tensor:
     are many rare labels. The closest probabilities with the correct sum are :math:`\min(\max(m - t, 0), 1)` with a
     common shift t.
     """
-    seen = ~p.isnan()
+    observed = ~p.isnan()
     cell = torch.from_numpy(_isotonic_cells(p, scores, weights)).to(p.device)
-    entry_weights = (seen * weights.unsqueeze(-1)).flatten()
+    entry_weights = (observed * weights.unsqueeze(-1)).flatten()
     empty = entry_weights.new_zeros(int(cell.max()) + 1)
     size = empty.index_add(0, cell.flatten(), entry_weights)
     total = empty.index_add(0, cell.flatten(), entry_weights * p.nan_to_num(0.0).flatten())

@@ -3,5 +3,13 @@
 from ccmn.models.classifier import CCMNClassifier
 from ccmn.models.corrected_classifier import CorrectedClassifier
 from ccmn.models.persistence import load_model
+from ccmn.models.risk_control import RiskControl, RiskControlledClassifier, control_risk
 
-__all__ = ["CCMNClassifier", "CorrectedClassifier", "load_model"]
+__all__ = [
+    "CCMNClassifier",
+    "CorrectedClassifier",
+    "RiskControl",
+    "RiskControlledClassifier",
+    "control_risk",
+    "load_model",
+]

@@ -278,11 +278,11 @@ class NoisyPosterior:
         """Return the probabilities (n, q) in float64."""
         result = np.tile(self._share, (_num_samples(X), 1))
         for estimator, columns in zip(self.estimators, self._columns):
-            result[:, columns] = _positive_columns(estimator.predict_proba(X), columns.size)
+            result[:, columns] = positive_columns(estimator.predict_proba(X), columns.size)
         return result
 
 
-def _positive_columns(proba: Any, q: int) -> FloatArray:
+def positive_columns(proba: Any, q: int) -> FloatArray:
     """Return P(label = 1), (n, q), from q arrays (n, 2), an array (n, q), or an array (n, 2) for one label."""
     if isinstance(proba, list):
         return np.column_stack([np.asarray(label)[:, 1] for label in proba])

@@ -98,10 +98,10 @@ class RowSketch:
         limit = min(1.0, 1.5 * SKETCH_SIZE / max(1, X.shape[0]))
         # Rows with the key of the last one are needed as well: the order of equal keys depends on all columns.
         rows = np.flatnonzero((keys & _KEY_MASK) <= np.uint64(limit * (2**64 - 2**12)))
-        found = _smallest(_join(keys[rows], _hash(X[rows], None)))
-        if len(found) < SKETCH_SIZE and len(rows) < X.shape[0]:
-            found = _smallest(_join(keys, _hash(X, None)))
-        return cls(found)
+        hashes = _smallest(_join(keys[rows], _hash(X[rows], None)))
+        if len(hashes) < SKETCH_SIZE and len(rows) < X.shape[0]:
+            hashes = _smallest(_join(keys, _hash(X, None)))
+        return cls(hashes)
 
     @classmethod
     def from_stored(cls, stored: NDArray[Any]) -> RowSketch:

@@ -197,10 +197,10 @@ def fit_lbfgs(
             if not len(active):
                 break
             path.solve(float(lam), active)
-            found = path.scores(rotated, active)
-            better = _risk_decreases(found, scores[:, active], p_valid[:, active], valid.weights)
+            new_scores = path.scores(rotated, active)
+            better = _risk_decreases(new_scores, scores[:, active], p_valid[:, active], valid.weights)
             improved = active[better]
-            choice[improved], scores[:, improved] = i, found[:, better]
+            choice[improved], scores[:, improved] = i, new_scores[:, better]
             weights[:, improved], bias[improved] = path.weights[:, improved], path.bias[improved]
             criteria.append(_criterion(config, valid, scores))
         weights = path.basis @ weights

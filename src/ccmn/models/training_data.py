@@ -167,15 +167,15 @@ def encode_targets(Y: Any) -> Targets:
 def encode_like(Y: Any, targets: Targets) -> Any:
     """Return the labels of other rows in the columns of the training labels, dense or CSR."""
     if targets.kind == "multilabel":
-        other = encode_targets(Y)
-        if other.label_names and targets.label_names and other.label_names != targets.label_names:
-            return _realign(other, targets.label_names, sets=not is_dataframe(Y))
-        if other.labels.shape[1] != targets.labels.shape[1]:
+        encoded = encode_targets(Y)
+        if encoded.label_names and targets.label_names and encoded.label_names != targets.label_names:
+            return _realign(encoded, targets.label_names, sets=not is_dataframe(Y))
+        if encoded.labels.shape[1] != targets.labels.shape[1]:
             raise ValueError(
                 f"Expected {targets.labels.shape[1]} label columns as in the training labels; "
-                f"got {other.labels.shape[1]}"
+                f"got {encoded.labels.shape[1]}"
             )
-        return other.labels
+        return encoded.labels
     y = np.asarray(Y).ravel()
     unknown = set(y.tolist()) - set(targets.classes.tolist())
     if unknown:
@@ -241,9 +241,9 @@ def _is_zero_one(array: NDArray[Any]) -> bool:
     return bool(((array == 0) | (array == 1) | (array != array)).all())
 
 
-def _realign(other: Targets, wanted: tuple[str, ...], sets: bool) -> Any:
+def _realign(encoded: Targets, wanted: tuple[str, ...], sets: bool) -> Any:
     """Return labels with their columns in the order of the training labels; a label in none of the sets is 0."""
-    names = other.label_names or ()
+    names = encoded.label_names or ()
     unknown, absent = sorted(set(names) - set(wanted)), sorted(set(wanted) - set(names))
     if unknown:
         raise ValueError(f"label {unknown[0]!r} is not among the training labels")
@@ -251,12 +251,12 @@ def _realign(other: Targets, wanted: tuple[str, ...], sets: bool) -> Any:
         raise ValueError(f"Expected a column for the training label {absent[0]!r} (NaN where not observed); got none")
     places = {name: j for j, name in enumerate(wanted)}
     columns = np.array([places[name] for name in names])
-    n = other.labels.shape[0]
-    if is_sparse(other.labels):
-        coo = other.labels.tocoo()
+    n = encoded.labels.shape[0]
+    if is_sparse(encoded.labels):
+        coo = encoded.labels.tocoo()
         return scipy.sparse.csr_matrix((coo.data, (coo.row, columns[coo.col])), shape=(n, len(wanted)))
     matrix = np.zeros((n, len(wanted)), dtype=np.float32)
-    matrix[:, columns] = other.labels
+    matrix[:, columns] = encoded.labels
     return matrix
 
 

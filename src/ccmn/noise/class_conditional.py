@@ -485,9 +485,9 @@ class _OneRateNoise(ClassConditionalNoise):
             If the pairs contain flips of the other type.
         """
         rho_pos, rho_neg, names = _observed_rates(Y_true, Y_noisy)
-        rho, other = (rho_pos, rho_neg) if cls.rate == "rho_pos" else (rho_neg, rho_pos)
-        if other.any():
-            where = name_some(np.flatnonzero(other), names, other.size)
+        rho, excluded = (rho_pos, rho_neg) if cls.rate == "rho_pos" else (rho_neg, rho_pos)
+        if excluded.any():
+            where = name_some(np.flatnonzero(excluded), names, excluded.size)
             raise ValueError(f"{cls.violation} for {where}; use ClassConditionalNoise.from_pairs for both rates")
         return cls(rho, label_names=names)
 

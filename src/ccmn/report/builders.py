@@ -200,14 +200,14 @@ def _demo_precision_recall(
 def _demo_issues(task: DemoTask, rates: NoiseRates, noisy: FloatArray, names: Sequence[str]) -> IssueFacts:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the report contains the warnings about the rates
-        found = audit_labels(task.X, task.Y_noisy, rates)
+        audit = audit_labels(task.X, task.Y_noisy, rates)
     note = (
         "The probability that a label is wrong follows from out-of-fold predictions of a linear model and the "
         "estimated noise rates. The true labels are known here because the noise was simulated. To review labels and "
         "retrain, run: ccmn review --demo (with the --random-state of ccmn demo, if you set one)."
     )
     show = pictures(task.X, DIGIT_SCENE_SHAPE)
-    return issue_facts(found.issues, noisy, names, show, note, Y_true=task.Y.astype(np.float64))
+    return issue_facts(audit.issues, noisy, names, show, note, Y_true=task.Y.astype(np.float64))
 
 
 def _demo_curves(ranking: Mapping[str, DemoModel]) -> CurveFacts:

@@ -68,14 +68,14 @@ def data_sets_table(rows: Mapping[str, Dataset], places: Mapping[str, str]) -> T
     return table
 
 
-def appendix_table(found: Sequence[tuple[Characteristics, PaperRow | None]]) -> Table:
+def appendix_table(described: Sequence[tuple[Characteristics, PaperRow | None]]) -> Table:
     """Return the appendix table of the paper, a row per data set, with the printed values where they differ."""
     table = Table(caption="measured; in parentheses: the value in the paper, if it differs")
     table.add_column("data", no_wrap=True)
     table.add_column("domain")
     for column in ("n", "d", "q", "labels\nper row", "candidates\nper row"):
         table.add_column(column, justify="right")
-    for measured, paper in found:
+    for measured, paper in described:
         cells = []
         for field in ("n", "d", "q", "cardinality"):
             value, printed = getattr(measured, field), getattr(paper, field, None)
@@ -231,20 +231,20 @@ def _range(values: Sequence[float], digits: int = 3) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def audit_tables(found: Audit, shown: pd.DataFrame, sets: Sequence[Mapping[str, Any]]) -> Group:
+def audit_tables(audit: Audit, shown: pd.DataFrame, sets: Sequence[Mapping[str, Any]]) -> Group:
     """Return the number of wrong labels, the first label issues, and the suggested label sets of their rows."""
     summary = Table(title="estimated number of wrong labels", caption="in parentheses: 90 % intervals")
     summary.add_column("label", no_wrap=True)
     for column in ("observed", "given", "false", "", "missing", ""):
         summary.add_column(column, justify="right", no_wrap=True)
-    for line in found.summary.to_dict("records"):
+    for line in audit.summary.to_dict("records"):
         cells = [str(line["observed"]), str(line["given"])]
         for name in ("false", "missing"):
             cells += [f"{line[name]:.0f}", f"({line[f'{name}_low']:.0f}, {line[f'{name}_high']:.0f})"]
         summary.add_row(escape(str(line["label"])), *cells)
     if not len(shown):
         return Group(summary, "no label issues found")
-    return Group(summary, _issues_table(shown, len(found.issues)), _sets_table(sets))
+    return Group(summary, _issues_table(shown, len(audit.issues)), _sets_table(sets))
 
 
 def _issues_table(shown: pd.DataFrame, total: int) -> Table:

@@ -297,16 +297,16 @@ def measure(
     MetricValue(value=0.5, se=None, status=None)
     """
     predicted = (scores >= 0).astype(int)
-    found = {}
+    values = {}
     for name, metric in METRICS.items():
         second = scores if metric.needs == "scores" else predicted
         if noise is None:
-            found[name] = MetricValue(float(metric.function(Y, second)), bounds=metric.bounds(scores.shape[1]))
+            values[name] = MetricValue(float(metric.function(Y, second)), bounds=metric.bounds(scores.shape[1]))
         else:
             estimate = metric.function(Y, second, noise=noise)
             status = "approximate" if on_training_rows else str(estimate.status)
-            found[name] = MetricValue(float(estimate.value), float(estimate.se), status, estimate.bounds)
-    return found
+            values[name] = MetricValue(float(estimate.value), float(estimate.se), status, estimate.bounds)
+    return values
 
 
 def out_of_range_note(bounds: tuple[float, float]) -> str:

@@ -76,33 +76,33 @@ def headline(summary: Summary) -> str:
 
 def result_statements(summary: Summary) -> list[str]:
     """Return sentences: agreement with the paper, unbiased versus plain losses, differences and their causes."""
-    found = []
+    sentences = []
     near, judged = summary.near_printed()
     if judged:
-        found.append(
+        sentences.append(
             f"{near} of {judged} cells of the proposed methods are at most {PRINTED_TOLERANCE} worse than the printed "
             "value."
         )
     wins, ties, losses = summary.wins()
     if wins + ties + losses:
         significant = sum(d.significant and d.outcome == "win" for d in summary.comparisons if d.loss in COUNTED_LOSSES)
-        found.append(
+        sentences.append(
             f"Unbiased versus plain losses ({', '.join(COUNTED_LOSSES)}): {wins} wins ({significant} significant), "
             f"{ties} ties, {losses} losses."
         )
         wins, ties, losses = summary.wins(("ranking-square",))
         if wins + ties + losses:
-            found.append(f"Ranking-square, counted separately: {wins} wins, {ties} ties, {losses} losses.")
+            sentences.append(f"Ranking-square, counted separately: {wins} wins, {ties} ties, {losses} losses.")
     worse = Counter(_cause(summary, e.method, e.dataset) for e in summary.entries if e.at_level is False)
     if worse:
         counted = ", ".join(f"{cause or 'other'} {count}" for cause, count in worse.most_common())
-        found.append(
+        sentences.append(
             f"Cells that are more than {PRINTED_TOLERANCE} worse than the printed value, all methods: {counted}."
         )
-        found += [REASONS[cause] for cause in worse if cause in REASONS]
+        sentences += [REASONS[cause] for cause in worse if cause in REASONS]
     if summary.failures:
-        found.append(f"{len(summary.failures)} cells failed; the first error is: {summary.failures[0]}")
-    return found
+        sentences.append(f"{len(summary.failures)} cells failed; the first error is: {summary.failures[0]}")
+    return sentences
 
 
 def _cause(summary: Summary, method: str, dataset: str) -> str:

@@ -132,8 +132,8 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
 
     def metadata(self, name: str) -> Any:
         """Return a stored JSON value; None if the name is unknown."""
-        found = self._query("SELECT value FROM facts WHERE name = ?", (name,))
-        return self._from_json(found[0][0]) if found else None
+        rows = self._query("SELECT value FROM facts WHERE name = ?", (name,))
+        return self._from_json(rows[0][0]) if rows else None
 
     def set_metadata(self, name: str, value: Any) -> None:
         """Store a JSON value under a name."""
@@ -144,10 +144,10 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
 
     def item(self, position: int) -> QueueItem | None:
         """Return the item at a position of the queue; None beyond its end."""
-        found = self._query("SELECT position, row, stream, asked FROM items WHERE position = ?", (position,))
-        if not found:
+        rows = self._query("SELECT position, row, stream, asked FROM items WHERE position = ?", (position,))
+        if not rows:
             return None
-        _, row, stream, asked = found[0]
+        _, row, stream, asked = rows[0]
         labels = self._from_json(asked)
         if not isinstance(labels, list):
             raise self._not_a_store(f"the labels at position {position} are not a list")

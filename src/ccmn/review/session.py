@@ -250,8 +250,8 @@ class ReviewSession:
     @property
     def trained(self) -> dict[str, Any] | None:
         """Description of the latest model that was trained in this review."""
-        found: dict[str, Any] | None = self.store.metadata("trained")
-        return found
+        description: dict[str, Any] | None = self.store.metadata("trained")
+        return description
 
     def set_trained(self, description: dict[str, Any], rates: NoiseRates) -> None:
         """Store the description of a trained model and use its rates to rank suspicious rows."""

@@ -215,10 +215,10 @@ class DenseLabels(LabelSource):
 
     def targets(self, index: Tensor, run_dim: int = 1) -> Tensor:
         """Return the training targets of some rows, see :meth:`LabelSource.targets`."""
-        found = take_rows(self._values, index if self._first is None else index + self._first).unsqueeze(run_dim)
-        if found.dtype != self.dtype:
-            found = found.to(self.dtype)
-        return found if self._debias is None else self._debias(found)
+        labels = take_rows(self._values, index if self._first is None else index + self._first).unsqueeze(run_dim)
+        if labels.dtype != self.dtype:
+            labels = labels.to(self.dtype)
+        return labels if self._debias is None else self._debias(labels)
 
 
 class RunLabels(DenseLabels):

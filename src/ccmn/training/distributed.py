@@ -81,5 +81,5 @@ class SharedBatches(Batches):
     def epoch(self, number: int) -> Iterator[Batch]:
         """Yield this rank's share of the batches of an epoch."""
         for index, _ in self._batches.epoch(number):
-            own = index[:, self._group.rank :: self._group.world_size]
-            yield Batch(own if own.shape[1] else index[:, :1], own.shape[1] / index.shape[1])
+            share = index[:, self._group.rank :: self._group.world_size]
+            yield Batch(share if share.shape[1] else index[:, :1], share.shape[1] / index.shape[1])

@@ -96,7 +96,7 @@ class LogisticPath:
         start = np.vstack((self.weights[:, labels], self.bias[labels])) / scale
         bound = np.full(start.shape, np.inf)
         bound[-1] = self._max_bias / 2
-        found = scipy.optimize.minimize(
+        optimum = scipy.optimize.minimize(
             objective,
             start.ravel(),
             jac=True,
@@ -104,7 +104,7 @@ class LogisticPath:
             bounds=scipy.optimize.Bounds(-bound.ravel(), bound.ravel()),
             options={"maxiter": 200, "gtol": tolerance, "ftol": tolerance**2},
         )
-        solution = found.x.reshape(start.shape) * scale
+        solution = optimum.x.reshape(start.shape) * scale
         self.weights[:, labels], self.bias[labels] = solution[:-1], solution[-1]
 
     def _loss(self, solution: FloatArray, p: Tensor, l2: float) -> tuple[float, FloatArray]:

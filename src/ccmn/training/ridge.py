@@ -95,11 +95,11 @@ class Tridiagonal:
 
     def _apply(self, transpose: str, columns: NDArray[np.floating[Any]]) -> FloatArray:
         """Return Q' B for "T" and Q B for "N"."""
-        found = np.array(columns, dtype=np.float64, order="F")
-        if len(found) > 1 and found.shape[1]:
-            lwork = _LAPACK_BLOCK * found.shape[1]
-            found[1:] = lapack.dormqr("L", transpose, self._reflectors, self._tau, found[1:], lwork)[0]
-        return found
+        product = np.array(columns, dtype=np.float64, order="F")
+        if len(product) > 1 and product.shape[1]:
+            lwork = _LAPACK_BLOCK * product.shape[1]
+            product[1:] = lapack.dormqr("L", transpose, self._reflectors, self._tau, product[1:], lwork)[0]
+        return product
 
 
 MAX_DECOMPOSITION_SIZE = 3000
@@ -195,8 +195,8 @@ class ReducedPath(RidgePath):
         for number in np.unique(choice):
             labels = choice == number
             solved[:, labels] = self._gram.solve(self.l2[number] / 2, self._right[:, labels])
-        found = self._gram.rotate_back(solved)
-        return found if self._rows is None else self._rows.T @ found
+        solution = self._gram.rotate_back(solved)
+        return solution if self._rows is None else self._rows.T @ solution
 
 
 class IteratedPath(RidgePath):
@@ -282,12 +282,12 @@ def _second_moments(X: Any, share: FloatArray, x_mean: FloatArray) -> FloatArray
     """Return X_c' S X_c, (d, d)."""
     if is_sparse(X) and X.nnz < MIN_DENSITY * X.shape[0] * X.shape[1]:
         return _sparse_second_moments(X, share, x_mean)
-    found, step = np.zeros((X.shape[1], X.shape[1])), max(1, _BLOCK_ELEMENTS // X.shape[1])
+    moments, step = np.zeros((X.shape[1], X.shape[1])), max(1, _BLOCK_ELEMENTS // X.shape[1])
     for start in range(0, X.shape[0], step):
         rows = slice(start, start + step)
         block = np.sqrt(share[rows, None]) * (to_dense_floats(X[rows]) - x_mean)
-        found += block.T @ block  # numpy computes half of a symmetric product
-    return found
+        moments += block.T @ block  # numpy computes half of a symmetric product
+    return moments
 
 
 def _sparse_second_moments(X: Any, share: FloatArray, x_mean: FloatArray) -> FloatArray:
@@ -297,15 +297,15 @@ def _sparse_second_moments(X: Any, share: FloatArray, x_mean: FloatArray) -> Flo
     semidefinite. They are centered first. There are few of them, because few of their entries are 0.
     """
     moments = (X.multiply(share[:, None]).tocsr().T @ X).toarray()
-    found = np.asarray(moments - np.outer(x_mean, x_mean), dtype=np.float64)
-    constant = np.flatnonzero(found.diagonal() < MIN_RELATIVE_VARIANCE * moments.diagonal())
+    covariance = np.asarray(moments - np.outer(x_mean, x_mean), dtype=np.float64)
+    constant = np.flatnonzero(covariance.diagonal() < MIN_RELATIVE_VARIANCE * moments.diagonal())
     if constant.size:
         centered = to_dense_floats(X[:, constant]) - x_mean[constant]
         weighted = share[:, None] * centered
         products = np.asarray(X.T @ weighted)
         products[constant] = centered.T @ weighted
-        found[:, constant], found[constant] = products, products.T
-    return found
+        covariance[:, constant], covariance[constant] = products, products.T
+    return covariance
 
 
 def _conjugate_gradients(

@@ -168,10 +168,10 @@ class Stream(Batches):
             whole = len(places) if is_last else len(places) // size * size
             for start in range(0, whole, size):
                 batch = places[start : start + size]
-                own = batch[batch >= 0]
+                own_places = batch[batch >= 0]
                 # A rank that holds no row of the batch works on one row with a weight of 0.
-                rows = own if len(own) else np.zeros(1, dtype=np.int64)
-                yield Batch(torch.from_numpy(rows).to(self._X.device).unsqueeze(0), len(own) / len(batch))
+                rows = own_places if len(own_places) else np.zeros(1, dtype=np.int64)
+                yield Batch(torch.from_numpy(rows).to(self._X.device).unsqueeze(0), len(own_places) / len(batch))
                 done += len(batch)
                 now = time.perf_counter() - start_time
                 if self._on_progress is not None and (now - last_call > _SECONDS_BETWEEN_CALLBACKS or done == total):
@@ -203,13 +203,13 @@ class Stream(Batches):
 
     def _fill(self, left: NDArray[np.int64], pieces: list[Piece], readers: _Readers) -> NDArray[np.int64]:
         """Keep the rows that are left in the buffer, read the pieces behind them and return the places of all rows."""
-        own = left[left >= 0]
-        at = len(own)
-        kept = torch.from_numpy(own).to(self._X.device)
+        own_places = left[left >= 0]
+        at = len(own_places)
+        kept = torch.from_numpy(own_places).to(self._X.device)
         self._X[:at] = self._X.index_select(0, kept)
         if not self.source.sparse:
             self._Y[:at] = self._Y.index_select(0, kept)
-        sparse = [self.labels.matrix[own]] if isinstance(self.labels, SparseLabels) else []
+        sparse = [self.labels.matrix[own_places]] if isinstance(self.labels, SparseLabels) else []
         left = left.copy()
         left[left >= 0] = np.arange(at)
         places = [left]
