@@ -1,4 +1,4 @@
-"""Published estimators of noise rates with which the benchmarks compare those of the package.
+"""Published estimators of noise rates, compared by the benchmarks with the estimators of the package.
 
 Each takes the evidence and its out-of-fold scores and returns the rates of every label, as the members of
 ``ccmn.estimation.METHODS`` do.

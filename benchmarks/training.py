@@ -1,5 +1,7 @@
 """Training: fleets compared with single runs, one fit compared with a plain loop, direct solvers, memory.
 
+A fleet is a group of models trained together as one batch.
+
     python benchmarks/training.py            (needs CCMN_DATA; otherwise random data of the shape of yeast)
     python benchmarks/training.py --quick    (under 50 s)
     python benchmarks/training.py --device cuda    also time all 150 runs of yeast, 200 epochs each

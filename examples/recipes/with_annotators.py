@@ -62,7 +62,7 @@ for name, noise_model in (("majority without noise correction", None), ("majorit
 
 # %%
 # The mean vote is a soft label that preserves the agreement of the annotators. The losses accept soft labels. The
-# rates of the mean vote differ from those of the majority.
+# rates of the mean vote differ from the rates of the majority vote.
 soft = mean_votes(votes)
 loss = HammingLoss("square", noise=estimate_noise(annotators=votes).noise)
 torch.manual_seed(0)
