@@ -185,9 +185,9 @@ def label_summary(Y_noisy: Labels, noise: NoiseModel | NoiseRates, level: float 
     .. math:: \text{false} = \rho_{neg} (n - n_1), \qquad \text{missing} = \rho_{pos}\, n_1
 
     Both are unbiased for the numbers of flips F and M as long as :math:`0 \le n_1 \le n`. The variance of ``false``
-    follows from ``false - F = -(1 + rho_neg / r) (F - E F) + (rho_neg / r) (M - E M)``, and that of ``missing``
-    likewise. The uncertainty of estimated rates is added by the delta method. Rates of a noise model are treated as
-    known.
+    follows from ``false - F = -(1 + rho_neg / r) (F - E F) + (rho_neg / r) (M - E M)``, and the variance
+    of ``missing`` follows in the same manner. The uncertainty of estimated rates is added by the delta method. Rates of
+    a noise model are treated as known.
 
     Parameters
     ----------

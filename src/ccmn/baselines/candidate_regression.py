@@ -63,7 +63,7 @@ class CandidateLogistic(LinearPartialLabelClassifier):
     """One-vs-rest logistic regression on candidate labels.
 
     A label is predicted if its log-odds are at least 0. If a label is a candidate of every sample or of none, its
-    log-odds are constant: those of its smoothed frequency, (count + 1) / (n + 2).
+    log-odds are constant: the log-odds of its smoothed frequency, (count + 1) / (n + 2).
 
     Parameters
     ----------

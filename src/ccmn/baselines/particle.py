@@ -54,8 +54,8 @@ class PARTICLE(PartialLabelClassifier):
     ----------
     variant : {"vls", "map"}, default="vls"
         "vls" (PAR-VLS, virtual label splitting) predicts a label if its votes, weighted by the accuracy of the
-        classifiers, exceed those of the virtual label. "map" (PAR-MAP, maximum a posteriori) predicts a label if its
-        posterior probability, given its number of votes, exceeds 1/2.
+        classifiers, exceed the votes of the virtual label. "map" (PAR-MAP, maximum a posteriori) predicts a label if
+        its posterior probability, given its number of votes, exceeds 1/2.
     k : int, default=10
         Number of nearest neighbors.
     alpha : float, default=0.95
@@ -179,7 +179,7 @@ class PARTICLE(PartialLabelClassifier):
             if n_empty:
                 warnings.warn(
                     f"{n_empty} of {n} samples have an empty candidate set. They have no influence on label "
-                    "propagation, and their credible labels are those of their neighbors.",
+                    "propagation, and they get the credible labels of their neighbors.",
                     stacklevel=2,
                 )
             alpha, thr = float(self.alpha), float(self.thr)

@@ -222,7 +222,7 @@ def label_confidence(F: FloatArray, Y: FloatArray) -> FloatArray:
 
 
 def scale_rows(values: FloatArray, constant_rows: FloatArray) -> FloatArray:
-    """Scale every row to [0, 1]; rows of equal values are replaced by those of ``constant_rows``.
+    """Scale every row to [0, 1]; a row of equal values is replaced by the row of ``constant_rows``.
 
     >>> scale_rows(np.array([[1.0, 3.0, 2.0], [5.0, 5.0, 5.0]]), np.array([[0, 0, 0], [0, 1, 0]]))
     array([[0. , 1. , 0.5], [0. , 1. , 0. ]])
@@ -261,7 +261,7 @@ def elicit_credible(
     thr: float,
     progress: ProgressCallback | None = None,
 ) -> NDArray[np.int64]:
-    """Return credible labels (n, q), 0 or 1; those of a fold come from label propagation on the other folds."""
+    """Return credible labels (n, q), 0 or 1; labels of a fold come from label propagation on the other folds."""
     n, n_folds = len(Y), int(folds.max()) + 1
     n_available = max(0, n - int(np.bincount(folds).max()) - 1)
     if k > n_available:

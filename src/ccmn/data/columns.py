@@ -97,7 +97,7 @@ class Columns:
     Parameters
     ----------
     n_features : int
-        Number of features, without those of the text column.
+        Number of features, without the features of the text column.
     n_labels : int
         Number of labels.
     feature_names, label_names : sequence of str, default=None
@@ -152,7 +152,7 @@ class Columns:
     def read_labeled(
         self, source: PathLike, labels: LabelSpec | None = None, *, data_dir: PathLike | None = None
     ) -> MultiLabelData:
-        """Read features and labels; without ``labels`` the label columns are those of the model."""
+        """Read features and labels; without ``labels``, the label columns have the names in the model."""
         texts: list[str] = []
         if self.text is not None:
             data, texts = read_text_file(source, self.text.column, self._labels(source, labels))

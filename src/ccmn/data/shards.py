@@ -45,7 +45,7 @@ class ShardedData:
     """Multi-label dataset in a folder of Parquet files that may be larger than memory.
 
     Features are columns of numbers, or vectors (fixed-size lists), which are much faster to read. Labels are columns
-    of 0 and 1, one vector column of 0 and 1, or one column of lists of label numbers; the latter gives sparse labels.
+    of 0 and 1, one vector column of 0 and 1, or one column of lists of label numbers (sparse labels).
     The constructor reads only the footers of the files.
 
     Parameters

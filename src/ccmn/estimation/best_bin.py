@@ -37,7 +37,7 @@ def best_bin(evidence: Evidence) -> list[LabelRates]:
     """Estimate the rates by mixture proportion estimation with the best-bin estimator.
 
     For noise type "partial" the rates are point estimates: nearly every label has rows that are certainly negative, as
-    the estimator requires. Otherwise they are upper bounds. Standard errors are those of a Poisson bootstrap of the
+    the estimator requires. Otherwise they are upper bounds. Standard errors come from a Poisson bootstrap of the
     rows with fixed scores; intervals follow from the confidence bound of the estimator [1]_. Both rates follow from the
     two mixture proportions as in [2]_. Another estimator of mixture proportions is given in [3]_.
 

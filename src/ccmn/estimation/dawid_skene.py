@@ -41,7 +41,7 @@ def dawid_skene(evidence: Evidence) -> list[LabelRates]:
     .. math:: \rho_{pos} = \frac{\sum_i \mu_i (1 - \tilde y_i)}{\sum_i \mu_i}, \qquad
               \rho_{neg} = \frac{\sum_i (1 - \mu_i)\, \tilde y_i}{\sum_i (1 - \mu_i)} .
 
-    The training labels :math:`\tilde y` may be those of one annotator, a majority vote, or the mean votes (soft
+    The training labels :math:`\tilde y` may be the votes of one annotator, a majority vote, or the mean votes (soft
     labels), for which these are the mean error rates of the annotators.
 
     References

@@ -141,7 +141,7 @@ def flip_aucs(evidence: Evidence, surfaces: Surfaces, trusted: Trusted, true: in
 
 
 def auc(scores: FloatArray, flipped: NDArray[np.bool_]) -> AUC:
-    r"""Return the area under the ROC curve (ties count 1/2) with the standard error of Hanley and McNeil [1]_.
+    r"""Return the area under the ROC curve (a tied pair counts 1/2) with the standard error of Hanley and McNeil [1]_.
 
     .. math:: s^2 = \frac{A (1 - A) + (m - 1)(\frac{A}{2 - A} - A^2) + (n - 1)(\frac{2 A^2}{1 + A} - A^2)}{m n}
 

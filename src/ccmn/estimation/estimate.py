@@ -248,8 +248,8 @@ def diagnose_noise(
 class IncrementalNoiseEstimator:
     """Estimator of noise rates for a growing number of trusted rows.
 
-    The results equal those of ``estimate_noise(X, Y_noisy, noise_type=noise_type, trusted=trusted)``. Most of the time
-    of that function is spent on models of the noisy labels, which do not depend on trusted rows. Here they are fitted
+    The results equal ``estimate_noise(X, Y_noisy, noise_type=noise_type, trusted=trusted)``. Most of the time of that
+    function is spent on models of the noisy labels, which do not depend on trusted rows. Here they are fitted
     once, at the first call of :meth:`rates`.
 
     Parameters
@@ -316,7 +316,7 @@ def estimate_rates(evidence: Evidence, method: str, names: Sequence[str] | None)
 
 
 def uses_likelihood(evidence: Evidence, method: str) -> bool:
-    """Return whether the method needs the likelihoods ``evidence.surfaces``."""
+    """Return whether the method needs the held-out log-likelihoods ``evidence.surfaces``."""
     if method == "auto":
         combined = evidence.trusted is not None or evidence.prevalence is not None
         has_scores = evidence.X is not None or (evidence.pred_proba is not None and combined)
@@ -372,8 +372,8 @@ def auto(evidence: Evidence) -> list[LabelRates]:
 def _bounds_from_scores(evidence: Evidence) -> list[LabelRates]:
     """Estimate rates from probabilities alone: by best bin for "partial", otherwise by the smaller of two upper bounds.
 
-    The two bounds are those of best bin and anchor. Nearly every label has rows that are certainly negative, which
-    identify rho_neg. Few labels have rows that are certainly positive, so rho_pos can only be bounded.
+    The two bounds are the estimates of best bin and anchor. Nearly every label has rows that are certainly negative,
+    which identify rho_neg. Few labels have rows that are certainly positive, so rho_pos can only be bounded.
     """
     scores = held_out_scores(evidence)
     return [

@@ -61,7 +61,7 @@ class Evidence:
     seed : int, default=0
         Seed of all random numbers.
     surfaces : Surfaces or None, default=None
-        Held-out likelihoods of all labels as returned by :func:`fit_surfaces`; None before they are fitted.
+        Held-out log-likelihood surface of every label, as returned by :func:`fit_surfaces`; None before the fit.
     """
 
     Y: FloatArray
@@ -104,7 +104,7 @@ Estimator = Callable[[Evidence], list[LabelRates]]
 
 
 def held_out_scores(evidence: Evidence) -> FloatArray:
-    """Return out-of-fold probabilities of the noisy labels: those given, or those of models that are fitted here."""
+    """Return out-of-fold probabilities of the noisy labels: the given ones, or predictions of models fitted here."""
     if evidence.pred_proba is not None:
         return evidence.pred_proba
     _require_scores(evidence)
@@ -112,10 +112,11 @@ def held_out_scores(evidence: Evidence) -> FloatArray:
 
 
 def fit_surfaces(evidence: Evidence) -> Surfaces:
-    """Fit the models of all labels and return their held-out likelihoods; this is the expensive step.
+    """Fit the models of all labels and return their held-out log-likelihood surfaces; this is the expensive step.
 
-    Without features the surfaces are flat: any probabilities of noisy labels are also possible as probabilities of
-    true labels, so they do not identify the rates.
+    A surface contains the log-likelihood at every pair of rates. Without features the surfaces are flat:
+    any probabilities of noisy labels are also possible as probabilities of true labels, so they do not identify the
+    rates.
     """
     _require_scores(evidence)
     if evidence.X is None:

@@ -2,8 +2,8 @@
 
 For every label, forward-corrected logistic models are fitted at a coarse grid of pairs (rho_pos, rho_neg). All labels,
 pairs and folds are solved as one stacked problem (:func:`held_out_logits`). The log-odds of held-out rows are then
-recalibrated at every pair of a fine grid, and their likelihood is the surface from which the rates are estimated
-(:func:`label_surfaces`).
+recalibrated at every pair of a fine grid. The surface of a label is the held-out log-likelihood at all pairs of this
+grid; the rates are estimated from it (:func:`label_surfaces`).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ FITTED_GRIDS: dict[NoiseType, Grid] = {
 
 
 class Surfaces(NamedTuple):
-    """Held-out likelihoods of all labels."""
+    """Held-out log-likelihood surfaces of all labels: one value for every pair of rates."""
 
     values: list[FloatArray]
     """Log-likelihoods over the grid of each label's noise type, -inf where a pair is impossible."""
@@ -116,7 +116,7 @@ class Surfaces(NamedTuple):
 
 
 def label_surfaces(X: Any, Y: FloatArray, noise_type: Sequence[NoiseType], seed: int) -> Surfaces:
-    """Fit the models of all labels; at each pair of rates the better of linear and kernel features counts."""
+    """Return the surfaces of all labels: at each pair of rates, the better of linear and kernel features counts."""
     n, q = Y.shape
     observed = observed_prevalence(Y)
     if n < MIN_ROWS:

@@ -47,7 +47,8 @@ def profile(evidence: Evidence) -> list[LabelRates]:
 
     The method assumes that the posterior of the true label is logistic along some direction of the features. It does
     not assume that the label of any row is certain. Labels with fewer than 20 observed rows of their rarer class are
-    shrunk towards the pooled estimate of the other labels (flag "shrunk"). ``evidence.surfaces`` must be fitted.
+    shrunk towards the pooled estimate of the other labels (flag "shrunk"). ``evidence.surfaces``, the
+    held-out log-likelihoods over the grid of rates, must be fitted.
     """
     if evidence.pred_proba is not None:
         raise ValueError("method='profile' requires the features X; got pred_proba")
@@ -123,7 +124,7 @@ def log_posterior(
 
     where :math:`\pi = (\tilde p - \rho_{neg}) / r` is the prevalence that the rates imply. The first term is the
     held-out likelihood with temperature T (a power posterior [1]_, see :func:`temperature_for`). The other terms are
-    the likelihood of the trusted rows: of their flips, and of their number of true labels. The latter is informative
+    the likelihood of the trusted rows: of their flips, and of their number of true labels. This number is informative
     because the observed prevalence is known; its weight w accounts for the error of the observed prevalence in a sample
     of n rows (:func:`prevalence_weight`). A known prevalence adds a normal term with standard deviation 0.01.
 

@@ -24,7 +24,7 @@ from ccmn.experiments.protocols import Repeat
 
 @dataclass(frozen=True)
 class CompetingMethod:
-    """Row of table 3 that is not trained as a fleet."""
+    """Row of table 3 that is not trained as a fleet (a group of models trained together as one batch)."""
 
     name: str
     make: Callable[..., Any]

@@ -1,5 +1,6 @@
-"""Fleets: all runs of a group of methods (methods x learning rates x repeats), trained at the same time.
+"""Fleets: all runs of a group of methods (methods x learning rates x repeats).
 
+A fleet is a group of models trained together as one batch: their weights are stacked in one tensor per parameter.
 Two selections are reported. "clean": every metric is selected on true validation labels, as in the paper. "noisy": the
 selection that is possible without true labels, on noisy validation labels with metrics that are corrected for the
 noise: the unbiased Hamming loss, and the pooled ranking loss for all ranking metrics.

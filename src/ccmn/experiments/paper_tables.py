@@ -64,7 +64,8 @@ def _methods() -> list[Method]:
 
 
 METHODS: Registry[Method] = Registry("method", {method.name: method for method in _methods()})
-"""Methods that are trained as a fleet: the ten of the paper, and the unbiased ones with estimated rates."""
+"""Methods that are trained as a fleet (together as one batch): the ten methods of the paper, and the unbiased methods
+with estimated rates."""
 PAPER_METHODS = tuple(name for name in METHODS if not name.endswith("-estimated"))
 """Rows of tables 1 and 2, in their order."""
 PML_METHODS = ("PMLNI", "PMLLRS", "PARVLS", "PARMAP", "fPML")

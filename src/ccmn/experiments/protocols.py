@@ -82,7 +82,7 @@ class Repeat:
     noise: ClassConditionalNoise
     """Rates that the labels were flipped with; for real candidate sets, the rates observed on the training rows."""
     noisy: Any
-    """Noisy labels of all rows; those of the test rows are never used."""
+    """Noisy labels of all rows; the noisy labels of the test rows are never used."""
 
     @property
     def known(self) -> NDArray[np.intp]:

@@ -1,8 +1,8 @@
 """Experiments of the paper's tables: load the data, plan groups of cells, run cells without a result, store them.
 
 A cell is one method in one repeat (random split and noise) on one data set under one protocol. A column contains the
-cells of all methods on one data set. A group contains cells that run together. A fleet is a group of models that are
-trained at the same time, see :mod:`ccmn.experiments.fleet`.
+cells of all methods on one data set. A group contains cells that run together. A fleet is a group of models trained
+together as one batch, see :mod:`ccmn.experiments.fleet`.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ def prepare(
     tables : sequence of str
         Names in ``TABLES``.
     datasets : sequence of str, optional
-        Data sets or data files to run instead of those of the tables. The column of a file has the name of the file.
+        Data sets or data files to run instead of the data sets of the tables. The column of a file has the name of
+        the file.
     protocols : sequence of str, optional
         Protocols to run; by default, all protocols of each table.
     data_dir : path, optional
@@ -200,7 +201,7 @@ def load(table: PaperTable, dataset: str, data_dir: PathLike | None = None) -> M
 
 @dataclass(frozen=True)
 class CellGroup:
-    """Cells that are run and stored together: those of a fleet, or one fit of a competing method."""
+    """Cells that are run and stored together: the cells of a fleet, or one fit of a competing method."""
 
     column: Column
     methods: tuple[str, ...]

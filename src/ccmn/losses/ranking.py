@@ -72,7 +72,7 @@ class RankingLoss(MultiLabelLoss):
               \qquad p = \mathrm{debias}(\tilde y)
 
     Products of two debiased labels are unbiased, because labels flip independently. This does not hold under
-    ``TransitionNoise``. There, exactly one label of a sample is true, so :math:`y_j (1 - y_k) = y_j`, and the linear
+    ``TransitionNoise``: exactly one label of a sample is true, so :math:`y_j (1 - y_k) = y_j`, and the linear
     form :math:`\sum_{j \neq k} p_j \phi(f_j - f_k)` is used instead.
 
     Parameters

@@ -32,7 +32,7 @@ class BatchedMetrics:
     Parameters
     ----------
     Y : tensor of shape (..., n, q)
-        True labels in {0, 1}. Leading dimensions broadcast with those of the scores.
+        True labels in {0, 1}. Leading dimensions broadcast with the leading dimensions of the scores.
 
     Examples
     --------

@@ -72,7 +72,8 @@ def pooled_ranking_loss(p: Tensor, scores: Tensor, weights: Tensor | None = None
     .. math:: \frac{\sum_i \sum_{j \ne k} p_{ij} (1 - p_{ik}) (1[f_{ij} < f_{ik}] + \frac12 1[f_{ij} = f_{ik}])}
                    {\sum_i \sum_{j \ne k} p_{ij} (1 - p_{ik})}
 
-    Ties count 1/2. The value is NaN if the corrected number of pairs is not positive, which can happen with few rows.
+    A tied pair counts 1/2. The value is NaN if the corrected number of pairs is not positive, which can happen with few
+    rows.
     """
     sums = pooled_ranking_sums(p, scores, weights)
     return torch.where(sums.total > 0, sums.ratio(), torch.nan)
@@ -91,7 +92,7 @@ def pooled_ranking_sums(p: Tensor, scores: Tensor, weights: Tensor | None = None
 
 
 def wrong_pair_weights(pos: Tensor, neg: Tensor, scores: Tensor) -> Tensor:
-    """Return for each row the sum of pos_j neg_k over pairs j != k with f_j < f_k; ties count 1/2."""
+    """Return for each row the sum of pos_j neg_k over pairs j != k with f_j < f_k; tied pairs count 1/2."""
     ordered, order = scores.contiguous().sort(dim=-1)
     p, n = (t.expand(scores.shape).gather(-1, order) for t in (pos, neg))
     below = torch.searchsorted(ordered, ordered)

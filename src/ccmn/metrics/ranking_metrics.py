@@ -1,6 +1,6 @@
 """Metrics of label rankings: ranking loss, average precision, coverage and one-error.
 
-Functions with the suffix ``_rows`` return one value per row; those with the suffix ``_from`` do the same for a
+Functions with the suffix ``_rows`` return one value per row; functions with the suffix ``_from`` do the same for a
 ``Ranking`` that several metrics share. They work on tensors with broadcast leading dimensions, without validation and
 without host synchronization on accelerators.
 
@@ -141,13 +141,14 @@ def ranking_loss_from(ranking: Ranking, ties: Ties = "full") -> Tensor:
 
 
 def pooled_wrong_from(ranking: Ranking) -> tuple[Tensor, Tensor]:
-    r"""Return the weights of wrong pairs (ties 1/2) and of all pairs of each row, for real-valued labels p.
+    r"""Return the weights of wrong pairs (a tied pair counts 1/2) and of all pairs of each row, for real-valued labels.
 
     .. math:: \sum_{j \neq k} p_j (1 - p_k) (1[f_j < f_k] + \tfrac12 1[f_j = f_k])
               = \tfrac12 \Big( \sum_j (p_j r_j - h_j) + \sum_{j \neq k} p_j (1 - p_k) \Big)
 
-    Here :math:`r_j` is the rank and :math:`h_j = \sum_{k: f_k \geq f_j} p_k` the hits of label j. Products of two p
-    cancel on the right-hand side, so the ranking is sufficient.
+    Here :math:`p_j` is the value of label j, :math:`r_j` its rank and
+    :math:`h_j = \sum_{k: f_k \geq f_j} p_k` its hits. Products of two p cancel on the right-hand side, so the ranking
+    is sufficient.
     """
     p, total = ranking.labels, ranking.positives
     pairs = total * (p.shape[-1] - total) - (p * (1 - p)).sum(-1)

@@ -211,7 +211,8 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def clip_in_order(values: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
     """Map values in [low, high] into (0, 1) without ties: values outside the margins are not changed.
 
-    Values below ``MARGIN`` are spread over the upper half of the lower margin, likewise at the other end.
+    Values below ``MARGIN`` are spread over the upper half of the lower margin, and values above
+    1 - ``MARGIN`` over the lower half of the upper margin.
 
     >>> (1e6 * clip_in_order(np.array([-1.0, -0.5, 0.3]), np.array(-1.0), np.array(1.0))).round(2)
     array([5.0e-01, 7.5e-01, 3.0e+05])

@@ -114,7 +114,7 @@ class Scorer:
     noise : NoiseModel
         Noise model, which is inverted for the link "plugin".
     has_dummy : bool
-        Whether output 0 is the dummy label of Eq. (8), from which scores are measured.
+        Whether output 0 is the dummy label of Eq. (8) of the paper, from which scores are measured.
     link : {"linear", "logistic", "plugin", "slope"}
         Relation of scores and probabilities, see :mod:`ccmn.models.calibration`.
     slope : float
@@ -131,7 +131,7 @@ class Scorer:
     thresholds: NDArray[np.float64]
 
     def scores(self, X: Any, labels: slice | None = None) -> NDArray[np.float64]:
-        """Return the scores (n, q) before thresholds, or those of some labels."""
+        """Return the scores (n, q) before thresholds, or only the scores of some labels."""
         if not self.has_dummy:
             outputs = self.network.outputs(X, labels)
         elif labels is None:

@@ -341,8 +341,8 @@ def resolve_noise(noise: Noise, data: TrainingData, seed: int) -> ResolvedNoise:
             raise ValueError(f"Expected a noise model with {q} labels, as y; got {noise.n_labels}")
         if names and noise.label_names and names != noise.label_names:
             raise ValueError(
-                f"The label names of the noise model, {', '.join(noise.label_names[:4])} ..., differ from those of y, "
-                f"{', '.join(names[:4])} ...; use the same order, or omit the names"
+                f"The label names of the noise model, {', '.join(noise.label_names[:4])} ..., differ from the names in "
+                f"y, {', '.join(names[:4])} ...; use the same order, or omit the names"
             )
         return ResolvedNoise(noise)
     no_noise = ClassConditionalNoise(0.0, 0.0, n_labels=q, label_names=names)

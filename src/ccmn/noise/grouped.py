@@ -23,7 +23,7 @@ class GroupedNoise(BaseNoise):
     .. math:: p_{ij} = \frac{\tilde y_{ij} - \rho_{neg,\,g_i j}}{1 - \rho_{pos,\,g_i j} - \rho_{neg,\,g_i j}}
 
     Each label is debiased on its own, so :math:`E[p \mid y] = y` holds in every row. Rows with verified labels are a
-    group with rates of zero. ``corrupt`` and ``debias`` are those of a noise model, with the group of each row as an
+    group with rates of zero. ``corrupt`` and ``debias`` work as in a noise model, with the group of each row as an
     additional argument.
 
     Parameters

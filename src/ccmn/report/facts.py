@@ -1,4 +1,4 @@
-"""Numbers that a report shows, section by section, before they are rendered."""
+"""Facts: the numbers and texts that a report shows, section by section, before they are rendered."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class MetricValue:
 
 @dataclass(frozen=True)
 class MetricRow:
-    """All metrics of one model on one kind of labels."""
+    """All metrics of one model on one set of labels (given, corrected or true)."""
 
     name: str
     values: Mapping[str, MetricValue]
@@ -132,7 +132,7 @@ class MetricRow:
 
 @dataclass(frozen=True)
 class MetricFacts:
-    """Metrics of several models or on several kinds of labels, with a note that explains the rows."""
+    """Metrics of several models or on several sets of labels, with a note that explains the rows."""
 
     rows: tuple[MetricRow, ...]
     note: str
@@ -179,7 +179,7 @@ class PrecisionRecallCurve:
 
 @dataclass(frozen=True, eq=False)
 class PrecisionRecallFacts:
-    """Curves of every label, by the name of the model or of the kind of labels."""
+    """Curves of every label, by the name of the model or of the set of labels."""
 
     labels: tuple[tuple[str, Mapping[str, PrecisionRecallCurve]], ...]
     curve_names: tuple[str, ...]

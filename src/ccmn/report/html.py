@@ -229,4 +229,7 @@ _VIEWS: Mapping[str, Any] = {
     "cooccurrence": _cooccurrence,
     "curves": _curves,
 }
-"""Sections in the order of the page: field of the report, and function from facts to charts and table cells."""
+"""Sections in the order of the page: field of the report, and function from its facts to charts and table cells.
+
+The facts of a section are the numbers and texts that it shows (:mod:`ccmn.report.facts`).
+"""

@@ -1,4 +1,4 @@
-r"""Constants and estimation-error bounds of Theorem 2, Theorem 4 and Corollary 1.
+r"""Constants and estimation-error bounds of Theorem 2, Theorem 4 and Corollary 1 of the paper.
 
 Each bound holds with probability at least :math:`1 - \delta` for the excess surrogate risk
 :math:`R_L(\hat f) - \min_{f \in F} R_L(f)` of the minimizer of the unbiased empirical risk on ``n`` noisy samples. Each
@@ -36,7 +36,7 @@ MAX_SAMPLES = 2**60
 
 
 def kappa(noise: ClassConditionalNoise) -> FloatArray:
-    r"""Return the factor of Eq. (4) for every label.
+    r"""Return the factor kappa of Eq. (4) of the paper for every label.
 
     .. math:: \kappa_j = \frac{1}{1 - \rho_{pos,j} - \rho_{neg,j}}
 
@@ -62,7 +62,7 @@ def kappa(noise: ClassConditionalNoise) -> FloatArray:
 
 
 def mu_hamming(noise: ClassConditionalNoise, *, printed: bool = False) -> float:
-    r"""Return the range of the modified phi of Eq. (4) in units of Theta: the mu of Theorem 2.
+    r"""Return the range of the modified phi of Eq. (4) of the paper, divided by Theta = max phi: the mu of Theorem 2.
 
     .. math:: \mu = \max_j \frac{1 + |d_j|}{r_j}, \qquad \text{printed: } \max_j \frac{1}{r_j}
 
@@ -94,7 +94,7 @@ def mu_hamming(noise: ClassConditionalNoise, *, printed: bool = False) -> float:
 
 
 def mu_ranking(noise: ClassConditionalNoise, *, printed: bool = False) -> float:
-    r"""Return the range of the modified phi of Eq. (6) in units of Theta: the mu of Theorem 4.
+    r"""Return the range of the modified phi of Eq. (6) of the paper, divided by Theta = max phi: the mu of Theorem 4.
 
     .. math:: \mu = \max_{j \neq k} \frac{1 + \max(|d_j|, |d_k|)}{r_j r_k},
               \qquad \text{printed: } \max_j \frac{1 + |d_j|}{r_j^2}
@@ -129,7 +129,7 @@ def mu_ranking(noise: ClassConditionalNoise, *, printed: bool = False) -> float:
 
 
 def lipschitz_hamming(noise: ClassConditionalNoise, lipschitz: float) -> float:
-    r"""Return the Lipschitz constant of the modified phi of Eq. (4): the K of Theorem 2.
+    r"""Return the Lipschitz constant of the modified phi of Eq. (4) of the paper: the K of Theorem 2.
 
     .. math:: K = L \max_j \frac{1 + |d_j|}{r_j}
 
@@ -156,7 +156,7 @@ def lipschitz_hamming(noise: ClassConditionalNoise, lipschitz: float) -> float:
 
 
 def lipschitz_ranking(noise: ClassConditionalNoise, lipschitz: float) -> float:
-    r"""Return the Lipschitz constant of the modified phi of Eq. (6) in f_j - f_k: the K of Theorem 4.
+    r"""Return the Lipschitz constant of the modified phi of Eq. (6) of the paper in f_j - f_k: the K of Theorem 4.
 
     .. math:: K = \frac{L}{2} \max_{j \neq k} \max\Big(
               \frac{(1 + d_j)(1 - d_k)}{r_j r_k} + 1, \;
@@ -250,7 +250,7 @@ def hamming_bound(
     delta: float = 0.05,
     printed: bool = False,
 ) -> float:
-    r"""Return the bound of Theorem 2 on the excess Hamming surrogate risk of the unbiased loss, Eq. (4).
+    r"""Return the bound of Theorem 2 on the excess Hamming surrogate risk of the unbiased loss, Eq. (4) of the paper.
 
     .. math:: 4 q K R_n(F) + 2 q \mu \Theta \sqrt{\frac{\ln(2/\delta)}{2n}}
 
@@ -298,7 +298,7 @@ def ranking_bound(
     delta: float = 0.05,
     printed: bool = False,
 ) -> float:
-    r"""Return the bound of Theorem 4 on the excess ranking surrogate risk of the unbiased loss, Eq. (6).
+    r"""Return the bound of Theorem 4 on the excess ranking surrogate risk of the unbiased loss, Eq. (6) of the paper.
 
     .. math:: 4 q (q-1) K R_n(F) + q (q-1) \mu \Theta \sqrt{\frac{\ln(2/\delta)}{2n}}
 
@@ -341,7 +341,7 @@ def ranking_bound(
 def partial_hamming_bound(
     n: int, noise: PartialNoise, *, rademacher: float, delta: float = 0.05, printed: bool = False
 ) -> float:
-    r"""Return the first bound of Corollary 1: Theorem 2 for candidate sets, Eq. (9), and the square loss.
+    r"""Return the first bound of Corollary 1: Theorem 2 for candidate sets (Eq. (9) of the paper) and square loss.
 
     .. math:: 4 q K R_n(F) + 8 q \max_j \frac{1 + \rho_j}{1 - \rho_j} \sqrt{\frac{\ln(2/\delta)}{2n}},
               \qquad \text{printed: } \frac{1}{1 - \min_j \rho_j} \text{ and } \ln(1/\delta)
@@ -387,7 +387,7 @@ def partial_hamming_bound(
 def partial_ranking_bound(
     n: int, noise: PartialNoise, *, rademacher: float, delta: float = 0.05, printed: bool = False
 ) -> float:
-    r"""Return the second bound of Corollary 1: Theorem 4 for candidate sets, Eq. (10), and the square loss.
+    r"""Return the second bound of Corollary 1: Theorem 4 for candidate sets (Eq. (10) of the paper) and square loss.
 
     .. math:: 4 q (q-1) K R_n(F)
               + 4 q (q-1) \max_{j \neq k} \frac{1 + \max(\rho_j, \rho_k)}{(1 - \rho_j)(1 - \rho_k)}

@@ -209,7 +209,7 @@ class DenseLabels(LabelSource):
             values = values.to(self.dtype)  # once; on a device, where memory is scarce, every batch is converted
         self._values = values.reshape(-1, values.shape[-1])
         self._debias = None if debias is None else debias.to(values.device)
-        # The labels of a group follow those of the previous group.
+        # The labels of a group follow the labels of the previous group.
         groups = torch.arange(len(values), device=values.device).unsqueeze(1)
         self._first = groups * values.shape[1] if values.ndim == 3 else None
 

@@ -33,7 +33,7 @@ MAX_SINGLE_THREAD_OPERATIONS = 2**31
 def limit_threads(X: Any) -> Iterator[None]:
     """Use one thread for the linear algebra of numpy and scipy while a small problem (n, d) is solved.
 
-    Their idle threads compete with those of torch. On two cores, a small closed form takes twice as long with two
+    Their idle threads compete with the threads of torch. On two cores, a small closed form takes twice as long with two
     threads, L-BFGS ten times as long.
     """
     n, d = X.shape
@@ -73,7 +73,7 @@ class Tridiagonal:
             matrix.T, lower=1, lwork=_LAPACK_BLOCK * n, overwrite_a=1
         )
         self._off_diagonal = off_diagonal if n > 1 else np.zeros(1)  # LAPACK requires one number
-        # Q does not change the first coordinate; its reflectors are those of a QR decomposition of the rest.
+        # Q does not change the first coordinate; its reflectors are the reflectors of a QR decomposition of the rest.
         self._reflectors = np.asfortranarray(reduced[1:, :-1])
         # With smaller shifts, T + c I might not be positive definite because of rounding errors.
         self._min_shift = 4 * n * np.finfo(np.float64).eps * float(np.abs(self._diagonal).max(initial=0.0))

@@ -154,7 +154,7 @@ class BestWeights:
         return better
 
     def keep(self, better: Tensor, network: Network) -> None:
-        """Keep the present weights of the runs for which ``better`` (C, G, K) is true; at first those of all runs."""
+        """Keep the present weights of the runs for which ``better`` (C, G, K) is true; at first, of all runs."""
         if not self.weights:
             self.weights = [[p.values.detach().clone() for p in network.parameters] for _ in better]
             self.buffers = [b.detach().clone() for b in network.buffers]

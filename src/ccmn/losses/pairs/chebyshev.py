@@ -163,7 +163,7 @@ class TiledPasses:
         return u, v
 
     def _tiles(self, order: int) -> Iterator[tuple[tuple[slice, slice], Tensor]]:
-        """Yield slices (rows, labels) and 2 T_a(x) there, (rows, M, labels): complete rows, or a part of one row."""
+        """Yield slices (rows, labels), complete rows or parts of a row, and their 2 T_a(x), (rows, M, labels)."""
         rows, q = self.scores.shape
         cells = max(64, (_TILE_SIZE if self.scores.device.type == "cpu" else _DEVICE_TILE_SIZE) // order)
         tile_rows, tile_labels = min(rows, max(1, cells // q)), min(q, cells)

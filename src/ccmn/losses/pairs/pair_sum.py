@@ -35,7 +35,7 @@ _INDICATORS_PER_SORTED_LABEL = 110
 _PAIRS_PER_TERM = 1.6
 """Cost per label and term of a Chebyshev series."""
 _SETUP_PAIRS = {"sorted": (20_000, 20_000_000), "series": (180_000, 100_000_000)}
-"""Fixed cost of an algorithm: (CPU, accelerator). Kernel launches dominate the latter."""
+"""Fixed cost of an algorithm: (CPU, accelerator). Kernel launches dominate the cost on an accelerator."""
 
 
 def pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate | Callable[[Tensor], Tensor]) -> Tensor:
