@@ -134,8 +134,8 @@ class TestLBFGS:
         )
         assert list(auto.history_) == ["l2", "hamming_loss", "labels"]
         assert auto.history_["labels"].sum() == 10
-        found, rival = (hamming_loss(Y_test, clf.predict(X_test)) for clf in (auto, adam))
-        assert found < rival + 0.005
+        auto_loss, adam_loss = (hamming_loss(Y_test, clf.predict(X_test)) for clf in (auto, adam))
+        assert auto_loss < adam_loss + 0.005
 
     def test_sparse_features_and_weights(self, scenes):
         X, Z, X_test, _, noise, _ = scenes
@@ -505,6 +505,6 @@ def test_only_verified_labels_of_trusted_rows_replace_noisy_labels(scenes):
     nothing = CCMNClassifier(**common).fit(X, Z, trusted=([3, 7], np.full((2, 10), np.nan)))
     np.testing.assert_array_equal(nothing.decision_function(X), plain.decision_function(X))
     some = np.where(np.arange(10) < 5, Y[:400], np.nan)
-    told = CCMNClassifier(**common).fit(X, Z, trusted=(np.arange(400), some))
-    np.testing.assert_allclose(told.decision_function(X)[:, 5:], plain.decision_function(X)[:, 5:], atol=1e-5)
-    assert not np.allclose(told.decision_function(X)[:, :5], plain.decision_function(X)[:, :5], atol=1e-2)
+    with_trusted = CCMNClassifier(**common).fit(X, Z, trusted=(np.arange(400), some))
+    np.testing.assert_allclose(with_trusted.decision_function(X)[:, 5:], plain.decision_function(X)[:, 5:], atol=1e-5)
+    assert not np.allclose(with_trusted.decision_function(X)[:, :5], plain.decision_function(X)[:, :5], atol=1e-2)
