@@ -1,0 +1,594 @@
+"""Risk control: thresholds that guarantee a metric on the true labels."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import scipy.stats
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import brentq
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import ccmn
+from ccmn import (
+    CCMNClassifier,
+    ClassConditionalNoise,
+    CorrectedClassifier,
+    MissingNoise,
+    PartialNoise,
+    RiskControlledClassifier,
+    TransitionNoise,
+    control_risk,
+)
+from ccmn.data import make_noisy_multilabel
+from ccmn.estimation import NoiseRates
+from ccmn.models.risk_control import METRICS, N_STARTS, accepted_hypotheses, default_thresholds, label_shares
+
+AT_LEAST = ("recall", "precision")
+EASY = {"recall": 0.01, "precision": 0.01, "fnr": 0.99, "hamming": 0.99}
+"""Targets that every threshold of these tests meets."""
+
+
+def make_task(n, q=4, noise=None, random_state=0, difficulty=1.0):
+    """Return scores, true labels and noisy labels of n rows."""
+    rng = np.random.default_rng(random_state)
+    scores = rng.normal(size=(n, q))
+    Y = (scores + difficulty * rng.normal(size=(n, q)) > 0.8).astype(float)
+    return scores, Y, Y if noise is None else noise.corrupt(Y, random_state=rng)
+
+
+def clean_metric(metric, Y, scores, threshold):
+    """Return the metric of true labels, by loops."""
+    true_positives = predicted_labels = positives = wrong = observed = 0
+    missed_shares = []
+    for labels, row in zip(Y, scores):
+        predicted = [score >= threshold for score in row]
+        for y, h in zip(labels, predicted):
+            if math.isnan(y):
+                continue
+            observed += 1
+            true_positives += y == 1 and h
+            predicted_labels += h
+            positives += y == 1
+            wrong += (y == 1) != h
+        if not np.isnan(labels).any():
+            missed = sum(y == 1 and not h for y, h in zip(labels, predicted))
+            missed_shares.append(missed / max(1, labels.sum()))
+    return {
+        "recall": true_positives / positives,
+        "precision": true_positives / predicted_labels,
+        "hamming": wrong / observed,
+        "fnr": np.mean(missed_shares),
+    }[metric]
+
+
+def row_parts(metric, p, row, threshold):
+    """Return N and D of one row from soft labels without NaN, by loops."""
+    predicted = [score >= threshold for score in row]
+    q = len(p)
+    if metric == "recall":
+        return sum(p[j] for j in range(q) if predicted[j]), sum(p)
+    if metric == "precision":
+        return sum(p[j] for j in range(q) if predicted[j]), sum(predicted)
+    if metric == "hamming":
+        return sum(1 - p[j] if predicted[j] else p[j] for j in range(q)) / q, 1.0
+    share = 0.0
+    for labels in itertools.product((0, 1), repeat=q):  # multilinear extension of the missed share
+        weight = np.prod([p[j] if labels[j] else 1 - p[j] for j in range(q)])
+        share += weight * sum(labels[j] and not predicted[j] for j in range(q)) / max(1, sum(labels))
+    return share, 1.0
+
+
+def one_error(metric, noise):
+    """Return N and D of one wrong label with the most extreme debiased value."""
+    values = noise.debias(np.array([[0.0] * noise.n_labels, [1.0] * noise.n_labels]))
+    if metric == "recall":
+        return 0.0, values[1].max()
+    if metric == "precision":
+        return values[0].min(), 1.0
+    if metric == "hamming":
+        return max(values[1].max(), (1 - values[0]).max()) / noise.n_labels, 1 / noise.n_labels
+    return values[1].max(), 1.0
+
+
+def reference_margin(metric, p, scores, threshold, tau, level, noise, rate_variance=None):
+    """Return the upper confidence bound of the constraint by a t test with one additional error."""
+    sign = 1 if metric in AT_LEAST else -1
+    parts = [row_parts(metric, p[i], scores[i], threshold) for i in range(len(p))]
+    constraint = np.array([sign * (tau * D - N) for N, D in parts])
+    n = len(p)
+    N, D = one_error(metric, noise)
+    extra = sign * (tau * D - N) / n
+    variance = constraint.var(ddof=1) / n + extra**2
+    if rate_variance is not None:
+        variance += rate_variance(tau)
+    return constraint.mean() + extra + scipy.stats.t.ppf(1 - level, n - 1) * math.sqrt(variance)
+
+
+def reference_control(metric, p, scores, grid, target, error, noise):
+    """Return the selected threshold by sequences of tests, or None."""
+    n_starts = min(N_STARTS[metric], len(grid))
+    order = list(grid) if metric in ("recall", "fnr") else list(grid)[::-1]
+    accepted = []
+    for k in range(n_starts):
+        for threshold in order[int(k * (len(grid) - 1) / n_starts) :]:
+            if reference_margin(metric, p, scores, threshold, target, error / n_starts, noise) > 0:
+                break
+            accepted.append(threshold)
+    if not accepted:
+        return None
+    if metric == "hamming":
+        return min(accepted, key=lambda t: clean_or_soft(metric, p, scores, t))
+    return max(accepted) if metric in ("recall", "fnr") else min(accepted)
+
+
+def clean_or_soft(metric, p, scores, threshold):
+    """Return the estimate of the metric from soft labels."""
+    parts = np.array([row_parts(metric, p[i], scores[i], threshold) for i in range(len(p))])
+    return parts[:, 0].sum() / parts[:, 1].sum()
+
+
+def estimate_at(Y_noisy, scores, noise, metric, threshold, **options):
+    """Return the estimate at a given threshold."""
+    return control_risk(Y_noisy, scores, noise, metric, EASY[metric], 0.6, thresholds=[threshold], **options)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("threshold", [-5.0, -0.3, 0.4])
+def test_estimate_from_clean_labels(metric, threshold):
+    scores, Y, _ = make_task(120)
+    found = estimate_at(Y, scores, None, metric, threshold)
+    assert found.guaranteed
+    assert found.estimate == pytest.approx(clean_metric(metric, Y, scores, threshold))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_labels_that_are_not_observed_are_ignored(metric):
+    scores, Y, _ = make_task(300)
+    Y[np.random.default_rng(1).random(Y.shape) < 0.1] = np.nan
+    found = estimate_at(Y, scores, None, metric, 0.1)
+    assert found.estimate == pytest.approx(clean_metric(metric, Y, scores, 0.1))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("rates", [((0.25, 0.5, 0.0), (0.25, 0.25, 0.0)), ((0.0,) * 3, (0.5, 0.25, 0.25))])
+def test_estimate_is_unbiased(metric, rates):
+    # Every noisy label vector occurs as often as its probability says, in units of 1/64: the estimate is then exact.
+    noise = ClassConditionalNoise(*rates)
+    rng = np.random.default_rng(0)
+    Y = np.array(list(itertools.product((0, 1), repeat=3)), dtype=float)
+    scores = rng.normal(size=Y.shape) + Y
+    noisy_rows, rows = [], []
+    for i, true in enumerate(Y):
+        for noisy in itertools.product((0, 1), repeat=3):
+            flip = np.where(true == 1, rates[0], rates[1])
+            probability = np.prod(np.where(noisy != true, flip, 1 - flip))
+            count = round(64 * probability)
+            assert count == pytest.approx(64 * probability)
+            noisy_rows += [noisy] * count
+            rows += [i] * count
+    found = estimate_at(np.array(noisy_rows), scores[rows], noise, metric, 0.5)
+    assert found.estimate == pytest.approx(clean_metric(metric, Y, scores, 0.5))
+
+
+def test_label_shares_of_binary_labels():
+    Y = np.array(list(itertools.product((0, 1), repeat=5)), dtype=float)
+    assert_allclose(label_shares(Y), Y / np.maximum(1, Y.sum(1, keepdims=True)), atol=1e-12)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("noise", [None, ClassConditionalNoise([0.2, 0.1, 0.3], [0.1, 0.2, 0.0])])
+def test_threshold_and_bound_against_reference(metric, noise):
+    scores, _, noisy = make_task(150, 3, noise, random_state=3, difficulty=0.3)
+    model = noise or ClassConditionalNoise(0.0, 0.0, n_labels=3)
+    p, grid = model.debias(noisy), np.quantile(scores, np.linspace(0, 0.98, 40))
+    target = {"recall": 0.7, "precision": 0.6, "fnr": 0.3, "hamming": 0.3}[metric]
+    found = control_risk(noisy, scores, noise, metric, target, 0.8, thresholds=grid)
+    assert found.threshold == reference_control(metric, p, scores, grid, target, 0.2, model)
+    level = 0.2 / N_STARTS[metric]
+    expected = brentq(
+        lambda tau: reference_margin(metric, p, scores, found.threshold, tau, level, model), 0, 1, xtol=1e-10
+    )
+    assert found.bound == pytest.approx(expected, abs=1e-8)
+    assert found.estimate == pytest.approx(clean_or_soft(metric, p, scores, found.threshold))
+    assert (found.bound >= target) if metric in AT_LEAST else (found.bound <= target)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_uncertain_rates_widen_the_bound(metric):
+    noise = ClassConditionalNoise([0.2, 0.1, 0.3], [0.1, 0.2, 0.15])
+    scores, _, noisy = make_task(200, 3, noise, random_state=4, difficulty=0.3)
+    rates = rates_with_errors(noise, noisy, se=1e-4 if metric == "fnr" else 0.02)
+    found = estimate_at(noisy, scores, rates, metric, 0.2)
+    sign = 1 if metric in AT_LEAST else -1
+
+    def constraint(rho, tau):
+        p = ClassConditionalNoise(*rho).debias(noisy)
+        parts = np.array([row_parts(metric, p[i], scores[i], 0.2) for i in range(len(p))])
+        return sign * (tau * parts[:, 1].mean() - parts[:, 0].mean())
+
+    def rate_variance(tau):
+        total, step = 0.0, 1e-6
+        for kind, j in itertools.product((0, 1), range(3)):
+            up, down = (np.stack([noise.rho_pos, noise.rho_neg]) for _ in range(2))
+            up[kind, j] += step
+            down[kind, j] -= step
+            slope = (constraint(up, tau) - constraint(down, tau)) / (2 * step)
+            total += (slope * (rates.se_pos, rates.se_neg)[kind][j]) ** 2
+        return total
+
+    # A grid of one threshold has one start.
+    p, level = noise.debias(noisy), 0.4
+    reference = brentq(
+        lambda tau: reference_margin(metric, p, scores, 0.2, tau, level, noise, rate_variance), 0, 1, xtol=1e-8
+    )
+    assert found.bound == pytest.approx(reference, abs=1e-5)
+    known = estimate_at(noisy, scores, noise, metric, 0.2).bound
+    assert (found.bound < known) if metric in AT_LEAST else (found.bound > known)
+
+
+def rates_with_errors(noise, noisy, se, low=0.01):
+    """Return the rates of a noise model as estimates with standard errors."""
+    known = NoiseRates.known(noise, noisy)
+    q, error = noise.n_labels, np.full(noise.n_labels, se)
+    ci = np.tile([low, 0.5], (q, 1))
+    fields = {**vars(known), "kind": ("point",) * q, "se_pos": error, "se_neg": error, "ci_pos": ci, "ci_neg": ci}
+    return NoiseRates(**fields)
+
+
+def test_errors_of_rates_near_zero_add_up():
+    noise = ClassConditionalNoise(0.01, 0.01, n_labels=4)
+    scores, _, noisy = make_task(2000, 4, noise)
+    apart, together = (
+        estimate_at(noisy, scores, rates_with_errors(noise, noisy, 0.01, low), "recall", 0.0).bound
+        for low in (0.001, 0.0)
+    )
+    assert together < apart
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_trusted_rows_against_reference(metric):
+    noise, wrong = ClassConditionalNoise(0.2, 0.2, n_labels=3), ClassConditionalNoise(0.1, 0.05, n_labels=3)
+    scores, Y, noisy = make_task(240, 3, noise, random_state=5, difficulty=0.5)
+    rows = np.arange(0, 240, 4)
+    others = np.setdiff1d(np.arange(240), rows)
+    found = estimate_at(noisy, scores, wrong, metric, 0.3, trusted=(rows, Y[rows]))
+    p, tau, m = wrong.debias(noisy), EASY[metric], rows.size
+
+    def parts(labels, at):
+        return np.array([row_parts(metric, labels[i], scores[i], 0.3) for i in at])
+
+    true, soft, rest = parts(Y, rows), parts(p, rows), parts(p, others)
+    contrast = np.array([-1.0, tau])
+    g, f, h = true @ contrast, soft @ contrast, rest @ contrast
+    weight = np.clip(np.cov(g, f)[0, 1] / (f.var(ddof=1) + m * h.var(ddof=1) / others.size), 0, 1)
+    N, D = true.mean(0) + weight * (rest.mean(0) - soft.mean(0))
+    assert found.estimate == pytest.approx(N / D)
+    assert found.n_rows == m
+
+    sign = 1 if metric in AT_LEAST else -1
+    clean = ClassConditionalNoise(0.0, 0.0, n_labels=3)
+
+    def margin(tau):
+        contrast = sign * np.array([-1.0, tau])
+        extra = one_error(metric, clean) @ contrast / m
+        variance = ((true - weight * soft) @ contrast).var(ddof=1) / m
+        variance += weight**2 * (rest @ contrast).var(ddof=1) / others.size + extra**2
+        return np.array([N, D]) @ contrast + extra + scipy.stats.t.ppf(0.6, m - 1) * math.sqrt(variance)
+
+    assert found.bound == pytest.approx(brentq(margin, 0, 1, xtol=1e-10), abs=1e-8)
+
+
+def test_forms_of_trusted_rows():
+    noise = PartialNoise(0.2, n_labels=4)
+    scores, Y, noisy = make_task(200, 4, noise)
+    rows = np.arange(50)
+    matrix = np.full(Y.shape, np.nan)
+    matrix[rows] = Y[rows]
+    matrix[60, 0] = 1  # a row with unverified labels counts as not trusted
+    pair = control_risk(noisy, scores, noise, target=0.5, trusted=(rows, Y[rows]))
+    array = control_risk(noisy, scores, noise, target=0.5, trusted=matrix)
+    assert (pair.threshold, pair.bound, pair.n_rows) == (array.threshold, array.bound, 50)
+
+
+def test_all_rows_trusted_equals_clean_labels():
+    noise = PartialNoise(0.2, n_labels=4)
+    scores, Y, noisy = make_task(200, 4, noise)
+    trusted = control_risk(noisy, scores, noise, target=0.5, trusted=Y)
+    clean = control_risk(Y, scores, None, target=0.5)
+    assert (trusted.threshold, trusted.bound) == (clean.threshold, clean.bound)
+
+
+def test_sample_without_errors_is_not_certain():
+    # No label is missed. The exact binomial test needs log(0.1) / log(0.9) = 22 positives.
+    Y, scores = np.ones((60, 1)), np.linspace(0, 1, 60)[:, None]
+    thresholds = [-1.0, 0.0]
+    with pytest.warns(UserWarning, match="cannot be guaranteed"):
+        few = control_risk(Y[:15], scores[:15], None, thresholds=thresholds)
+    assert not few.guaranteed
+    assert control_risk(Y[:30], scores[:30], None, thresholds=thresholds).guaranteed
+    assert 15 < few.rows_needed < 30
+
+
+@pytest.mark.parametrize(("metric", "target"), [("recall", 0.97), ("precision", 0.7), ("fnr", 0.05), ("hamming", 0.13)])
+def test_rows_needed(metric, target):
+    noise = ClassConditionalNoise(0.3, 0.2, n_labels=4)
+    scores, _, noisy = make_task(20, 4, noise, random_state=2, difficulty=0.3)
+    with pytest.warns(UserWarning, match=f"{metric} .* cannot be guaranteed with confidence 0.95 from 20 rows"):
+        few = control_risk(noisy, scores, noise, metric, target, 0.95)
+    assert not few.guaranteed
+    assert 20 < few.rows_needed < math.inf
+    grid = default_thresholds(scores)
+    for factor, enough in ((0.8, False), (1.2, True)):
+        # Copies of the same rows have the same means; their number changes the variance only.
+        copies = np.resize(np.arange(20), 20 * round(factor * few.rows_needed / 20))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = control_risk(noisy[copies], scores[copies], noise, metric, target, 0.95, thresholds=grid)
+        assert found.guaranteed == enough
+
+
+def test_target_out_of_reach():
+    scores, Y, _ = make_task(400, difficulty=3.0)
+    with pytest.warns(UserWarning, match="more rows do not help"):
+        found = control_risk(Y, scores, None, "precision", 0.9, thresholds=[0.0, 0.5])
+    assert (found.threshold, found.rows_needed) == (math.inf, math.inf)
+    assert found.predict(scores).sum() == 0
+    assert found.to_dict()["threshold"] is None
+
+
+def test_safest_threshold_without_guarantee():
+    scores, Y, _ = make_task(5)
+    with pytest.warns(UserWarning, match="cannot be guaranteed"):
+        found = control_risk(Y, scores, None, "recall", 0.99)
+    assert found.threshold == -math.inf
+    assert found.predict(scores).all()
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_bernstein(metric):
+    noise = ClassConditionalNoise(0.1, 0.1, n_labels=2)
+    scores, _, noisy = make_task(4000, 2, noise, difficulty=0.3)
+    target = {"recall": 0.6, "precision": 0.5, "fnr": 0.4, "hamming": 0.4}[metric]
+    bernstein = control_risk(noisy, scores, noise, metric, target, method="bernstein", thresholds=[0.5])
+    clt = control_risk(noisy, scores, noise, metric, target, thresholds=[0.5])
+    assert bernstein.guaranteed
+    sign = 1 if metric in AT_LEAST else -1
+    p, n, log = noise.debias(noisy), 4000, math.log(2 / 0.1)
+    values = noise.debias(np.array(list(itertools.product((0, 1), repeat=2)), dtype=float))
+
+    def margin(tau):
+        parts = np.array([row_parts(metric, p[i], scores[i], 0.5) for i in range(n)])
+        constraint = sign * (tau * parts[:, 1] - parts[:, 0])
+        return constraint.mean() + math.sqrt(2 * constraint.var(ddof=1) * log / n) + 7 * span * log / (3 * (n - 1))
+
+    corners = [
+        [sign * (target * D - N) for N, D in [row_parts(metric, labels, row, 0)]]
+        for labels in values
+        for row in itertools.product((-1, 1), repeat=2)
+    ]
+    span = np.ptp(corners)  # range over all noisy labels and all predictions
+    # The range of the implementation is an upper bound, so its bound is at most as good.
+    assert margin(target) <= 0
+    reference = brentq(margin, 0, 1)
+    assert sign * bernstein.bound <= sign * reference + 1e-3
+    assert sign * bernstein.bound < sign * clt.bound
+
+
+def test_bernstein_requires_known_rates():
+    noise = PartialNoise(0.2, n_labels=4)
+    scores, Y, noisy = make_task(100, 4, noise)
+    with pytest.raises(ValueError, match="bernstein"):
+        control_risk(noisy, scores, rates_with_errors(noise, noisy, 0.02), method="bernstein")
+    with pytest.raises(ValueError, match="bernstein"):
+        control_risk(noisy, scores, noise, method="bernstein", trusted=(np.arange(50), Y[:50]))
+
+
+@pytest.mark.parametrize("metric", ["recall", "precision", "hamming"])
+def test_per_label(metric):
+    noise = ClassConditionalNoise([0.1, 0.3], [0.2, 0.0])
+    scores, _, noisy = make_task(1500, 2, noise, difficulty=0.3)
+    target = {"recall": 0.8, "precision": 0.6, "hamming": 0.25}[metric]
+    found = control_risk(noisy, scores, noise, metric, target, 0.9, per_label=True)
+    assert found.guaranteed.all()
+    for j in range(2):
+        own = ClassConditionalNoise(noise.rho_pos[[j]], noise.rho_neg[[j]])
+        alone = control_risk(noisy[:, [j]], scores[:, [j]], own, metric, target, 0.95)
+        assert_allclose((found.threshold[j], found.bound[j]), (alone.threshold, alone.bound))
+    assert_array_equal(found.predict(scores), scores >= found.threshold)
+    assert "for 2 of 2 labels, jointly with confidence 0.9" in str(found)
+
+
+def test_per_label_fnr_is_rejected():
+    scores, Y, _ = make_task(50)
+    with pytest.raises(ValueError, match="recall"):
+        control_risk(Y, scores, None, "fnr", 0.1, per_label=True)
+
+
+def test_containers():
+    noise = PartialNoise(0.2, n_labels=4, label_names=list("abcd"))
+    scores, _, noisy = make_task(300, 4, noise)
+    expected = control_risk(noisy, scores, noise, target=0.6)
+    for Y, S in (
+        (torch.tensor(noisy), torch.tensor(scores)),
+        (pd.DataFrame(noisy, columns=list("abcd")), pd.DataFrame(scores, columns=list("abcd"))),
+        (scipy.sparse.csr_array(noisy), scores),
+    ):
+        assert control_risk(Y, S, noise, target=0.6).threshold == expected.threshold
+    with pytest.raises(ValueError, match="reorder"):
+        control_risk(pd.DataFrame(noisy, columns=list("badc")), scores, noise)
+
+
+def test_transition_noise():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(3000, 3))
+    Y = np.eye(3)[(scores + 0.3 * rng.normal(size=scores.shape)).argmax(1)]
+    noise = TransitionNoise([[0.8, 0.1, 0.1], [0.0, 0.9, 0.1], [0.2, 0.1, 0.7]])
+    noisy = noise.corrupt(Y, random_state=1)
+    recall, fnr = control_risk(noisy, scores, noise, "recall", 0.8), control_risk(noisy, scores, noise, "fnr", 0.2)
+    # Exactly one label of a row is true, so that both metrics are the same.
+    assert recall.threshold == pytest.approx(fnr.threshold, abs=0.1)
+    assert Y[recall.predict(scores) == 1].sum() >= 0.8 * 3000
+    with pytest.raises(TypeError, match="per_label"):
+        control_risk(noisy, scores, noise, per_label=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metric": "f1"}, "metric must be"),
+        ({"method": "exact"}, "method must be"),
+        ({"target": 1.0}, "target must be between 0 and 1"),
+        ({"confidence": 0.0}, "confidence must be between 0 and 1"),
+        ({"scores": np.zeros((3, 4))}, "same shape"),
+        ({"scores": np.full((50, 4), np.nan)}, "scores contains NaN"),
+        ({"noise": PartialNoise(0.1, n_labels=3)}, "3 labels"),
+        ({"trusted": (np.array([0]), np.zeros((1, 4)))}, "at least 2 trusted rows"),
+        ({"trusted": (np.array([0, 1]), np.zeros((2, 3)))}, "4 labels"),
+    ],
+)
+def test_invalid_arguments(change, message):
+    scores, Y, _ = make_task(50)
+    arguments = {"Y_noisy": Y, "scores": scores, "noise": None, **change}
+    with pytest.raises(ValueError, match=message):
+        control_risk(**arguments)
+    with pytest.raises(TypeError, match="noise model"):
+        control_risk(Y, scores, "partial")
+    with pytest.raises(ValueError, match="at least 2 calibration rows"):
+        control_risk(Y[:1], scores[:1], None)
+
+
+def test_upper_bounds_of_rates_give_a_warning():
+    noise = PartialNoise(0.2, n_labels=4)
+    scores, _, noisy = make_task(500, 4, noise)
+    rates = rates_with_errors(noise, noisy, 0.01)
+    bounds = NoiseRates(**{**vars(rates), "kind": ("upper bound",) * 4})
+    with pytest.warns(UserWarning, match="upper bounds"):
+        control_risk(noisy, scores, bounds, target=0.5)
+
+
+def test_default_thresholds():
+    scores = np.random.default_rng(0).normal(size=(500, 6))
+    grid = default_thresholds(scores)
+    counts = (scores >= grid[:, None, None]).sum((1, 2))
+    assert counts[0] == scores.size
+    assert counts[-1] == 2  # 500 rows / 200
+    ratios = counts[:-1] / counts[1:]
+    assert ratios[counts[1:] > 100].max() < 1.05
+
+
+def test_fixed_sequence():
+    passed = np.array([True, True, False, True, True, True])
+    assert_array_equal(accepted_hypotheses(passed, np.array([0])), [1, 1, 0, 0, 0, 0])
+    assert_array_equal(accepted_hypotheses(passed, np.array([0, 2, 4])), [1, 1, 0, 0, 1, 1])
+
+
+def test_exports():
+    assert ccmn.control_risk is control_risk
+    assert ccmn.RiskControlledClassifier is RiskControlledClassifier
+
+
+@pytest.fixture(scope="module")
+def noisy_task():
+    noise = MissingNoise(0.3, n_labels=3)
+    return make_noisy_multilabel(3000, 5, 3, strength=6, noise=noise, random_state=0)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        CCMNClassifier(MissingNoise(0.3, n_labels=3), loss="hamming", surrogate="square", random_state=0),
+        CorrectedClassifier(LogisticRegression(), MissingNoise(0.3, n_labels=3)),
+        RandomForestClassifier(20, max_depth=6, random_state=0),
+        MultiOutputClassifier(LogisticRegression()),
+        make_pipeline(StandardScaler(), MultiOutputClassifier(LogisticRegression())),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_classifier_meets_its_target(noisy_task, estimator):
+    noise = "fitted" if isinstance(estimator, (CCMNClassifier, CorrectedClassifier)) else MissingNoise(0.3, n_labels=3)
+    clf = RiskControlledClassifier(estimator, noise, target=0.8, confidence=0.99, random_state=0)
+    clf = clone(clf).fit(noisy_task.X[:2000], noisy_task.Y_noisy[:2000])
+    X, Y = noisy_task.X[2000:], noisy_task.Y[2000:]
+    assert clf.control_.guaranteed
+    assert clf.control_.n_rows == 600
+    predicted = clf.predict(X)
+    assert predicted[Y == 1].mean() > 0.8
+    assert predicted.mean() < 0.8
+    assert_array_equal(predicted, clf.predict_proba(X) >= clf.threshold_)
+
+
+def test_prefit_classifier(noisy_task):
+    base = CCMNClassifier("missing", loss="hamming", surrogate="square", random_state=0)
+    base.fit(noisy_task.X[:1500], noisy_task.Y_noisy[:1500])
+    X, noisy = noisy_task.X[1500:], noisy_task.Y_noisy[1500:]
+    clf = RiskControlledClassifier(base, target=0.8, prefit=True).fit(X, noisy)
+    direct = control_risk(noisy, base.predict_proba(X), base.rates_, target=0.8)
+    assert (clf.threshold_, clf.control_.bound) == (direct.threshold, direct.bound)
+    assert clf.estimator_ is base
+    rows = np.arange(200)
+    clf.calibrate(X, noisy, trusted=(rows, noisy_task.Y[1500:1700]))
+    assert clf.control_.n_rows == 200
+
+
+def test_classifier_without_noise_model(noisy_task):
+    clf = RiskControlledClassifier(MultiOutputClassifier(LogisticRegression()))
+    with pytest.raises(ValueError, match="noise_"):
+        clf.fit(noisy_task.X, noisy_task.Y_noisy)
+    with pytest.raises(ValueError, match="noise must be 'fitted'"):
+        clf.set_params(noise="estimate").fit(noisy_task.X, noisy_task.Y_noisy)
+
+
+def violation_rate(metric, noise, target, draws=300, n=400, estimated=False):
+    """Return the share of draws whose threshold misses the target on a large sample."""
+    q = noise.n_labels
+    scores, Y, _ = make_task(20_000, q, random_state=99, difficulty=0.7)
+    missed = 0
+    for draw in range(draws):
+        rng = np.random.default_rng(draw)
+        rows = rng.integers(len(Y), size=n)
+        noisy, trusted = noise.corrupt(Y[rows], random_state=rng), None
+        if estimated:
+            trusted = np.arange(100), Y[rows[:100]]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = control_risk(noisy, scores[rows], noise, metric, target, 0.8, trusted=trusted)
+        h = scores >= found.threshold
+        value = {
+            "recall": Y[h].sum() / Y.sum(),
+            "precision": Y[h].mean() if h.any() else 1.0,
+            "fnr": ((Y * ~h).sum(1) / np.maximum(Y.sum(1), 1)).mean(),
+            "hamming": (h != (Y == 1)).mean(),
+        }[metric]
+        missed += found.guaranteed and (value < target if metric in AT_LEAST else value > target)
+    return missed / draws
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimated", [False, True])
+@pytest.mark.parametrize("metric", METRICS)
+def test_violation_rate(metric, estimated):
+    noise = ClassConditionalNoise([0.3, 0.2, 0.1, 0.0], [0.0, 0.1, 0.1, 0.2])
+    target = {"recall": 0.9, "precision": 0.7, "fnr": 0.1, "hamming": 0.17}[metric]
+    assert violation_rate(metric, noise, target, estimated=estimated) <= 0.2 + 2 * math.sqrt(0.2 * 0.8 / 300)
+
+
+@pytest.mark.slow
+def test_uncorrected_control_violates_its_target():
+    noise = PartialNoise(0.3, n_labels=4)
+    scores, Y, noisy = make_task(5000, 4, noise, difficulty=0.7)
+    corrected, plain = (control_risk(noisy, scores, model, "precision", 0.7) for model in (noise, None))
+    assert Y[corrected.predict(scores) == 1].mean() > 0.7
+    assert Y[plain.predict(scores) == 1].mean() < 0.65
