@@ -94,3 +94,62 @@ def pair_sums(p, f):
         pairs += weight
         ordered += weight * (1.0 if f[i] > f[m] else 0.5 if f[i] == f[m] else 0.0)
     return ordered, pairs
+
+
+def top_labels(f, k):
+    """Return the k labels with the highest scores, by descending score and ascending index; None is not a score."""
+    scored = [j for j, fj in enumerate(f) if fj is not None]
+    return sorted(scored, key=lambda j: (-f[j], j))[:k]
+
+
+def precision_at_k(Y, scores, k):
+    return _mean([sum(y[j] for j in top_labels(f, k)) / k for y, f in zip(Y, scores)])
+
+
+def recall_at_k(Y, scores, k):
+    return _mean([sum(y[j] for j in top_labels(f, k)) / max(1, sum(y)) for y, f in zip(Y, scores)])
+
+
+def ndcg_at_k(Y, scores, k):
+    return _mean([_discounted(y, top_labels(f, k)) / _ideal(y, k) for y, f in zip(Y, scores)])
+
+
+def psp_at_k(Y, scores, k, propensity):
+    """Return the propensity-scored precision of pyxclib: the ratio of two means over rows; 0 without any label."""
+    weighted = [[yj / pj for yj, pj in zip(y, propensity)] for y in Y]
+    best = precision_at_k(weighted, weighted, k)
+    return precision_at_k(weighted, scores, k) / best if best else 0.0
+
+
+def psndcg_at_k(Y, scores, k, propensity):
+    """Return the propensity-scored nDCG of pyxclib; the ideal gain depends on the number of observed labels."""
+    numerator = denominator = 0.0
+    for y, f in zip(Y, scores):
+        weighted = [yj / pj for yj, pj in zip(y, propensity)]
+        numerator += _discounted(weighted, top_labels(f, k)) / _ideal(y, k)
+        denominator += _discounted(weighted, top_labels(weighted, k)) / _ideal(y, k)
+    return numerator / denominator if denominator else 0.0
+
+
+def macro_precision_at_k(Y, scores, k):
+    selected = [[j in top_labels(f, k) for j in range(len(f))] for f in scores]
+    return _mean([_share(label, chosen, given=chosen) for label, chosen in zip(zip(*Y), zip(*selected))])
+
+
+def macro_recall_at_k(Y, scores, k):
+    selected = [[j in top_labels(f, k) for j in range(len(f))] for f in scores]
+    shares = [_share(label, chosen, given=label) for label, chosen in zip(zip(*Y), zip(*selected)) if any(label)]
+    return _mean(shares) if shares else math.nan
+
+
+def _share(label, chosen, given):
+    return sum(y and c for y, c in zip(label, chosen)) / sum(given) if sum(given) else 0.0
+
+
+def _discounted(gain, labels):
+    return sum(gain[j] / math.log2(r + 2) for r, j in enumerate(labels))
+
+
+def _ideal(y, k):
+    """Return the discounted gain of a perfect ranking; 1 for a row without labels, whose gain is 0."""
+    return sum(1 / math.log2(r + 2) for r in range(min(k, sum(y)))) or 1.0

@@ -1,0 +1,451 @@
+"""Top-k metrics: reference implementations, containers, unbiasedness by enumeration, standard errors, memory."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import precision_score
+
+from ccmn import metrics
+from ccmn.metrics import Metric, NoisyScorer, one_error, precision_at_k, psndcg_at_k, psp_at_k
+from ccmn.noise import ClassConditionalNoise, MissingNoise, NoiseModel, TransitionNoise
+from metrics import reference
+from metrics.strategies import labels_and_scores, random_case
+from reference import noisy_vectors
+from strategies import SEEDS, noises
+
+NAMES = (
+    *("precision_at_k", "recall_at_k", "ndcg_at_k", "psp_at_k", "psndcg_at_k"),
+    *("macro_precision_at_k", "macro_recall_at_k"),
+)
+every_metric = pytest.mark.parametrize("name", NAMES)
+
+# Metrics whose estimate is unbiased if the multilinear form is used.
+UNBIASED = {
+    "precision_at_k": precision_at_k,
+    "psp_at_k": partial(psp_at_k, normalized=False),
+    "psndcg_at_k": partial(psndcg_at_k, normalized=False),
+    "macro_precision_at_k": metrics.macro_precision_at_k,
+    "recall_at_k": metrics.recall_at_k,
+    "ndcg_at_k": metrics.ndcg_at_k,
+}
+
+
+@dataclass
+class Estimated:
+    """Noise rates with standard errors, like ``NoiseRates``."""
+
+    noise: NoiseModel
+    se_pos: np.ndarray
+    se_neg: np.ndarray
+
+
+def reference_value(name, Y, scores, k):
+    arguments = (np.ones(len(Y[0])),) if name.startswith("ps") else ()
+    return getattr(reference, name)(Y, scores, k, *arguments)
+
+
+def make_task(n=300, q=6, seed=0):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(n, q)).round(1)
+    return (scores + rng.normal(size=(n, q)) > 0.8).astype(int), scores
+
+
+class TestWithoutNoise:
+    @given(case=labels_and_scores, data=st.data())
+    def test_equal_to_the_reference(self, case, data):
+        Y, scores = case
+        k = data.draw(st.integers(1, Y.shape[1]))
+        for name in NAMES:
+            value = getattr(metrics, name)(Y, scores, k)
+            assert type(value) is float
+            assert value == pytest.approx(reference_value(name, Y.tolist(), scores.tolist(), k), abs=1e-12, nan_ok=True)
+
+    @given(case=labels_and_scores, seed=SEEDS, data=st.data())
+    def test_sparse_scores_are_the_stored_entries(self, case, seed, data):
+        Y, scores = case
+        k = data.draw(st.integers(1, Y.shape[1]))
+        stored = np.random.default_rng(seed).random(Y.shape) < 0.6
+        rows, columns = np.nonzero(stored)
+        S = scipy.sparse.coo_array((scores[stored], (rows, columns)), shape=Y.shape)
+        partly = [[f if kept else None for f, kept in zip(*pair)] for pair in zip(scores.tolist(), stored)]
+        for name in NAMES:
+            expected = reference_value(name, Y.tolist(), partly, k)
+            for labels, given_scores in ((Y, S), (scipy.sparse.csr_array(Y), S.tocsr()), (Y, S.tocsc())):
+                value = getattr(metrics, name)(labels, given_scores, k)
+                assert value == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+    def test_precision_at_one_is_one_minus_one_error(self):
+        Y, scores = random_case(50, 7)
+        assert precision_at_k(Y, scores, 1) == pytest.approx(1 - one_error(Y, scores))
+
+    def test_macro_precision_agrees_with_scikit_learn(self):
+        Y, scores = random_case(60, 9, levels=4)
+        selected = np.zeros_like(Y)
+        for i, f in enumerate(scores):
+            selected[i, reference.top_labels(f, 3)] = 1
+        expected = precision_score(Y, selected, average="macro", zero_division=0)
+        assert metrics.macro_precision_at_k(Y, scores, 3) == pytest.approx(expected)
+
+    def test_ties_are_broken_by_the_label_index(self):
+        scores = [[0.5, 0.5, 0.5, 0.1]]
+        assert [precision_at_k([y], scores, 2) for y in np.eye(4, dtype=int)] == [0.5, 0.5, 0.0, 0.0]
+        assert precision_at_k([[0, 0, 1, 0]], scipy.sparse.csr_array([[0.5, 0.5, 0.5, 0.1]]), 2) == 0.0
+
+    @every_metric
+    def test_perfect_scores_give_one(self, name):
+        Y = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]])
+        assert getattr(metrics, name)(Y, Y, 2) == pytest.approx(1.0)
+
+    def test_rows_without_labels_and_matrices_without_labels(self):
+        Y, scores = np.array([[1, 0], [0, 0]]), np.array([[1.0, 0.0], [1.0, 0.0]])
+        found = [getattr(metrics, name)(Y, scores, 1) for name in NAMES]
+        assert found == pytest.approx([0.5, 0.5, 0.5, 1.0, 1.0, 0.25, 1.0])
+        empty = [getattr(metrics, name)(0 * Y, scores, 1) for name in NAMES]
+        assert empty[:-1] == [0.0] * 6
+        assert np.isnan(empty[-1])
+
+
+class TestInputs:
+    @every_metric
+    def test_any_container(self, name, tmp_path):
+        metric = getattr(metrics, name)
+        Y, scores = random_case(30, 6, levels=4)
+        expected = metric(Y, scores, 3)
+        stored = np.memmap(tmp_path / "scores", dtype=np.float64, mode="w+", shape=scores.shape)
+        stored[:] = scores
+        for labels in (Y.tolist(), Y.astype(bool), pd.DataFrame(Y).astype({0: object}), scipy.sparse.csc_matrix(Y)):
+            assert metric(labels, scores, 3) == expected
+        for values in (scores.tolist(), pd.DataFrame(scores), stored, scores.astype(np.float16).astype(np.float64)):
+            assert metric(Y, values, 3) == pytest.approx(expected, abs=1e-12)
+        tensor = metric(torch.tensor(Y), torch.tensor(scores, requires_grad=True), 3)
+        assert tensor.dtype == torch.float64
+        assert not tensor.requires_grad
+        assert tensor.item() == expected
+        assert isinstance(metric(Y, torch.tensor(scores).bfloat16(), 3), torch.Tensor)
+
+    @every_metric
+    def test_unsorted_and_duplicate_entries(self, name):
+        Y, scores = random_case(20, 6)
+        rng = np.random.default_rng(0)
+        row, column = np.nonzero(np.ones_like(scores))
+        order = np.argsort(row + rng.random(row.size))  # shuffled within rows
+        parts = np.repeat(scores[row, column][order] / 2, 2), np.repeat(column[order], 2)
+        S = scipy.sparse.csr_array((*parts, np.arange(21) * 12), shape=(20, 6))
+        kept = S.data.copy(), S.indices.copy()
+        assert getattr(metrics, name)(Y, S, 2) == pytest.approx(getattr(metrics, name)(Y, scores, 2), abs=1e-12)
+        np.testing.assert_array_equal(S.data, kept[0])
+        np.testing.assert_array_equal(S.indices, kept[1])
+
+    @every_metric
+    @pytest.mark.parametrize(
+        "noise", [None, MissingNoise(0.3, n_labels=6), ClassConditionalNoise([0.2] * 6, [0.05] * 6)]
+    )
+    def test_blocks_of_rows_give_the_same_value(self, name, noise, monkeypatch):
+        Y, scores = random_case(40, 6, levels=3)
+        S = scipy.sparse.csr_array(np.where(scores > 0.4, scores, 0))
+        cases = [(Y, scores), (scipy.sparse.csr_array(Y), S)]
+        whole = [getattr(metrics, name)(*case, 3, noise=noise) for case in cases]
+        monkeypatch.setattr("ccmn.metrics.top_k.MAX_BLOCK_ENTRIES", 20)
+        for case, expected in zip(cases, whole):
+            found = getattr(metrics, name)(*case, 3, noise=noise)
+            if noise is None:
+                assert found == pytest.approx(expected, abs=1e-12)
+            else:
+                assert (found.value, found.se) == pytest.approx((expected.value, expected.se), abs=1e-12)
+
+    @pytest.mark.filterwarnings("ignore:macro_recall_at_k cannot be estimated")
+    def test_memory_does_not_grow_with_rows_times_labels(self):
+        n, q = 200_000, 1_000_000  # a matrix of booleans would need 200 GB
+        rng = np.random.default_rng(0)
+        indptr = np.zeros(n + 1, dtype=np.int64)
+        indptr[1001:] = 5
+        indices = np.sort(rng.choice(q, 5, replace=False))
+        S = scipy.sparse.csr_array((rng.random(5), indices, indptr), shape=(n, q))
+        Y = scipy.sparse.csr_array((np.ones(5), indices, indptr), shape=(n, q))
+        for name in NAMES:
+            getattr(metrics, name)(Y, S, 3, noise=MissingNoise(0.3, n_labels=q))
+        assert precision_at_k(Y, S, 3) == pytest.approx(1 / n)
+
+    def test_errors(self, monkeypatch):
+        Y, scores = random_case(10, 4)
+        for k, message in ((5, "k must be at most the number of labels"), (0, "k must be an integer"), (1.5, "k must")):
+            with pytest.raises(ValueError, match=message):
+                precision_at_k(Y, scores, k)
+        with pytest.raises(ValueError, match=r"same shape \(n, q\)"):
+            precision_at_k(Y, scores[:, :3], 2)
+        with pytest.raises(ValueError, match="Y must be 0 or 1; got -1"):
+            precision_at_k(2 * Y - 1, scores, 2)
+        with pytest.raises(ValueError, match="Y must be 0 or 1; got 2"):
+            precision_at_k(scipy.sparse.csr_array(2 * Y), scores, 2)
+        with pytest.raises(ValueError, match="Y must be a matrix of numbers"):
+            precision_at_k([["a", "b"]], [[1, 0]], 1)
+        with pytest.raises(ValueError, match="must have 3 labels"):
+            precision_at_k(Y, scores, 2, noise=MissingNoise(0.1, n_labels=3))
+        with pytest.raises(TypeError, match="noise must be a ClassConditionalNoise"):
+            precision_at_k(np.eye(4), scores[:4], 2, noise=TransitionNoise(np.eye(4)))
+        with pytest.raises(TypeError, match="noise must be a noise model"):
+            precision_at_k(Y, scores, 2, noise=0.3)
+        names = pd.DataFrame(Y, columns=list("abcd"))
+        with pytest.raises(ValueError, match="reorder"):
+            precision_at_k(names, scores, 2, noise=MissingNoise([0.1] * 4, label_names=list("abdc")))
+        monkeypatch.setattr("ccmn.metrics.top_k.MAX_BLOCK_ENTRIES", 12)  # the row is counted across blocks
+        for matrix in (np.array, scipy.sparse.csr_array):
+            unknown = scores.copy()
+            unknown[7, 2] = np.nan
+            with pytest.raises(ValueError, match="scores contains NaN, first in row 7"):
+                precision_at_k(Y, matrix(unknown), 2)
+            unknown = Y.astype(float)
+            unknown[7, 2] = np.nan
+            with pytest.raises(ValueError, match="Y contains NaN, first in row 7, label 2"):
+                precision_at_k(matrix(unknown), scores, 2)
+
+    def test_scorer_with_fixed_k(self):
+        Y, scores = make_task()
+
+        class Model:
+            def decision_function(self, X):
+                return X
+
+        noise = MissingNoise(0.3, n_labels=6)
+        metric = Metric("precision_at_3", partial(precision_at_k, k=3), needs="scores", greater_is_better=True)
+        assert NoisyScorer(metric, noise)(Model(), scores, Y) == precision_at_k(Y, scores, 3, noise=noise).value
+
+
+class TestUnbiased:
+    @settings(max_examples=20)
+    @given(noise=noises(q=4), seed=SEEDS)
+    def test_linear_metrics_by_enumeration(self, noise, seed):
+        """The mean over all noisy versions of a row is the value on its true labels."""
+        rng = np.random.default_rng(seed)
+        y, f = rng.integers(0, 2, 4), rng.normal(size=(1, 4)).round(1)
+        for name in ("precision_at_k", "psp_at_k", "psndcg_at_k", "macro_precision_at_k"):
+            mean = 0.0
+            for noisy, probability in noisy_vectors(y, noise.rho_pos, noise.rho_neg):
+                found = UNBIASED[name]([noisy], f, 2, noise=noise)
+                assert found.status == "unbiased"
+                mean += probability * found.value
+            assert mean == pytest.approx(UNBIASED[name]([y], f, 2), abs=1e-9)
+
+    @pytest.mark.parametrize("name", UNBIASED)
+    @pytest.mark.parametrize(
+        "noise",
+        [MissingNoise([0.1, 0.5, 0.0, 0.3]), ClassConditionalNoise([0.1, 0.3, 0.0, 0.2], [0.2, 0.0, 0.3, 0.2])],
+        ids=["missing", "both"],
+    )
+    def test_status_unbiased_by_enumeration(self, name, noise):
+        """Copies of one row, enough for the status "unbiased", over all noisy versions of the row."""
+        for y, f in (([1, 0, 1, 1], [0.3, 0.3, -1.0, 2.0]), ([0, 0, 0, 0], [1.0, 2.0, 0.5, 0.1]), ([1] * 4, [0.0] * 4)):
+            scores, mean = np.tile(f, (1000, 1)), 0.0
+            for noisy, probability in noisy_vectors(y, noise.rho_pos, noise.rho_neg):
+                found = UNBIASED[name](np.tile(noisy, (1000, 1)), scores, 2, noise=noise)
+                assert found.status == "unbiased"
+                mean += probability * found.value
+            assert mean == pytest.approx(UNBIASED[name]([y], [f], 2), abs=1e-12)
+
+    def test_several_rows_by_enumeration(self):
+        """Macro precision divides by numbers of selections, which do not depend on the labels."""
+        noise = ClassConditionalNoise([0.2, 0.4], [0.3, 0.1])
+        Y, scores = [[1, 0], [0, 1]], [[0.9, 0.1], [0.8, 0.3]]
+        mean = sum(
+            first_weight * second_weight * metrics.macro_precision_at_k([first, second], scores, 1, noise=noise).value
+            for (first, first_weight), (second, second_weight) in itertools.product(
+                *(list(noisy_vectors(y, noise.rho_pos, noise.rho_neg)) for y in Y)
+            )
+        )
+        assert mean == pytest.approx(metrics.macro_precision_at_k(Y, scores, 1), abs=1e-12)
+
+    @pytest.mark.parametrize("metric", ["recall_at_k", "ndcg_at_k"])
+    def test_multilinear_form_of_one_row(self, metric):
+        """The recursion over labels equals the sum over all label vectors."""
+        noise = ClassConditionalNoise([0.1, 0.3, 0.0, 0.2], [0.2, 0.1, 0.0, 0.2])
+        f = [0.3, 0.3, -1.0, 2.0]
+        for noisy in itertools.product((0, 1), repeat=4):
+            found = getattr(metrics, metric)(np.tile(noisy, (1000, 1)), np.tile(f, (1000, 1)), 3, noise=noise)
+            p = noise.debias(np.array([noisy], dtype=float))[0]
+            expected = reference.multilinear(partial(getattr(reference, metric), k=3), p, f)
+            assert found.value == pytest.approx(expected, abs=1e-12)
+
+    @every_metric
+    def test_zero_rates_give_the_value_on_true_labels(self, name):
+        Y, scores = make_task()
+        found = getattr(metrics, name)(Y, scores, 3, noise=ClassConditionalNoise(0.0, 0.0, n_labels=6))
+        assert found.value == pytest.approx(getattr(metrics, name)(Y, scores, 3), abs=1e-12)
+        assert found.se > 0
+
+
+class TestPropensities:
+    @settings(max_examples=30)
+    @given(case=labels_and_scores, seed=SEEDS, data=st.data())
+    def test_missing_noise_gives_the_propensity_scored_value(self, case, seed, data):
+        Y, scores = case
+        Y[0, 0] = 1
+        k = data.draw(st.integers(1, Y.shape[1]))
+        propensity = np.random.default_rng(seed).uniform(0.1, 1, Y.shape[1])
+        noise = MissingNoise(1 - propensity)
+        for name, labels in itertools.product(("psp_at_k", "psndcg_at_k"), (Y, scipy.sparse.csr_array(Y))):
+            found = getattr(metrics, name)(labels, scores, k, noise=noise)
+            expected = getattr(reference, name)(Y.tolist(), scores.tolist(), k, propensity)
+            assert found.value == pytest.approx(expected, abs=1e-9)
+            assert found.status == "approximate"
+
+    def test_unnormalized_value_is_the_corrected_precision(self):
+        Y, scores = make_task()
+        noise = MissingNoise([0.1, 0.9, 0.3, 0.0, 0.5, 0.7])
+        assert psp_at_k(Y, scores, 3, noise=noise, normalized=False) == precision_at_k(Y, scores, 3, noise=noise)
+        weighted = Y / (1 - noise.rho_pos)
+        expected = reference.precision_at_k(weighted.tolist(), scores.tolist(), 3)
+        assert psp_at_k(Y, scores, 3, noise=noise, normalized=False).value == pytest.approx(expected)
+
+    def test_unnormalized_discounted_gain(self):
+        Y, scores = make_task(50)
+        noise = MissingNoise([0.1, 0.9, 0.3, 0.0, 0.5, 0.7])
+        weighted, discounts = Y / (1 - noise.rho_pos), 1 / np.log2([2, 3, 4])
+        gains = [weighted[i, reference.top_labels(f, 3)] @ discounts / discounts.sum() for i, f in enumerate(scores)]
+        assert psndcg_at_k(Y, scores, 3, noise=noise, normalized=False).value == pytest.approx(np.mean(gains))
+
+    def test_macro_recall_does_not_depend_on_missing_rates(self):
+        Y, scores = make_task()
+        noise = MissingNoise([0.1, 0.6, 0.3, 0.0, 0.5, 0.7])
+        found = metrics.macro_recall_at_k(Y, scores, 2, noise=noise)
+        assert found.value == pytest.approx(metrics.macro_recall_at_k(Y, scores, 2))
+
+
+class TestEstimates:
+    NOISE = ClassConditionalNoise([0.2, 0.1, 0.3, 0.0, 0.2, 0.1], [0.1, 0.2, 0.1, 0.2, 0.0, 0.1])
+    STRONG = ClassConditionalNoise([0.30, 0.31, 0.32, 0.28, 0.29, 0.33], [0.31, 0.28, 0.30, 0.32, 0.29, 0.27])
+
+    @pytest.mark.parametrize("name", [*UNBIASED, "macro_recall_at_k"])
+    def test_value_on_true_labels_is_within_five_standard_errors(self, name):
+        metric = UNBIASED.get(name, metrics.macro_recall_at_k)
+        Y, scores = make_task(20_000)
+        noisy = self.NOISE.corrupt(Y, random_state=1)
+        found, expected = metric(noisy, scores, 2, noise=self.NOISE), metric(Y, scores, 2)
+        assert found.status == ("consistent" if name == "macro_recall_at_k" else "unbiased")
+        assert abs(found.value - expected) < 5 * found.se
+        assert found.se < 0.02
+        assert abs(metric(noisy, scores, 2) - expected) > 5 * found.se  # without correction
+
+    @pytest.mark.parametrize("name", ["recall_at_k", "ndcg_at_k"])
+    @pytest.mark.parametrize("noise", [STRONG, MissingNoise(0.7, n_labels=6)], ids=["both", "missing"])
+    def test_approximation_is_closer_than_the_uncorrected_value(self, name, noise):
+        Y, scores = make_task(4000)
+        noisy = noise.corrupt(Y, random_state=1)
+        if noise is self.STRONG:
+            Y, scores, noisy = Y[:1000], scores[:1000], noisy[:1000]  # too few rows for the multilinear form
+        metric = getattr(metrics, name)
+        found, expected = metric(noisy, scores, 2, noise=noise), metric(Y, scores, 2)
+        assert found.status == "approximate"
+        assert abs(found.value - expected) < 0.02 + 3 * found.se
+        assert abs(found.value - expected) < abs(metric(noisy, scores, 2) - expected) / 2
+
+    def test_approximation_for_equal_numbers_of_labels(self):
+        """The distribution with the smallest possible variance is exact if every row has the same number of labels."""
+        scores = np.random.default_rng(0).normal(size=(500, 80))
+        Y = np.zeros((500, 80), dtype=int)
+        for i, f in enumerate(scores):
+            Y[i, np.argsort(-f)[[0, 2, 4]]] = 1
+        almost_clean = ClassConditionalNoise(0.0, 1e-9, n_labels=80)  # more labels than the multilinear form supports
+        found = metrics.recall_at_k(Y, scores, 3, noise=almost_clean)
+        assert found.status == "approximate"
+        assert found.value == pytest.approx(2 / 3, abs=1e-3)
+
+    def test_rare_labels_are_excluded_from_macro_recall(self):
+        Y, scores = make_task(200)
+        Y[:, 5] = 0
+        Y[0, 5] = 1
+        found = metrics.macro_recall_at_k(Y, scores, 2, noise=self.NOISE)
+        noise = ClassConditionalNoise(self.NOISE.rho_pos[:5], self.NOISE.rho_neg[:5])
+        assert found.status == "approximate"
+        scores[:, 5] = -10  # never selected
+        found = metrics.macro_recall_at_k(Y, scores, 2, noise=self.NOISE)
+        assert found.value == pytest.approx(metrics.macro_recall_at_k(Y[:, :5], scores[:, :5], 2, noise=noise).value)
+
+    @every_metric
+    @pytest.mark.parametrize("noise", [MissingNoise(0.3, n_labels=6), NOISE, STRONG], ids=["missing", "both", "strong"])
+    def test_standard_error_is_the_infinitesimal_jackknife(self, name, noise):
+        """Adding one of many copies of a row changes the value by its influence."""
+        metric, copies = getattr(metrics, name), 20
+        Y, scores = make_task(40)
+        Y = noise.corrupt(Y, random_state=3)
+        large_Y, large_scores = np.tile(Y, (copies, 1)), np.tile(scores, (copies, 1))
+        whole = metric(large_Y, large_scores, 2, noise=noise)
+        n = len(large_Y)
+        influence = [
+            (metric(np.vstack([large_Y, y]), np.vstack([large_scores, f]), 2, noise=noise).value - whole.value)
+            * (n + 1)
+            for y, f in zip(Y, scores)
+        ]
+        expected = np.sqrt(copies * np.sum(np.square(influence)) / (n * (n - 1)))
+        assert whole.se == pytest.approx(expected, rel=0.03)
+
+    @every_metric
+    @pytest.mark.parametrize("noise", [NOISE, STRONG], ids=["moderate", "strong"])
+    def test_standard_error_includes_the_rates(self, name, noise):
+        """Finite differences of the value by each rate, combined by the delta method."""
+        metric = getattr(metrics, name)
+        Y, scores = make_task(800)
+        Y = noise.corrupt(Y, random_state=0)
+        rng = np.random.default_rng(0)
+        se_pos, se_neg = rng.uniform(0.01, 0.05, (2, 6))
+        known = metric(Y, scores, 2, noise=noise)
+        found = metric(Y, scores, 2, noise=Estimated(noise, se_pos, se_neg))
+        variance, step = known.se**2, 1e-5
+        for j, (pos, neg, se) in itertools.product(range(6), ((step, 0, se_pos), (0, step, se_neg))):
+            values = []
+            for sign in (-1, 1):
+                rho_pos, rho_neg = noise.rho_pos.copy(), noise.rho_neg.copy()
+                rho_pos[j] += sign * pos
+                rho_neg[j] += sign * neg
+                changed = ClassConditionalNoise(rho_pos.clip(0), rho_neg.clip(0))
+                values.append(metric(Y, scores, 2, noise=changed).value)
+            one_sided = (noise.rho_pos[j] if pos else noise.rho_neg[j]) == 0  # the lower value was clipped to 0
+            variance += ((values[1] - values[0]) / (step if one_sided else 2 * step) * se[j]) ** 2
+        assert found.value == known.value
+        assert found.se == pytest.approx(variance**0.5, rel=1e-3)
+        assert found.status != "unbiased"
+
+    @every_metric
+    @pytest.mark.parametrize("noise", [NOISE, MissingNoise(0.8, n_labels=6)], ids=["both", "missing"])
+    def test_rows_with_nan_are_excluded(self, name, noise):
+        metric = getattr(metrics, name)
+        Y, scores = make_task(50)
+        unknown = Y.astype(float)
+        unknown[::3, 2] = np.nan
+        kept = np.arange(50) % 3 != 0
+        expected = metric(Y[kept], scores[kept], 2, noise=noise)
+        sparse = scipy.sparse.csr_array(unknown)
+        for labels in (unknown, torch.tensor(unknown), sparse):
+            found = metric(labels, scores, 2, noise=noise)
+            assert (found.value, found.se) == pytest.approx((expected.value, expected.se))
+        with pytest.warns(UserWarning, match=f"{name} cannot be estimated .*no row has all labels observed"):
+            assert np.isnan(metric(np.full_like(unknown, np.nan), scores, 2, noise=noise).value)
+
+    def test_matrices_without_labels(self):
+        scores, noise = make_task(50)[1], MissingNoise(0.8, n_labels=6)
+        for name in ("psp_at_k", "psndcg_at_k", "macro_recall_at_k"):
+            with pytest.warns(UserWarning, match=f"{name} cannot be estimated"):
+                assert np.isnan(getattr(metrics, name)(np.zeros((50, 6)), scores, 2, noise=noise).value)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for name in ("precision_at_k", "recall_at_k", "ndcg_at_k", "macro_precision_at_k"):
+                assert getattr(metrics, name)(np.zeros((50, 6)), scores, 2, noise=noise).value == 0
+
+    def test_inference_mode_and_disabled_gradients(self):
+        Y, scores = make_task(50)
+        rates = Estimated(self.STRONG, np.full(6, 0.1), np.full(6, 0.1))
+        for name in NAMES:
+            expected = getattr(metrics, name)(Y, scores, 2, noise=rates)
+            for mode in (torch.inference_mode, torch.no_grad):
+                with mode():
+                    assert getattr(metrics, name)(torch.tensor(Y), torch.tensor(scores), 2, noise=rates) == expected
