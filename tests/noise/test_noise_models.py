@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import scipy.sparse
 import torch
 from hypothesis import given, settings
 
-from ccmn.noise import ClassConditionalNoise, MissingNoise, NoiseModel, PartialNoise, TransitionNoise
+from ccmn.noise import ClassConditionalNoise, MissingNoise, NoiseModel, PartialNoise, TransitionNoise, propensity_noise
 from ccmn.noise.class_conditional import debias_labels
 from reference import noisy_vectors
 from strategies import SEEDS, label_matrices, noises
@@ -436,3 +437,37 @@ class TestTransition:
 
     def test_repr(self):
         assert repr(MEMBERS["transition"]).startswith("TransitionNoise(3 classes)")
+
+
+class TestPropensities:
+    def test_formula(self):
+        counts, n, A, B = [0, 3, 700], 1000, 0.6, 2.6
+        noise = propensity_noise(counts, A, B, n_samples=n)
+        for count, rate in zip(counts, noise.rho_pos):
+            inverse = 1 + (math.log(n) - 1) * (B + 1) ** A * (count + B) ** -A
+            assert 1 / (1 - rate) == pytest.approx(inverse)
+        assert isinstance(noise, MissingNoise)
+        np.testing.assert_array_equal(noise.rho_pos, np.sort(noise.rho_pos)[::-1])
+
+    def test_names_of_a_series(self):
+        noise = propensity_noise(pd.Series([5, 10], index=["sea", "sky"]), n_samples=10)
+        assert noise.label_names == ("sea", "sky")
+
+    def test_number_of_samples(self):
+        with pytest.warns(UserWarning, match="n_samples is not given"):
+            assert propensity_noise([10, 30]) == propensity_noise([10, 30], n_samples=40)
+        assert propensity_noise([1, 2], n_samples=2).rho_pos.tolist() == [0, 0]
+
+    @pytest.mark.parametrize(
+        ("counts", "options", "message"),
+        [
+            ([[1, 2]], {}, r"counts .* shape \(1, 2\)"),
+            ([1, -2], {}, "counts must be"),
+            ([1, 2], {"A": 0}, "A must be"),
+            ([1, 2], {"B": -1}, "B must be"),
+            ([1, 20], {"n_samples": 10}, "n_samples must be at least the largest count"),
+        ],
+    )
+    def test_errors(self, counts, options, message):
+        with pytest.raises(ValueError, match=message):
+            propensity_noise(counts, **{"n_samples": 100, **options})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ccmn.noise.class_conditional import ClassConditionalNoise, MissingNoise, PartialNoise
+from ccmn.noise.class_conditional import ClassConditionalNoise, MissingNoise, PartialNoise, propensity_noise
 from ccmn.noise.grouped import GroupedNoise
 from ccmn.noise.noise_model import BaseNoise, Debiasing, NoiseModel
 from ccmn.noise.transition import TransitionNoise
@@ -16,4 +16,5 @@ __all__ = [
     "NoiseModel",
     "PartialNoise",
     "TransitionNoise",
+    "propensity_noise",
 ]

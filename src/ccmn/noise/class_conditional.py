@@ -31,6 +31,7 @@ from ccmn._validation import (
     check_label_values,
     check_rate_sums,
     check_rates,
+    check_real,
     check_same_labels,
     name_some,
 )
@@ -574,3 +575,57 @@ class MissingNoise(_OneRateNoise):
     kind: ClassVar[str] = "missing"
     rate: ClassVar[str] = "rho_pos"
     violation: ClassVar[str] = "Y_noisy must contain no false label (missing labels only), but labels were added"
+
+
+def propensity_noise(
+    counts: ArrayLike, A: float = 0.55, B: float = 1.5, *, n_samples: int | None = None
+) -> MissingNoise:
+    r"""Return missing-label noise whose rates follow from the frequencies of the labels, by the model of [1]_.
+
+    .. math:: 1 - \rho_{pos,j} = \pi_j = \frac{1}{1 + C (N_j + B)^{-A}}, \qquad C = (\log N - 1) (B + 1)^A
+
+    Here :math:`N_j` is the number of samples with label j and N the number of samples. The propensity :math:`\pi_j` is
+    the probability that a true label is observed; it is smaller for rare labels. Only observed labels are counted, so
+    the model is an assumption about the data and cannot be checked with them. :math:`C` is set to 0 if it is negative
+    (N < 3).
+
+    Parameters
+    ----------
+    counts : array-like of shape (q,)
+        Number of training samples with each label. A pandas Series also sets the label names.
+    A, B : float, default=0.55 and 1.5
+        Parameters of the model. [1]_ fits A = 0.5, B = 0.4 for Wikipedia and A = 0.6, B = 2.6 for Amazon, and
+        recommends the default for other data.
+    n_samples : int, default=None
+        Number of training samples N. ``None`` uses the sum of the counts, with a warning: it is correct if every sample
+        has one label, and too large otherwise, which makes the propensities slightly too small.
+
+    Returns
+    -------
+    MissingNoise
+        Noise model with one rate per label.
+
+    References
+    ----------
+    .. [1] H. Jain, Y. Prabhu and M. Varma, "Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking
+       and Other Missing Label Applications", KDD, 2016.
+
+    Examples
+    --------
+    >>> noise = propensity_noise([1, 100, 10_000], n_samples=20_000)
+    >>> noise.rho_pos.round(2)
+    array([0.9 , 0.54, 0.08])
+    """
+    values = np.asarray(counts, dtype=np.float64)
+    if values.ndim != 1 or not values.size or not (np.isfinite(values) & (values >= 0)).all():
+        raise ValueError(f"counts must be one number of at least 0 per label, shape (q,); got shape {values.shape}")
+    check_real(A, "A", 0.0, np.inf)
+    check_real(B, "B", 0.0, np.inf)
+    if n_samples is None:
+        warnings.warn("n_samples is not given: the sum of the counts is used as the number of samples", stacklevel=2)
+        n_samples = max(1, int(values.sum()))
+    elif check_count(n_samples, "n_samples") < values.max():
+        raise ValueError(f"n_samples must be at least the largest count ({values.max():g}); got {n_samples}")
+    constant = max(0.0, np.log(n_samples) - 1) * (B + 1) ** A
+    propensity = 1 / (1 + constant * (values + B) ** -A)
+    return MissingNoise(1 - propensity, label_names=label_names_of(counts))
