@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from ccmn import ClassConditionalNoise, control_risk
 from ccmn.cli.predict_command import model_columns
 from ccmn.data import write_csv, write_npz
 from ccmn.models import CCMNClassifier, load_model
@@ -145,3 +147,68 @@ def test_inconsistent_columns(saved, extra, message):
     classifier.extra_ = extra
     with pytest.raises(ValueError, match=message):
         model_columns(classifier)
+
+
+@pytest.fixture
+def calibration(task, files):
+    """Rows with noisy labels, calibration.npz, and the rates of the noise, rates.json."""
+    noise = ClassConditionalNoise(0.2, 0.1, n_labels=3, label_names=task.label_names)
+    X = np.random.default_rng(1).normal(size=(1500, 4)).astype(np.float32)
+    Y = (X[:, :3] > 0.3).astype(np.uint8)
+    noisy = noise.corrupt(Y, random_state=0)
+    write_npz(replace(task, X=X, Y=noisy), files / "calibration.npz")
+    (files / "rates.json").write_text(json.dumps(noise.to_dict()))
+    return X, noisy, noise
+
+
+def test_control(run, printed, saved, task, calibration):
+    X, noisy, noise = calibration
+    options = ("--control", "recall=0.9", "--calibration", "calibration.npz", "--noise", "rates.json")
+    model = load_model(saved)
+    expected = control_risk(noisy, model.predict_proba(X), noise, "recall", 0.9, 0.8)
+    result = run("predict", saved, "task.npz", *options, "--confidence", 0.8, "--out", "predictions.csv")
+    assert result.stderr.endswith(f"ccmn: note: {expected}\n")
+    table = pd.read_csv("predictions.csv")
+    assert_array_equal(table[["sea", "sky", "sun"]], model.predict_proba(task.X) >= expected.threshold)
+    found = printed("predict", saved, "task.npz", *options)
+    assert found["cut"] == found["control"]["threshold"]
+    assert found["control"]["guaranteed"]
+    assert [name for name, p in found["rows"][7]["probability"].items() if p >= found["cut"]] == found["rows"][7][
+        "predicted"
+    ]
+
+
+def test_control_without_guarantee(rejected, saved, task, files):
+    write_npz(replace(task, X=task.X[:10], Y=task.Y[:10]), files / "few.npz")
+    message = rejected("predict", saved, "task.npz", "--control", "recall=0.99", "--calibration", "few.npz")
+    assert "recall >= 0.99 cannot be guaranteed with confidence 0.9 from 10 rows" in message
+    assert "rows are needed" in message
+
+
+def test_control_on_training_rows(run, saved, files):
+    result = run("predict", saved, "task.npz", "--control", "recall=0.9", "--calibration", "task.npz")
+    assert "100% of the calibration rows are in the training data" in result.stderr
+
+
+def test_control_of_a_multiclass_model(rejected, task, files):
+    kinds = np.array(["cat", "dog", "emu"])[task.Y.sum(1) % 3]
+    CCMNClassifier(noise=None, epochs=2).fit(pd.DataFrame(task.X, columns=task.feature_names), kinds).save("three")
+    write_npz(replace(task, Y=np.eye(3, dtype=np.uint8)[task.Y.sum(1) % 3], label_names=["cat", "dog", "emu"]), "c.npz")
+    message = rejected("predict", "three", "task.npz", "--control", "recall=0.9", "--calibration", "c.npz")
+    assert "--control requires a multi-label model" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--control", "recall=0.9"), "--control requires --calibration"),
+        (("--calibration", "task.npz"), "require --control"),
+        (("--noise", "rates.json"), "require --control"),
+        (("--control", "recall", "--calibration", "task.npz"), "got 'recall'"),
+        (("--control", "f1=0.9", "--calibration", "task.npz"), "got 'f1=0.9'"),
+        (("--control", "recall=1.5", "--calibration", "task.npz"), "got 'recall=1.5'"),
+        (("--confidence", "1"), "between 0 and 1"),
+    ],
+)
+def test_control_usage_errors(rejected, saved, files, options, message):
+    assert message in rejected("predict", saved, "task.npz", *options, code=2)

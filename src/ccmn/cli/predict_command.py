@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccmn.cli.noise_commands import match_rates, read_estimate
-from ccmn.cli.options import Data, DataDir, Force, Json, Labels, Model, check_output, read_labels
+from ccmn.cli.options import Data, DataDir, Force, Json, Labels, Model, check_fraction, check_output, read_labels
 from ccmn.cli.output import (
     PictureSize,
     ReportFile,
@@ -23,8 +24,9 @@ from ccmn.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from ccmn.data import MultiLabelData
     from ccmn.data.columns import Columns
-    from ccmn.models import CCMNClassifier
+    from ccmn.models import CCMNClassifier, RiskControl
     from ccmn.models.row_sketch import SeenRows
     from ccmn.report.facts import MetricValue
     from ccmn.report.predictions import Predictions
@@ -44,6 +46,26 @@ def predict(
     top: Annotated[
         int | None, typer.Option(min=1, metavar="K", help="Write the K most probable labels of each row, one per line.")
     ] = None,
+    control: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METRIC=TARGET",
+            help="Select the threshold that guarantees a metric on clean labels: recall=0.9, precision=0.8, fnr=0.1 or "
+            "hamming=0.1. Requires --calibration.",
+        ),
+    ] = None,
+    calibration: Annotated[
+        str | None, typer.Option(metavar="DATA", help="Labeled rows for --control that the model was not trained on.")
+    ] = None,
+    labels: Labels = None,
+    noise: Annotated[
+        Path | None,
+        typer.Option(metavar="JSON", help="Noise rates of the labels in --calibration (default: clean labels)."),
+    ] = None,
+    confidence: Annotated[
+        float,
+        typer.Option(metavar="P", callback=check_fraction, help="Probability that the target of --control is met."),
+    ] = 0.9,
     data_dir: DataDir = None,
     force: Force = False,
     as_json: Json = False,
@@ -53,25 +75,37 @@ def predict(
     The output has one line per row: every label as 0 or 1, then the probability p(label) of every label. Feature
     columns are matched by the names in the training data; other columns, such as labels, are ignored.
 
+    With --control, a label is predicted if its probability is at least a threshold that is selected on the rows of
+    --calibration. If the target cannot be guaranteed, nothing is predicted.
+
     Example: ccmn predict model.ccmn new.csv --out predictions.csv
     """
     from ccmn._files import atomic_write
     from ccmn.models import load_model
 
+    target = _read_control(control, calibration, labels, noise)
     if out is not None:
         check_output(out, force)
     classifier = load_model(model)
+    guarantee = None
+    if target is not None and calibration is not None:
+        rows = model_columns(classifier).read_labeled(calibration, read_labels(labels), data_dir=data_dir)
+        guarantee = _control(classifier, rows, noise, target, confidence)
+        typer.echo(f"ccmn: note: {guarantee}", err=True)
     data = model_columns(classifier).read_rows(source, data_dir=data_dir)
-    blocks = _predict_blocks(classifier, data.X)
+    blocks = _predict_blocks(classifier, data.X, None if guarantee is None else guarantee.threshold)
+    described = {} if guarantee is None else {"control": guarantee.to_dict()}
     if out is not None:
         with atomic_write(out) as stream:
             for block in blocks:
                 block.write(stream, top)
-        print_json({"out": str(out), "rows": data.n}) if as_json else typer.echo(f"{out}: {data.n} rows")
+        printed = {"out": str(out), "rows": data.n, **described}
+        print_json(printed) if as_json else typer.echo(f"{out}: {data.n} rows")
     elif as_json:
         parts = list(blocks)
-        rows = [row for block in parts for row in block.to_dicts(top)]
-        print_json({"labels": list(parts[0].label_names), "cut": 0.5, "rows": rows})
+        cut = 0.5 if guarantee is None else guarantee.threshold
+        predicted = [row for block in parts for row in block.to_dicts(top)]
+        print_json({"labels": list(parts[0].label_names), "cut": cut, **described, "rows": predicted})
     else:
         for block in blocks:
             block.write(sys.stdout.buffer, top)
@@ -178,8 +212,61 @@ def model_columns(classifier: CCMNClassifier) -> Columns:
     )
 
 
-def _predict_blocks(classifier: CCMNClassifier, X: Any) -> Iterator[Predictions]:
-    """Yield the predicted labels (or classes) and probabilities of consecutive blocks of rows."""
+def _read_control(
+    control: str | None, calibration: str | None, labels: str | None, noise: Path | None
+) -> tuple[str, float] | None:
+    """Return the metric and the target of ``--control``; None if it is not given."""
+    if control is None:
+        if calibration is not None or labels is not None or noise is not None:
+            raise typer.BadParameter("--calibration, --labels and --noise require --control")
+        return None
+    if calibration is None:
+        raise typer.BadParameter("--control requires --calibration, a file of labeled rows")
+    from ccmn.models.risk_control import METRICS
+
+    metric, _, value = control.partition("=")
+    try:
+        target = float(value)
+    except ValueError:
+        target = -1.0
+    if metric not in METRICS or not 0 < target < 1:
+        raise typer.BadParameter(
+            f"--control must be {', '.join(f'{name}=TARGET' for name in METRICS)} with a target between 0 and 1; "
+            f"got {control!r}"
+        )
+    return metric, target
+
+
+def _control(
+    classifier: CCMNClassifier, data: MultiLabelData, noise: Path | None, target: tuple[str, float], confidence: float
+) -> RiskControl:
+    """Return the threshold of the probabilities that guarantees the target; an error if there is none."""
+    from ccmn.models import control_risk
+    from ccmn.models.row_sketch import MAX_TRAINING_SHARE
+
+    if classifier.predict(data.X[:1], sparse=False).ndim == 1:
+        raise ValueError("--control requires a multi-label model; this model predicts one class per row")
+    seen = None if classifier.training_rows_ is None else classifier.training_rows_.compare(data.X)
+    if seen is not None and seen.share > MAX_TRAINING_SHARE:
+        typer.echo(
+            f"ccmn: note: {seen.share:.0%} of the calibration rows are in the training data of this model: the "
+            "guarantee does not hold. Calibrate on held-out rows.",
+            err=True,
+        )
+    rates = None if noise is None else match_rates(read_estimate(noise), classifier.label_names_, data.q)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*cannot be guaranteed")  # raised as an error below
+        result = control_risk(data.Y, classifier.predict_proba(data.X), rates, *target, confidence)
+    if not result.guaranteed:
+        raise ValueError(str(result))
+    return result
+
+
+def _predict_blocks(classifier: CCMNClassifier, X: Any, threshold: float | None) -> Iterator[Predictions]:
+    """Yield the predicted labels (or classes) and probabilities of consecutive blocks of rows.
+
+    With ``threshold``, labels are predicted by their probability.
+    """
     from ccmn.report.predictions import Predictions
 
     size = max(1, BLOCK_ENTRIES // classifier.noise_.n_labels)
@@ -190,6 +277,8 @@ def _predict_blocks(classifier: CCMNClassifier, X: Any) -> Iterator[Predictions]
             names, predicted = list(classifier.classes_), labels[:, None] == classifier.classes_
         else:
             names, predicted = list(classifier.label_names_ or classifier.classes_), labels == 1
+        if threshold is not None:
+            predicted = p >= threshold
         yield Predictions([str(name) for name in names], p, predicted, start)
 
 
