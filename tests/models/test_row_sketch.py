@@ -86,6 +86,14 @@ class TestSketch:
         X[:, :5] = 1.0
         assert RowSketch.of(X).compare(X).share == 1
 
+    def test_extend_by_blocks_equals_the_sketch_of_all_rows(self):
+        X = np.random.default_rng(2).normal(size=(20_000, 6)).round(1)
+        sketch = RowSketch(np.empty(0, dtype=np.uint64))
+        for start in range(0, len(X), 3000):
+            sketch = sketch.extend(X[start : start + 3000])
+        np.testing.assert_array_equal(sketch.hashes, RowSketch.of(X).hashes)
+        np.testing.assert_array_equal(sketch.extend(X[:100]).hashes, sketch.hashes)
+
     def test_merge(self):
         X = rows(20_000)
         merged = RowSketch.of(X[:9000]).merge(RowSketch.of(X[8000:]))

@@ -117,6 +117,15 @@ class RowSketch:
         """Return the sketch of the rows of both sketches."""
         return RowSketch(_smallest(np.concatenate((self.hashes, other.hashes))))
 
+    def extend(self, X: Any) -> RowSketch:
+        """Return the sketch of the rows of this sketch and of a matrix; rows that cannot enter it are hashed in part."""
+        if len(self.hashes) < SKETCH_SIZE:
+            return self.merge(RowSketch.of(X))
+        X = _as_matrix(X)
+        keys = _hash(X, KEY_COLUMNS)
+        rows = np.flatnonzero((keys & _KEY_MASK) <= (self.hashes[-1] & _KEY_MASK))
+        return self.merge(RowSketch(_join(keys[rows], _hash(X[rows], None)))) if rows.size else self
+
     def compare(self, X: Any) -> SeenRows:
         """Estimate which share of the rows of X have the features of a training row."""
         exact = len(self.hashes) < SKETCH_SIZE
@@ -149,7 +158,7 @@ class SketchedSource:
     def read(self, group: Any, at_once: int) -> Iterator[tuple[NDArray[np.float32], Any]]:
         """Yield features and labels of a row group, ``at_once`` rows at a time."""
         for X, Y in self._source.read(group, at_once):
-            self.sketch = self.sketch.merge(RowSketch.of(X))
+            self.sketch = self.sketch.extend(X)
             yield X, Y
 
     def gather(self) -> RowSketch | None:
