@@ -29,6 +29,7 @@ NAMES = (
     *("macro_precision_at_k", "macro_recall_at_k"),
 )
 every_metric = pytest.mark.parametrize("name", NAMES)
+pytestmark = pytest.mark.filterwarnings("ignore:ps.* is divided by the best ranking")
 
 # Metrics whose estimate is unbiased if the multilinear form is used.
 UNBIASED = {
@@ -164,7 +165,6 @@ class TestInputs:
             else:
                 assert (found.value, found.se) == pytest.approx((expected.value, expected.se), abs=1e-12)
 
-    @pytest.mark.filterwarnings("ignore:macro_recall_at_k cannot be estimated")
     def test_memory_does_not_grow_with_rows_times_labels(self):
         n, q = 200_000, 1_000_000  # a matrix of booleans would need 200 GB
         rng = np.random.default_rng(0)
@@ -299,6 +299,13 @@ class TestPropensities:
             assert found.value == pytest.approx(expected, abs=1e-9)
             assert found.status == "approximate"
 
+    @pytest.mark.parametrize("name", ["psp_at_k", "psndcg_at_k"])
+    def test_warning_about_added_labels(self, name):
+        Y, scores = make_task()
+        with pytest.warns(UserWarning, match=f"{name} .*use normalized=False") as issued:
+            getattr(metrics, name)(Y, scores, 3, noise=ClassConditionalNoise(0.1, 0.1, n_labels=6))
+        assert issued[0].filename == __file__
+
     def test_unnormalized_value_is_the_corrected_precision(self):
         Y, scores = make_task()
         noise = MissingNoise([0.1, 0.9, 0.3, 0.0, 0.5, 0.7])
@@ -319,6 +326,11 @@ class TestPropensities:
         noise = MissingNoise([0.1, 0.6, 0.3, 0.0, 0.5, 0.7])
         found = metrics.macro_recall_at_k(Y, scores, 2, noise=noise)
         assert found.value == pytest.approx(metrics.macro_recall_at_k(Y, scores, 2))
+        Y[1:, 1] = 0  # one positive row is sufficient
+        Y[0, 1] = 1
+        found = metrics.macro_recall_at_k(Y, scores, 2, noise=noise)
+        assert found.value == pytest.approx(metrics.macro_recall_at_k(Y, scores, 2))
+        assert found.status == "consistent"
 
 
 class TestEstimates:

@@ -14,6 +14,7 @@ rows, or a mean of such ratios over labels. Its standard error follows from the 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -237,8 +238,9 @@ def psp_at_k(
         replace :math:`\tilde y_{ij} / \pi_j`; both are equal if no labels are added. All propensities are 1 without
         noise. Rows with NaN are excluded.
     normalized : bool, default=True
-        Whether to divide by the best value. The estimate is then approximate. If False, the numerator is divided by
-        n k; it is the unbiased estimate of ``precision_at_k`` on the true labels.
+        Whether to divide by the best value, as usual in the literature. The result compares models, but does not
+        estimate the normalized value on the true labels: the status is "approximate". If False, the numerator is
+        divided by n k; it is the unbiased estimate of ``precision_at_k`` on the true labels.
 
     Returns
     -------
@@ -265,6 +267,7 @@ def psp_at_k(
         task = _read_task(Y, scores, k, noise)
         if not normalized:
             return _mean_ratio(task, _precision_rows, "unbiased", metric="psp_at_k")
+        _warn_of_added_labels(task, "psp_at_k")
         return _mean_ratio(task, _psp_rows, "approximate", metric="psp_at_k")
 
 
@@ -298,9 +301,10 @@ def psndcg_at_k(
         replace :math:`\tilde y_{ij} / \pi_j`; both are equal if no labels are added. All propensities are 1 without
         noise. Rows with NaN are excluded.
     normalized : bool, default=True
-        Whether to divide by the best value. The estimate is then approximate. If False, the numerator is computed
-        with the constant :math:`I_i = \sum_{r=1}^{k} 1 / \log_2(r + 1)`, the definition of [1]_, and divided by n; it
-        is then unbiased for its value on the true labels.
+        Whether to divide by the best value, as usual in the literature. The result compares models, but does not
+        estimate the normalized value on the true labels: the status is "approximate". If False, the numerator is
+        computed with the constant :math:`I_i = \sum_{r=1}^{k} 1 / \log_2(r + 1)`, the definition of [1]_, and divided
+        by n; it is then unbiased for its value on the true labels.
 
     Returns
     -------
@@ -325,6 +329,7 @@ def psndcg_at_k(
         task = _read_task(Y, scores, k, noise)
         if not normalized:
             return _mean_ratio(task, _discounted_rows, "unbiased", metric="psndcg_at_k")
+        _warn_of_added_labels(task, "psndcg_at_k")
         return _mean_ratio(task, _psndcg_rows, "approximate", metric="psndcg_at_k")
 
 
@@ -394,8 +399,9 @@ def macro_recall_at_k(Y: Labels, scores: Any, k: int, noise: Noise | None = None
         Number of labels that are selected in each row, at most q.
     noise : class-conditional noise model, NoiseRates or None, default=None
         Noise of Y. If given, debiased labels replace y in both sums, which are then unbiased; their ratio is
-        consistent. Labels whose corrected number of positive rows is within two standard errors of 0 are excluded; the
-        status is then "approximate". Missing labels alone do not change the ratio. Rows with NaN are excluded.
+        consistent. Labels with ``rho_neg > 0`` whose corrected number of positive rows is within two standard errors
+        of 0 are excluded; the status is then "approximate". The rates cancel if labels are only missing. Rows with NaN
+        are excluded.
 
     Returns
     -------
@@ -699,6 +705,16 @@ def _psndcg_rows(top: TopLabels, values: LabelValues) -> tuple[Tensor, Tensor]:
     return values.at_top(top) @ discounts / ideal, _best_gain(top, values, discounts) / ideal
 
 
+def _warn_of_added_labels(task: Task, metric: str) -> None:
+    """Warn if the best ranking of a propensity-scored metric contains added labels."""
+    if task.model is not None and task.model.rho_neg.any():
+        warnings.warn(
+            f"{metric} is divided by the best ranking of the observed labels, some of which were added (rho_neg > 0): "
+            "use normalized=False for an unbiased estimate",
+            stacklevel=3,
+        )
+
+
 def _best_gain(top: TopLabels, values: LabelValues, gains: Tensor) -> Tensor:
     """Return for each row the largest gain of at most k labels: its positive labels by descending value."""
     value = values.one[top.label]
@@ -876,7 +892,9 @@ def _macro_ratio(task: Task, *, recall: bool, metric: str) -> Value | Estimate:
     status: Status = "unbiased"
     if recall:
         total, noise_variance = (_label_sum(part, positives, top.n) for part in (values, values.noise_variance()))
-        included = total > 2 * noise_variance.clamp_min(0).sqrt()
+        # If no labels are added, the ratio is stable for every label with a positive row.
+        margin = 2 * noise_variance.clamp_min(0).sqrt()
+        included = torch.where(values.zero[:-1] < 0, total > margin, positives > 0)
         n_included = int(included.sum())
         status = "approximate" if bool((~included & (positives > 0)).any()) else "consistent"
     else:
@@ -889,7 +907,7 @@ def _macro_ratio(task: Task, *, recall: bool, metric: str) -> Value | Estimate:
         return task.to_output(ratio.sum() / n_included if n_included else ratio.new_full((), math.nan))
     status = status_with_rates(status, noise)
     if not top.n or not n_included:
-        reason = "for no label is the corrected number of positive rows more than two standard errors above 0"
+        reason = "no label has enough positive rows"
         return undefined_estimate(metric, reason if top.n else NO_COMPLETE_ROW, top.n, status, bounds)
     rows = partial(_macro_influence, factor=factor / n_included, ratio=ratio, recall=recall)
     sums = _sum_rows(task, rows, top.k + top.counts().numpy())
