@@ -118,7 +118,7 @@ class RowSketch:
         return RowSketch(_smallest(np.concatenate((self.hashes, other.hashes))))
 
     def extend(self, X: Any) -> RowSketch:
-        """Return the sketch of the rows of this sketch and of a matrix; rows that cannot enter it are hashed in part."""
+        """Return the sketch of these rows and of the rows of a matrix. Rows that cannot enter it are hashed in part."""
         if len(self.hashes) < SKETCH_SIZE:
             return self.merge(RowSketch.of(X))
         X = _as_matrix(X)
