@@ -46,3 +46,12 @@ def test_excess_risk_depends_on_the_rates_and_not_on_mu(tmp_path):
         wide, equal, _ = at["difference"]
         assert float(wide["excess"]) < float(equal["excess"])
         assert float(wide["mu"]) > float(equal["mu"])
+
+
+@pytest.mark.slow
+def test_corrected_thresholds_reach_the_target_and_uncorrected_ones_do_not(tmp_path):
+    rows = run_quick("05_risk_control", tmp_path)
+    most = {row["calibration"]: row for row in rows if row["n"] == "3000"}
+    assert float(most["corrected"]["median"]) > 0.9 > float(most["uncorrected"]["median"])
+    assert float(most["corrected"]["missed"]) <= 0.2
+    assert float(most["uncorrected"]["missed"]) > 0.5
