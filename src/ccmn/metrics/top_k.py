@@ -59,6 +59,9 @@ from ccmn.noise.class_conditional import debias_labels
 MAX_EXACT_LABELS = 64
 """Recall and nDCG are unbiased under added labels up to this number of labels: their cost grows with its square."""
 
+MAX_RELATIVE_SE = 0.05
+"""The multilinear form of nDCG is used if that of |Y| / D(|Y|) has at most this standard error relative to its mean."""
+
 MIN_POSITIVE = 1e-9
 """Smallest divisor in the approximation of recall and nDCG; avoids a division by 0."""
 
@@ -157,7 +160,7 @@ def recall_at_k(Y: Labels, scores: Any, k: int, noise: Noise | None = None) -> V
     with torch.inference_mode(False):
         task = _read_task(Y, scores, k, noise)
         gains = torch.ones(task.top.k, dtype=torch.float64)
-        rows, status, widths = _select_quotient(task, gains, partial(torch.clamp, min=1.0))
+        rows, status, widths = _select_quotient(task, gains, partial(torch.clamp, min=1.0), smooth=True)
         return _mean_ratio(task, rows, status, metric="recall_at_k", widths=widths)
 
 
@@ -183,9 +186,9 @@ def ndcg_at_k(Y: Labels, scores: Any, k: int, noise: Noise | None = None) -> Val
     k : int
         Number of labels that are selected in each row, at most q.
     noise : class-conditional noise model, NoiseRates or None, default=None
-        Noise of Y. If given, the estimate is unbiased if noise rates and q are small enough for the number of rows, in
-        particular for missing labels with rates up to 1/2. Otherwise it is approximate; the user guide on metrics
-        states the condition and the approximation. Rows with NaN are excluded.
+        Noise of Y. If given, the estimate is consistent if noise rates and numbers of labels are small enough for the
+        number of rows. Otherwise it is approximate; the user guide on metrics states the condition and the
+        approximation. Rows with NaN are excluded.
 
     Returns
     -------
@@ -205,7 +208,8 @@ def ndcg_at_k(Y: Labels, scores: Any, k: int, noise: Noise | None = None) -> Val
     """
     with torch.inference_mode(False):
         task = _read_task(Y, scores, k, noise)
-        rows, status, widths = _select_quotient(task, _discounts(task.top.k), partial(_ideal_gain, k=task.top.k))
+        discounts, divisor = _discounts(task.top.k), partial(_ideal_gain, k=task.top.k)
+        rows, status, widths = _select_quotient(task, discounts, divisor, smooth=False)
         return _mean_ratio(task, rows, status, metric="ndcg_at_k", widths=widths)
 
 
@@ -771,17 +775,30 @@ def _sum_rows(task: Task, rows: RowSums, widths: NDArray[Any]) -> Sums:
     return Sums(numerator, denominator, tuple(slopes[0]), tuple(slopes[1]))
 
 
-def _select_quotient(task: Task, gains: Tensor, divisor: Divisor) -> tuple[RowSums, Status, NDArray[Any] | None]:
-    """Return the estimator of the mean of gain / ``divisor(|Y_i|)`` over rows, its status and its memory per row."""
+def _select_quotient(
+    task: Task, gains: Tensor, divisor: Divisor, *, smooth: bool
+) -> tuple[RowSums, Status, NDArray[Any] | None]:
+    """Return the estimator of the mean of gain / ``divisor(|Y_i|)`` over rows, its status and its memory per row.
+
+    The choice must not depend on the scores, so that models are compared by the same estimator. The multilinear form of
+    a divisor that is not ``smooth`` can have a large variance for rows with many labels. It is used only if the labels
+    show that the variance is small; since the choice then depends on the labels, the estimate is only consistent.
+    """
     top = task.top
     if task.model is None:
         return partial(_plain_quotient, gains=gains, divisor=divisor), "unbiased", None
     added = bool(task.model.rho_neg.any())
     max_inflation = max(1.0, top.n / MIN_ROWS_PER_INFLATION)
     if variance_inflation(task.model) <= max_inflation and not (added and top.n_labels > MAX_EXACT_LABELS):
-        n_factors = np.full(top.n, top.n_labels) if added else top.counts().numpy()
+        widths = ((np.full(top.n, top.n_labels) if added else top.counts().numpy()) + 1) ** 2
         rows = partial(_multilinear_quotient, gains=gains, divisor=divisor, all_labels=added)
-        return rows, "unbiased", (n_factors + 1) ** 2
+        if smooth:
+            return rows, "unbiased", widths
+        # With a gain of 1 for every label, the form estimates |Y| / D(|Y|), which does not depend on the scores.
+        sums = _sum_rows(task, partial(rows, gains=None), widths)
+        max_deviation = MAX_RELATIVE_SE * top.n**0.5 * abs(float(sums.numerator.mean()))
+        if float(sums.numerator.std(correction=0)) <= max_deviation or not (added or task.model.rho_pos.any()):
+            return rows, "consistent", widths
     # The approximation uses moments of all rows, so all rows form one block.
     return partial(_moment_quotient, gains=gains, divisor=divisor), "approximate", np.zeros(top.n)
 
@@ -793,13 +810,14 @@ def _plain_quotient(top: TopLabels, values: LabelValues, gains: Tensor, divisor:
 
 
 def _multilinear_quotient(
-    top: TopLabels, values: LabelValues, gains: Tensor, divisor: Divisor, all_labels: bool
+    top: TopLabels, values: LabelValues, gains: Tensor | None, divisor: Divisor, all_labels: bool
 ) -> tuple[Tensor, Tensor]:
     r"""Return the multilinear form of the quotient of each row, and 1.
 
     For independent labels with probabilities p, the recursion over labels computes :math:`w_c = P(|Y| = c)` and
     :math:`g_c = E[gain; |Y| = c]`. Both are multilinear in p, so debiased labels can replace the probabilities. The
     form is :math:`\sum_c g_c / D(c)`. Labels with the value 0 do not change it and are left out unless ``all_labels``.
+    Without ``gains``, every label has the gain 1.
     """
     if all_labels:
         labels = torch.arange(top.n_labels).expand(top.n, -1)
@@ -809,8 +827,9 @@ def _multilinear_quotient(
         labels = torch.full((top.n, int(top.counts().max()) if top.n else 0), top.n_labels)
         labels[top.row, position] = top.label
         p = values.one[labels]
-    gain = sum(gains[r] * (top.index[:, r : r + 1] == labels) for r in range(top.k))
-    assert isinstance(gain, Tensor)
+    gain = torch.full(labels.shape, float(gains is None), dtype=torch.float64)
+    for r, gain_at_rank in enumerate([] if gains is None else gains.tolist()):
+        gain += gain_at_rank * (top.index[:, r : r + 1] == labels)
     weight = torch.zeros(top.n, labels.shape[1] + 1, dtype=torch.float64)
     weight[:, 0] = 1
     total = torch.zeros_like(weight)
