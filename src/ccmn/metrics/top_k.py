@@ -828,7 +828,7 @@ def _multilinear_quotient(
         labels[top.row, position] = top.label
         p = values.one[labels]
     gain = torch.full(labels.shape, float(gains is None), dtype=torch.float64)
-    for r, gain_at_rank in enumerate([] if gains is None else gains.tolist()):
+    for r, gain_at_rank in enumerate([] if gains is None else gains):
         gain += gain_at_rank * (top.index[:, r : r + 1] == labels)
     weight = torch.zeros(top.n, labels.shape[1] + 1, dtype=torch.float64)
     weight[:, 0] = 1
