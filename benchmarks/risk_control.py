@@ -1,6 +1,6 @@
 """Measure how often thresholds from risk control on noisy labels miss their target on clean labels.
 
-    python benchmarks/risk_control.py           500 draws on scene and tmc, about 6 minutes (needs CCMN_DATA)
+    python benchmarks/risk_control.py           500 draws on scene and tmc, about ten minutes (needs CCMN_DATA)
     python benchmarks/risk_control.py --quick   100 draws on scene
     python benchmarks/risk_control.py --csv results/risk_control.csv    also writes the table
 
@@ -213,7 +213,7 @@ def main() -> None:
     arguments = parser(__doc__.splitlines()[0])
     arguments.add_argument("--csv", metavar="FILE", help="write the table to this file")
     options = arguments.parse_args()
-    known, estimated = (100, 30) if options.quick else (500, 200)
+    known, estimated = (100, 20) if options.quick else (500, 200)
     start, rows = time.perf_counter(), []
     if not options.json:
         print("data   metric     noise    calibration     n  violations  limit  guaranteed  size")

@@ -20,6 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import ccmn
 from ccmn import (
@@ -489,6 +490,16 @@ def test_default_thresholds():
     assert ratios[counts[1:] > 100].max() < 1.05
 
 
+def test_rows_in_blocks(monkeypatch):
+    noise = ClassConditionalNoise(0.2, 0.1, n_labels=4)
+    scores, _, noisy = make_task(300, 4, noise)
+    whole = control_risk(noisy, scores, noise, "precision", 0.4)
+    monkeypatch.setattr("ccmn.models.risk_control.MAX_BLOCK_ENTRIES", 7 * 384)
+    blocks = control_risk(noisy, scores, noise, "precision", 0.4)
+    assert blocks.threshold == whole.threshold
+    assert blocks.bound == pytest.approx(whole.bound)
+
+
 def test_fixed_sequence():
     passed = np.array([True, True, False, True, True, True])
     assert_array_equal(accepted_hypotheses(passed, np.array([0])), [1, 1, 0, 0, 0, 0])
@@ -498,6 +509,30 @@ def test_fixed_sequence():
 def test_exports():
     assert ccmn.control_risk is control_risk
     assert ccmn.RiskControlledClassifier is RiskControlledClassifier
+
+
+ONE_COLUMN = "multilabel only: the check expects a 1-d answer to a target of one column"
+TWO_VALUES = "labels are 0/1: the column of the check contains 1 and 2"
+EXPECTED = {
+    "check_classifiers_classes": "multilabel only: the check fits a 1-d target",
+    "check_classifiers_train": ONE_COLUMN,
+    "check_estimator_sparse_array": ONE_COLUMN,
+    "check_estimator_sparse_matrix": ONE_COLUMN,
+    "check_estimators_dtypes": TWO_VALUES,
+    "check_classifier_data_not_an_array": TWO_VALUES,
+    "check_fit2d_1feature": TWO_VALUES,
+    "check_classifier_multioutput": "the threshold of the probabilities is selected and not 1/2",
+}
+
+
+@parametrize_with_checks(
+    [RiskControlledClassifier(CorrectedClassifier(LogisticRegression(), None), None)],
+    expected_failed_checks=lambda estimator: EXPECTED,
+    xfail_strict=True,
+)
+@pytest.mark.filterwarnings("ignore")
+def test_sklearn(estimator, check):
+    check(estimator)
 
 
 @pytest.fixture(scope="module")

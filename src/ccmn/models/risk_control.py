@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, _safe_indexing, get_tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted
 from typing_extensions import Self
 
 from ccmn._containers import Labels, label_names_of, to_dense_array
@@ -830,12 +830,14 @@ class RiskControlledClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         RiskControlledClassifier
             The fitted classifier.
         """
+        if y is None:
+            raise ValueError("RiskControlledClassifier requires y to be passed, but the target y is None")
         if self.prefit:
             return self.calibrate(X, y)
+        check_consistent_length(X, y)
         share = check_real(self.calibration_fraction, "calibration_fraction", 0, 1)
-        n = int(np.shape(y)[0]) if hasattr(y, "shape") else len(y)
         seed = int(as_generator(self.random_state).integers(2**31))
-        train, held_out = train_test_split(np.arange(n), test_size=share, random_state=seed)
+        train, held_out = train_test_split(np.arange(_num_samples(y)), test_size=share, random_state=seed)
         fitted = clone(self.estimator).fit(_safe_indexing(X, train), _safe_indexing(y, train))
         return self._calibrate(fitted, _safe_indexing(X, held_out), _safe_indexing(y, held_out), None)
 
@@ -885,7 +887,7 @@ class RiskControlledClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         )
         self.estimator_ = fitted
         self.threshold_ = self.control_.threshold
-        self.classes_ = np.arange(y.shape[1] if hasattr(y, "shape") else len(y[0]))
+        self.classes_ = np.arange(to_dense_array(y).shape[1])
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(fitted, name):
                 setattr(self, name, getattr(fitted, name))
