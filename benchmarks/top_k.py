@@ -8,7 +8,7 @@ The baseline of the timing sorts all stored scores of a twentieth of the rows. F
 trained on noisy labels as in benchmarks/corrected_metrics.py. The test labels have noise of three kinds: rates of the
 moderate protocol (missing and added labels), 30 % missing labels and 70 % missing labels. The script prints the mean
 absolute difference of the uncorrected value and of the estimate from the value on the true labels, for k = 3. The
-normalized psp_at_k and psndcg_at_k are left out: they do not estimate their values on the true labels.
+normalized psp_at_k and psndcg_at_k are left out: in general, they do not estimate their values on the true labels.
 """
 
 from __future__ import annotations

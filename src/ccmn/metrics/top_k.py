@@ -242,9 +242,10 @@ def psp_at_k(
         replace :math:`\tilde y_{ij} / \pi_j`; both are equal if no labels are added. All propensities are 1 without
         noise. Rows with NaN are excluded.
     normalized : bool, default=True
-        Whether to divide by the best value, as usual in the literature. The result compares models, but does not
-        estimate the normalized value on the true labels: the status is "approximate". If False, the numerator is
-        divided by n k; it is the unbiased estimate of ``precision_at_k`` on the true labels.
+        Whether to divide by the best value, as usual in the literature. The result compares models. It does not
+        estimate the normalized value on the true labels if rows have more than k labels, so its status is
+        "approximate". If False, the numerator is divided by n k; it is the unbiased estimate of ``precision_at_k`` on
+        the true labels.
 
     Returns
     -------
@@ -306,7 +307,7 @@ def psndcg_at_k(
         noise. Rows with NaN are excluded.
     normalized : bool, default=True
         Whether to divide by the best value, as usual in the literature. The result compares models, but does not
-        estimate the normalized value on the true labels: the status is "approximate". If False, the numerator is
+        estimate the normalized value on the true labels, so its status is "approximate". If False, the numerator is
         computed with the constant :math:`I_i = \sum_{r=1}^{k} 1 / \log_2(r + 1)`, the definition of [1]_, and divided
         by n; it is then unbiased for its value on the true labels.
 
