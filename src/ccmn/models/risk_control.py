@@ -289,7 +289,7 @@ def control_risk(
 
 
 class _Data(NamedTuple):
-    """Calibration rows: trusted rows first, if there are any."""
+    """Checked arguments of ``control_risk``: rows with noisy labels and, apart from them, trusted rows."""
 
     noisy: FloatArray
     """Noisy labels (n, q) of the rows that are not trusted, or of all rows; NaN where not observed."""
