@@ -3,7 +3,8 @@
 from ccmn.models.classifier import CCMNClassifier
 from ccmn.models.corrected_classifier import CorrectedClassifier
 from ccmn.models.persistence import load_model
-from ccmn.models.risk_control import RiskControl, RiskControlledClassifier, control_risk
+from ccmn.models.risk_control import RiskControl, control_risk
+from ccmn.models.risk_controlled_classifier import RiskControlledClassifier
 
 __all__ = [
     "CCMNClassifier",
