@@ -232,7 +232,7 @@ class Sensitivity:
     delta: float
 
 
-def sensitivity(noise: ClassConditionalNoise, proba: object, delta: float = 0.05) -> Sensitivity:
+def sensitivity(noise: ClassConditionalNoise, pred_proba: object, delta: float = 0.05) -> Sensitivity:
     r"""Compute how much predictions change if one rate is wrong by ``delta``.
 
     A model of the noisy posterior :math:`\tilde\eta = \rho_{neg} + r \eta` does not depend on the rates. They convert
@@ -244,7 +244,7 @@ def sensitivity(noise: ClassConditionalNoise, proba: object, delta: float = 0.05
     ----------
     noise : ClassConditionalNoise
         The rates that were used.
-    proba : array of shape (n, q)
+    pred_proba : array of shape (n, q)
         P(true label = 1 | x) by these rates, for example ``clf.predict_proba(X)``.
     delta : float, default=0.05
         Error of a rate. Changed rates are at least 0 and their sum is below 1.
@@ -257,7 +257,7 @@ def sensitivity(noise: ClassConditionalNoise, proba: object, delta: float = 0.05
     Raises
     ------
     ValueError
-        If ``delta`` is not between 0 and 1 or ``proba`` does not match the noise model.
+        If ``delta`` is not between 0 and 1 or ``pred_proba`` does not match the noise model.
 
     Examples
     --------
@@ -268,8 +268,8 @@ def sensitivity(noise: ClassConditionalNoise, proba: object, delta: float = 0.05
     """
     if not 0 < delta < 1:
         raise ValueError(f"delta must be between 0 and 1; got {delta!r}")
-    eta = check_probabilities(to_dense_array(proba), "proba")
-    check_label_width(eta.shape, noise.n_labels, "proba")
+    eta = check_probabilities(to_dense_array(pred_proba), "pred_proba")
+    check_label_width(eta.shape, noise.n_labels, "pred_proba")
     pos, neg = noise.rho_pos, noise.rho_neg
     signal = 1 - pos - neg
     noisy = neg + signal * eta
