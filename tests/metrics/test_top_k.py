@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import scipy.stats
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,8 @@ from sklearn.metrics import precision_score
 
 from ccmn import metrics
 from ccmn.metrics import Metric, NoisyScorer, one_error, precision_at_k, psndcg_at_k, psp_at_k
+from ccmn.metrics.metric import to_tensor
+from ccmn.metrics.top_k import _count_distribution
 from ccmn.noise import ClassConditionalNoise, MissingNoise, NoiseModel, TransitionNoise
 from metrics import reference
 from metrics.strategies import labels_and_scores, random_case
@@ -165,6 +168,20 @@ class TestInputs:
                 assert found == pytest.approx(expected, abs=1e-12)
             else:
                 assert (found.value, found.se) == pytest.approx((expected.value, expected.se), abs=1e-12)
+
+    def test_dense_labels_are_read_in_blocks(self, monkeypatch):
+        Y, scores = random_case(40, 6)
+        sizes = []
+
+        def recorded(values, argument):
+            sizes.append(values.size)
+            return to_tensor(values, argument)
+
+        monkeypatch.setattr("ccmn.metrics.top_k.to_tensor", recorded)
+        monkeypatch.setattr("ccmn.metrics.top_k.MAX_BLOCK_ENTRIES", 60)
+        for labels, values in ((Y, scores), (Y, scipy.sparse.csr_array(scores)), (scipy.sparse.csr_array(Y), scores)):
+            precision_at_k(labels, values, 2)
+        assert 6 <= max(sizes) <= 60
 
     def test_memory_does_not_grow_with_rows_times_labels(self):
         n, q = 200_000, 1_000_000  # a matrix of booleans would need 200 GB
@@ -381,10 +398,36 @@ class TestEstimates:
         Y = np.zeros((500, 80), dtype=int)
         for i, f in enumerate(scores):
             Y[i, np.argsort(-f)[[0, 2, 4]]] = 1
-        almost_clean = ClassConditionalNoise(0.0, 1e-9, n_labels=80)  # more labels than the multilinear form supports
-        found = metrics.recall_at_k(Y, scores, 3, noise=almost_clean)
+        small = ClassConditionalNoise(0.0, 1e-9, n_labels=80)  # more labels than the multilinear form supports
+        found = metrics.recall_at_k(Y, scores, 3, noise=small)
         assert found.status == "approximate"
         assert found.value == pytest.approx(2 / 3, abs=1e-3)
+
+    @pytest.mark.parametrize(
+        ("mean", "variance", "expected"),
+        [
+            (2.0, 2.0 * (1 - 2.0 / 5), scipy.stats.binom(5, 0.4)),
+            (0.3, 0.21, scipy.stats.binom(1, 0.3)),
+            (2.0, 0.0, scipy.stats.binom(2, 1.0)),
+            (3.0, 4.5, scipy.stats.nbinom(6, 2 / 3)),
+            (3.0, 3.0 + 1e-9, scipy.stats.poisson(3.0)),
+            (0.0, -1.0, scipy.stats.binom(1, 0.0)),
+        ],
+    )
+    def test_distribution_of_the_number_of_labels(self, mean, variance, expected):
+        moments = torch.tensor([[mean], [variance]], dtype=torch.float64)
+        found = _count_distribution(*moments, 1000)[0].numpy()
+        np.testing.assert_allclose(found, expected.pmf(np.arange(found.size)), atol=1e-8)
+
+    @given(mean=st.floats(0.01, 30), ratio=st.floats(0.05, 4))
+    def test_moments_of_the_distribution(self, mean, ratio):
+        """The variance is as requested, unless binomial distributions with this mean have a larger one."""
+        variance = max(mean * ratio, mean * (1 - mean / np.ceil(mean)))
+        moments = torch.tensor([[mean], [mean * ratio]], dtype=torch.float64)
+        found = _count_distribution(*moments, 10**6)[0]
+        counts = torch.arange(len(found))
+        assert (found * counts).sum().item() == pytest.approx(mean, rel=1e-4)
+        assert (found * (counts - mean) ** 2).sum().item() == pytest.approx(variance, rel=1e-3, abs=1e-6)
 
     def test_rare_labels_are_excluded_from_macro_recall(self):
         Y, scores = make_task(200)
@@ -442,7 +485,9 @@ class TestEstimates:
         assert found.status != "unbiased"
 
     @every_metric
-    @pytest.mark.parametrize("noise", [NOISE, MissingNoise(0.8, n_labels=6)], ids=["both", "missing"])
+    @pytest.mark.parametrize(
+        "noise", [NOISE, MissingNoise([0.3] * 6), MissingNoise([0.8] * 6)], ids=["both", "0.3", "0.8"]
+    )
     def test_rows_with_nan_are_excluded(self, name, noise):
         metric = getattr(metrics, name)
         Y, scores = make_task(50)

@@ -65,8 +65,8 @@ MAX_RELATIVE_SE = 0.05
 MIN_POSITIVE = 1e-9
 """Smallest divisor in the approximation of recall and nDCG; avoids a division by 0."""
 
-MAX_COUNT_DEVIATION = 12
-"""Numbers of labels that exceed their mean by more than this many standard deviations are neglected."""
+MAX_COUNT_DEVIATION = 20
+"""Numbers of labels that exceed their mean by more than this multiple of their scale are neglected."""
 
 NO_COMPLETE_ROW = "no row has all labels observed"
 """Reason in the warning if every row contains NaN."""
@@ -553,7 +553,8 @@ def _read_noise(noise: Noise) -> ClassConditionalNoise:
 def _read_top_labels(labels: Any, scores: Any, k: int, noisy: bool) -> TopLabels:
     """Return the top k labels and the positive labels of all rows, read in blocks of rows."""
     n, q = labels.shape
-    widths = np.maximum(np.diff(scores.indptr), k) if is_sparse(scores) else np.full(n, q)
+    both_sparse = is_sparse(labels) and is_sparse(scores)
+    widths = np.maximum(np.diff(scores.indptr), k) if both_sparse else np.full(n, q)
     parts = [_read_block(labels, scores, start, stop, k, noisy) for start, stop in _row_blocks(widths)]
     first_rows = np.cumsum([0, *(part.n for part in parts)]).tolist()
     return TopLabels(
@@ -793,7 +794,7 @@ def _select_quotient(
     if variance_inflation(task.model) <= max_inflation and not (added and top.n_labels > MAX_EXACT_LABELS):
         widths = ((np.full(top.n, top.n_labels) if added else top.counts().numpy()) + 1) ** 2
         rows = partial(_multilinear_quotient, gains=gains, divisor=divisor, all_labels=added)
-        if smooth:
+        if smooth or not top.n:
             return rows, "unbiased", widths
         # With a gain of 1 for every label, the form estimates |Y| / D(|Y|), which does not depend on the scores.
         sums = _sum_rows(task, partial(rows, gains=None), widths)
@@ -805,7 +806,7 @@ def _select_quotient(
 
 
 def _plain_quotient(top: TopLabels, values: LabelValues, gains: Tensor, divisor: Divisor) -> tuple[Tensor, Tensor]:
-    """Return the quotient of each row for clean labels, and 1."""
+    """Return the quotient of each row for true labels, and 1."""
     quotient = top.hits @ gains / divisor(top.counts())
     return quotient, torch.ones_like(quotient)
 
@@ -870,14 +871,16 @@ def _moment_quotient(top: TopLabels, values: LabelValues, gains: Tensor, divisor
 
 
 def _count_distribution(mean: Tensor, variance: Tensor, n_labels: int) -> Tensor:
-    """Return the probabilities (k, ...) of 0, 1, 2, ... for distributions with these means and variances (k,).
+    """Return the probabilities (k, m) of 0, 1, ..., m - 1 for distributions with these means and variances (k,).
 
     The distribution is negative binomial if the variance exceeds the mean, otherwise a mixture of the two binomial
     distributions with the mean whose variances enclose the variance.
     """
     mean = mean.clamp(0.0, n_labels - 1.0).unsqueeze(1)
     variance = variance.clamp_min(0.0).unsqueeze(1)
-    largest = float((mean + MAX_COUNT_DEVIATION * (mean + variance).sqrt()).max().detach()) + 2
+    # The tail of the negative binomial distribution is geometric, with the mean length variance / mean.
+    scale = (mean + variance).sqrt() + variance / mean.clamp_min(0.01)
+    largest = float((mean + MAX_COUNT_DEVIATION * scale).max().detach()) + 2
     counts = torch.arange(1, min(n_labels, int(largest) + 1), dtype=torch.float64)
     trials = (mean.square() / (mean - variance).clamp_min(MIN_POSITIVE)).clamp(max=n_labels - 1.0).detach().floor()
     trials = torch.maximum(trials, mean.detach().ceil()).clamp_min(1.0)
