@@ -155,12 +155,18 @@ def test_estimated_rates_widen_the_errors(printed, rejected, run, saved, fresh, 
     assert unsure["metrics"]["hamming_loss"]["value"] == exact["metrics"]["hamming_loss"]["value"]
     assert unsure["metrics"]["hamming_loss"]["se"] > 1.01 * exact["metrics"]["hamming_loss"]["se"]
     assert unsure["metrics"]["hamming_loss"]["status"] == "consistent"
-    assert "consistent" in run("evaluate", saved, "fresh.csv", "--noise", "unsure.json").stdout
+    shown = run("evaluate", saved, "fresh.csv", "--noise", "unsure.json").stdout
+    assert "consistent" in shown
+    assert "±: standard" in shown
     other = replace(known, label_names=("sun", "sea", "fog"))
     (files / "other.json").write_text(json.dumps(other.to_dict()))
     assert "missing for 'sky'" in rejected("evaluate", saved, "fresh.csv", "--noise", "other.json")
     (files / "broken.json").write_text(json.dumps({**known.to_dict(), "extra": 1}))
     assert "broken.json" in rejected("evaluate", saved, "fresh.csv", "--noise", "broken.json")
+    for word in ("missing", "none"):  # the values of ccmn fit --noise
+        line = rejected("evaluate", saved, "fresh.csv", "--noise", word, code=2)
+        assert "--noise of this command must be a JSON file of noise rates" in line
+        assert f"got '{word}'" in line
 
 
 def test_unobserved_labels_are_ignored_with_noise(printed, saved, task, files):
@@ -176,7 +182,7 @@ def test_unobserved_labels_are_ignored_with_noise(printed, saved, task, files):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nolabels.csv"], "there is no label column 'sea', 'sky', 'sun'; the columns are"),
+        (["nolabels.csv"], "there are no label columns 'sea', 'sky', 'sun'; the columns are"),
         (["nolabels.npz"], "Y"),
         (["task.csv", "--labels", "sea,sky"], "3 labels, of which 1 are missing: 'sun'"),
         (["two.npz"], "the model was fitted on 3 labels; got 2"),

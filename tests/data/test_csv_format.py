@@ -100,7 +100,10 @@ def test_candidates_are_rejected(small, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,sea\n1,0\nred,1\n", r"line 3: 'red' in column 'a' is not a number.*one 0/1 column per word"),
+        (
+            "a,sea\n1,0\nred,1\n",
+            r"line 3: 'red' in column 'a' is not a number.*one 0/1 column per word.*parameter text",
+        ),
         ("0.5,1,0\n1.5,0,1\n", r"the first line contains numbers, 0\.5, 1, 0 \.\.\., instead of column names"),
         ("a,a,b,b\n", r"'a' occurs more than once \(and 1 others\)"),
         ("a,sea\n1,maybe\n", "line 2: 'maybe' in column 'sea' is not a number.*0 or 1, true, false, yes, no"),

@@ -310,6 +310,16 @@ def read_noise_option(
     return match_rates(read(Path(value)), label_names, n_labels)
 
 
+def read_rates_option(path: Path, label_names: Sequence[str] | None, n_labels: int) -> NoiseModel | NoiseRates:
+    """Return the rates in the file given as ``--noise``, in the order of the labels; a noise type is a usage error."""
+    if str(path) in (*NOISE_WORDS, "both", "none") and not path.exists():
+        raise typer.BadParameter(
+            f"--noise of this command must be a JSON file of noise rates, as written by ccmn noise estimate --out; got "
+            f"{str(path)!r}"
+        )
+    return match_rates(read_estimate(path), label_names, n_labels)
+
+
 def match_rates(noise: Rates, label_names: Sequence[str] | None, n_labels: int) -> Rates:
     """Return rates in the order of the given labels: matched by name if both have names, else by position."""
     if noise.n_labels != n_labels:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccmn.cli.noise_commands import match_rates, read_estimate
+from ccmn.cli.noise_commands import read_rates_option
 from ccmn.cli.options import Data, DataDir, Force, Json, Labels, Model, check_fraction, check_output, read_labels
 from ccmn.cli.output import (
     PictureSize,
@@ -144,7 +144,7 @@ def evaluate(
     classifier = load_model(model)
     columns = model_columns(classifier)
     data = columns.read_labeled(source, read_labels(labels), data_dir=data_dir)
-    rates = None if noise is None else match_rates(read_estimate(noise), columns.label_names, data.q)
+    rates = None if noise is None else read_rates_option(noise, columns.label_names, data.q)
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
     training_rows = None if classifier.training_rows_ is None else classifier.training_rows_.compare(data.X)
     training_note = None
@@ -253,7 +253,7 @@ def _control(
             "guarantee does not hold. Calibrate on held-out rows.",
             err=True,
         )
-    rates = None if noise is None else match_rates(read_estimate(noise), classifier.label_names_, data.q)
+    rates = None if noise is None else read_rates_option(noise, classifier.label_names_, data.q)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*cannot be guaranteed")  # raised as an error below
         result = control_risk(data.Y, classifier.predict_proba(data.X), rates, *target, confidence)

@@ -144,7 +144,8 @@ def parse_cell(cell: str, name: str, missing: str, words: Mapping[str, float] = 
         known = "".join(f", {word}" for word in words)
         raise ValueError(
             f"{cell[:40]!r} in column {name!r} is not a number. Features must be numbers and labels 0 or 1{known} "
-            f"({absent}). Encode a text column as numbers (one 0/1 column per word), or remove it."
+            f"({absent}). Encode a text column as numbers (one 0/1 column per word; in CSV files, the parameter text "
+            "converts it to TF-IDF features), or remove it."
         ) from None
 
 
@@ -299,7 +300,8 @@ def _named_columns(wanted: Sequence[str], names: Sequence[str]) -> NDArray[np.in
     places = {name: place for place, name in enumerate(names)}
     unknown = [name for name in wanted if name not in places]
     if unknown:
-        raise ValueError(f"there is no label column {_name_some(unknown)}; {_name_hint(unknown[0], names)}")
+        found = "there is no label column" if len(unknown) == 1 else "there are no label columns"
+        raise ValueError(f"{found} {_name_some(unknown)}; {_name_hint(unknown[0], names)}")
     return np.array(sorted(places[name] for name in wanted), dtype=np.intp)
 
 

@@ -171,7 +171,9 @@ def metrics_table(values: Mapping[str, Any], n: int, *, corrected: bool) -> Tabl
     A value is a number or, if ``corrected``, a mapping with "value", "se", "status", "bounds" and "out_of_range".
     Values outside the range of their metric are marked with an asterisk, which ``out_of_range_note`` explains.
     """
-    kind = "estimated for the true labels from noisy labels" if corrected else "on the labels as given"
+    kind = (
+        "estimated for the true labels from noisy labels; ±: standard error" if corrected else "on the labels as given"
+    )
     table = Table(caption=f"{n} rows, {kind}")
     table.add_column("metric", no_wrap=True)
     table.add_column("value", justify="right")
