@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ccmn.losses import HammingLoss
-from ccmn.training import KeepLast, Objective, Rows, StackedAdam, StackedLinear, train
+from ccmn.training import KeepBest, KeepLast, Objective, Rows, StackedAdam, StackedLinear, UserNetwork, train
 from ccmn.training.batches import Features
 from ccmn.training.checkpoint import Checkpoint
 
@@ -84,3 +84,67 @@ def test_full_or_read_only_disk_names_the_file_and_keeps_the_previous_one(tmp_pa
         fit(checkpoint)
     assert (tmp_path / "state").read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
+class Dropped(torch.nn.Module):
+    """Network with dropout and a running mean that is a new tensor in every step."""
+
+    def __init__(self, n_features, n_outputs):
+        super().__init__()
+        self.linear, self.dropout = torch.nn.Linear(n_features, n_outputs), torch.nn.Dropout(0.5)
+        self.register_buffer("mean", torch.zeros(n_features))
+
+    def forward(self, features):
+        if self.training:
+            self.mean = 0.9 * self.mean + features.mean(0).detach()
+        return self.linear(self.dropout(features - self.mean))
+
+
+def fit_module(checkpoint=None, epochs=6, selection=None, n_outputs=2):
+    """Return the network and the number of epochs of a small training with dropout."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = UserNetwork(Dropped(3, n_outputs))
+        optimizer = StackedAdam(network.parameters, torch.full((1, 1), 0.1), torch.zeros(1, 1))
+        objective, rows = Objective.of(HammingLoss("logistic")), Rows([np.arange(40)], 10, [0])
+        selection = KeepLast() if selection is None else selection
+        given = (objective, Features(X), Y, rows, optimizer, selection)
+        result = train(network, *given, epochs=epochs, checkpoint=checkpoint)
+    return network, len(result.losses)
+
+
+def test_dropout_and_replaced_buffers_resume(tmp_path):
+    fit_module(Checkpoint(tmp_path / "state", "a fit", every=2), epochs=4)
+    resumed, _ = fit_module(Checkpoint(tmp_path / "state", "a fit", every=2))
+    uninterrupted, _ = fit_module()
+    for name, value in uninterrupted.module.state_dict().items():
+        assert torch.equal(resumed.module.state_dict()[name], value), name
+
+
+def test_buffers_of_the_best_epoch_are_loaded():
+    """The buffers belong to the same epoch as the weights, also if the module replaces them."""
+    values = iter([3.0, 1.0, 2.0, 2.0])
+    best, _ = fit_module(epochs=4, selection=KeepBest(lambda network: torch.full((1, 1), next(values))))
+    expected, _ = fit_module(epochs=2)
+    assert torch.equal(best.module.mean, expected.module.mean)
+    assert torch.equal(best.module.linear.weight, expected.module.linear.weight)
+
+
+def test_resumed_fit_stops_where_the_uninterrupted_one_stopped(tmp_path):
+    """A process is killed after the last epoch before its patience ended the training."""
+
+    def selection():
+        return KeepBest(lambda network: torch.ones(1, 1), patience=3)
+
+    assert fit_module(selection=selection())[1] == 4
+    checkpoint = Checkpoint(tmp_path / "state", "a fit", every=1)
+    fit_module(checkpoint, epochs=4, selection=selection())
+    assert fit_module(checkpoint, selection=selection())[1] == 4
+
+
+def test_checkpoint_of_another_network_is_rejected(tmp_path):
+    """Functions that create networks count by their name only."""
+    checkpoint = Checkpoint(tmp_path / "state", "a fit", every=1)
+    fit_module(checkpoint, epochs=1)
+    with pytest.raises(ValueError, match="a different network"):
+        fit_module(checkpoint, n_outputs=5)

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from ccmn._files import atomic_write
-from ccmn.training.networks import Network
+from ccmn.training.networks import Network, UserNetwork
 from ccmn.training.optimizer import StackedAdam
 from ccmn.training.selection import Selection
 
@@ -58,6 +58,11 @@ class Checkpoint:
         tensors |= {"steps": optimizer.steps, "losses": torch.stack(result.losses)}
         if result.criteria:
             tensors["criteria"] = torch.stack(result.criteria)
+        if isinstance(network, UserNetwork):
+            # Layers such as dropout use the global random generator.
+            tensors["random_state"] = torch.get_rng_state()
+            if network.parameters[0].values.is_cuda:
+                tensors["cuda_random_state"] = torch.cuda.get_rng_state(network.parameters[0].values.device)
         tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
         content = save(tensors, metadata={"fingerprint": self.fingerprint, "epoch": str(epoch)})
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +91,18 @@ class Checkpoint:
                 f"checkpoint {self.path} belongs to a different fit (data, labels or parameters differ); delete it to "
                 "start from the beginning, or use another file"
             )
+        shapes = [tuple(p.values.shape) for p in network.parameters]
+        stored = [tuple(tensors[f"weights.{i}"].shape) for i in range(sum(k.startswith("weights.") for k in tensors))]
+        if shapes != stored:
+            raise ValueError(
+                f"checkpoint {self.path} belongs to a different network: expected weights of the shapes {shapes}; got "
+                f"{stored}. Delete the file to start from the beginning, or use another file."
+            )
         device = network.parameters[0].values.device
+        if "random_state" in tensors:
+            torch.set_rng_state(tensors.pop("random_state"))
+        if "cuda_random_state" in tensors:
+            torch.cuda.set_rng_state(tensors.pop("cuda_random_state"), device)
         tensors = {name: t.to(device) for name, t in tensors.items()}
         with torch.no_grad():
             for i, parameter in enumerate(network.parameters):

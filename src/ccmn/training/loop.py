@@ -122,6 +122,9 @@ def train(
     network.train_mode(True)
     try:
         for epoch in range(result.start_epoch, epochs):
+            # Before an epoch and not after it: a resumed training may have to stop at once.
+            if epoch > 0 and selection.finished(epoch - 1):
+                break
             losses: list[Tensor] = []
             steps = 0
             for batch in batches.epoch(epoch):
@@ -138,8 +141,6 @@ def train(
                 checkpoint.save(epoch, network, optimizer, selection, result)
             if on_progress is not None:
                 on_progress(EpochProgress(epoch, epochs, result.losses[-1], criterion))
-            if selection.finished(epoch):
-                break
     except KeyboardInterrupt:
         if not selection.has_best or not result.losses:
             raise

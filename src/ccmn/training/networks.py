@@ -193,9 +193,13 @@ class UserNetwork(Network):
     def __init__(self, module: torch.nn.Module) -> None:
         self.module = module
         self.parameters = [_Unstacked(p) for p in module.parameters() if p.requires_grad]
-        self.buffers = list(module.buffers())
         if not self.parameters:
             raise ValueError("model(n_features, n_outputs) must return a module with trainable parameters; got none")
+
+    @property
+    def buffers(self) -> list[Tensor]:  # type: ignore[override]
+        """Present buffers of the module, which may replace them in every step."""
+        return list(self.module.buffers())
 
     def outputs(self, X: Tensor) -> Tensor:
         """Return the outputs (1, 1, B, n_outputs) of features (1, B, d), or sparse (B, d)."""
