@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from ccmn.training.ridge import limit_threads
 
@@ -23,3 +23,18 @@ def test_large_problem_keeps_its_threads():
     before = threads()
     with limit_threads(np.broadcast_to(0.0, (100_000, 3_000))):
         assert threads() == before
+
+
+def test_overlapping_limits_restore_the_number_of_threads():
+    """Fits in several threads end in any order."""
+    X = np.empty((100, 5))
+    before = threads()
+    with threadpool_limits(2, "blas"):
+        first, second = limit_threads(X), limit_threads(X)
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert set(threads()) <= {1}
+        second.__exit__(None, None, None)
+        assert set(threads()) <= {2}
+    assert threads() == before

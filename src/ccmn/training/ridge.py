@@ -11,6 +11,7 @@ reduction serves every l2 weight, every label and every noise rate.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,8 +41,23 @@ def limit_threads(X: Any) -> Iterator[None]:
     if n * d * min(n, d) > MAX_SINGLE_THREAD_OPERATIONS:
         yield
         return
-    with _thread_pools().limit(limits=1, user_api="blas"):
+    with _limit_lock:
+        if not _limits:
+            _limits.append(_thread_pools().limit(limits=1, user_api="blas"))
+        else:
+            _limits.append(None)
+    try:
         yield
+    finally:
+        with _limit_lock:
+            limit = _limits.pop()
+            if limit is not None:
+                limit.restore_original_limits()
+
+
+_limit_lock = threading.Lock()
+_limits: list[Any] = []
+"""Limit of the threads, followed by None for every other fit that runs at the same time; the last fit restores it."""
 
 
 @cache
