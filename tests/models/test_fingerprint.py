@@ -196,3 +196,10 @@ class TestShards:
         after = list(ShardedData(tmp_path, "y").footers())
         assert len(before) == len(after) == 1
         assert before != after
+
+
+def test_clean_and_noisy_sparse_validation_labels_differ():
+    labels = scipy.sparse.csr_matrix(np.eye(N, Q, dtype=np.float32))
+    clean, noisy = (Sample(np.ones((N, D)), SparseLabels(labels, debias)) for debias in (None, NOISE.debiasing()))
+    params = classifier().get_params(deep=False)
+    assert fit_fingerprint(params, NOISE, clean) != fit_fingerprint(params, NOISE, noisy)

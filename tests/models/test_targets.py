@@ -48,3 +48,19 @@ def test_estimated_rates_and_their_flags_name_labels(monkeypatch):
     for rates in (corrected.rates_, fitted.rates_):
         assert rates.label_names == ("sea", "sky")
         assert any("label 'sea'" in str(flag) for flag in rates.flags)
+
+
+def test_other_sets_are_never_a_matrix():
+    """Sets of equal size look like rows of a matrix; all sets of a few rows can be empty."""
+    found = encode_targets([[0, 1], [1], [0]])
+    np.testing.assert_array_equal(encode_like([[0, 1], [1, 0]], found), [[1, 1], [1, 1]])
+    np.testing.assert_array_equal(encode_like([[0], [1]], found), np.eye(2))
+    np.testing.assert_array_equal(encode_like([[], []], found), np.zeros((2, 2)))
+    np.testing.assert_array_equal(encode_like(np.array([[0, 1]]), found), [[0, 1]])
+
+
+def test_one_class_per_row_is_not_a_label_matrix():
+    matrix, column = encode_targets(np.eye(3)), encode_targets(np.array([[0], [1]]))
+    with pytest.raises(ValueError, match="label matrix"):
+        encode_like(np.array([0, 1, 2]), matrix)
+    np.testing.assert_array_equal(encode_like(np.ones(2), column), np.ones((2, 1)))

@@ -130,12 +130,16 @@ class Targets:
     label_names: tuple[str, ...] | None
     sparse: bool = False
     """Whether predictions are sparse: the labels were given as a sparse matrix, or as very many label sets."""
+    sets: bool = False
+    """Whether the labels were given as label sets."""
 
 
 def encode_targets(Y: Any) -> Targets:
     """Return the encoded form of labels: indicator matrix, label sets, or one class per row."""
     if isinstance(Y, (list, tuple)) and _is_label_sets(Y):
-        return _encode_label_sets(Y)
+        return _encode_label_sets(
+            Y, sorted({label for row in Y for label in row}, key=lambda label: (str(type(label)), label))
+        )
     if is_sparse(Y):
         if Y.ndim != 2 or Y.shape[1] == 0:
             raise ValueError(f"Expected a label matrix y of shape (n, q); got a sparse matrix of shape {Y.shape}")
@@ -167,7 +171,16 @@ def encode_targets(Y: Any) -> Targets:
 def encode_like(Y: Any, targets: Targets) -> Any:
     """Return the labels of other rows in the columns of the training labels, dense or CSR."""
     if targets.kind == "multilabel":
+        if targets.sets and isinstance(Y, (list, tuple)) and all(isinstance(row, _COLLECTIONS) for row in Y):
+            # Sets of equal size are not a matrix if the training labels are sets, and all of them may be empty.
+            assert targets.label_names is not None
+            return _encode_label_sets([[str(label) for label in row] for row in Y], targets.label_names).labels
         encoded = encode_targets(Y)
+        if encoded.kind != "multilabel":
+            array = to_dense_array(Y)
+            if targets.labels.shape[1] != 1 or not _is_zero_one(array):
+                raise ValueError("Expected a label matrix as the training labels; got one class per row")
+            encoded = encode_targets(array.reshape(-1, 1))
         if encoded.label_names and targets.label_names and encoded.label_names != targets.label_names:
             return _realign(encoded, targets.label_names, sets=not is_dataframe(Y))
         if encoded.labels.shape[1] != targets.labels.shape[1]:
@@ -186,6 +199,10 @@ def encode_like(Y: Any, targets: Targets) -> Any:
     return np.asarray(y[:, None] == targets.classes[None, :], dtype=np.float32)
 
 
+_COLLECTIONS = (list, tuple, set, frozenset)
+"""Types of a label set."""
+
+
 def _is_label_sets(Y: Sequence[Any]) -> bool:
     """Return whether the entries of Y are sets, tuples or lists of labels."""
     if not len(Y):
@@ -199,12 +216,14 @@ def _is_label_sets(Y: Sequence[Any]) -> bool:
     return len({len(row) for row in rows}) > 1 or any(isinstance(entry, str) for row in rows for entry in row)
 
 
-def _encode_label_sets(Y: Sequence[Any]) -> Targets:
-    """Return label sets as an indicator matrix with sorted labels."""
-    labels = sorted({label for row in Y for label in row}, key=lambda label: (str(type(label)), label))
+def _encode_label_sets(Y: Sequence[Any], labels: Sequence[Any]) -> Targets:
+    """Return label sets as an indicator matrix with these labels."""
     if not labels:
         raise ValueError("Expected at least one label in y; got only empty label sets")
     column = {label: j for j, label in enumerate(labels)}
+    unknown = next((label for row in Y for label in row if label not in column), None)
+    if unknown is not None:
+        raise ValueError(f"label {unknown!r} is not among the training labels")
     columns = [np.array([column[label] for label in set(row)], dtype=np.int64) for row in Y]
     ends = np.cumsum([0, *map(len, columns)])
     ones = np.ones(ends[-1], dtype=np.float32)
@@ -213,7 +232,7 @@ def _encode_label_sets(Y: Sequence[Any]) -> Targets:
     large = _is_large(matrix)
     names = tuple(str(label) for label in labels)
     encoded = matrix if large else np.asarray(matrix.toarray())
-    return Targets(encoded, "multilabel", np.array(labels), names, sparse=large)
+    return Targets(encoded, "multilabel", np.array(labels), names, sparse=large, sets=True)
 
 
 def _encode_classes(y: NDArray[Any]) -> Targets:
@@ -469,13 +488,20 @@ def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sam
 
 
 def split(sample: Sample, fraction: float, seed: int) -> tuple[Sample, Sample]:
-    """Return training and validation rows: a random fraction of the rows, or all rows for both if there are few."""
+    """Return training and validation rows: a random fraction of the rows, or all rows for both if there are few.
+
+    Rows with a weight of 0 do not count.
+    """
     n = sample.X.shape[0]
-    if n < MIN_SAMPLES_TO_SPLIT:
+    if (n if sample.weights is None else np.count_nonzero(sample.weights)) < MIN_SAMPLES_TO_SPLIT:
         return sample, sample
     order = np.random.default_rng(seed).permutation(n)
     n_validation = min(max(1, round(fraction * n)), n - 1)
-    return sample.take(np.sort(order[n_validation:])), sample.take(np.sort(order[:n_validation]))
+    train, valid = (sample.take(np.sort(rows)) for rows in (order[n_validation:], order[:n_validation]))
+    for part, rows in (("training", train), ("validation", valid)):
+        if rows.weights is not None and not rows.weights.any():
+            raise ValueError(f"Expected a positive sample_weight in a {part} row; got only 0. Pass validation=(X, y).")
+    return train, valid
 
 
 def given_validation(X: Any, y: Any, targets: Targets, noise: NoiseModel | None) -> Sample:
@@ -513,6 +539,9 @@ def fit_fingerprint(params: Mapping[str, Any], noise: NoiseModel, *values: Any) 
             continue
         parts.append(value.X)
         for labels in (value.p, value.noisy):
-            parts += [labels.matrix, labels.trusted] if isinstance(labels, SparseLabels) else [labels]
+            if isinstance(labels, SparseLabels):
+                parts += [labels.matrix, labels.trusted, labels.debias is None]
+            else:
+                parts.append(labels)
         parts.append(value.weights)
     return _files.fingerprint(*("none" if part is None else part for part in parts))
