@@ -9,10 +9,13 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import torch
+from sklearn.exceptions import NotFittedError
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.metrics import hamming_loss, macro_f1, ranking_loss
+from ccmn.models import predictor
+from ccmn.training import selection
 
 
 @pytest.fixture(scope="module")
@@ -508,3 +511,77 @@ def test_only_verified_labels_of_trusted_rows_replace_noisy_labels(scenes):
     with_trusted = CCMNClassifier(**common).fit(X, Z, trusted=(np.arange(400), some))
     np.testing.assert_allclose(with_trusted.decision_function(X)[:, 5:], plain.decision_function(X)[:, 5:], atol=1e-5)
     assert not np.allclose(with_trusted.decision_function(X)[:, :5], plain.decision_function(X)[:, :5], atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("loss", "surrogate"), [("ranking", "sigmoid"), ("hamming", "square"), ("hamming", "logistic")]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_without_weight_do_not_count(loss, surrogate, seed):
+    """With few rows of positive weight, all rows are used for training and validation, as without the other rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    Y, weights = X[:, :2] > 0, np.zeros(60)
+    weights[:20] = 1
+    settings = {"loss": loss, "surrogate": surrogate, "epochs": 5, "batch_size": 60, "random_state": seed}
+    clf = CCMNClassifier(None, **settings).fit(X, Y, weights)
+    few = CCMNClassifier(None, **settings).fit(X[:20], Y[:20])
+    np.testing.assert_allclose(clf.decision_function(X), few.decision_function(X), atol=1e-3)
+    assert clf.selected_["value"] == pytest.approx(few.selected_["value"])
+
+
+def test_split_without_weights_on_one_side():
+    X, weights = np.random.default_rng(0).normal(size=(20_000, 2)), np.zeros(20_000)
+    weights[:60] = 1
+    with pytest.raises(ValueError, match="positive sample_weight in a validation row"):
+        CCMNClassifier(None, validation_fraction=1e-4).fit(X, X > 0, weights)
+
+
+def test_failed_fit_leaves_no_earlier_model():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    clf = CCMNClassifier(None, loss="hamming", surrogate="square").fit(X, X > 0)
+    with pytest.raises(ValueError, match="rows in y"):
+        clf.fit(X[:, :2], X[:9] > 0)
+    with pytest.raises(NotFittedError):
+        clf.predict(X[:, :2])
+
+
+def test_clean_validation_requires_validation():
+    with pytest.raises(ValueError, match="validation_is_clean"):
+        CCMNClassifier(None).fit(np.eye(4), np.eye(4), validation_is_clean=True)
+
+
+def test_warning_if_all_runs_diverge():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+
+    def model(n_features, n_outputs):
+        return torch.nn.Sequential(torch.nn.Linear(n_features, n_outputs), Overflow())
+
+    with pytest.warns(UserWarning, match="diverged"):
+        clf = CCMNClassifier(None, model=model, lr=(0.1, 0.01), epochs=2, random_state=0).fit(X, X > 0)
+    assert clf.selected_["value"] == np.inf
+
+
+class Overflow(torch.nn.Module):
+    """Layer that returns infinite values in evaluation mode."""
+
+    def forward(self, outputs):
+        return outputs if self.training else outputs / 0
+
+
+def test_custom_network_gets_dense_blocks_of_limited_size(monkeypatch):
+    """Sparse features with many columns are never dense as a whole."""
+    sizes = []
+
+    class Recorded(torch.nn.Linear):
+        def forward(self, features):
+            sizes.append(features.numel())
+            return super().forward(features)
+
+    for module in (predictor, selection):
+        name = "MAX_DENSE_ENTRIES" if module is predictor else "MAX_BLOCK_ENTRIES"
+        monkeypatch.setattr(module, name, 10 * 5000)
+    X = scipy.sparse.random(100, 5000, 0.01, format="csr", random_state=0)
+    clf = CCMNClassifier(None, model=Recorded, lr=0.01, epochs=1, batch_size=10, random_state=0)
+    clf.fit(X, X[:, :2].toarray() > 0).predict(X)
+    assert max(sizes) <= 10 * 5000

@@ -179,3 +179,12 @@ def test_memory_stays_below_the_limit(tmp_path):
     size, growth = (float(number) for number in done.stdout.split())
     assert size > 180
     assert growth < 50
+
+
+def test_held_out_sample_leaves_a_training_row(tmp_path, task):
+    columns = {f"f{j}": task.X[:60, j].astype(np.float32) for j in range(6)}
+    columns |= {f"label_{j}": task.Y_noisy[:60, j].astype(np.uint8) for j in range(Q)}
+    pq.write_table(pa.table(columns), tmp_path / "0.parquet")
+    data = ShardedData(tmp_path, -Q)
+    holdout = draw_holdout(data, 0.999, StreamPlan.of(data, read_memory("500MB"), 10, seed=0))
+    assert len(holdout.X) == 59

@@ -311,6 +311,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_parameters(self.get_params(deep=False), ProcessGroup.current())
         if sample_weight is not None and self.correction is not None:
             raise ValueError(f"sample_weight cannot be combined with correction={self.correction!r}")
+        if validation is None and validation_is_clean:
+            raise ValueError("validation_is_clean=True has no effect without validation=(X, y)")
+        self.__dict__.pop("_scorer", None)
         X = read_features(self, X, reset=True)
         data = prepare(X, y, sample_weight=sample_weight, trusted=trusted, groups=groups)
         if groups is not None:
@@ -374,6 +377,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_parameters(self.get_params(deep=False), ProcessGroup.current())
         if self.solver in REQUIREMENTS:
             raise ValueError(f"solver={self.solver!r} requires all rows in memory; use solver='auto'")
+        if validation is None and validation_is_clean:
+            raise ValueError("validation_is_clean=True has no effect without validation=(X, y)")
         shards = dataset if isinstance(dataset, ShardedData) else ShardedData(dataset, labels)
         seed = int(as_generator(self.random_state).integers(2**31))
         batch_size = DEFAULT_STREAM_BATCH_SIZE if isinstance(self.batch_size, str) else int(self.batch_size)
@@ -386,6 +391,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         config = self._config(noise.model, data.targets, shards.n, seed)
         config = replace(config, batch_size=plan.settings.batch_size, dtype=torch.float32)
         self.n_features_in_ = shards.d
+        self.__dict__.pop("feature_names_in_", None)
         if shards.feature_names is not None:
             self.feature_names_in_ = np.array(shards.feature_names, dtype=object)
         self._warn_about_scale(holdout.X)

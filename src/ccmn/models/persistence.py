@@ -160,11 +160,11 @@ def json_safe(value: Any) -> Any:
     """Return a parameter in a form that JSON can hold; a function becomes None, because code is never stored."""
     if isinstance(value, (NoiseModel, GroupedNoise)):
         return value.to_dict()
-    if isinstance(value, (np.ndarray, tuple)):
+    if isinstance(value, (np.ndarray, tuple, list)):
         return [json_safe(v) for v in value]
     if isinstance(value, np.generic):
         return value.item()
-    return value if isinstance(value, (str, int, float, bool, list)) else None
+    return value if isinstance(value, (str, int, float, bool)) else None
 
 
 # -- Reading

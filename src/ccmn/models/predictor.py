@@ -23,6 +23,8 @@ from ccmn.training import Network, StackedMLP, UserNetwork
 
 MAX_BLOCK_ROWS = 8192
 """Rows whose outputs are computed at a time."""
+MAX_DENSE_ENTRIES = 1 << 25
+"""Entries of a block of rows that is made dense for a network of the user."""
 MAX_FLOAT64_WEIGHTS = 1 << 24
 """Weights that are converted to float64 at a time."""
 MAX_TILE_SCORES = 1 << 20
@@ -53,8 +55,11 @@ class FittedNetwork:
     def outputs(self, X: Any, columns: slice | None = None) -> NDArray[np.float64]:
         """Return the outputs (n, n_outputs), or some columns of them, computed in blocks."""
         blocks = []
-        for start in range(0, X.shape[0], MAX_BLOCK_ROWS):
-            rows = X[start : start + MAX_BLOCK_ROWS]
+        block_rows = MAX_BLOCK_ROWS
+        if self.kind == "user":
+            block_rows = max(1, min(block_rows, MAX_DENSE_ENTRIES // X.shape[1]))
+        for start in range(0, X.shape[0], block_rows):
+            rows = X[start : start + block_rows]
             if self.kind == "user":
                 blocks.append(self._module_outputs(rows)[:, columns or slice(None)])
                 continue

@@ -263,7 +263,9 @@ def _risk_decreases(
     decreases = (old - new) * (old + new - 2 * np.nan_to_num(p))
     decrease = _column_means(decreases, observed, weights)
     variance = _column_means((decreases - decrease) ** 2, observed, weights)
-    error = np.sqrt(variance / np.maximum(observed.sum(0), 1))
+    share = observed * (1.0 if weights is None else weights[:, None])
+    n_rows = share.sum(0) ** 2 / np.maximum((share**2).sum(0), np.finfo(np.float64).tiny)  # Kish's effective number
+    error = np.sqrt(variance / np.maximum(n_rows, 1))
     return np.asarray(decrease > np.maximum(MIN_RISK_DECREASE * error, MIN_IMPROVEMENT))
 
 
@@ -423,7 +425,9 @@ def _train_network(
 
 
 def _edge_advice(selected: dict[str, Any], history: list[dict[str, float]]) -> tuple[str, ...]:
-    """Return a sentence for a selected learning rate at the edge of its grid and one if the last epoch is the best."""
+    """Return sentences about a diverged training, a learning rate at the edge of its grid, and a best last epoch."""
+    if not np.isfinite(selected["value"]):
+        return ("The training diverged: the scores are not finite. Use a smaller lr, or scale the features.",)
     advice = []
     lr, criterion = selected["lr"], selected["criterion"]
     given = list(dict.fromkeys(row["lr"] for row in history))
@@ -445,7 +449,7 @@ def _edge_advice(selected: dict[str, Any], history: list[dict[str, float]]) -> t
 
 def first_smallest(values: list[float]) -> int:
     """Return the index of the first value that is smallest up to rounding; NaN is the largest."""
-    array = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=np.inf)
+    array = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=np.inf, posinf=np.inf)
     return int(np.flatnonzero(array <= array.min() + MIN_IMPROVEMENT)[0])
 
 

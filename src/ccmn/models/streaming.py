@@ -89,7 +89,8 @@ def draw_holdout(data: ShardedData, fraction: float, plan: StreamPlan) -> Holdou
 
     With ``fraction=1``, the rows of the sample are used for training as well.
     """
-    wanted = min(max(1, round(fraction * data.n)), plan.holdout_rows)
+    largest = data.n - 1 if fraction < 1 else data.n
+    wanted = min(max(1, round(fraction * data.n)), largest, plan.holdout_rows)
     rng = np.random.default_rng([plan.settings.seed, 1])
     groups: list[int] = []
     rows = 0

@@ -71,8 +71,9 @@ class LogisticPath:
         # The vectors that are computed from the rows are not normalized.
         self.basis, self._values = basis[:, kept] / np.linalg.norm(basis[:, kept], axis=0), values[kept]
         self._X, self._p, self._share = self.rotate(X), _float32(targets), _float32(share).unsqueeze(1)
-        self._max_bias = np.log(2 * n)
-        frequency = np.clip(mean, 1 / (2 * n), 1 - 1 / (2 * n))
+        n_rows = np.count_nonzero(share)  # rows with a weight of 0 do not count
+        self._max_bias = np.log(2 * n_rows)
+        frequency = np.clip(mean, 1 / (2 * n_rows), 1 - 1 / (2 * n_rows))
         self.weights, self.bias = np.zeros((self.basis.shape[1], q)), np.log(frequency / (1 - frequency))
 
     def rotate(self, X: Any) -> Tensor:

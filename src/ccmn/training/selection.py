@@ -25,6 +25,8 @@ MAX_BLOCK_SCORES = 1 << 20
 """Number of scores of a block of validation rows, of which about ten temporary float64 arrays exist."""
 MAX_BLOCK_ROWS = 8192
 """Number of rows of a block of validation rows."""
+MAX_BLOCK_ENTRIES = 1 << 25
+"""Features of a block of validation rows, which are dense for a network of the user."""
 
 # -- Criteria
 
@@ -94,8 +96,8 @@ class ValidationCriterion:
         total = torch.zeros(len(parts), dtype=torch.float64, device=device)
         rows = torch.arange(self.features.n, device=device).unsqueeze(0)
         q = self.labels.targets(rows[:, :1]).shape[-1]
-        size = max(1, min(MAX_BLOCK_ROWS, MAX_BLOCK_SCORES // (q * network.runs)))
-        for block in torch.split(rows, size, 1)[self.group.rank :: self.group.world_size]:
+        size = min(MAX_BLOCK_ROWS, MAX_BLOCK_SCORES // (q * network.runs), MAX_BLOCK_ENTRIES // self.features.d)
+        for block in torch.split(rows, max(1, size), 1)[self.group.rank :: self.group.world_size]:
             p = self.labels.targets(block)[0, 0]
             scores = self.loss.decision(network.outputs(self.features.gather(block)))
             weights = None if self.weights is None else self.weights[block[0]]
@@ -144,7 +146,7 @@ class BestWeights:
 
     def improved(self, epoch: int, value: Tensor) -> Tensor:
         """Update values and epochs from new values (C, G, K); return which runs improved. NaN is the worst value."""
-        value = value.nan_to_num(nan=torch.inf)
+        value = value.nan_to_num(nan=torch.inf, posinf=torch.inf)
         if self.value is None or self.epoch is None:
             self.value, self.epoch = value.clone(), torch.full_like(value, epoch)
             return torch.ones_like(value, dtype=torch.bool)
@@ -243,7 +245,7 @@ class KeepBest(Selection):
         """Compute the criterion and keep the weights of the runs that improved."""
         network.train_mode(False)
         with torch.no_grad():
-            value = self.criterion(network).double().nan_to_num(nan=torch.inf)
+            value = self.criterion(network).double().nan_to_num(nan=torch.inf, posinf=torch.inf)
             self._kept.keep(self._kept.improved(epoch, value.unsqueeze(0)), network)
         network.train_mode(True)
         assert self._kept.value is not None
