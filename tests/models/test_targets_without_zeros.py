@@ -1,4 +1,4 @@
-"""Labels that are 1 or NaN and never 0, under noise that removes true labels."""
+"""Labels that are 1 or NaN and never 0, without noise or under noise that removes true labels."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def fit(noise, X, Y, **options):
     return CCMNClassifier(noise, epochs=2, random_state=0).fit(X, Y, **options)
 
 
-NOISES = ["missing", "estimate", MISSING, ClassConditionalNoise([0.3] * 3, [0.0] * 3)]
+NOISES = ["missing", "estimate", MISSING, ClassConditionalNoise([0.3] * 3, [0.0] * 3), None]
 
 
-@pytest.mark.parametrize("noise", NOISES, ids=["missing", "estimate", "MissingNoise", "ClassConditionalNoise"])
+@pytest.mark.parametrize("noise", NOISES, ids=["missing", "estimate", "MissingNoise", "ClassConditionalNoise", "None"])
 def test_a_matrix_without_zeros_is_rejected(task, without_zeros, noise):
     Y = pd.DataFrame(without_zeros, columns=NAMES)
     for fit_labels in (fit, lambda noise, X, Y: CorrectedClassifier(LogisticRegression(), noise).fit(X, Y)):

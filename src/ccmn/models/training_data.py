@@ -401,12 +401,12 @@ def _estimate(noise: str, data: TrainingData, seed: int) -> Any:
 def check_zeros_for(
     noise: Noise, Y: Any, label_names: Sequence[str] | None, trusted: tuple[Any, Any] | None = None
 ) -> None:
-    """Raise an error if labels are 1 or NaN and never 0 under noise that removes true labels."""
+    """Raise an error if labels are 1 or NaN and never 0, without noise or under noise that removes true labels."""
     if isinstance(noise, ClassConditionalNoise):
         only_removed = np.asarray((noise.rho_neg == 0) & (noise.rho_pos > 0))
         if only_removed.size != Y.shape[1] or not only_removed.any():
             return
-    elif isinstance(noise, str) and noise in ("missing", "estimate"):
+    elif noise is None or (isinstance(noise, str) and noise in ("missing", "estimate")):
         only_removed = np.full(Y.shape[1], noise == "missing")
     else:
         return
