@@ -82,6 +82,8 @@ def test_warning_for_the_smallest_learning_rate():
     [
         {"lr": 0.05, "epochs": 60},
         {"lr": (1e-6, 0.05, 50.0), "epochs": 60},
+        # The largest learning rate has converged before the last epochs.
+        {"lr": (1e-5, 0.3), "epochs": 60},
         # With one epoch there is nothing to compare.
         {"lr": 0.05, "epochs": 1},
         # Learning rates of 0 reach the same criterion.
