@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ccmn import CCMNClassifier, PartialNoise
 from ccmn.data import ShardedData
 from ccmn.models import load_model
-from ccmn.models.row_sketch import SKETCH_SIZE, RowSketch, SketchedSource, hash_rows
+from ccmn.models.row_sketch import SKETCH_SIZE, RowSketch, SeenRows, SketchedSource, hash_rows
 
 pyarrow = pytest.importorskip("pyarrow")
 
@@ -144,3 +144,23 @@ class TestModels:
         clf.fit_stream(ShardedData(tmp_path, ["y0", "y1"]))
         np.testing.assert_array_equal(clf.training_rows_.hashes, RowSketch.of(X).hashes)
         assert SketchedSource(ShardedData(tmp_path, ["y0", "y1"])).gather() is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "compared", "exact", "expected"),
+    [
+        (1, 4, False, False),  # one duplicate among few compared rows is no evidence
+        (4, 4, False, True),
+        (1, 1, False, True),
+        (1, 4, True, True),
+        (1, 20, True, False),
+        (40, 400, False, True),
+        (20, 400, False, False),
+    ],
+)
+def test_large_share_of_training_rows(seen, compared, exact, expected):
+    assert SeenRows(seen / compared, compared, exact).is_large is expected
+
+
+def test_no_compared_row_is_no_large_share():
+    assert not SeenRows(float("nan"), 0, exact=False).is_large

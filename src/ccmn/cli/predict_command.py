@@ -242,12 +242,11 @@ def _control(
 ) -> RiskControl:
     """Return the threshold of the probabilities that guarantees the target; an error if there is none."""
     from ccmn.models import control_risk
-    from ccmn.models.row_sketch import MAX_TRAINING_SHARE
 
     if classifier.predict(data.X[:1], sparse=False).ndim == 1:
         raise ValueError("--control requires a multi-label model; this model predicts one class per row")
     seen = None if classifier.training_rows_ is None else classifier.training_rows_.compare(data.X)
-    if seen is not None and seen.share > MAX_TRAINING_SHARE:
+    if seen is not None and seen.is_large:
         typer.echo(
             f"ccmn: note: {seen.share:.0%} of the calibration rows are in the training data of this model: the "
             "guarantee does not hold. Calibrate on held-out rows.",
@@ -284,9 +283,7 @@ def _predict_blocks(classifier: CCMNClassifier, X: Any, threshold: float | None)
 
 def _training_rows_note(training_rows: SeenRows, n: int, *, noisy: bool) -> str | None:
     """Return a warning if the model was trained on many of the evaluated rows."""
-    from ccmn.models.row_sketch import MAX_TRAINING_SHARE
-
-    if not training_rows.share > MAX_TRAINING_SHARE:
+    if not training_rows.is_large:
         return None
     count = f"{'' if training_rows.exact else 'about '}{round(training_rows.share * n)} of {n}"
     effect = "; with --noise they can leave the range of the metric" if noisy else ""

@@ -30,6 +30,7 @@ import numpy as np
 import scipy.sparse
 import torch.distributed as dist
 from numpy.typing import NDArray
+from scipy.special import bdtrc
 
 from ccmn._containers import is_sparse
 from ccmn.training import ProcessGroup
@@ -69,6 +70,15 @@ class SeenRows(NamedTuple):
     """Number of rows whose hash is in the range of the sketch."""
     exact: bool
     """Whether the sketch holds all training rows, so that the share is not an estimate."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the share is above ``MAX_TRAINING_SHARE``, with 90 % confidence if it is an estimate."""
+        if self.exact or not self.compared:
+            return self.share > MAX_TRAINING_SHARE
+        seen = round(self.share * self.compared)
+        # Probability of at least this many training rows among the compared ones if their share is at the limit.
+        return bool(bdtrc(seen - 1, self.compared, MAX_TRAINING_SHARE) < 0.1)
 
 
 @dataclass(frozen=True)
