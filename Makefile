@@ -21,7 +21,7 @@ demo: $(BIN)/.ready  ## Train plain and unbiased models on noisy labels and comp
 	$(BIN)/ccmn demo
 
 test: $(BIN)/.ready  ## Run the tests, doctests and README examples, without slow tests
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 -m 'not slow'
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 -m 'not slow' --ignore=tests/browser --ignore=tests/cluster
 
 # Processes that are killed, memory limits, long simulations. Clusters, recipes and the browser have their own targets.
 test-slow: $(BIN)/.ready  ## Run the slow tests
