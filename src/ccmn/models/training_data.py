@@ -111,7 +111,8 @@ def scale_warning(X: Any, names: Sequence[str] | None = None) -> str | None:
     remedy = "MaxAbsScaler" if is_sparse(X) else "StandardScaler"
     return (
         f"Features are badly scaled: {what}. Training with Adam converges slowly or fails on such features. Scale "
-        f"them, for example with make_pipeline({remedy}(), CCMNClassifier())."
+        f"them, for example with make_pipeline({remedy}(), CCMNClassifier()), or use loss='hamming' with "
+        "surrogate='square', whose solution hardly depends on the scale."
     )
 
 
