@@ -21,6 +21,7 @@ from ccmn.estimation.likelihood import N_BINS, Surfaces
 from ccmn.estimation.noise_rates import Z_CONFIDENCE, Flag
 from ccmn.estimation.out_of_fold import reduce_features, standardize
 from ccmn.noise import ClassConditionalNoise
+from ccmn.noise.class_conditional import debias_labels
 
 MIN_FLIPS = 10
 """Smallest number of flipped and of unflipped trusted rows for which an AUC is computed."""
@@ -281,7 +282,7 @@ def sensitivity(noise: ClassConditionalNoise, pred_proba: object, delta: float =
         (pos, np.maximum(neg - delta, 0)),
     ):
         new_signal = 1 - rho_pos - rho_neg
-        new = (noisy - rho_neg) / new_signal
+        new = debias_labels(noisy, rho_pos, rho_neg)
         rows.append(
             (
                 ((1 - rho_pos + rho_neg) / 2 - neg) / signal,

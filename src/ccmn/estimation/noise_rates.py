@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from ccmn._containers import Labels, label_names_of, to_dense_array
 from ccmn._validation import FloatArray, check_joint, check_label_names, check_rate_sums, check_rates
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
+from ccmn.noise.class_conditional import debias_labels
 
 NoiseType = Literal["both", "partial", "missing"]
 """Errors that can occur: both kinds, only added labels (rho_pos = 0), or only removed labels (rho_neg = 0)."""
@@ -418,7 +419,7 @@ def prior_from_rates(observed: FloatArray, rho_pos: FloatArray, rho_neg: FloatAr
 
     .. math:: \pi = \frac{\tilde p - \rho_{neg}}{1 - \rho_{pos} - \rho_{neg}}
     """
-    prior: FloatArray = np.clip((observed - rho_neg) / (1 - rho_pos - rho_neg), 0, 1)
+    prior: FloatArray = np.clip(debias_labels(observed, rho_pos, rho_neg), 0, 1)
     return prior
 
 
