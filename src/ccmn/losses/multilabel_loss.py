@@ -200,6 +200,9 @@ def with_weights(scores: Tensor, targets: Tensor) -> Weighted:
     return Weighted(scores.masked_fill(missing, 0), pos, (1 - targets).masked_fill(missing, 0))
 
 
+LABEL_REDUCTIONS = ("sum", "mean")
+"""Reductions over labels, or over pairs of labels."""
+
 Correction = Callable[[Tensor, float], Tensor]
 """Function g(z, level) that is applied to the parts of the risk."""
 
