@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn import training as training
     from ccmn.audit import find_label_issues as find_label_issues
     from ccmn.data import load_dataset as load_dataset
+    from ccmn.estimation import cross_fit_proba as cross_fit_proba
     from ccmn.estimation import diagnose_noise as diagnose_noise
     from ccmn.estimation import estimate_noise as estimate_noise
     from ccmn.estimation import sensitivity as sensitivity
@@ -59,7 +60,7 @@ _EXPORTS = {
     for module, names in {
         "audit": ("find_label_issues",),
         "data": ("load_dataset",),
-        "estimation": ("diagnose_noise", "estimate_noise", "sensitivity"),
+        "estimation": ("cross_fit_proba", "diagnose_noise", "estimate_noise", "sensitivity"),
         "losses": ("HammingLoss", "RankingLoss"),
         "models": ("CCMNClassifier", "CorrectedClassifier", "RiskControlledClassifier", "control_risk", "load_model"),
         "noise": ("ClassConditionalNoise", "GroupedNoise", "MissingNoise", "PartialNoise", "TransitionNoise"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ccmn.estimation.cross_fitting import CrossFit, cross_fit_proba
 from ccmn.estimation.diagnosis import AUC, Diagnosis, Sensitivity, sensitivity
 from ccmn.estimation.estimate import METHODS, IncrementalNoiseEstimator, diagnose_noise, estimate_noise
 from ccmn.estimation.evidence import mean_votes
@@ -14,12 +15,14 @@ __all__ = [
     "AUC",
     "METHODS",
     "NOISE_TYPES",
+    "CrossFit",
     "Diagnosis",
     "Flag",
     "GroupRates",
     "IncrementalNoiseEstimator",
     "NoiseRates",
     "Sensitivity",
+    "cross_fit_proba",
     "diagnose_noise",
     "estimate_noise",
     "mean_votes",

@@ -1,0 +1,261 @@
+"""Cross-fitting: every row is predicted by a network that has not seen it, from any kind of inputs, resumable."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from torch.utils.data import Dataset, TensorDataset
+
+import ccmn
+from ccmn import ClassConditionalNoise, cross_fit_proba, estimate_noise, find_label_issues
+from ccmn.estimation import cross_fitting
+from ccmn.estimation.cross_fitting import align
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.normal(size=(60, 1, 4, 6)).astype(np.float32)
+Y = (IMAGES.mean((1, 2, 3))[:, None] * 24**0.5 > np.array([0.0, 0.5])).astype(np.int64)
+FAST = {"n_folds": 3, "epochs": 2, "batch_size": 16}
+
+
+def make_cnn() -> torch.nn.Module:
+    layers = torch.nn.Conv2d(1, 3, 3), torch.nn.BatchNorm2d(3), torch.nn.ReLU(), torch.nn.Flatten()
+    return torch.nn.Sequential(*layers, torch.nn.Linear(24, 2))
+
+
+class Tokens(torch.nn.Module):
+    """Mean of embedded tokens, with a mask; returns an object with logits, as transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.classifier = torch.nn.Embedding(20, 5), torch.nn.Linear(5, 2)
+
+    def forward(self, input_ids, attention_mask):
+        embedded = self.table(input_ids) * attention_mask.unsqueeze(-1)
+        return type("Output", (), {"logits": self.classifier(embedded.sum(1))})
+
+
+class Items(Dataset):
+    """Items in one of the accepted forms."""
+
+    def __init__(self, form):
+        self.form = form
+
+    def __len__(self):
+        return len(IMAGES)
+
+    def __getitem__(self, i):
+        return {"input": IMAGES[i], "tuple": (IMAGES[i],), "pair": (IMAGES[i], Y[i])}[self.form]
+
+
+def test_rows_are_predicted_by_a_network_that_has_not_seen_them():
+    """Labels are random bits, one input per row: a network can only memorize them."""
+    X, labels = np.eye(80, dtype=np.float32), RNG.integers(2, size=(80, 1))
+    settings = {"n_folds": 4, "epochs": 20, "patience": 20, "lr": 0.1, "random_state": 1}
+    fitted = cross_fit_proba(lambda: torch.nn.Linear(80, 1), X, labels, **settings)
+    assert abs(fitted.pred_proba[labels == 1].mean() - fitted.pred_proba[labels == 0].mean()) < 0.1
+    assert np.bincount(fitted.folds).tolist() == [20, 20, 20, 20]
+
+
+def make_linear() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(24, 2))
+
+
+def test_equals_a_plain_training_of_every_fold():
+    """The reference trains each fold in a few lines, full batch, one epoch."""
+    fitted = cross_fit_proba(make_linear, IMAGES, Y, n_folds=2, epochs=1, batch_size=100, lr=0.01, weight_decay=0.1)
+    seed = int(np.random.default_rng(0).integers(2**31))
+    for k in range(2):
+        torch.manual_seed(seed)
+        network = make_linear()
+        seen, held_out = np.flatnonzero(fitted.folds != k), np.flatnonzero(fitted.folds == k)
+        optimizer = torch.optim.AdamW(network.parameters(), lr=0.01, weight_decay=0.1)
+        loss = torch.nn.BCEWithLogitsLoss(reduction="sum")(
+            network(torch.tensor(IMAGES[seen])), torch.tensor(Y[seen]).float()
+        )
+        (loss / len(seen)).backward()
+        optimizer.step()
+        expected = torch.sigmoid(network.eval()(torch.tensor(IMAGES[held_out])))
+        np.testing.assert_allclose(fitted.pred_proba[held_out], expected.detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["input", "tuple", "pair", "tensor", "TensorDataset", "named"])
+def test_all_kinds_of_inputs_give_the_same_result(form):
+    inputs = {
+        "tensor": torch.tensor(IMAGES),
+        "TensorDataset": TensorDataset(torch.tensor(IMAGES), torch.tensor(Y)),
+        "named": {"input": IMAGES.astype(np.float64)},
+    }
+    X = inputs[form] if form in inputs else Items(form)
+    labels = None if form in ("pair", "TensorDataset") else Y
+    expected = cross_fit_proba(make_cnn, IMAGES, Y, **FAST)
+    fitted = cross_fit_proba(make_cnn, X, labels, **FAST)
+    np.testing.assert_allclose(fitted.pred_proba, expected.pred_proba, atol=1e-6)
+    assert fitted.embeddings is None
+
+
+@pytest.mark.parametrize("as_items", [False, True])
+def test_dictionaries_of_tokens_with_a_mask(as_items):
+    tokens = RNG.integers(20, size=(60, 7))
+    X = {"input_ids": tokens, "attention_mask": np.ones_like(tokens)}
+    if as_items:
+        X = [{name: torch.tensor(array[i]) for name, array in X.items()} | {"labels": Y[i]} for i in range(60)]
+    fitted = cross_fit_proba(Tokens, X, None if as_items else Y, head="classifier", **FAST)
+    assert fitted.pred_proba.shape == (60, 2)
+    assert fitted.embeddings.shape == (60, 5)
+
+
+def test_collate_function_pads_items():
+    texts = [torch.tensor([1] * (1 + i % 5)) for i in range(60)]
+
+    def pad(items):
+        ids = torch.nn.utils.rnn.pad_sequence(items, batch_first=True)
+        return {"input_ids": ids, "attention_mask": (ids > 0).long()}
+
+    assert cross_fit_proba(Tokens, texts, Y, collate_fn=pad, **FAST).pred_proba.shape == (60, 2)
+
+
+def test_several_devices_train_folds_at_the_same_time():
+    one, two = (cross_fit_proba(make_cnn, IMAGES, Y, device=device, **FAST) for device in ("cpu", ["cpu", "cpu"]))
+    np.testing.assert_array_equal(one.pred_proba, two.pred_proba)
+
+
+def test_global_random_state_is_unchanged():
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    cross_fit_proba(make_cnn, IMAGES, Y, **FAST)
+    assert torch.rand(1) == expected
+
+
+def test_unobserved_labels_are_ignored():
+    labels = Y.astype(float)
+    labels[::2, 1] = np.nan
+    fitted = cross_fit_proba(make_cnn, IMAGES, labels, **FAST)
+    assert np.isfinite(fitted.pred_proba).all()
+
+
+def test_resumes_after_an_interruption(tmp_path, monkeypatch):
+    expected = cross_fit_proba(make_cnn, IMAGES, Y, head="4", **FAST)
+    trained, fit_fold = [], cross_fitting._CrossFitting.fit_fold
+
+    def interrupted(self, number, *arguments):
+        trained.append(number)
+        if trained == [0, 1]:
+            raise KeyboardInterrupt
+        return fit_fold(self, number, *arguments)
+
+    monkeypatch.setattr(cross_fitting._CrossFitting, "fit_fold", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cross_fit_proba(make_cnn, IMAGES, Y, head="4", checkpoint=tmp_path / "folds", **FAST)
+    resumed = cross_fit_proba(make_cnn, IMAGES, Y, head="4", checkpoint=tmp_path / "folds", **FAST)
+    assert trained == [0, 1, 1, 2]
+    np.testing.assert_array_equal(resumed.pred_proba, expected.pred_proba)
+    np.testing.assert_array_equal(resumed.embeddings, expected.embeddings)
+
+
+@pytest.mark.parametrize("change", ["labels", "inputs", "parameters"])
+def test_checkpoint_of_another_call_is_rejected(tmp_path, change):
+    cross_fit_proba(make_cnn, IMAGES, Y, checkpoint=tmp_path, **FAST)
+    images, labels = IMAGES + (change == "inputs"), 1 - Y if change == "labels" else Y
+    settings = {**FAST, "epochs": 3} if change == "parameters" else FAST
+    with pytest.raises(ValueError, match="belongs to another call"):
+        cross_fit_proba(make_cnn, images, labels, checkpoint=tmp_path, **settings)
+
+
+def test_damaged_checkpoint_is_named(tmp_path):
+    cross_fit_proba(make_cnn, IMAGES, Y, checkpoint=tmp_path, **FAST)
+    file = tmp_path / "fold-1.safetensors"
+    file.write_bytes(file.read_bytes()[:20])
+    with pytest.raises(ValueError, match=r"fold-1.safetensors is damaged"):
+        cross_fit_proba(make_cnn, IMAGES, Y, checkpoint=tmp_path, **FAST)
+
+
+def test_alignment_recovers_a_rotation():
+    values, target = RNG.normal(size=(50, 4)), RNG.normal(size=(30, 4))
+    rotation = scipy.stats.ortho_group.rvs(4, random_state=0)
+    moved = target @ rotation + 3
+    np.testing.assert_allclose(align(values @ rotation + 3, moved, target), values, atol=1e-9)
+
+
+def test_embeddings_of_different_folds_are_comparable():
+    """A linear model trained on the embeddings of two folds predicts the third."""
+    n = 600
+    X = RNG.normal(size=(n, 6)).astype(np.float32)
+    labels = (X[:, :2] > 0).astype(int)
+
+    def make():
+        return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+
+    fitted = cross_fit_proba(make, X, labels, head="2", n_folds=3, epochs=15, batch_size=50, lr=0.02)
+    train, test = fitted.folds > 0, fitted.folds == 0
+    A = np.c_[fitted.embeddings, np.ones(n)]
+    weights = np.linalg.lstsq(A[train], 2 * labels[train] - 1, rcond=None)[0]
+    assert ((A[test] @ weights > 0) == labels[test]).mean() > 0.9
+
+
+def test_probabilities_identify_noise_and_label_issues():
+    n = 3000
+    X = RNG.normal(size=(n, 5)).astype(np.float32)
+    true = (X[:, :2] > 0).astype(int)
+    noise = ClassConditionalNoise([0.3, 0.1], [0.1, 0.3])
+    noisy = noise.corrupt(true, random_state=0)
+    fitted = cross_fit_proba(lambda: torch.nn.Linear(5, 2), X, noisy, epochs=20, lr=0.05, n_folds=3)
+    with pytest.warns(UserWarning, match="upper bounds"):
+        rates = estimate_noise(Y_noisy=noisy, pred_proba=fitted.pred_proba)
+    assert np.abs(rates.rho_pos - noise.rho_pos).mean() < 0.05
+    assert np.abs(rates.rho_neg - noise.rho_neg).mean() < 0.05
+    issues = find_label_issues(noisy, fitted.pred_proba, rates.noise)
+    assert (true != noisy)[issues.row, issues.label].mean() > 0.8
+
+
+def test_progress_bar_is_shown_in_terminals_only(capsys):
+    cross_fit_proba(make_cnn, IMAGES, Y, verbose=1, **FAST)
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_reaches_its_end(monkeypatch):
+    steps, totals = [], []
+
+    def bar(total):
+        totals.append(total)
+        return steps.append
+
+    fitting = cross_fitting._CrossFitting(
+        make_cnn(),
+        cross_fitting._Inputs(IMAGES),
+        torch.tensor(Y).float(),
+        [np.arange(0, 60, 2), np.arange(1, 60, 2)],
+        cross_fitting._Settings(6, 1, 16, 1.0, 0.0, None, False, 0),
+    )
+    cross_fitting._run_folds(fitting, cross_fitting._FoldFiles(None, ""), [torch.device("cpu")], bar)
+    assert sum(steps) == totals[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"Y_noisy": None}, ValueError, "Y_noisy"),
+        ({"Y_noisy": Y[:5]}, ValueError, "same number of rows"),
+        ({"n_folds": 1}, ValueError, "n_folds"),
+        ({"n_folds": 61}, ValueError, "n_folds"),
+        ({"head": "last"}, ValueError, "'last'"),
+        ({"make_model": dict}, TypeError, "dict"),
+        ({"make_model": lambda: torch.nn.Flatten()}, ValueError, "trainable"),
+        ({"make_model": lambda: torch.nn.Conv2d(1, 2, 3)}, ValueError, r"\(batch, 2\)"),
+        ({"X": iter([1])}, TypeError, "list_iterator"),
+        ({"X": Items("input"), "Y_noisy": None}, ValueError, "items without labels"),
+        ({"X": {"a": IMAGES, "b": IMAGES[:3]}}, ValueError, "rows"),
+        ({"device": []}, ValueError, "device"),
+        ({"device": "gpu"}, ValueError, "gpu"),
+    ],
+)
+def test_invalid_arguments(arguments, error, message):
+    settings = {"make_model": make_cnn, "X": IMAGES, "Y_noisy": Y, **FAST, **arguments}
+    with pytest.raises(error, match=message):
+        cross_fit_proba(settings.pop("make_model"), settings.pop("X"), settings.pop("Y_noisy"), **settings)
+
+
+def test_public_name():
+    assert ccmn.cross_fit_proba is cross_fit_proba
