@@ -8,12 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestRegressor
+from sklearn.tree import DecisionTreeRegressor
 
 from ccmn.training import forest as forest_module
 from ccmn.training.forest import Forest, ForestModule, fit_forest
-
-SEED = int(np.random.default_rng(0).integers(2**31))
-"""Seed that ``fit_forest`` passes to scikit-learn for random_state=0."""
 
 
 def problem(n=150, d=6, q=3, seed=0):
@@ -23,11 +21,15 @@ def problem(n=150, d=6, q=3, seed=0):
     return X, Y
 
 
-def sklearn_forest(X, Y, weight=None, n_trees=12, **options):
-    model = RandomForestRegressor(
-        n_trees, min_samples_leaf=5, max_features="sqrt", max_samples=len(X), random_state=SEED, **options
-    )
-    return model.fit(X, Y, sample_weight=weight)
+def sklearn_trees(X, Y, weight=None, n_trees=12):
+    """Grow the trees of ``fit_forest(..., random_state=0)`` on all rows, with weight 0 for rows out of the bag."""
+    rng, weight = np.random.default_rng(0), np.ones(len(X)) if weight is None else weight
+    trees, bags = [], []
+    for _ in range(n_trees):
+        bags.append(np.bincount(rng.integers(len(X), size=len(X)), minlength=len(X)))
+        tree = DecisionTreeRegressor(max_features="sqrt", min_samples_leaf=5, random_state=int(rng.integers(2**31)))
+        trees.append(tree.fit(X, Y, sample_weight=bags[-1] * weight))
+    return trees, np.array(bags)
 
 
 def reference_predict(forest, X):
@@ -62,28 +64,44 @@ def reference_predict(forest, X):
 def test_equals_sklearn(targets):
     X, Y = problem(q=1 if targets == "one label" else 3)
     rng = np.random.default_rng(1)
-    weight = rng.integers(0, 4, len(X)) / 2 if targets == "weighted" else None
+    weight = rng.integers(1, 5, len(X)) / 2 if targets == "weighted" else None
     Y = np.clip(0.3 * Y + rng.uniform(0, 0.7, Y.shape), 0, 1) if targets == "probabilities" else Y
     forest, oob = fit_forest(X, Y, n_trees=12, sample_weight=weight, random_state=0)
-    model = sklearn_forest(X, Y.squeeze(), weight)
+    trees, bags = sklearn_trees(X, Y, weight)
     other = problem(seed=5)[0]
-    np.testing.assert_allclose(forest.predict(other), model.predict(other).reshape(Y.shape), atol=1e-6)
+    expected = np.mean([tree.predict(other).reshape(Y.shape) for tree in trees], axis=0)
+    np.testing.assert_allclose(forest.predict(other), expected, atol=1e-6)
     np.testing.assert_allclose(forest.predict(other), reference_predict(forest, other), atol=1e-6)
     assert (forest.n_trees, forest.n_labels) == (12, Y.shape[1])
-    assert forest.depth == max(tree.get_depth() for tree in model.estimators_)
-    expected = np.average(Y, axis=0, weights=weight) * np.ones((len(X), 1))
-    trees = list(zip(model.estimators_, model.estimators_samples_))
+    assert forest.depth == max(tree.get_depth() for tree in trees)
     for row in range(len(X)):
-        votes = [tree.predict(X[[row]])[0] for tree, sample in trees if row not in sample]
-        expected[row] = np.mean(votes, axis=0) if votes else expected[row]
-    np.testing.assert_allclose(oob, expected, atol=1e-6)
+        votes = [tree.predict(X[[row]]).ravel() for tree, bag in zip(trees, bags) if bag[row] == 0]
+        expected = np.mean(votes, axis=0) if votes else np.average(Y, axis=0, weights=weight)
+        np.testing.assert_allclose(oob[row], expected, atol=1e-6)
 
 
 def test_rows_in_every_bootstrap_sample_get_the_mean():
     X, Y = problem(n=30)
     _, oob = fit_forest(X, Y, n_trees=1, random_state=0)
-    in_bag = np.unique(sklearn_forest(X, Y, n_trees=1).estimators_samples_[0])
-    np.testing.assert_allclose(oob[in_bag], np.tile(Y.mean(0), (len(in_bag), 1)))
+    in_bag = sklearn_trees(X, Y, n_trees=1)[1][0] > 0
+    np.testing.assert_allclose(oob[in_bag], np.tile(Y.mean(0), (in_bag.sum(), 1)))
+
+
+def test_equals_a_forest_of_sklearn():
+    X, Y = problem()
+    model = RandomForestRegressor(12, min_samples_leaf=2, random_state=0).fit(X, Y)
+    forest = forest_module._flatten([tree.tree_ for tree in model.estimators_], 6)
+    np.testing.assert_allclose(forest.predict(X), model.predict(X), atol=1e-6)
+
+
+def test_rows_without_weight_are_in_no_sample():
+    X, Y = problem()
+    kept = np.arange(len(X)) % 5 == 0
+    forest, oob = fit_forest(X, Y, n_trees=12, sample_weight=kept.astype(float), random_state=0)
+    subset, subset_oob = fit_forest(X[kept], Y[kept], n_trees=12, random_state=0)
+    np.testing.assert_allclose(forest.predict(X), subset.predict(X), atol=1e-6)
+    np.testing.assert_allclose(oob[kept], subset_oob, atol=1e-6)
+    np.testing.assert_allclose(oob[~kept], subset.predict(X[~kept]), atol=1e-6)
 
 
 def test_thresholds_agree_for_neighboring_float32_values():
@@ -95,21 +113,21 @@ def test_thresholds_agree_for_neighboring_float32_values():
     X[:, 1:] += np.arange(60, dtype=np.float32)[:, None] // 20
     Y = (X[:, :3] > X[:, :3].mean(0)).astype(float)
     forest, _ = fit_forest(X, Y, n_trees=12, random_state=0)
-    model = sklearn_forest(X, Y)
+    trees, _ = sklearn_trees(X, Y)
     probes = np.concatenate([X, np.nextafter(X, np.float32(np.inf)), np.nextafter(X, np.float32(-np.inf))])
     thresholds = forest.threshold[forest.feature >= 0]
     around = [thresholds, np.nextafter(thresholds, np.float32(np.inf)), np.nextafter(thresholds, np.float32(-np.inf))]
     probes = np.concatenate([probes, np.tile(np.concatenate(around)[:, None], (1, 4))])
-    np.testing.assert_allclose(forest.predict(probes), model.predict(probes), atol=1e-6)
+    expected = np.mean([tree.predict(probes) for tree in trees], axis=0)
+    np.testing.assert_allclose(forest.predict(probes), expected, atol=1e-6)
 
 
 def test_thresholds_are_rounded_down():
     X = np.repeat(np.float32([1, 1 + 2**-22]), 20)[:, None]
     between = np.float64(1 + 2**-23 + 2**-24)  # not a float32 number, and its nearest one is above it
-    model = sklearn_forest(X, np.repeat([0.0, 1.0], 20), n_trees=1)
-    tree = model.estimators_[0].tree_
+    tree = DecisionTreeRegressor().fit(X, np.repeat([0.0, 1.0], 20)).tree_
     tree.threshold[0] = between
-    flat = forest_module._flatten(model)
+    flat = forest_module._flatten([tree], 1)
     assert np.float32(between) > between >= flat.threshold[0] == np.float32(1 + 2**-23)
 
 
@@ -121,14 +139,15 @@ def test_missing_labels_do_not_change_leaf_values():
     weight = np.random.default_rng(4).uniform(0.5, 2, len(X))
     forest, oob = fit_forest(X, Z, n_trees=4, sample_weight=weight, random_state=0)
     mean = [np.average(z[~np.isnan(z)], weights=weight[~np.isnan(z)]) for z in Z.T]
-    model = sklearn_forest(X, np.where(hidden, mean, Y), weight, n_trees=4)
-    leaves, first = model.apply(X), 0
-    for t, (tree, sample) in enumerate(zip(model.estimators_, model.estimators_samples_)):
+    trees, bags = sklearn_trees(X, np.where(hidden, mean, Y), weight, n_trees=4)
+    first = 0
+    for tree, bag in zip(trees, bags):
+        leaves = tree.apply(X)
         for leaf in np.flatnonzero(tree.tree_.children_left < 0):
-            rows = [row for row in sample if leaves[row, t] == leaf]
+            rows = np.flatnonzero((leaves == leaf) & (bag > 0))
             for label in range(3):
                 known = [row for row in rows if not hidden[row, label]]
-                expected = np.average(Y[known, label], weights=weight[known]) if known else mean[label]
+                expected = np.average(Y[known, label], weights=(bag * weight)[known]) if known else mean[label]
                 assert forest.values[first, label] == pytest.approx(expected, abs=1e-6)
             first += 1
     assert first == len(forest.values)
@@ -178,7 +197,7 @@ def test_constant_features_give_single_leaves():
         ({"X": np.zeros((19, 2))}, "same rows"),
         ({"X": np.zeros((20, 5001))}, "5000 features"),
         ({"Y": np.full((20, 1), 1.5)}, "from 0 to 1"),
-        ({"Y": np.zeros((20, 201))}, "200 labels"),
+        ({"Y": np.zeros((20, 101))}, "100 labels"),
         ({"sample_weight": -np.ones(20)}, "sample_weight"),
         ({"sample_weight": np.zeros(20)}, "sample_weight"),
         ({"n_trees": 0}, "n_trees"),

@@ -1,8 +1,10 @@
 """Random forest of all labels at once, whose fitted form is three arrays.
 
-scikit-learn grows the trees: a multi-output regression forest [1]_ on labels or probabilities. On 0/1 labels its
-variance criterion is half of the Gini criterion summed over the labels, and its predictions are probabilities. It
-equals the classification forest up to ties, and its fit takes less than half of the time.
+scikit-learn grows the trees: regression trees of all labels or probabilities on bootstrap samples [1]_. On 0/1 labels
+their variance criterion is half of the Gini criterion summed over the labels, and their predictions are probabilities.
+They equal classification trees up to ties, and growing them takes less than half of the time. The bootstrap samples
+are drawn here, because scikit-learn's forests draw them in proportion to sample weights in some versions: rows with a
+large weight would never be out of bag.
 
 Every tree is stored in preorder: a node, its left subtree, its right subtree. Which nodes are leaves then determines
 all children, so that stored trees contain no references between nodes that would have to be trusted.
@@ -14,10 +16,10 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,13 +34,16 @@ DEFAULT_TREES = 100
 """Number of trees."""
 DEFAULT_MIN_SAMPLES_LEAF = 5
 """Training rows per leaf. Smaller leaves predict noisy labels of single rows."""
-MAX_TREE_ROWS = 5000
-"""Each tree is grown on at most this number of random rows, which bounds time and size for any number of rows."""
+MAX_TREE_ROWS = 10_000
+"""Each tree is grown on at most this number of random rows, which bounds the time to grow it for any number of rows.
+
+It also bounds the size: 100 trees with leaves of 5 rows have at most 200,000 leaves, 20 MB with 20 labels.
+"""
 MAX_DEPTH = 32
 """Largest depth of a tree, which is the number of comparisons in :class:`ForestModule`."""
 MAX_FEATURES = 5000
 """Largest number of dense features. Above it, reduce the dimension first, for example by a truncated SVD."""
-MAX_LABELS = 200
+MAX_LABELS = 100
 """Largest number of labels: every leaf stores one probability per label."""
 _BLOCK_ELEMENTS = 1 << 20
 """Leaf values that are gathered at a time."""
@@ -162,10 +167,9 @@ class Forest:
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {rows.shape}")
         step = max(1, _BLOCK_ELEMENTS // (self.n_trees * self.n_labels))
-        with torch.inference_mode():
-            for start in range(0, len(rows), step):
-                block = slice(start, start + step)
-                yield block, self.module.leaves(torch.tensor(rows[block]))
+        for start in range(0, len(rows), step):
+            block = slice(start, start + step)
+            yield block, self.module.leaves(torch.tensor(rows[block]))
 
 
 class ForestModule(nn.Module):
@@ -287,7 +291,7 @@ def fit_forest(
     min_samples_leaf : int, default=5
         Smallest number of training rows in a leaf.
     sample_weight : array of shape (n,), optional
-        Sample weights.
+        Sample weights. Rows with weight 0 are in no bootstrap sample.
     random_state : int, Generator or None, default=None
         Seed of the bootstrap samples and of the features that splits consider.
 
@@ -308,28 +312,33 @@ def fit_forest(
     >>> bool(((oob > 0.5) == (X > 0)).mean() > 0.95)
     True
     """
-    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.tree import DecisionTreeRegressor
 
     rows, targets, weight = _check_training_data(X, Y, sample_weight)
-    observed = ~np.isnan(targets)
+    rng = as_generator(random_state)
+    options = {"max_depth": MAX_DEPTH, "max_features": "sqrt"}
+    options["min_samples_leaf"] = check_count(min_samples_leaf, "min_samples_leaf")
+    observed, used = ~np.isnan(targets), np.flatnonzero(weight)
     mean = _observed_mean(targets, observed, weight)
-    model = RandomForestRegressor(
-        check_count(n_trees, "n_trees"),
-        min_samples_leaf=check_count(min_samples_leaf, "min_samples_leaf"),
-        max_depth=MAX_DEPTH,
-        max_features="sqrt",
-        max_samples=min(len(rows), MAX_TREE_ROWS),
-        random_state=int(as_generator(random_state).integers(2**31)),
-    )
     imputed = np.where(observed, targets, mean)
-    if imputed.shape[1] == 1:
-        imputed = imputed[:, 0]  # scikit-learn warns about a single column
-    model.fit(rows, imputed, sample_weight=None if sample_weight is None else weight)
-    forest = _flatten(model)
-    samples = model.estimators_samples_
+    trees, samples = [], []
+    for _ in range(check_count(n_trees, "n_trees")):
+        drawn = used[rng.integers(len(used), size=min(len(used), MAX_TREE_ROWS))]
+        sample, counts = np.unique(drawn, return_counts=True)
+        tree = DecisionTreeRegressor(**options, random_state=int(rng.integers(2**31)))
+        trees.append(tree.fit(rows[sample], imputed[sample], sample_weight=counts * weight[sample]).tree_)
+        samples.append(_Sample(sample, counts * weight[sample]))
+    forest = _flatten(trees, rows.shape[1])
     if not observed.all():
-        forest = _with_observed_values(forest, rows, targets, weight, samples, mean)
+        forest = _with_observed_values(forest, rows, targets, samples, mean)
     return forest, _out_of_bag(forest, rows, samples, mean)
+
+
+class _Sample(NamedTuple):
+    """Bootstrap sample: different rows and their weights, which count how often a row was drawn."""
+
+    rows: NDArray[np.intp]
+    weights: FloatArray
 
 
 def _check_training_data(X: Any, Y: Any, sample_weight: Any) -> tuple[NDArray[np.float32], FloatArray, FloatArray]:
@@ -362,9 +371,8 @@ def _observed_mean(targets: FloatArray, observed: NDArray[np.bool_], weight: Flo
     return mean
 
 
-def _flatten(model: Any) -> Forest:
-    """Return the trees of a fitted scikit-learn forest."""
-    trees = [estimator.tree_ for estimator in model.estimators_]
+def _flatten(trees: Sequence[Any], n_features: int) -> Forest:
+    """Return the forest of fitted scikit-learn trees."""
     for tree in trees:
         inner = np.flatnonzero(tree.children_left >= 0)
         if (tree.children_left[inner] != inner + 1).any():
@@ -381,7 +389,7 @@ def _flatten(model: Any) -> Forest:
         np.where(is_leaf, -1, feature).astype(np.int32),
         np.where(is_leaf, np.float32(0), rounded),
         values.clip(0, 1).astype(np.float32),
-        int(model.n_features_in_),
+        n_features,
     )
 
 
@@ -389,8 +397,7 @@ def _with_observed_values(
     forest: Forest,
     rows: NDArray[np.float32],
     targets: FloatArray,
-    weight: FloatArray,
-    samples: list[NDArray[Any]],
+    samples: Sequence[_Sample],
     mean: FloatArray,
 ) -> Forest:
     """Return the forest with leaf values that are means of the observed labels of their bootstrap samples."""
@@ -399,20 +406,19 @@ def _with_observed_values(
     known = np.where(observed, targets, 0.0)
     total, count = np.zeros(forest.values.shape), np.zeros(forest.values.shape)
     for tree_leaves, sample in zip(leaves, samples):
-        reached = tree_leaves[sample]
+        reached = tree_leaves[sample.rows]
         first, last = reached.min(), reached.max() + 1
-        # Rows that occur several times in the sample count several times.
-        sums = csr_array((weight[sample], (reached - first, sample)), shape=(last - first, len(rows)))
+        sums = csr_array((sample.weights, (reached - first, sample.rows)), shape=(last - first, len(rows)))
         total[first:last], count[first:last] = sums @ known, sums @ observed.astype(np.float64)
     values = np.divide(total, count, out=np.tile(mean, (len(total), 1)), where=count > 0)
     return Forest(forest.feature, forest.threshold, values.clip(0, 1).astype(np.float32), forest.n_features)
 
 
-def _out_of_bag(forest: Forest, rows: NDArray[np.float32], samples: list[NDArray[Any]], mean: FloatArray) -> FloatArray:
+def _out_of_bag(forest: Forest, rows: NDArray[np.float32], samples: Sequence[_Sample], mean: FloatArray) -> FloatArray:
     """Return the mean prediction (n, q) of the trees whose sample leaves a row out, else the mean of the label."""
     left_out = np.ones((len(samples), len(rows)), dtype=bool)
     for tree, sample in zip(left_out, samples):
-        tree[sample] = False
+        tree[sample.rows] = False
     predicted = np.tile(mean, (len(rows), 1))
     for block, leaves in forest._leaf_blocks(rows):
         trees = left_out[:, block]
