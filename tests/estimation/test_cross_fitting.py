@@ -92,7 +92,7 @@ def test_all_kinds_of_inputs_give_the_same_result(form):
     expected = cross_fit_proba(make_cnn, IMAGES, Y, **FAST)
     fitted = cross_fit_proba(make_cnn, X, labels, **FAST)
     np.testing.assert_allclose(fitted.pred_proba, expected.pred_proba, atol=1e-6)
-    assert fitted.embeddings is None
+    np.testing.assert_allclose(fitted.embeddings, expected.embeddings, atol=1e-5)
 
 
 @pytest.mark.parametrize("as_items", [False, True])
@@ -101,7 +101,7 @@ def test_dictionaries_of_tokens_with_a_mask(as_items):
     X = {"input_ids": tokens, "attention_mask": np.ones_like(tokens)}
     if as_items:
         X = [{name: torch.tensor(array[i]) for name, array in X.items()} | {"labels": Y[i]} for i in range(60)]
-    fitted = cross_fit_proba(Tokens, X, None if as_items else Y, head="classifier", **FAST)
+    fitted = cross_fit_proba(Tokens, X, None if as_items else Y, **FAST)
     assert fitted.pred_proba.shape == (60, 2)
     assert fitted.embeddings.shape == (60, 5)
 
@@ -114,6 +114,21 @@ def test_collate_function_pads_items():
         return {"input_ids": ids, "attention_mask": (ids > 0).long()}
 
     assert cross_fit_proba(Tokens, texts, Y, collate_fn=pad, **FAST).pred_proba.shape == (60, 2)
+
+
+def test_embedding_is_the_input_of_the_last_layer():
+    """With weights that do not change, it is the same in all folds."""
+    torch.manual_seed(0)
+    network = make_linear()
+    named, automatic, none = (
+        cross_fit_proba(lambda: network, IMAGES, Y, head=head, lr=1e-9, **FAST).embeddings
+        for head in ("1", "auto", None)
+    )
+    np.testing.assert_allclose(named, IMAGES.reshape(60, 24), atol=1e-5)
+    np.testing.assert_array_equal(named, automatic)
+    assert none is None
+    without_linear = torch.nn.Sequential(torch.nn.Conv2d(1, 2, (4, 6)), torch.nn.Flatten())
+    assert cross_fit_proba(lambda: without_linear, IMAGES, Y, **FAST).embeddings is None
 
 
 def test_several_devices_train_folds_at_the_same_time():
@@ -188,7 +203,7 @@ def test_embeddings_of_different_folds_are_comparable():
     def make():
         return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
 
-    fitted = cross_fit_proba(make, X, labels, head="2", n_folds=3, epochs=15, batch_size=50, lr=0.02)
+    fitted = cross_fit_proba(make, X, labels, n_folds=3, epochs=15, batch_size=50, lr=0.02)
     train, test = fitted.folds > 0, fitted.folds == 0
     A = np.c_[fitted.embeddings, np.ones(n)]
     weights = np.linalg.lstsq(A[train], 2 * labels[train] - 1, rcond=None)[0]

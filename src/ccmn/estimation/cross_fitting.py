@@ -13,7 +13,7 @@ import queue
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,7 +50,7 @@ class CrossFit(NamedTuple):
     pred_proba: FloatArray
     """P(noisy label = 1 | x) of every row (n, q), by a network that was not trained on the row."""
     embeddings: NDArray[np.float32] | None
-    """Out-of-fold embeddings (n, e) in common coordinates, if ``head`` was given."""
+    """Out-of-fold embeddings (n, e) in common coordinates; None without a last layer."""
     folds: NDArray[np.intp]
     """Fold of every row (n,)."""
 
@@ -74,7 +74,7 @@ def cross_fit_proba(
     X: Any,
     Y_noisy: Labels | None = None,
     *,
-    head: str | None = None,
+    head: str | None = "auto",
     n_folds: int = 5,
     epochs: int = 10,
     patience: int = 2,
@@ -92,9 +92,11 @@ def cross_fit_proba(
     """Return out-of-fold probabilities and embeddings of a network, by cross-fitting.
 
     One network per fold is trained on the rows of the other folds, with the logistic loss of the noisy labels and
-    without noise correction. The held-out fold selects the number of epochs. Pass the probabilities to
-    ``estimate_noise(pred_proba=...)`` and :func:`ccmn.find_label_issues`. Do not pass the probabilities or the
-    embeddings of a network that was trained on the same rows: they hide the noise that the network has memorized.
+    without noise correction. The held-out fold selects the number of epochs. Pass the embeddings to
+    ``estimate_noise(embeddings, Y_noisy)`` and the probabilities to :func:`ccmn.find_label_issues`. From
+    probabilities alone, ``estimate_noise(pred_proba=...)`` estimates upper bounds of the rates. Do not pass
+    probabilities or embeddings of a network that was trained on the same rows: they hide the noise that the network
+    has memorized.
 
     Parameters
     ----------
@@ -109,9 +111,10 @@ def cross_fit_proba(
     Y_noisy : labels of shape (n, q), default=None
         Noisy labels in [0, 1], NaN where not observed. May be omitted if the items of a ``Dataset`` contain labels;
         reading them then takes one pass over the data.
-    head : str, default=None
+    head : str or None, default="auto"
         Name of the last layer of the module, such as "fc" or "classifier". Its input is returned as the embedding.
-        The embeddings of the folds are aligned by orthogonal Procrustes analysis [1]_.
+        The embeddings of the folds are aligned by orthogonal Procrustes analysis [1]_. "auto" is the last
+        ``torch.nn.Linear`` with one output per label; without such a layer, and for None, there are no embeddings.
     n_folds : int, default=5
         Number of folds, at least 2.
     epochs : int, default=10
@@ -158,13 +161,13 @@ def cross_fit_proba(
     Examples
     --------
     >>> import torch
-    >>> from ccmn import cross_fit_proba, estimate_noise
+    >>> from ccmn import cross_fit_proba
     >>> from ccmn.data import load_digit_scenes
     >>> data = load_digit_scenes(200)
     >>> images = data.X.reshape(-1, 1, 16, 24)
     >>> def make_model():
     ...     return torch.nn.Sequential(torch.nn.Conv2d(1, 4, 8, 8), torch.nn.Flatten(), torch.nn.Linear(24, 10))
-    >>> fitted = cross_fit_proba(make_model, images, data.Y, head="2", n_folds=2, epochs=2)
+    >>> fitted = cross_fit_proba(make_model, images, data.Y, n_folds=2, epochs=2)
     >>> fitted.pred_proba.shape, fitted.embeddings.shape
     ((200, 10), (200, 24))
     """
@@ -174,7 +177,7 @@ def cross_fit_proba(
         batch_size=check_count(batch_size, "batch_size"),
         lr=check_real(lr, "lr", 0, float("inf")),
         weight_decay=check_penalty(weight_decay, "weight_decay"),
-        head=head,
+        head=None,
         mixed_precision=bool(mixed_precision),
         seed=int(as_generator(random_state).integers(2**31)),
     )
@@ -188,7 +191,8 @@ def cross_fit_proba(
     devices = _devices(device)
     with torch.random.fork_rng(), _progress(verbose) as bar:
         torch.manual_seed(settings.seed)
-        network = _check_model(make_model(), head)
+        network = _check_model(make_model())
+        settings = replace(settings, head=_head_name(network, head, Y.shape[1]))
         files = _FoldFiles.of(checkpoint, network, inputs, Y, folds, settings)
         fitting = _CrossFitting(network, inputs, torch.from_numpy(Y.astype(np.float32)), folds, settings)
         parts = _run_folds(fitting, files, devices, bar)
@@ -328,17 +332,25 @@ def _devices(device: str | Sequence[str]) -> list[torch.device]:
     return [torch.device(check_device(name, cuda)) for name in names]
 
 
-def _check_model(network: Any, head: str | None) -> torch.nn.Module:
-    """Return the module of the user after checks of its type and of the name of its last layer."""
+def _check_model(network: Any) -> torch.nn.Module:
+    """Return the module of the user if it can be trained."""
     if not isinstance(network, torch.nn.Module):
         raise TypeError(f"make_model() must return a torch.nn.Module; got {type(network).__name__}")
     if not any(parameter.requires_grad for parameter in network.parameters()):
         raise ValueError("make_model() must return a module with trainable parameters; got none")
-    if head is not None:
-        names = [name for name, _ in network.named_modules() if name]
-        if head not in names:
-            raise ValueError(f"head must be the name of a layer of the network, such as {names[-1:]}; got {head!r}")
     return network
+
+
+def _head_name(network: torch.nn.Module, head: str | None, q: int) -> str | None:
+    """Return the name of the last layer of a network with q outputs."""
+    layers = [(name, layer) for name, layer in network.named_modules() if name]
+    if head == "auto":
+        matching = (isinstance(layer, torch.nn.Linear) and layer.out_features == q for _, layer in layers)
+        return next((name for (name, _), match in reversed(list(zip(layers, matching))) if match), None)
+    if head is not None and head not in dict(layers):
+        last = layers[-1][0] if layers else ""
+        raise ValueError(f"head must be the name of a layer of the network, such as {last!r}; got {head!r}")
+    return head
 
 
 @contextmanager
