@@ -16,6 +16,7 @@ from ccmn.estimation.best_bin import (
     mixture_proportion,
     rates_from_impurities,
 )
+from ccmn.estimation.noise_rates import UNKNOWN_SE
 from ccmn.noise import ClassConditionalNoise
 
 
@@ -157,3 +158,11 @@ def test_two_rows_and_constant_scores_give_finite_rates(noise_type):
         assert np.isfinite([*label.pos, *label.neg]).all()
         assert 0 <= label.pos.value <= 1
         assert 0 <= label.neg.value <= 1
+
+
+def test_without_generator_only_the_standard_errors_are_unknown():
+    scores, positive = two_gaussians(0.2, 0.1, 0)
+    with_errors = best_bin_label(scores, positive, "both", np.random.default_rng(0))
+    without = best_bin_label(scores, positive, "both", None)
+    assert without.pos.se == without.neg.se == UNKNOWN_SE > with_errors.pos.se
+    assert without.pos._replace(se=0.0) == with_errors.pos._replace(se=0.0)

@@ -117,7 +117,7 @@ def test_surface_supports_true_rates_and_excludes_no_noise():
 
 def test_number_of_rows_decreases_with_work():
     pairs = [np.zeros((20, 2))]
-    assert number_of_rows(100, pairs * 10) == 20_000
+    assert number_of_rows(100, pairs * 5) == 20_000
     assert 2_000 < number_of_rows(100, pairs * 50) < 20_000
     assert number_of_rows(10_000, pairs * 5000) == 2_000
 
@@ -148,8 +148,8 @@ def test_label_is_not_predicted_from_itself():
 
 def test_true_labels_are_predicted():
     logits = held_out_logits(X, Y, PAIRS, FOLDS)
-    for j in range(3):
-        assert np.corrcoef(logits[j][:, -1], DATA.Y[:, j])[0, 1] > 0.6
+    for j, pair in enumerate((1, 0, 1)):
+        assert np.corrcoef(logits[j][:, pair], DATA.Y[:, j])[0, 1] > 0.6
 
 
 def test_unobserved_rows_give_finite_logits():

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence, held_out_scores
-from ccmn.estimation.noise_rates import ZERO_RATE, LabelRates, NoiseType, Rate, RateKind, unidentified
+from ccmn.estimation.noise_rates import UNKNOWN_SE, ZERO_RATE, LabelRates, NoiseType, Rate, RateKind, unidentified
 
 DELTA = 0.1
 """Error probability of the confidence bound."""
@@ -57,9 +57,12 @@ def best_bin(evidence: Evidence) -> list[LabelRates]:
 
 
 def best_bin_label(
-    scores: FloatArray, positive: NDArray[np.bool_], noise_type: NoiseType, rng: np.random.Generator
+    scores: FloatArray, positive: NDArray[np.bool_], noise_type: NoiseType, rng: np.random.Generator | None
 ) -> LabelRates:
-    """Return the rates of one label from its scores (n,) and whether each row was observed as 1."""
+    """Return the rates of one label from its scores (n,) and whether each row was observed as 1.
+
+    Without ``rng`` there is no bootstrap, and the standard errors are unknown.
+    """
     kind: RateKind = "point" if noise_type == "partial" else "upper bound"
     if positive.all() or not positive.any():
         note = (
@@ -69,7 +72,7 @@ def best_bin_label(
         return unidentified(noise_type, kind, "best bin", note)
     zeros, ones = histograms(scores, positive)
     value, low, high = rates_from_histograms(zeros, ones, noise_type)
-    se = bootstrap_errors(zeros, ones, noise_type, rng)
+    se = np.full(2, UNKNOWN_SE) if rng is None else bootstrap_errors(zeros, ones, noise_type, rng)
     pos, neg = (Rate(*map(float, numbers)) for numbers in zip(value, se, low, high))
     notes: tuple[tuple[str, str], ...] = ()
     if (value <= 2 * se).all():

@@ -419,8 +419,11 @@ def best_bin_bounds(evidence: Evidence) -> list[LabelRates]:
     surfaces = evidence.surfaces
     assert surfaces is not None  # fitted by estimate_rates
     part = replace(evidence, Y=evidence.Y[surfaces.rows])
+    # Standard errors are compared with those of trusted rows only; their bootstrap is expensive.
     return [
-        best_bin_label(*part.observed(surfaces.scores, j), noise_type, evidence.generator(j))
+        best_bin_label(
+            *part.observed(surfaces.scores, j), noise_type, None if evidence.trusted is None else evidence.generator(j)
+        )
         for j, noise_type in enumerate(evidence.noise_type)
     ]
 
