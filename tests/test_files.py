@@ -12,7 +12,17 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ccmn._files import atomic_write, check_file, checksum, fingerprint, text_lines, unpacked_limit
+from ccmn import _files
+from ccmn._files import (
+    atomic_write,
+    check_file,
+    checksum,
+    fingerprint,
+    private_files,
+    text_lines,
+    unpacked_limit,
+    write_folder,
+)
 
 
 def test_atomic_write_replaces_a_file(tmp_path):
@@ -57,6 +67,85 @@ def test_write_errors_name_the_target(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"other\.txt"), atomic_write(tmp_path / "new.txt"):
         raise other
     assert os.listdir(tmp_path) == ["file.txt"]
+
+
+def test_files_of_killed_writers_are_removed(tmp_path):
+    path, folder = tmp_path / "file.txt", tmp_path / "folder"
+    for name in (".file.txt.0123abcd", ".folder.0123abcd", ".file.txt.user", ".other.0123abcd"):
+        (tmp_path / name).write_bytes(b"half")
+    (tmp_path / ".folder.00000000").mkdir()
+    (tmp_path / ".folder.00000000" / "part").write_bytes(b"half")
+    with atomic_write(path) as stream:
+        stream.write(b"new")
+    write_folder(folder, {"part": b"new"})
+    assert sorted(os.listdir(tmp_path)) == [".file.txt.user", ".other.0123abcd", "file.txt", "folder"]
+
+
+def test_files_of_other_writers_are_kept(tmp_path):
+    """A temporary file is locked until it is renamed."""
+    path = tmp_path / "file.txt"
+    with atomic_write(path) as first, io.TextIOWrapper(first, encoding="utf-8") as text:
+        text.write("first")
+        text.close()
+        with atomic_write(path) as second:
+            second.write(b"second")
+        assert path.read_bytes() == b"second"
+    assert path.read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["file.txt"]
+
+
+def test_temporary_file_deleted_before_it_was_locked(tmp_path, monkeypatch):
+    """Another writer may delete a file that is not locked yet; then a new one is created."""
+    lock, deleted = _files._lock, []
+
+    def delete_first(descriptor):
+        if not deleted:
+            deleted.extend(tmp_path.iterdir())
+            deleted[0].unlink()
+        lock(descriptor)
+
+    monkeypatch.setattr("ccmn._files._lock", delete_first)
+    with atomic_write(tmp_path / "file.txt") as stream:
+        stream.write(b"new")
+    assert len(deleted) == 1
+    assert (tmp_path / "file.txt").read_bytes() == b"new"
+
+
+def test_permissions(tmp_path):
+    path = tmp_path / "file.txt"
+
+    def mode(path):
+        return path.stat().st_mode & 0o777
+
+    before = os.umask(0o022)
+    try:
+        with atomic_write(path):
+            pass
+        assert mode(path) == 0o644
+        path.chmod(0o640)
+        with atomic_write(path), private_files():
+            pass
+        assert mode(path) == 0o640
+        with private_files(), atomic_write(tmp_path / "private"):
+            write_folder(tmp_path / "folder", {"part": b""})
+        assert mode(tmp_path / "private") == 0o600
+        assert mode(tmp_path / "folder") == 0o700
+        assert mode(tmp_path / "folder" / "part") == 0o600
+    finally:
+        os.umask(before)
+
+
+def test_write_folder(tmp_path):
+    path = tmp_path / "folder"
+    for content in (b"one", b"two"):
+        write_folder(path, {"a": content, "b": b""})
+        assert {child.name: child.read_bytes() for child in path.iterdir()} == {"a": content, "b": b""}
+    (path / "notes.txt").touch()
+    with pytest.raises(ValueError, match=r"folder .* contains files that are not part of a model"):
+        write_folder(path, {"a": b"", "b": b""})
+    with pytest.raises(FileNotFoundError, match="none does not exist"):
+        write_folder(tmp_path / "none" / "folder", {})
+    assert os.listdir(tmp_path) == ["folder"]
 
 
 def stored_key(*matrices):
@@ -114,14 +203,18 @@ def test_only_regular_files_are_accepted(tmp_path):
 def test_limit_of_unpacked_bytes(tmp_path, monkeypatch):
     path = tmp_path / "file.txt.gz"
     path.write_bytes(gzip.compress(b"line\n" * 1000))
+    monkeypatch.setattr("ccmn._files._memory_bytes", lambda: 1 << 40)
     assert unpacked_limit(path) == 1 << 30
+    monkeypatch.setattr("ccmn._files._memory_bytes", lambda: 1000)
+    assert unpacked_limit(path) == 250
+    monkeypatch.setattr("ccmn._files._memory_bytes", lambda: float("inf"))
     monkeypatch.setattr("ccmn._files.DEFAULT_MAX_UNPACKED_BYTES", 10)
     assert unpacked_limit(path) == 20 * path.stat().st_size
-    with pytest.raises(ValueError, match=r"file\.txt\.gz: .* more than the limit of .*CCMN_MAX_UNPACKED_BYTES"):
+    with pytest.raises(ValueError, match=r"file\.txt\.gz: .* more than the limit of .*CCMN_MAX_BYTES"):
         list(text_lines(path))
-    monkeypatch.setenv("CCMN_MAX_UNPACKED_BYTES", "5000")
+    monkeypatch.setenv("CCMN_MAX_BYTES", "5000")
     assert len(list(text_lines(path))) == 1000
-    monkeypatch.setenv("CCMN_MAX_UNPACKED_BYTES", "much")
+    monkeypatch.setenv("CCMN_MAX_BYTES", "much")
     with pytest.raises(ValueError, match="must be a number of bytes; got 'much'"):
         list(text_lines(path))
 

@@ -3,19 +3,28 @@
 Input files are untrusted. A small compressed file can unpack to many gigabytes and a header can declare any size.
 :func:`unpacked_limit` bounds what a reader may unpack from a file; readers compare declared sizes with it before they
 allocate memory.
+
+Files and folders are written under a temporary name, synchronized to disk and renamed. The writer locks the temporary
+file, so that the next writer of the same file can delete what a killed process has left.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import gzip
 import hashlib
 import io
 import os
+import re
 import secrets
+import shutil
 import stat
+import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,14 +33,22 @@ from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
 
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows, where a file in use cannot be deleted
+    fcntl = None
+
 PathLike = str | os.PathLike[str]
 
 DEFAULT_MAX_UNPACKED_BYTES = 1 << 30
 """A file may always unpack to 1 GiB, whatever its own size."""
 MAX_UNPACKED_RATIO = 20
 """A file may unpack to 20 times its own size. Real tables compress to between a half and a tenth."""
-UNPACKED_VARIABLE = "CCMN_MAX_UNPACKED_BYTES"
-"""Environment variable that replaces both limits by a number of bytes."""
+MAX_MEMORY_FRACTION = 0.25
+"""A file never unpacks to more than this fraction of the memory of the machine (or of its container)."""
+BYTES_VARIABLE = "CCMN_MAX_BYTES"
+"""Environment variable that replaces all of these limits by a number of bytes."""
 MAX_LINE_CHARACTERS = 1 << 27
 """Longer lines of text are rejected: a row of ten million features fits."""
 _HASH_BLOCK_BYTES = 1 << 24
@@ -81,15 +98,27 @@ def prefix_errors(place: object) -> Iterator[None]:
 def unpacked_limit(path: Path) -> int:
     """Return how many bytes the content of a file may take in memory.
 
-    The default is 1 GiB or 20 times the size of the file, whichever is larger. The environment variable
-    ``CCMN_MAX_UNPACKED_BYTES`` replaces it.
+    The default is 1 GiB or 20 times the size of the file, whichever is larger, but at most a quarter of the memory.
+    The environment variable ``CCMN_MAX_BYTES`` replaces it.
     """
-    given = os.environ.get(UNPACKED_VARIABLE)
+    given = os.environ.get(BYTES_VARIABLE)
     if not given:
-        return max(DEFAULT_MAX_UNPACKED_BYTES, MAX_UNPACKED_RATIO * path.stat().st_size)
+        unpacked = max(DEFAULT_MAX_UNPACKED_BYTES, MAX_UNPACKED_RATIO * path.stat().st_size)
+        return int(min(unpacked, MAX_MEMORY_FRACTION * _memory_bytes()))
     if not given.isdecimal():
-        raise ValueError(f"{UNPACKED_VARIABLE} must be a number of bytes; got {given!r}")
+        raise ValueError(f"{BYTES_VARIABLE} must be a number of bytes; got {given!r}")
     return int(given)
+
+
+@cache
+def _memory_bytes() -> float:
+    """Return the memory of the machine, or of the container if it has less; infinity if it is not known."""
+    sizes = []
+    with suppress(ValueError, OSError, AttributeError):  # Windows has no sysconf
+        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with suppress(ValueError, OSError):  # no container, or "max"
+        sizes.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(sizes, default=float("inf"))
 
 
 class UnpackedSizeError(ValueError):
@@ -101,7 +130,7 @@ def check_unpacked_size(size: int, limit: int) -> None:
     if size > limit:
         raise UnpackedSizeError(
             f"the content takes {size} bytes in memory, more than the limit of {limit}. If you trust this file, set "
-            f"the environment variable {UNPACKED_VARIABLE} to a larger number of bytes."
+            f"the environment variable {BYTES_VARIABLE} to a larger number of bytes."
         )
 
 
@@ -158,26 +187,161 @@ def text_lines(path: Path) -> Iterator[str]:
 def atomic_write(path: PathLike) -> Iterator[IO[bytes]]:
     """Open a binary stream whose content replaces ``path`` when the block ends without an error.
 
-    The content is written to a temporary file in the same folder, synchronized to disk and renamed. After a crash or
-    an error ``path`` is either the old file or the complete new one, and the temporary file is removed on errors.
+    The content is written to a temporary file in the same folder, synchronized to disk and renamed. After a crash, a
+    power failure or an error, ``path`` is either the old file or the complete new one. The temporary file is removed
+    on errors; if the process is killed, the next write of ``path`` removes it. An existing file keeps its permissions.
     Operating system errors, such as a full disk, name ``path``.
     """
     path = Path(path)
+    with _temporary(path) as (temporary, descriptor), _errors_name(path, temporary):
+        with suppress(OSError, AttributeError):  # a new file; Windows
+            os.fchmod(descriptor, stat.S_IMODE(path.stat().st_mode))
+        with os.fdopen(os.dup(descriptor), "wb") as stream:
+            yield stream
+        os.fsync(descriptor)
+        if fcntl is None:
+            os.close(descriptor)  # Windows renames closed files only
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+
+
+def write_folder(path: PathLike, contents: Mapping[str, bytes]) -> None:
+    """Write a folder of files so that a reader finds the old folder or the complete new one, also after a crash.
+
+    The files are written to a temporary folder, which is synchronized to disk and renamed. An existing folder is
+    exchanged with it in one operation. A folder with other files is rejected.
+    """
+    path = Path(path)
+    if path.exists() and any(child.name not in contents for child in path.iterdir()):
+        raise ValueError(f"folder {path} contains files that are not part of a model; choose another name")
+    with _temporary(path, folder=True) as (temporary, _), _errors_name(path, temporary):
+        for name, content in contents.items():
+            with open(temporary / name, "xb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+        _sync_folder(temporary)
+        if path.exists():
+            _exchange(temporary, path)
+        else:
+            os.rename(temporary, path)
+        _sync_folder(path.parent)
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Let the process create files and folders that only the current user can read (0600 and 0700)."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
+def _temporary(path: Path, folder: bool = False) -> Iterator[tuple[Path, int]]:
+    """Create a locked temporary file or folder beside ``path``; yield it and its descriptor, and delete it at the end.
+
+    Temporary files of killed processes, which are not locked, are deleted first.
+    """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist; create it to write {path.name}")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    remove_stale(path)
+    with _errors_name(path):
+        temporary, descriptor = _create_temporary(path, folder)
     try:
-        with open(temporary, "xb") as stream:
-            yield stream
-        with open(temporary, "rb+") as stream:  # text wrappers around the stream have closed it
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
+        yield temporary, descriptor
+    finally:
+        with suppress(OSError):  # already closed
+            os.close(descriptor)
+        _delete(temporary)
+
+
+def _create_temporary(path: Path, folder: bool) -> tuple[Path, int]:
+    """Create a file or folder with a temporary name and lock it; another process may delete it before it is locked."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        if folder:
+            temporary.mkdir()
+            descriptor = -1 if fcntl is None else os.open(temporary, os.O_RDONLY)
+        else:
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+            descriptor = os.open(temporary, flags, 0o666)
+        with suppress(OSError):  # a file system without locks
+            _lock(descriptor)
+        if temporary.exists():
+            return temporary, descriptor
+        os.close(descriptor)
+
+
+def remove_stale(path: Path) -> None:
+    """Delete temporary files and folders of ``path`` whose writer was killed; a living writer has locked them."""
+    pattern = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{8}")
+    names = os.listdir(path.parent) if path.parent.is_dir() else []
+    for temporary in (path.with_name(name) for name in names if pattern.fullmatch(name)):
+        with suppress(OSError):  # in use, deleted by another process, or not permitted
+            descriptor = os.open(temporary, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+            try:
+                _lock(descriptor)
+                _delete(temporary)
+            finally:
+                os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock an open file or folder until it is closed; raise ``OSError`` if it is already locked."""
+    if fcntl is not None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _delete(path: Path) -> None:
+    """Delete a file or folder if it exists."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Synchronize the names in a folder to disk, so that a renamed file survives a power failure."""
+    if fcntl is None:  # Windows synchronizes only files
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
     except OSError as error:
-        if error.errno is None or error.filename not in (None, str(temporary), temporary):
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that cannot synchronize folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _errors_name(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Name ``path`` in errors of the operating system that name no file, a temporary one, or a file inside it."""
+    try:
+        yield
+    except OSError as error:
+        named = None if error.filename is None else Path(os.fsdecode(error.filename))
+        own = named is None or temporary is None or named == temporary or named.parent == temporary
+        if error.errno is None or not own:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from None
-    finally:
-        temporary.unlink(missing_ok=True)
+
+
+def _exchange(first: Path, second: Path) -> None:
+    """Exchange two folders in one operation of the operating system: ``renameat2`` (Linux), ``renamex_np`` (macOS)."""
+    library: Any = None if sys.platform == "win32" else ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(first), os.fsencode(second)
+    if hasattr(library, "renameat2"):
+        failed = library.renameat2(-100, names[0], -100, names[1], 2)  # AT_FDCWD, RENAME_EXCHANGE
+    elif hasattr(library, "renamex_np"):
+        failed = library.renamex_np(*names, 2)  # RENAME_SWAP
+    else:
+        failed = True
+    if failed:
+        number = ctypes.get_errno() or errno.ENOTSUP
+        raise OSError(number, "An existing folder cannot be replaced atomically here; delete it, or save to a file")
 
 
 def checksum(content: bytes | Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from ccmn._files import atomic_write
+from ccmn._files import atomic_write, remove_stale
 from ccmn.training.networks import Network, UserNetwork
 from ccmn.training.optimizer import StackedAdam
 from ccmn.training.selection import Selection
@@ -128,7 +127,4 @@ class Checkpoint:
         if not self.is_main:
             return
         self.path.unlink(missing_ok=True)
-        temporary = re.compile(re.escape(f".{self.path.name}.") + "[0-9a-f]{8}")
-        for file in self.path.parent.iterdir() if self.path.parent.is_dir() else ():
-            if temporary.fullmatch(file.name):
-                file.unlink(missing_ok=True)
+        remove_stale(self.path)
