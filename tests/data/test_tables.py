@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ccmn.data.formats import read_file
 from ccmn.data.tables import label_columns, label_names, read_label_list, read_label_xml
 
 NAMES = ["age", "label_sea", "label_sky", "size"]
@@ -107,3 +108,22 @@ def test_real_xml_order_is_not_the_arff_order(original):
     names = label_names(original / "mulan_yeast.xml")
     assert len(names) == 14
     assert names[3] == "Class6"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "labels"),
+    [
+        ("data.csv", "a,sea\n1_0,1\n", -1),
+        ("data.csv", "a,sea,b\n1,1,\n1_0.5,0,\n", ["sea"]),
+        ("data.arff", "@relation x\n@attribute a numeric\n@attribute b {0,1}\n@data\n1_0,1\n", -1),
+        ("data.arff", "@relation x\n@attribute a numeric\n@attribute b {0,1}\n@data\n{0 1_0}\n", -1),
+        ("data.arff", "@relation x\n@attribute a {0,1_0}\n@attribute b {0,1}\n@data\n10,1\n", -1),
+        ("data.svm", "0 1:1_0\n", None),
+        ("data.svm", "0 1_0:1\n", None),
+    ],
+)
+def test_underscores_in_numbers_are_rejected(tmp_path, name, content, labels):
+    """Python reads 1_0 as 10."""
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=rf"{name}.*1_0"):
+        read_file(tmp_path / name, labels)

@@ -203,6 +203,7 @@ LINE = "table1,literal,clean,yeast,ridge,hamming_loss,0,100,0.5"
         (LINE.replace("clean", "old"), "unknown selection 'old'"),
         (LINE.replace(",0,", ",x,"), "'x'"),
         (LINE.replace("0.5", "half"), "'half'"),
+        (LINE.replace("100", "1_00"), "'1_00'"),
         (LINE, "duplicate"),
     ],
 )

@@ -30,6 +30,7 @@ from ccmn.data.tables import (
     label_columns,
     parse_cell,
     parse_cells,
+    parse_number,
 )
 
 Lines = Iterator[tuple[int, str]]
@@ -97,9 +98,10 @@ def read_arff(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData
     for column, attribute in enumerate(header.attributes):
         if attribute.values is not None:
             by_values.setdefault(attribute.values, []).append(column)
+    by_column = table.by_column()
     for allowed, members in by_values.items():
         declared = ",".join(f"{value:g}" for value in allowed)
-        table.require(np.array(members), allowed, f"its values are declared as {{{declared}}}")
+        by_column.require(np.array(members), allowed, f"its values are declared as {{{declared}}}")
     return table.split(columns)
 
 
@@ -148,7 +150,7 @@ def _declared_values(name: str, declared: str) -> tuple[float, ...] | None:
     nominal = re.match(r"\{([^}]*)\}", declared)
     if nominal:
         try:
-            return tuple(float(_unquote(value.strip())) for value in nominal[1].split(","))
+            return tuple(parse_number(_unquote(value.strip())) for value in nominal[1].split(","))
         except ValueError:
             kind = f"one of {{{nominal[1][:40]}}}"
     else:
@@ -214,6 +216,9 @@ def _parse_pairs(text: str, names: list[str]) -> tuple[list[int], list[float]]:
     if not (text.startswith("{") and text.endswith("}")):
         raise ValueError("a row of a sparse file must be in braces, {0 1, 7 1}; is the file incomplete?")
     body = text[1:-1].strip()
+    if "_" in body:  # Python reads 1_0 as 10
+        wrong = next(pair.strip() for pair in body.split(",") if "_" in pair)
+        raise ValueError(f"{wrong[:40]!r} is not an attribute number and a value, such as '7 1'")
     pairs = [pair.split() for pair in body.split(",")] if body else []
     columns = _parse_columns(pairs, len(names))
     try:

@@ -131,8 +131,8 @@ class _Rows:
                 head = parts[0].split(",")
                 if ":" not in parts[0] and not (all(map(_is_label, head)) and len(set(head)) == len(head)):
                     raise ValueError("wrong labels")
-                if "qid" in text:
-                    raise ValueError("query id")
+                if "qid" in text or "_" in text:
+                    raise ValueError("query id, or a number such as 1_0, which Python reads as 10")
                 self.lines.append(self._line)
                 if len(self.lines) * _ROW_BYTES > self._limit:
                     self._text = ""
@@ -165,6 +165,8 @@ def _reason(text: str) -> str:
     for pair in pairs:
         feature, _, value = pair.partition(":")
         try:
+            if "_" in pair:
+                raise ValueError("not a plain number")
             columns.append(int(feature))
             float(value)
         except ValueError:

@@ -7,7 +7,7 @@ import os
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -80,8 +80,13 @@ class Table:
         wrong = ~(np.isin(values, np.array(allowed, dtype=np.float32)) | np.isnan(values))
         if wrong.any():
             rows, places = part.tocoo().coords if is_sparse(part) else np.indices(part.shape)
-            row, column, value = rows[wrong][0], columns[places[wrong][0]], values[wrong][0]
+            first = np.argmin(rows[wrong])
+            row, column, value = rows[wrong][first], columns[places[wrong][first]], values[wrong][first]
             raise ValueError(f"{self._place(row)}: {value:g} in column {self.names[column]!r}; {rule}")
+
+    def by_column(self) -> Table:
+        """Return the same table with columns that can be selected without reading the whole of it."""
+        return replace(self, values=self.values.tocsc()) if is_sparse(self.values) else self
 
     def _place(self, row: int) -> str:
         return f"{self.path}, {self.unit} {self.lines[row]}"
@@ -124,6 +129,8 @@ def parse_cells(
     check_width(cells, len(names))
     with np.errstate(over="ignore"):  # values beyond float32 become infinite; Table.split rejects them
         try:
+            if "_" in "".join(cells):
+                raise ValueError("not a plain number")  # see parse_number
             return np.fromiter(map(float, cells), np.float32, len(cells))
         except ValueError:
             parsed = (parse_cell(cell, name, missing, words) for cell, name in zip(cells, names))
@@ -138,7 +145,7 @@ def parse_cell(cell: str, name: str, missing: str, words: Mapping[str, float] = 
     if bare.lower() in words:
         return words[bare.lower()]
     try:
-        return float(cell)
+        return parse_number(cell)
     except ValueError:
         absent = f"{missing!r} if missing" if missing else "empty if missing"
         known = "".join(f", {word}" for word in words)
@@ -147,6 +154,18 @@ def parse_cell(cell: str, name: str, missing: str, words: Mapping[str, float] = 
             f"({absent}). Encode a text column as numbers (one 0/1 column per word; in CSV files, the parameter text "
             "converts it to TF-IDF features), or remove it."
         ) from None
+
+
+def parse_number(text: str) -> float:
+    """Return the number in a text; ``1_000``, which Python accepts, is rejected.
+
+    >>> parse_number("1_0")
+    Traceback (most recent call last):
+    ValueError: could not convert string to float: '1_0'
+    """
+    if "_" in text:
+        raise ValueError(f"could not convert string to float: {text[:40]!r}")
+    return float(text)
 
 
 class DenseRows:

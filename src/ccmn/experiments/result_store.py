@@ -260,6 +260,8 @@ def read_cells(path: PathLike) -> list[Result]:
                 if len(fields) != len(COLUMNS):
                     raise ValueError(f"expected {len(COLUMNS)} fields; got {len(fields)}")
                 table, protocol, selection, dataset, method, metric, repeat, n, value = fields
+                if "_" in repeat + n + value:  # Python reads 1_0 as 10
+                    raise ValueError(f"expected numbers in repeat, n and value; got {repeat!r}, {n!r} and {value!r}")
                 cell = Cell(table, protocol, dataset, method, int(repeat), int(n))
                 number = {selection: {metric: float(value)}}
                 _check_result(Result(cell, {"values": number}))
