@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import socket
 import sys
+import threading
+from contextlib import suppress
+from queue import Queue
 
 import pytest
 
+from ccmn.review.review_data import Picture
 from ccmn.review.server import check_host, check_installed, serve
 
 
@@ -34,3 +38,83 @@ def test_port_in_use(session):
         with pytest.raises(OSError, match=f"127.0.0.1, port {port}: .*try another --port"):
             serve(session, None, urls.append, port=port)
     assert urls == []
+
+
+@pytest.fixture
+def address(session, monkeypatch):
+    """Host and port of a running server that waits for clients for half a second."""
+    uvicorn = pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install starlette uvicorn")
+    monkeypatch.setattr("ccmn.review.security.MAX_SECONDS", 0.5)
+    servers, urls = [], Queue()
+    run = uvicorn.Server.run
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server, sockets: (servers.append(server), run(server, sockets)))
+    thread = threading.Thread(target=serve, args=(session, None, urls.put), daemon=True)
+    thread.start()
+    url = urls.get(timeout=30)
+    yield "127.0.0.1", int(url.partition("/?")[0].rpartition(":")[2])
+    servers[0].should_exit = True
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+HEAD = b"POST /undo HTTP/1.1\r\nHost: %b\r\n"
+
+
+class TestSlowClients:
+    @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX: 1"], ids=len)
+    def test_unfinished_requests_are_dropped(self, address, sent):
+        with socket.create_connection(address, timeout=30) as client:
+            client.sendall(sent)
+            assert client.recv(1000) == b""
+
+    def test_slow_bytes_do_not_extend_the_time(self, address):
+        with socket.create_connection(address, timeout=30) as client:
+            client.settimeout(0.02)
+            for _ in range(1000):
+                with suppress(TimeoutError):
+                    client.sendall(b"G")
+                    assert client.recv(1000) == b""
+                    return
+        pytest.fail("the connection was not closed")
+
+    def test_unfinished_second_request_is_dropped(self, address):
+        with socket.create_connection(address, timeout=30) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: other\r\n\r\n")
+            assert b" 421 " in client.recv(10_000)
+            client.sendall(b"GET /")
+            while client.recv(10_000):
+                pass
+
+    def test_unfinished_body_is_answered_with_408(self, address, session):
+        from ccmn.review.security import AccessControl
+
+        with pytest.MonkeyPatch.context() as patch, socket.create_connection(address, timeout=30) as client:
+            patch.setattr(AccessControl, "_has_cookie", lambda *_: True)
+            host = f"{address[0]}:{address[1]}".encode()
+            client.sendall(HEAD % host + b"Origin: http://%b\r\nContent-Length: 10\r\n\r\na=" % host)
+            answer = b""
+            while part := client.recv(10_000):
+                answer += part
+        assert b" 408 " in answer
+
+    def test_client_that_does_not_read_is_dropped(self, address, session, monkeypatch):
+        from ccmn.review.security import AccessControl, TimeLimitedProtocol
+
+        dropped, lost = threading.Event(), TimeLimitedProtocol.connection_lost
+        monkeypatch.setattr(AccessControl, "_has_cookie", lambda *_: True)
+        monkeypatch.setattr(TimeLimitedProtocol, "connection_lost", lambda *a: (lost(*a), dropped.set()))
+        object.__setattr__(session.dataset, "picture", lambda row: Picture(b"0" * (1 << 26), "image/png"))
+        with socket.create_connection(address, timeout=30) as client:
+            client.sendall(b"GET /picture/0 HTTP/1.1\r\nHost: %b:%d\r\n\r\n" % (address[0].encode(), address[1]))
+            assert dropped.wait(30)
+
+    def test_others_are_served_meanwhile(self, address):
+        waiting = [socket.create_connection(address, timeout=30) for _ in range(50)]
+        for client in waiting:
+            client.sendall(b"GET / HTTP/1.1\r\n")
+        with socket.create_connection(address, timeout=30) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: other\r\n\r\n")
+            assert b" 421 " in client.recv(10_000)
+        for client in waiting:
+            assert client.recv(1000) == b""
+            client.close()

@@ -56,6 +56,7 @@ def review(
 
     Examples: ccmn review train.csv --labels 'label_*' --text review, or ccmn review --demo
     """
+    from ccmn._files import private_files
     from ccmn.review import Retraining, demo_session, open_session, read_review_data
     from ccmn.review.server import check_host, check_installed, serve
 
@@ -67,29 +68,30 @@ def review(
     if image_dir is not None and image is None:
         raise typer.BadParameter("--image-dir requires --image")
     check_host(host)
-    with error_console().status("searching for suspicious labels"):
-        if source is None:
-            session, columns = demo_session(_review_folder(out, "digits"), random_state=random_state), None
-        else:
-            dataset, columns = read_review_data(
-                source,
-                read_labels(labels),
-                text=text,
-                picture=picture,
-                image=image,
-                image_dir=image_dir,
-                candidates=candidates,
-                data_dir=data_dir,
-            )
-            rates = read_noise_option(noise, dataset.data.label_names, dataset.data.q)
-            session = open_session(dataset, _review_folder(out, dataset.data.name), rates, random_state)
-    retraining = Retraining(
-        session, on_trained=lambda model: None if columns is None else store_columns(model, columns)
-    )
-    try:
-        serve(session, retraining, lambda url: _announce(url, session.folder, show, as_json), host, port)
-    finally:
-        session.close()
+    with private_files():
+        with error_console().status("searching for suspicious labels"):
+            if source is None:
+                session, columns = demo_session(_review_folder(out, "digits"), random_state=random_state), None
+            else:
+                dataset, columns = read_review_data(
+                    source,
+                    read_labels(labels),
+                    text=text,
+                    picture=picture,
+                    image=image,
+                    image_dir=image_dir,
+                    candidates=candidates,
+                    data_dir=data_dir,
+                )
+                rates = read_noise_option(noise, dataset.data.label_names, dataset.data.q)
+                session = open_session(dataset, _review_folder(out, dataset.data.name), rates, random_state)
+        retraining = Retraining(
+            session, on_trained=lambda model: None if columns is None else store_columns(model, columns)
+        )
+        try:
+            serve(session, retraining, lambda url: _announce(url, session.folder, show, as_json), host, port)
+        finally:
+            session.close()
 
 
 def _announce(url: str, folder: Path, show: bool, as_json: bool) -> None:

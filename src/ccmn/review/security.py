@@ -7,21 +7,29 @@ the printed URL.
 
 Starlette's ``TrustedHostMiddleware`` is not used because it ignores the port and answers with status 400 instead of
 421, and because Starlette has no middleware for the other checks.
+
+Connections of clients that send a request or read a response too slowly are closed, so that they do not accumulate.
+uvicorn only limits the time between two requests.
 """
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import resources
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_BODY_BYTES = 4096
 """Maximum length of a request body. The app itself sends a few dozen bytes."""
+
+MAX_SECONDS = 10.0
+"""Maximum time for the head of a request, for its body, and for a client to read a part of the response."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -85,10 +93,14 @@ class AccessControl:
                 return
             if not self._has_cookie(headers):
                 raise RejectedRequestError(403, "Not signed in: open the URL that `ccmn review` printed last.")
-            body = await _read_body(headers, receive)
+            body = await asyncio.wait_for(_read_body(headers, receive), MAX_SECONDS)
         except RejectedRequestError as rejected:
             response = PlainTextResponse(f"{rejected.reason}\n", rejected.status)
             await response(scope, receive, send)
+            return
+        except asyncio.TimeoutError:
+            late = PlainTextResponse("The request took too long.\n", 408, {"Connection": "close"})
+            await late(scope, receive, send)
             return
 
         async def replay() -> Message:
@@ -133,6 +145,50 @@ class AccessControl:
         cookies = (cookie.strip().partition("=") for cookie in headers.get("cookie", "").split(";"))
         given = next((value for name, _, value in cookies if name == self.cookie), "")
         return secrets.compare_digest(given.encode(), self._secret.encode())
+
+
+class TimeLimitedProtocol(H11Protocol):
+    """HTTP protocol of uvicorn that closes connections of clients that send or read too slowly."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the head of the first request."""
+        super().connection_made(transport)
+        self._start(self._close_unless_answering)
+
+    def on_response_complete(self) -> None:
+        """Wait for the head of the next request."""
+        self._start(self._close_unless_answering)
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """Wait until the client reads."""
+        super().pause_writing()
+        self._start(self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Continue the response."""
+        self._stop()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _start(self, action: Callable[[], None]) -> None:
+        self._stop()
+        self._deadline = self.loop.call_later(MAX_SECONDS, action)
+
+    def _stop(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def _close_unless_answering(self) -> None:
+        """Close the connection if no request has arrived; the application itself may take longer to answer."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
 
 
 async def _read_body(headers: Headers, receive: Receive) -> bytes:

@@ -51,7 +51,7 @@ def serve(
     check_installed()
     import uvicorn
 
-    from ccmn.review.security import AccessControl
+    from ccmn.review.security import AccessControl, TimeLimitedProtocol
     from ccmn.review.web_app import make_app
 
     family = socket.AF_INET6 if ":" in check_host(host) else socket.AF_INET
@@ -68,7 +68,15 @@ def serve(
         app = AccessControl(make_app(session, retraining), hosts, token)
         listener.listen()
         on_start(f"http://{address}/?token={token}")
-        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
+        config = uvicorn.Config(
+            app,
+            http=TimeLimitedProtocol,
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+        )
         with suppress(KeyboardInterrupt):  # Ctrl-C is the regular way to stop the server
             uvicorn.Server(config).run(sockets=[listener])
 
