@@ -19,6 +19,7 @@ from ccmn.estimation import METHODS
 
 COMMANDS = [
     ("demo",),
+    ("embed",),
     ("fit",),
     ("predict",),
     ("evaluate",),
@@ -52,7 +53,7 @@ def test_every_command_has_an_example_in_its_help(run, command):
 
 def test_help_starts_with_an_imperative_verb():
     verbs = {"Train", "Predict", "Evaluate", "List", "Start", "Reproduce", "Summarize", "Estimate", "Flip", "Show"}
-    verbs |= {"Inject", "Download", "Convert"}
+    verbs |= {"Inject", "Download", "Convert", "Encode"}
 
     def commands(command):
         yield command

@@ -26,7 +26,7 @@ def command_lines():
     """Yield every line of the pages and the README that starts with ``ccmn``, with or without a prompt."""
     for page in [ROOT / "README.md", *PAGES]:
         for line in re.findall(r"^(?:\$ )?(ccmn [a-z].*)$", page.read_text(), re.MULTILINE):
-            if re.match(r"ccmn (demo|fit|predict|evaluate|noise|audit|review|data|reproduce|report)\b", line):
+            if re.match(r"ccmn (demo|embed|fit|predict|evaluate|noise|audit|review|data|reproduce|report)\b", line):
                 yield pytest.param(line.split("  #")[0], id=f"{page.stem}: {line[:60]}")
 
 

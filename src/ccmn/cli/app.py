@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from ccmn.cli.audit_command import audit
 from ccmn.cli.data_commands import data_app
 from ccmn.cli.demo_command import demo
+from ccmn.cli.embed_command import embed
 from ccmn.cli.fit_command import fit
 from ccmn.cli.noise_commands import noise_app
 from ccmn.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, Command
@@ -98,7 +99,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS: tuple[Callable[..., None], ...] = (demo, fit, predict, evaluate, audit, review, report, reproduce)
+COMMANDS: tuple[Callable[..., None], ...] = (demo, embed, fit, predict, evaluate, audit, review, report, reproduce)
 for command in COMMANDS:
     app.command(cls=Command)(command)
 app.add_typer(noise_app, name="noise")

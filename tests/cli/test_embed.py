@@ -1,0 +1,190 @@
+"""``ccmn embed``: encoders of several libraries, resumed runs, and files that other commands read."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from ccmn.data import encoders
+from ccmn.data.encoders import encode_rows, load_encoder
+
+Image = pytest.importorskip("PIL.Image", reason="pillow is not installed: pip install pillow")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install pyarrow")
+
+OWN = """
+import numpy as np
+
+calls = []
+
+def make(kind, device):
+    def encode(items):
+        calls.append(len(items))
+        if kind == "text":
+            return np.array([[len(text), text.count("a")] for text in items])
+        return np.array([np.asarray(image).mean((0, 1)) for image in items])
+    return encode
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Working directory with 40 images, a CSV file of them, texts and labels, and an encoder of the user."""
+    rng = np.random.default_rng(0)
+    colors = rng.integers(256, size=(40, 3))
+    (tmp_path / "images").mkdir()
+    for i, color in enumerate(colors):
+        Image.fromarray(np.full((4, 5, 3), color, np.uint8)).save(tmp_path / "images" / f"{i}.png")
+    table = pd.DataFrame(
+        {
+            "file": [f"images/{i}.png" for i in range(40)],
+            "title": ["a" * (i % 3) + "b" * (1 + i % 4) for i in range(40)],
+            "red": (colors[:, 0] > 127).astype(int),
+            "green": (colors[:, 1] > 127).astype(int),
+        }
+    )
+    table.to_csv(tmp_path / "photos.csv", index=False)
+    table.to_parquet(tmp_path / "photos.parquet")
+    (tmp_path / "own_encoder.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_encoder", raising=False)
+    yield types.SimpleNamespace(path=tmp_path, colors=colors, table=table)
+    sys.modules.pop("own_encoder", None)
+
+
+@pytest.mark.parametrize("source", ["photos.csv", "photos.parquet"])
+def test_images_by_an_encoder_of_the_user(folder, run, source):
+    result = run("embed", source, "--image", "file", "--encoder", "own_encoder:make", "--out", "out.parquet")
+    written = pd.read_parquet("out.parquet")
+    assert written.columns.tolist() == ["red", "green", "e0", "e1", "e2"]
+    np.testing.assert_allclose(written[["e0", "e1", "e2"]], folder.colors)
+    assert "40 rows, 3 dimensions" in result.stdout
+    assert "left out: title" in result.stderr
+    assert not list(folder.path.glob("out.parquet.*"))
+
+
+def test_output_is_read_by_other_commands(folder, run):
+    run("embed", "photos.csv", "--image", "file", "--encoder", "own_encoder:make", "--out", "out.parquet")
+    run("fit", "out.parquet", "--labels", "red,green", "--noise", "none", "--epochs", 2, "--out", "model.ccmn")
+
+
+def test_texts_with_kept_columns(folder, printed):
+    arguments = "--text", "title", "--keep", "file", "--encoder", "own_encoder:make", "--out", "out.parquet"
+    assert printed("embed", "photos.csv", *arguments) == {"out": "out.parquet", "rows": 40, "dimensions": 2}
+    written = pd.read_parquet("out.parquet")
+    assert written.e0.tolist() == folder.table.title.str.len().tolist()
+    assert written.file.tolist() == folder.table.file.tolist()
+
+
+def test_interrupted_run_continues(folder, run, monkeypatch):
+    arguments = "photos.csv", "--text", "title", "--encoder", "own_encoder:make", "--out", "out.parquet"
+    arguments += ("--batch-size", 4)
+    monkeypatch.setattr(encoders, "BATCHES_PER_PART", 2)
+    original = encoders._encode_batch
+
+    def interrupted(encoder, item, rows, on_rows):
+        if rows[0] >= 20:
+            raise KeyboardInterrupt
+        return original(encoder, item, rows, on_rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(encoders, "_encode_batch", interrupted)
+        run("embed", *arguments, code=130)
+    assert not (folder.path / "out.parquet").exists()
+    sys.modules["own_encoder"].calls.clear()
+    run("embed", *arguments)
+    assert sum(sys.modules["own_encoder"].calls) == 40 - 16
+    assert pd.read_parquet("out.parquet").e0.tolist() == folder.table.title.str.len().tolist()
+    assert not list(folder.path.glob("out.parquet.*"))
+
+
+@pytest.mark.slow  # importing transformers takes seconds
+def test_transformers_encoder_is_the_mean_over_tokens(folder, run):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##a", "##b"]
+    (folder.path / "vocab.txt").write_text("\n".join(words))
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    model = transformers.BertModel(transformers.BertConfig(vocab_size=len(words), **sizes)).eval()
+    tokenizer = transformers.BertTokenizer(str(folder.path / "vocab.txt"))
+    for part in (model, tokenizer):
+        part.save_pretrained(folder.path / "bert")
+    run("embed", "photos.csv", "--text", "title", "--encoder", "transformers:bert", "--out", "out.parquet")
+    written = pd.read_parquet("out.parquet").filter(regex=r"^e\d").to_numpy()
+    with torch.no_grad():
+        for i in (0, 11):
+            expected = model(**tokenizer(folder.table.title[i], return_tensors="pt")).last_hidden_state[0].mean(0)
+            np.testing.assert_allclose(written[i], expected, atol=1e-5)
+
+
+def test_torchvision_encoder_has_no_last_layer(monkeypatch):
+    """Torchvision is replaced by the four names that are used."""
+
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(3, 1000)
+
+        def forward(self, batch):
+            return self.fc(batch.mean((2, 3)))
+
+    def transforms():
+        return lambda image: torch.tensor(np.asarray(image)).permute(2, 0, 1).float()
+
+    models = types.SimpleNamespace(
+        get_model_weights=lambda name: types.SimpleNamespace(DEFAULT=types.SimpleNamespace(transforms=transforms)),
+        get_model=lambda name, weights: Network(),
+    )
+    monkeypatch.setitem(sys.modules, "torchvision", types.SimpleNamespace(models=models))
+    encode = load_encoder("torchvision:small", "image")
+    assert encode([Image.new("RGB", (4, 4), (1, 2, 3))]).tolist() == [[1, 2, 3]]
+    with pytest.raises(ValueError, match="torchvision encodes images"):
+        load_encoder("torchvision:small", "text")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "--image COLUMN or --text COLUMN"),
+        (("--image", "file", "--text", "title"), 2, "--image COLUMN or --text COLUMN"),
+        (("--image", "picture"), 1, "no column 'picture'"),
+        (("--text", "title", "--keep", "other"), 1, "'other'"),
+        (("--text", "title", "--encoder", "resnet50"), 1, "LIBRARY:NAME"),
+        (("--text", "title", "--encoder", "own_encoder:other"), 1, "no function 'other'"),
+        (("--image", "title"), 1, "there is no file"),
+        (("--text", "title", "--out", "photos.csv"), 1, "already exists"),
+    ],
+)
+def test_errors(folder, rejected, arguments, code, message):
+    settings = {"--encoder": "own_encoder:make", "--out": "out.parquet", **dict(zip(arguments[::2], arguments[1::2]))}
+    assert message in run_rejected(rejected, settings, code)
+
+
+def run_rejected(rejected, settings, code):
+    return rejected("embed", "photos.csv", *(word for pair in settings.items() for word in pair), code=code)
+
+
+def test_damaged_image_is_named(folder, run):
+    (folder.path / "images" / "7.png").write_text("no image")
+    result = run(
+        "embed", "photos.csv", "--image", "file", "--encoder", "own_encoder:make", "--out", "o.parquet", code=1
+    )
+    assert "row 8" in result.stderr
+    assert "7.png is not a readable image" in result.stderr
+
+
+def test_empty_cell_is_named(folder, rejected):
+    table = folder.table.copy()
+    table.loc[4, "file"] = None
+    table[["file", "red"]].to_csv("empty.csv", index=False)
+    arguments = "--image", "file", "--encoder", "own_encoder:make", "--out", "out.parquet"
+    assert "row 5: column 'file' is empty" in rejected("embed", "empty.csv", *arguments)
+
+
+@pytest.mark.parametrize("result", [np.zeros(2), np.zeros((3, 2)), np.full((2, 1), np.nan)])
+def test_invalid_vectors_are_rejected(result):
+    with pytest.raises(ValueError, match="encoder"):
+        encode_rows(lambda items: result, "ab".__getitem__, 2)
