@@ -1,0 +1,333 @@
+"""Compare losses for a CNN that is trained on noisy labels with unknown rates.
+
+    python benchmarks/deep.py                            three seeds, 20,000 images, 30 epochs; a GPU in minutes
+    python benchmarks/deep.py --csv results/deep.csv     also writes every value; finished noise kinds are skipped
+    python benchmarks/deep.py --quick                    400 images, 3 epochs, one seed, two-sided noise; CPU
+
+The images are digit scenes (``load_digit_scenes``); test images show other writers than training images. Noise kinds:
+"two-sided" (rates of 0.1 to 0.5 with a sum of at most 0.6), "missing" (half of the true labels) and "added" (30 % of
+the absent labels). All methods train the same CNN with the same optimizer, schedule and batches; published losses have
+their published parameters. Rates are estimated by ``cross_fit_proba`` and ``estimate_noise`` from out-of-fold
+embeddings; the noise type is declared for "missing" and "added".
+
+Every method is evaluated after the last epoch, and at the epoch that its own loss selects on 2,000 further images with
+noisy labels ("selected"). Metrics are the Hamming loss and the average precision on true test labels.
+
+    gap closed = (noisy BCE - method) / (noisy BCE - clean BCE), after the last epoch, mean over seeds
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from harness import machine, parser
+from torch import Tensor
+
+from ccmn import ClassConditionalNoise, MissingNoise, PartialNoise, cross_fit_proba, estimate_noise, functional
+from ccmn.data import load_digit_scenes
+from ccmn.losses import HammingLoss, RankingLoss
+from ccmn.metrics import average_precision, hamming_loss
+
+Q = 10
+NOISE_TYPES = {"two-sided": "both", "missing": "missing", "added": "partial"}
+TARGETS = {"two-sided": "average_precision", "missing": "hamming_loss", "added": "hamming_loss"}
+"""Metric of each noise kind in which estimated rates have to close 0.9 of the gap, ahead of all published losses."""
+CLEAN, NOISY = "BCE, clean labels", "BCE"
+
+
+@dataclass(frozen=True)
+class Size:
+    """Numbers of images, epochs, seeds and folds."""
+
+    train: int = 20_000
+    validation: int = 2_000
+    test: int = 5_000
+    batch: int = 128
+    epochs: int = 30
+    seeds: int = 3
+    folds: int = 4
+    fold_epochs: int = 8
+    kinds: tuple[str, ...] = tuple(NOISE_TYPES)
+
+
+QUICK = Size(
+    train=600, validation=200, test=400, batch=32, epochs=5, seeds=1, folds=2, fold_epochs=3, kinds=("two-sided",)
+)
+
+
+@dataclass(frozen=True)
+class Method:
+    """Loss (outputs (S, B, 1 + q), targets (S, B, q), epoch) -> (S,) of S seeds, and the targets that it uses."""
+
+    loss: Callable[[Tensor, Tensor, int], Tensor]
+    targets: str = "noisy"
+    decision: Callable[[Tensor], Tensor] = lambda outputs: outputs[..., 1:]
+
+
+def of_rows(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor, int], Tensor]:
+    """Return the mean over rows of a loss of the label outputs."""
+    return lambda outputs, targets, epoch: function(outputs[..., 1:], targets).mean(-1)
+
+
+def rejection(outputs: Tensor, targets: Tensor, epoch: int) -> Tensor:
+    """Return the large-loss rejection of every seed; its rejected fraction increases by 0.002 per epoch."""
+    rows = [functional.large_loss_rejection(f[:, 1:], y, 0.002 * epoch) for f, y in zip(outputs, targets)]
+    return torch.stack(rows).mean(-1)
+
+
+def methods() -> dict[str, Method]:
+    """Return all methods by name."""
+    bce = of_rows(partial(functional.hamming_loss, surrogate="logistic"))
+    corrected, ranking = HammingLoss("logistic", correction="relu"), RankingLoss("sigmoid")
+    result = {
+        CLEAN: Method(bce, "clean"),
+        NOISY: Method(bce),
+        "asymmetric loss": Method(of_rows(functional.asymmetric_loss)),
+        "focal loss": Method(of_rows(functional.focal_loss)),
+        "generalized cross entropy": Method(of_rows(functional.generalized_cross_entropy)),
+        "Hill loss": Method(of_rows(functional.hill_loss)),
+        "large-loss rejection": Method(rejection),
+    }
+    for rates in ("true", "estimated"):
+        result[f"Hamming logistic, {rates} rates"] = Method(bce, rates)
+        result[f"Hamming logistic relu, {rates} rates"] = Method(
+            lambda f, p, epoch: corrected.corrected_risk(f[..., 1:], p), rates
+        )
+        result[f"ranking sigmoid, {rates} rates"] = Method(
+            lambda f, p, epoch: ranking.risk(f, p).mean(-1), rates, ranking.decision
+        )
+    return result
+
+
+def make_cnn(runs: int, n_outputs: int) -> torch.nn.Module:
+    """Return independent CNNs with one group of channels each: (B, runs, 16, 24) -> (B, runs * n_outputs)."""
+    convolution = partial(torch.nn.Conv2d, groups=runs)
+    return torch.nn.Sequential(
+        convolution(runs, 16 * runs, 3, padding=1),
+        torch.nn.BatchNorm2d(16 * runs),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        convolution(16 * runs, 32 * runs, 3, padding=1),
+        torch.nn.BatchNorm2d(32 * runs),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        convolution(32 * runs, 128 * runs, (4, 6)),
+        torch.nn.ReLU(),
+        convolution(128 * runs, n_outputs * runs, 1),
+        torch.nn.Flatten(),
+    )
+
+
+def make_noise(kind: str, seed: int) -> ClassConditionalNoise:
+    """Return the noise of a seed."""
+    if kind == "missing":
+        return MissingNoise(0.5, n_labels=Q)
+    if kind == "added":
+        return PartialNoise(0.3, n_labels=Q)
+    return ClassConditionalNoise.sample(Q, max_sum=0.6, random_state=seed)
+
+
+def cross_fit(images: np.ndarray, noisy: np.ndarray, seed: int, size: Size) -> np.ndarray:
+    """Return out-of-fold embeddings."""
+    settings = {"n_folds": size.folds, "epochs": size.fold_epochs, "batch_size": size.batch, "random_state": seed}
+    fitted = cross_fit_proba(lambda: make_cnn(1, Q), images, noisy, head="10", **settings)
+    assert fitted.embeddings is not None
+    return fitted.embeddings
+
+
+def estimate(embeddings: np.ndarray, noisy: np.ndarray, noise_type: str) -> ClassConditionalNoise:
+    """Return the estimated rates of the noisy labels."""
+    torch.set_num_threads(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return estimate_noise(embeddings, noisy, noise_type=noise_type).noise
+
+
+def estimate_all(kind: str, images: np.ndarray, noisy: Sequence[np.ndarray], size: Size) -> list[ClassConditionalNoise]:
+    """Return the estimated rates of all seeds; networks are trained one after another, rates estimated in parallel."""
+    embeddings = [cross_fit(images, labels, seed, size) for seed, labels in enumerate(noisy)]
+    types = [NOISE_TYPES[kind]] * len(noisy)
+    if len(noisy) == 1:
+        return [estimate(*arguments) for arguments in zip(embeddings, noisy, types)]
+    with ProcessPoolExecutor(len(noisy), get_context("spawn")) as pool:
+        return list(pool.map(estimate, embeddings, noisy, types))
+
+
+def train(table: dict[str, Method], images: Tensor, labels: dict[str, Tensor], size: Size, device: str) -> list[Tensor]:
+    """Train all methods and seeds together; return test outputs (M, S, n, 1 + q), of last and of selected epochs."""
+    torch.manual_seed(0)
+    M, S, steps = len(table), size.seeds, -(-size.train // size.batch)
+    network = make_cnn(M * S, Q + 1).to(device)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=1e-2, fused=device == "cuda")
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=size.epochs * steps, pct_start=0.1)
+    generators = [torch.Generator().manual_seed(seed) for seed in range(S)]
+    best = torch.full((M, S), torch.inf, device=device)
+    selected = torch.empty(M, S, size.test, Q + 1, device=device)
+
+    def outputs(rows: Tensor) -> Tensor:
+        """Return the outputs (M, S, B, 1 + q) of rows (S, B)."""
+        batch = images[rows].transpose(0, 1).repeat(1, M, 1, 1)
+        return network(batch).view(-1, M, S, Q + 1).permute(1, 2, 0, 3)
+
+    def losses(scores: Tensor, rows: Tensor, epoch: int) -> Tensor:
+        seeds = torch.arange(S, device=device).unsqueeze(1)
+        return torch.stack(
+            [
+                method.loss(scores[m], labels[method.targets][seeds, rows], epoch)
+                for m, method in enumerate(table.values())
+            ]
+        )
+
+    def evaluate(first: int, count: int) -> tuple[Tensor, Tensor]:
+        rows = torch.arange(first, first + count, device=device).expand(S, -1)
+        with torch.no_grad():
+            return torch.cat([outputs(part) for part in rows.split(500, 1)], 2), rows
+
+    for epoch in range(size.epochs):
+        network.train()
+        order = torch.stack([torch.randperm(size.train, generator=generator) for generator in generators]).to(device)
+        for rows in order.split(size.batch, 1):
+            optimizer.zero_grad(set_to_none=True)
+            losses(outputs(rows), rows, epoch).sum().backward()
+            optimizer.step()
+            schedule.step()
+        network.eval()
+        criteria = losses(*evaluate(size.train, size.validation), 0)
+        last, _ = evaluate(size.train + size.validation, size.test)
+        improved = criteria < best
+        best, selected = torch.where(improved, criteria, best), torch.where(improved[..., None, None], last, selected)
+    return [last, selected]
+
+
+def run_kind(kind: str, size: Size, device: str) -> list[dict[str, object]]:
+    """Return the results of all methods and seeds for one noise kind."""
+    start, rows_seen = time.perf_counter(), size.train + size.validation
+    # The first half of the scenes and the second half show different writers.
+    data = load_digit_scenes(2 * rows_seen)
+    count = rows_seen + size.test
+    images, Y = data.X[:count].reshape(-1, 16, 24), data.Y[:count].astype(np.float64)
+    noises = [make_noise(kind, seed) for seed in range(size.seeds)]
+    noisy = [noise.corrupt(Y[:rows_seen], random_state=100 + seed) for seed, noise in enumerate(noises)]
+    trained = [labels[: size.train] for labels in noisy]
+    estimated = estimate_all(kind, images[: size.train, None], trained, size)
+    estimation_seconds = time.perf_counter() - start
+    targets = {
+        "clean": [Y[:rows_seen]] * size.seeds,
+        "noisy": noisy,
+        "true": [noise.debias(labels) for noise, labels in zip(noises, noisy)],
+        "estimated": [noise.debias(labels) for noise, labels in zip(estimated, noisy)],
+    }
+    labels = {
+        name: torch.tensor(np.stack(value), dtype=torch.float32, device=device) for name, value in targets.items()
+    }
+    table = methods()
+    last, selected = train(table, torch.tensor(images, device=device), labels, size, device)
+    seconds = time.perf_counter() - start
+    results = []
+    for m, (name, method) in enumerate(table.items()):
+        for seed in range(size.seeds):
+            errors = [
+                abs(getattr(estimated[seed], r) - getattr(noises[seed], r)).mean() for r in ("rho_pos", "rho_neg")
+            ]
+            row: dict[str, object] = {"noise": kind, "seed": seed, "method": name}
+            for prefix, values in (("", last), ("selected_", selected)):
+                scores = method.decision(values[m, seed]).cpu().numpy()
+                truth = Y[rows_seen:]
+                row[f"{prefix}hamming_loss"] = round(float(hamming_loss(truth, (scores >= 0).astype(int))), 5)
+                row[f"{prefix}average_precision"] = round(float(average_precision(truth, scores)), 5)
+            row |= {"rho_pos_error": round(float(errors[0]), 4), "rho_neg_error": round(float(errors[1]), 4)}
+            row |= {"train": size.train, "epochs": size.epochs}
+            row |= {"estimation_seconds": round(estimation_seconds), "seconds": round(seconds)}
+            results.append(row)
+    return results
+
+
+def cnn_table(size: Size, device: str, path: Path | None) -> pd.DataFrame:
+    """Return the results of all noise kinds; those in the file are read, and the others are added to it."""
+    table = pd.read_csv(path) if path is not None and path.exists() else pd.DataFrame()
+    for kind in size.kinds:
+        if len(table) and (table.noise == kind).any():
+            continue
+        table = pd.concat([table, pd.DataFrame(run_kind(kind, size, device))], ignore_index=True)
+        if path is not None:
+            table.to_csv(path, index=False)
+    return table
+
+
+def summarize(table: pd.DataFrame) -> list[dict[str, object]]:
+    """Return means, standard errors over seeds and the gap closed of every noise kind and method."""
+    metrics = ["hamming_loss", "average_precision", "selected_hamming_loss", "selected_average_precision"]
+    rows = []
+    for kind, part in table.groupby("noise", sort=False):
+        means = part.groupby("method", sort=False)[metrics].mean()
+        errors = part.groupby("method", sort=False)[metrics].sem()
+        for method in means.index:
+            row: dict[str, object] = {"noise": kind, "method": method}
+            for metric in metrics:
+                row[metric] = round(means.loc[method, metric], 4)
+            for metric in metrics[:2]:
+                gap = means.loc[NOISY, metric] - means.loc[CLEAN, metric]
+                row[f"{metric}_se"] = round(errors.loc[method, metric], 4)
+                row[f"{metric}_gap_closed"] = round((means.loc[NOISY, metric] - means.loc[method, metric]) / gap, 3)
+            rows.append(row)
+    return rows
+
+
+def verdicts(rows: list[dict[str, object]]) -> dict[str, object]:
+    """Return for each noise kind the gap closed with estimated rates, and by the best published loss."""
+    result: dict[str, object] = {}
+    for kind, metric in TARGETS.items():
+        closed = {row["method"]: row[f"{metric}_gap_closed"] for row in rows if row["noise"] == kind}
+        if not closed:
+            continue
+        ours = {name: value for name, value in closed.items() if "estimated" in str(name)}
+        published = {name: value for name, value in closed.items() if "rates" not in str(name) and name != CLEAN}
+        for name, group in (("estimated rates", ours), ("best published loss", published)):
+            best = max(group, key=lambda method: group[method])
+            result[f"{kind}, {metric}, gap closed, {name}"] = {"method": best, "gap_closed": float(group[best])}
+    return result
+
+
+def print_table(rows: list[dict[str, object]]) -> None:
+    """Print the means of all methods: after the last epoch, gap closed, and at the selected epoch."""
+    print(f"{'noise':<11}{'method':<40}{'Hamming':>9}{'closed':>8}{'av. prec.':>11}{'closed':>8}{'selected':>18}")
+    for row in rows:
+        at_selected = f"{row['selected_hamming_loss']:.4f} / {row['selected_average_precision']:.4f}"
+        print(
+            f"{row['noise']:<11}{row['method']:<40}{row['hamming_loss']:>9.4f}{row['hamming_loss_gap_closed']:>8.2f}"
+            f"{row['average_precision']:>11.4f}{row['average_precision_gap_closed']:>8.2f}{at_selected:>18}"
+        )
+
+
+def main() -> None:
+    arguments = parser(__doc__.splitlines()[0])
+    arguments.add_argument("--csv", type=Path, metavar="FILE", help="write every value to this file, or resume from it")
+    options = arguments.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.backends.cudnn.benchmark = True
+    table = cnn_table(QUICK if options.quick else Size(), device, options.csv)
+    rows = summarize(table)
+    errors = table.groupby("noise", sort=False)[["rho_pos_error", "rho_neg_error"]].mean().round(4)
+    notes = {"mean errors of the rates": errors.to_dict("index"), **verdicts(rows)}
+    if options.json:
+        print(json.dumps({"machine": machine(), "threads": torch.get_num_threads(), "results": rows, **notes}))
+        return
+    print(machine())
+    print_table(rows)
+    for name, value in notes.items():
+        print(f"{name}: {value}")
+
+
+if __name__ == "__main__":
+    main()
