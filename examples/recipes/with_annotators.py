@@ -26,10 +26,9 @@ It prints::
 import numpy as np
 import torch
 
-from ccmn import CCMNClassifier, ClassConditionalNoise, HammingLoss, estimate_noise
+from ccmn import CCMNClassifier, ClassConditionalNoise, HammingLoss, estimate_noise, infer_labels
 from ccmn.data import load_digit_scenes
 from ccmn.estimation import mean_votes
-from ccmn.estimation.dawid_skene import fit_dawid_skene
 from ccmn.metrics import hamming_loss
 
 # %%
@@ -77,7 +76,7 @@ with torch.no_grad():
 print(f"Hamming loss, mean vote, unbiased: {hamming_loss(data.Y[2500:], predicted.int().numpy()):.3f}")
 
 # %%
-# The model of the votes on one label, here the digit 0, shows which annotators are reliable.
-crowd = fit_dawid_skene(votes[:, :, 0])
-for annotator, (true_rate, false_rate) in enumerate(zip(crowd.true_positive_rate, crowd.false_positive_rate)):
-    print(f"annotator {annotator}: true-positive rate {true_rate:.2f}, false-positive rate {false_rate:.2f}")
+# The rates of the annotators, here for the digit 0, show which annotators are reliable.
+inferred = infer_labels(votes)
+for annotator, (missed, added) in enumerate(zip(inferred.rho_pos[:, 0], inferred.rho_neg[:, 0])):
+    print(f"annotator {annotator}: true-positive rate {1 - missed:.2f}, false-positive rate {added:.2f}")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn import noise as noise
     from ccmn import theory as theory
     from ccmn import training as training
+    from ccmn import votes as votes
     from ccmn.audit import find_label_issues as find_label_issues
     from ccmn.data import load_dataset as load_dataset
     from ccmn.estimation import cross_fit_proba as cross_fit_proba
@@ -50,10 +51,12 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn.noise import MissingNoise as MissingNoise
     from ccmn.noise import PartialNoise as PartialNoise
     from ccmn.noise import TransitionNoise as TransitionNoise
+    from ccmn.votes import infer_labels as infer_labels
+    from ccmn.votes import next_votes as next_votes
 
 _SUBMODULES = (
     *("audit", "baselines", "data", "estimation", "functional", "losses", "metrics", "models"),
-    *("noise", "theory", "training"),
+    *("noise", "theory", "training", "votes"),
 )
 _EXPORTS = {
     name: module
@@ -64,6 +67,7 @@ _EXPORTS = {
         "losses": ("HammingLoss", "RankingLoss"),
         "models": ("CCMNClassifier", "CorrectedClassifier", "RiskControlledClassifier", "control_risk", "load_model"),
         "noise": ("ClassConditionalNoise", "GroupedNoise", "MissingNoise", "PartialNoise", "TransitionNoise"),
+        "votes": ("infer_labels", "next_votes"),
     }.items()
     for name in names
 }

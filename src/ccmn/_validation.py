@@ -307,16 +307,6 @@ def check_candidates(candidates: NDArray[Any], argument: str = "candidates") -> 
     return candidates.astype(np.float64)
 
 
-def check_votes(votes: Any) -> FloatArray:
-    """Return votes 0, 1 or NaN of shape (n, annotators, q) as float64."""
-    array = np.asarray(votes)
-    if array.ndim != 3 or not array.size:
-        raise ValueError(f"annotators must be votes of shape (n, annotators, labels); got shape {array.shape}")
-    check_numeric(array, "annotators")
-    check_label_values(array, "annotators")
-    return array.astype(np.float64)
-
-
 def check_groups(groups: Any, n: int, known: Sequence[Any] | None = None) -> NDArray[np.intp]:
     """Return the index of the group of every row in ``known`` (default: groups in order of first appearance)."""
     names = [item.item() if isinstance(item, np.generic) else item for item in groups]

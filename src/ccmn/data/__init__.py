@@ -12,11 +12,13 @@ from ccmn.data.npz import read_npz, write_npz
 from ccmn.data.parquet import read_parquet
 from ccmn.data.shards import ShardedData
 from ccmn.data.synthetic import SyntheticTask, load_digit_scenes, make_noisy_multilabel
+from ccmn.data.vote_table import VoteTable
 
 __all__ = [
     "MultiLabelData",
     "ShardedData",
     "SyntheticTask",
+    "VoteTable",
     "load_dataset",
     "load_digit_scenes",
     "make_noisy_multilabel",

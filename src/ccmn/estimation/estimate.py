@@ -130,8 +130,8 @@ def estimate_noise(
     trusted : (rows, Y_true) or array of shape (n, q), default=None
         Verified rows: their indices and true labels, or an array of the true labels with NaN where not verified.
         The rows should be a random sample, because their share of positives is used as evidence.
-    annotators : array of shape (n, a, q), default=None
-        Votes of a annotators in {0, 1}, NaN where an annotator did not vote.
+    annotators : array of shape (n, a, q), long table or sparse votes, default=None
+        Votes of a annotators, NaN where an annotator did not vote; all forms of :func:`ccmn.infer_labels`.
     random_state : int, Generator or None, default=0
         Seed of cross-validation and resampling.
     pred_proba : array of shape (n, q), default=None
@@ -306,6 +306,15 @@ def estimate_rates(evidence: Evidence, method: str, names: Sequence[str] | None)
     if evidence.surfaces is None and uses_likelihood(evidence, method):
         evidence = replace(evidence, surfaces=fit_surfaces(evidence))
     labels = estimator(evidence)
+    if violations is None:
+        searched = method == "auto" and evidence.annotators is None
+        violations = find_violations(evidence, names) if searched else ()
+    if violations:
+        # Rates near 0 do not mean that there is no noise: the model of the noise is wrong.
+        labels = [
+            label._replace(notes=tuple(note for note in label.notes if note[0] != "no_noise_detected"))
+            for label in labels
+        ]
     origin = None if evidence.X is None else "out of fold"
     settings = {
         "method": method,

@@ -19,8 +19,8 @@ from ccmn._validation import (
     check_matrix_pair,
     check_probabilities,
     check_trusted_rows,
-    check_votes,
 )
+from ccmn.data.vote_table import VoteTable
 from ccmn.estimation.likelihood import Surfaces, flat_surfaces, label_surfaces
 from ccmn.estimation.noise_rates import NOISE_TYPES, LabelRates, NoiseType
 from ccmn.estimation.out_of_fold import out_of_fold_scores
@@ -54,8 +54,8 @@ class Evidence:
         Out-of-fold probabilities of the noisy labels, computed by the user.
     trusted : Trusted or None, default=None
         Rows with known true labels.
-    annotators : array of shape (n, a, q) or None, default=None
-        Votes in {0, 1}, NaN where an annotator did not vote.
+    annotators : VoteTable or None, default=None
+        Votes of several annotators.
     prevalence : array of shape (q,) or None, default=None
         Known prevalences: shares of samples whose true label is 1. NaN where unknown.
     seed : int, default=0
@@ -69,7 +69,7 @@ class Evidence:
     X: Any = None
     pred_proba: FloatArray | None = None
     trusted: Trusted | None = None
-    annotators: FloatArray | None = None
+    annotators: VoteTable | None = None
     prevalence: FloatArray | None = None
     seed: int = 0
     surfaces: Surfaces | None = None
@@ -91,9 +91,8 @@ class Evidence:
             position[rows] = np.arange(rows.size)
             kept = position[trusted.rows] >= 0
             trusted = Trusted(position[trusted.rows[kept]], trusted.Y[kept]) if kept.any() else None
-        X, pred_proba, annotators = (
-            None if values is None else values[rows] for values in (self.X, self.pred_proba, self.annotators)
-        )
+        X, pred_proba = (None if values is None else values[rows] for values in (self.X, self.pred_proba))
+        annotators = None if self.annotators is None else self.annotators[rows]
         return replace(
             self, Y=self.Y[rows], X=X, pred_proba=pred_proba, annotators=annotators, trusted=trusted, surfaces=None
         )
@@ -149,8 +148,11 @@ def read_evidence(
         raise ValueError("Expected noisy labels: estimate_noise(X, Y_noisy); got Y_noisy=None")
     if X is not None and pred_proba is not None:
         raise ValueError("Expected either features X or probabilities pred_proba, not both")
-    votes = None if annotators is None else check_votes(annotators)
-    Y = mean_votes(annotators) if Y_noisy is None else check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
+    votes = None if annotators is None else VoteTable.read(annotators)
+    if Y_noisy is None and votes is not None:
+        Y = votes.mean()
+    else:
+        Y = check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
     n, q = Y.shape
     if votes is not None and (votes.shape[0], votes.shape[2]) != (n, q):
         raise ValueError(f"annotators must have shape ({n}, annotators, {q}) to match Y_noisy; got shape {votes.shape}")
@@ -214,8 +216,8 @@ def mean_votes(annotators: Any) -> FloatArray:
 
     Parameters
     ----------
-    annotators : array of shape (n, a, q)
-        Votes in {0, 1}, NaN where an annotator did not vote.
+    annotators : array of shape (n, a, q), long table or sparse votes
+        Votes, as in :func:`ccmn.infer_labels`: NaN where an annotator did not vote.
 
     Returns
     -------
@@ -229,9 +231,7 @@ def mean_votes(annotators: Any) -> FloatArray:
     >>> mean_votes([[[1, 0], [1, np.nan]]])
     array([[1., 0.]])
     """
-    votes = check_votes(annotators)
-    counts = (~np.isnan(votes)).sum(1)
-    return np.where(counts > 0, np.nansum(votes, 1) / np.maximum(counts, 1), np.nan)
+    return VoteTable.read(annotators).mean()
 
 
 def check_zeros_observed(

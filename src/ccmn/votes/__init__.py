@@ -1,0 +1,8 @@
+"""Labels from several annotators: inference of true labels from votes, and the next votes to collect."""
+
+from __future__ import annotations
+
+from ccmn.votes.annotation_queue import next_votes
+from ccmn.votes.inference import InferredLabels, infer_labels
+
+__all__ = ["InferredLabels", "infer_labels", "next_votes"]

@@ -1,0 +1,113 @@
+"""Votes in arrays, long tables and sparse matrices are read as the same table; rows are sliced as in an array."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccmn.data import VoteTable
+
+
+def example(n=7, a=4, q=3, seed=0):
+    rng = np.random.default_rng(seed)
+    votes = rng.integers(0, 2, (n, a, q)).astype(float)
+    votes[rng.random((n, a)) < 0.4] = np.nan
+    votes[0, 0], votes[n - 1, a - 1] = 1.0, 0.0  # all annotators and rows at the ends occur
+    return votes
+
+
+def long_table(votes, *, value=True):
+    row, annotator, label = np.nonzero(~np.isnan(votes))
+    columns = {"row": row, "annotator": [f"a{w}" for w in annotator], "label": [f"l{j}" for j in label]}
+    frame = pd.DataFrame({**columns, "value": votes[row, annotator, label]})
+    return frame if value else frame[frame.value == 1].drop(columns="value")
+
+
+@given(st.integers(0, 1000))
+def test_all_containers_give_the_same_table(seed):
+    votes = example(seed=seed)
+    n = len(votes)
+    sparse = []
+    for j in range(votes.shape[2]):
+        row, annotator = np.nonzero(~np.isnan(votes[:, :, j]))
+        values = votes[row, annotator, j]
+        sparse.append(scipy.sparse.coo_array((values, (row, annotator)), shape=votes.shape[:2]))  # keeps stored zeros
+    shuffled = long_table(votes).sample(frac=1, random_state=seed)
+    for given_votes in (votes, sparse, VoteTable.read(votes)):
+        np.testing.assert_array_equal(VoteTable.read(given_votes).to_array(), votes)
+    kept = ~np.isnan(votes).all((0, 2))
+    table = VoteTable.read(shuffled, n_rows=n)
+    np.testing.assert_array_equal(table.to_array(), votes[:, kept])
+    assert table.annotator_names == tuple(f"a{w}" for w in np.flatnonzero(kept))
+    assert table.label_names == ("l0", "l1", "l2")
+
+
+def test_sparse_array_of_three_dimensions():
+    votes = example()
+    given_at = np.nonzero(~np.isnan(votes))
+    table = VoteTable.read(scipy.sparse.coo_array((votes[given_at], given_at), shape=votes.shape))
+    np.testing.assert_array_equal(table.to_array(), votes)
+
+
+def test_lines_without_values_are_assigned_labels_and_other_labels_are_zero():
+    lines = [(0, "ann", "sea"), (0, "ann", "sky"), (0, "bob", "sky"), (1, "bob", None), (2, "ann", "sea")]
+    table = VoteTable.read(pd.DataFrame(lines, columns=["row", "annotator", "label"]))
+    nan = np.nan
+    expected = [[[1, 1], [0, 1]], [[nan, nan], [0, 0]], [[1, 0], [nan, nan]]]
+    np.testing.assert_array_equal(table.to_array(), expected)
+
+
+def test_mean_and_count_agree_with_the_array():
+    votes = example(seed=3)
+    table = VoteTable.read(votes)
+    counts = (~np.isnan(votes)).sum(1)
+    np.testing.assert_array_equal(table.count(), counts)
+    for i, j in np.ndindex(*counts.shape):
+        expected = np.nan if not counts[i, j] else np.nansum(votes[i, :, j]) / counts[i, j]
+        np.testing.assert_allclose(table.mean()[i, j], expected)
+
+
+@pytest.mark.parametrize("rows", [slice(1, 5), [3, 3, 0], np.arange(7) % 2 == 0, np.array([], dtype=int), [-1]])
+def test_rows_are_sliced_as_in_an_array(rows):
+    votes = example(seed=5)
+    part = VoteTable.read(votes)[rows]
+    np.testing.assert_array_equal(part.to_array(), votes[rows])
+    assert len(part) == len(votes[rows])
+
+
+def test_last_vote_of_an_annotator_counts():
+    table = VoteTable([0, 0, 0], [0, 0, 0], [0, 0, 0], [1, 0, 1], (1, 1, 1))
+    assert table.value.tolist() == [1.0]
+    assert VoteTable([0, 0], [0, 0], [0, 0], [1, 0], (1, 1, 1)).value.tolist() == [0.0]
+
+
+def test_rows_by_identifier():
+    frame = pd.DataFrame({"row": ["b", "a", "b"], "annotator": [0, 0, 1], "label": "x", "value": [1, 0, 1]})
+    assert VoteTable.read(frame).row_ids == ("a", "b")
+    table = VoteTable.read(frame, n_rows=3, row_ids=["c", "b", "a"])
+    assert np.isnan(table.mean()[0, 0])
+    assert table.mean()[1:, 0].tolist() == [1.0, 0.0]
+    with pytest.raises(ValueError, match="'b'"):
+        VoteTable.read(frame, n_rows=2, row_ids=["c", "a"])
+
+
+@pytest.mark.parametrize(
+    ("votes", "message"),
+    [
+        (np.ones((3, 2)), r"\(n, annotators, labels\)"),
+        (np.full((2, 2, 2), -1.0), "NaN where"),
+        (np.full((2, 2, 2), 1.5), "1.5"),
+        (pd.DataFrame({"row": [0], "annotator": [0]}), "columns row, annotator, label"),
+        (pd.DataFrame({"row": [5], "annotator": [0], "label": ["x"], "value": [0]}), "from 0 to 2"),
+        (pd.DataFrame({"row": [0], "annotator": [0], "label": ["x"], "value": [1]}), "no vote below 1"),
+        (pd.DataFrame({"row": [0], "annotator": [None], "label": ["x"]}), "annotator of every vote"),
+        (scipy.sparse.eye_array(3), "sparse votes must have shape"),
+    ],
+)
+def test_invalid_votes(votes, message):
+    with pytest.raises(ValueError, match=message):
+        VoteTable.read(votes, n_rows=3)

@@ -1,0 +1,79 @@
+"""Expected gain of further votes against enumeration, and the queue of one annotator."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ccmn
+from ccmn.votes.annotation_queue import TIE_WEIGHT, expected_gain
+
+
+def make_votes(n=400, a=5, q=3, seed=0):
+    rng = np.random.default_rng(seed)
+    Y = rng.random((n, q)) < 0.3
+    wrong = rng.random((n, a, q)) < rng.uniform(0.05, 0.35, (a, q))
+    votes = (Y[:, None] ^ wrong).astype(float)
+    hidden = rng.random((n, a)) < 0.5
+    hidden[:, 0] = False
+    shown = votes.copy()
+    shown[hidden] = np.nan
+    return Y, votes, shown
+
+
+def test_gain_agrees_with_bayes_rule_over_all_pairs_of_votes():
+    rng = np.random.default_rng(0)
+    proba, rho_pos, rho_neg = rng.random((6, 3)), rng.uniform(0.05, 0.9, 3), rng.uniform(0.05, 0.4, 3)
+    gain = expected_gain(proba, rho_pos, rho_neg)
+    for i, j in np.ndindex(*proba.shape):
+        mu, error = proba[i, j], 0.0
+        for votes in itertools.product([0, 1], repeat=2):
+            true = np.prod([1 - rho_pos[j] if vote else rho_pos[j] for vote in votes])
+            absent = np.prod([rho_neg[j] if vote else 1 - rho_neg[j] for vote in votes])
+            chance = mu * true + (1 - mu) * absent
+            after = mu * true / chance
+            error += chance * min(after, 1 - after)
+        assert gain[i, j] - TIE_WEIGHT * mu * (1 - mu) == pytest.approx(min(mu, 1 - mu) - error)
+
+
+def test_votes_of_a_spammer_gain_nothing():
+    gain = expected_gain(np.array([[0.1], [0.5], [0.9]]), np.array([0.7]), np.array([0.3]))
+    np.testing.assert_allclose(gain.ravel(), TIE_WEIGHT * np.array([0.09, 0.25, 0.09]), atol=1e-12)
+
+
+def test_queue_of_one_annotator_leaves_out_his_votes():
+    _, _, shown = make_votes()
+    inferred = ccmn.infer_labels(shown)
+    queue = ccmn.next_votes(inferred, 50, annotator=2)
+    assert np.isnan(shown[queue.row, 2, queue.label]).all()
+    assert queue.gain.is_monotonic_decreasing
+    assert len(ccmn.next_votes(inferred, 50, annotator=0)) == 0  # has voted on everything
+    with pytest.raises(ValueError, match="annotator must be"):
+        ccmn.next_votes(inferred, annotator="nobody")
+
+
+def test_names_of_labels():
+    lines = [(0, "a", "sea", 1), (0, "b", "sea", 0), (1, "a", "sky", 1), (1, "b", "sky", 1), (2, "a", "sky", 0)]
+    queue = ccmn.next_votes(ccmn.infer_labels(pd.DataFrame(lines)), 2)
+    assert list(queue.columns) == ["row", "label", "name", "proba", "gain"]
+    assert set(queue.name) <= {"sea", "sky"}
+
+
+def test_votes_of_the_queue_correct_more_labels_than_random_votes():
+    wrong = {"queue": 0, "random": 0}
+    for seed in range(4):
+        Y, votes, shown = make_votes(seed=seed)
+        inferred = ccmn.infer_labels(shown)
+        rng = np.random.default_rng(seed)
+        queue = ccmn.next_votes(inferred, 120)
+        chosen = {"queue": (queue.row, queue.label), "random": (rng.integers(400, size=120), rng.integers(3, size=120))}
+        for method, (rows, labels) in chosen.items():
+            more = shown.copy()
+            for i, j in zip(rows, labels):
+                missing = np.flatnonzero(np.isnan(more[i, :, j]))
+                more[i, missing[:1], j] = votes[i, missing[:1], j]
+            wrong[method] += (ccmn.infer_labels(more).labels != Y).sum()
+    assert wrong["queue"] < 0.9 * wrong["random"]

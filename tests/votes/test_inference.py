@@ -1,0 +1,206 @@
+"""Labels and annotator rates inferred from synthetic votes with known rates, and difficult annotators."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import average_precision_score
+
+import ccmn
+from ccmn.data import VoteTable
+from ccmn.votes.inference import classifier_prior
+
+
+class Task(NamedTuple):
+    X: np.ndarray
+    Y: np.ndarray
+    votes: np.ndarray
+    rho_pos: np.ndarray
+    rho_neg: np.ndarray
+
+
+def make_votes(n, a, q, votes_per_row, seed):
+    """Return a task with a logistic posterior, rates from beta distributions and random assignment of annotators."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 8))
+    scores = X @ rng.normal(size=(8, q)) * 0.7
+    Y = (rng.random((n, q)) < 1 / (1 + np.exp(1.2 - scores))).astype(int)
+    rho_pos, rho_neg = rng.beta(2, 6, (a, q)), rng.beta(1.5, 15, (a, q))
+    votes = np.where(Y[:, None] == 1, rng.random((n, a, q)) >= rho_pos, rng.random((n, a, q)) < rho_neg).astype(float)
+    votes[rng.random((n, a)).argsort(1) >= votes_per_row] = np.nan
+    return Task(X, Y, votes, rho_pos, rho_neg)
+
+
+def counted(events, trials):
+    """Return the share of events among the trials of every annotator and label."""
+    return (events & trials).sum(0) / trials.sum(0)
+
+
+def mean_precision(Y, scores):
+    return np.mean([average_precision_score(Y[:, j], scores[:, j]) for j in range(Y.shape[1])])
+
+
+@pytest.mark.parametrize("with_features", [False, True])
+def test_rates_are_nearly_as_accurate_as_counting_against_the_truth(with_features):
+    errors, by_counting, covered = [], [], []
+    for seed in range(3):
+        task = make_votes(1200, 16, 4, 4, seed)
+        inferred = ccmn.infer_labels(task.votes, task.X if with_features else None, random_state=seed)
+        voted, true = ~np.isnan(task.votes), task.Y[:, None] == 1
+        for rate, interval, known, events, trials in (
+            (inferred.rho_pos, inferred.ci_pos, task.rho_pos, task.votes == 0, voted & true),
+            (inferred.rho_neg, inferred.ci_neg, task.rho_neg, task.votes == 1, voted & ~true),
+        ):
+            errors.append(abs(rate - known).mean())
+            by_counting.append(abs(counted(events, trials) - known).mean())
+            covered.append(((interval[..., 0] <= known) & (known <= interval[..., 1])).mean())
+    assert np.mean(errors) < 1.3 * np.mean(by_counting)
+    assert 0.83 < np.mean(covered) < 0.97  # 384 intervals: three standard errors around .85 to .95 would be wider
+
+
+def test_features_improve_the_labels():
+    task = make_votes(800, 10, 3, 2, 0)
+    mean = mean_precision(task.Y, np.nanmean(task.votes, 1))
+    votes_only = mean_precision(task.Y, ccmn.infer_labels(task.votes).proba)
+    with_features = mean_precision(task.Y, ccmn.infer_labels(task.votes, task.X).proba)
+    assert mean + 0.02 < votes_only
+    assert votes_only + 0.01 < with_features
+
+
+def test_classifier_never_sees_the_row_that_it_predicts():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 100))  # enough features to memorize random labels
+    posterior = rng.integers(0, 2, (120, 2)).astype(float)
+    prior = classifier_prior([X], posterior, np.ones((120, 2), dtype=bool), 0)
+    assert abs(np.corrcoef(prior.ravel(), posterior.ravel())[0, 1]) < 0.25
+
+
+def test_labels_are_learned_from_rows_with_votes():
+    task = make_votes(600, 6, 2, 4, 1)
+    votes = task.votes.copy()
+    votes[:200] = np.nan  # no votes: only the classifier predicts these rows
+    votes[200:300, :, 1] = np.nan  # label 1 was not asked
+    proba = ccmn.infer_labels(votes, task.X).proba
+    for rows in (slice(0, 200), slice(200, 300)):
+        assert average_precision_score(task.Y[rows, 1], proba[rows, 1]) > 1.5 * task.Y[rows, 1].mean()
+
+
+def test_spammer_has_no_influence():
+    task = make_votes(800, 5, 2, 5, 0)
+    rng = np.random.default_rng(9)
+    spam = (rng.random((800, 1, 2)) < 0.5).astype(float)
+    inferred = ccmn.infer_labels(np.concatenate([task.votes, spam], 1))
+    np.testing.assert_allclose(inferred.rho_pos[5] + inferred.rho_neg[5], 1, atol=0.12)
+    without = ccmn.infer_labels(task.votes)
+    assert abs(inferred.proba - without.proba).mean() < 0.02
+
+
+def test_votes_of_an_adversary_are_inverted():
+    task = make_votes(800, 4, 2, 4, 0)
+    rng = np.random.default_rng(9)
+    flipped = np.where(rng.random((800, 2)) < 0.1, task.Y, 1 - task.Y)[:, None].astype(float)
+    inferred = ccmn.infer_labels(np.concatenate([task.votes, flipped], 1))
+    assert (inferred.rho_pos[4] + inferred.rho_neg[4] > 1.6).all()
+    wrong_without = (ccmn.infer_labels(task.votes).labels != task.Y).mean()
+    assert (inferred.labels != task.Y).mean() < wrong_without
+
+
+def test_annotator_with_one_vote_gets_the_rates_of_the_label():
+    task = make_votes(600, 5, 2, 4, 0)
+    one = np.full((600, 1, 2), np.nan)
+    one[0, 0] = 1
+    inferred = ccmn.infer_labels(np.concatenate([task.votes, one], 1))
+    assert abs(inferred.rho_pos[5] - inferred.rho_pos[:5].mean(0)).max() < 0.15
+    width = inferred.ci_pos[..., 1] - inferred.ci_pos[..., 0]
+    assert (width[5] > 1.5 * width[:5].max(0)).all()
+
+
+def test_annotator_who_never_uses_a_label():
+    task = make_votes(800, 5, 2, 4, 0)
+    votes = task.votes.copy()
+    votes[:, 0, 1] = np.where(np.isnan(votes[:, 0, 1]), np.nan, 0)
+    inferred = ccmn.infer_labels(votes)
+    assert inferred.rho_pos[0, 1] > 0.95
+    assert inferred.rho_neg[0, 1] < 0.05
+    assert np.isfinite(inferred.proba).all()
+
+
+def test_labels_that_nobody_or_everybody_uses_and_a_single_annotator():
+    votes = np.zeros((60, 3, 3))
+    votes[:, :, 1] = 1
+    votes[:20, :, 2] = 1
+    inferred = ccmn.infer_labels(votes, np.random.default_rng(0).normal(size=(60, 3)))
+    np.testing.assert_array_equal(inferred.labels, votes[:, 0])
+    single = ccmn.infer_labels(votes[:, :1])
+    np.testing.assert_array_equal(single.labels, votes[:, 0])
+    assert (inferred.rates.rho_pos + inferred.rates.rho_neg < 1).all()
+
+
+def test_probabilities_of_a_machine_are_one_more_annotator():
+    task = make_votes(1500, 4, 2, 2, 0)
+    logit = task.X @ np.linalg.lstsq(task.X, task.Y - task.Y.mean(0), rcond=None)[0] * 6 - 1
+    machine = 1 / (1 + np.exp(-2 * logit))[:, None]  # overconfident
+    people = mean_precision(task.Y, ccmn.infer_labels(task.votes).proba)
+    inferred = ccmn.infer_labels(np.concatenate([task.votes, machine], 1))
+    assert mean_precision(task.Y, inferred.proba) > people + 0.02
+    expected = (machine[:, 0] * (1 - task.Y)).sum(0) / (1 - task.Y).sum(0)
+    np.testing.assert_allclose(inferred.rho_neg[4], expected, atol=0.05)
+
+
+def test_noise_of_the_aggregated_labels():
+    task = make_votes(3000, 6, 2, 4, 0)
+    inferred = ccmn.infer_labels(task.votes, task.X)
+    observed = ccmn.ClassConditionalNoise.from_pairs(task.Y, inferred.labels)
+    np.testing.assert_allclose(inferred.noise.rho_pos, observed.rho_pos, atol=0.04)
+    np.testing.assert_allclose(inferred.noise.rho_neg, observed.rho_neg, atol=0.02)
+
+
+def test_table_of_annotators_and_rows_by_index():
+    task = make_votes(80, 3, 2, 3, 0)
+    frame = pd.DataFrame(task.X, index=[f"id{i}" for i in range(80)])
+    row, annotator, label = np.nonzero(~np.isnan(task.votes))
+    lines = {"row": frame.index[row], "annotator": np.array(["x", "y", "z"])[annotator], "label": label}
+    lines["value"] = task.votes[row, annotator, label]
+    table = pd.DataFrame(lines).sample(frac=1, random_state=0)
+    by_index, by_array = ccmn.infer_labels(table, frame), ccmn.infer_labels(task.votes, task.X)
+    np.testing.assert_allclose(by_index.proba, by_array.proba)
+    listed = by_index.annotators
+    assert listed.annotator.tolist() == ["x", "x", "y", "y", "z", "z"]
+    assert listed.votes.tolist() == [80] * 6
+    agreement = np.where(task.votes == 1, by_index.proba[:, None], 1 - by_index.proba[:, None]).mean(0)
+    np.testing.assert_allclose(listed.agreement, agreement.ravel())
+    assert (listed.rho_pos_low <= listed.rho_pos).all()
+    assert (listed.rho_pos <= listed.rho_pos_high).all()
+
+
+def test_results_are_reproducible_and_do_not_depend_on_the_container():
+    task = make_votes(100, 4, 2, 3, 0)
+    first, second = ccmn.infer_labels(task.votes, task.X), ccmn.infer_labels(VoteTable.read(task.votes), task.X)
+    np.testing.assert_array_equal(first.proba, second.proba)
+    np.testing.assert_array_equal(first.ci_neg, second.ci_neg)
+
+
+def test_shapes_that_do_not_agree():
+    with pytest.raises(ValueError, match="3 rows"):
+        ccmn.infer_labels(np.ones((4, 2, 2)), np.ones((3, 1)))
+    with pytest.raises(ValueError, match="n_rounds"):
+        ccmn.infer_labels(np.ones((4, 2, 2)), n_rounds=0)
+
+
+@pytest.mark.slow
+def test_a_million_votes_of_ten_thousand_annotators_need_little_memory():
+    import resource
+
+    rng = np.random.default_rng(0)
+    n, a, q = 40_000, 10_000, 5  # n * a * q values would need 16 GB
+    row = np.repeat(np.arange(n), 5 * q)
+    annotator, label = np.repeat(rng.integers(0, a, n * 5), q), np.tile(np.arange(q), n * 5)
+    Y = rng.random((n, q)) < 0.2
+    value = np.where(Y[row, label], rng.random(row.size) < 0.8, rng.random(row.size) < 0.05)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    inferred = ccmn.infer_labels(VoteTable(row, annotator, label, value, (n, a, q)))
+    assert (inferred.labels != Y).mean() < 0.02
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # kB
