@@ -306,15 +306,6 @@ def estimate_rates(evidence: Evidence, method: str, names: Sequence[str] | None)
     if evidence.surfaces is None and uses_likelihood(evidence, method):
         evidence = replace(evidence, surfaces=fit_surfaces(evidence))
     labels = estimator(evidence)
-    if violations is None:
-        searched = method == "auto" and evidence.annotators is None
-        violations = find_violations(evidence, names) if searched else ()
-    if violations:
-        # Rates near 0 do not mean that there is no noise: the model of the noise is wrong.
-        labels = [
-            label._replace(notes=tuple(note for note in label.notes if note[0] != "no_noise_detected"))
-            for label in labels
-        ]
     origin = None if evidence.X is None else "out of fold"
     settings = {
         "method": method,
