@@ -80,11 +80,6 @@ def test_pooled_auc():
     assert pool_aucs([UNKNOWN_AUC]) == UNKNOWN_AUC
 
 
-def test_features_are_required():
-    with pytest.raises(ValueError, match="requires the features X"):
-        diagnose_noise(Y_noisy=DATA.Y)
-
-
 NOISE = ClassConditionalNoise([0.2, 0.1], [0.1, 0.3])
 ETA = np.random.default_rng(0).random((200, 2))
 

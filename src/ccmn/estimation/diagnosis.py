@@ -78,7 +78,9 @@ class Diagnosis:
     p_value : float64 array of shape (q,)
         p-value of the goodness of fit of class-conditional noise with a logistic posterior, NaN if unknown.
     flags : tuple of Flag
-        "not_class_conditional" (from trusted rows) and "lack_of_fit" (from the p-values).
+        "not_class_conditional" (from trusted rows), "lack_of_fit" (from the p-values), and the violations that are
+        found without trusted rows: "confused_labels", "emptied_rows", "boundary_noise", "feature_dependent_noise" and
+        "noise_type_contradicted".
 
     Examples
     --------
@@ -96,8 +98,8 @@ class Diagnosis:
     flags: tuple[Flag, ...]
 
 
-def diagnose(evidence: Evidence, surfaces: Surfaces) -> Diagnosis:
-    """Check trusted rows, if there are any, and the goodness of fit of the fitted likelihoods."""
+def diagnose(evidence: Evidence, surfaces: Surfaces, violations: Sequence[Flag] = ()) -> Diagnosis:
+    """Check trusted rows, if there are any, and the goodness of fit of the fitted likelihoods; append violations."""
     removed = added = (UNKNOWN_AUC,) * evidence.Y.shape[1]
     if evidence.trusted is not None:
         removed, added = (flip_aucs(evidence, surfaces, evidence.trusted, true) for true in (1, 0))
@@ -109,7 +111,7 @@ def diagnose(evidence: Evidence, surfaces: Surfaces) -> Diagnosis:
         "trusted rows to find out whether the noise or the features are the cause."
     )
     flags += [Flag("lack_of_fit", note, j) for j, p in enumerate(p_value) if p < MIN_P_VALUE]
-    return Diagnosis(removed, added, pooled, p_value, tuple(flags))
+    return Diagnosis(removed, added, pooled, p_value, (*flags, *violations))
 
 
 def flip_aucs(evidence: Evidence, surfaces: Surfaces, trusted: Trusted, true: int) -> tuple[AUC, ...]:
@@ -121,7 +123,8 @@ def flip_aucs(evidence: Evidence, surfaces: Surfaces, trusted: Trusted, true: in
     logits = scipy.special.logit(np.clip(surfaces.scores, 1e-4, 1 - 1e-4))
     scores = np.tile(logits.mean(0), (len(evidence.Y), 1))  # rows without a score get the mean
     scores[surfaces.rows] = logits
-    left, values, _ = np.linalg.svd(reduce_features(evidence.X[trusted.rows], evidence.seed), full_matrices=False)
+    features = logits if evidence.X is None else evidence.X
+    left, values, _ = np.linalg.svd(reduce_features(features[trusted.rows], evidence.seed), full_matrices=False)
     components = (left * values)[:, :N_COMPONENTS]
     noisy, scores = evidence.Y[trusted.rows], scores[trusted.rows]
     result = []
@@ -131,12 +134,12 @@ def flip_aucs(evidence: Evidence, surfaces: Surfaces, trusted: Trusted, true: in
         if min(flipped.sum(), (~flipped).sum()) < MIN_FLIPS:
             result.append(UNKNOWN_AUC)
             continue
-        features = standardize(np.column_stack([scores[rows, j], components[rows]]))
+        columns = standardize(np.column_stack([scores[rows, j], components[rows]]))
         predicted = np.empty(len(flipped))
         folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=evidence.seed % 2**32)
-        for training, held_out in folds.split(features, flipped):
-            model = LogisticRegression(C=0.1).fit(features[training], flipped[training])
-            predicted[held_out] = model.decision_function(features[held_out])
+        for training, held_out in folds.split(columns, flipped):
+            model = LogisticRegression(C=0.1).fit(columns[training], flipped[training])
+            predicted[held_out] = model.decision_function(columns[held_out])
         result.append(auc(predicted, flipped))
     return tuple(result)
 

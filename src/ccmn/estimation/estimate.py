@@ -49,6 +49,7 @@ from ccmn.estimation.trusted import (
     trusted_counts,
     trusted_rows_needed,
 )
+from ccmn.estimation.violations import find_violations
 from ccmn.noise import ClassConditionalNoise
 
 MIN_ROWS = 100
@@ -198,16 +199,19 @@ def diagnose_noise(
     random_state: RandomState = 0,
     *,
     noise_type: str | Sequence[str] = "both",
+    pred_proba: Any = None,
 ) -> Diagnosis:
     """Check whether the noise is class-conditional, that is, whether flips are independent of the features.
 
     With trusted rows, the function measures how well the features predict which labels were flipped, separately for
     true labels 1 and 0.
-    Without them, it tests the goodness of fit of class-conditional noise with a logistic posterior.
+    Without them, it tests the goodness of fit of class-conditional noise with a logistic posterior, and searches for
+    five violations of the noise model: confused labels, emptied rows, noise near the decision boundary,
+    feature-dependent noise and a wrong noise type. These five tests require 500 rows with all labels observed.
 
     Parameters
     ----------
-    X : array, DataFrame or CSR matrix of shape (n, d)
+    X : array, DataFrame or CSR matrix of shape (n, d), default=None
         Features.
     Y_noisy : labels of shape (n, q)
         Noisy labels in {0, 1}, NaN where not observed.
@@ -217,6 +221,8 @@ def diagnose_noise(
         Seed of cross-validation.
     noise_type : {"both", "partial", "missing"} or sequence of these, default="both"
         Noise type, as in :func:`ccmn.estimate_noise`.
+    pred_proba : array of shape (n, q), default=None
+        Out-of-fold probabilities of the noisy labels, instead of ``X``. The goodness of fit is then unknown.
 
     Returns
     -------
@@ -226,7 +232,7 @@ def diagnose_noise(
     Raises
     ------
     ValueError
-        If ``X`` is not given.
+        If neither ``X`` nor ``pred_proba`` is given.
 
     Examples
     --------
@@ -237,11 +243,11 @@ def diagnose_noise(
     >>> bool(0.4 < found.pooled.value < 0.6), found.flags
     (True, ())
     """
-    if X is None:
-        raise ValueError("diagnose_noise requires the features X; got X=None")
-    evidence = read_evidence(X, Y_noisy, noise_type, trusted, None, random_state, None, None)
-    diagnosis = diagnose(evidence, fit_surfaces(evidence))
+    if X is None and pred_proba is None:
+        raise ValueError("diagnose_noise requires the features X or probabilities pred_proba; got neither")
+    evidence = read_evidence(X, Y_noisy, noise_type, trusted, None, random_state, pred_proba, None)
     names = label_names_of(Y_noisy)
+    diagnosis = diagnose(evidence, fit_surfaces(evidence), find_violations(evidence, names))
     return replace(diagnosis, flags=tuple(flag.with_name(names) for flag in diagnosis.flags))
 
 
@@ -280,6 +286,7 @@ class IncrementalNoiseEstimator:
     ) -> None:
         self._evidence = read_evidence(X, Y_noisy, noise_type, None, None, random_state, None, None)
         self._names = label_names_of(Y_noisy)
+        self._violations: tuple[Flag, ...] | None = None
 
     def rates(self, trusted: Any = None) -> NoiseRates:
         """Estimate the rates with the given trusted rows; issues are reported as flags, without warnings.
@@ -297,22 +304,39 @@ class IncrementalNoiseEstimator:
         known = None if trusted is None else read_trusted(trusted, *self._evidence.Y.shape)
         if self._evidence.surfaces is None:
             self._evidence = replace(self._evidence, surfaces=fit_surfaces(self._evidence))
-        return estimate_rates(replace(self._evidence, trusted=known), "auto", self._names)
+        if self._violations is None:
+            self._violations = find_violations(self._evidence, self._names)
+        return estimate_rates(replace(self._evidence, trusted=known), "auto", self._names, self._violations)
 
 
-def estimate_rates(evidence: Evidence, method: str, names: Sequence[str] | None) -> NoiseRates:
-    """Fit the models that the method needs, estimate the rates of every label and collect all flags."""
+def estimate_rates(
+    evidence: Evidence, method: str, names: Sequence[str] | None, violations: tuple[Flag, ...] | None = None
+) -> NoiseRates:
+    """Fit the models that the method needs, estimate the rates of every label and collect all flags.
+
+    Violations of class-conditional noise are searched for by the method "auto", unless they are given.
+    """
     estimator = METHODS[method]
     if evidence.surfaces is None and uses_likelihood(evidence, method):
         evidence = replace(evidence, surfaces=fit_surfaces(evidence))
     labels = estimator(evidence)
+    if violations is None:
+        searched = method == "auto" and evidence.annotators is None
+        violations = find_violations(evidence, names) if searched else ()
+    if violations:
+        # Rates near 0 do not mean that there is no noise: the model of the noise is wrong.
+        labels = [
+            label._replace(notes=tuple(note for note in label.notes if note[0] != "no_noise_detected"))
+            for label in labels
+        ]
     origin = None if evidence.X is None else "out of fold"
     settings = {
         "method": method,
         "seed": evidence.seed,
         "scores": "pred_proba" if evidence.pred_proba is not None else origin,
     }
-    return collect_rates(labels, evidence.Y, evidence.noise_type, settings, names, _overall_flags(evidence, labels))
+    flags = _overall_flags(evidence, labels, violations)
+    return collect_rates(labels, evidence.Y, evidence.noise_type, settings, names, flags)
 
 
 def uses_likelihood(evidence: Evidence, method: str) -> bool:
@@ -494,9 +518,9 @@ METHODS: Registry[Estimator] = Registry(
 """Estimators by the value of ``method``."""
 
 
-def _overall_flags(evidence: Evidence, labels: Sequence[LabelRates]) -> list[Flag]:
-    """Return the flags that concern the whole result."""
-    flags: list[Flag] = []
+def _overall_flags(evidence: Evidence, labels: Sequence[LabelRates], violations: tuple[Flag, ...]) -> list[Flag]:
+    """Return the flags that concern the whole result, and the violations of class-conditional noise."""
+    flags = list(violations)
     n = len(evidence.Y)
     if evidence.X is not None and evidence.surfaces is not None:
         flags += diagnose(evidence, evidence.surfaces).flags

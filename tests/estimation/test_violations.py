@@ -1,0 +1,179 @@
+"""Tests of the noise model without trusted rows: formulas, detection of each violation, and no false alarms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ccmn import diagnose_noise
+from ccmn.data import make_noisy_multilabel
+from ccmn.estimation import Flag
+from ccmn.estimation.estimate import estimate_rates
+from ccmn.estimation.evidence import Evidence, fit_surfaces
+from ccmn.estimation.violations import (
+    RATE_PAIRS,
+    TOP_SHARE,
+    _predict_from_others,
+    calibrate_scores,
+    confusions,
+    excess_of_empty_rows,
+    find_violations,
+    plateau_gain,
+    rate_likelihood,
+)
+from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
+
+N, Q = 2500, 10
+DATA = make_noisy_multilabel(N, 10, Q, strength=6.0, random_state=1)
+RNG = np.random.default_rng(7)
+
+
+def codes(Y, noise_type="both", **options):
+    evidence = Evidence(Y=Y.astype(float), noise_type=(noise_type,) * Y.shape[1], **({"X": DATA.X} | options))
+    return {flag.code for flag in find_violations(evidence)}
+
+
+def confuse():
+    """Move 35 % of the positives of every even label to the next label."""
+    noisy = DATA.Y.copy()
+    for j in range(0, Q, 2):
+        moved = (DATA.Y[:, j] == 1) & (DATA.Y[:, j + 1] == 0) & (np.random.default_rng(j).random(N) < 0.35)
+        noisy[moved, j], noisy[moved, j + 1] = 0, 1
+    return noisy
+
+
+def empty():
+    return np.where(np.random.default_rng(0).random((N, 1)) < 0.1, 0, DATA.Y)
+
+
+def flip_at_boundary():
+    rate = np.minimum(DATA.posterior, 1 - DATA.posterior)
+    return np.where(np.random.default_rng(0).random((N, Q)) < rate, 1 - DATA.Y, DATA.Y)
+
+
+def flip_by_feature():
+    rate = 0.6 * DATA.X[:, 0].argsort().argsort()[:, None] / N
+    draw = np.random.default_rng(0).random((N, Q))
+    return np.where(DATA.Y == 1, draw >= rate, draw < rate / 5).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("noisy", "code"),
+    [
+        (confuse, "confused_labels"),
+        (empty, "emptied_rows"),
+        (flip_at_boundary, "boundary_noise"),
+        (flip_by_feature, "feature_dependent_noise"),
+    ],
+)
+def test_each_violation_raises_its_flag(noisy, code):
+    """A moved label is also a feature-dependent addition to the other label, and may be flagged as both."""
+    allowed = {code, "feature_dependent_noise"} if code == "confused_labels" else {code}
+    assert {code} <= codes(noisy()) <= allowed
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        ClassConditionalNoise(0.0, 0.0, n_labels=Q),
+        ClassConditionalNoise(0.3, 0.2, n_labels=Q),
+        MissingNoise(0.4, n_labels=Q),
+        PartialNoise(0.3, n_labels=Q),
+    ],
+)
+def test_class_conditional_noise_is_not_flagged(noise):
+    assert codes(noise.corrupt(DATA.Y, random_state=0)) == set()
+
+
+def test_declared_noise_type_is_contradicted_only_if_wrong():
+    added = PartialNoise(0.3, n_labels=Q).corrupt(DATA.Y, random_state=0)
+    removed = MissingNoise(0.4, n_labels=Q).corrupt(DATA.Y, random_state=0)
+    assert codes(added, "missing") == codes(removed, "partial") == {"noise_type_contradicted"}
+    assert codes(added, "partial") == codes(removed, "missing") == set()
+
+
+def test_probabilities_replace_features():
+    noisy = confuse()
+    proba = np.column_stack([calibrate_scores(DATA.X @ w, y) for w, y in zip(np.eye(10)[:Q] + 0.1, noisy.T)])
+    proba = 0.5 * proba + 0.5 * DATA.posterior
+    found = diagnose_noise(Y_noisy=pd.DataFrame(noisy, columns=list("abcdefghij")), pred_proba=proba)
+    assert np.isnan(found.p_value).all()
+    flag = next(flag for flag in found.flags if flag.code == "confused_labels")
+    pairs = [("a", "b"), ("c", "d"), ("e", "f"), ("g", "h"), ("i", "j")]
+    assert any({flag.name} < set(pair) and f"label {(set(pair) - {flag.name}).pop()!r}" in flag.note for pair in pairs)
+    with pytest.raises(ValueError, match="got neither"):
+        diagnose_noise(Y_noisy=noisy)
+
+
+def test_few_complete_rows_are_not_tested():
+    noisy = empty().astype(float)
+    assert codes(noisy[:499], X=DATA.X[:499]) == set()
+    partly = noisy.copy()
+    partly[600:, 0] = np.nan
+    assert codes(partly) == codes(noisy[:600], X=DATA.X[:600])
+    partly[:, 0] = np.nan
+    assert codes(partly) == set()
+
+
+def test_violations_remove_no_noise_detected():
+    data = make_noisy_multilabel(600, 5, 3, strength=8.0, random_state=0)
+    evidence = Evidence(Y=data.Y.astype(float), noise_type=("both",) * 3, X=data.X)
+    evidence = Evidence(Y=evidence.Y, noise_type=evidence.noise_type, X=data.X, surfaces=fit_surfaces(evidence))
+    assert estimate_rates(evidence, "auto", None, ()).labels_with("no_noise_detected")
+    flagged = estimate_rates(evidence, "auto", None, (Flag("emptied_rows", "Rows are empty."),))
+    assert not flagged.labels_with("no_noise_detected")
+    assert "emptied_rows" in {flag.code for flag in flagged.flags}
+
+
+def test_excess_of_empty_rows_equals_counts():
+    Y = (RNG.random((400, 5)) < 0.4).astype(float)
+    proba = RNG.uniform(0.1, 0.9, (400, 5))
+    limit = np.quantile([sum(row) for row in proba], 1 - TOP_SHARE)
+    top = [i for i in range(400) if proba[i].sum() >= limit]
+    share = [sum(sum(Y[i]) == k for i in top) / len(top) for k in range(3)]
+    bound = (share[1] + 1 / len(top)) ** 2 / (2 * share[2])
+    independent = np.mean([np.prod([1 - p for p in proba[i]]) for i in top])
+    assert excess_of_empty_rows(Y, proba)[0] == pytest.approx(share[0] - max(bound, independent))
+
+
+def test_share_of_moved_labels_is_estimated():
+    score = np.sort(RNG.normal(size=3000))[::-1]
+    true = score > 1
+    moved = true & (RNG.random(3000) < 0.35)
+    other = RNG.random(3000) < 0.2
+    Y = np.column_stack([true & ~moved, other | moved]).astype(float)
+    found = confusions(Y, np.column_stack([score, -score]))
+    assert [(pair.label, pair.other) for pair in found] == [(0, 1)]
+    assert found[0].moved == pytest.approx(0.35, abs=0.08)
+    independent = np.column_stack([true & ~moved, other]).astype(float)
+    assert not confusions(independent, np.column_stack([score, -score]))
+
+
+def test_predictions_from_others_equal_ridge_regressions():
+    residuals = RNG.normal(size=(90, 4)) @ RNG.normal(size=(4, 4))
+    predicted = _predict_from_others(residuals)
+    fold = np.random.default_rng(0).permutation(90) % 3
+    for k in range(3):
+        training, held_out = residuals[fold != k], residuals[fold == k]
+        l2 = 0.3 + 20 * 4 / len(training)
+        for j in range(4):
+            A, b = np.delete(training, j, 1), training[:, j]
+            w = np.linalg.solve(A.T @ A / len(A) + l2 * np.eye(3), A.T @ b / len(A))
+            np.testing.assert_allclose(predicted[fold == k, j], np.delete(held_out, j, 1) @ w)
+
+
+def test_plateau_gain_separates_the_two_noisy_posteriors():
+    logits = RNG.normal(0, 3, 6000)
+    eta = 1 / (1 + np.exp(-logits))
+    draw = RNG.random(6000)
+    boundary = eta + np.minimum(eta, 1 - eta) * (1 - 2 * eta)
+    constant = 0.1 + 0.7 * eta
+    assert plateau_gain(logits, (draw < boundary).astype(float)) > 5
+    assert plateau_gain(logits, (draw < constant).astype(float)) < -5
+
+
+def test_rate_likelihood_is_largest_at_the_true_rates():
+    logits = RNG.normal(0, 4, 20_000)
+    noisy = (RNG.random(20_000) < 0.2 + 0.5 / (1 + np.exp(-1.2 * logits))).astype(float)
+    np.testing.assert_allclose(RATE_PAIRS[rate_likelihood(logits, noisy).argmax()], [0.3, 0.2])
