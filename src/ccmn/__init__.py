@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn.estimation import cross_fit_proba as cross_fit_proba
     from ccmn.estimation import diagnose_noise as diagnose_noise
     from ccmn.estimation import estimate_noise as estimate_noise
+    from ccmn.estimation import resolve_uncertain as resolve_uncertain
     from ccmn.estimation import sensitivity as sensitivity
     from ccmn.losses import HammingLoss as HammingLoss
     from ccmn.losses import RankingLoss as RankingLoss
@@ -63,7 +64,7 @@ _EXPORTS = {
     for module, names in {
         "audit": ("find_label_issues",),
         "data": ("load_dataset",),
-        "estimation": ("cross_fit_proba", "diagnose_noise", "estimate_noise", "sensitivity"),
+        "estimation": ("cross_fit_proba", "diagnose_noise", "estimate_noise", "resolve_uncertain", "sensitivity"),
         "losses": ("HammingLoss", "RankingLoss"),
         "models": ("CCMNClassifier", "CorrectedClassifier", "RiskControlledClassifier", "control_risk", "load_model"),
         "noise": ("ClassConditionalNoise", "GroupedNoise", "MissingNoise", "PartialNoise", "TransitionNoise"),

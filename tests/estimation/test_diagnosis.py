@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from ccmn import diagnose_noise, estimate_noise
+from ccmn import diagnose_noise, estimate_noise, resolve_uncertain
 from ccmn.data import make_noisy_multilabel
-from ccmn.estimation.diagnosis import AUC, UNKNOWN_AUC, auc, pool_aucs, sensitivity
+from ccmn.estimation.diagnosis import AUC, UNKNOWN_AUC, auc, mixture_share, pool_aucs, sensitivity
 from ccmn.estimation.likelihood import GRIDS, deviance, surface
 from ccmn.noise import ClassConditionalNoise
 
@@ -119,3 +119,83 @@ def test_sensitivity_rejects_invalid_arguments():
         sensitivity(NOISE, ETA[:, :1])
     with pytest.raises(ValueError, match="proba must be probabilities"):
         sensitivity(NOISE, 2 * ETA)
+
+
+def mark_uncertain(rate_pos, rate_neg, seed=0):
+    """Return true labels in which some positives and negatives are replaced by -1, independently of the features."""
+    drawn = np.random.default_rng(seed).random(DATA.Y.shape)
+    return np.where(drawn < np.where(DATA.Y == 1, rate_pos, rate_neg), -1, DATA.Y.astype(int))
+
+
+@pytest.mark.parametrize("rates", [(0.5, 0.05), (0.1, 0.3)])
+def test_share_of_positives_among_uncertain_entries(rates):
+    Y = mark_uncertain(*rates)
+    found = resolve_uncertain(DATA.X, Y)
+    unclear = Y == -1
+    for j in range(Y.shape[1]):
+        true = DATA.Y[unclear[:, j], j]
+        assert found.counts[j] == true.size
+        assert found.share[j] == pytest.approx(true.mean(), abs=0.1)
+        assert found.ci[j, 0] <= found.share[j] <= found.ci[j, 1]
+        assert found.proba[unclear[:, j], j].mean() == pytest.approx(found.share[j], abs=1e-3)
+    np.testing.assert_array_equal(found.Y[~unclear], DATA.Y[~unclear])
+    resolved = unclear & ~np.isnan(found.Y)
+    assert (found.Y[resolved] == DATA.Y[resolved]).mean() > 0.85
+    assert np.isin(found.Y[resolved], (0, 1)).all()
+
+
+def test_mixture_share_maximizes_the_likelihood():
+    ratio = np.exp(np.random.default_rng(0).normal(0.3, 1.5, 400))
+    grid = np.linspace(0, 1, 10_001)
+    values = [np.log(m * ratio + 1 - m).sum() for m in grid]
+    assert mixture_share(ratio)[0] == pytest.approx(grid[int(np.argmax(values))], abs=2e-3)
+    share, interval = mixture_share(np.ones(5))
+    assert share == 0.5
+    assert interval.tolist() == [0, 1]
+
+
+def test_intervals_of_uncertain_shares_cover():
+    """The scores are the true posteriors of a known mixture."""
+    rng = np.random.default_rng(0)
+    covered = []
+    for _ in range(200):
+        true = rng.random(150) < 0.3
+        ratio = np.exp(2 * (rng.normal(size=150) + 2 * true) - 2)  # normal scores with means 0 and 2
+        low, high = mixture_share(ratio)[1]
+        covered.append(low <= 0.3 <= high)
+    assert 0.84 < np.mean(covered) < 0.96
+
+
+def test_resolve_uncertain_keeps_unobserved_entries_and_other_codes():
+    Y = np.array([[1, np.nan], [0, 9], [1, 1], [0, 1]])
+    found = resolve_uncertain(Y=Y, pred_proba=np.full((4, 2), 0.5), uncertain=9)
+    assert np.isnan(found.Y[0, 1])
+    assert np.isnan(found.share[0])
+    assert found.share[1] == 0.5  # the given labels are all equal and carry no information
+    assert found.counts.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"Y": [[1]]}, "either features X or"),
+        ({"X": [[1.0]], "Y": [[1]], "pred_proba": [[0.5]]}, "either features X or"),
+        ({"Y": [[1]], "pred_proba": [[0.5]], "confidence": 0.5}, "confidence"),
+        ({"Y": [[1]], "pred_proba": [[0.5]], "uncertain": 1}, "uncertain must be"),
+        ({"Y": [[2]], "pred_proba": [[0.5]]}, "Y must be 0 or 1"),
+        ({"Y": [[1, 0]], "pred_proba": [[0.5]]}, "probabilities"),
+    ],
+)
+def test_resolve_uncertain_rejects_invalid_arguments(arguments, match):
+    with pytest.raises(ValueError, match=match):
+        resolve_uncertain(**arguments)
+
+
+def test_label_that_a_group_never_uses_is_flagged():
+    Y = DATA.Y[:400].copy()
+    Y[:200, 1] = 0
+    rates = estimate_noise(DATA.X[:400], Y, groups=np.repeat(["a", "b"], 200)).rates
+    assert rates["a"].labels_with("unused_label") == [1]
+    assert rates["a"].ci_pos[1].tolist() == [0, 1]
+    assert 1 not in rates["a"].labels_with("no_noise_detected")
+    assert not rates["b"].labels_with("unused_label")

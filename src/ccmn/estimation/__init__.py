@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ccmn.estimation.cross_fitting import CrossFit, cross_fit_proba
-from ccmn.estimation.diagnosis import AUC, Diagnosis, Sensitivity, sensitivity
+from ccmn.estimation.diagnosis import AUC, Diagnosis, Sensitivity, UncertainLabels, resolve_uncertain, sensitivity
 from ccmn.estimation.estimate import METHODS, IncrementalNoiseEstimator, diagnose_noise, estimate_noise
 from ccmn.estimation.evidence import mean_votes
 from ccmn.estimation.group_rates import GroupRates
@@ -22,11 +22,13 @@ __all__ = [
     "IncrementalNoiseEstimator",
     "NoiseRates",
     "Sensitivity",
+    "UncertainLabels",
     "cross_fit_proba",
     "diagnose_noise",
     "estimate_noise",
     "mean_votes",
     "out_of_fold_scores",
+    "resolve_uncertain",
     "sensitivity",
     "trusted_rows_needed",
 ]

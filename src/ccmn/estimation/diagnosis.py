@@ -1,25 +1,34 @@
-"""Checks of the noise assumptions: class-conditional noise, and sensitivity of predictions to errors of the rates."""
+"""Checks of the noise assumptions: class-conditional noise, sensitivity to the rates, and uncertain entries."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.special
 import scipy.stats
 from numpy.typing import NDArray
+from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import check_array
 
-from ccmn._containers import to_dense_array
-from ccmn._validation import FloatArray, check_label_width, check_probabilities
+from ccmn._containers import is_sparse, to_dense_array, unwrap
+from ccmn._random import RandomState
+from ccmn._validation import (
+    FloatArray,
+    check_label_matrix,
+    check_label_width,
+    check_matrix_pair,
+    check_probabilities,
+)
 from ccmn.estimation.evidence import Evidence, Trusted
 from ccmn.estimation.likelihood import N_BINS, Surfaces
 from ccmn.estimation.noise_rates import Z_CONFIDENCE, Flag
-from ccmn.estimation.out_of_fold import reduce_features, standardize
+from ccmn.estimation.out_of_fold import out_of_fold_scores, reduce_features, standardize
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
 
@@ -31,6 +40,8 @@ N_FOLDS = 5
 """Folds of the cross-validated prediction of flips."""
 MAX_HARMLESS_EXCESS = 0.05
 """An AUC whose interval starts below 1/2 plus this value is not flagged: a weak dependence does little harm."""
+N_EM_STEPS = 200
+"""Steps of the EM algorithm for the share of positives among uncertain entries."""
 MIN_P_VALUE = 1e-3
 """A label is flagged for lack of fit if its p-value is smaller."""
 
@@ -297,3 +308,154 @@ def sensitivity(noise: ClassConditionalNoise, pred_proba: object, delta: float =
         )
     threshold, given_1, given_0, mean_change, changed = (np.stack(column) for column in zip(*rows))
     return Sensitivity(threshold, given_1, given_0, mean_change, changed, delta)
+
+
+@dataclass(frozen=True, eq=False)
+class UncertainLabels:
+    """Labels with resolved uncertain entries, as returned by :func:`ccmn.resolve_uncertain`.
+
+    Parameters
+    ----------
+    Y : float64 array of shape (n, q)
+        Labels in {0, 1}. Uncertain entries are 0 or 1 where their probability is beyond the requested confidence, and
+        NaN otherwise.
+    proba : float64 array of shape (n, q)
+        Soft labels: the given labels, and P(label = 1) of uncertain entries.
+    share : float64 array of shape (q,)
+        Estimated share of positives among the uncertain entries of each label, NaN if there are none.
+    ci : float64 array of shape (q, 2)
+        Intervals of these shares with nominal coverage of 90 %.
+    counts : int64 array of shape (q,)
+        Number of uncertain entries of each label.
+
+    Examples
+    --------
+    >>> from ccmn import resolve_uncertain
+    >>> found = resolve_uncertain(Y=[[1], [0], [-1]], pred_proba=[[0.9], [0.1], [0.8]])
+    >>> found.counts.tolist(), found.Y[:2].tolist()
+    ([1], [[1.0], [0.0]])
+    """
+
+    Y: FloatArray
+    proba: FloatArray
+    share: FloatArray
+    ci: FloatArray
+    counts: NDArray[np.int64]
+
+
+def resolve_uncertain(
+    X: Any = None,
+    Y: Any = None,
+    *,
+    pred_proba: Any = None,
+    uncertain: float = -1,
+    confidence: float = 0.9,
+    random_state: RandomState = 0,
+) -> UncertainLabels:
+    r"""Estimate what a third label value such as "uncertain" means, separately for every label.
+
+    Uncertain entries of a label are assumed to be a mixture of positives and negatives whose features are distributed
+    like those of the given positives and negatives. The share of positives m maximizes
+
+    .. math:: \sum_i \log(m\, r_i + 1 - m), \qquad r_i = \frac{p_i}{1 - p_i} \Big/ \frac{\pi}{1 - \pi},
+
+    over the uncertain entries, by the EM algorithm for changed priors [1]_. p are calibrated out-of-fold probabilities
+    and :math:`\pi` is the share of positives among the given labels. The label of an entry is positive with
+    probability :math:`m r_i / (m r_i + 1 - m)`.
+
+    The result concerns the label that the annotator would have given. Errors of the given labels are left to the noise
+    model.
+
+    Parameters
+    ----------
+    X : array, DataFrame or CSR matrix of shape (n, d), default=None
+        Features. A linear model of the given labels is fitted to them.
+    Y : array of shape (n, q)
+        Labels: 0, 1, the value ``uncertain``, or NaN where not observed.
+    pred_proba : array of shape (n, q), default=None
+        Out-of-fold probabilities of a model that was trained on the given labels only, instead of ``X``.
+    uncertain : float, default=-1
+        Value of uncertain entries, as in CheXpert [2]_.
+    confidence : float, default=0.9
+        Uncertain entries become 1 if their probability is at least this value, and 0 if it is at most
+        ``1 - confidence``.
+    random_state : int, Generator or None, default=0
+        Seed of cross-validation.
+
+    Returns
+    -------
+    UncertainLabels
+        Labels with NaN where an entry remains uncertain, soft labels, and the share of positives of each label.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid.
+
+    References
+    ----------
+    .. [1] M. Saerens, P. Latinne and C. Decaestecker, "Adjusting the Outputs of a Classifier to New a Priori
+       Probabilities: A Simple Procedure", Neural Computation 14(1), 2002.
+    .. [2] J. Irvin et al., "CheXpert: A Large Chest Radiograph Dataset with Uncertainty Labels and Expert Comparison",
+       AAAI 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ccmn import resolve_uncertain
+    >>> from ccmn.data import make_noisy_multilabel
+    >>> task = make_noisy_multilabel(2000, 5, 2, strength=8, random_state=0)
+    >>> rng = np.random.default_rng(0)
+    >>> Y = np.where(rng.random(task.Y.shape) < np.where(task.Y == 1, 0.4, 0.1), -1, task.Y.astype(int))
+    >>> found = resolve_uncertain(task.X, Y)
+    >>> true_share = [task.Y[Y[:, j] == -1, j].mean() for j in range(2)]
+    >>> bool(abs(found.share - true_share).max() < 0.05)
+    True
+    """
+    if Y is None or (X is None) == (pred_proba is None):
+        raise ValueError("resolve_uncertain requires labels Y, and either features X or probabilities pred_proba")
+    if not 0.5 < confidence <= 1:
+        raise ValueError(f"confidence must be in (0.5, 1]; got {confidence!r}")
+    if uncertain in (0, 1) or math.isnan(uncertain):
+        raise ValueError(f"uncertain must be a value other than 0, 1 and NaN; got {uncertain!r}")
+    values = to_dense_array(Y).astype(np.float64)
+    unclear = values == uncertain
+    labels = check_label_matrix(np.where(unclear, np.nan, values), "Y")
+    if pred_proba is None:
+        features = check_array(X if is_sparse(X) else unwrap(X)[0], accept_sparse="csr", dtype=np.float64)
+        scores = out_of_fold_scores(features, labels, random_state)
+    else:
+        scores = check_probabilities(to_dense_array(pred_proba), "pred_proba")
+    check_matrix_pair(labels, scores, ("Y", "the probabilities"))
+    proba, q = labels.copy(), labels.shape[1]
+    share, ci = np.full(q, np.nan), np.full((q, 2), np.nan)
+    for j in np.flatnonzero(unclear.any(0)):
+        ratio = _likelihood_ratio(scores[:, j], labels[:, j])[unclear[:, j]]
+        share[j], ci[j] = mixture_share(ratio)
+        proba[unclear[:, j], j] = share[j] * ratio / (share[j] * ratio + 1 - share[j])
+    clear = (proba >= confidence) | (proba <= 1 - confidence)
+    resolved = np.where(unclear, np.where(clear, np.round(proba), np.nan), labels)
+    return UncertainLabels(resolved, proba, share, ci, unclear.sum(0).astype(np.int64))
+
+
+def _likelihood_ratio(scores: FloatArray, labels: FloatArray) -> FloatArray:
+    """Return P(score | given 1) / P(score | given 0) of all rows, by isotonic regression on the given labels."""
+    given = ~np.isnan(labels)
+    ones, zeros = float((labels[given] == 1).sum()), float((labels[given] == 0).sum())
+    if min(ones, zeros) == 0:
+        return np.ones(len(scores))  # the given labels are all equal and say nothing about the others
+    smallest = 0.5 / (ones + zeros)
+    model = IsotonicRegression(y_min=smallest, y_max=1 - smallest, out_of_bounds="clip")
+    p = model.fit(scores[given], labels[given]).predict(scores)
+    ratio: FloatArray = p / (1 - p) * zeros / ones
+    return ratio
+
+
+def mixture_share(ratio: FloatArray) -> tuple[float, FloatArray]:
+    """Return the share m that maximizes the sum of log(m r + 1 - m), and its interval from the observed information."""
+    share = 0.5
+    for _ in range(N_EM_STEPS):
+        share = float(np.mean(share * ratio / (share * ratio + 1 - share)))
+    information = float(np.square((ratio - 1) / (share * ratio + 1 - share)).sum())
+    half_width = Z_CONFIDENCE / math.sqrt(information) if information > 0 else 1.0
+    return share, np.clip([share - half_width, share + half_width], 0, 1)

@@ -13,7 +13,7 @@ import numpy as np
 from ccmn._containers import Labels, label_names_of
 from ccmn._random import RandomState
 from ccmn._registry import Registry
-from ccmn._validation import check_groups, name_some
+from ccmn._validation import FloatArray, check_groups, name_some
 from ccmn.estimation.anchor import anchor, tightest, tightest_label
 from ccmn.estimation.best_bin import best_bin, best_bin_label
 from ccmn.estimation.confident_joint import confident_joint
@@ -54,6 +54,8 @@ from ccmn.noise import ClassConditionalNoise
 
 MIN_ROWS = 100
 """Estimates from fewer rows are flagged, and groups with fewer rows get the estimate of all rows."""
+MIN_EXPECTED_POSITIVES = 10
+"""Positives that are expected in a group from which on their absence is no chance (probability below 0.0001)."""
 TARGET_HALF_WIDTH = 0.1
 """Half width of a 90 % interval that is precise enough for training."""
 
@@ -376,7 +378,27 @@ def _estimate_groups(
                 "a similar group or collect more rows."
             )
             result[group] = replace(shared, flags=(*shared.flags, Flag("few_rows", note)))
+        if group not in clean:
+            result[group] = _flag_unused(result[group], evidence.Y[rows], np.delete(evidence.Y, rows, 0))
     return GroupRates(result)
+
+
+def _flag_unused(rates: NoiseRates, Y: FloatArray, Y_others: FloatArray) -> NoiseRates:
+    """Flag labels that a group never uses although other groups do: their rho_pos is unknown and may be 1."""
+    expected = observed_prevalence(Y_others) * (~np.isnan(Y)).sum(0) * (~np.isnan(Y_others)).any(0)
+    unused = np.flatnonzero(~(Y > 0).any(0) & (expected >= MIN_EXPECTED_POSITIVES))
+    if not unused.size:
+        return rates
+    ci_pos, se_pos = rates.ci_pos.copy(), rates.se_pos.copy()
+    ci_pos[unused], se_pos[unused] = UNKNOWN_RATE[2:], UNKNOWN_RATE.se
+    flags = [flag for flag in rates.flags if flag.code != "no_noise_detected" or flag.label not in unused]
+    for j in unused.tolist():
+        note = (
+            f"The group never uses this label, although about {expected[j]:.0f} positives are expected from the other "
+            "groups. If nobody looked for the label there, set its entries in this group to NaN."
+        )
+        flags.append(Flag("unused_label", note, j))
+    return replace(rates, ci_pos=ci_pos, se_pos=se_pos, flags=tuple(flags))
 
 
 def auto(evidence: Evidence) -> list[LabelRates]:
