@@ -211,7 +211,8 @@ def excess_of_empty_rows(Y: FloatArray, proba: FloatArray) -> tuple[float, float
 
     References
     ----------
-    .. [1] G. H. Hardy, J. E. Littlewood and G. Polya, "Inequalities", 2nd ed., 1952, Section 2.22.
+    .. [1] R. P. Stanley, "Log-Concave and Unimodal Sequences in Algebra, Combinatorics, and Geometry", Annals of the
+       New York Academy of Sciences 576, 1989, Theorem 2.
     """
     expected = proba.sum(1)
     rows = expected >= np.quantile(expected, 1 - TOP_SHARE)
@@ -225,7 +226,7 @@ def excess_of_empty_rows(Y: FloatArray, proba: FloatArray) -> tuple[float, float
 
 
 def confused_labels(scores: Scores, name: Callable[[int], str]) -> list[Flag]:
-    """Flag pairs of labels of which one was given instead of the other."""
+    """Flag pairs of labels if one of them was given instead of the other."""
     candidates = confusions(scores.Y, scores.logits)
     found = [pair for pair in candidates if pair.z >= MIN_Z_CONFUSED and pair.low >= MIN_MOVED]
     if len({pair.label for pair in candidates}) >= max(3, scores.Y.shape[1] / 8):
