@@ -335,3 +335,12 @@ def test_incremental_estimator_fits_models_once(monkeypatch):
 def test_incremental_estimator_rejects_unknown_rows():
     with pytest.raises(ValueError, match="300"):
         IncrementalNoiseEstimator(TASK.X, TASK.Y_noisy).rates((np.array([300]), TASK.Y[:1]))
+
+
+@ignore_rate_warnings
+def test_no_noise_is_estimated_where_there_is_none():
+    clean = make_noisy_multilabel(1200, 6, 4, strength=8, random_state=0)
+    rates = estimate_noise(clean.X, clean.Y)
+    assert max(rates.rho_pos.mean(), rates.rho_neg.mean()) < 0.02
+    assert (rates.ci_pos[:, 0] == 0).all()
+    assert (rates.ci_neg[:, 0] == 0).all()

@@ -15,6 +15,7 @@ from ccmn.estimation.noise_rates import (
     Rate,
     collect_rates,
     limit_rates,
+    pool_rates,
     prior_from_rates,
 )
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
@@ -124,6 +125,34 @@ def test_shrunk_noise_reduces_poorly_identified_rho_neg():
     np.testing.assert_allclose(rates.shrunk_noise.rho_pos, [0.3, 0.3])
     declared = collect_rates([labels[0]._replace(pos=ZERO_RATE)], np.ones((10, 1)), ("partial",), {}, None)
     assert declared.shrunk_noise == declared.noise
+
+
+def test_pooled_rates_equal_plain_loop():
+    values, errors = [0.1, 0.2, 0.6, 0.3], [0.02, 0.1, 0.05, 0.2]
+    weights = [1 / (se**2 + 0.01) for se in errors]
+    mean = sum(w * v for w, v in zip(weights, values)) / sum(weights)
+    between = sum((v - mean) ** 2 for v in values) / 4 - sum(se**2 for se in errors) / 4
+    assert between > 1e-4
+    found = pool_rates(np.array(values), np.array(errors))
+    for value, se, pooled in zip(values, errors, found):
+        assert pooled == pytest.approx(mean + between / (between + se**2) * (value - mean))
+    np.testing.assert_allclose(pool_rates(np.array([0.1, 0.3]), np.array([0.5, 0.5])), [0.2, 0.2], atol=1e-3)
+    np.testing.assert_allclose(pool_rates(np.array([0.1, 0.3]), np.zeros(2)), [0.1, 0.3])
+
+
+def test_shrunk_noise_pools_rates_of_the_profile_likelihood():
+    pos, neg = (
+        (Rate(0.1, 0.2, 0.0, 0.5), Rate(0.5, 0.2, 0.0, 0.9)),
+        (Rate(0.1, 0.05, 0, 0.2), Rate(0.4, 0.05, 0.3, 0.5)),
+    )
+    labels = [LabelRates(*pair, "point", "profile") for pair in zip(pos, neg)]
+    shrunk = rates(labels).shrunk_noise
+    assert np.ptp(shrunk.rho_pos) < 0.01
+    assert 0.25 < shrunk.rho_neg[1] - shrunk.rho_neg[0] < 0.3
+    trusted = [label._replace(method="trusted + profile", pos=label.pos._replace(se=0.03)) for label in labels]
+    assert np.ptp(rates(trusted).shrunk_noise.rho_pos) > 0.35
+    declared = [LabelRates(ZERO_RATE, rate, "point", "profile") for rate in neg]
+    np.testing.assert_allclose(rates(declared, ("partial", "partial")).shrunk_noise.rho_neg, [0.1, 0.4])
 
 
 def test_flags_contain_label_names():

@@ -11,7 +11,10 @@ from ccmn.estimation.likelihood import GRIDS
 from ccmn.estimation.noise_rates import ZERO_RATE
 from ccmn.estimation.profile import (
     DEFAULT_TEMPERATURE,
+    LOG_PRIOR_WEIGHTS,
     Counts,
+    average_hypotheses,
+    hypothesis_weights,
     log_posterior,
     log_rare_prior,
     normalize,
@@ -115,3 +118,59 @@ def test_label_without_evidence_gets_pooled_posterior():
     far = np.full_like(FLAT, -np.inf)
     far[0, 0] = 0.0
     assert normalize(shrink_to_pooled(others, far))[0, 0] == 1
+
+
+def peaked_at(i, k, height=6.0):
+    """Return a log-likelihood over the grid that falls off around one pair."""
+    pos, neg = GRID.pairs
+    fall = (pos - GRID.pos[i]) ** 2 / 0.1**2 + (neg - GRID.neg[k]) ** 2 / 0.04**2
+    return np.where(np.isfinite(FLAT), -0.5 * height * fall, -np.inf)
+
+
+def test_hypothesis_weights_equal_plain_sums():
+    labels = [peaked_at(3, 0), peaked_at(2, 2), peaked_at(4, 1)]
+    parts = {"clean": (0, 0), "missing": (None, 0), "added": (0, None), "both": (None, None)}
+    scores = {}
+    for name, (i, k) in parts.items():
+        logs = []
+        for values in labels:
+            cells = [
+                np.exp(values[a, b])
+                for a in range(GRID.pos.size)
+                for b in range(GRID.neg.size)
+                if i in (None, a) and k in (None, b) and np.isfinite(values[a, b])
+            ]
+            logs.append(np.log(sum(cells) / len(cells)))
+        scores[name] = np.exp(len(labels) * (np.mean(logs) + LOG_PRIOR_WEIGHTS[name]))
+    found = hypothesis_weights(labels)
+    for name, score in scores.items():
+        assert found[name] == pytest.approx(score / sum(scores.values()))
+
+
+@pytest.mark.parametrize(
+    ("pair", "expected"), [((0, 0), "clean"), ((7, 0), "missing"), ((0, 9), "added"), ((6, 8), "both")]
+)
+def test_strong_evidence_selects_the_hypothesis(pair, expected):
+    weights = hypothesis_weights([peaked_at(*pair)] * 12)
+    assert max(weights, key=weights.get) == expected
+    assert sum(weights.values()) == pytest.approx(1)
+
+
+def test_average_over_hypotheses():
+    values = peaked_at(6, 8)
+    only_both = {name: float(name == "both") for name in LOG_PRIOR_WEIGHTS}
+    np.testing.assert_allclose(average_hypotheses(values, only_both), normalize(values))
+    averaged = average_hypotheses(values, {"clean": 0.5, "missing": 0.0, "added": 0.0, "both": 0.5})
+    expected = 0.5 * normalize(values)
+    expected[0, 0] += 0.5
+    np.testing.assert_allclose(averaged, expected)
+    assert hypothesis_weights([]) is None
+
+
+def test_interval_contains_rates_of_both_hypotheses():
+    """A hypothesis of weight 1 changes the value; the interval still covers what the likelihood alone supports."""
+    clean = {name: float(name == "clean") for name in LOG_PRIOR_WEIGHTS}
+    pos, neg = posterior_rates(peaked_at(6, 8), GRID, 0.4, clean)
+    assert pos.value == neg.value == 0.0
+    assert pos.high > 0.3
+    assert neg.high > 0.16
