@@ -1,23 +1,30 @@
-"""Ranking loss on a CUDA device, compared with the broadcast double sum; a training step with 131,072 labels.
+"""Cost of the losses: compared with the broadcast double sum and with BCE, eager and compiled, and in a training step.
 
-    python benchmarks/device.py            (one CUDA device; about a minute)
-    python benchmarks/device.py --quick
+    python benchmarks/device.py            (one CUDA device; about five minutes, most of it in torch.compile)
+    python benchmarks/device.py --quick    two sizes, without torch.compile
+    python benchmarks/device.py --device cpu    cost relative to BCE on two cores, eager and compiled
 
-The baseline of the training step is the same step with BCE. Also printed: how close the kernels of the loss are to the
+The baseline of the training step, eager and compiled, is the same step with BCE. torch.compile starts from an empty
+cache in every case. Also printed: how close the kernels of the loss are to the
 limits of the device, with bytes and float32 operations per second measured in the same run; and the peak memory of the
-loss and of the step, in score-sized tensors. Without a CUDA device the script exits with a message.
+loss and of the step, in score-sized tensors.
 """
 
 from __future__ import annotations
 
-import torch
-from harness import Result, compare, parser, report, seconds_of
+import json
 
-from ccmn import ClassConditionalNoise, RankingLoss
+import torch
+from harness import Result, compare, machine, parser, report, seconds_of
+
+from ccmn import ClassConditionalNoise, HammingLoss, RankingLoss
+from ccmn.functional import asymmetric_loss
 from ccmn.losses import SURROGATES
 from ccmn.losses.pairs.chebyshev import expansion_table, max_half_width
 
 BATCH = 64
+COST_BATCH = 128
+COST_SIZES = (20, 300, 10_000)
 
 
 def broadcast(f: torch.Tensor, p: torch.Tensor, surrogate: str) -> torch.Tensor:
@@ -52,7 +59,58 @@ def loss_alone(q: int, budget: float) -> list[Result]:
     return results
 
 
-def whole_step(q: int, d: int, budget: float) -> tuple[Result, dict[str, object]]:
+def loss_costs(
+    device: str, sizes: tuple[int, ...] = COST_SIZES, compiled: bool = True, budget: float = 1.0
+) -> list[dict[str, object]]:
+    """Return the milliseconds of forward and backward of every loss, eager and compiled, with the ratios to BCE."""
+    rows = []
+    for q in sizes:
+        noise = ClassConditionalNoise(0.2, 0.1, n_labels=q)
+        losses = {
+            "BCE": torch.nn.BCEWithLogitsLoss(),
+            "asymmetric": lambda f, Y: asymmetric_loss(f, Y).mean(),
+            **{f"Hamming {phi}": HammingLoss(phi, noise).to(device) for phi in SURROGATES},
+            **{f"ranking {phi}": RankingLoss(phi, noise).to(device) for phi in SURROGATES},
+        }
+        Y = (torch.rand(COST_BATCH, q, device=device) < 0.1).float()
+        steps = {}
+        for name, loss in losses.items():
+            f = torch.randn(COST_BATCH, q + name.startswith("ranking"), device=device, requires_grad=True)
+            steps[name] = lambda loss=loss, f=f, Y=Y: torch.autograd.grad(loss(f, Y), f)
+        # Two rounds, so that other load affects all losses; the shorter time of each counts.
+        seconds = [{name: seconds_of(step, budget / 2, 1000) for name, step in steps.items()} for _ in range(2)]
+        for name, loss in losses.items():
+            row = {"q": q, "loss": name, "eager_ms": 1e3 * min(found[name] for found in seconds)}
+            if compiled:
+                row["compiled_ms"] = 1e3 * compiled_seconds(loss, q + name.startswith("ranking"), Y, budget)
+            rows.append(row)
+            bce = rows[-1 - list(losses).index(name)]
+            row |= {
+                key.replace("ms", "ratio"): row[key] / bce[key] for key in ("eager_ms", "compiled_ms") if key in row
+            }
+    return rows
+
+
+def compiled_seconds(loss, outputs: int, Y: torch.Tensor, budget: float) -> float:
+    """Return the time of forward and backward of a loss that is compiled without graph breaks."""
+    f = torch.randn(len(Y), outputs, device=Y.device, requires_grad=True)
+    torch._dynamo.reset()
+    step = torch.compile(loss, fullgraph=True)
+    return min(seconds_of(lambda: torch.autograd.grad(step(f, Y), f), budget / 2, 1000) for _ in range(2))
+
+
+def print_costs(rows: list[dict[str, object]]) -> None:
+    """Print the table of ``loss_costs``."""
+    print(f"{'q':>6} {'loss':<18}{'eager ms':>10}{'/ BCE':>7}{'compiled ms':>13}{'/ BCE':>7}{'compiled / eager':>18}")
+    for row in rows:
+        print(f"{row['q']:>6} {row['loss']:<18}{row['eager_ms']:>10.3f}{row['eager_ratio']:>7.2f}", end="")
+        if "compiled_ms" in row:
+            print(f"{row['compiled_ms']:>13.3f}{row['compiled_ratio']:>7.2f}", end="")
+            print(f"{row['compiled_ms'] / row['eager_ms']:>18.2f}", end="")
+        print(flush=True)
+
+
+def whole_step(q: int, d: int, budget: float, compiled: bool) -> tuple[list[Result], dict[str, object]]:
     """Time forward, backward and Adam of a linear model with the unbiased sigmoid ranking loss and with BCE."""
     X = torch.randn(BATCH, d, device="cuda")
     Y = (torch.rand(BATCH, q, device="cuda") < 0.001).float()
@@ -70,8 +128,12 @@ def whole_step(q: int, d: int, budget: float) -> tuple[Result, dict[str, object]
         return run
 
     name = f"step: ranking / sigmoid, q = {q}, batch {BATCH}, d = {d}"
-    ours = step(ranking, q + 1)
-    result = compare(name, ours, "BCE with logits", step(torch.nn.BCEWithLogitsLoss(), q), budget)
+    ours, bce = step(ranking, q + 1), torch.nn.BCEWithLogitsLoss()
+    results = [compare(name, ours, "BCE with logits", step(bce, q), budget)]
+    if compiled:
+        torch._dynamo.reset()
+        both = step(torch.compile(ranking), q + 1), step(torch.compile(bce), q)
+        results.append(compare(f"{name}, compiled", both[0], "BCE with logits, compiled", both[1], budget))
     scores = torch.randn(BATCH, q + 1, device="cuda", requires_grad=True)
     peaks = {
         "peak memory of the loss without its outputs, in score-sized tensors": peak(
@@ -80,7 +142,7 @@ def whole_step(q: int, d: int, budget: float) -> tuple[Result, dict[str, object]
         "peak memory of the step without parameters, gradient and optimizer state, in score-sized tensors": peak(ours),
     }
     notes = {what: round(extra / scores.nbytes, 2) for what, extra in peaks.items()}
-    return result, {**notes, **limits(ranking, scores.detach(), Y)}
+    return results, {**notes, **limits(ranking, scores.detach(), Y)}
 
 
 def peak(call) -> int:
@@ -133,13 +195,23 @@ def device_seconds(loss: RankingLoss, scores: torch.Tensor, Y: torch.Tensor) -> 
 
 
 def main() -> None:
-    options = parser(__doc__.splitlines()[0]).parse_args()
+    arguments = parser(__doc__.splitlines()[0])
+    arguments.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
+    options = arguments.parse_args()
+    if options.device == "cpu":
+        torch.set_num_threads(2)
+        costs = loss_costs("cpu", COST_SIZES[:1] if options.quick else COST_SIZES)
+        print(json.dumps({"machine": machine(), "costs": costs})) if options.json else print_costs(costs)
+        return
     if not torch.cuda.is_available():
-        raise SystemExit("No CUDA device found; benchmarks/losses.py measures the CPU.")
+        raise SystemExit("No CUDA device found; --device cpu measures two cores.")
+    costs = loss_costs("cuda", COST_SIZES[:2] if options.quick else COST_SIZES, compiled=not options.quick)
+    if not options.json:
+        print_costs(costs)
     budget = 1.0 if options.quick else 4.0
     results = [r for q in ((1024,) if options.quick else (256, 1024, 4096)) for r in loss_alone(q, budget)]
-    step, notes = whole_step(131_072, 768, budget)
-    report([*results, step], notes, options.json)
+    steps, notes = whole_step(131_072, 768, budget, compiled=not options.quick)
+    report([*results, *steps], {**notes, "costs": costs} if options.json else notes, options.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fused ranking loss, compared with double sums in float64 and with the eager loss. Skipped without a CUDA device.
+"""Fused losses, compared with double sums in float64 and with the eager loss. Skipped without a CUDA device.
 
 Run with pytest, or without pytest: ``python tests/device/test_fused.py``.
 """
@@ -10,7 +10,7 @@ from functools import partial
 
 import torch
 
-from ccmn.losses import SURROGATES, RankingLoss, ranking_loss
+from ccmn.losses import SURROGATES, HammingLoss, RankingLoss, hamming_loss, ranking_loss
 from ccmn.losses.triton import can_fuse
 from ccmn.noise import ClassConditionalNoise
 
@@ -320,6 +320,69 @@ def test_results_are_deterministic():
         )
         assert value == other_value
         assert gradient.equal(other_gradient)
+
+
+def test_hamming_values_and_gradients():
+    torch.manual_seed(13)
+    cases = itertools.product(SURROGATES, (1, 14, 300, 2999), (None, noise_of), (torch.float32, torch.bfloat16))
+    for surrogate, q, make_noise, dtype in cases:
+        noise = None if make_noise is None else make_noise(q)
+        outputs, Y = 4 * torch.randn(8, q, device=DEVICE).to(dtype), torch.rand(8, q, device=DEVICE)
+        Y[Y < 0.2] = float("nan")
+        for reduction, over_labels in itertools.product(("mean", "sum", "none"), ("sum", "mean")):
+            loss = HammingLoss(surrogate, noise, reduction, label_reduction=over_labels).to(DEVICE)
+            assert loss._can_fuse(outputs, Y)
+            assert not loss._can_fuse(outputs.double(), Y)
+            value, gradient = value_and_gradient(loss, outputs, Y)
+            true_value, true_gradient = value_and_gradient(loss, outputs.double(), Y.double())
+            case = surrogate, q, dtype, reduction
+            scale = 1e-6 * float(true_value.abs().max()) + 1e-6 * (1 if over_labels == "mean" else q)
+            assert ((value - true_value).abs() <= scale).all(), case
+            bound = (8e-3 if dtype == torch.bfloat16 else 1e-5) * float(true_gradient.abs().max()) + 1e-12
+            assert ((gradient - true_gradient).abs() <= bound).all(), case
+            assert gradient[Y.isnan()].eq(0).all()
+
+
+def test_hamming_function_and_second_derivatives():
+    torch.manual_seed(14)
+    for surrogate in ("logistic", "sigmoid"):
+        f, p = torch.randn(4, 5, 30, device=DEVICE), torch.randn(4, 5, 30, device=DEVICE)
+        loss = partial(hamming_loss, surrogate=surrogate)
+        assert_equal_float32(value_and_gradient(loss, f, p), value_and_gradient(loss, f.double(), p.double()))
+        second = []
+        for dtype in (torch.float32, torch.float64):
+            leaf = f.to(dtype).requires_grad_()
+            (gradient,) = torch.autograd.grad(loss(leaf, p.to(dtype)).sum(), leaf, create_graph=True)
+            second.append(torch.autograd.grad(gradient.square().sum(), leaf)[0].double())
+        assert_equal_float32(*([x] for x in second))
+
+
+def test_compiled_loss_equals_the_eager_one():
+    torch.manual_seed(15)
+    for surrogate, q in (("sigmoid", 30), ("hinge", 300), ("logistic", 2500), ("square", 2500), ("hinge", 5000)):
+        for make in (RankingLoss, HammingLoss):
+            loss = make(surrogate, noise_of(q)).to(DEVICE)
+            outputs, Y = batch(loss, 8, q)
+            torch._dynamo.reset()
+            compiled = torch.compile(loss, fullgraph=True)
+            assert_equal_float32(value_and_gradient(compiled, outputs, Y), value_and_gradient(loss, outputs, Y))
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                low = outputs.bfloat16()
+                results = value_and_gradient(compiled, low, Y), value_and_gradient(loss, low, Y)
+            torch.testing.assert_close(*results, rtol=1e-2, atol=1e-2 * float(results[1][1].abs().max()))
+
+
+def test_compiled_loss_in_cuda_graphs():
+    torch.manual_seed(16)
+    for surrogate, q in (("sigmoid", 30), ("logistic", 2600), ("hinge", 5000)):
+        loss = RankingLoss(surrogate, noise_of(q)).to(DEVICE)
+        torch._dynamo.reset()
+        compiled = torch.compile(loss, fullgraph=True, mode="reduce-overhead")
+        for _ in range(5):  # warm-up, capture, replay
+            outputs, Y = batch(loss, 8, q)
+            torch.compiler.cudagraph_mark_step_begin()
+            value, gradient = (t.clone() for t in value_and_gradient(compiled, outputs, Y))
+            assert_equal_float32((value, gradient), value_and_gradient(loss, outputs, Y))
 
 
 if __name__ == "__main__":

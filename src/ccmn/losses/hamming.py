@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -10,6 +12,7 @@ from torch import Tensor
 from ccmn._validation import check_scores_and_targets
 from ccmn.losses.multilabel_loss import MultiLabelLoss, corrected_means, with_weights
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, phi_of, resolve_surrogate
+from ccmn.losses.triton import can_fuse, fused_loss
 from ccmn.noise import NoiseModel
 
 
@@ -46,9 +49,21 @@ def hamming_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "sq
     tensor(0.2500)
     """
     check_scores_and_targets(scores.shape, targets.shape)
+    phi = resolve_surrogate(surrogate)
+    if isinstance(phi, Surrogate) and targets.shape == scores.shape and _can_fuse(scores, targets, phi):
+        return fused_loss(scores, targets, None, phi, partial(_eager_loss, phi=phi), loss="hamming")
+    return _eager_loss(scores, targets, phi)
+
+
+def _can_fuse(scores: Tensor, targets: Tensor, phi: Surrogate | Callable[[Tensor], Tensor]) -> bool:
+    """Return whether the fused kernels are faster; torch.compile fuses the operations of the eager loss itself."""
+    return not torch.compiler.is_compiling() and can_fuse(scores, targets, phi)
+
+
+def _eager_loss(scores: Tensor, targets: Tensor, phi: Surrogate | Callable[[Tensor], Tensor]) -> Tensor:
+    """Return ``hamming_loss`` without fused kernels."""
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     f, pos, neg = with_weights(scores, targets)
-    phi = resolve_surrogate(surrogate)
     if not isinstance(phi, Surrogate):
         return (pos * phi(f) + neg * phi(-f)).sum(-1)
     if torch.compiler.is_compiling() or pos.requires_grad:
@@ -94,13 +109,16 @@ class HammingLoss(MultiLabelLoss):
     noise : NoiseModel or None, default=None
         Noise model of the labels passed to ``forward``. ``None`` means labels without noise.
     reduction : {"mean", "sum", "none"}, default="mean"
-        Reduction over rows. Labels are always summed.
+        Reduction over rows.
     correction : {"abs", "relu", "flood"} or None, default=None
         Risk correction: function g that keeps the estimated risk from becoming negative. It is applied to the parts
         :math:`R^+_j = \frac1n\sum_i p_{ij}\phi(f_{ij})` and :math:`R^-_j = \frac1n\sum_i (1-p_{ij})\phi(-f_{ij})` of
         every label, which estimate nonnegative numbers; :class:`MultiLabelLoss` lists the functions.
     flood_level : float, default=0.0
         Level b of ``correction="flood"``, g(z) = abs(z - b) + b.
+    label_reduction : {"sum", "mean"}, default="sum"
+        Reduction over labels. The formulas use the sum. The mean divides it by q, so that a learning rate selected for
+        ``torch.nn.BCEWithLogitsLoss`` can be used.
 
     References
     ----------
@@ -123,12 +141,23 @@ class HammingLoss(MultiLabelLoss):
         correction: str | None = None,
         *,
         flood_level: float = 0.0,
+        label_reduction: str = "sum",
     ) -> None:
-        super().__init__(surrogate, noise, reduction, correction, flood_level=flood_level)
+        super().__init__(
+            surrogate, noise, reduction, correction, flood_level=flood_level, label_reduction=label_reduction
+        )
 
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return ``hamming_loss`` of outputs (..., q) and real-valued targets (..., q)."""
         return hamming_loss(outputs, targets, self.surrogate)
+
+    _fused_name: ClassVar[str] = "hamming"
+
+    def _can_fuse(self, outputs: Tensor, labels: Tensor) -> bool:
+        return _can_fuse(outputs, labels, self.surrogate)
+
+    def _eager_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return _eager_loss(outputs, targets, self.surrogate)
 
     def corrected_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the sum over labels of g(R+_j) + g(R-_j) for outputs (..., n, q) and targets (..., n, q)."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +22,12 @@ from torch import Tensor
 from ccmn._registry import Registry
 from ccmn._validation import check_choice, check_noise, check_outputs_and_labels, check_soft_labels, check_tensors
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
+from ccmn.losses.triton import fused_loss
 from ccmn.noise import Debiasing, NoiseModel
+from ccmn.noise.class_conditional import ClassConditionalDebiasing
+
+LABEL_REDUCTIONS = ("sum", "mean")
+"""Reductions over labels, or over pairs of labels."""
 
 
 class MultiLabelLoss(torch.nn.Module, ABC):
@@ -44,6 +49,8 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         in [1]_, "flood" in [2]_.
     flood_level : float
         Level b of ``correction="flood"``, g(z) = abs(z - b) + b.
+    label_reduction : {"sum", "mean"}, default="sum"
+        Reduction over labels, or over pairs of labels.
 
     References
     ----------
@@ -61,12 +68,14 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         correction: str | None,
         *,
         flood_level: float,
+        label_reduction: str = "sum",
     ) -> None:
         super().__init__()
         self.surrogate = resolve_surrogate(surrogate)
         check_noise(noise, NoiseModel)
         self.noise = noise
         self.reduction = check_choice(reduction, "reduction", ("none", "mean", "sum"))
+        self.label_reduction = check_choice(label_reduction, "label_reduction", LABEL_REDUCTIONS)
         self.correction = correction
         self.flood_level = float(flood_level)
         if correction is not None:
@@ -141,19 +150,57 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         # Values on an accelerator are not checked: reading them would synchronize with the host.
         if labels.device.type == "cpu" and not torch.compiler.is_compiling():
             check_soft_labels(labels)
+        factor = 1.0 if self.label_reduction == "sum" else 1 / max(1, self._n_terms(q))
         if self.correction is None:
-            return self._reduced_risk(outputs, labels)
+            return self._reduced_risk(outputs, labels, factor)
         rows = outputs.shape[:-1].numel()
         targets = self._targets(outputs, labels).expand(*outputs.shape[:-1], -1)
         mean = self.corrected_risk(outputs.reshape(rows, outputs.shape[-1]), targets.reshape(rows, targets.shape[-1]))
-        return mean if self.reduction == "mean" else mean * rows
+        return mean * (factor if self.reduction == "mean" else factor * rows)
 
-    def _reduced_risk(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the risk of noisy labels, reduced over rows."""
+    def _n_terms(self, q: int) -> int:
+        """Return the number of terms of the loss of a row: one for each label."""
+        return q
+
+    def _reduced_risk(self, outputs: Tensor, labels: Tensor, factor: float) -> Tensor:
+        """Return the risk of noisy labels, reduced over rows; fused kernels, if available, include the debiasing."""
+        debias = None if self.noise is None else self.debias
+        if (debias is None or isinstance(debias, ClassConditionalDebiasing)) and self._can_fuse(outputs, labels):
+            return self._fused_risk(outputs, labels, debias, self.reduction, factor)
         values = self.risk(outputs, self._targets(outputs, labels))
-        if self.reduction == "none":
-            return values
-        return values.mean() if self.reduction == "mean" else values.sum()
+        if self.reduction != "none":
+            values = values.mean() if self.reduction == "mean" else values.sum()
+        return values if factor == 1 else values * factor
+
+    def _can_fuse(self, outputs: Tensor, labels: Tensor) -> bool:
+        """Return whether fused kernels compute the loss of these tensors."""
+        return False
+
+    def _fused_risk(
+        self,
+        outputs: Tensor,
+        labels: Tensor,
+        debias: ClassConditionalDebiasing | None,
+        reduction: str = "none",
+        factor: float = 1.0,
+    ) -> Tensor:
+        """Return the loss from fused kernels; ``debias=None`` means that ``labels`` are already debiased."""
+        assert isinstance(self.surrogate, Surrogate)
+
+        def eager(f: Tensor, y: Tensor) -> Tensor:
+            y = y.to(torch.promote_types(f.dtype, torch.float32))
+            return self._eager_risk(f, y if debias is None else debias(y))
+
+        q, columns = labels.shape[-1], outputs.shape[-1]
+        options = {"dummy": columns > q, "reduction": reduction, "factor": factor}
+        return fused_loss(outputs, labels, debias, self.surrogate, eager, loss=self._fused_name, **options)
+
+    _fused_name: ClassVar[str]
+    """Name of the loss in ``fused_loss``, for losses with fused kernels."""
+
+    def _eager_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return ``risk`` by operations that have second derivatives."""
+        raise NotImplementedError
 
     def _targets(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the debiased labels in the dtype in which the loss is computed."""
@@ -173,7 +220,8 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         """Return the parameters for ``repr``."""
         phi: Any = self.surrogate.name if isinstance(self.surrogate, Surrogate) else self.surrogate
         noise = type(self.noise).__name__ if self.noise else None
-        return f"surrogate={phi!r}, noise={noise}, reduction={self.reduction!r}, correction={self.correction!r}"
+        text = f"surrogate={phi!r}, noise={noise}, reduction={self.reduction!r}, correction={self.correction!r}"
+        return text if self.label_reduction == "sum" else f"{text}, label_reduction={self.label_reduction!r}"
 
 
 class Weighted(NamedTuple):
@@ -199,9 +247,6 @@ def with_weights(scores: Tensor, targets: Tensor) -> Weighted:
     pos = targets.masked_fill(missing, 0)
     return Weighted(scores.masked_fill(missing, 0), pos, (1 - targets).masked_fill(missing, 0))
 
-
-LABEL_REDUCTIONS = ("sum", "mean")
-"""Reductions over labels, or over pairs of labels."""
 
 Correction = Callable[[Tensor, float], Tensor]
 """Function g(z, level) that is applied to the parts of the risk."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -11,9 +13,8 @@ from ccmn.losses.hamming import hamming_loss
 from ccmn.losses.multilabel_loss import MultiLabelLoss, Weighted, correction_slopes, with_weights
 from ccmn.losses.pairs import pair_sum, pair_sums_by_label
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
-from ccmn.losses.triton import can_fuse, fused_ranking_loss
+from ccmn.losses.triton import can_fuse, fused_loss
 from ccmn.noise import NoiseModel
-from ccmn.noise.class_conditional import ClassConditionalDebiasing
 
 _MIN_SCORES_LABEL_MAJOR = 10_000
 """Above this number of scores, pair sums on a CPU are faster if the scores of each label are contiguous in memory."""
@@ -61,7 +62,7 @@ def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "si
         return pair_sum(*with_weights(f, p), phi)
 
     if isinstance(phi, Surrogate) and targets.shape == scores.shape and can_fuse(scores, targets, phi):
-        return fused_ranking_loss(scores, targets, None, phi, dummy=False, reduction="none", eager=eager)
+        return fused_loss(scores, targets, None, phi, eager, loss="ranking")
     return eager(scores, targets)
 
 
@@ -83,7 +84,7 @@ class RankingLoss(MultiLabelLoss):
     noise : NoiseModel or None, default=None
         Noise model of the labels passed to ``forward``. ``None`` means labels without noise.
     reduction : {"mean", "sum", "none"}, default="mean"
-        Reduction over rows. Pairs are always summed.
+        Reduction over rows.
     correction : {"abs", "relu", "flood"} or None, default=None
         Risk correction: function g that keeps the estimated risk from becoming negative. It is applied to the part
         :math:`R_j = \frac1n\sum_i p_{ij} \sum_{k \ne j} (1 - p_{ik}) \phi(f_{ij} - f_{ik})` of the risk of every
@@ -94,6 +95,9 @@ class RankingLoss(MultiLabelLoss):
         returns scores without a threshold.
     flood_level : float, default=0.0
         Level b of ``correction="flood"``, g(z) = abs(z - b) + b.
+    label_reduction : {"sum", "mean"}, default="sum"
+        Reduction over pairs. The formulas use the sum. The mean divides it by the number of ordered pairs of outputs,
+        so that gradients have the order of magnitude of those of ``torch.nn.BCEWithLogitsLoss``.
 
     References
     ----------
@@ -119,8 +123,11 @@ class RankingLoss(MultiLabelLoss):
         dummy: bool = True,
         *,
         flood_level: float = 0.0,
+        label_reduction: str = "sum",
     ) -> None:
-        super().__init__(surrogate, noise, reduction, correction, flood_level=flood_level)
+        super().__init__(
+            surrogate, noise, reduction, correction, flood_level=flood_level, label_reduction=label_reduction
+        )
         self.dummy = bool(dummy)
         self._one_true_label = noise is not None and not noise.flips_independent
         if self._one_true_label and correction is not None:
@@ -166,32 +173,21 @@ class RankingLoss(MultiLabelLoss):
             f, pos, neg = with_weights(outputs[..., 1:] if self.dummy else outputs, targets)
             pairs = pair_sum(f, pos, (pos + neg), self.surrogate)
             return pairs + hamming_loss(self.decision(outputs), targets, self.surrogate) if self.dummy else pairs
-        if targets.dtype != torch.float64 and can_fuse(outputs, targets, self.surrogate):
-            return self._fused_risk(outputs, targets, None, "none")
+        if targets.dtype != torch.float64 and self._can_fuse(outputs, targets):
+            return self._fused_risk(outputs, targets, None)
+        return self._eager_risk(outputs, targets)
+
+    _fused_name: ClassVar[str] = "ranking"
+
+    def _can_fuse(self, outputs: Tensor, labels: Tensor) -> bool:
+        return can_fuse(outputs, labels, self.surrogate)
+
+    def _eager_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return pair_sum(*self._with_weights(outputs, targets), self.surrogate)
 
-    def _reduced_risk(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the risk of noisy labels, reduced over rows; fused kernels, if available, include the debiasing."""
-        debias = None if self.noise is None else self.debias
-        if (debias is None or isinstance(debias, ClassConditionalDebiasing)) and can_fuse(
-            outputs, labels, self.surrogate
-        ):
-            return self._fused_risk(outputs, labels, debias, self.reduction)
-        return super()._reduced_risk(outputs, labels)
-
-    def _fused_risk(
-        self, outputs: Tensor, labels: Tensor, debias: ClassConditionalDebiasing | None, reduction: str
-    ) -> Tensor:
-        """Return the loss from fused kernels; ``debias=None`` means that ``labels`` are already debiased."""
-        assert isinstance(self.surrogate, Surrogate)
-
-        def eager(f: Tensor, y: Tensor) -> Tensor:
-            y = y.to(torch.promote_types(f.dtype, torch.float32))
-            return pair_sum(*self._with_weights(f, y if debias is None else debias(y)), self.surrogate)
-
-        return fused_ranking_loss(
-            outputs, labels, debias, self.surrogate, dummy=self.dummy, reduction=reduction, eager=eager
-        )
+    def _n_terms(self, q: int) -> int:
+        """Return the number of ordered pairs of outputs."""
+        return self.n_outputs(q) * (self.n_outputs(q) - 1)
 
     def corrected_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the sum over labels of g(R_j) for outputs (..., n, n_outputs) and targets (..., n, q)."""

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import relu, softplus
 
 from ccmn._registry import Registry
 
@@ -171,9 +171,9 @@ SURROGATES: Registry[Surrogate] = Registry(
             ),
             Surrogate(
                 name="hinge",
-                phi=lambda t: (1 - t).clamp_min(0),
+                phi=lambda t: relu(1 - t),  # unlike clamp_min, relu has the slope 0 at 0
                 fill=_fill_hinge,
-                two_sided=lambda f, pos, neg: pos * (1 - f).clamp_min(0) + neg * (1 + f).clamp_min(0),
+                two_sided=lambda f, pos, neg: pos * relu(1 - f) + neg * relu(1 + f),
                 two_sided_slope=_hinge_and_slope,
                 pair_method="sorted",
                 convex=True,

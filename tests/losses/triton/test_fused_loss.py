@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import torch
 
@@ -35,70 +38,142 @@ def test_label_rows_repeat_over_the_rows_of_the_outputs():
 WITHOUT_KERNELS = """
 import itertools, sys, types
 import torch
+from ccmn.losses import SURROGATES, HammingLoss, RankingLoss, hamming_loss
+from ccmn.losses.triton import dispatch
+from ccmn.noise import ClassConditionalNoise
 
 triton, language = types.ModuleType("triton"), types.ModuleType("triton.language")
 triton.jit = lambda f=None, **options: f if f is not None else (lambda g: g)
 triton.language, language.constexpr = language, object
 sys.modules.update({"triton": triton, "triton.language": language})
 
-from ccmn.losses import RankingLoss
-from ccmn.losses.pairs import pair_sum
-from ccmn.losses.triton import dispatch, pair_methods
-from ccmn.noise import ClassConditionalNoise
+from ccmn.losses.triton import pair_methods
+
+for name in ("triton", "triton.language"):  # torch.compile looks for Triton, too
+    del sys.modules[name]
 
 
 class EagerMethod:
+    \"\"\"Same interface as the methods with kernels: the factor of a mean is part of value and gradient.\"\"\"
+
     calls = 0
 
-    def loss(self, batch, f):
-        y = batch.labels.float().repeat(len(f) // len(batch.labels), 1)
-        p = y if batch.scale is None else y * batch.scale - batch.offset
-        n = 1 - p
-        if batch.dummy:
-            one = torch.ones(len(p), 1)
-            p, n = torch.cat((one, p), 1), torch.cat((one, n), 1)
-        return pair_sum(f, p, n, batch.surrogate)
+    def __init__(self, batch):
+        self.batch = batch
 
-    def values(self, batch):
+    def parts(self, f, labels, scale, offset):
         EagerMethod.calls += 1
-        return self.loss(batch, batch.outputs), None
+        batch, phi = self.batch, SURROGATES[self.batch.options.surrogate]
+        y = labels.float().repeat(len(f) // len(labels), 1)
+        p = y if scale is None else y * scale - offset
+        assert batch.debias == (scale is not None)
+        n, f = 1 - p, f.float()
+        if batch.options.loss == "hamming":
+            rows = (p * phi.phi(f) + n * phi.phi(-f)).sum(1)
+            gradient = p * phi.slope(f) - n * phi.slope(-f)
+        else:
+            if batch.options.dummy:
+                one = torch.ones(len(p), 1)
+                p, n = torch.cat((one, p), 1), torch.cat((one, n), 1)
+            weights = p.unsqueeze(2) * n.unsqueeze(1) * (1 - torch.eye(f.shape[1]))
+            t = f.unsqueeze(2) - f.unsqueeze(1)
+            rows, slopes = (weights * phi.phi(t)).sum((1, 2)), weights * phi.slope(t)
+            gradient = slopes.sum(2) - slopes.sum(1)
+        method = dispatch.select_method(batch.options.loss, batch.options.surrogate, *f.shape)
+        n_parts = 1 if method == "series" else -(-f.shape[1] // dispatch.block_size(method, f.shape[1]))
+        parts = torch.cat((rows.unsqueeze(1) * batch.row_factor, torch.zeros(len(f), n_parts - 1)), 1)
+        return parts, gradient * batch.row_factor if batch.options.needs_gradient else None
 
-    def gradient(self, batch, saved, grad_output):
-        with torch.enable_grad():
-            f = batch.outputs.detach().requires_grad_()
-            factor = grad_output.grad * grad_output.row_factor
-            factor = factor if grad_output.by_row else factor.expand(len(f))
-            return torch.autograd.grad(self.loss(batch, f), f, factor)[0]
+
+class WithGradient(EagerMethod):
+    def gradient(self, outputs, labels, scale, offset, saved, grad):
+        return dispatch.scale_gradient(saved, grad, outputs.dtype)
 
 
-pair_methods._select_method = lambda batch: EagerMethod()
+class WithRecords(EagerMethod):  # like SeriesMethod: the gradient needs the tensors of the forward pass
+    def parts(self, outputs, *others):
+        parts, gradient = super().parts(outputs, *others)
+        record = dispatch.RECORD_HEADER + 2 * dispatch.largest_table_order(self.batch.options.surrogate)
+        return parts, None if gradient is None else torch.zeros(len(outputs), record)
+
+    def gradient(self, outputs, labels, scale, offset, saved, grad):
+        _, gradient = EagerMethod.parts(self, outputs, labels, scale, offset)
+        return dispatch.scale_gradient(gradient, grad, outputs.dtype)
+
+
+pair_methods.METHODS.update(dict.fromkeys(("labels", "direct", "sorted"), WithGradient), series=WithRecords)
+torch.manual_seed(0)
+
+
+def gradient_of(loss, outputs, Y):
+    f = outputs.clone().requires_grad_()
+    value = loss(f, Y)
+    (gradient,) = torch.autograd.grad(value.sum(), f)
+    return value.detach(), gradient
 
 
 def derivatives(loss, outputs, Y):
     f = outputs.clone().requires_grad_()
-    value = loss(f, Y).sum()
-    (gradient,) = torch.autograd.grad(value, f, create_graph=True)
+    (gradient,) = torch.autograd.grad(loss(f, Y).sum(), f, create_graph=True)
     (second,) = torch.autograd.grad((gradient * outputs).sum(), f)
-    g = outputs.clone().requires_grad_()
-    loss(g, Y).sum().backward()
-    return loss(outputs, Y), gradient.detach(), second, g.grad
+    return loss(outputs, Y), gradient.detach(), second, *gradient_of(loss, outputs, Y)
 
 
-torch.manual_seed(0)
-shapes = [((5,), (5,)), ((4, 5), (5,)), ((4, 5), (4, 5)), ((4, 5), (4, 1)), ((), ())]
-noises = None, ClassConditionalNoise([0.1, 0.2, 0.3], [0.3, 0, 0.2])
-cases = itertools.product(("mean", "sum", "none"), (True, False), shapes, noises)
-for reduction, dummy, (rows, label_rows), noise in cases:
-    loss = RankingLoss("logistic", noise, reduction, dummy=dummy)
-    outputs, Y = torch.randn(*rows, 3 + dummy), torch.rand(*label_rows, 3) < 0.5
+def fused_and_not(compute):
     results = []
     for fused in (True, False):
         dispatch.can_run_kernels = lambda tensor: fused
-        results.append(derivatives(loss, outputs, Y))
+        results.append(compute())
     torch.testing.assert_close(*results, rtol=1e-5, atol=1e-5)
+
+
+NOISE = ClassConditionalNoise([0.1, 0.2, 0.3], [0.3, 0, 0.2])
+"""
+
+EAGER = """
+shapes = [((5,), (5,)), ((4, 5), (5,)), ((4, 5), (4, 5)), ((4, 5), (4, 1)), ((), ())]
+makes = HammingLoss, RankingLoss, lambda *a, **k: RankingLoss(*a, dummy=False, **k)
+cases = itertools.product(makes, ("mean", "sum", "none"), shapes, (None, NOISE), ("sum", "mean"))
+for make, reduction, (rows, label_rows), noise, over_labels in cases:
+    loss = make("logistic", noise, reduction, label_reduction=over_labels)
+    outputs, Y = torch.randn(*rows, loss.n_outputs(3)), torch.rand(*label_rows, 3) < 0.5
+    fused_and_not(lambda: derivatives(loss, outputs, Y))
+f, p = torch.randn(5, 3), torch.rand(5, 3)
+fused_and_not(lambda: gradient_of(hamming_loss, f, p))
 print(EagerMethod.calls)
+"""
+
+COMPILED = """
+# Two rows have more than MAX_DIRECT_PAIRS pairs below, so that the sigmoid uses the series.
+dispatch.MAX_DIRECT_COLUMNS, dispatch.MAX_DIRECT_PAIRS = 2, 20
+for surrogate, reduction, dummy in (("hinge", "mean", True), ("sigmoid", "none", False), ("sigmoid", "mean", True)):
+    loss = RankingLoss(surrogate, NOISE, reduction, dummy=dummy, label_reduction="mean")
+    outputs, Y = torch.randn(4, 5, 3 + dummy), torch.rand(4, 5, 3) < 0.5
+    torch._dynamo.reset()
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    dispatch.can_run_kernels = lambda tensor: True
+    results = gradient_of(compiled, outputs, Y), gradient_of(loss, outputs, Y)
+    torch.testing.assert_close(*results)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(outputs, Y), loss(outputs, Y))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        results = gradient_of(compiled, outputs.bfloat16(), Y), gradient_of(loss, outputs.bfloat16(), Y)
+    torch.testing.assert_close(*results)
+op = torch.ops.ccmn.fused_loss.default
+for surrogate, reduction in (("hinge", "mean"), ("logistic", "none")):
+    options = "ranking", surrogate, False, reduction, 0.5, True
+    f, Y = torch.randn(5, 3), torch.randint(0, 2, (5, 3))
+    torch.library.opcheck(op, (f, Y, torch.ones(3), torch.zeros(3), *options))
+    torch.library.opcheck(op, (f, Y, None, None, *options))
+print(EagerMethod.calls > 0)
 """
 
 
 def test_fused_loss_equals_the_eager_loss_in_all_reductions_and_shapes():
-    assert run_bare(WITHOUT_KERNELS) == str(3 * 60)
+    assert run_bare(WITHOUT_KERNELS + EAGER) == str(3 * 3 * 60 + 1)
+
+
+def test_compiled_fused_loss_equals_the_eager_one():
+    command = [sys.executable, "-c", WITHOUT_KERNELS + COMPILED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "True", done.stderr

@@ -1,4 +1,9 @@
-"""Selection of the fused ranking loss, and the conversion of its arguments.
+"""Fused losses on a CUDA device: selection of the algorithm, operators for torch.compile, and the autograd function.
+
+Eager calls use an autograd function, whose second derivatives are those of the loss without fused kernels. Compiled
+calls use the operators ``ccmn::fused_loss`` and ``ccmn::fused_loss_backward``, which torch.compile does not look into.
+They are defined with ``torch.library.Library``, because the wrappers of ``torch.library.custom_op`` take longer than
+most kernels (40 microseconds per call).
 
 This module does not import Triton, so that a machine without a CUDA device never does.
 """
@@ -6,14 +11,34 @@ This module does not import Triton, so that a machine without a CUDA device neve
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ccmn.losses.pairs.chebyshev import expansion_table, largest_table_order
 from ccmn.losses.surrogates import Surrogate
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
+
+if TYPE_CHECKING:
+    from ccmn.losses.triton.pair_methods import FusedMethod
+
+MAX_DIRECT_COLUMNS = 64
+"""All pairs are visited up to this number of columns."""
+MAX_DIRECT_PAIRS = 1 << 24
+"""All pairs are visited up to this number of pairs in the batch."""
+MAX_DIRECT_PAIRS_HINGE = 1 << 27
+"""The same limit for the hinge, where the alternative is sorting."""
+MAX_BLOCK = {"labels": 1024, "direct": 64, "series": 1024, "sorted": 512}
+"""Largest number of columns per program of each method, a power of two. A program of the direct kernel and of the
+moments kernel is one warp."""
+RECORD_HEADER = 4
+"""Number of values before the series in the record of a row: center, 1 / w, order (-1 without a series), unused."""
+
+_HAS_TRITON = find_spec("triton") is not None
+"""Whether Triton is installed; CUDA builds of PyTorch include it."""
 
 
 def can_fuse(outputs: Tensor, labels: Tensor, surrogate: Surrogate | Callable[[Tensor], Tensor]) -> bool:
@@ -24,32 +49,64 @@ def can_fuse(outputs: Tensor, labels: Tensor, surrogate: Surrogate | Callable[[T
         and outputs.dtype in (torch.float32, torch.bfloat16, torch.float16)
         and not labels.requires_grad
         and outputs.numel() > 0
-        and not torch.compiler.is_compiling()
     )
 
 
 def can_run_kernels(tensor: Tensor) -> bool:
     """Return whether the tensor is on the current CUDA device and Triton is installed."""
-    return tensor.is_cuda and _has_triton() and tensor.get_device() == torch.cuda.current_device()
+    if not tensor.is_cuda or not _HAS_TRITON:
+        return False
+    # Compiled code selects the device of its tensors itself.
+    return torch.compiler.is_compiling() or tensor.get_device() == torch.cuda.current_device()
 
 
-@cache
-def _has_triton() -> bool:
-    """Return whether Triton is installed; CUDA builds of PyTorch include it."""
-    return find_spec("triton") is not None
+def select_method(loss: str, surrogate: str, rows: int, columns: int) -> str:
+    """Return the name of the fastest method for a batch of this size."""
+    if loss == "hamming":
+        return "labels"
+    hinge = surrogate == "hinge"
+    max_pairs = MAX_DIRECT_PAIRS_HINGE if hinge else MAX_DIRECT_PAIRS
+    if columns <= MAX_DIRECT_COLUMNS or rows * columns * columns <= max_pairs:
+        return "direct"
+    return "sorted" if hinge else "series"
 
 
-def fused_ranking_loss(
+def block_size(method: str, columns: int) -> int:
+    """Return the number of columns per program of a method, a power of two."""
+    size = MAX_BLOCK[method]
+    while size >= 2 * columns and size > 16:
+        size //= 2
+    return size
+
+
+class Options(NamedTuple):
+    """Arguments of the fused losses that are not tensors."""
+
+    loss: str
+    """"hamming" or "ranking"."""
+    surrogate: str
+    dummy: bool
+    """Whether column 0 of the outputs is the dummy label."""
+    reduction: str
+    """"mean", "sum" or "none": reduction over rows."""
+    factor: float
+    """Factor of the value of every row."""
+    needs_gradient: bool
+
+
+def fused_loss(
     outputs: Tensor,
     labels: Tensor,
     debias: ClassConditionalDebiasing | None,
     surrogate: Surrogate,
-    *,
-    dummy: bool,
-    reduction: str,
     eager: Callable[[Tensor, Tensor], Tensor],
+    *,
+    loss: str,
+    dummy: bool = False,
+    reduction: str = "none",
+    factor: float = 1.0,
 ) -> Tensor:
-    """Return the ranking loss in float32, reduced over rows.
+    """Return the Hamming or ranking loss in float32, reduced over rows.
 
     Parameters
     ----------
@@ -61,34 +118,41 @@ def fused_ranking_loss(
         Map from labels to targets, or None if the labels are targets.
     surrogate : Surrogate
         Margin loss phi.
-    dummy : bool
-        Whether column 0 of the outputs is the dummy label.
-    reduction : {"mean", "sum", "none"}
-        Reduction over rows.
     eager : callable
         Function (outputs, labels) -> one value per row by differentiable operations, for second derivatives.
+    loss : {"hamming", "ranking"}
+        Sum over labels, or over pairs of labels.
+    dummy : bool, default=False
+        Whether column 0 of the outputs is the dummy label.
+    reduction : {"mean", "sum", "none"}, default="none"
+        Reduction over rows.
+    factor : float, default=1.0
+        Factor of the value of every row.
 
     Returns
     -------
     Tensor
         Loss reduced over rows, or one value per row for ``reduction="none"``.
     """
-    from ccmn.losses.triton.pair_methods import FusedLoss, Settings
-
     shape, columns = outputs.shape[:-1], outputs.shape[-1]
-    rows = shape.numel()
     scale, offset = (None, None) if debias is None else debias.affine(torch.float32)
-    label_rows = _label_rows(outputs, labels)
+    labels = _label_rows(outputs, labels)
     if len(shape) != 1:  # even a view without effect would add a node to the graph
-        outputs = outputs.reshape(rows, columns)
+        outputs = outputs.reshape(-1, columns)
+    outputs = outputs.contiguous()
+    needs_gradient = torch.is_grad_enabled() and outputs.requires_grad
+    options = Options(loss, surrogate.name, dummy, reduction, factor, needs_gradient)
+    value: Tensor
+    if torch.compiler.is_compiling():
+        value = _CompiledLoss.apply(outputs, labels, scale, offset, options)  # type: ignore[no-untyped-call]
+    elif needs_gradient:
 
-    def eager_rows(f: Tensor, y: Tensor) -> Tensor:
-        return eager(f.view(-1, len(y), columns), y).view(rows)
+        def eager_rows(f: Tensor, y: Tensor) -> Tensor:
+            return factor * eager(f.view(-1, len(y), columns), y).view(-1)
 
-    settings = Settings(dummy, surrogate, reduction, eager_rows)
-    value: Tensor = FusedLoss.apply(  # type: ignore[no-untyped-call]
-        outputs.contiguous(), label_rows, scale, offset, settings
-    )
+        value = _FusedLoss.apply(outputs, labels, scale, offset, options, eager_rows)  # type: ignore[no-untyped-call]
+    else:
+        value = _reduce(_method(outputs, labels, scale, options).parts(outputs, labels, scale, offset)[0], reduction)
     return value.view(shape) if reduction == "none" and len(shape) != 1 else value
 
 
@@ -99,4 +163,146 @@ def _label_rows(outputs: Tensor, labels: Tensor) -> Tensor:
     if labels.ndim != 2:
         labels = labels.reshape(-1, labels.shape[-1])
     labels = labels.contiguous()
-    return labels.view(torch.uint8) if labels.dtype == torch.bool else labels
+    if labels.dtype != torch.bool:
+        return labels
+    # The compiler of PyTorch has no views of bool.
+    return labels.to(torch.uint8) if torch.compiler.is_compiling() else labels.view(torch.uint8)
+
+
+def _method(outputs: Tensor, labels: Tensor, scale: Tensor | None, options: Options) -> FusedMethod:
+    """Return the method for these tensors."""
+    from ccmn.losses.triton.pair_methods import method_for
+
+    debias = scale is not None
+    return method_for(options, outputs.shape, len(labels), debias, outputs.dtype, labels.dtype, outputs.device)
+
+
+class _FusedLoss(torch.autograd.Function):
+    """Loss of every row (rows,), or its mean or sum; ``forward`` also computes or prepares the gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        outputs: Tensor,
+        labels: Tensor,
+        scale: Tensor | None,
+        offset: Tensor | None,
+        options: Options,
+        eager: Callable[[Tensor, Tensor], Tensor],
+    ) -> Tensor:
+        method = _method(outputs, labels, scale, options)
+        parts, saved = method.parts(outputs, labels, scale, offset)
+        ctx.save_for_backward(outputs, labels, scale, offset, saved)
+        ctx.method, ctx.reduction, ctx.eager = method, options.reduction, eager
+        return _reduce(parts, options.reduction)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        outputs, labels, scale, offset, saved = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph=True: the eager loss has all derivatives of phi
+            value = ctx.eager(outputs, labels)
+            if ctx.reduction != "none":
+                value = value.mean() if ctx.reduction == "mean" else value.sum()
+            (by_outputs,) = torch.autograd.grad(value, outputs, grad, create_graph=True)
+        else:
+            by_outputs = ctx.method.gradient(outputs, labels, scale, offset, saved, grad)
+        return by_outputs, None, None, None, None, None
+
+
+class _CompiledLoss(torch.autograd.Function):
+    """The same for torch.compile, which replaces it by its operators and fuses the other operations."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, options: Options
+    ) -> Tensor:
+        parts, saved = torch.ops.ccmn.fused_loss(outputs, labels, scale, offset, *options)
+        ctx.options, ctx.dtype, ctx.debias = options, outputs.dtype, scale is not None
+        ctx.series = select_method(options.loss, options.surrogate, *outputs.shape) == "series"
+        if not ctx.series:
+            ctx.save_for_backward(saved)
+        elif scale is None or offset is None:
+            ctx.save_for_backward(saved, outputs, labels)
+        else:
+            ctx.save_for_backward(saved, outputs, labels, scale, offset)
+        return _reduce(parts, options.reduction)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        saved, *tensors = ctx.saved_tensors
+        if ctx.series:
+            tensors = tensors if ctx.debias else [*tensors, None, None]
+            by_outputs = torch.ops.ccmn.fused_loss_backward(*tensors, saved, grad, *ctx.options)
+        else:
+            by_outputs = scale_gradient(saved, grad, ctx.dtype)
+        return by_outputs, None, None, None, None
+
+
+def _reduce(parts: Tensor, reduction: str) -> Tensor:
+    """Return the sum of parts (rows, n), which contain the factor of a mean, or the sum of every row."""
+    if reduction != "none":
+        return parts.sum()
+    return parts.sum(1) if parts.shape[1] > 1 else parts.view(parts.shape[0])
+
+
+def scale_gradient(saved: Tensor, grad: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a saved gradient (rows, columns) times the upstream gradient: one number, or one for each row."""
+    by_outputs = saved * (grad.unsqueeze(1) if grad.ndim else grad)
+    return by_outputs if dtype == torch.float32 else by_outputs.to(dtype)
+
+
+_OPTIONS = "str loss, str surrogate, bool dummy, str reduction, float factor, bool needs_gradient"
+_TENSORS = "Tensor outputs, Tensor labels, Tensor? scale, Tensor? offset"
+_LIBRARY = torch.library.Library("ccmn", "FRAGMENT")
+_LIBRARY.define(f"fused_loss({_TENSORS}, {_OPTIONS}) -> (Tensor, Tensor)")
+_LIBRARY.define(f"fused_loss_backward({_TENSORS}, Tensor saved, Tensor grad, {_OPTIONS}) -> Tensor")
+
+
+def _fused_loss_op(
+    outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, *options: Any
+) -> tuple[Tensor, Tensor]:
+    """Return parts of the value (rows, n) and what the backward pass needs: a gradient, or the records of a series."""
+    parts, saved = _method(outputs, labels, scale, Options(*options)).parts(outputs, labels, scale, offset)
+    return parts, outputs.new_empty(0) if saved is None else saved
+
+
+def _fused_loss_backward_op(
+    outputs: Tensor,
+    labels: Tensor,
+    scale: Tensor | None,
+    offset: Tensor | None,
+    saved: Tensor,
+    grad: Tensor,
+    *options: Any,
+) -> Tensor:
+    """Return the gradient from the records of a series."""
+    return _method(outputs, labels, scale, Options(*options)).gradient(outputs, labels, scale, offset, saved, grad)
+
+
+for _key in ("CPU", "CUDA"):  # the CPU serves tests that replace the kernels
+    _LIBRARY.impl("fused_loss", _fused_loss_op, _key)
+    _LIBRARY.impl("fused_loss_backward", _fused_loss_backward_op, _key)
+
+
+@torch.library.register_fake("ccmn::fused_loss", lib=_LIBRARY)
+def _(
+    outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, *options: Any
+) -> tuple[Tensor, Tensor]:
+    loss, surrogate, _, _, _, needs_gradient = options
+    rows, columns = outputs.shape
+    method = select_method(loss, surrogate, rows, columns)
+    parts = outputs.new_empty((rows, -(-columns // block_size(method, columns))), dtype=torch.float32)
+    if method == "series":
+        if outputs.is_cuda and torch.cuda.is_available():
+            # The table is built while a call is compiled: later, it would be in the memory pool of a CUDA graph. The
+            # mode in which tensors have no values is that of the current thread.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(expansion_table, surrogate, outputs.device).result()
+        columns = RECORD_HEADER + 2 * largest_table_order(surrogate)
+        parts = outputs.new_empty((rows, 1), dtype=torch.float32)
+    return parts, outputs.new_empty((rows, columns) if needs_gradient else (0,), dtype=torch.float32)
+
+
+@torch.library.register_fake("ccmn::fused_loss_backward", lib=_LIBRARY)
+def _(outputs: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(outputs)

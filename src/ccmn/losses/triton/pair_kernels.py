@@ -1,4 +1,4 @@
-"""Triton kernels that load a batch, sum over all pairs, and sum over sorted rows for the hinge.
+"""Triton kernels that load a batch, sum over labels or all pairs, and sum over sorted rows for the hinge.
 
 The kernels load outputs and labels as they are, and debias labels in registers. The formulas for sorted rows are those
 of :mod:`ccmn.losses.pairs.exact_sums`. With S_0(j) the sum of the n_k with f_k > f_j - 1, and R_0(j) the sum of the p_k
@@ -53,6 +53,12 @@ def load_columns(
 
 
 @triton.jit
+def _log1p(x):
+    """Compute log(1 + x) for 0 <= x <= 1; without the series, a small x would be lost in 1 + x."""
+    return tl.where(x < 1e-3, x - 0.5 * x * x, tl.log(1.0 + x))
+
+
+@triton.jit
 def _phi(t, PHI: tl.constexpr):
     """Compute phi(t)."""
     if PHI == "hinge":
@@ -60,7 +66,7 @@ def _phi(t, PHI: tl.constexpr):
     elif PHI == "sigmoid":
         value = tl.sigmoid(-t)
     elif PHI == "logistic":
-        value = tl.maximum(-t, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(t)))
+        value = tl.maximum(-t, 0.0) + _log1p(tl.exp(-tl.abs(t)))
     else:
         value = (1.0 - t) * (1.0 - t)
     return value
@@ -81,6 +87,24 @@ def _slopes(t, PHI: tl.constexpr):
     else:
         there, back = 2.0 * t - 2.0, -2.0 * t - 2.0
     return there, back
+
+
+@triton.jit
+def _phi_and_slopes(t, PHI: tl.constexpr):
+    """Compute phi(t), phi'(t) and phi'(-t)."""
+    if PHI == "sigmoid":
+        value = tl.sigmoid(-t)
+        there = value * value - value
+        back = there
+    elif PHI == "logistic":
+        small = tl.exp(-tl.abs(t))
+        value = tl.maximum(-t, 0.0) + _log1p(small)
+        back = -tl.where(t >= 0.0, 1.0, small) / (1.0 + small)
+        there = -1.0 - back
+    else:
+        value = _phi(t, PHI)
+        there, back = _slopes(t, PHI)
+    return value, there, back
 
 
 @triton.jit
@@ -138,50 +162,96 @@ def column_slopes(
     return p * tl.sum(along, 1) - n * tl.sum(against, 1)
 
 
-@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=TENSORS)
-def pair_values(
+@triton.jit
+def _column_values_and_slopes(
     outputs,
     labels,
     scale,
     offset,
-    out,
+    row,
+    label_row,
+    column,
     columns,
-    label_rows,
     PHI: tl.constexpr,
     DUMMY: tl.constexpr,
     DEBIAS: tl.constexpr,
     BLOCK: tl.constexpr,
+    OTHERS: tl.constexpr,
 ):
-    """Store the pair sum of every block of every row."""
-    row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    column = block * BLOCK + tl.arange(0, BLOCK)
-    found = column_values(outputs, labels, scale, offset, row, row % label_rows, column, columns, PHI, DUMMY, DEBIAS)
-    tl.store(out + row * tl.num_programs(1) + block, found)
+    """Compute ``column_values`` and ``column_slopes`` in one pass over the pairs."""
+    f, p, n, _known = load_columns(outputs, labels, scale, offset, row, label_row, column, columns, DUMMY, DEBIAS)
+    found = tl.zeros((BLOCK, OTHERS), tl.float32)
+    along = tl.zeros((BLOCK, OTHERS), tl.float32)
+    against = tl.zeros((BLOCK, OTHERS), tl.float32)
+    for start in range(0, columns, OTHERS):
+        others = start + tl.arange(0, OTHERS)
+        f_k, p_k, n_k, _known_k = load_columns(
+            outputs, labels, scale, offset, row, label_row, others, columns, DUMMY, DEBIAS
+        )
+        value, there, back = _phi_and_slopes(f[:, None] - f_k[None, :], PHI)
+        found += n_k[None, :] * value
+        along += n_k[None, :] * there
+        against += p_k[None, :] * back
+    value = tl.sum(p * (tl.sum(found, 1) - n * _phi(f - f, PHI)))
+    return value, p * tl.sum(along, 1) - n * tl.sum(against, 1)
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=TENSORS)
-def pair_gradient(
+def pair_sums(
     outputs,
     labels,
     scale,
     offset,
-    grad,
-    out,
+    parts,
+    gradient,
     columns,
     label_rows,
     row_factor,
     PHI: tl.constexpr,
     DUMMY: tl.constexpr,
     DEBIAS: tl.constexpr,
-    BY_ROW: tl.constexpr,
+    GRADIENT: tl.constexpr,
+    BLOCK: tl.constexpr,
+    OTHERS: tl.constexpr,
+):
+    """Store the pair sum of every block of every row, and its gradient."""
+    row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    label_row = row % label_rows
+    column = block * BLOCK + tl.arange(0, BLOCK)
+    if GRADIENT:
+        value, slope = _column_values_and_slopes(
+            outputs, labels, scale, offset, row, label_row, column, columns, PHI, DUMMY, DEBIAS, BLOCK, OTHERS
+        )
+        tl.store(gradient + row * columns + column, slope * row_factor, column < columns)
+    else:
+        value = column_values(outputs, labels, scale, offset, row, label_row, column, columns, PHI, DUMMY, DEBIAS)
+    tl.store(parts + row * tl.num_programs(1) + block, value * row_factor)
+
+
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=TENSORS)
+def label_sums(
+    outputs,
+    labels,
+    scale,
+    offset,
+    parts,
+    gradient,
+    columns,
+    label_rows,
+    row_factor,
+    PHI: tl.constexpr,
+    DEBIAS: tl.constexpr,
+    GRADIENT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Store the gradient of the pair sums."""
+    """Store sum_j p_j phi(f_j) + n_j phi(-f_j) of every block of every row, and its gradient."""
     row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = block * BLOCK + tl.arange(0, BLOCK)
-    found = column_slopes(outputs, labels, scale, offset, row, row % label_rows, column, columns, PHI, DUMMY, DEBIAS)
-    found *= tl.load(grad + row * BY_ROW) * row_factor
-    tl.store(out + row * columns + column, found.to(out.dtype.element_ty), column < columns)
+    f, p, n, _known = load_columns(outputs, labels, scale, offset, row, row % label_rows, column, columns, 0, DEBIAS)
+    value, there, back = _phi_and_slopes(f, PHI)
+    tl.store(parts + row * tl.num_programs(1) + block, tl.sum(p * value + n * _phi(-f, PHI)) * row_factor)
+    if GRADIENT:
+        tl.store(gradient + row * columns + column, (p * there - n * back) * row_factor, column < columns)
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=TENSORS)
@@ -233,6 +303,7 @@ def sorted_sums(
     label_rows,
     first,
     steps,
+    row_factor,
     DUMMY: tl.constexpr,
     DEBIAS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -275,5 +346,5 @@ def sorted_sums(
     middle_score = tl.load(scores + columns // 2)
     center = tl.where(tl.abs(middle_score) < float("inf"), middle_score, 0.0)
     value = tl.where(known, p * (S - n) + (f - center) * slope, 0.0)
-    tl.store(parts + row * tl.num_programs(1) + block, tl.sum(value))
-    tl.store(gradient + row * columns + column, slope, inside)
+    tl.store(parts + row * tl.num_programs(1) + block, tl.sum(value) * row_factor)
+    tl.store(gradient + row * columns + column, slope * row_factor, inside)

@@ -1,214 +1,182 @@
-"""Fused ranking loss as an autograd function: kernel launches, the three algorithms, and their selection.
+"""Algorithms of the fused losses: kernel launches with everything that does not depend on values computed in advance.
 
-``DirectMethod`` visits all pairs in registers, which is fastest for few columns. ``SeriesMethod`` uses Chebyshev
-moments. ``SortedMethod`` sorts rows and uses prefix sums, for the hinge with many columns.
+``LabelMethod`` sums over labels, for the Hamming loss. Three methods sum over pairs of labels. ``DirectMethod`` visits
+all pairs in registers, which is fastest for few columns. ``SeriesMethod`` uses Chebyshev moments. ``SortedMethod``
+sorts rows and uses prefix sums, for the hinge with many columns. All but ``SeriesMethod`` compute the gradient with the
+value, so that the backward pass is one multiplication.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from ccmn.losses.pairs.chebyshev import N_LEVELS, expansion_table
-from ccmn.losses.surrogates import Surrogate
+from ccmn.losses.surrogates import SURROGATES
 from ccmn.losses.triton import pair_kernels, series_kernels
-
-MAX_DIRECT_COLUMNS = 64
-"""``DirectMethod`` is always used up to this number of columns."""
-MAX_DIRECT_PAIRS = 1 << 24
-"""``DirectMethod`` is used up to this number of pairs in the batch."""
-MAX_DIRECT_PAIRS_HINGE = 1 << 27
-"""The same limit for the hinge, where the alternative is sorting."""
-
-
-class Settings(NamedTuple):
-    """Arguments of ``FusedLoss`` that are not tensors."""
-
-    dummy: bool
-    surrogate: Surrogate
-    reduction: str
-    eager: Callable[[Tensor, Tensor], Tensor]
-    """Function (outputs, labels) -> value of every row by differentiable operations."""
-
-
-class FusedLoss(torch.autograd.Function):
-    """Ranking loss of every row (rows,), or its mean or sum."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, settings: Settings
-    ) -> Tensor:
-        """Return the reduced loss and save what the backward pass needs."""
-        batch = Batch(outputs, labels, scale, offset, settings.dummy, settings.surrogate)
-        method = _select_method(batch)
-        values, saved = method.values(batch)
-        ctx.save_for_backward(outputs, labels, scale, offset, saved)
-        ctx.settings, ctx.method = settings, method
-        return _reduce(values, settings.reduction)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradient with respect to the outputs."""
-        outputs, labels, scale, offset, saved = ctx.saved_tensors
-        dummy, surrogate, reduction, eager = ctx.settings
-        if torch.is_grad_enabled():  # create_graph=True: the eager loss has all derivatives of phi
-            value = _reduce(eager(outputs, labels), reduction)
-            (by_outputs,) = torch.autograd.grad(value, outputs, grad, create_graph=True)
-        else:
-            row_factor = 1 / outputs.shape[0] if reduction == "mean" else 1.0
-            grad_output = GradOutput(grad.contiguous(), row_factor, reduction == "none")
-            batch = Batch(outputs, labels, scale, offset, dummy, surrogate)
-            by_outputs = ctx.method.gradient(batch, saved, grad_output)
-        return by_outputs, None, None, None, None
-
-
-def _select_method(batch: Batch) -> PairMethod:
-    """Return the fastest method for a batch of this size."""
-    columns, hinge = batch.outputs.shape[1], batch.surrogate.name == "hinge"
-    max_pairs = MAX_DIRECT_PAIRS_HINGE if hinge else MAX_DIRECT_PAIRS
-    if columns <= MAX_DIRECT_COLUMNS or batch.outputs.numel() * columns <= max_pairs:
-        return DirectMethod()
-    return SortedMethod() if hinge else SeriesMethod()
-
-
-def _reduce(values: Tensor, reduction: str) -> Tensor:
-    if reduction == "none":
-        return values
-    return values.mean() if reduction == "mean" else values.sum()
+from ccmn.losses.triton.dispatch import RECORD_HEADER, Options, block_size, scale_gradient, select_method
 
 
 class Batch(NamedTuple):
-    """Outputs and labels of a batch, and the coefficients of the targets p = scale * y - offset."""
+    """Properties of the tensors and options of a call, which determine its kernels."""
 
-    outputs: Tensor
-    """(rows, columns), contiguous."""
-    labels: Tensor
-    """(label rows, q), contiguous; they repeat over the rows of the outputs."""
-    scale: Tensor | None
-    offset: Tensor | None
-    dummy: bool
-    surrogate: Surrogate
-
-    @property
-    def tensors(self) -> tuple[Tensor | None, ...]:
-        """Tensor arguments that all kernels start with."""
-        return self[:4]
+    rows: int
+    columns: int
+    label_rows: int
+    """Number of rows of the labels, which repeat over the rows of the outputs."""
+    options: Options
+    debias: bool
+    """Whether labels are debiased, p = scale * y - offset."""
+    labels_dtype: torch.dtype
+    device: torch.device
 
     @property
     def sizes(self) -> tuple[int, int]:
         """Arguments ``columns`` and ``label_rows`` of a kernel."""
-        return self.outputs.shape[1], self.labels.shape[0]
+        return self.columns, self.label_rows
 
     @property
     def constants(self) -> tuple[str, int, int]:
         """Compile-time constants PHI, DUMMY and DEBIAS of a kernel."""
-        return self.surrogate.name, int(self.dummy), int(self.scale is not None)
+        return self.options.surrogate, int(self.options.dummy), int(self.debias)
+
+    @property
+    def row_factor(self) -> float:
+        """Derivative of the reduced loss with respect to the sum over the labels or pairs of a row."""
+        return self.options.factor / (self.rows if self.options.reduction == "mean" else 1)
 
     def empty(self, *shape: int) -> Tensor:
         """Return an uninitialized float32 tensor on the device of the batch."""
-        return torch.empty(shape, dtype=torch.float32, device=self.outputs.device)
+        return torch.empty(shape, dtype=torch.float32, device=self.device)
 
 
-class GradOutput(NamedTuple):
-    """Upstream gradient: one number for all rows, or one for each row."""
+class FusedMethod(Protocol):
+    """Algorithm for a loss on a device; the four tensors are outputs, labels, scale and offset."""
 
-    grad: Tensor
-    row_factor: float
-    """Derivative of the reduced loss with respect to the value of a row."""
-    by_row: bool
+    def parts(self, *tensors: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return parts of the value, (rows, n), and a tensor to save for the gradient (None if it is not needed)."""
 
-
-class PairMethod(Protocol):
-    """Algorithm for pair sums on a device."""
-
-    def values(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Return the loss of every row, (rows,), and a tensor to save for the gradient."""
-
-    def gradient(self, batch: Batch, saved: Tensor | None, grad_output: GradOutput) -> Tensor:
-        """Return the gradient in the dtype of the outputs."""
+    def gradient(
+        self, outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, saved: Tensor, grad: Tensor
+    ) -> Tensor:
+        """Return the gradient in the dtype of the outputs; ``grad`` is the upstream gradient."""
 
 
-class Launcher:
-    """Kernel with a cache of its compiled forms.
+@lru_cache(maxsize=512)
+def method_for(
+    options: Options,
+    shape: tuple[int, int],
+    label_rows: int,
+    debias: bool,
+    outputs_dtype: torch.dtype,
+    labels_dtype: torch.dtype,
+    device: torch.device,
+) -> FusedMethod:
+    """Return the method for a batch; the dtype of the outputs is a key because the kernels depend on it."""
+    batch = Batch(*shape, label_rows, options, debias, labels_dtype, device)
+    return METHODS[select_method(options.loss, options.surrogate, *shape)](batch)
 
-    Triton's own lookup takes longer than most of these kernels. The kernels are declared such that a compiled form
-    depends only on the dtypes of the tensors and on the compile-time constants, not on sizes or alignment.
+
+class Launch:
+    """Kernel with its grid, sizes and constants.
+
+    Triton's own lookup takes longer than most of these kernels, so the compiled kernel is kept. The kernels are
+    declared such that a compiled form depends only on the dtypes of the tensors and on the compile-time constants, not
+    on sizes or alignment.
     """
 
-    def __init__(self, kernel: Any, warps: int) -> None:
-        self._kernel, self._warps = kernel, warps
-        self._compiled: dict[Hashable, Any] = {}
-
-    def __call__(
-        self,
-        grid: tuple[int, int],
-        tensors: tuple[Tensor | None, ...],
-        numbers: tuple[float, ...],
-        *constants: Hashable,
+    def __init__(
+        self, kernel: Any, warps: int, grid: tuple[int, int], numbers: tuple[float, ...], *constants: Hashable
     ) -> None:
-        """Run ``grid`` programs; tensors, numbers and constants are in the order of the kernel's signature."""
-        dtypes = tuple(None if t is None else t.dtype for t in tensors)
-        key = (tensors[0].device, dtypes, constants)  # type: ignore[union-attr]
-        compiled = self._compiled.get(key)
-        if compiled is None:
-            self._compiled[key] = self._kernel[grid](*tensors, *numbers, *constants, num_warps=self._warps)
-        else:
-            compiled[(*grid, 1)](*tensors, *numbers, *constants)
+        self._kernel, self._warps, self._grid = kernel, warps, grid
+        self._arguments = (*numbers, *constants)
+        self._run: Callable[..., Any] | None = None
+
+    def __call__(self, *tensors: Tensor | None) -> None:
+        """Run the kernel; tensors are in the order of the kernel's signature, before the numbers and constants."""
+        if self._run is not None:
+            self._run(*tensors, *self._arguments)
+            return
+        compiled = self._kernel[self._grid](*tensors, *self._arguments, num_warps=self._warps)
+        self._run = _runner(compiled, (*self._grid, 1), tensors[0].get_device())  # type: ignore[union-attr]
 
 
-_DIRECT_BLOCK = 64
-"""Largest number of columns per program of the direct kernels."""
+def _runner(compiled: Any, grid: tuple[int, int, int], device: int) -> Callable[..., Any]:
+    """Return a function of the arguments of a compiled kernel that runs it in the current stream.
 
-_pair_values = Launcher(pair_kernels.pair_values, 1)
-_pair_gradient = Launcher(pair_kernels.pair_gradient, 1)
+    It does what ``compiled[grid]`` does without hooks for profilers, in half of the time. PyTorch launches kernels in
+    the same way.
+    """
+    parts = [getattr(compiled, name, None) for name in ("run", "function", "packed_metadata")]
+    current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if current_stream is None or any(part is None for part in parts):
+        runner: Callable[..., Any] = compiled[grid]
+        return runner
+    run, function, metadata = parts
+
+    def launch(*arguments: Any) -> None:
+        run(*grid, current_stream(device), function, metadata, None, None, None, *arguments)
+
+    return launch
 
 
-class DirectMethod:
+class _MethodWithGradient:
+    """Base class of methods with one kernel that stores parts of the value and the gradient."""
+
+    def __init__(self, batch: Batch, block: int, kernel: Any, warps: int, *constants: Hashable) -> None:
+        self._batch, self._blocks = batch, -(-batch.columns // block)
+        self._needs_gradient = batch.options.needs_gradient
+        numbers = (*batch.sizes, batch.row_factor)
+        self._sums = Launch(kernel, warps, (batch.rows, self._blocks), numbers, *constants)
+
+    def parts(self, *tensors: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return parts of the value, and the gradient."""
+        batch = self._batch
+        parts = batch.empty(batch.rows, self._blocks)
+        gradient = batch.empty(batch.rows, batch.columns) if self._needs_gradient else None
+        self._sums(*tensors, parts, parts if gradient is None else gradient)
+        return parts, gradient
+
+    def gradient(
+        self, outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, saved: Tensor, grad: Tensor
+    ) -> Tensor:
+        """Return the gradient in the dtype of the outputs."""
+        return scale_gradient(saved, grad, outputs.dtype)
+
+
+class LabelMethod(_MethodWithGradient):
+    """Sum over labels in registers, O(q) time per row."""
+
+    def __init__(self, batch: Batch) -> None:
+        block = block_size("labels", batch.columns)
+        phi, _, debias = batch.constants
+        constants = phi, debias, int(batch.options.needs_gradient), block
+        super().__init__(batch, block, pair_kernels.label_sums, 4 if block > 128 else 1, *constants)
+
+
+_DIRECT_PAIRS = 1024
+"""Number of pairs whose sums a program of the direct kernel keeps in registers: it is one warp."""
+
+
+class DirectMethod(_MethodWithGradient):
     """Sum over all pairs in registers, O(q^2) time per row."""
 
-    def values(self, batch: Batch) -> tuple[Tensor, None]:
-        """Return the loss of every row; nothing is saved."""
-        block = _block_size(batch, _DIRECT_BLOCK)
-        rows, blocks = len(batch.outputs), -(-batch.outputs.shape[1] // block)
-        parts = batch.empty(rows, blocks)
-        _pair_values((rows, blocks), (*batch.tensors, parts), batch.sizes, *batch.constants, block)
-        return (parts.view(rows) if blocks == 1 else parts.sum(1)), None
-
-    def gradient(self, batch: Batch, saved: Tensor | None, grad_output: GradOutput) -> Tensor:
-        """Return the gradient in the dtype of the outputs."""
-        out = torch.empty_like(batch.outputs)
-        rows, columns = out.shape
-        block = _block_size(batch, _DIRECT_BLOCK)
-        _pair_gradient(
-            (rows, -(-columns // block)),
-            (*batch.tensors, grad_output.grad, out),
-            (*batch.sizes, grad_output.row_factor),
-            *(*batch.constants, int(grad_output.by_row), block),
-        )
-        return out
+    def __init__(self, batch: Batch) -> None:
+        block = block_size("direct", batch.columns)
+        constants = *batch.constants, int(batch.options.needs_gradient), block, _DIRECT_PAIRS // block
+        super().__init__(batch, block, pair_kernels.pair_sums, 1, *constants)
 
 
-def _block_size(batch: Batch, largest: int) -> int:
-    """Return the number of columns per program, a power of two."""
-    return min(largest, max(16, 1 << (batch.outputs.shape[1] - 1).bit_length()))
-
-
-_SERIES_BLOCK = 1024
-"""Columns per program. A program of the moments kernel is one warp: each moment is 32 sums and a reduction."""
 _PIECE = 4096
 """Columns per program of the kernel that computes the range of the scores."""
 _MAX_SINGLE_PIECE = 8192
 """Rows up to this length are one piece, whose range every program of the moments kernel computes itself."""
 _INNER_BLOCK = 64
 """Columns whose pairs are in registers at once, for rows that are too wide for all series."""
-
-_row_ranges = Launcher(series_kernels.row_ranges, 4)
-_moments = Launcher(series_kernels.moments, 1)
-_combine = Launcher(series_kernels.combine, 8)
-_series_gradient = Launcher(series_kernels.series_gradient, 4)
 
 
 class SeriesMethod:
@@ -218,82 +186,101 @@ class SeriesMethod:
     of its gradient. One kernel then evaluates the gradient.
     """
 
-    def values(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the loss of every row, and the records."""
-        rows, columns = batch.outputs.shape
-        block = _block_size(batch, _SERIES_BLOCK)
-        single, may_have_nan = int(columns <= _MAX_SINGLE_PIECE), int(batch.labels.dtype.is_floating_point)
+    def __init__(self, batch: Batch) -> None:
+        rows, columns = batch.rows, batch.columns
+        block = block_size("series", columns)
+        inner = min(_INNER_BLOCK, block)
+        single, may_have_nan = int(columns <= _MAX_SINGLE_PIECE), int(batch.labels_dtype.is_floating_point)
         blocks, pieces = -(-columns // block), 1 if single else -(-columns // _PIECE)
         max_pieces = 1 << (pieces - 1).bit_length()
-        table = expansion_table(batch.surrogate.name, batch.outputs.device)
-        slot, record = 1 + 2 * table.max_order, series_kernels.HEADER + 2 * table.max_order
-        workspace = batch.empty(rows, 2 * pieces + (blocks + 1) * slot)
-        records, values = batch.empty(rows, record), batch.empty(rows)
+        self._batch, self._table = batch, expansion_table(batch.options.surrogate, batch.device)
+        slot, record = 1 + 2 * self._table.max_order, RECORD_HEADER + 2 * self._table.max_order
+        self._workspace, self._record = 2 * pieces + (blocks + 1) * slot, record
+        self._ranges = None
         if not single:
-            constants = slot, int(batch.dummy), may_have_nan, _PIECE
-            _row_ranges((rows, pieces), (*batch[:2], workspace), (*batch.sizes, blocks), *constants)
-        _moments(
-            (rows, blocks),
-            (*batch.tensors, table.widths, table.orders, workspace),
-            (*batch.sizes, pieces),
-            *(slot, max_pieces, N_LEVELS, *batch.constants, block, min(_INNER_BLOCK, block), single, may_have_nan),
+            constants = slot, int(batch.options.dummy), may_have_nan, _PIECE
+            self._ranges = Launch(series_kernels.row_ranges, 4, (rows, pieces), (*batch.sizes, blocks), *constants)
+        self._moments = Launch(
+            *(series_kernels.moments, 1, (rows, blocks), (*batch.sizes, pieces), slot, max_pieces, N_LEVELS),
+            *(*batch.constants, block, inner, single, may_have_nan),
         )
-        _combine(
-            (rows, 1),
-            (*table[:4], workspace, records, values),
-            (blocks, pieces, batch.surrogate.at_zero),
-            *(slot, record, series_kernels.HEADER, max_pieces, N_LEVELS, min(64, 1 << (blocks - 1).bit_length())),
+        self._combine = Launch(
+            *(series_kernels.combine, 8, (rows, 1)),
+            (blocks, pieces, SURROGATES[batch.options.surrogate].at_zero, batch.row_factor),
+            *(slot, record, RECORD_HEADER, max_pieces, N_LEVELS, min(64, 1 << (blocks - 1).bit_length())),
         )
-        return values, records
+        self._gradient = Launch(
+            *(series_kernels.series_gradient, 4, (rows, blocks), (*batch.sizes, batch.row_factor)),
+            *(record, RECORD_HEADER, *batch.constants, int(batch.options.reduction == "none"), block, inner),
+        )
 
-    def gradient(self, batch: Batch, saved: Tensor | None, grad_output: GradOutput) -> Tensor:
+    def parts(self, *tensors: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return the value of every row, and the records."""
+        batch, table = self._batch, self._table
+        workspace = batch.empty(batch.rows, self._workspace)
+        records, values = batch.empty(batch.rows, self._record), batch.empty(batch.rows, 1)
+        if self._ranges is not None:
+            self._ranges(*tensors[:2], workspace)
+        self._moments(*tensors, table.widths, table.orders, workspace)
+        self._combine(*table[:4], workspace, records, values)
+        return values, records if batch.options.needs_gradient else None
+
+    def gradient(
+        self, outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, saved: Tensor, grad: Tensor
+    ) -> Tensor:
         """Return the gradient in the dtype of the outputs."""
-        assert saved is not None
-        out = torch.empty_like(batch.outputs)
-        rows, columns = out.shape
-        block = _block_size(batch, _SERIES_BLOCK)
-        inner = min(_INNER_BLOCK, block)
-        _series_gradient(
-            (rows, -(-columns // block)),
-            (*batch.tensors, saved, grad_output.grad, out),
-            (*batch.sizes, grad_output.row_factor),
-            *(saved.shape[1], series_kernels.HEADER, *batch.constants, int(grad_output.by_row), block, inner),
-        )
+        out = torch.empty_like(outputs)
+        self._gradient(outputs, labels, scale, offset, saved, grad.contiguous(), out)
         return out
 
 
 _STRIP = 2048
 """Columns whose prefix sums are computed at once."""
-_SORTED_BLOCK = 512
-"""Columns per program of the kernel for sorted rows."""
 _MAX_SORTED_SCORES = 1 << 21
 """Number of scores that are sorted at once, because sorting needs ten times their memory."""
 
-_prefix_sums = Launcher(pair_kernels.prefix_sums, 8)
-_sorted_sums = Launcher(pair_kernels.sorted_sums, 4)
-
 
 class SortedMethod:
-    """Hinge on sorted rows, O(q log q) time per row; the gradient is computed with the value and saved."""
+    """Hinge on sorted rows, O(q log q) time per row."""
 
-    def values(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the loss of every row, and its gradient."""
-        rows, columns = batch.outputs.shape
-        blocks = -(-columns // _SORTED_BLOCK)
-        parts, gradient = batch.empty(rows, blocks), batch.empty(rows, columns)
-        max_rows = max(1, _MAX_SORTED_SCORES // columns)
-        for first in range(0, rows, max_rows):
-            n = min(max_rows, rows - first)
-            scores, order = torch.sort(batch.outputs[first : first + n].float(), dim=-1)
-            tensors = (*batch.tensors, scores, order, batch.empty(2, n, columns))
-            numbers, constants = (*batch.sizes, first), batch.constants[1:]
-            _prefix_sums((n, 1), tensors, numbers, *constants, _STRIP)
-            steps = columns.bit_length()
-            _sorted_sums((n, blocks), (*tensors, parts, gradient), (*numbers, steps), *constants, _SORTED_BLOCK)
-        return parts.sum(1), gradient
+    def __init__(self, batch: Batch) -> None:
+        block = block_size("sorted", batch.columns)
+        self._batch, self._blocks = batch, -(-batch.columns // block)
+        max_rows, constants = max(1, _MAX_SORTED_SCORES // batch.columns), batch.constants[1:]
+        steps = batch.columns.bit_length()
+        self._groups = []
+        for first in range(0, batch.rows, max_rows):
+            n = min(max_rows, batch.rows - first)
+            sizes = *batch.sizes, first
+            prefix_sums = Launch(pair_kernels.prefix_sums, 8, (n, 1), sizes, *constants, _STRIP)
+            grid, numbers = (n, self._blocks), (*sizes, steps, batch.row_factor)
+            sorted_sums = Launch(pair_kernels.sorted_sums, 4, grid, numbers, *constants, block)
+            self._groups.append((first, n, prefix_sums, sorted_sums))
 
-    def gradient(self, batch: Batch, saved: Tensor | None, grad_output: GradOutput) -> Tensor:
+    def parts(self, *tensors: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return parts of the value, and the gradient."""
+        batch, outputs = self._batch, tensors[0]
+        assert outputs is not None
+        parts, gradient = batch.empty(batch.rows, self._blocks), batch.empty(batch.rows, batch.columns)
+        for first, n, prefix_sums, sorted_sums in self._groups:
+            rows = outputs if n == batch.rows else outputs[first : first + n]
+            scores, order = torch.sort(rows.float(), dim=-1)
+            sums = batch.empty(2, n, batch.columns)
+            prefix_sums(*tensors, scores, order, sums)
+            sorted_sums(*tensors, scores, order, sums, parts, gradient)
+        return parts, gradient if batch.options.needs_gradient else None
+
+    def gradient(
+        self, outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, saved: Tensor, grad: Tensor
+    ) -> Tensor:
         """Return the gradient in the dtype of the outputs."""
-        assert saved is not None
-        factor = grad_output.grad * grad_output.row_factor
-        return (saved * (factor.unsqueeze(1) if grad_output.by_row else factor)).to(batch.outputs.dtype)
+        return scale_gradient(saved, grad, outputs.dtype)
+
+
+METHODS: dict[str, Callable[[Batch], FusedMethod]] = {
+    "labels": LabelMethod,
+    "direct": DirectMethod,
+    "series": SeriesMethod,
+    "sorted": SortedMethod,
+}
+"""Methods by the names that ``select_method`` returns."""

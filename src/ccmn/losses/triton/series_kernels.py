@@ -17,10 +17,6 @@ from ccmn.losses.triton.pair_kernels import NUMBERS, TENSORS, column_slopes, col
 # mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"
 
 
-HEADER = 4
-"""Number of values before the series in a record: center, 1 / w, order (-1 if no series is long enough), unused."""
-
-
 @triton.jit
 def _row_workspace(workspace, row, pieces, blocks, SLOT: tl.constexpr):
     """Return pointers to the ranges of the pieces of a row and to the sums of its blocks."""
@@ -167,6 +163,7 @@ def combine(
     blocks,
     pieces,
     at_zero,
+    row_factor,
     SLOT: tl.constexpr,
     RECORD: tl.constexpr,
     HEADER: tl.constexpr,
@@ -216,13 +213,13 @@ def combine(
         tl.store(record, center)
         tl.store(record + 1, 1.0 / tl.load(widths + level))
         tl.store(record + 2, order.to(tl.float32))
-        tl.store(values + row, value.to(tl.float32))
+        tl.store(values + row, (value * row_factor).to(tl.float32))
     else:
         pairs = tl.zeros((64,), tl.float64)
         for ahead in range(0, blocks, 64):
             pairs += tl.load(sums + (ahead + here) * SLOT, ahead + here < blocks, 0.0).to(tl.float64)
         tl.store(record + 2, -1.0)
-        tl.store(values + row, tl.sum(pairs).to(tl.float32))
+        tl.store(values + row, (tl.sum(pairs) * row_factor).to(tl.float32))
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=TENSORS)
