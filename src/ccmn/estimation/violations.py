@@ -13,7 +13,7 @@ no trace in the residuals of a label. What remains is specific to one violation:
   become more frequent among the rows that certainly do not have them.
 - *Wrong noise type.* The rate that the declared noise type excludes is clearly positive for most labels.
 
-The limits were selected on draws 0 to 3 of ``benchmarks/diagnosis.py``, where false alarms and power are measured.
+``benchmarks/diagnosis.py`` measures false alarms and power; the limits were selected on draws 0 to 14 of it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MIN_Z_EMPTIED = 3.0
 """Smallest excess of empty rows in standard errors."""
 
 MIN_CONFUSABLE = 40
-"""Observed positives from which on a label is tested for confusions."""
+"""Positives from which on a label is tested for confusions, and smallest number of its top rows."""
 MIN_EXPLAINED = 0.6
 """Smallest share of the absent labels that the other label explains; true labels that exclude each other reach 0.7."""
 MIN_MOVED, MIN_Z_CONFUSED = 0.15, 6.0
@@ -79,12 +79,13 @@ MIN_SLOPE_DIFFERENCE = 0.6
 """Smallest difference of the pooled calibration slopes between the outer quarters of the selected direction."""
 MIN_Z_SLOPE = 8.0
 """Smallest out-of-fold correlation of direction and slope, in standard errors. Clean data reach 7: see the module."""
-MIN_FLOOR_DIFFERENCE = 0.025
+MIN_FLOOR_DIFFERENCE = 0.015
 """Smallest median difference of the floors (share of positives among certain negatives) along the direction."""
-MIN_T_FLOOR = 4.2
+MIN_T_FLOOR = 3.8
 """Smallest t statistic of these differences over the labels."""
-MIN_FLOOR_LABELS, MAX_FLOOR_PREVALENCE = 8, 0.2
-"""The floors of labels with at most this share of positives are compared, if there are enough of them."""
+MIN_FLOOR_LABELS, MAX_FLOOR_PREVALENCE = 15, 0.2
+"""The floors of labels with at most this share of positives are compared, if there are enough of them: labels are
+dependent, so that the t statistic of few labels is unreliable."""
 FLOOR_SHARE = 0.3
 """Share of the rows with the lowest scores, which count as certain negatives of such labels."""
 RIDGE_GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
@@ -262,18 +263,21 @@ def confusions(Y: FloatArray, logits: FloatArray) -> list[Confusion]:
     Let a and c be the shares of label k among the top rows of label j in which j is absent and present. Label k
     explains the share :math:`\kappa = (a - c) / (1 - c)` of the absent labels. Labels that exclude each other have a
     large :math:`\kappa`, too, but the clearer the features are, the fewer of them are absent. The share of moved
-    labels is therefore computed in the upper half of the top rows: with the share m of rows in which j is absent,
+    labels is therefore computed in the first of the top rows: with the share m of rows in which j is absent,
 
     .. math:: \frac{m \kappa}{m \kappa + (1 - m)(1 - c)} .
     """
     n, q = Y.shape
     found = []
     for j in range(q):
+        order = np.argsort(-logits[:, j], kind="stable")
         positives = Y[:, j].sum()
-        if positives < MIN_CONFUSABLE:
+        # Added labels are as frequent among the lowest scores as elsewhere, and the features do not indicate them.
+        indicated = positives - n * Y[order[-(n // 10) :], j].mean()
+        if indicated < MIN_CONFUSABLE / 2:
             continue
         size = int(min(max(positives / 2, MIN_CONFUSABLE), n / 4))
-        top = Y[np.argsort(-logits[:, j], kind="stable")[:size]]
+        top = Y[order[:size]]
         present = top[:, j] == 1
         n_present, n_absent = int(present.sum()), int((~present).sum())
         if min(n_present, n_absent) < 8:
@@ -283,7 +287,7 @@ def confusions(Y: FloatArray, logits: FloatArray) -> list[Confusion]:
         error = np.sqrt(np.maximum(pooled * (1 - pooled), 1 / size) * (1 / n_present + 1 / n_absent))
         z = (given_absent - given_present) / error
         explained = (given_absent - given_present) / np.maximum(1 - given_present, 1e-9)
-        clearest = top[: max(size // 2, MIN_CONFUSABLE // 2), j]
+        clearest = top[: int(max(min(indicated / 4, size / 2), MIN_CONFUSABLE / 2)), j]
         absent = 1 - clearest.mean()
         for k in np.flatnonzero((z >= MIN_Z_OF_MANY) & (explained >= MIN_EXPLAINED)):
             replaced, kept = absent * explained[k], (1 - absent) * (1 - given_present[k])
