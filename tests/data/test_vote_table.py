@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccmn.data import VoteTable
+from ccmn.data.vote_table import read_votes
 
 
 def example(n=7, a=4, q=3, seed=0):
@@ -111,3 +112,25 @@ def test_rows_by_identifier():
 def test_invalid_votes(votes, message):
     with pytest.raises(ValueError, match=message):
         VoteTable.read(votes, n_rows=3)
+
+
+def test_long_table_in_a_file(tmp_path):
+    path = tmp_path / "votes.csv"
+    path.write_text(
+        "id,who,tag,size,comment\n7,ann,sea,1.5,blue\n7,bob,sky,1.5,blue\n7,ann,sky,1.5,blue\n10,bob,,2,dark\n"
+    )
+    data, texts = read_votes(path, ["id", "who", "tag"], "comment")
+    assert data.votes.row_ids == ("10", "7")
+    assert texts == ["dark", "blue"]
+    assert data.X.tolist() == [[2.0], [1.5]]
+    assert data.Y.tolist() == [[0, 0], [0, 1]]  # sea has one vote of two
+    np.testing.assert_array_equal(data.votes.to_array()[1], [[1, 1], [0, 1]])
+    frame = pd.read_csv(path)
+    frame.to_parquet(tmp_path / "votes.parquet")
+    again, _ = read_votes(tmp_path / "votes.parquet", ["id", "who", "tag"], "comment")
+    assert again.votes.row_ids == (7, 10)
+    assert data.take([1]).votes.value.size == 4
+    with pytest.raises(ValueError, match="'comment' contains 'dark'"):
+        read_votes(path, ["id", "who", "tag"])
+    with pytest.raises(ValueError, match="no column 'label'"):
+        read_votes(path, ["id", "who", "label"])

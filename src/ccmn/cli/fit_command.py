@@ -23,6 +23,7 @@ from ccmn.cli.options import (
     Labels,
     RandomState,
     Text,
+    Votes,
     check_choice,
     check_device,
     check_fraction,
@@ -30,6 +31,7 @@ from ccmn.cli.options import (
     check_output,
     label_frame,
     read_labels,
+    read_vote_columns,
 )
 from ccmn.cli.output import print_json
 from ccmn.cli.predict_command import store_columns
@@ -121,6 +123,7 @@ def fit(
     labels: Labels = None,
     noise: Noise = "estimate",
     text: Text = None,
+    votes: Votes = None,
     candidates: Candidates = False,
     loss: Loss = None,
     surrogate: Surrogate = None,
@@ -147,7 +150,8 @@ def fit(
 ) -> None:
     """Train a classifier on noisy labels and save it.
 
-    DATA may be a folder of Parquet files that does not fit in memory. Distributed training uses torchrun. Ctrl-C stops
+    DATA may be a folder of Parquet files that does not fit in memory. With --votes, the model is trained on the
+    probabilities of the true labels given the votes. Distributed training uses torchrun. Ctrl-C stops
     the training, saves the best model so far and exits with code 130; a checkpoint is kept to resume from.
 
     Examples: ccmn fit train.csv --labels 'label_*' --noise rates.json --out model.ccmn, or
@@ -163,13 +167,13 @@ def fit(
     parameters = CCMNClassifier().get_params().keys() & context.params.keys()
     settings = {name: context.params[name] for name in parameters if context.params[name] not in (None, ())}
     if Path(source).is_dir():
-        if text is not None or candidates:
-            raise typer.BadParameter("--text and --candidates require a file as DATA; got a folder")
+        if text is not None or candidates or votes is not None:
+            raise typer.BadParameter("--text, --candidates and --votes require a file as DATA; got a folder")
         data: _TrainingData = _Shards(source, labels, n_labels, memory)
     elif memory is not None or n_labels is not None:
         raise typer.BadParameter("--memory and --n-labels require a folder of Parquet files as DATA")
     else:
-        data = _File(source, labels, text, candidates, data_dir)
+        data = _File(source, labels, text, candidates, data_dir, read_vote_columns(votes))
     with _process_group(device) as (group, local_device), _recorded_interrupts() as interrupts:
         if local_device is not None:
             settings["device"] = local_device
@@ -210,11 +214,19 @@ class _File:
     """Training data in one file, or a named dataset."""
 
     def __init__(
-        self, source: str, labels: str | None, text: str | None, candidates: bool, data_dir: Path | None
+        self,
+        source: str,
+        labels: str | None,
+        text: str | None,
+        candidates: bool,
+        data_dir: Path | None,
+        votes: list[str] | None,
     ) -> None:
         from ccmn.data.columns import Columns
 
-        self.columns, self._data = Columns.from_training_data(source, read_labels(labels), text, data_dir=data_dir)
+        self.columns, self._data = Columns.from_training_data(
+            source, read_labels(labels), text, data_dir=data_dir, votes=votes
+        )
         self._candidates, self._data_dir, self.n = candidates, data_dir, self._data.n
 
     def read_validation(self, source: Path, clean: bool) -> tuple[Any, Any]:
@@ -224,7 +236,8 @@ class _File:
 
     def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None:
         """Train the classifier."""
-        X, Y = self._data.X, _labels(self._data, self._candidates)
+        data = self._data
+        X, Y = data.X, _labels(data, self._candidates) if data.votes is None else data.votes
         classifier.fit(X, Y, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint)
         if self.columns.label_names is not None:
             classifier.label_names_ = tuple(self.columns.label_names)

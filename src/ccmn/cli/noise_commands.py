@@ -24,10 +24,12 @@ from ccmn.cli.options import (
     Labels,
     RandomState,
     Text,
+    Votes,
     check_choice,
     check_output,
     label_frame,
     read_labels,
+    read_vote_columns,
 )
 from ccmn.cli.output import print_json, print_table, write_text
 
@@ -66,6 +68,7 @@ def estimate(
     ] = "auto",
     out: Annotated[Path | None, typer.Option(help="Write the rates to this file.", metavar="JSON")] = None,
     text: Text = None,
+    votes: Votes = None,
     candidates: Candidates = False,
     random_state: RandomState = 0,
     data_dir: DataDir = None,
@@ -76,6 +79,7 @@ def estimate(
 
     The estimates are much more precise if labels are only added or only removed and --noise-type says so. The
     file of rates can be used with ccmn fit --noise, ccmn audit --noise, ccmn evaluate --noise and ccmn noise show.
+    With --votes, the rates of the majority vote and of every annotator are estimated from the votes alone.
 
     Example: ccmn noise estimate train.csv --labels 'label_*' --noise-type partial --out rates.json
     """
@@ -84,17 +88,29 @@ def estimate(
 
     if out is not None:
         check_output(out, force)
-    _, data = Columns.from_training_data(source, read_labels(labels), text, data_dir=data_dir)
-    Y = label_frame(data, candidates)
-    rates = estimate_noise(data.X, Y, method=method, noise_type=noise_type, random_state=random_state)
+    vote_columns, annotators = read_vote_columns(votes), None
+    if vote_columns is None:
+        _, data = Columns.from_training_data(source, read_labels(labels), text, data_dir=data_dir)
+        Y = label_frame(data, candidates)
+        rates = estimate_noise(data.X, Y, method=method, noise_type=noise_type, random_state=random_state)
+    else:
+        from ccmn.data.vote_table import read_votes
+        from ccmn.votes import infer_labels
+
+        data, _ = read_votes(source, vote_columns, features=False)
+        rates = estimate_noise(Y_noisy=label_frame(data, False), annotators=data.votes, noise_type=noise_type)
+        annotators = infer_labels(data.votes, random_state=random_state).annotators
     if out is not None:
         write_rates(rates, out)
     if as_json:
-        print_json(describe_rates(rates))
+        listed = {} if annotators is None else {"annotators": annotators.to_dict("records")}
+        print_json({**describe_rates(rates), **listed})
         return
-    from ccmn.report.console import estimate_table
+    from ccmn.report.console import annotator_table, estimate_table
 
     print_table(estimate_table(rates))
+    if annotators is not None:
+        print_table(annotator_table(annotators))
 
 
 @noise_app.command(cls=Command)

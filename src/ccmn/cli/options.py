@@ -34,6 +34,14 @@ Labels = Annotated[
     ),
 ]
 Text = Annotated[str | None, typer.Option(metavar="COLUMN", help="Text column, converted to TF-IDF features.")]
+Votes = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ROW,ANNOTATOR,LABEL[,VALUE]",
+        help="DATA has one line per vote of an annotator (CSV, Parquet): columns of row, annotator, label, and of the "
+        "vote (0, 1 or a probability). Without VALUE, every line is an assigned label.",
+    ),
+]
 Candidates = Annotated[
     bool, typer.Option("--candidates", help="Use the candidate sets stored in the data as the labels.")
 ]
@@ -202,6 +210,20 @@ def read_labels(text: str | None) -> LabelSpec | None:
     if not text.strip():
         raise typer.BadParameter("--labels is empty; expected column names (a,b,c), a pattern, a count or a file")
     return text
+
+
+def read_vote_columns(text: str | None) -> list[str] | None:
+    """Return the value of ``--votes``: three or four column names.
+
+    >>> read_vote_columns("item, worker, tag")
+    ['item', 'worker', 'tag']
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True))]
+    if len(names) not in (3, 4) or not all(names):
+        raise typer.BadParameter(f"--votes expects ROW,ANNOTATOR,LABEL or ROW,ANNOTATOR,LABEL,VALUE; got {text!r}")
+    return names
 
 
 def label_frame(data: MultiLabelData, candidates: bool) -> Any:

@@ -8,7 +8,18 @@ from typing import Annotated
 import typer
 
 from ccmn.cli.noise_commands import read_noise_option
-from ccmn.cli.options import DATA_HELP, Candidates, DataDir, Json, Labels, RandomState, Text, read_labels
+from ccmn.cli.options import (
+    DATA_HELP,
+    Candidates,
+    DataDir,
+    Json,
+    Labels,
+    RandomState,
+    Text,
+    Votes,
+    read_labels,
+    read_vote_columns,
+)
 from ccmn.cli.output import PictureSize, error_console, print_json
 from ccmn.cli.predict_command import store_columns
 
@@ -33,6 +44,7 @@ def review(
     image_dir: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder of these files (default: the folder of DATA).")
     ] = None,
+    votes: Votes = None,
     candidates: Candidates = False,
     out: Annotated[
         Path | None,
@@ -63,7 +75,7 @@ def review(
     check_installed()
     if demo == (source is not None):
         raise typer.BadParameter("Expected either DATA or --demo")
-    if demo and (any((labels, text, picture, image, image_dir, candidates, data_dir)) or noise != "estimate"):
+    if demo and (any((labels, text, votes, picture, image, image_dir, candidates, data_dir)) or noise != "estimate"):
         raise typer.BadParameter("--demo cannot be combined with options that describe DATA")
     if image_dir is not None and image is None:
         raise typer.BadParameter("--image-dir requires --image")
@@ -82,6 +94,7 @@ def review(
                     image_dir=image_dir,
                     candidates=candidates,
                     data_dir=data_dir,
+                    votes=read_vote_columns(votes),
                 )
                 rates = read_noise_option(noise, dataset.data.label_names, dataset.data.q)
                 session = open_session(dataset, _review_folder(out, dataset.data.name), rates, random_state)

@@ -17,6 +17,7 @@ from ccmn.data.dataset import Matrix, MultiLabelData
 from ccmn.data.formats import FORMATS, format_suffix, read_file, read_rows, read_text_file
 from ccmn.data.libsvm import read_libsvm
 from ccmn.data.tables import LabelSpec
+from ccmn.data.vote_table import read_votes
 
 MAX_TERMS = 50_000
 """Only the most frequent terms are used: rare terms add little, and more would make models of many labels large."""
@@ -120,9 +121,20 @@ class Columns:
         text: str | None = None,
         *,
         data_dir: PathLike | None = None,
+        votes: Sequence[str] | None = None,
     ) -> tuple[Columns, MultiLabelData]:
-        """Read training data; return their columns, and the data with the text column converted to features."""
-        if text is None:
+        """Read training data; return their columns, and the data with the text column converted to features.
+
+        ``votes`` names the columns of a long table of votes, as in :func:`ccmn.data.vote_table.read_votes`.
+        """
+        if votes is not None:
+            if labels is not None:
+                raise ValueError("Expected either label columns or votes, not both (--labels and --votes)")
+            data, voted_texts = read_votes(source, votes, text)
+            features = None if voted_texts is None or text is None else TextFeatures.fit(text, voted_texts)
+            columns = cls(data.d, data.q, data.feature_names, data.label_names, features)
+            joined = data if features is None or voted_texts is None else features.join(data, voted_texts)
+        elif text is None:
             data = load_dataset(source, labels=labels, data_dir=data_dir)
             columns = cls(data.d, data.q, data.feature_names, data.label_names)
             joined = data

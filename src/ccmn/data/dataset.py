@@ -44,6 +44,8 @@ class MultiLabelData:
         Name of the dataset.
     domain : str, default=""
         Application area, such as "text" or "image".
+    votes : VoteTable, default=None
+        Votes of several annotators on these rows and labels, of which ``Y`` is the majority.
 
     Raises
     ------
@@ -64,6 +66,7 @@ class MultiLabelData:
     label_names: Sequence[str] | None = None
     name: str = ""
     domain: str = ""
+    votes: Any = None
 
     def __post_init__(self) -> None:
         """Validate the fields and convert them to their types."""
@@ -108,8 +111,8 @@ class MultiLabelData:
 
     def take(self, rows: Any) -> MultiLabelData:
         """Return the rows selected by an index array, a mask or a slice, with the same names."""
-        candidates = None if self.candidates is None else self.candidates[rows]
-        return replace(self, X=self.X[rows], Y=self.Y[rows], candidates=candidates)
+        candidates, votes = (None if part is None else part[rows] for part in (self.candidates, self.votes))
+        return replace(self, X=self.X[rows], Y=self.Y[rows], candidates=candidates, votes=votes)
 
     def __repr__(self) -> str:
         """Return name and shape."""

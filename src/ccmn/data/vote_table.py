@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._containers import is_dataframe, is_sparse
+from ccmn._files import PathLike, check_file, data_name, open_text, prefix_errors
 from ccmn._validation import FloatArray, check_numeric
+from ccmn.data.dataset import MultiLabelData
+from ccmn.data.parquet import open_parquet
 
 IntArray = NDArray[np.intp]
 Names = tuple[Any, ...] | None
@@ -293,3 +296,75 @@ def _row_numbers(column: Any, n_rows: int | None, row_ids: Sequence[Any] | None)
         unknown = column.iloc[int((rows < 0).argmax())]
         raise ValueError(f"column {column.name!r} contains {unknown!r}, which is not the identifier of a row")
     return rows.astype(np.intp), ids
+
+
+def read_votes(
+    path: PathLike, columns: Sequence[str], text: str | None = None, *, features: bool = True
+) -> tuple[MultiLabelData, list[str] | None]:
+    """Read a long table of votes with one line per vote, CSV or Parquet.
+
+    Parameters
+    ----------
+    path : path-like
+        File with a header.
+    columns : sequence of 3 or 4 str
+        Columns of the row, the annotator, the label and (optional) the value of a vote. Without a value, every line
+        is a label that the annotator assigned to the row; a line with an empty label assigns none.
+    text : str or None, default=None
+        Column with the text of the row.
+    features : bool, default=True
+        Whether the other columns are features. Otherwise they are ignored.
+
+    Returns
+    -------
+    data : MultiLabelData
+        Rows in the sorted order of their identifiers. The features are the other columns, from the first line of each
+        row; ``Y`` is the majority of the votes, and ``votes`` contains the votes.
+    texts : list of str or None
+        Texts of the rows.
+    """
+    path = check_file(path)
+    frame = _read_long_table(path)
+    with prefix_errors(path):
+        missing = [name for name in (*columns, *([] if text is None else [text])) if name not in frame.columns]
+        if missing:
+            raise ValueError(f"there is no column {missing[0]!r}; the columns are {', '.join(frame.columns[:20])}")
+        table = VoteTable.read(frame[list(columns)])
+        first = frame.drop_duplicates(columns[0]).sort_values(columns[0]).reset_index(drop=True)
+        names = [name for name in frame.columns if features and name not in columns and name != text]
+        X = _numbers(first[names])
+        mean = table.mean()
+        Y = np.where(np.isnan(mean), np.nan, mean > 0.5)
+        data = MultiLabelData(
+            X, Y, feature_names=names, label_names=table.label_names, name=data_name(path), votes=table
+        )
+    return data, None if text is None else first[text].fillna("").astype(str).tolist()
+
+
+def _read_long_table(path: Any) -> Any:
+    """Return the table in a CSV or Parquet file; identifiers and labels of CSV files stay texts."""
+    import pandas as pd
+
+    if path.suffix.lower() == ".parquet":
+        with open_parquet(path) as file:
+            return file.read().to_pandas()
+    try:
+        with open_text(path) as stream:
+            return pd.read_csv(stream, dtype=str, keep_default_na=False, na_values=[""])
+    except pd.errors.ParserError as error:
+        raise ValueError(f"{path} is not a table: {error}") from None
+
+
+def _numbers(frame: Any) -> NDArray[np.float32]:
+    """Return columns of numbers; another column is an error that names it."""
+    import pandas as pd
+
+    numbers = frame.apply(pd.to_numeric, errors="coerce")
+    for name in frame.columns:
+        wrong = numbers[name].isna() & frame[name].notna()
+        if wrong.any():
+            raise ValueError(
+                f"column {name!r} contains {str(frame[name][wrong].iloc[0])[:40]!r}, which is not a number. Features "
+                "must be numbers; select a text column (--text) or remove the column."
+            )
+    return np.asarray(numbers, dtype=np.float32).reshape(len(frame), frame.shape[1])

@@ -26,6 +26,7 @@ from ccmn.report.facts import (
     PrecisionRecallFacts,
     RateFacts,
     Report,
+    annotator_facts,
     cooccurrence_facts,
     correcting_noise,
     curve_facts,
@@ -40,6 +41,7 @@ from ccmn.report.facts import (
     selected_history,
 )
 from ccmn.report.instances import Show, pictures
+from ccmn.votes import InferredLabels
 
 _DEMO_MODELS = {
     "clean": "true labels",
@@ -49,8 +51,13 @@ _DEMO_MODELS = {
 }
 
 
-def audit_report(data: MultiLabelData, Y: Any, audit: Audit, show: Show, max_shown: int) -> Report:
-    """Return the report of an audit of the labels Y, with the rows of the first ``max_shown`` label issues."""
+def audit_report(
+    data: MultiLabelData, Y: Any, audit: Audit, show: Show, max_shown: int, inferred: InferredLabels | None = None
+) -> Report:
+    """Return the report of an audit of the labels Y, with the rows of the first ``max_shown`` label issues.
+
+    If the labels are the majority of votes, ``inferred`` describes the annotators.
+    """
     labels = to_dense_array(Y).astype(np.float64)
     names = [str(name) for name in audit.summary.label]
     noise = correcting_noise(audit.noise)
@@ -72,6 +79,7 @@ def audit_report(data: MultiLabelData, Y: Any, audit: Audit, show: Show, max_sho
         lead=(lead,),
         data=data_facts(data.name, data.d, labels, names),
         rates=rate_facts(audit.noise, names),
+        annotators=None if inferred is None else annotator_facts(inferred.annotators),
         metrics=metric_facts(labels, audit.pred_proba - 0.5, audit.noise, score_note),
         cooccurrence=cooccurrence_facts(labels, names, noise),
         precision_recall=precision_recall_facts(names, variants, score_note),

@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # not imported at run time: each command needs only one of th
 
 MAX_FLAGS = 5
 """Number of warnings about noise rates that are printed below a table."""
+ANNOTATOR_MEANS = ("agreement", "share_positive", "rho_pos", "rho_neg")
+"""Columns of ``InferredLabels.annotators`` of which a table shows the mean over the votes of an annotator."""
 
 _CHARACTERISTICS = {
     "n": "rows",
@@ -155,6 +157,19 @@ def estimate_table(rates: NoiseRates) -> Group:
     rest = len(rates.flags) - len(notes)
     notes += [f"! ... and {rest} more (use --json to print all of them)"] if rest else []
     return Group(table, *(escape(note) for note in notes))
+
+
+def annotator_table(annotators: pd.DataFrame) -> Table:
+    """Return the annotators of ``InferredLabels.annotators``, with means over their votes on all labels."""
+    table = Table(title=f"{annotators.annotator.nunique()} annotators", caption="means over votes on all labels")
+    table.add_column("annotator", no_wrap=True)
+    for column in ("votes", "agreement", "share of 1", "missing\nrho_pos", "added\nrho_neg"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for name, lines in annotators.groupby("annotator", sort=False):
+        weights = lines.votes / max(lines.votes.sum(), 1)
+        means = (float((lines[column] * weights).sum()) for column in ANNOTATOR_MEANS)
+        table.add_row(escape(str(name)), f"{lines.votes.sum():,}", *(f"{mean:.3f}" for mean in means))
+    return table
 
 
 def _interval(ends: Sequence[float]) -> str:

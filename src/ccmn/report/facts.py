@@ -105,6 +105,18 @@ class RateFacts:
 
 
 @dataclass(frozen=True)
+class AnnotatorFacts:
+    """Annotators of votes: one entry per annotator with means over labels, and all numbers."""
+
+    annotators: tuple[LabelRateFacts, ...]
+    """Mean rates and mean ends of their intervals, of the annotators with the most votes first."""
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    """One row per annotator and label: volume, label use, agreement, and rates with intervals."""
+    level: float = CONFIDENCE_LEVEL
+
+
+@dataclass(frozen=True)
 class MetricValue:
     """Value of a metric; estimates from noisy labels have a standard error and a status."""
 
@@ -223,6 +235,7 @@ class Report:
     """Introduction, one string per paragraph."""
     data: DataFacts
     rates: RateFacts | None = None
+    annotators: AnnotatorFacts | None = None
     metrics: MetricFacts | None = None
     cooccurrence: CooccurrenceFacts | None = None
     precision_recall: PrecisionRecallFacts | None = None
@@ -272,6 +285,23 @@ def _estimated_rates(rates: NoiseRates, names: Sequence[str], true: ClassConditi
     )
     warnings = (f"{'all labels' if flag.label is None else names[flag.label]}: {flag.note}" for flag in rates.flags)
     return RateFacts(tuple(labels), tuple(warnings))
+
+
+def annotator_facts(annotators: pd.DataFrame) -> AnnotatorFacts:
+    """Return the facts of a table of annotators, ``InferredLabels.annotators``."""
+    sides = [f"rho_{side}{end}" for side in ("pos", "neg") for end in ("", "_low", "_high")]
+    groups = annotators.groupby("annotator", sort=False)
+    means = groups[sides].mean().assign(votes=groups.votes.sum()).sort_values("votes", ascending=False, kind="stable")
+    facts = (
+        LabelRateFacts(str(name), RateFact(*map(float, line[:3])), RateFact(*map(float, line[3:])), "point", "votes")
+        for name, line in zip(means.index, means[sides].to_numpy())
+    )
+    numbers = annotators[["share_positive", "agreement", *sides]].map(lambda value: f"{value:.3f}").to_numpy()
+    firsts = zip(annotators.annotator.astype(str), annotators.label.astype(str), annotators.votes.astype(str))
+    rows = tuple((*first, *map(str, line)) for first, line in zip(firsts, numbers))
+    rates = ("missing", "from", "to", "added", "from", "to")
+    head = ("annotator", "label", "votes", "share of 1", "agreement", *rates)
+    return AnnotatorFacts(tuple(facts), head, rows)
 
 
 def correcting_noise(noise: NoiseModel | NoiseRates) -> NoiseModel:

@@ -19,6 +19,7 @@ from ccmn.metrics import METRICS
 from ccmn.report.facts import (
     MAX_DRAWN_LABELS,
     RECALL_LEVELS,
+    AnnotatorFacts,
     CooccurrenceFacts,
     CurveFacts,
     DataFacts,
@@ -96,6 +97,20 @@ def _rates(facts: RateFacts) -> dict[str, Any]:
         "charts": [interval_chart(values, end, title, title) for title, values in charts.items()],
         "head": ("label", "missing", *columns, "added", *columns, "kind", "method"),
         "rows": [_rate_cells(label, true) for label in facts.labels],
+    }
+
+
+def _annotators(facts: AnnotatorFacts) -> dict[str, Any]:
+    drawn = facts.annotators[:MAX_DRAWN_LABELS]
+    charts = {
+        "mean missing-label rate": [_interval(annotator.name, annotator.rho_pos) for annotator in drawn],
+        "mean added-label rate": [_interval(annotator.name, annotator.rho_neg) for annotator in drawn],
+    }
+    end = axis_end(value for values in charts.values() for value in values)
+    return {
+        "facts": facts,
+        "not_drawn": len(facts.annotators) - len(drawn),
+        "charts": [interval_chart(values, end, title, title) for title, values in charts.items()],
     }
 
 
@@ -223,6 +238,7 @@ def _curves(facts: CurveFacts) -> dict[str, Any]:
 _VIEWS: Mapping[str, Any] = {
     "data": _data,
     "rates": _rates,
+    "annotators": _annotators,
     "metrics": _metrics,
     "issues": _issues,
     "precision_recall": _precision_recall,

@@ -20,6 +20,7 @@ from ccmn.data.columns import Columns
 from ccmn.data.dataset import Matrix, MultiLabelData
 from ccmn.data.formats import read_text_file
 from ccmn.data.tables import LabelSpec
+from ccmn.data.vote_table import read_votes
 
 MAX_FEATURES = 30
 """Maximum number of features shown per row; with more features, the most unusual ones are shown."""
@@ -193,6 +194,7 @@ def read_review_data(
     image_dir: Path | None = None,
     candidates: bool = False,
     data_dir: PathLike | None = None,
+    votes: Sequence[str] | None = None,
 ) -> tuple[ReviewDataset, Columns]:
     """Read data to review from a file.
 
@@ -216,6 +218,8 @@ def read_review_data(
         Review the candidate labels of the data instead of the labels.
     data_dir : path, optional
         Folder of the dataset catalog.
+    votes : sequence of str, optional
+        Columns of row, annotator, label and (optional) value of a long table of votes.
 
     Returns
     -------
@@ -231,6 +235,8 @@ def read_review_data(
     """
     if sum(display is not None for display in (text, picture, image)) > 1:
         raise ValueError("Expected at most one of text, picture and image; got more than one")
+    if image is not None and votes is not None:
+        raise ValueError("Expected either image or votes, not both (--image and --votes)")
     if image is not None:
         data, names = read_text_file(source, image, labels)
         with prefix_errors(source):
@@ -243,8 +249,11 @@ def read_review_data(
         dataset = ReviewDataset(data, picture=pictures)
         columns = Columns(data.d, data.q, data.feature_names, data.label_names)
     else:
-        columns, data = Columns.from_training_data(source, labels, text, data_dir=data_dir)
-        texts = None if text is None else read_text_file(source, text, labels)[1]
+        columns, data = Columns.from_training_data(source, labels, text, data_dir=data_dir, votes=votes)
+        if votes is not None:
+            texts = read_votes(source, votes, text, features=False)[1]
+        else:
+            texts = None if text is None else read_text_file(source, text, labels)[1]
         shown = None if picture is None else FeaturePictures(data.X, parse_size(picture))
         dataset = ReviewDataset(data, texts, shown)
     if candidates:
