@@ -274,7 +274,7 @@ def confusions(Y: FloatArray, logits: FloatArray) -> list[Confusion]:
         positives = Y[:, j].sum()
         # Added labels are as frequent among the lowest scores as elsewhere, and the features do not indicate them.
         indicated = positives - n * Y[order[-(n // 10) :], j].mean()
-        if indicated < MIN_CONFUSABLE / 2:
+        if positives < MIN_CONFUSABLE or indicated < MIN_CONFUSABLE / 2:
             continue
         size = int(min(max(positives / 2, MIN_CONFUSABLE), n / 4))
         top = Y[order[:size]]
