@@ -23,3 +23,40 @@ def issues(Y, P, rho_pos, rho_neg, least):
         for j, y in enumerate(row)
         if not math.isnan(y) and (p := p_wrong(int(y), P[i][j], rho_pos[j], rho_neg[j])) >= least
     ]
+
+
+def smallest_share(ones, least):
+    """Return the smallest share of ones among the first k values, k >= least, plus its standard error."""
+    best = math.inf
+    for k in range(min(least, len(ones)), len(ones) + 1):
+        share = (sum(ones[:k]) + 0.5) / (k + 1)
+        best = min(best, share + math.sqrt(share * (1 - share) / k))
+    return best
+
+
+def end_rates(given, probabilities):
+    """Return (share of ones at the lower end, share of zeros at the upper end) of one label without ties."""
+    pairs = sorted((p, y) for p, y in zip(probabilities, given) if not math.isnan(y))
+    labels = [y for _, y in pairs]
+    low = smallest_share(labels, max(15, int(0.02 * len(given))))
+    return low, smallest_share([1 - y for y in reversed(labels)], 15)
+
+
+def unsupervised(given, p_noisy, low, high, mean_low):
+    """Return the mixture of posterior and self-confidence for one label; rho_pos has two equally probable values."""
+    weight = min(max((mean_low - 0.15) / 0.05, 0), 0.98)
+    levels = [high * (0.5 - 12**-0.5), high * (0.5 + 12**-0.5)]
+    posterior = sum(p_wrong(given, p_noisy, rho_pos, low) for rho_pos in levels) / 2
+    contradiction = 1 - p_noisy if given == 1 else p_noisy
+    return weight * posterior + (1 - weight) * 0.45 * contradiction**2
+
+
+def diverse_order(labels, p):
+    """Return the order of a diverse list by repeated selection of the best discounted issue."""
+    left, taken, order = list(range(len(p))), dict.fromkeys(labels, 0), []
+    while left:
+        best = max(left, key=lambda i: (p[i] * 0.9 ** taken[labels[i]], p[i], -i))
+        left.remove(best)
+        taken[labels[best]] += 1
+        order.append(best)
+    return order

@@ -14,7 +14,14 @@ from numpy.testing import assert_allclose
 from pandas.testing import assert_frame_equal
 
 from ccmn import ClassConditionalNoise, MissingNoise, PartialNoise, find_label_issues
-from ccmn.audit import Audit, audit_labels, calibrate_to_noise, label_summary, p_wrong
+from ccmn.audit import (
+    Audit,
+    audit_labels,
+    calibrate_to_noise,
+    label_summary,
+    out_of_fold_probabilities,
+    p_wrong,
+)
 from ccmn.audit.label_audit import estimate_flips
 from ccmn.audit.label_issues import RatesWithUncertainty, rates_with_uncertainty
 from ccmn.data import make_noisy_multilabel
@@ -51,6 +58,52 @@ def test_audit_with_estimated_rates(task, noise):
     if noise != "estimate":
         assert set(found.noise.noise_type) == {noise}
         assert (found.issues.given == (1 if noise == "partial" else 0)).all()
+
+
+def test_audit_with_trusted_rows(task):
+    trusted = (np.arange(80), task.Y[:80])
+    found = audit_labels(task.X, task.Y_noisy, task.noise, 0, trusted=trusted, diverse=True)
+    expected = find_label_issues(task.Y_noisy, found.pred_proba, task.noise, trusted, 0, diverse=True)
+    assert_frame_equal(found.issues, expected)
+    verified = found.issues[found.issues.row < 80]
+    wrong = (task.Y_noisy != task.Y)[verified.row, verified.label]
+    assert_allclose(verified.p_wrong, wrong)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        without, with_rows = (audit_labels(task.X, task.Y_noisy, trusted=t).noise for t in (None, trusted))
+    assert with_rows.se_neg.mean() < without.se_neg.mean()
+
+
+def test_out_of_fold_probabilities_predict_held_out_labels():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    Y = (X[:, :2] + 0.3 * rng.normal(size=(300, 2)) > 0).astype(float)
+    P = out_of_fold_probabilities(X, Y)
+    assert ((P > 0.5) == Y).mean() > 0.85
+    assert_allclose(P, out_of_fold_probabilities(X, Y))
+    sparse = out_of_fold_probabilities(scipy.sparse.csr_array(np.hstack([X, np.zeros((300, 3))])), Y)
+    assert ((sparse > 0.5) == Y).mean() > 0.85
+
+
+def test_out_of_fold_probabilities_do_not_see_their_own_label():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(1000, 100)), rng.integers(0, 2, (1000, 3)).astype(float)
+    P = out_of_fold_probabilities(X, Y)
+    # Predictions of random labels by a model that has seen them would be correlated with them.
+    assert np.corrcoef(P.ravel(), Y.ravel())[0, 1] < 0.1
+    assert 0.4 < P.mean() < 0.6
+
+
+def test_out_of_fold_probabilities_of_unobserved_and_constant_labels():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(120, 3))
+    Y = np.stack([X[:, 0] > 0, np.zeros(120), X[:, 1] > 0], 1).astype(float)
+    Y[:60, 2] = np.nan
+    P = out_of_fold_probabilities(X, Y)
+    assert np.isfinite(P).all()
+    assert P[:, 1].max() < 0.02
+    assert ((P[:60, 2] > 0.5) == (X[:60, 1] > 0)).mean() > 0.8
+    assert_allclose(out_of_fold_probabilities(X[:1], Y[:1]), 0.5)
 
 
 def test_audit_containers_and_random_state(task):

@@ -122,13 +122,42 @@ def test_single_precision_probabilities():
     assert_allclose(found.p_wrong.to_numpy().reshape(P.shape), p_wrong(Y, P, NOISE.rho_pos, NOISE.rho_neg), atol=1e-5)
 
 
-def test_upper_bound_enters_as_half_of_the_bound():
+def test_known_estimates_equal_a_noise_model():
     Y, P = random_labels(8)
-    rates = NoiseRates.known(NOISE, Y)
-    assert_frame_equal(find_label_issues(Y, P, rates), find_label_issues(Y, P, NOISE))
-    fields = rates.to_dict() | {"kind": ["upper bound"] * 3}
-    halved = ClassConditionalNoise(NOISE.rho_pos / 2, NOISE.rho_neg)
-    assert_frame_equal(find_label_issues(Y, P, NoiseRates.from_dict(fields)), find_label_issues(Y, P, halved))
+    assert_frame_equal(find_label_issues(Y, P, NoiseRates.known(NOISE, Y)), find_label_issues(Y, P, NOISE))
+
+
+def test_without_noise_blocks_and_containers_give_the_same_result(monkeypatch):
+    Y, P = random_labels(8, 60)
+    whole = find_label_issues(Y, P, min_p_wrong=0)
+    assert len(whole) == Y.size
+    assert (whole.p_wrong > 0).all()
+    trusted = (np.arange(20), 1 - Y[:20])
+    learned = find_label_issues(Y, P, trusted=trusted, min_p_wrong=0.1)
+    monkeypatch.setattr(label_issues, "MAX_BLOCK_ENTRIES", 7)
+    for labels in (Y, scipy.sparse.csr_array(Y), torch.tensor(Y)):
+        assert_frame_equal(find_label_issues(labels, P, min_p_wrong=0), whole)
+        assert_frame_equal(find_label_issues(labels, P, trusted=trusted, min_p_wrong=0.1), learned)
+    named = find_label_issues(Y, pd.DataFrame(P, columns=list("abc")), min_p_wrong=0)
+    assert named.label.tolist() == ["abc"[j] for j in whole.label]
+
+
+@given(SEEDS)
+def test_diverse_list_agrees_with_reference(seed):
+    Y, P = random_labels(seed, 15)
+    P = P.round(1) if seed % 2 else P
+    plain = find_label_issues(Y, P, NOISE, min_p_wrong=0.2)
+    diverse = find_label_issues(Y, P, NOISE, min_p_wrong=0.2, diverse=True)
+    order = reference.diverse_order(plain.label.tolist(), plain.p_wrong.tolist())
+    assert_frame_equal(diverse, plain.iloc[order].reset_index(drop=True))
+
+
+def test_diverse_list_mixes_labels():
+    P = np.full((100, 2), 0.4)
+    P[:, 0] = np.linspace(0.05, 0.06, 100)
+    noise = ClassConditionalNoise(0.2, 0.3, n_labels=2)
+    assert (find_label_issues(np.ones((100, 2)), P, noise).label.head(50) == 0).all()
+    assert find_label_issues(np.ones((100, 2)), P, noise, min_p_wrong=0, diverse=True).label.head(24).nunique() == 2
 
 
 def test_public_name():
@@ -152,7 +181,6 @@ Y, P = random_labels(9)
         ((Y, P + 1, NOISE), ValueError, "pred_proba must be probabilities"),
         ((Y, P * np.nan, NOISE), ValueError, "pred_proba must be probabilities, between 0 and 1; got nan"),
         ((Y, P.astype(str), NOISE), ValueError, "pred_proba must be a matrix of numbers"),
-        ((Y, P, None), TypeError, "noise must be a ClassConditionalNoise"),
         ((Y, P, "estimate"), TypeError, "got str"),
         ((Y, P, TransitionNoise(np.eye(3))), TypeError, "got TransitionNoise"),
     ],

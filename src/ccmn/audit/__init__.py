@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ccmn.audit.label_audit import Audit, audit_labels, calibrate_to_noise, label_summary
-from ccmn.audit.label_issues import find_label_issues, p_wrong, suggest_labels
+from ccmn.audit.error_model import calibrate_to_noise, p_wrong
+from ccmn.audit.label_audit import Audit, audit_labels, label_summary, out_of_fold_probabilities
+from ccmn.audit.label_issues import find_label_issues, suggest_labels
 
 __all__ = [
     "Audit",
@@ -11,6 +12,7 @@ __all__ = [
     "calibrate_to_noise",
     "find_label_issues",
     "label_summary",
+    "out_of_fold_probabilities",
     "p_wrong",
     "suggest_labels",
 ]

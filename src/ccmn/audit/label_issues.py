@@ -24,7 +24,16 @@ from ccmn._validation import (
     check_same_labels,
     check_share,
 )
+from ccmn.audit.error_model import (
+    ErrorScore,
+    RateRange,
+    fit_error_model,
+    p_wrong,
+    sample_rows,
+    unsupervised_score,
+)
 from ccmn.estimation import NoiseRates
+from ccmn.estimation.evidence import read_trusted
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 
 DEFAULT_MIN_P_WRONG = 0.5
@@ -33,20 +42,30 @@ DEFAULT_MIN_P_WRONG = 0.5
 MAX_BLOCK_ENTRIES = 2**16
 """Maximum number of labels per block of rows. Temporary arrays of this size fit in the CPU cache."""
 
-_TIE_BREAK = 1e-12
-"""Weight of the predicted probability in p_wrong. It orders labels whose error probability is clipped to 1."""
+DIVERSITY = 0.9
+"""Factor by which each issue of a label lowers the rank of the next one of that label in a diverse list."""
 
 
 def find_label_issues(
-    Y_noisy: Labels, pred_proba: Any, noise: NoiseModel | NoiseRates, *, min_p_wrong: float = DEFAULT_MIN_P_WRONG
+    Y_noisy: Labels,
+    pred_proba: Any,
+    noise: NoiseModel | NoiseRates | None = None,
+    trusted: Any = None,
+    min_p_wrong: float = DEFAULT_MIN_P_WRONG,
+    *,
+    diverse: bool = False,
 ) -> pd.DataFrame:
     """List the labels that are probably wrong, ranked by estimated error probability.
 
-    The posterior probability that a label is wrong combines the out-of-fold prediction, the noise rates of the label
-    and the given value (:func:`ccmn.audit.p_wrong`). It is comparable between labels: if the noise is
-    class-conditional with these rates and the predictions are calibrated, nine of ten labels with ``p_wrong = 0.9``
-    are wrong. Confident learning [1]_ uses class-wise thresholds of the predicted probabilities instead of noise
-    rates.
+    The error probability depends on the out-of-fold prediction, the given value and the noise:
+
+    - With a noise model, it is the posterior probability under these rates (:func:`ccmn.audit.p_wrong`).
+    - With estimated rates or without rates, it is the posterior as far as there is evidence for class-conditional
+      noise, and otherwise a function of 1 - P(given label | x), the self-confidence score of confident learning [1]_.
+      In the second case it stays below 0.5: without verified rows, errors of annotators cannot be told from errors of
+      the model. Use ``min_p_wrong=0`` to list the most suspicious labels nevertheless.
+    - With trusted rows, it is learned from them, starting from one of the scores above. About 50 rows are enough for a
+      useful model.
 
     Parameters
     ----------
@@ -55,18 +74,24 @@ def find_label_issues(
     pred_proba : array, tensor or DataFrame of shape (n, q)
         Out-of-fold probabilities P(noisy label = 1 | x) of a model trained on the *noisy* labels without noise
         correction, for example from ``cross_val_predict(..., method="predict_proba")`` or
-        ``ccmn.estimation.out_of_fold_scores``. Convert probabilities p of true labels, such as
+        ``ccmn.audit.out_of_fold_probabilities``. Convert probabilities p of true labels, such as
         ``CCMNClassifier(noise=...).predict_proba``, to ``rho_neg + (1 - rho_pos - rho_neg) * p`` first.
-    noise : ClassConditionalNoise, PartialNoise, MissingNoise or NoiseRates
-        Known noise rates, or the result of ``estimate_noise``. A rate that is only an upper bound b enters as b / 2.
+    noise : ClassConditionalNoise, PartialNoise, MissingNoise, NoiseRates or None, default=None
+        Known noise rates, the result of ``estimate_noise``, or None to use the labels and probabilities alone.
+    trusted : (rows, Y_true) or array of shape (n, q), default=None
+        Verified rows, as in :func:`ccmn.estimate_noise`. They need not be a random sample. Verified labels
+        get the error probability 0 or 1.
     min_p_wrong : float, default=0.5
         Minimum error probability of listed labels; 0 lists every observed label.
+    diverse : bool, default=False
+        Whether to mix the labels: each listed issue multiplies the rank of the next issue of the same label by 0.9.
 
     Returns
     -------
     DataFrame
         Columns ``row`` (position from 0), ``label`` (name if known, else index), ``given`` (0 or 1), ``p_wrong`` and
-        ``suggested`` (the other value if ``p_wrong >= 0.5``). Sorted by descending ``p_wrong``, then by row and label.
+        ``suggested`` (the other value if ``p_wrong >= 0.5``). Sorted by descending ``p_wrong``, then by row and label,
+        unless ``diverse=True``.
 
     Raises
     ------
@@ -90,16 +115,19 @@ def find_label_issues(
     1    1   sea      0  0.571...          1
     """
     least = check_share(min_p_wrong, "min_p_wrong")
-    labels, probabilities, rates, names = _read_inputs(Y_noisy, pred_proba, noise)
-    q = labels.shape[1]
+    scored = score_labels(Y_noisy, pred_proba, noise, trusted)
+    q = scored.labels.shape[1]
     listed = []
-    for start, block, error in _blocks(labels, probabilities, rates):
+    for start, block, error in scored.blocks():
         index = np.flatnonzero(error >= least)  # excludes NaN (not observed)
         listed.append((index + start * q, block.ravel()[index] == 1, error.ravel()[index]))
     position, given, p = (np.concatenate(part) for part in zip(*listed))
     order = np.argsort(-p, kind="stable")
+    if diverse:
+        order = _diverse_order(order, position % q, p)
     position, given, p = position[order], given[order], p[order]
     row, label = np.divmod(position, q)
+    names = scored.names
     return pd.DataFrame(
         {
             "row": row,
@@ -112,8 +140,23 @@ def find_label_issues(
     )
 
 
+def _diverse_order(order: NDArray[np.intp], label: NDArray[np.int64], p: FloatArray) -> NDArray[np.intp]:
+    """Return the order by p times 0.9 to the power of the number of preceding issues of the same label."""
+    by_label = order[np.argsort(label[order], kind="stable")]
+    first = np.flatnonzero(np.diff(label[by_label], prepend=-1))
+    sizes = np.diff(np.append(first, by_label.size))
+    preceding = np.empty(p.size)
+    preceding[by_label] = np.arange(by_label.size) - np.repeat(first, sizes)
+    discounted = np.log(np.maximum(p, np.finfo(np.float64).tiny)) + preceding * np.log(DIVERSITY)
+    return order[np.argsort(-discounted[order], kind="stable")]
+
+
 def suggest_labels(
-    Y_noisy: Labels, pred_proba: Any, noise: NoiseModel | NoiseRates, *, min_p_wrong: float = DEFAULT_MIN_P_WRONG
+    Y_noisy: Labels,
+    pred_proba: Any,
+    noise: NoiseModel | NoiseRates | None = None,
+    trusted: Any = None,
+    min_p_wrong: float = DEFAULT_MIN_P_WRONG,
 ) -> Labels:
     """Return the given labels with every label flipped whose error probability is at least ``min_p_wrong``.
 
@@ -126,8 +169,10 @@ def suggest_labels(
         Given labels in {0, 1}; NaN where not observed.
     pred_proba : array, tensor or DataFrame of shape (n, q)
         Out-of-fold probabilities of the *noisy* labels, as for :func:`ccmn.find_label_issues`.
-    noise : ClassConditionalNoise, PartialNoise, MissingNoise or NoiseRates
-        Known or estimated noise rates.
+    noise : ClassConditionalNoise, PartialNoise, MissingNoise, NoiseRates or None, default=None
+        Known or estimated noise rates, as for :func:`ccmn.find_label_issues`.
+    trusted : (rows, Y_true) or array of shape (n, q), default=None
+        Verified rows, as for :func:`ccmn.find_label_issues`.
     min_p_wrong : float, default=0.5
         Minimum error probability of flipped labels, from 0.5 to 1.
 
@@ -146,71 +191,13 @@ def suggest_labels(
     """
     reason = "below 0.5 the given label is more probable than the other value"
     least = check_share(min_p_wrong, "min_p_wrong", DEFAULT_MIN_P_WRONG, reason)
-    labels, probabilities, rates, _ = _read_inputs(Y_noisy, pred_proba, noise)
-    blocks = (np.where(error >= least, 1 - given, given) for _, given, error in _blocks(labels, probabilities, rates))
+    scored = score_labels(Y_noisy, pred_proba, noise, trusted)
+    blocks = (np.where(error >= least, 1 - given, given) for _, given, error in scored.blocks())
     if is_sparse(Y_noisy):
         stacked = scipy.sparse.vstack([scipy.sparse.csr_array(block) for block in blocks], format="csr")
-        return type(labels)(stacked.astype(Y_noisy.dtype))
+        return type(scored.labels)(stacked.astype(Y_noisy.dtype))
     array, rewrap = unwrap(Y_noisy)
     return rewrap(np.concatenate([block.astype(array.dtype) for block in blocks]))
-
-
-def p_wrong(noisy: NDArray[Any], pred_proba: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray) -> FloatArray:
-    r"""Return P(true label differs from the given label | x, given label), by Bayes' rule.
-
-    .. math::
-        P(y = 0 \mid \tilde y = 1, x) = \frac{\rho_{neg} (1 - \eta)}{\tilde\eta}, \qquad
-        P(y = 1 \mid \tilde y = 0, x) = \frac{\rho_{pos}\, \eta}{1 - \tilde\eta}
-
-    Here :math:`\tilde\eta = P(\tilde y = 1 \mid x)` is the probability of the *noisy* label. The probability of the
-    true label is :math:`\eta = (\tilde\eta - \rho_{neg}) / r` with :math:`r = 1 - \rho_{pos} - \rho_{neg}` [1]_. With
-    :math:`s = P(\tilde y = \text{given} \mid x)` and :math:`o = P(\tilde y = \text{given} \mid y = \text{other})`
-    both cases are one formula:
-
-    .. math:: \frac{o}{r} \left( \frac{o + r}{s} - 1 \right), \qquad o \le s \le o + r
-
-    Under noise with these rates, s cannot leave this range. Predictions outside of it are clipped; the error
-    probability is then 1 or 0. Labels with error probability 1 are ordered by s in the twelfth digit.
-
-    Parameters
-    ----------
-    noisy : array of shape (..., q)
-        Given labels in {0, 1}; NaN where not observed.
-    pred_proba : array of shape (..., q)
-        Out-of-fold probabilities of the noisy labels.
-    rho_pos : array of shape (q,)
-        False-negative rates P(noisy 0 | true 1).
-    rho_neg : array of shape (q,)
-        False-positive rates P(noisy 1 | true 0).
-
-    Returns
-    -------
-    ndarray of float64, shape (..., q)
-        Error probabilities; NaN where not observed.
-
-    References
-    ----------
-    .. [1] A. K. Menon, B. van Rooyen, C. S. Ong and R. C. Williamson, "Learning from Corrupted Binary Labels via
-       Class-Probability Estimation", ICML, 2015.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ccmn.audit import p_wrong
-    >>> p_wrong(np.array([1, 0]), np.array([0.5, 0.5]), np.array([0.1, 0.2]), np.array([0.3, 0.0]))
-    array([0.4 , 0.25])
-    """
-    given = noisy == 1
-    signal = 1 - rho_pos - rho_neg
-    p_flipped = np.where(given, rho_neg, rho_pos)
-    p_given = np.where(given, pred_proba, 1 - pred_proba)
-    # The lower limit avoids 0 / 0 for a value that has probability 0. Such a label counts as correct.
-    clipped = np.clip(p_given, np.maximum(p_flipped, np.finfo(np.float64).tiny), p_flipped + signal)
-    error = np.minimum(p_flipped / signal * ((p_flipped + signal) / clipped - 1), 1)
-    result: FloatArray = error * (1 - _TIE_BREAK * p_given)
-    if np.issubdtype(noisy.dtype, np.floating):
-        result[np.isnan(noisy)] = np.nan
-    return result
 
 
 class RatesWithUncertainty(NamedTuple):
@@ -246,36 +233,105 @@ def rates_with_uncertainty(noise: NoiseModel | NoiseRates) -> RatesWithUncertain
     return RatesWithUncertainty(noise.rho_pos, noise.rho_neg, zero, zero, noise.label_names)
 
 
-def check_labels(Y_noisy: Labels, rates: RatesWithUncertainty) -> tuple[Any, tuple[str, ...] | None]:
+def check_labels(Y_noisy: Labels, rates: RatesWithUncertainty | None) -> tuple[Any, tuple[str, ...] | None]:
     """Return labels (n, q), dense or CSR, and label names, after checking that they match the rates."""
     labels = Y_noisy.tocsr() if is_sparse(Y_noisy) else unwrap(Y_noisy)[0]
     names = label_names_of(Y_noisy)
+    if rates is None:
+        return labels, names
     check_label_width(labels.shape, rates.rho_pos.size, "Y_noisy")
     check_same_labels(("Y_noisy", names), ("noise", rates.label_names))
     return labels, names or rates.label_names
 
 
-def _read_inputs(
-    Y_noisy: Labels, pred_proba: Any, noise: NoiseModel | NoiseRates
-) -> tuple[Any, NDArray[Any], RatesWithUncertainty, tuple[str, ...] | None]:
-    """Return labels, probabilities, rates and label names with matching shapes; values are checked by ``_blocks``."""
-    rates = rates_with_uncertainty(noise)
+class ScoredLabels(NamedTuple):
+    """Checked labels and probabilities with the function that returns their error probabilities."""
+
+    labels: Any
+    pred_proba: NDArray[Any]
+    score: ErrorScore
+    names: tuple[str, ...] | None
+    verified_rows: NDArray[np.intp]
+    """Sorted numbers of the verified rows."""
+    wrong: FloatArray
+    """1 and 0 where a label of these rows is verified as wrong and as correct, NaN elsewhere."""
+
+    def read(self, rows: slice | NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+        """Return given labels (NaN: not observed) and probabilities of some rows, after checking their values."""
+        return read_rows(self.labels, self.pred_proba, rows)
+
+    def blocks(self) -> Iterator[tuple[int, FloatArray, FloatArray]]:
+        """Yield blocks of rows: first row, given labels (NaN: not observed) and their error probabilities."""
+        n, q = self.labels.shape
+        size = max(1, MAX_BLOCK_ENTRIES // q)
+        for start in range(0, n, size):
+            given, probabilities = self.read(slice(start, start + size))
+            error = self.score(given, probabilities)
+            first, last = np.searchsorted(self.verified_rows, (start, start + size))
+            inside, known = self.verified_rows[first:last] - start, self.wrong[first:last]
+            error[inside] = np.where(np.isnan(known), error[inside], known)
+            yield start, given, error
+
+
+def score_labels(
+    Y_noisy: Labels, pred_proba: Any, noise: NoiseModel | NoiseRates | None, trusted: Any = None
+) -> ScoredLabels:
+    """Check the arguments of :func:`find_label_issues` and return the labels with their score."""
+    rates = None if noise is None else rates_with_uncertainty(noise)
     labels, names = check_labels(Y_noisy, rates)
     probabilities = unwrap(pred_proba)[0]
     check_matrix_pair(labels, probabilities, ("Y_noisy", "pred_proba"))
     check_same_labels(("Y_noisy", names), ("pred_proba", label_names_of(pred_proba)))
-    return labels, probabilities, rates, names
-
-
-def _blocks(
-    labels: Any, pred_proba: NDArray[Any], rates: RatesWithUncertainty
-) -> Iterator[tuple[int, NDArray[Any], FloatArray]]:
-    """Yield blocks of rows: first row, given labels (NaN: not observed) and their error probabilities."""
+    names = names or label_names_of(pred_proba)
     n, q = labels.shape
-    size = max(1, MAX_BLOCK_ENTRIES // q)
-    for start in range(0, n, size):
-        rows = slice(start, start + size)
-        given = labels[rows]
-        given = check_label_matrix(given.toarray() if is_sparse(given) else given, "Y_noisy")
-        probabilities = check_probabilities(pred_proba[rows], "pred_proba")
-        yield start, given, p_wrong(given, probabilities, rates.rho_pos, rates.rho_neg)
+    score = _score_without_trusted(labels, probabilities, noise, rates)
+    scored = ScoredLabels(labels, probabilities, score, names, np.zeros(0, dtype=np.intp), np.zeros((0, q)))
+    known = None if trusted is None else read_trusted(trusted, n, q)
+    if known is None:
+        return scored
+    rows, true = known
+    order = np.argsort(rows)
+    rows, true = rows[order], true[order]
+    given, predictions = scored.read(rows)
+    wrong = np.where(np.isnan(true) | np.isnan(given), np.nan, true != given)
+    if np.isnan(wrong).all():
+        return scored
+    learned = fit_error_model(score, given, predictions, wrong, _prevalence(labels))
+    return scored._replace(score=learned, verified_rows=rows, wrong=wrong)
+
+
+def _score_without_trusted(
+    labels: Any,
+    pred_proba: NDArray[Any],
+    noise: NoiseModel | NoiseRates | None,
+    rates: RatesWithUncertainty | None,
+) -> ErrorScore:
+    """Return the posterior if the rates are known, otherwise the score with estimated rates or from the labels."""
+    if rates is not None and (not isinstance(noise, NoiseRates) or set(noise.kind) == {"known"}):
+        rho_pos, rho_neg = rates.rho_pos, rates.rho_neg
+        return lambda given, probabilities: p_wrong(given, probabilities, rho_pos, rho_neg)
+    given, probabilities = read_rows(labels, pred_proba, sample_rows(*labels.shape))
+    if rates is None or not isinstance(noise, NoiseRates):
+        return unsupervised_score(given, probabilities)
+    bound, types = (np.array(values) for values in (noise.kind, noise.noise_type))
+    spread = np.where(bound == "upper bound", rates.rho_pos / np.sqrt(3), 0.0)
+    range_of_rates = RateRange(rates.rho_pos, rates.rho_neg, spread)
+    return unsupervised_score(given, probabilities, range_of_rates, types == "partial", types == "missing")
+
+
+def read_rows(labels: Any, pred_proba: NDArray[Any], rows: slice | NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+    """Return given labels (NaN: not observed) and probabilities of some rows, after checking their values."""
+    given = labels[rows]
+    given = check_label_matrix(given.toarray() if is_sparse(given) else given, "Y_noisy")
+    return given, check_probabilities(pred_proba[rows], "pred_proba")
+
+
+def _prevalence(labels: Any) -> FloatArray:
+    """Return the share of given ones of every label, with half a row of either value added."""
+    n, q = labels.shape
+    if is_sparse(labels):
+        unobserved = np.bincount(labels.indices[np.isnan(labels.data)], minlength=q)
+        ones = np.bincount(labels.indices[labels.data == 1], minlength=q)
+    else:
+        ones, unobserved = (labels == 1).sum(0), np.isnan(labels.astype(np.float64)).sum(0)
+    return np.asarray((ones + 0.5) / (n - unobserved + 1.0))

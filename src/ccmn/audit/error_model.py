@@ -1,0 +1,446 @@
+r"""Error probability of a given label from its out-of-fold probability: without verified rows, and learned from them.
+
+With known noise rates, Bayes' rule gives the error probability (:func:`ccmn.audit.p_wrong`). Rates that are estimated
+from noisy labels give a good order only if the noise is class-conditional. Errors of people are frequent where a label
+is hard to decide and rare where it is obvious, so that the estimated rate of added labels is several times too small
+and the posterior never suspects an added label. The unsupervised score is therefore a mixture,
+
+.. math:: w \cdot \text{posterior} + (1 - w) \cdot 0.45\, (1 - P(\text{given label} \mid x))^2,
+
+whose second part has the order of the self-confidence score [1]_. The weight w is the evidence for class-conditional
+noise: the smallest share of given labels among the rows in which the label is predicted to be absent, averaged over the
+labels (:func:`rates_from_probabilities`). If labels are added independently of the features, this share is at least
+rho_neg; if people make errors in difficult rows, it is close to 0. Above 0.2 the posterior is used, below 0.15
+self-confidence.
+
+In the second case the features cannot tell errors of the annotators from errors of the model: with the same
+probabilities, between 0 % (correct labels, weak features) and 70 % (crowd workers) of the labels that contradict the
+prediction are wrong. The score then stays below 0.5. Verified rows resolve this (:func:`fit_error_model`).
+
+References
+----------
+.. [1] C. G. Northcutt, L. Jiang and I. L. Chuang, "Confident Learning: Estimating Uncertainty in Dataset Labels",
+   Journal of Artificial Intelligence Research 70, 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse
+import scipy.special
+from numpy.typing import NDArray
+
+from ccmn._validation import FloatArray
+from ccmn.estimation.likelihood import bin_scores, calibrate
+
+MAX_SAMPLE_ROWS = 3000
+"""Rows from which the evidence is computed. More rows do not change it noticeably."""
+MAX_SAMPLE_ENTRIES = 2**22
+"""Labels from which the evidence is computed; with many labels fewer rows are used, but at least 200."""
+MIN_RANGE_ROWS = 15
+"""Smallest number of rows at either end of the predictions whose share of given labels counts."""
+MIN_RANGE_SHARE = 0.02
+"""Smallest share of rows at the lower end whose share of given labels counts."""
+EVIDENCE_RANGE = (0.15, 0.2)
+"""Mean share of added labels at which the weight of the posterior is 0 and 1.
+
+On enron, tmc, yeast, deu and cmc, the share is at most .15 for correct labels, errors of people and noise that depends
+on the features, and at least .2 for class-conditional noise of both types with rates of .1 to .5.
+"""
+MAX_WEIGHT = 0.98
+"""Largest weight of the posterior: the other part orders labels whose posterior is equal and keeps them above 0."""
+CONFIDENCE_FACTOR = 0.45
+"""Error probability of a label that the model excludes with certainty if there is no evidence for the posterior.
+
+Mean over kinds of noise on enron, tmc, yeast, deu and cmc, in which 0 to 70 % of such labels are wrong.
+"""
+IMPOSSIBLE_FACTOR = 1e-3
+"""Factor of the second part for errors that the declared noise type excludes."""
+N_NODES = 257
+"""Nodes of the table of error probabilities, at equal distances in the predicted probability."""
+PRIOR_SLOPE = 0.3
+"""Coefficient of the log-odds of the unsupervised score before any row is verified, selected on deu and cmc."""
+PENALTY = 5.0
+"""Ridge penalty of the coefficients that all labels share; the features have unit variance."""
+LABEL_PENALTY = 2.0
+"""Ridge penalty of the offsets of every label and given value. It shrinks them towards the pooled model."""
+MIN_ROWS_PER_CLASS = 20
+"""Minimum number of observed rows of each class to calibrate the probabilities of a label."""
+EPS = 0.01
+"""Calibrated probabilities of true labels are limited to [eps, 1 - eps]."""
+_LOGIT_EPS = 1e-6
+"""Probabilities are clipped to [eps, 1 - eps] before the logit of the calibration."""
+_MIN_PROBABILITY = 1e-4
+"""Probabilities are clipped to [eps, 1 - eps] before the logit of the error model."""
+_TIE_BREAK = 1e-12
+"""Weight of the predicted probability in p_wrong. It orders labels whose error probability is clipped to 1."""
+_MIN_SCALE = 0.1
+"""Lower bound of the standard deviations by which features are divided."""
+
+
+ErrorScore = Callable[[NDArray[Any], FloatArray], FloatArray]
+"""Function that returns error probabilities (m, q) of given labels (m, q) with probabilities (m, q)."""
+
+
+class RateRange(NamedTuple):
+    """Noise rates (q,); rho_pos is averaged over rho_pos - spread and rho_pos + spread."""
+
+    rho_pos: FloatArray
+    rho_neg: FloatArray
+    spread: FloatArray
+
+
+def p_wrong(noisy: NDArray[Any], pred_proba: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray) -> FloatArray:
+    r"""Return P(true label differs from the given label | x, given label), by Bayes' rule.
+
+    .. math::
+        P(y = 0 \mid \tilde y = 1, x) = \frac{\rho_{neg} (1 - \eta)}{\tilde\eta}, \qquad
+        P(y = 1 \mid \tilde y = 0, x) = \frac{\rho_{pos}\, \eta}{1 - \tilde\eta}
+
+    Here :math:`\tilde\eta = P(\tilde y = 1 \mid x)` is the probability of the *noisy* label. The probability of the
+    true label is :math:`\eta = (\tilde\eta - \rho_{neg}) / r` with :math:`r = 1 - \rho_{pos} - \rho_{neg}` [1]_. With
+    :math:`s = P(\tilde y = \text{given} \mid x)` and :math:`o = P(\tilde y = \text{given} \mid y = \text{other})`
+    both cases are one formula:
+
+    .. math:: \frac{o}{r} \left( \frac{o + r}{s} - 1 \right), \qquad o \le s \le o + r
+
+    Under noise with these rates, s cannot leave this range. Predictions outside of it are clipped; the error
+    probability is then 1 or 0. Labels with error probability 1 are ordered by s in the twelfth digit.
+
+    Parameters
+    ----------
+    noisy : array of shape (..., q)
+        Given labels in {0, 1}; NaN where not observed.
+    pred_proba : array of shape (..., q)
+        Out-of-fold probabilities of the noisy labels.
+    rho_pos : array of shape (q,)
+        False-negative rates P(noisy 0 | true 1).
+    rho_neg : array of shape (q,)
+        False-positive rates P(noisy 1 | true 0).
+
+    Returns
+    -------
+    ndarray of float64, shape (..., q)
+        Error probabilities; NaN where not observed.
+
+    References
+    ----------
+    .. [1] A. K. Menon, B. van Rooyen, C. S. Ong and R. C. Williamson, "Learning from Corrupted Binary Labels via
+       Class-Probability Estimation", ICML, 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ccmn.audit import p_wrong
+    >>> p_wrong(np.array([1, 0]), np.array([0.5, 0.5]), np.array([0.1, 0.2]), np.array([0.3, 0.0]))
+    array([0.4 , 0.25])
+    """
+    given = noisy == 1
+    signal = 1 - rho_pos - rho_neg
+    p_flipped = np.where(given, rho_neg, rho_pos)
+    p_given = np.where(given, pred_proba, 1 - pred_proba)
+    # The lower limit avoids 0 / 0 for a value that has probability 0. Such a label counts as correct.
+    clipped = np.clip(p_given, np.maximum(p_flipped, np.finfo(np.float64).tiny), p_flipped + signal)
+    error = np.minimum(p_flipped / signal * ((p_flipped + signal) / clipped - 1), 1)
+    result: FloatArray = error * (1 - _TIE_BREAK * p_given)
+    if np.issubdtype(noisy.dtype, np.floating):
+        result[np.isnan(noisy)] = np.nan
+    return result
+
+
+def calibrate_to_noise(
+    noisy: NDArray[Any], pred_proba: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray
+) -> FloatArray:
+    r"""Calibrate probabilities of noisy labels so that they are possible under the noise rates.
+
+    .. math:: \tfrac12 \bigl(\min(\max(\tilde\eta, \rho_{neg}), 1 - \rho_{pos}) + g\bigr), \qquad
+        g = \rho_{neg} + r\, (\epsilon + (1 - 2 \epsilon)\, \sigma(a \operatorname{logit} \tilde\eta + b))
+
+    P(noisy label = 1 | x) lies between rho_neg and 1 - rho_pos. Predictions outside of this range would give an error
+    probability of 1. The result is the mean of the clipped prediction and of g, a Platt scaling [1]_ of the true label
+    with :math:`\epsilon = 0.01`, whose slope a and offset b maximize the likelihood of the noisy labels. On benchmark
+    data the mean ranks wrong labels as well as the better of the two, and its error probabilities are better
+    calibrated.
+
+    Labels with fewer than 20 observed rows of either class are only clipped.
+
+    Parameters
+    ----------
+    noisy : array of shape (n, q)
+        Noisy labels in {0, 1}; NaN where not observed.
+    pred_proba : array of shape (n, q)
+        Out-of-fold probabilities of the noisy labels.
+    rho_pos : array of shape (q,)
+        False-negative rates P(noisy 0 | true 1).
+    rho_neg : array of shape (q,)
+        False-positive rates P(noisy 1 | true 0).
+
+    Returns
+    -------
+    ndarray of float64, shape (n, q)
+        Calibrated probabilities of the noisy labels.
+
+    References
+    ----------
+    .. [1] J. C. Platt, "Probabilistic Outputs for Support Vector Machines and Comparisons to Regularized Likelihood
+       Methods", in Advances in Large Margin Classifiers, MIT Press, 1999.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ccmn.audit import calibrate_to_noise
+    >>> calibrate_to_noise(np.array([[1.0], [0.0]]), np.array([[0.99], [0.4]]), np.array([0.2]), np.array([0.1]))
+    array([[0.8], [0.4]])
+    """
+    clipped = np.clip(pred_proba, rho_neg, 1 - rho_pos)
+    scaled = clipped.copy()
+    for j in range(noisy.shape[1]):
+        observed = ~np.isnan(noisy[:, j])
+        ones = noisy[observed, j] == 1
+        if min(int(ones.sum()), int((~ones).sum())) < MIN_ROWS_PER_CLASS:
+            continue
+        scores = scipy.special.logit(np.clip(pred_proba[:, j], _LOGIT_EPS, 1 - _LOGIT_EPS))
+        centers, n_zeros, n_ones = (part[None] for part in bin_scores(scores[observed], ones))
+        platt = calibrate(centers, n_zeros, n_ones, rho_pos[j : j + 1], rho_neg[j : j + 1])
+        true = scipy.special.expit(np.exp(platt.slope) * scores + platt.offset)
+        scaled[:, j] = rho_neg[j] + (1 - rho_pos[j] - rho_neg[j]) * (EPS + (1 - 2 * EPS) * true)
+    return np.asarray((clipped + scaled) / 2)
+
+
+def sample_rows(n: int, q: int) -> NDArray[np.intp]:
+    """Return the rows from which evidence is computed, at equal distances.
+
+    >>> sample_rows(10, 3).tolist(), sample_rows(10**6, 10).size
+    ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], 3000)
+    """
+    size = min(n, MAX_SAMPLE_ROWS, max(200, MAX_SAMPLE_ENTRIES // q))
+    return np.linspace(0, n - 1, size).round().astype(np.intp)
+
+
+def rates_from_probabilities(given: FloatArray, pred_proba: FloatArray) -> RateRange:
+    r"""Estimate noise rates from the ends of the predictions.
+
+    The rows of a label are sorted by their probability. rho_neg is the share of given ones among the first rows plus
+    its standard error, at the number of rows that minimizes this sum. rho_pos is at most the share of zeros among the
+    last rows, computed in the same manner; it is averaged over two values with the mean and the variance of the
+    uniform distribution from 0 to this bound.
+    The probabilities alone do not identify the rates: both values are upper bounds if the features do not determine
+    the label of any row. rho_neg is nevertheless close to the rate, because nearly every label has rows in which it is
+    obviously absent.
+
+    Parameters
+    ----------
+    given : array of shape (m, q)
+        Given labels in {0, 1}; NaN where not observed.
+    pred_proba : array of shape (m, q)
+        Out-of-fold probabilities of the noisy labels.
+
+    Returns
+    -------
+    RateRange
+        Rates with their spread; 0 for labels without an observed row.
+    """
+    probabilities = np.ascontiguousarray(pred_proba.T)
+    observed = ~np.isnan(given.T)
+    order = np.argsort(np.where(observed, probabilities, np.inf), axis=1)
+    ones = np.take_along_axis(np.nan_to_num(given.T), order, 1)
+    count = observed.sum(1)
+    rho_neg = _smallest_share(ones, count, max(MIN_RANGE_ROWS, int(MIN_RANGE_SHARE * len(given))))
+    # Unobserved rows are sorted to the end: the last observed rows come first after a rotation.
+    position = (count[:, None] - 1 - np.arange(len(given))) % len(given)
+    bound = _smallest_share(1 - np.take_along_axis(ones, position, 1), count, MIN_RANGE_ROWS)
+    rho_pos = np.minimum(bound, 0.9 - np.minimum(rho_neg, 0.8))
+    return RateRange(rho_pos / 2, np.minimum(rho_neg, 0.8), rho_pos / np.sqrt(12))
+
+
+def _smallest_share(ones: FloatArray, count: NDArray[np.int64], least: int) -> FloatArray:
+    """Return the smallest share of ones plus its standard error (q,) of the first k rows, least <= k <= count."""
+    k = np.arange(1, ones.shape[1] + 1)
+    share = (ones.cumsum(1) + 0.5) / (k + 1)
+    upper = share + np.sqrt(share * (1 - share) / k)
+    allowed = (k >= np.minimum(least, count)[:, None]) & (k <= count[:, None])
+    return np.where(count > 0, np.where(allowed, upper, np.inf).min(1), 0.0)
+
+
+def evidence_weight(rho_neg: FloatArray) -> float:
+    """Return the weight of the posterior for the mean share of added labels.
+
+    >>> evidence_weight(np.array([0.05, 0.1])), evidence_weight(np.array([0.1, 0.4]))
+    (0.0, 0.98)
+    """
+    low, high = EVIDENCE_RANGE
+    return float(np.clip((rho_neg.mean() - low) / (high - low), 0, MAX_WEIGHT))
+
+
+class ScoreTable:
+    """Unsupervised score: a mixture of posterior and self-confidence, tabulated over the predicted probability.
+
+    Parameters
+    ----------
+    posterior : array of shape (2, N_NODES, q)
+        Posterior error probability of given labels 0 and 1 at equally spaced probabilities from 0 to 1.
+    weight : array of shape (q,)
+        Weight of the posterior.
+    possible : array of shape (2, q)
+        Factor of the second part for given labels 0 and 1.
+    """
+
+    def __init__(self, posterior: FloatArray, weight: FloatArray, possible: FloatArray) -> None:
+        nodes = np.linspace(0, 1, N_NODES)[:, None]
+        contradiction = np.stack([nodes, 1 - nodes])
+        second = CONFIDENCE_FACTOR * possible[:, None] * contradiction**2
+        table = weight * posterior + (1 - weight) * second
+        # One block per given value and label: [value, label, node].
+        self._values = np.ascontiguousarray(table.transpose(0, 2, 1)).ravel()
+        self._steps = np.append(np.diff(self._values), 0.0)
+        self._n_labels = posterior.shape[2]
+
+    def __call__(self, given: NDArray[Any], pred_proba: FloatArray) -> FloatArray:
+        """Return the error probabilities of labels (m, q) by linear interpolation; NaN where not observed."""
+        scaled = pred_proba * (N_NODES - 1)
+        node = np.minimum(scaled.astype(np.int64), N_NODES - 2)
+        scaled -= node
+        node += np.arange(self._n_labels) * N_NODES
+        node += (given == 1) * (self._n_labels * N_NODES)
+        result: FloatArray = self._values[node] + scaled * self._steps[node]
+        if np.issubdtype(given.dtype, np.floating):
+            result[np.isnan(given)] = np.nan
+        return result
+
+
+def unsupervised_score(
+    given: FloatArray,
+    pred_proba: FloatArray,
+    rates: RateRange | None = None,
+    only_added: NDArray[np.bool_] | bool = False,
+    only_removed: NDArray[np.bool_] | bool = False,
+) -> ScoreTable:
+    """Return the score of labels without verified rows.
+
+    Parameters
+    ----------
+    given : array of shape (m, q)
+        Given labels of some rows in {0, 1}; NaN where not observed.
+    pred_proba : array of shape (m, q)
+        Their out-of-fold probabilities.
+    rates : RateRange or None, default=None
+        Estimated rates. Predictions are calibrated to them. Without them, the rates follow from the probabilities.
+    only_added, only_removed : bool or array of shape (q,), default=False
+        Labels of a declared noise type. The posterior is used for them, because a declared type identifies the rate.
+
+    Returns
+    -------
+    ScoreTable
+        The score.
+    """
+    q = given.shape[1]
+    ends = rates_from_probabilities(given, pred_proba)
+    nodes = np.repeat(np.linspace(0, 1, N_NODES)[:, None], q, axis=1)
+    if rates is not None:
+        # Nodes without an observed label do not change the fit.
+        labels, predictions = np.vstack([given, np.full_like(nodes, np.nan)]), np.vstack([pred_proba, nodes])
+        nodes = calibrate_to_noise(labels, predictions, rates.rho_pos, rates.rho_neg)[len(given) :]
+    used = ends if rates is None else rates
+    levels = [np.maximum(used.rho_pos + sign * used.spread, 0) for sign in (-1, 1)]
+    posterior = np.stack(
+        [np.mean([p_wrong(np.full(1, v), nodes, rho_pos, used.rho_neg) for rho_pos in levels], 0) for v in (0, 1)]
+    )
+    declared = np.broadcast_to(np.logical_or(only_added, only_removed), q)
+    weight = np.where(declared, MAX_WEIGHT, evidence_weight(ends.rho_neg))
+    excluded = np.stack([np.broadcast_to(only_added, q), np.broadcast_to(only_removed, q)])
+    return ScoreTable(posterior, weight, np.where(excluded, IMPOSSIBLE_FACTOR, 1.0))
+
+
+class ErrorModel:
+    """Error probabilities learned from verified labels: a logistic regression pooled over labels.
+
+    Parameters
+    ----------
+    score : ErrorScore
+        Unsupervised score.
+    offset : array of shape (2, q)
+        Constant term of given labels 0 and 1.
+    slope, count_slope : array of shape (2,)
+        Coefficients of the log-odds of the prediction and of log(1 + number of given labels of the row), for given
+        labels 0 and 1.
+    """
+
+    def __init__(self, score: ErrorScore, offset: FloatArray, slope: FloatArray, count_slope: FloatArray) -> None:
+        self.score, self.offset, self.slope, self.count_slope = score, offset, slope, count_slope
+
+    def __call__(self, given: NDArray[Any], pred_proba: FloatArray) -> FloatArray:
+        """Return the error probabilities of labels (m, q); NaN where not observed."""
+        value = (given == 1).astype(np.intp)
+        result: FloatArray = PRIOR_SLOPE * _log_odds(self.score(given, pred_proba))
+        result += np.take_along_axis(self.offset, value, 0)
+        result += self.slope[value] * _log_odds(pred_proba)
+        result += self.count_slope[value] * np.log1p(np.nansum(given, 1))[:, None]
+        return np.asarray(scipy.special.expit(result))
+
+
+def fit_error_model(
+    score: ErrorScore, given: FloatArray, pred_proba: FloatArray, wrong: FloatArray, prevalence: FloatArray
+) -> ErrorModel:
+    r"""Learn the error probability from verified labels.
+
+    The log-odds of an error are 0.3 times those of the unsupervised score plus a linear function of: the given label;
+    the log-odds of the prediction, of the prevalence of the label, and the logarithm of the number of given labels,
+    each with separate coefficients for given labels 1 and 0; and an offset for every label and given value. All
+    coefficients have a ridge penalty, so that few verified labels change the order little, and labels without verified
+    rows follow the pooled model. The model is conditional on the predictions, so that the verified rows may have been
+    selected by them.
+
+    Parameters
+    ----------
+    score : ErrorScore
+        Unsupervised score.
+    given : array of shape (m, q)
+        Given labels of the verified rows in {0, 1}; NaN where not observed.
+    pred_proba : array of shape (m, q)
+        Out-of-fold probabilities of the verified rows.
+    wrong : array of shape (m, q)
+        1 where the given label is wrong, 0 where it is correct, NaN where it is not verified.
+    prevalence : array of shape (q,)
+        Share of given ones of every label among all rows.
+
+    Returns
+    -------
+    ErrorModel
+        The model.
+    """
+    q = given.shape[1]
+    row, label = np.nonzero(~np.isnan(wrong) & ~np.isnan(given))
+    value = (given[row, label] == 1).astype(np.intp)
+    prior = PRIOR_SLOPE * _log_odds(score(given, pred_proba)[row, label])
+    values = (_log_odds(pred_proba[row, label]), _log_odds(prevalence)[label], np.log1p(np.nansum(given, 1))[row])
+    shared = np.stack([part * (value == v) for part in values for v in (0, 1)], 1)
+    scale = np.maximum(shared.std(0), _MIN_SCALE)
+    offsets = scipy.sparse.csr_array((np.ones(row.size), (np.arange(row.size), value * q + label)), (row.size, 2 * q))
+    columns = [np.ones((row.size, 1)), value[:, None], shared / scale]
+    design = scipy.sparse.hstack([scipy.sparse.csr_array(np.hstack(columns)), offsets], format="csr")
+    penalty = np.concatenate([[1e-2, 1.0], np.full(6, PENALTY), np.full(2 * q, LABEL_PENALTY)])
+    fitted = _logistic_regression(design, wrong[row, label], prior, penalty)
+    slope, by_prevalence, by_count = (fitted[2:8] / scale).reshape(3, 2)
+    offset = fitted[8:].reshape(2, q) + fitted[0] + np.array([[0.0], [fitted[1]]])
+    offset += by_prevalence[:, None] * _log_odds(prevalence)
+    return ErrorModel(score, offset, slope, by_count)
+
+
+def _logistic_regression(X: Any, y: FloatArray, offset: FloatArray, penalty: FloatArray) -> FloatArray:
+    """Return the coefficients that minimize the log-loss at fixed offsets plus half of penalty * coefficient^2."""
+
+    def objective(coefficients: FloatArray) -> tuple[float, FloatArray]:
+        scores = offset + X @ coefficients
+        loss = np.logaddexp(0, scores).sum() - y @ scores + 0.5 * penalty @ coefficients**2
+        return float(loss), X.T @ (scipy.special.expit(scores) - y) + penalty * coefficients
+
+    start = np.zeros(X.shape[1])
+    return np.asarray(scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B").x)
+
+
+def _log_odds(probabilities: FloatArray) -> FloatArray:
+    return np.asarray(scipy.special.logit(np.clip(probabilities, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)))

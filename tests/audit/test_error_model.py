@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+
+from audit import reference
+from ccmn import ClassConditionalNoise, find_label_issues
+from ccmn.audit import error_model
+from ccmn.audit.error_model import (
+    ErrorModel,
+    RateRange,
+    ScoreTable,
+    fit_error_model,
+    rates_from_probabilities,
+    unsupervised_score,
+)
+from ccmn.estimation import NoiseRates
+from strategies import SEEDS
+
+
+def scores_of(issues, shape):
+    found = np.full(shape, np.nan)
+    found[issues.row, issues.label] = issues.p_wrong
+    return found
+
+
+def make_labels(n=2000, q=4, seed=0, strength=2.0):
+    """Return true labels and P(true label = 1 | x)."""
+    rng = np.random.default_rng(seed)
+    clean = 1 / (1 + np.exp(-strength * rng.normal(loc=-1, size=(n, q))))
+    return (rng.random((n, q)) < clean).astype(float), clean
+
+
+@pytest.fixture(scope="module")
+def class_conditional():
+    true, clean = make_labels(strength=4.0)
+    noise = ClassConditionalNoise([0.1, 0.3, 0.2, 0.1], [0.3, 0.2, 0.3, 0.4])
+    noisy = noise.corrupt(true, random_state=1)
+    return true, noisy, noise.rho_neg + (1 - noise.rho_pos - noise.rho_neg) * clean, noise
+
+
+@pytest.fixture(scope="module")
+def hard_rows():
+    """Labels that are wrong only where they are hard to decide."""
+    true, clean = make_labels(strength=4.0)
+    flipped = np.random.default_rng(2).random(true.shape) < 0.5 * (1 - np.abs(2 * clean - 1))
+    return true, np.where(flipped, 1 - true, true), clean
+
+
+@given(SEEDS, st.sampled_from([5, 40, 90]), st.sampled_from([0.0, 0.3]))
+@settings(max_examples=30)
+def test_rates_from_probabilities_agree_with_reference(seed, n, unobserved):
+    rng = np.random.default_rng(seed)
+    P = rng.random((n, 3))
+    Y = (rng.random((n, 3)) < P).astype(float)
+    Y[rng.random(Y.shape) < unobserved] = np.nan
+    Y[0] = 0
+    found = rates_from_probabilities(Y, P)
+    for j in range(3):
+        low, high = reference.end_rates(Y[:, j].tolist(), P[:, j].tolist())
+        assert found.rho_neg[j] == pytest.approx(min(low, 0.8))
+        assert found.rho_pos[j] == pytest.approx(min(high, 0.9 - min(low, 0.8)) / 2)
+        assert found.spread[j] == pytest.approx(2 * found.rho_pos[j] / math.sqrt(12))
+
+
+@given(SEEDS, st.floats(0.05, 0.3))
+@settings(max_examples=20)
+def test_unsupervised_score_agrees_with_reference_at_nodes(seed, added):
+    rng = np.random.default_rng(seed)
+    P = rng.permutation(np.tile(np.arange(60), 3)).reshape(60, 3) / 60 + rng.random((60, 3)) / 100
+    Y = (rng.random((60, 3)) < added + (0.9 - added) * P).astype(float)
+    score = unsupervised_score(Y, P)
+    ends = rates_from_probabilities(Y, P)
+    nodes = np.repeat(rng.integers(0, 257, (20, 1)) / 256, 3, axis=1)
+    for value in (0, 1):
+        found = score(np.full(nodes.shape, value), nodes)
+        for i, j in np.ndindex(*nodes.shape):
+            rates = ends.rho_neg[j], 2 * ends.rho_pos[j]
+            expected = reference.unsupervised(value, nodes[i, j], *rates, ends.rho_neg.mean())
+            assert found[i, j] == pytest.approx(expected, abs=1e-10)
+
+
+def test_score_table_interpolates():
+    posterior = np.random.default_rng(0).random((2, error_model.N_NODES, 2))
+    table = ScoreTable(posterior, np.ones(2), np.ones((2, 2)))
+    P = np.array([[0.0, 1.0], [0.3, 0.123]])
+    Y = np.array([[1.0, 0.0], [np.nan, 1.0]])
+    nodes = np.linspace(0, 1, error_model.N_NODES)
+    found = table(Y, P)
+    assert_allclose(found[0], [posterior[1, 0, 0], posterior[0, -1, 1]])
+    assert np.isnan(found[1, 0])
+    assert found[1, 1] == pytest.approx(np.interp(0.123, nodes, posterior[1, :, 1]))
+
+
+def test_order_is_self_confidence_without_evidence(hard_rows):
+    _, noisy, P = hard_rows
+    found = scores_of(find_label_issues(noisy, P, min_p_wrong=0), noisy.shape)
+    confidence = np.where(noisy == 1, 1 - P, P)
+    assert_array_equal(np.argsort(found.ravel(), kind="stable"), np.argsort(confidence.ravel(), kind="stable"))
+    assert found.min() > 0
+    assert found.max() < 0.5
+    assert len(find_label_issues(noisy, P)) == 0
+
+
+def test_order_is_better_than_self_confidence_for_class_conditional_noise(class_conditional):
+    true, noisy, P, noise = class_conditional
+    wrong = (noisy != true).ravel()
+    found = scores_of(find_label_issues(noisy, P, min_p_wrong=0), noisy.shape).ravel()
+    known = scores_of(find_label_issues(noisy, P, noise, min_p_wrong=0), noisy.shape).ravel()
+    precision = [average_precision_score(wrong, s) for s in (found, known, np.where(noisy == 1, 1 - P, P).ravel())]
+    assert precision[0] > precision[2] + 0.05
+    assert precision[0] > precision[1] - 0.05
+    assert (found > 0).all()
+    listed = found >= 0.5
+    assert found[listed].mean() < wrong[listed].mean()
+
+
+def estimated(noise, noise_type):
+    fields = NoiseRates.known(noise, np.zeros((10, noise.n_labels))).to_dict()
+    changed = {"kind": ["point"] * noise.n_labels, "noise_type": [noise_type] * noise.n_labels}
+    return NoiseRates.from_dict(fields | changed)
+
+
+@pytest.mark.parametrize(("noise_type", "value"), [("partial", 1), ("missing", 0)])
+def test_declared_noise_type_excludes_the_other_error(hard_rows, noise_type, value):
+    _, noisy, P = hard_rows
+    rates = np.full(4, 0.2), np.zeros(4)
+    noise = ClassConditionalNoise(*(rates if noise_type == "missing" else rates[::-1]))
+    issues = find_label_issues(noisy, P, estimated(noise, noise_type), min_p_wrong=0)
+    assert (issues.p_wrong > 0).all()
+    excluded = issues[issues.given != value].p_wrong
+    assert excluded.max() < 1e-4
+    assert (issues.given.head(50) == value).all()
+
+
+def test_estimated_rates_are_averaged_over_upper_bounds(class_conditional):
+    _, noisy, P, noise = class_conditional
+    rates = RateRange(noise.rho_pos, noise.rho_neg, np.zeros(4))
+    spread = rates._replace(spread=noise.rho_pos / 2)
+    low, high = (unsupervised_score(noisy, P, rates._replace(rho_pos=noise.rho_pos * factor)) for factor in (0.5, 1.5))
+    average = unsupervised_score(noisy, P, spread)
+    nodes = np.repeat(np.arange(257)[:, None] / 256, 4, 1)
+    for value in (0, 1):
+        labels = np.full(nodes.shape, value)
+        parts = average(labels, nodes), low(labels, nodes), high(labels, nodes)
+        # Predictions are calibrated to the central rates, so that only the order of the three is exact.
+        assert (parts[0] <= np.maximum(parts[1], parts[2]) + 0.1).all()
+
+
+def test_logistic_regression_agrees_with_scikit_learn():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, 200).astype(float)
+    found = error_model._logistic_regression(X, y, np.zeros(200), np.full(3, 2.0))
+    expected = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-8).fit(X, y).coef_[0]
+    assert_allclose(found, expected, atol=1e-3)
+
+
+def test_logistic_regression_uses_the_offset():
+    y = np.array([1.0, 0.0, 1.0, 1.0])
+    found = error_model._logistic_regression(np.ones((4, 1)), y, np.full(4, 5.0), np.full(1, 1e-9))
+    assert found[0] == pytest.approx(math.log(3) - 5, abs=1e-3)
+
+
+def unsure(labels, _):
+    """Return a score of 0.2 for every observed label."""
+    return np.where(np.isnan(labels), np.nan, 0.2)
+
+
+def test_error_model_agrees_with_its_formula():
+    rng = np.random.default_rng(0)
+    Y, P = rng.integers(0, 2, (20, 3)).astype(float), rng.random((20, 3))
+    Y[3, 1] = np.nan
+    model = ErrorModel(unsure, rng.normal(size=(2, 3)), np.ones(2), np.ones(2))
+    model.slope[1], model.count_slope[0] = -2, 0.5
+    found = model(Y, P)
+    for i, j in np.ndindex(*Y.shape):
+        if np.isnan(Y[i, j]):
+            assert np.isnan(found[i, j])
+            continue
+        v = int(Y[i, j])
+        odds = 0.3 * math.log(0.25) + model.offset[v, j] + model.slope[v] * math.log(P[i, j] / (1 - P[i, j]))
+        odds += model.count_slope[v] * math.log(1 + np.nansum(Y[i]))
+        assert found[i, j] == pytest.approx(1 / (1 + math.exp(-odds)))
+
+
+def test_trusted_rows_reveal_labels_that_are_often_wrong(hard_rows):
+    true, noisy, P = hard_rows
+    true = true.copy()
+    added = (noisy[:, 2] == 1) & (np.random.default_rng(3).random(len(true)) < 0.8)
+    true[added, 2] = 0
+    rows = np.random.default_rng(4).permutation(len(true))[:200]
+    others = np.setdiff1d(np.arange(len(true)), rows)
+    learned = scores_of(find_label_issues(noisy, P, trusted=(rows, true[rows]), min_p_wrong=0), noisy.shape)
+    before = scores_of(find_label_issues(noisy, P, min_p_wrong=0), noisy.shape)
+    wrong = (noisy != true)[others].ravel()
+    precision = [average_precision_score(wrong, s[others].ravel()) for s in (learned, before)]
+    assert precision[0] > precision[1] + 0.1
+    listed = learned[others].ravel() >= 0.5
+    assert abs(learned[others].ravel()[listed].mean() - wrong[listed].mean()) < 0.1
+
+
+def test_verified_labels_are_certain(hard_rows):
+    true, noisy, P = hard_rows
+    known = np.full(true.shape, np.nan)
+    known[5:60, 1] = true[5:60, 1]
+    found = scores_of(find_label_issues(noisy, P, trusted=known, min_p_wrong=0), noisy.shape)
+    assert_array_equal(found[5:60, 1], noisy[5:60, 1] != true[5:60, 1])
+    assert ((found[:, 0] > 0) & (found[:, 0] < 1)).all()
+    pair = find_label_issues(noisy, P, trusted=(np.arange(5, 60), known[5:60]), min_p_wrong=0)
+    assert_array_equal(scores_of(pair, noisy.shape), found)
+
+
+def test_few_trusted_rows_keep_the_order(hard_rows):
+    true, noisy, P = hard_rows
+    before = scores_of(find_label_issues(noisy, P, min_p_wrong=0), noisy.shape).ravel()
+    after = scores_of(find_label_issues(noisy, P, trusted=([0], true[:1]), min_p_wrong=0), noisy.shape).ravel()
+    assert np.corrcoef(before.argsort().argsort()[8:], after.argsort().argsort()[8:])[0, 1] > 0.9
+
+
+def test_trusted_without_verified_labels_is_ignored(hard_rows):
+    _, noisy, P = hard_rows
+    nothing = np.full(noisy.shape, np.nan)
+    found = find_label_issues(noisy, P, trusted=nothing, min_p_wrong=0)
+    assert_array_equal(found, find_label_issues(noisy, P, min_p_wrong=0))
+
+
+def test_trusted_labels_of_another_shape_are_rejected(hard_rows):
+    true, noisy, P = hard_rows
+    with pytest.raises(ValueError, match=r"trusted must have shape \(5, 4\); got shape \(5, 2\)"):
+        find_label_issues(noisy, P, trusted=(np.arange(5), true[:5, :2]))
+
+
+def test_error_model_uses_the_unsupervised_score(class_conditional):
+    true, noisy, P, _ = class_conditional
+    wrong = (noisy != true)[:30].astype(float)
+    constant = fit_error_model(unsure, noisy[:30], P[:30], wrong, noisy.mean(0))
+    scored = fit_error_model(unsupervised_score(noisy, P), noisy[:30], P[:30], wrong, noisy.mean(0))
+    truth = (noisy != true)[30:].ravel()
+    precision = [average_precision_score(truth, model(noisy[30:], P[30:]).ravel()) for model in (scored, constant)]
+    assert precision[0] > precision[1]
