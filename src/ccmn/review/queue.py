@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
-from ccmn.audit import p_wrong
-from ccmn.audit.label_issues import rates_with_uncertainty
+from ccmn.audit.label_issues import score_labels
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.noise_rates import Rate
 from ccmn.estimation.trusted import jeffreys_rate
 from ccmn.noise import NoiseModel
 from ccmn.review.decisions import AnswerCount, DecisionStore, LabelAnswer, QueueItem, Stream
+from ccmn.votes import InferredLabels, next_votes
 
 MAX_QUESTIONS = 24
 """Maximum number of labels per row in question. Random rows use a random subset, suspicious rows the worst labels."""
@@ -32,7 +32,10 @@ PERIOD = 2
 """Every second row is suspicious afterwards."""
 
 MIN_P_WRONG = 0.5
-"""A row is suspicious if the estimated error probability of one of its labels reaches this value."""
+"""A row is suspicious if the estimated error probability of one of its labels reaches this value..."""
+
+MIN_RELATIVE_P_WRONG = 0.5
+"""...or this share of the highest one: without verified rows, error probabilities may all be below 0.5."""
 
 _BLOCK_SIZE = 2**16
 
@@ -48,6 +51,8 @@ class LabelIssueScores:
         Out-of-fold probabilities of the noisy labels.
     noise : NoiseModel or NoiseRates
         Noise rates of the given labels.
+    trusted : TrustedRows or None, default=None
+        Verified rows, from which the error probabilities are learned.
 
     Attributes
     ----------
@@ -55,15 +60,24 @@ class LabelIssueScores:
         Highest error probability of each row; 0 if no label of the row is observed.
     order : ndarray of int64, shape (n,)
         Rows by descending ``max_p_wrong``.
+    min_p_wrong : float
+        Rows are suspicious from this value of ``max_p_wrong`` on.
     """
 
-    def __init__(self, given: NDArray[np.float32], pred_proba: FloatArray, noise: NoiseModel | NoiseRates) -> None:
+    def __init__(
+        self,
+        given: NDArray[np.float32],
+        pred_proba: FloatArray,
+        noise: NoiseModel | NoiseRates,
+        trusted: TrustedRows | None = None,
+    ) -> None:
         self._given, self._pred_proba = given, pred_proba
-        self._rates = rates_with_uncertainty(noise)
+        self._score = score_labels(given, pred_proba, noise, trusted).score
         step = max(1, _BLOCK_SIZE // given.shape[1])
         blocks = [self._p_wrong(slice(i, i + step)) for i in range(0, len(given), step)]
         self.max_p_wrong: FloatArray = np.concatenate([np.nan_to_num(block).max(1) for block in blocks])
         self.order = np.argsort(-self.max_p_wrong, kind="stable")
+        self.min_p_wrong = min(MIN_P_WRONG, MIN_RELATIVE_P_WRONG * float(self.max_p_wrong.max()) or MIN_P_WRONG)
 
     def row_scores(self, row: int) -> FloatArray:
         """Return the error probability of each label of a row; NaN if not observed."""
@@ -71,7 +85,32 @@ class LabelIssueScores:
         return scores
 
     def _p_wrong(self, rows: slice) -> FloatArray:
-        return p_wrong(self._given[rows], self._pred_proba[rows], self._rates.rho_pos, self._rates.rho_neg)
+        return self._score(self._given[rows], self._pred_proba[rows])
+
+
+class VoteScores(LabelIssueScores):
+    """Error probabilities of the majority of votes; rows are ordered by the expected gain of another vote.
+
+    Parameters
+    ----------
+    given : ndarray of float32, shape (n, q)
+        Majority of the votes; NaN where nobody voted.
+    inferred : InferredLabels
+        Result of :func:`ccmn.infer_labels`.
+    """
+
+    def __init__(self, given: NDArray[np.float32], inferred: InferredLabels) -> None:
+        wrong = np.where(given == 1, 1 - inferred.proba, inferred.proba)
+        self._wrong: FloatArray = np.where(np.isnan(given), np.nan, wrong)
+        self.max_p_wrong = np.nan_to_num(self._wrong).max(1)
+        queue = next_votes(inferred, given.size)
+        self.order = queue.row.drop_duplicates().to_numpy()
+        self.min_p_wrong = 0.0
+
+    def row_scores(self, row: int) -> FloatArray:
+        """Return the error probability of each label of a row; NaN if nobody voted."""
+        scores: FloatArray = self._wrong[row]
+        return scores
 
 
 class ReviewQueue:
@@ -137,7 +176,7 @@ class ReviewQueue:
     def _most_suspicious(self) -> int | None:
         """Return the most suspicious row that is not in the queue."""
         for row in self.scores.order:
-            if self.scores.max_p_wrong[row] < MIN_P_WRONG:
+            if self.scores.max_p_wrong[row] < self.scores.min_p_wrong:
                 return None
             if int(row) not in self._queued:
                 return int(row)

@@ -14,12 +14,13 @@ from ccmn._validation import FloatArray, check_choice
 from ccmn.audit import audit_labels
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.synthetic import DIGIT_SCENE_SHAPE
-from ccmn.estimation import NOISE_TYPES, IncrementalNoiseEstimator, NoiseRates
+from ccmn.estimation import NOISE_TYPES, IncrementalNoiseEstimator, NoiseRates, estimate_noise
 from ccmn.experiments.demo_task import make_demo
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.review.decisions import Answer, DecisionStore, QueueItem, UndoneAction
-from ccmn.review.queue import FlipCounts, LabelIssueScores, ReviewQueue, count_flips, trusted_rows
+from ccmn.review.queue import FlipCounts, LabelIssueScores, ReviewQueue, VoteScores, count_flips, trusted_rows
 from ccmn.review.review_data import FeaturePictures, ReviewDataset
+from ccmn.votes import InferredLabels, infer_labels
 
 
 def open_session(
@@ -72,7 +73,10 @@ def open_session(
     >>> session.close(); folder.cleanup()
     """
     _open_store(dataset, folder, random_state).close()  # reports errors before the audit, which may take minutes
-    estimate = None
+    estimate, votes = None, dataset.data.votes
+    if isinstance(noise, str) and votes is not None:
+        noise_type = NOISE_TYPES[check_choice(noise, "noise", tuple(NOISE_TYPES))]
+        noise = estimate_noise(Y_noisy=dataset.named_labels, noise_type=noise_type, annotators=votes)
     if isinstance(noise, str):
         check_choice(noise, "noise", tuple(NOISE_TYPES))
         estimate = IncrementalNoiseEstimator(dataset.data.X, dataset.named_labels, NOISE_TYPES[noise], random_state)
@@ -82,7 +86,8 @@ def open_session(
     if isinstance(rates, ClassConditionalNoise):
         rates = NoiseRates.known(rates, dataset.named_labels)
     assert isinstance(rates, NoiseRates)  # the audit accepts no other noise
-    return ReviewSession(dataset, audit.pred_proba, rates, folder, random_state, estimate)
+    inferred = None if votes is None else infer_labels(votes, dataset.data.X, random_state)
+    return ReviewSession(dataset, audit.pred_proba, rates, folder, random_state, estimate, inferred)
 
 
 def demo_session(folder: PathLike, n: int = 8000, random_state: int = 0) -> ReviewSession:
@@ -154,6 +159,8 @@ class ReviewSession:
         Seed of the random sample, the estimation and the training.
     estimate : IncrementalNoiseEstimator, optional
         Estimator of ``initial_rates``, if they were estimated. It is reused when rows become trusted.
+    inferred : InferredLabels, optional
+        Labels inferred from votes. Rows are then ordered by the expected gain of another vote.
     """
 
     def __init__(
@@ -164,15 +171,16 @@ class ReviewSession:
         folder: PathLike,
         random_state: int = 0,
         estimate: IncrementalNoiseEstimator | None = None,
+        inferred: InferredLabels | None = None,
     ) -> None:
         self.dataset, self.initial_rates = dataset, initial_rates
         self.folder, self.random_state = Path(folder), random_state
         self.store = _open_store(dataset, folder, random_state)
         self._pred_proba = pred_proba
-        self._estimate = estimate
+        self._estimate, self._inferred = estimate, inferred
         self._cached_rates: tuple[bytes, NoiseRates] | None = None
         self._training_lock, self._estimation_lock = threading.Lock(), threading.Lock()
-        scores = LabelIssueScores(dataset.given, pred_proba, self.rates_in_use())
+        scores = self._scores(self.rates_in_use(), learn=self.trained is not None)
         self.queue = ReviewQueue(self.store, dataset.given, scores, random_state)
 
     def latest(self) -> QueueItem:
@@ -255,10 +263,18 @@ class ReviewSession:
 
     def set_trained(self, description: dict[str, Any], rates: NoiseRates) -> None:
         """Store the description of a trained model and use its rates to rank suspicious rows."""
-        scores = LabelIssueScores(self.dataset.given, self._pred_proba, rates)
+        scores = self._scores(rates, learn=True)
         with self._training_lock:
             self.store.set_metadata("trained", {**description, "rates": rates.to_dict()})
             self.queue.scores = scores
+
+    def _scores(self, rates: NoiseRates, learn: bool) -> LabelIssueScores:
+        """Return the scores of suspicious rows; with ``learn``, from all answers."""
+        if self._inferred is not None:
+            return VoteScores(self.dataset.given, self._inferred)
+        trusted = trusted_rows(self.store.answers(), self.dataset.data.q) if learn else None
+        known = trusted if trusted is not None and len(trusted.rows) else None
+        return LabelIssueScores(self.dataset.given, self._pred_proba, rates, known)
 
     def close(self) -> None:
         """Close the store of answers."""
