@@ -54,6 +54,28 @@ def test_printed_tables(run, noisy):
         assert word in result.stdout
 
 
+def test_verified_rows(printed, task, noisy, files):
+    rows = np.arange(0, 120)
+    fields = {"Y": task.Y[rows].astype(np.float32), "random": rows < 100, "label_names": np.array(task.label_names)}
+    np.savez(files / "trusted.npz", rows=rows, **fields)
+    arguments = ("audit", "noisy.npz", "--trusted", "trusted.npz", "--min-p-wrong", 0, "--top", 900)
+    found = printed(*arguments, "--noise", "noisy.rates.json")
+    rates = read_rates(files / "noisy.rates.json")
+    expected = audit_labels(noisy.X, noisy.Y, rates, 0, trusted=(rows, task.Y[rows])).issues
+    assert [issue["row"] for issue in found["issues"]] == expected.row.tolist()
+    diverse = printed(*arguments, "--noise", "noisy.rates.json", "--diverse")
+    assert [issue["row"] for issue in diverse["issues"]] != expected.row.tolist()
+    estimates = printed(*arguments, "--noise", "partial")["noise"]["estimate"]
+    assert estimates["se_neg"] < printed("audit", "noisy.npz", "--noise", "partial")["noise"]["estimate"]["se_neg"]
+
+
+def test_hint_without_issues(run, files):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3)).astype(np.float32)
+    write_npz(MultiLabelData(X, (X + 0.3 * rng.normal(size=X.shape) > 1).astype(np.int8)), files / "clean.npz")
+    assert "--min-p-wrong 0" in " ".join(run("audit", "clean.npz").stdout.split())
+
+
 def test_no_issues(run, printed, files):
     rates = {"kind": "class_conditional", "rho_pos": [0, 0, 0], "rho_neg": [0, 0, 0]}
     (files / "rates.json").write_text(json.dumps(rates))
@@ -101,6 +123,8 @@ def test_formats_candidates_and_unobserved_labels(printed, task, noisy, files):
     [
         (["task.npz", "--noise", "none"], 2, "--noise must be estimate, partial, missing or a JSON file"),
         (["task.npz", "--noise", "none.json"], 1, "there is no file none.json"),
+        (["task.npz", "--trusted", "none.npz"], 1, "there is no file none.npz"),
+        (["task.npz", "--trusted", "task.npz"], 1, "not a file of verified rows"),
         (["task.npz", "--min-p-wrong", 1.5], 2, "--min-p-wrong"),
         (["task.npz", "--top", 0], 2, "--top"),
         (["task.npz", "--candidates"], 1, "no candidate sets"),

@@ -17,9 +17,11 @@ from ccmn.cli.options import (
     Labels,
     RandomState,
     Text,
+    Votes,
     check_output,
     label_frame,
     read_labels,
+    read_vote_columns,
 )
 from ccmn.cli.output import (
     PictureSize,
@@ -32,7 +34,11 @@ from ccmn.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ccmn.audit import Audit
+    from ccmn.data import MultiLabelData, VoteTable
+    from ccmn.estimation import NoiseRates
 
 
 def audit(
@@ -50,11 +56,21 @@ def audit(
         float,
         typer.Option(min=0.0, max=1.0, metavar="P", help="List labels with at least this error probability."),
     ] = 0.5,
+    trusted: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="NPZ",
+            help="Verified rows: trusted.npz of ccmn review. The error probabilities are learned from them, and the "
+            "rates are estimated with the rows of the random sample.",
+        ),
+    ] = None,
+    diverse: Annotated[bool, typer.Option("--diverse", help="Mix the labels in the list.")] = False,
     top: Annotated[int, typer.Option(min=1, metavar="K", help="Show the K most suspicious labels.")] = 20,
     out: Annotated[Path | None, typer.Option(metavar="CSV", help="Write all listed labels to this file.")] = None,
     report: ReportFile = None,
     picture: PictureSize = None,
     text: Text = None,
+    votes: Votes = None,
     candidates: Candidates = False,
     random_state: RandomState = 0,
     data_dir: DataDir = None,
@@ -63,8 +79,10 @@ def audit(
 ) -> None:
     """List the labels that are probably wrong, most suspicious first, and count them per label.
 
-    The error probability of every given label is computed from out-of-fold predictions of a linear model and the noise
-    rates. DATA is not changed.
+    The error probability of every given label is computed from out-of-fold predictions, the noise rates and, with
+    --trusted, verified rows. Without verified rows and without evidence for class-conditional noise it stays below
+    0.5; --min-p-wrong 0 lists the most suspicious labels nevertheless. With --votes, the labels are the majority of
+    the votes, their rates are estimated from the votes, and the report describes the annotators. DATA is not changed.
 
     Example: ccmn audit train.csv --labels 'label_*' --noise partial --out issues.csv
     """
@@ -76,19 +94,32 @@ def audit(
     for path in (out, report):
         if path is not None:
             check_output(path, force)
-    _, data = Columns.from_training_data(source, read_labels(labels), text, data_dir=data_dir)
+    voted = read_vote_columns(votes)
+    _, data = Columns.from_training_data(source, read_labels(labels), text, data_dir=data_dir, votes=voted)
     Y = label_frame(data, candidates)
     rates = read_noise_option(noise, data.label_names, data.q)
-    audited = audit_labels(data.X, Y, rates, min_p_wrong, random_state=random_state)
+    verified = None if trusted is None else _read_trusted(trusted, data)
+    if verified is not None and isinstance(rates, str):
+        rates = _estimate_with_trusted(data.X, Y, rates, verified, random_state)
+    inferred = None
+    if data.votes is not None:
+        from ccmn.votes import infer_labels
+
+        inferred = infer_labels(data.votes, data.X, random_state)
+        if isinstance(rates, str):
+            rates = _estimate_from_votes(Y, data.votes, rates)
+    known = None if verified is None else verified[:2]
+    audited = audit_labels(data.X, Y, rates, min_p_wrong, random_state, trusted=known, diverse=diverse)
     if out is not None:
         with atomic_write(out) as stream:
             audited.issues.to_csv(stream, index=False, float_format="%.6g")
     if report is not None:
         from ccmn.report.builders import audit_report
 
-        write_report(audit_report(data, Y, audited, row_display(data, Y, source, size, text), top), report)
+        display = row_display(data, Y, source, size, text, voted)
+        write_report(audit_report(data, Y, audited, display, top, inferred), report)
     shown = audited.issues.head(top)
-    sets = _label_sets(audited, Y, shown.row.unique(), max(min_p_wrong, 0.5))
+    sets = _label_sets(audited, Y, shown.row.unique())
     if as_json:
         result = {
             "n": data.n,
@@ -106,24 +137,68 @@ def audit(
     from ccmn.report.console import audit_tables
 
     print_table(audit_tables(audited, shown, sets))
+    if not len(shown) and trusted is None:
+        typer.echo(
+            f"No error probability reaches {min_p_wrong:g}. To list the most suspicious labels use --min-p-wrong 0; to "
+            "learn the error probabilities verify rows with ccmn review and pass --trusted."
+        )
     if out is not None:
         typer.echo(f"{out}: {len(audited.issues)} labels")
     if report is not None:
         typer.echo(f"report written to {report}")
 
 
-def _label_sets(audited: Audit, Y: Any, rows: Any, min_p_wrong: float) -> list[dict[str, Any]]:
+def _read_trusted(path: Path, data: MultiLabelData) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return the verified rows, their labels, and which of them are a random sample, from a file of ccmn review."""
+    import numpy as np
+
+    from ccmn._files import check_file, prefix_errors
+
+    with prefix_errors(path), np.load(check_file(path), allow_pickle=False) as file:
+        missing = {"rows", "Y", "random", "label_names"} - set(file.files)
+        if missing:
+            raise ValueError(f"not a file of verified rows: it has no {', '.join(sorted(missing))}")
+        names = tuple(map(str, file["label_names"]))
+        if data.label_names is not None and names != tuple(data.label_names):
+            raise ValueError(f"verified labels {', '.join(names[:4])} ... are not the labels of the data")
+        return file["rows"], file["Y"], file["random"]
+
+
+def _estimate_with_trusted(
+    X: Any, Y: Any, noise: str, verified: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], random_state: int
+) -> NoiseRates:
+    """Estimate the rates with the verified rows of the random sample."""
+    from ccmn.estimation import NOISE_TYPES, estimate_noise
+
+    rows, true, random = verified
+    sample = (rows[random], true[random]) if random.any() else None
+    return estimate_noise(X, Y, noise_type=NOISE_TYPES[noise], trusted=sample, random_state=random_state)
+
+
+def _estimate_from_votes(Y: Any, votes: VoteTable, noise: str) -> NoiseRates:
+    """Estimate the rates of the majority vote from the votes."""
+    from ccmn.estimation import NOISE_TYPES, estimate_noise
+
+    return estimate_noise(Y_noisy=Y, noise_type=NOISE_TYPES[noise], annotators=votes)
+
+
+def _label_sets(audited: Audit, Y: Any, rows: Any) -> list[dict[str, Any]]:
     """Return the given and the suggested label sets of some rows."""
     from ccmn._containers import is_dataframe, to_dense_array
-    from ccmn.audit import suggest_labels
 
     if not len(rows):
         return []
+    labels = [str(name) for name in audited.summary.label]
     given = to_dense_array(Y.iloc[rows] if is_dataframe(Y) else Y[rows])
-    suggested = suggest_labels(given, audited.pred_proba[rows], audited.noise, min_p_wrong=min_p_wrong)
+    suggested = given.copy()
+    position = {int(row): i for i, row in enumerate(rows)}
+    column = {name: j for j, name in enumerate(labels)}
+    issues = audited.issues[audited.issues.row.isin(rows)]
+    for row, label, value in zip(issues.row.tolist(), issues.label.tolist(), issues.suggested):
+        suggested[position[row], column[str(label)]] = value
 
-    def names(labels: Any) -> list[str]:
-        return [str(name) for name, value in zip(audited.summary.label, labels) if value == 1]
+    def names(values: Any) -> list[str]:
+        return [name for name, value in zip(labels, values) if value == 1]
 
     return [
         {"row": int(row), "given": names(before), "suggested": names(after)}
