@@ -25,7 +25,7 @@ def is_note(node):
     """Return whether an expression can be the note of a pair (code, note)."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and " " in node.value
-    return isinstance(node, ast.JoinedStr | ast.Call) or (isinstance(node, ast.Name) and node.id == "note")
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Name) and node.id == "note")
 
 
 def is_code(node):
