@@ -136,7 +136,7 @@ def single_fit(device: str, quick: bool) -> list[Result]:
     ]
 
 
-SOLVERS = {"closed_form": "square", "lbfgs": "logistic"}
+SOLVERS = {"closed_form": "square", "newton": "logistic"}
 """Solvers of linear models with the Hamming loss, and the surrogate that each is timed with."""
 
 

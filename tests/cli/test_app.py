@@ -134,7 +134,7 @@ def test_former_option_names(run, former, current):
         (("task.csv", "--labels", "99"), "labels=99"),
         (("task.csv", "--labels", "sae,sky"), "there is no label column 'sae'; did you mean 'sea'?"),
         (("task.npz", "--labels", "sea"), "labels='sea'"),
-        (("task.npz", "--solver", "lbfgs"), "solver='lbfgs'"),
+        (("task.npz", "--solver", "newton"), "solver='newton'"),
         (("task.npz", "--loss", "forward", "--correction", "abs"), "correction='abs'"),
     ],
 )

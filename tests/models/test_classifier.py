@@ -126,8 +126,8 @@ def test_clean_validation_set(scenes):
     assert hamming_loss(Y_test, clf.predict(X_test)) == pytest.approx(history["hamming_loss"].min(), abs=1e-3)
 
 
-class TestLBFGS:
-    def test_auto_selects_lbfgs_and_is_as_good_as_adam(self, scenes):
+class TestNewton:
+    def test_auto_selects_newton_and_is_as_good_as_adam(self, scenes):
         X, Z, X_test, Y_test, noise, _ = scenes
         auto, adam = (
             CCMNClassifier(noise, loss="hamming", surrogate="logistic", solver=solver, epochs=40, random_state=0).fit(
@@ -144,7 +144,7 @@ class TestLBFGS:
         X, Z, X_test, _, noise, _ = scenes
         weights = np.random.default_rng(0).uniform(0.5, 2, len(X))
         scores = [
-            CCMNClassifier(noise, loss="hamming", surrogate="logistic", solver="lbfgs", random_state=0)
+            CCMNClassifier(noise, loss="hamming", surrogate="logistic", solver="newton", random_state=0)
             .fit(wrap(X), Z, weights)
             .decision_function(wrap(X_test))
             for wrap in (np.asarray, scipy.sparse.csr_array)
@@ -154,7 +154,7 @@ class TestLBFGS:
     def test_auto_selects_adam_for_many_rows(self, scenes, monkeypatch):
         X, Z, _, _, noise, _ = scenes
         monkeypatch.setattr("ccmn.models.solvers.MAX_LBFGS_ROWS", 500)
-        for solver, column in (("auto", "epoch"), ("lbfgs", "l2")):
+        for solver, column in (("auto", "epoch"), ("newton", "l2")):
             clf = CCMNClassifier(
                 noise, loss="hamming", surrogate="logistic", solver=solver, epochs=2, random_state=0
             ).fit(X, Z)
@@ -165,8 +165,8 @@ class TestLBFGS:
         Z = np.where(np.random.default_rng(0).random(Z.shape) < 0.1, np.nan, Z)
         clf = CCMNClassifier(noise, loss="hamming", surrogate="logistic", epochs=2, random_state=0).fit(X, Z)
         assert "epoch" in clf.history_
-        with pytest.raises(ValueError, match="solver='lbfgs' requires model='linear'"):
-            CCMNClassifier(noise, loss="hamming", surrogate="logistic", solver="lbfgs").fit(X, Z)
+        with pytest.raises(ValueError, match="solver='newton' requires model='linear'"):
+            CCMNClassifier(noise, loss="hamming", surrogate="logistic", solver="newton").fit(X, Z)
 
 
 def test_history_of_the_closed_form_has_a_row_per_l2(scenes):
@@ -438,7 +438,7 @@ class TestErrors:
             ({"correction": "clip"}, "unknown correction 'clip'"),
             ({"correction": "abs", "loss": "forward"}, "has no effect with loss='forward'"),
             ({"solver": "closed_form"}, "requires model='linear'"),
-            ({"solver": "lbfgs", "surrogate": "square"}, "requires model='linear'"),
+            ({"solver": "newton", "surrogate": "square"}, "requires model='linear'"),
             ({"noise": ClassConditionalNoise(0.1, 0.1, n_labels=3)}, "with 2 labels, as y; got 3"),
         ],
     )

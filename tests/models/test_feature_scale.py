@@ -49,7 +49,7 @@ def test_no_warning_after_scaling(people):
 
 
 @pytest.mark.parametrize("surrogate", ["square", "logistic"])
-def test_no_warning_for_closed_form_and_lbfgs(people, surrogate):
+def test_no_warning_for_closed_form_and_newton(people, surrogate):
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=BAD)
         small(loss="hamming", surrogate=surrogate).fit(*people)

@@ -78,8 +78,8 @@ def test_trusted_rows_and_validation(task, always_sparse):
     np.testing.assert_allclose(scores[1], scores[0], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("surrogate", "solver"), [("square", "closed_form"), ("logistic", "lbfgs")])
-def test_closed_form_and_lbfgs_require_dense_labels(task, always_sparse, surrogate, solver):
+@pytest.mark.parametrize(("surrogate", "solver"), [("square", "closed_form"), ("logistic", "newton")])
+def test_closed_form_and_newton_require_dense_labels(task, always_sparse, surrogate, solver):
     X, Z, _, noise = task
     sparse = scipy.sparse.csr_matrix(Z)
     fits = [

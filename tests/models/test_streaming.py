@@ -109,7 +109,7 @@ def test_given_validation_set(task, folder):
 
 
 def test_unsupported_solvers_and_memory(folder):
-    for surrogate, solver in (("square", "closed_form"), ("logistic", "lbfgs")):
+    for surrogate, solver in (("square", "closed_form"), ("logistic", "newton")):
         with pytest.raises(ValueError, match=f"{solver}.*in memory"):
             CCMNClassifier(NOISE, loss="hamming", surrogate=surrogate, solver=solver).fit_stream(folder, labels=-Q)
     with pytest.raises(ValueError, match=r"memory='\d+MB' or more"):

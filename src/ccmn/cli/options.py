@@ -143,7 +143,7 @@ CHOICES: dict[str, Callable[[], Iterable[str]]] = {
     "surrogate": _surrogates,
     "correction": _corrections,
     "model": _models,
-    "solver": lambda: ("auto", "adam", "closed_form", "lbfgs"),
+    "solver": lambda: ("auto", "adam", "closed_form", "newton"),
     "threshold": lambda: ("fixed", "f1"),
     "noise_type": lambda: ("both", "partial", "missing"),
     "method": _methods,

@@ -81,10 +81,11 @@ def _open_interval(p: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.clip(p, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0)))
 
 
-def calibrate(scorer: Scorer, valid: Sample, threshold: str) -> Scorer:
+def calibrate(scorer: Scorer, valid: Sample, threshold: str, outputs: NDArray[np.float64] | None = None) -> Scorer:
     """Return the scorer with the slope of its probabilities and, for ``threshold="f1"``, its thresholds.
 
     Blocks of rows are added to the fit of the slope one by one, tiles of labels get their thresholds one by one.
+    ``outputs`` are those of a model that has not seen the validation rows, if the scorer has.
     """
     slope, thresholds = scorer.slope, scorer.thresholds
     n, q = valid.p.shape
@@ -98,7 +99,11 @@ def calibrate(scorer: Scorer, valid: Sample, threshold: str) -> Scorer:
     if threshold == "f1":
         thresholds = np.concatenate(
             [
-                f1_thresholds(scorer.scores(valid.X, labels), valid.columns(labels), valid.weights)
+                f1_thresholds(
+                    scorer.scores(valid.X, labels) if outputs is None else scorer.scores_of(outputs[:, labels], labels),
+                    valid.columns(labels),
+                    valid.weights,
+                )
                 for labels in scorer.tiles(max(1, valid.X.shape[0]))
             ]
         )

@@ -31,32 +31,54 @@ from ccmn.models.monitor import overfitting_warning, show_progress, training_ris
 from ccmn.models.persistence import check_description, check_weights, json_safe, write_model
 from ccmn.models.predictor import FittedNetwork, Scorer, predicted_labels, top_labels
 from ccmn.models.row_sketch import TRAINING_ROWS, RowSketch, SketchedSource
-from ccmn.models.solvers import REQUIREMENTS, SOLVERS, FitResult, TrainingConfig, choose_solver, fit_adam
-from ccmn.models.streaming import DEFAULT_STREAM_BATCH_SIZE, StreamPlan, draw_holdout, read_memory, streamed_rows
+from ccmn.models.solvers import (
+    REQUIREMENTS,
+    SOLVERS,
+    FitResult,
+    StreamedSplit,
+    TrainingConfig,
+    choose_solver,
+    fit_adam,
+    forest_suits,
+)
+from ccmn.models.streaming import (
+    DEFAULT_STREAM_BATCH_SIZE,
+    ScaledSource,
+    StreamPlan,
+    draw_holdout,
+    read_memory,
+    streamed_rows,
+)
 from ccmn.models.training_data import (
     MIN_SAMPLES_TO_SPLIT,
     ResolvedNoise,
     Sample,
+    Scaling,
+    Split,
     Targets,
+    TrainingData,
     check_groups_possible,
     debias,
     fit_fingerprint,
     given_validation,
+    is_votes,
     prepare,
     read_features,
     resolve_noise,
-    scale_warning,
     split,
 )
-from ccmn.noise import GroupedNoise, NoiseModel
+from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
 from ccmn.training import NETWORKS, ProcessGroup
 from ccmn.training.checkpoint import Checkpoint
+from ccmn.votes import infer_labels
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 LOSS_NAMES = (*LOSSES, "forward", "plugin")
 """Values of the parameter ``loss``."""
+MODEL_NAMES = ("auto", *NETWORKS, "average")
+"""Values of the parameter ``model`` other than functions."""
 MAX_FULL_BATCH_ROWS = 256
 """Up to this number of rows, ``batch_size="auto"`` is all rows, and linear models and networks train in float64."""
 
@@ -64,16 +86,23 @@ MAX_FULL_BATCH_ROWS = 256
 def check_parameters(params: Mapping[str, Any], group: ProcessGroup | None = None) -> None:
     """Raise an error for parameters of ``CCMNClassifier`` that are invalid by themselves or with several ranks."""
     loss, correction, noise = params["loss"], params["correction"], params["noise"]
-    check_choice(loss, "loss", LOSS_NAMES)
-    check_choice(params["solver"], "solver", ("auto", "adam", "closed_form", "lbfgs"))
+    check_choice(loss, "loss", ("auto", *LOSS_NAMES))
+    check_choice(params["solver"], "solver", ("auto", "adam", "closed_form", "newton"))
     check_choice(params["threshold"], "threshold", ("fixed", "f1"))
     if not callable(params["model"]):
-        NETWORKS[params["model"]]
-    if not callable(params["surrogate"]):
+        if params["model"] not in MODEL_NAMES:
+            NETWORKS[params["model"]]  # raises an error with similar names
+        if params["model"] == "average" and loss not in ("auto", "plugin"):
+            raise ValueError(f"model='average' requires loss='auto' or 'plugin'; got {loss!r}")
+    if not callable(params["surrogate"]) and params["surrogate"] != "auto":
         SURROGATES[params["surrogate"]]
+    if params["surrogate"] != "auto" and loss == "auto":
+        raise ValueError(
+            f"surrogate={params['surrogate']!r} has no effect with loss='auto'; use 'hamming' or 'ranking'"
+        )
     if correction is not None:
         CORRECTIONS[correction]
-        if loss not in LOSSES:
+        if loss not in ("auto", *LOSSES):
             raise ValueError(f"correction={correction!r} has no effect with loss={loss!r}; use correction=None")
     if isinstance(noise, str):
         check_choice(noise, "noise", tuple(NOISE_TYPES))
@@ -94,7 +123,8 @@ def check_parameters(params: Mapping[str, Any], group: ProcessGroup | None = Non
         lr = np.empty(0)
     if lr.ndim != 1 or lr.size == 0 or not ((lr > 0) & np.isfinite(lr)).all():
         raise ValueError(f"lr must be a positive number or a list of them; got {params['lr']!r}")
-    check_penalty(params["weight_decay"], "weight_decay")
+    if params["weight_decay"] != "auto":
+        check_penalty(params["weight_decay"], "weight_decay")
     check_real(params["validation_fraction"], "validation_fraction", 0, 1)
     if group is not None and group.is_distributed:
         if correction is not None:
@@ -109,8 +139,10 @@ def check_parameters(params: Mapping[str, Any], group: ProcessGroup | None = Non
 class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Multi-label classifier that corrects for label noise.
 
-    Each label may have been flipped with its own pair of rates. The classifier replaces every noisy label by an
-    unbiased estimate of the true label and minimizes the Hamming or pairwise ranking loss on these targets [1]_.
+    Each label may have been flipped with its own pair of rates. By default, the classifier estimates these rates and
+    the probabilities of the noisy labels, with the average of a logistic regression and a random forest, and inverts
+    the noise in the probabilities. The unbiased losses of the paper [1]_ replace every noisy label by an unbiased
+    estimate of the true label: ``loss="ranking", model="linear", scale=False`` is the method of the paper.
 
     Parameters
     ----------
@@ -118,29 +150,38 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Noise model of the training labels. With "estimate", both rates of every label are estimated from the data.
         "partial" assumes that labels were only added, "missing" that labels were only removed. ``GroupedNoise``
         requires ``fit(..., groups=)``. ``None`` disables the noise correction.
-    loss : {"ranking", "hamming", "forward", "plugin"}, default="ranking"
-        "ranking" and "hamming" are the unbiased losses of the paper, Eq. (6) with the dummy label of Eq. (8), and
-        Eq. (4). "forward" is the likelihood of the noisy labels. "plugin" fits the noisy labels and inverts the noise
-        in the predicted probabilities. Both are logistic; ``surrogate`` does not apply.
-    surrogate : {"sigmoid", "square", "hinge", "logistic"} or callable, default="sigmoid"
-        Surrogate of the 0-1 loss.
-    model : {"linear", "mlp"} or callable (n_features, n_outputs) -> torch.nn.Module, default="linear"
-        Network. "mlp" has one hidden layer of 128 units.
+    loss : {"auto", "plugin", "hamming", "ranking", "forward"}, default="auto"
+        "plugin" fits the noisy labels and inverts the noise in the predicted probabilities. "hamming" and "ranking" are
+        the unbiased losses of the paper, Eq. (4), and Eq. (6) with the dummy label of Eq. (8). "forward" is the
+        likelihood of the noisy labels. "auto" is "plugin" for linear models and averages, "ranking" for other networks
+        and for noise models without two rates per label, and "hamming" with ``groups`` or ``correction``.
+    surrogate : {"auto", "sigmoid", "square", "hinge", "logistic"} or callable, default="auto"
+        Surrogate of the 0-1 loss in the losses "hamming" and "ranking". "auto" is "logistic" for "hamming" and
+        "sigmoid" for "ranking".
+    model : {"auto", "average", "linear", "mlp"} or callable (n_features, n_outputs) -> torch.nn.Module, default="auto"
+        "average" is the average of a logistic regression and a random forest, whose shares are chosen on validation
+        rows. "mlp" has one hidden layer of 128 units. "auto" is "average" for the loss "plugin" and up to 100,000 rows,
+        5,000 dense features (20,000 sparse ones) and 200 labels, and "linear" otherwise.
     lr : float or sequence of floats, default=(0.05, 0.005, 0.0005)
         Learning rates of Adam. All are trained at the same time; the best one on the validation set is selected.
     epochs : int, default=200
         Maximum number of epochs of Adam.
     batch_size : int or "auto", default="auto"
         Rows per batch of Adam. "auto" uses all rows up to 256 rows, 100 up to 5,000 rows, and 400 for more.
-    weight_decay : float, default=1e-4
-        l2 weight as in ``torch.optim.Adam``. The closed form and L-BFGS use it as the smallest value of a path, from
-        which each label selects its own on the validation set.
+    weight_decay : float or "auto", default="auto"
+        l2 weight as in ``torch.optim.Adam``; "auto" is 1e-4. The solvers "closed_form" and "newton" use it as the
+        smallest value of a path, from which each label selects its own on the validation set; for "auto" it decreases
+        with the number of rows.
+    scale : bool, default=True
+        Whether built-in models are trained on scaled features: dense features are standardized, sparse ones divided by
+        the mean norm of a row. Predictions take the original features. Custom networks get features as they are.
     validation_fraction : float, default=0.2
         Fraction of the rows that are used as validation set, if none is passed to ``fit``. Their labels are noisy as
         well; the validation criterion is corrected for that.
-    solver : {"auto", "adam", "closed_form", "lbfgs"}, default="auto"
-        "auto" uses the closed form for a linear model with Hamming loss and square surrogate, L-BFGS for the logistic
-        surrogate with up to 5,000 rows, and Adam otherwise.
+    solver : {"auto", "adam", "closed_form", "newton"}, default="auto"
+        "auto" uses the closed form for a linear model with Hamming loss and square surrogate, Newton steps for the
+        logistic surrogate and the loss "plugin", and Adam otherwise. "closed_form" and "newton" select l2 weights on
+        validation rows ("newton" by cross-validation) and then fit the model to all rows.
     correction : {"abs", "relu", "flood"} or None, default=None
         Risk correction: keeps parts of the unbiased risk from becoming negative; for flexible networks.
     flood_level : float, default=0.0
@@ -168,6 +209,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         With groups, the noise model of every group.
     rates_ : NoiseRates, GroupRates or None
         Estimated rates with standard errors and flags, if rates were estimated.
+    inferred_ : InferredLabels or None
+        Result of :func:`ccmn.infer_labels` if votes were passed to ``fit``; ``noise_`` then has rates of zero.
     coef_ : array of shape (q, d)
         Weights of a linear model. For the ranking loss, the weights of the dummy label are subtracted, so that
         ``decision_function(X) = X @ coef_.T + intercept_ - thresholds_``.
@@ -180,9 +223,10 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     selected_ : dict or None
         Configuration selected on the validation set: the name of the criterion (``"criterion"``), its value for the
         fitted model (``"value"``), and for Adam the learning rate (``"lr"``), the epoch (``"epoch"``), the number of
-        epochs trained (``"epochs"``) and the training loss of that epoch (``"loss"``). The closed form and L-BFGS
-        select l2 separately for each of ``"n_labels"`` labels: ``"l2_min"`` and ``"l2_max"`` are the smallest and
-        the largest. ``None`` for models saved by versions that did not store it.
+        epochs trained (``"epochs"``) and the training loss of that epoch (``"loss"``). The other solvers select l2
+        separately for each of ``"n_labels"`` labels: ``"l2_min"`` and ``"l2_max"`` are the smallest and the largest.
+        For an average, ``"linear_share"`` is the share of the linear model. ``None`` for models saved by versions that
+        did not store it.
     risk_parts_ : array of shape (2, q) or (1, q), or None
         Parts of the training risk of every label (R+ and R- of the Hamming loss, one part of the ranking loss). They
         estimate quantities that cannot be negative; ``fit`` warns if one is. None if no part can be negative.
@@ -224,13 +268,14 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         noise: str | NoiseModel | GroupedNoise | None = "estimate",
         *,
-        loss: str = "ranking",
-        surrogate: str | Callable[..., Any] = "sigmoid",
-        model: str | Callable[..., Any] = "linear",
+        loss: str = "auto",
+        surrogate: str | Callable[..., Any] = "auto",
+        model: str | Callable[..., Any] = "auto",
         lr: float | Sequence[float] = (5e-2, 5e-3, 5e-4),
         epochs: int = 200,
         batch_size: int | str = "auto",
-        weight_decay: float = 1e-4,
+        weight_decay: float | str = "auto",
+        scale: bool = True,
         validation_fraction: float = 0.2,
         solver: str = "auto",
         correction: str | None = None,
@@ -250,6 +295,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.epochs = epochs
         self.batch_size = batch_size
         self.weight_decay = weight_decay
+        self.scale = scale
         self.validation_fraction = validation_fraction
         self.solver = solver
         self.correction = correction
@@ -281,8 +327,10 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X : array, DataFrame, CSR matrix or Tensor of shape (n, d)
             Features.
-        y : array, DataFrame or CSR matrix of shape (n, q), list of label sets, or array of shape (n,)
-            Noisy labels: a matrix of 0, 1 and NaN (not observed), a list of label sets, or one class per row.
+        y : array, DataFrame or CSR matrix of shape (n, q), list of label sets, array of shape (n,), or votes
+            Noisy labels: a matrix of 0, 1 and NaN (not observed), a list of label sets, or one class per row. An array
+            of shape (n, annotators, q) or a ``VoteTable`` contains the votes of several annotators, NaN where an
+            annotator did not vote. The model is then trained on the probabilities of the true labels given the votes.
         sample_weight : array of shape (n,), default=None
             Sample weights.
         validation : tuple (X, y), default=None
@@ -321,20 +369,18 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(as_generator(self.random_state).integers(2**31))
         noise = resolve_noise(self.noise, data, seed)
         self._reset(data.targets, noise)
-        config = self._config(noise.model, data.targets, X.shape[0], seed)
-        train = debias(data, noise, keep_noisy=config.loss_models_noise)
+        config = self._config(noise, data, X.shape[0], seed)
+        sample = debias(data, noise, keep_noisy=config.loss_models_noise)
         if validation is None:
-            train, valid = split(train, self.validation_fraction, seed)
+            samples = split(sample, self.validation_fraction, seed)
         else:
-            valid = self._given_validation(validation, data.targets, validation_is_clean)
-        solver = choose_solver(config, train, valid)
-        if solver == "adam":
-            self._warn_about_scale(train.X)
-        saved = None if checkpoint is None else self._checkpoint(checkpoint, 5, train, valid)
+            samples = Split(sample, self._given_validation(validation, data.targets, validation_is_clean))
+        solver = choose_solver(config, samples)
+        saved = None if checkpoint is None else self._checkpoint(checkpoint, 5, samples.train, samples.valid)
         verbose = self.verbose if solver == "adam" and ProcessGroup.current().is_main else 0
         with show_progress(verbose, config.criterion) as (on_epoch, _):
-            result = SOLVERS[solver](config, train, valid, on_epoch, saved)
-        self._set_fitted(config, result, valid, train)
+            result = SOLVERS[solver](config, samples, on_epoch, saved)
+        self._set_fitted(config, result, samples.valid, samples.train)
         self.training_rows_ = RowSketch.of(X)
         return self
 
@@ -388,13 +434,12 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         data = replace(data, targets=replace(data.targets, label_names=shards.label_names))
         noise = resolve_noise(self.noise, data, seed)
         self._reset(data.targets, noise)
-        config = self._config(noise.model, data.targets, shards.n, seed)
+        config = self._config(noise, data, shards.n, seed, stream=True)
         config = replace(config, batch_size=plan.settings.batch_size, dtype=torch.float32)
         self.n_features_in_ = shards.d
         self.__dict__.pop("feature_names_in_", None)
         if shards.feature_names is not None:
             self.feature_names_in_ = np.array(shards.feature_names, dtype=object)
-        self._warn_about_scale(holdout.X)
         if validation is None:
             valid = debias(data, noise, keep_noisy=False)
         else:
@@ -405,49 +450,60 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             shards_content = (files, shards.groups, plan, *shards.footers())
             saved = self._checkpoint(checkpoint, 1, *shards_content, holdout.X, holdout.Y, valid)
         source = SketchedSource(shards)
+        scaled = source if config.scaling is None else ScaledSource(source, config.scaling)
+        scaled_valid = valid if config.scaling is None else replace(valid, X=config.scaling.transform(valid.X))
         verbose = self.verbose if ProcessGroup.current().is_main else 0
         with show_progress(verbose, config.criterion, stream=True) as (on_epoch, on_rows):
-            rows = streamed_rows(config, source, plan, holdout, noise.model, on_rows)
-            result = fit_adam(config, rows, valid, on_epoch, saved)
+            rows = streamed_rows(config, scaled, plan, holdout, noise.model, on_rows)
+            result = fit_adam(config, StreamedSplit(rows, scaled_valid), on_epoch, saved)
         self._set_fitted(config, result, valid)
         self.training_rows_ = source.gather()
         return self
 
-    def _config(self, noise: NoiseModel, targets: Targets, n: int, seed: int) -> TrainingConfig:
+    def _resolve(self, noise: ResolvedNoise, data: TrainingData, *, stream: bool) -> tuple[str, Any, Any]:
+        """Return loss, surrogate and model, with "auto" replaced by what suits the noise and the data."""
+        loss, surrogate, model = self.loss, self.surrogate, self.model
+        two_rates = isinstance(noise.model, ClassConditionalNoise)
+        if loss == "auto":
+            if noise.groups is not None or self.correction is not None:
+                loss = "hamming"
+            else:
+                loss = "plugin" if two_rates and model in ("auto", "linear", "average") else "ranking"
+        if model == "auto":
+            suited = loss == "plugin" and self.solver in ("auto", "newton") and not stream
+            model = "average" if suited and forest_suits(data.X, data.targets.labels) else "linear"
+        if surrogate == "auto":
+            surrogate = "logistic" if loss == "hamming" else "sigmoid"
+        return loss, surrogate, model
+
+    def _config(
+        self, noise: ResolvedNoise, data: TrainingData, n: int, seed: int, *, stream: bool = False
+    ) -> TrainingConfig:
         """Return the training configuration for n rows with this noise."""
-        loss: MultiLabelLoss
-        loss_models_noise = self.loss in ("forward", "plugin")
-        if loss_models_noise:
-            loss = (ForwardLoss if self.loss == "forward" else PluginLoss)(noise)  # type: ignore[arg-type]
-        else:
-            # A transition matrix flips labels jointly; the ranking loss has a different form for it.
-            loss_models_noise = not noise.flips_independent
-            loss = (HammingLoss if self.loss == "hamming" else RankingLoss)(
-                self.surrogate,
-                noise if loss_models_noise else None,
-                correction=self.correction,
-                flood_level=self.flood_level,
-            )
+        loss_name, surrogate, model = self._resolve(noise, data, stream=stream)
+        loss, loss_models_noise = self._loss_function(loss_name, surrogate, noise.model)
         criterion = "hamming_loss"
-        if targets.kind == "multiclass":
+        if data.targets.kind == "multiclass":
             criterion = "one_error"
-        elif self.loss == "ranking" and targets.labels.shape[1] > 1:
+        elif loss_name == "ranking" and data.targets.labels.shape[1] > 1:
             criterion = "ranking_and_hamming_loss"
         device = torch.device(check_device(self.device, torch.cuda.is_available()))
         # float64 costs nothing for few rows, and results do not depend on the rounding of sums.
-        exact = n <= MAX_FULL_BATCH_ROWS and isinstance(self.model, str) and device.type == "cpu"
+        exact = n <= MAX_FULL_BATCH_ROWS and isinstance(model, str) and device.type == "cpu"
         auto_batch_size = n if n <= MAX_FULL_BATCH_ROWS else 100 if n <= 5000 else 400
         return TrainingConfig(
+            noise=noise.model,
             loss=loss.to(device),
-            loss_name=self.loss,
-            surrogate=self.surrogate if isinstance(self.surrogate, str) and self.loss in LOSSES else None,
+            loss_name=loss_name,
+            surrogate=surrogate if isinstance(surrogate, str) and loss_name in LOSSES else None,
             loss_models_noise=loss_models_noise,
-            model=self.model,
+            model=model,
             solver=self.solver,
             lr=tuple(float(x) for x in np.atleast_1d(np.asarray(self.lr, dtype=np.float64))),
             epochs=self.epochs,
             batch_size=auto_batch_size if isinstance(self.batch_size, str) else int(self.batch_size),
-            weight_decay=float(self.weight_decay),
+            weight_decay=None if isinstance(self.weight_decay, str) else float(self.weight_decay),
+            scaling=Scaling.of(data.X, data.weights) if self.scale and isinstance(model, str) else None,
             criterion=criterion,
             patience=self.patience,
             device=device,
@@ -455,6 +511,17 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             autocast=bool(self.autocast) and device.type != "cpu",
             seed=seed,
         )
+
+    def _loss_function(self, name: str, surrogate: Any, noise: NoiseModel) -> tuple[MultiLabelLoss, bool]:
+        """Return the loss, and whether it takes noisy labels and not debiased ones."""
+        if name in ("forward", "plugin"):
+            return (ForwardLoss if name == "forward" else PluginLoss)(noise), True  # type: ignore[arg-type]
+        # A transition matrix flips labels jointly; the ranking loss has a different form for it.
+        models_noise = not noise.flips_independent
+        loss = (HammingLoss if name == "hamming" else RankingLoss)(
+            surrogate, noise if models_noise else None, correction=self.correction, flood_level=self.flood_level
+        )
+        return loss, models_noise
 
     def _reset(self, targets: Targets, noise: ResolvedNoise) -> None:
         """Remove the result of an earlier fit and set the attributes that are known before training."""
@@ -464,6 +531,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, self.label_names_, self._kind = targets.classes, targets.label_names, targets.kind
         self._sparse = targets.sparse
         self.noise_, self.rates_, self.group_noise_ = noise.model, noise.rates, noise.groups
+        self.inferred_ = targets.inferred
         self.risk_parts_: NDArray[np.float64] | None = None
         self.training_rows_ = None
         self.extra_: dict[str, Any] = {}
@@ -479,13 +547,6 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fingerprint = fit_fingerprint(self.get_params(deep=False), self.noise_, *values)
         return Checkpoint(path, fingerprint, every=1 if group.is_distributed else every, is_main=group.is_main)
 
-    def _warn_about_scale(self, X: Any) -> None:
-        """Warn if the built-in networks train poorly on these features; a custom network may scale them itself."""
-        if isinstance(self.model, str):
-            message = scale_warning(X, getattr(self, "feature_names_in_", None))
-            if message is not None and ProcessGroup.current().is_main:
-                warnings.warn(message, stacklevel=3)
-
     def _set_fitted(
         self, config: TrainingConfig, result: FitResult, valid: Sample, train: Sample | None = None
     ) -> None:
@@ -493,11 +554,12 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         A warning is raised if parts of the risk of the training rows, where they are in memory, are negative.
         """
+        valid = valid if result.valid is None else result.valid
         self._checkpoints = result.checkpoints
-        link = LINK_OF_LOSS.get((self.loss, config.surrogate), "slope")
+        link = LINK_OF_LOSS.get((config.loss_name, config.surrogate), "slope")
         thresholds = np.zeros(valid.p.shape[1])
-        scorer = Scorer(result.network, self.noise_, self.loss == "ranking", link, 1.0, thresholds)
-        self._scorer = calibrate(scorer, valid, self.threshold)
+        scorer = Scorer(result.network, self.noise_, config.loss_name == "ranking", link, 1.0, thresholds)
+        self._scorer = calibrate(scorer, valid, self.threshold, result.valid_outputs)
         self.thresholds_, self._history = self._scorer.thresholds, result.history
         self.selected_: dict[str, Any] | None = result.selected
         if result.interrupted:
@@ -610,6 +672,27 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.asarray(p / p.sum(1, keepdims=True))
         return np.concatenate((1 - p, p), 1) if len(self.classes_) == 2 else np.ones_like(p)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose predicted labels are all correct, as in scikit-learn.
+
+        Parameters
+        ----------
+        X : array, DataFrame, CSR matrix or Tensor of shape (n, d)
+            Features.
+        y : labels of shape (n, q), array of shape (n,), or votes
+            Labels. Predictions are compared with the labels inferred from votes.
+        sample_weight : array of shape (n,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            Subset accuracy.
+        """
+        if is_votes(y):
+            y = infer_labels(y).labels
+        return float(super().score(X, y, sample_weight))
+
     @property
     def coef_(self) -> NDArray[np.float64]:
         """Weights (q, d) of a linear model."""
@@ -626,7 +709,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if scorer is None:
             raise AttributeError(f"{name} is available after fit")
         if scorer.network.kind != "linear" or scorer.link == "plugin":
-            raise AttributeError(f"{name} is only available for model='linear' and a loss other than 'plugin'")
+            raise AttributeError(f"{name} is only available for model='linear' and the losses 'hamming' and 'ranking'")
         weight, bias = (array.astype(np.float64) for array in scorer.network.last_layer)
         if scorer.has_dummy:
             weight, bias = weight[:, 1:] - weight[:, :1], bias[1:] - bias[0]
@@ -689,17 +772,17 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _from_description(cls, d: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CCMNClassifier:
         """Return the fitted classifier that :meth:`save` has described; raise an error if a field is invalid."""
         d = {"sparse": False, "selected": None, **d}  # older models do not store these fields
-        params = dict(d["parameters"])
+        params = {"scale": False, **d["parameters"]}
         if isinstance(params["noise"], dict):
             grouped = params["noise"].get("kind") == "grouped"
             params["noise"] = (GroupedNoise if grouped else NoiseModel).from_dict(params["noise"])
         # Functions of the user are stored as null. All other parameters are checked.
-        named = {"model": params["model"] or "linear", "surrogate": params["surrogate"] or "sigmoid"}
+        named = {"model": params["model"] or "linear", "surrogate": params["surrogate"] or "auto"}
         clf = cls(**params)
         check_parameters({**clf.get_params(deep=False), **named})
         clf.noise_ = NoiseModel.from_dict(d["noise"])
         check_description(d, clf.noise_)
-        clf.rates_ = clf.group_noise_ = clf.risk_parts_ = None
+        clf.rates_ = clf.group_noise_ = clf.risk_parts_ = clf.inferred_ = None
         clf.classes_, clf._kind = np.array(d["classes"]), d["kind"]
         clf.label_names_ = tuple(d["label_names"]) if d["label_names"] else None
         clf.n_features_in_ = d["n_features"]

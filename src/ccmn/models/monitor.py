@@ -185,7 +185,7 @@ def overfitting_warning(
 ) -> str | None:
     """Return a warning about labels whose risk is negative, with remedies that apply; None if there are none.
 
-    ``has_epochs`` is False after a fit in closed form or by L-BFGS, which have neither epochs nor a risk correction.
+    ``has_epochs`` is False after a fit in closed form or by Newton steps, without epochs and without a risk correction.
     """
     labels = parts.negative()
     if not len(labels):

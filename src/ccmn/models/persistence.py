@@ -284,8 +284,14 @@ def check_weights(network: FittedNetwork, n_features: int, n_outputs: int) -> No
     """Raise a ValueError if weights are missing, have the wrong shape or type, or are not finite."""
     if network.kind == "user":
         return  # only the function that creates the module knows its weights
-    if network.kind not in ("linear", "mlp"):
-        raise ValueError(f"network must be linear, mlp or user; got {network.kind!r}")
+    if network.kind not in ("linear", "mlp", "average"):
+        raise ValueError(f"network must be linear, mlp, average or user; got {network.kind!r}")
+    if network.kind == "average":
+        _check_average(network, n_features)
+        linear = {name: network.arrays[name] for name in ("weight", "bias")}
+        check_weights(FittedNetwork("linear", linear), n_features, n_outputs)
+        _ = network.forest  # validates its arrays
+        return
     shapes = {name: array.shape for name, array in network.arrays.items()}
     hidden = shapes["bias"][0] if network.kind == "mlp" else n_outputs
     expected = {"weight": (n_features, hidden), "bias": (hidden,)}
@@ -298,3 +304,20 @@ def check_weights(network: FittedNetwork, n_features: int, n_outputs: int) -> No
             raise ValueError(f"{name} must be floating-point numbers; got {array.dtype}")
         if not np.isfinite(array).all():
             raise ValueError(f"{name} must be finite; got NaN or infinite values")
+
+
+def _check_average(network: FittedNetwork, n_features: int) -> None:
+    """Raise a ValueError if the arrays of an average other than those of its two models are invalid."""
+    known = {"weight", "bias", "feature", "threshold", "values", "linear_share", "projection"}
+    unknown = set(network.arrays) - known
+    if unknown:
+        raise ValueError(f"weights must not contain {sorted(unknown)[0]!r}")
+    share = network.arrays["linear_share"]
+    if share.shape != (1,) or share.dtype.kind != "f" or not 0 <= share[0] <= 1:
+        raise ValueError(f"linear_share must be one number from 0 to 1; got shape {share.shape}")
+    projection = network.arrays.get("projection")
+    if projection is not None:
+        if projection.ndim != 2 or projection.shape[0] != n_features or projection.dtype.kind != "f":
+            raise ValueError(f"projection must be numbers of shape ({n_features}, r); got shape {projection.shape}")
+        if not np.isfinite(projection).all():
+            raise ValueError("projection must be finite; got NaN or infinite values")

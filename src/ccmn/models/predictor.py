@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ccmn.models.calibration import linear_probability, logistic_probability
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels
 from ccmn.training import Network, StackedMLP, UserNetwork
+from ccmn.training.forest import Forest
 
 MAX_BLOCK_ROWS = 8192
 """Rows whose outputs are computed at a time."""
@@ -27,6 +29,8 @@ MAX_DENSE_ENTRIES = 1 << 25
 """Entries of a block of rows that is made dense for a network of the user."""
 MAX_FLOAT64_WEIGHTS = 1 << 24
 """Weights that are converted to float64 at a time."""
+MIN_PROBABILITY = 1e-6
+"""Smallest probability whose log-odds are computed."""
 MAX_TILE_SCORES = 1 << 20
 """Scores of a tile of rows and labels."""
 MAX_TILE_WEIGHTS = 1 << 21
@@ -47,13 +51,15 @@ class FittedNetwork:
     """
 
     kind: str
-    """"linear", "mlp" or "user"."""
+    """"linear", "mlp", "average" or "user"."""
     arrays: dict[str, NDArray[Any]]
     module: torch.nn.Module | None = field(default=None, repr=False)
     """Module of the user for the kind "user"."""
 
     def outputs(self, X: Any, columns: slice | None = None) -> NDArray[np.float64]:
         """Return the outputs (n, n_outputs), or some columns of them, computed in blocks."""
+        if self.kind == "average":
+            return self._average_outputs(X)[:, columns or slice(None)]
         blocks = []
         block_rows = MAX_BLOCK_ROWS
         if self.kind == "user":
@@ -78,10 +84,23 @@ class FittedNetwork:
             blocks.append(parts[0] if len(parts) == 1 else np.concatenate(parts, 1))
         return np.concatenate(blocks)
 
+    @cached_property
+    def forest(self) -> Forest:
+        """Forest of an average."""
+        n_features, n_labels = self.arrays.get("projection", self.arrays["weight"].T).shape[1], self.arrays["bias"].size
+        return Forest.from_arrays(self.arrays, n_features, n_labels)
+
+    def _average_outputs(self, X: Any) -> NDArray[np.float64]:
+        """Return the log-odds of the average probability of a linear model and a forest."""
+        linear = FittedNetwork("linear", {name: self.arrays[name] for name in ("weight", "bias")})
+        share = float(self.arrays["linear_share"][0])
+        of_forest = self.forest.predict(forest_features(X, self.arrays.get("projection")))
+        return log_odds(share * expit(linear.outputs(X)) + (1 - share) * of_forest)
+
     @property
     def last_layer(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Weights (n_inputs, n_outputs) and bias (n_outputs,) of the last layer."""
-        names = ("weight", "bias") if self.kind == "linear" else ("second_weight", "second_bias")
+        names = ("weight", "bias") if self.kind in ("linear", "average") else ("second_weight", "second_bias")
         return self.arrays[names[0]], self.arrays[names[1]]
 
     def _module_outputs(self, X: Any) -> NDArray[np.float64]:
@@ -93,6 +112,19 @@ class FittedNetwork:
         with torch.no_grad():
             outputs = self.module(torch.as_tensor(dense).to(parameter.device, parameter.dtype))
         return np.asarray(outputs.double().cpu().numpy())
+
+
+def forest_features(X: Any, projection: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    """Return the features that a forest takes, in the range of float32: dense ones, or projected sparse ones."""
+    limit = float(np.finfo(np.float32).max)
+    features = np.asarray(X if projection is None else X @ projection)
+    return np.asarray(np.clip(features, -limit, limit), dtype=np.float32)
+
+
+def log_odds(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the log-odds of probabilities, which are clipped to ``MIN_PROBABILITY``."""
+    p = np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+    return np.asarray(np.log(p / (1 - p)))
 
 
 def extract_run(network: Network, k: int) -> FittedNetwork:
@@ -145,6 +177,10 @@ class Scorer:
         else:
             dummy = self.network.outputs(X, slice(0, 1))
             outputs = self.network.outputs(X, slice(labels.start + 1, labels.stop + 1)) - dummy
+        return self.scores_of(outputs, labels)
+
+    def scores_of(self, outputs: NDArray[np.float64], labels: slice | None = None) -> NDArray[np.float64]:
+        """Return the scores of outputs, from which the dummy label has been subtracted."""
         if self.link != "plugin":
             return outputs
         assert isinstance(self.noise, ClassConditionalNoise)
@@ -165,7 +201,9 @@ class Scorer:
     def tiles(self, per_label: int = 1) -> list[slice]:
         """Return tiles of labels with few weights, and with few values if each label needs ``per_label`` of them."""
         q = self.thresholds.size
-        # All outputs of a custom network are computed together.
+        # All outputs of a custom network or a forest are computed together.
+        if self.network.kind == "average":
+            return [slice(0, q)]
         weights_per_label = 0 if self.network.kind == "user" else int(self.network.last_layer[0].shape[0])
         size = max(1, MAX_TILE_WEIGHTS // max(1, weights_per_label, per_label))
         return [slice(start, min(start + size, q)) for start in range(0, q, size)]

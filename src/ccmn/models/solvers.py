@@ -1,16 +1,17 @@
-"""Solvers: closed form, L-BFGS and Adam. Each turns a configuration and two samples into a fitted network.
+"""Solvers: closed form, Newton steps and Adam. Each turns a configuration and two samples into a fitted network.
 
-The closed form and L-BFGS compute a path of l2 weights and select one for each label on the validation rows. Adam
+The closed form and Newton steps compute a path of l2 weights and select one for each label on the validation rows. Adam
 trains all learning rates at the same time and selects learning rate and epoch on the validation rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit
@@ -18,8 +19,10 @@ from torch import Tensor
 
 from ccmn._containers import is_sparse
 from ccmn.losses import MultiLabelLoss
-from ccmn.models.predictor import FittedNetwork, MakeModule, extract_run
-from ccmn.models.training_data import Labels, Sample
+from ccmn.models.predictor import FittedNetwork, MakeModule, extract_run, forest_features, log_odds
+from ccmn.models.training_data import Fold, Labels, Sample, Scaling, Split
+from ccmn.noise import ClassConditionalNoise, NoiseModel
+from ccmn.noise.class_conditional import debias_labels
 from ccmn.training import (
     NETWORKS,
     Batches,
@@ -40,12 +43,27 @@ from ccmn.training import (
     ridge_path,
 )
 from ccmn.training.checkpoint import Checkpoint
-from ccmn.training.lbfgs import LogisticPath, can_decompose
-from ccmn.training.ridge import MAX_DECOMPOSITION_SIZE, l2_path, limit_threads
+from ccmn.training.forest import MAX_FEATURES, MAX_LABELS, fit_forest
+from ccmn.training.newton import LogisticPath
+from ccmn.training.ridge import l2_path, limit_threads
 from ccmn.training.selection import MIN_IMPROVEMENT, ValidationCriterion, criterion_of_scores
 
-MAX_LBFGS_ROWS = 5000
-"""Up to this number of rows, "auto" prefers L-BFGS to Adam (docs/training.md has the measurements)."""
+MAX_SELECTION_ROWS = 20_000
+"""l2 weights are selected with at most this number of training rows; the model is then fitted to all rows."""
+SEARCH_TOLERANCE = 1e-3
+"""Tolerance of the scaled gradient while l2 weights are compared; a tenth of it for the final solution."""
+MIN_RELATIVE_L2 = 1e-3
+"""Smallest l2 weight of a path by default, relative to the mean squared norm of a row divided by the number of rows."""
+DEFAULT_WEIGHT_DECAY = 1e-4
+"""l2 weight of Adam by default."""
+LINEAR_SHARES = (0.0, 1.0)
+"""Smallest and largest share of the linear model in an average."""
+MAX_FOREST_ROWS = 100_000
+"""Largest number of rows for which "auto" adds a forest to the linear model."""
+MAX_SPARSE_FEATURES = 20_000
+"""Largest number of sparse features for which "auto" adds a forest: the projection is stored with the model."""
+SPARSE_COMPONENTS = 150
+"""Number of directions on which sparse features are projected for a forest."""
 MIN_RISK_DECREASE = 0.5
 """Standard errors by which the validation risk of a label must decrease for a smaller l2 weight to be selected."""
 MIN_EXTRA_DEGREES = 5
@@ -65,6 +83,7 @@ OnProgress = Callable[[EpochProgress], None]
 class TrainingConfig:
     """Configuration of a fit: everything except the data."""
 
+    noise: NoiseModel
     loss: MultiLabelLoss
     loss_name: str
     surrogate: str | None
@@ -76,7 +95,10 @@ class TrainingConfig:
     lr: tuple[float, ...]
     epochs: int
     batch_size: int
-    weight_decay: float
+    weight_decay: float | None
+    """l2 weight of Adam and smallest l2 weight of a path; None for the default."""
+    scaling: Scaling | None
+    """Scaling of the features on which built-in models are trained."""
     criterion: str
     """Validation criterion, a key of ``ccmn.training.selection.CRITERIA``."""
     patience: int | None
@@ -84,6 +106,15 @@ class TrainingConfig:
     dtype: torch.dtype
     autocast: bool
     seed: int
+
+    def probabilities(self, outputs: NDArray[Any], labels: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return P(true label = 1) of logistic outputs (n, m) of some labels; not clipped to [0, 1]."""
+        probabilities = expit(outputs.astype(np.float64))
+        if self.loss_name != "plugin":
+            return np.asarray(probabilities)
+        noise = self.noise
+        assert isinstance(noise, ClassConditionalNoise)
+        return debias_labels(probabilities, noise.rho_pos[labels], noise.rho_neg[labels])
 
 
 @dataclass
@@ -100,115 +131,266 @@ class FitResult:
     """Checkpoints of a completed fit, which are deleted when the model has been saved."""
     advice: tuple[str, ...] = ()
     """Sentences of one warning about a selection at the edge of its grid."""
+    valid: Sample | None = None
+    """Rows of the cross-validation, if the solver has used one."""
+    valid_outputs: NDArray[np.float64] | None = None
+    """Outputs for the validation rows of models that have not seen them, if ``network`` was fitted to all rows."""
 
 
 # -- Choice of the solver
 
-_LINEAR = (
-    "model='linear', loss='hamming', surrogate={!r}, correction=None, and labels that are dense and observed everywhere"
-)
+_DENSE = "correction=None, and dense labels"
 REQUIREMENTS = {
-    "closed_form": f"solver='closed_form' requires {_LINEAR.format('square')}; use solver='auto'",
-    "lbfgs": f"solver='lbfgs' requires {_LINEAR.format('logistic')}, and at most {MAX_DECOMPOSITION_SIZE} rows or "
-    "features (for sparse X at most that many features, and 256 MB as a dense array); use solver='auto'",
+    "closed_form": "solver='closed_form' requires model='linear', loss='hamming', surrogate='square', "
+    f"{_DENSE} that are observed everywhere; use solver='auto'",
+    "newton": "solver='newton' requires model='linear' or 'average', loss='plugin', or loss='hamming' with "
+    f"surrogate='logistic', {_DENSE}; use solver='auto'",
 }
 """Error messages of the solvers that need all rows in memory."""
 
 
-def choose_solver(config: TrainingConfig, train: Sample, valid: Sample) -> str:
+def forest_suits(X: Any, labels: Any) -> bool:
+    """Return whether a forest can be fitted to features and labels of this size in reasonable time and memory."""
+    n, d = X.shape
+    most = MAX_SPARSE_FEATURES if is_sparse(X) else MAX_FEATURES
+    return not is_sparse(labels) and n <= MAX_FOREST_ROWS and d <= most and labels.shape[1] <= MAX_LABELS
+
+
+def choose_solver(config: TrainingConfig, data: Split) -> str:
     """Return the requested solver, or for "auto" the fastest one that supports this configuration and data."""
-    supported = config.model == "linear" and config.loss_name == "hamming" and config.loss.correction is None
-    # The closed form and L-BFGS need all labels of all rows as dense arrays.
-    supported = supported and isinstance(train.p, np.ndarray) and isinstance(valid.p, np.ndarray)
-    supported = supported and not np.isnan(train.dense_labels()).any()
+    # The closed form, Newton steps and forests need all labels of all rows as dense arrays.
+    dense = isinstance(data.train.p, np.ndarray) and isinstance(data.valid.p, np.ndarray)
+    supported = dense and config.loss.correction is None
+    logistic = config.loss_name == "plugin" or (config.loss_name == "hamming" and config.surrogate == "logistic")
+    square = config.loss_name == "hamming" and config.surrogate == "square" and config.model == "linear"
     possible = {
-        "closed_form": supported and config.surrogate == "square",
-        "lbfgs": supported and config.surrogate == "logistic" and can_decompose(train.X),
+        "closed_form": supported and square and not np.isnan(data.train.dense_labels()).any(),
+        "newton": supported and logistic and config.model in ("linear", "average"),
+        "adam": config.model != "average",
     }
     if config.solver != "auto":
-        if not possible.get(config.solver, True):
-            raise ValueError(REQUIREMENTS[config.solver])
+        if not possible[config.solver]:
+            raise ValueError(REQUIREMENTS.get(config.solver, "solver='adam' cannot fit model='average'"))
         return config.solver
-    if possible["closed_form"]:
-        return "closed_form"
-    return "lbfgs" if possible["lbfgs"] and train.X.shape[0] <= MAX_LBFGS_ROWS else "adam"
+    return next(name for name, is_possible in possible.items() if is_possible)
 
 
-# -- Closed form and L-BFGS
+# -- Closed form and Newton steps
 
 
 def fit_closed_form(
     config: TrainingConfig,
-    train: Sample,
-    valid: Sample,
+    data: Split,
     on_progress: OnProgress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> FitResult:
     """Compute a ridge path; select the l2 weight of each label by its (unbiased) square risk on validation rows.
 
     Labels differ in the amount of noise and therefore in the best l2 weight. The square risk varies less than the
-    Hamming loss if labels are rare or noisy. The history has one row per l2 weight.
+    Hamming loss if labels are rare or noisy. The history has one row per l2 weight. The model is fitted again to all
+    rows with the selected l2 weights.
     """
-    p, p_valid = train.dense_labels().astype(np.float64), valid.dense_labels()
+    data = data.scaled(config.scaling)
+    train, valid = data.train, data.valid
+    p_valid = valid.dense_labels()
     # Above the mean squared norm of a row, only the bias is not shrunk to zero.
-    l2 = l2_path(config.weight_decay, 2 * _mean_squared_norm(train))
+    l2 = l2_path(_smallest_l2(config, train), 2 * _mean_squared_norm(train))
     with limit_threads(train.X):
-        path = ridge_path(train.X, p, l2, train.weights)
+        path = ridge_path(train.X, train.dense_labels().astype(np.float64), l2, train.row_weights())
         target, observed = 2 * np.nan_to_num(p_valid.astype(np.float64)) - 1, ~np.isnan(p_valid)
         risks, criteria = [], []
         for scores in path.scores(valid.X):
             # The square loss of each label except for a constant.
-            risks.append(_column_means(scores**2 - 2 * scores * target, observed, valid.weights))
+            risks.append(_column_means(scores**2 - 2 * scores * target, observed, valid.row_weights()))
             criteria.append(_criterion(config, valid, scores))
         choice = np.array([first_smallest(list(column)) for column in np.stack(risks).T])
         weights, bias = path.solution(choice)
-        value = _criterion(config, valid, np.asarray(valid.X @ weights) + bias)
+        outputs = np.asarray(valid.X @ weights) + bias
+        value = _criterion(config, valid, outputs)
+        if data.whole is not None:
+            labels = data.whole.dense_labels().astype(np.float64)
+            weights, bias = ridge_path(data.whole.X, labels, l2, data.whole.row_weights()).solution(choice)
     at_edge = (choice == len(path.l2) - 1) & (risks[-2] - risks[-1] > MIN_EDGE_DECREASE)
-    return _path_result(config, path.l2, criteria, value, choice, at_edge, weights, bias)
+    result = _path_result(config, path.l2, criteria, value, choice, at_edge)
+    return replace(result, network=_linear_network(config, weights, bias), valid_outputs=outputs)
 
 
-def fit_lbfgs(
+def fit_newton(
     config: TrainingConfig,
-    train: Sample,
-    valid: Sample,
+    data: Split,
     on_progress: OnProgress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> FitResult:
-    """Compute an l2 path by L-BFGS from the largest weight; select the l2 weight of each label on validation rows.
+    """Compute l2 paths by Newton steps from the largest weight; select the l2 weight of each label by cross-validation.
 
-    Weights are compared by the (unbiased) square risk of the probabilities: the logistic risk has no lower bound for
-    debiased labels. A smaller l2 weight must be better by ``MIN_RISK_DECREASE`` standard errors. The path of a label
-    ends after two l2 weights without improvement that have added ``MIN_EXTRA_DEGREES`` degrees of freedom or half of
-    all; otherwise one feature of large scale could end it. The history has one row per l2 weight, with the criterion
-    of all labels at their best l2 weight so far.
+    The loss "plugin" is fitted to the noisy labels, the Hamming loss to debiased labels. The model is fitted again to
+    all rows with the selected l2 weights. The history has one row per l2 weight, with the criterion of all labels at
+    their best l2 weight so far.
     """
-    p, p_valid = train.dense_labels().astype(np.float64), valid.dense_labels().astype(np.float64)
-    q = p.shape[1]
-    with limit_threads(train.X):
-        path = LogisticPath(train.X, p, train.weights)
-        # A quarter of the mean squared norm of a row bounds the curvature. Above it, only the bias is not shrunk to 0.
-        l2 = l2_path(config.weight_decay, _mean_squared_norm(train) / 2)
-        rotated = path.rotate(valid.X)
-        weights, bias = path.weights.copy(), path.bias.copy()
-        scores = path.scores(rotated, np.arange(q))
-        choice = np.zeros(q, dtype=np.intp)
-        criteria: list[float] = []
-        degrees = np.array([path.degrees_of_freedom(float(lam)) for lam in l2])
-        enough = min(MIN_EXTRA_DEGREES, path.basis.shape[1] / 2)
-        for i, lam in enumerate(l2):
-            active = np.flatnonzero((choice >= i - 2) | (degrees[max(i - 1, 0)] - degrees[choice] < enough))
-            if not len(active):
+    data = data.scaled(config.scaling)
+    rows = data.train if data.whole is None else data.whole
+    folds = data.folds(MAX_SELECTION_ROWS)
+    valid = data.valid if folds is None else rows
+    if folds is None:
+        folds = [(data.train.at_most(MAX_SELECTION_ROWS), np.arange(valid.X.shape[0]))]
+    # A quarter of the mean squared norm of a row bounds the curvature. Above it, only the bias is not shrunk to 0.
+    l2 = l2_path(_smallest_l2(config, rows), _mean_squared_norm(rows) / 2)
+    with limit_threads(rows.X):
+        search = PathSearch(config, folds, valid)
+        for number in range(len(l2)):
+            if not search.step(l2, number):
                 break
-            path.solve(float(lam), active)
-            new_scores = path.scores(rotated, active)
-            better = _risk_decreases(new_scores, scores[:, active], p_valid[:, active], valid.weights)
-            improved = active[better]
-            choice[improved], scores[:, improved] = i, new_scores[:, better]
-            weights[:, improved], bias[improved] = path.weights[:, improved], path.bias[improved]
-            criteria.append(_criterion(config, valid, scores))
-        weights = path.basis @ weights
-    at_edge = choice == len(l2) - 1
-    return _path_result(config, l2, criteria, criteria[-1], choice, at_edge, weights, bias - path.x_mean @ weights)
+        path = LogisticPath(rows.X, rows.fitted_labels(), rows.label_weights())
+        path.start_from(search.weights, search.bias)
+        for number in np.unique(search.choice):
+            path.solve(float(l2[number]), np.flatnonzero(search.choice == number))
+        weights, bias = path.solution()
+    result = _path_result(config, l2, search.criteria, search.criteria[-1], search.choice, search.choice == len(l2) - 1)
+    network, outputs = _linear_network(config, weights, bias), search.outputs.astype(np.float64)
+    return replace(result, network=network, valid=valid, valid_outputs=outputs)
+
+
+class PathSearch:
+    """Cross-validated l2 paths of all folds, computed from the largest l2 weight to smaller ones.
+
+    Weights are compared by the (unbiased) square risk of the probabilities of the true labels: the logistic risk has no
+    lower bound for debiased labels. A smaller l2 weight must be better by ``MIN_RISK_DECREASE`` standard errors. The
+    path of a label ends after two l2 weights without improvement that have added ``MIN_EXTRA_DEGREES`` degrees of
+    freedom or half of all; otherwise one feature of large scale could end it.
+
+    Parameters
+    ----------
+    config : TrainingConfig
+        Configuration.
+    folds : list of (Sample, array of int)
+        Training rows, and the numbers of the validation rows that are predicted from them.
+    valid : Sample
+        Validation rows.
+
+    Attributes
+    ----------
+    choice : array of shape (q,)
+        Number of the selected l2 weight of every label.
+    outputs : array of shape (n, q)
+        Outputs for the validation rows with the selected l2 weights.
+    criteria : list of float
+        Validation criterion after each l2 weight.
+    weights, bias : array
+        Selected solution of the first fold.
+    """
+
+    def __init__(self, config: TrainingConfig, folds: list[Fold], valid: Sample) -> None:
+        self._config, self._valid = config, valid
+        self._p = valid.dense_labels().astype(np.float64)
+        self._paths = [LogisticPath(t.X, t.fitted_labels(), t.label_weights()) for t, _ in folds]
+        self._rows = [rows for _, rows in folds]
+        self._features = [path.centered(valid.X[rows]) for path, rows in zip(self._paths, self._rows)]
+        q = self._p.shape[1]
+        self.choice, self.criteria = np.zeros(q, dtype=np.intp), list[float]()
+        self.outputs = self._scores(np.arange(q))
+        self.weights, self.bias = (part.copy() for part in self._paths[0].solution())
+
+    def _scores(self, labels: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Return the outputs of some labels for the validation rows."""
+        scores = np.empty((len(self._p), len(labels)), dtype=np.float32)
+        for path, rows, features in zip(self._paths, self._rows, self._features):
+            scores[rows] = path.scores(features, labels)
+        return scores
+
+    def step(self, l2: NDArray[np.float64], number: int) -> bool:
+        """Compute the solutions of the next l2 weight; return whether the path of some label goes on."""
+        first, choice = self._paths[0], self.choice
+        degrees = np.array([first.degrees_of_freedom(float(lam)) for lam in l2[: number + 1]])
+        enough = min(MIN_EXTRA_DEGREES, len(first.weights) / 2)
+        active = np.flatnonzero((choice >= number - 2) | (degrees[max(number - 1, 0)] - degrees[choice] < enough))
+        if not len(active):
+            return False
+        for path in self._paths:
+            path.solve(float(l2[number]), active, tolerance=SEARCH_TOLERANCE)
+        scores = self._scores(active)
+        new, old = (self._config.probabilities(f, active) for f in (scores, self.outputs[:, active]))
+        better = _risk_decreases(new, old, self._p[:, active], self._valid.row_weights())
+        improved = active[better]
+        choice[improved], self.outputs[:, improved] = number, scores[:, better]
+        weights, bias = first.solution()
+        self.weights[:, improved], self.bias[improved] = weights[:, improved], bias[improved]
+        self.criteria.append(_criterion(self._config, self._valid, self.outputs))
+        return True
+
+
+def fit_average(
+    config: TrainingConfig,
+    data: Split,
+    on_progress: OnProgress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> FitResult:
+    """Average the probabilities of noisy labels of a logistic regression and a random forest.
+
+    Both estimate P(noisy label = 1 | x), so that the share of each is chosen by a proper score of the noisy labels: the
+    square risk on validation rows, which the logistic regression has not seen and the forest predicts from the trees
+    that have not seen them. The noise is inverted in the average.
+    """
+    linear = fit_newton(config, data)
+    rows = data.train if data.whole is None else data.whole
+    projection = None
+    if is_sparse(rows.X):
+        scale = np.ones(rows.X.shape[1]) if config.scaling is None else config.scaling.scale
+        projection = sparse_projection(rows.X, scale, config.seed)
+    forest, out_of_bag = fit_forest(
+        forest_features(rows.X, projection),
+        rows.fitted_labels(),
+        sample_weight=rows.row_weights(),
+        random_state=config.seed,
+    )
+    valid = data.valid if linear.valid is None else linear.valid
+    assert linear.valid_outputs is not None
+    if data.whole is None:
+        of_forest = forest.predict(forest_features(data.valid.X, projection)).astype(np.float64)
+    else:
+        of_forest = out_of_bag if len(linear.valid_outputs) == len(out_of_bag) else out_of_bag[data.valid_rows]
+    share = _linear_share(config, valid, linear.valid_outputs, of_forest)
+    outputs = log_odds(share * expit(linear.valid_outputs) + (1 - share) * of_forest)
+    value = _criterion(config, valid, outputs)
+    arrays = {**linear.network.arrays, **forest.arrays(), "linear_share": np.array([share])}
+    if projection is not None:
+        arrays["projection"] = projection
+    history = [{**row, "linear_share": 1.0} for row in linear.history]
+    history.append({**history[-1], config.criterion: value, "linear_share": share})
+    selected = {**linear.selected, "value": value, "linear_share": share}
+    network = FittedNetwork("average", arrays)
+    return FitResult(network, history, selected, advice=linear.advice, valid=linear.valid, valid_outputs=outputs)
+
+
+def sparse_projection(X: Any, scale: NDArray[np.float64], seed: int) -> NDArray[np.float32]:
+    """Return the first right singular vectors (d, r) of scaled CSR features, for the features as they are."""
+    from sklearn.decomposition import TruncatedSVD
+
+    components = min(SPARSE_COMPONENTS, min(X.shape) - 1)
+    if components < 1:
+        return np.ones((X.shape[1], 1), dtype=np.float32)
+    scaled = X @ scipy.sparse.diags_array(1 / scale)
+    svd = TruncatedSVD(components, n_iter=2, random_state=seed).fit(scaled)
+    return np.asarray(svd.components_.T / scale[:, None], dtype=np.float32)
+
+
+def _linear_share(
+    config: TrainingConfig, valid: Sample, outputs: NDArray[np.float64], of_forest: NDArray[np.float64]
+) -> float:
+    """Return the share of the linear model in the average with the smallest square risk on validation rows."""
+    labels = np.arange(outputs.shape[1])
+    p = valid.dense_labels().astype(np.float64)
+    linear, forest = (config.probabilities(f, labels) for f in (outputs, log_odds(of_forest)))
+    weights = np.where(np.isnan(p), 0.0, 1.0)
+    noise = config.noise
+    if isinstance(noise, ClassConditionalNoise):
+        weights = weights * (1 - noise.rho_pos - noise.rho_neg) ** 2  # the variance of p is inverse to this
+    row_weights = valid.row_weights()
+    if row_weights is not None:
+        weights = weights * row_weights[:, None]
+    difference = linear - forest
+    total = float((weights * difference**2).sum())
+    share = float((weights * difference * (np.nan_to_num(p) - forest)).sum()) / total if total > 0 else 0.5
+    return float(np.clip(share, *LINEAR_SHARES))
 
 
 def _path_result(
@@ -218,10 +400,8 @@ def _path_result(
     value: float,
     choice: NDArray[np.intp],
     at_edge: NDArray[np.bool_],
-    weights: NDArray[np.float64],
-    bias: NDArray[np.float64],
 ) -> FitResult:
-    """Return the result of an l2 path from the criterion of every l2 weight and the selection of every label."""
+    """Return the history of an l2 path, the selection of its labels and advice; the network is added later."""
     history = [
         {"l2": float(l2[i]), config.criterion: criterion, "labels": int((choice == i).sum())}
         for i, criterion in enumerate(criteria)
@@ -233,18 +413,30 @@ def _path_result(
     # There is no advice for the largest l2 weight: only the bias remains there.
     if 2 * count > len(at_edge) and smallest != l2[0] and smallest > MIN_L2:
         advice = (
-            f"The smallest l2 of the path, weight_decay={smallest:g}, is selected for {count} of {len(at_edge)} "
+            f"The smallest l2 of the path, weight_decay={smallest:.3g}, is selected for {count} of {len(at_edge)} "
             "labels; a smaller weight_decay may be better.",
         )
+    return FitResult(FittedNetwork("linear", {}), history, selected, advice=advice)
+
+
+def _linear_network(config: TrainingConfig, weights: NDArray[np.float64], bias: NDArray[np.float64]) -> FittedNetwork:
+    """Return weights (d, q) and biases for scaled features as a linear model of the original features."""
     arrays = {"weight": weights.astype(np.float32), "bias": bias.astype(np.float32)}
-    return FitResult(FittedNetwork("linear", arrays), history, selected, advice=advice)
+    return FittedNetwork("linear", arrays if config.scaling is None else config.scaling.restore(arrays))
+
+
+def _smallest_l2(config: TrainingConfig, sample: Sample) -> float:
+    """Return the smallest l2 weight of a path: the given one, or ``MIN_RELATIVE_L2`` times the norm of a mean row."""
+    if config.weight_decay is not None:
+        return config.weight_decay
+    return float(MIN_RELATIVE_L2 * _mean_squared_norm(sample) / max(1, sample.X.shape[0]))
 
 
 def _criterion(config: TrainingConfig, valid: Sample, scores: NDArray[Any]) -> float:
-    """Return the validation criterion of scores (n, q)."""
+    """Return the validation criterion of the outputs (n, q) of a model."""
     weights = None if valid.weights is None else torch.from_numpy(valid.weights)
-    p = torch.from_numpy(valid.dense_labels())
-    return float(criterion_of_scores(config.criterion, p, torch.from_numpy(scores), weights))
+    p, decisions = torch.from_numpy(valid.dense_labels()), config.loss.decision(torch.from_numpy(scores))
+    return float(criterion_of_scores(config.criterion, p, decisions, weights))
 
 
 def _mean_squared_norm(sample: Sample) -> float:
@@ -255,14 +447,10 @@ def _mean_squared_norm(sample: Sample) -> float:
 
 
 def _risk_decreases(
-    scores: NDArray[np.float32],
-    previous: NDArray[np.float32],
-    p: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
+    new: NDArray[np.float64], old: NDArray[np.float64], p: NDArray[np.float64], weights: NDArray[np.float64] | None
 ) -> NDArray[np.bool_]:
-    """Return for which labels the square risk of the probabilities, the mean of (p - sigma(f))^2, has decreased."""
+    """Return for which labels the square risk of probabilities, the mean of (p - P)^2, has decreased."""
     observed = ~np.isnan(p)
-    new, old = expit(scores.astype(np.float64)), expit(previous.astype(np.float64))
     decreases = (old - new) * (old + new - 2 * np.nan_to_num(p))
     decrease = _column_means(decreases, observed, weights)
     variance = _column_means((decreases - decrease) ** 2, observed, weights)
@@ -295,14 +483,22 @@ class TrainingRows:
     group: ProcessGroup = field(default_factory=ProcessGroup)
 
 
+@dataclass(frozen=True)
+class StreamedSplit:
+    """Streamed training rows and the validation rows, which are in memory."""
+
+    train: TrainingRows
+    valid: Sample
+
+
 def rows_in_memory(config: TrainingConfig, sample: Sample) -> TrainingRows:
     """Return the rows of a sample in shuffled batches, of which every rank takes a share."""
     device, dtype, group = config.device, config.dtype, ProcessGroup.current()
     rows = Rows([np.arange(sample.X.shape[0])], config.batch_size, [config.seed], device=device)
-    weights = None
-    if sample.weights is not None:
+    weights, row_weights = None, sample.row_weights()
+    if row_weights is not None:
         # Weights with a mean of 1: the learning rate does not depend on their scale.
-        weights = torch.from_numpy(sample.weights / sample.weights.mean()).to(device, dtype)
+        weights = torch.from_numpy(row_weights / row_weights.mean()).to(device, dtype)
     labels = sample.p if sample.noisy is None else sample.noisy
     return TrainingRows(
         Features(sample.X, dtype=dtype, device=device),
@@ -323,13 +519,14 @@ def _label_source(labels: Labels, device: torch.device, dtype: torch.dtype) -> L
 
 def fit_adam(
     config: TrainingConfig,
-    train: Sample | TrainingRows,
-    valid: Sample,
+    data: Split | StreamedSplit,
     on_progress: OnProgress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> FitResult:
     """Train all learning rates at the same time, or one after the other for a module of the user; select the best."""
-    rows = train if isinstance(train, TrainingRows) else rows_in_memory(config, train)
+    if isinstance(data, Split):
+        data = data.scaled(config.scaling)
+    rows, valid = data.train if isinstance(data, StreamedSplit) else rows_in_memory(config, data.train), data.valid
     criterion = ValidationCriterion(
         config.criterion,
         config.loss,
@@ -342,7 +539,10 @@ def fit_adam(
     if isinstance(config.model, str):
         seeds = [[config.seed] * len(config.lr)]
         network = NETWORKS[config.model](n_features, n_outputs, seeds, dtype=config.dtype, device=config.device)
-        return _train_network(config, config.lr, network, rows, criterion, on_progress, checkpoint)
+        result = _train_network(config, config.lr, network, rows, criterion, on_progress, checkpoint)
+        if config.scaling is not None:
+            result.network.arrays = config.scaling.restore(result.network.arrays)
+        return result
     results: list[FitResult] = []
     interrupted = False
     for lr in config.lr:
@@ -377,7 +577,8 @@ def _train_network(
 ) -> FitResult:
     """Train a network with some learning rates and return the best run."""
     lr = torch.tensor([lrs], dtype=config.dtype, device=config.device)
-    optimizer = StackedAdam(network.parameters, lr, torch.full_like(lr, config.weight_decay))
+    weight_decay = DEFAULT_WEIGHT_DECAY if config.weight_decay is None else config.weight_decay
+    optimizer = StackedAdam(network.parameters, lr, torch.full_like(lr, weight_decay))
     selection = KeepBest(criterion, patience=config.patience)
     result = loop.train(
         network,
@@ -464,13 +665,22 @@ class Solver(Protocol):
     def __call__(
         self,
         config: TrainingConfig,
-        train: Sample,
-        valid: Sample,
+        data: Split,
         on_progress: OnProgress | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> FitResult:
         """Return the fitted network."""
 
 
-SOLVERS: dict[str, Solver] = {"closed_form": fit_closed_form, "lbfgs": fit_lbfgs, "adam": fit_adam}
+def fit_logistic(
+    config: TrainingConfig,
+    data: Split,
+    on_progress: OnProgress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> FitResult:
+    """Fit the model "linear" or "average" by Newton steps."""
+    return (fit_average if config.model == "average" else fit_newton)(config, data)
+
+
+SOLVERS: dict[str, Solver] = {"closed_form": fit_closed_form, "newton": fit_logistic, "adam": fit_adam}
 """Solvers by name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ccmn._containers import is_sparse
 from ccmn.data.shards import ShardedData
 from ccmn.models.solvers import TrainingConfig, TrainingRows
+from ccmn.models.training_data import Scaling
 from ccmn.noise import NoiseModel
 from ccmn.training import ProcessGroup, Stream, StreamProgress, StreamSettings
 from ccmn.training.stream import Source
@@ -114,6 +115,19 @@ def draw_holdout(data: ShardedData, fraction: float, plan: StreamPlan) -> Holdou
                 Y_parts.append(Y[part])
     Y = scipy.sparse.vstack(Y_parts, format="csr") if is_sparse(Y_parts[0]) else np.concatenate(Y_parts)
     return HoldoutSample(np.concatenate(X_parts), Y, masks if fraction < 1 else {})
+
+
+class ScaledSource:
+    """Source of streamed rows with scaled features."""
+
+    def __init__(self, source: Source, scaling: Scaling) -> None:
+        self._source, self._scaling = source, scaling
+        self.d, self.q, self.sparse, self.groups = source.d, source.q, source.sparse, source.groups
+
+    def read(self, group: Any, at_once: int) -> Iterator[tuple[NDArray[np.float32], Any]]:
+        """Yield scaled features and labels of a row group, ``at_once`` rows at a time."""
+        for X, Y in self._source.read(group, at_once):
+            yield self._scaling.transform(X), Y
 
 
 def streamed_rows(

@@ -6,7 +6,7 @@ import json
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,10 +20,13 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from ccmn import _files
 from ccmn._containers import is_dataframe, is_sparse, label_names_of, to_dense_array
 from ccmn._validation import check_label_values, check_trusted_rows
+from ccmn.data import VoteTable
 from ccmn.estimation import NOISE_TYPES
 from ccmn.losses import LOSSES
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
+from ccmn.noise.class_conditional import debias_labels
 from ccmn.training import SparseLabels
+from ccmn.votes import InferredLabels, infer_labels
 
 MIN_SAMPLES_TO_SPLIT = 50
 """Smaller training sets are not split: the training rows are used for validation as well."""
@@ -65,55 +68,93 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     return validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32))
 
 
-# Micro-F1 of linear ranking / sigmoid models, 200 epochs of Adam, on raw and on standardized features:
-#   age, income and height (means 40, 50,000, 1.7)   .00 and .86      standard normal plus 10          .00 and .92
-#   age and height                                   .33 and .72      one column of mean 10.5, std .6  .88 and .94
-#   mean 30, std 10                                  .79 and .93      standard normal plus 3           .91 and .92
-#   pixels in 0..255                                 .60 and .68      pixels in 0..16                  .68 and .68
-#   normal, std 1000 (60 epochs)                     .90 and .93      normal, std 100                  .92 and .92
-#   one column of mean 2015, std 5                   .00 and .93      one column of std 1000           .92 and .93
-#   normal, std .01                                  .15 and .93      normal, std .03                  .90 and .94
-# Unit-norm rows (yeast), [0, 1] features (scene, pixels), counts, 0/1 words and TF-IDF train as well as standardized.
-MAX_COLUMN_MEAN = 20.0
-"""A column whose mean is farther from 0 is badly scaled; 0..16 pixels have means up to 12 and train well."""
-MAX_OFFSET = 5.0
-"""A column whose mean is farther from 0 than this number and than this many standard deviations is badly scaled."""
-MAX_COLUMN_RMS = 1000.0
-"""A column with a larger root mean square is badly scaled."""
-MIN_ROW_RMS = 0.05
-"""Features whose rows have a smaller root mean square norm are badly scaled: Adam's steps are too short for them."""
+@dataclass(frozen=True)
+class Scaling:
+    """Scaling of features: dense ones are standardized, sparse ones are not centered.
+
+    Rows have a mean squared norm of about 1 afterwards. The weights of a fitted model are converted back to the
+    original features, so that the scaling itself is not stored.
+    """
+
+    mean: NDArray[np.float64] | None
+    scale: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, X: Any, weights: NDArray[np.float64] | None = None) -> Scaling:
+        """Measure the scale of dense or CSR features (n, d) on at most ``MAX_ROWS_FOR_SCALE`` rows."""
+        step = -(-X.shape[0] // MAX_ROWS_FOR_SCALE)
+        rows, share = X[::step], np.ones(X.shape[0]) if weights is None else weights
+        share = share[::step] / max(share[::step].sum(), np.finfo(np.float64).tiny)
+        if is_sparse(X):
+            return cls(None, _sparse_scale(rows, share))
+        rows = np.asarray(rows, dtype=np.float64)[share > 0]
+        share = share[share > 0]
+        largest = np.abs(rows).max(0, initial=0.0)
+        unit = np.where(largest > 0, largest, 1.0)  # squares of large values would overflow
+        rows = rows / unit
+        mean = share @ rows
+        std = _weighted_std(np.clip(rows, *_tails(rows, share)), share)
+        std = np.where(std > MIN_RELATIVE_STD, std, _weighted_std(rows, share))  # a column that is mostly constant
+        constant = std <= MIN_RELATIVE_STD
+        total = np.sqrt(max(1, int((~constant).sum())))
+        return cls(mean * unit, np.where(constant, 1.0, std) * unit * total)
+
+    def transform(self, X: Any) -> Any:
+        """Return scaled features in the type of X; CSR features stay sparse."""
+        if self.mean is None or is_sparse(X):
+            return (X @ scipy.sparse.diags_array((1 / self.scale).astype(X.dtype))).tocsr()
+        scaled = X / self.scale.astype(X.dtype)
+        scaled -= (self.mean / self.scale).astype(X.dtype)
+        return scaled
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a network with the weights and biases of its first layer for the original features."""
+        weight = arrays["weight"] / self.scale[:, None]
+        if self.mean is None:
+            return {**arrays, "weight": weight.astype(arrays["weight"].dtype)}
+        # In float32, features with a large mean and a small standard deviation would lose digits.
+        return {**arrays, "weight": weight, "bias": arrays["bias"] - self.mean @ weight}
+
+
 MAX_ROWS_FOR_SCALE = 10_000
 """The scale is measured on at most this many rows, evenly spread."""
+TAIL_QUANTILES = (0.005, 0.995)
+"""The standard deviation of a column is computed without its tails: few extreme values would hide all others."""
+MIN_RELATIVE_STD = 1e-9
+"""A column is constant if its standard deviation is a smaller share of its largest value."""
+MAX_SPARSE_RATIO = 10.0
+"""Sparse columns whose values are larger than the median column by more than this factor are scaled down."""
 
 
-def scale_warning(X: Any, names: Sequence[str] | None = None) -> str | None:
-    """Return a warning if Adam trains poorly on features of this scale, dense or CSR (n, d); None otherwise."""
-    rows = X[:: -(-X.shape[0] // MAX_ROWS_FOR_SCALE)]
-    with np.errstate(over="ignore", invalid="ignore"):
-        if is_sparse(rows):
-            squares = np.asarray(rows.multiply(rows).sum(0, dtype=np.float64)).ravel() / rows.shape[0]
-            mean = np.asarray(rows.sum(0, dtype=np.float64)).ravel() / rows.shape[0]
-        else:
-            squares = np.einsum("ij,ij->j", rows, rows, dtype=np.float64) / rows.shape[0]
-            mean = rows.mean(0, dtype=np.float64)
-        rms, offset, std = np.sqrt(squares), np.abs(mean), np.sqrt(np.maximum(squares - mean**2, 0))
-        row_rms = float(np.sqrt(squares.sum()))
-    far = (offset > MAX_COLUMN_MEAN) | (offset > MAX_OFFSET * np.maximum(std, 1)) | (rms > MAX_COLUMN_RMS)
-    if far.any():
-        worst = int(np.where(far, rms, 0).argmax())
-        column = repr(names[worst]) if names is not None else str(worst)
-        what = f"{int(far.sum())} of {len(rms)} columns are far from zero (column {column}: mean {mean[worst]:.3g}, "
-        what += f"standard deviation {std[worst]:.3g})"
-    elif 0 < row_rms < MIN_ROW_RMS:
-        what = f"the values are close to zero (root mean square norm of a row {row_rms:.2g})"
-    else:
-        return None
-    remedy = "MaxAbsScaler" if is_sparse(X) else "StandardScaler"
-    return (
-        f"Features are badly scaled: {what}. Training with Adam converges slowly or fails on such features. Scale "
-        f"them, for example with make_pipeline({remedy}(), CCMNClassifier()), or use loss='hamming' with "
-        "surrogate='square', whose solution hardly depends on the scale."
-    )
+def _tails(rows: NDArray[np.float64], share: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return two weighted quantiles of every column."""
+    order = rows.argsort(0)
+    below = share[order].cumsum(0)
+    low, high = (np.minimum((below < level).sum(0), len(rows) - 1) for level in TAIL_QUANTILES)
+    columns = np.arange(rows.shape[1])
+    return rows[order[low, columns], columns], rows[order[high, columns], columns]
+
+
+def _weighted_std(rows: NDArray[np.float64], share: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the standard deviation of every column."""
+    return np.asarray(np.sqrt(share @ np.square(rows - share @ rows)))
+
+
+def _sparse_scale(rows: Any, share: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the scale of CSR columns: the mean norm of a row for all columns, more for columns of large values.
+
+    Columns of similar size keep their relation: the weight of a rare word is part of TF-IDF features.
+    """
+    d = rows.shape[1]
+    values, weights = np.abs(rows.data.astype(np.float64)), np.repeat(share, np.diff(rows.indptr))
+    unit = values.max() if values.size and values.max() > 0 else 1.0
+    counts = np.bincount(rows.indices, weights=weights, minlength=d)
+    squares = np.bincount(rows.indices, weights=weights * (values / unit) ** 2, minlength=d)
+    size = np.sqrt(squares / np.maximum(counts, np.finfo(np.float64).tiny))
+    median = np.median(size[size > 0]) if (size > 0).any() else 1.0
+    factor = np.maximum(size / (MAX_SPARSE_RATIO * median), 1.0)
+    norm = np.sqrt((squares / factor**2).sum())
+    return np.asarray(factor * unit * (norm if norm > 0 else 1.0))
 
 
 # -- Labels
@@ -133,10 +174,29 @@ class Targets:
     """Whether predictions are sparse: the labels were given as a sparse matrix, or as very many label sets."""
     sets: bool = False
     """Whether the labels were given as label sets."""
+    inferred: InferredLabels | None = None
+    """Inferred labels if y are votes; ``labels`` are then the probabilities of the true labels."""
+
+
+def is_votes(Y: Any) -> bool:
+    """Return whether labels are votes: a ``VoteTable``, or an array (n, annotators, q)."""
+    return getattr(Y, "ndim", 0) == 3
+
+
+def _encode_votes(votes: Any) -> Targets:
+    """Return the probabilities of the true labels given votes; NaN where nobody voted."""
+    table = VoteTable.read(votes)
+    # Features are not used here: they would add to the probabilities only what the classifier learns itself.
+    inferred = infer_labels(table)
+    labels = np.where(table.count() > 0, inferred.proba, np.nan).astype(np.float32)
+    names = None if table.label_names is None else tuple(map(str, table.label_names))
+    return Targets(labels, "multilabel", np.arange(labels.shape[1]), names, inferred=inferred)
 
 
 def encode_targets(Y: Any) -> Targets:
-    """Return the encoded form of labels: indicator matrix, label sets, or one class per row."""
+    """Return the encoded form of labels: indicator matrix, label sets, one class per row, or votes."""
+    if is_votes(Y):
+        return _encode_votes(Y)
     if isinstance(Y, (list, tuple)) and _is_label_sets(Y):
         return _encode_label_sets(
             Y, sorted({label for row in Y for label in row}, key=lambda label: (str(type(label)), label))
@@ -341,6 +401,11 @@ class ResolvedNoise:
 def resolve_noise(noise: Noise, data: TrainingData, seed: int) -> ResolvedNoise:
     """Return the given noise model, or the one estimated from the training data."""
     targets, grouped = data.targets, data.groups is not None
+    if targets.inferred is not None:
+        if grouped or not (noise is None or noise == "estimate"):
+            raise ValueError("votes require noise='estimate' and no groups: the rates of annotators are estimated")
+        no_noise = ClassConditionalNoise(0.0, 0.0, n_labels=targets.labels.shape[1], label_names=targets.label_names)
+        return ResolvedNoise(no_noise)
     if isinstance(noise, GroupedNoise) and not grouped:
         raise ValueError("noise is a GroupedNoise, which requires the group of every row: fit(X, y, groups=...)")
     declared = noise.mean(data.groups) if isinstance(noise, GroupedNoise) else noise  # type: ignore[arg-type]
@@ -418,7 +483,7 @@ def check_zeros_for(
 
 def check_groups_possible(loss: str, targets: Targets, noisy_validation: bool) -> None:
     """Raise an error for arguments that cannot be combined with groups."""
-    if loss not in LOSSES:
+    if loss not in ("auto", *LOSSES):
         raise ValueError(f"groups require a loss on debiased labels, 'hamming' or 'ranking'; got {loss!r}")
     if is_sparse(targets.labels):
         n, q = targets.labels.shape
@@ -439,7 +504,10 @@ class Sample:
     """Debiased labels (n, q), true labels in trusted rows; NaN where not observed."""
     weights: NDArray[np.float64] | None = None
     noisy: Labels | None = None
-    """Noisy labels, if the loss itself models the noise; it then takes these and not ``p``."""
+    """Noisy labels, if the loss itself models the noise; it then takes these and not ``p``. A verified label is
+    replaced by the mean of the noisy label given the true one."""
+    information: NDArray[np.float32] | None = None
+    """Information (n, q) of a label relative to a noisy one: 1 for noisy labels, more for verified ones."""
 
     def columns(self, labels: slice) -> NDArray[np.float32]:
         """Return the debiased labels of some columns."""
@@ -451,10 +519,105 @@ class Sample:
             return self.p
         return self.p.targets(torch.arange(self.p.shape[0]).unsqueeze(0))[0, 0].numpy()
 
+    def fitted_labels(self) -> NDArray[np.float64]:
+        """Return the dense labels that the loss takes."""
+        labels = self.p if self.noisy is None else self.noisy
+        assert isinstance(labels, np.ndarray)
+        return labels.astype(np.float64)
+
+    def row_weights(self) -> NDArray[np.float64] | None:
+        """Return the weight of every row: the sample weight times the geometric mean of its information."""
+        if self.information is None:
+            return self.weights
+        mean = np.exp(np.log(self.information.astype(np.float64)).mean(1))
+        return np.asarray(mean if self.weights is None else mean * self.weights)
+
+    def label_weights(self) -> NDArray[np.float64] | None:
+        """Return the weights of rows (n, 1), or of every label of every row (n, q)."""
+        if self.information is None:
+            return None if self.weights is None else self.weights[:, None]
+        return self.information.astype(np.float64) * (1.0 if self.weights is None else self.weights[:, None])
+
     def take(self, rows: NDArray[Any]) -> Sample:
         """Return some of the rows."""
-        weights = None if self.weights is None else self.weights[rows]
-        return Sample(self.X[rows], self.p[rows], weights, None if self.noisy is None else self.noisy[rows])
+        return Sample(
+            self.X[rows],
+            self.p[rows],
+            None if self.weights is None else self.weights[rows],
+            None if self.noisy is None else self.noisy[rows],
+            None if self.information is None else self.information[rows],
+        )
+
+    def at_most(self, count: int) -> Sample:
+        """Return the sample itself, or this number of its rows, evenly spread."""
+        n = self.X.shape[0]
+        return self if n <= count else self.take(np.linspace(0, n - 1, count).astype(np.int64))
+
+
+Fold = tuple[Sample, NDArray[np.int64]]
+"""Training rows, and the numbers of the rows that are predicted from them."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training and validation rows."""
+
+    train: Sample
+    valid: Sample
+    whole: Sample | None = None
+    """All rows, to which a model with selected hyperparameters is fitted; None if validation rows were passed."""
+    valid_rows: NDArray[np.int64] | None = None
+    """Numbers of the validation rows among all rows."""
+
+    def folds(self, max_rows: int) -> list[Fold] | None:
+        """Return the folds of a cross-validation of all rows, the first of which has the validation rows.
+
+        None if the validation rows were passed, if they are the training rows, or if there are more than ``max_rows``.
+        """
+        if self.whole is None or self.valid_rows is None or self.whole is self.train:
+            return None
+        n, size = self.whole.X.shape[0], len(self.valid_rows)
+        if n > max_rows or 2 * size > n:
+            return None
+        rest = np.setdiff1d(np.arange(n), self.valid_rows)
+        parts = np.array_split(np.random.default_rng(size).permutation(rest), round(n / size) - 1)
+        folds: list[Fold] = [(self.train, self.valid_rows)]
+        for part in parts:
+            kept = np.ones(n, dtype=bool)
+            kept[part] = False
+            folds.append((self.whole.take(np.flatnonzero(kept)), np.sort(part)))
+        return folds
+
+    def scaled(self, scaling: Scaling | None) -> Split:
+        """Return the rows with scaled features."""
+        if scaling is None:
+            return self
+        train = replace(self.train, X=scaling.transform(self.train.X))
+        valid = train if self.valid is self.train else replace(self.valid, X=scaling.transform(self.valid.X))
+        if self.whole is None or self.whole is self.train:
+            return Split(train, valid, None if self.whole is None else train, self.valid_rows)
+        return Split(train, valid, replace(self.whole, X=scaling.transform(self.whole.X)), self.valid_rows)
+
+
+MAX_INFORMATION = 100.0
+"""Largest information of a verified label, relative to a noisy one."""
+
+
+def relative_information(noise: NoiseModel, labels: NDArray[np.float32]) -> NDArray[np.float64]:
+    r"""Return the variance of a debiased noisy label divided by that of a true one, for every label.
+
+    With :math:`c = 1 - \rho_{pos} - \rho_{neg}` and the share m of noisy ones, the variances are
+    :math:`m (1 - m) / c^2` and :math:`\pi (1 - \pi)` for :math:`\pi = (m - \rho_{neg}) / c`. A verified label has as
+    much information as this number of noisy ones.
+    """
+    if not isinstance(noise, ClassConditionalNoise):
+        return np.ones(labels.shape[1])
+    observed = ~np.isnan(labels)
+    ones = np.where(observed, labels, 0).sum(0, dtype=np.float64) + 0.5
+    mean = ones / (observed.sum(0) + 1)
+    prevalence = np.clip(debias_labels(mean, noise.rho_pos, noise.rho_neg), 0.01, 0.99)
+    slope = 1 - noise.rho_pos - noise.rho_neg
+    return np.asarray(np.clip(mean * (1 - mean) / (slope**2 * prevalence * (1 - prevalence)), 1, MAX_INFORMATION))
 
 
 def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sample:
@@ -464,14 +627,24 @@ def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sam
     """
     labels, trusted = data.targets.labels, data.trusted
     if not is_sparse(labels):
-        if noise.groups is None:
+        if data.targets.inferred is not None:
+            p = labels.copy()  # probabilities of true labels, without noise
+        elif noise.groups is None:
             p = noise.model.debias(labels)
         else:
             p = noise.groups.debias(labels, data.groups)  # type: ignore[arg-type]
+        noisy, information = labels if keep_noisy else None, None
         if trusted is not None:
             rows, true = trusted[0], to_dense_array(trusted[1])
-            p[rows] = np.where(np.isnan(true), p[rows], true)
-        return Sample(data.X, p, data.weights, labels if keep_noisy else None)
+            verified = ~np.isnan(true)
+            p[rows] = np.where(verified, true, p[rows])
+            information = np.ones(labels.shape, dtype=np.float32)
+            information[rows] = np.where(verified, relative_information(noise.model, labels), 1)
+            if noisy is not None and isinstance(noise.model, ClassConditionalNoise):
+                mean = noise.model.rho_neg + (1 - noise.model.rho_pos - noise.model.rho_neg) * true
+                noisy = noisy.copy()
+                noisy[rows] = np.where(verified, mean, noisy[rows])
+        return Sample(data.X, p, data.weights, noisy, information)
     matrix, is_trusted = labels, None
     if trusted is not None:
         if np.isnan(trusted[1].data if is_sparse(trusted[1]) else trusted[1]).any():
@@ -488,21 +661,22 @@ def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sam
     return Sample(data.X, p, data.weights, SparseLabels(labels) if keep_noisy else None)
 
 
-def split(sample: Sample, fraction: float, seed: int) -> tuple[Sample, Sample]:
+def split(sample: Sample, fraction: float, seed: int) -> Split:
     """Return training and validation rows: a random fraction of the rows, or all rows for both if there are few.
 
     Rows with a weight of 0 do not count.
     """
     n = sample.X.shape[0]
     if (n if sample.weights is None else np.count_nonzero(sample.weights)) < MIN_SAMPLES_TO_SPLIT:
-        return sample, sample
+        return Split(sample, sample, sample, np.arange(n))
     order = np.random.default_rng(seed).permutation(n)
     n_validation = min(max(1, round(fraction * n)), n - 1)
-    train, valid = (sample.take(np.sort(rows)) for rows in (order[n_validation:], order[:n_validation]))
+    train_rows, valid_rows = np.sort(order[n_validation:]), np.sort(order[:n_validation])
+    train, valid = sample.take(train_rows), sample.take(valid_rows)
     for part, rows in (("training", train), ("validation", valid)):
         if rows.weights is not None and not rows.weights.any():
             raise ValueError(f"Expected a positive sample_weight in a {part} row; got only 0. Pass validation=(X, y).")
-    return train, valid
+    return Split(train, valid, sample, valid_rows)
 
 
 def given_validation(X: Any, y: Any, targets: Targets, noise: NoiseModel | None) -> Sample:
@@ -512,7 +686,7 @@ def given_validation(X: Any, y: Any, targets: Targets, noise: NoiseModel | None)
         raise ValueError(f"Expected as many rows of y as of X in validation, {X.shape[0]}; got {Y.shape[0]}")
     if is_sparse(Y):
         return Sample(X, SparseLabels(Y, None if noise is None else noise.debiasing()))
-    return Sample(X, Y if noise is None else noise.debias(Y))
+    return Sample(X, Y if noise is None or is_votes(y) else noise.debias(Y))
 
 
 def fit_fingerprint(params: Mapping[str, Any], noise: NoiseModel, *values: Any) -> str:

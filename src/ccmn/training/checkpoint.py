@@ -90,6 +90,24 @@ class Checkpoint:
                 f"checkpoint {self.path} belongs to a different fit (data, labels or parameters differ); delete it to "
                 "start from the beginning, or use another file"
             )
+        try:
+            self._restore(tensors, network, optimizer, selection, result)
+            return int(metadata["epoch"]) + 1
+        except (KeyError, IndexError, TypeError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(
+                f"checkpoint {self.path} is damaged ({reason}); delete it to start from the beginning"
+            ) from None
+
+    def _restore(
+        self,
+        tensors: dict[str, torch.Tensor],
+        network: Network,
+        optimizer: StackedAdam,
+        selection: Selection,
+        result: TrainingResult,
+    ) -> None:
+        """Copy the saved state into the objects of a training run."""
         shapes = [tuple(p.values.shape) for p in network.parameters]
         stored = [tuple(tensors[f"weights.{i}"].shape) for i in range(sum(k.startswith("weights.") for k in tensors))]
         if shapes != stored:
@@ -115,7 +133,6 @@ class Checkpoint:
         selection.load_state({k[len(prefix) :]: t for k, t in tensors.items() if k.startswith(prefix)})
         result.losses = list(tensors["losses"].unbind(0))
         result.criteria = list(tensors["criteria"].unbind(0)) if "criteria" in tensors else []
-        return int(metadata["epoch"]) + 1
 
     def of(self, part: str) -> Checkpoint:
         """Return the checkpoint of one of several training runs that follow one another."""

@@ -1,4 +1,4 @@
-"""L-BFGS path: equal to logistic regression on true labels, and a zero gradient on debiased labels."""
+"""Newton path: equal to logistic regression on true labels, and a zero gradient on debiased labels."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from ccmn.noise import ClassConditionalNoise
-from ccmn.training import lbfgs
-from ccmn.training.lbfgs import LogisticPath, can_decompose
+from ccmn.training.newton import LogisticPath
 
 
 def problem(n=120, d=6, q=3, seed=0):
@@ -20,18 +19,12 @@ def problem(n=120, d=6, q=3, seed=0):
     return X, Y, rng
 
 
-def solution(path):
-    """Return weights (d, q) and bias (q,) for uncentered features."""
-    weights = path.basis @ path.weights
-    return weights, path.bias - path.x_mean @ weights
-
-
 def test_clean_labels_give_logistic_regression():
     X, Y, _ = problem()
     path = LogisticPath(X, Y)
     for l2 in (1.0, 0.1, 0.01):
         path.solve(l2, np.arange(3), tolerance=1e-5)
-        weights, bias = solution(path)
+        weights, bias = path.solution()
         for j in range(3):
             twin = LogisticRegression(C=1 / (len(X) * l2), tol=1e-10, max_iter=1000).fit(X, Y[:, j])
             np.testing.assert_allclose(weights[:, j], twin.coef_[0], atol=2e-3)
@@ -44,9 +37,9 @@ def test_debiased_targets_and_weights_are_solved_to_a_zero_gradient(d, l2, wrap)
     X, Y, rng = problem(d=d)
     noise = ClassConditionalNoise([0.2, 0.1, 0.0], [0.1, 0.3, 0.2])
     p, share = noise.debias(noise.corrupt(Y, random_state=1)), rng.uniform(0.5, 2, len(X))
-    path = LogisticPath(wrap(X), p, share)
+    path = LogisticPath(wrap(X), p, share[:, None])
     path.solve(l2, np.arange(3), tolerance=1e-5)
-    weights, bias = solution(path)
+    weights, bias = path.solution()
     residual = (expit(X @ weights + bias) - p) * (share / share.sum())[:, None]
     np.testing.assert_allclose(X.T @ residual + l2 * weights, 0, atol=1e-3)
     np.testing.assert_allclose(residual.sum(0), 0, atol=1e-4)
@@ -59,8 +52,8 @@ def test_only_the_given_labels_change():
     path.solve(0.1, np.array([2]))
     np.testing.assert_array_equal(path.weights[:, :2], before[:, :2])
     assert (path.weights[:, 2] != 0).any()
-    scores = path.scores(path.rotate(X), np.array([2]))[:, 0]
-    weights, bias = solution(path)
+    scores = path.scores(path.centered(X), np.array([2]))[:, 0]
+    weights, bias = path.solution()
     np.testing.assert_allclose(scores, X @ weights[:, 2] + bias[2], rtol=1e-4, atol=1e-4)
 
 
@@ -80,12 +73,24 @@ def test_constant_features_leave_the_bias():
     np.testing.assert_allclose(expit(path.bias), Y.mean(0), atol=1e-3)
 
 
-def test_sizes_that_can_be_decomposed(monkeypatch):
-    monkeypatch.setattr(lbfgs, "MAX_DECOMPOSITION_SIZE", 5)
-    assert can_decompose(np.zeros((5, 9)))
-    assert can_decompose(np.zeros((9, 5)))
-    assert not can_decompose(np.zeros((9, 9)))
-    assert not can_decompose(scipy.sparse.csr_array((3, 9)))
-    assert can_decompose(scipy.sparse.csr_array((9, 3)))
-    monkeypatch.setattr(lbfgs, "MAX_DENSE_BYTES", 100)
-    assert not can_decompose(scipy.sparse.csr_array((9, 3)))
+def test_missing_and_weighted_labels_equal_fits_to_the_observed_rows():
+    X, Y, rng = problem()
+    weights = rng.uniform(0.5, 2, Y.shape)
+    targets = np.where(rng.random(Y.shape) < 0.3, np.nan, Y)
+    path = LogisticPath(X, targets, weights)
+    path.solve(0.05, np.arange(3), tolerance=1e-5)
+    for j in range(3):
+        seen = ~np.isnan(targets[:, j])
+        twin = LogisticPath(X[seen], targets[seen, j : j + 1], weights[seen, j : j + 1])
+        twin.solve(0.05, np.arange(1), tolerance=1e-5)
+        for part, expected in zip(path.solution(), twin.solution()):
+            np.testing.assert_allclose(part[..., j], expected[..., 0], atol=1e-3)
+
+
+def test_a_path_can_start_from_any_solution():
+    X, Y, _ = problem()
+    first, second = LogisticPath(X, Y), LogisticPath(X, Y)
+    first.solve(0.05, np.arange(3), tolerance=1e-5)
+    second.start_from(np.full(first.weights.shape, 30.0), np.full(3, -2.0))
+    second.solve(0.05, np.arange(3), tolerance=1e-5)
+    np.testing.assert_allclose(second.weights, first.weights, atol=1e-3)
