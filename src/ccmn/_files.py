@@ -92,7 +92,8 @@ def prefix_errors(place: object) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None
+        kind = UnpackedSizeError if isinstance(error, UnpackedSizeError) else ValueError
+        raise kind(f"{place}: {error}") from None
 
 
 def unpacked_limit(path: Path) -> int:
@@ -167,7 +168,7 @@ def open_text(path: Path) -> Iterator[IO[str]]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text ({error.reason}); convert it, or check its suffix") from None
     except UnpackedSizeError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise UnpackedSizeError(f"{path}: {error}") from None
     except gzip.BadGzipFile:
         raise ValueError(f"{path} is not compressed with gzip (or is damaged), although its name ends in .gz") from None
     except (EOFError, zlib.error):

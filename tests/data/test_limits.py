@@ -51,6 +51,15 @@ def test_compressed_text(tmp_path, rows):
     rejected(read_arff, path, -1)
 
 
+def test_rows_of_short_numbers(tmp_path, monkeypatch):
+    """Numbers take more memory than their text. A file that is too large is not read a second time, row by row."""
+    monkeypatch.setattr("ccmn.data.csv_format._read_rows", lambda *_: pytest.fail("read row by row"))
+    (tmp_path / "data.csv").write_bytes(b"a,sea\n" + b"0,1\n" * 4_000)
+    rejected(read_csv, tmp_path / "data.csv", -1)
+    (tmp_path / "data.csv.gz").write_bytes(gzip.compress(b"a,sea\n" + b"0,1\n" * 10_000))
+    rejected(read_csv, tmp_path / "data.csv.gz", -1)
+
+
 def test_many_short_rows_of_libsvm(tmp_path):
     """Every row takes much more memory than its text."""
     path = tmp_path / "data.svm.gz"

@@ -72,6 +72,16 @@ def test_damaged(tmp_path, keep):
         read_parquet(path, -1)
 
 
+def test_damaged_footer_is_reported_in_one_line(tmp_path):
+    path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
+    content = bytearray(path.read_bytes())
+    content[-60:-8] = b"\xff" * 52
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is not a complete Parquet file") as caught:
+        read_parquet(path, -1)
+    assert "\n" not in str(caught.value)
+
+
 def test_error_without_pyarrow_names_the_package(tmp_path, monkeypatch):
     path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
     monkeypatch.setitem(sys.modules, "pyarrow", None)

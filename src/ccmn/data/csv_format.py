@@ -19,7 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
-from ccmn._files import MAX_LINE_CHARACTERS, PathLike, atomic_write, check_file, open_text, prefix_errors, text_lines
+from ccmn._files import (
+    MAX_LINE_CHARACTERS,
+    PathLike,
+    UnpackedSizeError,
+    atomic_write,
+    check_file,
+    check_unpacked_size,
+    open_text,
+    prefix_errors,
+    text_lines,
+    unpacked_limit,
+)
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.tables import (
     DenseRows,
@@ -36,6 +47,8 @@ _WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 """Words that are accepted as numbers, in any case."""
 _ROWS_PER_BLOCK = 10_000
 """Sparse data are written in blocks of this many rows, to bound the memory of their dense form."""
+_VALUES_PER_BLOCK = 1 << 22
+"""Plain numbers are parsed in blocks of this many values, to bound the memory beside that of the result."""
 
 
 def read_csv(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
@@ -145,11 +158,12 @@ def _read_numbers(path: Path, names: list[str]) -> NDArray[np.float32] | None:
 
     # Before version 3 the default parser of pandas does not round to the nearest number.
     exact: dict[str, Any] = {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
+    blocks, limit = [np.empty((0, len(names)), np.float32)], unpacked_limit(path)
     try:
         with open_text(path) as stream:
             if [name.strip() for name in stream.readline(MAX_LINE_CHARACTERS).split(",")] != names:
                 return None  # quoted names, or blank lines above the header
-            frame = pd.read_csv(
+            frames = pd.read_csv(
                 stream,
                 header=None,
                 names=range(len(names)),
@@ -158,16 +172,22 @@ def _read_numbers(path: Path, names: list[str]) -> NDArray[np.float32] | None:
                 skip_blank_lines=False,
                 na_values=[""],
                 keep_default_na=False,
+                chunksize=1 + _VALUES_PER_BLOCK // len(names),
                 **exact,
             )
+            for frame in frames:
+                # pandas uses surplus cells of the first row as an index and fills short rows and blank lines with NaN.
+                if not isinstance(frame.index, pd.RangeIndex) or frame[len(names) - 1].isna().any():
+                    return None
+                with np.errstate(over="ignore"):  # values beyond float32 become infinite; Table.split rejects them
+                    blocks.append(frame.to_numpy().astype(np.float32))
+                with prefix_errors(path):
+                    check_unpacked_size(sum(block.nbytes for block in blocks), limit)
+    except UnpackedSizeError:
+        raise
     except (ValueError, OverflowError, OSError):  # read row by row to name the line and the column
         return None
-    # pandas uses surplus cells of the first row as an index and fills short rows and blank lines with NaN.
-    if not isinstance(frame.index, pd.RangeIndex) or frame[len(names) - 1].isna().any():
-        return None
-    with np.errstate(over="ignore"):  # values beyond float32 become infinite; Table.split rejects them
-        values: NDArray[np.float32] = frame.to_numpy().astype(np.float32)
-    return values
+    return np.concatenate(blocks)
 
 
 def _read_rows(path: Path, labels: LabelSpec | None, text: str | None) -> tuple[MultiLabelData, list[str]]:

@@ -52,7 +52,7 @@ def open_parquet(path: Path, **settings: Any) -> Any:
     except (FileNotFoundError, PermissionError):
         raise  # pyarrow names the file
     except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is not a complete Parquet file: {error}") from None
+        raise ValueError(f"{path} is not a complete Parquet file: {first_line(error)}") from None
 
 
 def _read(path: PathLike, labels: LabelSpec | None, text: str | None) -> tuple[MultiLabelData, list[str]]:
@@ -91,7 +91,12 @@ def _batches(file: Any, path: Path) -> Any:
             check_unpacked_size(size, limit)
             yield batch
     except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"the file is not a complete Parquet file: {error}") from None
+        raise ValueError(f"the file is not a complete Parquet file: {first_line(error)}") from None
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of the message of an error of pyarrow, which may have several."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _check_text(field: Any) -> None:

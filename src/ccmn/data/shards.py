@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ccmn._files import PathLike, check_file, prefix_errors
 from ccmn._validation import check_count, check_label_values
-from ccmn.data.parquet import open_parquet
+from ccmn.data.parquet import first_line, open_parquet
 from ccmn.data.tables import LabelSpec, check_column_names, label_columns
 
 _BUFFER_BYTES = 1 << 16
@@ -214,7 +214,7 @@ def _checked(batches: Iterator[Any]) -> Iterator[Any]:
     try:
         yield from batches
     except OSError as error:
-        raise ValueError(f"the file is damaged: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"the file is damaged: {first_line(error)}") from None
 
 
 def _open(path: Path) -> Any:
