@@ -105,6 +105,16 @@ def test_damaged_json(path):
             store.values()
 
 
+def test_damaged_schema(path):
+    """SQLite cites the statement, which has several lines."""
+    with Notes(path) as store:
+        store.add("a")
+    path.write_bytes(path.read_bytes().replace(b"value TEXT NOT NULL", b"value TEXT NOT [ULL"))
+    with pytest.raises(ValueError, match=r"notes\.db is not a note store or is damaged") as error:
+        Notes(path)
+    assert one_line(error)
+
+
 def test_path_is_a_folder(path):
     path.mkdir()
     with pytest.raises(IsADirectoryError, match=r"notes\.db is a folder"):

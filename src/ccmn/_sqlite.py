@@ -135,6 +135,7 @@ class SQLiteStore:
 
     def _not_a_store(self, reason: str) -> ValueError:
         """Return the error for a file that cannot be read as a store."""
+        reason = " ".join(reason.split())  # SQLite cites statements of several lines
         return ValueError(f"{self.path} is not a {self.kind} or is damaged ({reason}); use another path")
 
     def close(self) -> None:

@@ -89,6 +89,7 @@ def reproduce(
 
     Examples: ccmn reproduce table1 --datasets yeast --protocol moderate, or ccmn reproduce table1 --small
     """
+    from ccmn._files import prefix_errors
     from ccmn.experiments.result_store import ResultStore
     from ccmn.experiments.runner import prepare, run_table
     from ccmn.experiments.summary import summarize
@@ -116,7 +117,9 @@ def reproduce(
             retry_failed=retry_failed,
             callback=lambda finished: _show_progress(progress, task, finished),
         )
-        _print_summaries(summarize(results.results()), as_json)
+        stored = list(results.results())
+        with prefix_errors(store):
+            _print_summaries(summarize(stored), as_json)
     typer.echo(f"results are in {store}; run ccmn report {store} --out report.html for an HTML page", err=True)
 
 
@@ -135,7 +138,7 @@ def report(
 
     Example: ccmn report results.db --out report.html --csv cells.csv
     """
-    from ccmn._files import check_file
+    from ccmn._files import check_file, prefix_errors
     from ccmn.experiments.result_store import ResultStore, read_cells, write_cells
     from ccmn.experiments.summary import summarize
     from ccmn.report.results_tables import latex_tables, results_page
@@ -151,7 +154,8 @@ def report(
             stored = list(results.results())
     if not stored:
         raise ValueError(f"{source} contains no results; run ccmn reproduce first")
-    summaries = summarize(stored)
+    with prefix_errors(source):
+        summaries = summarize(stored)
     if csv is not None:
         write_cells(stored, csv)
     if latex is not None:

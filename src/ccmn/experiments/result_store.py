@@ -66,6 +66,11 @@ def _check_result(result: Result) -> Result:
     TABLES[cell.table]
     if not (isinstance(cell.repeat, int) and isinstance(cell.n, int)):
         raise ValueError(f"repeat and n must be integers; got {cell.repeat!r} and {cell.n!r}")
+    texts = (cell.protocol, cell.dataset, cell.method, cell.configuration, result.error)
+    if not (all(isinstance(text, str) for text in texts) and isinstance(result.seconds, (int, float))):
+        raise ValueError("protocol, dataset, method, configuration and error must be text, and seconds a number")
+    if not isinstance(result.machine, dict) or not all(isinstance(value, str) for value in result.machine.values()):
+        raise ValueError(f"machine must be a mapping to text; got {str(result.machine)[:60]}")
     values = result.outcome.get("values", {}) if isinstance(result.outcome, dict) else None
     if not isinstance(values, dict) or not all(isinstance(by_metric, dict) for by_metric in values.values()):
         raise ValueError("values must be a mapping from selection and metric to a number")
