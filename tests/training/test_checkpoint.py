@@ -8,6 +8,8 @@ import os
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from ccmn.losses import HammingLoss
 from ccmn.training import KeepBest, KeepLast, Objective, Rows, StackedAdam, StackedLinear, UserNetwork, train
@@ -148,3 +150,14 @@ def test_checkpoint_of_another_network_is_rejected(tmp_path):
     fit_module(checkpoint, epochs=1)
     with pytest.raises(ValueError, match="a different network"):
         fit_module(checkpoint, n_outputs=5)
+
+
+@pytest.mark.parametrize("missing", ["steps", "losses", "first.0"])
+def test_incomplete_checkpoint_is_rejected(tmp_path, missing):
+    path = tmp_path / "state"
+    fit(Checkpoint(path, "a fit", every=1))
+    with safe_open(path, "pt") as file:
+        tensors, metadata = {name: file.get_tensor(name) for name in file.keys() if name != missing}, file.metadata()  # noqa: SIM118
+    save_file(tensors, path, metadata)
+    with pytest.raises(ValueError, match=r"state is damaged .*delete it"):
+        fit(Checkpoint(path, "a fit", every=1))

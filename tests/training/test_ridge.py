@@ -116,3 +116,9 @@ def test_scores_of_equal_rows_with_different_labels():
     for number, scores in enumerate(path.scores(X[:4])):
         weights, bias = path.solution(np.full(3, number))
         np.testing.assert_allclose(scores, X[:4] @ weights + bias, atol=1e-4)
+
+
+def test_too_large_features_are_rejected():
+    """The squared norm of features of 1e300 overflows."""
+    with pytest.raises(ValueError, match="scale the features"):
+        l2_path(1e-4, np.inf)
