@@ -6,6 +6,7 @@ without validation and without host synchronization.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, overload
 
 import torch
@@ -259,7 +260,10 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Est
             "standard errors above 0",
         )
     true, real, to_output = read_scores(Y, scores)
-    return to_output(map_row_blocks(auc_rows, true.mT, real.mT).nanmean())
+    value = map_row_blocks(auc_rows, true.mT, real.mT).nanmean()
+    if bool(value.isnan()):
+        warnings.warn("macro_auc is NaN: no label has positive and negative rows", stacklevel=2)
+    return to_output(value)
 
 
 def auc_rows(Y: Tensor, scores: Tensor) -> Tensor:

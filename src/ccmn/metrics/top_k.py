@@ -927,6 +927,8 @@ def _macro_ratio(task: Task, *, recall: bool, metric: str) -> Value | Estimate:
     factor = pad(torch.where(included, 1 / torch.where(included, total, 1.0), 0.0), (0, 1))
     ratio = factor * correct
     if noise is None:
+        if not n_included:
+            warnings.warn(f"{metric} is NaN: no label has a positive row", stacklevel=3)
         return task.to_output(ratio.sum() / n_included if n_included else ratio.new_full((), math.nan))
     status = status_with_rates(status, noise)
     if not top.n or not n_included:
