@@ -115,6 +115,17 @@ def test_damaged_schema(path):
     assert one_line(error)
 
 
+def test_name_that_cannot_be_decoded(path):
+    """SQLite cites the damaged name in its message."""
+    with Notes(path) as store:
+        store.add("a")
+    path.write_bytes(
+        path.read_bytes().replace(b"INDEX notes_by_value ON notes", b"INDEX notes_by_value ON \xf6\xff\xfees")
+    )
+    with pytest.raises(ValueError, match=r"notes\.db is not a note store or is damaged"):
+        Notes(path)
+
+
 def test_path_is_a_folder(path):
     path.mkdir()
     with pytest.raises(IsADirectoryError, match=r"notes\.db is a folder"):

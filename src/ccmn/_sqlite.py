@@ -130,7 +130,7 @@ class SQLiteStore:
             raise OSError(f"cannot use the {self.kind} {self.path}: {error}") from None
         except (sqlite3.ProgrammingError, sqlite3.InterfaceError):
             raise  # a defect of the caller, such as a closed store or an unsupported type
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite cites damaged text in its messages
             raise self._not_a_store(str(error)) from None
 
     def _not_a_store(self, reason: str) -> ValueError:

@@ -197,6 +197,14 @@ def test_damaged_file_is_a_clear_error(tmp_path, start):
 LINE = "table1,literal,clean,yeast,ridge,hamming_loss,0,100,0.5"
 
 
+def test_header_of_several_lines_is_reported_in_one(tmp_path):
+    path = tmp_path / "cells.csv"
+    path.write_text(f'table,"protocol\n{LINE}\n{LINE}')
+    with pytest.raises(ValueError, match=r"cells\.csv: columns must be") as error:
+        read_cells(path)
+    assert "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

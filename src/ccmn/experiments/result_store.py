@@ -259,7 +259,8 @@ def read_cells(path: PathLike) -> list[Result]:
     try:
         header = next(reader, [])
         if tuple(header) != COLUMNS:
-            raise ValueError(f"{path}: columns must be {', '.join(COLUMNS)}; got {', '.join(header)}")
+            found = " ".join(", ".join(header).split())  # a quoted name may have several lines
+            raise ValueError(f"{path}: columns must be {', '.join(COLUMNS)}; got {found[:200]}")
         for fields in reader:
             with prefix_errors(f"{path}, line {reader.line_num}"):
                 if len(fields) != len(COLUMNS):
