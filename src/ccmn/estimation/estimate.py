@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,8 +13,9 @@ from ccmn._containers import Labels, label_names_of
 from ccmn._random import RandomState
 from ccmn._registry import Registry
 from ccmn._validation import FloatArray, check_groups, name_some
-from ccmn.estimation.anchor import anchor, tightest, tightest_label
-from ccmn.estimation.best_bin import best_bin, best_bin_label
+from ccmn.estimation.anchor import anchor, tightest
+from ccmn.estimation.best_bin import best_bin
+from ccmn.estimation.combination import auto
 from ccmn.estimation.confident_joint import confident_joint
 from ccmn.estimation.dawid_skene import dawid_skene
 from ccmn.estimation.diagnosis import Diagnosis, diagnose
@@ -24,7 +24,6 @@ from ccmn.estimation.evidence import (
     Evidence,
     check_zeros_observed,
     fit_surfaces,
-    held_out_scores,
     read_evidence,
     read_trusted,
 )
@@ -37,17 +36,12 @@ from ccmn.estimation.noise_rates import (
     LabelRates,
     NoiseRates,
     collect_rates,
-    prior_from_rates,
 )
-from ccmn.estimation.profile import profile, profile_labels
+from ccmn.estimation.profile import profile
 from ccmn.estimation.trusted import (
-    contradict,
-    count_flips,
-    count_label,
     known_prevalence,
     needs_likelihood,
     trusted_counts,
-    trusted_rows_needed,
 )
 from ccmn.estimation.violations import find_violations
 from ccmn.noise import ClassConditionalNoise
@@ -56,10 +50,6 @@ MIN_ROWS = 100
 """Estimates from fewer rows are flagged, and groups with fewer rows get the estimate of all rows."""
 MIN_EXPECTED_POSITIVES = 10
 """Positives that are expected in a group from which on their absence is no chance (probability below 0.0001)."""
-TARGET_HALF_WIDTH = 0.1
-"""Half width of a 90 % interval that is precise enough for training."""
-
-Notes = tuple[tuple[str, str], ...]
 
 
 @overload
@@ -399,128 +389,6 @@ def _flag_unused(rates: NoiseRates, Y: FloatArray, Y_others: FloatArray) -> Nois
         )
         flags.append(Flag("unused_label", note, j))
     return replace(rates, ci_pos=ci_pos, se_pos=se_pos, flags=tuple(flags))
-
-
-def auto(evidence: Evidence) -> list[LabelRates]:
-    """Estimate the rates from the votes, if given; otherwise from trusted rows, prevalence and features combined."""
-    if evidence.annotators is not None:
-        return dawid_skene(evidence)
-    if evidence.X is None and evidence.pred_proba is None:
-        if evidence.trusted is not None:
-            return trusted_counts(evidence)
-        if evidence.prevalence is not None:
-            return known_prevalence(evidence)
-    if evidence.X is None and evidence.trusted is None and evidence.prevalence is None:
-        return _bounds_from_scores(evidence)
-    return _combined(evidence)
-
-
-def _bounds_from_scores(evidence: Evidence) -> list[LabelRates]:
-    """Estimate rates from probabilities alone: by best bin for "partial", otherwise by the smaller of two upper bounds.
-
-    The two bounds are the estimates of best bin and anchor. Nearly every label has rows that are certainly negative,
-    which identify rho_neg. Few labels have rows that are certainly positive, so rho_pos can only be bounded.
-    """
-    scores = held_out_scores(evidence)
-    return [
-        best_bin_label(*evidence.observed(scores, j), noise_type, evidence.generator(j))
-        if noise_type == "partial"
-        else tightest_label(evidence, scores, j)
-        for j, noise_type in enumerate(evidence.noise_type)
-    ]
-
-
-def _combined(evidence: Evidence) -> list[LabelRates]:
-    """Combine likelihood, trusted rows and prevalence, and compare the result with the best bin.
-
-    If the likelihood of a label contradicts its trusted rows, only the trusted rows are used.
-    """
-    counts = count_flips(evidence)
-    labels = profile_labels(evidence, [None] * len(evidence.noise_type))
-    notes: list[Notes]
-    if counts is None:
-        notes = [_disagreement(label, bound) for label, bound in zip(labels, best_bin_bounds(evidence))]
-    else:
-        counted = [count_label(label, label_type) for label, label_type in zip(counts, evidence.noise_type)]
-        pairs = [] if evidence.X is None else list(zip(counted, labels))
-        contradicted = [j for j, pair in enumerate(pairs) if contradict(*pair)]
-        labels = profile_labels(evidence, counts, contradicted)
-        notes = []
-        for j, bound in enumerate(best_bin_bounds(evidence)):
-            label_notes = [note for note in counted[j].notes if note[0] == "noise_type_contradicted"]
-            if j in contradicted:
-                labels[j] = labels[j]._replace(method="trusted")
-                note = (
-                    "The features imply other rates than the trusted rows, and only the trusted rows were used. Make "
-                    "sure that the trusted rows are a random sample."
-                )
-                label_notes.append(("model_contradicted", note))
-            notes.append((*label_notes, *_no_anchor(counted[j], bound)))
-    observed = observed_prevalence(evidence.Y).tolist()
-    return [_with_notes(*of_label) for of_label in zip(labels, notes, observed)]
-
-
-def best_bin_bounds(evidence: Evidence) -> list[LabelRates]:
-    """Return the best-bin estimates from the scores of the fitted models: upper bounds without a model assumption."""
-    surfaces = evidence.surfaces
-    assert surfaces is not None  # fitted by estimate_rates
-    part = replace(evidence, Y=evidence.Y[surfaces.rows])
-    # Standard errors are compared with those of trusted rows only; their bootstrap is expensive.
-    return [
-        best_bin_label(
-            *part.observed(surfaces.scores, j), noise_type, None if evidence.trusted is None else evidence.generator(j)
-        )
-        for j, noise_type in enumerate(evidence.noise_type)
-    ]
-
-
-def _disagreement(label: LabelRates, bound: LabelRates) -> Notes:
-    """Return the flag "disagreement" if an estimate exceeds its upper bound."""
-    pairs = {"rho_pos": (label.pos, bound.pos), "rho_neg": (label.neg, bound.neg)}
-    above = [name for name, (rate, upper) in pairs.items() if upper != UNKNOWN_RATE and rate.low > upper.high]
-    if not above:
-        return ()
-    note = (
-        f"The estimate of {' and '.join(above)} exceeds the upper bound of best_bin, so one of the two methods is "
-        "wrong for this label. Verify some of its rows and pass them as trusted."
-    )
-    return (("disagreement", note),)
-
-
-def _no_anchor(counted: LabelRates, bound: LabelRates) -> Notes:
-    """Return the flag "no_anchor_suspected" if best bin, which needs anchor points, contradicts the trusted rows."""
-    contradicted = contradict(counted, bound)
-    if not contradicted:
-        return ()
-    note = (
-        f"The best-bin bound of {' and '.join(contradicted)} contradicts the trusted rows: probably the features "
-        "determine the label of no row with certainty. Do not use method='anchor' or 'best_bin' for this label."
-    )
-    return (("no_anchor_suspected", note),)
-
-
-def _with_notes(label: LabelRates, notes: Notes, observed: float) -> LabelRates:
-    """Return the label with the given flags and, where they apply, "wide_interval" or "no_noise_detected"."""
-    rates = {"rho_pos": label.pos, "rho_neg": label.neg}
-    name, widest = max(rates.items(), key=lambda item: item[1].high - item[1].low)
-    if widest.high - widest.low > MAX_IDENTIFIED_WIDTH:
-        values = np.array([label.pos.value]), np.array([label.neg.value])
-        prior = float(np.clip(prior_from_rates(np.array([observed]), *values)[0], 0.01, 0.99))
-        # For a rate of 0 the formula gives 0 rows, so rates are clipped to [0.05, 0.95].
-        pos, neg = (trusted_rows_needed(min(max(rate.value, 0.05), 0.95), TARGET_HALF_WIDTH) for rate in rates.values())
-        rows = math.ceil(max(pos / prior, neg / (1 - prior)))
-        note = (
-            f"{name} is poorly identified: its 90 % interval is {widest.low:.2f} to {widest.high:.2f}. About {rows} "
-            f"trusted rows, drawn at random, would reduce both intervals to +-{TARGET_HALF_WIDTH:g}."
-        )
-        notes = (*notes, ("wide_interval", note))
-    elif label.pos.low == label.neg.low == 0.0 and max(label.pos.value, label.neg.value) < 0.1:
-        note = (
-            "Both intervals start at 0, so there may be no noise. No action is needed: a noise correction for small "
-            "rates does no harm."
-        )
-        notes = (*notes, ("no_noise_detected", note))
-    return label._replace(notes=(*label.notes, *notes))
 
 
 METHODS: Registry[Estimator] = Registry(

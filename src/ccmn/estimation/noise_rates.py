@@ -119,6 +119,8 @@ class LabelRates(NamedTuple):
     method: str
     notes: tuple[tuple[str, str], ...] = ()
     """(code, note) of every flag of the label."""
+    sources: tuple[tuple[str, float, float], ...] = ()
+    """(method, rho_pos, rho_neg) of every source of evidence that was compared."""
 
 
 def unidentified(noise_type: NoiseType, kind: RateKind, method: str, note: str) -> LabelRates:
@@ -213,6 +215,16 @@ class NoiseRates:
     def n_labels(self) -> int:
         """Number of labels, q."""
         return self.rho_pos.size
+
+    @property
+    def sources(self) -> dict[str, FloatArray]:
+        """Rates by each source of evidence, arrays of shape (q, 2) with rho_pos and rho_neg; NaN where unknown.
+
+        The sources of the method "auto" are the profile likelihood alone, the confident joint and the best bin, and
+        the counts of trusted rows if there are any. Their disagreement widens the intervals. Other methods have none.
+        """
+        given = self.settings.get("sources", {})
+        return {name: np.array(values, dtype=np.float64) for name, values in given.items()}
 
     @property
     def noise(self) -> ClassConditionalNoise:
@@ -426,6 +438,14 @@ def collect_rates(
 ) -> NoiseRates:
     """Return the estimates of all labels as one result, with limited rates and the prevalence that they imply."""
     limited = [limit_rates(label) if label.kind != "known" else label for label in labels]
+    by_label = [
+        {name: [None if math.isnan(rate) else rate for rate in rates] for name, *rates in label.sources}
+        for label in labels
+    ]
+    if any(by_label):
+        names = dict.fromkeys(name for sources in by_label for name in sources)
+        given = {name: [sources.get(name, [None, None]) for sources in by_label] for name in names}
+        settings = {**settings, "sources": given}
     rho_pos, rho_neg = (np.array([rate.value for rate in rates]) for rates in zip(*((r.pos, r.neg) for r in limited)))
     # Soft labels (mean votes) count as positive above 1/2.
     n_pos, n_neg = (Y > 0.5).sum(0), (Y <= 0.5).sum(0)

@@ -16,7 +16,14 @@ import scipy.special
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.likelihood import GRIDS, MIN_CLASS_SIZE, Grid, Surfaces, observed_prevalence
-from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL, ZERO_RATE, LabelRates, NoiseType, Rate, unidentified
+from ccmn.estimation.noise_rates import (
+    CONFIDENCE_LEVEL,
+    ZERO_RATE,
+    LabelRates,
+    NoiseType,
+    Rate,
+    unidentified,
+)
 
 DEFAULT_TEMPERATURE = 2.5
 """Divisor of the held-out log-likelihood. The likelihood is too concentrated, because models share rows and posteriors
@@ -158,7 +165,8 @@ def average_hypotheses(log_values: FloatArray, weights: Mapping[str, float]) -> 
         part = _restrict(log_values, name)
         if np.isfinite(part).any():
             result[: part.shape[0], : part.shape[1]] += weight * normalize(part)
-    return result / result.sum()
+    averaged: FloatArray = result / result.sum()
+    return averaged
 
 
 def _label_log_posterior(
