@@ -101,6 +101,14 @@ def test_other_runtime_errors_keep_their_traceback(files, run, monkeypatch):
         run(*FIT, "--out", "model.ccmn")
 
 
+def test_messages_of_several_lines_are_printed_in_one(rejected, files, monkeypatch):
+    def fail(*_, **__):
+        raise ValueError("damaged:\n  wrong  value")
+
+    monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", fail)
+    assert rejected(*FIT, "--out", "model.ccmn") == "ccmn: damaged:   wrong  value\n"
+
+
 class TestStores:
     def test_folder_as_store(self, rejected, files):
         (files / "store").mkdir()

@@ -69,9 +69,9 @@ def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _print_error(message: str) -> None:
-    """Print an error message unless it is empty."""
+    """Print an error message in one line unless it is empty."""
     if message:
-        typer.echo(f"ccmn: {message}", err=True)
+        typer.echo(f"ccmn: {' '.join(message.splitlines())}", err=True)
 
 
 def _error_message(error: Exception) -> str:
