@@ -5,10 +5,10 @@ BIN := .venv/bin
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-browser test-cluster test-recipes docs table check format bench figures wheel clean
+.PHONY: help demo test test-slow test-browser test-cluster test-recipes test-robustness test-minimum audit-dependencies docs table check format bench figures wheel clean
 
 help:
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 # torch is installed first, in an exact version: the default wheels include gigabytes of CUDA libraries.
 $(BIN)/.ready: pyproject.toml constraints.txt
@@ -27,6 +27,26 @@ test: $(BIN)/.ready  ## Run the tests, doctests and README examples, without slo
 test-slow: $(BIN)/.ready  ## Run the slow tests
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 -m slow tests --ignore=tests/browser --ignore=tests/cluster \
 	    --ignore=tests/test_recipes.py
+
+# Malformed files, kills, faults, power cuts, extreme numbers, slow and many clients: counts per outcome. The campaigns
+# share the time; with 10 minutes or more they include torchrun and Ray.
+MINUTES ?= 1
+SEED ?= 0
+test-robustness: $(BIN)/.ready  ## Run the robustness campaigns for MINUTES=1 minutes (SEED=0)
+	$(ONE_THREAD) $(BIN)/python tests/robustness/campaign.py --minutes $(MINUTES) --seed $(SEED)
+
+# The oldest versions that pyproject.toml allows, in an environment of their own.
+test-minimum:  ## Run the fast tests with the minimum versions of all dependencies (constraints-min.txt)
+	test -x .venv-min/bin/python || $(PYTHON) -m venv .venv-min
+	.venv-min/bin/python -m pip install -q --disable-pip-version-check -c constraints-min.txt "$$(grep '^torch==' constraints-min.txt)"
+	.venv-min/bin/python -m pip install -q --disable-pip-version-check -c constraints-min.txt -e '.[parquet,review,test]'
+	$(ONE_THREAD) .venv-min/bin/python -m pytest -q -n 2 -m 'not slow' tests --ignore=tests/browser --ignore=tests/cluster \
+	    --ignore=tests/docs --ignore=tests/test_recipes.py --ignore=tests/test_docstrings.py
+
+# pip-audit needs the network: it looks up known vulnerabilities.
+audit-dependencies: $(BIN)/.ready  ## List known vulnerabilities of all dependencies (pip-audit)
+	$(BIN)/python -m pip_audit --version > /dev/null 2>&1 || $(BIN)/python -m pip install -q --disable-pip-version-check pip-audit
+	$(BIN)/python -m pip_audit -r constraints.txt --no-deps
 
 # Playwright controls the Chromium of the system, so that no other browser is downloaded.
 test-browser: $(BIN)/.ready  ## Test the pages in Chromium; write screenshots to screenshots/

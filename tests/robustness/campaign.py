@@ -1,0 +1,192 @@
+"""Run robustness campaigns: many seeded cases, each in a child process, with a count per outcome.
+
+    make test-robustness MINUTES=10
+    python tests/robustness/campaign.py --campaign malformed --cases 50000 --seed 1
+
+A campaign is a function that checks one case and returns its outcome, a word such as "accepted" or "rejected". A case
+that raises an exception, ends its process, uses too much memory or takes too long fails. Every case has its own random
+generator, so that ``--case 17`` repeats a single one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+Case = Callable[[np.random.Generator, Path], str]
+"""Check one case in an empty folder; return the outcome, or raise ``Failure`` or any other exception."""
+
+
+MAX_SHOWN = 20
+"""Number of failures that are printed per campaign."""
+
+
+class Failure(Exception):  # noqa: N818
+    """Outcome that must not occur, such as "misread", and what was seen."""
+
+    def __init__(self, outcome: str, seen: object = "") -> None:
+        super().__init__(f"{outcome}: {seen}")
+        self.outcome = outcome
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Cases of one kind, and how they are run."""
+
+    name: str
+    case: Case
+    cases: int
+    """Number of cases that issue reports and the documentation refer to."""
+    seconds: float = 10.0
+    """A case that takes longer fails."""
+    max_bytes: int = 1 << 30
+    """A case during which the process grows by more fails."""
+    batch: int = 1
+    """Number of cases per child process."""
+    min_minutes: float = 0
+    """The campaign is left out if less time is given."""
+    prepare: Callable[[], object] = bool
+    """Called once before child processes are started; they inherit what it imports and caches."""
+
+
+@dataclass
+class Result:
+    """Outcomes of a campaign."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    failures: list[tuple[int, str, str]] = field(default_factory=list)
+    """Number of the case, outcome and description."""
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, object]:
+        return {"cases": self.outcomes.total(), "outcomes": dict(sorted(self.outcomes.items())), **vars(self)}
+
+
+def run(campaign: Campaign, cases: int, seed: int, seconds: float = float("inf"), first: int = 0) -> Result:
+    """Run cases until all are done or the time is over; at least one batch is run."""
+    campaign.prepare()
+    result, start, number = Result(), time.monotonic(), first
+    while number < first + cases and (number == first or time.monotonic() - start < seconds):
+        batch = range(number, min(number + campaign.batch, first + cases))
+        for case, outcome, seen in _run_batch(campaign, batch, seed):
+            number = case + 1
+            result.outcomes[outcome] += 1
+            if seen:
+                result.failures.append((case, outcome, seen))
+    result.seconds = time.monotonic() - start
+    return result
+
+
+def _run_batch(campaign: Campaign, batch: range, seed: int) -> Iterator[tuple[int, str, str]]:
+    """Run cases in a child process; yield number, outcome and, for a failure, a description."""
+    receiver, sender = get_context("fork").Pipe(duplex=False)
+    child = get_context("fork").Process(target=_child, args=(campaign, batch, seed, sender, receiver))
+    child.start()
+    sender.close()
+    try:
+        for number in batch:
+            if not receiver.poll(campaign.seconds):
+                yield number, "hang", f"no result after {campaign.seconds} s"
+                return
+            try:
+                yield receiver.recv()
+            except EOFError:
+                child.join()
+                yield number, "crash", f"the process ended with code {child.exitcode}"
+                return
+    finally:
+        receiver.close()
+        if child.is_alive():
+            os.killpg(child.pid, signal.SIGKILL)  # also processes that the case has started
+        child.join()
+
+
+def _child(campaign, batch, seed, sender, receiver) -> None:
+    receiver.close()
+    os.setpgid(0, 0)
+    warnings.simplefilter("ignore")
+    with open(os.devnull, "r+b") as null:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os.dup2(null.fileno(), 1)
+        os.dup2(null.fileno(), 2)
+    for number in batch:
+        sender.send((number, *_run_case(campaign, number, seed)))
+
+
+def _run_case(campaign: Campaign, number: int, seed: int) -> tuple[str, str]:
+    """Return the outcome of a case and, for a failure, a description."""
+    before = _peak_bytes()
+    with tempfile.TemporaryDirectory(prefix="ccmn-") as folder:
+        try:
+            outcome = campaign.case(np.random.default_rng([seed, number]), Path(folder))
+        except Failure as failure:
+            return failure.outcome, str(failure)
+        except BaseException:
+            return "traceback", traceback.format_exc(limit=-6)
+    if _peak_bytes() - before > campaign.max_bytes:
+        return "memory", f"{_peak_bytes() - before} bytes more"
+    return outcome, ""
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def campaigns() -> dict[str, Campaign]:
+    """Return all campaigns by name."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from robustness import clients, faults, kills, malformed, numerics, power_cuts
+
+    modules = (malformed, kills, faults, numerics, power_cuts, clients)
+    return {campaign.name: campaign for module in modules for campaign in module.CAMPAIGNS}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = campaigns()
+    parser.add_argument("--campaign", choices=known, action="append", help="campaign to run (default: all)")
+    parser.add_argument("--minutes", type=float, help="time for all campaigns together")
+    parser.add_argument(
+        "--cases", type=int, help="number of cases (default: the documented one, or until the time is over)"
+    )
+    parser.add_argument("--case", type=int, help="run a single case")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, help="file for the counts")
+    options = parser.parse_args()
+    chosen = [known[name] for name in options.campaign or known]
+    if options.minutes and not options.campaign:
+        chosen = [campaign for campaign in chosen if campaign.min_minutes <= options.minutes]
+    seconds = 60 * options.minutes / len(chosen) if options.minutes else float("inf")
+    results = {}
+    for campaign in chosen:
+        cases = 1 if options.case is not None else options.cases or campaign.cases
+        result = run(campaign, cases, options.seed, seconds, options.case or 0)
+        results[campaign.name] = result.to_dict()
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(result.outcomes.items()))
+        print(f"{campaign.name}: {result.outcomes.total()} cases in {result.seconds:.0f} s: {counts}", flush=True)
+        for number, outcome, seen in result.failures[:MAX_SHOWN]:
+            print(f"  case {number} (--seed {options.seed}) {outcome}: {seen}", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    if any(result["failures"] for result in results.values()):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

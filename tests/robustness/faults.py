@@ -1,0 +1,255 @@
+"""Full and read-only disks and exhausted memory: one line that names the file, old files intact, and a later success.
+
+Commands write to a small file system in memory, in a mount namespace of the child process. This requires root; without
+it the size of files is limited instead. Memory is limited with ``RLIMIT_AS``. Faults of distributed runs (torchrun,
+Ray) are covered by the tests of these engines, which two of the campaigns start.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from robustness.campaign import Campaign, Failure
+
+ROOT = Path(__file__).parents[2]
+_NEW_NAMESPACE, _PRIVATE, _REMOUNT, _READ_ONLY, _DETACH = 0x20000, 0x44000, 0x20, 0x1, 0x2
+
+COMMANDS = (
+    "predict model.ccmn task.csv --out OUT/new.csv",
+    "evaluate model.ccmn task.csv --report OUT/new.html",
+    "data convert task.npz --out OUT/new.csv",
+    "data convert task.csv --labels -3 --out OUT/new.npz",
+    "noise estimate task.npz --out OUT/new.json",
+    "noise inject task.npz --partial 0.1 --out OUT/new.npz",
+    "audit task.npz --out OUT/new.csv",
+    "fit task.npz --noise none --epochs 2 --lr 0.05 --out OUT/new.ccmn",
+    "fit task.npz --noise none --epochs 2 --lr 0.05 --out OUT/new",
+    "fit task.npz --noise none --epochs 20 --lr 0.05 --checkpoint OUT/new.state --out model2.ccmn",
+    "report results.db --out OUT/new.html",
+    "report results.db --csv OUT/new.csv",
+    "reproduce table1 --small --methods unbiased-hamming-square --store OUT/new.db",
+)
+
+
+@cache
+def files() -> dict[str, bytes]:
+    """Return the input files of the commands."""
+    import tempfile
+
+    from ccmn.data import MultiLabelData, write_csv, write_npz
+    from robustness.malformed import _store
+
+    X = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
+    data = MultiLabelData(
+        X, (X[:, :3] > 0.3).astype(np.uint8), feature_names=list("abcd"), label_names=["sea", "sky", "sun"]
+    )
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        write_csv(data, folder / "task.csv")
+        write_npz(data, folder / "task.npz")
+        run(COMMANDS[7].replace("OUT/new", "model").split(), folder)
+        contents = {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {**contents, "results.db": _store("results")}
+
+
+def run(arguments: list[str], folder: Path) -> tuple[int, str]:
+    """Run a command in a folder; return the exit code and the last line on stderr. A traceback fails."""
+    from typer.testing import CliRunner
+
+    from ccmn.cli import app
+
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        result = CliRunner().invoke(app, arguments, prog_name="ccmn")
+    finally:
+        os.chdir(before)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise Failure("traceback", f"{' '.join(arguments)}: {result.exception!r}")
+    return result.exit_code, (result.stderr.strip().splitlines() or [""])[-1]
+
+
+class Disk:
+    """Folder whose free space can be set: a file system in memory, or a limit on the size of files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self.real = os.getuid() == 0 and not self._libc.unshare(_NEW_NAMESPACE)
+        self.real = (
+            self.real and not self._libc.mount(None, b"/", None, _PRIVATE, None) and not self._mount(0, b"size=16m")
+        )
+
+    def __enter__(self) -> Disk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.real:
+            self._libc.umount2(bytes(self.folder), _DETACH)
+
+    def _mount(self, flags: int, options: bytes) -> int:
+        return int(self._libc.mount(b"tmpfs", bytes(self.folder), b"tmpfs", flags, options))
+
+    @contextmanager
+    def fault(self, free: int | None) -> Iterator[str]:
+        """Leave ``free`` bytes, or make the disk read-only; yield what happens to a file."""
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        junk = self.folder / "junk"
+        if not self.real:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (free or 0, limits[1]))
+        elif free is None:
+            self._mount(_REMOUNT | _READ_ONLY, b"size=16m")
+        else:
+            status = os.statvfs(self.folder)
+            junk.write_bytes(bytes(max(0, status.f_bavail * status.f_bsize - free)))
+        try:
+            yield "read-only disk" if free is None and self.real else "full disk"
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            if self.real:
+                self._mount(_REMOUNT, b"size=16m")
+            junk.unlink(missing_ok=True)
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Return the content of all files below a folder, without the files that SQLite shares between processes."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(("-wal", "-shm")))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def disk(rng: np.random.Generator, folder: Path) -> str:
+    """Run a command while the disk is full or read-only, then again without the fault."""
+    for name, content in files().items():
+        (folder / name).write_bytes(content)
+    command = COMMANDS[rng.integers(len(COMMANDS))].split()
+    force = [] if command[0] == "reproduce" else ["--force"]
+    with Disk(folder / "OUT") as place:
+        if force and rng.random() < 0.5:
+            _succeed([*command, *force], folder)
+        old = snapshot(place.folder)
+        free = None if rng.random() < 0.3 else int(rng.choice([0, 4096, 8192])) + 4096 * int(rng.integers(0, 8))
+        with place.fault(free) as kind:
+            code, line = run([*command, *force], folder)
+            now = {name: content for name, content in snapshot(place.folder).items() if name != "junk"}
+        if code == 0:
+            return f"{kind}: enough space"
+        if code != 1 or not line.startswith("ccmn: ") or "new" not in line:
+            raise Failure("unclear", f"{' '.join(command)}: code {code}: {line}")
+        if force and now != old:  # a store keeps the results that were stored before the fault
+            raise Failure("damaged or leftovers", f"{' '.join(command)}: {sorted(old)} became {sorted(now)}")
+        _succeed([*command, *force], folder)
+    return kind
+
+
+def _succeed(command: list[str], folder: Path) -> None:
+    code, line = run(command, folder)
+    if code:
+        raise Failure("not resumable", f"{' '.join(command)}: code {code}: {line}")
+
+
+def memory(rng: np.random.Generator, folder: Path) -> str:
+    """Run a command with little memory."""
+    from ccmn.data import MultiLabelData, write_npz
+
+    X = rng.normal(size=(4000, 500)).astype(np.float32)
+    write_npz(MultiLabelData(X, (X[:, :20] > 0).astype(np.uint8)), folder / "large.npz")
+    commands = (
+        "fit large.npz --noise none --epochs 1 --lr 0.05 --out model.ccmn",
+        "fit large.npz --loss hamming --surrogate square --noise none --out model.ccmn",
+        "noise estimate large.npz",
+        "audit large.npz --out issues.csv",
+        "data convert large.npz --out large.csv",
+    )
+    command = commands[rng.integers(len(commands))].split()
+    np.linalg.lstsq(X[:300], X[:300, :5])  # OpenBLAS ends the process if it cannot allocate its buffers
+    np.linalg.eigh(X[:500].T @ X[:500])
+    with open("/proc/self/statm") as stream:
+        used = int(stream.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + int(rng.integers(1, 40)) * 1_000_000, limits[1]))
+    try:
+        code, line = run(command, folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    if code == 0:
+        return "memory: enough"
+    if code != 1 or not line.startswith("ccmn: ") or not ("large.npz" in line or "memory" in line.lower()):
+        raise Failure("unclear", f"{' '.join(command)}: code {code}: {line}")
+    return "memory: one line"
+
+
+def gpu_memory(rng: np.random.Generator, folder: Path) -> str:
+    """Train on a GPU whose memory is limited to a few megabytes, in a process of its own."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return "no GPU"
+    code = (
+        "import sys, torch; torch.cuda.set_per_process_memory_fraction(2e-4); from ccmn.cli import main; "
+        "sys.argv = ['ccmn', *sys.argv[1:]]; main()"
+    )
+    from ccmn.data import MultiLabelData, write_npz
+
+    X = rng.normal(size=(20_000, 500)).astype(np.float32)
+    write_npz(MultiLabelData(X, (X[:, :20] > 0).astype(np.uint8)), folder / "large.npz")
+    options = {"noise": "none", "solver": "adam", "epochs": "2", "lr": "0.05", "device": "cuda", "out": "model.ccmn"}
+    command = ["fit", "large.npz", *(word for name, value in options.items() for word in (f"--{name}", value))]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command], cwd=folder, capture_output=True, text=True, check=False
+    )
+    line = (done.stderr.strip().splitlines() or [""])[-1]
+    if done.returncode != 1 or "Traceback" in done.stderr or "not enough memory for large.npz" not in line:
+        raise Failure("unclear", f"code {done.returncode}: {done.stderr[-1000:]}")
+    return "GPU memory: one line"
+
+
+def check(rng: np.random.Generator, folder: Path) -> str:
+    """Check one fault."""
+    return (memory if rng.random() < 0.2 else disk)(rng, folder)
+
+
+def _tests(*paths: str, **environment: str) -> Callable[[np.random.Generator, Path], str]:
+    """Return a case that runs tests which kill processes of a distributed run."""
+
+    def case(rng: np.random.Generator, folder: Path) -> str:
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            "-k",
+            "kill or lost_node",
+            *paths,
+        ]
+        done = subprocess.run(
+            command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise Failure("failed", done.stdout[-2000:])
+        return done.stdout.strip().splitlines()[-1]
+
+    return case
+
+
+CAMPAIGNS = (
+    Campaign("faults", check, 100, seconds=120, prepare=files),
+    Campaign("gpu_memory", gpu_memory, 1, seconds=120),
+    Campaign("torchrun", _tests("tests/cli/test_distributed_fit.py"), 1, seconds=600, min_minutes=10),
+    Campaign("ray", _tests("tests/cluster", CCMN_CLUSTER="1"), 1, seconds=900, min_minutes=10),
+)

@@ -1,0 +1,319 @@
+"""Kill a process at a random moment: what it had reported is stored, once, and nothing is damaged.
+
+Each case starts one activity in a child process, sends SIGKILL at a random time, checks what is on disk, and repeats or
+resumes the activity.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robustness.campaign import Campaign, Failure
+
+Report = Callable[[str], None]
+
+
+def killed(work: Callable[[Report], None], seconds: float) -> list[str]:
+    """Run ``work`` in a child process, kill it after some time, and return the lines that it has reported."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        try:
+            work(lambda line: os.write(write, f"{line}\n".encode()))
+        finally:
+            os._exit(0)
+    os.close(write)
+    threading.Timer(seconds, os.kill, (child, signal.SIGKILL)).start()
+    with open(read) as stream:
+        lines = stream.read().split("\n")[:-1]  # a line that is not complete was not reported
+    os.waitpid(child, 0)
+    return lines
+
+
+def expect(condition: bool, outcome: str, seen: object = "") -> None:
+    """Fail with an outcome unless the condition holds."""
+    if not condition:
+        raise Failure(outcome, seen)
+
+
+# -- Files
+
+
+@cache
+def models() -> tuple[Any, Any, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Return two models with different weights, rows, and the scores of both models."""
+    from ccmn import CCMNClassifier
+
+    X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    both = [CCMNClassifier(None, epochs=2, lr=rate, random_state=0).fit(X, X > 0) for rate in (0.1, 0.5)]
+    return *both, X, tuple(clf.decision_function(X) for clf in both)
+
+
+def save_model(rng: np.random.Generator, folder: Path) -> str:
+    from ccmn import load_model
+
+    first, second, X, scores = models()
+    path = folder / rng.choice(["model.ccmn", "model"])
+    first.save(path)
+
+    def work(report: Report) -> None:
+        while True:
+            second.save(path)
+            first.save(path)
+
+    killed(work, float(rng.exponential(0.02)))
+    found = load_model(path).decision_function(X)
+    expect(any(np.array_equal(found, each) for each in scores), "damaged", path.name)
+    first.save(path)
+    expect(os.listdir(folder) == [path.name], "leftovers", os.listdir(folder))
+    return f"save {'folder' if path.suffix == '' else 'file'}"
+
+
+def write_files(rng: np.random.Generator, folder: Path) -> str:
+    """Write data files and rates, with the writers that exports, votes and caches use, too."""
+    from ccmn.cli.noise_commands import read_rates, write_rates
+    from ccmn.data import MultiLabelData, read_csv, read_npz, write_csv, write_npz
+    from ccmn.noise import PartialNoise
+
+    X = np.arange(300, dtype=np.float32).reshape(100, 3)
+    data = [MultiLabelData(X + i, np.full((100, 2), i, np.uint8)) for i in range(2)]
+
+    def write(i: int) -> None:
+        write_npz(data[i], folder / "data.npz")
+        write_csv(data[i], folder / "data.csv")
+        write_rates(PartialNoise([0.1 + i / 10, 0.2]), folder / "rates.json")
+
+    def work(report: Report) -> None:
+        while True:
+            write(1)
+            write(0)
+
+    write(0)
+    killed(work, float(rng.exponential(0.03)))
+    for found in (read_npz(folder / "data.npz"), read_csv(folder / "data.csv", -2)):
+        i = int(found.Y[0, 0])
+        expect(np.array_equal(found.X, X + i) and bool((i == found.Y).all()), "damaged", found.name)
+    expect(read_rates(folder / "rates.json").rho_neg[0] in (0.1, 0.2), "damaged", "rates.json")
+    write(0)
+    expect(sorted(os.listdir(folder)) == ["data.csv", "data.npz", "rates.json"], "leftovers", os.listdir(folder))
+    return "data files"
+
+
+# -- Stores
+
+
+def _check_integrity(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    (answer,) = connection.execute("PRAGMA integrity_check").fetchone()
+    connection.close()
+    expect(answer == "ok", "damaged", answer)
+
+
+def append_results(rng: np.random.Generator, folder: Path) -> str:
+    from ccmn.experiments.result_store import Cell, Result, ResultStore
+
+    cell, path = Cell("table1", "literal", "yeast", "ridge", 0, 100), folder / "results.db"
+
+    def result(repeat: int) -> Result:
+        return Result(replace(cell, repeat=repeat), {"values": {"clean": {"hamming_loss": repeat / 1000}}})
+
+    def work(report: Report) -> None:
+        with ResultStore(path) as store:
+            for repeat in range(0, 10_000, 3):
+                store.append([result(repeat + j) for j in range(3)])
+                report(str(repeat))
+
+    reported = killed(work, float(rng.exponential(0.1)))
+    with ResultStore(path) as store:
+        found = [stored.cell.repeat for stored in store.results()]
+        values = [stored.outcome["values"]["clean"]["hamming_loss"] for stored in store.results()]
+    expect(len(found) == len(set(found)), "duplicated", found)
+    expect(
+        {int(r) + j for r in reported for j in range(3)} <= set(found), "lost", (reported[-1:], max(found, default=0))
+    )
+    expect(len(found) % 3 == 0 and values == [repeat / 1000 for repeat in found], "damaged", len(found))
+    _check_integrity(path)
+    return "result store"
+
+
+def record_answers(rng: np.random.Generator, folder: Path) -> str:
+    from ccmn.review.decisions import DecisionStore, QueueItem
+
+    path, facts = folder / "decisions.db", {"rows": 10_000}
+
+    def work(report: Report) -> None:
+        with DecisionStore(path, facts) as store:
+            for row in range(10_000):
+                item = QueueItem(row, row, "random", (0, 1))
+                store.append(item, (0, 1))
+                store.record(item, {0: "yes", 1: "no"})
+                report(str(row))
+
+    reported = [int(row) for row in killed(work, float(rng.exponential(0.1)))]
+    with DecisionStore(path, facts) as store:
+        answers, progress = store.answers(), store.progress()
+    found = {(answer.row, answer.label): answer.answer for answer in answers}
+    expect(len(found) == len(answers), "duplicated")
+    expected = {(row, label): ("yes", "no")[label] for row in reported for label in (0, 1)}
+    expect(expected.items() <= found.items(), "lost", reported[-1:])
+    expect(progress["answers"] == len(answers) and progress["counted"] == len(answers) // 2, "damaged", progress)
+    _check_integrity(path)
+    return "decision store"
+
+
+# -- Programs
+
+
+def review(rng: np.random.Generator, folder: Path) -> str:
+    from ccmn.review.decisions import DecisionStore
+    from ccmn.review.server import serve
+    from review.example import make_session
+
+    acknowledged: list[tuple[int, int]] = []
+
+    def work(report: Report) -> None:
+        serve(make_session(folder), None, report)
+
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            work(lambda url: os.write(write, f"{url}\n".encode()))
+        os._exit(0)
+    os.close(write)
+    with open(read) as stream:
+        host, _, query = stream.readline().strip().removeprefix("http://").partition("/")
+        threading.Timer(float(rng.exponential(0.3)), os.kill, (child, signal.SIGKILL)).start()
+        with suppress(OSError, http.client.HTTPException):
+            _answer_rows(host, query, acknowledged)
+    os.waitpid(child, 0)
+    with DecisionStore(folder / "decisions.db", {}) as store:
+        found = {(answer.row, answer.label) for answer in store.answers()}
+        rows = {position: store.item(position).row for position, _ in acknowledged}
+        expect({(rows[position], label) for position, label in acknowledged} <= found, "lost")
+        expect(store.progress()["answers"] == len(found), "damaged")
+    _check_integrity(folder / "decisions.db")
+    return "review server"
+
+
+def _answer_rows(host: str, query: str, acknowledged: list[tuple[int, int]]) -> None:
+    """Answer all labels of one row after the other."""
+
+    def ask(method: str, path: str, body: str | None = None, **headers: str) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection(host, timeout=10)
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        response.read()
+        connection.close()
+        return response
+
+    cookie = ask("GET", f"/{query}").headers["set-cookie"].partition(";")[0]
+    for position in range(100):
+        for label in range(3):
+            response = ask(
+                "POST",
+                f"/row/{position}/answer",
+                f"label={label}&answer=yes",
+                Cookie=cookie,
+                Origin=f"http://{host}",
+            )
+            if response.status == 303:
+                acknowledged.append((position, label))
+        ask("POST", f"/row/{position}/next", "", Cookie=cookie, Origin=f"http://{host}")
+
+
+def _fit(folder: Path) -> np.ndarray:
+    from ccmn import CCMNClassifier
+
+    X = np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32)
+    clf = CCMNClassifier(None, epochs=300, lr=0.05, solver="adam", patience=None, batch_size=20, random_state=0)
+    clf.fit(X, X[:, :2] > 0.3, checkpoint=folder / "state")
+    scores = clf.decision_function(X)
+    clf.save(folder / "model.ccmn")
+    return scores
+
+
+@cache
+def fitted() -> np.ndarray:
+    with tempfile.TemporaryDirectory() as folder:
+        return _fit(Path(folder))
+
+
+def fit(rng: np.random.Generator, folder: Path) -> str:
+    for _ in range(3):
+        killed(lambda report: bool(_fit(folder)), float(rng.exponential(0.4)))
+    expect(np.array_equal(_fit(folder), fitted()), "damaged", "another model")
+    expect(os.listdir(folder) == ["model.ccmn"], "leftovers", os.listdir(folder))
+    return "fit, three kills"
+
+
+METHODS = ["unbiased-hamming-square"]
+
+
+def _reproduce(folder: Path) -> list[Any]:
+    from ccmn.experiments.result_store import ResultStore, rows
+    from ccmn.experiments.runner import prepare, run_table
+
+    with ResultStore(folder / "results.db") as store:
+        run_table(prepare(["table1"], small=True).columns, store, methods=METHODS)
+        return list(rows(store.results()))
+
+
+@cache
+def reproduced() -> list[Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        return _reproduce(Path(folder))
+
+
+def reproduce(rng: np.random.Generator, folder: Path) -> str:
+    killed(lambda report: bool(_reproduce(folder)), float(rng.exponential(2.0)))
+    if (folder / "results.db").exists():
+        _check_integrity(folder / "results.db")
+    expect(_reproduce(folder) == reproduced(), "damaged", "other results")
+    return "reproduce"
+
+
+CASES = (
+    (0.5, save_model),
+    (0.15, write_files),
+    (0.12, append_results),
+    (0.12, record_answers),
+    (0.04, review),
+    (0.04, fit),
+    (0.03, reproduce),
+)
+
+
+def check(rng: np.random.Generator, folder: Path) -> str:
+    """Run one activity, chosen at random."""
+    chosen = rng.choice(len(CASES), p=[share for share, _ in CASES])
+    return CASES[chosen][1](rng, folder)
+
+
+def prepare() -> None:
+    """Compute what uninterrupted activities give."""
+    import torch
+
+    from review.example import make_session
+
+    torch.set_num_threads(1)
+    models(), fitted(), reproduced()
+    with tempfile.TemporaryDirectory() as folder:
+        make_session(Path(folder) / "review").close()
+
+
+CAMPAIGNS = (Campaign("kills", check, 1000, seconds=120, batch=20, prepare=prepare),)

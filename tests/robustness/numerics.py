@@ -1,0 +1,253 @@
+"""Extreme inputs for all estimators, metrics and losses: finite results, or a ValueError or warning with the cause."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+import torch
+
+from robustness.campaign import Campaign, Failure
+
+N_LABELS = 4
+
+
+# -- Inputs
+
+
+def features(rng: np.random.Generator, n: int) -> Any:
+    """Return features with an extreme property."""
+    X = rng.normal(size=(n, 6))
+    scale = rng.choice([1, 1, 1e-300, 1e-30, 1e-8, 1e3, 1e6, 1e15, 1e30, 1e38, 1e100, 1e300])
+    if rng.random() < 0.5:
+        X[:, rng.integers(6)] *= scale
+    else:
+        X = X * scale
+    kind = rng.integers(14)
+    if kind == 0:
+        X[:] = X[0]
+    elif kind == 1:
+        X[:, 0] = 0
+    elif kind == 2:
+        X[:, 1] = X[:, 0]
+    elif kind == 3:
+        X += 1e8
+    elif kind == 4:
+        X[rng.integers(n), rng.integers(6)] = rng.choice([np.nan, np.inf, -np.inf])
+    elif kind == 5:
+        X[rng.integers(n)] *= 1e6
+    elif kind == 6:
+        X = X[:, :1]
+    elif kind == 7:
+        X = np.hstack([X, np.zeros((n, 200))])
+    with np.errstate(over="ignore"):
+        kinds: tuple[Callable[[Any], Any], ...] = (
+            lambda X: X.astype(np.float32),
+            lambda X: X.astype(np.float16),
+            scipy.sparse.csr_array,
+            pd.DataFrame,
+            lambda X: torch.tensor(X, dtype=torch.bfloat16),
+            lambda X: np.clip(np.nan_to_num(X), -100, 100).astype(np.int8),
+        )
+        return X if rng.random() < 0.5 else kinds[rng.integers(len(kinds))](X)
+
+
+def labels(rng: np.random.Generator, n: int) -> Any:
+    """Return labels with an extreme property."""
+    Y: Any = (rng.random((n, N_LABELS)) < rng.choice([0.5, 0.3, 0.05, 0.95])).astype(np.int64)
+    kind = rng.integers(14)
+    if kind == 0:
+        Y[:, 0] = 0
+    elif kind == 1:
+        Y[:, 0] = 1
+    elif kind == 2:
+        Y[:] = 0
+    elif kind == 3:
+        Y[:] = 1
+    elif kind == 4:
+        Y = Y.astype(float)
+        Y[rng.random(Y.shape) < 0.3] = np.nan
+    elif kind == 5:
+        Y = Y.astype(object)
+        Y[0, 0] = rng.choice([None, pd.NA])
+    elif kind == 6:
+        Y = torch.tensor(Y, dtype=torch.bfloat16)
+    elif kind == 7:
+        Y = scipy.sparse.csr_array(Y)
+    elif kind == 8:
+        Y = Y.astype(float)
+        Y[rng.integers(n), 0] = rng.choice([0.5, -1, 2, 1e300, np.inf])
+    elif kind == 9:
+        Y[1:] = Y[0]
+    return Y
+
+
+def noise(rng: np.random.Generator) -> Any:
+    """Return a noise model, up to the limits of what is allowed."""
+    from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
+
+    high = float(rng.choice([0.0, 0.1, 0.45, 0.49, 0.9, 0.95, 0.999]))
+    kind = rng.integers(5)
+    if kind == 0:
+        return ClassConditionalNoise(high, (1 - high) * 0.5, n_labels=N_LABELS)
+    if kind == 1:
+        return ClassConditionalNoise(rng.random(N_LABELS) * high, rng.random(N_LABELS) * (0.99 - high))
+    if kind == 2:
+        return PartialNoise(high, n_labels=N_LABELS)
+    if kind == 3:
+        return MissingNoise(high, n_labels=N_LABELS)
+    return None
+
+
+# -- Cases
+
+
+def fit(rng: np.random.Generator, X: Any, Y: Any) -> Any:
+    """Fit a random estimator and predict."""
+    estimator = _estimator(rng)
+    estimator.fit(X, Y)
+    rows = X if rng.random() < 0.7 else X[:3]
+    predict = getattr(estimator, "predict_proba", None) if rng.random() < 0.5 else None
+    predict = predict or getattr(estimator, "decision_function", estimator.predict)
+    return type(estimator).__name__, predict(rows)
+
+
+def _estimator(rng: np.random.Generator) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    from ccmn.baselines import BASELINES
+    from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES
+    from ccmn.models import CCMNClassifier, CorrectedClassifier, RiskControlledClassifier
+
+    kind = rng.integers(10)
+    if kind < 6:
+        options: dict[str, Any] = {
+            "noise": "partial" if rng.random() < 0.1 else noise(rng),
+            "loss": rng.choice([*LOSSES]),
+            "surrogate": rng.choice([*SURROGATES]),
+            "model": rng.choice(["linear", "linear", "mlp"]),
+            "solver": rng.choice(["auto", "auto", "adam"]),
+            "lr": float(rng.choice([0.05, 10.0])),
+            "epochs": 5,
+            "correction": rng.choice([None, None, *CORRECTIONS]),
+            "threshold": rng.choice(["fixed", "fixed", "tuned"]),
+            "random_state": 0,
+        }
+        return CCMNClassifier(**options)
+    if kind == 6:
+        return CorrectedClassifier(LogisticRegression(), noise(rng), random_state=0)
+    if kind == 7:
+        base = CCMNClassifier(noise(rng), loss="hamming", surrogate="square", random_state=0)
+        return RiskControlledClassifier(base, noise(rng), random_state=0)
+    name = [*BASELINES][rng.integers(len(BASELINES))]
+    return BASELINES[name].estimator()
+
+
+def estimate(rng: np.random.Generator, X: Any, Y: Any) -> Any:
+    """Estimate the noise rates."""
+    from ccmn.estimation import METHODS, estimate_noise
+
+    method = str(rng.choice([*METHODS]))
+    more: dict[str, Any] = {}
+    if method == "trusted":
+        more["trusted"] = ([0, 1, 2, 3], np.array([[0, 1, 0, 1]] * 4))
+    elif method == "dawid_skene":
+        Z = rng.integers(0, 2, size=(3, len(np.asarray(Y) if not scipy.sparse.issparse(Y) else Y.toarray()), N_LABELS))
+        more["annotators"] = Z.astype(float)
+    elif method == "known_prevalence":
+        more["prevalence"] = rng.random(N_LABELS)
+    rates = estimate_noise(X, Y, method, noise_type=str(rng.choice(["both", "partial", "missing"])), **more)
+    return f"estimate_noise {method}", np.stack([rates.noise.rho_pos, rates.noise.rho_neg])
+
+
+def audit(rng: np.random.Generator, X: Any, Y: Any) -> Any:
+    """Find label issues."""
+    from ccmn.audit import find_label_issues
+    from ccmn.noise import PartialNoise
+
+    proba = np.clip(rng.random((60, N_LABELS)) * rng.choice([1, 1e-300, 2]), 0, 1)
+    rates = noise(rng) or PartialNoise(0.1, n_labels=N_LABELS)
+    return "find_label_issues", np.asarray(find_label_issues(Y, proba, rates)["p_wrong"], float)
+
+
+def metric(rng: np.random.Generator, X: Any, Y: Any) -> Any:
+    """Evaluate a random metric."""
+    from ccmn import metrics
+
+    names = [name for name in metrics.__all__ if name.islower() and name != "make_noisy_scorer"]
+    name = str(rng.choice(names))
+    scores: Any = rng.normal(size=(60, N_LABELS)) * rng.choice([1, 0, 1e-300, 1e300])
+    if name in metrics.METRICS and metrics.METRICS[name].needs == "labels":
+        scores = (scores > 0).astype(int)
+    elif rng.random() < 0.1:
+        scores[0, 0] = rng.choice([np.nan, np.inf])
+    options = {"k": int(rng.integers(1, N_LABELS + 2))} if name.endswith("_at_k") else {}
+    value = getattr(metrics, name)(Y, scores, noise=noise(rng), **options)
+    if hasattr(value, "value"):
+        if np.isnan(value.value) and value.se == 0:
+            raise Failure("NaN with a standard error of 0", f"{name}: {value}")
+        return name, np.array([value.value, value.se])
+    return name, np.asarray(value, float)
+
+
+def loss(rng: np.random.Generator, X: Any, Y: Any) -> Any:
+    """Compute a random loss and its gradient."""
+    from ccmn import losses
+
+    Z: Any = rng.normal(size=(60, N_LABELS)) * rng.choice([1, 0, 1e-300, 1e10, 1e30, 1e200])
+    targets = (rng.random((60, N_LABELS)) < rng.choice([0, 0.02, 0.5, 1])).astype(float)
+    kind = str(rng.choice([*losses.LOSSES, "forward"]))
+    dtype = rng.choice([torch.float32, torch.float64])
+    with np.errstate(over="ignore"):
+        scores = torch.tensor(Z.astype(np.float32) if dtype == torch.float32 else Z, dtype=dtype)
+    scores = scores.clamp(-1e30, 1e30).requires_grad_()
+    if kind == "forward":
+        module: Any = losses.ForwardLoss(noise=noise(rng))
+    else:
+        surrogate, correction = str(rng.choice([*losses.SURROGATES])), rng.choice([None, *losses.CORRECTIONS])
+        module = losses.LOSSES[kind](surrogate, noise=noise(rng), correction=correction)
+    value = module(scores, torch.tensor(targets, dtype=dtype))
+    if value.dtype == torch.float32 and scores.abs().max() > 1e18:
+        return f"{kind} loss of large scores", np.zeros(1)  # squares exceed float32
+    value.backward()
+    return f"{kind} loss", np.array([value.item(), scores.grad.abs().max().item()])
+
+
+CASES = ((0.45, fit), (0.1, estimate), (0.05, audit), (0.25, metric), (0.15, loss))
+
+
+def check(rng: np.random.Generator, folder: Path) -> str:
+    """Compute one result from extreme inputs."""
+    chosen = CASES[rng.choice(len(CASES), p=[share for share, _ in CASES])][1]
+    with warnings.catch_warnings(record=True) as caught, np.errstate(all="ignore"):
+        warnings.simplefilter("always")
+        try:
+            name, result = chosen(rng, features(rng, 60), labels(rng, 60))
+        except ValueError as error:
+            if not str(error).strip():
+                raise Failure("empty message", chosen.__name__) from error
+            return f"{chosen.__name__}: ValueError"
+    result = np.asarray(result.toarray() if scipy.sparse.issparse(result) else result, dtype=float)
+    if np.isfinite(result).all():
+        return f"{chosen.__name__}: finite"
+    texts = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
+    if not texts:
+        raise Failure("not finite", f"{name}: {result.ravel()[:5]}")
+    return f"{chosen.__name__}: warning"
+
+
+def prepare() -> None:
+    """Import everything."""
+    import ccmn.audit
+    import ccmn.baselines
+    import ccmn.models  # noqa: F401
+
+    torch.set_num_threads(1)
+
+
+CAMPAIGNS = (Campaign("numerics", check, 2000, seconds=60, batch=25, prepare=prepare),)
