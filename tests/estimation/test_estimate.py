@@ -344,3 +344,17 @@ def test_no_noise_is_estimated_where_there_is_none():
     assert max(rates.rho_pos.mean(), rates.rho_neg.mean()) < 0.02
     assert (rates.ci_pos[:, 0] == 0).all()
     assert (rates.ci_neg[:, 0] == 0).all()
+
+
+@ignore_rate_warnings
+def test_progress_is_reported_while_models_are_fitted():
+    task = make_noisy_multilabel(200, 4, 2, random_state=0)
+    steps = []
+    rates = estimate_noise(task.X, task.Y_noisy, on_progress=lambda done, total: steps.append((done, total)))
+    assert steps == [(k, 7) for k in range(1, 8)]
+    np.testing.assert_array_equal(rates.rho_pos, estimate_noise(task.X, task.Y_noisy).rho_pos)
+    steps.clear()
+    estimator = IncrementalNoiseEstimator(task.X, task.Y_noisy, on_progress=lambda *step: steps.append(step))
+    estimator.rates()
+    estimator.rates(trusted=(range(20), task.Y[:20]))
+    assert steps == [(k, 7) for k in range(1, 8)]

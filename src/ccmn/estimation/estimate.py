@@ -28,7 +28,7 @@ from ccmn.estimation.evidence import (
     read_trusted,
 )
 from ccmn.estimation.group_rates import GroupRates
-from ccmn.estimation.likelihood import observed_prevalence
+from ccmn.estimation.likelihood import ProgressCallback, observed_prevalence
 from ccmn.estimation.noise_rates import (
     MAX_IDENTIFIED_WIDTH,
     UNKNOWN_RATE,
@@ -66,6 +66,7 @@ def estimate_noise(
     prevalence: Any = None,
     groups: None = None,
     clean_groups: Sequence[Any] = (),
+    on_progress: ProgressCallback | None = None,
 ) -> NoiseRates: ...
 
 
@@ -83,6 +84,7 @@ def estimate_noise(
     prevalence: Any = None,
     groups: Sequence[Any],
     clean_groups: Sequence[Any] = (),
+    on_progress: ProgressCallback | None = None,
 ) -> GroupRates: ...
 
 
@@ -99,6 +101,7 @@ def estimate_noise(
     prevalence: Any = None,
     groups: Sequence[Any] | None = None,
     clean_groups: Sequence[Any] = (),
+    on_progress: ProgressCallback | None = None,
 ) -> NoiseRates | GroupRates:
     """Estimate the noise rates of every label from noisy labels and further evidence.
 
@@ -137,6 +140,9 @@ def estimate_noise(
         with fewer than 100 rows get the rates of all rows.
     clean_groups : sequence, default=()
         Groups whose labels are correct.
+    on_progress : callable, default=None
+        Progress callback ``on_progress(done, total)``, called while the models of the labels are fitted; with
+        ``groups``, it starts again for each group.
 
     Returns
     -------
@@ -171,6 +177,7 @@ def estimate_noise(
     (True, [0.0, 0.0])
     """
     evidence = read_evidence(X, Y_noisy, noise_type, trusted, annotators, random_state, pred_proba, prevalence)
+    evidence = replace(evidence, on_progress=on_progress)
     names = label_names_of(Y_noisy)
     if annotators is None and any(label_type != "partial" for label_type in evidence.noise_type):
         only_removed = np.array([label_type == "missing" for label_type in evidence.noise_type])
@@ -260,6 +267,8 @@ class IncrementalNoiseEstimator:
         Noise type, as in :func:`ccmn.estimate_noise`.
     random_state : int, Generator or None, default=0
         Seed of cross-validation and resampling.
+    on_progress : callable, default=None
+        Progress callback, as in :func:`ccmn.estimate_noise`.
 
     Examples
     --------
@@ -274,9 +283,16 @@ class IncrementalNoiseEstimator:
     """
 
     def __init__(
-        self, X: Any, Y_noisy: Labels, noise_type: str | Sequence[str] = "both", random_state: RandomState = 0
+        self,
+        X: Any,
+        Y_noisy: Labels,
+        noise_type: str | Sequence[str] = "both",
+        random_state: RandomState = 0,
+        *,
+        on_progress: ProgressCallback | None = None,
     ) -> None:
-        self._evidence = read_evidence(X, Y_noisy, noise_type, None, None, random_state, None, None)
+        evidence = read_evidence(X, Y_noisy, noise_type, None, None, random_state, None, None)
+        self._evidence = replace(evidence, on_progress=on_progress)
         self._names = label_names_of(Y_noisy)
         self._violations: tuple[Flag, ...] | None = None
 

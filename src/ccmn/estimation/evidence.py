@@ -21,7 +21,7 @@ from ccmn._validation import (
     check_trusted_rows,
 )
 from ccmn.data.vote_table import VoteTable
-from ccmn.estimation.likelihood import Surfaces, flat_surfaces, label_surfaces
+from ccmn.estimation.likelihood import ProgressCallback, Surfaces, flat_surfaces, label_surfaces
 from ccmn.estimation.noise_rates import NOISE_TYPES, LabelRates, NoiseType
 from ccmn.estimation.out_of_fold import out_of_fold_scores
 
@@ -62,6 +62,8 @@ class Evidence:
         Seed of all random numbers.
     surfaces : Surfaces or None, default=None
         Held-out log-likelihood surface of every label, as returned by :func:`fit_surfaces`; None before the fit.
+    on_progress : callable or None, default=None
+        Called with the numbers of finished and of all steps while the surfaces are fitted.
     """
 
     Y: FloatArray
@@ -73,6 +75,7 @@ class Evidence:
     prevalence: FloatArray | None = None
     seed: int = 0
     surfaces: Surfaces | None = None
+    on_progress: ProgressCallback | None = None
 
     def generator(self, label: int) -> np.random.Generator:
         """Return a random generator for one label; its stream does not depend on the other labels."""
@@ -121,7 +124,7 @@ def fit_surfaces(evidence: Evidence) -> Surfaces:
     if evidence.X is None:
         flat, unknown = flat_surfaces(evidence.Y, evidence.noise_type), np.full(evidence.Y.shape[1], np.nan)
         return Surfaces(flat, held_out_scores(evidence), np.arange(len(evidence.Y)), unknown)
-    return label_surfaces(evidence.X, evidence.Y, evidence.noise_type, evidence.seed)
+    return label_surfaces(evidence.X, evidence.Y, evidence.noise_type, evidence.seed, evidence.on_progress)
 
 
 def _require_scores(evidence: Evidence) -> None:

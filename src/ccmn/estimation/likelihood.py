@@ -8,7 +8,8 @@ grid; the rates are estimated from it (:func:`label_surfaces`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +57,9 @@ N_NEWTON_STEPS = 12
 SLOPE_MEAN, SLOPE_SD = 0.2, 0.5
 """Mean and standard deviation of the normal prior on the logarithm of the calibration slope."""
 _MIN_PROBABILITY = 1e-6
+
+ProgressCallback = Callable[[int, int], None]
+"""Progress callback: called with the number of finished steps and their total number."""
 
 
 class Grid(NamedTuple):
@@ -115,8 +119,13 @@ class Surfaces(NamedTuple):
     """Deviance of the best fit of each label, (q,); NaN if unknown. See :func:`deviance`."""
 
 
-def label_surfaces(X: Any, Y: FloatArray, noise_type: Sequence[NoiseType], seed: int) -> Surfaces:
-    """Return the surfaces of all labels: at each pair of rates, the better of linear and kernel features counts."""
+def label_surfaces(
+    X: Any, Y: FloatArray, noise_type: Sequence[NoiseType], seed: int, on_progress: ProgressCallback | None = None
+) -> Surfaces:
+    """Return the surfaces of all labels: at each pair of rates, the better of linear and kernel features counts.
+
+    The steps that ``on_progress`` counts are the folds of both kinds of features, and the calibration.
+    """
     n, q = Y.shape
     observed = observed_prevalence(Y)
     if n < MIN_ROWS:
@@ -128,7 +137,14 @@ def label_surfaces(X: Any, Y: FloatArray, noise_type: Sequence[NoiseType], seed:
     rows = np.sort(np.random.default_rng(seed).permutation(n)[: number_of_rows(X.shape[1], pairs)])
     Y = Y[rows]
     folds = stratified_folds(Y, N_FOLDS, np.random.default_rng(seed))
-    logits = [held_out_logits(features, Y, pairs, folds) for features in feature_maps(X[rows], seed)]
+    maps = feature_maps(X[rows], seed)
+    steps = itertools.count(1)
+
+    def finish_step() -> None:
+        if on_progress is not None:
+            on_progress(next(steps), len(maps) * len(folds) + 1)
+
+    logits = [held_out_logits(features, Y, pairs, folds, finish_step) for features in maps]
     grids = [GRIDS[label_type] for label_type in noise_type]
     surfaces_by_map = [[surface(f[j], Y[:, j], pairs[j], grids[j]) for j in range(q)] for f in logits]
     values = [np.maximum.reduce(both) for both in zip(*surfaces_by_map)]
@@ -139,6 +155,7 @@ def label_surfaces(X: Any, Y: FloatArray, noise_type: Sequence[NoiseType], seed:
         )
         for j in range(q)
     ]
+    finish_step()
     uncorrected = scipy.special.expit(np.stack([logits[0][j][:, 0] for j in range(q)], 1))
     return Surfaces(values, uncorrected, rows, np.array(misfit))
 
@@ -195,7 +212,11 @@ class Split(NamedTuple):
 
 
 def held_out_logits(
-    X: FloatArray, Y: FloatArray, pairs: Sequence[FloatArray], folds: Sequence[Fold]
+    X: FloatArray,
+    Y: FloatArray,
+    pairs: Sequence[FloatArray],
+    folds: Sequence[Fold],
+    on_fold_end: Callable[[], None] | None = None,
 ) -> list[FloatArray]:
     r"""Return log-odds of the *true* labels of held-out rows, for every label and every assumed pair of rates.
 
@@ -217,6 +238,8 @@ def held_out_logits(
         Pairs (rho_pos, rho_neg) of each label.
     folds : list of int arrays
         Partition of the rows.
+    on_fold_end : callable, optional
+        Called after each fold.
 
     Returns
     -------
@@ -241,6 +264,8 @@ def held_out_logits(
             logits = fit_models(training, testing, models, preconditioner).numpy()
             for j, columns in zip(part, np.split(logits, np.cumsum([len(pairs[j]) for j in part])[:-1], 1)):
                 result[j][fold] = columns
+        if on_fold_end is not None:
+            on_fold_end()
     return result
 
 
