@@ -2,6 +2,7 @@
 
     python benchmarks/deep.py                            three seeds, 20,000 images, 30 epochs; a GPU in minutes
     python benchmarks/deep.py --csv results/deep.csv     also writes every value; finished noise kinds are skipped
+    python benchmarks/deep.py --costs                    time of every loss relative to BCE, eager and compiled
     python benchmarks/deep.py --quick                    300 images, 3 epochs: a check that the script runs
 
 The images are digit scenes (``load_digit_scenes``); test images show other writers than training images. Noise kinds:
@@ -331,11 +332,24 @@ def print_table(rows: list[dict[str, object]]) -> None:
         )
 
 
+def loss_cost_table(device: str) -> list[dict[str, object]]:
+    """Return the time of forward and backward of every loss, eager and compiled, with the ratios to BCE."""
+    from device import loss_costs, print_costs
+
+    costs = loss_costs(device)
+    print_costs(costs)
+    return costs
+
+
 def main() -> None:
     arguments = parser(__doc__.splitlines()[0])
+    arguments.add_argument("--costs", action="store_true", help="print only the table of the costs of the losses")
     arguments.add_argument("--csv", type=Path, metavar="FILE", help="write every value to this file, or resume from it")
     options = arguments.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    if options.costs:
+        loss_cost_table(device)
+        return
     torch.backends.cudnn.benchmark = True
     table = cnn_table(QUICK if options.quick else Size(), device, options.csv)
     rows = summarize(table)

@@ -13,6 +13,7 @@ loss and of the step, in score-sized tensors.
 from __future__ import annotations
 
 import json
+import statistics
 
 import torch
 from harness import Result, compare, machine, parser, report, seconds_of
@@ -62,41 +63,45 @@ def loss_alone(q: int, budget: float) -> list[Result]:
 def loss_costs(
     device: str, sizes: tuple[int, ...] = COST_SIZES, compiled: bool = True, budget: float = 1.0
 ) -> list[dict[str, object]]:
-    """Return the milliseconds of forward and backward of every loss, eager and compiled, with the ratios to BCE."""
+    """Return the milliseconds of forward and backward of every loss, eager and compiled, with the ratios to BCE.
+
+    BCE is measured again with every loss, in turn, because the speed of the host changes within seconds.
+    """
     rows = []
+    bce = torch.nn.BCEWithLogitsLoss()
     for q in sizes:
         noise = ClassConditionalNoise(0.2, 0.1, n_labels=q)
         losses = {
-            "BCE": torch.nn.BCEWithLogitsLoss(),
+            "BCE": bce,
             "asymmetric": lambda f, Y: asymmetric_loss(f, Y).mean(),
             **{f"Hamming {phi}": HammingLoss(phi, noise).to(device) for phi in SURROGATES},
             **{f"ranking {phi}": RankingLoss(phi, noise).to(device) for phi in SURROGATES},
         }
         Y = (torch.rand(COST_BATCH, q, device=device) < 0.1).float()
-        steps = {}
         for name, loss in losses.items():
-            f = torch.randn(COST_BATCH, q + name.startswith("ranking"), device=device, requires_grad=True)
-            steps[name] = lambda loss=loss, f=f, Y=Y: torch.autograd.grad(loss(f, Y), f)
-        # Two rounds, so that other load affects all losses; the shorter time of each counts.
-        seconds = [{name: seconds_of(step, budget / 2, 1000) for name, step in steps.items()} for _ in range(2)]
-        for name, loss in losses.items():
-            row = {"q": q, "loss": name, "eager_ms": 1e3 * min(found[name] for found in seconds)}
+            row: dict[str, object] = {"q": q, "loss": name}
+            outputs = q + name.startswith("ranking")
+            seconds, baseline = in_turn(step_of(loss, outputs, Y), step_of(bce, q, Y), budget)
+            row |= {"eager_ms": 1e3 * seconds, "eager_ratio": seconds / baseline}
             if compiled:
-                row["compiled_ms"] = 1e3 * compiled_seconds(loss, q + name.startswith("ranking"), Y, budget)
+                torch._dynamo.reset()
+                steps = [step_of(torch.compile(f, fullgraph=True), n, Y) for f, n in ((loss, outputs), (bce, q))]
+                seconds, baseline = in_turn(*steps, budget)
+                row |= {"compiled_ms": 1e3 * seconds, "compiled_ratio": seconds / baseline}
             rows.append(row)
-            bce = rows[-1 - list(losses).index(name)]
-            row |= {
-                key.replace("ms", "ratio"): row[key] / bce[key] for key in ("eager_ms", "compiled_ms") if key in row
-            }
     return rows
 
 
-def compiled_seconds(loss, outputs: int, Y: torch.Tensor, budget: float) -> float:
-    """Return the time of forward and backward of a loss that is compiled without graph breaks."""
+def step_of(loss, outputs: int, Y: torch.Tensor):
+    """Return a function that computes a loss and its gradient."""
     f = torch.randn(len(Y), outputs, device=Y.device, requires_grad=True)
-    torch._dynamo.reset()
-    step = torch.compile(loss, fullgraph=True)
-    return min(seconds_of(lambda: torch.autograd.grad(step(f, Y), f), budget / 2, 1000) for _ in range(2))
+    return lambda: torch.autograd.grad(loss(f, Y), f)
+
+
+def in_turn(ours, theirs, budget: float) -> tuple[float, float]:
+    """Return the median times of two calls, measured in turn in ten rounds."""
+    rounds = [[seconds_of(call, budget / 20, 1000) for call in (ours, theirs)] for _ in range(10)]
+    return tuple(statistics.median(times) for times in zip(*rounds))
 
 
 def print_costs(rows: list[dict[str, object]]) -> None:

@@ -25,7 +25,9 @@ class ForwardLoss(MultiLabelLoss):
     noise : ClassConditionalNoise or None, default=None
         Noise model of the labels passed to ``forward``. ``None`` means labels without noise.
     reduction : {"mean", "sum", "none"}, default="mean"
-        Reduction over rows. Labels are always summed.
+        Reduction over rows.
+    label_reduction : {"sum", "mean"}, default="sum"
+        Reduction over labels.
 
     References
     ----------
@@ -39,8 +41,10 @@ class ForwardLoss(MultiLabelLoss):
     tensor(1.3963)
     """
 
-    def __init__(self, noise: ClassConditionalNoise | None = None, reduction: str = "mean") -> None:
-        super().__init__("logistic", noise, reduction, None, flood_level=0.0)
+    def __init__(
+        self, noise: ClassConditionalNoise | None = None, reduction: str = "mean", *, label_reduction: str = "sum"
+    ) -> None:
+        super().__init__("logistic", noise, reduction, None, flood_level=0.0, label_reduction=label_reduction)
         if noise is not None and not isinstance(noise, ClassConditionalNoise):
             raise TypeError(f"noise must be a ClassConditionalNoise (two rates per label); got {type(noise).__name__}")
 

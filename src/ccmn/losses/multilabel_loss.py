@@ -191,9 +191,13 @@ class MultiLabelLoss(torch.nn.Module, ABC):
             y = y.to(torch.promote_types(f.dtype, torch.float32))
             return self._eager_risk(f, y if debias is None else debias(y))
 
-        q, columns = labels.shape[-1], outputs.shape[-1]
-        options = {"dummy": columns > q, "reduction": reduction, "factor": factor}
-        return fused_loss(outputs, labels, debias, self.surrogate, eager, loss=self._fused_name, **options)
+        return fused_loss(
+            *(outputs, labels, debias, self.surrogate, eager),
+            loss=self._fused_name,
+            dummy=outputs.shape[-1] > labels.shape[-1],
+            reduction=reduction,
+            factor=factor,
+        )
 
     _fused_name: ClassVar[str]
     """Name of the loss in ``fused_loss``, for losses with fused kernels."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import torch
 
 from ccmn.losses import SURROGATES
@@ -173,6 +174,7 @@ def test_fused_loss_equals_the_eager_loss_in_all_reductions_and_shapes():
     assert run_bare(WITHOUT_KERNELS + EAGER) == str(3 * 3 * 60 + 1)
 
 
+@pytest.mark.slow
 def test_compiled_fused_loss_equals_the_eager_one():
     command = [sys.executable, "-c", WITHOUT_KERNELS + COMPILED]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

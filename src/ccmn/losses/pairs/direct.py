@@ -31,7 +31,7 @@ _TILE_SIZE = 1 << 19
 """Number of pairs in a tile on a CPU. A tile fits into the last-level cache and is large enough for all threads."""
 _DEVICE_TILE_SIZE = 1 << 24
 """Number of pairs in a tile on an accelerator, enough to keep it busy."""
-_MAX_PAIRS_WITHOUT_TILES = 1 << 18
+MAX_PAIRS_WITHOUT_TILES = 1 << 18
 """Batches with at most this number of pairs are computed in one step."""
 _MAX_SYMMETRIC_LABELS = 512
 """The symmetric form is used up to this number of labels, where the pairs of a row fit into a tile."""
@@ -64,7 +64,7 @@ class Needs(NamedTuple):
 def direct_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate, needs: Needs) -> PairSums:
     """Return the pair sums of rows (n, q) from tiles of phi(f_j - f_k) that share one workspace."""
     rows, q = scores.shape
-    if rows * q * q <= _MAX_PAIRS_WITHOUT_TILES and not needs.by_weights:
+    if rows * q * q <= MAX_PAIRS_WITHOUT_TILES and not needs.by_weights:
         return _small_pair_sum(scores, pos, neg, surrogate, needs)
     tile = _TILE_SIZE if scores.device.type == "cpu" else _DEVICE_TILE_SIZE
     if surrogate.name == "hinge" and not needs.by_weights and tile >= _MIN_ROWS_LAST * q * q:
@@ -233,16 +233,18 @@ def blocked_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, phi: Callable[[Te
     rows, q = scores.shape
     size = max(1, _MAX_BLOCK_PAIRS // max(1, rows * q))
     if size >= q:
-        return _block(scores, pos, neg, phi, 0, q)
+        return pair_block(scores, pos, neg, phi, 0, q)
     total = scores.new_zeros(rows)
     for start in range(0, q, size):
-        part = checkpoint(_block, scores, pos, neg, phi, start, min(start + size, q), use_reentrant=False)
+        part = checkpoint(pair_block, scores, pos, neg, phi, start, min(start + size, q), use_reentrant=False)
         assert isinstance(part, Tensor)
         total = total + part
     return total
 
 
-def _block(scores: Tensor, pos: Tensor, neg: Tensor, phi: Callable[[Tensor], Tensor], start: int, stop: int) -> Tensor:
+def pair_block(
+    scores: Tensor, pos: Tensor, neg: Tensor, phi: Callable[[Tensor], Tensor], start: int, stop: int
+) -> Tensor:
     """Return the part of the sum with positive labels j in [start, stop)."""
     values = phi(scores[:, start:stop, None] - scores[:, None, :])
     labels = torch.arange(scores.shape[1], device=scores.device)

@@ -24,7 +24,7 @@ def square_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, needs: Needs) -> P
     minus the diagonal :math:`\sum_j p_j n_j`. Scores are centered first, which reduces rounding errors; the sum depends
     only on their differences.
     """
-    f = scores - scores.mean(-1, keepdim=True)
+    f = scores - scores.mean(-1, keepdim=True).detach()  # the sum does not depend on the center
     pf, nf = pos * f, neg * f
     P0, P1, P2 = (t.sum(-1, keepdim=True) for t in (pos, pf, pf * f))
     N0, N1, N2 = (t.sum(-1, keepdim=True) for t in (neg, nf, nf * f))

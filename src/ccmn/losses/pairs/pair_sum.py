@@ -21,7 +21,14 @@ import torch
 from torch import Tensor
 
 from ccmn.losses.pairs.chebyshev import Expansion, chebyshev_pair_sum, expansion_for_width, max_half_width, order_for
-from ccmn.losses.pairs.direct import Needs, PairSums, blocked_pair_sum, direct_pair_sum
+from ccmn.losses.pairs.direct import (
+    MAX_PAIRS_WITHOUT_TILES,
+    Needs,
+    PairSums,
+    blocked_pair_sum,
+    direct_pair_sum,
+    pair_block,
+)
 from ccmn.losses.pairs.exact_sums import hinge_pair_sum, square_pair_sum
 from ccmn.losses.surrogates import SURROGATES, Surrogate
 
@@ -67,10 +74,20 @@ def pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate | Ca
     if not isinstance(surrogate, Surrogate):
         return blocked_pair_sum(scores, pos, neg, surrogate)
     if torch.compiler.is_compiling():
-        needs = Needs(scores.requires_grad, pos.requires_grad or neg.requires_grad)
-        result: Tensor = _CompiledPairSum.apply(scores, pos, neg, surrogate.name, needs)  # type: ignore[no-untyped-call]
-    else:
-        result = _PairSum.apply(scores, pos, neg, surrogate)  # type: ignore[no-untyped-call]
+        return _compiled_pair_sum(scores, pos, neg, surrogate)
+    result: Tensor = _PairSum.apply(scores, pos, neg, surrogate)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _compiled_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate) -> Tensor:
+    """Return the pair sum by operations that torch.compile can fuse, if they are the fastest, or by an operator."""
+    q = scores.shape[1]
+    if surrogate.pair_method == "moments":
+        return square_pair_sum(scores, pos, neg, Needs(False, False)).value
+    if scores.numel() * q <= MAX_PAIRS_WITHOUT_TILES:
+        return pair_block(scores, pos, neg, surrogate.phi, 0, q)
+    needs = Needs(scores.requires_grad, pos.requires_grad or neg.requires_grad)
+    result: Tensor = _CompiledPairSum.apply(scores, pos, neg, surrogate.name, needs)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -177,7 +194,7 @@ class _CompiledPairSum(torch.autograd.Function):
 
 
 # The wrappers of torch.library.custom_op take 40 microseconds per call, as long as the sums of a small batch.
-_LIBRARY = torch.library.Library("ccmn", "FRAGMENT")
+_LIBRARY: Any = torch.library.Library("ccmn", "FRAGMENT")  # type: ignore[no-untyped-call]
 _LIBRARY.define(
     "pair_sums(Tensor scores, Tensor pos, Tensor neg, str surrogate, bool by_scores, bool by_weights) "
     "-> (Tensor, Tensor, Tensor, Tensor)"
@@ -195,7 +212,7 @@ def _pair_sums_op(
 _LIBRARY.impl("pair_sums", _pair_sums_op, "CompositeExplicitAutograd")
 
 
-@torch.library.register_fake("ccmn::pair_sums", lib=_LIBRARY)
+@torch.library.register_fake("ccmn::pair_sums", lib=_LIBRARY)  # type: ignore[untyped-decorator]
 def _(
     scores: Tensor, pos: Tensor, neg: Tensor, surrogate: str, by_scores: bool, by_weights: bool
 ) -> tuple[Tensor, ...]:

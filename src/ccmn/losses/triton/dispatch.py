@@ -253,7 +253,7 @@ def scale_gradient(saved: Tensor, grad: Tensor, dtype: torch.dtype) -> Tensor:
 
 _OPTIONS = "str loss, str surrogate, bool dummy, str reduction, float factor, bool needs_gradient"
 _TENSORS = "Tensor outputs, Tensor labels, Tensor? scale, Tensor? offset"
-_LIBRARY = torch.library.Library("ccmn", "FRAGMENT")
+_LIBRARY: Any = torch.library.Library("ccmn", "FRAGMENT")  # type: ignore[no-untyped-call]
 _LIBRARY.define(f"fused_loss({_TENSORS}, {_OPTIONS}) -> (Tensor, Tensor)")
 _LIBRARY.define(f"fused_loss_backward({_TENSORS}, Tensor saved, Tensor grad, {_OPTIONS}) -> Tensor")
 
@@ -284,7 +284,7 @@ for _key in ("CPU", "CUDA"):  # the CPU serves tests that replace the kernels
     _LIBRARY.impl("fused_loss_backward", _fused_loss_backward_op, _key)
 
 
-@torch.library.register_fake("ccmn::fused_loss", lib=_LIBRARY)
+@torch.library.register_fake("ccmn::fused_loss", lib=_LIBRARY)  # type: ignore[untyped-decorator]
 def _(
     outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, *options: Any
 ) -> tuple[Tensor, Tensor]:
@@ -303,6 +303,6 @@ def _(
     return parts, outputs.new_empty((rows, columns) if needs_gradient else (0,), dtype=torch.float32)
 
 
-@torch.library.register_fake("ccmn::fused_loss_backward", lib=_LIBRARY)
+@torch.library.register_fake("ccmn::fused_loss_backward", lib=_LIBRARY)  # type: ignore[untyped-decorator]
 def _(outputs: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(outputs)

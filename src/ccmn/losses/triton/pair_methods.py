@@ -111,12 +111,12 @@ def _runner(compiled: Any, grid: tuple[int, int, int], device: int) -> Callable[
     It does what ``compiled[grid]`` does without hooks for profilers, in half of the time. PyTorch launches kernels in
     the same way.
     """
-    parts = [getattr(compiled, name, None) for name in ("run", "function", "packed_metadata")]
-    current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-    if current_stream is None or any(part is None for part in parts):
+    names = "run", "function", "packed_metadata"
+    current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if current_stream is None or not all(hasattr(compiled, name) for name in names):
         runner: Callable[..., Any] = compiled[grid]
         return runner
-    run, function, metadata = parts
+    run, function, metadata = (getattr(compiled, name) for name in names)
 
     def launch(*arguments: Any) -> None:
         run(*grid, current_stream(device), function, metadata, None, None, None, *arguments)
