@@ -68,10 +68,10 @@ def audit_report(
         f"given, about {missing:,.0f} are missing. For a single label, only the probability of an error can be "
         "estimated, so review some of the labels listed below."
     )
-    score_note = "Out-of-fold predictions of a linear model, trained without noise correction."
+    score_note = "Out-of-fold predictions of a linear model and a random forest, trained without noise correction."
     note = (
-        "The probability that a label is wrong follows from the out-of-fold predictions of a linear model and the "
-        "noise rates."
+        "The probability that a label is wrong follows from out-of-fold predictions of a linear model and a random "
+        "forest, the noise rates and, if there are any, verified rows."
     )
     variants = label_variants(labels, audit.pred_proba, noise)
     return Report(
@@ -210,9 +210,9 @@ def _demo_issues(task: DemoTask, rates: NoiseRates, noisy: FloatArray, names: Se
         warnings.simplefilter("ignore", UserWarning)  # the report contains the warnings about the rates
         audit = audit_labels(task.X, task.Y_noisy, rates)
     note = (
-        "The probability that a label is wrong follows from out-of-fold predictions of a linear model and the "
-        "estimated noise rates. The true labels are known here because the noise was simulated. To review labels and "
-        "retrain, run: ccmn review --demo (with the --random-state of ccmn demo, if you set one)."
+        "The probability that a label is wrong follows from out-of-fold predictions of a linear model and a random "
+        "forest and the estimated noise rates. The true labels are known here because the noise was simulated. To "
+        "review labels and retrain, run: ccmn review --demo (with the --random-state of ccmn demo, if you set one)."
     )
     show = pictures(task.X, DIGIT_SCENE_SHAPE)
     return issue_facts(audit.issues, noisy, names, show, note, Y_true=task.Y.astype(np.float64))
