@@ -1,33 +1,38 @@
 """
-With skorch
-===========
+With skorch, with unknown noise rates
+=====================================
 
 skorch wraps a PyTorch module as a scikit-learn estimator. The ``criterion`` is a loss of ccmn, and the noise model is
-an argument of the criterion. The grid search uses noisy labels: its scorer estimates the score on the true labels.
+an argument of the criterion. The rates are estimated from out-of-fold embeddings. The grid search uses noisy labels:
+its scorer estimates the score on the true labels.
 
 Install the packages with ``pip install '.[recipes]'`` in a clone of the repository. It prints::
 
+    mean error of the estimated rates: 0.076
     selected: 64 hidden units
-    Hamming loss, estimated from noisy labels: 0.195
+    Hamming loss, estimated from noisy labels: 0.225
     Hamming loss, plain: 0.215
     Hamming loss, unbiased: 0.171
 """
+
+import sys
+import warnings
 
 import numpy as np
 import torch
 from sklearn.model_selection import GridSearchCV, KFold
 from skorch import NeuralNet
 
-from ccmn import ClassConditionalNoise, HammingLoss
+from ccmn import ClassConditionalNoise, HammingLoss, cross_fit_proba, estimate_noise
 from ccmn.data import load_digit_scenes
 from ccmn.metrics import hamming_loss, make_noisy_scorer
 
 # %%
-# Training labels are noisy. The test set has true labels of pictures by other writers.
+# Replace this block by your own data. Training labels are noisy; the test set has true labels of other writers.
 data = load_digit_scenes(5000)
 X, Y = data.X[:2500], data.Y[:2500]
-noise = ClassConditionalNoise.sample(10, max_sum=0.6, random_state=1)
-Y_noisy = noise.corrupt(Y, random_state=0)
+true_noise = ClassConditionalNoise.sample(10, max_sum=0.6, random_state=1)
+Y_noisy = true_noise.corrupt(Y, random_state=0)
 
 
 # %%
@@ -50,6 +55,17 @@ class Network(torch.nn.Sequential):
         super().__init__(torch.nn.Linear(384, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 10))
 
 
+# %%
+# Estimate the rates: each row is encoded by a network that was not trained on it.
+warnings.filterwarnings("ignore", message="Noise rates")  # some rates have wide intervals with this few rows
+fitted = cross_fit_proba(lambda: Network(64), X, Y_noisy, epochs=8, lr=0.003, verbose=1)
+noise = estimate_noise(fitted.embeddings, Y_noisy).noise
+errors = np.abs([noise.rho_pos - true_noise.rho_pos, noise.rho_neg - true_noise.rho_neg])
+print(f"mean error of the estimated rates: {errors.mean():.3f}")
+
+
+# %%
+# skorch prints a line per epoch with ``verbose=1``.
 def make_net(**settings: object) -> MultiLabelNet:
     torch.manual_seed(0)
     return MultiLabelNet(
@@ -63,7 +79,7 @@ def make_net(**settings: object) -> MultiLabelNet:
         batch_size=100,
         train_split=None,
         iterator_train__shuffle=True,
-        verbose=0,
+        verbose=int(sys.stderr.isatty()),
         **settings,
     )
 
@@ -71,7 +87,7 @@ def make_net(**settings: object) -> MultiLabelNet:
 # %%
 # Select the number of hidden units without true labels.
 search = GridSearchCV(
-    make_net(criterion__noise=noise, criterion__correction="abs"),
+    make_net(criterion__noise=noise, criterion__correction="relu"),
     {"module__hidden": [4, 64]},
     scoring=make_noisy_scorer("hamming_loss", noise),
     cv=KFold(2, shuffle=True, random_state=0),
