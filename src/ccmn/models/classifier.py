@@ -29,7 +29,7 @@ from ccmn.losses.forward_loss import PluginLoss
 from ccmn.models.calibration import LINK_OF_LOSS, calibrate
 from ccmn.models.monitor import overfitting_warning, show_progress, training_risk_parts
 from ccmn.models.persistence import check_description, check_weights, json_safe, write_model
-from ccmn.models.predictor import FittedNetwork, Scorer, predicted_labels, top_labels
+from ccmn.models.predictor import FittedNetwork, ProbabilityModule, Scorer, predicted_labels, top_labels
 from ccmn.models.row_sketch import TRAINING_ROWS, RowSketch, SketchedSource
 from ccmn.models.solvers import (
     REQUIREMENTS,
@@ -123,6 +123,8 @@ def check_parameters(params: Mapping[str, Any], group: ProcessGroup | None = Non
         lr = np.empty(0)
     if lr.ndim != 1 or lr.size == 0 or not ((lr > 0) & np.isfinite(lr)).all():
         raise ValueError(f"lr must be a positive number or a list of them; got {params['lr']!r}")
+    if not isinstance(params["scale"], (bool, np.bool_)):
+        raise ValueError(f"scale must be True or False; got {params['scale']!r}")
     if params["weight_decay"] != "auto":
         check_penalty(params["weight_decay"], "weight_decay")
     check_real(params["validation_fraction"], "validation_fraction", 0, 1)
@@ -210,7 +212,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     rates_ : NoiseRates, GroupRates or None
         Estimated rates with standard errors and flags, if rates were estimated.
     inferred_ : InferredLabels or None
-        Result of :func:`ccmn.infer_labels` if votes were passed to ``fit``; ``noise_`` then has rates of zero.
+        Result of :func:`ccmn.infer_labels` if votes were passed to ``fit``.
     coef_ : array of shape (q, d)
         Weights of a linear model. For the ranking loss, the weights of the dummy label are subtracted, so that
         ``decision_function(X) = X @ coef_.T + intercept_ - thresholds_``.
@@ -330,7 +332,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y : array, DataFrame or CSR matrix of shape (n, q), list of label sets, array of shape (n,), or votes
             Noisy labels: a matrix of 0, 1 and NaN (not observed), a list of label sets, or one class per row. An array
             of shape (n, annotators, q) or a ``VoteTable`` contains the votes of several annotators, NaN where an
-            annotator did not vote. The model is then trained on the probabilities of the true labels given the votes.
+            annotator did not vote. The probabilities of the true labels given the votes are then the noisy labels.
         sample_weight : array of shape (n,), default=None
             Sample weights.
         validation : tuple (X, y), default=None
@@ -340,8 +342,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Whether the labels of ``validation`` are true.
         trusted : tuple (rows, Y_true) or array of shape (n, q), default=None
             True labels of some rows: row numbers and labels, or labels of all rows with NaN where a label has not been
-            verified. They improve estimated rates and replace the noisy labels in training ("forward" and "plugin" use
-            them only for the rates).
+            verified. They improve estimated rates and replace the noisy labels in training, weighted by the
+            information that they contain.
         groups : sequence of length n, default=None
             Source of every row (annotator, site, import batch). Rates are estimated for each group, or taken from a
             ``GroupedNoise``. Only for the losses "hamming" and "ranking".
@@ -692,6 +694,27 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if is_votes(y):
             y = infer_labels(y).labels
         return float(super().score(X, y, sample_weight))
+
+    def to_torch(self) -> torch.nn.Module:
+        """Return the fitted classifier as a torch module, for ``torch.export``, ONNX or a service without ccmn.
+
+        Returns
+        -------
+        torch.nn.Module
+            Module that takes a tensor of original, dense features (n, d) and returns what ``predict_proba`` returns.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(60, 2))
+        >>> clf = CCMNClassifier(None, random_state=0).fit(X, X > 0)
+        >>> module = clf.to_torch()
+        >>> bool(np.allclose(module(torch.tensor(X)).numpy(), clf.predict_proba(X), atol=1e-5))
+        True
+        """
+        check_is_fitted(self)
+        if self._kind == "binary" and len(self.classes_) == 1:
+            raise ValueError("to_torch requires two classes; the training labels had one")
+        return ProbabilityModule(self._scorer, self._kind).eval()
 
     @property
     def coef_(self) -> NDArray[np.float64]:

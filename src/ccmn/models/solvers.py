@@ -201,7 +201,7 @@ def fit_closed_form(
         risks, criteria = [], []
         for scores in path.scores(valid.X):
             # The square loss of each label except for a constant.
-            risks.append(_column_means(scores**2 - 2 * scores * target, observed, valid.row_weights()))
+            risks.append(_column_means(scores**2 - 2 * scores * target, observed, valid.label_weights()))
             criteria.append(_criterion(config, valid, scores))
         choice = np.array([first_smallest(list(column)) for column in np.stack(risks).T])
         weights, bias = path.solution(choice)
@@ -240,7 +240,7 @@ def fit_newton(
         for number in range(len(l2)):
             if not search.step(l2, number):
                 break
-        path = LogisticPath(rows.X, rows.fitted_labels(), rows.label_weights())
+        path = _logistic_path(config, rows)
         path.start_from(search.weights, search.bias)
         for number in np.unique(search.choice):
             path.solve(float(l2[number]), np.flatnonzero(search.choice == number))
@@ -248,6 +248,12 @@ def fit_newton(
     result = _path_result(config, l2, search.criteria, search.criteria[-1], search.choice, search.choice == len(l2) - 1)
     network, outputs = _linear_network(config, weights, bias), search.outputs.astype(np.float64)
     return replace(result, network=network, valid=valid, valid_outputs=outputs)
+
+
+def _logistic_path(config: TrainingConfig, rows: Sample) -> LogisticPath:
+    """Return the path of the noisy labels for the loss "plugin", and of the debiased labels for the Hamming loss."""
+    labels = rows.fitted_labels() if config.loss_name == "plugin" else rows.dense_labels().astype(np.float64)
+    return LogisticPath(rows.X, labels, rows.label_weights())
 
 
 class PathSearch:
@@ -282,7 +288,8 @@ class PathSearch:
     def __init__(self, config: TrainingConfig, folds: list[Fold], valid: Sample) -> None:
         self._config, self._valid = config, valid
         self._p = valid.dense_labels().astype(np.float64)
-        self._paths = [LogisticPath(t.X, t.fitted_labels(), t.label_weights()) for t, _ in folds]
+        self._weights = valid.label_weights()
+        self._paths = [_logistic_path(config, train) for train, _ in folds]
         self._rows = [rows for _, rows in folds]
         self._features = [path.centered(valid.X[rows]) for path, rows in zip(self._paths, self._rows)]
         q = self._p.shape[1]
@@ -309,7 +316,9 @@ class PathSearch:
             path.solve(float(l2[number]), active, tolerance=SEARCH_TOLERANCE)
         scores = self._scores(active)
         new, old = (self._config.probabilities(f, active) for f in (scores, self.outputs[:, active]))
-        better = _risk_decreases(new, old, self._p[:, active], self._valid.row_weights())
+        weights = self._weights
+        weights = weights if weights is None or weights.shape[1] == 1 else weights[:, active]
+        better = _risk_decreases(new, old, self._p[:, active], weights)
         improved = active[better]
         choice[improved], self.outputs[:, improved] = number, scores[:, better]
         weights, bias = first.solution()
@@ -429,7 +438,9 @@ def _smallest_l2(config: TrainingConfig, sample: Sample) -> float:
     """Return the smallest l2 weight of a path: the given one, or ``MIN_RELATIVE_L2`` times the norm of a mean row."""
     if config.weight_decay is not None:
         return config.weight_decay
-    return float(MIN_RELATIVE_L2 * _mean_squared_norm(sample) / max(1, sample.X.shape[0]))
+    # Rows with a weight of 0 do not count.
+    n = sample.X.shape[0] if sample.weights is None else np.count_nonzero(sample.weights)
+    return float(MIN_RELATIVE_L2 * _mean_squared_norm(sample) / max(1, n))
 
 
 def _criterion(config: TrainingConfig, valid: Sample, scores: NDArray[Any]) -> float:
@@ -454,7 +465,7 @@ def _risk_decreases(
     decreases = (old - new) * (old + new - 2 * np.nan_to_num(p))
     decrease = _column_means(decreases, observed, weights)
     variance = _column_means((decreases - decrease) ** 2, observed, weights)
-    share = observed * (1.0 if weights is None else weights[:, None])
+    share = observed * (1.0 if weights is None else weights)
     n_rows = share.sum(0) ** 2 / np.maximum((share**2).sum(0), np.finfo(np.float64).tiny)  # Kish's effective number
     error = np.sqrt(variance / np.maximum(n_rows, 1))
     return np.asarray(decrease > np.maximum(MIN_RISK_DECREASE * error, MIN_IMPROVEMENT))
@@ -463,8 +474,8 @@ def _risk_decreases(
 def _column_means(
     values: NDArray[np.float64], observed: NDArray[np.bool_], weights: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    """Return the weighted mean of every column over its observed rows."""
-    share = observed if weights is None else observed * weights[:, None]
+    """Return the mean of every column over its observed rows, with weights of rows (n, 1) or of all values."""
+    share = observed if weights is None else observed * weights
     return np.asarray((share * values).sum(0) / np.maximum(share.sum(0), np.finfo(np.float64).tiny))
 
 
