@@ -21,9 +21,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
+from torch import Tensor
 
 from ccmn.training.selection import MAX_BLOCK_SCORES
 
@@ -62,6 +64,18 @@ def linear_probability(f: NDArray[Any]) -> NDArray[Any]:
     tail = 1 - (1 - _CORNER) / 2 / (1 + excess)
     inside = (1 + np.clip(f, -_CORNER, _CORNER)) / 2
     return _open_interval(np.where(f > _CORNER, tail, np.where(f < -_CORNER, 1 - tail, inside)))
+
+
+def linear_probability_tensor(f: Tensor) -> Tensor:
+    """Return :func:`linear_probability` of a tensor.
+
+    >>> linear_probability_tensor(torch.tensor([-3.0, 0.0, 0.5, 1.0]))
+    tensor([0.0023, 0.5000, 0.7500, 0.9750])
+    """
+    excess = (f.abs() - _CORNER).clamp_min(0) / (1 - _CORNER)
+    tail = 1 - (1 - _CORNER) / 2 / (1 + excess)
+    inside = (1 + f.clamp(-_CORNER, _CORNER)) / 2
+    return torch.where(f > _CORNER, tail, torch.where(f < -_CORNER, 1 - tail, inside))
 
 
 def logistic_probability(f: NDArray[Any]) -> NDArray[Any]:

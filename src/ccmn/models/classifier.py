@@ -61,6 +61,7 @@ from ccmn.models.training_data import (
     debias,
     fit_fingerprint,
     given_validation,
+    is_small,
     is_votes,
     prepare,
     read_features,
@@ -162,7 +163,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         "sigmoid" for "ranking".
     model : {"auto", "average", "linear", "mlp"} or callable (n_features, n_outputs) -> torch.nn.Module, default="auto"
         "average" is the average of a logistic regression and a random forest, whose shares are chosen on validation
-        rows. "mlp" has one hidden layer of 128 units. "auto" is "average" for the loss "plugin" and up to 100,000 rows,
+        rows. "mlp" has one hidden layer of 128 units. "auto" is "average" for the loss "plugin" and 50 to 100,000 rows,
         5,000 dense features (20,000 sparse ones) and 200 labels, and "linear" otherwise.
     lr : float or sequence of floats, default=(0.05, 0.005, 0.0005)
         Learning rates of Adam. All are trained at the same time; the best one on the validation set is selected.
@@ -473,6 +474,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 loss = "plugin" if two_rates and model in ("auto", "linear", "average") else "ranking"
         if model == "auto":
             suited = loss == "plugin" and self.solver in ("auto", "newton") and not stream
+            suited = suited and not is_small(data.X.shape[0], data.weights)  # too few rows to choose the shares
             model = "average" if suited and forest_suits(data.X, data.targets.labels) else "linear"
         if surrogate == "auto":
             surrogate = "logistic" if loss == "hamming" else "sigmoid"

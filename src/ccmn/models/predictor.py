@@ -15,9 +15,10 @@ import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit
+from torch import Tensor
 
 from ccmn._containers import is_sparse
-from ccmn.models.calibration import linear_probability, logistic_probability
+from ccmn.models.calibration import linear_probability, linear_probability_tensor, logistic_probability
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels
 from ccmn.training import Network, StackedMLP, UserNetwork
@@ -103,14 +104,19 @@ class FittedNetwork:
         names = ("weight", "bias") if self.kind in ("linear", "average") else ("second_weight", "second_bias")
         return self.arrays[names[0]], self.arrays[names[1]]
 
-    def _module_outputs(self, X: Any) -> NDArray[np.float64]:
-        """Return the outputs of the module of the user."""
+    def check_module(self) -> torch.nn.Module:
+        """Return the module of the user; raise an error if it has not been passed to ``load_model``."""
         if self.module is None:
             raise ValueError("This model uses a custom network; load it with load_model(path, model=...)")
-        parameter = next(self.module.parameters())
+        return self.module
+
+    def _module_outputs(self, X: Any) -> NDArray[np.float64]:
+        """Return the outputs of the module of the user."""
+        module = self.check_module()
+        parameter = next(module.parameters())
         dense = X.toarray() if is_sparse(X) else np.asarray(X)
         with torch.no_grad():
-            outputs = self.module(torch.as_tensor(dense).to(parameter.device, parameter.dtype))
+            outputs = module(torch.as_tensor(dense).to(parameter.device, parameter.dtype))
         return np.asarray(outputs.double().cpu().numpy())
 
 
@@ -207,6 +213,87 @@ class Scorer:
         weights_per_label = 0 if self.network.kind == "user" else int(self.network.last_layer[0].shape[0])
         size = max(1, MAX_TILE_WEIGHTS // max(1, weights_per_label, per_label))
         return [slice(start, min(start + size, q)) for start in range(0, q, size)]
+
+
+# -- Torch modules
+
+
+class ProbabilityModule(torch.nn.Module):
+    """Torch module of a fitted classifier: features (n, d) in, the result of ``predict_proba`` out.
+
+    It contains the whole path from original features to calibrated probabilities, for ``torch.export``, ONNX and
+    inference without ccmn. Built-in models compute in the type of their stored weights, float32 or float64.
+
+    Parameters
+    ----------
+    scorer : Scorer
+        Fitted network with the interpretation of its outputs.
+    kind : {"multilabel", "binary", "multiclass"}
+        What the probabilities are about; two classes have two columns.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    second_weight: Tensor
+    second_bias: Tensor
+    projection: Tensor
+    linear_share: Tensor
+    rates: Tensor
+    thresholds: Tensor
+
+    def __init__(self, scorer: Scorer, kind: str) -> None:
+        super().__init__()
+        network = scorer.network
+        self.kind, self.network_kind = kind, network.kind
+        self.has_dummy, self.link, self.slope = scorer.has_dummy, scorer.link, scorer.slope
+        self.module: torch.nn.Module | None = None
+        self.forest = network.forest.module if network.kind == "average" else None
+        if network.kind == "user":
+            network.check_module()
+            self.module = network.module
+        else:
+            for name in ("weight", "bias", "second_weight", "second_bias", "projection", "linear_share"):
+                if name in network.arrays:
+                    self.register_buffer(name, torch.tensor(network.arrays[name]))
+        noise = scorer.noise
+        rates = np.zeros((2, len(scorer.thresholds)))
+        if isinstance(noise, ClassConditionalNoise):
+            rates = np.stack((noise.rho_pos, noise.rho_neg))
+        self.register_buffer("rates", torch.tensor(rates))
+        self.register_buffer("thresholds", torch.tensor(scorer.thresholds))
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the probabilities (n, q) of the true labels, or (n, n_classes)."""
+        outputs = self._outputs(X)
+        if self.has_dummy:
+            outputs = outputs[:, 1:] - outputs[:, :1]
+        if self.link == "plugin":
+            rho_pos, rho_neg = self.rates.to(outputs.dtype)
+            outputs = 2 * debias_labels(torch.sigmoid(outputs), rho_pos, rho_neg) - 1
+        decisions = outputs - self.thresholds.to(outputs.dtype)
+        if self.link in ("linear", "plugin"):
+            p = linear_probability_tensor(decisions)
+        else:
+            p = torch.sigmoid(self.slope * decisions)
+        if self.kind == "multiclass":
+            return p / p.sum(1, keepdim=True)
+        return torch.cat((1 - p, p), 1) if self.kind == "binary" else p
+
+    def _outputs(self, X: Tensor) -> Tensor:
+        """Return the outputs of the network."""
+        if self.module is not None:
+            outputs: Tensor = self.module(X)
+            return outputs
+        outputs = X.to(self.weight.dtype) @ self.weight + self.bias
+        if self.network_kind == "mlp":
+            hidden = torch.relu(outputs).to(self.second_weight.dtype)  # only the first layer includes the scaling
+            return hidden @ self.second_weight + self.second_bias
+        if self.forest is None:
+            return outputs
+        features = X if not hasattr(self, "projection") else X.to(self.projection.dtype) @ self.projection
+        share = self.linear_share.to(outputs.dtype)
+        mean = share * torch.sigmoid(outputs) + (1 - share) * self.forest(features).to(outputs.dtype)
+        return torch.logit(mean, MIN_PROBABILITY)
 
 
 # -- Predictions for many labels

@@ -253,7 +253,7 @@ def fit_newton(
 def _logistic_path(config: TrainingConfig, rows: Sample) -> LogisticPath:
     """Return the path of the noisy labels for the loss "plugin", and of the debiased labels for the Hamming loss."""
     labels = rows.fitted_labels() if config.loss_name == "plugin" else rows.dense_labels().astype(np.float64)
-    return LogisticPath(rows.X, labels, rows.label_weights())
+    return LogisticPath(rows.X, labels, rows.label_weights(), _numpy_type(config))
 
 
 class PathSearch:
@@ -288,7 +288,7 @@ class PathSearch:
     def __init__(self, config: TrainingConfig, folds: list[Fold], valid: Sample) -> None:
         self._config, self._valid = config, valid
         self._p = valid.dense_labels().astype(np.float64)
-        self._weights = valid.label_weights()
+        self._weights, self._frequencies = valid.label_weights(), _frequencies(valid)
         self._paths = [_logistic_path(config, train) for train, _ in folds]
         self._rows = [rows for _, rows in folds]
         self._features = [path.centered(valid.X[rows]) for path, rows in zip(self._paths, self._rows)]
@@ -297,9 +297,9 @@ class PathSearch:
         self.outputs = self._scores(np.arange(q))
         self.weights, self.bias = (part.copy() for part in self._paths[0].solution())
 
-    def _scores(self, labels: NDArray[np.intp]) -> NDArray[np.float32]:
+    def _scores(self, labels: NDArray[np.intp]) -> NDArray[Any]:
         """Return the outputs of some labels for the validation rows."""
-        scores = np.empty((len(self._p), len(labels)), dtype=np.float32)
+        scores = np.empty((len(self._p), len(labels)), dtype=_numpy_type(self._config))
         for path, rows, features in zip(self._paths, self._rows, self._features):
             scores[rows] = path.scores(features, labels)
         return scores
@@ -318,7 +318,7 @@ class PathSearch:
         new, old = (self._config.probabilities(f, active) for f in (scores, self.outputs[:, active]))
         weights = self._weights
         weights = weights if weights is None or weights.shape[1] == 1 else weights[:, active]
-        better = _risk_decreases(new, old, self._p[:, active], weights)
+        better = _risk_decreases(new, old, self._p[:, active], weights, self._frequencies)
         improved = active[better]
         choice[improved], self.outputs[:, improved] = number, scores[:, better]
         weights, bias = first.solution()
@@ -430,7 +430,8 @@ def _path_result(
 
 def _linear_network(config: TrainingConfig, weights: NDArray[np.float64], bias: NDArray[np.float64]) -> FittedNetwork:
     """Return weights (d, q) and biases for scaled features as a linear model of the original features."""
-    arrays = {"weight": weights.astype(np.float32), "bias": bias.astype(np.float32)}
+    dtype = _numpy_type(config)
+    arrays = {"weight": weights.astype(dtype), "bias": bias.astype(dtype)}
     return FittedNetwork("linear", arrays if config.scaling is None else config.scaling.restore(arrays))
 
 
@@ -438,9 +439,23 @@ def _smallest_l2(config: TrainingConfig, sample: Sample) -> float:
     """Return the smallest l2 weight of a path: the given one, or ``MIN_RELATIVE_L2`` times the norm of a mean row."""
     if config.weight_decay is not None:
         return config.weight_decay
-    # Rows with a weight of 0 do not count.
-    n = sample.X.shape[0] if sample.weights is None else np.count_nonzero(sample.weights)
-    return float(MIN_RELATIVE_L2 * _mean_squared_norm(sample) / max(1, n))
+    return float(MIN_RELATIVE_L2 * _mean_squared_norm(sample) / max(1.0, float(_frequencies(sample).sum())))
+
+
+def _frequencies(sample: Sample) -> NDArray[np.float64]:
+    """Return how often each row counts: integer weights are repeated rows; small weights count as 1 unless they are 0.
+
+    The information of verified labels does not count: it is inverse to their variance.
+    """
+    if sample.weights is None:
+        return np.ones(sample.X.shape[0])
+    present = (sample.weights > 0).astype(np.float64)
+    return sample.weights if sample.weights.sum() >= present.sum() else present
+
+
+def _numpy_type(config: TrainingConfig) -> type[np.floating[Any]]:
+    """Return the NumPy type of the numbers in training: float64 for few rows."""
+    return np.float64 if config.dtype == torch.float64 else np.float32
 
 
 def _criterion(config: TrainingConfig, valid: Sample, scores: NDArray[Any]) -> float:
@@ -458,16 +473,21 @@ def _mean_squared_norm(sample: Sample) -> float:
 
 
 def _risk_decreases(
-    new: NDArray[np.float64], old: NDArray[np.float64], p: NDArray[np.float64], weights: NDArray[np.float64] | None
+    new: NDArray[np.float64],
+    old: NDArray[np.float64],
+    p: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+    frequencies: NDArray[np.float64],
 ) -> NDArray[np.bool_]:
-    """Return for which labels the square risk of probabilities, the mean of (p - P)^2, has decreased."""
+    """Return for which labels the square risk of probabilities, the mean of (p - P)^2, has decreased.
+
+    ``frequencies`` (n,) is how often each row counts in the standard error.
+    """
     observed = ~np.isnan(p)
     decreases = (old - new) * (old + new - 2 * np.nan_to_num(p))
     decrease = _column_means(decreases, observed, weights)
     variance = _column_means((decreases - decrease) ** 2, observed, weights)
-    share = observed * (1.0 if weights is None else weights)
-    n_rows = share.sum(0) ** 2 / np.maximum((share**2).sum(0), np.finfo(np.float64).tiny)  # Kish's effective number
-    error = np.sqrt(variance / np.maximum(n_rows, 1))
+    error = np.sqrt(variance / np.maximum(frequencies @ observed, 1))
     return np.asarray(decrease > np.maximum(MIN_RISK_DECREASE * error, MIN_IMPROVEMENT))
 
 

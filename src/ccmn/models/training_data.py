@@ -22,6 +22,7 @@ from ccmn._containers import is_dataframe, is_sparse, label_names_of, to_dense_a
 from ccmn._validation import check_label_values, check_trusted_rows
 from ccmn.data import VoteTable
 from ccmn.estimation import NOISE_TYPES
+from ccmn.estimation.noise_rates import MIN_SIGNAL
 from ccmn.losses import LOSSES
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels
@@ -404,8 +405,7 @@ def resolve_noise(noise: Noise, data: TrainingData, seed: int) -> ResolvedNoise:
     if targets.inferred is not None:
         if grouped or not (noise is None or noise == "estimate"):
             raise ValueError("votes require noise='estimate' and no groups: the rates of annotators are estimated")
-        no_noise = ClassConditionalNoise(0.0, 0.0, n_labels=targets.labels.shape[1], label_names=targets.label_names)
-        return ResolvedNoise(no_noise)
+        return ResolvedNoise(_noise_of_probabilities(targets, zero=noise is None))
     if isinstance(noise, GroupedNoise) and not grouped:
         raise ValueError("noise is a GroupedNoise, which requires the group of every row: fit(X, y, groups=...)")
     declared = noise.mean(data.groups) if isinstance(noise, GroupedNoise) else noise  # type: ignore[arg-type]
@@ -450,6 +450,24 @@ def resolve_noise(noise: Noise, data: TrainingData, seed: int) -> ResolvedNoise:
     assert isinstance(noise, str)
     rates = _estimate(noise, data, seed)
     return ResolvedNoise(rates.shrunk_noise, rates)
+
+
+def _noise_of_probabilities(targets: Targets, *, zero: bool) -> ClassConditionalNoise:
+    r"""Return the noise of the probabilities :math:`\mu` of true labels given votes, as soft labels.
+
+    A probability that was computed without features is nearer to the prevalence than the true label:
+
+    .. math:: E[1 - \mu \mid y = 1] = \frac{\sum_i \mu_i (1 - \mu_i)}{\sum_i \mu_i}, \qquad
+              E[\mu \mid y = 0] = \frac{\sum_i \mu_i (1 - \mu_i)}{\sum_i (1 - \mu_i)}
+
+    These are the rates with which the loss is unbiased. They sum to at most 0.9; with ``zero``, they are 0.
+    """
+    mu = targets.labels.astype(np.float64)
+    spread = 0.0 if zero else np.nansum(mu * (1 - mu), 0)
+    tiny = np.finfo(np.float64).tiny
+    rho_pos, rho_neg = (spread / np.maximum(np.nansum(part, 0), tiny) for part in (mu, 1 - mu))
+    scale = np.minimum(1, (1 - MIN_SIGNAL) / np.maximum(rho_pos + rho_neg, tiny))
+    return ClassConditionalNoise(rho_pos * scale, rho_neg * scale, label_names=targets.label_names)
 
 
 def _estimate(noise: str, data: TrainingData, seed: int) -> Any:
@@ -628,7 +646,9 @@ def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sam
     labels, trusted = data.targets.labels, data.trusted
     if not is_sparse(labels):
         if data.targets.inferred is not None:
-            p = labels.copy()  # probabilities of true labels, without noise
+            assert isinstance(noise.model, ClassConditionalNoise)
+            rates = noise.model.rho_pos.astype(np.float32), noise.model.rho_neg.astype(np.float32)
+            p = debias_labels(labels, *rates)  # soft labels, which NoiseModel.debias rejects
         elif noise.groups is None:
             p = noise.model.debias(labels)
         else:
@@ -661,13 +681,15 @@ def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sam
     return Sample(data.X, p, data.weights, SparseLabels(labels) if keep_noisy else None)
 
 
-def split(sample: Sample, fraction: float, seed: int) -> Split:
-    """Return training and validation rows: a random fraction of the rows, or all rows for both if there are few.
+def is_small(n: int, weights: NDArray[np.float64] | None) -> bool:
+    """Return whether rows are too few to be split; rows with a weight of 0 do not count."""
+    return (n if weights is None else int(np.count_nonzero(weights))) < MIN_SAMPLES_TO_SPLIT
 
-    Rows with a weight of 0 do not count.
-    """
+
+def split(sample: Sample, fraction: float, seed: int) -> Split:
+    """Return training and validation rows: a random fraction of the rows, or all rows for both if there are few."""
     n = sample.X.shape[0]
-    if (n if sample.weights is None else np.count_nonzero(sample.weights)) < MIN_SAMPLES_TO_SPLIT:
+    if is_small(n, sample.weights):
         return Split(sample, sample, sample, np.arange(n))
     order = np.random.default_rng(seed).permutation(n)
     n_validation = min(max(1, round(fraction * n)), n - 1)
@@ -686,7 +708,9 @@ def given_validation(X: Any, y: Any, targets: Targets, noise: NoiseModel | None)
         raise ValueError(f"Expected as many rows of y as of X in validation, {X.shape[0]}; got {Y.shape[0]}")
     if is_sparse(Y):
         return Sample(X, SparseLabels(Y, None if noise is None else noise.debiasing()))
-    return Sample(X, Y if noise is None or is_votes(y) else noise.debias(Y))
+    if is_votes(y) and isinstance(noise, ClassConditionalNoise):
+        return Sample(X, debias_labels(Y, noise.rho_pos, noise.rho_neg).astype(np.float32))
+    return Sample(X, Y if noise is None else noise.debias(Y))
 
 
 def fit_fingerprint(params: Mapping[str, Any], noise: NoiseModel, *values: Any) -> str:
