@@ -66,9 +66,10 @@ def _eager_loss(scores: Tensor, targets: Tensor, phi: Surrogate | Callable[[Tens
     f, pos, neg = with_weights(scores, targets)
     if not isinstance(phi, Surrogate):
         return (pos * phi(f) + neg * phi(-f)).sum(-1)
-    if torch.compiler.is_compiling() or pos.requires_grad:
+    if pos.requires_grad or (torch.compiler.is_compiling() and f.shape != pos.shape):
         return phi.two_sided(f, pos, neg).sum(-1)
-    result: Tensor = _HammingRows.apply(f, pos, neg, phi)  # type: ignore[no-untyped-call]
+    rows = _CompiledRows if torch.compiler.is_compiling() else _HammingRows
+    result: Tensor = rows.apply(f, pos, neg, phi)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -94,6 +95,21 @@ class _HammingRows(torch.autograd.Function):
         # Scores may have been broadcast to the shape of the targets.
         by_scores = by_scores if by_scores.shape == scores.shape else by_scores.sum_to_size(scores.shape)
         return by_scores, None, None, None
+
+
+class _CompiledRows(torch.autograd.Function):
+    """The same for torch.compile: one pass computes value and derivative; the compiler would save masks instead."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate) -> Tensor:
+        value, slope = surrogate.two_sided_slope(scores, pos, neg)
+        ctx.save_for_backward(slope)
+        return value.sum(-1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = ctx.saved_tensors
+        return grad.unsqueeze(-1) * slope, None, None, None
 
 
 class HammingLoss(MultiLabelLoss):
