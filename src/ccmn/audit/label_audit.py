@@ -34,8 +34,8 @@ PENALTIES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """Ridge penalties, in mean eigenvalues of the features."""
 PLATT_C = 100.0
 """Inverse ridge penalty of Platt scaling, which keeps the slope of separable labels finite."""
-MAX_COMPONENTS = 400
-"""Components of the truncated SVD. On deu, cmc and relex, 150 standardized components rank label errors worse."""
+MAX_COMPONENTS = 800
+"""Components of the truncated SVD. On deu, 400 rank label errors worse (average precision .519 instead of .527)."""
 MAX_DENSE_FEATURES = 1000
 """Dense features from which on a truncated SVD reduces their number."""
 MAX_SVD_ROWS = 20_000
@@ -139,7 +139,7 @@ def audit_labels(
 def out_of_fold_probabilities(X: Any, Y_noisy: FloatArray, random_state: RandomState = 0) -> FloatArray:
     """Return out-of-fold probabilities of the noisy labels from a linear model and a random forest.
 
-    The linear model is ridge regression on standardized features, or on 400 components of a truncated SVD if the
+    The linear model is ridge regression on standardized features, or on 800 components of a truncated SVD if the
     features are sparse. Ten folds give held-out scores; each label uses the penalty with the smallest squared error,
     and Platt scaling [1]_ converts the scores to probabilities. The forest [2]_ contributes its out-of-bag predictions
     with a weight of 1/4 or 1/2, whichever has the smaller log-loss. It is omitted for more than 100 labels.
