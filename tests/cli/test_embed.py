@@ -188,3 +188,19 @@ def test_empty_cell_is_named(folder, rejected):
 def test_invalid_vectors_are_rejected(result):
     with pytest.raises(ValueError, match="encoder"):
         encode_rows(lambda items: result, "ab".__getitem__, 2)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda part: part[:50], lambda part: part + b"x" * 5, lambda part: part.replace(b"(2, 1)", b"(9, 9)")]
+)
+def test_damaged_parts_are_computed_again(tmp_path, damage):
+    def encode():
+        return encode_rows(
+            lambda items: np.array([[len(item)] for item in items]), ["a", "bc"].__getitem__, 2, parts=tmp_path
+        )
+
+    expected = encode()
+    part = tmp_path / "000000.npy"
+    part.write_bytes(damage(part.read_bytes()))
+    np.testing.assert_array_equal(encode(), expected)
+    np.testing.assert_array_equal(encode_rows(None, None, 2, parts=tmp_path), expected)

@@ -18,6 +18,7 @@ import sklearn.datasets
 from ccmn.data import ShardedData, load_dataset, read_arff, read_csv, read_libsvm, read_mat, read_npz, read_parquet
 from ccmn.data.formats import FORMATS
 from ccmn.data.parquet import read_parquet_text
+from ccmn.data.vote_table import read_votes
 
 LIMIT = 20_000
 LOADED_ON_DEMAND = (pd, sklearn.datasets)  # imported here so that their memory is not counted
@@ -132,3 +133,15 @@ def test_many_nominal_declarations(tmp_path):
     attributes = "".join(f"@attribute a{j} {{0,{j + 2}}}\n" for j in range(3000))
     (tmp_path / "data.arff").write_text(f"@relation x\n{attributes}@attribute sea {{0,1}}\n@data\n{{}}\n")
     assert read_arff(tmp_path / "data.arff", ["sea"]).d == 3000
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
+def test_votes(tmp_path, suffix):
+    frame = pd.DataFrame({"row": range(3000), "annotator": "ann", "label": "sea"})
+    path = tmp_path / f"data{suffix}"
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False)
+    rejected(read_votes, path, ["row", "annotator", "label"])

@@ -134,3 +134,24 @@ def test_long_table_in_a_file(tmp_path):
         read_votes(path, ["id", "who", "tag"])
     with pytest.raises(ValueError, match="no column 'label'"):
         read_votes(path, ["id", "who", "label"])
+
+
+@pytest.mark.parametrize("content", ["", "a,b,c\n1,2,3,4\n", "a,b,c\n1,2,3\n1,2,3,4,5\n", 'a,b,c\n1,"2,3\n'])
+def test_malformed_files_are_named_in_one_line(tmp_path, content):
+    path = tmp_path / "votes.csv"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=r"votes\.csv") as error:
+        read_votes(path, ["a", "b", "c"])
+    assert "\n" not in str(error.value)
+
+
+def test_damaged_parquet_file_is_named_in_one_line(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "votes.parquet"
+    pd.DataFrame({"a": ["1"] * 9, "b": ["2"] * 9, "c": ["3"] * 9}).to_parquet(path)
+    content = bytearray(path.read_bytes())
+    content[4:40] = b"\xff" * 36
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"votes\.parquet") as error:
+        read_votes(path, ["a", "b", "c"])
+    assert "\n" not in str(error.value)

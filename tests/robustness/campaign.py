@@ -150,7 +150,6 @@ def _peak_bytes() -> int:
 
 def campaigns() -> dict[str, Campaign]:
     """Return all campaigns by name."""
-    sys.path.insert(0, str(Path(__file__).parents[1]))
     from robustness import clients, faults, kills, malformed, numerics, power_cuts
 
     modules = (malformed, kills, faults, numerics, power_cuts, clients)
@@ -189,4 +188,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # The campaigns import this module by its name: the script must use the same classes.
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from robustness import campaign
+
+    campaign.main()

@@ -195,6 +195,27 @@ def _parquet() -> bytes:
     return stream.getvalue()
 
 
+def _votes() -> bytes:
+    lines = [
+        f"{i},ann{a},{label},{(i + a) % 2},{i / 4}" for i in range(4) for a in range(2) for label in ("sea", "sky")
+    ]
+    return ("row,annotator,label,value,x\n" + "\n".join(lines) + "\n").encode()
+
+
+def _votes_parquet() -> bytes:
+    import pandas as pd
+
+    stream = io.BytesIO()
+    pd.read_csv(io.BytesIO(_votes()), dtype={"row": str}).to_parquet(stream, index=False)
+    return stream.getvalue()
+
+
+def _part() -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, np.ones((4, 3), np.float32))
+    return stream.getvalue()
+
+
 @cache
 def _classifier() -> Any:
     from ccmn import CCMNClassifier
@@ -354,6 +375,18 @@ def _read_cells(path: Path) -> Any:
     results = read_cells(path)
     with prefix_errors(path):
         return summarize(results)
+
+
+def _read_votes(path: Path) -> Any:
+    from ccmn.data.vote_table import read_votes
+
+    return read_votes(path, ["row", "annotator", "label", "value"])[0]
+
+
+def _read_parts(path: Path) -> Any:
+    from ccmn.data.encoders import encode_rows
+
+    return encode_rows(lambda items: np.ones((len(items), 3)), int, 4, parts=path.parent)
 
 
 def _read_names(path: Path) -> Any:
@@ -553,6 +586,9 @@ FORMATS = (
     Format("packed.mat", lambda: _mat(packed=True), _read),
     Format("data.parquet", _parquet, lambda p: _read(p, LABELS), _expected_parquet),
     Format("shard.parquet", _parquet, _read_shards),
+    Format("votes.csv", _votes, _read_votes),
+    Format("votes.parquet", _votes_parquet, _read_votes),
+    Format("000000.npy", _part, _read_parts),
     Format("labels.xml", lambda: b'<labels><label name="sea"/><label name="sky"/></labels>', _read_names),
     Format("labels.txt", lambda: b"sea\nsky\n", _read_names),
     Format("rates.json", _rates, _read_rates),

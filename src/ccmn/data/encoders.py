@@ -218,8 +218,8 @@ def encode_rows(
     for number, start in enumerate(range(0, n, size)):
         file = None if folder is None else folder / f"{number:06d}.npy"
         stop = min(start + size, n)
-        if file is not None and file.exists():
-            block = np.load(file, allow_pickle=False)
+        block = None if file is None else _read_part(file, stop - start)
+        if block is not None:
             on_rows(stop - start)
         else:
             rows = range(start, stop)
@@ -230,6 +230,16 @@ def encode_rows(
                     np.save(stream, block)
         blocks.append(block)
     return np.concatenate(blocks) if blocks else np.empty((0, 0), np.float32)
+
+
+def _read_part(file: Path, rows: int) -> NDArray[np.float32] | None:
+    """Return the vectors in a file; None if it does not exist or is damaged, so that they are computed again."""
+    try:
+        block = np.load(file, mmap_mode="r", allow_pickle=False)  # never larger than the file
+    except Exception:  # damaged content can make the parser fail in any way
+        return None
+    valid = block.ndim == 2 and len(block) == rows and block.dtype == np.float32 and np.isfinite(block).all()
+    return np.array(block) if valid else None
 
 
 def _encode_batch(

@@ -71,7 +71,7 @@ def _read(path: PathLike, labels: LabelSpec | None, text: str | None) -> tuple[M
             _check_numbers(file.schema_arrow.field(name))
         check_unpacked_size(4 * file.metadata.num_rows * len(names), unpacked_limit(path))
         parts = [np.empty((0, len(names)), np.float32)]
-        for batch in _batches(file, path):
+        for batch in read_batches(file, path):
             if place is not None:
                 texts += ["" if cell is None else str(cell) for cell in batch.column(place).to_pylist()]
                 batch = batch.remove_column(place)
@@ -80,7 +80,7 @@ def _read(path: PathLike, labels: LabelSpec | None, text: str | None) -> tuple[M
     return Table(path, names, values, range(1, len(values) + 1), unit="row").split(columns), texts
 
 
-def _batches(file: Any, path: Path) -> Any:
+def read_batches(file: Any, path: Path) -> Any:
     """Yield the record batches of a file, up to the limit of what it may unpack to."""
     import pyarrow
 

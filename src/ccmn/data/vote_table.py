@@ -9,13 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._containers import is_dataframe, is_sparse
-from ccmn._files import PathLike, check_file, data_name, open_text, prefix_errors
+from ccmn._files import (
+    PathLike,
+    check_file,
+    check_unpacked_size,
+    data_name,
+    open_text,
+    prefix_errors,
+    unpacked_limit,
+)
 from ccmn._validation import FloatArray, check_numeric
 from ccmn.data.dataset import MultiLabelData
-from ccmn.data.parquet import open_parquet
+from ccmn.data.parquet import first_line, open_parquet, read_batches
 
 IntArray = NDArray[np.intp]
 Names = tuple[Any, ...] | None
+
+_LINES_PER_BLOCK = 100_000
+"""Lines of a CSV file that are parsed together; the memory is checked after each block."""
 
 
 class VoteTable:
@@ -346,13 +357,22 @@ def _read_long_table(path: Any) -> Any:
     import pandas as pd
 
     if path.suffix.lower() == ".parquet":
-        with open_parquet(path) as file:
-            return file.read().to_pandas()
+        with open_parquet(path) as file, prefix_errors(path):
+            batches = [batch.to_pandas() for batch in read_batches(file, path)]
+            return pd.concat(batches, ignore_index=True) if batches else file.schema_arrow.empty_table().to_pandas()
+    blocks: list[Any] = []
     try:
         with open_text(path) as stream:
-            return pd.read_csv(stream, dtype=str, keep_default_na=False, na_values=[""])
-    except pd.errors.ParserError as error:
-        raise ValueError(f"{path} is not a table: {error}") from None
+            frames = pd.read_csv(stream, dtype=str, keep_default_na=False, na_values=[""], chunksize=_LINES_PER_BLOCK)
+            for frame in frames:
+                blocks.append(frame)
+                with prefix_errors(path):
+                    if not isinstance(frame.index, pd.RangeIndex):  # pandas uses surplus cells as an index
+                        raise ValueError("the rows have more cells than the header")
+                    check_unpacked_size(sum(int(b.memory_usage(deep=True).sum()) for b in blocks), unpacked_limit(path))
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise ValueError(f"{path} is not a table: {first_line(error)}") from None
+    return pd.concat(blocks, ignore_index=True)
 
 
 def _numbers(frame: Any) -> NDArray[np.float32]:
