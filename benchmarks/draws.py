@@ -55,7 +55,8 @@ def make_draw(name: str, setting: str, number: int) -> Draw:
     """Split a data set at random (70 % training rows) and add noise to the training labels.
 
     ``setting`` is "three" (both rates 0.1, 0.2 or 0.3), "sum" (rates 0.1 to 0.5 with sum at most 0.6), "partial" or
-    "missing" (rates 0.1 to 0.4 of one kind), or "clean" (no noise).
+    "missing" (rates 0.1 to 0.4 of one kind), "undeclared" (as "missing", but with the noise type "both"), or
+    "clean" (no noise).
     """
     data = load_dataset(name)
     Y = np.asarray(data.Y).astype(int)
@@ -68,6 +69,7 @@ def make_draw(name: str, setting: str, number: int) -> Draw:
         "sum": lambda: ClassConditionalNoise.sample(q, max_sum=0.6, random_state=rng),
         "partial": lambda: PartialNoise(rng.choice([0.1, 0.2, 0.3, 0.4], q)),
         "missing": lambda: MissingNoise(rng.choice([0.1, 0.2, 0.3, 0.4], q)),
+        "undeclared": lambda: MissingNoise(rng.choice([0.1, 0.2, 0.3, 0.4], q)),
         "clean": lambda: ClassConditionalNoise(0.0, 0.0, n_labels=q),
     }[setting]()
     noisy = noise.corrupt(Y[train], random_state=rng)
