@@ -120,7 +120,7 @@ def test_reader_of_a_folder_finds_the_old_or_the_new_model(tmp_path):
 def test_folder_is_kept_if_it_cannot_be_exchanged(tmp_path, monkeypatch):
     clf = fitted()
     clf.save(tmp_path / "folder")
-    monkeypatch.setattr(persistence.ctypes, "CDLL", lambda *_, **__: object())
+    monkeypatch.setattr("ccmn._files.ctypes.CDLL", lambda *_, **__: object())
     with pytest.raises(OSError, match=r"cannot be replaced atomically.*folder"):
         clf.save(tmp_path / "folder")
     load_model(tmp_path / "folder")

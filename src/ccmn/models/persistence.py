@@ -7,15 +7,10 @@ Nothing that is read is ever executed.
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import io
 import json
 import math
 import os
-import shutil
-import sys
-import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from ccmn._files import atomic_write, checksum
+from ccmn._files import atomic_write, checksum, write_folder
 from ccmn.models.calibration import LINKS
 from ccmn.models.predictor import FittedNetwork
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
@@ -110,7 +105,7 @@ def write_model(path: str | os.PathLike[str], description: dict[str, Any], array
     contents[_CHECKSUMS] = json.dumps({name: checksum(data) for name, data in contents.items()}, indent=1).encode()
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.is_dir() or not target.suffix:
-        _write_folder(target, contents)
+        write_folder(target, contents)
         return
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -119,41 +114,6 @@ def write_model(path: str | os.PathLike[str], description: dict[str, Any], array
             archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
     with atomic_write(target) as stream:
         stream.write(buffer.getvalue())
-
-
-def _write_folder(target: Path, contents: dict[str, bytes]) -> None:
-    """Write a model to a temporary folder and rename it; an existing folder is exchanged with it in one operation."""
-    if target.exists() and any(child.name not in contents for child in target.iterdir()):
-        raise ValueError(f"folder {target} contains files that are not part of a model; choose another name")
-    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-    try:
-        os.chmod(temporary, 0o755)
-        for name, data in contents.items():
-            with atomic_write(temporary / name) as stream:
-                stream.write(data)
-        if target.exists():
-            _exchange(temporary, target)
-        else:
-            os.rename(temporary, target)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror or str(error), str(target)) from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _exchange(first: Path, second: Path) -> None:
-    """Exchange two folders in one operation of the operating system: ``renameat2`` (Linux), ``renamex_np`` (macOS)."""
-    library: Any = None if sys.platform == "win32" else ctypes.CDLL(None, use_errno=True)
-    names = os.fsencode(first), os.fsencode(second)
-    if hasattr(library, "renameat2"):
-        failed = library.renameat2(-100, names[0], -100, names[1], 2)  # AT_FDCWD, RENAME_EXCHANGE
-    elif hasattr(library, "renamex_np"):
-        failed = library.renamex_np(*names, 2)  # RENAME_SWAP
-    else:
-        failed = True
-    if failed:
-        number = ctypes.get_errno() or errno.ENOTSUP
-        raise OSError(number, "An existing folder cannot be replaced atomically here; delete it, or save to a file")
 
 
 def json_safe(value: Any) -> Any:
