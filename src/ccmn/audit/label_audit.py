@@ -43,7 +43,7 @@ MAX_SVD_ROWS = 20_000
 MAX_FOREST_COMPONENTS = 150
 """Components of the SVD that the forest uses."""
 FOREST_WEIGHTS = (0.25, 0.5)
-"""Weights of the forest, of which the one with the smaller log-loss is used."""
+"""Candidate weights of the forest; the one with the smaller log-loss is used."""
 _MIN_PROBABILITY = 1e-6
 """Lower bound of probabilities in the log-loss."""
 

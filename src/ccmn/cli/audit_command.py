@@ -37,8 +37,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ccmn.audit import Audit
-    from ccmn.data import MultiLabelData, VoteTable
+    from ccmn.data import MultiLabelData
     from ccmn.estimation import NoiseRates
+    from ccmn.votes import InferredLabels
+
+    Verified = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 def audit(
@@ -99,15 +102,8 @@ def audit(
     Y = label_frame(data, candidates)
     rates = read_noise_option(noise, data.label_names, data.q)
     verified = None if trusted is None else _read_trusted(trusted, data)
-    if verified is not None and isinstance(rates, str):
-        rates = _estimate_with_trusted(data.X, Y, rates, verified, random_state)
-    inferred = None
-    if data.votes is not None:
-        from ccmn.votes import infer_labels
-
-        inferred = infer_labels(data.votes, data.X, random_state)
-        if isinstance(rates, str):
-            rates = _estimate_from_votes(Y, data.votes, rates)
+    if isinstance(rates, str) and (verified is not None or data.votes is not None):
+        rates = _estimate(data, Y, rates, verified, random_state)
     known = None if verified is None else verified[:2]
     audited = audit_labels(data.X, Y, rates, min_p_wrong, random_state, trusted=known, diverse=diverse)
     if out is not None:
@@ -117,22 +113,14 @@ def audit(
         from ccmn.report.builders import audit_report
 
         display = row_display(data, Y, source, size, text, voted)
-        write_report(audit_report(data, Y, audited, display, top, inferred), report)
+        write_report(audit_report(data, Y, audited, display, top, _infer(data, random_state)), report)
     shown = audited.issues.head(top)
     sets = _label_sets(audited, Y, shown.row.unique())
     if as_json:
-        result = {
-            "n": data.n,
-            "q": data.q,
-            "noise": describe_rates(audited.noise),
-            "min_p_wrong": min_p_wrong,
-            "found": len(audited.issues),
-            "issues": shown.to_dict("records"),
-            "rows": sets,
-            "summary": audited.summary.to_dict("records"),
-            "out": out and str(out),
-        }
-        print_json(result if report is None else {**result, "report": str(report)})
+        summary = {"noise": describe_rates(audited.noise), "summary": audited.summary.to_dict("records")}
+        listed = {"found": len(audited.issues), "issues": shown.to_dict("records"), "rows": sets}
+        files = {"out": out and str(out)} if report is None else {"out": out and str(out), "report": str(report)}
+        print_json({"n": data.n, "q": data.q, "min_p_wrong": min_p_wrong, **summary, **listed, **files})
         return
     from ccmn.report.console import audit_tables
 
@@ -148,7 +136,7 @@ def audit(
         typer.echo(f"report written to {report}")
 
 
-def _read_trusted(path: Path, data: MultiLabelData) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _read_trusted(path: Path, data: MultiLabelData) -> Verified:
     """Return the verified rows, their labels, and which of them are a random sample, from a file of ccmn review."""
     import numpy as np
 
@@ -164,22 +152,26 @@ def _read_trusted(path: Path, data: MultiLabelData) -> tuple[NDArray[Any], NDArr
         return file["rows"], file["Y"], file["random"]
 
 
-def _estimate_with_trusted(
-    X: Any, Y: Any, noise: str, verified: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], random_state: int
-) -> NoiseRates:
-    """Estimate the rates with the verified rows of the random sample."""
+def _estimate(data: MultiLabelData, Y: Any, noise: str, verified: Verified | None, random_state: int) -> NoiseRates:
+    """Estimate the rates from the votes, or with the verified rows of the random sample."""
     from ccmn.estimation import NOISE_TYPES, estimate_noise
 
-    rows, true, random = verified
-    sample = (rows[random], true[random]) if random.any() else None
-    return estimate_noise(X, Y, noise_type=NOISE_TYPES[noise], trusted=sample, random_state=random_state)
+    if data.votes is not None:
+        return estimate_noise(Y_noisy=Y, noise_type=NOISE_TYPES[noise], annotators=data.votes)
+    sample = None
+    if verified is not None and verified[2].any():
+        rows, true, random = verified
+        sample = (rows[random], true[random])
+    return estimate_noise(data.X, Y, noise_type=NOISE_TYPES[noise], trusted=sample, random_state=random_state)
 
 
-def _estimate_from_votes(Y: Any, votes: VoteTable, noise: str) -> NoiseRates:
-    """Estimate the rates of the majority vote from the votes."""
-    from ccmn.estimation import NOISE_TYPES, estimate_noise
+def _infer(data: MultiLabelData, random_state: int) -> InferredLabels | None:
+    """Infer the labels and the rates of the annotators from the votes; None without votes."""
+    if data.votes is None:
+        return None
+    from ccmn.votes import infer_labels
 
-    return estimate_noise(Y_noisy=Y, noise_type=NOISE_TYPES[noise], annotators=votes)
+    return infer_labels(data.votes, data.X, random_state)
 
 
 def _label_sets(audited: Audit, Y: Any, rows: Any) -> list[dict[str, Any]]:
