@@ -63,13 +63,17 @@ def _can_fuse(scores: Tensor, targets: Tensor, phi: Surrogate | Callable[[Tensor
 def _eager_loss(scores: Tensor, targets: Tensor, phi: Surrogate | Callable[[Tensor], Tensor]) -> Tensor:
     """Return ``hamming_loss`` without fused kernels."""
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    result: Tensor
+    same = isinstance(phi, Surrogate) and scores.shape == targets.shape and not targets.requires_grad
+    if same and torch.compiler.is_compiling():
+        result = _CompiledRows.apply(scores, targets, phi)  # type: ignore[no-untyped-call]
+        return result
     f, pos, neg = with_weights(scores, targets)
     if not isinstance(phi, Surrogate):
         return (pos * phi(f) + neg * phi(-f)).sum(-1)
-    if pos.requires_grad or (torch.compiler.is_compiling() and f.shape != pos.shape):
+    if torch.compiler.is_compiling() or pos.requires_grad:
         return phi.two_sided(f, pos, neg).sum(-1)
-    rows = _CompiledRows if torch.compiler.is_compiling() else _HammingRows
-    result: Tensor = rows.apply(f, pos, neg, phi)  # type: ignore[no-untyped-call]
+    result = _HammingRows.apply(f, pos, neg, phi)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -101,15 +105,15 @@ class _CompiledRows(torch.autograd.Function):
     """The same for torch.compile: one pass computes value and derivative; the compiler would save masks instead."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate) -> Tensor:
-        value, slope = surrogate.two_sided_slope(scores, pos, neg)
+    def forward(ctx: Any, scores: Tensor, targets: Tensor, surrogate: Surrogate) -> Tensor:
+        value, slope = surrogate.two_sided_slope(*with_weights(scores, targets))
         ctx.save_for_backward(slope)
         return value.sum(-1)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (slope,) = ctx.saved_tensors
-        return grad.unsqueeze(-1) * slope, None, None, None
+        return grad.unsqueeze(-1) * slope, None, None
 
 
 class HammingLoss(MultiLabelLoss):
