@@ -32,8 +32,8 @@ CLAIMS = {
         "average precision on true labels, plain < average precision on true labels, unbiased",
     ],
     "with_annotators": [
-        "Hamming loss, majority, unbiased < Hamming loss, majority without noise correction",
-        "Hamming loss, mean vote, unbiased < Hamming loss, majority without noise correction",
+        "wrong labels, inferred < wrong labels, majority vote",
+        "Hamming loss, votes < Hamming loss, majority vote",
     ],
     "with_cleanlab": [
         "error of the rates, the same probabilities < error of the rates, cleanlab's joints",

@@ -2,81 +2,75 @@
 With crowd labels
 =================
 
-Several annotators label every row, with different error rates. The model of Dawid and Skene (1979) estimates their
-error rates and the true labels at the same time, separately for every label. ``estimate_noise(annotators=votes)``
-returns the noise rates of labels that are aggregated from the votes, by majority or by mean, and training with these
-rates is unbiased again.
+An annotation tool exports one line per assigned label: picture, annotator, tag. Annotators differ in their error
+rates. ``infer_labels`` estimates these rates and the true labels at the same time (Dawid and Skene, 1979), and
+``fit(X, votes)`` trains on the probabilities of the true labels.
 
 It prints::
 
-    error of the rates: 0.049
-    Hamming loss, majority without noise correction: 0.193
-    Hamming loss, majority, unbiased: 0.123
-    Hamming loss, mean vote, unbiased: 0.111
-    annotator 0: true-positive rate 0.68, false-positive rate 0.31
-    annotator 1: true-positive rate 0.79, false-positive rate 0.31
-    annotator 2: true-positive rate 0.77, false-positive rate 0.17
-    annotator 3: true-positive rate 0.44, false-positive rate 0.18
-    annotator 4: true-positive rate 0.54, false-positive rate 0.07
-    annotator 5: true-positive rate 0.46, false-positive rate 0.22
-    annotator 6: true-positive rate 0.75, false-positive rate 0.29
-    annotator 7: true-positive rate 0.70, false-positive rate 0.19
+    wrong labels, majority vote: 0.113
+    wrong labels, inferred: 0.076
+    annotator 0: misses 0.34 of the digits, adds 0.32
+    annotator 1: misses 0.18 of the digits, adds 0.33
+    annotator 2: misses 0.24 of the digits, adds 0.17
+    annotator 3: misses 0.49 of the digits, adds 0.17
+    annotator 4: misses 0.36 of the digits, adds 0.05
+    annotator 5: misses 0.45 of the digits, adds 0.20
+    annotator 6: misses 0.26 of the digits, adds 0.28
+    annotator 7: misses 0.24 of the digits, adds 0.18
+    Hamming loss, majority vote: 0.194
+    Hamming loss, votes: 0.121
+    wrong labels among the 500 to ask next: 0.466
 """
 
 import numpy as np
-import torch
+import pandas as pd
 
-from ccmn import CCMNClassifier, ClassConditionalNoise, HammingLoss, estimate_noise, infer_labels
-from ccmn.data import load_digit_scenes
-from ccmn.estimation import mean_votes
+from ccmn import CCMNClassifier, ClassConditionalNoise, infer_labels, next_votes
+from ccmn.data import VoteTable, load_digit_scenes
 from ccmn.metrics import hamming_loss
 
 # %%
-# Eight annotators have different rates: some miss half of the digits, others add digits that are absent. Four of them
-# label each row; the votes of the others are NaN.
+# Eight annotators label pictures of digits. Some miss half of the digits, others add digits that are absent. Four of
+# them label each picture.
 data = load_digit_scenes(5000)
-X, Y = data.X[:2500], data.Y[:2500]
+X, Y, X_test, Y_test = data.X[:2500], data.Y[:2500], data.X[2500:], data.Y[2500:]
 rng = np.random.default_rng(1)
-votes = np.full((2500, 8, 10), np.nan)
-for annotator in range(8):
-    noise = ClassConditionalNoise(rng.uniform(0.1, 0.6), rng.uniform(0.05, 0.35), n_labels=10)
-    votes[:, annotator] = noise.corrupt(Y, random_state=100 + annotator)
-without_vote = rng.random((2500, 8)).argsort(1) >= 4
-votes[without_vote] = np.nan
+assigned = np.stack(
+    [
+        ClassConditionalNoise(rng.uniform(0.1, 0.6), rng.uniform(0.05, 0.35), n_labels=10).corrupt(Y, random_state=k)
+        for k in range(8)
+    ],
+    axis=1,
+)
+asked = rng.random((2500, 8)).argsort(1) < 4
 
 # %%
-# The rates of the majority vote are estimated from the votes alone, and compared with the rates observed on the true
-# labels.
-majority = (mean_votes(votes) > 0.5).astype(int)
-rates = estimate_noise(Y_noisy=majority, annotators=votes)
-observed = ClassConditionalNoise.from_pairs(Y, majority)
-error = abs(rates.rho_pos - observed.rho_pos).mean() + abs(rates.rho_neg - observed.rho_neg).mean()
-print(f"error of the rates: {error:.3f}")
+# The export of the tool: one line per assigned label. A picture without digits has a line with an empty tag.
+lines = []
+for picture, annotator in zip(*np.nonzero(asked)):
+    digits = np.flatnonzero(assigned[picture, annotator])
+    lines += [(picture, f"annotator {annotator}", digit) for digit in (digits if digits.size else [None])]
+export = pd.DataFrame(lines, columns=["picture", "annotator", "digit"]).astype({"digit": "Int64"})
 
 # %%
-# The majority misses a label if most annotators miss it. Training with the rates of the majority corrects for this.
-for name, noise_model in (("majority without noise correction", None), ("majority, unbiased", rates.noise)):
-    clf = CCMNClassifier(noise_model, loss="hamming", surrogate="square", random_state=0).fit(X, majority)
-    print(f"Hamming loss, {name}: {hamming_loss(data.Y[2500:], clf.predict(data.X[2500:])):.3f}")
+# Error rates of the annotators and labels.
+votes = VoteTable.read(export, n_rows=2500)
+inferred = infer_labels(votes, X)
+majority = (votes.mean() > 0.5).astype(int)
+print(f"wrong labels, majority vote: {(majority != Y).mean():.3f}")
+print(f"wrong labels, inferred: {(inferred.labels != Y).mean():.3f}")
+for name, missed, added in zip(votes.annotator_names, inferred.rho_pos.mean(1), inferred.rho_neg.mean(1)):
+    print(f"{name}: misses {missed:.2f} of the digits, adds {added:.2f}")
 
 # %%
-# The mean vote is a soft label that preserves the agreement of the annotators. The losses accept soft labels. The
-# rates of the mean vote differ from the rates of the majority vote.
-soft = mean_votes(votes)
-loss = HammingLoss("square", noise=estimate_noise(annotators=votes).noise)
-torch.manual_seed(0)
-model = torch.nn.Linear(384, 10)
-optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=1e-4)
-for _ in range(200):
-    optimizer.zero_grad()
-    loss(model(torch.tensor(X)), torch.tensor(soft)).backward()
-    optimizer.step()
-with torch.no_grad():
-    predicted = model(torch.tensor(data.X[2500:])) >= 0
-print(f"Hamming loss, mean vote, unbiased: {hamming_loss(data.Y[2500:], predicted.int().numpy()):.3f}")
+# A classifier from the votes, compared with one from the majority vote.
+for name, labels, noise in (("majority vote", majority, None), ("votes", votes, "estimate")):
+    clf = CCMNClassifier(noise, loss="hamming", surrogate="square", random_state=0).fit(X, labels)
+    print(f"Hamming loss, {name}: {hamming_loss(Y_test, clf.predict(X_test)):.3f}")
 
 # %%
-# The rates of the annotators, here for the digit 0, show which annotators are reliable.
-inferred = infer_labels(votes)
-for annotator, (missed, added) in enumerate(zip(inferred.rho_pos[:, 0], inferred.rho_neg[:, 0])):
-    print(f"annotator {annotator}: true-positive rate {1 - missed:.2f}, false-positive rate {added:.2f}")
+# The labels for which another vote helps most are wrong much more often than the others.
+queue = next_votes(inferred, 500)
+wrong = inferred.labels != Y
+print(f"wrong labels among the 500 to ask next: {wrong[queue.row, queue.label].mean():.3f}")

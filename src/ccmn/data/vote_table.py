@@ -177,6 +177,8 @@ class VoteTable:
 
     def __getitem__(self, rows: Any) -> VoteTable:
         """Return the votes on some rows, given by a slice, numbers or a mask; all votes of a row stay together."""
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
+            rows = rows[0]  # scikit-learn indexes arrays by (rows, ...)
         chosen = np.arange(self.shape[0])[rows if isinstance(rows, slice) else np.asarray(rows)]
         if chosen.ndim != 1:
             raise IndexError("a VoteTable is indexed by rows: a slice, a list of numbers or a mask")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
+import scipy.special
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
@@ -21,7 +22,8 @@ from ccmn import _files
 from ccmn._containers import is_dataframe, is_sparse, label_names_of, to_dense_array
 from ccmn._validation import check_label_values, check_trusted_rows
 from ccmn.data import VoteTable
-from ccmn.estimation import NOISE_TYPES
+from ccmn.estimation import NOISE_TYPES, cross_fit_proba
+from ccmn.estimation.cross_fitting import split_item
 from ccmn.estimation.noise_rates import MIN_SIGNAL
 from ccmn.losses import LOSSES
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
@@ -54,8 +56,9 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """Return features (n, d) as a float array or CSR matrix, validated by scikit-learn.
 
     With ``reset``, the attributes ``n_features_in_`` and ``feature_names_in_`` of the estimator are set; otherwise X is
-    compared with them.
+    compared with them. Inputs of a custom network with more dimensions become rows (n, d); see :func:`_flat_rows`.
     """
+    X = _flat_rows(estimator, X, reset=reset)
     if isinstance(X, torch.Tensor):
         X = to_dense_array(X)
     if is_dataframe(X):
@@ -67,6 +70,27 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
                 'remainder="passthrough") in a Pipeline.'
             )
     return validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32))
+
+
+def _flat_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Return inputs (n, ...) with more than two dimensions as rows (n, d), if the model is a custom network.
+
+    With ``reset``, the shape of an input becomes the attribute ``input_shape_``; otherwise it is compared with it. The
+    items of a ``Dataset`` are read into memory.
+    """
+    if reset:
+        estimator.__dict__.pop("input_shape_", None)
+    if isinstance(X, torch.utils.data.Dataset):
+        X = np.stack([np.asarray(split_item(X[i])[0]) for i in range(len(X))])  # type: ignore[arg-type]
+    shape = tuple(getattr(X, "shape", ()))[1:]
+    if len(shape) < 2 or not callable(getattr(estimator, "model", None)):
+        return X
+    if reset:
+        estimator.input_shape_ = shape
+    elif shape != getattr(estimator, "input_shape_", None):
+        expected = getattr(estimator, "input_shape_", (estimator.n_features_in_,))
+        raise ValueError(f"Expected inputs of shape {expected}, as in fit; got {shape}")
+    return X.reshape(len(X), -1)
 
 
 @dataclass(frozen=True)
@@ -480,6 +504,20 @@ def _estimate(noise: str, data: TrainingData, seed: int) -> Any:
 
         labels = DataFrame(to_dense_array(labels), columns=list(data.targets.label_names))
     return estimate_noise(data.X, labels, "auto", NOISE_TYPES[noise], data.trusted, None, seed, groups=data.groups)
+
+
+def with_out_of_fold_features(
+    data: TrainingData, make_model: Callable[[], torch.nn.Module], **settings: Any
+) -> TrainingData:
+    """Return the data with out-of-fold embeddings of a network as features, from which rates are estimated.
+
+    Without a last linear layer, the log-odds of out-of-fold probabilities are the features.
+    """
+    if data.targets.inferred is not None or data.X.shape[0] < MIN_SAMPLES_FOR_ESTIMATION:
+        return data
+    fitted = cross_fit_proba(make_model, data.X, to_dense_array(data.targets.labels), **settings)
+    features = fitted.embeddings
+    return replace(data, X=scipy.special.logit(fitted.pred_proba) if features is None else features)
 
 
 def check_zeros_for(
