@@ -256,7 +256,7 @@ class _DatasetInputs(_Inputs):
         return [type(self._dataset).__name__, len(self._dataset)]
 
     def labels(self) -> Any:
-        labels = [_split_item(self._dataset[i])[1] for i in range(len(self))]
+        labels = [split_item(self._dataset[i])[1] for i in range(len(self))]
         if not labels or labels[0] is None:
             raise ValueError(
                 "Expected items (input, labels) or mappings with the key 'labels' in the Dataset, or the argument "
@@ -286,10 +286,10 @@ class _Items(Dataset[Any]):
         return len(self._order)
 
     def __getitem__(self, position: int) -> Any:
-        return _split_item(self._dataset[self._order[position]])[0]
+        return split_item(self._dataset[self._order[position]])[0]
 
 
-def _split_item(item: Any) -> tuple[Any, Any]:
+def split_item(item: Any) -> tuple[Any, Any]:
     """Return the input and the labels (or None) of an item of a Dataset."""
     if isinstance(item, Mapping):
         labels = next((item[key] for key in LABEL_KEYS if key in item), None)

@@ -6,10 +6,12 @@ set, train with a solver, and calibrate.
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,10 +69,12 @@ from ccmn.models.training_data import (
     read_features,
     resolve_noise,
     split,
+    with_out_of_fold_features,
 )
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
 from ccmn.training import NETWORKS, ProcessGroup
 from ccmn.training.checkpoint import Checkpoint
+from ccmn.training.networks import make_unflattened
 from ccmn.votes import infer_labels
 
 if TYPE_CHECKING:
@@ -80,6 +84,8 @@ LOSS_NAMES = (*LOSSES, "forward", "plugin")
 """Values of the parameter ``loss``."""
 MODEL_NAMES = ("auto", *NETWORKS, "average")
 """Values of the parameter ``model`` other than functions."""
+MAX_CROSS_FIT_EPOCHS = 10
+"""Epochs of the networks from whose embeddings rates are estimated; a short training suffices."""
 MAX_FULL_BATCH_ROWS = 256
 """Up to this number of rows, ``batch_size="auto"`` is all rows, and linear models and networks train in float64."""
 
@@ -164,7 +170,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     model : {"auto", "average", "linear", "mlp"} or callable (n_features, n_outputs) -> torch.nn.Module, default="auto"
         "average" is the average of a logistic regression and a random forest, whose shares are chosen on validation
         rows. "mlp" has one hidden layer of 128 units. "auto" is "average" for the loss "plugin" and 50 to 100,000 rows,
-        5,000 dense features (20,000 sparse ones) and 200 labels, and "linear" otherwise.
+        5,000 dense features (20,000 sparse ones) and 200 labels, and "linear" otherwise. A callable is called as
+        ``model(shape, n_outputs)`` if X has more than two dimensions, such as images.
     lr : float or sequence of floats, default=(0.05, 0.005, 0.0005)
         Learning rates of Adam. All are trained at the same time; the best one on the validation set is selected.
     epochs : int, default=200
@@ -239,6 +246,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Names of the labels, if known.
     n_features_in_ : int
         Number of features.
+    input_shape_ : tuple of int
+        Shape of one input, if X had more than two dimensions.
     feature_names_in_ : array of str
         Names of the features, if X was a DataFrame.
     training_rows_ : RowSketch or None
@@ -328,8 +337,10 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array, DataFrame, CSR matrix or Tensor of shape (n, d)
-            Features.
+        X : array, DataFrame, CSR matrix or Tensor of shape (n, d), or inputs of shape (n, ...)
+            Features. For a custom network also an array with more dimensions, such as images, or a ``Dataset`` of such
+            inputs, which is read into memory; estimated rates are then estimated from out-of-fold embeddings of the
+            network (:func:`ccmn.cross_fit_proba`).
         y : array, DataFrame or CSR matrix of shape (n, q), list of label sets, array of shape (n,), or votes
             Noisy labels: a matrix of 0, 1 and NaN (not observed), a list of label sets, or one class per row. An array
             of shape (n, annotators, q) or a ``VoteTable`` contains the votes of several annotators, NaN where an
@@ -370,7 +381,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if groups is not None:
             check_groups_possible(self.loss, data.targets, validation is not None and not validation_is_clean)
         seed = int(as_generator(self.random_state).integers(2**31))
-        noise = resolve_noise(self.noise, data, seed)
+        noise = resolve_noise(self.noise, self._estimation_data(data, seed), seed)
         self._reset(data.targets, noise)
         config = self._config(noise, data, X.shape[0], seed)
         sample = debias(data, noise, keep_noisy=config.loss_models_noise)
@@ -463,6 +474,20 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.training_rows_ = source.gather()
         return self
 
+    def _estimation_data(self, data: TrainingData, seed: int) -> TrainingData:
+        """Return the data from which rates are estimated: out-of-fold embeddings if inputs are not vectors."""
+        if not hasattr(self, "input_shape_") or not isinstance(self.noise, str):
+            return data
+        make_model = partial(self._factory(self.model), data.X.shape[1], data.targets.labels.shape[1])
+        settings = {"epochs": min(self.epochs, MAX_CROSS_FIT_EPOCHS), "device": self.device, "verbose": self.verbose}
+        settings["mixed_precision"] = bool(self.autocast)
+        return with_out_of_fold_features(data, make_model, random_state=seed, **settings)
+
+    def _factory(self, model: Any) -> Any:
+        """Return a custom network for flat rows: model(n_features, n_outputs), or model(shape, n_outputs) inside."""
+        shape = getattr(self, "input_shape_", None)
+        return model if shape is None else partial(make_unflattened, model, shape)
+
     def _resolve(self, noise: ResolvedNoise, data: TrainingData, *, stream: bool) -> tuple[str, Any, Any]:
         """Return loss, surrogate and model, with "auto" replaced by what suits the noise and the data."""
         loss, surrogate, model = self.loss, self.surrogate, self.model
@@ -478,7 +503,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model = "average" if suited and forest_suits(data.X, data.targets.labels) else "linear"
         if surrogate == "auto":
             surrogate = "logistic" if loss == "hamming" else "sigmoid"
-        return loss, surrogate, model
+        return loss, surrogate, self._factory(model)
 
     def _config(
         self, noise: ResolvedNoise, data: TrainingData, n: int, seed: int, *, stream: bool = False
@@ -778,6 +803,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "label_names": self.label_names_,
             "feature_names": [str(n) for n in getattr(self, "feature_names_in_", [])] or None,
             "n_features": int(self.n_features_in_),
+            "input_shape": [int(size) for size in getattr(self, "input_shape_", ())] or None,
             "noise": self.noise_.to_dict(),
             "link": scorer.link,
             "has_dummy": scorer.has_dummy,
@@ -796,7 +822,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def _from_description(cls, d: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CCMNClassifier:
         """Return the fitted classifier that :meth:`save` has described; raise an error if a field is invalid."""
-        d = {"sparse": False, "selected": None, **d}  # older models do not store these fields
+        d = {"sparse": False, "selected": None, "input_shape": None, **d}  # older models do not store these fields
         params = {"scale": False, **d["parameters"]}
         if isinstance(params["noise"], dict):
             grouped = params["noise"].get("kind") == "grouped"
@@ -811,6 +837,11 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         clf.classes_, clf._kind = np.array(d["classes"]), d["kind"]
         clf.label_names_ = tuple(d["label_names"]) if d["label_names"] else None
         clf.n_features_in_ = d["n_features"]
+        if (shape := d["input_shape"]) is not None:
+            sizes = shape if isinstance(shape, list) and all(type(size) is int and size > 0 for size in shape) else []
+            if d["network"] != "user" or math.prod(sizes) != clf.n_features_in_:
+                raise ValueError(f"input_shape must be the shape of {clf.n_features_in_} features; got {shape!r:.60}")
+            clf.input_shape_ = tuple(sizes)
         if d["feature_names"]:
             clf.feature_names_in_ = np.array(d["feature_names"], dtype=object)
         clf._history, clf.extra_, clf._sparse = d["history"], d["extra"], d["sparse"]
@@ -828,7 +859,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         arrays = self._scorer.network.arrays
         if self._scorer.network.kind != "user":
             return
-        module = model(self.n_features_in_, self.thresholds_.size + self._scorer.has_dummy)
+        module = self._factory(model)(self.n_features_in_, self.thresholds_.size + self._scorer.has_dummy)
         try:
             module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
         except RuntimeError as error:

@@ -563,7 +563,8 @@ class Sample:
     """Noisy labels, if the loss itself models the noise; it then takes these and not ``p``. A verified label is
     replaced by the mean of the noisy label given the true one."""
     information: NDArray[np.float32] | None = None
-    """Information (n, q) of a label relative to a noisy one: 1 for noisy labels, more for verified ones."""
+    """Information (n, q) of a label relative to a noisy one: 1 for noisy labels, more for verified ones. For sparse
+    labels, the geometric mean (n, 1) of the information of a row."""
 
     def columns(self, labels: slice) -> NDArray[np.float32]:
         """Return the debiased labels of some columns."""
@@ -659,7 +660,7 @@ MAX_INFORMATION = 100.0
 """Largest information of a verified label, relative to a noisy one."""
 
 
-def relative_information(noise: NoiseModel, labels: NDArray[np.float32]) -> NDArray[np.float64]:
+def relative_information(noise: NoiseModel, labels: Any) -> NDArray[np.float64]:
     r"""Return the variance of a debiased noisy label divided by that of a true one, for every label.
 
     With :math:`c = 1 - \rho_{pos} - \rho_{neg}` and the share m of noisy ones, the variances are
@@ -668,9 +669,15 @@ def relative_information(noise: NoiseModel, labels: NDArray[np.float32]) -> NDAr
     """
     if not isinstance(noise, ClassConditionalNoise):
         return np.ones(labels.shape[1])
-    observed = ~np.isnan(labels)
-    ones = np.where(observed, labels, 0).sum(0, dtype=np.float64) + 0.5
-    mean = ones / (observed.sum(0) + 1)
+    values = labels.data if is_sparse(labels) else labels
+    missing = np.isnan(values)
+    ones, unobserved = np.where(missing, 0, values), missing.astype(np.float64)
+    if is_sparse(labels):
+        q = labels.shape[1]
+        ones, unobserved = (np.bincount(labels.indices, part, minlength=q) for part in (ones, unobserved))
+    else:
+        ones, unobserved = ones.sum(0, dtype=np.float64), unobserved.sum(0)
+    mean = (ones + 0.5) / (labels.shape[0] - unobserved + 1)
     prevalence = np.clip(debias_labels(mean, noise.rho_pos, noise.rho_neg), 0.01, 0.99)
     slope = 1 - noise.rho_pos - noise.rho_neg
     return np.asarray(np.clip(mean * (1 - mean) / (slope**2 * prevalence * (1 - prevalence)), 1, MAX_INFORMATION))
@@ -703,7 +710,7 @@ def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sam
                 noisy = noisy.copy()
                 noisy[rows] = np.where(verified, mean, noisy[rows])
         return Sample(data.X, p, data.weights, noisy, information)
-    matrix, is_trusted = labels, None
+    matrix, is_trusted, information = labels, None, None
     if trusted is not None:
         if np.isnan(trusted[1].data if is_sparse(trusted[1]) else trusted[1]).any():
             raise ValueError(
@@ -712,11 +719,13 @@ def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sam
         n = labels.shape[0]
         is_trusted = np.zeros(n, dtype=bool)
         is_trusted[trusted[0]] = True
+        information = np.ones((n, 1), dtype=np.float32)
+        information[is_trusted] = np.exp(np.log(relative_information(noise.model, labels)).mean())
         place = np.arange(n)
         place[trusted[0]] = n + np.arange(len(trusted[0]))
         matrix = scipy.sparse.vstack((matrix, scipy.sparse.csr_array(trusted[1])), format="csr")[place]
     p = SparseLabels(matrix, noise.model.debiasing(), is_trusted)
-    return Sample(data.X, p, data.weights, SparseLabels(labels) if keep_noisy else None)
+    return Sample(data.X, p, data.weights, SparseLabels(labels) if keep_noisy else None, information)
 
 
 def is_small(n: int, weights: NDArray[np.float64] | None) -> bool:

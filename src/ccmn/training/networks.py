@@ -212,6 +212,13 @@ class UserNetwork(Network):
         self.module.train(training)
 
 
+def make_unflattened(
+    model: Callable[..., torch.nn.Module], shape: Sequence[int], n_features: int, n_outputs: int
+) -> torch.nn.Module:
+    """Return ``model(shape, n_outputs)`` for rows (n, n_features) that are flattened inputs of a shape."""
+    return torch.nn.Sequential(torch.nn.Unflatten(1, tuple(shape)), model(tuple(shape), n_outputs))
+
+
 def _initial(
     seeds: Sequence[Sequence[int]], layer: int, rows: int, columns: int, fan_in: int, dtype: torch.dtype
 ) -> Tensor:

@@ -1,0 +1,95 @@
+"""Custom networks take inputs of any shape, with rates from out-of-fold embeddings."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, load_model
+from ccmn.data import load_digit_scenes
+from ccmn.estimation import cross_fit_proba, estimate_noise
+
+DATA = load_digit_scenes(600)
+IMAGES, Y = DATA.X.reshape(-1, 1, 16, 24), DATA.Y
+FIT = {"epochs": 3, "lr": 0.005, "random_state": 0, "device": "cpu"}
+
+
+def make_cnn(shape, n_outputs):
+    assert shape == (1, 16, 24)
+    layers = torch.nn.Conv2d(1, 8, 8, 4), torch.nn.ReLU(), torch.nn.Flatten()
+    return torch.nn.Sequential(*layers, torch.nn.Linear(120, n_outputs))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Return a classifier that knows the rates."""
+    return CCMNClassifier(MissingNoise(0.1, n_labels=10), model=make_cnn, **FIT).fit(IMAGES, Y)
+
+
+def test_images_equal_flat_rows_with_a_network_that_unflattens(fitted):
+    def make_flat(n_features, n_outputs):
+        return torch.nn.Sequential(torch.nn.Unflatten(1, (1, 16, 24)), make_cnn((1, 16, 24), n_outputs))
+
+    flat = CCMNClassifier(MissingNoise(0.1, n_labels=10), model=make_flat, **FIT).fit(DATA.X, Y)
+    np.testing.assert_array_equal(fitted.predict_proba(IMAGES), flat.predict_proba(DATA.X))
+    assert fitted.input_shape_ == (1, 16, 24)
+    assert fitted.n_features_in_ == 384
+    assert not hasattr(flat, "input_shape_")
+
+
+@pytest.mark.parametrize("as_dataset", [False, True])
+def test_tensors_and_datasets_are_accepted(fitted, as_dataset):
+    X = torch.tensor(IMAGES)
+    X = TensorDataset(X, torch.tensor(Y)) if as_dataset else X
+    again = CCMNClassifier(MissingNoise(0.1, n_labels=10), model=make_cnn, **FIT).fit(X, Y)
+    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(IMAGES))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_rates_are_estimated_from_out_of_fold_embeddings():
+    images, noisy = IMAGES[:150], ClassConditionalNoise(0.2, 0.2, n_labels=10).corrupt(Y[:150], random_state=0)
+    clf = CCMNClassifier(model=make_cnn, **FIT).fit(images, noisy)
+    seed = int(np.random.default_rng(0).integers(2**31))
+    networks = cross_fit_proba(lambda: make_cnn((1, 16, 24), 10), images, noisy, epochs=3, random_state=seed)
+    expected = estimate_noise(networks.embeddings, noisy, random_state=seed)
+    np.testing.assert_allclose(clf.rates_.rho_neg, expected.rho_neg, atol=1e-3)
+    np.testing.assert_allclose(clf.rates_.rho_pos, expected.rho_pos, atol=1e-3)
+
+
+def test_saved_model_keeps_the_shape(fitted, tmp_path):
+    fitted.save(tmp_path / "model.ccmn")
+    loaded = load_model(tmp_path / "model.ccmn", model=make_cnn)
+    assert loaded.input_shape_ == (1, 16, 24)
+    np.testing.assert_array_equal(loaded.predict_proba(IMAGES), fitted.predict_proba(IMAGES))
+
+
+@pytest.mark.parametrize("shape", [[1, 2], "no shape", [-1, -384]])
+def test_invalid_shape_in_a_description_is_rejected(fitted, tmp_path, monkeypatch, shape):
+    described = {}
+    monkeypatch.setattr(
+        "ccmn.models.classifier.write_model", lambda path, d, arrays: described.update(d=d, arrays=arrays)
+    )
+    fitted.save(tmp_path / "model.ccmn")
+    d = json.loads(json.dumps(described["d"])) | {"input_shape": shape}
+    with pytest.raises(ValueError, match="input_shape"):
+        CCMNClassifier._from_description(d, dict(described["arrays"]))
+
+
+def test_other_shapes_and_built_in_models_are_rejected(fitted):
+    with pytest.raises(ValueError, match=r"\(1, 16, 24\).*\(16, 24, 1\)"):
+        fitted.predict(IMAGES.reshape(-1, 16, 24, 1))
+    with pytest.raises(ValueError, match="dim 4"):
+        CCMNClassifier(None, model="linear").fit(IMAGES, Y)
+
+
+def test_refit_on_vectors_forgets_the_shape():
+    clf = CCMNClassifier(None, model=make_cnn, **FIT).fit(IMAGES[:150], Y[:150])
+    clf.set_params(model=lambda n_features, n_outputs: torch.nn.Linear(n_features, n_outputs)).fit(
+        DATA.X[:150], Y[:150]
+    )
+    assert not hasattr(clf, "input_shape_")
+    assert clf.predict(DATA.X[:3]).shape == (3, 10)
