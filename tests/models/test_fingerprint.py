@@ -103,7 +103,7 @@ def test_checkpoint_of_different_data_is_rejected(tmp_path):
     path = tmp_path / "state"
 
     def fit(X, **settings):
-        return CCMNClassifier(None, epochs=6, random_state=0).fit(X, Y, checkpoint=path, **settings)
+        return CCMNClassifier(None, loss="ranking", epochs=6, random_state=0).fit(X, Y, checkpoint=path, **settings)
 
     fit(X)
     assert path.exists()
@@ -121,9 +121,8 @@ class TestCompletedFit:
     Y = np.tile([[0, 1], [1, 0]], (30, 1))
 
     def fit(self, path=None, **parameters):
-        return CCMNClassifier(None, **{"epochs": 7, "random_state": 0, **parameters}).fit(
-            self.X, self.Y, checkpoint=path
-        )
+        settings = {"loss": "ranking", "epochs": 7, "random_state": 0, **parameters}
+        return CCMNClassifier(None, **settings).fit(self.X, self.Y, checkpoint=path)
 
     @pytest.mark.parametrize("parameters", [{}, {"model": torch.nn.Linear}, {"epochs": 200, "patience": 2}])
     def test_full_disk_keeps_the_checkpoint(self, tmp_path, parameters):

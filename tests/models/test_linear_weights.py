@@ -31,13 +31,13 @@ def test_decision_function_is_linear(parameters):
 
 
 def test_one_label_for_two_classes():
-    clf = CCMNClassifier(None, epochs=3, random_state=0).fit(X, np.where(X[:, 0] > 0, "a", "b"))
+    clf = CCMNClassifier(None, loss="ranking", epochs=3, random_state=0).fit(X, np.where(X[:, 0] > 0, "a", "b"))
     assert clf.coef_.shape == (1, 5)
     np.testing.assert_allclose(clf.decision_function(X), (X @ clf.coef_.T + clf.intercept_)[:, 0], atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["coef_", "intercept_"])
-@pytest.mark.parametrize("parameters", [{"model": "mlp"}, {"loss": "plugin"}])
+@pytest.mark.parametrize("parameters", [{"model": "mlp"}, {"loss": "plugin", "model": "linear"}, {}])
 def test_other_models_have_no_linear_weights(name, parameters):
     unfitted = CCMNClassifier(NOISE, epochs=1, random_state=0, **parameters)
     assert not hasattr(unfitted, name)

@@ -46,7 +46,7 @@ def always_sparse(monkeypatch):
         {"loss": "ranking", "threshold": "f1"},
         {"loss": "hamming", "surrogate": "logistic", "model": "mlp"},
         {"loss": "hamming", "surrogate": "square", "solver": "adam", "correction": "abs"},
-        {"loss": "plugin"},
+        {"loss": "plugin", "model": "linear", "solver": "adam"},
         {"loss": "forward"},
     ],
     ids=lambda s: "-".join(str(v) for v in s.values()),
@@ -69,7 +69,7 @@ def test_trusted_rows_and_validation(task, always_sparse):
     X, Z, Y, noise = task
     rows = np.array([3, 40, 41, 299])
     fits = [
-        CCMNClassifier(noise, epochs=2, random_state=0).fit(
+        CCMNClassifier(noise, loss="ranking", epochs=2, random_state=0).fit(
             X[:, :4], wrap(Z), trusted=(rows, wrap(Y[rows])), validation=(X[:50, :4], wrap(Z[:50]))
         )
         for wrap in (np.asarray, scipy.sparse.csr_array)

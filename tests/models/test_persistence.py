@@ -24,13 +24,13 @@ NOISE = ClassConditionalNoise([0.1, 0.2, 0.0], [0.2, 0.1, 0.3], label_names=["se
 
 
 def fitted(**parameters):
-    return CCMNClassifier(NOISE, epochs=3, random_state=0, **parameters).fit(X, Y)
+    return CCMNClassifier(NOISE, **{"loss": "ranking", "epochs": 3, "random_state": 0, **parameters}).fit(X, Y)
 
 
 @pytest.mark.parametrize("name", ["model.ccmn", "folder", "deeper/still/model.ccmn"])
 @pytest.mark.parametrize(
     "parameters",
-    [{}, {"model": "mlp"}, {"loss": "hamming", "surrogate": "square"}, {"loss": "plugin"}, {"threshold": "f1"}],
+    [{}, {"model": "mlp"}, {"loss": "hamming", "surrogate": "square"}, {"loss": "auto"}, {"threshold": "f1"}],
 )
 def test_predictions_are_bit_identical(tmp_path, name, parameters):
     clf = fitted(**parameters)
@@ -49,7 +49,7 @@ def test_predictions_are_bit_identical(tmp_path, name, parameters):
 
 def test_classes_are_saved(tmp_path):
     y = np.array(["no", "yes"])[Y[:, 0]]
-    clf = CCMNClassifier(None, epochs=2).fit(X, y)
+    clf = CCMNClassifier(None, loss="ranking", epochs=2).fit(X, y)
     clf.save(tmp_path / "m.ccmn")
     assert load_model(tmp_path / "m.ccmn").predict(X).tolist() == clf.predict(X).tolist()
 
@@ -287,7 +287,7 @@ class TestRejected:
     @pytest.mark.parametrize(("y", "wrong"), [(Y[:, 0], [0, 1, 2]), (Y.argmax(1), [0, 1]), (np.zeros(150), [])])
     def test_invalid_number_of_classes(self, tmp_path, y, wrong):
         path = tmp_path / "m.ccmn"
-        CCMNClassifier(None, epochs=2).fit(X, y).save(path)
+        CCMNClassifier(None, loss="ranking", epochs=2).fit(X, y).save(path)
         assert load_model(path).predict(X).shape == (150,)
         self.rewrite(path, lambda d, a: d.update(classes=wrong))
         with pytest.raises(ValueError, match=f"classes must be .*; got {len(wrong)} entries"):
@@ -307,6 +307,6 @@ class TestRejected:
 
 def test_learning_rates_of_numpy_are_saved(tmp_path):
     X = np.random.default_rng(0).normal(size=(20, 2))
-    clf = CCMNClassifier(None, lr=[np.float32(0.5), np.float32(0.25)], epochs=1, random_state=0).fit(X, X > 0)
+    clf = CCMNClassifier(None, loss="ranking", lr=[np.float32(0.5), np.float32(0.25)], epochs=1, random_state=0).fit(X, X > 0)
     clf.save(tmp_path / "model.ccmn")
     assert load_model(tmp_path / "model.ccmn").lr == [0.5, 0.25]

@@ -34,7 +34,7 @@ def test_epoch_is_selected_by_scores_of_true_labels():
     noise = PartialNoise(0.6, n_labels=4)
     task = make_noisy_multilabel(900, 10, 4, strength=6, noise=noise, random_state=0)
     rows, out = slice(0, 600), slice(600, 900)
-    clf = CCMNClassifier(noise, loss="plugin", epochs=30, lr=(0.05, 0.005), random_state=0)
+    clf = CCMNClassifier(noise, loss="plugin", solver="adam", epochs=30, lr=(0.05, 0.005), random_state=0)
     clf.fit(task.X[rows], task.Y_noisy[rows], validation=(task.X[out], task.Y_noisy[out]))
     p, h = noise.debias(task.Y_noisy[out].astype(float)), clf.predict(task.X[out])
     reached = (p * (1 - h) + (1 - p) * h).mean()

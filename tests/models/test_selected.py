@@ -50,7 +50,7 @@ def test_adam_reports_learning_rate_and_epoch(model):
 
 
 def test_selected_is_saved_with_the_model(tmp_path):
-    clf = fit(epochs=3)
+    clf = fit()
     clf.save(tmp_path / "m.ccmn")
     assert load_model(tmp_path / "m.ccmn").selected_ == clf.selected_
 
@@ -62,7 +62,7 @@ def warnings_of(**parameters):
     return [str(w.message) for w in caught]
 
 
-ADAM = {"loss": "hamming", "solver": "adam"}
+ADAM = {"loss": "hamming", "surrogate": "sigmoid", "scale": False, "solver": "adam"}
 
 
 def test_one_warning_names_the_edge_of_the_grid_and_the_last_epoch():

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 
 from ccmn import CCMNClassifier
 from ccmn.models.solvers import choose_solver
-from ccmn.models.training_data import Sample, encode_targets
+from ccmn.models.training_data import ResolvedNoise, Sample, Split, prepare
 from ccmn.noise import ClassConditionalNoise
 
 ROWS = Sample(np.zeros((60, 2)), np.zeros((60, 3), dtype=np.float32), None)
@@ -18,22 +18,28 @@ LOGISTIC = {"loss": "hamming", "surrogate": "logistic"}
 
 
 def chosen(parameters, training):
-    noise = ClassConditionalNoise(0.1, 0.1, n_labels=3)
-    targets = encode_targets(np.eye(60, 3))
-    return choose_solver(CCMNClassifier(**parameters)._config(noise, targets, 60, 0), training, ROWS)
+    noise = ResolvedNoise(ClassConditionalNoise(0.1, 0.1, n_labels=3))
+    config = CCMNClassifier(**parameters)._config(noise, prepare(np.zeros((60, 2)), np.eye(60, 3)), 60, 0)
+    return config.model, choose_solver(config, Split(training, ROWS))
 
 
 @pytest.mark.parametrize(
     ("parameters", "training", "expected"),
     [
-        ({}, ROWS, "adam"),
-        (HAMMING, ROWS, "closed_form"),
-        (LOGISTIC, ROWS, "newton"),
-        (HAMMING, UNSEEN, "adam"),
-        ({**HAMMING, "correction": "abs"}, ROWS, "adam"),
-        ({**LOGISTIC, "model": "mlp"}, ROWS, "adam"),
-        ({**HAMMING, "solver": "adam"}, ROWS, "adam"),
-        ({**LOGISTIC, "solver": "newton"}, ROWS, "newton"),
+        ({}, ROWS, ("average", "newton")),
+        ({"model": "linear"}, UNSEEN, ("linear", "newton")),
+        ({"model": "mlp"}, ROWS, ("mlp", "adam")),
+        ({"loss": "ranking"}, ROWS, ("linear", "adam")),
+        ({"solver": "adam"}, ROWS, ("linear", "adam")),
+        (HAMMING, ROWS, ("linear", "closed_form")),
+        (LOGISTIC, ROWS, ("linear", "newton")),
+        (LOGISTIC, UNSEEN, ("linear", "newton")),
+        (HAMMING, UNSEEN, ("linear", "adam")),
+        ({**HAMMING, "correction": "abs"}, ROWS, ("linear", "adam")),
+        ({"correction": "abs"}, ROWS, ("linear", "adam")),
+        ({**LOGISTIC, "model": "mlp"}, ROWS, ("mlp", "adam")),
+        ({**HAMMING, "solver": "adam"}, ROWS, ("linear", "adam")),
+        ({**LOGISTIC, "solver": "newton"}, ROWS, ("linear", "newton")),
     ],
 )
 def test_auto_selects_the_fastest_solver(parameters, training, expected):
@@ -43,7 +49,7 @@ def test_auto_selects_the_fastest_solver(parameters, training, expected):
 @pytest.mark.parametrize("solver", ["closed_form", "newton"])
 def test_unsupported_solver_names_its_requirements(solver):
     with pytest.raises(ValueError, match=f"solver='{solver}' requires model='linear'"):
-        chosen({"solver": solver}, ROWS)
+        chosen({"solver": solver, "loss": "ranking"}, ROWS)
 
 
 @pytest.mark.parametrize("length", [1e3, 1e4])

@@ -35,6 +35,8 @@ MAX_CG_STEPS = 20
 """Largest number of steps of conjugate gradients for one Newton step."""
 MAX_CG_RESIDUAL = 0.1
 """Conjugate gradients end when the residual has decreased by this factor."""
+MAX_GRADIENT: dict[type, float] = {np.float32: 1e-4, np.float64: 1e-10}
+"""Newton steps end when the largest entry of the scaled gradient is below this value."""
 MAX_HALVINGS = 15
 """Largest number of halvings of a Newton step."""
 MIN_DECREASE = 1e-4
@@ -54,6 +56,8 @@ class LogisticPath:
         Debiased labels; NaN where not observed.
     weights : array of shape (n, 1) or (n, q), optional
         Weights of rows, or of single labels of rows.
+    dtype : type, default=np.float32
+        Type of the features and scores.
 
     Attributes
     ----------
@@ -63,28 +67,35 @@ class LogisticPath:
         Present biases for centered features. Sparse features are not centered.
     """
 
-    def __init__(self, X: Any, targets: FloatArray, weights: FloatArray | None = None) -> None:
+    def __init__(
+        self, X: Any, targets: FloatArray, weights: FloatArray | None = None, dtype: type[np.floating[Any]] = np.float32
+    ) -> None:
         n, q = targets.shape
+        self._dtype = dtype
         observed = ~np.isnan(targets)
         share = np.ones((n, 1)) if weights is None else np.asarray(weights, dtype=np.float64)
         rows = share.mean(1) / share.mean(1).sum()
         share = share * observed if not observed.all() else share
+        # Rows with a weight of 0 do not count; integer weights count as repeated rows.
+        n_rows = max(1.0, float(np.maximum(np.count_nonzero(share, 0), share.sum(0)).min()))
         share = share / np.maximum(share.sum(0), np.finfo(np.float64).tiny)
         p = np.where(observed, targets, 0.0)
         self.x_mean = np.zeros(X.shape[1]) if is_sparse(X) else np.asarray(rows @ X, dtype=np.float64)
         self._X = self.centered(X)
         squares = self._X.multiply(self._X) if is_sparse(X) else np.square(self._X.numpy())
         self._values = np.asarray(rows @ squares, dtype=np.float64).ravel()
-        self._p, self._share = _float32(p), _float32(share)
-        # Rows with a weight of 0 do not count.
-        n_rows = max(1, int(np.count_nonzero(share, 0).min()))
+        self._p, self._share = self._tensor(p), self._tensor(share)
         self._max_bias = np.log(2 * n_rows)
         frequency = np.clip((share * p).sum(0), 1 / (2 * n_rows), 1 - 1 / (2 * n_rows))
         self.weights, self.bias = np.zeros((X.shape[1], q)), np.log(frequency / (1 - frequency))
 
     def centered(self, X: Any) -> Any:
-        """Return rows in float32: a tensor of centered rows, or a CSR matrix."""
-        return X.astype(np.float32).tocsr() if is_sparse(X) else _float32(X - self.x_mean)
+        """Return rows as a tensor of centered rows, or as a CSR matrix."""
+        return X.astype(self._dtype).tocsr() if is_sparse(X) else self._tensor(X - self.x_mean)
+
+    def _tensor(self, values: Any) -> Tensor:
+        """Return an array as a contiguous tensor."""
+        return torch.from_numpy(np.ascontiguousarray(values, dtype=self._dtype))
 
     def start_from(self, weights: FloatArray, bias: FloatArray) -> None:
         """Set the present solution to weights (d, q) and biases of uncentered features."""
@@ -99,8 +110,10 @@ class LogisticPath:
         """Return the effective degrees of freedom of ridge regression on uncorrelated features of these variances."""
         return float((self._values / (self._values + 4 * l2)).sum())
 
-    def solve(self, l2: float, labels: NDArray[np.intp], *, tolerance: float = 1e-4) -> None:
+    def solve(self, l2: float, labels: NDArray[np.intp], *, tolerance: float | None = None) -> None:
         """Replace the weights and biases of some labels by their solution for an l2 weight."""
+        if tolerance is None:
+            tolerance = MAX_GRADIENT[self._dtype]
         solution = np.vstack((self.weights[:, labels], self.bias[labels]))
         # Preconditioner: a bound of the curvature of every coordinate.
         bound = np.append(self._values / 4 + l2, 0.25)[:, None]
@@ -129,7 +142,7 @@ class LogisticPath:
             step = _step_sizes(f, change, p, share, current, direction, (gradient * direction).sum(0), l2)
             solution[:, remaining] = current + step * direction
             solution[-1, remaining] = np.clip(solution[-1, remaining], -self._max_bias, self._max_bias)
-            f = f + _float32(step) * change
+            f = f + self._tensor(step) * change
         self.weights[:, labels], self.bias[labels] = solution[:-1], solution[-1]
 
     def _newton_direction(
@@ -156,14 +169,13 @@ class LogisticPath:
             square = new_square
         return direction
 
-    def scores(self, rows: Any, labels: NDArray[np.intp]) -> NDArray[np.float32]:
+    def scores(self, rows: Any, labels: NDArray[np.intp]) -> NDArray[Any]:
         """Return the scores of some labels for rows from :meth:`centered`."""
         return self._products(rows, np.vstack((self.weights[:, labels], self.bias[labels]))).numpy()
 
-    @staticmethod
-    def _products(X: Any, solution: FloatArray) -> Tensor:
-        """Return X @ weights + bias in float32; the bias is the last row of the solution."""
-        weights, bias = solution[:-1].astype(np.float32), _float32(solution[-1])
+    def _products(self, X: Any, solution: FloatArray) -> Tensor:
+        """Return X @ weights + bias; the bias is the last row of the solution."""
+        weights, bias = solution[:-1].astype(self._dtype), self._tensor(solution[-1])
         if is_sparse(X):
             return torch.from_numpy(X @ weights).add_(bias)
         return torch.addmm(bias, X, torch.from_numpy(weights))
@@ -190,7 +202,7 @@ def _step_sizes(
     start = (share * torch.nn.functional.softplus(f)).sum(0, dtype=torch.float64).numpy()
     step = np.ones(f.shape[1])
     for _ in range(MAX_HALVINGS):
-        moved = torch.nn.functional.softplus(f + _float32(step) * change)
+        moved = torch.nn.functional.softplus(f + torch.from_numpy(step).to(f) * change)
         value = (share * moved).sum(0, dtype=torch.float64).numpy() - start - step * linear
         value += l2 * (step * products[0] + step**2 / 2 * products[1])
         too_long = value > MIN_DECREASE * step * slope + ROUNDING_ERROR
@@ -198,8 +210,3 @@ def _step_sizes(
             break
         step[too_long] /= 2
     return step
-
-
-def _float32(values: Any) -> Tensor:
-    """Return an array as a contiguous float32 tensor."""
-    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
