@@ -276,6 +276,7 @@ def cnn_table(size: Size, device: str, path: Path | None) -> pd.DataFrame:
     """Return the results of all noise kinds; those in the file are read, and the others are added to it."""
     table = pd.read_csv(path) if path is not None and path.exists() else pd.DataFrame({"noise": []})
     tasks = [make_task(kind, size) for kind in size.kinds if kind not in set(table.noise)]
+    os.environ.setdefault("OMP_NUM_THREADS", "2")  # of the processes that estimate rates
     workers = min(len(tasks) * size.seeds, max(1, (os.cpu_count() or 1) // 2))
     with ProcessPoolExecutor(max(1, workers), get_context("spawn")) as pool:
         futures = [start_estimation(task, size, pool) for task in tasks]
