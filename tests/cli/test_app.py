@@ -219,3 +219,18 @@ def test_program_name(monkeypatch, on_path, called, expected):
     monkeypatch.setattr(output.shutil, "which", lambda name: on_path)
     monkeypatch.setattr(output.sys, "argv", [called, "demo"])
     assert output.program_name() == expected
+
+
+def test_option_names_do_not_depend_on_the_version_of_typer():
+    """Some versions of typer take an upper-case metavar with the name of the option for the option itself."""
+
+    def options(command):
+        for below in getattr(command, "commands", {}).values():
+            yield from options(below)
+        yield from ((parameter.opts, parameter.metavar) for parameter in command.params if parameter.opts)
+
+    from typer.main import get_command
+
+    assert [
+        names for names, _ in options(get_command(app)) if any(n.startswith("-") and n != n.lower() for n in names)
+    ] == []

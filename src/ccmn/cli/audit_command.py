@@ -50,6 +50,7 @@ def audit(
     noise: Annotated[
         str,
         typer.Option(
+            "--noise",
             metavar="NOISE",
             help="Noise of the labels: estimate | partial (labels only added) | missing (labels only removed), or a "
             "JSON file of noise rates, known or from ccmn noise estimate.",

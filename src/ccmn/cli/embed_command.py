@@ -38,7 +38,10 @@ def embed(
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Rows that are encoded together.")] = 64,
     device: Annotated[
-        str, typer.Option(metavar="DEVICE", callback=check_device, help="auto, cpu, cuda or another device of torch.")
+        str,
+        typer.Option(
+            "--device", metavar="DEVICE", callback=check_device, help="auto, cpu, cuda or another device of torch."
+        ),
     ] = "auto",
     force: Force = False,
     as_json: Json = False,

@@ -59,6 +59,7 @@ ModelFile = Annotated[
 Noise = Annotated[
     str,
     typer.Option(
+        "--noise",
         metavar="NOISE",
         help="Noise of the labels: estimate | partial (labels only added) | missing (labels only removed) | none, or "
         "a JSON file of known noise rates.",

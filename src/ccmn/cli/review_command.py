@@ -31,6 +31,7 @@ def review(
     noise: Annotated[
         str,
         typer.Option(
+            "--noise",
             metavar="NOISE",
             help="Noise of the labels before the review: estimate | partial (labels only added) | missing (labels only "
             "removed), or a JSON file of noise rates.",
