@@ -189,7 +189,8 @@ def cross_fit_proba(
         raise ValueError(f"n_folds must be at least 2 and at most the number of rows, {len(Y)}; got {n_folds}")
     folds = stratified_folds(Y, n_folds, np.random.default_rng(settings.seed))
     devices = _devices(device)
-    with torch.random.fork_rng(), _progress(verbose) as bar:
+    # With several GPUs, fork_rng warns unless its devices are listed.
+    with torch.random.fork_rng(range(torch.cuda.device_count())), _progress(verbose) as bar:
         torch.manual_seed(settings.seed)
         network = _check_model(make_model())
         settings = replace(settings, head=_head_name(network, head, Y.shape[1]))
@@ -218,7 +219,8 @@ class _Inputs:
 
     def identity(self) -> list[Any]:
         """Return what a checkpoint compares."""
-        return [tensor.float().cpu().numpy() if tensor.is_floating_point() else tensor for tensor in self._tensors()]
+        tensors = (tensor.float() if tensor.is_floating_point() else tensor for tensor in self._tensors())
+        return [tensor.cpu().numpy() for tensor in tensors]
 
     def labels(self) -> Any:
         """Return the labels of the items, which arrays do not contain."""
