@@ -141,3 +141,15 @@ def test_label_permutations_permute_the_scores(name):
     scores = BASELINES[name].make(**options).fit(X, S).decision_function(X)
     permuted = BASELINES[name].make(**options).fit(X, S[:, labels]).decision_function(X)
     assert permuted == pytest.approx(scores[:, labels], abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", BASELINES)
+def test_too_large_features_are_rejected(name):
+    """Squares of 1e300 overflow."""
+    X, _, S = reference.make_task(n=40)
+    with pytest.raises(ValueError, match=r"features must be at most 1e\+150 .*Scale"):
+        BASELINES[name].make().fit(X * 1e300, S)
+    fitted = BASELINES[name].make().fit(X, S)
+    with pytest.raises(ValueError, match=r"features must be at most 1e\+150 .*Scale"):
+        fitted.predict(X * 1e300)

@@ -22,6 +22,9 @@ DEFAULT_THRESHOLD = 0.5
 OUTER_THRESHOLD_DISTANCE = 0.1
 """Distance of the lowest and highest possible threshold from the lowest and highest score of a row."""
 
+MAX_FEATURE = 1e150
+"""Largest absolute value of a feature: squares of larger values, and their sums, overflow."""
+
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Base class of methods that learn from candidate label sets.
@@ -73,6 +76,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
         """
         check_is_fitted(self)
         X = validate_data(self, _tensor_to_array(X), reset=False, accept_sparse="csr", dtype=np.float64)
+        _check_magnitude(X)
         return self._margins(X)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -115,6 +119,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
             accept_sparse="csr",
             dtype=np.float64,
         )
+        _check_magnitude(X)
         check_classification_targets(Y)
         Y = check_candidates(to_dense_array(Y))
         self.classes_ = np.arange(Y.shape[1])
@@ -129,6 +134,13 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
         tags.classifier_tags.multi_class = False
         tags.input_tags.sparse = True
         return tags
+
+
+def _check_magnitude(X: Any) -> None:
+    """Reject features whose squares overflow."""
+    largest = abs(X).max() if X.shape[0] and X.shape[1] else 0.0
+    if largest > MAX_FEATURE:
+        raise ValueError(f"features must be at most {MAX_FEATURE:g} in absolute value; got {largest:g}. Scale them.")
 
 
 def _tensor_to_array(container: Any) -> Any:
