@@ -301,7 +301,8 @@ def summarize(table: pd.DataFrame) -> list[dict[str, object]]:
                 row[metric] = round(means.loc[method, metric], 4)
             for metric in metrics[:2]:
                 gap = means.loc[NOISY, metric] - means.loc[CLEAN, metric]
-                row[f"{metric}_se"] = round(errors.loc[method, metric], 4)
+                error = errors.loc[method, metric]  # NaN for one seed
+                row[f"{metric}_se"] = None if np.isnan(error) else round(error, 4)
                 row[f"{metric}_gap_closed"] = round((means.loc[NOISY, metric] - means.loc[method, metric]) / gap, 3)
             rows.append(row)
     return rows
@@ -346,13 +347,14 @@ def main() -> None:
     arguments = parser(__doc__.splitlines()[0])
     arguments.add_argument("--costs", action="store_true", help="print only the table of the costs of the losses")
     arguments.add_argument("--csv", type=Path, metavar="FILE", help="write every value to this file, or resume from it")
+    arguments.add_argument("--seeds", type=int, default=3, metavar="N", help="number of seeds of the full run")
     options = arguments.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if options.costs:
         loss_cost_table(device)
         return
     torch.backends.cudnn.benchmark = True
-    table = cnn_table(QUICK if options.quick else Size(), device, options.csv)
+    table = cnn_table(QUICK if options.quick else Size(seeds=options.seeds), device, options.csv)
     rows = summarize(table)
     errors = table.groupby("noise", sort=False)[["rho_pos_error", "rho_neg_error"]].mean().round(4)
     notes = {"mean errors of the rates": errors.to_dict("index"), **verdicts(rows)}
