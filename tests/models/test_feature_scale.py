@@ -1,123 +1,192 @@
-"""The warning about features that Adam trains poorly on."""
+"""Scaling of features inside the estimator: reference values, and predictions that hardly depend on units."""
 
 from __future__ import annotations
-
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from sklearn.datasets import load_digits
-from sklearn.feature_extraction.text import TfidfTransformer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, StandardScaler, normalize
+import torch
+from sklearn.preprocessing import StandardScaler
 
-from ccmn import CCMNClassifier
-from ccmn.data import load_digit_scenes
-from ccmn.models.training_data import scale_warning
-
-BAD = "Features are badly scaled"
+from ccmn import CCMNClassifier, load_model
+from ccmn.data import make_noisy_multilabel
+from ccmn.metrics import micro_f1
+from ccmn.models.training_data import MAX_ROWS_FOR_SCALE, MAX_SPARSE_RATIO, TAIL_QUANTILES, Scaling
+from ccmn.noise import ClassConditionalNoise
 
 
-@pytest.fixture(scope="module")
-def people():
-    """Return age, income and height in raw units, and labels that depend on all of them."""
+def reference(column, weights):
+    """Return mean and standard deviation of a column, the latter without its tails, row by row."""
+    total = sum(weights)
+    mean = sum(w * x for w, x in zip(weights, column)) / total
+    order = np.argsort(column, kind="stable")
+    quantiles = []
+    for level in TAIL_QUANTILES:
+        below = 0.0
+        for i in order:
+            below += weights[i] / total
+            if below >= level:
+                quantiles.append(column[i])
+                break
+    clipped = [min(max(x, quantiles[0]), quantiles[1]) for x in column]
+    center = sum(w * x for w, x in zip(weights, clipped)) / total
+    return mean, np.sqrt(sum(w * (x - center) ** 2 for w, x in zip(weights, clipped)) / total)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_mean_and_standard_deviation_equal_the_reference(weighted):
     rng = np.random.default_rng(0)
-    Z = rng.normal(size=(400, 3))
-    X = pd.DataFrame(Z * [12, 20_000, 0.1] + [40, 50_000, 1.7], columns=["age", "income", "height"])
-    return X, (Z @ rng.normal(size=(3, 4)) > 0).astype(int)
+    X = rng.normal(size=(300, 3)) * [1, 1e4, 1e-6] + [0, -2e4, 5e-6]
+    X[0, 0] = 1e6  # a heavy tail
+    weights = rng.uniform(0.5, 3, 300) if weighted else np.ones(300)
+    weights[0] = 1
+    found = Scaling.of(X, weights if weighted else None)
+    for j in range(3):
+        mean, std = reference(X[:, j].tolist(), weights.tolist())
+        assert found.mean[j] == pytest.approx(mean)
+        assert found.scale[j] == pytest.approx(std * np.sqrt(3))  # rows have a mean squared norm of about 1
+    assert found.scale[0] < 10
 
 
-def small(**options):
-    return CCMNClassifier(None, epochs=2, random_state=0, **options)
+def test_integer_weights_are_repeated_rows():
+    rng = np.random.default_rng(1)
+    X, weights = rng.normal(size=(60, 4)), rng.integers(0, 4, 60)
+    for wrap in (np.asarray, scipy.sparse.csr_array):
+        weighted, repeated = Scaling.of(wrap(X), weights.astype(float)), Scaling.of(wrap(X.repeat(weights, 0)))
+        np.testing.assert_allclose(weighted.scale, repeated.scale)
 
 
-@pytest.mark.parametrize("model", ["linear", "mlp"])
-def test_raw_units_are_reported_with_a_remedy(people, model):
-    with pytest.warns(UserWarning, match=rf"{BAD}.*2 of 3 columns.*'income'.*make_pipeline\(StandardScaler\(\), CCMN"):
-        small(model=model).fit(*people)
-    with pytest.warns(UserWarning, match=rf"{BAD}.*column 1:.*MaxAbsScaler"):
-        small(model=model).fit(scipy.sparse.csr_matrix(people[0].to_numpy()), people[1])
+def test_constant_columns_keep_their_unit():
+    X = np.column_stack((np.full(50, 7.0), np.arange(50.0), np.zeros(50), np.arange(50) == 3))
+    scaled = Scaling.of(X).transform(X)
+    assert np.isfinite(scaled).all()
+    np.testing.assert_allclose(scaled[:, [0, 2]], 0, atol=1e-12)
+    # A column that is almost always constant has no spread without its tails.
+    assert 0.1 < abs(scaled[3, 3]) < 10
 
 
-def test_no_warning_after_scaling(people):
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=BAD)
-        make_pipeline(StandardScaler(), small()).fit(*people)
-        make_pipeline(MaxAbsScaler(), small()).fit(scipy.sparse.csr_matrix(people[0].to_numpy()), people[1])
+@pytest.mark.parametrize("size", [1e300, 1e-300])
+def test_extreme_values(size):
+    X = np.random.default_rng(0).normal(size=(80, 3)) * size
+    for wrap in (np.asarray, scipy.sparse.csr_array):
+        scaled = Scaling.of(wrap(X)).transform(wrap(X))
+        dense = scaled.toarray() if scipy.sparse.issparse(scaled) else scaled
+        assert np.isfinite(dense).all()
+        assert np.square(dense).sum(1).mean() == pytest.approx(1, rel=0.1)
 
 
-@pytest.mark.parametrize("surrogate", ["square", "logistic"])
-def test_no_warning_for_closed_form_and_newton(people, surrogate):
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=BAD)
-        small(loss="hamming", surrogate=surrogate).fit(*people)
+def test_sparse_features_are_not_centered():
+    X = scipy.sparse.random(200, 30, 0.1, format="csr", random_state=0)
+    scaling = Scaling.of(X)
+    assert scaling.mean is None
+    scaled = scaling.transform(X)
+    assert scaled.nnz == X.nnz
+    assert np.sqrt(scaled.multiply(scaled).sum(1).mean()) == pytest.approx(1)
+    # Columns of similar size keep their relation; a column in other units is scaled down.
+    assert np.ptp(scaling.scale) == pytest.approx(0)
+    X = X.tolil()
+    X[:, 0] = 1e5
+    scale = Scaling.of(X.tocsr()).scale
+    sizes = [np.sqrt(np.square(column.data).mean()) for column in X.tocsc().T]
+    assert scale[0] / scale[1] == pytest.approx(sizes[0] / (MAX_SPARSE_RATIO * np.median(sizes)))
 
 
-def test_no_warning_for_custom_networks(people):
-    torch = pytest.importorskip("torch")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=BAD)
-        small(model=lambda d, q: torch.nn.Sequential(torch.nn.BatchNorm1d(d), torch.nn.Linear(d, q))).fit(*people)
+def test_many_rows_are_sampled():
+    X = np.random.default_rng(0).normal(3, 2, (3 * MAX_ROWS_FOR_SCALE, 1))
+    scaling = Scaling.of(X)
+    assert scaling.mean[0] == pytest.approx(X[::3].mean())
 
 
-def test_streams_are_checked_on_the_sample(people, tmp_path):
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_restored_weights_take_the_original_features(n_layers):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3)) * [1, 50, 0.01] + [5, 100, 0]
+    scaling = Scaling.of(X)
+    arrays = {"weight": rng.normal(size=(3, 2)), "bias": rng.normal(size=2)}
+    if n_layers == 2:
+        arrays |= {"second_weight": rng.normal(size=(2, 1)), "second_bias": rng.normal(size=1)}
+    restored = scaling.restore(arrays)
+    expected = scaling.transform(X) @ arrays["weight"] + arrays["bias"]
+    np.testing.assert_allclose(X @ restored["weight"] + restored["bias"], expected, atol=1e-9)
+    assert set(restored) == set(arrays)
+
+
+NOISE = ClassConditionalNoise([0.2, 0.1, 0.1], [0.1, 0.2, 0.1])
+TASK = make_noisy_multilabel(1000, 5, 3, strength=6, noise=NOISE, random_state=0)
+UNITS, CENTERS = np.array([12, 20_000, 0.1, 1, 300]), np.array([40, 50_000, 1.7, 0, 2015])
+RAW = pd.DataFrame(TASK.X * UNITS + CENTERS, columns=["age", "income", "height", "score", "year"])
+STANDARD = pd.DataFrame(StandardScaler().fit_transform(TASK.X), columns=RAW.columns)
+TRAIN, TEST = slice(0, 700), slice(700, 1000)
+MODELS = {
+    "default": {},
+    "newton": {"loss": "hamming"},
+    "plugin": {"model": "linear"},
+    "closed form": {"loss": "hamming", "surrogate": "square"},
+    "ranking": {"loss": "ranking", "epochs": 20},
+    "forward": {"loss": "forward", "epochs": 20},
+    "mlp": {"model": "mlp", "epochs": 10},
+}
+
+
+def f1_of(clf, X):
+    return micro_f1(TASK.Y[TEST], clf.predict(X.iloc[TEST]))
+
+
+@pytest.mark.parametrize("parameters", MODELS.values(), ids=MODELS)
+def test_raw_units_are_as_good_as_standardized_features(tmp_path, parameters):
+    raw, standard = (
+        CCMNClassifier(NOISE, random_state=0, **parameters).fit(X.iloc[TRAIN], TASK.Y_noisy[TRAIN])
+        for X in (RAW, STANDARD)
+    )
+    assert f1_of(raw, RAW) == pytest.approx(f1_of(standard, STANDARD), abs=0.01)
+    assert f1_of(raw, RAW) > 0.75
+    raw.save(tmp_path / "m.ccmn")
+    again = load_model(tmp_path / "m.ccmn")
+    assert np.array_equal(again.predict_proba(RAW), raw.predict_proba(RAW))
+    if hasattr(raw, "coef_"):
+        expected = RAW.to_numpy() @ raw.coef_.T + raw.intercept_ - raw.thresholds_
+        np.testing.assert_allclose(raw.decision_function(RAW), expected, atol=1e-6)
+        np.testing.assert_allclose(raw.coef_ * UNITS, standard.coef_ / TASK.X.std(0), atol=0.05)
+
+
+def test_one_sparse_column_in_a_large_unit():
+    fits = {}
+    for name, X in (("raw", TASK.X * [1, 20_000, 1, 1, 1]), ("standard", TASK.X)):
+        clf = CCMNClassifier(NOISE, model="linear", random_state=0)
+        clf.fit(scipy.sparse.csr_array(X[TRAIN]), TASK.Y_noisy[TRAIN])
+        fits[name] = micro_f1(TASK.Y[TEST], clf.predict(scipy.sparse.csr_array(X[TEST])))
+    assert fits["raw"] == pytest.approx(fits["standard"], abs=0.02)
+
+
+@pytest.mark.parametrize("model", ["auto", "mlp"])
+def test_streamed_raw_units(tmp_path, model):
     pytest.importorskip("pyarrow")
-    X, Y = people
-    table = X.assign(**{f"tag_{j}": Y[:, j] for j in range(4)})
-    table.to_parquet(tmp_path / "part-0.parquet")
-    with pytest.warns(UserWarning, match=rf"{BAD}.*'income'"):
-        small(batch_size=50).fit_stream(tmp_path, labels="tag_*")
+    scores = []
+    for name, X in (("raw", RAW), ("standard", STANDARD)):
+        table = X.iloc[TRAIN].assign(**{f"tag_{j}": TASK.Y_noisy[TRAIN, j] for j in range(3)})
+        (tmp_path / name).mkdir()
+        table.astype("float32").to_parquet(tmp_path / name / "part-0.parquet")
+        clf = CCMNClassifier(NOISE, model=model, lr=0.01, epochs=20, batch_size=50, random_state=0)
+        scores.append(f1_of(clf.fit_stream(tmp_path / name, labels="tag_*"), X))
+    assert scores[0] == pytest.approx(scores[1], abs=0.01)
+    assert scores[0] > 0.75
 
 
-def words(n=500, d=300):
-    rng = np.random.default_rng(0)
-    topics, of_rows = rng.dirichlet(np.full(d, 0.05), 5), rng.dirichlet(np.full(5, 0.2), n)
-    return np.stack([rng.multinomial(40, row @ topics) for row in of_rows]).astype(float)
+def test_scaling_can_be_turned_off():
+    settings = {"loss": "ranking", "epochs": 3, "random_state": 0}
+    raw = CCMNClassifier(NOISE, scale=False, **settings).fit(RAW.iloc[TRAIN], TASK.Y_noisy[TRAIN])
+    scaled = CCMNClassifier(NOISE, **settings).fit(RAW.iloc[TRAIN], TASK.Y_noisy[TRAIN])
+    assert f1_of(raw, RAW) < f1_of(scaled, RAW) - 0.05
 
 
-def normal(mean=0.0, std=1.0):
-    return np.random.default_rng(0).normal(mean, std, (500, 10))
+def test_custom_networks_get_features_as_they_are():
+    seen = []
 
+    class Recorded(torch.nn.Linear):
+        def forward(self, features):
+            seen.append(features.detach().abs().max())
+            return super().forward(features)
 
-WELL = {
-    "standardized": normal,
-    "unit-norm rows": lambda: normalize(normal(0.3)),
-    "unit-norm rows, many columns": lambda: normalize(np.random.default_rng(0).normal(size=(50, 5000))),
-    "word counts": words,
-    "0/1 words": lambda: (words() > 0).astype(float),
-    "TF-IDF": lambda: TfidfTransformer().fit_transform(words()),
-    "pixels in [0, 1]": lambda: load_digit_scenes(500).X,
-    "digits in 0..16": lambda: load_digits().data,
-    "a constant column": lambda: np.column_stack((np.ones(500), normal())),
-    "std 100": lambda: normal(0, 100),
-    "mean 3": lambda: normal(3),
-    "all zero": lambda: np.zeros((20, 3)),
-}
-BADLY = {
-    "mean 10": lambda: normal(10),
-    "mean 30, std 10": lambda: normal(30, 10),
-    "pixels in 0..255": lambda: 255 * load_digit_scenes(500).X,
-    "one year": lambda: np.column_stack((normal(2015, 5)[:, 0], normal())),
-    "std .01": lambda: normal(0, 0.01),
-    "huge": lambda: normal(0, 1e200),
-}
-
-
-@pytest.mark.parametrize("make", WELL.values(), ids=WELL)
-def test_common_features_are_not_reported(make):
-    X = make()
-    for each in (X, X.astype(np.float32), scipy.sparse.csr_matrix(X)):
-        assert scale_warning(each) is None
-
-
-@pytest.mark.parametrize("make", BADLY.values(), ids=BADLY)
-def test_features_that_train_poorly_are_reported(make):
-    X = make()
-    for each in (X, scipy.sparse.csr_matrix(X)):
-        assert BAD in scale_warning(each)
-
-
-def test_scale_is_measured_on_a_sample_of_rows():
-    assert BAD in scale_warning(np.tile(normal(10), (50, 1)))
+    CCMNClassifier(NOISE, model=Recorded, lr=1e-9, epochs=1, random_state=0).fit(RAW[TRAIN], TASK.Y_noisy[TRAIN])
+    assert max(seen) > 20_000

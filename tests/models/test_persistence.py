@@ -307,6 +307,8 @@ class TestRejected:
 
 def test_learning_rates_of_numpy_are_saved(tmp_path):
     X = np.random.default_rng(0).normal(size=(20, 2))
-    clf = CCMNClassifier(None, loss="ranking", lr=[np.float32(0.5), np.float32(0.25)], epochs=1, random_state=0).fit(X, X > 0)
+    clf = CCMNClassifier(None, loss="ranking", lr=[np.float32(0.5), np.float32(0.25)], epochs=1, random_state=0).fit(
+        X, X > 0
+    )
     clf.save(tmp_path / "model.ccmn")
     assert load_model(tmp_path / "model.ccmn").lr == [0.5, 0.25]

@@ -20,7 +20,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 Q = 4
 NOISE = ClassConditionalNoise(0.2, 0.2, n_labels=Q)
-SETTINGS = {"lr": 5e-2, "epochs": 5, "batch_size": 100, "random_state": 0}
+SETTINGS = {"loss": "ranking", "lr": 5e-2, "epochs": 5, "batch_size": 100, "random_state": 0}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,274 @@
+"""The default model: the average of a logistic regression and a random forest, corrected for noise."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from scipy.special import expit
+from sklearn.base import clone
+
+from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, load_model
+from ccmn.data import make_noisy_multilabel
+from ccmn.metrics import hamming_loss
+from ccmn.models import persistence
+from ccmn.models.predictor import log_odds
+from ccmn.models.solvers import TrainingConfig, _linear_share
+from ccmn.models.training_data import Sample, Split, relative_information, split
+
+NOISE = ClassConditionalNoise([0.3, 0.1, 0.0], [0.1, 0.2, 0.2])
+TASK = make_noisy_multilabel(400, 6, 3, strength=6, noise=NOISE, random_state=0)
+X, Y, Z = TASK.X[:250], TASK.Y[:250], TASK.Y_noisy[:250]
+X_TEST, Y_TEST, Z_TEST = TASK.X[250:], TASK.Y[250:], TASK.Y_noisy[250:]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return CCMNClassifier(NOISE, random_state=0).fit(X, Z)
+
+
+def test_probabilities_are_the_corrected_average_of_both_models(fitted):
+    network = fitted._scorer.network
+    share = fitted.selected_["linear_share"]
+    assert 0 <= share <= 1
+    linear = expit(X_TEST @ network.arrays["weight"] + network.arrays["bias"])
+    noisy = share * linear + (1 - share) * network.forest.predict(X_TEST)
+    true = (noisy - NOISE.rho_neg) / (1 - NOISE.rho_pos - NOISE.rho_neg)
+    inside = (true > 0.06) & (true < 0.94)  # outside, probabilities approach 0 and 1
+    assert inside.mean() > 0.3
+    np.testing.assert_allclose(fitted.predict_proba(X_TEST)[inside], true[inside], atol=1e-6)
+    assert (fitted.predict(X_TEST) == (true >= 0.5)).all()
+
+
+def test_correction_outperforms_no_correction():
+    noise = PartialNoise(0.6, n_labels=3)
+    labels = noise.corrupt(Y, random_state=0)
+    corrected, plain = (CCMNClassifier(given, random_state=0).fit(X, labels).predict(X_TEST) for given in (noise, None))
+    assert hamming_loss(Y_TEST, corrected) < hamming_loss(Y_TEST, plain) - 0.1
+
+
+def test_selected_configuration_and_history(fitted):
+    selected, history = fitted.selected_, fitted.history_
+    assert set(selected) == {"criterion", "value", "l2_min", "l2_max", "n_labels", "linear_share"}
+    assert history.iloc[-1][["hamming_loss", "linear_share"]].tolist() == [selected["value"], selected["linear_share"]]
+    assert (history["linear_share"][:-1] == 1).all()
+    assert history["labels"][:-1].sum() == selected["n_labels"] == 3
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, scipy.sparse.csr_array])
+def test_loaded_model_predicts_exactly_the_same(tmp_path, wrap):
+    clf = CCMNClassifier(NOISE, threshold="f1", random_state=0).fit(wrap(X), Z)
+    clf.save(tmp_path / "m.ccmn")
+    again = load_model(tmp_path / "m.ccmn")
+    for method in ("decision_function", "predict", "predict_proba"):
+        assert np.array_equal(getattr(again, method)(wrap(X_TEST)), getattr(clf, method)(wrap(X_TEST)))
+    assert again.selected_ == clf.selected_
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("feature", lambda a: a.update(feature=a["feature"] + 100)),
+        ("feature", lambda a: a.update(feature=a["feature"][::-1])),
+        ("threshold", lambda a: a.update(feature=a["feature"][:-1])),
+        ("values", lambda a: a.update(feature=np.full_like(a["feature"], 0))),
+        ("feature", lambda a: a.pop("feature")),
+        ("threshold", lambda a: a.update(threshold=a["threshold"][:-1])),
+        ("threshold", lambda a: a["threshold"].__setitem__(0, np.nan)),
+        ("values", lambda a: a["values"].__setitem__((0, 0), 2)),
+        ("values", lambda a: a.update(values=a["values"][:, :2])),
+        ("values", lambda a: a.update(values=a["values"].astype(np.float64))),
+        ("weight", lambda a: a["weight"].__setitem__((0, 0), np.inf)),
+        ("linear_share", lambda a: a.pop("linear_share")),
+        ("linear_share", lambda a: a.update(linear_share=np.array([1.5]))),
+        ("linear_share", lambda a: a.update(linear_share=np.array([np.nan]))),
+        ("projection", lambda a: a.update(projection=np.ones((2, 2), dtype=np.float32))),
+        ("extra", lambda a: a.update(extra=np.ones(1))),
+    ],
+)
+def test_damaged_arrays_are_named(tmp_path, fitted, name, change):
+    fitted.save(tmp_path / "m.ccmn")
+    description, arrays = persistence.read_model(tmp_path / "m.ccmn")
+    arrays = {key: array.copy() for key, array in arrays.items()}
+    change(arrays)
+    persistence.write_model(tmp_path / "m.ccmn", description, arrays)
+    with pytest.raises(ValueError, match=rf"not a valid ccmn model: .*{name}"):
+        load_model(tmp_path / "m.ccmn")
+
+
+def test_containers_of_features(fitted):
+    expected = fitted.decision_function(X_TEST)
+    np.testing.assert_allclose(fitted.decision_function(X_TEST[:7]), expected[:7], atol=1e-6)
+    frame = CCMNClassifier(NOISE, random_state=0).fit(pd.DataFrame(X).add_prefix("x"), pd.DataFrame(Z))
+    assert np.array_equal(frame.decision_function(pd.DataFrame(X_TEST).add_prefix("x")), expected)
+    csr = CCMNClassifier(NOISE, random_state=0).fit(scipy.sparse.csr_matrix(X), Z)
+    assert "projection" in csr._scorer.network.arrays
+    agreement = (csr.predict(scipy.sparse.csr_matrix(X_TEST)) == fitted.predict(X_TEST)).mean()
+    assert agreement > 0.85
+
+
+def test_same_random_state_same_model(fitted):
+    again = CCMNClassifier(NOISE, random_state=0).fit(X, Z)
+    other = CCMNClassifier(NOISE, random_state=1).fit(X, Z)
+    assert np.array_equal(again.decision_function(X_TEST), fitted.decision_function(X_TEST))
+    assert not np.array_equal(other.decision_function(X_TEST), fitted.decision_function(X_TEST))
+
+
+def test_copies(fitted):
+    expected = fitted.predict_proba(X_TEST)
+    buffer = io.BytesIO()
+    joblib.dump(fitted, buffer)
+    buffer.seek(0)
+    for twin in (pickle.loads(pickle.dumps(fitted)), joblib.load(buffer), copy.deepcopy(fitted)):
+        assert np.array_equal(twin.predict_proba(X_TEST), expected)
+    assert not hasattr(clone(fitted), "classes_")
+
+
+def test_one_label():
+    clf = CCMNClassifier(ClassConditionalNoise([0.3], [0.1]), random_state=0).fit(X, Z[:, :1])
+    assert clf.predict_proba(X_TEST).shape == (150, 1)
+    assert hamming_loss(Y_TEST[:, :1], clf.predict(X_TEST)) < 0.2
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_classes(n_classes):
+    y = np.array(list("abcd"))[X[:, :n_classes].argmax(1)]
+    clf = CCMNClassifier(None, random_state=0).fit(X, y)
+    assert "linear_share" in clf.selected_
+    p = clf.predict_proba(X)
+    assert p.shape == (250, n_classes)
+    np.testing.assert_allclose(p.sum(1), 1)
+    assert clf.score(X, y) > 0.85
+
+
+def test_unobserved_labels():
+    partly = np.where(np.random.default_rng(5).random(Z.shape) < 0.3, np.nan, Z)
+    clf = CCMNClassifier(NOISE, random_state=0).fit(X, partly)
+    assert "linear_share" in clf.selected_
+    assert hamming_loss(Y_TEST, clf.predict(X_TEST)) < 0.3
+    partly[:, 1] = np.nan  # a label that was never observed
+    p = CCMNClassifier(NOISE, random_state=0).fit(X, partly).predict_proba(X_TEST)
+    assert np.isfinite(p).all()
+
+
+@pytest.mark.parametrize("n", [1, 5, 30, 60])
+def test_few_rows(n):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # rates are not estimated
+        clf = CCMNClassifier(random_state=0).fit(X[:n], Z[:n])
+        average = CCMNClassifier(model="average", random_state=0).fit(X[:n], Z[:n])
+    assert ("linear_share" in clf.selected_) == (n >= 50)
+    for model in (clf, average):
+        p = model.predict_proba(X_TEST)
+        assert p.shape == (150, 3)
+        assert ((p > 0) & (p < 1)).all()
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_constant_labels(value):
+    labels = Z.copy()
+    labels[:, 1] = value
+    clf = CCMNClassifier(None, random_state=0).fit(X, labels)
+    assert (clf.predict(X_TEST)[:, 1] == value).all()
+
+
+def test_sample_weights():
+    """The labels of rows with a small weight are wrong."""
+    weights, wrong = np.ones(250), Y.copy()
+    weights[::2], wrong[::2] = 1e-3, 1 - Y[::2]
+    weighted = CCMNClassifier(None, random_state=0).fit(X, wrong, weights)
+    plain = CCMNClassifier(None, random_state=0).fit(X, wrong)
+    assert hamming_loss(Y_TEST, weighted.predict(X_TEST)) < 0.25 < hamming_loss(Y_TEST, plain.predict(X_TEST))
+
+
+@pytest.mark.parametrize(("labels", "clean"), [(Y_TEST, True), (Z_TEST, False)])
+def test_given_validation_rows(labels, clean):
+    clf = CCMNClassifier(NOISE, random_state=0).fit(X, Z, validation=(X_TEST, labels), validation_is_clean=clean)
+    p = labels if clean else NOISE.debias(labels.astype(np.float32))
+    h = clf.predict(X_TEST)
+    assert clf.selected_["value"] == pytest.approx((p * (1 - h) + (1 - p) * h).mean(), abs=1e-5)
+
+
+def test_trusted_rows_partly_verified():
+    verified = np.full(Y.shape, np.nan)
+    verified[:150, :2] = Y[:150, :2]
+    losses = []
+    for trusted in (None, verified):
+        predicted = CCMNClassifier(NOISE, random_state=0).fit(X, Z, trusted=trusted).predict(X_TEST)
+        losses.append(hamming_loss(Y_TEST[:, :2], predicted[:, :2]))
+    assert losses[1] < losses[0]
+
+
+def test_f1_thresholds():
+    """Thresholds are selected on predictions of rows that the models have not seen."""
+    clf = CCMNClassifier(NOISE, threshold="f1", random_state=0).fit(X, Z)
+    assert clf.thresholds_.any()
+    assert ((clf.predict_proba(X_TEST) >= 0.5) == clf.predict(X_TEST)).all()
+
+
+def test_interrupted_fit_leaves_no_model(monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    clf = CCMNClassifier(NOISE, random_state=0).fit(X, Z)
+    monkeypatch.setattr("ccmn.models.solvers.fit_forest", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(X, Z)
+    with pytest.raises(ValueError, match="not fitted"):
+        clf.predict(X)
+
+
+def test_share_of_the_linear_model_equals_a_grid_search():
+    rng = np.random.default_rng(0)
+    f, forest = rng.normal(size=(300, 3)), rng.uniform(0.05, 0.95, (300, 3))
+    mix = 0.3 * expit(f) + 0.7 * forest
+    p = NOISE.debias((rng.random(mix.shape) < mix).astype(np.float32))
+    p[:20, 0] = np.nan
+    config = object.__new__(TrainingConfig)
+    for name, value in (("noise", NOISE), ("loss_name", "plugin")):
+        object.__setattr__(config, name, value)
+    share = _linear_share(config, Sample(f, p), f, forest)
+    # The square risk of the noisy labels, whose unit is the same for all labels.
+    slope = 1 - NOISE.rho_pos - NOISE.rho_neg
+    noisy = p * slope + NOISE.rho_neg
+    grid = np.linspace(0, 1, 1001)
+    risks = [np.nansum((noisy - a * expit(f) - (1 - a) * expit(log_odds(forest))) ** 2) for a in grid]
+    assert share == pytest.approx(grid[np.argmin(risks)], abs=1e-3)
+    assert 0.1 < share < 0.5
+
+
+def test_relative_information_equals_a_simulation():
+    """The variances of the debiased and of the true labels, from many rows."""
+    rng = np.random.default_rng(0)
+    noise = ClassConditionalNoise([0.3, 0.0, 0.2, 0.0], [0.1, 0.4, 0.0, 0.0])
+    true = (rng.random((200_000, 4)) < [0.3, 0.1, 0.5, 0.2]).astype(np.float32)
+    noisy = noise.corrupt(true, random_state=1).astype(np.float32)
+    expected = noise.debias(noisy).var(0, dtype=np.float64) / true.var(0, dtype=np.float64)
+    found = relative_information(noise, noisy)
+    np.testing.assert_allclose(found, expected, rtol=0.05)
+    assert found[3] == pytest.approx(1, abs=0.01)
+    np.testing.assert_allclose(relative_information(noise, scipy.sparse.csr_matrix(noisy)), found)
+    noisy[:100_000, 0] = np.nan
+    np.testing.assert_allclose(relative_information(noise, noisy)[0], expected[0], rtol=0.05)
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.2, 0.4])
+def test_folds_cover_every_row_once(fraction):
+    rows = Sample(np.arange(103.0)[:, None], np.zeros((103, 2), dtype=np.float32))
+    parts = split(rows, fraction, 0)
+    folds = parts.folds(1000)
+    np.testing.assert_array_equal(np.sort(np.concatenate([held_out for _, held_out in folds])), np.arange(103))
+    np.testing.assert_array_equal(folds[0][1], parts.valid_rows)
+    for train, held_out in folds:
+        assert not np.isin(held_out, train.X).any()
+        assert len(train.X) + len(held_out) == 103
+    assert parts.folds(100) is None
+    assert Split(rows, rows).folds(1000) is None
+    assert split(rows.take(np.arange(40)), fraction, 0).folds(1000) is None
