@@ -238,6 +238,13 @@ class TestStandardErrors:
         rates = Estimated(self.noise, none, none)
         assert hamming_loss(Y, h, noise=rates).status == "unbiased"
         assert hamming_loss(Y, h, noise=Estimated(self.noise, none, some)).status == "consistent"
+        for methods, status in (
+            (("trusted",) * 4, "unbiased"),
+            (("trusted", "profile", "known", "known"), "approximate"),
+        ):
+            rates.method = methods
+            assert hamming_loss(Y, h, noise=rates).status == status
+        rates.method = ("known",) * 4
         rates.kind = ("point", "upper bound", "point", "known")
         assert hamming_loss(Y, h, noise=rates).status == micro_f1(Y, h, noise=rates).status == "approximate"
 

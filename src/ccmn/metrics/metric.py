@@ -248,11 +248,21 @@ def estimate(
     return Estimate(result, variance_of_estimate(slopes, noise) ** 0.5, status, bounds)
 
 
+VERIFIED_METHODS = ("known", "trusted", "dawid")
+"""Methods of rate estimation that rest on verified labels or on votes, and not only on a model of the noisy labels."""
+
+
 def status_with_rates(status: Status, noise: Noise) -> Status:
-    """Return the status of an estimate: uncertain rates are at best consistent, upper bounds only approximate."""
+    """Return the status of an estimate with these rates.
+
+    Uncertain rates are at best consistent. Upper bounds, and rates that rest only on a model of the noisy labels, are
+    approximate: under other noise than the model's, more rows do not remove their error.
+    """
     if isinstance(noise, NoiseModel):
         return status
-    if "upper bound" in getattr(noise, "kind", ()):
+    methods = getattr(noise, "method", ())
+    unverified = any(not any(name in method.lower() for name in VERIFIED_METHODS) for method in methods)
+    if unverified or "upper bound" in getattr(noise, "kind", ()):
         return "approximate"
     uncertain = bool((noise.se_pos > 0).any() or (noise.se_neg > 0).any())
     return "consistent" if uncertain and status == "unbiased" else status
