@@ -44,7 +44,7 @@ def end_rates(given, probabilities):
 
 def unsupervised(given, p_noisy, low, high, mean_low):
     """Return the mixture of posterior and self-confidence for one label; rho_pos has two equally probable values."""
-    weight = min(max((mean_low - 0.15) / 0.05, 0), 0.98)
+    weight = min(max((mean_low - 0.15) / 0.015, 0), 0.98)
     levels = [high * (0.5 - 12**-0.5), high * (0.5 + 12**-0.5)]
     posterior = sum(p_wrong(given, p_noisy, rho_pos, low) for rho_pos in levels) / 2
     contradiction = 1 - p_noisy if given == 1 else p_noisy
