@@ -2,6 +2,8 @@
 
     python benchmarks/label_issues.py            five draws of noise on four data sets (needs CCMN_DATA and cleanlab)
     python benchmarks/label_issues.py --quick    two draws per data set, without rates estimated from features
+    python benchmarks/label_issues.py --speed    timings only
+    python benchmarks/label_issues.py --kinds results/label_issue_kinds.csv    nine kinds of noise on six data sets
     python benchmarks/label_issues.py --csv results/label_issues.csv    also writes every value
 
 The noise rates of every label are sampled from 0.1 to 0.5 with a sum of at most 0.6. All methods receive the same noisy
@@ -9,10 +11,10 @@ labels and the same out-of-fold probabilities of a linear model, and rank all la
 class. ccmn uses
 
 - the true rates ("known rates"),
-- rates estimated from features and noisy labels ("rates from features"),
-- the same rates, with probabilities calibrated to them ("as ccmn audit"),
-- rates estimated from the probabilities ("estimated rates"),
-- the same rates, with upper bounds used as rates ("upper bounds as rates").
+- rates estimated from features and noisy labels ("rates from features", as in ccmn audit),
+- labels and probabilities alone ("no rates").
+
+For errors of people instead of injected noise see real_noise.py.
 
 For labels with an error probability of at least 0.5 and of at least 0.95, the fraction that is wrong is compared with
 the mean error probability. Timings are for 20,000 rows and 50 labels.
@@ -29,11 +31,11 @@ import numpy as np
 import pandas as pd
 import torch
 from harness import Result, compare, parser, report
+from noise_kinds import KINDS, inject
 from sklearn.metrics import average_precision_score
 
 from ccmn import ClassConditionalNoise, estimate_noise, find_label_issues
 from ccmn._containers import to_dense_array
-from ccmn.audit import calibrate_to_noise
 from ccmn.data import load_dataset
 from ccmn.estimation import out_of_fold_scores
 
@@ -44,6 +46,8 @@ except ImportError:
     sys.exit("This benchmark requires cleanlab: pip install cleanlab")
 
 DATASETS = ("yeast", "scene", "enron", "mirflickr")
+KIND_DATASETS = (*DATASETS, "tmc", "slashdot")
+DECLARED = {"missing": "missing", "added": "partial"}
 CLEANLAB = {
     "cleanlab self-confidence": {"method": "self_confidence"},
     "cleanlab normalized margin": {"method": "normalized_margin"},
@@ -51,8 +55,7 @@ CLEANLAB = {
     "cleanlab self-confidence, adjusted": {"method": "self_confidence", "adjust_pred_probs": True},
 }
 FROM_FEATURES = "rates from features"
-AS_AUDIT = "as ccmn audit"
-CCMN = ("known rates", FROM_FEATURES, AS_AUDIT, "estimated rates")
+CCMN = ("known rates", FROM_FEATURES, "no rates")
 
 
 def label_lists(Y: np.ndarray) -> list[list[int]]:
@@ -77,15 +80,10 @@ def evaluate(name: str, n_draws: int, *, from_features: bool) -> Iterator[dict[s
         noise = ClassConditionalNoise.sample(q, max_sum=0.6, random_state=draw)
         noisy = noise.corrupt(Y, random_state=100 + draw)
         P = out_of_fold_scores(data.X, noisy, random_state=draw)
-        rates = estimate_noise(Y_noisy=noisy, pred_proba=P)
-        noises = {"known rates": noise, "estimated rates": rates, "upper bounds as rates": rates.noise}
+        noises = {"known rates": noise, "no rates": None}
         if from_features:
             noises[FROM_FEATURES] = estimate_noise(data.X, noisy, random_state=draw)
         scores = {method: error_probabilities(noisy, P, used) for method, used in noises.items()}
-        if from_features:
-            used = noises[FROM_FEATURES]
-            calibrated = calibrate_to_noise(noisy, P, used.rho_pos, used.rho_neg)
-            scores[AS_AUDIT] = error_probabilities(noisy, calibrated, used)
         lists = label_lists(noisy)
         for method, settings in CLEANLAB.items():
             scores[method] = -np.asarray(get_label_quality_scores_per_class(lists, P, **settings))
@@ -101,6 +99,58 @@ def evaluate(name: str, n_draws: int, *, from_features: bool) -> Iterator[dict[s
                     result[f"share_wrong{suffix}"] = wrong[listed].mean()
                     result[f"mean_p_wrong{suffix}"] = values[listed].mean()
             yield {**case, "method": method, **{name: round(value, 4) for name, value in result.items()}}
+
+
+def evaluate_kinds(n_rows: int = 2500) -> Iterator[dict[str, object]]:
+    """Yield one result per data set, kind of noise and method, on a random sample of rows."""
+    for name in KIND_DATASETS:
+        data = load_dataset(name)
+        for number, kind in enumerate(KINDS):
+            rng = np.random.default_rng([number, 1])
+            rows = rng.permutation(data.X.shape[0])[:n_rows]
+            X, Y = data.X[rows], to_dense_array(data.Y)[rows].astype(np.float64)
+            Y = Y[:, (Y.sum(0) >= 10) & ((1 - Y).sum(0) >= 10)]
+            noisy = inject(kind, X, Y, rng).astype(np.float64)
+            P = out_of_fold_scores(X, noisy, random_state=0)
+            scores = {
+                "self-confidence": np.where(noisy == 1, 1 - P, P),
+                "no rates": error_probabilities(noisy, P, None),
+            }
+            if kind in DECLARED:
+                rates = estimate_noise(X, noisy, noise_type=DECLARED[kind])
+                scores["declared type"] = error_probabilities(noisy, P, rates)
+            wrong = (noisy != Y).ravel()
+            for method, matrix in scores.items():
+                values = matrix.ravel()
+                listed = values >= 0.5
+                result = {
+                    "average_precision": average_precision_score(wrong, values) if wrong.any() else np.nan,
+                    "listed": listed.sum(),
+                    "share_wrong": wrong[listed].mean() if listed.any() else np.nan,
+                    "mean_p_wrong": values[listed].mean() if listed.any() else np.nan,
+                    "brier": ((values - wrong) ** 2).mean(),
+                    "brier_of_base_rate": wrong.mean() * (1 - wrong.mean()),
+                }
+                case = {"dataset": name, "kind": kind, "wrong": round(wrong.mean(), 4), "method": method}
+                yield {**case, **{key: round(value, 4) for key, value in result.items()}}
+
+
+def report_kinds(path: Path, as_json: bool) -> None:
+    """Write the results of all kinds of noise; print average precisions and the calibration over all data sets."""
+    table = pd.DataFrame(evaluate_kinds())
+    table.to_csv(path, index=False)
+    weighted = table.assign(hits=table.listed * table.share_wrong, sums=table.listed * table.mean_p_wrong)
+    groups = weighted.groupby(["kind", "method"], sort=False)
+    totals = groups[["listed", "hits", "sums"]].sum()
+    summary = pd.DataFrame(
+        {
+            "average_precision": groups.average_precision.mean(),
+            "listed": totals.listed,
+            "share_wrong": totals.hits / totals.listed,
+            "mean_p_wrong": totals.sums / totals.listed,
+        }
+    ).round(3)
+    print(summary.reset_index().to_json(orient="records") if as_json else summary.to_string())
 
 
 def timings(quick: bool) -> list[Result]:
@@ -121,8 +171,15 @@ def timings(quick: bool) -> list[Result]:
             budget,
         ),
         compare(
+            "issues without rates, n = 20,000, q = 50",
+            lambda: find_label_issues(Y, P),
+            "cleanlab find_multilabel_issues_per_class",
+            lambda: find_multilabel_issues_per_class(lists, P, n_jobs=1),
+            budget,
+        ),
+        compare(
             "all labels ranked, n = 20,000, q = 50",
-            lambda: find_label_issues(Y, P, noise, min_p_wrong=0),
+            lambda: find_label_issues(Y, P, min_p_wrong=0),
             "cleanlab, issues of each label ranked",
             lambda: find_multilabel_issues_per_class(lists, P, n_jobs=1, **ranked),
             budget,
@@ -133,9 +190,18 @@ def timings(quick: bool) -> list[Result]:
 def main() -> None:
     arguments = parser(__doc__.splitlines()[0])
     arguments.add_argument("--csv", type=Path, metavar="FILE", help="write the results of every draw to this file")
+    arguments.add_argument("--speed", action="store_true", help="measure the time only")
+    arguments.add_argument("--kinds", type=Path, metavar="FILE", help="measure nine kinds of noise only; write to FILE")
     options = arguments.parse_args()
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore")  # estimated rates are upper bounds, as described above
+    if options.kinds is not None:
+        warnings.simplefilter("ignore")  # rates of some labels are poorly identified
+        report_kinds(options.kinds, options.json)
+        return
+    if options.speed:
+        report(timings(options.quick), {}, options.json)
+        return
+    warnings.simplefilter("ignore")  # rates of some labels are poorly identified
     n_draws, from_features = (2, False) if options.quick else (5, True)
     rows = [row for name in DATASETS for row in evaluate(name, n_draws, from_features=from_features)]
     table = pd.DataFrame(rows)
