@@ -60,6 +60,7 @@ class Client(threading.Thread):
 
 def load(rng: np.random.Generator, folder: Path, seconds: float = 30.0) -> str:
     """Serve 50 clients for 30 seconds: no error, every acknowledged answer is stored."""
+    from ccmn.review import Retraining
     from ccmn.review.decisions import DecisionStore
     from ccmn.review.server import serve
     from review.example import make_session
@@ -72,7 +73,7 @@ def load(rng: np.random.Generator, folder: Path, seconds: float = 30.0) -> str:
         for _ in range(20):
             item = session.queue.after(item.position)
         try:
-            serve(session, None, lambda url: bool(os.write(write, f"{url}\n".encode())))
+            serve(session, Retraining(session), lambda url: bool(os.write(write, f"{url}\n".encode())))
         finally:
             os._exit(0)
     os.close(write)
