@@ -16,7 +16,7 @@ from ccmn.data import load_dataset, write_csv, write_npz
 from ccmn.models import load_model
 from ccmn.noise import ClassConditionalNoise
 
-QUICK = ("--epochs", 3, "--lr", 0.05)
+QUICK = ("--loss", "ranking", "--epochs", 3, "--lr", 0.05)
 
 
 def test_printed_summary(run, files):
@@ -36,8 +36,8 @@ def test_json(printed, files):
 
 
 def test_selection_at_the_edge_is_noted(run, files):
-    command = ("fit", "task.npz", "--noise", "none", "--epochs", 3, "--lr", 0.01, "--lr", 0.0001, "--out", "m.ccmn")
-    result = run(*command)
+    rates = ("--no-scale", "--epochs", 3, "--lr", 0.01, "--lr", 0.0001)
+    result = run("fit", "task.npz", "--noise", "none", "--loss", "ranking", *rates, "--out", "m.ccmn")
     assert "ccmn: note: The selected learning rate 0.01 is the largest of lr=" in result.stderr
     assert "The best epoch is the last one (3)" in result.stderr
 
@@ -54,6 +54,17 @@ def test_path_solvers_print_the_selected_l2_and_criterion(run, printed, files, s
     assert selected["value"] <= history["hamming_loss"].min() + 0.02 < history["hamming_loss"].max()
     text = run(*command, "--force").stdout
     assert f"\nvalidation Hamming loss {selected['value']:.4g} (l2 selected per label, {used.min():.2g}" in text
+
+
+@pytest.mark.parametrize("model", [(), ("--model", "auto"), ("--model", "average")])
+def test_average_prints_the_selected_shares(run, printed, files, model):
+    command = ("fit", "task.npz", "--noise", "none", *model, "--out", "m.ccmn")
+    selected = printed(*command)["validation"]
+    assert selected == load_model("m.ccmn").selected_
+    share = selected["linear_share"]
+    text = run(*command, "--force").stdout
+    shares = f"average of {share:.0%} logistic regression and {1 - share:.0%} random forest"
+    assert f"\nvalidation Hamming loss {selected['value']:.4g} ({shares}; l2 selected per label, " in text
 
 
 def test_options_reach_the_estimator(run, files):
@@ -73,11 +84,15 @@ def test_options_reach_the_estimator(run, files):
     }
     arguments = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
     rates = ("--lr", 0.01, "--lr", 0.1)
-    run("fit", "task.npz", "--noise", "none", *arguments, *rates, "--random-state", 7, "--out", "model.ccmn")
+    command = ("fit", "task.npz", "--noise", "none", *arguments, *rates, "--random-state", 7, "--no-scale")
+    run(*command, "--out", "model.ccmn")
     parameters = load_model("model.ccmn").get_params()
     assert {name: parameters[name] for name in options} == options
     assert list(parameters["lr"]) == [0.01, 0.1]
     assert parameters["random_state"] == 7
+    assert parameters["scale"] is False
+    run(*command, "--scale", "--out", "scaled.ccmn")
+    assert load_model("scaled.ccmn").get_params()["scale"] is True
 
 
 def test_equal_random_states_give_equal_files(run, files):

@@ -68,7 +68,7 @@ Noise = Annotated[
 Loss = Annotated[str | None, _choice("Loss function")]
 Surrogate = Annotated[str | None, _choice("Surrogate loss")]
 Correction = Annotated[str | None, _choice("Risk correction, which keeps the estimated risk from becoming negative")]
-Network = Annotated[str | None, _choice("Network")]
+Model = Annotated[str | None, _choice("Model")]
 Solver = Annotated[str | None, _choice("Optimization algorithm")]
 Threshold = Annotated[str | None, _choice("Decision threshold per label")]
 LearningRates = Annotated[
@@ -83,6 +83,9 @@ Epochs = Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum nu
 BatchSize = Annotated[int | None, typer.Option(metavar="N", min=1, help="Rows per batch (default: {default}).")]
 WeightDecay = Annotated[
     float | None, typer.Option(metavar="X", min=0.0, help="L2 regularization (default: {default}).")
+]
+Scale = Annotated[
+    bool, typer.Option("--scale/--no-scale", help="Train on scaled features; predictions take the original ones.")
 ]
 Patience = Annotated[
     int | None,
@@ -129,11 +132,12 @@ def fit(
     loss: Loss = None,
     surrogate: Surrogate = None,
     correction: Correction = None,
-    model: Network = None,
+    model: Model = None,
     lr: LearningRates = None,
     epochs: Epochs = None,
     batch_size: BatchSize = None,
     weight_decay: WeightDecay = None,
+    scale: Scale = True,
     solver: Solver = None,
     threshold: Threshold = None,
     patience: Patience = None,
@@ -152,8 +156,8 @@ def fit(
     """Train a classifier on noisy labels and save it.
 
     DATA may be a folder of Parquet files that does not fit in memory. With --votes, the model is trained on the
-    probabilities of the true labels given the votes. Distributed training uses torchrun. Ctrl-C stops
-    the training, saves the best model so far and exits with code 130; a checkpoint is kept to resume from.
+    probabilities of the true labels given the votes. Distributed training uses torchrun. Ctrl-C exits with
+    code 130. Training with Adam saves the best model so far, and keeps a checkpoint to resume from.
 
     Examples: ccmn fit train.csv --labels 'label_*' --noise rates.json --out model.ccmn, or
     torchrun --nproc-per-node 2 -m ccmn fit shards --labels 'label_*' --noise rates.json --out model.ccmn

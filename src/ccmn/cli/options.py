@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,15 +14,20 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ccmn.data import MultiLabelData
+    from ccmn.data.labeled_table import ColumnRoles
     from ccmn.data.tables import LabelSpec
+
+    Verified = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells."""
 
-DATA_HELP = "Data file (CSV, Parquet, ARFF, MAT, LIBSVM, NPZ) or name of a dataset (see ccmn data list)."
+DATA_HELP = "Data file (CSV, Parquet, JSON, JSONL, ARFF, MAT, LIBSVM, NPZ) or name of a dataset (see ccmn data list)."
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model saved by ccmn fit.", show_default=False)]
@@ -33,7 +39,30 @@ Labels = Annotated[
         "file of names (.xml, .txt). NPZ, MAT and LIBSVM files define their own.",
     ),
 ]
-Text = Annotated[str | None, typer.Option(metavar="COLUMN", help="Text column, converted to TF-IDF features.")]
+Tags = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column that lists the labels of a row, as a;b;c, instead of label columns."),
+]
+Separator = Annotated[str, typer.Option("--sep", metavar="TEXT", help="Separator of the labels in --tags.")]
+Text = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Text column, converted to TF-IDF features; several columns as a,b."),
+]
+Image = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column with the names of picture files, which is not a feature.")
+]
+RowId = Annotated[
+    str | None, typer.Option("--id", metavar="COLUMN", help="Column that identifies the rows, which is not a feature.")
+]
+Ignore = Annotated[str | None, typer.Option(metavar="COLUMNS", help="Columns that are not used, as a,b.")]
+Trusted = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Verified rows: trusted.npz or trusted.csv of ccmn review, or a table with the label columns and the "
+        "column of --id (or row, the number of the row from 0).",
+    ),
+]
 Votes = Annotated[
     str | None,
     typer.Option(
@@ -108,15 +137,15 @@ class Command(TyperCommand):
 
 
 def _losses() -> Iterable[str]:
-    from ccmn.losses import LOSSES
+    from ccmn.models.classifier import LOSS_NAMES
 
-    return [*LOSSES, "forward", "plugin"]
+    return ["auto", *LOSS_NAMES]
 
 
 def _surrogates() -> Iterable[str]:
     from ccmn.losses import SURROGATES
 
-    return SURROGATES
+    return ["auto", *SURROGATES]
 
 
 def _corrections() -> Iterable[str]:
@@ -126,9 +155,9 @@ def _corrections() -> Iterable[str]:
 
 
 def _models() -> Iterable[str]:
-    from ccmn.training import NETWORKS
+    from ccmn.models.classifier import MODEL_NAMES
 
-    return NETWORKS
+    return MODEL_NAMES
 
 
 def _methods() -> Iterable[str]:
@@ -210,6 +239,121 @@ def read_labels(text: str | None) -> LabelSpec | None:
     if not text.strip():
         raise typer.BadParameter("--labels is empty; expected column names (a,b,c), a pattern, a count or a file")
     return text
+
+
+def read_names(text: str | None, option: str) -> tuple[str, ...]:
+    """Return the column names of an option.
+
+    >>> read_names('title, "body, long"', "--text")
+    ('title', 'body, long')
+    """
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
+    if not names or not all(names):
+        raise typer.BadParameter(f"{option} expects column names, as a,b; got {text!r}")
+    return names
+
+
+def read_roles(
+    labels: str | None = None,
+    tags: str | None = None,
+    separator: str = ";",
+    text: str | None = None,
+    image: str | None = None,
+    row_id: str | None = None,
+    ignore: str | None = None,
+) -> ColumnRoles:
+    """Return the columns that the shared options select."""
+    from ccmn.data.labeled_table import ColumnRoles
+
+    if not separator:
+        raise typer.BadParameter("--sep is empty; expected a separator such as ;")
+    separator = separator.replace("\\t", "\t")
+    text_columns, ignored = read_names(text, "--text"), read_names(ignore, "--ignore")
+    return ColumnRoles(read_labels(labels), tags, separator, text_columns, image, row_id, ignored)
+
+
+def column_options(**given: Any) -> str:
+    """Return shared options as they are typed, for the command that is printed as the next step.
+
+    >>> column_options(labels=None, tags="topic", sep="|", text="body")
+    " --tags topic --sep '|' --text body"
+    """
+    given = {name: value for name, value in given.items() if value not in (None, False)}
+    if given.get("sep") == ";":
+        del given["sep"]
+    parts = (f" --{name}" if value is True else f" --{name} {shlex.quote(str(value))}" for name, value in given.items())
+    return "".join(parts)
+
+
+def print_next(command: str) -> None:
+    """Print the command of the next step on stderr."""
+    typer.echo(f"next: {command}", err=True)
+
+
+def read_trusted(path: Path | None, data: MultiLabelData, row_id: str | None = None) -> Verified | None:
+    """Return the verified rows, their labels, and which of them are a random sample.
+
+    Without a file, these are the rows that the data themselves declare as verified, if any.
+    """
+    import numpy as np
+
+    from ccmn._files import check_file, prefix_errors
+    from ccmn.data.formats import is_table, read_table
+
+    if path is None:
+        if data.trusted is None or np.isnan(data.trusted).all():
+            return None
+        rows = np.flatnonzero(~np.isnan(data.trusted).all(1))
+        return rows, data.trusted[rows], np.zeros(len(rows), dtype=bool)
+    if is_table(path):
+        with prefix_errors(path):
+            return _trusted_table(read_table(path).frame, data, row_id)
+    with prefix_errors(path), np.load(check_file(path), allow_pickle=False) as file:
+        missing = {"rows", "Y", "random", "label_names"} - set(file.files)
+        if missing:
+            raise ValueError(f"not a file of verified rows: it has no {', '.join(sorted(missing))}")
+        names = tuple(map(str, file["label_names"]))
+        if data.label_names is not None and names != tuple(data.label_names):
+            raise ValueError(f"verified labels {', '.join(names[:4])} ... are not the labels of the data")
+        return file["rows"], file["Y"], file["random"]
+
+
+def _trusted_table(frame: Any, data: MultiLabelData, row_id: str | None) -> Verified:
+    """Return the verified rows of a table with label columns, or with one answer per line."""
+    import numpy as np
+    import pandas as pd
+
+    from ccmn.data.preprocessing import category_name, to_numbers, without_gap_words
+
+    key = row_id if row_id is not None and row_id in frame else "row"
+    if key not in frame:
+        raise ValueError(f"not a file of verified rows: it has no column {row_id or 'row'!r}")
+    names = [str(name) for name in data.label_names or range(data.q)]
+    ids = list(data.ids) if key == row_id and data.ids is not None else [str(i) for i in range(data.n)]
+    rows = pd.Index(ids).get_indexer(pd.Index([category_name(value) for value in frame[key]]))
+    if not pd.Index(ids).is_unique or (rows < 0).any():
+        raise ValueError(f"column {key!r} contains {frame[key][int((rows < 0).argmax())]!r}, which is not a unique row")
+    labels = pd.DataFrame(np.nan, index=range(data.n), columns=names)
+    random = np.ones(data.n, dtype=bool)
+    if {"label", "answer"} <= set(frame.columns):
+        value = frame["answer"].map({"yes": 1.0, "no": 0.0})
+        for row, label, answer in zip(rows, frame["label"].map(category_name), value):
+            if label not in labels:
+                raise ValueError(f"label {label!r} is not a label of the data")
+            labels.loc[row, label] = answer
+        if "counts_for_rates" in frame:
+            random[rows] = frame["counts_for_rates"].map(category_name).isin(("1", "True", "yes")).to_numpy()
+    else:
+        missing = [name for name in names if name not in frame]
+        if missing:
+            raise ValueError(f"not a file of verified rows: it has no label column {missing[0]!r}")
+        columns = frame[names]
+        columns = without_gap_words(columns) if all(columns.dtypes == object) else columns
+        labels.iloc[rows] = np.column_stack([to_numbers(columns[name]) for name in names])
+    verified = np.flatnonzero(labels.notna().any(axis=1))
+    return verified, labels.to_numpy(np.float64)[verified], random[verified]
 
 
 def read_vote_columns(text: str | None) -> list[str] | None:

@@ -170,7 +170,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     model : {"auto", "average", "linear", "mlp"} or callable (n_features, n_outputs) -> torch.nn.Module, default="auto"
         "average" is the average of a logistic regression and a random forest, whose shares are chosen on validation
         rows. "mlp" has one hidden layer of 128 units. "auto" is "average" for the loss "plugin" and 50 to 100,000 rows,
-        5,000 dense features (20,000 sparse ones) and 200 labels, and "linear" otherwise. A callable is called as
+        5,000 dense features (20,000 sparse ones) and 100 labels, and "linear" otherwise. A callable is called as
         ``model(shape, n_outputs)`` if X has more than two dimensions, such as images.
     lr : float or sequence of floats, default=(0.05, 0.005, 0.0005)
         Learning rates of Adam. All are trained at the same time; the best one on the validation set is selected.

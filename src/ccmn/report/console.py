@@ -230,6 +230,9 @@ def _fit_validation(selected: Mapping[str, Any]) -> str:
         how = f"l2 {selected['l2_min']:.2g}"
     else:
         how = f"l2 selected per label, {_range([selected['l2_min'], selected['l2_max']], 2)}"
+    if "linear_share" in selected:
+        linear = selected["linear_share"]
+        how = f"average of {linear:.0%} logistic regression and {1 - linear:.0%} random forest; {how}"
     return f"validation {_CRITERIA[selected['criterion']]} {selected['value']:.4g} ({how})"
 
 

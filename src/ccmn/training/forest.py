@@ -230,7 +230,9 @@ class ForestModule(nn.Module):
     def mean_value(self, leaves: Tensor) -> Tensor:
         """Return the mean (n, n_labels) of the values of leaves (n_trees, n)."""
         gathered = self.values.index_select(0, leaves.reshape(-1))
-        return gathered.reshape(leaves.shape[0], leaves.shape[1], self.values.shape[1]).mean(0)
+        by_tree = gathered.reshape(leaves.shape[0], leaves.shape[1], self.values.shape[1])
+        # In float64, the sum does not depend on its order, which varies with the number of rows.
+        return by_tree.mean(0, dtype=torch.float64).to(self.values.dtype)
 
 
 def _preorder_structure(is_leaf: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
