@@ -77,7 +77,7 @@ def steps(q: int, d: int, batch: int) -> list[Result]:
 def prediction(q: int, d: int, rows: int) -> Result:
     """Compare the prediction of the top five labels with sorting all scores."""
     X, Y, noise = sparse_task(q, d, 256)
-    settings = {"lr": 1e-3, "epochs": 1, "batch_size": 64, "random_state": 0}
+    settings = {"loss": "ranking", "lr": 1e-3, "epochs": 1, "batch_size": 64, "random_state": 0}
     clf = CCMNClassifier(noise, **settings).fit(X, Y)
     X = X[:rows]
 

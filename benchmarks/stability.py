@@ -47,7 +47,7 @@ METHODS: dict[str, dict[str, str]] = {
     "ranking-logistic": {"loss": "ranking", "surrogate": "logistic"},
     "ranking-logistic-abs": {"loss": "ranking", "surrogate": "logistic", "correction": "abs"},
     "forward": {"loss": "forward"},
-    "plugin": {"loss": "plugin"},
+    "plugin": {"loss": "plugin", "solver": "adam"},
 }
 
 
@@ -100,7 +100,8 @@ TASKS: dict[str, Callable[[int], Task]] = {"digits": digits, "synthetic": synthe
 def fit(
     task: Task, labels: np.ndarray, noise: ClassConditionalNoise | None, random_state: int, **settings
 ) -> CCMNClassifier:
-    clf = CCMNClassifier(noise, epochs=EPOCHS, device="cpu", random_state=random_state, **settings)
+    # All losses get the features as they are, as the network of the user does.
+    clf = CCMNClassifier(noise, epochs=EPOCHS, scale=False, device="cpu", random_state=random_state, **settings)
     train, validation = task.rows("train"), task.rows("validation")
     return clf.fit(task.X[train], labels[train], validation=(task.X[validation], labels[validation]))
 

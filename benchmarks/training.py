@@ -182,7 +182,7 @@ X = scipy.sparse.csr_matrix((np.ones(n * each, np.float32), indices.ravel(), sta
 del indices
 Y = (rng.random((n, q)) < 0.05).astype(np.uint8)
 noise = ClassConditionalNoise(0.1, 0.1, n_labels=q)
-CCMNClassifier(noise, lr=5e-3, epochs=1, batch_size=1000, random_state=0).fit(X, Y)
+CCMNClassifier(noise, loss="ranking", lr=5e-3, epochs=1, batch_size=1000, random_state=0).fit(X, Y)
 """
 
 

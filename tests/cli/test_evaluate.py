@@ -209,7 +209,8 @@ def test_report(run, printed, rejected, saved, fresh, files):
     reader = check_page((files / "model.html").read_text())
     assert reader.counts["h2"] == 7
     value = found["metrics"]["hamming_loss"]
-    assert f"{value['value']:.4f} ± {value['se']:.4f}, unbiased" in reader.text
+    mark = "" if 0 <= value["value"] <= 1 else "*"
+    assert f"{value['value']:.4f}{mark} ± {value['se']:.4f}, unbiased" in reader.text
     assert "model.html already exists" in rejected(*arguments)
     assert "report written to model.html" in run(*arguments, "--force").stdout
 
