@@ -25,7 +25,7 @@ from ccmn.experiments.demo_task import DemoTask, make_demo
 from ccmn.metrics import hamming_loss
 from ccmn.review import ReviewSession, demo_session
 from ccmn.review.queue import trusted_rows
-from ccmn.review.retraining import DEFAULT_CLASSIFIER_PARAMS, row_weights
+from ccmn.review.retraining import DEFAULT_CLASSIFIER_PARAMS, row_weights, weights_of_fit
 
 
 def review_rows(session: ReviewSession, task: DemoTask, rows: int) -> None:
@@ -53,6 +53,8 @@ def retrain(session: ReviewSession, task: DemoTask, **settings: object) -> tuple
     """Return the Hamming loss on true test labels and the training time in seconds."""
     trusted, rates = trusted_rows(session.store.answers(), task.Y.shape[1]), session.rates()
     weights = row_weights(len(task.X), rates, trusted, session.store.sampled_rows())
+    if len(trusted.rows):
+        weights[trusted.rows] /= weights_of_fit(task.Y_noisy, rates, trusted)
     start = time.perf_counter()
     model = CCMNClassifier(noise=rates.noise, random_state=0, **settings)
     model.fit(task.X, task.Y_noisy, weights, trusted=trusted if len(trusted.rows) else None)
@@ -78,7 +80,7 @@ def main() -> None:
                     "model": loss,
                 }
                 lines.append({"draw": draw, "rows": rows, **errors})
-            baseline_loss, baseline_seconds = retrain(session, task, **({"epochs": 30} if options.quick else {}))
+            baseline_loss, baseline_seconds = retrain(session, task)
             session.close()
     table = pd.DataFrame(lines)
     means = table.groupby("rows")[["rates", "counted alone", "model"]].mean().round(3)

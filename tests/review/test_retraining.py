@@ -11,10 +11,11 @@ import pytest
 from ccmn.data import read_npz
 from ccmn.estimation import NoiseRates
 from ccmn.models import CCMNClassifier, load_model
+from ccmn.models.training_data import ResolvedNoise, debias, prepare
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.review import Retraining, export_answers
 from ccmn.review.queue import TrustedRows
-from ccmn.review.retraining import RESIDUAL_VARIANCE, row_weights
+from ccmn.review.retraining import RESIDUAL_VARIANCE, row_weights, weights_of_fit
 from review.example import NAMES, TRUE, answer_correctly, make_session
 
 QUICK = {"epochs": 15, "lr": 0.05}
@@ -106,6 +107,14 @@ def test_only_complete_random_rows_have_a_higher_weight():
     assert weights[0] > 1
     np.testing.assert_array_equal(weights[1:], 1)  # no answers; incomplete; not in the random sample
     np.testing.assert_array_equal(row_weights(4, NoiseRates.known(NOISE, LABELS), TRUSTED, []), 1)
+
+
+def test_weights_of_fit_are_those_of_the_estimator():
+    data = prepare(np.zeros((len(LABELS), 1)), LABELS, trusted=TRUSTED)
+    sample = debias(data, ResolvedNoise(NOISE), keep_noisy=False)
+    expected = sample.row_weights()[TRUSTED.rows]
+    assert expected.max() > 1
+    np.testing.assert_allclose(weights_of_fit(LABELS, NoiseRates.known(NOISE, LABELS), TRUSTED), expected, rtol=1e-6)
 
 
 def test_weights_are_equal_without_noise():
