@@ -110,7 +110,7 @@ def run_demo(task: DemoTask, epochs: int = 30, random_state: int = 0) -> Iterato
     for loss, surrogate in DEMO_LOSSES:
         for strategy in STRATEGIES:
             # All pixels have the same unit; standardization would enlarge those that are rarely used.
-            settings = {"loss": loss, "surrogate": surrogate, "scale": False, "epochs": epochs}
+            settings: dict[str, Any] = {"loss": loss, "surrogate": surrogate, "scale": False, "epochs": epochs}
             clf = CCMNClassifier(noise.get(strategy), random_state=random_state, **settings)
             with warnings.catch_warnings():
                 # The caption of the table already says that estimated rates are uncertain.
