@@ -49,6 +49,8 @@ MIN_POSITIVES = 10
 N_TRUSTED = 200
 METRICS = ("average_precision", "mean_ap", "hamming_loss", "ranking_loss", "micro_f1", "ece", "seconds")
 KEY = ["dataset", "kind", "seed"]
+PARTS = {"main": "ccmn", "losses": "forward loss"}
+"""Parts of the comparison, and a method by which a finished cell of the part is known."""
 
 
 class Cell(NamedTuple):
@@ -147,8 +149,8 @@ def classifier(task: Task, seed: int, noise: object, trusted: object = None, **p
     return clf.predict_proba(task.X_test)
 
 
-def run(cell: Cell, slow: bool) -> pd.DataFrame:
-    """Return the metrics of all methods in a cell."""
+def run(cell: Cell, part: str) -> pd.DataFrame:
+    """Return the metrics of all methods of a part in a cell."""
     warnings.filterwarnings("ignore")
     threadpool_limits(1)  # cells run in parallel
     torch.set_num_threads(1)
@@ -162,22 +164,23 @@ def run(cell: Cell, slow: bool) -> pd.DataFrame:
         rows.append({**cell._asdict(), "method": method, **evaluate(task.Y_test, P), "seconds": seconds})
         return P
 
+    start = time.process_time()
+    rates = estimate_noise(task.X, task.noisy, random_state=seed)
+    noise, seconds = rates.shrunk_noise, time.process_time() - start
+    if part == "losses":
+        boosted = boosting(task.X, task.noisy, task.X_test, seed)
+        add("corrected boosting", lambda: corrected(boosted, noise))
+        add("forward loss", lambda: classifier(task, seed, noise, loss="forward", model="linear", epochs=100))
+        add("ranking loss", lambda: classifier(task, seed, noise, loss="ranking", model="linear", epochs=100))
+        return pd.DataFrame(rows)
     plain = add("logistic regression", lambda: logistic_regression(task.X, task.noisy, task.X_test))
     trees = add("random forest", lambda: forest(task.X, task.noisy, task.X_test, seed))
     add("average without correction", lambda: (plain + trees) / 2)
     add("ccmn", lambda: classifier(task, seed, "estimate"))
     add("ccmn without correction", lambda: classifier(task, seed, None))
     add("ccmn, linear", lambda: classifier(task, seed, "estimate", model="linear"))
-    start = time.process_time()
-    rates = estimate_noise(task.X, task.noisy, random_state=seed)
-    noise, seconds = rates.shrunk_noise, time.process_time() - start
     add("corrected logistic regression", lambda: corrected(plain, noise))
     add("corrected random forest", lambda: corrected(trees, noise))
-    if slow:
-        boosted = boosting(task.X, task.noisy, task.X_test, seed)
-        add("corrected boosting", lambda: corrected(boosted, noise))
-        add("forward loss", lambda: classifier(task, seed, noise, loss="forward", model="linear", epochs=100))
-        add("ranking loss", lambda: classifier(task, seed, noise, loss="ranking", model="linear", epochs=100))
     add("Hamming loss", lambda: classifier(task, seed, noise, loss="hamming", model="linear"))
     add("ccmn, true rates", lambda: classifier(task, seed, counted(task)))
     rows += trusted_rows(task, cell)
@@ -339,14 +342,14 @@ def main() -> None:
     arguments.add_argument("--seeds", type=int, default=2)
     arguments.add_argument("--jobs", type=int, default=1)
     arguments.add_argument("--results", type=Path, default=RESULTS)
-    arguments.add_argument("--slow-seeds", type=int, default=1, help="seeds with boosting and losses trained by Adam")
+    arguments.add_argument("--part", choices=PARTS, default="main", help="losses: boosting and losses trained by Adam")
     options = arguments.parse_args()
     if options.timing:
         report(timings(), {}, options.json)
         return
     if options.quick:
         cells = [Cell("yeast", kind, 0) for kind in ("clean", "added")]
-        options.results, options.slow_seeds = Path(os.devnull), 0
+        options.results = Path(os.devnull)
     else:
         cells = [
             Cell(name, kind, seed)
@@ -357,10 +360,11 @@ def main() -> None:
         ]
     stored = options.results.is_file() and options.results.stat().st_size > 0
     done = pd.read_csv(options.results) if stored else pd.DataFrame(columns=KEY)
-    finished = set(done[KEY].itertuples(index=False, name=None))
+    of_part = done[done.method == PARTS[options.part]] if len(done) else done
+    finished = set(of_part[KEY].itertuples(index=False, name=None))
     tables = [done] if len(done) else []
     with ProcessPoolExecutor(options.jobs) as pool:
-        futures = [pool.submit(run, cell, cell.seed < options.slow_seeds) for cell in cells if cell not in finished]
+        futures = [pool.submit(run, cell, options.part) for cell in cells if cell not in finished]
         for future in as_completed(futures):
             tables.append(future.result())
             if options.results != Path(os.devnull):

@@ -82,7 +82,7 @@ class LogisticPath:
         p = np.where(observed, targets, 0.0)
         self.x_mean = np.zeros(X.shape[1]) if is_sparse(X) else np.asarray(rows @ X, dtype=np.float64)
         self._X = self.centered(X)
-        squares = self._X.multiply(self._X) if is_sparse(X) else np.square(self._X.numpy())
+        squares = self._X.multiply(self._X) if is_sparse(X) else np.square(self._X)
         self._values = np.asarray(rows @ squares, dtype=np.float64).ravel()
         self._p, self._share = self._tensor(p), self._tensor(share)
         self._max_bias = np.log(2 * n_rows)
@@ -90,8 +90,10 @@ class LogisticPath:
         self.weights, self.bias = np.zeros((X.shape[1], q)), np.log(frequency / (1 - frequency))
 
     def centered(self, X: Any) -> Any:
-        """Return rows as a tensor of centered rows, or as a CSR matrix."""
-        return X.astype(self._dtype).tocsr() if is_sparse(X) else self._tensor(X - self.x_mean)
+        """Return rows as an array of centered rows, or as a CSR matrix."""
+        if is_sparse(X):
+            return X.astype(self._dtype).tocsr()
+        return np.ascontiguousarray(X - self.x_mean, dtype=self._dtype)
 
     def _tensor(self, values: Any) -> Tensor:
         """Return an array as a contiguous tensor."""
@@ -175,14 +177,12 @@ class LogisticPath:
 
     def _products(self, X: Any, solution: FloatArray) -> Tensor:
         """Return X @ weights + bias; the bias is the last row of the solution."""
-        weights, bias = solution[:-1].astype(self._dtype), self._tensor(solution[-1])
-        if is_sparse(X):
-            return torch.from_numpy(X @ weights).add_(bias)
-        return torch.addmm(bias, X, torch.from_numpy(weights))
+        # Products of numpy use one thread for small problems (limit_threads); those of torch would use all threads.
+        return torch.from_numpy(X @ solution[:-1].astype(self._dtype)).add_(self._tensor(solution[-1]))
 
     def _transposed(self, values: Tensor) -> FloatArray:
         """Return X' values (d, m) and the sums of the values as the last row."""
-        product = self._X.T @ values.numpy() if is_sparse(self._X) else (self._X.T @ values).numpy()
+        product = self._X.T @ values.numpy()
         return np.vstack((product, values.sum(0, dtype=torch.float64).numpy()[None])).astype(np.float64)
 
 
