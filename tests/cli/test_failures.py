@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -17,7 +18,7 @@ import pytest
 from ccmn.data import MultiLabelData, write_npz
 from ccmn.models import load_model
 
-FIT = ("fit", "task.npz", "--noise", "none", "--lr", 0.05)
+FIT = ("fit", "task.npz", "--noise", "none", "--solver", "adam", "--lr", 0.05)
 
 
 @contextmanager
@@ -54,6 +55,30 @@ def test_full_disk(run, saved, files, command, name):
     assert name in message
     assert "File too large" in message
     assert not (files / name).exists()
+
+
+@pytest.mark.parametrize("old", [True, False], ids=["old files", "no files"])
+@pytest.mark.parametrize("fails", ["new.npz", "new.rates.json"])
+def test_inject_writes_both_files_or_none(run, files, monkeypatch, old, fails):
+    command = ("noise", "inject", "task.npz", "--force", "--out", "new.npz", "--partial")
+    if old:
+        run(*command, 0.1)
+    before = {path.name: path.read_bytes() for path in files.iterdir()}
+    sync = os.fsync
+
+    def fsync(descriptor):
+        if f".{fails}." in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", fsync)
+        result = run(*command, 0.5, code=1)
+    assert fails in result.stderr.splitlines()[-1]
+    assert "No space left" in result.stderr
+    assert {path.name: path.read_bytes() for path in files.iterdir()} == before
+    run(*command, 0.5)
+    assert {path.name for path in files.iterdir()} == {*before, "new.npz", "new.rates.json"}
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,11 @@ def models() -> tuple[Any, Any, np.ndarray, tuple[np.ndarray, np.ndarray]]:
     from ccmn import CCMNClassifier
 
     X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
-    both = [CCMNClassifier(None, epochs=2, lr=rate, random_state=0).fit(X, X > 0) for rate in (0.1, 0.5)]
-    return *both, X, tuple(clf.decision_function(X) for clf in both)
+    options = {"solver": "adam", "epochs": 2, "random_state": 0}
+    both = [CCMNClassifier(None, lr=rate, **options).fit(X, X > 0) for rate in (0.1, 0.5)]
+    scores = tuple(clf.decision_function(X) for clf in both)
+    expect(not np.array_equal(*scores), "equal models")
+    return *both, X, scores
 
 
 def save_model(rng: np.random.Generator, folder: Path) -> str:

@@ -7,6 +7,7 @@ A file of estimated rates is the description of a noise model with the details o
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from ccmn.cli.output import print_json, print_table, write_text
 if TYPE_CHECKING:
     from ccmn._random import RandomState as Generator
     from ccmn.data import MultiLabelData
+    from ccmn.data.formats import Writer
     from ccmn.estimation import NoiseRates
     from ccmn.noise import NoiseModel
 
@@ -163,8 +165,7 @@ def inject(
     generator = as_generator(random_state)
     noise = _make_noise(kind, given[kind], data, generator)
     noisy = replace(data, Y=noise.corrupt(data.Y, random_state=generator), candidates=None)
-    write(noisy, out)
-    write_rates(noise, rates_file)
+    _write_together(write, noisy, out, noise, rates_file)
     removed, added = _count_flips(data.Y, noisy.Y)
     flipped = removed + added
     if as_json:
@@ -224,6 +225,20 @@ def _make_noise(kind: str, value: Any, data: MultiLabelData, generator: Generato
     else:
         noise = (PartialNoise if kind == "partial" else MissingNoise)(value, n_labels=data.q)
     return match_rates(noise, data.label_names, data.q)
+
+
+def _write_together(write: Writer, noisy: MultiLabelData, out: Path, noise: NoiseModel, rates_file: Path) -> None:
+    """Write the data and the rates; an error, such as a full disk, leaves both old files or none.
+
+    The rates are complete on disk before the data are renamed, and are renamed right after the data.
+    """
+    from ccmn._files import atomic_write
+
+    with atomic_write(rates_file) as stream:
+        stream.write(_rates_text(noise).encode())
+        stream.flush()
+        os.fsync(stream.fileno())
+        write(noisy, out)
 
 
 def _count_observed(data: MultiLabelData) -> int:
@@ -297,7 +312,12 @@ def _parse_file(path: Path, parse: Callable[[Any], Parsed]) -> Parsed:
 
 def write_rates(noise: NoiseModel | NoiseRates, path: Path) -> None:
     """Write a JSON file that ``read_rates`` and ``read_estimate`` read."""
-    write_text(path, json.dumps(describe_rates(noise), indent=2) + "\n")
+    write_text(path, _rates_text(noise))
+
+
+def _rates_text(noise: NoiseModel | NoiseRates) -> str:
+    """Return the content of a file of rates."""
+    return json.dumps(describe_rates(noise), indent=2) + "\n"
 
 
 def describe_rates(noise: NoiseModel | NoiseRates) -> dict[str, Any]:
