@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import torch
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -226,6 +227,16 @@ def test_single_label_is_a_column(task):
     assert model.predict_proba(task.X).shape == model.predict(task.X).shape == (1200, 1)
     forest = CorrectedClassifier(RandomForestClassifier(5), PartialNoise([0.5])).fit(task.X, task.Y_noisy[:, :1])
     assert forest.predict_proba(task.X).shape == (1200, 1)
+
+
+@pytest.mark.parametrize("noise", [NOISE, "estimate"])
+def test_bfloat16_tensors_are_converted_to_float32(task, noise):
+    X, Y = torch.tensor(task.X[:300]).bfloat16(), task.Y_noisy[:300].astype(float)
+    Y[:5, 0] = np.nan
+    array = X.float().numpy()
+    model, expected = (CorrectedClassifier(LogisticRegression(), noise, random_state=0).fit(x, Y) for x in (X, array))
+    for method in ("predict", "predict_proba", "decision_function"):
+        np.testing.assert_array_equal(getattr(model, method)(X), getattr(expected, method)(array))
 
 
 def test_error_messages(task):

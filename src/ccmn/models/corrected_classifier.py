@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags, _safe_indexing, assert_all_finite, get_tags
@@ -103,6 +104,7 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"estimator must have predict_proba; {type(self.estimator).__name__} has none. Wrap it in "
                 "sklearn.calibration.CalibratedClassifierCV."
             )
+        X = _without_bfloat16(X)
         Y = _read_labels(X, y)
         check_zeros_for(self.noise, Y, label_names_of(y))
         self.classes_ = np.arange(Y.shape[1])
@@ -197,7 +199,7 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _corrected(self, X: Any) -> FloatArray:
         """Return corrected probabilities, which can lie outside [0, 1]."""
         check_is_fitted(self)
-        return debias_labels(self._posterior.proba(X), self.noise_.rho_pos, self.noise_.rho_neg)
+        return debias_labels(self._posterior.proba(_without_bfloat16(X)), self.noise_.rho_pos, self.noise_.rho_neg)
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of a multi-label classifier that accepts the features of ``estimator``."""
@@ -220,6 +222,11 @@ def clip_in_order(values: FloatArray, low: FloatArray, high: FloatArray) -> Floa
     below = MARGIN * (0.5 + 0.5 * (values - low) / (MARGIN - low))
     above = 1 - MARGIN * (0.5 + 0.5 * (high - values) / (high - 1 + MARGIN))
     return np.where(values < MARGIN, below, np.where(values > 1 - MARGIN, above, values))
+
+
+def _without_bfloat16(X: Any) -> Any:
+    """Return a bfloat16 tensor as a float32 array, because numpy has no bfloat16; other features unchanged."""
+    return to_dense_array(X) if isinstance(X, torch.Tensor) and X.dtype == torch.bfloat16 else X
 
 
 def _is_numeric_matrix(X: Any) -> bool:
