@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without torch.distributed"),
 ]
 
-FIT = ["--noise", "rates.json", "--lr", "0.05", "--batch-size", "50", "--seed", "3"]
+FIT = ["--loss", "ranking", "--noise", "rates.json", "--lr", "0.05", "--batch-size", "50", "--seed", "3"]
 
 ENVIRONMENT = {
     **os.environ,

@@ -22,7 +22,7 @@ TIMEOUT = 100.0
 
 
 def search(scoring):
-    classifier = CCMNClassifier(PartialNoise(0.1, n_labels=3), epochs=2, random_state=0)
+    classifier = CCMNClassifier(PartialNoise(0.1, n_labels=3), loss="ranking", epochs=2, random_state=0)
     return GridSearchCV(classifier, {"lr": [0.1, 0.01, 0.001]}, scoring=scoring, cv=3, refit=False)
 
 

@@ -123,7 +123,7 @@ def test_classifier_on_the_device():
     noise = ClassConditionalNoise(0.1, 0.3, n_labels=5)
     task = make_noisy_multilabel(1500, 8, 5, noise=noise, random_state=0)
     scores = [
-        CCMNClassifier(noise, epochs=20, device=device, random_state=0)
+        CCMNClassifier(noise, loss="ranking", epochs=20, device=device, random_state=0)
         .fit(task.X, task.Y_noisy)
         .decision_function(task.X)
         for device in ("cpu", "cuda")
