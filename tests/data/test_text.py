@@ -8,10 +8,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from ccmn.data.columns import TextFeatures
 from ccmn.data.csv_format import read_csv_text
 from ccmn.data.formats import read_text_file
 from ccmn.data.parquet import read_parquet_text
+from ccmn.data.preprocessing import TextFeatures
 
 TEXTS = ["The red boat, the RED boat", "blue sea and blue boat", "", "Straße 7 für Ünïcode"]
 

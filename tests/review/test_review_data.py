@@ -56,7 +56,7 @@ def test_invalid_options_are_rejected(table, tmp_path):
     with pytest.raises(ValueError, match="no candidate labels"):
         read_review_data(table / "text.csv", ["sea", "sky"], text="words", candidates=True)
     (tmp_path / "bare.csv").write_text("file,sea\na.png,1\n")
-    with pytest.raises(ValueError, match=r"bare\.csv.*no feature columns"):
+    with pytest.raises(ValueError, match=r"bare\.csv.*no features"):
         read_review_data(tmp_path / "bare.csv", ["sea"], image="file")
 
 

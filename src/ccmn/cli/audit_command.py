@@ -13,14 +13,23 @@ from ccmn.cli.options import (
     Data,
     DataDir,
     Force,
+    Ignore,
+    Image,
     Json,
     Labels,
     RandomState,
+    RowId,
+    Separator,
+    Tags,
     Text,
+    Trusted,
     Votes,
     check_output,
+    column_options,
     label_frame,
-    read_labels,
+    print_next,
+    read_roles,
+    read_trusted,
     read_vote_columns,
 )
 from ccmn.cli.output import (
@@ -34,19 +43,20 @@ from ccmn.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from pandas import DataFrame
 
     from ccmn.audit import Audit
+    from ccmn.cli.options import Verified
     from ccmn.data import MultiLabelData
     from ccmn.estimation import NoiseRates
     from ccmn.votes import InferredLabels
-
-    Verified = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 def audit(
     source: Data,
     labels: Labels = None,
+    tags: Tags = None,
+    sep: Separator = ";",
     noise: Annotated[
         str,
         typer.Option(
@@ -60,20 +70,16 @@ def audit(
         float,
         typer.Option(min=0.0, max=1.0, metavar="P", help="List labels with at least this error probability."),
     ] = 0.5,
-    trusted: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="NPZ",
-            help="Verified rows: trusted.npz of ccmn review. The error probabilities are learned from them, and the "
-            "rates are estimated with the rows of the random sample.",
-        ),
-    ] = None,
+    trusted: Trusted = None,
     diverse: Annotated[bool, typer.Option("--diverse", help="Mix the labels in the list.")] = False,
     top: Annotated[int, typer.Option(min=1, metavar="K", help="Show the K most suspicious labels.")] = 20,
     out: Annotated[Path | None, typer.Option(metavar="CSV", help="Write all listed labels to this file.")] = None,
     report: ReportFile = None,
     picture: PictureSize = None,
     text: Text = None,
+    image: Image = None,
+    row_id: RowId = None,
+    ignore: Ignore = None,
     votes: Votes = None,
     candidates: Candidates = False,
     random_state: RandomState = 0,
@@ -85,7 +91,8 @@ def audit(
 
     The error probability of every given label is computed from out-of-fold predictions, the noise rates and, with
     --trusted, verified rows. Without verified rows and without evidence for class-conditional noise it stays below
-    0.5; --min-p-wrong 0 lists the most suspicious labels nevertheless. With --votes, the labels are the majority of
+    0.5; --min-p-wrong 0 lists the most suspicious labels nevertheless. Verified rows of a random sample also improve
+    the rates. With --votes, the labels are the majority of
     the votes, their rates are estimated from the votes, and the report describes the annotators. DATA is not changed.
 
     Example: ccmn audit train.csv --labels 'label_*' --noise partial --out issues.csv
@@ -99,23 +106,24 @@ def audit(
         if path is not None:
             check_output(path, force)
     voted = read_vote_columns(votes)
-    _, data = Columns.from_training_data(source, read_labels(labels), text, data_dir=data_dir, votes=voted)
+    roles = read_roles(labels, tags, sep, text, image, row_id, ignore)
+    _, data = Columns.from_training_data(source, roles=roles, data_dir=data_dir, votes=voted)
     Y = label_frame(data, candidates)
     rates = read_noise_option(noise, data.label_names, data.q)
-    verified = None if trusted is None else _read_trusted(trusted, data)
+    verified = read_trusted(trusted, data, row_id)
     if isinstance(rates, str) and (verified is not None or data.votes is not None):
         rates = _estimate(data, Y, rates, verified, random_state)
     known = None if verified is None else verified[:2]
     audited = audit_labels(data.X, Y, rates, min_p_wrong, random_state, trusted=known, diverse=diverse)
     if out is not None:
         with atomic_write(out) as stream:
-            audited.issues.to_csv(stream, index=False, float_format="%.6g")
+            _described(audited.issues, data).to_csv(stream, index=False, float_format="%.6g")
     if report is not None:
         from ccmn.report.builders import audit_report
 
-        display = row_display(data, Y, source, size, text, voted)
+        display = row_display(data, Y, size)
         write_report(audit_report(data, Y, audited, display, top, _infer(data, random_state)), report)
-    shown = audited.issues.head(top)
+    shown = _described(audited.issues.head(top), data, texts=False)
     sets = _label_sets(audited, Y, shown.row.unique())
     if as_json:
         summary = {"noise": describe_rates(audited.noise), "summary": audited.summary.to_dict("records")}
@@ -135,22 +143,24 @@ def audit(
         typer.echo(f"{out}: {len(audited.issues)} labels")
     if report is not None:
         typer.echo(f"report written to {report}")
+    options = column_options(
+        labels=labels, tags=tags, sep=sep, text=text, image=image, id=row_id, ignore=ignore, votes=votes
+    )
+    if trusted is None:
+        print_next(f"ccmn review {source}{options} (verify rows and correct labels)")
+    else:
+        print_next(f"ccmn fit {source}{options} --trusted {trusted} --out model.ccmn")
 
 
-def _read_trusted(path: Path, data: MultiLabelData) -> Verified:
-    """Return the verified rows, their labels, and which of them are a random sample, from a file of ccmn review."""
-    import numpy as np
-
-    from ccmn._files import check_file, prefix_errors
-
-    with prefix_errors(path), np.load(check_file(path), allow_pickle=False) as file:
-        missing = {"rows", "Y", "random", "label_names"} - set(file.files)
-        if missing:
-            raise ValueError(f"not a file of verified rows: it has no {', '.join(sorted(missing))}")
-        names = tuple(map(str, file["label_names"]))
-        if data.label_names is not None and names != tuple(data.label_names):
-            raise ValueError(f"verified labels {', '.join(names[:4])} ... are not the labels of the data")
-        return file["rows"], file["Y"], file["random"]
+def _described(issues: DataFrame, data: MultiLabelData, *, texts: bool = True) -> DataFrame:
+    """Return the issues with the identifiers and the texts of their rows."""
+    rows = issues["row"].tolist()
+    described = issues.copy()
+    if data.ids is not None:
+        described.insert(1, "id", [data.ids[row] for row in rows])
+    if texts and data.texts is not None:
+        described["text"] = [data.texts[row] for row in rows]
+    return described
 
 
 def _estimate(data: MultiLabelData, Y: Any, noise: str, verified: Verified | None, random_state: int) -> NoiseRates:

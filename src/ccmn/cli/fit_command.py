@@ -19,10 +19,16 @@ from ccmn.cli.options import (
     Data,
     DataDir,
     Force,
+    Ignore,
+    Image,
     Json,
     Labels,
     RandomState,
+    RowId,
+    Separator,
+    Tags,
     Text,
+    Trusted,
     Votes,
     check_choice,
     check_device,
@@ -30,7 +36,10 @@ from ccmn.cli.options import (
     check_learning_rates,
     check_output,
     label_frame,
+    print_next,
     read_labels,
+    read_roles,
+    read_trusted,
     read_vote_columns,
 )
 from ccmn.cli.output import print_json
@@ -39,6 +48,7 @@ from ccmn.cli.predict_command import store_columns
 if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
     from ccmn.data.columns import Columns
+    from ccmn.data.labeled_table import ColumnRoles
     from ccmn.models import CCMNClassifier
     from ccmn.training import ProcessGroup
 
@@ -125,9 +135,15 @@ def fit(
     source: Data,
     out: ModelFile,
     labels: Labels = None,
+    tags: Tags = None,
+    sep: Separator = ";",
     noise: Noise = "estimate",
     text: Text = None,
+    image: Image = None,
+    row_id: RowId = None,
+    ignore: Ignore = None,
     votes: Votes = None,
+    trusted: Trusted = None,
     candidates: Candidates = False,
     loss: Loss = None,
     surrogate: Surrogate = None,
@@ -172,13 +188,14 @@ def fit(
     parameters = CCMNClassifier().get_params().keys() & context.params.keys()
     settings = {name: context.params[name] for name in parameters if context.params[name] not in (None, ())}
     if Path(source).is_dir():
-        if text is not None or candidates or votes is not None:
-            raise typer.BadParameter("--text, --candidates and --votes require a file as DATA; got a folder")
+        if any((tags, text, image, row_id, ignore, votes, trusted, candidates)):
+            raise typer.BadParameter("Options other than --labels that select columns or rows require a file as DATA")
         data: _TrainingData = _Shards(source, labels, n_labels, memory)
     elif memory is not None or n_labels is not None:
         raise typer.BadParameter("--memory and --n-labels require a folder of Parquet files as DATA")
     else:
-        data = _File(source, labels, text, candidates, data_dir, read_vote_columns(votes))
+        roles = read_roles(labels, tags, sep, text, image, row_id, ignore)
+        data = _File(source, roles, candidates, data_dir, read_vote_columns(votes), trusted)
     with _process_group(device) as (group, local_device), _recorded_interrupts() as interrupts:
         if local_device is not None:
             settings["device"] = local_device
@@ -198,6 +215,8 @@ def fit(
             "validation": classifier.selected_,
         }
         print_json(result) if as_json else typer.echo(fit_summary(result))
+        if not as_json:
+            print_next(f"ccmn predict {out} NEW --out predictions.csv")
     if interrupts:
         if group.is_main:
             resume = "" if checkpoint is None else "; repeat the command with --force to resume from the checkpoint"
@@ -221,17 +240,16 @@ class _File:
     def __init__(
         self,
         source: str,
-        labels: str | None,
-        text: str | None,
+        roles: ColumnRoles,
         candidates: bool,
         data_dir: Path | None,
         votes: list[str] | None,
+        trusted: Path | None,
     ) -> None:
         from ccmn.data.columns import Columns
 
-        self.columns, self._data = Columns.from_training_data(
-            source, read_labels(labels), text, data_dir=data_dir, votes=votes
-        )
+        self.columns, self._data = Columns.from_training_data(source, roles=roles, data_dir=data_dir, votes=votes)
+        self._verified = read_trusted(trusted, self._data, roles.id)
         self._candidates, self._data_dir, self.n = candidates, data_dir, self._data.n
 
     def read_validation(self, source: Path, clean: bool) -> tuple[Any, Any]:
@@ -243,7 +261,8 @@ class _File:
         """Train the classifier."""
         data = self._data
         X, Y = data.X, _labels(data, self._candidates) if data.votes is None else data.votes
-        classifier.fit(X, Y, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint)
+        verified = None if self._verified is None else self._verified[:2]
+        classifier.fit(X, Y, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint, trusted=verified)
         if self.columns.label_names is not None:
             classifier.label_names_ = tuple(self.columns.label_names)
 

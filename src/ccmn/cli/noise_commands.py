@@ -21,15 +21,25 @@ from ccmn.cli.options import (
     Data,
     DataDir,
     Force,
+    Ignore,
+    Image,
     Json,
     Labels,
     RandomState,
+    RowId,
+    Separator,
+    Tags,
     Text,
+    Trusted,
     Votes,
     check_choice,
     check_output,
+    column_options,
     label_frame,
+    print_next,
     read_labels,
+    read_roles,
+    read_trusted,
     read_vote_columns,
 )
 from ccmn.cli.output import print_json, print_table, write_text
@@ -57,6 +67,8 @@ noise_app = typer.Typer(help="Estimate, inject and show label noise.", no_args_i
 def estimate(
     source: Data,
     labels: Labels = None,
+    tags: Tags = None,
+    sep: Separator = ";",
     noise_type: Annotated[
         str,
         typer.Option(
@@ -70,7 +82,11 @@ def estimate(
     ] = "auto",
     out: Annotated[Path | None, typer.Option(help="Write the rates to this file.", metavar="JSON")] = None,
     text: Text = None,
+    image: Image = None,
+    row_id: RowId = None,
+    ignore: Ignore = None,
     votes: Votes = None,
+    trusted: Trusted = None,
     candidates: Candidates = False,
     random_state: RandomState = 0,
     data_dir: DataDir = None,
@@ -92,14 +108,17 @@ def estimate(
         check_output(out, force)
     vote_columns, annotators = read_vote_columns(votes), None
     if vote_columns is None:
-        _, data = Columns.from_training_data(source, read_labels(labels), text, data_dir=data_dir)
-        Y = label_frame(data, candidates)
-        rates = estimate_noise(data.X, Y, method=method, noise_type=noise_type, random_state=random_state)
+        roles = read_roles(labels, tags, sep, text, image, row_id, ignore)
+        _, data = Columns.from_training_data(source, roles=roles, data_dir=data_dir)
     else:
         from ccmn.data.vote_table import read_votes
-        from ccmn.votes import infer_labels
 
         data, _ = read_votes(source, vote_columns, features=False)
+    if data.votes is None:
+        rates = _estimate(data, label_frame(data, candidates), method, noise_type, trusted, row_id, random_state)
+    else:
+        from ccmn.votes import infer_labels
+
         rates = estimate_noise(Y_noisy=label_frame(data, False), annotators=data.votes, noise_type=noise_type)
         annotators = infer_labels(data.votes, random_state=random_state).annotators
     if out is not None:
@@ -113,6 +132,29 @@ def estimate(
     print_table(estimate_table(rates))
     if annotators is not None:
         print_table(annotator_table(annotators))
+    if out is not None:
+        options = column_options(
+            labels=labels, tags=tags, sep=sep, text=text, image=image, id=row_id, ignore=ignore, votes=votes
+        )
+        print_next(f"ccmn audit {source}{options} --noise {out} --out issues.csv")
+
+
+def _estimate(
+    data: MultiLabelData,
+    Y: Any,
+    method: str,
+    noise_type: str,
+    trusted: Path | None,
+    row_id: str | None,
+    random_state: int,
+) -> NoiseRates:
+    """Estimate the rates from features and labels, with the verified rows of a random sample."""
+    from ccmn.estimation import estimate_noise
+
+    verified, sample = read_trusted(trusted, data, row_id), None
+    if verified is not None and verified[2].any():
+        sample = (verified[0][verified[2]], verified[1][verified[2]])
+    return estimate_noise(data.X, Y, method=method, noise_type=noise_type, trusted=sample, random_state=random_state)
 
 
 @noise_app.command(cls=Command)

@@ -350,7 +350,7 @@ def _trusted_table(frame: Any, data: MultiLabelData, row_id: str | None) -> Veri
         if missing:
             raise ValueError(f"not a file of verified rows: it has no label column {missing[0]!r}")
         columns = frame[names]
-        columns = without_gap_words(columns) if all(columns.dtypes == object) else columns
+        columns = without_gap_words(columns) if columns.dtypes.map(str).eq("object").all() else columns
         labels.iloc[rows] = np.column_stack([to_numbers(columns[name]) for name in names])
     verified = np.flatnonzero(labels.notna().any(axis=1))
     return verified, labels.to_numpy(np.float64)[verified], random[verified]

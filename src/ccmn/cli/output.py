@@ -6,7 +6,6 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,29 +87,17 @@ def read_picture_size(text: str | None) -> tuple[int, ...] | None:
         raise typer.BadParameter(f"--picture: {error}") from error
 
 
-def row_display(
-    data: MultiLabelData,
-    Y: Any,
-    source: str,
-    size: tuple[int, ...] | None,
-    text: str | None,
-    votes: Sequence[str] | None = None,
-) -> Show:
+def row_display(data: MultiLabelData, Y: Any, size: tuple[int, ...] | None) -> Show:
     """Return how a report shows a row: as a picture, as the start of its text, or by its informative features."""
     import numpy as np
 
     from ccmn._containers import to_dense_array
-    from ccmn.data.formats import read_text_file
     from ccmn.report.instances import informative_features, pictures, snippets
 
     if size is not None:
         return pictures(data.X, size)
-    if text is not None and votes is not None:
-        from ccmn.data.vote_table import read_votes
-
-        return snippets(read_votes(source, votes, text, features=False)[1] or [])
-    if text is not None:
-        return snippets(read_text_file(source, text, [])[1])
+    if data.texts is not None:
+        return snippets(list(data.texts))
     return informative_features(data.X, to_dense_array(Y).astype(np.float64), data.feature_names)
 
 

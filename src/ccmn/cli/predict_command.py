@@ -7,12 +7,25 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ccmn.cli.noise_commands import read_rates_option
-from ccmn.cli.options import Data, DataDir, Force, Json, Labels, Model, check_fraction, check_output, read_labels
+from ccmn.cli.options import (
+    Data,
+    DataDir,
+    Force,
+    Json,
+    Labels,
+    Model,
+    RowId,
+    Separator,
+    Tags,
+    check_fraction,
+    check_output,
+    read_roles,
+)
 from ccmn.cli.output import (
     PictureSize,
     ReportFile,
@@ -58,6 +71,9 @@ def predict(
         str | None, typer.Option(metavar="DATA", help="Labeled rows for --control that the model was not trained on.")
     ] = None,
     labels: Labels = None,
+    tags: Tags = None,
+    sep: Separator = ";",
+    row_id: RowId = None,
     noise: Annotated[
         Path | None,
         typer.Option(metavar="JSON", help="Noise rates of the labels in --calibration (default: clean labels)."),
@@ -73,7 +89,8 @@ def predict(
     """Predict labels and their probabilities with a saved model.
 
     The output has one line per row: every label as 0 or 1, then the probability p(label) of every label. Feature
-    columns are matched by the names in the training data; other columns, such as labels, are ignored.
+    columns are matched by the names in the training data; other columns, such as labels, are ignored. Identifiers
+    (--id, here or in ccmn fit) are copied to the output.
 
     With --control, a label is predicted if its probability is at least a threshold that is selected on the rows of
     --calibration. If the target cannot be guaranteed, nothing is predicted.
@@ -89,11 +106,15 @@ def predict(
     classifier = load_model(model)
     guarantee = None
     if target is not None and calibration is not None:
-        rows = model_columns(classifier).read_labeled(calibration, read_labels(labels), data_dir=data_dir)
+        chosen = read_roles(labels, tags, sep)
+        rows = model_columns(classifier).read_labeled(calibration, roles=chosen, data_dir=data_dir)
         guarantee = _control(classifier, rows, noise, target, confidence)
         typer.echo(f"ccmn: note: {guarantee}", err=True)
-    data = model_columns(classifier).read_rows(source, data_dir=data_dir)
-    blocks = _predict_blocks(classifier, data.X, None if guarantee is None else guarantee.threshold)
+    columns = model_columns(classifier)
+    data = columns.read_rows(source, roles=read_roles(row_id=row_id), data_dir=data_dir)
+    blocks = _predict_blocks(
+        classifier, data, None if guarantee is None else guarantee.threshold, row_id or columns.roles.id or "id"
+    )
     described = {} if guarantee is None else {"control": guarantee.to_dict()}
     if out is not None:
         with atomic_write(out) as stream:
@@ -115,6 +136,9 @@ def evaluate(
     model: Model,
     source: Data,
     labels: Labels = None,
+    tags: Tags = None,
+    sep: Separator = ";",
+    row_id: RowId = None,
     noise: Annotated[
         Path | None,
         typer.Option(
@@ -131,7 +155,7 @@ def evaluate(
     """Evaluate a saved model with all metrics.
 
     With --noise, the labels in DATA are noisy: the metrics on true labels are estimated, with standard errors. Label
-    columns are matched by the names in the training data unless --labels is given.
+    columns, or the column of tags, are matched by the names in the training data unless --labels or --tags is given.
 
     Example: ccmn evaluate model.ccmn test.csv
     """
@@ -143,7 +167,7 @@ def evaluate(
         check_output(report, force)
     classifier = load_model(model)
     columns = model_columns(classifier)
-    data = columns.read_labeled(source, read_labels(labels), data_dir=data_dir)
+    data = columns.read_labeled(source, roles=read_roles(labels, tags, sep, row_id=row_id), data_dir=data_dir)
     rates = None if noise is None else read_rates_option(noise, columns.label_names, data.q)
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
     training_rows = None if classifier.training_rows_ is None else classifier.training_rows_.compare(data.X)
@@ -161,7 +185,7 @@ def evaluate(
     if report is not None:
         from ccmn.report.builders import evaluation_report
 
-        display = row_display(data, data.Y, source, size, None if columns.text is None else columns.text.column)
+        display = row_display(data, data.Y, size)
         write_report(evaluation_report(data, classifier, scores, rates, display, training_note), report)
     if as_json:
         result = {
@@ -183,8 +207,11 @@ def evaluate(
 
 
 def store_columns(classifier: CCMNClassifier, columns: Columns) -> None:
-    """Store the feature names and the vocabulary of the text column with a model."""
+    """Store the names, roles and preprocessing of the columns with a model."""
     classifier.extra_["feature_names"] = None if columns.feature_names is None else list(columns.feature_names)
+    if columns.table is not None:
+        classifier.extra_["table"] = columns.table.to_dict()
+        classifier.extra_["roles"] = columns.roles.to_dict()
     if columns.text is not None:
         classifier.extra_["text"] = columns.text.to_dict()
 
@@ -192,9 +219,18 @@ def store_columns(classifier: CCMNClassifier, columns: Columns) -> None:
 def model_columns(classifier: CCMNClassifier) -> Columns:
     """Return the columns that a model reads from a file."""
     from ccmn._validation import check_feature_names
-    from ccmn.data.columns import Columns, TextFeatures
+    from ccmn.data.columns import Columns
+    from ccmn.data.labeled_table import ColumnRoles
+    from ccmn.data.preprocessing import TablePreprocessor, TextFeatures
 
     extra = classifier.extra_
+    table = TablePreprocessor.from_dict(extra["table"]) if "table" in extra else None
+    if table is not None:
+        width, n_labels = len(table.feature_names_out_), classifier.noise_.n_labels
+        if width != classifier.n_features_in_:
+            raise ValueError(f"the model is damaged: it has {classifier.n_features_in_} features but {width} columns")
+        roles = ColumnRoles.from_dict(extra.get("roles"))
+        return Columns(width, n_labels, None, classifier.label_names_, table=table, roles=roles)
     text = TextFeatures.from_dict(extra["text"]) if "text" in extra else None
     names = extra.get("feature_names", getattr(classifier, "feature_names_in_", None))
     n_terms = len(text.terms) if text else 0
@@ -261,14 +297,16 @@ def _control(
     return result
 
 
-def _predict_blocks(classifier: CCMNClassifier, X: Any, threshold: float | None) -> Iterator[Predictions]:
+def _predict_blocks(
+    classifier: CCMNClassifier, data: MultiLabelData, threshold: float | None, id_name: str
+) -> Iterator[Predictions]:
     """Yield the predicted labels (or classes) and probabilities of consecutive blocks of rows.
 
     With ``threshold``, labels are predicted by their probability.
     """
     from ccmn.report.predictions import Predictions
 
-    size = max(1, BLOCK_ENTRIES // classifier.noise_.n_labels)
+    X, size = data.X, max(1, BLOCK_ENTRIES // classifier.noise_.n_labels)
     for start in range(0, X.shape[0], size):
         rows = X[start : start + size]
         labels, p = classifier.predict(rows, sparse=False), classifier.predict_proba(rows)
@@ -278,7 +316,8 @@ def _predict_blocks(classifier: CCMNClassifier, X: Any, threshold: float | None)
             names, predicted = list(classifier.label_names_ or classifier.classes_), labels == 1
         if threshold is not None:
             predicted = p >= threshold
-        yield Predictions([str(name) for name in names], p, predicted, start)
+        ids = None if data.ids is None else data.ids[start : start + size]
+        yield Predictions([str(name) for name in names], p, predicted, start, ids, id_name)
 
 
 def _training_rows_note(training_rows: SeenRows, n: int, *, noisy: bool) -> str | None:

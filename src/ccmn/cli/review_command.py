@@ -12,12 +12,17 @@ from ccmn.cli.options import (
     DATA_HELP,
     Candidates,
     DataDir,
+    Ignore,
+    Image,
     Json,
     Labels,
     RandomState,
+    RowId,
+    Separator,
+    Tags,
     Text,
     Votes,
-    read_labels,
+    read_roles,
     read_vote_columns,
 )
 from ccmn.cli.output import PictureSize, error_console, print_json
@@ -28,6 +33,8 @@ def review(
     source: Annotated[str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Review the pictures of ccmn demo.")] = False,
     labels: Labels = None,
+    tags: Tags = None,
+    sep: Separator = ";",
     noise: Annotated[
         str,
         typer.Option(
@@ -39,12 +46,12 @@ def review(
     ] = "estimate",
     text: Text = None,
     picture: PictureSize = None,
-    image: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column with the names of picture files to show.")
-    ] = None,
+    image: Image = None,
     image_dir: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder of these files (default: the folder of DATA).")
     ] = None,
+    row_id: RowId = None,
+    ignore: Ignore = None,
     votes: Votes = None,
     candidates: Candidates = False,
     out: Annotated[
@@ -76,7 +83,8 @@ def review(
     check_installed()
     if demo == (source is not None):
         raise typer.BadParameter("Expected either DATA or --demo")
-    if demo and (any((labels, text, votes, picture, image, image_dir, candidates, data_dir)) or noise != "estimate"):
+    described = (labels, tags, text, votes, picture, image, image_dir, row_id, ignore, candidates, data_dir)
+    if demo and (any(described) or noise != "estimate"):
         raise typer.BadParameter("--demo cannot be combined with options that describe DATA")
     if image_dir is not None and image is None:
         raise typer.BadParameter("--image-dir requires --image")
@@ -88,14 +96,12 @@ def review(
             else:
                 dataset, columns = read_review_data(
                     source,
-                    read_labels(labels),
-                    text=text,
                     picture=picture,
-                    image=image,
                     image_dir=image_dir,
                     candidates=candidates,
                     data_dir=data_dir,
                     votes=read_vote_columns(votes),
+                    roles=read_roles(labels, tags, sep, text, image, row_id, ignore),
                 )
                 rates = read_noise_option(noise, dataset.data.label_names, dataset.data.q)
                 session = open_session(dataset, _review_folder(out, dataset.data.name), rates, random_state)

@@ -10,6 +10,7 @@ from ccmn.data.libsvm import read_libsvm
 from ccmn.data.mat import read_mat
 from ccmn.data.npz import read_npz, write_npz
 from ccmn.data.parquet import read_parquet
+from ccmn.data.preprocessing import TablePreprocessor
 from ccmn.data.shards import ShardedData
 from ccmn.data.synthetic import SyntheticTask, load_digit_scenes, make_noisy_multilabel
 from ccmn.data.vote_table import VoteTable
@@ -18,6 +19,7 @@ __all__ = [
     "MultiLabelData",
     "ShardedData",
     "SyntheticTask",
+    "TablePreprocessor",
     "VoteTable",
     "load_dataset",
     "load_digit_scenes",

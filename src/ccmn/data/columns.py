@@ -1,94 +1,31 @@
-"""Columns of a fitted model: matched with the columns of data files, with TF-IDF features of a text column."""
+"""Columns of a fitted model, matched with the columns of data files.
+
+Files of plain numbers are matrices of features and labels. Tables with other columns (categories, dates, gaps, tags,
+identifiers, several texts) are converted by a :class:`ccmn.data.TablePreprocessor`, which is stored with the model.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
-from ccmn._files import PathLike, prefix_errors
+from ccmn._files import PathLike, UnpackedSizeError, prefix_errors
 from ccmn._validation import check_no_missing
 from ccmn.data.catalog import DATASETS, load_dataset
 from ccmn.data.dataset import Matrix, MultiLabelData
-from ccmn.data.formats import FORMATS, format_suffix, read_file, read_rows, read_text_file
+from ccmn.data.formats import FORMATS, format_suffix, is_table, read_file, read_rows, read_table, read_text_file
+from ccmn.data.labeled_table import ColumnRoles, LabeledTable
 from ccmn.data.libsvm import read_libsvm
+from ccmn.data.preprocessing import TablePreprocessor, TextFeatures, to_numbers
 from ccmn.data.tables import LabelSpec
 from ccmn.data.vote_table import read_votes
 
-MAX_TERMS = 50_000
-"""Only the most frequent terms are used: rare terms add little, and more would make models of many labels large."""
 MAX_NAMES_SHOWN = 5
 """Error messages list this many missing columns."""
-
-
-@dataclass(frozen=True, eq=False)
-class TextFeatures:
-    """TF-IDF features of a text column: words, logarithmic term frequencies, rows of norm 1.
-
-    Parameters
-    ----------
-    column : str
-        Name of the column.
-    terms : sequence of str
-        Vocabulary, in the order of the features.
-    idf : array of shape (len(terms),)
-        Inverse document frequency of every term.
-
-    Examples
-    --------
-    >>> text = TextFeatures.fit("review", ["a red boat", "a blue boat"])
-    >>> text.terms
-    ('blue', 'boat', 'red')
-    >>> text.transform(["red, red!"]).toarray().tolist()
-    [[0.0, 0.0, 1.0]]
-    """
-
-    column: str
-    terms: Sequence[str]
-    idf: NDArray[np.float64]
-
-    @classmethod
-    def fit(cls, column: str, texts: Sequence[str]) -> TextFeatures:
-        """Return the vocabulary and the weights of some texts."""
-        vectorizer = _vectorizer(max_features=MAX_TERMS)
-        try:
-            vectorizer.fit(texts)
-        except ValueError:  # the message of scikit-learn mentions stop words, which are not used
-            raise ValueError(
-                f"the text column {column!r} has no words (of two letters or more) in its {len(texts)} rows"
-            ) from None
-        return cls(column, tuple(vectorizer.get_feature_names_out().tolist()), vectorizer.idf_.astype(np.float64))
-
-    def transform(self, texts: Sequence[str]) -> Matrix:
-        """Return the features of some texts, a float32 CSR array (n, len(terms)); unknown words are ignored."""
-        vectorizer = _vectorizer(vocabulary=list(self.terms))
-        vectorizer.idf_ = self.idf
-        return scipy.sparse.csr_array(vectorizer.transform(texts), dtype=np.float32)
-
-    def join(self, data: MultiLabelData, texts: Sequence[str]) -> MultiLabelData:
-        """Return the data with the features of the texts appended."""
-        own = data.feature_names or [f"x{j}" for j in range(data.d)]
-        X = scipy.sparse.hstack([scipy.sparse.csr_array(data.X), self.transform(texts)], format="csr")
-        return replace(data, X=X, feature_names=[*own, *(f"{self.column}:{term}" for term in self.terms)])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can store; ``from_dict`` reads it."""
-        return {"column": self.column, "terms": list(self.terms), "idf": self.idf.tolist()}
-
-    @classmethod
-    def from_dict(cls, d: Any) -> TextFeatures:
-        """Return the features described by ``to_dict``."""
-        try:
-            column, terms, idf = d["column"], [str(term) for term in d["terms"]], np.array(d["idf"], dtype=np.float64)
-        except (KeyError, TypeError, ValueError):
-            raise ValueError("not a description of text features: expected column, terms and idf") from None
-        if not terms or len(set(terms)) < len(terms) or idf.shape != (len(terms),):
-            raise ValueError("not a description of text features: terms must be unique and have one idf each")
-        return cls(str(column), tuple(terms), idf)
 
 
 @dataclass(frozen=True)
@@ -104,7 +41,11 @@ class Columns:
     feature_names, label_names : sequence of str, default=None
         Column names. If they are known, columns of other files are matched by name in any order, else by position.
     text : TextFeatures, default=None
-        TF-IDF features of the text column.
+        TF-IDF features of the text column of a table of numbers.
+    table : TablePreprocessor, default=None
+        Features of a table with other columns. ``n_features`` counts them; the names are those of the table.
+    roles : ColumnRoles, default=ColumnRoles()
+        Columns of tags, texts, pictures and identifiers.
     """
 
     n_features: int
@@ -112,6 +53,8 @@ class Columns:
     feature_names: Sequence[str] | None = None
     label_names: Sequence[str] | None = None
     text: TextFeatures | None = None
+    table: TablePreprocessor | None = None
+    roles: ColumnRoles = field(default_factory=ColumnRoles)
 
     @classmethod
     def from_training_data(
@@ -120,59 +63,167 @@ class Columns:
         labels: LabelSpec | None = None,
         text: str | None = None,
         *,
+        roles: ColumnRoles | None = None,
         data_dir: PathLike | None = None,
         votes: Sequence[str] | None = None,
     ) -> tuple[Columns, MultiLabelData]:
-        """Read training data; return their columns, and the data with the text column converted to features.
+        """Read training data; return their columns, and the data with all columns converted to features.
 
-        ``votes`` names the columns of a long table of votes, as in :func:`ccmn.data.vote_table.read_votes`.
+        ``roles`` replaces ``labels`` and ``text``. ``votes`` names the columns of a long table of votes, as in
+        :func:`ccmn.data.vote_table.read_votes`.
         """
+        roles = roles or ColumnRoles(labels, text=() if text is None else (text,))
         if votes is not None:
-            if labels is not None:
-                raise ValueError("Expected either label columns or votes, not both (--labels and --votes)")
-            data, voted_texts = read_votes(source, votes, text)
-            features = None if voted_texts is None or text is None else TextFeatures.fit(text, voted_texts)
-            columns = cls(data.d, data.q, data.feature_names, data.label_names, features)
-            joined = data if features is None or voted_texts is None else features.join(data, voted_texts)
-        elif text is None:
-            data = load_dataset(source, labels=labels, data_dir=data_dir)
-            columns = cls(data.d, data.q, data.feature_names, data.label_names)
-            joined = data
-        else:
-            data, texts = read_text_file(source, text, labels)
-            features = TextFeatures.fit(text, texts)
-            columns = cls(data.d, data.q, data.feature_names, data.label_names, features)
-            joined = features.join(data, texts)
+            return cls._from_votes(source, roles, votes)
+        columns, data = cls._from_numbers(source, roles, data_dir)
+        if columns is None or data is None:
+            table = LabeledTable.read(read_table(source), roles)
+            preprocessor, data = table.fit()
+            columns = cls(data.d, data.q, None, data.label_names, table=preprocessor, roles=table.roles)
         with prefix_errors(source):
             check_no_missing(data.X, data.feature_names)
-            if not (data.q and joined.d):
+            if not (data.q and data.d):
                 raise ValueError(f"there are no {'features' if data.q else 'labels'} in these data")
-        return columns, joined
+        return columns, data
 
-    def read_rows(self, source: PathLike, *, data_dir: PathLike | None = None) -> MultiLabelData:
-        """Read rows to predict from a file or a dataset of the catalog; labels are ignored."""
-        texts: list[str] = []
-        if self.text is not None:
-            data, texts = read_text_file(source, self.text.column, [])
-        elif _is_dataset_name(source):
-            data = load_dataset(source, data_dir=data_dir)
+    @classmethod
+    def _from_votes(cls, source: PathLike, roles: ColumnRoles, votes: Sequence[str]) -> tuple[Columns, MultiLabelData]:
+        """Read a long table of votes."""
+        if roles.labels is not None or roles.tags is not None:
+            raise ValueError("Expected either label columns or votes, not both (--labels and --votes)")
+        if not roles.is_plain:
+            raise ValueError("--votes cannot be combined with --image, --id, --ignore or several text columns")
+        text = roles.text[0] if roles.text else None
+        data, texts = read_votes(source, votes, text)
+        if text is None or texts is None:
+            features, joined = None, data
         else:
-            data = read_rows(source)
-        data = replace(data, Y=np.empty((data.n, 0)), candidates=None, label_names=None)
+            features = TextFeatures.fit(text, texts)
+            joined = replace(features.join(data, texts), texts=texts)
+        if data.votes.row_ids is not None:
+            joined = replace(joined, ids=[str(name) for name in data.votes.row_ids])
+        with prefix_errors(source):
+            check_no_missing(data.X, data.feature_names)
+            if not joined.d:
+                raise ValueError("there are no features in these data")
+        return cls(data.d, data.q, data.feature_names, data.label_names, features), joined
+
+    @classmethod
+    def _from_numbers(
+        cls, source: PathLike, roles: ColumnRoles, data_dir: PathLike | None
+    ) -> tuple[Columns | None, MultiLabelData | None]:
+        """Read data whose features are complete numbers, beside at most one text; None if it is another table."""
+        table = is_table(source)
+        if not table and not roles.is_plain:
+            raise ValueError(
+                f"{source}: --tags, --image, --id, --ignore and several text columns require "
+                "a table (CSV, Parquet, JSON)"
+            )
+        if table and (not roles.is_plain or not FORMATS[format_suffix(source)].numeric):
+            return None, None
+        try:
+            if roles.text:
+                data, texts = read_text_file(source, roles.text[0], roles.labels)
+                features = TextFeatures.fit(roles.text[0], texts)
+            else:
+                data, features = load_dataset(source, labels=roles.labels, data_dir=data_dir), None
+            if table and data.d:
+                check_no_missing(data.X, data.feature_names)
+        except UnpackedSizeError:
+            raise
+        except ValueError:
+            if not table:
+                raise
+            return None, None
+        columns = cls(data.d, data.q, data.feature_names, data.label_names, features)
+        return columns, data if features is None else replace(features.join(data, texts), texts=texts)
+
+    def read_rows(
+        self, source: PathLike, *, roles: ColumnRoles | None = None, data_dir: PathLike | None = None
+    ) -> MultiLabelData:
+        """Read rows to predict from a file or a dataset of the catalog; labels are ignored."""
+        if self._needs_table(source, roles):
+            return self._read_table(source, roles or ColumnRoles(), labeled=False)
+        texts: list[str] = []
+        try:
+            if self.text is not None:
+                data, texts = read_text_file(source, self.text.column, [])
+            elif _is_dataset_name(source):
+                data = load_dataset(source, data_dir=data_dir)
+            else:
+                data = read_rows(source)
+        except ValueError as error:
+            if isinstance(error, UnpackedSizeError) or not self._can_select(source):
+                raise
+            return self._read_table(source, ColumnRoles(), labeled=False)
+        data = replace(data, Y=np.empty((data.n, 0)), candidates=None, label_names=None, trusted=None)
         return self._with_features(data, texts, source)
 
     def read_labeled(
-        self, source: PathLike, labels: LabelSpec | None = None, *, data_dir: PathLike | None = None
+        self,
+        source: PathLike,
+        labels: LabelSpec | None = None,
+        *,
+        roles: ColumnRoles | None = None,
+        data_dir: PathLike | None = None,
     ) -> MultiLabelData:
-        """Read features and labels; without ``labels``, the label columns have the names in the model."""
+        """Read features and labels; without ``labels``, the label columns have the names in the model.
+
+        ``roles`` replaces ``labels``.
+        """
+        roles = roles or ColumnRoles(labels)
+        if self._needs_table(source, roles):
+            return self._read_table(source, roles)
         texts: list[str] = []
-        if self.text is not None:
-            data, texts = read_text_file(source, self.text.column, self._labels(source, labels))
-        elif _is_dataset_name(source):
-            data = load_dataset(source, labels=labels, data_dir=data_dir)
-        else:
-            data = read_file(source, self._labels(source, labels))
+        try:
+            if self.text is not None:
+                data, texts = read_text_file(source, self.text.column, self._labels(source, roles.labels))
+            elif _is_dataset_name(source):
+                data = load_dataset(source, labels=roles.labels, data_dir=data_dir)
+            else:
+                data = read_file(source, self._labels(source, roles.labels))
+        except ValueError as error:
+            if isinstance(error, UnpackedSizeError) or not self._can_select(source):
+                raise
+            return self._read_table(source, roles)
         return self._with_features(self._with_labels(data, source), texts, source)
+
+    def _needs_table(self, source: PathLike, roles: ColumnRoles | None) -> bool:
+        """Return whether the columns of the file are of several kinds."""
+        if self.table is None and (roles is None or roles.is_plain):
+            return is_table(source) and not FORMATS[format_suffix(source)].numeric
+        if not is_table(source):
+            raise ValueError(f"{source}: the model was fitted on a table; expected a CSV, Parquet or JSON file")
+        return True
+
+    def _can_select(self, source: PathLike) -> bool:
+        """Return whether the columns of the model can be selected by name from a table with other columns."""
+        return is_table(source) and self.feature_names is not None
+
+    def _read_table(self, source: PathLike, roles: ColumnRoles, *, labeled: bool = True) -> MultiLabelData:
+        """Read the features of the model, and the labels with ``labeled``, from a table with any other columns."""
+        raw = read_table(source)
+        own = replace(self.roles, ignore=())
+        if not labeled and own.tags is not None and own.tags not in raw.frame:
+            own = replace(own, tags=None)
+        missing: dict[str, Any] = {name: None for name in ("id", "image") if getattr(own, name) not in raw.frame}
+        if self.text is not None:
+            own = replace(own, text=(self.text.column,))
+        roles = replace(roles, ignore=(), text=()).over(replace(own, **missing))
+        raw = replace(raw, roles=ColumnRoles()) if roles.tags or roles.labels or not labeled else raw
+        table = LabeledTable.read(raw, roles, self.label_names, labeled=labeled)
+        frame = table.cells
+        if self.table is not None:
+            with prefix_errors(source):
+                X = self.table.transform(frame)
+            return self._with_labels(table.data(X, self.table.feature_names_out_), source)
+        with prefix_errors(source):
+            names = [frame.columns[j] for j in _places(self.feature_names or (), list(frame.columns), "feature")]
+        columns = [to_numbers(frame[name], raw.place) for name in names]
+        X = np.column_stack(columns) if columns else np.empty((len(frame), 0))
+        data = table.data(X.astype(np.float32), self.feature_names)
+        data = self._with_labels(data, source) if labeled else data
+        return self._with_features(data, list(data.texts or ()), source)
 
     def _labels(self, source: PathLike, labels: LabelSpec | None) -> LabelSpec | None:
         """Return the selection of labels as given, or the labels of the model."""
@@ -192,7 +243,7 @@ class Columns:
                 X = self._by_position(data, source)
             check_no_missing(X, self.feature_names)
         data = replace(data, X=X, feature_names=self.feature_names)
-        return data if self.text is None else self.text.join(data, texts)
+        return data if self.text is None else replace(self.text.join(data, texts), texts=texts)
 
     def _by_position(self, data: MultiLabelData, source: PathLike) -> Matrix:
         """Return the features of a file that cannot be matched by name."""
@@ -213,6 +264,8 @@ class Columns:
                 places = _places(self.label_names, data.label_names, "label")
                 candidates = None if data.candidates is None else data.candidates[:, places]
                 return replace(data, Y=data.Y[:, places], candidates=candidates, label_names=self.label_names)
+            if not data.q and self.table is not None:
+                return data
             if data.q != self.n_labels:
                 raise ValueError(f"the model was fitted on {self.n_labels} labels; got {data.q}")
         return replace(data, label_names=self.label_names)
@@ -240,10 +293,3 @@ def _places(wanted: Sequence[str], names: Sequence[str], what: str) -> list[int]
             f"the model was fitted on {len(wanted)} {what}s, of which {len(missing)} are missing: {shown}{rest}"
         )
     return [places[name] for name in wanted]
-
-
-def _vectorizer(**settings: Any) -> Any:
-    """Return scikit-learn's TF-IDF vectorizer with the settings of this module."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    return TfidfVectorizer(sublinear_tf=True, dtype=np.float64, **settings)

@@ -32,6 +32,7 @@ from ccmn._files import (
     unpacked_limit,
 )
 from ccmn.data.dataset import MultiLabelData
+from ccmn.data.labeled_table import RawTable
 from ccmn.data.tables import (
     DenseRows,
     LabelSpec,
@@ -84,6 +85,28 @@ def read_csv(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
 def read_csv_text(path: PathLike, text: str, labels: LabelSpec | None = None) -> tuple[MultiLabelData, list[str]]:
     """Return the data of all columns except the text column, and the texts of that column."""
     return _read_rows(check_file(path), labels, text)
+
+
+def read_csv_table(path: PathLike) -> RawTable:
+    """Return all columns as texts, None where a cell is empty or means a missing value."""
+    import pandas as pd
+
+    path = check_file(path)
+    names, _, _ = _read_header(path, [], None)
+    columns: list[list[str]] = [[] for _ in names]
+    lines, size, limit = array("q"), 0, unpacked_limit(path)
+    records = _records(path)
+    next(records)
+    for line, cells in records:
+        with prefix_errors(f"{path}, line {line}"):
+            check_width(cells, len(names))
+            size += sum(map(len, cells)) + 8 * len(cells)
+            check_unpacked_size(size, limit)
+        for column, cell in zip(columns, cells):
+            column.append(cell)
+        lines.append(line)
+    frame = pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in zip(names, columns)})
+    return RawTable(path, frame, lines)
 
 
 def write_csv(data: MultiLabelData, path: PathLike) -> None:

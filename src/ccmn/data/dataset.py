@@ -46,6 +46,10 @@ class MultiLabelData:
         Application area, such as "text" or "image".
     votes : VoteTable, default=None
         Votes of several annotators on these rows and labels, of which ``Y`` is the majority.
+    ids, texts, images : sequence of str, default=None
+        Identifier, text and picture file of every row, for display. The text is also a feature; the others are not.
+    trusted : array of shape (n, q), default=None
+        Verified labels; NaN where not verified.
 
     Raises
     ------
@@ -67,6 +71,10 @@ class MultiLabelData:
     name: str = ""
     domain: str = ""
     votes: Any = None
+    ids: Sequence[str] | None = None
+    texts: Sequence[str] | None = None
+    images: Sequence[str] | None = None
+    trusted: Matrix | None = None
 
     def __post_init__(self) -> None:
         """Validate the fields and convert them to their types."""
@@ -79,7 +87,15 @@ class MultiLabelData:
         candidates = None if self.candidates is None else _check_labels(self.candidates, "candidates")
         if candidates is not None and candidates.shape != Y.shape:
             raise ValueError(f"candidates must have the shape of Y, {Y.shape}; got {candidates.shape}")
+        for name in ("ids", "texts", "images"):
+            values = getattr(self, name)
+            if values is not None and len(values) != X.shape[0]:
+                raise ValueError(f"{name} must have an entry for each of the {X.shape[0]} rows; got {len(values)}")
+        trusted = None if self.trusted is None else np.asarray(self.trusted, dtype=np.float32)
+        if trusted is not None and trusted.shape != Y.shape:
+            raise ValueError(f"trusted must have the shape of Y, {Y.shape}; got {trusted.shape}")
         checked = {
+            "trusted": trusted,
             "X": X,
             "Y": Y,
             "candidates": candidates,
@@ -111,8 +127,12 @@ class MultiLabelData:
 
     def take(self, rows: Any) -> MultiLabelData:
         """Return the rows selected by an index array, a mask or a slice, with the same names."""
-        candidates, votes = (None if part is None else part[rows] for part in (self.candidates, self.votes))
-        return replace(self, X=self.X[rows], Y=self.Y[rows], candidates=candidates, votes=votes)
+        arrays = {name: getattr(self, name) for name in ("candidates", "votes", "trusted")}
+        taken: dict[str, Any] = {name: None if part is None else part[rows] for name, part in arrays.items()}
+        for name in ("ids", "texts", "images"):
+            values = getattr(self, name)
+            taken[name] = None if values is None else [values[i] for i in np.arange(self.n)[rows]]
+        return replace(self, X=self.X[rows], Y=self.Y[rows], **taken)
 
     def __repr__(self) -> str:
         """Return name and shape."""

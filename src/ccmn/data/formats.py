@@ -10,12 +10,13 @@ from pathlib import Path
 from ccmn._files import PathLike, check_file, prefix_errors
 from ccmn._registry import Registry
 from ccmn.data.arff import read_arff
-from ccmn.data.csv_format import read_csv, read_csv_text, write_csv
+from ccmn.data.csv_format import read_csv, read_csv_table, read_csv_text, write_csv
 from ccmn.data.dataset import MultiLabelData
+from ccmn.data.labeled_table import RawTable
 from ccmn.data.libsvm import read_libsvm
 from ccmn.data.mat import read_mat
 from ccmn.data.npz import read_npz, write_npz
-from ccmn.data.parquet import read_parquet, read_parquet_text
+from ccmn.data.parquet import read_parquet, read_parquet_table, read_parquet_text
 from ccmn.data.tables import LabelSpec
 
 
@@ -32,6 +33,10 @@ class Format:
     """Whether the file stores labels in a matrix of their own."""
     read_text: Callable[..., tuple[MultiLabelData, list[str]]] | None = None
     """Called with the path, the name of a text column and the selection of label columns; None without text."""
+    read_table: Callable[[PathLike], RawTable] | None = None
+    """Called with the path of a table with columns of any kind; None if the format has only numbers."""
+    numeric: bool = True
+    """Whether ``read`` reads numbers; otherwise the format is always a table."""
 
 
 _LIBSVM = Format("LIBSVM multi-label text", read_libsvm, read_rows=read_libsvm)
@@ -39,9 +44,15 @@ _LIBSVM = Format("LIBSVM multi-label text", read_libsvm, read_rows=read_libsvm)
 FORMATS: Registry[Format] = Registry(
     "file format",
     {
-        ".csv": Format("CSV", read_csv, read_rows=partial(read_csv, labels=[]), read_text=read_csv_text),
+        ".csv": Format(
+            "CSV", read_csv, read_rows=partial(read_csv, labels=[]), read_text=read_csv_text, read_table=read_csv_table
+        ),
         ".parquet": Format(
-            "Parquet", read_parquet, read_rows=partial(read_parquet, labels=[]), read_text=read_parquet_text
+            "Parquet",
+            read_parquet,
+            read_rows=partial(read_parquet, labels=[]),
+            read_text=read_parquet_text,
+            read_table=read_parquet_table,
         ),
         ".arff": Format("ARFF (Mulan, Meka)", read_arff, read_rows=partial(read_arff, labels=[])),
         ".mat": Format("MATLAB", read_mat, labels_apart=True, read_rows=read_mat),
@@ -93,6 +104,22 @@ def read_text_file(path: PathLike, text: str, labels: LabelSpec | None = None) -
             able = ", ".join(suffix for suffix, form in FORMATS.items() if form.read_text)
             raise ValueError(f"a text column ({text!r}) can be read from {able}, not from {form.name}")
     return form.read_text(path, text, labels)
+
+
+def is_table(path: PathLike) -> bool:
+    """Return whether the format, by the suffix, is a table with columns of any kind."""
+    suffix = format_suffix(path)
+    return suffix in FORMATS and FORMATS[suffix].read_table is not None
+
+
+def read_table(path: PathLike) -> RawTable:
+    """Read a table with columns of any kind."""
+    path = check_file(path)
+    with prefix_errors(path):
+        form = FORMATS[format_suffix(path)]
+        if form.read_table is None:
+            raise ValueError(f"expected a table (CSV, Parquet, JSON); got {form.name}")
+    return form.read_table(path)
 
 
 def writer_for(path: PathLike) -> Writer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from ccmn._files import PathLike, check_file, check_unpacked_size, prefix_errors, unpacked_limit
 from ccmn.data.dataset import MultiLabelData
+from ccmn.data.labeled_table import ColumnRoles, RawTable
 from ccmn.data.tables import LabelSpec, Table, check_column_names, label_columns, text_column
 
 _ROWS_PER_BATCH = 4096
@@ -40,6 +42,41 @@ def read_parquet_text(path: PathLike, text: str, labels: LabelSpec | None = None
     return _read(path, labels, text)
 
 
+def read_parquet_table(path: PathLike) -> RawTable:
+    """Return all columns; a sequence of ``ClassLabel`` of Hugging Face datasets declares the column of tags."""
+    path = check_file(path)
+    with open_parquet(path) as file, prefix_errors(path):
+        names = [str(name) for name in file.schema_arrow.names]
+        check_column_names(names)
+        frame = read_frame(file, path)
+        roles, tag_names = _declared_tags(file.schema_arrow)
+    return RawTable(path, frame, roles=roles, tag_names=tag_names)
+
+
+def read_frame(file: Any, path: Path) -> Any:
+    """Return the content of a Parquet file as a DataFrame, up to the limit of what it may unpack to."""
+    import pandas as pd
+
+    try:
+        batches = [batch.to_pandas() for batch in read_batches(file, path)]
+        return pd.concat(batches, ignore_index=True) if batches else file.schema_arrow.empty_table().to_pandas()
+    except (LookupError, TypeError, AttributeError, RecursionError, OverflowError, NotImplementedError) as error:
+        raise ValueError(f"the file has invalid metadata of pandas: {first_line(error)}") from None
+
+
+def _declared_tags(schema: Any) -> tuple[ColumnRoles, list[str] | None]:
+    """Return the column of tags and their names that the metadata of Hugging Face datasets declare, if any."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        for column, kind in features.items():
+            inner = kind.get("feature", kind) if isinstance(kind, dict) else kind[0]
+            if inner.get("_type") == "ClassLabel" and column in schema.names and inner is not kind:
+                return ColumnRoles(tags=str(column)), [str(name) for name in inner["names"]]
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError):
+        pass
+    return ColumnRoles(), None
+
+
 def open_parquet(path: Path, **settings: Any) -> Any:
     """Return a ``pyarrow.parquet.ParquetFile``; errors name the file or the missing package."""
     try:
@@ -51,7 +88,7 @@ def open_parquet(path: Path, **settings: Any) -> Any:
         return pyarrow.parquet.ParquetFile(path, **settings)
     except (FileNotFoundError, PermissionError):
         raise  # pyarrow names the file
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a complete Parquet file: {first_line(error)}") from None
 
 

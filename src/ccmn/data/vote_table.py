@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,11 +17,13 @@ from ccmn._files import (
     data_name,
     open_text,
     prefix_errors,
+    text_lines,
     unpacked_limit,
 )
 from ccmn._validation import FloatArray, check_numeric
 from ccmn.data.dataset import MultiLabelData
-from ccmn.data.parquet import first_line, open_parquet, read_batches
+from ccmn.data.parquet import first_line, open_parquet, read_frame
+from ccmn.data.tables import check_width
 
 IntArray = NDArray[np.intp]
 Names = tuple[Any, ...] | None
@@ -274,13 +277,25 @@ def _read_frame(frame: Any, n_rows: int | None, row_ids: Sequence[Any] | None) -
         label = np.concatenate((every % shape[2], label[named]))
         value = np.concatenate((np.zeros(every.size), np.ones(int(named.sum()))))
         return VoteTable(rows, annotator, label, value, shape, *names)
-    value = pd.to_numeric(frame.iloc[:, 3], errors="coerce").to_numpy(np.float64)
+    value = _vote_values(frame.iloc[:, 3])
     if not (value < 1).any():
         raise ValueError(
             f"column {frame.columns[3]!r} contains no vote below 1: nothing tells when a label is absent. Omit the "
             "column if every line is an assigned label; the other labels of the row then count as 0."
         )
     return VoteTable(rows[named], annotator[named], label[named], value[named], shape, *names)
+
+
+def _vote_values(column: Any) -> FloatArray:
+    """Return the values of votes, NaN for empty cells; another cell that is not a number is an error."""
+    import pandas as pd
+
+    value: FloatArray = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    wrong = np.isnan(value) & column.notna().to_numpy() & (column.astype(str).str.lower() != "nan").to_numpy()
+    if wrong.any():
+        given = str(column.iloc[int(wrong.argmax())])[:40]
+        raise ValueError(f"column {column.name!r} must contain 0, 1 or probabilities in between; got {given!r}")
+    return value
 
 
 def _row_numbers(column: Any, n_rows: int | None, row_ids: Sequence[Any] | None) -> tuple[IntArray, list[Any] | None]:
@@ -360,8 +375,7 @@ def _read_long_table(path: Any) -> Any:
 
     if path.suffix.lower() == ".parquet":
         with open_parquet(path) as file, prefix_errors(path):
-            batches = [batch.to_pandas() for batch in read_batches(file, path)]
-            return pd.concat(batches, ignore_index=True) if batches else file.schema_arrow.empty_table().to_pandas()
+            return read_frame(file, path)
     blocks: list[Any] = []
     try:
         with open_text(path) as stream:
@@ -374,7 +388,22 @@ def _read_long_table(path: Any) -> Any:
                     check_unpacked_size(sum(int(b.memory_usage(deep=True).sum()) for b in blocks), unpacked_limit(path))
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise ValueError(f"{path} is not a table: {first_line(error)}") from None
-    return pd.concat(blocks, ignore_index=True)
+    table = pd.concat(blocks, ignore_index=True)
+    if table.iloc[:, -1].isna().any():  # an empty cell, or a line that ends early
+        _check_widths(path, table.shape[1])
+    return table
+
+
+def _check_widths(path: Any, width: int) -> None:
+    """Reject a line with fewer cells than the header; pandas fills it with empty cells."""
+    reader = csv.reader(text_lines(path))
+    try:
+        for cells in reader:
+            if "".join(cells).strip():
+                with prefix_errors(f"{path}, line {reader.line_num}"):
+                    check_width(cells, width)
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: not a valid CSV row ({error})") from None
 
 
 def _numbers(frame: Any) -> NDArray[np.float32]:

@@ -65,9 +65,8 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
         wrong = [str(c) for c, dtype in X.dtypes.items() if dtype.kind not in "biuf"]
         if wrong:
             raise ValueError(
-                f"Expected numeric columns in X; got non-numeric columns {', '.join(wrong[:5])}. Encode categories "
-                "first, for example with sklearn.compose.make_column_transformer((OneHotEncoder(), [...]), "
-                'remainder="passthrough") in a Pipeline.'
+                f"Expected numeric columns in X; got non-numeric columns {', '.join(wrong[:5])}. Convert categories, "
+                "dates, texts and gaps first: make_pipeline(ccmn.data.TablePreprocessor(text=[...]), CCMNClassifier())."
             )
     return validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32))
 

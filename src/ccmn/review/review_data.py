@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,14 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
-from ccmn._files import PathLike, prefix_errors
+from ccmn._files import PathLike, open_text
 from ccmn._pictures import encode_png, parse_size, to_pixels
-from ccmn._validation import check_no_missing
 from ccmn.data.columns import Columns
 from ccmn.data.dataset import Matrix, MultiLabelData
-from ccmn.data.formats import read_text_file
+from ccmn.data.labeled_table import ColumnRoles
 from ccmn.data.tables import LabelSpec
-from ccmn.data.vote_table import read_votes
 
 MAX_FEATURES = 30
 """Maximum number of features shown per row; with more features, the most unusual ones are shown."""
@@ -119,12 +118,23 @@ class ReviewDataset:
         Function from a row number to its picture, or to None if the row has no picture.
     test : tuple (X, Y), optional
         Test set with true labels. If given, the effect of retraining is measured on it.
+    table : callable, optional
+        Function that returns the file as a data frame with all its columns, one row per row of ``data``. If given, an
+        export writes it with corrected labels.
+    tags : tuple (column, separator), optional
+        Column of ``table`` that lists the labels of a row, and the separator of the labels. The default is one column
+        with 0 or 1 per label.
+    ids : sequence of str, optional
+        Identifier of each row.
     """
 
     data: MultiLabelData
     texts: Sequence[str] | None = None
     picture: Callable[[int], Picture | None] | None = None
     test: tuple[Any, Any] | None = None
+    table: Callable[[], Any] | None = None
+    tags: tuple[str, str] | None = None
+    ids: Sequence[str] | None = None
 
     @cached_property
     def given(self) -> NDArray[np.float32]:
@@ -195,6 +205,7 @@ def read_review_data(
     candidates: bool = False,
     data_dir: PathLike | None = None,
     votes: Sequence[str] | None = None,
+    roles: ColumnRoles | None = None,
 ) -> tuple[ReviewDataset, Columns]:
     """Read data to review from a file.
 
@@ -220,6 +231,8 @@ def read_review_data(
         Folder of the dataset catalog.
     votes : sequence of str, optional
         Columns of row, annotator, label and (optional) value of a long table of votes.
+    roles : ColumnRoles, optional
+        Columns of labels, tags, texts, pictures and identifiers, instead of ``labels``, ``text`` and ``image``.
 
     Returns
     -------
@@ -233,31 +246,45 @@ def read_review_data(
     ValueError
         If more than one display is requested, or if the file lacks the features, labels or candidates.
     """
-    if sum(display is not None for display in (text, picture, image)) > 1:
+    roles = roles or ColumnRoles(labels, text=() if text is None else (text,), image=image)
+    if sum(map(bool, (roles.text, picture, roles.image))) > 1:
         raise ValueError("Expected at most one of text, picture and image; got more than one")
-    if image is not None and votes is not None:
+    if roles.image is not None and votes is not None:
         raise ValueError("Expected either image or votes, not both (--image and --votes)")
-    if image is not None:
-        data, names = read_text_file(source, image, labels)
-        with prefix_errors(source):
-            check_no_missing(data.X, data.feature_names)
-            if not data.d:
-                raise ValueError("no feature columns found beside the pictures, which the model does not use")
-            if not data.q:
-                raise ValueError("no label columns found")
-        pictures = FilePictures(names, Path(source).parent if image_dir is None else image_dir)
-        dataset = ReviewDataset(data, picture=pictures)
-        columns = Columns(data.d, data.q, data.feature_names, data.label_names)
-    else:
-        columns, data = Columns.from_training_data(source, labels, text, data_dir=data_dir, votes=votes)
-        if votes is not None:
-            texts = read_votes(source, votes, text, features=False)[1]
-        else:
-            texts = None if text is None else read_text_file(source, text, labels)[1]
-        shown = None if picture is None else FeaturePictures(data.X, parse_size(picture))
-        dataset = ReviewDataset(data, texts, shown)
+    columns, data = Columns.from_training_data(source, roles=roles, data_dir=data_dir, votes=votes)
+    shown: Callable[[int], Picture | None] | None = None
+    if picture is not None:
+        shown = FeaturePictures(data.X, parse_size(picture))
+    elif data.images is not None:
+        shown = FilePictures(list(data.images), Path(source).parent if image_dir is None else image_dir)
+    tags = None if columns.roles.tags is None else (columns.roles.tags, columns.roles.separator)
+    table = None if votes is not None else _table_reader(source)
+    dataset = ReviewDataset(data, data.texts, shown, table=table, tags=tags, ids=data.ids)
     if candidates:
         if data.candidates is None:
             raise ValueError("The data have no candidate labels; omit candidates (--candidates)")
-        dataset = replace(dataset, data=replace(data, Y=data.candidates, candidates=None))
+        dataset = replace(dataset, data=replace(data, Y=data.candidates, candidates=None), table=None)
     return dataset, columns
+
+
+def _table_reader(source: PathLike) -> Callable[[], Any] | None:
+    """Return a function that reads all columns of a CSV or Parquet file; None for other files."""
+    path = Path(source)
+    if path.name.lower().endswith((".csv", ".csv.gz")):
+        return lambda: _read_cells(path)
+    return (lambda: _read_parquet(path)) if path.suffix.lower() == ".parquet" else None
+
+
+def _read_cells(path: Path) -> Any:
+    """Return the cells of a CSV file as text, unchanged."""
+    import pandas as pd
+
+    with open_text(path) as stream:
+        head, *rows = (cells for cells in csv.reader(stream) if cells)
+    return pd.DataFrame(rows, columns=head, dtype=object)
+
+
+def _read_parquet(path: Path) -> Any:
+    import pandas as pd
+
+    return pd.read_parquet(path)

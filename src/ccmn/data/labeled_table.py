@@ -1,0 +1,303 @@
+"""Tables with labels as 0/1 columns or as lists of tags, identifiers, texts, pictures and columns of any kind."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ccmn._files import check_unpacked_size, data_name, prefix_errors, unpacked_limit
+from ccmn.data.dataset import MultiLabelData
+from ccmn.data.preprocessing import TablePreprocessor, category_name, to_numbers, without_gap_words
+from ccmn.data.tables import LabelSpec, label_columns
+
+DEFAULT_SEPARATOR = ";"
+"""Separator of the tags in a cell."""
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """Columns of a table that are not plain features.
+
+    Parameters
+    ----------
+    labels : list of str, str, int or path, default=None
+        Label columns with 0, 1 or nothing: names, a pattern, a count, or a file of names.
+    tags : str, default=None
+        Column that lists the labels of a row, as "a;b" or as a list.
+    separator : str, default=";"
+        Separator of the tags in a cell.
+    text : tuple of str, default=()
+        Text columns.
+    image : str, default=None
+        Column of names of picture files.
+    id : str, default=None
+        Column of identifiers.
+    ignore : tuple of str, default=()
+        Columns that are not used.
+    """
+
+    labels: LabelSpec | None = None
+    tags: str | None = None
+    separator: str = DEFAULT_SEPARATOR
+    text: tuple[str, ...] = ()
+    image: str | None = None
+    id: str | None = None
+    ignore: tuple[str, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether only label columns and at most one text column are selected."""
+        return not (self.tags or self.image or self.id or self.ignore) and len(self.text) <= 1
+
+    def over(self, defaults: ColumnRoles) -> ColumnRoles:
+        """Return these roles, completed with those that a file or a model declares."""
+        given = {name: value for name, value in vars(self).items() if value not in (None, ())}
+        if "labels" in given and "tags" not in given:
+            defaults = replace(defaults, tags=None)
+        if "tags" not in given and self.separator == DEFAULT_SEPARATOR:
+            given.pop("separator")
+        return replace(defaults, **given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the roles that a model stores; its labels are stored apart."""
+        return {
+            "tags": self.tags,
+            "separator": self.separator,
+            "text": list(self.text),
+            "image": self.image,
+            "id": self.id,
+        }
+
+    @classmethod
+    def from_dict(cls, d: Any) -> ColumnRoles:
+        """Return the roles described by ``to_dict``."""
+        try:
+            one: dict[str, Any] = {name: None if d[name] is None else str(d[name]) for name in ("tags", "image", "id")}
+            return cls(separator=str(d["separator"]), text=tuple(str(name) for name in d["text"]), **one)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a description of columns: {error}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class RawTable:
+    """Table as read from a file, before its columns are told apart.
+
+    Parameters
+    ----------
+    path : Path
+        File.
+    frame : DataFrame
+        Columns; None or NaN where a value is missing.
+    places : sequence of int, default=None
+        Line of every row in the file, for error messages.
+    roles : ColumnRoles, default=ColumnRoles()
+        Roles that the format of the file declares.
+    tag_names : sequence of str, default=None
+        Names of numbered tags.
+    votes : VoteTable, default=None
+        Votes of several annotators.
+    trusted : sequence, default=None
+        Verified tags of every row, None where not verified.
+    """
+
+    path: Path
+    frame: Any
+    places: Sequence[int] | None = None
+    roles: ColumnRoles = field(default_factory=ColumnRoles)
+    tag_names: Sequence[str] | None = None
+    votes: Any = None
+    trusted: Sequence[Any] | None = None
+
+    def place(self, row: int) -> str:
+        """Return the position of a row, for error messages."""
+        return f"{self.path}, row {row + 1}" if self.places is None else f"{self.path}, line {self.places[row]}"
+
+
+@dataclass(frozen=True, eq=False)
+class LabeledTable:
+    """Table whose columns have roles: features of any kind, labels, identifiers, texts and pictures.
+
+    Parameters
+    ----------
+    raw : RawTable
+        The file.
+    roles : ColumnRoles
+        Roles of the columns.
+    Y : array of shape (n, q)
+        Labels, NaN where not observed.
+    label_names : sequence of str
+        Names of the labels.
+    """
+
+    raw: RawTable
+    roles: ColumnRoles
+    Y: Any
+    label_names: Sequence[str]
+
+    @classmethod
+    def read(
+        cls, raw: RawTable, roles: ColumnRoles, known: Sequence[str] | None = None, *, labeled: bool = True
+    ) -> LabeledTable:
+        """Return the table with its labels.
+
+        With ``known``, these are the labels, in this order; other tags are ignored. Without ``labeled``, labels are
+        not read.
+        """
+        roles = roles.over(raw.roles)
+        if raw.places is not None:  # the cells of CSV files are texts
+            words = [name for name in raw.frame.columns if name != roles.tags and name not in roles.text]
+            raw = replace(raw, frame=raw.frame.assign(**without_gap_words(raw.frame[words])))
+        with prefix_errors(raw.path):
+            _check_columns(raw, roles)
+            if roles.tags is not None and roles.labels is not None:
+                raise ValueError("Expected either label columns or a column of tags, not both (--labels and --tags)")
+        if not len(raw.frame):
+            raise ValueError(f"{raw.path} has no rows of data")
+        if not labeled:
+            return cls(raw, roles, np.empty((len(raw.frame), 0)), [])
+        if roles.tags is not None:
+            names = list(known) if known is not None else _tag_names(raw, roles)
+            return cls(raw, roles, tag_matrix(raw, raw.frame[roles.tags], roles, names), names)
+        with prefix_errors(raw.path):
+            names = [str(name) for name in raw.frame.columns]
+            spec = roles.labels if roles.labels is not None or known is None else list(known)
+            chosen = [names[j] for j in label_columns(spec, names)]
+        columns = [_labels(raw, name) for name in chosen]
+        return cls(raw, roles, np.column_stack(columns) if columns else np.empty((len(raw.frame), 0)), chosen)
+
+    @property
+    def cells(self) -> Any:
+        """All columns, with None or NaN where a value is missing."""
+        return self.raw.frame
+
+    @property
+    def features(self) -> Any:
+        """Columns that are features, including texts."""
+        roles = self.roles
+        other = {roles.tags, roles.image, roles.id, *roles.ignore, *(() if roles.tags else self.label_names)}
+        return self.raw.frame[[name for name in self.raw.frame.columns if name not in other]]
+
+    def data(self, X: Any, feature_names: Sequence[str] | None) -> MultiLabelData:
+        """Return the data with these features, and with the identifiers, texts and pictures of the table."""
+        frame, roles, votes, Y = self.raw.frame, self.roles, self.raw.votes, self.Y
+        trusted = None
+        if self.raw.trusted is not None and self.label_names:
+            import pandas as pd
+
+            trusted = tag_matrix(self.raw, pd.Series(self.raw.trusted, dtype=object), roles, self.label_names)
+        if votes is not None and (not self.label_names or tuple(votes.label_names) != tuple(self.label_names)):
+            votes = None
+        return MultiLabelData(
+            X,
+            Y,
+            feature_names=feature_names,
+            label_names=list(self.label_names) or None,
+            name=data_name(self.raw.path),
+            votes=votes,
+            ids=None if roles.id is None else _strings(frame[roles.id]),
+            texts=None if not roles.text else _joined(frame, roles.text),
+            images=None if roles.image is None else _strings(frame[roles.image]),
+            trusted=trusted,
+        )
+
+    def fit(self) -> tuple[TablePreprocessor, MultiLabelData]:
+        """Learn the preprocessing of the features; return it and the data."""
+        with prefix_errors(self.raw.path):
+            features = self.features
+            if not features.shape[1]:
+                hint = " Encode the pictures with ccmn embed first." if self.roles.image else ""
+                raise ValueError(f"there are no features in these data.{hint}")
+            preprocessor = TablePreprocessor(self.roles.text).fit(features)
+            return preprocessor, self.data(preprocessor.transform(features), preprocessor.feature_names_out_)
+
+
+def tag_matrix(raw: RawTable, cells: Any, roles: ColumnRoles, names: Sequence[str]) -> Any:
+    """Return tags as a 0/1 matrix of these labels; a row without a list of tags is not observed (NaN)."""
+    with prefix_errors(raw.path):
+        check_unpacked_size(4 * len(cells) * max(1, len(names)), unpacked_limit(raw.path))
+    place = {name: j for j, name in enumerate(names)}
+    Y = np.zeros((len(cells), len(names)), dtype=np.float32)
+    for row, cell in enumerate(cells):
+        tags = split_tags(cell, roles.separator, raw.tag_names)
+        if tags is None:
+            Y[row] = np.nan
+            continue
+        for tag in tags:
+            if tag in place:
+                Y[row, place[tag]] = 1
+    return Y
+
+
+def split_tags(cell: Any, separator: str, names: Sequence[str] | None = None) -> list[str] | None:
+    """Return the tags in a cell, "a;b" or a list; None if there is no list.
+
+    >>> split_tags(" billing; urgent;", ";"), split_tags("", ";"), split_tags(None, ";")
+    (['billing', 'urgent'], [], None)
+    """
+    if cell is None or (isinstance(cell, (float, np.floating)) and np.isnan(cell)):
+        return None
+    if isinstance(cell, str):
+        return [tag for part in cell.split(separator) if (tag := part.strip())]
+    if not isinstance(cell, (list, tuple, set, frozenset, np.ndarray)):
+        return [category_name(cell)]
+    if names is None:
+        return [category_name(tag) for tag in cell]
+    return [names[int(tag)] if 0 <= int(tag) < len(names) else str(tag) for tag in cell]
+
+
+def _tag_names(raw: RawTable, roles: ColumnRoles) -> list[str]:
+    """Return the names of all tags of a table in sorted order, numbers by size."""
+    if raw.tag_names is not None:
+        return list(raw.tag_names)
+    cells = raw.frame[roles.tags]
+    found = {tag for cell in cells for tag in split_tags(cell, roles.separator) or ()}
+    if not found:
+        raise ValueError(f"{raw.path}: the column of tags {roles.tags!r} contains no tag")
+    single = not any(roles.separator in cell for cell in cells if isinstance(cell, str))
+    if single and any(isinstance(cell, str) for cell in cells):
+        other = next((s for s in ";,|#\t" if s != roles.separator and any(s in tag for tag in found)), None)
+        if other is not None:
+            raise ValueError(
+                f"{raw.path}: no tag in column {roles.tags!r} is separated by {roles.separator!r}, but some contain "
+                f"{other!r}; use --sep {other!r}"
+            )
+    return sorted(found, key=lambda tag: (not tag.isdecimal(), int(tag) if tag.isdecimal() else 0, tag))
+
+
+def _labels(raw: RawTable, name: str) -> Any:
+    """Return a label column as 0, 1 and NaN."""
+    values = raw.frame[name]
+    numbers = to_numbers(values, raw.place).astype(np.float32)
+    wrong = ~(np.isin(numbers, (0, 1)) | np.isnan(numbers))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(f"{raw.place(row)}: {numbers[row]:g} in column {name!r}; a label must be 0, 1 or missing")
+    return numbers
+
+
+def _check_columns(raw: RawTable, roles: ColumnRoles) -> None:
+    """Reject roles of columns that the table does not have."""
+    names = [str(name) for name in raw.frame.columns]
+    wanted = {"--tags": [roles.tags], "--text": roles.text, "--image": [roles.image], "--id": [roles.id]}
+    for option, columns in {**wanted, "--ignore": roles.ignore}.items():
+        for column in columns:
+            if column is not None and column not in names:
+                near = difflib.get_close_matches(column, names, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(names[:10])}"
+                raise ValueError(f"there is no column {column!r} ({option}); {hint}")
+
+
+def _strings(values: Any) -> list[str]:
+    """Return a column as texts, empty where missing."""
+    return ["" if missing else category_name(value) for value, missing in zip(values, values.isna())]
+
+
+def _joined(frame: Any, columns: Sequence[str]) -> list[str]:
+    """Return the texts of several columns, separated by blank lines."""
+    parts = [_strings(frame[name]) for name in columns]
+    return ["\n\n".join(part for part in row if part) for row in zip(*parts)]
