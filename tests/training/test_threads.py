@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from ccmn.training.ridge import limit_threads
 
 
 def threads():
-    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return [torch.get_num_threads(), *(p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas")]
 
 
 def test_one_thread_for_a_small_problem():
@@ -29,6 +30,7 @@ def test_overlapping_limits_restore_the_number_of_threads():
     """Fits in several threads end in any order."""
     X = np.empty((100, 5))
     before = threads()
+    torch.set_num_threads(2)
     with threadpool_limits(2, "blas"):
         first, second = limit_threads(X), limit_threads(X)
         first.__enter__()
@@ -37,4 +39,5 @@ def test_overlapping_limits_restore_the_number_of_threads():
         assert set(threads()) <= {1}
         second.__exit__(None, None, None)
         assert set(threads()) <= {2}
+    torch.set_num_threads(before[0])
     assert threads() == before

@@ -33,6 +33,7 @@ from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.likelihood import RIDGE, Split, StackedModels, bin_scores, calibrate, fit_models
 from ccmn.estimation.noise_rates import Flag, NoiseType
 from ccmn.estimation.out_of_fold import reduce_features, standardize, stratified_folds
+from ccmn.training.ridge import limit_threads
 
 MIN_ROWS = 500
 """The tests are skipped if fewer rows have all labels observed: their limits were selected on larger data."""
@@ -156,7 +157,8 @@ def read_scores(evidence: Evidence) -> Scores | None:
         features = standardize(logits)
     else:
         features = reduce_features(evidence.X[rows], evidence.seed)
-        logits = out_of_fold_logits(features, Y, stratified_folds(Y, N_FOLDS, rng))
+        with limit_threads(features):
+            logits = out_of_fold_logits(features, Y, stratified_folds(Y, N_FOLDS, rng))
     proba = np.column_stack([calibrate_scores(*columns) for columns in zip(logits.T, Y.T)])
     return Scores(Y, logits, proba, features, labels)
 
