@@ -136,11 +136,56 @@ def test_long_table_in_a_file(tmp_path):
         read_votes(path, ["id", "who", "label"])
 
 
+@pytest.mark.parametrize("lines", ["7,ann,sea,1\n7,ann\n", "7,ann,sea,1\n7,ann,sea", '7,"a\nb",sea,1\n\n7,ann,sky\n'])
+def test_line_with_fewer_cells_than_the_header(tmp_path, lines):
+    path = tmp_path / "votes.csv"
+    path.write_text("id,who,tag,size\n" + lines)
+    number = 1 + len(lines.splitlines())
+    with pytest.raises(ValueError, match=rf"votes\.csv, line {number}: [23] values, but there are 4 columns"):
+        read_votes(path, ["id", "who", "tag"])
+
+
+def test_empty_cells_at_the_end_of_a_line(tmp_path):
+    path = tmp_path / "votes.csv"
+    path.write_text("id,who,tag\n7,ann,sea\n  \n8,ann,\n")
+    assert read_votes(path, ["id", "who", "tag"])[0].Y.tolist() == [[1], [0]]
+
+
+def test_values_of_votes_that_are_not_numbers(tmp_path):
+    path = tmp_path / "votes.csv"
+    path.write_text("id,who,tag,value\n7,ann,sea,1\n7,bob,sea,maybe\n8,ann,sea,0\n8,bob,sea,\n")
+    with pytest.raises(ValueError, match=r"votes\.csv: column 'value' must .*; got 'maybe'"):
+        read_votes(path, ["id", "who", "tag", "value"])
+    path.write_text(path.read_text().replace("maybe", "NaN"))
+    assert read_votes(path, ["id", "who", "tag", "value"])[0].votes.value.tolist() == [1, 0]
+
+
 @pytest.mark.parametrize("content", ["", "a,b,c\n1,2,3,4\n", "a,b,c\n1,2,3\n1,2,3,4,5\n", 'a,b,c\n1,"2,3\n'])
 def test_malformed_files_are_named_in_one_line(tmp_path, content):
     path = tmp_path / "votes.csv"
     path.write_text(content)
     with pytest.raises(ValueError, match=r"votes\.csv") as error:
+        read_votes(path, ["a", "b", "c"])
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"columns": [{}], "index_columns": [], "column_indexes": []}',
+        b'{"columns": [{"name": "a", "field_name": "a", "numpy_type": "0:1"}], "index_columns": []}',
+    ],
+)
+def test_invalid_pandas_metadata_of_parquet_files(tmp_path, metadata):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "votes.parquet"
+    table = pyarrow.table({"a": ["1"] * 9, "b": ["2"] * 9, "c": ["3"] * 9})
+    parquet.write_table(table.replace_schema_metadata({b"pandas": metadata}), path)
+    with pytest.raises(ValueError, match=r"votes\.parquet") as error:
         read_votes(path, ["a", "b", "c"])
     assert "\n" not in str(error.value)
 

@@ -380,7 +380,17 @@ def _read_cells(path: Path) -> Any:
 def _read_votes(path: Path) -> Any:
     from ccmn.data.vote_table import read_votes
 
-    return read_votes(path, ["row", "annotator", "label", "value"])[0]
+    table = read_votes(path, ["row", "annotator", "label", "value"])[0].votes
+    indices = (table.row_ids, table.row), (table.annotator_names, table.annotator), (table.label_names, table.label)
+    votes = zip(
+        *([str(names[i]) for i in index] for names, index in indices), (0.0 + table.value).tolist(), strict=True
+    )
+    return (_as_bytes(votes),)
+
+
+def _as_bytes(votes: Any) -> np.ndarray:
+    """Return votes (row, annotator, label, value) in a form that arrays are compared in."""
+    return np.frombuffer(json.dumps(sorted(votes)).encode(), np.uint8)
 
 
 def _read_parts(path: Path) -> Any:
@@ -430,6 +440,26 @@ def _expected_csv(content: bytes) -> Any:
     if None in rows or {len(row) for row in rows} != {len(names)} or not {"sea", "sky"} <= set(names):
         return None
     return _split(rows, [j for j, name in enumerate(names) if name in ("sea", "sky")])
+
+
+def _expected_votes(content: bytes) -> Any:
+    try:
+        records = [r for r in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True) if r]
+    except (UnicodeDecodeError, csv.Error):
+        return None
+    names, plain = records[0], re.compile(r"\w+", re.ASCII)
+    if sorted(names) != ["annotator", "label", "row", "value", "x"]:
+        return None
+    columns = [names.index(name) for name in ("row", "annotator", "label", "value")]
+    votes: dict[tuple[str, ...], float] = {}
+    for record in records[1:]:
+        if len(record) != len(names) or not all(plain.fullmatch(record[j]) for j in columns[:3]):
+            return None
+        value = record[columns[3]]
+        if value and not NUMBER.fullmatch(value):
+            return None
+        votes[tuple(record[j] for j in columns[:3])] = 0.0 + float(value or "nan")
+    return (_as_bytes([(*key, value) for key, value in votes.items() if value == value]),)
 
 
 def _expected_arff(content: bytes) -> Any:
@@ -586,7 +616,7 @@ FORMATS = (
     Format("packed.mat", lambda: _mat(packed=True), _read),
     Format("data.parquet", _parquet, lambda p: _read(p, LABELS), _expected_parquet),
     Format("shard.parquet", _parquet, _read_shards),
-    Format("votes.csv", _votes, _read_votes),
+    Format("votes.csv", _votes, _read_votes, _expected_votes),
     Format("votes.parquet", _votes_parquet, _read_votes),
     Format("000000.npy", _part, _read_parts),
     Format("labels.xml", lambda: b'<labels><label name="sea"/><label name="sky"/></labels>', _read_names),
