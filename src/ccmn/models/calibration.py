@@ -9,10 +9,14 @@ Probabilities lie strictly inside (0, 1), increase with the score and are 1/2 at
 | plugin | plugin | (P_noisy - rho_neg) / (1 - rho_pos - rho_neg), with the same tails | the noise is inverted |
 | all others | slope | sigma(a f), a > 0 fitted on debiased validation labels | Platt scaling [1]_ without offset |
 
+The slope of the ranking loss and of classes is the same for all labels, so that probabilities order the labels of a
+row as the scores do. Other losses have a slope for every label (:func:`label_slopes`) [2]_.
+
 References
 ----------
 .. [1] J. Platt, "Probabilistic outputs for support vector machines and comparisons to regularized likelihood methods",
    Advances in Large Margin Classifiers, MIT Press, 1999.
+.. [2] R. DerSimonian and N. Laird, "Meta-analysis in clinical trials", Controlled Clinical Trials 7(3), 1986.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.special import expit, softmax
 from torch import Tensor
 
 from ccmn.training.selection import MAX_BLOCK_SCORES
@@ -44,6 +48,10 @@ LINK_OF_LOSS: dict[tuple[str, str | None], str] = {
 """Link of a loss and a surrogate; all others have the link "slope"."""
 MAX_SLOPE_ENTRIES = 1 << 26
 """The slope of probabilities is fitted on at most this number of validation scores."""
+MAX_LABEL_SLOPES = 1000
+"""With more labels, all labels have the same slope: their scores are too few for slopes of their own."""
+MAX_LABEL_SLOPE_ENTRIES = 1 << 19
+"""The slopes of labels are fitted on at most this number of validation scores, which takes about a second."""
 
 _CORNER = 0.9
 """Scores of the linear link beyond this value are in the tails."""
@@ -51,6 +59,8 @@ _MAX_LOG_ODDS = 20.0
 """Scores of the logistic link beyond this value are in the tails, because the exponential would run out of digits."""
 _LOG_SLOPES = (-4.0, 4.0)
 """Smallest and largest logarithm of the slope for scores of unit root mean square."""
+_LOG_RATIOS = np.linspace(-1.5, 1.5, 101)
+"""Logarithms of the ratio of a label's slope to the common slope, over which its posterior is averaged."""
 _MAX_HALF = float(np.finfo(np.float16).max)
 
 
@@ -95,11 +105,19 @@ def _open_interval(p: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.clip(p, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0)))
 
 
-def calibrate(scorer: Scorer, valid: Sample, threshold: str, outputs: NDArray[np.float64] | None = None) -> Scorer:
-    """Return the scorer with the slope of its probabilities and, for ``threshold="f1"``, its thresholds.
+def calibrate(
+    scorer: Scorer,
+    valid: Sample,
+    threshold: str,
+    outputs: NDArray[np.float64] | None = None,
+    *,
+    per_label: bool = False,
+) -> Scorer:
+    """Return the scorer with the slopes of its probabilities and, for ``threshold="f1"``, its thresholds.
 
     Blocks of rows are added to the fit of the slope one by one, tiles of labels get their thresholds one by one.
-    ``outputs`` are those of a model that has not seen the validation rows, if the scorer has.
+    ``outputs`` are those of a model that has not seen the validation rows, if the scorer has. With ``per_label``,
+    labels have slopes of their own if there are at most ``MAX_LABEL_SLOPES`` of them.
     """
     slope, thresholds = scorer.slope, scorer.thresholds
     n, q = valid.p.shape
@@ -110,6 +128,9 @@ def calibrate(scorer: Scorer, valid: Sample, threshold: str, outputs: NDArray[np
             part = valid.take(rows[start : start + size])
             fit.add(scorer.scores(part.X), part.dense_labels(), part.weights)
         slope = fit.slope()
+        if per_label and q <= MAX_LABEL_SLOPES:
+            part = valid.at_most(MAX_LABEL_SLOPE_ENTRIES // q)
+            slope = label_slopes(scorer.scores(part.X), part.dense_labels(), slope, part.weights)
     if threshold == "f1":
         thresholds = np.concatenate(
             [
@@ -186,6 +207,43 @@ class SlopeFit:
         if derivative(low) >= 0 or derivative(high) <= 0:
             return float(np.exp(low if derivative(low) >= 0 else high) / scale)
         return float(np.exp(brentq(derivative, low, high, xtol=1e-14)) / scale)
+
+
+def label_slopes(
+    scores: NDArray[Any], p: NDArray[Any], slope: float, row_weights: NDArray[Any] | None = None
+) -> NDArray[np.float64]:
+    r"""Return the slope of every label, shrunk towards the common slope.
+
+    The slope :math:`a_j = a e^{b_j}` of label j solves :math:`g_j(b_j) = 0` on average, with
+
+    .. math:: g_j(b) = \sum_i w_i\, a f_{ij} \left(\sigma(a e^b f_{ij}) - p_{ij}\right).
+
+    Its variance :math:`v_j` is the sum of the squared terms at b = 0, which is large for strong noise. The prior is
+    normal, with mean 0 and the variance :math:`\tau^2` of DerSimonian and Laird [2]_: of the linear approximation
+    :math:`E[g_j(0)^2] = v_j + I_j^2 \tau^2`, where :math:`I_j = g_j'(0)`. The result is :math:`a e^b` for the posterior
+    mean b, given :math:`g_j(b) \sim N(0, v_j)`. A label whose scores contain little information keeps the common slope,
+    and so do all labels if their slopes differ no more than by chance. The squared moment is bounded, unlike the
+    empirical risk, which decreases without limit in a if p exceeds 1.
+    """
+    observed = ~np.isnan(p)
+    weight = observed * (np.ones(len(p)) if row_weights is None else row_weights)[:, None]
+    x, target = slope * scores, np.where(observed, p, 0.0)
+    at_common = expit(x)
+    terms = weight * x * (at_common - target)
+    moment, variance = terms.sum(0), (terms**2).sum(0)
+    information = (weight * x**2 * at_common * (1 - at_common)).sum(0)
+    known = (variance > 0) & (information > 0)
+    excess = (moment[known] ** 2 / variance[known]).sum() - (known.sum() - 1)
+    if known.sum() < 2 or not excess > 0:  # also if scores are not finite
+        return np.full(p.shape[1], slope)
+    prior_variance = excess / (information[known] ** 2 / variance[known]).sum()
+    linear = (weight * x * target).sum(0)[known]
+    x, weight = x[:, known], weight[:, known]
+    moments = np.stack([(weight * x * expit(np.exp(b) * x)).sum(0) for b in _LOG_RATIOS]) - linear
+    log_posterior = -(moments**2) / (2 * variance[known]) - _LOG_RATIOS[:, None] ** 2 / (2 * prior_variance)
+    log_ratio = np.zeros(p.shape[1])
+    log_ratio[known] = _LOG_RATIOS @ softmax(log_posterior, axis=0)
+    return np.asarray(slope * np.exp(log_ratio))
 
 
 def f1_thresholds(

@@ -588,7 +588,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         link = LINK_OF_LOSS.get((config.loss_name, config.surrogate), "slope")
         thresholds = np.zeros(valid.p.shape[1])
         scorer = Scorer(result.network, self.noise_, config.loss_name == "ranking", link, 1.0, thresholds)
-        self._scorer = calibrate(scorer, valid, self.threshold, result.valid_outputs)
+        # The order of the labels of a row is what the ranking loss learns; only one slope for all labels keeps it.
+        per_label = self._kind == "multilabel" and not scorer.has_dummy
+        self._scorer = calibrate(scorer, valid, self.threshold, result.valid_outputs, per_label=per_label)
         self.thresholds_, self._history = self._scorer.thresholds, result.history
         self.selected_: dict[str, Any] | None = result.selected
         if result.interrupted:
@@ -808,7 +810,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "link": scorer.link,
             "has_dummy": scorer.has_dummy,
             "sparse": self._sparse,
-            "slope": scorer.slope,
+            "slope": np.asarray(scorer.slope).tolist(),
             "thresholds": scorer.thresholds.tolist(),
             "history": self._history,
             "selected": self.selected_,
@@ -851,7 +853,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         network = FittedNetwork(d["network"], arrays)
         check_weights(network, clf.n_features_in_, clf.noise_.n_labels + d["has_dummy"])
         clf.thresholds_ = np.array(d["thresholds"], dtype=np.float64)
-        clf._scorer = Scorer(network, clf.noise_, d["has_dummy"], d["link"], float(d["slope"]), clf.thresholds_)
+        slope = np.array(d["slope"], dtype=np.float64)
+        clf._scorer = Scorer(network, clf.noise_, d["has_dummy"], d["link"], slope, clf.thresholds_)
         return clf
 
     def _set_module(self, model: Callable[..., Any]) -> None:

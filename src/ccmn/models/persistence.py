@@ -223,7 +223,10 @@ def check_description(d: dict[str, Any], noise: NoiseModel) -> None:
     require(d["link"] in LINKS, "link", f"one of {', '.join(LINKS)}")
     if d["link"] == "plugin" and not isinstance(noise, ClassConditionalNoise):
         raise ValueError(f"link 'plugin' requires noise with two rates per label; got {noise.kind!r}")
-    require(is_number(d["slope"]) and 0 < d["slope"] < math.inf, "slope", "a positive number")
+    slopes = d["slope"] if isinstance(d["slope"], list) else [d["slope"]]  # older models have one for all labels
+    valid = slopes is not d["slope"] or len(slopes) == q
+    valid = valid and all(is_number(slope) and 0 < slope < math.inf for slope in slopes)
+    require(valid, "slope", f"a positive number, or a list of {q} of them")
     for field in ("has_dummy", "sparse"):
         require(isinstance(d[field], bool), field, "true or false")
     thresholds = d["thresholds"]

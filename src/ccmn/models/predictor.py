@@ -160,8 +160,8 @@ class Scorer:
         Whether output 0 is the dummy label of Eq. (8) of the paper, from which scores are measured.
     link : {"linear", "logistic", "plugin", "slope"}
         Relation of scores and probabilities, see :mod:`ccmn.models.calibration`.
-    slope : float
-        Slope of the link "slope".
+    slope : float or array of shape (q,)
+        Slope of the link "slope": of all labels, or of every label.
     thresholds : array of shape (q,)
         Threshold of every label.
     """
@@ -170,7 +170,7 @@ class Scorer:
     noise: NoiseModel
     has_dummy: bool
     link: str
-    slope: float
+    slope: float | NDArray[np.float64]
     thresholds: NDArray[np.float64]
 
     def scores(self, X: Any, labels: slice | None = None) -> NDArray[np.float64]:
@@ -239,13 +239,14 @@ class ProbabilityModule(torch.nn.Module):
     projection: Tensor
     linear_share: Tensor
     rates: Tensor
+    slope: Tensor
     thresholds: Tensor
 
     def __init__(self, scorer: Scorer, kind: str) -> None:
         super().__init__()
         network = scorer.network
         self.kind, self.network_kind = kind, network.kind
-        self.has_dummy, self.link, self.slope = scorer.has_dummy, scorer.link, scorer.slope
+        self.has_dummy, self.link = scorer.has_dummy, scorer.link
         self.module: torch.nn.Module | None = None
         self.forest = network.forest.module if network.kind == "average" else None
         if network.kind == "user":
@@ -260,6 +261,7 @@ class ProbabilityModule(torch.nn.Module):
         if isinstance(noise, ClassConditionalNoise):
             rates = np.stack((noise.rho_pos, noise.rho_neg))
         self.register_buffer("rates", torch.tensor(rates))
+        self.register_buffer("slope", torch.tensor(scorer.slope, dtype=torch.float64))
         self.register_buffer("thresholds", torch.tensor(scorer.thresholds))
 
     def forward(self, X: Tensor) -> Tensor:
@@ -274,7 +276,7 @@ class ProbabilityModule(torch.nn.Module):
         if self.link in ("linear", "plugin"):
             p = linear_probability_tensor(decisions)
         else:
-            p = torch.sigmoid(self.slope * decisions)
+            p = torch.sigmoid(self.slope.to(outputs.dtype) * decisions)
         if self.kind == "multiclass":
             return p / p.sum(1, keepdim=True)
         return torch.cat((1 - p, p), 1) if self.kind == "binary" else p
