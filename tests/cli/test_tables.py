@@ -72,6 +72,32 @@ def test_audit_lists_identifiers_and_texts(run, printed, tickets):
     assert "hello team" in Path("page.html").read_text()
 
 
+def test_issues_for_label_studio_and_cleanlab(run, tickets):
+    run("audit", "tickets.csv", *OPTIONS, "--min-p-wrong", 0.3, "--out", "tasks.json", "--cleanlab", "rows.csv")
+    run("audit", "tickets.csv", *OPTIONS, "--min-p-wrong", 0.3, "--out", "issues.csv")
+    issues, rows = pd.read_csv("issues.csv"), pd.read_csv("rows.csv")
+    assert rows.columns.tolist() == ["row", "id", "is_label_issue", "label_score"]
+    worst = issues.groupby("row").p_wrong.max()
+    assert rows.row[rows.is_label_issue].tolist() == worst.index.tolist()
+    np.testing.assert_allclose(rows.label_score[worst.index], 1 - worst.to_numpy(), atol=1e-5)
+    tasks = json.loads(Path("tasks.json").read_text())
+    scores = {i: task["predictions"][0]["score"] for i, task in enumerate(tasks) if "predictions" in task}
+    assert scores == pytest.approx(worst.to_dict(), abs=1e-5)
+    assert tasks[0]["data"] == {"id": "T000", "text": tickets.body[0]}
+
+
+def test_convert_between_tools(run, tickets):
+    run("data", "convert", "tickets.csv", *OPTIONS[:6], "--out", "tickets.jsonl")
+    run("data", "convert", "tickets.jsonl", "--out", "tasks.json")
+    run("data", "convert", "tasks.json", "--out", "again.csv")
+    again = pd.read_csv("again.csv", keep_default_na=False)
+    assert again.columns.tolist() == ["id", "text", "labels"]
+    assert again.id.tolist() == tickets.ticket.tolist()
+    assert again.labels.tolist() == tickets.tags.tolist()
+    assert run("data", "convert", "tasks.json", "--sep", "#", "--out", "doccano.csv").exit_code == 0
+    assert "#" in Path("doccano.csv").read_text()
+
+
 def test_verified_rows_by_identifier(run, printed, tickets):
     true = pd.DataFrame([[int(WORDS[t] in body) for t in TAGS] for body in tickets.body], columns=TAGS)
     true.insert(0, "ticket", tickets.ticket)

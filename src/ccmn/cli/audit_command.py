@@ -73,7 +73,18 @@ def audit(
     trusted: Trusted = None,
     diverse: Annotated[bool, typer.Option("--diverse", help="Mix the labels in the list.")] = False,
     top: Annotated[int, typer.Option(min=1, metavar="K", help="Show the K most suspicious labels.")] = 20,
-    out: Annotated[Path | None, typer.Option(metavar="CSV", help="Write all listed labels to this file.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write all listed labels to this file: .csv, or .json with tasks for Label Studio, whose predictions "
+            "have the error probability as score.",
+        ),
+    ] = None,
+    cleanlab: Annotated[
+        Path | None,
+        typer.Option(metavar="CSV", help="Write one line per row as cleanlab does: is_label_issue and label_score."),
+    ] = None,
     report: ReportFile = None,
     picture: PictureSize = None,
     text: Text = None,
@@ -97,12 +108,11 @@ def audit(
 
     Example: ccmn audit train.csv --labels 'label_*' --noise partial --out issues.csv
     """
-    from ccmn._files import atomic_write
     from ccmn.audit import audit_labels
     from ccmn.data.columns import Columns
 
     size = read_picture_size(picture)
-    for path in (out, report):
+    for path in (out, cleanlab, report):
         if path is not None:
             check_output(path, force)
     voted = read_vote_columns(votes)
@@ -115,9 +125,7 @@ def audit(
         rates = _estimate(data, Y, rates, verified, random_state)
     known = None if verified is None else verified[:2]
     audited = audit_labels(data.X, Y, rates, min_p_wrong, random_state, trusted=known, diverse=diverse)
-    if out is not None:
-        with atomic_write(out) as stream:
-            _described(audited.issues, data).to_csv(stream, index=False, float_format="%.6g")
+    _export(audited, data, Y, known, out, cleanlab)
     if report is not None:
         from ccmn.report.builders import audit_report
 
@@ -150,6 +158,29 @@ def audit(
         print_next(f"ccmn review {source}{options} (verify rows and correct labels)")
     else:
         print_next(f"ccmn fit {source}{options} --trusted {trusted} --out model.ccmn")
+
+
+def _export(audited: Audit, data: MultiLabelData, Y: Any, known: Any, out: Path | None, cleanlab: Path | None) -> None:
+    """Write the issues as CSV or as tasks for Label Studio, and the rows in the form of cleanlab."""
+    from ccmn._files import atomic_write
+
+    if out is not None and out.suffix.lower() == ".json":
+        from ccmn.data.exchange import write_label_studio
+
+        write_label_studio(data, out, audited.issues)
+    elif out is not None:
+        with atomic_write(out) as stream:
+            _described(audited.issues, data).to_csv(stream, index=False, float_format="%.6g")
+    if cleanlab is not None:
+        from ccmn.audit import find_label_issues
+
+        entries = find_label_issues(Y, audited.pred_proba, audited.noise, known, 0)
+        worst = entries.groupby("row").p_wrong.max().reindex(range(data.n), fill_value=0.0)
+        listed = set(audited.issues.row.tolist())
+        rows = worst.rename("label_score").rsub(1).reset_index()
+        rows.insert(1, "is_label_issue", [row in listed for row in rows.row])
+        with atomic_write(cleanlab) as stream:
+            _described(rows, data, texts=False).to_csv(stream, index=False, float_format="%.6g")
 
 
 def _described(issues: DataFrame, data: MultiLabelData, *, texts: bool = True) -> DataFrame:

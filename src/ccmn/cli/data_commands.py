@@ -8,11 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccmn.cli.options import Command, Data, DataDir, Force, Json, Labels, check_output, read_labels
+from ccmn.cli.options import (
+    Command,
+    Data,
+    DataDir,
+    Force,
+    Ignore,
+    Image,
+    Json,
+    Labels,
+    RowId,
+    Separator,
+    Tags,
+    Text,
+    check_output,
+    read_labels,
+    read_roles,
+)
 from ccmn.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
+    from ccmn.data import MultiLabelData
     from ccmn.data.characteristics import Characteristics
+    from ccmn.data.labeled_table import ColumnRoles
 
 data_app = typer.Typer(help="List, describe, download and convert datasets.", no_args_is_help=True)
 
@@ -98,26 +116,59 @@ def fetch(
 @data_app.command(cls=Command)
 def convert(
     source: Data,
-    out: Annotated[Path, typer.Option(help="File to write, .npz or .csv.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="File to write: .npz, .csv, .json or .jsonl.", show_default=False)],
     labels: Labels = None,
+    tags: Tags = None,
+    sep: Separator = ";",
+    text: Text = None,
+    image: Image = None,
+    row_id: RowId = None,
+    ignore: Ignore = None,
     data_dir: DataDir = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Convert data from any supported format to NPZ (small, fast to load, stores which columns are labels) or CSV.
+    """Convert data from any supported format to another one.
 
-    Example: ccmn data convert yeast.arff --labels yeast.xml --out yeast.npz
+    NPZ is small, fast to load and stores which columns are labels. JSON is a list of tasks for Label Studio. JSONL has
+    one object per row, as read by Hugging Face datasets, Argilla and doccano. CSV has one column per label, or a column
+    of labels (separated by --sep; # for doccano) if the data have texts, pictures or identifiers.
+
+    Examples: ccmn data convert yeast.arff --labels yeast.xml --out yeast.npz, or
+    ccmn data convert export.json --out tickets.csv
     """
-    from ccmn.data.catalog import load_dataset
     from ccmn.data.formats import writer_for
 
     write = writer_for(check_output(out, force))
-    data = load_dataset(source, labels=read_labels(labels), data_dir=data_dir)
-    write(data, out)
+    data = _read_for_exchange(source, read_roles(labels, tags, sep, text, image, row_id, ignore), out, data_dir)
+    if out.suffix.lower() == ".csv" and not data.d and data.q:
+        from ccmn.data.exchange import write_tag_csv
+
+        write_tag_csv(data, out, sep)
+    else:
+        write(data, out)
     if as_json:
         print_json({"out": str(out), "n": data.n, "d": data.d, "q": data.q})
     else:
         typer.echo(f"{out}: {data.n} rows, {data.d} features, {data.q} labels")
+
+
+def _read_for_exchange(source: str, roles: ColumnRoles, out: Path, data_dir: Path | None) -> MultiLabelData:
+    """Return data to write: without features if the target has texts and labels only."""
+    import numpy as np
+
+    from ccmn.data.catalog import load_dataset
+    from ccmn.data.columns import Columns
+    from ccmn.data.formats import FORMATS, format_suffix, is_table, read_table
+    from ccmn.data.labeled_table import LabeledTable
+
+    plain = not is_table(source) or (roles.is_plain and not roles.text and FORMATS[format_suffix(source)].numeric)
+    if plain and roles.is_plain and not roles.text:
+        return load_dataset(source, labels=roles.labels, data_dir=data_dir)
+    if plain or out.suffix.lower() == ".npz":
+        return Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1]
+    table = LabeledTable.read(read_table(source), roles)
+    return table.data(np.empty((len(table.cells), 0), dtype=np.float32), None)
 
 
 def _available(data_dir: Path | None) -> list[str]:

@@ -12,6 +12,7 @@ from ccmn._registry import Registry
 from ccmn.data.arff import read_arff
 from ccmn.data.csv_format import read_csv, read_csv_table, read_csv_text, write_csv
 from ccmn.data.dataset import MultiLabelData
+from ccmn.data.exchange import read_json, read_json_table, write_label_studio, write_rows
 from ccmn.data.labeled_table import RawTable
 from ccmn.data.libsvm import read_libsvm
 from ccmn.data.mat import read_mat
@@ -39,6 +40,13 @@ class Format:
     """Whether ``read`` reads numbers; otherwise the format is always a table."""
 
 
+_JSON = Format(
+    "JSON (Label Studio, Argilla, Hugging Face, doccano)",
+    read_json,
+    read_rows=partial(read_json, labels=[]),
+    read_table=read_json_table,
+    numeric=False,
+)
 _LIBSVM = Format("LIBSVM multi-label text", read_libsvm, read_rows=read_libsvm)
 
 FORMATS: Registry[Format] = Registry(
@@ -60,12 +68,16 @@ FORMATS: Registry[Format] = Registry(
         ".svm": _LIBSVM,
         ".libsvm": _LIBSVM,
         ".npz": Format("NPZ", read_npz, labels_apart=True, read_rows=partial(read_npz, need_labels=False)),
+        ".json": _JSON,
+        ".jsonl": _JSON,
     },
 )
 
 Writer = Callable[[MultiLabelData, PathLike], None]
 
-WRITERS: Registry[Writer] = Registry("suffix to write", {".npz": write_npz, ".csv": write_csv})
+WRITERS: Registry[Writer] = Registry(
+    "suffix to write", {".npz": write_npz, ".csv": write_csv, ".json": write_label_studio, ".jsonl": write_rows}
+)
 
 
 def format_suffix(path: PathLike) -> str:
@@ -127,7 +139,7 @@ def writer_for(path: PathLike) -> Writer:
 
     >>> writer_for("noisy.xlsx")
     Traceback (most recent call last):
-    ValueError: noisy.xlsx: unknown suffix to write '.xlsx'. Known: .npz, .csv
+    ValueError: noisy.xlsx: unknown suffix to write '.xlsx'. Known: .npz, .csv, .json, .jsonl
     """
     with prefix_errors(path):
         return WRITERS[Path(path).suffix.lower()]

@@ -1,0 +1,366 @@
+"""Files of annotation tools: Label Studio (JSON), Argilla and Hugging Face rows (JSON, JSONL) and doccano (JSONL).
+
+Every reader returns a table with a column of tags. Several annotations of a row by different annotators become votes.
+Verified annotations become trusted labels, cancelled and discarded ones are missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ccmn._containers import is_sparse
+from ccmn._files import (
+    PathLike,
+    atomic_write,
+    check_file,
+    check_unpacked_size,
+    prefix_errors,
+    text_lines,
+    unpacked_limit,
+)
+from ccmn.data.dataset import MultiLabelData
+from ccmn.data.labeled_table import DEFAULT_SEPARATOR, ColumnRoles, LabeledTable, RawTable
+from ccmn.data.preprocessing import category_name
+from ccmn.data.tables import LabelSpec
+from ccmn.data.vote_table import VoteTable
+
+TAG_COLUMNS = ("labels", "tags", "label", "annotation")
+"""Columns that list the tags of a row if they contain lists, in this order of preference."""
+TEXT_COLUMNS = ("text", "data", "sentence", "body")
+"""Columns with the text of a row, in this order of preference."""
+MEMORY_PER_CHARACTER = 8
+"""Estimated bytes that the objects of a JSON document take per character of the document."""
+LABEL_STUDIO_NAMES = ("labels", "text")
+"""Names of the control tag and of the object tag in exported Label Studio tasks."""
+
+
+def read_json_table(path: PathLike) -> RawTable:
+    """Read tasks of Label Studio, records of Argilla, or rows of Hugging Face datasets and doccano.
+
+    Parameters
+    ----------
+    path : str or path
+        JSON file with a list of objects, or JSONL file with one object per line; compressed (``.gz``) or not.
+
+    Returns
+    -------
+    RawTable
+        Table with the roles of its columns.
+    """
+    path = check_file(path)
+    with prefix_errors(path):
+        records = _read_records(path)
+        if not records or not all(isinstance(record, dict) for record in records):
+            raise ValueError("expected a list of objects, or one object per line")
+        if any("annotations" in record and "data" in record for record in records):
+            return _table(path, [_label_studio_row(record) for record in records])
+        if any("responses" in record or "annotation_agent" in record for record in records):
+            return _table(path, [_argilla_row(record) for record in records])
+        return _plain_table(path, records)
+
+
+def read_json(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
+    """Read a JSON or JSONL file of an annotation tool; texts and categories become features.
+
+    Parameters
+    ----------
+    path : str or path
+        File, as in :func:`read_json_table`.
+    labels : list of str, str or int, default=None
+        Label columns; by default, the column of tags.
+
+    Returns
+    -------
+    MultiLabelData
+        Features and labels.
+    """
+    return LabeledTable.read(read_json_table(path), ColumnRoles(labels)).fit()[1]
+
+
+def write_label_studio(data: MultiLabelData, path: PathLike, issues: Any = None) -> None:
+    """Write tasks for Label Studio, with one annotation per annotator.
+
+    Parameters
+    ----------
+    data : MultiLabelData
+        Data with texts, pictures or identifiers.
+    path : str or path
+        JSON file to write.
+    issues : DataFrame, default=None
+        Label issues; every row with one gets a prediction with the suggested labels and the largest error probability
+        as its score, so that Label Studio can sort by it.
+    """
+    control, shown = LABEL_STUDIO_NAMES
+    suggestions = {} if issues is None else _suggestions(data, issues)
+    tasks = []
+    for row, tags in enumerate(_tag_lists(data.Y, data.label_names)):
+        fields = {name: value[row] for name, value in _shown(data).items()}
+
+        def result(names: Sequence[str]) -> list[dict[str, Any]]:
+            return [{"from_name": control, "to_name": shown, "type": "choices", "value": {"choices": list(names)}}]
+
+        annotations = [
+            {"completed_by": annotator, "was_cancelled": False, "ground_truth": False, "result": result(names)}
+            for annotator, names in _row_annotations(data, row, tags)
+        ]
+        if data.trusted is not None and not np.isnan(data.trusted[row]).any():
+            (true,) = _tag_lists(data.trusted[[row]], data.label_names)
+            annotations.append(
+                {"completed_by": "", "was_cancelled": False, "ground_truth": True, "result": result(true or ())}
+            )
+        task = {"id": row + 1, "data": fields, "annotations": annotations}
+        if row in suggestions:
+            names, score = suggestions[row]
+            task["predictions"] = [{"model_version": "ccmn", "score": score, "result": result(names)}]
+        tasks.append(task)
+    with atomic_write(path) as stream:
+        stream.write(json.dumps(tasks, ensure_ascii=False, indent=1).encode())
+
+
+def write_rows(data: MultiLabelData, path: PathLike) -> None:
+    """Write one JSON object per row, as read by Hugging Face datasets, Argilla and doccano.
+
+    Parameters
+    ----------
+    data : MultiLabelData
+        Data with texts, pictures or identifiers.
+    path : str or path
+        JSONL file to write: ``id``, ``text``, ``image`` and ``labels``, null where labels were not observed.
+    """
+    shown = _shown(data)
+    with atomic_write(path) as stream:
+        for row, tags in enumerate(_tag_lists(data.Y, data.label_names)):
+            record = {**{name: values[row] for name, values in shown.items()}, "labels": tags}
+            stream.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode())
+
+
+def write_tag_csv(data: MultiLabelData, path: PathLike, separator: str = DEFAULT_SEPARATOR) -> None:
+    """Write identifiers, texts, pictures and a column of tags to a CSV file.
+
+    Parameters
+    ----------
+    data : MultiLabelData
+        Data with texts, pictures or identifiers.
+    path : str or path
+        CSV file to write.
+    separator : str, default=";"
+        Separator of the tags; "#" for doccano.
+    """
+    import pandas as pd
+
+    wrong = next((name for name in data.label_names or () if separator in name), None)
+    if wrong is not None:
+        raise ValueError(f"label {wrong!r} contains the separator {separator!r}; use another one (--sep)")
+    tags = ["" if row is None else separator.join(row) for row in _tag_lists(data.Y, data.label_names)]
+    with atomic_write(path) as stream:
+        pd.DataFrame({**_shown(data), "labels": tags}).to_csv(stream, index=False)
+
+
+# -- Reading
+
+
+def _read_records(path: Path) -> list[Any]:
+    """Return the objects of a JSON or JSONL file."""
+    limit, size, lines = unpacked_limit(path), 0, []
+    for line in text_lines(path):
+        size += MEMORY_PER_CHARACTER * len(line)
+        check_unpacked_size(size, limit)
+        lines.append(line)
+    try:
+        if ".jsonl" in path.name.lower():
+            return [_parse(line, number) for number, line in enumerate(lines, start=1) if line.strip()]
+        content = _parse("".join(lines))
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
+    if isinstance(content, dict):  # a wrapper such as {"data": [...]}
+        content = next((value for value in content.values() if isinstance(value, list)), [])
+    return content if isinstance(content, list) else []
+
+
+def _parse(text: str, line: int = 1) -> Any:
+    """Return the value of a JSON text; an error names the line."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON (line {error.lineno + line - 1}: {error.msg})") from None
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Columns of a row, its annotations as pairs of annotator and tags, and its verified tags."""
+
+    columns: dict[str, Any]
+    annotations: Sequence[tuple[str, list[str]]]
+    trusted: list[str] | None = None
+
+
+def _label_studio_row(task: dict[str, Any]) -> _Row:
+    """Return a task of Label Studio: ``completed_by`` is the annotator, ``ground_truth`` marks verified labels."""
+    annotations, trusted = [], None
+    for annotation in task.get("annotations") or ():
+        if annotation.get("was_cancelled"):
+            continue
+        tags = _choices(annotation.get("result") or ())
+        if annotation.get("ground_truth"):
+            trusted = tags
+        else:
+            who = annotation.get("completed_by")
+            who = who.get("email", who.get("id")) if isinstance(who, dict) else who
+            annotations.append((str(who), tags))
+    fields = task.get("data")
+    return _Row({"id": task.get("id"), **(fields if isinstance(fields, dict) else {})}, annotations, trusted)
+
+
+def _choices(results: Iterable[Any]) -> list[str]:
+    """Return the choices in the results of an annotation; levels of a taxonomy are joined by " / "."""
+    tags: list[str] = []
+    for result in results:
+        value = result.get("value") or {}
+        tags += [str(choice) for choice in value.get("choices") or ()]
+        tags += [" / ".join(map(str, levels)) for levels in value.get("taxonomy") or ()]
+    return tags
+
+
+def _argilla_row(record: dict[str, Any]) -> _Row:
+    """Return a record of Argilla: lists of responses of version 2, or one annotation of version 1."""
+    fields = record.get("fields") or record.get("inputs") or {"text": record.get("text")}
+    columns = {"id": record.get("id"), **fields}
+    if "responses" not in record:
+        annotation = record.get("annotation")
+        tags = [annotation] if isinstance(annotation, str) else annotation
+        given = [] if tags is None or record.get("status") == "Discarded" else [(str(record["annotation_agent"]), tags)]
+        return _Row(columns, [(who, [str(tag) for tag in names]) for who, names in given])
+    questions = record["responses"] or {}
+    annotations = [
+        (str(response.get("user_id")), [value] if isinstance(value, str) else [str(tag) for tag in value])
+        for responses in questions.values()
+        for response in responses
+        if response.get("status", "submitted") == "submitted" and (value := response.get("value")) is not None
+    ]
+    return _Row(columns, annotations)
+
+
+def _table(path: Path, rows: list[_Row]) -> RawTable:
+    """Return rows with annotations as a table; annotations of several annotators become votes."""
+    import pandas as pd
+
+    frame = pd.DataFrame([row.columns for row in rows])
+    name = next(name for name in ("labels", "tags", "ccmn_labels") if name not in frame)
+    names = sorted(
+        {tag for row in rows for tag in [t for _, tags in row.annotations for t in tags] + (row.trusted or [])}
+    )
+    if not names:
+        raise ValueError("there is no annotation with a choice")
+    frame[name] = pd.Series([_majority(row) for row in rows], dtype=object)
+    votes = _votes(rows, names) if any(len(row.annotations) > 1 for row in rows) else None
+    trusted = [row.trusted for row in rows] if any(row.trusted is not None for row in rows) else None
+    return RawTable(path, frame, roles=_roles(frame, name), tag_names=None, votes=votes, trusted=trusted)
+
+
+def _majority(row: _Row) -> list[str] | None:
+    """Return the tags of more than half of the annotations; verified tags if there is no other annotation."""
+    if not row.annotations:
+        return row.trusted
+    found = sorted({tag for _, tags in row.annotations for tag in tags})
+    return [tag for tag in found if 2 * sum(tag in tags for _, tags in row.annotations) > len(row.annotations)]
+
+
+def _votes(rows: list[_Row], names: Sequence[str]) -> VoteTable:
+    """Return the annotations as votes on every label."""
+    people = sorted({who for row in rows for who, _ in row.annotations})
+    entries = [
+        (i, people.index(who), j, float(name in tags))
+        for i, row in enumerate(rows)
+        for who, tags in row.annotations
+        for j, name in enumerate(names)
+    ]
+    row, annotator, label, value = np.array(entries, dtype=np.float64).T
+    shape = (len(rows), len(people), len(names))
+    return VoteTable(row, annotator, label, value, shape, people, list(names))
+
+
+def _plain_table(path: Path, records: list[dict[str, Any]]) -> RawTable:
+    """Return flat rows as a table; exports of Label Studio in the form JSON-MIN have objects with choices."""
+    import pandas as pd
+
+    def flat(value: Any) -> Any:
+        return value["choices"] if isinstance(value, dict) and "choices" in value else value
+
+    frame = pd.DataFrame([{str(name): flat(value) for name, value in record.items()} for record in records])
+    lists = [
+        name
+        for name in (*TAG_COLUMNS, *frame.columns)
+        if name in frame and any(isinstance(value, list) for value in frame[name])
+    ]
+    for name in frame.columns:
+        if any(isinstance(value, dict) for value in frame[name]):
+            raise ValueError(f"column {name!r} contains objects; expected texts, numbers or lists of labels")
+    return RawTable(path, frame, roles=_roles(frame, lists[0] if lists else None))
+
+
+def _roles(frame: Any, tags: str | None) -> ColumnRoles:
+    """Return the roles of the columns with usual names."""
+    text = next((name for name in TEXT_COLUMNS if name in frame and _is_text(frame[name])), None)
+    image = "image" if "image" in frame and _is_text(frame["image"]) else None
+    row_id = "id" if "id" in frame and frame["id"].notna().all() and frame["id"].map(category_name).is_unique else None
+    ignored = ("id",) if row_id is None and "id" in frame else ()
+    return ColumnRoles(None, tags, text=() if text is None else (text,), image=image, id=row_id, ignore=ignored)
+
+
+def _is_text(values: Any) -> bool:
+    return bool(values.map(lambda value: isinstance(value, str)).any())
+
+
+# -- Writing
+
+
+def _shown(data: MultiLabelData) -> dict[str, Sequence[str]]:
+    """Return the columns of identifiers, texts and pictures; at least one is required."""
+    found = {"id": data.ids, "text": data.texts, "image": data.images}
+    columns = {name: values for name, values in found.items() if values is not None}
+    if not columns:
+        raise ValueError(
+            "these data have no texts, pictures or identifiers to exchange; select columns with --text, --image or --id"
+        )
+    return columns
+
+
+def _tag_lists(Y: Any, names: Sequence[str] | None) -> Iterator[list[str] | None]:
+    """Yield the labels of every row, None if no label was observed."""
+    dense = np.asarray(Y.toarray() if is_sparse(Y) else Y, dtype=np.float64)
+    labels = [str(name) for name in names or range(dense.shape[1])]
+    for values in dense:
+        unobserved = np.isnan(values).all() if values.size else True
+        yield None if unobserved else [labels[j] for j in np.flatnonzero(values == 1)]
+
+
+def _row_annotations(data: MultiLabelData, row: int, tags: list[str] | None) -> Iterator[tuple[str, list[str]]]:
+    """Yield the annotators of a row and their labels; without votes, one annotator without a name."""
+    if data.votes is None:
+        if tags is not None:
+            yield "", tags
+        return
+    votes = data.votes[[row]]
+    names, people = data.label_names or range(data.q), votes.annotator_names or range(votes.shape[1])
+    for annotator in np.unique(votes.annotator):
+        chosen = (votes.annotator == annotator) & (votes.value > 0.5)
+        yield str(people[annotator]), [str(names[j]) for j in votes.label[chosen]]
+
+
+def _suggestions(data: MultiLabelData, issues: Any) -> dict[int, tuple[list[str], float]]:
+    """Return the suggested labels and the largest error probability of every row with issues."""
+    names = [str(name) for name in data.label_names or range(data.q)]
+    place = {name: j for j, name in enumerate(names)}
+    found: dict[int, tuple[list[str], float]] = {}
+    for row, group in issues.groupby("row"):
+        values = np.asarray(data.Y[[row]].toarray() if is_sparse(data.Y) else data.Y[[row]], dtype=np.float64)[0]
+        for label, suggested in zip(group["label"], group["suggested"]):
+            values[place[str(label)]] = suggested
+        found[int(row)] = ([names[j] for j in np.flatnonzero(values == 1)], float(group["p_wrong"].max()))
+    return found
