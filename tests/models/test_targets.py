@@ -64,3 +64,19 @@ def test_one_class_per_row_is_not_a_label_matrix():
     with pytest.raises(ValueError, match="label matrix"):
         encode_like(np.array([0, 1, 2]), matrix)
     np.testing.assert_array_equal(encode_like(np.ones(2), column), np.ones((2, 1)))
+
+
+def test_texts_that_list_labels_are_rejected():
+    with pytest.raises(ValueError, match=r'such as .a;b.*y\.str\.split\(";"\)'):
+        encode_targets(pd.Series(["a;b", "c", "a"]))
+
+
+def test_series_of_lists_are_label_sets():
+    found = encode_targets(pd.Series(["a;b", "c"]).str.split(";"))
+    assert (found.label_names, found.labels.tolist()) == (("a", "b", "c"), [[1, 1, 0], [0, 0, 1]])
+
+
+def test_classes_are_the_names_of_the_columns():
+    frame = pd.DataFrame({"sea": [0, 1], "sky": [1, 0]})
+    assert encode_targets(frame).classes.tolist() == ["sea", "sky"]
+    assert encode_targets(frame.to_numpy()).classes.tolist() == [0, 1]

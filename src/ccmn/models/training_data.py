@@ -236,7 +236,10 @@ def encode_targets(Y: Any) -> Targets:
         return Targets(labels, "multilabel", np.arange(matrix.shape[1]), None, sparse=True)
     names = label_names_of(Y) if is_dataframe(Y) else None
     array = to_dense_array(Y)
+    if array.ndim == 1 and array.dtype == object and len(array) and all(isinstance(e, _COLLECTIONS) for e in array):
+        return encode_targets([set(row) for row in array])  # a Series of lists of tags
     if array.ndim == 1:
+        _check_joined_tags(array)
         return _encode_classes(array)
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"Expected a label matrix y of shape (n, q) or one class per row; got shape {array.shape}")
@@ -250,7 +253,8 @@ def encode_targets(Y: Any) -> Targets:
     if not _is_zero_one(array):
         check_classification_targets(array)
     check_label_values(array, "y")
-    return Targets(array.astype(np.float32), "multilabel", np.arange(array.shape[1]), names)
+    classes = np.arange(array.shape[1]) if names is None else np.array(names)
+    return Targets(array.astype(np.float32), "multilabel", classes, names)
 
 
 def encode_like(Y: Any, targets: Targets) -> Any:
@@ -318,6 +322,17 @@ def _encode_label_sets(Y: Sequence[Any], labels: Sequence[Any]) -> Targets:
     names = tuple(str(label) for label in labels)
     encoded = matrix if large else np.asarray(matrix.toarray())
     return Targets(encoded, "multilabel", np.array(labels), names, sparse=large, sets=True)
+
+
+def _check_joined_tags(y: NDArray[Any]) -> None:
+    """Reject texts that list several tags, such as "a;b", as classes."""
+    for separator in (";", "|"):
+        joined = next((entry for entry in y.tolist() if isinstance(entry, str) and separator in entry), None)
+        if joined is not None:
+            raise ValueError(
+                f"y contains texts that list several labels, such as {joined[:40]!r}. Split them into lists: "
+                f'y.str.split("{separator}") of a Series, or [text.split("{separator}") for text in y].'
+            )
 
 
 def _encode_classes(y: NDArray[Any]) -> Targets:
