@@ -157,8 +157,7 @@ def estimate(rng: np.random.Generator, X: Any, Y: Any) -> Any:
     if method == "trusted":
         more["trusted"] = ([0, 1, 2, 3], np.array([[0, 1, 0, 1]] * 4))
     elif method == "dawid_skene":
-        Z = rng.integers(0, 2, size=(3, len(np.asarray(Y) if not scipy.sparse.issparse(Y) else Y.toarray()), N_LABELS))
-        more["annotators"] = Z.astype(float)
+        more["annotators"] = rng.integers(0, 2, size=(3, Y.shape[0], N_LABELS)).astype(float)
     elif method == "known_prevalence":
         more["prevalence"] = rng.random(N_LABELS)
     rates = estimate_noise(X, Y, method, noise_type=str(rng.choice(["both", "partial", "missing"])), **more)
