@@ -6,6 +6,7 @@ import json
 import threading
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from ccmn.data import read_npz
@@ -15,7 +16,7 @@ from ccmn.models.training_data import ResolvedNoise, debias, prepare
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.review import Retraining, export_answers
 from ccmn.review.queue import TrustedRows
-from ccmn.review.retraining import RESIDUAL_VARIANCE, row_weights, weights_of_fit
+from ccmn.review.retraining import RESIDUAL_VARIANCE, compare_errors, row_weights, weights_of_fit
 from review.example import NAMES, TRUE, answer_correctly, make_session
 
 QUICK = {"epochs": 15, "lr": 0.05}
@@ -180,3 +181,73 @@ def test_failed_export_keeps_the_previous_files(session, monkeypatch):
         export_answers(session)
     assert {path.name: path.read_bytes() for path in session.folder.iterdir() if path.suffix == ".csv"} == before
     assert not [path for path in session.folder.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("tags", [None, ("tags", ";")])
+def test_corrected_table_keeps_all_columns_and_unchanged_cells(tmp_path, tags):
+    given = make_session(tmp_path / "first").dataset.given.astype(int)
+    labels = {name: given[:, j].astype(str) for j, name in enumerate(NAMES)}
+    sets = [";".join(name for name, value in zip(NAMES, row) if value) for row in given]
+    table = pd.DataFrame({"id": [f"T{i}" for i in range(len(given))], "tags": sets, **labels, "price": "1.50"})
+    session = make_session(tmp_path / "review", table=table.copy, tags=tags)
+    answer_correctly(session, 9)
+    export_answers(session)
+    written = pd.read_csv(session.folder / "corrected.csv", dtype=str, keep_default_na=False)
+    assert list(written.columns) == list(table.columns)
+    rows = sorted({answer.row for answer in session.store.answers()})
+    for column in written.columns:
+        expected = table[column].tolist()
+        for i in rows:
+            if column in NAMES and tags is None:
+                expected[i] = str(TRUE[i, NAMES.index(column)])
+            elif column == "tags" and tags is not None:
+                expected[i] = ";".join(name for name, value in zip(NAMES, TRUE[i]) if value)
+        assert written[column].tolist() == expected
+    session.close()
+
+
+def test_votes_are_those_of_each_reviewer(session):
+    item = session.latest()
+    for reviewer, answer in (("Ann", "yes"), ("Bob", "no"), ("", "unsure")):
+        session.answer(item, 0, answer, reviewer)
+    export_answers(session)
+    votes = pd.read_csv(session.folder / "votes.csv")
+    assert votes.to_dict("list") == {
+        "row": [item.row] * 2,
+        "annotator": ["Ann", "Bob"],
+        "label": [NAMES[0]] * 2,
+        "value": [1, 0],
+    }
+
+
+def test_comparison_uses_rows_that_the_models_were_not_trained_on(session, monkeypatch):
+    answer_correctly(session, 40)
+    fitted = []
+    fit = CCMNClassifier.fit
+
+    def spy(self, X, y, **kwargs):
+        fitted.append((len(X), kwargs.get("trusted")))
+        return fit(self, X, y, **kwargs)
+
+    monkeypatch.setattr(CCMNClassifier, "fit", spy)
+    training = Retraining(session)
+    training.start()
+    training.wait()
+    assert training.error == ""
+    comparison, n_sampled = session.trained["comparison"], len(session.store.sampled_rows())
+    assert (comparison["on"], comparison["n_rows"]) == ("random sample", n_sampled)
+    assert [n < len(TRUE) for n, _ in fitted] == [False] + [True] * 10  # the model, then two models per part
+    assert sum(len(TRUE) - n for n, _ in fitted) == 2 * n_sampled
+    n_trusted = len({answer.row for answer in session.store.answers()})
+    for n, trusted in fitted[2::2]:
+        assert len(trusted.rows) == n_trusted - (len(TRUE) - n)
+        assert trusted.rows.max() < n
+
+
+def test_intervals_of_the_comparison():
+    rng = np.random.default_rng(0)
+    before, after = rng.random(30), rng.random(30)
+    found = compare_errors(before, after)
+    for name, values in (("before", before), ("after", after), ("difference", after - before)):
+        half = 1.6448536 * np.sqrt(((values - values.mean()) ** 2).sum() / 29 / 30)
+        np.testing.assert_allclose(found[name], [values.mean(), values.mean() - half, values.mean() + half], rtol=1e-6)

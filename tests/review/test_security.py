@@ -162,3 +162,26 @@ def test_every_response_has_the_security_headers(signed_in):
 
 def test_web_sockets_are_ignored(signed_in):
     asyncio.run(signed_in.app({"type": "websocket"}, None, None))  # no response and no error
+
+
+def test_links_of_reports_lead_to_a_row(session):
+    """A report is a file: the browser sends no cookie with its links, and the response must not contain data."""
+    client = make_client(session)
+    response = client.get("/go/7", sec_fetch_site="cross-site")
+    assert response.status == 200
+    assert "url=/rows?row=7" in response.text
+    assert "sea" not in response.text
+    assert response.headers["content-security-policy"] == SECURITY_HEADERS["Content-Security-Policy"]
+    assert client.get("/rows?row=7", sec_fetch_site="cross-site").status == 403
+    assert client.get("/go/7", host="evil.example").status == 421
+    for url in ("/go/x", "/go/7/..", "/go/1234567890"):
+        assert client.get(url).status == 403
+    assert client.post("/go/7").status == 403
+    assert session.store.length() == 0
+
+
+def test_error_pages_are_escaped():
+    from ccmn.review.security import error_response
+
+    page = error_response({"accept": "text/html"}, 400, "<b>$x").body.decode()
+    assert "&lt;b&gt;$x" in page

@@ -35,6 +35,11 @@ def shown_answers(page):
     return {int(label): state for state, label in forms if state != "open"}
 
 
+def shown_order(page):
+    """Return the labels in display order."""
+    return [int(label) for label in re.findall(r' id="label-(\d+)"', page.text)]
+
+
 def test_answers_are_stored_and_shown(client, session):
     page = answer(client, 0, 1, "no")
     row = session.store.item(0).row
@@ -60,12 +65,23 @@ def test_focus_moves_to_the_next_open_label_and_then_to_the_next_row(client):
         (found,) = re.findall(r"<[^>]*data-focus[^>]*>", page.text)
         return found
 
-    assert escape(f"Yes: {NAMES[0]}") in focused(client.get("/row/0"))
-    assert escape(f"Yes: {NAMES[2]}") in focused(answer(client, 0, 1, "yes"))
-    assert escape(f"Yes: {NAMES[0]}") in focused(answer(client, 0, 2, "yes"))
-    assert "ArrowRight" in focused(answer(client, 0, 0, "yes"))
+    first, second, third = shown_order(client.get("/row/0"))
+    assert escape(f"Yes: {NAMES[first]}") in focused(client.get("/row/0"))
+    assert escape(f"Yes: {NAMES[third]}") in focused(answer(client, 0, second, "yes"))
+    assert escape(f"Yes: {NAMES[first]}") in focused(answer(client, 0, third, "yes"))
+    assert 'data-key="a"' in focused(answer(client, 0, first, "yes"))
     page = client.post("/undo")
-    assert escape(f"Yes: {NAMES[0]}") in focused(page)
+    assert escape(f"Yes: {NAMES[first]}") in focused(page)
+
+
+def test_labels_are_sorted_by_error_probability(client, session):
+    for position in range(5):
+        item = session.store.item(position)
+        p_wrong = session.queue.scores.row_scores(item.row)
+        shown = shown_order(client.get(f"/row/{position}"))
+        assert sorted(shown) == sorted(item.asked)
+        assert (np.diff(p_wrong[shown]) <= 0).all()
+        client.post(f"/row/{position}/next")
 
 
 def test_accepting_the_rest_keeps_existing_answers(client, session):
@@ -73,6 +89,7 @@ def test_accepting_the_rest_keeps_existing_answers(client, session):
     other = "no" if session.dataset.given[row, 0] == 1 else "yes"
     answer(client, 0, 0, other)
     page = client.post("/row/0/accept")
+    assert page.element("title").startswith(f"Row {session.store.item(1).row} ")  # the next row
     words = {j: "yes" if session.dataset.given[row, j] else "no" for j in range(3)}
     assert session.store.row_answers(row) == {**words, 0: other}
     assert page.element("counted") == "1"
@@ -84,7 +101,8 @@ def test_two_tabs(client, session):
     answer(client, 0, 0, "no")  # the second tab, which still shows the label as open
     page = answer(client, 0, 1, "yes")
     assert shown_answers(page) == {0: "no", 1: "yes"}
-    page = client.post("/row/0/accept")  # from a tab that does not show these answers
+    client.post("/row/0/accept")  # from a tab that does not show these answers
+    page = client.get("/row/0")
     assert shown_answers(page).items() >= {0: "no", 1: "yes"}.items()
     first, second = client.post("/row/0/next"), client.post("/row/0/next")
     assert first.element("title") == second.element("title")  # the same next row for both
@@ -123,14 +141,14 @@ def test_invalid_answers_are_rejected(client, session, fields):
     assert session.store.answers() == []
 
 
-@pytest.mark.parametrize("url", ["/row/0/answer", "/row/0/accept", "/row/0/next", "/undo", "/row/0/retrain"])
+@pytest.mark.parametrize("url", ["/row/0/answer", "/row/0/accept", "/row/0/next", "/undo", "/retrain", "/select"])
 def test_get_requests_change_nothing(client, session, url):
     assert client.get(url).status == 405
     assert session.store.length() == 1
 
 
 def test_positions_beyond_the_queue_are_not_found(client):
-    for what in ("answer", "accept", "next", "export", "retrain"):
+    for what in ("answer", "accept", "next", "note"):
         assert client.post(f"/row/5/{what}").status == 404
 
 
@@ -153,7 +171,7 @@ def test_urls_cannot_add_text_to_the_page(client):
 def test_features_are_shown_without_text_or_picture(client):
     text = client.get("/row/0").text
     assert "deviations from the mean" in text
-    assert "<th scope=row>x0</th>" in text
+    assert '<th scope="row">x0</th>' in text
     assert "/picture/" not in text
 
 
@@ -225,20 +243,106 @@ def test_end_of_the_queue(client, session):
 
 def test_export(client, session):
     answer_correctly(session, 4)
-    assert client.post("/row/0/export").notice == "Exported."
-    assert (session.folder / "corrected.npz").exists()
+    assert "Nothing has been exported yet" in client.get("/results").text
+    page = client.post("/export")
+    assert page.notice.startswith("Exported.")
+    assert page.element("folder") == str(session.folder.resolve())
+    names = re.findall(r'href="/export/([^"]+)"', page.text)
+    assert names == ["trusted.csv", "trusted.npz", "corrected.npz", "votes.csv", "rates.json", "review.json"]
+    for name in names:
+        assert client.get(f"/export/{name}").body == (session.folder / name).read_bytes()
+    for name in ("decisions.db", "..%2Fdecisions.db", "corrected.csv"):  # not exported
+        assert client.get(f"/export/{name}").status == 404
+
+
+def test_rows_are_filtered_by_label_and_text(tmp_path):
+    texts = [f"row {'odd' if i % 2 else 'EVEN'}" for i in range(len(TRUE))]
+    session = make_session(tmp_path / "review", texts=texts, ids=[f"T{i}" for i in range(len(TRUE))])
+    client = sign_in(make_client(session))
+
+    def listed(url):
+        return [int(row) for row in re.findall(r'name="row" value="(\d+)"', client.get(url).text)]
+
+    given, p_wrong = session.dataset.given, session.queue.scores.max_p_wrong
+    assert listed("/rows") == np.argsort(-p_wrong, kind="stable")[:48].tolist()
+    assert len(listed("/rows?page=3")) == len(TRUE) - 3 * 48
+    for value in (0, 1):
+        found = listed(f"/rows?label=1&given={value}&text=even")
+        expected = {i for i in range(0, len(TRUE), 2) if given[i, 1] == value}
+        assert set(found) <= expected
+        assert len(found) == min(48, len(expected))
+    assert listed("/rows?row=7") == [7]
+    assert "T7" in client.get("/rows?row=7").text
+    assert listed("/rows?label=99&page=999") == listed("/rows?page=3")
+    session.close()
+
+
+def test_selected_rows_do_not_count_for_rates(client, session):
+    row = session.queue.scores.order[-1]
+    page = client.post("/select", {"row": row})
+    assert page.element("title").startswith(f"Row {row} ")
+    assert "selected</summary>" in page.text
+    page = client.post("/row/1/accept")
+    assert session.store.progress()["counted"] == 0
+    assert set(session.store.row_answers(int(row))) == {0, 1, 2}
+    client.post("/select", {"row": row})
+    assert [session.store.item(i).row for i in range(session.store.length())].count(row) == 1
+    for invalid in (-1, len(TRUE), "x"):
+        assert client.post("/select", {"row": invalid}).status == 400
+
+
+def test_reviewers_see_their_own_answers_and_their_agreement(client, session):
+    client.post("/reviewer", {"name": "Ann <b>", "at": 0})
+    answer(client, 0, 0, "yes")
+    answer(client, 0, 1, "no")
+    client.post("/reviewer", {"name": "Bob"})
+    assert shown_answers(client.get("/row/0")) == {}
+    assert client.post("/undo").notice == "There is nothing to undo."  # Bob has done nothing
+    answer(client, 0, 0, "yes")
+    page = answer(client, 0, 1, "yes")
+    assert shown_answers(page) == {0: "yes", 1: "yes"}
+    assert "Ann" not in page.text
+    results = client.get("/results").text
+    for name in ("Ann &lt;b&gt;", "Bob"):
+        assert f'<th scope="row">{name}</th><td>2</td><td>2</td><td>50.0 %</td>' in results
+    assert session.store.row_answers(session.store.item(0).row) == {0: "yes", 1: "yes"}  # the latest answers
+    client.post("/undo")
+    assert session.store.row_answers(session.store.item(0).row) == {0: "yes", 1: "no"}
+
+
+def test_notes(client, session):
+    page = client.post("/row/0/note", {"note": f"  {MALICIOUS}  "})
+    assert page.notice == "The note was saved."
+    assert str(escape(MALICIOUS)) in page.text
+    row = session.store.item(0).row
+    assert session.store.notes() == [(row, "", MALICIOUS)]
+    client.post("/row/0/note", {"note": "x" * 999})
+    assert len(session.store.notes(row)[0].text) == 300
+    client.post("/row/0/note", {})
+    assert session.store.notes() == []
+
+
+@pytest.mark.parametrize(("url", "status"), [("/row/77", 404), ("/nothing", 404), ("/undo", 405)])
+def test_browsers_get_error_pages(client, url, status):
+    response = client.get(url, accept="text/html,*/*")
+    assert response.status == status
+    assert '<a href="/">Continue the review</a>' in response.text
+    assert client.get(url).text.count("\n") == 1  # scripts and other clients
 
 
 def test_retraining_changes_the_rates_and_saves_a_model(client, session):
     answer_correctly(session, 100)
-    before = client.get("/row/0")
-    assert "No model has been trained yet" in before.text
-    page = client.post("/row/0/retrain")
+    before = client.get("/rates")
+    assert "No model has been trained yet" in client.get("/results").text
+    page = client.post("/retrain")
     assert page.notice.startswith("Training has started")
     wait(client)
-    after = client.get("/row/0")
+    after = client.get("/rates")
     assert [after.element(f"used-pos-{j}") for j in range(3)] != [before.element(f"used-pos-{j}") for j in range(3)]
-    assert "verified labels; saved as model.ccmn" in after.text
+    results = client.get("/results").text
+    assert "verified labels; saved as model.ccmn" in results
+    assert "on your complete random rows, by cross-validation" in results
+    assert "With your answers, the model is" in results
     model = load_model(session.folder / "model.ccmn")
     np.testing.assert_allclose(model.noise_.rho_pos, session.rates().rho_pos)
     assert model.label_names_ == NAMES

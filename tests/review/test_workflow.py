@@ -25,5 +25,7 @@ def test_a_hundred_reviewed_rows_improve_rates_and_model(tmp_path):
         return np.abs(rates.rho_pos - task.noise.rho_pos).mean() + np.abs(rates.rho_neg - task.noise.rho_neg).mean()
 
     assert error(session.rates()) < error(session.initial_rates)
-    assert session.trained["test_after"] < session.trained["test_before"]
+    comparison = session.trained["comparison"]
+    assert comparison["on"] == "test set"
+    assert comparison["difference"][2] < 0  # the upper end of the interval
     session.close()

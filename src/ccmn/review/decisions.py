@@ -18,14 +18,23 @@ Answer = Literal["yes", "no", "unsure"]
 
 ANSWERS: tuple[Answer, ...] = get_args(Answer)
 
-Stream = Literal["random", "suspicious"]
-"""Reason why a row is shown: it belongs to the random sample, or one of its labels is probably wrong."""
+Stream = Literal["random", "suspicious", "selected"]
+"""Reason why a row is shown: it is in the random sample, a label is probably wrong, or the reviewer selected it."""
 
 TOTALS = ("rows", "answers", "drawn", "counted")
 """Numbers of rows with an answer, of answers, of rows in the random sample, and of complete rows in that sample."""
 
 _COMPLETE_ROWS = """
 SELECT row FROM sample LEFT JOIN answers USING (row, label) GROUP BY row HAVING COUNT(answer) = COUNT(*)
+"""
+
+_HISTORY = """
+SELECT row, label, COALESCE(name, ''), answer FROM decisions LEFT JOIN reviewers ON decision = id WHERE NOT undone
+"""
+_ROW_HISTORY = f"{_HISTORY} AND row = ? ORDER BY id"
+_LATEST_ACTION = """
+SELECT action FROM decisions LEFT JOIN reviewers ON decision = id WHERE NOT undone AND COALESCE(name, '') = ?
+ORDER BY action DESC LIMIT 1
 """
 
 
@@ -53,6 +62,23 @@ class AnswerCount(NamedTuple):
     given: int
     answer: Answer
     n_rows: int
+
+
+class ReviewerAnswer(NamedTuple):
+    """Latest answer of one reviewer for one label of one row."""
+
+    row: int
+    label: int
+    reviewer: str
+    answer: Answer
+
+
+class Note(NamedTuple):
+    """Remark of a reviewer about a row."""
+
+    row: int
+    reviewer: str
+    text: str
 
 
 class UndoneAction(NamedTuple):
@@ -102,6 +128,12 @@ CREATE INDEX IF NOT EXISTS decisions_by_entry ON decisions (row, label);
 CREATE INDEX IF NOT EXISTS decisions_by_action ON decisions (action);
 CREATE TABLE IF NOT EXISTS answers (             -- current answers
     row INTEGER, label INTEGER, answer TEXT NOT NULL, PRIMARY KEY (row, label)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS reviewers (           -- reviewer of a decision; decisions without name have no entry
+    decision INTEGER PRIMARY KEY, name TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS notes (
+    row INTEGER, reviewer TEXT, note TEXT NOT NULL, PRIMARY KEY (row, reviewer)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tallies (             -- updated by each transaction, so that pages need not count
     label INTEGER, given INTEGER, answer TEXT, times INTEGER NOT NULL, PRIMARY KEY (label, given, answer)
@@ -153,6 +185,11 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
             raise self._not_a_store(f"the labels at position {position} are not a list")
         return QueueItem(position, row, stream, tuple(labels))
 
+    def position_of(self, row: int) -> int | None:
+        """Return the last position of a row in the queue; None if it is not in the queue."""
+        (found,) = self._query("SELECT MAX(position) FROM items WHERE row = ?", (row,))
+        return None if found[0] is None else int(found[0])
+
     def length(self) -> int:
         """Return the number of items in the queue."""
         return int(self._query("SELECT COALESCE(MAX(position) + 1, 0) FROM items")[0][0])
@@ -171,28 +208,38 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
 
     # -- answers
 
-    def record(self, item: QueueItem, answers: Mapping[int, Answer], *, only_open: bool = False) -> None:
-        """Store answers for labels of a row as one action; with ``only_open``, skip labels that have an answer."""
+    def record(
+        self, item: QueueItem, answers: Mapping[int, Answer], *, reviewer: str = "", only_open: bool = False
+    ) -> None:
+        """Store answers of a reviewer for labels of a row as one action.
+
+        With ``only_open``, labels that have an answer of this reviewer are skipped. The latest answer of all reviewers
+        is the current one.
+        """
         for value in answers.values():
             check_choice(value, "answer", ANSWERS)
         with self._transaction() as execute, _update_counts(execute, item.row):
             (action,) = execute("SELECT COALESCE(MAX(action), 0) + 1 FROM decisions").fetchone()
             current = dict(execute("SELECT label, answer FROM answers WHERE row = ?", (item.row,)).fetchall())
+            own = _own_answers(execute(_ROW_HISTORY, (item.row,)).fetchall(), reviewer)
             for label, value in answers.items():
-                if current.get(label) == value or (only_open and label in current):
+                if (own.get(label) == value == current.get(label)) or (only_open and label in own):
                     continue
-                execute(
+                added = execute(
                     "INSERT INTO decisions (action, position, row, label, answer, at) VALUES (?, ?, ?, ?, ?, ?)",
                     (action, item.position, item.row, label, value, time.time()),
                 )
+                if reviewer:
+                    execute("INSERT INTO reviewers VALUES (?, ?)", (added.lastrowid, reviewer))
                 execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (item.row, label, value))
 
-    def undo(self) -> UndoneAction | None:
-        """Undo the latest action and restore the previous answers; return None if there is no action."""
+    def undo(self, reviewer: str = "") -> UndoneAction | None:
+        """Undo the latest action of a reviewer and restore the previous answers; return None without an action."""
         with self._transaction() as execute:
-            (action,) = execute("SELECT MAX(action) FROM decisions WHERE NOT undone").fetchone()
-            if action is None:
+            found = execute(_LATEST_ACTION, (reviewer,)).fetchone()
+            if found is None:
                 return None
+            (action,) = found
             parts = execute("SELECT position, row, label FROM decisions WHERE action = ?", (action,)).fetchall()
             execute("UPDATE decisions SET undone = 1 WHERE action = ?", (action,))
             with _update_counts(execute, parts[0][1]):  # all parts of an action belong to one row
@@ -200,17 +247,44 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
                     _restore_previous(execute, row, label)
             return UndoneAction(parts[0][0], tuple(label for _, _, label in parts))
 
-    def can_undo(self) -> bool:
-        """Return whether there is an action to undo."""
-        return bool(self._query("SELECT 1 FROM decisions WHERE NOT undone LIMIT 1"))
+    def can_undo(self, reviewer: str = "") -> bool:
+        """Return whether there is an action of a reviewer to undo."""
+        return bool(self._query(_LATEST_ACTION, (reviewer,)))
 
     def answers(self) -> list[LabelAnswer]:
         """Return all current answers, sorted by row and label."""
         return [LabelAnswer(*found) for found in self._query("SELECT row, label, answer FROM answers ORDER BY 1, 2")]
 
-    def row_answers(self, row: int) -> dict[int, Answer]:
-        """Return the current answers of a row by label."""
-        return dict(self._query("SELECT label, answer FROM answers WHERE row = ?", (row,)))
+    def row_answers(self, row: int, reviewer: str | None = None) -> dict[int, Answer]:
+        """Return the current answers of a row by label; with ``reviewer``, the latest answers of this reviewer."""
+        if reviewer is None:
+            return dict(self._query("SELECT label, answer FROM answers WHERE row = ?", (row,)))
+        return _own_answers(self._query(_ROW_HISTORY, (row,)), reviewer)
+
+    def answered_rows(self) -> set[int]:
+        """Return the rows with an answer."""
+        return {row for (row,) in self._query("SELECT DISTINCT row FROM answers")}
+
+    def reviewer_answers(self) -> list[ReviewerAnswer]:
+        """Return the latest answer of each reviewer for each label, sorted by row, label and reviewer."""
+        history = self._query(f"{_HISTORY} ORDER BY id")
+        latest = {(row, label, name): answer for row, label, name, answer in history}
+        return [ReviewerAnswer(*key, answer) for key, answer in sorted(latest.items())]
+
+    # -- notes
+
+    def notes(self, row: int | None = None) -> list[Note]:
+        """Return the notes of a row, or of all rows."""
+        condition, values = ("", ()) if row is None else ("WHERE row = ?", (row,))
+        return [Note(*found) for found in self._query(f"SELECT row, reviewer, note FROM notes {condition}", values)]
+
+    def set_note(self, row: int, reviewer: str, text: str) -> None:
+        """Store the note of a reviewer about a row; an empty text deletes it."""
+        with self._transaction() as execute:
+            if text:
+                execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (row, reviewer, text))
+            else:
+                execute("DELETE FROM notes WHERE row = ? AND reviewer = ?", (row, reviewer))
 
     # -- random sample
 
@@ -231,6 +305,11 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
     def progress(self) -> dict[str, int]:
         """Return the numbers that ``TOTALS`` names."""
         return {**dict.fromkeys(TOTALS, 0), **dict(self._query("SELECT name, times FROM totals"))}
+
+
+def _own_answers(history: Sequence[tuple[int, int, str, Answer]], reviewer: str) -> dict[int, Answer]:
+    """Return the latest answers of a reviewer by label, from the decisions about one row."""
+    return {label: answer for _, label, name, answer in history if name == reviewer}
 
 
 @contextmanager

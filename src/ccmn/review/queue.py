@@ -157,6 +157,21 @@ class ReviewQueue:
                     item = added
             return item
 
+    def select(self, row: int) -> QueueItem:
+        """Return the item of a row; a row that is not in the queue is appended as a selected row.
+
+        Selected rows do not contribute to the noise rates, because they are not a random sample.
+        """
+        with self._lock:
+            found = self.store.position_of(row)
+            while found is None:
+                self.store.append(QueueItem(self.store.length(), row, "selected", self._questions(row, "selected")), ())
+                self._queued.add(row)
+                found = self.store.position_of(row)  # None if another process has taken the position
+            item = self.store.item(found)
+            assert item is not None
+            return item
+
     def _extend(self) -> QueueItem | None:
         """Append an item and return it, or the item that another process has appended first."""
         position, n_drawn = self.store.length(), self.store.progress()["drawn"]
@@ -185,7 +200,7 @@ class ReviewQueue:
     def _questions(self, row: int, stream: Stream) -> tuple[int, ...]:
         """Return the labels of a row to ask about, in display order."""
         q = self.given.shape[1]
-        if stream == "suspicious":
+        if stream != "random":
             worst = np.argsort(-np.nan_to_num(self.scores.row_scores(row)), kind="stable")
             return tuple(worst[:MAX_QUESTIONS].tolist())
         if q <= MAX_QUESTIONS:

@@ -8,13 +8,15 @@
   async function show(response) {
     if (!response.ok) throw new Error(await response.text());
     const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
-    const scroll = document.querySelector("aside .wide")?.scrollTop || 0;
-    document.querySelector("main").replaceWith(document.adoptNode(fresh.querySelector("main")));
+    const before = document.getElementById("title")?.textContent, scroll = document.querySelector(".labels")?.scrollTop || 0;
+    for (const part of ["header", "main"]) {
+      document.querySelector(part).replaceWith(document.adoptNode(fresh.querySelector(part)));
+    }
     document.title = fresh.title;
     notify(fresh.getElementById("notice").textContent);
     history.replaceState(null, "", response.url);
-    const rates = document.querySelector("aside .wide");
-    if (rates) rates.scrollTop = scroll;
+    const labels = document.querySelector(".labels"); // the same row keeps its scroll position
+    if (labels && before === document.getElementById("title")?.textContent) labels.scrollTop = scroll;
     initialize();
   }
 
@@ -22,8 +24,15 @@
     throw new Error("The server does not respond. Your answers are saved. Run `ccmn review` again to continue.");
   });
 
+  function zoom(button) {
+    button.setAttribute("aria-pressed", button.getAttribute("aria-pressed") === "false");
+    const box = button.parentElement; // the enlarged picture is centered
+    box.scrollTo((box.scrollWidth - box.clientWidth) / 2, (box.scrollHeight - box.clientHeight) / 2);
+  }
+
   function press(button) {
-    if (button.disabled) return undefined;
+    if (button.disabled || button.getAttribute("aria-disabled")) return undefined;
+    if (button.classList.contains("zoom")) return zoom(button);
     if (button.tagName === "A") return load(button.href);
     const fields = new URLSearchParams(new FormData(button.form, button));
     return load(button.form.action, { method: "POST", body: fields });
@@ -49,18 +58,26 @@
     return button ? press(button) : undefined;
   }
 
-  const KEYS = ["y", "n", "u", "a", "z", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"];
+  const KEYS = ["y", "n", "u", "a", "z", "+", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"];
   document.addEventListener("keydown", (event) => {
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    if (event.target.closest("input, select, textarea") || !document.querySelector("main.review")) return;
     if (event.altKey || event.metaKey || (event.ctrlKey && key !== "z") || !KEYS.includes(key)) return;
-    if (event.target.closest("blockquote, .wide") && key.startsWith("Arrow")) return; // arrow keys scroll here
+    if (event.target.closest(".content") && key.startsWith("Arrow")) return; // arrow keys scroll here
     event.preventDefault();
     enqueue(() => act(key));
   });
 
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button.zoom");
+    if (button) zoom(button);
+  });
+
   document.addEventListener("submit", (event) => {
+    if ("plain" in event.target.dataset) return;
     event.preventDefault();
     const button = event.submitter;
+    if (button.id === "export") notify("Exporting …");
     enqueue(() => press(button));
   });
 
@@ -80,6 +97,9 @@
 
   function initialize() {
     document.querySelector("main [data-focus]")?.focus();
+    const picture = document.querySelector("img.picture"); // small pictures are enlarged without smoothing
+    const sharpen = () => picture.classList.toggle("tiny", picture.naturalWidth < 200);
+    if (picture?.complete) sharpen(); else picture?.addEventListener("load", sharpen);
     if (document.getElementById("training")?.dataset.state === "running") watch();
   }
   initialize();

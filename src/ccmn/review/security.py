@@ -15,9 +15,15 @@ uvicorn only limits the time between two requests.
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from html import escape
+from http import HTTPStatus
 from importlib import resources
+from string import Template
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
@@ -31,9 +37,17 @@ MAX_BODY_BYTES = 4096
 MAX_SECONDS = 10.0
 """Maximum time for the head of a request, for its body, and for a client to read a part of the response."""
 
+ERROR_STYLE = (
+    ":root { color-scheme: light dark; } body { font: 16px/1.5 system-ui, sans-serif; margin: 15vh auto; "
+    "max-width: 36rem; padding: 0 1rem; } h1 { font-size: 1.4rem; }"
+)
+"""Style sheet of error pages. It is part of the page, because a browser without cookie gets no other file."""
+
+_ERROR_STYLE_HASH = base64.b64encode(hashlib.sha256(ERROR_STYLE.encode()).digest()).decode()
+
 SECURITY_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": f"default-src 'none'; script-src 'self'; style-src 'self' 'sha256-{_ERROR_STYLE_HASH}'; "
+    "img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -73,7 +87,7 @@ class AccessControl:
         self._secret = secrets.token_urlsafe(32)
         # Browsers share cookies between ports: two reviews on one machine need cookies with different names.
         self.cookie = f"ccmn_review_{secrets.token_hex(4)}"
-        self._login_page = resources.files("ccmn.review").joinpath("templates", "login.html").read_text("utf-8")
+        self._login_page = _read_template("login.html")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request and pass it to the application."""
@@ -86,6 +100,10 @@ class AccessControl:
         try:
             headers = Headers(scope=scope)
             self._check_host(headers)
+            link = _followed_link(scope)
+            if link is not None:
+                await link(scope, receive, send)
+                return
             self._check_origin(scope["method"], headers)
             login = self._login(scope, headers)
             if login is not None:
@@ -95,7 +113,7 @@ class AccessControl:
                 raise RejectedRequestError(403, "Not signed in: open the URL that `ccmn review` printed last.")
             body = await asyncio.wait_for(_read_body(headers, receive), MAX_SECONDS)
         except RejectedRequestError as rejected:
-            response = PlainTextResponse(f"{rejected.reason}\n", rejected.status)
+            response = error_response(Headers(scope=scope), rejected.status, rejected.reason)
             await response(scope, receive, send)
             return
         except asyncio.TimeoutError:
@@ -145,6 +163,33 @@ class AccessControl:
         cookies = (cookie.strip().partition("=") for cookie in headers.get("cookie", "").split(";"))
         given = next((value for name, _, value in cookies if name == self.cookie), "")
         return secrets.compare_digest(given.encode(), self._secret.encode())
+
+
+def _followed_link(scope: Scope) -> Response | None:
+    """Return a page that leads from a link in a report to a row; None for other requests.
+
+    Reports are files, therefore a browser treats their links as cross-site requests and sends no cookie. The page
+    contains nothing but the row number of the URL, and requests the row as the web app itself.
+    """
+    found = re.fullmatch(r"/go/([0-9]{1,9})", scope["path"])
+    if found is None or scope["method"] != "GET":
+        return None
+    return HTMLResponse(_read_template("login.html").replace("url=/", f"url=/rows?row={found[1]}"))
+
+
+def error_response(headers: Mapping[str, str], status: int, reason: str) -> Response:
+    """Return a page with an error for a browser, and one line of text for other clients."""
+    if "text/html" not in headers.get("accept", ""):
+        return PlainTextResponse(f"{reason}\n", status)
+    title = HTTPStatus(status).phrase.capitalize()
+    page = Template(_read_template("error.html")).substitute(
+        title=escape(title), reason=escape(reason), style=ERROR_STYLE
+    )
+    return HTMLResponse(page, status)
+
+
+def _read_template(name: str) -> str:
+    return resources.files("ccmn.review").joinpath("templates", name).read_text("utf-8")
 
 
 class TimeLimitedProtocol(H11Protocol):

@@ -16,6 +16,9 @@ from ccmn.review.session import ReviewSession
 
 DEFAULT_HOST = "127.0.0.1"
 
+PREFERRED_PORT = 8765
+"""Port that is used if it is free and no other one is requested. The links of audit reports lead to it."""
+
 
 def serve(
     session: ReviewSession,
@@ -37,7 +40,7 @@ def serve(
     host : str, default="127.0.0.1"
         IP address to listen on. Requests for any other host are rejected, except ``localhost`` for 127.0.0.1.
     port : int, default=0
-        Port to listen on; 0 selects a free one.
+        Port to listen on; 0 selects 8765, or another free port if it is in use.
 
     Raises
     ------
@@ -59,7 +62,10 @@ def serve(
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((host, port))
+            with suppress(OSError):
+                listener.bind((host, port or PREFERRED_PORT))
+            if not listener.getsockname()[1]:
+                listener.bind((host, port))
         except OSError as error:
             raise OSError(f"cannot listen on {host}, port {port}: {error.strerror}; try another --port") from None
         address = f"{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ccmn._files import PathLike
 from ccmn._validation import FloatArray, check_choice
@@ -17,7 +18,7 @@ from ccmn.data.synthetic import DIGIT_SCENE_SHAPE
 from ccmn.estimation import NOISE_TYPES, IncrementalNoiseEstimator, NoiseRates, estimate_noise
 from ccmn.experiments.demo_task import make_demo
 from ccmn.noise import ClassConditionalNoise, NoiseModel
-from ccmn.review.decisions import Answer, DecisionStore, QueueItem, UndoneAction
+from ccmn.review.decisions import Answer, DecisionStore, Note, QueueItem, UndoneAction
 from ccmn.review.queue import FlipCounts, LabelIssueScores, ReviewQueue, VoteScores, count_flips, trusted_rows
 from ccmn.review.review_data import FeaturePictures, ReviewDataset
 from ccmn.votes import InferredLabels, infer_labels
@@ -132,9 +133,9 @@ class RowView:
 
     item: QueueItem
     questions: tuple[LabelQuestion, ...]
-    progress: dict[str, int]
-    flips: list[FlipCounts]
+    """Questions in display order, highest error probability first."""
     can_undo: bool
+    notes: list[Note]
 
     @property
     def open(self) -> tuple[LabelQuestion, ...]:
@@ -189,10 +190,11 @@ class ReviewSession:
         assert item is not None  # data have at least one row
         return item
 
-    def view(self, item: QueueItem) -> RowView:
-        """Return the contents of the page of an item."""
+    def view(self, item: QueueItem, reviewer: str = "") -> RowView:
+        """Return the contents of the page of an item, with the answers of a reviewer."""
         given, p_wrong = self.dataset.given[item.row], self.queue.scores.row_scores(item.row)
-        answers = self.store.row_answers(item.row)
+        answers = self.store.row_answers(item.row, reviewer)
+        asked = sorted(item.asked, key=lambda label: -np.nan_to_num(p_wrong[label], nan=-1.0))
         questions = tuple(
             LabelQuestion(
                 label,
@@ -201,27 +203,55 @@ class ReviewSession:
                 None if np.isnan(p_wrong[label]) else float(p_wrong[label]),
                 answers.get(label),
             )
-            for label in item.asked
+            for label in asked
         )
-        return RowView(item, questions, self.store.progress(), self.flip_counts(), self.store.can_undo())
+        return RowView(item, questions, self.store.can_undo(reviewer), self.store.notes(item.row))
 
-    def answer(self, item: QueueItem, label: int, answer: Answer) -> None:
-        """Store the answer for one label of an item."""
+    def answer(self, item: QueueItem, label: int, answer: Answer, reviewer: str = "") -> None:
+        """Store the answer of a reviewer for one label of an item."""
         if label not in item.asked:
             raise ValueError(f"label {label} is not in question at position {item.position}")
-        self.store.record(item, {label: answer})
+        self.store.record(item, {label: answer}, reviewer=reviewer)
 
-    def accept_rest(self, item: QueueItem) -> None:
+    def accept_rest(self, item: QueueItem, reviewer: str = "") -> None:
         """Confirm the given labels that have no answer; labels that were not observed become "unsure"."""
         given = self.dataset.given[item.row]
         answers: dict[int, Answer] = {
             j: "unsure" if np.isnan(given[j]) else "yes" if given[j] == 1 else "no" for j in item.asked
         }
-        self.store.record(item, answers, only_open=True)
+        self.store.record(item, answers, reviewer=reviewer, only_open=True)
 
-    def undo(self) -> UndoneAction | None:
-        """Undo the latest action; return None if there is no action."""
-        return self.store.undo()
+    def undo(self, reviewer: str = "") -> UndoneAction | None:
+        """Undo the latest action of a reviewer; return None if there is no action."""
+        return self.store.undo(reviewer)
+
+    def find_rows(self, label: int | None = None, given: int | None = None, text: str = "") -> NDArray[np.int64]:
+        """Return the rows with a given value of a label whose text contains ``text``, most suspicious first.
+
+        Parameters
+        ----------
+        label : int, optional
+            Label to filter by.
+        given : {0, 1}, optional
+            Given value of the label. The default is 1. Without ``label``, all rows match.
+        text : str, default=""
+            Part of the text of the row, in any case. Rows without text do not match.
+
+        Returns
+        -------
+        ndarray of int64
+            Rows.
+        """
+        scores = self.queue.scores
+        matches = np.ones(self.dataset.data.n, dtype=bool)
+        if label is not None:
+            matches &= self.dataset.given[:, label] == (1 if given is None else given)
+        if text:
+            texts, part = self.dataset.texts or [""] * len(matches), text.casefold()
+            matches &= np.array([part in content.casefold() for content in texts], dtype=bool)
+        order = np.argsort(-scores.max_p_wrong, kind="stable")
+        rows: NDArray[np.int64] = order[matches[order]]
+        return rows
 
     def flip_counts(self) -> list[FlipCounts]:
         """Return the flips of each label on the complete rows of the random sample."""

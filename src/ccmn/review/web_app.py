@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote, unquote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -15,9 +17,10 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from ccmn.estimation.noise_rates import Rate
-from ccmn.review.decisions import ANSWERS, QueueItem
-from ccmn.review.queue import MAX_QUESTIONS
-from ccmn.review.retraining import Retraining, export_answers
+from ccmn.review.decisions import ANSWERS, QueueItem, ReviewerAnswer
+from ccmn.review.queue import INITIAL_RANDOM_ROWS
+from ccmn.review.retraining import EXPORTED_FILES, MIN_ROWS_FOR_COMPARISON, Retraining, export_answers
+from ccmn.review.security import error_response
 from ccmn.review.session import ReviewSession, RowView
 
 STATIC_FILES = {"review.css": "text/css", "review.js": "text/javascript"}
@@ -26,7 +29,9 @@ STATIC_FILES = {"review.css": "text/css", "review.js": "text/javascript"}
 NOTICES = {
     "undone": "The latest action was undone.",
     "nothing": "There is nothing to undo.",
-    "exported": "Exported.",
+    "exported": "Exported. The files are listed below.",
+    "noted": "The note was saved.",
+    "reviewer": "Your answers are stored under this name.",
     "training": "Training has started. You can continue in the meantime.",
 }
 """Messages about the previous action, by key. A URL contains only the key, so that links cannot insert other text."""
@@ -36,6 +41,23 @@ MAX_CHARACTERS = 20_000
 
 MIN_COMPLETE_ROWS = 50
 """The page warns about imprecise noise rates if fewer rows of the random sample have all their answers."""
+
+MAX_NOTE = 300
+"""Maximum number of characters of a note: a request has at most 4 KiB, and a character up to 12 bytes in a form."""
+
+MAX_REVIEWER_NAME = 40
+"""Maximum number of characters of the name of a reviewer."""
+
+ROWS_PER_PAGE = 48
+"""Number of rows per page of the list of rows."""
+
+MAX_EXCERPT = 240
+"""Number of characters of a text in the list of rows."""
+
+MAX_RATES = 500
+"""Maximum number of labels in the table of noise rates."""
+
+REVIEWER_COOKIE = "ccmn_reviewer"
 
 
 def make_app(session: ReviewSession, retraining: Retraining) -> Starlette:
@@ -55,40 +77,131 @@ class ReviewApp:
 
     def routes(self) -> list[Route]:
         """Return the routes. Actions are POST requests and redirect to a page."""
-        row = "/row/{position:int}"
+        row, post = "/row/{position:int}", ["POST"]
         return [
             Route("/", self.home),
             Route(row, self.row),
+            Route("/rows", self.rows),
+            Route("/rates", self.rates),
+            Route("/results", self.results),
             Route("/picture/{row:int}", self.picture),
             Route("/static/{name}", self.static),
             Route("/training", self.training),
-            Route(f"{row}/answer", self.answer, methods=["POST"]),
-            Route(f"{row}/accept", self.accept, methods=["POST"]),
-            Route(f"{row}/next", self.next, methods=["POST"]),
-            Route(f"{row}/export", self.export, methods=["POST"]),
-            Route(f"{row}/retrain", self.retrain, methods=["POST"]),
-            Route("/undo", self.undo, methods=["POST"]),
+            Route("/export/{name}", self.exported_file),
+            Route(f"{row}/answer", self.answer, methods=post),
+            Route(f"{row}/accept", self.accept, methods=post),
+            Route(f"{row}/next", self.next, methods=post),
+            Route(f"{row}/note", self.note, methods=post),
+            Route("/undo", self.undo, methods=post),
+            Route("/select", self.select, methods=post),
+            Route("/reviewer", self.reviewer, methods=post),
+            Route("/export", self.export, methods=post),
+            Route("/retrain", self.retrain, methods=post),
         ]
 
     # -- pages
 
     def home(self, request: Request) -> Response:
         """Redirect to the row where the review continues."""
-        return _redirect(self._session.latest().position)
+        return _redirect(f"/row/{self._session.latest().position}")
 
     def row(self, request: Request) -> Response:
         """Return the page of a row with its labels."""
         item, query = self._item(request), request.query_params
-        return HTMLResponse(
-            render_row(
-                self._session,
-                self._retraining,
-                item,
-                focus=_parse_int(query.get("at")),
-                answered=_parse_int(query.get("after")),
-                notice=NOTICES.get(query.get("notice", ""), ""),
-            )
+        session, dataset, reviewer = self._session, self._session.dataset, _reviewer(request)
+        view = session.view(item, reviewer)
+        is_table = dataset.picture is None and dataset.texts is None
+        focus = _focused_label(view, _parse_int(query.get("at")), _parse_int(query.get("after")))
+        return self._page(
+            request,
+            "row.html",
+            tab="review",
+            position=item.position,
+            view=view,
+            focus=focus,
+            text=None if dataset.texts is None else dataset.texts[item.row],
+            features=dataset.features(item.row) if is_table else None,
+            answers=ANSWERS,
+            max_characters=MAX_CHARACTERS,
+            max_note=MAX_NOTE,
         )
+
+    def rows(self, request: Request) -> Response:
+        """Return the list of rows, filtered by label and text; with ``row``, one row."""
+        query, dataset = request.query_params, self._session.dataset
+        label, search = _parse_int(query.get("label")), query.get("text", "")[:100]
+        given = 0 if query.get("given") == "0" else 1
+        chosen = label if 0 <= label < dataset.data.q else None
+        found = self._session.find_rows(chosen, given, search)
+        if "row" in query:
+            found = found[found == _parse_int(query.get("row"))]
+        n_pages = max(1, -(-len(found) // ROWS_PER_PAGE))
+        page = min(max(_parse_int(query.get("page")), 0), n_pages - 1)
+        shown = found[page * ROWS_PER_PAGE : (page + 1) * ROWS_PER_PAGE].tolist()
+        kept = {name: query[name] for name in ("label", "given", "text", "at") if query.get(name)}
+        return self._page(
+            request,
+            "rows.html",
+            tab="rows",
+            label=chosen,
+            given=given,
+            search=search,
+            n_found=len(found),
+            n_pages=n_pages,
+            page=page,
+            query=urlencode(kept),
+            rows=_listed_rows(self._session, shown),
+        )
+
+    def rates(self, request: Request) -> Response:
+        """Return the page of the noise rates."""
+        return self._page(request, "rates.html", tab="rates", rates=_displayed_rates(self._session))
+
+    def results(self, request: Request) -> Response:
+        """Return the page for training and export."""
+        session, folder = self._session, self._session.folder
+        trained = session.trained
+        files = [(name, content) for name, content in EXPORTED_FILES.items() if (folder / name).exists()]
+        return self._page(
+            request,
+            "results.html",
+            tab="results",
+            retraining=self._retraining,
+            comparison=_displayed_comparison((trained or {}).get("comparison")),
+            min_comparison_rows=MIN_ROWS_FOR_COMPARISON,
+            folder=folder.resolve(),
+            files=files if (folder / "review.json").exists() else [],
+            reviewers=_reviewer_statistics(session.store.reviewer_answers()),
+        )
+
+    def _page(
+        self, request: Request, template: str, *, tab: str, position: int | None = None, **context: Any
+    ) -> Response:
+        """Render a page with its header."""
+        query, session = request.query_params, self._session
+        at = _parse_int(query.get("at"))
+        content = _TEMPLATES.get_template(template).render(
+            tab=tab,
+            position=at if position is None and tab != "review" and 0 <= at < session.store.length() else position,
+            notice=NOTICES.get(query.get("notice", ""), ""),
+            progress=session.store.progress(),
+            goal=min(INITIAL_RANDOM_ROWS, session.dataset.data.n),
+            reviewer=_reviewer(request),
+            dataset=session.dataset,
+            trained=session.trained,
+            min_complete_rows=MIN_COMPLETE_ROWS,
+            **context,
+        )
+        return HTMLResponse(content)
+
+    def exported_file(self, request: Request) -> Response:
+        """Return a file of the latest export."""
+        name = request.path_params["name"]
+        path = self._session.folder / name
+        if name not in EXPORTED_FILES or not path.is_file():
+            raise HTTPException(404, "This file has not been exported.")
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(path.read_bytes(), media_type="application/octet-stream", headers=headers)
 
     def picture(self, request: Request) -> Response:
         """Return the picture of a row."""
@@ -117,65 +230,95 @@ class ReviewApp:
         label, answer = _parse_int(form.get("label")), form.get("answer")
         if label not in item.asked or answer not in ANSWERS:
             raise HTTPException(400, "Expected the answer yes, no or unsure for a label of this row.")
-        await run_in_threadpool(self._session.answer, item, label, answer)
-        return _redirect(item.position, after=label)
+        await run_in_threadpool(self._session.answer, item, label, answer, _reviewer(request))
+        return _redirect(f"/row/{item.position}", after=label)
 
     def accept(self, request: Request) -> Response:
-        """Accept the given values of all labels of a row that have no answer."""
-        item = self._item(request)
-        self._session.accept_rest(item)
-        return _redirect(item.position)
+        """Accept the given values of all labels of a row that have no answer, and go to the next row."""
+        self._session.accept_rest(self._item(request), _reviewer(request))
+        return self.next(request)
 
     def next(self, request: Request) -> Response:
         """Redirect to the next row, or show the final page after the last one."""
         item = self._item(request)
         following = self._session.queue.after(item.position)
         if following is None:
-            return HTMLResponse(_TEMPLATES.get_template("end.html").render(item=item, notice=""))
-        return _redirect(following.position)
+            return self._page(request, "end.html", tab="review", position=item.position)
+        return _redirect(f"/row/{following.position}")
+
+    async def note(self, request: Request) -> Response:
+        """Store a note about a row."""
+        form, item = await _read_form(request), self._item(request)
+        text = " ".join(form.get("note", "").split())[:MAX_NOTE]
+        await run_in_threadpool(self._session.store.set_note, item.row, _reviewer(request), text)
+        return _redirect(f"/row/{item.position}", notice="noted")
+
+    async def select(self, request: Request) -> Response:
+        """Go to a row of the data."""
+        row = _parse_int((await _read_form(request)).get("row"))
+        if not 0 <= row < self._session.dataset.data.n:
+            raise HTTPException(400, f"Expected a row number from 0 to {self._session.dataset.data.n - 1}.")
+        item = await run_in_threadpool(self._session.queue.select, row)
+        return _redirect(f"/row/{item.position}")
+
+    async def reviewer(self, request: Request) -> Response:
+        """Set the name of the reviewer, which is kept in a cookie of the browser."""
+        form = await _read_form(request)
+        name = "".join(c for c in " ".join(form.get("name", "").split()) if c.isprintable())[:MAX_REVIEWER_NAME]
+        at = _parse_int(form.get("at"))
+        response = _redirect(f"/row/{at}", notice="reviewer") if at >= 0 else _redirect("/")
+        response.set_cookie(
+            REVIEWER_COOKIE, quote(name, safe=""), max_age=31_536_000, httponly=True, samesite="strict", path="/"
+        )
+        return response
 
     def undo(self, request: Request) -> Response:
-        """Undo the latest action and show its row."""
-        undone = self._session.undo()
+        """Undo the latest action of the reviewer and show its row."""
+        undone = self._session.undo(_reviewer(request))
         if undone is None:
-            return _redirect(self._session.latest().position, notice="nothing")
-        return _redirect(undone.position, at=undone.labels[0], notice="undone")
+            return _redirect(f"/row/{self._session.latest().position}", notice="nothing")
+        return _redirect(f"/row/{undone.position}", at=undone.labels[0], notice="undone")
 
-    def export(self, request: Request) -> Response:
+    async def export(self, request: Request) -> Response:
         """Write the answers to the folder of the review."""
-        item = self._item(request)
-        export_answers(self._session)
-        return _redirect(item.position, notice="exported")
+        form = await _read_form(request)
+        await run_in_threadpool(export_answers, self._session)
+        return _redirect("/results", at=max(_parse_int(form.get("at")), 0), notice="exported")
 
-    def retrain(self, request: Request) -> Response:
+    async def retrain(self, request: Request) -> Response:
         """Start training in the background."""
-        item = self._item(request)
+        form = await _read_form(request)
         self._retraining.start()
-        return _redirect(item.position, notice="training")
+        return _redirect("/results", at=max(_parse_int(form.get("at")), 0), notice="training")
 
     def storage_error(self, request: Request, error: Exception) -> Response:
         """Report in one line that a file cannot be read or written; raise all other errors again."""
         if isinstance(error, OSError) or str(self._session.store.path) in str(error):
-            return Response(f"{error}\n", 500, media_type="text/plain")
+            return error_response(request.headers, 500, str(error))
         raise error
 
     def _item(self, request: Request) -> QueueItem:
         position = request.path_params["position"]
         item = self._session.store.item(position) if position < 2**31 else None
         if item is None:
-            raise HTTPException(404, "This position of the queue has not been reached yet.")
+            raise HTTPException(404, f"Position {position} of the queue has not been reached yet.")
         return item
 
 
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return Response(f"{error.detail}\n", error.status_code, media_type="text/plain")
+    return error_response(request.headers, error.status_code, error.detail)
 
 
-def _redirect(position: int, **query: object) -> RedirectResponse:
-    """Redirect to the page of a position."""
-    parameters = "&".join(f"{name}={value}" for name, value in query.items())
-    return RedirectResponse(f"/row/{position}" + (f"?{parameters}" if parameters else ""), status_code=303)
+def _redirect(path: str, **query: object) -> RedirectResponse:
+    """Redirect to a page."""
+    return RedirectResponse(path + (f"?{urlencode(query)}" if query else ""), status_code=303)
+
+
+def _reviewer(request: Request) -> str:
+    """Return the name of the reviewer; empty if none was entered."""
+    name = unquote(request.cookies.get(REVIEWER_COOKIE, ""))
+    return name if name.isprintable() and len(name) <= MAX_REVIEWER_NAME else ""
 
 
 async def _read_form(request: Request) -> dict[str, str]:
@@ -202,6 +345,18 @@ _TEMPLATES = Environment(
 )
 
 
+def breakable(name: str) -> Markup:
+    """Return a name that may be broken after underscores, hyphens, dots and slashes, but not within a word.
+
+    >>> breakable("a_b<i>")
+    Markup('a_<wbr>b&lt;i&gt;')
+    """
+    return Markup("<wbr>").join(re.split(r"(?<=[_./-])(?=.)", name))
+
+
+_TEMPLATES.filters["breakable"] = breakable
+
+
 class DisplayedRate(NamedTuple):
     """One noise rate of one label as shown on the page: texts, and positions from 0 to 100 in its drawing."""
 
@@ -221,34 +376,6 @@ class DisplayedRate(NamedTuple):
     """Position of the counted rate; None without rows."""
 
 
-def render_row(
-    session: ReviewSession,
-    retraining: Retraining,
-    item: QueueItem,
-    *,
-    focus: int = -1,
-    answered: int = -1,
-    notice: str = "",
-) -> str:
-    """Return the page of a row; ``focus`` is the label to focus, ``answered`` the latest answered label (-1: none)."""
-    view, dataset = session.view(item), session.dataset
-    is_table = dataset.picture is None and dataset.texts is None
-    return _TEMPLATES.get_template("row.html").render(
-        session=session,
-        retraining=retraining,
-        trained=session.trained,
-        view=view,
-        rates=_displayed_rates(session, view),
-        focus=_focused_label(view, focus, answered),
-        notice=notice,
-        text=None if dataset.texts is None else dataset.texts[item.row],
-        features=dataset.features(item.row) if is_table else None,
-        answers=ANSWERS,
-        max_characters=MAX_CHARACTERS,
-        min_complete_rows=MIN_COMPLETE_ROWS,
-    )
-
-
 def _focused_label(view: RowView, requested: int, answered: int) -> int | None:
     """Return the requested label, or the next label without an answer; None if all labels have an answer."""
     labels = [question.label for question in view.questions]
@@ -259,9 +386,9 @@ def _focused_label(view: RowView, requested: int, answered: int) -> int | None:
     return next((question.label for question in following if question.answer is None), None)
 
 
-def _displayed_rates(session: ReviewSession, view: RowView) -> list[tuple[str, DisplayedRate, DisplayedRate]]:
-    """Return name, missing-label rate and added-label rate of each label; of many labels, only of those asked."""
-    used, names = session.rates_in_use(), session.dataset.label_names
+def _displayed_rates(session: ReviewSession) -> list[tuple[str, DisplayedRate, DisplayedRate]]:
+    """Return name, missing-label rate and added-label rate of each label."""
+    used, names, counts = session.rates_in_use(), session.dataset.label_names, session.flip_counts()
 
     def displayed(key: str, j: int, rate: float, counted: Rate, n_flips: int, n_rows: int) -> DisplayedRate:
         return DisplayedRate(
@@ -276,9 +403,80 @@ def _displayed_rates(session: ReviewSession, view: RowView) -> list[tuple[str, D
         )
 
     rows = []
-    for j in range(len(names)) if len(names) <= MAX_QUESTIONS else sorted(view.item.asked):
-        flips = view.flips[j]
+    for j, flips in enumerate(counts[:MAX_RATES]):
         missing = displayed("pos", j, float(used.rho_pos[j]), flips.rho_pos, flips.missing, flips.positives)
         added = displayed("neg", j, float(used.rho_neg[j]), flips.rho_neg, flips.added, flips.negatives)
         rows.append((names[j], missing, added))
     return rows
+
+
+class ListedRow(NamedTuple):
+    """Row in the list of rows."""
+
+    row: int
+    id: str
+    excerpt: str
+    given: list[str]
+    p_wrong: float
+    answered: bool
+
+
+def _listed_rows(session: ReviewSession, rows: list[int]) -> list[ListedRow]:
+    dataset, answered = session.dataset, session.store.answered_rows()
+    return [
+        ListedRow(
+            row,
+            "" if dataset.ids is None else dataset.ids[row],
+            "" if dataset.texts is None else " ".join(dataset.texts[row][:MAX_EXCERPT].split()),
+            [name for name, value in zip(dataset.label_names, dataset.given[row]) if value == 1],
+            float(session.queue.scores.max_p_wrong[row]),
+            row in answered,
+        )
+        for row in rows
+    ]
+
+
+class ReviewerStatistics(NamedTuple):
+    """Number of answers of a reviewer, of labels shared with another reviewer, and of equal answers among these."""
+
+    name: str
+    n_answers: int
+    n_shared: int
+    n_equal: int
+
+
+def _reviewer_statistics(answers: list[ReviewerAnswer]) -> list[ReviewerStatistics]:
+    """Compare the answers of the reviewers with each other; "unsure" answers are not compared."""
+    by_label: dict[tuple[int, int], list[ReviewerAnswer]] = {}
+    for answer in answers:
+        by_label.setdefault((answer.row, answer.label), []).append(answer)
+    found = {name: [0, 0, 0] for name in sorted({answer.reviewer for answer in answers})}
+    for group in by_label.values():
+        for one in group:
+            others = [other for other in group if other.reviewer != one.reviewer and other.answer != "unsure"]
+            compared = others if one.answer != "unsure" else []
+            counts = found[one.reviewer]
+            counts[0] += 1
+            counts[1] += len(compared)
+            counts[2] += sum(other.answer == one.answer for other in compared)
+    return [ReviewerStatistics(name, *counts) for name, counts in found.items()]
+
+
+def _displayed_comparison(comparison: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the texts and positions (from 0 to 200) of the comparison of models without and with the answers."""
+    if not comparison:
+        return None
+    low, high = comparison["difference"][1:]
+    verdict = "better" if high < 0 else "worse" if low > 0 else "not clearly different"
+    where = "on the test set" if comparison["on"] == "test set" else "on your complete random rows, by cross-validation"
+    models = {"without your answers": comparison["before"], "with your answers": comparison["after"]}
+    longest = max(values[2] for values in models.values()) or 1.0
+    return {
+        "verdict": f"With your answers, the model is {verdict}.",
+        "where": f"{where} ({comparison['n_rows']:,} rows)",
+        "difference": comparison["difference"],
+        "models": [
+            (name, values, [round(200 * min(max(value, 0) / longest, 1), 1) for value in values])
+            for name, values in models.items()
+        ],
+    }
