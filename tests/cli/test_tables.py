@@ -172,3 +172,49 @@ def test_review_reads_tags_identifiers_and_texts(tickets):
     dataset, columns = read_review_data("tickets.csv", roles=ColumnRoles(tags="tags", text=("body",), id="ticket"))
     assert (dataset.ids[2], dataset.texts[2], dataset.tags) == ("T002", tickets.body[2], ("tags", ";"))
     assert columns.roles.id == "ticket"
+
+
+def test_results_are_computed_once(run, printed, tickets, monkeypatch):
+    """Rates and probabilities of one command are reused by the next; equal results with and without a cache."""
+    import ccmn.audit
+    import ccmn.estimation
+
+    counts = {"rates": 0, "probabilities": 0}
+    estimate, predict = ccmn.estimation.estimate_noise, ccmn.audit.out_of_fold_probabilities
+
+    def count(name, function):
+        def counted(*arguments, **settings):
+            counts[name] += 1
+            return function(*arguments, **settings)
+
+        return counted
+
+    monkeypatch.setattr("ccmn.estimation.estimate_noise", count("rates", estimate))
+    monkeypatch.setattr("ccmn.audit.out_of_fold_probabilities", count("probabilities", predict))
+    cached = (*OPTIONS[:6], "--cache", "results")
+    rates = printed("noise", "estimate", "tickets.csv", *cached, "--noise-type", "partial")
+    listed = printed("audit", "tickets.csv", *cached, "--noise", "partial")
+    again = printed("audit", "tickets.csv", *cached, "--noise", "partial")
+    fitted = printed("fit", "tickets.csv", *cached, "--noise", "partial", *FAST, "--out", "cached.ccmn")
+    assert counts == {"rates": 1, "probabilities": 1}
+    assert listed == again
+    assert listed["noise"] == rates
+    plain = printed("fit", "tickets.csv", *OPTIONS, *FAST, "--out", "plain.ccmn")
+    assert fitted["noise"] == plain["noise"]
+    assert fitted["noise_is_estimated"]
+    printed("audit", "tickets.csv", *cached, "--noise", "missing")
+    assert counts["rates"] > 2  # other options
+    for file in Path("results").iterdir():
+        file.write_bytes(b"damaged")
+    assert printed("audit", "tickets.csv", *cached, "--noise", "partial") == listed
+
+
+def test_cache_is_bounded(tmp_path, monkeypatch):
+    from ccmn.cli.output import ResultCache
+
+    monkeypatch.setattr("ccmn.cli.output.MAX_CACHE_BYTES", 3000)
+    cache = ResultCache(tmp_path, 0)
+    X, Y = np.random.default_rng(0).normal(size=(60, 2)), (np.arange(60)[:, None] % 2).astype(float)
+    for shift in range(6):
+        cache.probabilities(X + shift, Y)
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 3000

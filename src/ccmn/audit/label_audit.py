@@ -81,6 +81,7 @@ def audit_labels(
     *,
     trusted: Any = None,
     diverse: bool = False,
+    pred_proba: FloatArray | None = None,
 ) -> Audit:
     """Find and count wrong labels, given features and noisy labels.
 
@@ -106,6 +107,8 @@ def audit_labels(
         Verified rows, a random sample, as in :func:`ccmn.estimate_noise`. Rates and error probabilities use them.
     diverse : bool, default=False
         Whether to mix the labels in the list, as in :func:`ccmn.find_label_issues`.
+    pred_proba : array of shape (n, q), default=None
+        Out-of-fold probabilities of the noisy labels, if they are known.
 
     Returns
     -------
@@ -131,7 +134,8 @@ def audit_labels(
         check_choice(noise, "noise", tuple(NOISE_TYPES))
         noise_type = NOISE_TYPES[noise]
         noise = estimate_noise(features, Y_noisy, noise_type=noise_type, trusted=trusted, random_state=seed)
-    pred_proba = out_of_fold_probabilities(features, labels, seed)
+    if pred_proba is None:
+        pred_proba = out_of_fold_probabilities(features, labels, seed)
     issues = find_label_issues(Y_noisy, pred_proba, noise, trusted, min_p_wrong, diverse=diverse)
     return Audit(issues, label_summary(Y_noisy, noise), noise, pred_proba)
 

@@ -33,8 +33,10 @@ from ccmn.cli.options import (
     read_vote_columns,
 )
 from ccmn.cli.output import (
+    CacheFolder,
     PictureSize,
     ReportFile,
+    ResultCache,
     print_json,
     print_table,
     read_picture_size,
@@ -95,6 +97,7 @@ def audit(
     candidates: Candidates = False,
     random_state: RandomState = 0,
     data_dir: DataDir = None,
+    cache: CacheFolder = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -121,10 +124,14 @@ def audit(
     Y = label_frame(data, candidates)
     rates = read_noise_option(noise, data.label_names, data.q)
     verified = read_trusted(trusted, data, row_id)
-    if isinstance(rates, str) and (verified is not None or data.votes is not None):
-        rates = _estimate(data, Y, rates, verified, random_state)
+    results = ResultCache(cache, random_state)
+    if isinstance(rates, str):
+        rates = _estimate(data, Y, rates, verified, results)
     known = None if verified is None else verified[:2]
-    audited = audit_labels(data.X, Y, rates, min_p_wrong, random_state, trusted=known, diverse=diverse)
+    probabilities = results.probabilities(data.X, Y)
+    audited = audit_labels(
+        data.X, Y, rates, min_p_wrong, random_state, trusted=known, diverse=diverse, pred_proba=probabilities
+    )
     _export(audited, data, Y, known, out, cleanlab)
     if report is not None:
         from ccmn.report.builders import audit_report
@@ -152,7 +159,7 @@ def audit(
     if report is not None:
         typer.echo(f"report written to {report}")
     options = column_options(
-        labels=labels, tags=tags, sep=sep, text=text, image=image, id=row_id, ignore=ignore, votes=votes
+        labels=labels, tags=tags, sep=sep, text=text, image=image, id=row_id, ignore=ignore, votes=votes, cache=cache
     )
     if trusted is None:
         print_next(f"ccmn review {source}{options} (verify rows and correct labels)")
@@ -194,7 +201,7 @@ def _described(issues: DataFrame, data: MultiLabelData, *, texts: bool = True) -
     return described
 
 
-def _estimate(data: MultiLabelData, Y: Any, noise: str, verified: Verified | None, random_state: int) -> NoiseRates:
+def _estimate(data: MultiLabelData, Y: Any, noise: str, verified: Verified | None, results: ResultCache) -> NoiseRates:
     """Estimate the rates from the votes, or with the verified rows of the random sample."""
     from ccmn.estimation import NOISE_TYPES, estimate_noise
 
@@ -204,7 +211,7 @@ def _estimate(data: MultiLabelData, Y: Any, noise: str, verified: Verified | Non
     if verified is not None and verified[2].any():
         rows, true, random = verified
         sample = (rows[random], true[random])
-    return estimate_noise(data.X, Y, noise_type=NOISE_TYPES[noise], trusted=sample, random_state=random_state)
+    return results.rates(data.X, Y, NOISE_TYPES[noise], sample)
 
 
 def _infer(data: MultiLabelData, random_state: int) -> InferredLabels | None:

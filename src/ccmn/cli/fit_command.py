@@ -42,13 +42,14 @@ from ccmn.cli.options import (
     read_trusted,
     read_vote_columns,
 )
-from ccmn.cli.output import print_json
+from ccmn.cli.output import CacheFolder, ResultCache, print_json
 from ccmn.cli.predict_command import store_columns
 
 if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
     from ccmn.data.columns import Columns
     from ccmn.data.labeled_table import ColumnRoles
+    from ccmn.estimation import NoiseRates
     from ccmn.models import CCMNClassifier
     from ccmn.training import ProcessGroup
 
@@ -166,6 +167,7 @@ def fit(
     memory: Memory = None,
     n_labels: NumberOfLabels = None,
     data_dir: DataDir = None,
+    cache: CacheFolder = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -195,7 +197,8 @@ def fit(
         raise typer.BadParameter("--memory and --n-labels require a folder of Parquet files as DATA")
     else:
         roles = read_roles(labels, tags, sep, text, image, row_id, ignore)
-        data = _File(source, roles, candidates, data_dir, read_vote_columns(votes), trusted)
+        results = None if cache is None else ResultCache(cache, random_state)
+        data = _File(source, roles, candidates, data_dir, read_vote_columns(votes), trusted, results)
     with _process_group(device) as (group, local_device), _recorded_interrupts() as interrupts:
         if local_device is not None:
             settings["device"] = local_device
@@ -245,12 +248,14 @@ class _File:
         data_dir: Path | None,
         votes: list[str] | None,
         trusted: Path | None,
+        results: ResultCache | None,
     ) -> None:
         from ccmn.data.columns import Columns
 
         self.columns, self._data = Columns.from_training_data(source, roles=roles, data_dir=data_dir, votes=votes)
         self._verified = read_trusted(trusted, self._data, roles.id)
         self._candidates, self._data_dir, self.n = candidates, data_dir, self._data.n
+        self._results = results
 
     def read_validation(self, source: Path, clean: bool) -> tuple[Any, Any]:
         """Return the features and labels of the validation set."""
@@ -262,9 +267,25 @@ class _File:
         data = self._data
         X, Y = data.X, _labels(data, self._candidates) if data.votes is None else data.votes
         verified = None if self._verified is None else self._verified[:2]
+        rates, requested = self._stored_rates(classifier, Y, verified), classifier.noise
+        if rates is not None:
+            classifier.noise = rates.shrunk_noise
         classifier.fit(X, Y, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint, trusted=verified)
+        if rates is not None:
+            classifier.noise, classifier.rates_ = requested, rates
         if self.columns.label_names is not None:
             classifier.label_names_ = tuple(self.columns.label_names)
+
+    def _stored_rates(self, classifier: CCMNClassifier, Y: Any, verified: Any) -> NoiseRates | None:
+        """Return the rates that the classifier would estimate, from the cache if it has them; None without a cache."""
+        from ccmn.estimation import NOISE_TYPES
+        from ccmn.models.training_data import MIN_SAMPLES_FOR_ESTIMATION
+
+        if self._results is None or not isinstance(classifier.noise, str) or self.n < MIN_SAMPLES_FOR_ESTIMATION:
+            return None
+        if self._data.votes is not None or not hasattr(Y, "columns"):
+            return None
+        return self._results.rates(self._data.X, Y, NOISE_TYPES[classifier.noise], verified)
 
 
 def _labels(data: MultiLabelData, candidates: bool) -> Any:

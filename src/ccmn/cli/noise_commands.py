@@ -42,10 +42,11 @@ from ccmn.cli.options import (
     read_trusted,
     read_vote_columns,
 )
-from ccmn.cli.output import print_json, print_table, write_text
+from ccmn.cli.output import CacheFolder, ResultCache, print_json, print_table, write_text
 
 if TYPE_CHECKING:
     from ccmn._random import RandomState as Generator
+    from ccmn.cli.options import Verified
     from ccmn.data import MultiLabelData
     from ccmn.data.formats import Writer
     from ccmn.estimation import NoiseRates
@@ -90,6 +91,7 @@ def estimate(
     candidates: Candidates = False,
     random_state: RandomState = 0,
     data_dir: DataDir = None,
+    cache: CacheFolder = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -115,7 +117,14 @@ def estimate(
 
         data, _ = read_votes(source, vote_columns, features=False)
     if data.votes is None:
-        rates = _estimate(data, label_frame(data, candidates), method, noise_type, trusted, row_id, random_state)
+        rates = _estimate(
+            data,
+            label_frame(data, candidates),
+            method,
+            noise_type,
+            read_trusted(trusted, data, row_id),
+            ResultCache(cache, random_state),
+        )
     else:
         from ccmn.votes import infer_labels
 
@@ -134,27 +143,27 @@ def estimate(
         print_table(annotator_table(annotators))
     if out is not None:
         options = column_options(
-            labels=labels, tags=tags, sep=sep, text=text, image=image, id=row_id, ignore=ignore, votes=votes
+            labels=labels,
+            tags=tags,
+            sep=sep,
+            text=text,
+            image=image,
+            id=row_id,
+            ignore=ignore,
+            votes=votes,
+            cache=cache,
         )
         print_next(f"ccmn audit {source}{options} --noise {out} --out issues.csv")
 
 
 def _estimate(
-    data: MultiLabelData,
-    Y: Any,
-    method: str,
-    noise_type: str,
-    trusted: Path | None,
-    row_id: str | None,
-    random_state: int,
+    data: MultiLabelData, Y: Any, method: str, noise_type: str, verified: Verified | None, results: ResultCache
 ) -> NoiseRates:
     """Estimate the rates from features and labels, with the verified rows of a random sample."""
-    from ccmn.estimation import estimate_noise
-
-    verified, sample = read_trusted(trusted, data, row_id), None
+    sample = None
     if verified is not None and verified[2].any():
         sample = (verified[0][verified[2]], verified[1][verified[2]])
-    return estimate_noise(data.X, Y, method=method, noise_type=noise_type, trusted=sample, random_state=random_state)
+    return results.rates(data.X, Y, noise_type, sample, method)
 
 
 @noise_app.command(cls=Command)

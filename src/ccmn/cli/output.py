@@ -12,15 +12,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from rich.console import Console
 
     from ccmn.data import MultiLabelData
+    from ccmn.estimation import NoiseRates
     from ccmn.report.facts import Report
     from ccmn.report.instances import Show
 
 MIN_TABLE_WIDTH = 120
 """Tables in files and pipes have at least this number of columns, so that they are not cut off."""
 
+MAX_CACHE_BYTES = 1 << 28
+"""Results of earlier commands are kept up to this size; the oldest ones are removed."""
+
+CacheFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache",
+        metavar="FOLDER",
+        envvar="CCMN_RESULTS",
+        help="Folder that keeps estimated rates and out-of-fold probabilities, so that the next command on the same "
+        "data does not compute them again.",
+    ),
+]
 ReportFile = Annotated[
     Path | None, typer.Option("--report", metavar="HTML", help="Write a self-contained HTML report to this file.")
 ]
@@ -99,6 +114,110 @@ def row_display(data: MultiLabelData, Y: Any, size: tuple[int, ...] | None) -> S
     if data.texts is not None:
         return snippets(list(data.texts))
     return informative_features(data.X, to_dense_array(Y).astype(np.float64), data.feature_names)
+
+
+class ResultCache:
+    """Noise rates and out-of-fold probabilities in a folder, named by the content that they were computed from.
+
+    A result is computed again if the data, an option or the version of ccmn changes, or if its file is damaged.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Folder, which is created if it does not exist; None computes everything.
+    random_state : int
+        Random seed of the command.
+    """
+
+    def __init__(self, folder: Path | None, random_state: int) -> None:
+        from ccmn._random import as_generator
+
+        self._folder = folder
+        self.seed = int(as_generator(random_state).integers(2**31))  # as in CCMNClassifier.fit and audit_labels
+        if folder is not None:
+            folder.mkdir(exist_ok=True)
+
+    def rates(self, X: Any, Y: Any, noise_type: str, trusted: Any = None, method: str = "auto") -> NoiseRates:
+        """Return the estimated rates, with a progress bar in terminals if they are not stored."""
+        import numpy as np
+        from rich.progress import Progress
+
+        from ccmn.estimation import NoiseRates, estimate_noise
+
+        settings = ("rates", method, noise_type, None if trusted is None else [part.tolist() for part in trusted])
+        path = self._path(X, Y, settings)
+        stored = self._read(path)
+        if stored is not None:
+            return NoiseRates.from_dict(json.loads(str(stored)))
+        console = error_console()
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task("estimating noise rates", total=None)
+            rates = estimate_noise(
+                X,
+                Y,
+                method=method,
+                noise_type=noise_type,
+                trusted=trusted,
+                random_state=self.seed,
+                on_progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        assert isinstance(rates, NoiseRates)  # no groups are given
+        self._write(path, np.array(json.dumps(rates.to_dict())))
+        return rates
+
+    def probabilities(self, X: Any, Y: Any) -> NDArray[Any]:
+        """Return the out-of-fold probabilities of the noisy labels."""
+        import numpy as np
+
+        from ccmn._containers import to_dense_array
+        from ccmn.audit import out_of_fold_probabilities
+
+        path = self._path(X, Y, ("out of fold",))
+        stored = self._read(path)
+        if stored is not None and stored.shape == Y.shape:
+            return stored
+        with error_console().status("computing out-of-fold probabilities"):
+            computed = out_of_fold_probabilities(X, to_dense_array(Y).astype(np.float64), self.seed)
+        self._write(path, computed)
+        return computed
+
+    def _path(self, X: Any, Y: Any, settings: tuple[Any, ...]) -> Path | None:
+        """Return the file of a result, by its content."""
+        if self._folder is None:
+            return None
+        from ccmn._files import fingerprint
+        from ccmn._version import __version__
+
+        names = [str(name) for name in getattr(Y, "columns", ())]
+        return self._folder / f"{fingerprint(X, Y, names, settings, self.seed, __version__)}.npy"
+
+    def _read(self, path: Path | None) -> NDArray[Any] | None:
+        """Return a stored array; None if there is none or if it is damaged."""
+        import numpy as np
+
+        if path is None or not path.is_file():
+            return None
+        try:
+            return np.asarray(np.load(path, allow_pickle=False))
+        except (OSError, ValueError, EOFError):
+            return None
+
+    def _write(self, path: Path | None, result: NDArray[Any]) -> None:
+        """Store an array atomically, then remove the oldest results beyond the size limit."""
+        import numpy as np
+
+        from ccmn._files import atomic_write
+
+        if path is None:
+            return
+        with atomic_write(path) as stream:
+            np.save(stream, result, allow_pickle=False)
+        files = sorted(path.parent.glob("*.npy"), key=lambda file: file.stat().st_mtime, reverse=True)
+        total = 0
+        for file in files:
+            total += file.stat().st_size
+            if total > MAX_CACHE_BYTES and file != path:
+                file.unlink(missing_ok=True)
 
 
 def write_report(report: Report, path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,8 +25,15 @@ from ccmn.cli.options import (
     read_roles,
     read_vote_columns,
 )
-from ccmn.cli.output import PictureSize, error_console, print_json
+from ccmn.cli.output import CacheFolder, PictureSize, ResultCache, error_console, print_json
 from ccmn.cli.predict_command import store_columns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ccmn.estimation import NoiseRates
+    from ccmn.noise import NoiseModel
+    from ccmn.review import ReviewDataset
 
 
 def review(
@@ -66,6 +73,7 @@ def review(
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     random_state: RandomState = 0,
     data_dir: DataDir = None,
+    cache: CacheFolder = None,
     as_json: Json = False,
 ) -> None:
     """Start a local web app to review labels: a random sample and suspicious rows.
@@ -104,7 +112,10 @@ def review(
                     roles=read_roles(labels, tags, sep, text, image, row_id, ignore),
                 )
                 rates = read_noise_option(noise, dataset.data.label_names, dataset.data.q)
-                session = open_session(dataset, _review_folder(out, dataset.data.name), rates, random_state)
+                folder, known = _review_folder(out, dataset.data.name), None
+                if cache is not None and dataset.data.votes is None:
+                    rates, known = _stored_results(dataset, rates, ResultCache(cache, random_state))
+                session = open_session(dataset, folder, rates, random_state, pred_proba=known)
         retraining = Retraining(
             session, on_trained=lambda model: None if columns is None else store_columns(model, columns)
         )
@@ -112,6 +123,17 @@ def review(
             serve(session, retraining, lambda url: _announce(url, session.folder, show, as_json), host, port)
         finally:
             session.close()
+
+
+def _stored_results(
+    dataset: ReviewDataset, noise: str | NoiseModel | NoiseRates, results: ResultCache
+) -> tuple[NoiseModel | NoiseRates, NDArray[Any]]:
+    """Return noise rates and out-of-fold probabilities, from the cache if it has them."""
+    from ccmn.estimation import NOISE_TYPES
+
+    X, Y = dataset.data.X, dataset.named_labels
+    rates = results.rates(X, Y, NOISE_TYPES[noise]) if isinstance(noise, str) else noise
+    return rates, results.probabilities(X, Y)
 
 
 def _announce(url: str, folder: Path, show: bool, as_json: bool) -> None:

@@ -29,6 +29,8 @@ def open_session(
     folder: PathLike,
     noise: str | NoiseModel | NoiseRates = "estimate",
     random_state: int = 0,
+    *,
+    pred_proba: FloatArray | None = None,
 ) -> ReviewSession:
     """Audit the given labels and start or resume a review.
 
@@ -44,6 +46,8 @@ def open_session(
         "missing" assume that labels were only added or only removed. The rates of a noise model are fixed.
     random_state : int, default=0
         Seed of the random sample, the estimation and the training.
+    pred_proba : array of shape (n, q), optional
+        Out-of-fold probabilities of the given labels, if they are known.
 
     Returns
     -------
@@ -82,7 +86,9 @@ def open_session(
         check_choice(noise, "noise", tuple(NOISE_TYPES))
         estimate = IncrementalNoiseEstimator(dataset.data.X, dataset.named_labels, NOISE_TYPES[noise], random_state)
         noise = estimate.rates()
-    audit = audit_labels(dataset.data.X, dataset.named_labels, noise, random_state=random_state)
+    audit = audit_labels(
+        dataset.data.X, dataset.named_labels, noise, random_state=random_state, pred_proba=pred_proba
+    )
     rates = audit.noise
     if isinstance(rates, ClassConditionalNoise):
         rates = NoiseRates.known(rates, dataset.named_labels)
