@@ -12,6 +12,7 @@ from scipy.special import expit
 from scipy.stats import rankdata
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, load_model
+from ccmn.data import load_dataset
 from ccmn.models.calibration import SlopeFit, label_slopes
 
 pytestmark = pytest.mark.filterwarnings("ignore:The selected learning rate", "ignore:The estimated training risk")
@@ -148,6 +149,28 @@ def test_log_loss_on_true_labels_decreases(task, monkeypatch):
         (np.logaddexp(0, a * scores) - Y[800:] * a * scores).mean() for a in (scorer.slope, common.slope)
     )
     assert with_slopes < with_one - 0.002
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("surrogate", ["sigmoid", "hinge"])
+def test_calibration_error_on_yeast(real_data, surrogate, monkeypatch):
+    """The calibration error (10 bins, mean over labels) on true test labels decreases by more than a tenth."""
+    data = load_dataset(real_data / "yeast.npz")
+    order = np.random.default_rng(0).permutation(len(data.Y))
+    train, test = order[:1600], order[1600:]
+    noise = ClassConditionalNoise(*np.random.default_rng(1).uniform(0.05, 0.35, (2, 14)))
+    noisy = noise.corrupt(data.Y[train], random_state=0)
+
+    def calibration_error():
+        clf = CCMNClassifier(noise, loss="hamming", surrogate=surrogate, model="linear", random_state=0)
+        p = clf.fit(data.X[train], noisy).predict_proba(data.X[test])
+        bins, difference = np.minimum((p * 10).astype(int), 9), data.Y[test] - p
+        sums = [np.abs(np.where(bins == k, difference, 0).sum(0)) for k in range(10)]
+        return np.sum(sums, 0).mean() / len(test)
+
+    with_slopes = calibration_error()
+    monkeypatch.setattr("ccmn.models.calibration.MAX_LABEL_SLOPES", 0)
+    assert with_slopes < 0.9 * calibration_error()
 
 
 def test_saved_model_and_module(task, fitted, tmp_path):
