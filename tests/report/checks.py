@@ -1,13 +1,16 @@
-"""Checks for every HTML page: well-formed, self-contained, without scripts."""
+"""Checks for every HTML page: well-formed, self-contained, without scripts except its own."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from html.parser import HTMLParser
 
 _EMPTY = {"meta", "link", "img", "line", "circle", "rect"}
 _PAGE = {"html", "head", "title", "style", "body", "h1", "h2", "h3", "nav", "section", "div", "article"}
 _TEXT = {"p", "b", "i", "a", "ul", "li", "span", "small", "blockquote", "details", "summary", "table", "tr", "th", "td"}
-_TAGS = _EMPTY | _PAGE | _TEXT | {"svg", "text", "g", "polyline"}
+_TAGS = _EMPTY | _PAGE | _TEXT | {"svg", "text", "g", "polyline", "main", "code", "script"}
 
 
 class _Reader(HTMLParser):
@@ -23,7 +26,7 @@ class _Reader(HTMLParser):
         for name, value in attrs:
             assert not name.startswith("on"), f"{name} on <{tag}>"
             assert name != "src" or value.startswith("data:image/png;base64,")
-            assert name != "href" or value.startswith(("#", "data:,"))
+            assert name != "href" or value.startswith(("#", "data:,", "http://127.0.0.1:8765/go/"))
             assert name != "style" or "url" not in value
         if tag not in _EMPTY:
             self.open.append(tag)
@@ -48,4 +51,7 @@ def check_page(page: str) -> _Reader:
     assert reader.open == []
     assert "default-src 'none'" in page
     assert "@import" not in page
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in page
     return reader

@@ -27,6 +27,7 @@ from ccmn.report.facts import (
     correcting_noise,
     curve_facts,
     data_facts,
+    diverse_issues,
     histories_by_rate,
     issue_facts,
     label_variants,
@@ -283,3 +284,12 @@ def test_l2_paths_have_their_own_charts():
         ("validation: hamming loss", "log10(l2)", ["path"]),
     ]
     assert facts.charts[2].series["path"] == ((0.0, 0.4), (-1.0, 0.3))
+
+
+@given(labels=st.lists(st.sampled_from("abcd"), max_size=40), n_shown=st.integers(1, 20), cap=st.integers(1, 6))
+def test_diverse_issues(labels, n_shown, cap):
+    """Compare with a loop: first the issues within the limit of their label, then the others."""
+    issues = pd.DataFrame({"label": labels, "row": range(len(labels))})
+    within = [i for i, label in enumerate(labels) if labels[:i].count(label) < cap]
+    rest = [i for i in range(len(labels)) if i not in within]
+    assert diverse_issues(issues, n_shown, cap).row.tolist() == sorted((within + rest)[:n_shown])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ccmn.audit import audit_labels
 from ccmn.data import MultiLabelData
 from ccmn.noise import ClassConditionalNoise
-from ccmn.report.builders import audit_report
+from ccmn.report.builders import REVIEW_URL, audit_report
 from ccmn.report.facts import MetricFacts, MetricRow, MetricValue, Report, curve_facts
 from ccmn.report.html import report_page
 from ccmn.report.instances import informative_features, pictures, snippets
@@ -60,10 +60,19 @@ def test_names_are_escaped(hostile):
 def test_page_makes_no_requests():
     page = report_page(make_report(3, ["sea", "sky", "sun"]))
     check_page(page)
-    assert "http:" not in page
-    assert "https:" not in page
-    assert "<script" not in page
+    assert set(re.findall(r"https?:[^\"<]*", page)) == {f"{REVIEW_URL}/go/{i}" for i in issue_rows(page)}
     assert "url(" not in page
+
+
+def issue_rows(page):
+    return re.findall(r">Review row (\d+)<", page)
+
+
+def test_label_issues_follow_the_data_and_have_links(hostile):
+    page = report_page(hostile)
+    assert re.findall(r'<h2 id="(\w+)"', page)[:2] == ["data", "issues"]
+    assert len(issue_rows(page)) == len(hostile.issues.issues) > 0
+    assert issue_rows(report_page(replace(hostile, issues=replace(hostile.issues, review_url=None)))) == []
 
 
 @pytest.mark.parametrize(("count", "text"), [(1, "1 warning about"), (2, "2 warnings about")])
@@ -135,7 +144,15 @@ def test_arbitrary_names(hostile, names):
     issues = replace(hostile.issues, issues=tuple(replace(i, label=names[0]) for i in hostile.issues.issues))
     together = replace(hostile.cooccurrence, names=tuple(names))
     found = Report(
-        names[0], tuple(names), data, rates, hostile.metrics, together, precision_recall, issues, hostile.curves
+        names[0],
+        tuple(names),
+        data,
+        rates,
+        metrics=hostile.metrics,
+        cooccurrence=together,
+        precision_recall=precision_recall,
+        issues=issues,
+        curves=hostile.curves,
     )
     check_page(report_page(found))
 

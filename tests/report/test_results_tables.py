@@ -68,5 +68,5 @@ def test_all_outputs_have_the_same_values_marks_and_gaps(summary, results):
     reader = check_page(page)
     assert {"0.313 ± 0.015•", "0.113 ± 0.015∘"} <= set(reader.text)
     assert "<b>0.113 ± 0.015∘</b>" in page
-    assert '<th>fPML</th><td class="faint">–</td>' in page
+    assert '<th scope="row">fPML</th><td class="faint">–</td>' in page
     assert "&lt;cpu&gt;" in page

@@ -43,6 +43,9 @@ from ccmn.report.facts import (
 from ccmn.report.instances import Show, pictures
 from ccmn.votes import InferredLabels
 
+REVIEW_URL = "http://127.0.0.1:8765"
+"""Address of ``ccmn review``, if its preferred port is free."""
+
 _DEMO_MODELS = {
     "clean": "true labels",
     "plain": "noisy labels",
@@ -83,7 +86,8 @@ def audit_report(
         metrics=metric_facts(labels, audit.pred_proba - 0.5, audit.noise, score_note),
         cooccurrence=cooccurrence_facts(labels, names, noise),
         precision_recall=precision_recall_facts(names, variants, score_note),
-        issues=issue_facts(audit.issues, labels, names, show, note, max_shown=max_shown),
+        issues=issue_facts(audit.issues, labels, names, show, note, max_shown=max_shown, review_url=REVIEW_URL),
+        first="issues",
     )
 
 

@@ -171,8 +171,12 @@ class IssueFacts:
 
     issues: tuple[LabelIssue, ...]
     found: int
-    """Number of issues that were found; ``issues`` are the first of them."""
+    """Number of issues that were found; ``issues`` are some of them."""
     note: str
+    max_per_label: int = DEFAULT_SHOWN_ISSUES
+    """Maximum number of shown issues of a label, unless there are too few of the other labels."""
+    review_url: str | None = None
+    """Address of the web app for label review; None without links."""
 
     @property
     def wrong(self) -> int | None:
@@ -241,6 +245,8 @@ class Report:
     precision_recall: PrecisionRecallFacts | None = None
     issues: IssueFacts | None = None
     curves: CurveFacts | None = None
+    first: str = "metrics"
+    """Section after the data."""
 
 
 def data_facts(name: str, d: int, Y: FloatArray, names: Sequence[str]) -> DataFacts:
@@ -461,11 +467,16 @@ def issue_facts(
     *,
     max_shown: int = DEFAULT_SHOWN_ISSUES,
     Y_true: FloatArray | None = None,
+    review_url: str | None = None,
 ) -> IssueFacts:
-    """Return the first label issues found by :func:`ccmn.find_label_issues`, with the content of their rows."""
+    """Return label issues found by :func:`ccmn.find_label_issues` with the content of their rows.
+
+    The shown issues are the first ones of several labels, see :func:`diverse_issues`.
+    """
     position = {name: j for j, name in enumerate(names)}
+    max_per_label = max(1, math.ceil(2 * max_shown / max(issues["label"].nunique(), 1)))
     shown = []
-    for line in issues.head(max_shown).to_dict("records"):
+    for line in diverse_issues(issues, max_shown, max_per_label).to_dict("records"):
         row, label = int(line["row"]), str(line["label"])
         j = position[label]
         row_labels = tuple(name for name, given in zip(names, Y[row]) if given == 1)
@@ -473,7 +484,21 @@ def issue_facts(
         shown.append(
             LabelIssue(row, label, int(line["given"]), float(line["p_wrong"]), row_labels, show(row, j), wrong)
         )
-    return IssueFacts(tuple(shown), len(issues), note)
+    return IssueFacts(tuple(shown), len(issues), note, max_per_label, review_url)
+
+
+def diverse_issues(issues: pd.DataFrame, n_shown: int, max_per_label: int) -> pd.DataFrame:
+    """Return the first issues with at most ``max_per_label`` of each label, in their order.
+
+    If this leaves fewer than ``n_shown`` issues, the first of the other issues are added.
+
+    >>> issues = pd.DataFrame({"label": ["sea", "sea", "sea", "sky"], "row": [1, 2, 3, 4]})
+    >>> diverse_issues(issues, 3, 2).row.tolist(), diverse_issues(issues, 4, 1).row.tolist()
+    ([1, 2, 4], [1, 2, 3, 4])
+    """
+    extra = issues.groupby("label", sort=False).cumcount().to_numpy() >= max_per_label
+    chosen = np.sort(np.argsort(extra, kind="stable")[:n_shown])
+    return issues.iloc[chosen]
 
 
 def histories_by_rate(history: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -1,8 +1,12 @@
-"""HTML pages, rendered with Jinja2: one file each, without scripts and without external requests."""
+"""HTML pages, rendered with Jinja2: one file each, without external requests.
+
+A script in the page sorts tables and filters label issues. The content security policy permits no other script.
+"""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import math
 from collections.abc import Mapping
 from importlib.resources import files
@@ -60,13 +64,17 @@ _ENVIRONMENT.globals["color"] = color
 
 def render_page(template: str, **context: Any) -> str:
     """Render a template that extends ``base.html``, with the style sheet in the page."""
-    style = files("ccmn.report").joinpath("page.css").read_text()
-    return _ENVIRONMENT.get_template(template).render(style=Markup(style), **context)
+    style, script = (files("ccmn.report").joinpath(name).read_text() for name in ("page.css", "page.js"))
+    script_hash = f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
+    return _ENVIRONMENT.get_template(template).render(
+        style=Markup(style), script=Markup(script), script_hash=script_hash, **context
+    )
 
 
 def report_page(report: Report) -> str:
     """Render the report of an audit, an evaluation or the demo."""
-    sections = {name: view(facts) for name, view in _VIEWS.items() if (facts := getattr(report, name)) is not None}
+    order = sorted(_VIEWS, key=lambda name: (name != "data", name != report.first))
+    sections = {name: _VIEWS[name](facts) for name in order if (facts := getattr(report, name)) is not None}
     return render_page("report.html", title=report.title, lead=report.lead, sections=sections)
 
 
@@ -245,7 +253,8 @@ _VIEWS: Mapping[str, Any] = {
     "cooccurrence": _cooccurrence,
     "curves": _curves,
 }
-"""Sections in the order of the page: field of the report, and function from its facts to charts and table cells.
+"""Sections in the order of the page, except that ``Report.first`` follows the data.
 
-The facts of a section are the numbers and texts that it shows (:mod:`ccmn.report.facts`).
+Each field of the report has a function from its facts to charts and table cells. The facts of a section are the numbers
+and texts that it shows (:mod:`ccmn.report.facts`).
 """
