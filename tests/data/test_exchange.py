@@ -160,6 +160,9 @@ def test_models_read_exchange_files(tmp_path):
         ("a.json", "[" * 100_000, "nested too deeply"),
         ("a.jsonl", '{"text": "a"}\n{', r"line 2"),
         ("a.json", '[{"data": {"text": "a"}, "annotations": []}]', "no annotation with a choice"),
+        ("a.json", '[{"data": {"text": "a"}, "annotations": [3]}]', "structure of a known tool"),
+        ("a.json", '[{"data": [], "annotations": {"result": 1}}]', "structure of a known tool"),
+        ("a.json", '[{"responses": [1], "fields": {}}]', "structure of a known tool"),
         ("a.json", '[{"text": "a", "meta": {"x": 1}}]', "'meta' contains objects"),
     ],
 )

@@ -117,6 +117,8 @@ def test_errors(table):
         TablePreprocessor().fit(pd.DataFrame({"age": ["1"] * 20 + ["12a"]}))
     with pytest.raises(ValueError, match=r"'name' has 30 different values.*--text name.*--id name"):
         TablePreprocessor().fit(pd.DataFrame({"name": [f"n{i}" for i in range(30)]}))
+    with pytest.raises(ValueError, match=r"row 1 \(from 0\): infinite \(or too large\) value in column 'age'"):
+        TablePreprocessor().fit(pd.DataFrame({"age": ["1", "1e308"]}))
     with pytest.raises(ValueError, match="contains lists"):
         TablePreprocessor().fit(pd.DataFrame({"tags": [["a"], ["b"]]}))
     with pytest.raises(ValueError, match="there is no column 'bodi'"):

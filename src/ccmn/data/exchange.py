@@ -58,11 +58,14 @@ def read_json_table(path: PathLike) -> RawTable:
         records = _read_records(path)
         if not records or not all(isinstance(record, dict) for record in records):
             raise ValueError("expected a list of objects, or one object per line")
-        if any("annotations" in record and "data" in record for record in records):
-            return _table(path, [_label_studio_row(record) for record in records])
-        if any("responses" in record or "annotation_agent" in record for record in records):
-            return _table(path, [_argilla_row(record) for record in records])
-        return _plain_table(path, records)
+        try:
+            if any("annotations" in record and "data" in record for record in records):
+                return _table(path, [_label_studio_row(record) for record in records])
+            if any("responses" in record or "annotation_agent" in record for record in records):
+                return _table(path, [_argilla_row(record) for record in records])
+            return _plain_table(path, records)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"the records do not have the structure of a known tool: {error}") from None
 
 
 def read_json(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:

@@ -448,10 +448,11 @@ def to_numbers(values: Any, place: Callable[[int], str] | None = None) -> FloatA
                 f"{where}: {str(values.iloc[row])[:40]!r} in column {values.name!r} is not a number (leave missing "
                 "values empty)"
             )
-    if np.isinf(numbers).any():
-        row = int(np.isinf(numbers).argmax())
+    large = np.abs(numbers) > np.finfo(np.float32).max
+    if large.any():
+        row = int(large.argmax())
         where = f"row {row} (from 0)" if place is None else place(row)
-        raise ValueError(f"{where}: infinite value in column {values.name!r}")
+        raise ValueError(f"{where}: infinite (or too large) value in column {values.name!r}")
     return np.asarray(numbers)
 
 
@@ -474,7 +475,8 @@ def to_dates(values: Any) -> Any:
 
 def category_name(value: Any) -> str:
     """Return the name of a category; whole numbers have no decimals, so that 3 and 3.0 agree."""
-    return str(int(value)) if isinstance(value, (float, np.floating)) and value == np.floor(value) else str(value)
+    whole = isinstance(value, (float, np.floating)) and np.isfinite(value) and value == np.floor(value)
+    return str(int(value)) if whole else str(value)
 
 
 def without_gap_words(frame: Any) -> dict[str, Any]:
