@@ -241,7 +241,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parts of the training risk of every label (R+ and R- of the Hamming loss, one part of the ranking loss). They
         estimate quantities that cannot be negative; ``fit`` warns if one is. None if no part can be negative.
     classes_ : array
-        Columns of a label matrix (0 .. q-1, or the labels of the sets), or the class values.
+        Columns of a label matrix (their names if known, else 0 .. q-1), labels of the sets, or class values.
     label_names_ : tuple of str or None
         Names of the labels, if known.
     n_features_in_ : int
