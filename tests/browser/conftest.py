@@ -61,5 +61,15 @@ def keep(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return save
 
 
+def axe_violations(page: Any) -> list[str]:
+    """Return the violations that axe-core finds in a page."""
+    import axe_playwright_python
+
+    script = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
+    page.evaluate(script)  # like the console of the browser, not subject to the content security policy
+    found = page.evaluate("axe.run().then(result => result.violations)")
+    return [f"{violation['id']}: {node['target']}" for violation in found for node in violation["nodes"]]
+
+
 def _is_local(url: str) -> bool:
     return url.startswith(("http://127.0.0.1:", "data:", "blob:", "file:", "about:"))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from browser.conftest import axe_violations
 from ccmn.cli import app
 from ccmn.data import MultiLabelData, write_npz
 from ccmn.experiments.demo_task import make_demo
@@ -78,7 +79,8 @@ def test_every_control_works(open_report, keep, name):
         page.keyboard.press("Tab")
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
     for control in controls:
-        control.click()
+        if not (control.get_attribute("href") or "").startswith("http"):  # a link to the web app for review
+            control.click()
     assert page.locator("details:not([open])").count() == page.locator("details").count() - n_closed  # each was toggled
     for anchor in page.locator("a[href^='#']").all():
         assert page.locator(f"[id='{anchor.get_attribute('href')[1:]}']").count() == 1
@@ -97,6 +99,11 @@ def test_dark_phone_layout_with_all_details_open(open_report, keep, name):
     keep(page, "dark-phone")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
     assert page.evaluate(MIN_CONTRAST) >= 4.5  # required by WCAG AA
+    assert axe_violations(page) == []
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    keep(page, "desktop")
+    assert axe_violations(page) == []
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -107,6 +114,24 @@ def test_every_table_is_printed(open_report, keep, name):
     hidden = page.evaluate("[...document.querySelectorAll('details table')].filter(t => !t.offsetHeight).length")
     assert hidden == 0
     assert page.locator("nav:visible").count() == 0
+
+
+def test_tables_are_sorted_and_label_issues_filtered(open_report):
+    page = open_report("audit-pictures")
+    section = page.locator("section:has(> #issues)")
+    labels = {card.get_attribute("data-label") for card in section.locator(".card").all()}
+    assert len(labels) >= 4  # not the same label 24 times
+    chosen = sorted(labels)[1]
+    section.locator("select").select_option(chosen)
+    visible = section.locator(".card:visible").all()
+    assert {card.get_attribute("data-label") for card in visible} == {chosen}
+    section.locator("summary").click()
+    section.get_by_role("button", name="p_wrong").click()
+    values = [float(text) for text in section.locator("table.sortable tr td:nth-child(4)").all_inner_texts()]
+    assert values == sorted(values)
+    section.get_by_role("button", name="p_wrong").click()
+    values = [float(text) for text in section.locator("table.sortable tr td:nth-child(4)").all_inner_texts()]
+    assert values == sorted(values, reverse=True)
 
 
 MIN_CONTRAST = """() => {

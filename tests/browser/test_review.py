@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 import ccmn
+from browser.conftest import axe_violations
 from ccmn.experiments.demo_task import make_demo
 from ccmn.models import load_model
+from ccmn.noise import ClassConditionalNoise
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-browser")
 pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install starlette uvicorn")
@@ -83,8 +85,7 @@ def test_review_survives_restart_and_retrains(context, start, tmp_path, keep):
     answer_row(page, truth)  # 20 labels in total
     expect(page.locator("#answers")).to_have_text("20")
     expect(page.locator("#counted")).to_have_text("2")
-    row, intervals = row_of(page), page.locator("td[id^=interval-]").all_inner_texts()
-    assert any(interval != "0.00–1.00" for interval in intervals)
+    row = row_of(page)
     keep(page, "20-labels")
 
     page.close()
@@ -101,25 +102,31 @@ def test_review_survives_restart_and_retrains(context, start, tmp_path, keep):
     page.wait_for_url("**/row/*")
     expect(page.locator("#answers")).to_have_text("20")
     assert row_of(page) == row
-    assert page.locator("td[id^=interval-]").all_inner_texts() == intervals
-
+    page.get_by_role("link", name="Noise rates").click()
     before = used_rates(page)
+    assert any(text != "0.00–1.00" for text in page.locator("td[id^=interval-]").all_inner_texts())
+    page.get_by_role("link", name="Review", exact=True).click()
+    page.wait_for_url("**/row/*")
     for _ in range(8):
         page.keyboard.press("ArrowRight")
         expect(page.locator("form.label.open").first).to_be_visible()
         answer_row(page, truth)
+    page.get_by_role("link", name="Train and export").click()
     page.locator("#export").click()
-    expect(page.locator("#notice")).to_have_text("Exported.")
+    expect(page.locator("#notice")).to_contain_text("Exported.")
     folder = tmp_path / "digits-review"
+    expect(page.locator("#folder")).to_have_text(str(folder))
+    expect(page.locator("#files")).to_contain_text("trusted.csv")
     with np.load(folder / "trusted.npz", allow_pickle=False) as found:
         np.testing.assert_array_equal(found["Y"], truth[found["rows"]])
         assert len(found["rows"]) == 10
 
     page.locator("#retrain").click()
-    expect(page.locator("#training")).to_contain_text("Wrong labels on the clean test set", timeout=120_000)
-    assert used_rates(page) != before
+    expect(page.locator("#verdict")).to_contain_text("With your answers, the model is", timeout=120_000)
     assert load_model(folder / "model.ccmn").n_features_in_ == 384
     keep(page, "retrained")
+    page.get_by_role("link", name="Noise rates").click()
+    assert used_rates(page) != before
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390  # no horizontal scrolling on a phone
@@ -138,26 +145,27 @@ def test_keys_mouse_undo_and_two_tabs(context, start, keep, tmp_path):
     expect(page.locator("blockquote")).to_contain_text("<b>text</b>")
 
     focused = page.locator("*:focus")
-    expect(focused).to_have_attribute("aria-label", "Yes: sea")
+    first, second = page.locator("form.label .name").all_inner_texts()  # the highest error probability first
+    expect(focused).to_have_attribute("aria-label", f"Yes: {first}")
     page.keyboard.press("ArrowDown")
-    expect(focused).to_have_attribute("aria-label", "Yes: sky")
+    expect(focused).to_have_attribute("aria-label", f"Yes: {second}")
     page.keyboard.press("u")
-    expect(page.locator("form.label.unsure .name")).to_have_text("sky")
-    expect(focused).to_have_attribute("aria-label", "Yes: sea")
-    page.locator("button[aria-label='No: sea']").click()
-    expect(page.locator("form.label.no .name")).to_have_text("sea")
-    expect(focused).to_have_text("Next row →")
+    expect(page.locator("form.label.unsure .name")).to_have_text(second)
+    expect(focused).to_have_attribute("aria-label", f"Yes: {first}")
+    page.locator(f"button[aria-label='No: {first}']").click()
+    expect(page.locator("form.label.no .name")).to_have_text(first)
+    expect(focused).to_contain_text("Next row")
     keep(page, "text")
 
-    other.keyboard.press("a")  # this tab shows old answers: it overwrites nothing and is updated
-    expect(other.locator("form.label.no .name")).to_have_text("sea")
-    expect(other.locator("form.label.unsure .name")).to_have_text("sky")
-    other.keyboard.press("ArrowRight")
+    title = page.locator("#title").inner_text()
+    other.keyboard.press("a")  # this tab shows old answers: it overwrites nothing and goes to the next row
+    expect(other.locator("#title")).not_to_have_text(title)
     page.keyboard.press("Enter")
     expect(page.locator("#title")).to_have_text(other.locator("#title").inner_text())
     page.keyboard.press("z")
     expect(page.locator("#notice")).to_have_text("The latest action was undone.")
-    expect(page.locator("form.label.open .name")).to_have_text("sea")
+    expect(page.locator("form.label.open .name")).to_have_text(first)
+    expect(page.locator("form.label.unsure .name")).to_have_text(second)
     page.keyboard.press("Control+z")
     expect(page.locator("form.label.open")).to_have_count(2)
 
@@ -168,8 +176,20 @@ def test_accessibility(context, start, tmp_path):
     lines = ["a,b,c,sea,sky", *(f"{a:.3f},{b:.3f},{c:.3f},{a > 0:d},{b > 0:d}" for a, b, c in rows)]
     (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
     page = open_page(context, start("table.csv", "--labels", "sea,sky", "--noise", "partial"))
-    for element in page.locator("button, a, summary, img").all():
-        name = element.get_attribute("aria-label") or element.get_attribute("alt") or element.inner_text()
+    address = page.url.partition("/row")[0]
+    for name in ("rows", "rates", "results", "row/0"):
+        page.goto(f"{address}/{name}")
+        for scheme, width in (("light", 1280), ("dark", 390)):
+            page.emulate_media(color_scheme=scheme)
+            page.set_viewport_size({"width": width, "height": 800})
+            assert axe_violations(page) == []
+    page.goto(f"{address}/row/99")
+    assert axe_violations(page) == []
+    context.problems.clear()  # the console reports status 404
+    page.get_by_role("link", name="Continue the review").click()
+    page.set_viewport_size({"width": 1280, "height": 800})
+    for element in page.locator("button, header a, summary, img").all():
+        name = element.get_attribute("aria-label") or element.get_attribute("alt") or element.text_content()
         assert name.strip()
     assert page.locator("html").get_attribute("lang") == "en"
     assert page.locator("h1").count() == 1
@@ -179,7 +199,7 @@ def test_accessibility(context, start, tmp_path):
         assert contrasts
         assert min(contrasts.values()) >= 4.5, contrasts  # required by WCAG AA
     seen = set()
-    for _ in range(40):
+    for _ in range(60):
         page.keyboard.press("Tab")
         style = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         element = page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
@@ -188,6 +208,92 @@ def test_accessibility(context, start, tmp_path):
         assert style != "none", element
         seen.add(element)
     assert len(seen) >= 10
+
+
+TAGS = ("tag_damaged", "tag_password", "tag_shipping", "tag_refund", "tag_crash", "tag_billing", "tag_login")
+TAGS += ("tag_delivery_address_change", "tag_invoice", "tag_return", "tag_slow", "tag_feature_request")
+
+
+@pytest.fixture
+def tickets(tmp_path):
+    """Write a table of texts with an identifier, twelve labels and a price."""
+    rng = np.random.default_rng(0)
+    lines = [",".join(["id", "message", *TAGS, "price"])]
+    for i in range(200):
+        true = rng.random(12) < 0.22
+        given = np.where(true, rng.random(12) > 0.25, rng.random(12) < 0.05)
+        words = [tag.split("_")[1] for tag, value in zip(TAGS, true) if value]
+        text = f"Hello, I need help with: {' and '.join(words) or 'something else'}. Ticket {i}. " + "Thank you! " * 5
+        lines.append(",".join([f"T{i:03d}", f'"{text}"', *(str(int(value)) for value in given), f"{i / 2:.2f}"]))
+    (tmp_path / "tickets.csv").write_text("\n".join(lines) + "\n")
+    rates = ClassConditionalNoise(0.25, 0.05, n_labels=12, label_names=TAGS)
+    (tmp_path / "rates.json").write_text(json.dumps(rates.to_dict()))
+    return ("tickets.csv", "--text", "message", "--id", "id", "--labels", "tag_*", "--noise", "rates.json")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (768, 1024), (390, 844)])
+def test_text_and_main_action_are_visible_without_scrolling(context, start, keep, tickets, width, height):
+    page = open_page(context, start(*tickets))
+    page.set_viewport_size({"width": width, "height": height})
+    assert page.evaluate("document.documentElement.scrollHeight") <= height
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for selector in ("blockquote", "button.main", "#progress", "form.label"):
+        box = page.locator(selector).first.bounding_box()
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= height
+        assert box["x"] + box["width"] <= width
+    if width == 1280:
+        assert page.locator("blockquote").bounding_box()["width"] >= 500
+        heights = {round(form.bounding_box()["height"]) for form in page.locator("form.label").all()}
+        assert max(heights) < 50  # one line each
+        assert page.locator("form.label").last.bounding_box()["y"] < height - 60  # all twelve labels are visible
+    page.get_by_role("link", name="Rows").click()
+    page.get_by_role("button", name="Review row").first.click()  # the most suspicious row
+    page.locator("form.label").first.get_by_role("button", name="No").click()
+    expect(page.locator("form.label.no")).to_have_count(1)
+    keep(page, "review")  # docs/figures/review.png is a copy
+    page.emulate_media(color_scheme="dark")
+    keep(page, "review-dark")
+
+
+def test_find_a_row_and_export_the_table(context, start, tickets, tmp_path):
+    page = open_page(context, start(*tickets))
+    page.get_by_label("Reviewer").fill("Ann")
+    page.get_by_role("button", name="Set").click()
+    expect(page.locator("#notice")).to_contain_text("stored under this name")
+    page.get_by_role("link", name="Rows").click()
+    page.get_by_label("Text").fill("ticket 17.")
+    page.get_by_role("button", name="Filter").click()
+    page.get_by_role("button", name="Review row 17").click()
+    expect(page.locator("#title")).to_contain_text("Row 17 (T017)")
+    form = page.locator("form.label").first
+    name, given = form.locator(".name").inner_text(), form.locator(".given").inner_text()
+    form.get_by_role("button", name="No" if given == "given" else "Yes", exact=False).first.click()
+    expect(page.locator("form.label[data-effect=changed]")).to_have_count(1)
+    page.keyboard.press("a")
+    expect(page.locator("#title")).not_to_contain_text("Row 17 ")
+    page.get_by_role("link", name="Train and export").click()
+    page.locator("#export").click()
+    expect(page.locator("#files")).to_contain_text("corrected.csv")
+    expect(page.locator("#reviewers")).to_contain_text("Ann")
+    before = (tmp_path / "tickets.csv").read_text().splitlines()
+    after = (tmp_path / "tickets-review" / "corrected.csv").read_text().splitlines()
+    assert after[0] == before[0]
+    changed = [i for i, (old, new) in enumerate(zip(before, after)) if old.replace('"', "") != new.replace('"', "")]
+    assert changed == [18]
+    column = before[0].split(",").index(name) - len(before[0].split(","))
+    assert after[18].split(",")[column] == ("0" if given == "given" else "1")
+
+
+def test_link_of_a_report_opens_the_row(context, start, tickets, tmp_path):
+    server = start(*tickets)
+    page = open_page(context, server)
+    address = server.url.partition("/?")[0]
+    (tmp_path / "report.html").write_text(f'<a href="{address}/go/12">Review row 12</a>')
+    page.goto((tmp_path / "report.html").as_uri())
+    page.get_by_role("link").click()
+    page.get_by_role("button", name="Review row 12").click()
+    expect(page.locator("#title")).to_contain_text("Row 12 ")
 
 
 CONTRASTS = """() => {

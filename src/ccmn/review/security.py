@@ -39,7 +39,7 @@ MAX_SECONDS = 10.0
 
 ERROR_STYLE = (
     ":root { color-scheme: light dark; } body { font: 16px/1.5 system-ui, sans-serif; margin: 15vh auto; "
-    "max-width: 36rem; padding: 0 1rem; } h1 { font-size: 1.4rem; }"
+    "max-width: 36rem; padding: 0 1rem; } h1 { font-size: 1.4rem; } a { color: inherit; }"
 )
 """Style sheet of error pages. It is part of the page, because a browser without cookie gets no other file."""
 

@@ -86,9 +86,7 @@ def open_session(
         check_choice(noise, "noise", tuple(NOISE_TYPES))
         estimate = IncrementalNoiseEstimator(dataset.data.X, dataset.named_labels, NOISE_TYPES[noise], random_state)
         noise = estimate.rates()
-    audit = audit_labels(
-        dataset.data.X, dataset.named_labels, noise, random_state=random_state, pred_proba=pred_proba
-    )
+    audit = audit_labels(dataset.data.X, dataset.named_labels, noise, random_state=random_state, pred_proba=pred_proba)
     rates = audit.noise
     if isinstance(rates, ClassConditionalNoise):
         rates = NoiseRates.known(rates, dataset.named_labels)
