@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -40,8 +42,8 @@ def test_audit_describes_the_annotators(run, vote_file, tmp_path):
     page = tmp_path / "report.html"
     run("audit", vote_file, "--votes", "item,worker,tag", "--report", page, "--min-p-wrong", "0")
     text = page.read_text()
-    assert '<h2 id="annotators">Annotators</h2>' in text
-    assert text.count("<th>eve</th>") == 3  # one line per label
+    assert '<h2 id="annotators">' in text
+    assert len(re.findall(r"<th[^>]*>eve</th>", text)) == 3  # one line per label
 
 
 def test_review_orders_rows_by_the_gain_of_another_vote(vote_file, tmp_path):
