@@ -204,7 +204,7 @@ def test_accessibility(context, start, tmp_path):
         style = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         element = page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
         if element.startswith("<body"):
-            break
+            continue  # after the last control, the next key leads to the first one
         assert style != "none", element
         seen.add(element)
     assert len(seen) >= 10

@@ -251,3 +251,5 @@ def test_intervals_of_the_comparison():
     for name, values in (("before", before), ("after", after), ("difference", after - before)):
         half = 1.6448536 * np.sqrt(((values - values.mean()) ** 2).sum() / 29 / 30)
         np.testing.assert_allclose(found[name], [values.mean(), values.mean() - half, values.mean() + half], rtol=1e-6)
+    rare = np.array([0.0, 0.0, 0.0, 0.1])
+    assert compare_errors(rare, rare)["before"][1] == 0.0  # a share is not negative

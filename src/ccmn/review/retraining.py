@@ -206,7 +206,7 @@ def compare_errors(before: FloatArray, after: FloatArray) -> dict[str, Any]:
     -------
     dict
         Number of rows ``n_rows``, and ``before``, ``after`` and ``difference`` (after minus before): mean and ends of
-        the interval. The interval of the difference is that of paired rows.
+        the interval, clipped to [0, 1] for the two errors. The interval of the difference is that of paired rows.
 
     Examples
     --------
@@ -220,7 +220,8 @@ def compare_errors(before: FloatArray, after: FloatArray) -> dict[str, Any]:
         mean, half = float(values.mean()), float(width * values.std(ddof=1))
         return [mean, mean - half, mean + half]
 
-    parts = {"before": interval(before), "after": interval(after), "difference": interval(after - before)}
+    shares = {name: np.clip(interval(e), 0, 1).tolist() for name, e in (("before", before), ("after", after))}
+    parts = {**shares, "difference": interval(after - before)}
     return {"n_rows": len(before), **parts}
 
 
