@@ -265,14 +265,18 @@ def print_tables(table: pd.DataFrame) -> None:
             print(pd.DataFrame(shown, index=pivot.index).to_string())
         kinds_of_sets = table[table.dataset.isin(sets) & ~table.method.str.contains("trusted|true rates|rates")]
         keyed = kinds_of_sets.set_index([*KEY, "method"])
-        ranks = pd.concat(
+        values = pd.concat(
             [
                 sign * keyed[metric].unstack("method")
                 for metric, sign in (("hamming_loss", 1), ("ranking_loss", 1), ("average_precision", -1))
             ]
-        ).rank(axis=1)
+        )
+        complete = values.dropna()
         print(f"\nmean rank over Hamming loss, ranking loss and average precision, {title} data sets")
-        print(ranks.mean().sort_values().round(2).to_string())
+        print(values.dropna(axis=1).rank(axis=1).mean().sort_values().round(2).to_string())
+        if 0 < len(complete) < len(values):
+            print(f"\nthe same for all methods, in the {len(complete) // 3} cells with all of them")
+            print(complete.rank(axis=1).mean().sort_values().round(2).to_string())
         rates = table[table.dataset.isin(sets) & (table.method == "rates")]
         columns = ["rho_pos", "rho_neg", "rho_pos_error", "rho_neg_error", "used_rho_pos", "seconds"]
         print(f"\nestimated rates, {title} data sets")
