@@ -219,11 +219,6 @@ def gpu_memory(rng: np.random.Generator, folder: Path) -> str:
     return "GPU memory: one line"
 
 
-def check(rng: np.random.Generator, folder: Path) -> str:
-    """Check one fault."""
-    return (memory if rng.random() < 0.2 else disk)(rng, folder)
-
-
 def _tests(*paths: str, **environment: str) -> Callable[[np.random.Generator, Path], str]:
     """Return a case that runs tests which kill processes of a distributed run."""
 
@@ -251,7 +246,9 @@ def _tests(*paths: str, **environment: str) -> Callable[[np.random.Generator, Pa
 
 
 CAMPAIGNS = (
-    Campaign("faults", check, 100, seconds=120, prepare=files),
+    Campaign("faults", disk, 80, seconds=120, prepare=files),
+    # On a busy machine, a case of 40 was seen that had no result after 120 s; its cause is not known.
+    Campaign("memory", memory, 20, seconds=120, prepare=files, min_minutes=5),
     Campaign("gpu_memory", gpu_memory, 1, seconds=120),
     Campaign("torchrun", _tests("tests/cli/test_distributed_fit.py"), 1, seconds=600, min_minutes=10),
     Campaign("ray", _tests("tests/cluster", CCMN_CLUSTER="1"), 1, seconds=900, min_minutes=10),
