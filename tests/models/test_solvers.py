@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
 from ccmn import CCMNClassifier
+from ccmn.data import make_noisy_multilabel
 from ccmn.models.solvers import choose_solver
 from ccmn.models.training_data import ResolvedNoise, Sample, Split, prepare
 from ccmn.noise import ClassConditionalNoise
@@ -71,3 +74,31 @@ def test_failed_refit_resets_the_fitted_state():
         clf.fit(X, np.where(X[:, 0] > 0, "y", "x"))
     with pytest.raises(NotFittedError):
         clf.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "names"),
+    [
+        ({"lr": 0.1}, "lr has"),
+        ({"epochs": 3, "patience": 2}, "epochs, patience have"),
+        (HAMMING | {"lr": 0.1}, "lr has"),
+    ],
+)
+def test_parameters_of_adam_without_adam_are_named(parameters, names):
+    task = make_noisy_multilabel(80, 3, 2, random_state=0)
+    with pytest.warns(UserWarning, match=f"{names} no effect with solver="):
+        CCMNClassifier(None, random_state=0, **parameters).fit(task.X, task.Y)
+
+
+def test_default_parameters_have_no_unused_ones():
+    task = make_noisy_multilabel(80, 3, 2, random_state=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*no effect with solver")
+        CCMNClassifier(None, random_state=0).fit(task.X, task.Y)
+
+
+@pytest.mark.parametrize("parameters", [{"loss": "ranking"}, {"correction": "abs"}])
+def test_average_model_requires_the_plugin_loss(parameters):
+    task = make_noisy_multilabel(80, 3, 2, random_state=0)
+    with pytest.raises(ValueError, match="model='average' requires"):
+        CCMNClassifier(None, model="average", random_state=0, **parameters).fit(task.X, task.Y)

@@ -86,6 +86,8 @@ MODEL_NAMES = ("auto", *NETWORKS, "average")
 """Values of the parameter ``model`` other than functions."""
 MAX_CROSS_FIT_EPOCHS = 10
 """Epochs of the networks from whose embeddings rates are estimated; a short training suffices."""
+ADAM_PARAMETERS = ("lr", "epochs", "batch_size", "patience", "autocast")
+"""Parameters that only Adam uses."""
 MAX_FULL_BATCH_ROWS = 256
 """Up to this number of rows, ``batch_size="auto"`` is all rows, and linear models and networks train in float64."""
 
@@ -202,7 +204,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     patience : int or None, default=None
         Adam stops if the validation criterion has not improved for this number of epochs.
     device : str, default="auto"
-        "auto", "cpu", "cuda" or another PyTorch device.
+        "auto", "cpu", "cuda" or another PyTorch device, on which Adam trains. The other solvers use the CPU.
     autocast : bool, default=False
         Whether matrix products on an accelerator use bfloat16. The loss is computed in float32.
     random_state : int, Generator or None, default=None
@@ -390,6 +392,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             samples = Split(sample, self._given_validation(validation, data.targets, validation_is_clean))
         solver = choose_solver(config, samples)
+        if solver != "adam":
+            self._warn_about_unused(solver, checkpoint)
         saved = None if checkpoint is None else self._checkpoint(checkpoint, 5, samples.train, samples.valid)
         verbose = self.verbose if solver == "adam" and ProcessGroup.current().is_main else 0
         with show_progress(verbose, config.criterion) as (on_epoch, _):
@@ -474,6 +478,19 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.training_rows_ = source.gather()
         return self
 
+    def _warn_about_unused(self, solver: str, checkpoint: Any) -> None:
+        """Warn about parameters of Adam that were set although another solver is used."""
+        defaults = type(self)().get_params(deep=False)
+        given = [name for name in ADAM_PARAMETERS if str(getattr(self, name)) != str(defaults[name])]
+        given += ["checkpoint"] * (checkpoint is not None)
+        if given:
+            names = ", ".join(given)
+            verb = "has" if len(given) == 1 else "have"
+            warnings.warn(
+                f"{names} {verb} no effect with solver={solver!r}, which has no epochs; use solver='adam'.",
+                stacklevel=3,
+            )
+
     def _estimation_data(self, data: TrainingData, seed: int) -> TrainingData:
         """Return the data from which rates are estimated: out-of-fold embeddings if inputs are not vectors."""
         if not hasattr(self, "input_shape_") or not isinstance(self.noise, str):
@@ -497,6 +514,11 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 loss = "hamming"
             else:
                 loss = "plugin" if two_rates and model in ("auto", "linear", "average") else "ranking"
+        if model == "average" and (loss != "plugin" or is_sparse(data.targets.labels) or stream):
+            raise ValueError(
+                "model='average' requires dense labels in memory, noise with two rates per label, no groups and no "
+                "correction; use model='auto'"
+            )
         if model == "auto":
             suited = loss == "plugin" and self.solver in ("auto", "newton") and not stream
             suited = suited and not is_small(data.X.shape[0], data.weights)  # too few rows to choose the shares

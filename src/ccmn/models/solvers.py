@@ -1,7 +1,8 @@
-"""Solvers: closed form, Newton steps and Adam. Each turns a configuration and two samples into a fitted network.
+"""Solvers: closed form, Newton steps and Adam. Each fits a network to training rows and selects hyperparameters.
 
-The closed form and Newton steps compute a path of l2 weights and select one for each label on the validation rows. Adam
-trains all learning rates at the same time and selects learning rate and epoch on the validation rows.
+The closed form and Newton steps compute a path of l2 weights and select one for each label, on validation rows or by
+cross-validation. Adam trains one run per learning rate and selects the learning rate and the epoch on the validation
+rows. Built-in networks train all runs at the same time.
 """
 
 from __future__ import annotations
@@ -49,15 +50,13 @@ from ccmn.training.ridge import l2_path, limit_threads
 from ccmn.training.selection import MIN_IMPROVEMENT, ValidationCriterion, criterion_of_scores
 
 MAX_SELECTION_ROWS = 20_000
-"""l2 weights are selected with at most this number of training rows; the model is then fitted to all rows."""
+"""Newton steps select l2 weights with at most this number of training rows and then fit the model to all rows."""
 SEARCH_TOLERANCE = 1e-3
-"""Tolerance of the scaled gradient while l2 weights are compared; a tenth of it for the final solution."""
+"""Tolerance of the scaled gradient while l2 weights are compared; the final fit uses ``newton.MAX_GRADIENT``."""
 MIN_RELATIVE_L2 = 1e-3
 """Smallest l2 weight of a path by default, relative to the mean squared norm of a row divided by the number of rows."""
 DEFAULT_WEIGHT_DECAY = 1e-4
 """l2 weight of Adam by default."""
-LINEAR_SHARES = (0.0, 1.0)
-"""Smallest and largest share of the linear model in an average."""
 MAX_FOREST_ROWS = 100_000
 """Largest number of rows for which "auto" adds a forest to the linear model."""
 MAX_SPARSE_FEATURES = 20_000
@@ -69,7 +68,7 @@ MIN_RISK_DECREASE = 0.5
 MIN_EXTRA_DEGREES = 5
 """Degrees of freedom that smaller l2 weights must add without an improvement before the path of a label ends."""
 MIN_EDGE_DECREASE = 1e-3
-"""A label counts as selecting the end of the path if its square risk decreases by more than this in the last step."""
+"""Closed form: a label selects the end of the path if its square risk decreases by more than this in the last step."""
 MIN_LATE_EPOCH = 0.9
 """A larger learning rate is advised if the best epoch is after this share of the epochs. In 5 synthetic fits with an
 earlier best epoch at the learning rate 0.05, the largest one, adding 0.2 decreased the test loss once."""
@@ -130,11 +129,11 @@ class FitResult:
     checkpoints: tuple[Checkpoint, ...] = ()
     """Checkpoints of a completed fit, which are deleted when the model has been saved."""
     advice: tuple[str, ...] = ()
-    """Sentences of one warning about a selection at the edge of its grid."""
+    """Sentences of one warning: divergence, a selection at the edge of its grid, or a best last epoch."""
     valid: Sample | None = None
-    """Rows of the cross-validation, if the solver has used one."""
+    """Rows that ``valid_outputs`` refers to; None for the validation rows of the split."""
     valid_outputs: NDArray[np.float64] | None = None
-    """Outputs for the validation rows of models that have not seen them, if ``network`` was fitted to all rows."""
+    """Outputs for the validation rows from the models that were fitted during the selection; None for Adam."""
 
 
 # -- Choice of the solver
@@ -143,8 +142,8 @@ _DENSE = "correction=None, and dense labels"
 REQUIREMENTS = {
     "closed_form": "solver='closed_form' requires model='linear', loss='hamming', surrogate='square', "
     f"{_DENSE} that are observed everywhere; use solver='auto'",
-    "newton": "solver='newton' requires model='linear' or 'average', loss='plugin', or loss='hamming' with "
-    f"surrogate='logistic', {_DENSE}; use solver='auto'",
+    "newton": "solver='newton' requires model='linear' or 'average' with loss='plugin', or model='linear' with "
+    f"loss='hamming' and surrogate='logistic', {_DENSE}; use solver='auto'",
 }
 """Error messages of the solvers that need all rows in memory."""
 
@@ -165,14 +164,17 @@ def choose_solver(config: TrainingConfig, data: Split) -> str:
     square = config.loss_name == "hamming" and config.surrogate == "square" and config.model == "linear"
     possible = {
         "closed_form": supported and square and not np.isnan(data.train.dense_labels()).any(),
-        "newton": supported and logistic and config.model in ("linear", "average"),
+        "newton": supported and (config.model == "average" or (logistic and config.model == "linear")),
         "adam": config.model != "average",
     }
     if config.solver != "auto":
         if not possible[config.solver]:
             raise ValueError(REQUIREMENTS.get(config.solver, "solver='adam' cannot fit model='average'"))
         return config.solver
-    return next(name for name, is_possible in possible.items() if is_possible)
+    solver = next((name for name, is_possible in possible.items() if is_possible), None)
+    if solver is None:
+        raise ValueError("model='average' requires dense labels, also in the validation set; use model='linear'")
+    return solver
 
 
 # -- Closed form and Newton steps
@@ -215,12 +217,7 @@ def fit_closed_form(
     return replace(result, network=_linear_network(config, weights, bias), valid_outputs=outputs)
 
 
-def fit_newton(
-    config: TrainingConfig,
-    data: Split,
-    on_progress: OnProgress | None = None,
-    checkpoint: Checkpoint | None = None,
-) -> FitResult:
+def fit_newton(config: TrainingConfig, data: Split) -> FitResult:
     """Compute l2 paths by Newton steps from the largest weight; select the l2 weight of each label by cross-validation.
 
     The loss "plugin" is fitted to the noisy labels, the Hamming loss to debiased labels. The model is fitted again to
@@ -327,12 +324,7 @@ class PathSearch:
         return True
 
 
-def fit_average(
-    config: TrainingConfig,
-    data: Split,
-    on_progress: OnProgress | None = None,
-    checkpoint: Checkpoint | None = None,
-) -> FitResult:
+def fit_average(config: TrainingConfig, data: Split) -> FitResult:
     """Average the probabilities of noisy labels of a logistic regression and a random forest.
 
     Both estimate P(noisy label = 1 | x), so that the share of each is chosen by a proper score of the noisy labels: the
@@ -399,7 +391,7 @@ def _linear_share(
     difference = linear - forest
     total = float((weights * difference**2).sum())
     share = float((weights * difference * (np.nan_to_num(p) - forest)).sum()) / total if total > 0 else 0.5
-    return float(np.clip(share, *LINEAR_SHARES))
+    return float(np.clip(share, 0, 1))
 
 
 def _path_result(
@@ -436,16 +428,17 @@ def _linear_network(config: TrainingConfig, weights: NDArray[np.float64], bias: 
 
 
 def _smallest_l2(config: TrainingConfig, sample: Sample) -> float:
-    """Return the smallest l2 weight of a path: the given one, or ``MIN_RELATIVE_L2`` times the norm of a mean row."""
+    """Return the smallest l2 weight of a path: ``weight_decay``, or the default given by ``MIN_RELATIVE_L2``."""
     if config.weight_decay is not None:
         return config.weight_decay
     return float(MIN_RELATIVE_L2 * _mean_squared_norm(sample) / max(1.0, float(_frequencies(sample).sum())))
 
 
 def _frequencies(sample: Sample) -> NDArray[np.float64]:
-    """Return how often each row counts: integer weights are repeated rows; small weights count as 1 unless they are 0.
+    """Return the number of samples (n,) that each row represents.
 
-    The information of verified labels does not count: it is inverse to their variance.
+    Weights with a mean of at least 1 over the rows with positive weight are numbers of repetitions. Otherwise every row
+    with positive weight counts once. The information of verified labels is an inverse variance and not a number.
     """
     if sample.weights is None:
         return np.ones(sample.X.shape[0])
