@@ -90,7 +90,7 @@ ErrorScore = Callable[[NDArray[Any], FloatArray], FloatArray]
 
 
 class RateRange(NamedTuple):
-    """Noise rates (q,); rho_pos is averaged over rho_pos - spread and rho_pos + spread."""
+    """Noise rates (q,). The posterior is averaged over the two values rho_pos - spread and rho_pos + spread."""
 
     rho_pos: FloatArray
     rho_neg: FloatArray
@@ -164,10 +164,10 @@ def calibrate_to_noise(
         g = \rho_{neg} + r\, (\epsilon + (1 - 2 \epsilon)\, \sigma(a \operatorname{logit} \tilde\eta + b))
 
     P(noisy label = 1 | x) lies between rho_neg and 1 - rho_pos. Predictions outside of this range would give an error
-    probability of 1. The result is the mean of the clipped prediction and of g, a Platt scaling [1]_ of the true label
-    with :math:`\epsilon = 0.01`, whose slope a and offset b maximize the likelihood of the noisy labels. On benchmark
-    data the mean ranks wrong labels as well as the better of the two, and its error probabilities are better
-    calibrated.
+    probability of exactly 0 or 1. The result is the mean of the clipped prediction and of g, a Platt scaling [1]_ of
+    the true label with :math:`\epsilon = 0.01`, whose slope a and offset b maximize the likelihood of the noisy
+    labels. On benchmark data the mean ranks wrong labels as well as the better of the two, and its error
+    probabilities are better calibrated.
 
     Labels with fewer than 20 observed rows of either class are only clipped.
 
