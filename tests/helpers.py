@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,6 +28,18 @@ def run_bare(code: str, *arguments: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def sklearn_checks(estimators: list[Any], expected_failures: dict[str, str]) -> Any:
+    """Parametrize a test by the estimator checks of scikit-learn; an expected failure that passes fails.
+
+    Before version 1.8, scikit-learn cannot report expected failures that pass.
+    """
+    from sklearn.utils.estimator_checks import parametrize_with_checks
+
+    strict = "xfail_strict" in inspect.signature(parametrize_with_checks).parameters
+    options = {"xfail_strict": True} if strict else {}
+    return parametrize_with_checks(estimators, expected_failed_checks=lambda _: expected_failures, **options)
 
 
 def load_script(path: str) -> ModuleType:

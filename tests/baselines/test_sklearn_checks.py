@@ -9,10 +9,10 @@ from sklearn.metrics import label_ranking_average_precision_score, make_scorer
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from baselines import reference
 from ccmn.baselines import BASELINES, PMLLRS
+from helpers import sklearn_checks
 
 EXPECTED = {
     "check_classifiers_classes": "multilabel only: the check fits a 1-d target",
@@ -24,14 +24,13 @@ EXPECTED = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks(
+@sklearn_checks(
     [
         # PML-LRS needs many iterations to converge on the random targets of the checks.
         *(entry.make() for name, entry in BASELINES.items() if name != "PMLLRS"),
         PMLLRS(max_iter=200),
     ],
-    expected_failed_checks=lambda estimator: EXPECTED,
-    xfail_strict=True,
+    EXPECTED,
 )
 def test_check_estimator(estimator, check):
     check(estimator)

@@ -20,12 +20,12 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.metrics import hamming_loss
 from ccmn.models.corrected_classifier import MARGIN, CorrectedClassifier, clip_in_order
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
+from helpers import sklearn_checks
 
 NOISE = ClassConditionalNoise([0.1, 0.2, 0.3], [0.5, 0.3, 0.1])
 ONE_COLUMN = "multilabel only: the check expects a 1-d answer to a target of one column"
@@ -47,10 +47,9 @@ def task():
     return make_noisy_multilabel(1200, 5, 3, strength=8, noise=NOISE, random_state=0)
 
 
-@parametrize_with_checks(
+@sklearn_checks(
     [CorrectedClassifier(LogisticRegression(), None), CorrectedClassifier(LogisticRegression(), "partial")],
-    expected_failed_checks=lambda estimator: EXPECTED,
-    xfail_strict=True,
+    EXPECTED,
 )
 @pytest.mark.filterwarnings("ignore")
 def test_sklearn(estimator, check):
