@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 import types
 
@@ -167,8 +168,14 @@ def run_rejected(rejected, settings, code):
     return rejected("embed", "photos.csv", *(word for pair in settings.items() for word in pair), code=code)
 
 
-def test_damaged_image_is_named(folder, run):
-    (folder.path / "images" / "7.png").write_text("no image")
+@pytest.mark.parametrize("content", [b"no image", "truncated", "too large"])
+def test_damaged_image_is_named(folder, run, content, monkeypatch):
+    path = folder.path / "images" / "7.png"
+    if content == "too large":  # a picture of a few bytes can declare any number of pixels
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+        Image.new("RGB", (50, 50)).save(path)
+    else:
+        path.write_bytes(path.read_bytes()[:40] if content == "truncated" else content)
     result = run(
         "embed", "photos.csv", "--image", "file", "--encoder", "own_encoder:make", "--out", "o.parquet", code=1
     )
@@ -204,3 +211,22 @@ def test_damaged_parts_are_computed_again(tmp_path, damage):
     part.write_bytes(damage(part.read_bytes()))
     np.testing.assert_array_equal(encode(), expected)
     np.testing.assert_array_equal(encode_rows(None, None, 2, parts=tmp_path), expected)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gzip.compress(b"file,red\n" * 1000)[:40], "end too early"),
+        (b"file,red\n", "not compressed with gzip"),
+        (gzip.compress(b""), "not a table"),
+        (gzip.compress(b'file,red\n"a,1\n'), "not a table"),
+        (gzip.compress(b"file,red\na,1,2\n"), "more cells than the header"),
+        (gzip.compress(b"\xff\xfe"), "not UTF-8"),
+    ],
+)
+def test_damaged_tables_are_named(folder, rejected, content, message):
+    (folder.path / "bad.csv.gz").write_bytes(content)
+    arguments = "--image", "file", "--encoder", "own_encoder:make", "--out", "out.parquet"
+    line = rejected("embed", "bad.csv.gz", *arguments)
+    assert line.startswith("ccmn: bad.csv.gz")
+    assert message in line

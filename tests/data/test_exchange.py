@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from ccmn.data.columns import Columns
-from ccmn.data.exchange import read_json_table, write_label_studio, write_rows, write_tag_csv
+from ccmn.data.exchange import read_json, read_json_table, write_label_studio, write_rows, write_tag_csv
 from ccmn.data.formats import read_table
 from ccmn.data.labeled_table import ColumnRoles, LabeledTable
 
@@ -164,8 +164,21 @@ def test_models_read_exchange_files(tmp_path):
         ("a.json", '[{"data": [], "annotations": {"result": 1}}]', "structure of a known tool"),
         ("a.json", '[{"responses": [1], "fields": {}}]', "structure of a known tool"),
         ("a.json", '[{"text": "a", "meta": {"x": 1}}]', "'meta' contains objects"),
+        ("a.jsonl", '{"text": "a", "labels": ["\\ud800"]}', "half of a character"),
+        ("a.jsonl", '{"text": "a", "labels": [1' + "0" * 5000 + "]}", "digits"),
     ],
 )
 def test_damaged_files(write, name, content, message):
     with pytest.raises(ValueError, match=message):
         read_json_table(write(name, content))
+
+
+def test_escaped_pairs_of_surrogates_are_characters(write):
+    table = read_json_table(write("a.jsonl", '{"text": "\\ud83d\\ude00", "labels": ["x"]}'))
+    assert table.frame["text"].tolist() == ["\N{GRINNING FACE}"]
+
+
+def test_integers_that_are_too_large(write):
+    path = write("a.jsonl", '{"age": 1' + "0" * 400 + ', "labels": ["x"]}\n{"age": 2, "labels": []}\n')
+    with pytest.raises(ValueError, match=r"a\.jsonl.*too large"):
+        read_json(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import tracemalloc
 import zipfile
@@ -15,9 +16,11 @@ import scipy.io
 import scipy.sparse
 import sklearn.datasets
 
+from ccmn.cli import embed_command
 from ccmn.data import ShardedData, load_dataset, read_arff, read_csv, read_libsvm, read_mat, read_npz, read_parquet
+from ccmn.data.exchange import read_json
 from ccmn.data.formats import FORMATS
-from ccmn.data.parquet import read_parquet_text
+from ccmn.data.parquet import read_parquet_table, read_parquet_text
 from ccmn.data.vote_table import read_votes
 
 LIMIT = 20_000
@@ -145,3 +148,82 @@ def test_votes(tmp_path, suffix):
     else:
         frame.to_csv(path, index=False)
     rejected(read_votes, path, ["row", "annotator", "label"])
+
+
+@pytest.mark.parametrize("columns", [["row", "annotator", "label"], ["row", "annotator", "label", "value"]])
+def test_votes_that_imply_many_others(tmp_path, columns):
+    """Dense labels have an entry for every row and label, and a table without values implies a vote for each."""
+    frame = pd.DataFrame({name: range(100) for name in columns[:3]}).assign(value=[0, 1] * 50)
+    frame[columns].to_csv(tmp_path / "data.csv", index=False)
+    rejected(read_votes, tmp_path / "data.csv", columns)
+
+
+def test_annotations_of_many_annotators(tmp_path):
+    def annotate(who, choice):
+        return {"completed_by": who, "result": [{"value": {"choices": [choice]}}]}
+
+    tasks = [
+        {"id": i, "data": {}, "annotations": [annotate(who, f"c{i}") for who in (f"a{i}", f"b{i}")]} for i in range(20)
+    ]
+    (tmp_path / "data.json").write_text(json.dumps(tasks, separators=(",", ":")))
+    rejected(read_json, tmp_path / "data.json")
+
+
+def test_json_rows_with_columns_of_their_own(tmp_path):
+    (tmp_path / "data.jsonl").write_text("".join(f'{{"a{i}":1}}\n' for i in range(100)))
+    rejected(read_json, tmp_path / "data.jsonl")
+
+
+@pytest.fixture
+def parquet(tmp_path):
+    """Return a function that writes a Parquet file of one row group."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    def write(**columns):
+        pq.write_table(pa.table(columns), tmp_path / "data.parquet")
+        return tmp_path / "data.parquet"
+
+    return write
+
+
+@pytest.mark.parametrize("cell", ["x" * 1000, ["x" * 1000], {"a": "x" * 1000}], ids=["text", "list", "struct"])
+def test_parquet_texts_that_are_stored_once(parquet, monkeypatch, cell):
+    """The size is known before the texts are decoded."""
+    import pyarrow.parquet as pq
+
+    path, read = parquet(text=[cell] * 4000, sea=[0, 1] * 2000), pq.ParquetFile.iter_batches
+    assert path.stat().st_size < 5000
+
+    def iterate(self, *arguments, **settings):
+        for batch in read(self, *arguments, **settings):
+            assert batch.nbytes < 100_000
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", iterate)
+    rejected(read_parquet_table, path)
+    rejected(lambda: embed_command._read_table(path))
+
+
+def test_parquet_texts_within_the_limit(parquet, monkeypatch):
+    monkeypatch.setenv("CCMN_MAX_BYTES", "5000000")
+    path = parquet(text=["x" * 1000, None] * 2000, words=[["a" * 500, None], [], None, ["b"]] * 1000, sea=[0, 1] * 2000)
+    assert read_parquet_table(path).frame["text"].str.len().sum() == 2_000_000
+
+
+def test_parquet_lists_of_equal_numbers(parquet):
+    rejected(read_parquet_table, parquet(a=[[0] * 1000] * 1000, sea=[0, 1] * 500))
+
+
+def test_shards(parquet, monkeypatch):
+    pa = pytest.importorskip("pyarrow")
+    folder = parquet(a=[0.0] * 100, y=[[0] * 1000] * 100).parent
+    rejected(lambda: ShardedData(folder, "y", n_labels=5))
+    parquet(a=pa.array([[0.0] * 10_000] * 3, pa.list_(pa.float32(), 10_000)), y=[0, 1, 0])
+    rejected(lambda: ShardedData(folder, "y"))
+
+
+def test_embed_table(tmp_path):
+    path = tmp_path / "data.csv.gz"
+    path.write_bytes(gzip.compress(b"text,sea\n" + b"x,1\n" * 10_000))
+    rejected(embed_command._read_table, path)

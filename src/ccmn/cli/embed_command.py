@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -86,20 +86,19 @@ def embed(
 
 def _read_table(source: Path) -> DataFrame:
     """Return the columns of a CSV or Parquet file."""
-    import pandas as pd
-
     from ccmn._files import check_file, prefix_errors
-    from ccmn.data.parquet import open_parquet
+    from ccmn.data.csv_format import read_frame_csv
+    from ccmn.data.parquet import open_parquet, read_frame
 
     path = check_file(source)
     if path.suffix.lower() in (".parquet", ".pq"):
-        with open_parquet(path) as file:
-            table: DataFrame = file.read().to_pandas()
-        return table
-    if not path.name.lower().removesuffix(".gz").endswith(".csv"):
+        with open_parquet(path) as file, prefix_errors(path):
+            table = read_frame(file, path)
+    elif path.name.lower().removesuffix(".gz").endswith(".csv"):
+        table = read_frame_csv(path)
+    else:
         raise ValueError(f"{path}: expected a CSV or Parquet file")
-    with prefix_errors(path):
-        return pd.read_csv(path)
+    return cast("DataFrame", table)
 
 
 def _kept_columns(table: DataFrame, keep: str | None) -> DataFrame:

@@ -48,6 +48,8 @@ _WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 """Words that are accepted as numbers, in any case."""
 _ROWS_PER_BLOCK = 10_000
 """Sparse data are written in blocks of this many rows, to bound the memory of their dense form."""
+_LINES_PER_BLOCK = 100_000
+"""Lines of a CSV file that are parsed together; the memory is checked after each block."""
 _VALUES_PER_BLOCK = 1 << 22
 """Plain numbers are parsed in blocks of this many values, to bound the memory beside that of the result."""
 
@@ -107,6 +109,23 @@ def read_csv_table(path: PathLike) -> RawTable:
         lines.append(line)
     frame = pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in zip(names, columns)})
     return RawTable(path, frame, lines)
+
+
+def read_frame_csv(path: Path, **settings: Any) -> Any:
+    """Return a CSV file as a DataFrame with the settings of ``pandas.read_csv``, up to the limit of its size."""
+    import pandas as pd
+
+    blocks: list[Any] = []
+    try:
+        with open_text(path) as stream:
+            for frame in pd.read_csv(stream, chunksize=_LINES_PER_BLOCK, **settings):
+                blocks.append(frame)
+                if not isinstance(frame.index, pd.RangeIndex):  # pandas uses surplus cells as an index
+                    raise ValueError(f"{path}: the rows have more cells than the header")
+                check_unpacked_size(sum(int(b.memory_usage(deep=True).sum()) for b in blocks), unpacked_limit(path))
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise ValueError(f"{path} is not a table: {' '.join(str(error).split())}") from None
+    return pd.concat(blocks, ignore_index=True)
 
 
 def write_csv(data: MultiLabelData, path: PathLike) -> None:

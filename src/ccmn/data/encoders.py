@@ -158,7 +158,7 @@ ENCODERS: Registry[Callable[[str, str, str], Encoder]] = Registry(
 def open_images(paths: Sequence[PathLike], folder: PathLike) -> Callable[[int], Any]:
     """Return a function that opens image i in RGB; relative paths are relative to ``folder``."""
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ImportError:
         raise ImportError("reading images requires pillow: pip install 'ccmn[encoders]'") from None
 
@@ -167,7 +167,9 @@ def open_images(paths: Sequence[PathLike], folder: PathLike) -> Callable[[int], 
         try:
             with Image.open(path) as image:
                 return image.convert("RGB")
-        except (UnidentifiedImageError, OSError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # damaged or hostile content can make the decoder fail in any way
             raise ValueError(f"row {i + 1}: {path} is not a readable image ({error})") from None
 
     return open_image

@@ -7,6 +7,7 @@ Verified annotations become trusted labels, cancelled and discarded ones are mis
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ from ccmn.data.dataset import MultiLabelData
 from ccmn.data.labeled_table import DEFAULT_SEPARATOR, ColumnRoles, LabeledTable, RawTable
 from ccmn.data.preprocessing import category_name
 from ccmn.data.tables import LabelSpec
-from ccmn.data.vote_table import VoteTable
+from ccmn.data.vote_table import MEMORY_PER_VOTE, VoteTable
 
 TAG_COLUMNS = ("labels", "tags", "label", "annotation")
 """Columns that list the tags of a row if they contain lists, in this order of preference."""
@@ -189,9 +190,16 @@ def _read_records(path: Path) -> list[Any]:
 def _parse(text: str, line: int = 1) -> Any:
     """Return the value of a JSON text; an error names the line."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON (line {error.lineno + line - 1}: {error.msg})") from None
+    if "\\ud" in text.lower():  # half of a pair is not a character and cannot be written
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start]
+            raise ValueError(f"{half!r} is half of a character; write both halves, or remove it") from None
+    return value
 
 
 @dataclass(frozen=True)
@@ -253,7 +261,7 @@ def _table(path: Path, rows: list[_Row]) -> RawTable:
     """Return rows with annotations as a table; annotations of several annotators become votes."""
     import pandas as pd
 
-    frame = pd.DataFrame([row.columns for row in rows])
+    frame = _frame(path, [row.columns for row in rows])
     name = next(name for name in ("labels", "tags", "ccmn_labels") if name not in frame)
     names = sorted(
         {tag for row in rows for tag in [t for _, tags in row.annotations for t in tags] + (row.trusted or [])}
@@ -261,7 +269,7 @@ def _table(path: Path, rows: list[_Row]) -> RawTable:
     if not names:
         raise ValueError("there is no annotation with a choice")
     frame[name] = pd.Series([_majority(row) for row in rows], dtype=object)
-    votes = _votes(rows, names) if any(len(row.annotations) > 1 for row in rows) else None
+    votes = _votes(path, rows, names) if any(len(row.annotations) > 1 for row in rows) else None
     trusted = [row.trusted for row in rows] if any(row.trusted is not None for row in rows) else None
     return RawTable(path, frame, roles=_roles(frame, name), tag_names=None, votes=votes, trusted=trusted)
 
@@ -270,32 +278,42 @@ def _majority(row: _Row) -> list[str] | None:
     """Return the tags of more than half of the annotations; verified tags if there is no other annotation."""
     if not row.annotations:
         return row.trusted
-    found = sorted({tag for _, tags in row.annotations for tag in tags})
-    return [tag for tag in found if 2 * sum(tag in tags for _, tags in row.annotations) > len(row.annotations)]
+    counts = Counter(tag for _, tags in row.annotations for tag in set(tags))
+    return sorted(tag for tag, count in counts.items() if 2 * count > len(row.annotations))
 
 
-def _votes(rows: list[_Row], names: Sequence[str]) -> VoteTable:
+def _votes(path: Path, rows: list[_Row], names: Sequence[str]) -> VoteTable:
     """Return the annotations as votes on every label."""
-    people = sorted({who for row in rows for who, _ in row.annotations})
-    entries = [
-        (i, people.index(who), j, float(name in tags))
-        for i, row in enumerate(rows)
-        for who, tags in row.annotations
-        for j, name in enumerate(names)
-    ]
-    row, annotator, label, value = np.array(entries, dtype=np.float64).T
-    shape = (len(rows), len(people), len(names))
-    return VoteTable(row, annotator, label, value, shape, people, list(names))
+    people = {who: k for k, who in enumerate(sorted({who for row in rows for who, _ in row.annotations}))}
+    place = {name: j for j, name in enumerate(names)}
+    annotations = [(i, people[who], tags) for i, row in enumerate(rows) for who, tags in row.annotations]
+    m, q = len(annotations), len(names)
+    check_unpacked_size(MEMORY_PER_VOTE * m * q, unpacked_limit(path))
+    value = np.zeros((m, q))
+    for k, (_, _, tags) in enumerate(annotations):
+        value[k, [place[tag] for tag in tags]] = 1
+    row, annotator = (np.repeat([annotation[part] for annotation in annotations], q) for part in (0, 1))
+    label = np.tile(np.arange(q), m)
+    shape = (len(rows), len(people), q)
+    return VoteTable(row, annotator, label, value.ravel(), shape, list(people), list(names))
+
+
+def _frame(path: Path, records: list[dict[str, Any]]) -> Any:
+    """Return records as a DataFrame; every record may have columns of its own."""
+    import pandas as pd
+
+    columns = {name for record in records for name in record}
+    check_unpacked_size(MEMORY_PER_CHARACTER * len(records) * len(columns), unpacked_limit(path))
+    return pd.DataFrame(records)
 
 
 def _plain_table(path: Path, records: list[dict[str, Any]]) -> RawTable:
     """Return flat rows as a table; exports of Label Studio in the form JSON-MIN have objects with choices."""
-    import pandas as pd
 
     def flat(value: Any) -> Any:
         return value["choices"] if isinstance(value, dict) and "choices" in value else value
 
-    frame = pd.DataFrame([{str(name): flat(value) for name, value in record.items()} for record in records])
+    frame = _frame(path, [{str(name): flat(value) for name, value in record.items()} for record in records])
     lists = [
         name
         for name in (*TAG_COLUMNS, *frame.columns)

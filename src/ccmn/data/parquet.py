@@ -16,6 +16,8 @@ from ccmn.data.tables import LabelSpec, Table, check_column_names, label_columns
 
 _ROWS_PER_BATCH = 4096
 """Rows are decoded in batches, so that a small file that unpacks to a large one is noticed early."""
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
+"""Bytes per value of the physical types, without the content of texts."""
 
 
 def read_parquet(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
@@ -123,12 +125,57 @@ def read_batches(file: Any, path: Path) -> Any:
 
     size, limit = 0, unpacked_limit(path)
     try:
+        check_unpacked_size(declared_bytes(file), limit)
+        _check_texts(file, path, limit)
         for batch in file.iter_batches(_ROWS_PER_BATCH):
             size += batch.nbytes
             check_unpacked_size(size, limit)
             yield batch
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"the file is not a complete Parquet file: {first_line(error)}") from None
+
+
+def declared_bytes(file: Any) -> int:
+    """Return the bytes that the values of a file take in memory; a text counts as the four bytes of its offset.
+
+    Equal values are stored once with their number: 100 bytes of a file can be a billion values.
+    """
+    groups = [file.metadata.row_group(g) for g in range(file.metadata.num_row_groups)]
+    widths = [
+        column.length if column.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(column.physical_type, 8)
+        for column in map(file.schema.column, range(file.metadata.num_columns))
+    ]
+    return sum(group.column(i).num_values * width for group in groups for i, width in enumerate(widths))
+
+
+def _check_texts(file: Any, path: Path, limit: int) -> None:
+    """Reject texts that take too much memory before they are decoded: equal texts are stored once, too."""
+    columns = [file.schema.column(i) for i in range(file.metadata.num_columns)]
+    texts = [i for i, column in enumerate(columns) if column.physical_type == "BYTE_ARRAY"]
+    groups = [file.metadata.row_group(g) for g in range(file.metadata.num_row_groups)]
+    largest = max((group.column(i).total_uncompressed_size for group in groups for i in texts), default=0)
+    if _ROWS_PER_BATCH * largest <= limit:
+        return  # no text is larger than all texts together
+    names = list(dict.fromkeys(columns[i].path.partition(".")[0] for i in texts))
+    size = 0
+    with open_parquet(path, read_dictionary=[columns[i].path for i in texts]) as packed:
+        for batch in packed.iter_batches(_ROWS_PER_BATCH, columns=names):
+            size += sum(_decoded_bytes(column) for column in batch.columns)
+            check_unpacked_size(size, limit)
+
+
+def _decoded_bytes(values: Any) -> int:
+    """Return the bytes that the texts in an array take after they are decoded."""
+    import pyarrow.compute as compute
+    import pyarrow.types as types
+
+    if types.is_struct(values.type):
+        return sum(map(_decoded_bytes, values.flatten()))
+    if types.is_list(values.type) or types.is_large_list(values.type) or types.is_fixed_size_list(values.type):
+        return _decoded_bytes(values.flatten())
+    if not types.is_dictionary(values.type):
+        return int(values.nbytes)
+    return int(compute.sum(compute.binary_length(values.dictionary).take(values.indices)).as_py() or 0)
 
 
 def first_line(error: Exception) -> str:

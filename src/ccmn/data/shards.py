@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from ccmn._files import PathLike, check_file, prefix_errors
+from ccmn._files import PathLike, check_file, check_unpacked_size, prefix_errors, unpacked_limit
 from ccmn._validation import check_count, check_label_values
 from ccmn.data.parquet import first_line, open_parquet
 from ccmn.data.tables import LabelSpec, check_column_names, label_columns
@@ -116,10 +116,20 @@ class ShardedData:
                 raise ValueError(
                     f"{path} has other columns than {self.files[0].name} ({difference}); all shards must agree"
                 )
+            with prefix_errors(path):
+                self._check_size(file, unpacked_limit(path))
             groups += [RowGroup(number, g, rows) for g, rows in enumerate(_sizes(file)) if rows]
         if not groups:
             raise ValueError(f"the Parquet files in {self.folder} have no rows")
         return groups
+
+    def _check_size(self, file: Any, limit: int) -> None:
+        """Reject a row, or the lists of label numbers of a row group, that take too much memory."""
+        check_unpacked_size(self.row_bytes, limit)
+        if self.sparse:
+            leaf = next(i for i, name in enumerate(_leaves(file)) if name == self._labels[0].name)
+            groups = (file.metadata.row_group(g) for g in range(file.metadata.num_row_groups))
+            check_unpacked_size(8 * max((group.column(leaf).num_values for group in groups), default=0), limit)
 
     @property
     def n(self) -> int:
@@ -192,6 +202,11 @@ def _shards(folder: Path) -> list[Path]:
     if not files:
         raise FileNotFoundError(f"there are no *.parquet files in {folder} (subfolders are not searched)")
     return files
+
+
+def _leaves(file: Any) -> list[str]:
+    """Return the name of the column that each leaf of the schema belongs to."""
+    return [file.schema.column(i).path.partition(".")[0] for i in range(file.metadata.num_columns)]
 
 
 def _sizes(file: Any) -> list[int]:

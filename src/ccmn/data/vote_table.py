@@ -15,21 +15,23 @@ from ccmn._files import (
     check_file,
     check_unpacked_size,
     data_name,
-    open_text,
     prefix_errors,
     text_lines,
     unpacked_limit,
 )
 from ccmn._validation import FloatArray, check_numeric
+from ccmn.data.csv_format import read_frame_csv
 from ccmn.data.dataset import MultiLabelData
-from ccmn.data.parquet import first_line, open_parquet, read_frame
+from ccmn.data.parquet import open_parquet, read_frame
 from ccmn.data.tables import check_width
 
 IntArray = NDArray[np.intp]
 Names = tuple[Any, ...] | None
 
-_LINES_PER_BLOCK = 100_000
-"""Lines of a CSV file that are parsed together; the memory is checked after each block."""
+MEMORY_PER_VOTE = 96
+"""Estimated bytes per vote: indices, values and sorting keys."""
+MEMORY_PER_CELL = 24
+"""Bytes per row and label: number of votes, their sum and the label."""
 
 
 class VoteTable:
@@ -357,6 +359,7 @@ def read_votes(
         missing = [name for name in (*columns, *([] if text is None else [text])) if name not in frame.columns]
         if missing:
             raise ValueError(f"there is no column {missing[0]!r}; the columns are {', '.join(frame.columns[:20])}")
+        _check_size(frame[list(columns)], unpacked_limit(path))
         table = VoteTable.read(frame[list(columns)])
         first = frame.drop_duplicates(columns[0]).sort_values(columns[0]).reset_index(drop=True)
         names = [name for name in frame.columns if features and name not in columns and name != text]
@@ -369,26 +372,22 @@ def read_votes(
     return data, None if text is None else first[text].fillna("").astype(str).tolist()
 
 
+def _check_size(votes: Any, limit: int) -> None:
+    """Reject a table whose dense labels, and votes of 0 that it implies, take too much memory."""
+    try:
+        n, q = (votes.iloc[:, place].nunique() for place in (0, 2))
+    except TypeError:  # lists cannot be compared
+        raise ValueError("the columns of row, annotator and label must contain single values; got lists") from None
+    implied = 0 if votes.shape[1] == 4 else len(votes.iloc[:, :2].drop_duplicates()) * q
+    check_unpacked_size(MEMORY_PER_CELL * n * q + MEMORY_PER_VOTE * implied, limit)
+
+
 def _read_long_table(path: Any) -> Any:
     """Return the table in a CSV or Parquet file; identifiers and labels of CSV files stay texts."""
-    import pandas as pd
-
     if path.suffix.lower() == ".parquet":
         with open_parquet(path) as file, prefix_errors(path):
             return read_frame(file, path)
-    blocks: list[Any] = []
-    try:
-        with open_text(path) as stream:
-            frames = pd.read_csv(stream, dtype=str, keep_default_na=False, na_values=[""], chunksize=_LINES_PER_BLOCK)
-            for frame in frames:
-                blocks.append(frame)
-                with prefix_errors(path):
-                    if not isinstance(frame.index, pd.RangeIndex):  # pandas uses surplus cells as an index
-                        raise ValueError("the rows have more cells than the header")
-                    check_unpacked_size(sum(int(b.memory_usage(deep=True).sum()) for b in blocks), unpacked_limit(path))
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise ValueError(f"{path} is not a table: {first_line(error)}") from None
-    table = pd.concat(blocks, ignore_index=True)
+    table = read_frame_csv(path, dtype=str, keep_default_na=False, na_values=[""])
     if table.iloc[:, -1].isna().any():  # an empty cell, or a line that ends early
         _check_widths(path, table.shape[1])
     return table
