@@ -43,7 +43,7 @@ class Registry(Mapping[str, T]):
             near = difflib.get_close_matches(name, self._members, n=1) if isinstance(name, str) else []
             hint = f"; did you mean {near[0]!r}?" if near else "."
             known = ", ".join(self._members)
-            raise ValueError(f"unknown {self._kind} {name!r}{hint} Known: {known}") from None
+            raise ValueError(f"unknown {self._kind} {repr(name)[:60]}{hint} Known: {known}") from None
 
     def __contains__(self, name: object) -> bool:
         """Return whether there is a member called ``name``."""

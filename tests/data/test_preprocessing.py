@@ -82,7 +82,10 @@ def test_json_round_trip(table):
         {"steps": [{"kind": "pickle"}]},
         {"steps": [{"kind": "number", "column": "x", "median": 0, "mean": "nan", "scale": 1, "gaps": False}]},
         {"steps": [{"kind": "category", "column": "x", "categories": ["a", "a"], "rare": False, "gaps": False}]},
+        {"steps": [{"kind": "number", "column": "x", "median": 0, "mean": 1e200, "scale": 1, "gaps": False}]},
         {"steps": [{"kind": "date", "column": "x", "parts": []}]},
+        {"steps": [{"kind": "text", "column": "x", "terms": ["a"], "idf": [float("nan")]}]},
+        {"steps": [{"kind": "text", "column": "x", "terms": ["a"], "idf": [10**400]}]},
     ],
 )
 def test_damaged_descriptions_are_rejected(description):

@@ -217,6 +217,7 @@ class TestRejected:
             lambda d, a: d.update(version=True),
             lambda d, a: a["weight"].__setitem__((0, 0), np.nan),
             lambda d, a: a["bias"].__setitem__(0, np.inf),
+            lambda d, a: d.update(label_names=["sea", "sky", "\ud800"]),
             lambda d, a: d.pop("noise"),
             lambda d, a: d.pop("slope"),
             lambda d, a: d.update(network="transformer"),
@@ -298,8 +299,9 @@ class TestRejected:
         with pytest.raises(ValueError, match=f"classes must be .*; got {len(wrong)} entries"):
             load_model(path)
 
-    def test_invalid_json(self, path):
-        contents = {"model.json": b"[1, 2", "weights.safetensors": b"x" * 20}
+    @pytest.mark.parametrize("text", [b"[1, 2", b"[" * 100_000, b"9" * 5000, b"\xff"])
+    def test_invalid_json(self, path, text):
+        contents = {"model.json": text, "weights.safetensors": b"x" * 20}
         import hashlib
 
         checks = {n: hashlib.sha256(b).hexdigest() for n, b in contents.items()}

@@ -98,19 +98,17 @@ def predict(
     Example: ccmn predict model.ccmn new.csv --out predictions.csv
     """
     from ccmn._files import atomic_write
-    from ccmn.models import load_model
 
     target = _read_control(control, calibration, labels, noise)
     if out is not None:
         check_output(out, force)
-    classifier = load_model(model)
+    classifier, columns = _load(model)
     guarantee = None
     if target is not None and calibration is not None:
         chosen = read_roles(labels, tags, sep)
-        rows = model_columns(classifier).read_labeled(calibration, roles=chosen, data_dir=data_dir)
+        rows = columns.read_labeled(calibration, roles=chosen, data_dir=data_dir)
         guarantee = _control(classifier, rows, noise, target, confidence)
         typer.echo(f"ccmn: note: {guarantee}", err=True)
-    columns = model_columns(classifier)
     data = columns.read_rows(source, roles=read_roles(row_id=row_id), data_dir=data_dir)
     blocks = _predict_blocks(
         classifier, data, None if guarantee is None else guarantee.threshold, row_id or columns.roles.id or "id"
@@ -159,14 +157,12 @@ def evaluate(
 
     Example: ccmn evaluate model.ccmn test.csv
     """
-    from ccmn.models import load_model
     from ccmn.report.facts import measure, out_of_range_note
 
     size = read_picture_size(picture)
     if report is not None:
         check_output(report, force)
-    classifier = load_model(model)
-    columns = model_columns(classifier)
+    classifier, columns = _load(model)
     data = columns.read_labeled(source, roles=read_roles(labels, tags, sep, row_id=row_id), data_dir=data_dir)
     rates = None if noise is None else read_rates_option(noise, columns.label_names, data.q)
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
@@ -214,6 +210,16 @@ def store_columns(classifier: CCMNClassifier, columns: Columns) -> None:
         classifier.extra_["roles"] = columns.roles.to_dict()
     if columns.text is not None:
         classifier.extra_["text"] = columns.text.to_dict()
+
+
+def _load(path: Path) -> tuple[CCMNClassifier, Columns]:
+    """Return a saved model and the columns that it reads from a file."""
+    from ccmn._files import prefix_errors
+    from ccmn.models import load_model
+
+    classifier = load_model(path)
+    with prefix_errors(path):
+        return classifier, model_columns(classifier)
 
 
 def model_columns(classifier: CCMNClassifier) -> Columns:

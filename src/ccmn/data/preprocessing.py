@@ -112,8 +112,10 @@ class TextFeatures:
         """Return the features described by ``to_dict``."""
         try:
             column, terms, idf = d["column"], [str(term) for term in d["terms"]], np.array(d["idf"], dtype=np.float64)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise ValueError("not a description of text features: expected column, terms and idf") from None
+        if not np.isfinite(idf).all():
+            raise ValueError("not a description of text features: idf must be finite; got NaN or infinite values")
         if not terms or len(set(terms)) < len(terms) or idf.shape != (len(terms),):
             raise ValueError("not a description of text features: terms must be unique and have one idf each")
         return cls(str(column), tuple(terms), idf)
@@ -162,8 +164,11 @@ class NumberFeatures:
     def from_dict(cls, d: Any) -> NumberFeatures:
         """Return the features described by ``to_dict``."""
         median, mean, scale = (float(d[name]) for name in ("median", "mean", "scale"))
-        if not (np.isfinite([median, mean, scale]).all() and scale > 0):
-            raise ValueError(f"not a description of a numeric column: {d}")
+        if not (np.abs([median, mean, scale]) <= np.finfo(np.float32).max).all() or scale <= 0:
+            raise ValueError(
+                f"not a description of a numeric column: median={median:g}, mean={mean:g} and scale={scale:g} must be "
+                "finite in float32, and scale positive"
+            )
         return cls(str(d["column"]), median, mean, scale, bool(d["gaps"]))
 
 
@@ -521,6 +526,8 @@ def _parse_numbers(values: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
     import pandas as pd
 
     def number(value: Any) -> Any:
+        if isinstance(value, int) and abs(value) > int(np.finfo(np.float32).max):
+            return np.inf  # Python's integers can be too large for a float
         if not isinstance(value, str):
             return value
         return "not a number" if "_" in value else NUMBER_WORDS.get(value.strip().lower(), value)  # Python reads 1_0

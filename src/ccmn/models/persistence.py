@@ -139,12 +139,13 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     try:
         checksums = json.loads(contents[_CHECKSUMS])
         damaged = [n for n in _FILES if checksum(contents[n]) != checksums.get(n)]
-        if damaged:
-            raise ValueError(f"{source} is damaged: the checksum of {' and '.join(damaged)} is wrong")
-        description = json.loads(contents["model.json"])
-        arrays = load_tensors(contents["weights.safetensors"])
-    except (json.JSONDecodeError, UnicodeDecodeError, SafetensorError, AttributeError, RecursionError) as error:
+        description = None if damaged else json.loads(contents["model.json"])
+        arrays = {} if damaged else load_tensors(contents["weights.safetensors"])
+        json.dumps(description, ensure_ascii=False).encode()  # names with single surrogates cannot be printed
+    except (ValueError, SafetensorError, AttributeError, RecursionError) as error:
         raise ValueError(f"{source} is not a valid ccmn model: {error}") from None
+    if damaged:
+        raise ValueError(f"{source} is damaged: the checksum of {' and '.join(damaged)} is wrong")
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise ValueError(f"{source} is not a ccmn model")
     version = description.get("version")
