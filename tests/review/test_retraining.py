@@ -17,6 +17,7 @@ from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.review import Retraining, export_answers
 from ccmn.review.queue import TrustedRows
 from ccmn.review.retraining import RESIDUAL_VARIANCE, compare_errors, row_weights, weights_of_fit
+from ccmn.review.review_data import read_review_data
 from review.example import NAMES, TRUE, answer_correctly, make_session
 
 QUICK = {"epochs": 15, "lr": 0.05}
@@ -203,6 +204,22 @@ def test_corrected_table_keeps_all_columns_and_unchanged_cells(tmp_path, tags):
             elif column == "tags" and tags is not None:
                 expected[i] = ";".join(name for name, value in zip(NAMES, TRUE[i]) if value)
         assert written[column].tolist() == expected
+    session.close()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_table_that_changed_during_the_review(tmp_path, suffix):
+    path = tmp_path / f"data{suffix}"
+    table = pd.DataFrame({"x": np.arange(30.0), "y": [0, 1] * 15})
+    table.to_csv(path, index=False) if suffix == ".csv" else table.to_parquet(path)
+    dataset = read_review_data(path, ["y"])[0]
+    assert len(dataset.table()) == 30
+    path.write_bytes(b"x,y\n" + b"0" * 200_000 + b",1\n")
+    with pytest.raises(OSError, match=f"data{suffix} has changed since the review started"):
+        dataset.table()
+    session = make_session(tmp_path / "review", table=lambda: table.head(3))
+    with pytest.raises(OSError, match="3 rows instead of"):
+        export_answers(session)
     session.close()
 
 

@@ -322,7 +322,13 @@ def export_answers(session: ReviewSession) -> list[Path]:
     if dataset.table is None:
         del files["corrected.csv"]
     else:
-        table = _correct_table(dataset.table(), dataset, corrected)
+        table = dataset.table()
+        if len(table) != dataset.data.n:
+            raise OSError(
+                f"the data file has changed since the review started: it has {len(table)} rows instead of "
+                f"{dataset.data.n}; start the review again"
+            )
+        table = _correct_table(table, dataset, corrected)
         with atomic_write(files["corrected.csv"]) as stream:
             table.to_csv(stream, index=False, lineterminator="\n")
     _write_lines(files["trusted.csv"], TRUSTED_COLUMNS, _trusted_lines(session, answers, sampled))

@@ -19,6 +19,7 @@ from ccmn._pictures import encode_png, parse_size, to_pixels
 from ccmn.data.columns import Columns
 from ccmn.data.dataset import Matrix, MultiLabelData
 from ccmn.data.labeled_table import ColumnRoles
+from ccmn.data.parquet import read_parquet_table
 from ccmn.data.tables import LabelSpec
 
 MAX_FEATURES = 30
@@ -270,9 +271,17 @@ def read_review_data(
 def _table_reader(source: PathLike) -> Callable[[], Any] | None:
     """Return a function that reads all columns of a CSV or Parquet file; None for other files."""
     path = Path(source)
-    if path.name.lower().endswith((".csv", ".csv.gz")):
-        return lambda: _read_cells(path)
-    return (lambda: _read_parquet(path)) if path.suffix.lower() == ".parquet" else None
+    is_csv = path.name.lower().endswith((".csv", ".csv.gz"))
+    if not is_csv and path.suffix.lower() != ".parquet":
+        return None
+
+    def read() -> Any:
+        try:
+            return _read_cells(path) if is_csv else read_parquet_table(path).frame
+        except (ValueError, csv.Error) as error:
+            raise OSError(f"{path} has changed since the review started: {error}") from None
+
+    return read
 
 
 def _read_cells(path: Path) -> Any:
@@ -282,9 +291,3 @@ def _read_cells(path: Path) -> Any:
     with open_text(path) as stream:
         head, *rows = (cells for cells in csv.reader(stream) if cells)
     return pd.DataFrame(rows, columns=head, dtype=object)
-
-
-def _read_parquet(path: Path) -> Any:
-    import pandas as pd
-
-    return pd.read_parquet(path)
