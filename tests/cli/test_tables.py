@@ -218,3 +218,68 @@ def test_cache_is_bounded(tmp_path, monkeypatch):
     for shift in range(6):
         cache.probabilities(X + shift, Y)
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 3000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        np.array("{}"),
+        np.array('{"rho_pos": "x"}'),
+        np.array("[" * 99_999),
+        np.array("no JSON"),
+        np.array([["a"]]),
+        np.full((60, 1), np.nan),
+        np.full((60, 1), 7.0),
+        np.full((60, 1), 1, dtype=np.int64),
+    ],
+    ids=["object", "types", "deep", "text", "words", "nan", "range", "integers"],
+)
+def test_foreign_files_in_the_cache_are_computed_again(tmp_path, content):
+    from ccmn.cli.output import ResultCache
+
+    cache, rng = ResultCache(tmp_path, 0), np.random.default_rng(0)
+    X, Y = rng.normal(size=(60, 2)), (np.arange(60)[:, None] % 2).astype(float)
+    proba, rates = cache.probabilities(X, Y), cache.rates(X, Y, "both")
+    files = list(tmp_path.iterdir())
+    assert len(files) == 2
+    for file in files:
+        np.save(file, content)
+    np.testing.assert_array_equal(cache.probabilities(X, Y), proba)
+    assert cache.rates(X, Y, "both").to_dict() == rates.to_dict()
+
+
+def test_header_of_a_cached_file_does_not_allocate_memory(tmp_path):
+    from ccmn.cli.output import ResultCache
+
+    cache = ResultCache(tmp_path, 0)
+    X, Y = np.random.default_rng(0).normal(size=(60, 2)), (np.arange(60)[:, None] % 2).astype(float)
+    proba = cache.probabilities(X, Y)
+    (file,) = tmp_path.iterdir()
+    with file.open("wb") as stream:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (2**40, 1)}
+        np.lib.format.write_array_header_1_0(stream, header)
+    np.testing.assert_array_equal(cache.probabilities(X, Y), proba)
+
+
+def test_cache_keeps_files_of_the_user(tmp_path, monkeypatch):
+    from ccmn.cli.output import ResultCache
+
+    monkeypatch.setattr("ccmn.cli.output.MAX_CACHE_BYTES", 1)
+    np.save(tmp_path / "embeddings.npy", np.zeros(1000))
+    cache = ResultCache(tmp_path, 0)
+    X, Y = np.random.default_rng(0).normal(size=(60, 2)), (np.arange(60)[:, None] % 2).astype(float)
+    for shift in range(2):
+        cache.probabilities(X + shift, Y)
+    assert (tmp_path / "embeddings.npy").exists()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_damaged_preprocessing_names_the_model(rejected, run, tickets, tmp_path):
+    from ccmn import load_model
+
+    run("fit", "tickets.csv", *OPTIONS, *FAST, "--out", "model.ccmn")
+    model = load_model("model.ccmn")
+    model.extra_["table"]["steps"][0]["scale"] = float("inf")
+    model.save("damaged.ccmn")
+    for command in (("predict", "damaged.ccmn", "new.csv"), ("evaluate", "damaged.ccmn", "tickets.csv")):
+        assert rejected(*command).startswith("ccmn: damaged.ccmn: not a description of a numeric column")

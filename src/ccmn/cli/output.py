@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -147,8 +151,11 @@ class ResultCache:
         settings = ("rates", method, noise_type, None if trusted is None else [part.tolist() for part in trusted])
         path = self._path(X, Y, settings)
         stored = self._read(path)
-        if stored is not None:
-            return NoiseRates.from_dict(json.loads(str(stored)))
+        if stored is not None and stored.dtype.kind == "U" and not stored.ndim:
+            with suppress(ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
+                known = NoiseRates.from_dict(json.loads(str(stored)))
+                if known.noise.n_labels == Y.shape[1]:
+                    return known
         console = error_console()
         with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task("estimating noise rates", total=None)
@@ -174,7 +181,8 @@ class ResultCache:
 
         path = self._path(X, Y, ("out of fold",))
         stored = self._read(path)
-        if stored is not None and stored.shape == Y.shape:
+        valid = stored is not None and stored.shape == Y.shape and stored.dtype == np.float64
+        if stored is not None and valid and ((stored >= 0) & (stored <= 1)).all():
             return stored
         with error_console().status("computing out-of-fold probabilities"):
             computed = out_of_fold_probabilities(X, to_dense_array(Y).astype(np.float64), self.seed)
@@ -198,8 +206,8 @@ class ResultCache:
         if path is None or not path.is_file():
             return None
         try:
-            return np.asarray(np.load(path, allow_pickle=False))
-        except (OSError, ValueError, EOFError):
+            return np.array(np.load(path, mmap_mode="r", allow_pickle=False))  # never larger than the file
+        except Exception:  # damaged content can make the parser fail in any way
             return None
 
     def _write(self, path: Path | None, result: NDArray[Any]) -> None:
@@ -212,12 +220,19 @@ class ResultCache:
             return
         with atomic_write(path) as stream:
             np.save(stream, result, allow_pickle=False)
-        files = sorted(path.parent.glob("*.npy"), key=lambda file: file.stat().st_mtime, reverse=True)
         total = 0
-        for file in files:
-            total += file.stat().st_size
+        for file, status in sorted(_stored_files(path.parent), key=lambda entry: entry[1].st_mtime, reverse=True):
+            total += status.st_size
             if total > MAX_CACHE_BYTES and file != path:
                 file.unlink(missing_ok=True)
+
+
+def _stored_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the files of a cache with their properties; other files in the folder belong to the user."""
+    for file in folder.iterdir():
+        if re.fullmatch(r"[0-9a-f]{16}\.npy", file.name):
+            with suppress(OSError):  # deleted by another process
+                yield file, file.lstat()
 
 
 def write_report(report: Report, path: Path) -> None:
