@@ -233,6 +233,75 @@ def _model(folder: bool = False) -> bytes:
         return (Path(place) / "m.ccmn").read_bytes()
 
 
+def _tasks() -> bytes:
+    """Return tasks of Label Studio with two annotators and verified labels."""
+
+    def annotate(who: int, choices: list[str], true: bool = False) -> dict[str, Any]:
+        result = [{"from_name": "labels", "to_name": "text", "type": "choices", "value": {"choices": choices}}]
+        return {"completed_by": who, "ground_truth": true, "was_cancelled": False, "result": result}
+
+    sets = [["sea"], ["sea", "sky"], [], ["sky"]]
+    tasks = [
+        {
+            "id": i,
+            "data": {"text": f"red boat {i}", "image": f"{i}.png"},
+            "annotations": [annotate(1, sets[i % 4]), annotate(2, sets[(i + 1) % 4]), annotate(3, ["sea"], i == 0)],
+        }
+        for i in range(6)
+    ]
+    return json.dumps(tasks).encode()
+
+
+def _records() -> bytes:
+    rows = [{"id": f"r{i}", "text": f"blue boat {i % 3}", "labels": ["sea"] if i % 2 else ["sky"]} for i in range(6)]
+    return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+
+
+def _mixed() -> bytes:
+    """Return a table of numbers, categories, dates, texts and tags, with gaps."""
+    ages, cities, tags = [*map(str, range(11)), ""], ["Rome", "Oslo", ""] * 4, ["sea", "sea;sky"] * 6
+    rows = [f"r{i},{ages[i]},{cities[i]},2026-01-{i + 1:02},red boat {i},{tags[i]}" for i in range(12)]
+    return ("id,age,city,day,text,tags\n" + "\n".join(rows) + "\n").encode()
+
+
+@cache
+def _table_model() -> bytes:
+    """Return a model with the preprocessing of a table."""
+    import tempfile
+
+    from ccmn import CCMNClassifier
+    from ccmn.cli.predict_command import store_columns
+
+    with tempfile.TemporaryDirectory() as place:
+        columns, data = _read_mixed(_write(place, "mixed.csv", _mixed()))
+        options: dict[str, Any] = {"loss": "hamming", "surrogate": "square", "random_state": 0}
+        classifier = CCMNClassifier(None, **options).fit(data.X, data.Y)
+        store_columns(classifier, columns)
+        classifier.save(Path(place) / "m.ccmn")
+        return (Path(place) / "m.ccmn").read_bytes()
+
+
+def _write(folder: Any, name: str, content: bytes) -> Path:
+    (Path(folder) / name).write_bytes(content)
+    return Path(folder) / name
+
+
+@cache
+def _cached() -> bytes:
+    """Return a file of out-of-fold probabilities in a cache of results."""
+    stream = io.BytesIO()
+    np.save(stream, _proba())
+    return stream.getvalue()
+
+
+@cache
+def _proba() -> np.ndarray:
+    from ccmn.audit import out_of_fold_probabilities
+
+    X, Y = table()
+    return out_of_fold_probabilities(X, Y.astype(np.float64), 0)
+
+
 @cache
 def _checkpoint() -> bytes:
     import tempfile
@@ -397,6 +466,52 @@ def _read_parts(path: Path) -> Any:
     from ccmn.data.encoders import encode_rows
 
     return encode_rows(lambda items: np.ones((len(items), 3)), int, 4, parts=path.parent)
+
+
+def _read_json(path: Path) -> Any:
+    from ccmn.data.exchange import read_json
+
+    return read_json(path)
+
+
+def _read_mixed(path: Path) -> Any:
+    from ccmn.data.columns import Columns
+    from ccmn.data.labeled_table import ColumnRoles
+
+    return Columns.from_training_data(path, roles=ColumnRoles(tags="tags", text=("text",), id="id"))
+
+
+def _read_table_model(path: Path) -> Any:
+    """Predict rows of a table with a model, as the command does."""
+    from ccmn.cli.predict_command import _load
+
+    classifier, columns = _load(path)
+    rows = _write(path.parent, "mixed.csv", _mixed())
+    try:
+        data = columns.read_rows(rows)
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from None  # the error names the rows, which lack its columns
+    with np.errstate(all="ignore"):
+        if not np.isfinite(classifier.decision_function(data.X)).all():
+            raise Failure("not finite", "predictions of an accepted model")
+
+
+def _read_embedded(path: Path) -> Any:
+    from ccmn.cli.embed_command import _read_table
+
+    return _read_table(path)
+
+
+def _read_cached(path: Path) -> Any:
+    """Read a damaged file of a cache: it is computed again, or has valid content."""
+    from ccmn.cli.output import ResultCache
+
+    X, Y = table()
+    cache = ResultCache(path.parent, 0)
+    cache._path = lambda *_: path  # type: ignore[method-assign]
+    proba = cache.probabilities(X, Y.astype(np.float64))
+    if proba.shape != Y.shape or not ((proba >= 0) & (proba <= 1)).all():
+        raise Failure("not finite", "probabilities of an accepted file")
 
 
 def _read_names(path: Path) -> Any:
@@ -627,6 +742,12 @@ FORMATS = (
     Format("results.db", lambda: _store("results"), _read_results, None, STORE),
     Format("decisions.db", lambda: _store("decisions"), _read_decisions, None, STORE),
     Format("cells.csv", _cells, _read_cells),
+    Format("tasks.json", _tasks, _read_json),
+    Format("records.jsonl", _records, _read_json),
+    Format("mixed.csv", _mixed, _read_mixed),
+    Format("table.ccmn", _table_model, _read_table_model, None, ZIP),
+    Format("photos.csv.gz", lambda: gzip.compress(_mixed(), 1), _read_embedded, None, GZIP),
+    Format("0123456789abcdef.npy", _cached, _read_cached),
 )
 
 
