@@ -16,6 +16,7 @@ import torch
 
 import ccmn
 from ccmn import CCMNClassifier, ClassConditionalNoise, load_model
+from ccmn import _files as files
 from ccmn.models import persistence
 
 X = np.random.default_rng(0).normal(size=(150, 4)).astype(np.float32)
@@ -117,6 +118,48 @@ def test_reader_of_a_folder_finds_the_old_or_the_new_model(tmp_path):
     assert [child.name for child in tmp_path.iterdir()] == ["folder"]
 
 
+@pytest.mark.parametrize("name", ["m.ccmn", "folder"])
+def test_several_writers_of_one_model(tmp_path, name):
+    clf = fitted()
+
+    def save(_):
+        for _ in range(10):
+            clf.save(tmp_path / name)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(save, range(3)))
+    assert np.array_equal(load_model(tmp_path / name).decision_function(X), clf.decision_function(X))
+    assert [child.name for child in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["m.ccmn", "folder"])
+@pytest.mark.parametrize("again", [False, True], ids=["new", "again"])
+def test_model_is_synchronized_before_and_after_it_gets_its_name(tmp_path, monkeypatch, name, again):
+    """After a power failure, the name leads to complete contents."""
+    clf, calls = fitted(), []
+    if again:
+        clf.save(tmp_path / name)
+    sync, replace, rename, exchange = os.fsync, os.replace, os.rename, files._exchange
+
+    def fsync(descriptor):
+        calls.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        sync(descriptor)
+
+    def recorded(function):
+        return lambda *paths: (calls.append(("name", str(paths[1]))), function(*paths))[1]
+
+    monkeypatch.setattr("os.fsync", fsync)
+    monkeypatch.setattr("os.replace", recorded(replace))
+    monkeypatch.setattr("os.rename", recorded(rename))
+    monkeypatch.setattr(files, "_exchange", recorded(exchange))
+    clf.save(tmp_path / name)
+    place = calls.index(("name", str(tmp_path / name)))
+    synced = [path for kind, path in calls[:place] if kind == "sync"]
+    assert len(synced) == (1 if name == "m.ccmn" else 4)  # the folder itself, too
+    assert all(f".{name}." in path for path in synced)
+    assert ("sync", str(tmp_path)) in calls[place:]
+
+
 def test_folder_is_kept_if_it_cannot_be_exchanged(tmp_path, monkeypatch):
     clf = fitted()
     clf.save(tmp_path / "folder")
@@ -215,6 +258,7 @@ class TestRejected:
         [
             lambda d, a: d.update(version=99),
             lambda d, a: d.update(version=True),
+            lambda d, a: d.update(version=1.0),
             lambda d, a: a["weight"].__setitem__((0, 0), np.nan),
             lambda d, a: a["bias"].__setitem__(0, np.inf),
             lambda d, a: d.update(label_names=["sea", "sky", "\ud800"]),
