@@ -11,6 +11,7 @@ import sqlite3
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,6 +133,18 @@ def test_messages_of_several_lines_are_printed_in_one(rejected, files, monkeypat
 
     monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", fail)
     assert rejected(*FIT, "--out", "model.ccmn") == "ccmn: damaged:   wrong  value\n"
+
+
+def test_control_characters_in_names_do_not_reach_the_terminal(run, rejected, task, files):
+    names = ["\x1b]0;title\x07", "\x1b[2J", "[/]\u202e"]
+    write_npz(replace(task, label_names=names), files / "[red].npz")
+    for command in (("noise", "estimate", "[red].npz"), ("audit", "[red].npz"), ("data", "info", "[red].npz")):
+        result = run(*command)
+        assert "\x1b" not in result.output
+        assert "\x07" not in result.output
+        assert "\u202e" not in result.output
+        assert "[/]" in result.stdout or "[red]" in result.stdout
+    assert "\x1b" not in rejected("fit", "[red].npz", "--labels", "\x1b[2J", "--out", "model.ccmn")
 
 
 class TestStores:

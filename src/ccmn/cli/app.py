@@ -65,13 +65,18 @@ class ErrorReporter(TyperGroup):
 
 def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning without its source line."""
-    typer.echo(f"ccmn: note: {message}", err=True)
+    typer.echo(f"ccmn: note: {_printable(str(message))}", err=True)
 
 
 def _print_error(message: str) -> None:
     """Print an error message in one line unless it is empty."""
     if message:
-        typer.echo(f"ccmn: {' '.join(message.splitlines())}", err=True)
+        typer.echo(f"ccmn: {_printable(message)}", err=True)
+
+
+def _printable(message: str) -> str:
+    """Return a message in one line; control characters, which names in data may contain, are shown by their codes."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(message.splitlines()))
 
 
 def _error_message(error: Exception) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich import markup
 from rich.console import Group
-from rich.markup import escape
 from rich.table import Table
 
 from ccmn.metrics import METRICS
@@ -40,6 +41,7 @@ _CHARACTERISTICS = {
     "rows_without_features": "rows whose features are all 0",
     "duplicate_rows": "rows with the same features as an earlier row",
 }
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _LOCATIONS = {"folder": "in the folder", "cache": "in the cache", "": "-"}
 _CRITERIA = {
     "hamming_loss": "Hamming loss",
@@ -52,6 +54,18 @@ _DEMO_MODELS = {
     "unbiased": "noisy, unbiased",
     "estimated": "noisy, rates estimated",
 }
+
+
+def escape(text: str) -> str:
+    r"""Return text from data so that neither rich nor the terminal interprets it.
+
+    Markup of rich is escaped. Control characters, which could change the terminal, and characters that change the
+    direction of text are shown by their codes.
+
+    >>> escape("[red]\x1b[2Jsea")
+    '\\[red]\\x1b[2Jsea'
+    """
+    return markup.escape(_CONTROLS.sub(lambda found: repr(found[0])[1:-1], text))
 
 
 def data_sets_table(rows: Mapping[str, Dataset], places: Mapping[str, str]) -> Table:
@@ -84,13 +98,13 @@ def appendix_table(described: Sequence[tuple[Characteristics, PaperRow | None]])
             # The paper truncates cardinalities after two decimals.
             same = printed is None or (int(value * 100) / 100 if isinstance(value, float) else value) == printed
             cells.append(_number(value) if same else f"{_number(value)} ({printed})")
-        table.add_row(measured.name, measured.domain, *cells, _number(measured.candidate_size))
+        table.add_row(escape(measured.name), measured.domain, *cells, _number(measured.candidate_size))
     return table
 
 
 def characteristics_table(measured: Characteristics, paper: PaperRow | None) -> Table:
     """Return all characteristics of one data set, next to those printed in the paper."""
-    table = Table(title=measured.name or None)
+    table = Table(title=escape(measured.name) if measured.name else None)
     table.add_column("")
     table.add_column("measured", justify="right")
     if paper is not None:
