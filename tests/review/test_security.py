@@ -151,6 +151,12 @@ def test_invalid_urls_are_not_found(signed_in, url):
     assert signed_in.get(url).status == 404
 
 
+@pytest.mark.parametrize("start", ["/row/", "/picture/", "/go/", "/static/"])
+def test_long_urls_are_rejected(signed_in, start):
+    """Python does not convert numbers of more than 4300 digits."""
+    assert signed_in.get(start + "9" * 5000).status == 414
+
+
 def test_every_response_has_the_security_headers(signed_in):
     for response in (signed_in.get("/row/0"), signed_in.get("/nothing"), signed_in.get("/", host="evil.example")):
         for name, value in SECURITY_HEADERS.items():

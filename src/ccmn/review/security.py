@@ -34,6 +34,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MAX_BODY_BYTES = 4096
 """Maximum length of a request body. The app itself sends a few dozen bytes."""
 
+MAX_PATH_LENGTH = 200
+"""Maximum length of the path of a URL. Longer numbers than Python converts would be an error of the server."""
+
 MAX_SECONDS = 10.0
 """Maximum time for the head of a request, for its body, and for a client to read a part of the response."""
 
@@ -100,6 +103,8 @@ class AccessControl:
         try:
             headers = Headers(scope=scope)
             self._check_host(headers)
+            if len(scope["path"]) > MAX_PATH_LENGTH:
+                raise RejectedRequestError(414, f"URL too long: at most {MAX_PATH_LENGTH} characters are accepted.")
             link = _followed_link(scope)
             if link is not None:
                 await link(scope, receive, send)
