@@ -11,6 +11,7 @@ generator, so that ``--case 17`` repeats a single one.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import resource
@@ -24,7 +25,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -32,6 +35,8 @@ Case = Callable[[np.random.Generator, Path], str]
 """Check one case in an empty folder; return the outcome, or raise ``Failure`` or any other exception."""
 
 
+MAX_DELAY = 10
+"""A case of a process that waits for a busy processor may take this many times longer."""
 MAX_SHOWN = 20
 """Number of failures that are printed per campaign."""
 
@@ -95,29 +100,60 @@ def run(campaign: Campaign, cases: int, seed: int, seconds: float = float("inf")
 def _run_batch(campaign: Campaign, batch: range, seed: int) -> Iterator[tuple[int, str, str]]:
     """Run cases in a child process; yield number, outcome and, for a failure, a description."""
     receiver, sender = get_context("fork").Pipe(duplex=False)
-    child = get_context("fork").Process(target=_child, args=(campaign, batch, seed, sender, receiver))
-    child.start()
-    sender.close()
+    with tempfile.TemporaryFile("w+") as stacks:
+        child = get_context("fork").Process(target=_child, args=(campaign, batch, seed, sender, receiver, stacks))
+        child.start()
+        sender.close()
+        try:
+            for number in batch:
+                if not _arrives(receiver, child.pid, campaign.seconds):
+                    yield number, "hang", f"no result after {campaign.seconds} s:\n{_stacks(child.pid, stacks)}"
+                    return
+                try:
+                    yield receiver.recv()
+                except EOFError:
+                    child.join()
+                    yield number, "crash", f"the process ended with code {child.exitcode}"
+                    return
+        finally:
+            receiver.close()
+            if child.is_alive():
+                os.killpg(child.pid, signal.SIGKILL)  # also processes that the case has started
+            child.join()
+
+
+def _arrives(receiver: Connection, pid: int, seconds: float) -> bool:
+    """Return whether a result arrives in time. Time in which the process waits for a busy processor does not count."""
+    start, queued = time.monotonic(), _queued_seconds(pid)
+    while not receiver.poll(min(1.0, seconds)):
+        waited = time.monotonic() - start
+        if waited - (_queued_seconds(pid) - queued) > seconds or waited > MAX_DELAY * seconds:
+            return False
+    return True
+
+
+def _queued_seconds(pid: int) -> float:
+    """Return how long a process was ready to run but waited for a processor; 0 if the system does not tell."""
     try:
-        for number in batch:
-            if not receiver.poll(campaign.seconds):
-                yield number, "hang", f"no result after {campaign.seconds} s"
-                return
-            try:
-                yield receiver.recv()
-            except EOFError:
-                child.join()
-                yield number, "crash", f"the process ended with code {child.exitcode}"
-                return
-    finally:
-        receiver.close()
-        if child.is_alive():
-            os.killpg(child.pid, signal.SIGKILL)  # also processes that the case has started
-        child.join()
+        tasks = [task.read_text().split() for task in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    except OSError:  # a thread has ended
+        return 0.0
+    return max((int(task[1]) for task in tasks), default=0) / 1e9
 
 
-def _child(campaign, batch, seed, sender, receiver) -> None:
+def _stacks(pid: int, file: IO[str]) -> str:
+    """Return the stacks of all threads of a child process, and the processor time that it has used."""
+    used = Path(f"/proc/{pid}/schedstat")
+    seconds = int(used.read_text().split()[0]) / 1e9 if used.exists() else float("nan")
+    os.kill(pid, signal.SIGUSR1)
+    time.sleep(1)
+    file.seek(0)
+    return f"{seconds:.1f} s of processor time\n{file.read()}"
+
+
+def _child(campaign, batch, seed, sender, receiver, stacks) -> None:
     receiver.close()
+    faulthandler.register(signal.SIGUSR1, stacks)
     os.setpgid(0, 0)
     warnings.simplefilter("ignore")
     with open(os.devnull, "r+b") as null:

@@ -91,14 +91,16 @@ def write_files(rng: np.random.Generator, folder: Path) -> str:
     from ccmn.cli.noise_commands import read_rates, write_rates
     from ccmn.data import MultiLabelData, read_csv, read_npz, write_csv, write_npz
     from ccmn.noise import PartialNoise
+    from ccmn.review.retraining import _write_lines
 
-    X = np.arange(300, dtype=np.float32).reshape(100, 3)
+    X, rows = np.arange(300, dtype=np.float32).reshape(100, 3), range(100)
     data = [MultiLabelData(X + i, np.full((100, 2), i, np.uint8)) for i in range(2)]
 
     def write(i: int) -> None:
         write_npz(data[i], folder / "data.npz")
         write_csv(data[i], folder / "data.csv")
         write_rates(PartialNoise([0.1 + i / 10, 0.2]), folder / "rates.json")
+        _write_lines(folder / "votes.csv", ("row", "annotator", "label", "value"), [(r, "ann", "sea", i) for r in rows])
 
     def work(report: Report) -> None:
         while True:
@@ -111,9 +113,48 @@ def write_files(rng: np.random.Generator, folder: Path) -> str:
         i = int(found.Y[0, 0])
         expect(np.array_equal(found.X, X + i) and bool((i == found.Y).all()), "damaged", found.name)
     expect(read_rates(folder / "rates.json").rho_neg[0] in (0.1, 0.2), "damaged", "rates.json")
+    votes = np.loadtxt(folder / "votes.csv", delimiter=",", skiprows=1, usecols=(0, 3))
+    expect(votes.shape == (100, 2) and len(set(votes[:, 1])) == 1, "damaged", "votes.csv")
     write(0)
-    expect(sorted(os.listdir(folder)) == ["data.csv", "data.npz", "rates.json"], "leftovers", os.listdir(folder))
+    left = sorted(os.listdir(folder))
+    expect(left == ["data.csv", "data.npz", "rates.json", "votes.csv"], "leftovers", left)
     return "data files"
+
+
+def resume_parts(rng: np.random.Generator, folder: Path) -> str:
+    """Encode rows in parts, and store results in a cache; both continue after a kill."""
+    from ccmn.cli.output import ResultCache
+    from ccmn.data.encoders import encode_rows
+
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    Y, proba = (X > 0).astype(float), np.full((300, 2), 0.25)
+
+    def encode(report: Report = lambda line: None) -> np.ndarray:
+        def encoder(rows: list[int]) -> np.ndarray:
+            report(str(rows[0]))
+            return np.stack([X[rows, 0], X[rows, 1] ** 2], 1)
+
+        return encode_rows(encoder, int, 300, batch_size=1, parts=folder / "parts")
+
+    def work(report: Report) -> None:
+        encode()
+        while True:
+            for path in (folder / "cache").iterdir():
+                ResultCache(folder / "cache", 0)._write(path, proba)
+
+    cache = ResultCache(folder / "cache", 0)
+    path = cache._path(X, Y, ("out of fold",))
+    cache._write(path, proba)
+    killed(work, float(rng.exponential(0.05)))
+    done = len(list((folder / "parts").glob("[0-9]*.npy"))) if (folder / "parts").exists() else 0
+    computed: list[str] = []
+    expected = np.stack([X[:, 0], X[:, 1] ** 2], 1).astype(np.float32)
+    expect(np.array_equal(encode(computed.append), expected), "damaged", "parts")
+    expect(len(computed) == 300 - min(300, 16 * done), "lost", f"{len(computed)} rows after {done} parts")
+    expect(np.array_equal(cache.probabilities(X, Y), proba), "lost", "cached result")
+    cache._write(path, proba)
+    expect(os.listdir(folder / "cache") == [path.name], "leftovers", os.listdir(folder / "cache"))
+    return "parts and cache"
 
 
 # -- Stores
@@ -291,8 +332,9 @@ def reproduce(rng: np.random.Generator, folder: Path) -> str:
 
 
 CASES = (
-    (0.5, save_model),
+    (0.4, save_model),
     (0.15, write_files),
+    (0.1, resume_parts),
     (0.12, append_results),
     (0.12, record_answers),
     (0.04, review),

@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from robustness import campaign
 from robustness.campaign import Campaign, Failure, run
 
 
@@ -45,6 +46,23 @@ def test_failures_are_counted(case, outcome):
     result = run(Campaign("example", case, 1, seconds=seconds, max_bytes=100_000_000), 1, seed=0)
     assert dict(result.outcomes) == {outcome: 1}
     assert [failure[:2] for failure in result.failures] == [(0, outcome)]
+
+
+def test_stacks_of_a_case_that_hangs_are_reported():
+    (failure,) = run(Campaign("example", hangs, 1, seconds=1), 1, seed=0).failures
+    assert "in hangs" in failure[2]
+    assert "processor time" in failure[2]
+
+
+def test_time_without_a_processor_does_not_count(monkeypatch):
+    def case(rng, folder):
+        time.sleep(3)
+        return "slow"
+
+    monkeypatch.setattr(campaign, "_queued_seconds", lambda pid: time.monotonic() * 0.9)
+    assert dict(run(Campaign("example", case, 1, seconds=1), 1, seed=0).outcomes) == {"slow": 1}
+    monkeypatch.setattr(campaign, "MAX_DELAY", 2)
+    assert dict(run(Campaign("example", case, 1, seconds=1), 1, seed=0).outcomes) == {"hang": 1}
 
 
 def test_cases_that_pass_are_counted():
