@@ -70,12 +70,14 @@ docs: $(BIN)/.ready  ## Build the documentation in docs/_build/html
 	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
-# The libraries of the recipes are large and needed only here: they are installed on first use.
-test-recipes: $(BIN)/.ready  ## Run the recipes of examples/recipes with the libraries they need
+# The libraries of the recipes are large and needed only here: they are installed on first use. Those of the ONNX export
+# need 110 MB.
+test-recipes: $(BIN)/.ready  ## Run the recipes of examples/recipes and the ONNX export with the libraries they need
 	$(BIN)/python -c 'import importlib.util as u; assert all(map(u.find_spec, \
-	    "lightning transformers accelerate skorch cleanlab".split()))' 2> /dev/null || \
-	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[recipes]'
+	    "lightning transformers accelerate skorch cleanlab onnx onnxscript onnxruntime".split()))' 2> /dev/null || \
+	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[recipes,export]'
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 tests/test_recipes.py
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 tests/models/test_to_torch.py -k onnx
 
 # SMALL=1: two repeats of ten epochs on bundled data. Otherwise all available data sets, which takes hours on a CPU.
 table: $(BIN)/.ready  ## Reproduce tables 1 to 3 of the paper (resumable) and write a report; SMALL=1 takes a minute

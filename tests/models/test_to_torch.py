@@ -1,6 +1,9 @@
-"""``to_torch``: a module with the probabilities of the classifier, for every model and kind of labels."""
+"""``to_torch``: the module computes what ``predict_proba`` computes, also after torch.export and in ONNX."""
 
 from __future__ import annotations
+
+import importlib.util
+import warnings
 
 import numpy as np
 import pytest
@@ -9,67 +12,115 @@ import torch
 
 from ccmn import CCMNClassifier, ClassConditionalNoise
 
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(300, 6)) * [1, 10, 100, 1, 1, 0.01] + [0, 5, 2000, 0, -3, 0]
+STANDARD = (X - X.mean(0)) / X.std(0)
+Y = (STANDARD @ RNG.normal(size=(6, 3)) + 2 * abs(STANDARD[:, :3]) > 1.5).astype(int)  # partly nonlinear
+IMAGES = STANDARD.reshape(-1, 1, 2, 3)
+WORDS = scipy.sparse.random(300, 300, 0.1, format="csr", random_state=0)
 NOISE = ClassConditionalNoise([0.2, 0.1, 0.3], [0.1, 0.2, 0.0])
-MODELS = {
-    "average": {},
-    "linear": {"model": "linear"},
-    "f1": {"threshold": "f1"},
-    "square": {"loss": "hamming", "surrogate": "square", "model": "linear"},
-    "ranking": {"loss": "ranking", "model": "linear", "epochs": 3},
-    "mlp": {"loss": "forward", "model": "mlp", "epochs": 3},
-    "custom": {"loss": "hamming", "model": lambda d, q: torch.nn.Linear(d, q), "epochs": 3},
+
+
+def make_network(n_features: int, n_outputs: int) -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.BatchNorm1d(n_features), torch.nn.Linear(n_features, 8), torch.nn.Tanh(), torch.nn.Linear(8, n_outputs)
+    )
+
+
+def make_cnn(shape: tuple[int, ...], n_outputs: int) -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(shape[0], 4, 2), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8, n_outputs)
+    )
+
+
+SHORT = {"epochs": 3, "lr": 0.01}
+CASES = {
+    "average": ({}, X, Y),
+    "average, f1": ({"threshold": "f1"}, X, Y),
+    "average, sparse": ({"noise": None}, WORDS, (WORDS @ RNG.normal(size=(300, 2)) > 0).astype(int)),
+    "plugin, linear": ({"model": "linear"}, X, Y),
+    "Hamming square, linear": ({"loss": "hamming", "surrogate": "square", "model": "linear"}, X, Y),
+    "ranking, linear": ({"loss": "ranking", "model": "linear", **SHORT}, X, Y),
+    "ranking, mlp": ({"loss": "ranking", "model": "mlp", **SHORT}, X, Y),
+    "forward, mlp": ({"loss": "forward", "model": "mlp", **SHORT}, X, Y),
+    "Hamming, own network": ({"loss": "hamming", "model": make_network, **SHORT}, X, Y),
+    "ranking, images": ({"loss": "ranking", "model": make_cnn, **SHORT}, IMAGES, Y),
+    "two classes": ({"noise": None, "model": "linear"}, X, Y[:, 0]),
+    "three classes": ({"noise": None}, X, Y[:, :2].sum(1)),
 }
 
 
 @pytest.fixture(scope="module")
-def task():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 6)) * [1, 10, 100, 1, 1, 0.01] + [0, 5, 2000, 0, -3, 0]
-    scaled = (X - X.mean(0)) / X.std(0)
-    Y = (scaled @ rng.normal(size=(6, 3)) > 0.3).astype(int)
-    return X, NOISE.corrupt(Y, random_state=0)
+def fitted():
+    """Return fitted classifiers by the name of their case."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # three epochs overfit or underfit
+        return {
+            name: CCMNClassifier(**{"noise": NOISE, "random_state": 0, **settings}).fit(inputs, labels)
+            for name, (settings, inputs, labels) in CASES.items()
+        }
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.filterwarnings("ignore")
-def test_probabilities_equal_those_of_the_classifier(task, name):
-    X, Y = task
-    clf = CCMNClassifier(NOISE, random_state=0, **MODELS[name]).fit(X, Y)
-    dtype = torch.float32 if name == "custom" else torch.float64
-    result = clf.to_torch()(torch.tensor(X, dtype=dtype))
-    np.testing.assert_allclose(result.detach().numpy(), clf.predict_proba(X), atol=1e-5)
+def rows_of(name: str) -> np.ndarray:
+    """Return dense inputs of a case, in the type that most services send."""
+    inputs = CASES[name][1]
+    return np.asarray(inputs.toarray() if scipy.sparse.issparse(inputs) else inputs, dtype=np.float32)
 
 
-def test_projected_sparse_features():
-    rng = np.random.default_rng(0)
-    X = scipy.sparse.random(200, 300, 0.1, format="csr", random_state=0)
-    Y = (X @ rng.normal(size=(300, 2)) > 0).astype(int)
-    clf = CCMNClassifier(None, random_state=0).fit(X, Y)
-    assert clf.selected_["linear_share"] < 1
-    result = clf.to_torch()(torch.tensor(X.toarray()))
-    np.testing.assert_allclose(result.numpy(), clf.predict_proba(X), atol=1e-5)
+def test_the_cases_include_every_kind_of_model(fitted):
+    networks = {clf._scorer.network.kind for clf in fitted.values()}
+    assert networks == {"linear", "mlp", "average", "user"}
+    assert {clf._scorer.link for clf in fitted.values()} == {"linear", "logistic", "plugin", "slope"}
+    assert 0 < fitted["average"].selected_["linear_share"] < 1
+    assert fitted["average, sparse"].selected_["linear_share"] < 1
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_classes(task, classes):
-    X, _ = task
-    y = np.digitize(X[:, 0], np.linspace(-0.5, 0.5, classes - 1))
-    clf = CCMNClassifier(None, random_state=0).fit(X, y)
-    module = clf.to_torch()
-    np.testing.assert_allclose(module(torch.tensor(X)).numpy(), clf.predict_proba(X), atol=1e-5)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", CASES)
+def test_module_equals_predict_proba(fitted, name, dtype):
+    rows, module = rows_of(name).astype(dtype), fitted[name].to_torch()
+    assert not module.training
+    with torch.no_grad():
+        result = module(torch.tensor(rows))
+    np.testing.assert_allclose(result.numpy(), fitted[name].predict_proba(rows), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["average", "linear"])
-def test_exported_program(task, name):
-    X, Y = task
-    clf = CCMNClassifier(NOISE, random_state=0, **MODELS[name]).fit(X, Y)
-    rows = torch.tensor(X)
-    shapes = ({0: torch.export.Dim("n")},)
-    exported = torch.export.export(clf.to_torch(), (rows,), dynamic_shapes=shapes).module()
-    np.testing.assert_allclose(exported(rows[:50]).numpy(), clf.predict_proba(X[:50]), atol=1e-5)
+@pytest.mark.parametrize("name", CASES)
+def test_torch_export_with_any_number_of_rows(fitted, name):
+    rows, shapes = rows_of(name), {"X": {0: torch.export.Dim("rows", min=2)}}
+    program = torch.export.export(fitted[name].to_torch(), (torch.tensor(rows[:7]),), dynamic_shapes=shapes)
+    for part in (rows[:3], rows):
+        result = program.module()(torch.tensor(part)).detach().numpy()
+        np.testing.assert_allclose(result, fitted[name].predict_proba(part), atol=1e-5)
 
 
-def test_a_single_class_is_refused():
+def test_exported_program_is_saved_and_loaded(fitted, tmp_path):
+    rows = rows_of("average")
+    torch.export.save(torch.export.export(fitted["average"].to_torch(), (torch.tensor(rows),)), tmp_path / "model.pt2")
+    result = torch.export.load(tmp_path / "model.pt2").module()(torch.tensor(rows))
+    np.testing.assert_allclose(result.detach().numpy(), fitted["average"].predict_proba(rows), atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_onnx_equals_predict_proba(fitted, name, tmp_path):
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed: run pip install '.[export]' or make test-recipes")
+    import onnxruntime
+
+    rows, shapes = rows_of(name), {"X": {0: torch.export.Dim("rows", min=2)}}
+    module, path = fitted[name].to_torch(), tmp_path / "model.onnx"
+    torch.onnx.export(module, (torch.tensor(rows[:7]),), path, dynamo=True, dynamic_shapes=shapes, verbose=False)
+    session = onnxruntime.InferenceSession(path)
+    for part in (rows[:3], rows):
+        (result,) = session.run(None, {session.get_inputs()[0].name: part})
+        np.testing.assert_allclose(result, fitted[name].predict_proba(part), atol=1e-5)
+
+
+def test_unfitted_classifier_and_single_class_are_rejected():
+    with pytest.raises(ValueError, match="not fitted"):
+        CCMNClassifier().to_torch()
     clf = CCMNClassifier(None).fit(np.zeros((5, 2)), np.zeros(5))
     with pytest.raises(ValueError, match="to_torch requires two classes"):
         clf.to_torch()

@@ -752,7 +752,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         torch.nn.Module
-            Module that takes a tensor of original, dense features (n, d) and returns what ``predict_proba`` returns.
+            Module that takes a tensor of original, dense features (n, d), or of inputs with the shape of those in
+            ``fit``, and returns what ``predict_proba`` returns.
 
         Examples
         --------

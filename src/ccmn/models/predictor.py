@@ -219,7 +219,7 @@ class Scorer:
 
 
 class ProbabilityModule(torch.nn.Module):
-    """Torch module of a fitted classifier: features (n, d) in, the result of ``predict_proba`` out.
+    """Torch module of a fitted classifier: features (n, d) or inputs (n, ...) in, ``predict_proba`` out.
 
     It contains the whole path from original features to calibrated probabilities, for ``torch.export``, ONNX and
     inference without ccmn. Built-in models compute in the type of their stored weights, float32 or float64.
@@ -284,7 +284,8 @@ class ProbabilityModule(torch.nn.Module):
     def _outputs(self, X: Tensor) -> Tensor:
         """Return the outputs of the network."""
         if self.module is not None:
-            outputs: Tensor = self.module(X)
+            # Inputs with more than two dimensions are flat rows inside, as in ``CCMNClassifier``.
+            outputs: Tensor = self.module(X.flatten(1).to(next(self.module.parameters()).dtype))
             return outputs
         outputs = X.to(self.weight.dtype) @ self.weight + self.bias
         if self.network_kind == "mlp":
