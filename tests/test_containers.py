@@ -7,12 +7,15 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
+from torch.utils.data import TensorDataset
 
+import ccmn
 from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier
 from ccmn._containers import to_dense_array, unwrap
 from ccmn.audit import find_label_issues
 from ccmn.baselines import PMLNI
-from ccmn.metrics import hamming_loss
+from ccmn.losses import LOSSES
+from ccmn.metrics import METRICS, hamming_loss
 
 NOISE = ClassConditionalNoise(0.1, 0.1, n_labels=3)
 RNG = np.random.default_rng(0)
@@ -60,19 +63,83 @@ def test_other_objects_are_not_converted():
         assert to_dense_array(array) is array
 
 
-def test_bfloat16_at_the_entry_points():
-    features, labels = torch.tensor(X).bfloat16(), torch.tensor(Y).bfloat16()
-    rounded = features.float().numpy()
-    noisy = NOISE.corrupt(labels, random_state=0)
+FEATURES, LABELS = torch.tensor(X).bfloat16(), torch.tensor(Y).bfloat16()
+PROBABILITIES = torch.sigmoid(FEATURES[:, :3])
+VOTES = torch.stack((LABELS, LABELS, 1 - LABELS), 1)
+TRUSTED = torch.arange(10), LABELS[:10]
+SHORT = {"epochs": 2, "lr": 0.01, "random_state": 0, "device": "cpu"}
+
+
+def make_linear():
+    return torch.nn.Linear(4, 3)
+
+
+def make_flat(shape, n_outputs):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, n_outputs))
+
+
+def cross_fit(inputs, labels=None, make_model=make_linear):
+    return ccmn.cross_fit_proba(make_model, inputs, labels, n_folds=2, epochs=1)
+
+
+ENTRY_POINTS = {
+    "corrupt": lambda: NOISE.corrupt(LABELS, random_state=0),
+    "debias": lambda: NOISE.debias(LABELS),
+    "estimate_noise, features": lambda: ccmn.estimate_noise(FEATURES, LABELS, trusted=TRUSTED),
+    "estimate_noise, probabilities": lambda: ccmn.estimate_noise(pred_proba=PROBABILITIES, Y_noisy=LABELS),
+    "diagnose_noise": lambda: ccmn.diagnose_noise(Y_noisy=LABELS, pred_proba=PROBABILITIES),
+    "out_of_fold_scores": lambda: ccmn.estimation.out_of_fold_scores(FEATURES, LABELS),
+    "out_of_fold_probabilities": lambda: ccmn.audit.out_of_fold_probabilities(FEATURES, LABELS),
+    "cross_fit_proba, array": lambda: cross_fit(FEATURES, LABELS),
+    "cross_fit_proba, mapping": lambda: cross_fit({"input": FEATURES}, LABELS),
+    "cross_fit_proba, dataset": lambda: cross_fit(TensorDataset(FEATURES, LABELS)),
+    "cross_fit_proba, network": lambda: cross_fit(torch.tensor(X), LABELS, lambda: make_linear().bfloat16()),
+    "find_label_issues": lambda: find_label_issues(LABELS, PROBABILITIES, NOISE, trusted=TRUSTED),
+    "audit_labels": lambda: ccmn.audit.audit_labels(FEATURES, LABELS, NOISE),
+    "infer_labels": lambda: ccmn.infer_labels(VOTES),
+    "control_risk": lambda: ccmn.control_risk(LABELS, PROBABILITIES, NOISE, "recall", 0.5),
+    "classifier, trusted": lambda: CCMNClassifier(NOISE, random_state=0).fit(FEATURES, LABELS, trusted=TRUSTED),
+    "classifier, validation": lambda: CCMNClassifier(NOISE, random_state=0).fit(
+        FEATURES, LABELS, torch.ones(len(X)).bfloat16(), validation=(FEATURES, LABELS)
+    ),
+    "classifier, votes": lambda: CCMNClassifier(random_state=0).fit(FEATURES, VOTES).score(FEATURES, LABELS),
+    "classifier, images": lambda: CCMNClassifier(NOISE, model=make_flat, **SHORT).fit(FEATURES[:, None], LABELS),
+    "classifier, dataset": lambda: CCMNClassifier(NOISE, model=make_flat, **SHORT).fit(
+        TensorDataset(FEATURES[:, None], LABELS), LABELS
+    ),
+    "to_torch": lambda: CCMNClassifier(NOISE, random_state=0).fit(FEATURES, LABELS).to_torch()(FEATURES),
+    "CorrectedClassifier": lambda: CorrectedClassifier(LogisticRegression(), NOISE).fit(FEATURES, LABELS),
+    **{
+        f"loss {name}": lambda loss=loss: loss(noise=NOISE)(torch.zeros(len(X), loss().n_outputs(3)).bfloat16(), LABELS)
+        for name, loss in LOSSES.items()
+    },
+    **{
+        f"metric {name}": lambda metric=metric: metric.function(
+            LABELS, PROBABILITIES if metric.needs == "scores" else (PROBABILITIES >= 0.5).bfloat16(), noise=NOISE
+        )
+        for name, metric in METRICS.items()
+    },
+}
+"""Calls of every function that takes features, labels, probabilities or votes, with bfloat16 tensors."""
+
+
+@pytest.mark.parametrize("name", ENTRY_POINTS)
+@pytest.mark.filterwarnings("ignore")
+def test_bfloat16_is_accepted(name):
+    assert ENTRY_POINTS[name]() is not None
+
+
+def test_bfloat16_equals_rounded_float32():
+    rounded, noisy = FEATURES.float().numpy(), NOISE.corrupt(LABELS, random_state=0)
     assert noisy.dtype == torch.bfloat16
     assert (noisy.float().numpy() == NOISE.corrupt(Y, random_state=0)).all()
     options = {"epochs": 2, "random_state": 0, "device": "cpu"}
-    found = CCMNClassifier(NOISE, **options).fit(features, labels).decision_function(features)
+    found = CCMNClassifier(NOISE, **options).fit(FEATURES, LABELS).decision_function(FEATURES)
     expected = CCMNClassifier(NOISE, **options).fit(rounded, Y).decision_function(rounded)
     np.testing.assert_allclose(found, expected)
-    assert PMLNI().fit(features, labels).predict(features).shape == Y.shape
-    assert CorrectedClassifier(LogisticRegression(), NOISE).fit(X, labels).predict(X).shape == Y.shape
-    assert float(hamming_loss(labels, labels)) == 0
+    np.testing.assert_allclose(cross_fit(FEATURES, LABELS).pred_proba, cross_fit(rounded, Y).pred_proba)
+    assert PMLNI().fit(FEATURES, LABELS).predict(FEATURES).shape == Y.shape
+    assert float(hamming_loss(LABELS, LABELS)) == 0
 
 
 @pytest.mark.parametrize("labels", MISSING.values(), ids=MISSING)

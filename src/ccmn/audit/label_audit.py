@@ -176,6 +176,7 @@ def out_of_fold_probabilities(X: Any, Y_noisy: FloatArray, random_state: RandomS
     >>> out_of_fold_probabilities(task.X, task.Y_noisy.astype(float)).shape
     (200, 2)
     """
+    X, Y_noisy = X if is_sparse(X) else to_dense_array(X), to_dense_array(Y_noisy)
     n, q = Y_noisy.shape
     if n < 2:
         return np.full((n, q), 0.5)

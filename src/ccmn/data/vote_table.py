@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn._containers import is_dataframe, is_sparse
+from ccmn._containers import is_dataframe, is_sparse, to_dense_array
 from ccmn._files import (
     PathLike,
     check_file,
@@ -216,7 +216,7 @@ def _check_vote_values(values: FloatArray) -> None:
 
 def _read_array(votes: Any) -> VoteTable:
     """Return an array of votes (n, a, q) as a table."""
-    array = np.asarray(votes)
+    array = to_dense_array(votes)
     if array.ndim != 3 or not array.size:
         raise ValueError(f"annotators must be votes of shape (n, annotators, labels); got shape {array.shape}")
     check_numeric(array, "annotators")

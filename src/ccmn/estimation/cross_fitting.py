@@ -264,7 +264,7 @@ class _DatasetInputs(_Inputs):
                 "Expected items (input, labels) or mappings with the key 'labels' in the Dataset, or the argument "
                 "Y_noisy; got items without labels"
             )
-        return np.stack([np.asarray(row, dtype=np.float64) for row in labels])
+        return np.stack([to_dense_array(row).astype(np.float64) for row in labels])
 
     def on(self, device: torch.device) -> _Inputs:
         return self
@@ -520,15 +520,23 @@ class _CrossFitting:
         enabled = self.settings.mixed_precision
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled):
             if isinstance(batch, Mapping):
-                outputs = network(**{name: value.to(device) for name, value in batch.items()})
+                outputs = network(**{name: _to_network(value, network) for name, value in batch.items()})
             else:
-                outputs = network(batch.to(device))
+                outputs = network(_to_network(batch, network))
         outputs = getattr(outputs, "logits", outputs)
         q = self.labels.shape[1]
         if not isinstance(outputs, Tensor) or outputs.ndim != 2 or outputs.shape[1] != q:
             got = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
             raise ValueError(f"the network must return one logit per label, shape (batch, {q}); got {got}")
         return outputs.float()
+
+
+def _to_network(value: Any, network: torch.nn.Module) -> Any:
+    """Return a tensor on the device of a network; floating-point numbers get the type of its weights."""
+    if not isinstance(value, Tensor):
+        return value
+    weight = next(parameter for parameter in network.parameters() if parameter.is_floating_point())
+    return value.to(weight.device, weight.dtype if value.is_floating_point() else value.dtype)
 
 
 def _seed_layers(device: torch.device, seed: int) -> None:

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler, normalize
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from ccmn._containers import is_sparse
+from ccmn._containers import is_sparse, to_dense_array
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray
 from ccmn.losses import HammingLoss
@@ -86,6 +86,7 @@ def out_of_fold_scores(X: Any, Y: FloatArray, random_state: RandomState = 0) -> 
     >>> out_of_fold_scores(task.X, task.Y_noisy, random_state=0).shape
     (200, 2)
     """
+    X, Y = X if is_sparse(X) else to_dense_array(X), to_dense_array(Y)
     n, q = Y.shape
     if n < 2:
         return np.full((n, q), 0.5)

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
-from ccmn._containers import is_sparse
+from ccmn._containers import is_sparse, to_dense_array
 from ccmn._random import as_generator
 from ccmn._validation import check_choice, check_count, check_device, check_penalty, check_real
 from ccmn.data.shards import ShardedData
@@ -744,6 +744,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         if is_votes(y):
             y = infer_labels(y).labels
+        elif isinstance(y, torch.Tensor):
+            y = to_dense_array(y)
         return float(super().score(X, y, sample_weight))
 
     def to_torch(self) -> torch.nn.Module:

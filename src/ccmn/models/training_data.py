@@ -80,7 +80,7 @@ def _flat_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     if reset:
         estimator.__dict__.pop("input_shape_", None)
     if isinstance(X, torch.utils.data.Dataset):
-        X = np.stack([np.asarray(split_item(X[i])[0]) for i in range(len(X))])  # type: ignore[arg-type]
+        X = np.stack([to_dense_array(split_item(X[i])[0]) for i in range(len(X))])  # type: ignore[arg-type]
     shape = tuple(getattr(X, "shape", ()))[1:]
     if len(shape) < 2 or not callable(getattr(estimator, "model", None)):
         return X
@@ -404,7 +404,8 @@ def prepare(
         raise ValueError(f"Expected as many rows in y as in X, {X.shape[0]}; got {targets.labels.shape[0]}")
     weights = None
     if sample_weight is not None:
-        weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+        given = to_dense_array(sample_weight) if isinstance(sample_weight, torch.Tensor) else sample_weight
+        weights = np.asarray(_check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True))
     return TrainingData(X, targets, None if trusted is None else read_trusted(trusted, targets), groups, weights)
 
 
