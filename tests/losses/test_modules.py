@@ -265,7 +265,7 @@ import sys
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
-from ccmn.losses import HammingLoss, RankingLoss
+from ccmn.losses import ForwardLoss, HammingLoss, RankingLoss
 from ccmn.noise import ClassConditionalNoise
 
 rank = int(sys.argv[1])
@@ -301,6 +301,25 @@ for loss in (RankingLoss(noise=noise), RankingLoss("hinge", noise), HammingLoss(
     gradients = [p.grad.full_tensor() for p in sharded.parameters()]
     torch.testing.assert_close(gradients, expected, rtol=1e-5, atol=1e-6)
     assert sharded.loss.debias.rho_pos.dtype == torch.float64
+
+
+def trained(wrap, rows):
+    # The loss is computed on the outputs, outside of the wrapped network.
+    torch.manual_seed(0)
+    network = wrap(torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, loss.n_outputs(3))))
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss(network(X[rows]), Y[rows]).backward()
+        optimizer.step()
+    return [p.full_tensor() if hasattr(p, "full_tensor") else p.detach() for p in network.parameters()]
+
+
+ddp = torch.nn.parallel.DistributedDataParallel
+for loss in (RankingLoss(noise=noise), HammingLoss("logistic", noise), ForwardLoss(noise)):
+    expected = trained(lambda network: network, slice(None))
+    for wrap in (ddp, fully_shard):
+        torch.testing.assert_close(trained(wrap, half), expected, rtol=0, atol=1e-5)
 dist.destroy_process_group()
 print("equal")
 """
@@ -308,7 +327,7 @@ print("equal")
 
 @pytest.mark.slow
 def test_two_processes_equal_one(tmp_path):
-    """Gradients under DistributedDataParallel and FSDP with the loss inside of the model."""
+    """Under DistributedDataParallel and FSDP: gradients, loss inside of the model; parameters after steps, outside."""
     command = [sys.executable, "-c", DISTRIBUTED]
     workers = [
         subprocess.Popen([*command, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
