@@ -249,3 +249,13 @@ def test_sigmoid_by_numerical_integration():
     # phi(f_j - f_k) = sigma(f_k - f_j) = h * sum over nodes of E(f_j + v) G(f_k + v)
     integral = h * ((p * E).sum(1) * (n * G).sum(1)).sum() - 0.5 * (p * n).sum()
     assert integral.item() == pytest.approx(pair_sum(f, p, n, SURROGATES["sigmoid"]).item(), rel=1e-9, abs=1e-7)
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+def test_no_warning_for_rows_that_are_not_contiguous(surrogate, recwarn):
+    """``RankingLoss`` passes the scores of each label contiguously if the batch is large."""
+    torch.manual_seed(0)
+    f, p = (torch.randn(300, 128, dtype=torch.float64).t() for _ in range(2))
+    value = pair_sum(f, p, 1 - p, SURROGATES[surrogate])
+    torch.testing.assert_close(value, pair_sum(f.contiguous(), p.contiguous(), 1 - p, SURROGATES[surrogate]))
+    assert [str(warning.message) for warning in recwarn] == []

@@ -57,6 +57,7 @@ def hinge_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, needs: Needs) -> Pa
     The diagonal cancels in the gradient. Prefix sums are computed in float64, because float32 loses digits in long
     rows.
     """
+    scores, pos, neg = (t.contiguous() for t in (scores, pos, neg))  # sorting would copy every row
     low, high = torch.aminmax(scores, dim=-1, keepdim=True)
     f, order = torch.sort(scores - (low + high) / 2, dim=-1)
     p, n = pos.gather(-1, order), neg.gather(-1, order)
