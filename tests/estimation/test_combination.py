@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from ccmn.data import make_noisy_multilabel
-from ccmn.estimation import NoiseRates, estimate_noise
-from ccmn.estimation.combination import BEST_BIN_MARGIN, widen_by_disagreement
-from ccmn.estimation.noise_rates import UNKNOWN_RATE, LabelRates, Rate
+from ccmn.estimation import IncrementalNoiseEstimator, NoiseRates, estimate_noise
+from ccmn.estimation.combination import BEST_BIN_MARGIN, ambiguous_shares, dispersion, widen_by_disagreement
+from ccmn.estimation.evidence import Evidence
+from ccmn.estimation.likelihood import Surfaces
+from ccmn.estimation.noise_rates import UNKNOWN_RATE, ZERO_RATE, LabelRates, Rate
 from ccmn.noise import ClassConditionalNoise
 
 LABEL = LabelRates(Rate(0.1, 0.05, 0.0, 0.2), Rate(0.01, 0.01, 0.0, 0.03), "point", "profile")
@@ -27,7 +29,7 @@ def test_sources_that_agree_change_nothing():
 
 
 def test_confident_joint_raises_the_upper_ends():
-    found = widen_by_disagreement(LABEL, source(0.5, 0.09, 0.0), source(0.9, 0.05, 0.0))
+    found = widen_by_disagreement(LABEL, source(0.5, 0.09, 0.0), source(0.5, 0.05, 0.0))
     assert found.pos.high == pytest.approx(0.1 + 0.6 * 0.4)
     assert found.neg.high == pytest.approx(0.01 + 2 * 0.08)
     assert (found.pos[:3], found.neg[:3]) == (LABEL.pos[:3], LABEL.neg[:3])
@@ -38,12 +40,67 @@ def test_best_bin_raises_the_upper_end_of_rho_neg_up_to_a_margin():
     assert widen_by_disagreement(LABEL, joint, source(0.1, 0.02)).neg.high == pytest.approx(0.04)
     far = widen_by_disagreement(LABEL, joint, source(0.9, 0.4))
     assert far.neg.high == pytest.approx(joint.neg.high + BEST_BIN_MARGIN)
-    assert far.pos == LABEL.pos
+
+
+def test_intervals_that_start_at_zero_cover_more():
+    joint, bound = source(0.1, 0.01, 0.0), source(0.5, 0.01, 0.0)
+    found = widen_by_disagreement(LABEL, joint, bound, 0.08)
+    assert (found.pos.high, found.neg.high) == (pytest.approx(0.6 * 0.5), 0.08)
+    detected = LABEL._replace(pos=LABEL.pos._replace(low=0.05), neg=LABEL.neg._replace(low=0.01))
+    assert widen_by_disagreement(detected, joint, bound, 0.08) == detected
+
+
+def test_ambiguous_share_counts_positives_that_are_predicted_negative():
+    scores, Y = np.array([[0.1], [0.2], [0.4], [0.9], [0.3]]), np.array([[0.0], [1.0], [1.0], [1.0], [np.nan]])
+    surfaces = Surfaces([np.zeros((1, 1))], scores, np.arange(5), np.zeros(1))
+    assert ambiguous_shares(Evidence(Y, ("both",), surfaces=surfaces)).tolist() == [2 / 3]
 
 
 def test_unknown_sources_are_ignored():
     unknown = source(0.5, 0.5)._replace(pos=UNKNOWN_RATE)
     assert widen_by_disagreement(LABEL, unknown, source(0.9, 0.9)) == LABEL
+
+
+def test_dispersion_is_the_mean_square_of_standardized_differences():
+    first, second = source(0.3, 0.1), source(0.3, 0.1)
+    assert dispersion([(first, second)]) == 0
+    shifted = second._replace(neg=Rate(0.13, 0.01, 0.1, 0.2))
+    assert dispersion([(first, shifted), (first, second)]) == pytest.approx(0.5 * 0.03**2 / (2 * 0.01**2))
+    unknown = [(first._replace(neg=rate), shifted) for rate in (UNKNOWN_RATE, ZERO_RATE)]
+    assert dispersion(unknown) == dispersion([]) == 0
+
+
+def test_intervals_follow_the_trusted_rows_if_the_likelihood_contradicts_them():
+    """Labels are added where they nearly apply: the likelihood of every label is wrong in the same way."""
+    rng = np.random.default_rng(1)
+    data = make_noisy_multilabel(800, 6, 6, strength=4, random_state=1)
+    noisy = np.where((data.Y == 0) & (rng.random(data.Y.shape) < data.posterior), 1, data.Y)
+    added = ((noisy == 1) & (data.Y == 0)).sum(0) / (data.Y == 0).sum(0)
+    covered = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator = IncrementalNoiseEstimator(data.X, noisy)
+        for _ in range(15):
+            rows = rng.permutation(800)[:40]
+            rates = estimator.rates((rows, data.Y[rows]))
+            covered.append((rates.ci_neg[:, 0] <= added) & (added <= rates.ci_neg[:, 1]))
+    assert np.mean(covered) >= 0.85
+
+
+def test_rate_of_a_class_that_was_never_observed():
+    """If a label was never given, all its positives may be missing; only trusted rows tell."""
+    data = make_noisy_multilabel(600, 5, 4, strength=6, random_state=0)
+    noisy = data.Y.copy()
+    noisy[:, 2] = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rates = estimate_noise(data.X, noisy)
+        with_trusted = estimate_noise(data.X, noisy, trusted=(range(100), data.Y[:100]))
+    assert rates.ci_pos[2].tolist() == [0, 1]
+    assert rates.ci_pos[[0, 1, 3], 1].max() < 1
+    assert with_trusted.rho_pos[2] > 0.85
+    assert with_trusted.ci_pos[2, 0] > 0.85
+    assert with_trusted.ci_pos[2, 1] == 1
 
 
 @pytest.fixture(scope="module")
