@@ -81,7 +81,8 @@ def test_mean_and_json():
     description = json.loads(json.dumps(NOISE.to_dict()))
     assert GroupedNoise.from_dict(description) == BaseNoise.from_dict(description) == NOISE
     assert NOISE.rho_pos.shape == (2, 3)
-    assert "crowd: mean rho_pos 0.200" in repr(NOISE)
+    assert "crowd: mean rho_pos 0.200" in str(NOISE)
+    assert repr(NOISE) == "GroupedNoise(2 groups, 3 labels)"
 
 
 def test_errors():

@@ -116,6 +116,12 @@ def test_nan_stays_nan(noise):
 
 
 @ALL_MODELS
+def test_repr_has_one_line(noise):
+    assert repr(noise).startswith(f"{type(noise).__name__}({noise.n_labels} ")
+    assert "\n" not in repr(noise)
+
+
+@ALL_MODELS
 def test_json_round_trip(noise):
     text = json.dumps(noise.to_dict())
     again = NoiseModel.from_dict(json.loads(text))
@@ -282,8 +288,8 @@ class TestClassConditional:
         assert a != ClassConditionalNoise([0.1], [0.3])
         assert PartialNoise([0.1]) != ClassConditionalNoise([0.0], [0.1])
 
-    def test_repr_of_many_labels_is_short(self):
-        text = repr(ClassConditionalNoise.sample(5000, random_state=0))
+    def test_table_of_many_labels_is_short(self):
+        text = str(ClassConditionalNoise.sample(5000, random_state=0))
         assert "... and 4990 more" in text
         assert len(text.splitlines()) == 13
 
@@ -436,7 +442,8 @@ class TestTransition:
             noise.debias(wrap(np.array([[0, 0, 0]])))
 
     def test_repr(self):
-        assert repr(MEMBERS["transition"]).startswith("TransitionNoise(3 classes)")
+        assert repr(MEMBERS["transition"]) == "TransitionNoise(3 classes)"
+        assert len(str(MEMBERS["transition"]).splitlines()) == 4
 
 
 class TestPropensities:

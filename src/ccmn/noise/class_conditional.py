@@ -206,6 +206,8 @@ class ClassConditionalNoise(NoiseModel):
     >>> import numpy as np
     >>> noise = ClassConditionalNoise([0.1, 0.2], [0.3, 0.0], label_names=["sea", "sky"])
     >>> noise
+    ClassConditionalNoise(2 labels, rho_pos 0.1 to 0.2, rho_neg 0 to 0.3)
+    >>> print(noise)
     ClassConditionalNoise(2 labels)
       label  rho_pos  rho_neg
       sea      0.100    0.300
@@ -271,7 +273,7 @@ class ClassConditionalNoise(NoiseModel):
 
         Examples
         --------
-        >>> ClassConditionalNoise.from_pairs([[1], [1], [0], [0]], [[1], [0], [0], [0]])
+        >>> print(ClassConditionalNoise.from_pairs([[1], [1], [0], [0]], [[1], [0], [0], [0]]))
         ClassConditionalNoise(1 label)
           label  rho_pos  rho_neg
           0        0.500    0.000
@@ -370,8 +372,19 @@ class ClassConditionalNoise(NoiseModel):
         return hash((self.kind, self._rho_pos.tobytes(), self._rho_neg.tobytes(), self.label_names))
 
     def __repr__(self) -> str:
+        """Return one line with the ranges of the rates, for the representation of estimators."""
+        ranges = ", ".join(
+            f"{name} {rates.min():.2g}" + (f" to {rates.max():.2g}" if rates.max() > rates.min() else "")
+            for name, rates in (("rho_pos", self._rho_pos), ("rho_neg", self._rho_neg))
+        )
+        return f"{type(self).__name__}({self._count()}, {ranges})"
+
+    def _count(self) -> str:
+        return f"{self.n_labels} label{'s' if self.n_labels > 1 else ''}"
+
+    def __str__(self) -> str:
         """Return the rates as a table."""
-        head = f"{type(self).__name__}({self.n_labels} label{'s' if self.n_labels > 1 else ''})"
+        head = f"{type(self).__name__}({self._count()})"
         names = self.label_names or tuple(str(j) for j in range(self.n_labels))
         shown = range(self.n_labels) if self.n_labels <= 12 else range(10)
         width = max(5, *(len(names[j]) for j in shown))

@@ -198,10 +198,13 @@ class GroupedNoise(BaseNoise):
         return hash(tuple(self.models.items()))
 
     def __repr__(self) -> str:
+        """Return one line, for the representation of estimators."""
+        return f"GroupedNoise({len(self.models)} groups, {self.n_labels} labels)"
+
+    def __str__(self) -> str:
         """Return the mean rates of every group."""
-        head = f"GroupedNoise({len(self.models)} groups, {self.n_labels} labels)"
         lines = [
             f"  {group}: mean rho_pos {model.rho_pos.mean():.3f}, mean rho_neg {model.rho_neg.mean():.3f}"
             for group, model in list(self.models.items())[:12]
         ]
-        return "\n".join([head, *lines, *(["  ..."] if len(self.models) > 12 else [])])
+        return "\n".join([repr(self), *lines, *(["  ..."] if len(self.models) > 12 else [])])

@@ -131,6 +131,10 @@ class TransitionNoise(NoiseModel):
         return np.asarray(noisy @ self._inverse, dtype=noisy.dtype)
 
     def __repr__(self) -> str:
+        """Return one line, for the representation of estimators."""
+        return f"TransitionNoise({self.n_labels} classes)"
+
+    def __str__(self) -> str:
         """Return the transition matrix as text."""
         rows = np.array2string(self._T, precision=3, suppress_small=True, threshold=100, prefix="  ")
         return f"TransitionNoise({self.n_labels} classes)\n  {rows}"
