@@ -1,20 +1,26 @@
-"""The checks of scikit-learn without exceptions, and pipelines, grid search and cross-validation."""
+"""The checks of scikit-learn without exceptions, searches, metadata routing, representations, joblib and skops."""
 
 from __future__ import annotations
 
+import re
+
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
+import sklearn
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_validate
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ccmn import CCMNClassifier, PartialNoise
-from ccmn.data import load_digit_scenes
+from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier, GroupedNoise, PartialNoise
+from ccmn.data import load_digit_scenes, make_noisy_multilabel
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -86,3 +92,140 @@ def test_score_is_accuracy_of_classes():
     clf = CCMNClassifier(noise=None, random_state=0).fit(X, y)
     assert clf.score(X, y) > 0.9
     assert clf.predict_proba(X).sum(1) == pytest.approx(np.ones(150))
+
+
+NOISE = ClassConditionalNoise([0.2, 0.1, 0.0], [0.1, 0.0, 0.2], label_names=["sea", "sky", "tree"])
+TASK = make_noisy_multilabel(300, 5, 3, strength=6, noise=NOISE, random_state=0)
+FRAME = pd.DataFrame(TASK.Y_noisy, columns=NOISE.label_names)
+
+CCMN_TYPES = ["ccmn.models.classifier.CCMNClassifier", "ccmn.models.predictor.FittedNetwork"]
+CCMN_TYPES += ["ccmn.models.predictor.Scorer", "ccmn.models.row_sketch.RowSketch"]
+NOISE_TYPES = ["ccmn.noise.class_conditional.ClassConditionalNoise"]
+RATE_TYPES = ["ccmn.estimation.noise_rates.Flag", "ccmn.estimation.noise_rates.NoiseRates"]
+CORRECTED_TYPES = ["ccmn.models.corrected_classifier.CorrectedClassifier"]
+CORRECTED_TYPES += ["ccmn.models.corrected_classifier.NoisyPosterior"]
+SAVED = {
+    "default": (CCMNClassifier(random_state=0), CCMN_TYPES + NOISE_TYPES + RATE_TYPES),
+    "linear": (CCMNClassifier(NOISE, loss="hamming", surrogate="square", random_state=0), CCMN_TYPES + NOISE_TYPES),
+    "network": (CCMNClassifier(NOISE, model="mlp", epochs=2, random_state=0), CCMN_TYPES + NOISE_TYPES),
+    "corrected": (CorrectedClassifier(LogisticRegression(), NOISE), CORRECTED_TYPES + NOISE_TYPES),
+    "corrected, estimated": (
+        CorrectedClassifier(LogisticRegression(), random_state=0),
+        CORRECTED_TYPES + NOISE_TYPES + RATE_TYPES,
+    ),
+}
+
+
+@pytest.mark.parametrize(("clf", "types"), SAVED.values(), ids=list(SAVED))
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_joblib_and_skops_round_trips(clf, types, tmp_path):
+    fitted = clone(clf).fit(TASK.X, FRAME)
+    expected = fitted.predict_proba(TASK.X)
+    joblib.dump(fitted, tmp_path / "model.joblib")
+    assert np.array_equal(joblib.load(tmp_path / "model.joblib").predict_proba(TASK.X), expected)
+    skops = pytest.importorskip("skops.io", reason="skops is not installed: run pip install skops")
+    skops.dump(fitted, tmp_path / "model.skops")
+    assert skops.get_untrusted_types(file=tmp_path / "model.skops") == sorted(types)
+    with pytest.raises(TypeError, match="ccmn"):
+        skops.load(tmp_path / "model.skops")
+    twin = skops.load(tmp_path / "model.skops", trusted=types)
+    assert np.array_equal(twin.predict_proba(TASK.X), expected)
+    assert twin.classes_.tolist() == ["sea", "sky", "tree"]
+
+
+class Recorder(CCMNClassifier):
+    """Classifier that compares the metadata of each fit with its features, whose first column is the row number."""
+
+    def fit(self, X, y, *, trusted=None, groups=None):
+        rows = X[:, 0].astype(int)
+        assert np.array_equal(trusted, TRUSTED[rows], equal_nan=True)
+        assert np.array_equal(groups, SOURCES[rows])
+        calls.append(len(rows))
+        return super().fit(X, y, trusted=trusted, groups=groups)
+
+
+TRUSTED = np.where(np.arange(300)[:, None] % 3 == 0, TASK.Y, np.nan)
+UNNAMED = ClassConditionalNoise(NOISE.rho_pos, NOISE.rho_neg)
+SOURCES = np.where(np.arange(300) % 2 == 0, "web", "archive")
+calls: list[int] = []
+
+
+def through_pipeline(clf, X):
+    make_pipeline(FunctionTransformer(), clf).fit(X, TASK.Y_noisy, trusted=TRUSTED, groups=SOURCES)
+
+
+def through_grid_search(clf, X):
+    pipe = make_pipeline(FunctionTransformer(), clf)
+    search = GridSearchCV(
+        pipe, {"recorder__weight_decay": [0.01]}, cv=3, scoring="f1_micro", error_score="raise", refit=False
+    )
+    search.fit(X, TASK.Y_noisy, trusted=TRUSTED, groups=SOURCES)
+
+
+def through_cross_validation(clf, X):
+    params = {"trusted": TRUSTED, "groups": SOURCES}
+    cross_validate(clf, X, TASK.Y_noisy, params=params, cv=3, scoring="f1_micro", error_score="raise")
+
+
+@pytest.mark.parametrize(
+    ("route", "rows"),
+    [(through_pipeline, [300]), (through_grid_search, [200] * 3), (through_cross_validation, [200] * 3)],
+    ids=["pipeline", "grid search", "cross-validation"],
+)
+def test_metadata_routing_slices_trusted_rows_and_groups(route, rows):
+    calls.clear()
+    X = np.column_stack([np.arange(300), TASK.X])
+    noise = GroupedNoise({"web": UNNAMED, "archive": UNNAMED})
+    clf = Recorder(noise, loss="hamming", surrogate="square", random_state=0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        route(clf.set_fit_request(trusted=True, groups=True), X)
+    assert calls == rows
+
+
+def test_metadata_that_is_not_requested_is_an_error():
+    pipe = make_pipeline(StandardScaler(), CCMNClassifier(NOISE))
+    with (
+        sklearn.config_context(enable_metadata_routing=True),
+        pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="trusted"),
+    ):
+        pipe.fit(TASK.X, TASK.Y_noisy, trusted=TRUSTED)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_representation_is_short_in_text_and_html():
+    noise = ClassConditionalNoise.sample(500, random_state=0)
+    assert repr(CCMNClassifier(noise)).count("\n") <= 1
+    clf = CCMNClassifier(NOISE, loss="hamming", surrogate="square", random_state=0).fit(TASK.X, FRAME)
+    text = re.sub("<style>.*?</style>|<script>.*?</script>", "", clf._repr_html_(), flags=re.DOTALL)
+    assert "CCMNClassifier" in text
+    assert "ClassConditionalNoise(3 labels" in text
+    assert "rho_pos  rho_neg" not in text
+    assert max(map(len, re.sub("<[^>]*>", "\n", text).splitlines())) < 200
+
+
+@pytest.mark.parametrize("clf", [SAVED["linear"][0], SAVED["corrected"][0]], ids=["ccmn", "corrected"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_predictions_as_frames(clf):
+    X = pd.DataFrame(TASK.X, index=[f"row {i}" for i in range(300)]).add_prefix("x")
+    fitted = clone(clf).fit(X, FRAME)
+    for method in (fitted.predict, fitted.predict_proba):
+        frame = method(X[:5], output="frame")
+        assert frame.columns.tolist() == ["sea", "sky", "tree"]
+        assert frame.index.tolist() == X.index[:5].tolist()
+        assert np.array_equal(frame, method(X[:5]))
+    pipe = make_pipeline(StandardScaler().set_output(transform="pandas"), clone(clf)).fit(X, FRAME)
+    assert pipe.predict(X[:5], output="frame").index.tolist() == X.index[:5].tolist()
+    with pytest.raises(ValueError, match="output must be 'array' or 'frame'; got 'table'"):
+        fitted.predict(X, output="table")
+
+
+def test_frames_of_sparse_labels_and_of_classes():
+    clf = CCMNClassifier(UNNAMED, loss="hamming", surrogate="square", random_state=0)
+    clf.fit(TASK.X, scipy.sparse.csr_array(TASK.Y_noisy))
+    frame = clf.predict(TASK.X, output="frame")
+    assert all(isinstance(dtype, pd.SparseDtype) for dtype in frame.dtypes)
+    assert np.array_equal(frame, clf.predict(TASK.X, sparse=False))
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    clf = CCMNClassifier(noise=None, random_state=0).fit(X, y)
+    assert clf.predict_proba(X, output="frame").columns.tolist() == [0, 1, 2]
+    assert clf.predict(X[::2], output="frame").index.tolist() == X.index[::2].tolist()

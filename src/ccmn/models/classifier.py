@@ -31,7 +31,14 @@ from ccmn.losses.forward_loss import PluginLoss
 from ccmn.models.calibration import LINK_OF_LOSS, calibrate
 from ccmn.models.monitor import overfitting_warning, show_progress, training_risk_parts
 from ccmn.models.persistence import check_description, check_weights, json_safe, write_model
-from ccmn.models.predictor import FittedNetwork, ProbabilityModule, Scorer, predicted_labels, top_labels
+from ccmn.models.predictor import (
+    FittedNetwork,
+    ProbabilityModule,
+    Scorer,
+    predicted_labels,
+    top_labels,
+    with_names,
+)
 from ccmn.models.row_sketch import TRAINING_ROWS, RowSketch, SketchedSource
 from ccmn.models.solvers import (
     REQUIREMENTS,
@@ -674,7 +681,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scorer = self._scorer
         return top_labels(scorer.decisions, read_features(self, X, reset=False), scorer.tiles(), k)
 
-    def predict(self, X: Any, *, sparse: bool | None = None) -> Any:
+    def predict(self, X: Any, *, sparse: bool | None = None, output: str = "array") -> Any:
         """Predict the true labels.
 
         Parameters
@@ -684,12 +691,19 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sparse : bool or None, default=None
             Whether the label matrix is returned as CSR, computed in tiles of labels. By default, it is if the labels
             passed to ``fit`` were sparse.
+        output : {"array", "frame"}, default="array"
+            "frame" returns a DataFrame with the names of the labels as columns and the index of X if it is a DataFrame;
+            a Series for one class per row.
 
         Returns
         -------
-        array or CSR matrix of shape (n, q), or array of shape (n,)
+        array, CSR matrix or DataFrame of shape (n, q), or array or Series of shape (n,)
             Labels 0 or 1, or the class of every row.
         """
+        return with_names(self._predicted(X, sparse), self.classes_, X, output)
+
+    def _predicted(self, X: Any, sparse: bool | None) -> Any:
+        """Return the predicted labels as an array or CSR matrix."""
         check_is_fitted(self)
         if self._kind == "multilabel" and (self._sparse if sparse is None else sparse):
             return predicted_labels(self._scorer.decisions, read_features(self, X, reset=False), self._scorer.tiles())
@@ -701,7 +715,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         positive = scores >= 0 if len(self.classes_) == 2 else np.zeros(len(scores), dtype=bool)
         return np.asarray(self.classes_[positive.astype(np.int64)])
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, *, output: str = "array") -> Any:
         """Return the probabilities of the true labels.
 
         :mod:`ccmn.models.calibration` describes how scores become probabilities. With ``threshold="f1"``, the
@@ -711,12 +725,18 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X : array, DataFrame, CSR matrix or Tensor of shape (n, d)
             Features.
+        output : {"array", "frame"}, default="array"
+            "frame" returns a DataFrame with the names of the labels as columns and the index of X if it is a DataFrame.
 
         Returns
         -------
-        array of shape (n, q), or (n, n_classes) for one class per row
+        array or DataFrame of shape (n, q), or (n, n_classes) for one class per row
             Probabilities strictly inside (0, 1).
         """
+        return with_names(self._probabilities(X), self.classes_, X, output)
+
+    def _probabilities(self, X: Any) -> NDArray[np.float64]:
+        """Return the probabilities as an array."""
         scores = np.asarray(self.decision_function(X))
         p = self._scorer.probabilities(scores[:, None] if scores.ndim == 1 else scores)
         if self._kind == "multilabel":

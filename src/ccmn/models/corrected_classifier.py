@@ -18,6 +18,7 @@ from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_label_matrix, check_label_width, check_same_labels
 from ccmn.estimation import NOISE_TYPES, NoiseRates, estimate_noise
 from ccmn.estimation.out_of_fold import number_of_folds, stratified_folds
+from ccmn.models.predictor import with_names
 from ccmn.models.training_data import check_zeros_for
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
@@ -59,7 +60,7 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     estimators_ : list of classifiers
         Fitted clones: one per label with different observed values, or one for all of these labels.
     classes_ : array of shape (q,)
-        Numbers of the labels.
+        Names of the labels if ``y`` was a DataFrame, else their numbers.
 
     References
     ----------
@@ -106,14 +107,15 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         X = _without_bfloat16(X)
         Y = _read_labels(X, y)
-        check_zeros_for(self.noise, Y, label_names_of(y))
-        self.classes_ = np.arange(Y.shape[1])
+        names = label_names_of(y)
+        check_zeros_for(self.noise, Y, names)
+        self.classes_ = np.arange(Y.shape[1]) if names is None else np.array(names)
         self._posterior = NoisyPosterior(self.estimator).fit(X, Y)
         self.estimators_ = self._posterior.estimators
         for name in ("n_features_in_", "feature_names_in_"):
             if self.estimators_ and hasattr(self.estimators_[0], name):
                 setattr(self, name, getattr(self.estimators_[0], name))
-        self.noise_ = self._resolve_noise(X, Y, label_names_of(y))
+        self.noise_ = self._resolve_noise(X, Y, names)
         return self
 
     def _resolve_noise(self, X: Any, Y: FloatArray, names: tuple[str, ...] | None) -> ClassConditionalNoise:
@@ -147,20 +149,22 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return self.rates_.shrunk_noise
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any, *, output: str = "array") -> Any:
         """Predict the true labels.
 
         Parameters
         ----------
         X : array, CSR matrix, DataFrame or list of texts
             Features of n rows.
+        output : {"array", "frame"}, default="array"
+            "frame" returns a DataFrame with the names of the labels as columns and the index of X if it is a DataFrame.
 
         Returns
         -------
-        array of shape (n, q)
+        array or DataFrame of shape (n, q)
             1 where ``decision_function`` is at least 0, else 0.
         """
-        return (self.decision_function(X) >= 0).astype(np.int64)
+        return with_names((self.decision_function(X) >= 0).astype(np.int64), self.classes_, X, output)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return the corrected probability minus 1/2, before it is mapped into (0, 1).
@@ -177,24 +181,26 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._corrected(X) - 0.5
 
-    def predict_proba(self, X: Any) -> FloatArray:
+    def predict_proba(self, X: Any, *, output: str = "array") -> Any:
         """Return the probabilities of the true labels.
 
         Parameters
         ----------
         X : array, CSR matrix, DataFrame or list of texts
             Features of n rows.
+        output : {"array", "frame"}, default="array"
+            "frame" returns a DataFrame with the names of the labels as columns and the index of X if it is a DataFrame.
 
         Returns
         -------
-        array of shape (n, q)
+        array or DataFrame of shape (n, q)
             P(true label = 1 | x), strictly inside (0, 1).
         """
         corrected, q = self._corrected(X), self.noise_.n_labels
         low, high = (
             debias_labels(noisy, self.noise_.rho_pos, self.noise_.rho_neg) for noisy in (np.zeros(q), np.ones(q))
         )
-        return clip_in_order(corrected, low, high)
+        return with_names(clip_in_order(corrected, low, high), self.classes_, X, output)
 
     def _corrected(self, X: Any) -> FloatArray:
         """Return corrected probabilities, which can lie outside [0, 1]."""

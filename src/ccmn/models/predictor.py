@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
-from ccmn._containers import is_sparse
+from ccmn._containers import is_dataframe, is_sparse
+from ccmn._validation import check_choice
 from ccmn.models.calibration import linear_probability, linear_probability_tensor, logistic_probability
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels
@@ -90,6 +91,10 @@ class FittedNetwork:
         """Forest of an average."""
         n_features, n_labels = self.arrays.get("projection", self.arrays["weight"].T).shape[1], self.arrays["bias"].size
         return Forest.from_arrays(self.arrays, n_features, n_labels)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the cached forest, which follows from the arrays, for pickle and skops."""
+        return {name: value for name, value in self.__dict__.items() if name != "forest"}
 
     def _average_outputs(self, X: Any) -> NDArray[np.float64]:
         """Return the log-odds of the average probability of a linear model and a forest."""
@@ -344,3 +349,18 @@ def _tile_scores(scores: Scores, X: Any, tiles: list[slice]) -> Iterator[tuple[s
         for start in range(0, X.shape[0], size):
             part = slice(start, min(start + size, X.shape[0]))
             yield labels, part, scores(X[part], labels)
+
+
+def with_names(values: Any, columns: Any, X: object, output: str) -> Any:
+    """Return predictions as they are, or as a DataFrame or Series with the names of the labels and the index of X."""
+    check_choice(output, "output", ("array", "frame"))
+    if output == "array":
+        return values
+    from pandas import DataFrame, Series
+
+    index = X.index if is_dataframe(X) else None  # type: ignore[attr-defined]
+    if is_sparse(values):
+        return DataFrame.sparse.from_spmatrix(values, index=index, columns=columns)
+    if values.ndim == 1:
+        return Series(values, index=index)
+    return DataFrame(values, index=index, columns=columns)
