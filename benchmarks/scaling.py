@@ -91,17 +91,20 @@ def write_figure(found: dict[str, list[tuple[int, float]]], path: Path) -> None:
         writer = csv.writer(file)
         writer.writerow(["axis", "size", "seconds"])
         writer.writerows((axis, size, f"{seconds:.6g}") for axis, points in found.items() for size, seconds in points)
-    figure, panels = plt.subplots(1, len(found), figsize=(13, 3.2), constrained_layout=True)
-    for panel, (axis, points) in zip(panels, found.items()):
-        sizes, times = zip(*points)
-        panel.loglog(sizes, times, "o-", color="tab:blue", label=f"measured, exponent {exponent(points):.2f}")
-        panel.loglog(sizes, [times[0] * s / sizes[0] for s in sizes], ":", color="gray", label="linear")
-        panel.set_title(f"{axis}: {AXES[axis][1]}", fontsize=8)
-        panel.set_xlabel(axis)
-        panel.minorticks_off()
-        panel.legend(fontsize=7)
-    panels[0].set_ylabel("seconds")
-    figure.savefig(f"{path}.png", dpi=110)
+    dark = dict.fromkeys(("figure.facecolor", "axes.facecolor"), "#131416")
+    for ending, style, color in (("", "default", "#0072B2"), ("-dark", ["dark_background", dark], "#56B4E9")):
+        with plt.style.context(style):
+            figure, panels = plt.subplots(1, len(found), figsize=(13, 3.2), constrained_layout=True)
+            for panel, (axis, points) in zip(panels, found.items()):
+                sizes, times = zip(*points)
+                panel.loglog(sizes, times, "o-", color=color, label=f"measured, exponent {exponent(points):.2f}")
+                panel.loglog(sizes, [times[0] * s / sizes[0] for s in sizes], ":", color="gray", label="linear")
+                panel.set_title(f"{axis}: {AXES[axis][1]}", fontsize=7)
+                panel.set_xlabel(axis)
+                panel.minorticks_off()
+                panel.legend(fontsize=7)
+            panels[0].set_ylabel("seconds")
+            figure.savefig(f"{path}{ending}.png", dpi=110)
 
 
 def main() -> None:

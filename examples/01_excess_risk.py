@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from drawing import BLUE, GRAY, ORANGE, arguments, pyplot, save
+from drawing import BLUE, GRAY, ORANGE, arguments, save
 from known_posterior import PROBLEMS, Task, make_task
 
 from ccmn import ClassConditionalNoise
@@ -51,9 +51,7 @@ def measure(task: Task, sizes: list[int]) -> list[dict[str, object]]:
 
 def draw(plt, rows: list[dict[str, object]], sets: int):
     figure, axes = plt.subplots(1, 2, figsize=(8.6, 4.0), layout="constrained")
-    figure.suptitle(
-        "The excess risk of unbiased training on noisy labels converges to zero; that of plain training does not"
-    )
+    figure.suptitle("The excess risk of unbiased training converges to zero; that of plain training does not")
     for axis, (name, problem) in zip(axes, PROBLEMS.items()):
         for method, style in STYLES.items():
             curve = [row for row in rows if (row["loss"], row["method"]) == (name, method)]
@@ -69,11 +67,10 @@ def draw(plt, rows: list[dict[str, object]], sets: int):
 
 def main() -> None:
     options = arguments(__doc__)
-    plt = pyplot()
     sets, new_rows = (3, 10_000) if options.quick else (10, 50_000)
     sizes = [64, 4096] if options.quick else [64, 256, 1024, 4096, 16_384, 65_536]
     rows = measure(make_task(sets, sizes[-1], new_rows), sizes)
-    save(draw(plt, rows, sets), rows, options.out, "excess_risk")
+    save(lambda plt: draw(plt, rows, sets), rows, options.out, "excess_risk")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from drawing import BLUE, GRAY, ORANGE, arguments, pyplot, save
+from drawing import BLUE, GRAY, ORANGE, arguments, save
 from known_posterior import PREVALENCE, PROBLEMS, Task, make_task
 
 from ccmn import ClassConditionalNoise
@@ -108,12 +108,11 @@ def draw(plt, rows: list[dict[str, object]], n: int):
 
 def main() -> None:
     options = arguments(__doc__)
-    plt = pyplot()
     sets, n = (10, 512) if options.quick else (60, 1024)
     steps = 3 if options.quick else 9
     points = {"rate": np.linspace(0, 0.4, steps).tolist(), "difference": np.linspace(-SUM, SUM, steps).tolist()}
     rows = measure(make_task(sets, n, 10_000 if options.quick else 50_000), points)
-    save(draw(plt, rows, n), rows, options.out, "noise_rates")
+    save(lambda plt: draw(plt, rows, n), rows, options.out, "noise_rates")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ Run time: about ten seconds. Writes docs/figures/top_k.png.
 from __future__ import annotations
 
 import numpy as np
-from drawing import BLUE, GRAY, ORANGE, arguments, pyplot, save
+from drawing import BLUE, GRAY, ORANGE, arguments, save
 
 from ccmn import CCMNClassifier, metrics
 from ccmn.data import make_noisy_multilabel
@@ -25,6 +25,7 @@ from ccmn.noise import MissingNoise
 
 N_LABELS, K = 40, 5
 METRICS = {"precision_at_k": "precision at 5", "recall_at_k": "recall at 5", "ndcg_at_k": "nDCG at 5"}
+COLUMNS = ("rate", "true", "uncorrected", "estimate", "se")
 
 
 def measure(n_train: int, n_test: int, rates: list[float]) -> list[dict[str, object]]:
@@ -59,22 +60,27 @@ def measure(n_train: int, n_test: int, rates: list[float]) -> list[dict[str, obj
     return rows
 
 
-def main() -> None:
-    options = arguments(__doc__)
-    plt = pyplot()
-    rates = [0.0, 0.4, 0.8] if options.quick else [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
-    rows = measure(*((500, 500) if options.quick else (4000, 4000)), rates)
+def draw_figure(plt, rows: list[dict[str, object]]):
     figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True, layout="constrained")
     for axis, (name, title) in zip(axes, METRICS.items()):
         points = [row for row in rows if row["metric"] == name]
-        column = {key: np.array([row[key] for row in points]) for key in ("true", "uncorrected", "estimate", "se")}
+        column = {key: np.array([float(row[key]) for row in points]) for key in COLUMNS}
         axis.axhline(column["true"][0], color=GRAY, linestyle="--", label="true labels")
-        axis.plot(rates, column["uncorrected"], color=ORANGE, marker="s", label="noisy labels")
+        axis.plot(column["rate"], column["uncorrected"], color=ORANGE, marker="s", label="noisy labels")
         error = {"yerr": 2 * column["se"], "capsize": 2}
-        axis.errorbar(rates, column["estimate"], **error, color=BLUE, marker="o", label="estimate, ± 2 standard errors")
+        axis.errorbar(
+            column["rate"], column["estimate"], **error, color=BLUE, marker="o", label="estimate, ± 2 standard errors"
+        )
         axis.set(title=title, xlabel="rate of missing labels", ylim=(0, 1))
     axes[0].legend(loc="lower left")
-    save(figure, rows, options.out, "top_k")
+    return figure
+
+
+def main() -> None:
+    options = arguments(__doc__)
+    rates = [0.0, 0.4, 0.8] if options.quick else [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
+    rows = measure(*((500, 500) if options.quick else (4000, 4000)), rates)
+    save(lambda plt: draw_figure(plt, rows), rows, options.out, "top_k")
 
 
 if __name__ == "__main__":

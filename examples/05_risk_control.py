@@ -19,7 +19,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from drawing import BLUE, GRAY, ORANGE, arguments, pyplot, save
+from drawing import BLUE, GRAY, ORANGE, arguments, save
 
 from ccmn import CCMNClassifier, MissingNoise, control_risk
 from ccmn.data import load_digit_scenes
@@ -87,7 +87,7 @@ def draw_figure(plt, rows: list[dict[str, object]]):
             low, high = ([row[end] for row in curve] for end in ("low", "high"))
             left.fill_between(n, low, high, color=style["color"], alpha=0.18, linewidth=0)
         right.plot(n, [row["labels"] for row in curve], markersize=4, **style)
-    left.axhline(TARGET, color="black", linewidth=0.8)
+    left.axhline(TARGET, color=GRAY, linewidth=0.8)
     left.set(ylabel="recall on true labels\n(median, 10 % to 90 %)")
     right.set(ylabel="predicted labels per row")
     for axis in (left, right):
@@ -100,11 +100,10 @@ def draw_figure(plt, rows: list[dict[str, object]]):
 
 def main() -> None:
     options = arguments(__doc__)
-    plt = pyplot()
     warnings.simplefilter("ignore")  # small samples cannot guarantee the target; all labels are predicted then
     sizes = [300, 3000] if options.quick else [200, 400, 800, 1600, 3200, 6400]
     rows = measure(*make_population(2000 if options.quick else 6000), sizes, 20 if options.quick else 200)
-    save(draw_figure(plt, rows), rows, options.out, "risk_control")
+    save(lambda plt: draw_figure(plt, rows), rows, options.out, "risk_control")
 
 
 if __name__ == "__main__":

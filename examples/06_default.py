@@ -20,7 +20,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-from drawing import BLUE, GRAY, arguments, pyplot, save
+from drawing import BLUE, GRAY, arguments, save
 
 RESULTS = Path(__file__).parents[1] / "results" / "default.csv"
 UNSEEN = ("scene", "slashdot", "mirflickr", "relex", "ptbr")
@@ -75,7 +75,7 @@ def draw_figure(plt, rows: list[dict[str, object]]):
 def main() -> None:
     options = arguments(__doc__)
     rows = measure()
-    save(draw_figure(pyplot(), rows), rows, options.out, "default")
+    save(lambda plt: draw_figure(plt, rows), rows, options.out, "default")
 
 
 if __name__ == "__main__":
