@@ -9,6 +9,11 @@ import types
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from sphinx.pycode import ModuleAnalyzer
+from sphinx.transforms import SphinxTransform
+
+import ccmn
 from ccmn._version import __version__
 
 HERE = Path(__file__).parent
@@ -22,6 +27,8 @@ version = release = __version__
 
 extensions = [
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
     "numpydoc",
     "myst_parser",
     "sphinx_gallery.gen_gallery",
@@ -29,13 +36,16 @@ extensions = [
     "command_line",
 ]
 smartquotes = False  # keeps "--out" unchanged
-exclude_patterns = ["_build", "generated/**/*.ipynb", "generated/**/*.json"]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_templates", "generated/**/*.ipynb", "generated/**/*.json"]
 
 # Formulas are $...$ in pages and :math: in docstrings. KaTeX in _static renders both.
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 html_math_renderer = "katex"
 
+# The lists of names on the pages in api/ generate one page per class and function.
+autosummary_generate = True
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
@@ -51,6 +61,7 @@ sphinx_gallery_conf = {
     "image_scrapers": (),
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
+    "thumbnail_size": (480, 260),
     "show_memory": False,
     "show_signature": False,
     "copyfile_regex": "",
@@ -61,7 +72,7 @@ sphinx_gallery_conf = {
 
 pygments_dark_style = "a11y-dark"
 html_theme = "furo"
-html_title = "ccmn"
+html_title = f"ccmn {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
@@ -84,6 +95,46 @@ def shorten_docstring(app: Any, what: str, name: str, obj: Any, options: Any, li
         lines.clear()
 
 
+def describe_constant(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Replace the docstring of the type of a constant by the docstring below its definition, in any module."""
+    if what != "data":
+        return
+    short = name.rsplit(".", 1)[1]
+    for module in [module for path, module in sys.modules.items() if path.startswith("ccmn.")]:
+        if getattr(module, short, None) is obj:
+            found = ModuleAnalyzer.for_module(module.__name__).find_attr_docs().get(("", short))
+            if found:
+                lines[:] = found
+
+
+def resolve_short_name(app: Any, env: Any, node: Any, content: Any) -> Any:
+    """Link ``ccmn.NAME`` to the page of ``ccmn.PACKAGE.NAME``, where a name of ``ccmn`` is documented."""
+    target = node.get("reftarget", "")
+    package = ccmn._EXPORTS.get(target.removeprefix("ccmn."))
+    if node.get("refdomain") != "py" or package is None:
+        return None
+    name, domain = f"ccmn.{package}.{target.removeprefix('ccmn.')}", env.get_domain("py")
+    return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, content)
+
+
+class DarkFigures(SphinxTransform):
+    """Show ``NAME-dark.png`` in place of a figure ``NAME.png`` on dark pages, where this file exists."""
+
+    default_priority = 500
+
+    def apply(self, **options: Any) -> None:
+        folder = Path(self.env.doc2path(self.env.docname)).parent
+        for image in list(self.document.findall(nodes.image)):
+            path = Path(image["uri"])
+            dark = path.with_name(f"{path.stem}-dark{path.suffix}")
+            if (folder / dark).is_file():
+                twin = image.deepcopy()
+                twin["uri"] = dark.as_posix()
+                image["classes"].append("only-light")
+                twin["classes"].append("only-dark")
+                image.parent.insert(image.parent.index(image) + 1, twin)
+
+
 def link_report(app: Any, page: str, source: list[str]) -> None:
     """Replace the link to ``tables.html`` by the name of the report in the site."""
     if page == "tables":
@@ -98,8 +149,6 @@ def copy_report(app: Any, error: Exception | None) -> None:
 
 def strip_code_blocks(app: Any, tree: Any) -> None:
     """Remove the empty line at the end of a code block, which doctest requires in the source."""
-    from docutils import nodes
-
     for block in tree.findall(nodes.literal_block):
         if block.rawsource == block.astext():
             block.rawsource = block.astext().rstrip()
@@ -113,3 +162,6 @@ def setup(app: Any) -> None:
     app.connect("doctree-read", strip_code_blocks)
     app.connect("autodoc-skip-member", skip_members)
     app.connect("autodoc-process-docstring", shorten_docstring)
+    app.connect("autodoc-process-docstring", describe_constant)
+    app.connect("missing-reference", resolve_short_name)
+    app.add_transform(DarkFigures)
