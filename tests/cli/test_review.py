@@ -139,6 +139,22 @@ def test_decisions_of_other_data(rejected, files):
     assert "decisions about other data: rows is 7 in the file and 300 in the data" in rejected("review", "task.npz")
 
 
+@needs_server
+@pytest.mark.parametrize("noise", ["estimate", "rates.json"])
+def test_results_of_earlier_commands_are_reused(run, files, monkeypatch, noise):
+    """With one folder of results, the review computes neither rates nor probabilities again."""
+    run("noise", "estimate", "task.csv", "--labels", "sea,sky,sun", "--cache", "results", "--out", "rates.json")
+    run("audit", "task.csv", "--labels", "sea,sky,sun", "--cache", "results", "--noise", "rates.json")
+
+    def computed_again(*_, **__):
+        raise AssertionError("this result is in the folder")
+
+    monkeypatch.setattr("ccmn.estimation.estimate_noise", computed_again)
+    monkeypatch.setattr("ccmn.audit.out_of_fold_probabilities", computed_again)
+    monkeypatch.setattr("ccmn.review.server.serve", lambda *_: None)
+    run("review", "task.csv", "--labels", "sea,sky,sun", "--cache", "results", "--noise", noise)
+
+
 def test_missing_dependencies(rejected, files, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert "pip install starlette uvicorn" in rejected("review", "task.npz")

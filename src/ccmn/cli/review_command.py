@@ -22,6 +22,7 @@ from ccmn.cli.options import (
     Tags,
     Text,
     Votes,
+    label_frame,
     read_roles,
     read_vote_columns,
 )
@@ -131,7 +132,7 @@ def _stored_results(
     """Return noise rates and out-of-fold probabilities, from the cache if it has them."""
     from ccmn.estimation import NOISE_TYPES
 
-    X, Y = dataset.data.X, dataset.named_labels
+    X, Y = dataset.data.X, label_frame(dataset.data, False)  # the labels of the other commands, in the same type
     rates = results.rates(X, Y, NOISE_TYPES[noise]) if isinstance(noise, str) else noise
     return rates, results.probabilities(X, Y)
 
