@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import fields, replace
 
@@ -13,9 +14,10 @@ from ccmn.audit import audit_labels
 from ccmn.data import MultiLabelData
 from ccmn.noise import ClassConditionalNoise
 from ccmn.report.builders import REVIEW_URL, audit_report
-from ccmn.report.facts import MetricFacts, MetricRow, MetricValue, Report, curve_facts
-from ccmn.report.html import report_page
+from ccmn.report.facts import MetricFacts, MetricRow, MetricValue, Report, curve_facts, measure
+from ccmn.report.html import _metric_dot, report_page
 from ccmn.report.instances import informative_features, pictures, snippets
+from ccmn.report.svg import dot_chart
 from report.checks import check_page
 
 HOSTILE = [
@@ -128,6 +130,38 @@ def test_missing_metrics(hostile):
     page = report_page(replace(hostile, metrics=MetricFacts((MetricRow("one row", values, 0),), "")))
     check_page(page)
     assert not re.search(r'="[^"]*nan[^"]*"', page)
+
+
+def test_metric_charts_show_all_models_in_one_order_with_intervals():
+    """Values without standard error have no interval, and undefined values keep their line."""
+    groups = [("first", "a"), ("first", "b"), ("second", "a"), ("second", "b")]
+    values = [MetricValue(0.2, 0.05), MetricValue(0.4), MetricValue(math.nan), MetricValue(0.1, math.nan)]
+    dots = [
+        _metric_dot(MetricRow(name, {}, i, group), value)
+        for i, ((group, name), value) in enumerate(zip(groups, values))
+    ]
+    chart = str(dot_chart(dots, "loss ↓", "loss"))
+    assert re.findall(r">([^<]+)</text>", chart) == [
+        *("loss ↓", "first", "a", "0.200", "b", "0.400"),
+        *("second", "a", "none", "b", "0.100"),
+    ]
+    assert chart.count("<circle") == 3
+    assert chart.count('stroke-width="6"') == 1
+    x1, x2 = (float(x) for x in re.search(r'x1="([\d.]+)" y1="\d+" x2="([\d.]+)"[^>]*stroke-width="6"', chart).groups())
+    centers = [float(x) for x in re.findall(r'cx="([\d.]+)"', chart)]
+    scale = (centers[1] - centers[0]) / 0.2
+    assert (x2 - x1) / scale == pytest.approx(2 * 1.645 * 0.05, abs=0.002)  # a 90 % interval
+
+
+def test_exact_metrics_have_standard_errors_over_rows():
+    """The standard error of the Hamming loss is that of a mean over rows."""
+    rng = np.random.default_rng(0)
+    Y, scores = rng.integers(2, size=(50, 3)), rng.normal(size=(50, 3))
+    found = measure(Y, scores, standard_errors=True)["hamming_loss"]
+    errors = ((scores >= 0) != Y).mean(1)
+    assert found.value == pytest.approx(errors.mean())
+    assert found.se == pytest.approx(errors.std(ddof=1) / np.sqrt(50), rel=0.02)
+    assert measure(Y, scores)["hamming_loss"].se is None
 
 
 ANY = st.text(alphabet="<>&\"'/=a ", min_size=1, max_size=12)

@@ -52,14 +52,22 @@ _DEMO_MODELS = {
     "unbiased": "true rates",
     "estimated": "estimated rates",
 }
+_DEMO_GROUPS = {"hamming": "trained with the Hamming loss", "ranking": "trained with the ranking loss"}
 
 
 def audit_report(
-    data: MultiLabelData, Y: Any, audit: Audit, show: Show, max_shown: int, inferred: InferredLabels | None = None
+    data: MultiLabelData,
+    Y: Any,
+    audit: Audit,
+    show: Show,
+    max_shown: int,
+    inferred: InferredLabels | None = None,
+    issues_note: str = "",
 ) -> Report:
     """Return the report of an audit of the labels Y, with the rows of the first ``max_shown`` label issues.
 
-    If the labels are the majority of votes, ``inferred`` describes the annotators.
+    If the labels are the majority of votes, ``inferred`` describes the annotators. ``issues_note`` is added to the
+    explanation of the label issues.
     """
     labels = to_dense_array(Y).astype(np.float64)
     names = [str(name) for name in audit.summary.label]
@@ -76,6 +84,7 @@ def audit_report(
         "The probability that a label is wrong follows from out-of-fold predictions of a linear model and a random "
         "forest, the noise rates and, if there are any, verified rows."
     )
+    note = f"{issues_note} {note}".strip()
     variants = label_variants(labels, audit.pred_proba, noise)
     return Report(
         title=f"Audit of the labels of {data.name or 'unnamed data'}",
@@ -188,9 +197,10 @@ def demo_report(task: DemoTask, models: Sequence[DemoModel]) -> Report:
 def _demo_metrics(task: DemoTask, models: Sequence[DemoModel]) -> MetricFacts:
     rows = (
         MetricRow(
-            f"{model.row.loss.split()[0]}, {_DEMO_MODELS[model.row.strategy]}",
-            measure(task.Y_test, model.scores),
+            _DEMO_MODELS[model.row.strategy],
+            measure(task.Y_test, model.scores, standard_errors=True),
             STRATEGIES.index(model.row.strategy),
+            _DEMO_GROUPS[model.row.loss.split()[0]],
         )
         for model in models
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -139,7 +140,14 @@ class MetricRow:
     name: str
     values: Mapping[str, MetricValue]
     color: int
-    """Number of the color of its bars; related rows share a color."""
+    """Number of the color of its dots; related rows share a color."""
+    group: str = ""
+    """Heading of rows that are compared with each other."""
+
+    @property
+    def full_name(self) -> str:
+        """Name with the heading."""
+        return f"{self.group}: {self.name}" if self.group else self.name
 
 
 @dataclass(frozen=True)
@@ -323,21 +331,34 @@ def correcting_noise(noise: NoiseModel | NoiseRates) -> NoiseModel:
 
 
 def measure(
-    Y: Any, scores: NDArray[np.floating[Any]], noise: Noise | None = None, *, on_training_rows: bool = False
+    Y: Any,
+    scores: NDArray[np.floating[Any]],
+    noise: Noise | None = None,
+    *,
+    on_training_rows: bool = False,
+    standard_errors: bool = False,
 ) -> dict[str, MetricValue]:
     """Compute every metric of scores (n, q) with threshold 0; with ``noise``, estimate it from the noisy labels Y.
 
-    Estimates ``on_training_rows`` are approximate: the predictions depend on the errors of the labels.
+    Estimates ``on_training_rows`` are approximate: the predictions depend on the errors of the labels. Without
+    ``noise``, ``standard_errors`` adds those over rows.
 
     >>> measure([[1, 0], [0, 1]], np.array([[0.5, -0.5], [0.5, -0.5]]))["hamming_loss"]
     MetricValue(value=0.5, se=None, status=None)
     """
     predicted = (scores >= 0).astype(int)
-    values = {}
+    values: dict[str, MetricValue] = {}
+    errors: dict[str, float | None] = {}
+    if noise is None and standard_errors:
+        none = ClassConditionalNoise(0.0, 0.0, n_labels=scores.shape[1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the metrics themselves warn below
+            errors = {name: estimate.se for name, estimate in measure(Y, scores, none).items()}
     for name, metric in METRICS.items():
         second = scores if metric.needs == "scores" else predicted
         if noise is None:
-            values[name] = MetricValue(float(metric.function(Y, second)), bounds=metric.bounds(scores.shape[1]))
+            exact = float(metric.function(Y, second))
+            values[name] = MetricValue(exact, errors.get(name), bounds=metric.bounds(scores.shape[1]))
         else:
             estimate = metric.function(Y, second, noise=noise)
             status = "approximate" if on_training_rows else str(estimate.status)
@@ -363,7 +384,7 @@ def metric_facts(
     """Compute every metric on the labels as given (if all were observed) and corrected for noise (if it is known)."""
     rows = []
     if not np.isnan(Y).any():
-        rows.append(MetricRow(AS_GIVEN, measure(Y, scores), 0))
+        rows.append(MetricRow(AS_GIVEN, measure(Y, scores, standard_errors=True), 0))
     if noise is not None:
         rows.append(MetricRow(CORRECTED, measure(Y, scores, noise, on_training_rows=on_training_rows), 1))
         note += (

@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from importlib.resources import files
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from ccmn._pictures import encode_png
 from ccmn._validation import FloatArray
+from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL
 from ccmn.metrics import METRICS
 from ccmn.report.facts import (
     MAX_DRAWN_LABELS,
@@ -30,6 +32,7 @@ from ccmn.report.facts import (
     IssueFacts,
     LabelRateFacts,
     MetricFacts,
+    MetricRow,
     MetricValue,
     PrecisionRecallFacts,
     RateFact,
@@ -37,7 +40,22 @@ from ccmn.report.facts import (
     Report,
     out_of_range_note,
 )
-from ccmn.report.svg import Bar, Interval, axis_end, bar_chart, color, heatmap, interval_chart, line_chart, truncate
+from ccmn.report.svg import (
+    Bar,
+    Dot,
+    Interval,
+    axis_end,
+    bar_chart,
+    color,
+    dot_chart,
+    heatmap,
+    interval_chart,
+    line_chart,
+    truncate,
+)
+
+_NORMAL_QUANTILE = NormalDist().inv_cdf((1 + CONFIDENCE_LEVEL) / 2)
+"""Half of the width of a confidence interval in standard errors."""
 
 _HIGHEST_PERCENTAGE = 0.999
 """Larger error probabilities are shown as "over 99.9%": an estimate is never certain."""
@@ -82,7 +100,7 @@ def _data(facts: DataFacts) -> dict[str, Any]:
     most_frequent = sorted(facts.labels, key=lambda label: -label.share)[:MAX_DRAWN_LABELS]
     title = "share of rows with the label"
     title += f", {MAX_DRAWN_LABELS} most frequent" if facts.q > MAX_DRAWN_LABELS else ""
-    chart = bar_chart([Bar(label.name, label.share, 0.0, 0) for label in most_frequent], title, title)
+    chart = bar_chart([Bar(label.name, label.share) for label in most_frequent], title, title)
     rows = [(c.name, str(c.given), str(c.observed), f"{c.share:.4f}") for c in facts.labels]
     return {"facts": facts, "charts": [chart], "head": ("label", "given", "observed", "share"), "rows": rows}
 
@@ -135,36 +153,48 @@ def _rate_cells(label: LabelRateFacts, true: bool) -> tuple[str, ...]:
 
 def _metrics(facts: MetricFacts) -> dict[str, Any]:
     names = list(facts.rows[0].values)
-    titles = [f"{name.replace('_', ' ')} {'↑' if METRICS[name].greater_is_better else '↓'}" for name in names]
+    titles = [f"{_metric_title(name)} {'↑' if METRICS[name].greater_is_better else '↓'}" for name in names]
     charts = []
     for name, title in zip(names, titles):
-        bars = [_metric_bar(row.name, row.values[name], row.color) for row in facts.rows]
-        bars = [bar for bar in bars if math.isfinite(bar.value)]
-        if bars:
-            charts.append(bar_chart(bars, title, name.replace("_", " ")))
+        dots = [_metric_dot(row, row.values[name]) for row in facts.rows]
+        if any(math.isfinite(dot.value) for dot in dots):
+            charts.append(dot_chart(dots, title, _metric_title(name)))
     return {
         "facts": facts,
+        "level": CONFIDENCE_LEVEL,
         "charts": charts,
         "notes": [out_of_range_note(bounds) for bounds in sorted(_exceeded_bounds(facts))],
         "head": ("", *titles),
-        "rows": [(row.name, *(_metric_cell(row.values[name]) for name in names)) for row in facts.rows],
+        "rows": [(row.full_name, *(_metric_cell(row.values[name]) for name in names)) for row in facts.rows],
     }
+
+
+def _metric_title(name: str) -> str:
+    """Return the name of a metric in words.
+
+    >>> _metric_title("hamming_loss"), _metric_title("micro_f1")
+    ('Hamming loss', 'micro F1')
+    """
+    words = {"hamming": "Hamming", "f1": "F1", "auc": "AUC"}
+    return " ".join(words.get(word, word) for word in name.split("_"))
 
 
 def _exceeded_bounds(facts: MetricFacts) -> set[tuple[float, float]]:
     return {metric.bounds for row in facts.rows for metric in row.values.values() if metric.out_of_range}
 
 
-def _metric_bar(name: str, metric: MetricValue, number: int) -> Bar:
+def _metric_dot(row: MetricRow, metric: MetricValue) -> Dot:
     # A single row has no standard error.
-    se = metric.se if metric.se is not None and math.isfinite(metric.se) else 0.0
-    return Bar(name, metric.value, se, number, metric.bounds[1], "*" if metric.out_of_range else "")
+    half = _NORMAL_QUANTILE * (math.nan if metric.se is None else metric.se)
+    low, high = metric.value - half, metric.value + half
+    mark = "*" if metric.out_of_range else ""
+    return Dot(row.name, metric.value, low, high, row.color, row.group, metric.bounds[1], mark)
 
 
 def _metric_cell(metric: MetricValue) -> str:
-    if metric.se is None:
-        return f"{metric.value:.4f}"
-    return f"{metric.value:.4f}{'*' if metric.out_of_range else ''} ± {metric.se:.4f}, {metric.status}"
+    value = f"{metric.value:.4f}{'*' if metric.out_of_range else ''}"
+    value += "" if metric.se is None or math.isnan(metric.se) else f" ± {metric.se:.4f}"
+    return value if metric.status is None else f"{value}, {metric.status}"
 
 
 def _issues(facts: IssueFacts) -> dict[str, Any]:

@@ -26,27 +26,37 @@ _CHARACTER_WIDTH = 6.4
 
 
 class Bar(NamedTuple):
-    """Bar of a chart: a value, its standard error (0 if it is exact), and the number of its color.
+    """Bar of a chart: a name and a value of at least 0."""
 
-    The bar is clipped to [0, ``upper``]; ``mark`` follows the number.
+    name: str
+    value: float
+
+
+class Dot(NamedTuple):
+    """Value in a chart that compares models, with its confidence interval (NaN if it is not known).
+
+    Value and interval are clipped to [0, ``upper``]; ``mark`` follows the number. ``group`` is the heading of
+    consecutive dots.
     """
 
     name: str
     value: float
-    se: float
+    low: float
+    high: float
     color: int
+    group: str = ""
     upper: float = math.inf
     mark: str = ""
 
-    @property
-    def length(self) -> float:
-        """Value clipped to [0, ``upper``]."""
-        return max(min(self.value, self.upper), 0.0)
+    def clip(self, value: float) -> float:
+        """Return a value clipped to [0, ``upper``]."""
+        return max(min(value, self.upper), 0.0)
 
     @property
     def reach(self) -> float:
-        """Upper end of the error bar."""
-        return max(min(self.length + self.se, self.upper), self.length)
+        """Right end of what is drawn; 0 if the value is NaN."""
+        ends = [self.clip(end) for end in (self.value, self.high) if math.isfinite(end)]
+        return max(ends, default=0.0)
 
 
 class Interval(NamedTuple):
@@ -74,25 +84,49 @@ def truncate(name: str, max_characters: int) -> str:
 
 
 def bar_chart(bars: Sequence[Bar], title: str, label: str) -> Markup:
-    """Draw horizontal bars from 0 with error bars of one standard error."""
+    """Draw horizontal bars from 0."""
     width, right, top, step, max_characters = 340, 46, 30, 20, 26
-    longest = max((bar.reach for bar in bars), default=1.0)
+    longest = max((bar.value for bar in bars), default=1.0)
     left = 8 + _text_width((bar.name for bar in bars), max_characters)
     scale = (width - left - right) / max(longest, 1e-9)
     parts = [_text(0, 14, title, class_="title")]
     for i, bar in enumerate(bars):
-        y, length = top + step * i, bar.length * scale
-        high = left + bar.reach * scale
-        fill = color(bar.color)
+        y, length = top + step * i, bar.value * scale
         parts += [
             _text(f"{left - 6:.1f}", y + 8, truncate(bar.name, max_characters), text_anchor="end"),
-            _tag("rect", x=f"{left:.1f}", y=y - 3, width=f"{length:.1f}", height=14, rx=2, fill=fill),
-            _text(f"{high + 5:.1f}", y + 8, f"{bar.value:.3f}{bar.mark}"),
+            _tag("rect", x=f"{left:.1f}", y=y - 3, width=f"{length:.1f}", height=14, rx=2, fill=color(0)),
+            _text(f"{left + length + 5:.1f}", y + 8, f"{bar.value:.3f}"),
         ]
-        if bar.se:
-            low = max(left + length - bar.se * scale, left)
-            parts.append(_line(f"{low:.1f}", y + 4, f"{high:.1f}", y + 4, "axis"))
     return _svg(width, top + step * len(bars), parts, label)
+
+
+def dot_chart(dots: Sequence[Dot], title: str, label: str) -> Markup:
+    """Draw one line per model on an axis from 0: the value (dot and number) and its confidence interval (bar)."""
+    width, right, y, step, max_characters = 340, 54, 24, 20, 26
+    longest = max((dot.reach for dot in dots), default=1.0)
+    left = 14 + _text_width((dot.name for dot in dots), max_characters)
+    scale = (width - left - right) / (longest or 1.0)
+    parts = [_text(0, 14, title, class_="title")]
+    group = ""
+    for dot in dots:
+        if dot.group != group:
+            group, y = dot.group, y + step
+            parts.append(_text(0, y, group, class_="group"))
+        y += step
+        parts.append(_text(f"{left - 12:.1f}", y, truncate(dot.name, max_characters), text_anchor="end"))
+        parts.append(_line(f"{left:.1f}", y - 4, width - right, y - 4, "grid"))
+        if not math.isfinite(dot.value):
+            parts.append(_text(width - right + 8, y, "none"))
+            continue
+        at, fill = left + dot.clip(dot.value) * scale, color(dot.color)
+        if math.isfinite(dot.low) and math.isfinite(dot.high):
+            ends = [f"{left + dot.clip(end) * scale:.1f}" for end in (dot.low, dot.high)]
+            parts.append(
+                _tag("line", x1=ends[0], y1=y - 4, x2=ends[1], y2=y - 4, stroke=fill, stroke_width=6, opacity=0.4)
+            )
+        parts.append(_tag("circle", cx=f"{at:.1f}", cy=y - 4, r=4, fill=fill))
+        parts.append(_text(width - right + 8, y, f"{dot.value:.3f}{dot.mark}"))
+    return _svg(width, y + 8, parts, label)
 
 
 def axis_end(values: Iterable[Interval]) -> float:
