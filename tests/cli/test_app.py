@@ -12,7 +12,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from ccmn import __version__
-from ccmn.cli import app, output
+from ccmn.cli import app, options
 from ccmn.cli.options import CHOICES, read_labels
 from ccmn.data import write_npz
 from ccmn.estimation import METHODS
@@ -196,7 +196,7 @@ def test_closed_pipe_is_not_an_error(tmp_path):
 def test_help_imports_no_heavy_package():
     code = """
 import sys
-from ccmn.cli import app, output
+from ccmn.cli import app, options
 try:
     app(["--help"])
 except SystemExit:
@@ -216,9 +216,9 @@ except SystemExit:
     ],
 )
 def test_program_name(monkeypatch, on_path, called, expected):
-    monkeypatch.setattr(output.shutil, "which", lambda name: on_path)
-    monkeypatch.setattr(output.sys, "argv", [called, "demo"])
-    assert output.program_name() == expected
+    monkeypatch.setattr(options.shutil, "which", lambda name: on_path)
+    monkeypatch.setattr(options.sys, "argv", [called, "demo"])
+    assert options.program_name() == expected
 
 
 def test_option_names_do_not_depend_on_the_version_of_typer():

@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from ccmn.data import encoders
+from ccmn.data.columns import Columns
 from ccmn.data.encoders import encode_rows, load_encoder
+from ccmn.data.parquet import read_parquet_table
 
 Image = pytest.importorskip("PIL.Image", reason="pillow is not installed: pip install pillow")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install pyarrow")
@@ -61,7 +63,7 @@ def folder(tmp_path, monkeypatch):
 def test_images_by_an_encoder_of_the_user(folder, run, source):
     result = run("embed", source, "--image", "file", "--encoder", "own_encoder:make", "--out", "out.parquet")
     written = pd.read_parquet("out.parquet")
-    assert written.columns.tolist() == ["red", "green", "e0", "e1", "e2"]
+    assert written.columns.tolist() == ["file", "red", "green", "e0", "e1", "e2"]
     np.testing.assert_allclose(written[["e0", "e1", "e2"]], folder.colors)
     assert "40 rows, 3 dimensions" in result.stdout
     assert "left out: title" in result.stderr
@@ -71,6 +73,72 @@ def test_images_by_an_encoder_of_the_user(folder, run, source):
 def test_output_is_read_by_other_commands(folder, run):
     run("embed", "photos.csv", "--image", "file", "--encoder", "own_encoder:make", "--out", "out.parquet")
     run("fit", "out.parquet", "--labels", "red,green", "--noise", "none", "--epochs", 2, "--out", "model.ccmn")
+
+
+def test_output_declares_its_columns(folder, run, printed):
+    """Other commands know the columns of images, tags and identifiers without options."""
+    table = folder.table.assign(number=range(100, 140), tags=["a", "a;b", "", "b"] * 10)
+    table[["number", "file", "tags"]].to_csv("tagged.csv", index=False)
+    columns = ("--image", "file", "--tags", "tags", "--id", "number")
+    embedded = run("embed", "tagged.csv", *columns, "--encoder", "pixels:2x2", "--out", "out.parquet")
+    assert "noise estimate out.parquet --out rates.json" in embedded.stderr
+    fitted = printed("fit", "out.parquet", "--noise", "none", "--out", "model.ccmn")
+    assert (fitted["d"], fitted["q"]) == (2 * 2 * 3, 2)
+    assert np.isnan(read_parquet_table("out.parquet").frame.e0).sum() == 0
+    labels = Columns.from_training_data("out.parquet")[1]
+    np.testing.assert_array_equal(labels.Y, [[1, 0], [1, 1], [0, 0], [0, 1]] * 10)  # an empty cell lists no tag
+    assert labels.ids[:2] == ["100", "101"]
+    rows = printed("predict", "model.ccmn", "out.parquet")["rows"]
+    assert rows[3]["number"] == "103"
+
+
+def test_folder_of_images(folder, run, rejected):
+    """Sub-folders are tags; images outside of them have unknown tags."""
+    for i, place in enumerate(["sea", "sky/blue", ".", "sea"]):
+        target = folder.path / "sorted" / place / f"{i}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (folder.path / "images" / f"{i}.png").rename(target)
+    (folder.path / "sorted" / "notes.txt").write_text("no image")
+    run("embed", "sorted", "--encoder", "own_encoder:make", "--out", "out.parquet")
+    written = read_parquet_table("out.parquet")
+    assert written.frame.file.tolist() == [
+        "sorted/2.png",
+        "sorted/sea/0.png",
+        "sorted/sea/3.png",
+        "sorted/sky/blue/1.png",
+    ]
+    assert [tag if isinstance(tag, str) else None for tag in written.frame.tags] == [None, "sea", "sea", "sky"]
+    np.testing.assert_allclose(written.frame[["e0", "e1", "e2"]], folder.colors[[2, 0, 3, 1]])
+    assert (written.roles.image, written.roles.tags) == ("file", "tags")
+    (folder.path / "empty").mkdir()
+    arguments = ("--encoder", "pixels:2x2", "--out", "other.parquet")
+    assert "contains no images" in rejected("embed", "empty", *arguments)
+    assert "has no columns" in rejected("embed", "sorted", "--image", "file", *arguments, code=2)
+
+
+def test_paths_of_images_start_in_the_folder_of_the_output(folder, run):
+    arguments = ("--image", "file", "--encoder", "pixels:2x2", "--out")
+    (folder.path / "set").mkdir()
+    (folder.path / "images").rename(folder.path / "set" / "images")
+    (folder.path / "photos.csv").rename(folder.path / "set" / "photos.csv")
+    run("embed", "set/photos.csv", *arguments, "out.parquet")
+    assert pd.read_parquet("out.parquet").file[0] == "set/images/0.png"
+    (folder.path / "elsewhere").mkdir()
+    result = run("embed", "set/photos.csv", *arguments, "elsewhere/out.parquet")
+    assert "--image-dir set" in result.stderr
+
+
+def test_pixels_encoder_is_a_small_copy():
+    encode = load_encoder("pixels:1x2", "image")
+    image = Image.new("RGB", (4, 2), (255, 0, 0))
+    image.paste((0, 0, 255), (2, 0, 4, 2))
+    left, right = encode([image])[0].reshape(2, 3)
+    assert left[0] > 0.8 > 0.2 > left[2]
+    assert right[2] > 0.8 > 0.2 > right[0]
+    with pytest.raises(ValueError, match="pixels encodes images"):
+        load_encoder("pixels:1x2", "text")
+    with pytest.raises(ValueError, match="HEIGHTxWIDTH"):
+        load_encoder("pixels:small", "image")
 
 
 def test_texts_with_kept_columns(folder, printed):

@@ -133,3 +133,12 @@ def test_errors(table):
         fitted.transform(table.drop(columns="city"))
     with pytest.raises(ValueError, match=r"'soon' in column 'opened'.*not a date"):
         fitted.transform(table.assign(opened="soon"))
+
+
+def test_many_numbers_stay_dense_and_many_categories_become_sparse():
+    """Embeddings have thousands of numeric columns, in which hardly any value is zero."""
+    rng = np.random.default_rng(0)
+    numbers = pd.DataFrame(rng.normal(size=(4, 1200)), columns=[f"e{j}" for j in range(1200)])
+    assert isinstance(TablePreprocessor().fit_transform(numbers), np.ndarray)
+    words = pd.DataFrame({f"c{j}": ["a", "a", "b", "b"] for j in range(600)})
+    assert TablePreprocessor().fit_transform(words.assign(number=1.0)).format == "csr"

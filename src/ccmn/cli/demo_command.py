@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ccmn.cli.options import Json, RandomState
-from ccmn.cli.output import error_console, print_json, print_table, program_name, write_report
+from ccmn.cli.options import Json, RandomState, program_name
+from ccmn.cli.output import error_console, print_json, print_table, write_report
 
 
 def demo(

@@ -1,29 +1,55 @@
-"""``ccmn embed``: encode a column of image files or texts as vectors."""
+"""``ccmn embed``: encode image files or a column of texts as vectors."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from ccmn.cli.options import Force, Json, check_device, check_output, read_labels
+from ccmn.cli.options import (
+    Force,
+    Json,
+    Labels,
+    RowId,
+    Separator,
+    Tags,
+    check_device,
+    check_output,
+    print_next,
+    read_names,
+    shell_command,
+    unused_name,
+)
 from ccmn.cli.output import error_console, print_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from ccmn.data.labeled_table import ColumnRoles
+
+IMAGE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff"))
+"""Files of a folder that are images."""
+FOLDER_COLUMNS = ("file", "tags")
+"""Columns of the table of a folder: the files, and the names of their sub-folders."""
+
 
 def embed(
     source: Annotated[
-        Path, typer.Argument(metavar="DATA", help="CSV or Parquet file with a column of image files or texts.")
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="CSV or Parquet file with a column of image files or texts, or a folder of images, whose sub-folders "
+            "are their tags.",
+        ),
     ],
     encoder: Annotated[
         str,
         typer.Option(
             metavar="LIBRARY:NAME",
-            help="Encoder: torchvision:resnet50, transformers:NAME, sentence-transformers:NAME, or MODULE:FUNCTION for "
-            "a function of your own. NAME may be a local folder.",
+            help="Encoder: torchvision:resnet50, transformers:NAME, sentence-transformers:NAME, pixels:16x16 (for a "
+            "first try, without a network), or MODULE:FUNCTION for a function of your own. NAME may be a local folder.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="PARQUET", help="Parquet file to write.")],
@@ -32,9 +58,13 @@ def embed(
         typer.Option(metavar="COLUMN", help="Column of image files; relative paths start in the folder of DATA."),
     ] = None,
     text: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of texts.")] = None,
+    labels: Labels = None,
+    tags: Tags = None,
+    sep: Separator = ";",
+    row_id: RowId = None,
     keep: Annotated[
         str | None,
-        typer.Option(metavar="COLUMNS", help="Columns that are kept although they are not numbers, as a,b."),
+        typer.Option(metavar="COLUMNS", help="Further columns that are kept although they are not numbers, as a,b."),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Rows that are encoded together.")] = 64,
     device: Annotated[
@@ -46,46 +76,96 @@ def embed(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Encode a column of image files or texts as vectors, with a frozen encoder.
+    """Encode image files or a column of texts as vectors, with a frozen encoder.
 
-    The output has the numeric columns of DATA, such as labels, and columns e0, e1, ... with the vectors. All commands
-    read it. Install the libraries with pip install 'ccmn[encoders]'.
+    The output has the numeric columns of DATA, such as labels, the columns of image files, tags and identifiers, and
+    columns e0, e1, ... with the vectors. All commands read it, and know the columns of image files, tags and
+    identifiers. Install the libraries with pip install 'ccmn[encoders]'.
 
     After an interruption the same command continues where it stopped: finished parts are kept in a folder next to the
     output until it is complete.
 
-    Example: ccmn embed photos.csv --image file --encoder torchvision:resnet50 --out photos.parquet
+    Examples: ccmn embed photos.csv --image file --tags tags --encoder torchvision:resnet50 --out photos.parquet, or
+    ccmn embed photos --encoder torchvision:resnet50 --out photos.parquet
     """
-    if (image is None) == (text is None):
-        raise typer.BadParameter("Expected either --image COLUMN or --text COLUMN")
-    check_output(out, force)
+    from ccmn.data.encoders import remove_parts
+    from ccmn.data.labeled_table import ColumnRoles
+
+    if source.is_dir():
+        if image or text or tags or labels or row_id:
+            raise typer.BadParameter("A folder of images has no columns: omit options that name columns")
+        check_output(out, force)
+        table, folder = _read_folder(source, out.parent), out.parent
+        image = FOLDER_COLUMNS[0]
+        tags = FOLDER_COLUMNS[1] if FOLDER_COLUMNS[1] in table else None
+    else:
+        if (image is None) == (text is None):
+            raise typer.BadParameter("Expected either --image COLUMN or --text COLUMN")
+        if tags is not None and labels is not None:
+            raise typer.BadParameter("Expected either --labels or --tags, not both")
+        check_output(out, force)
+        table, folder = _read_table(source, [name for name in (image, text, tags, row_id) if name]), source.parent
+    roles = ColumnRoles(None, tags, sep.replace("\\t", "\t"), image=image, id=row_id)
+    _check_columns(table, source, {"--image": image, "--text": text, "--tags": tags, "--id": row_id})
+    column = str(image if text is None else text)
+    items = table[column].astype(str).tolist()
+    kind = "image" if text is None else "text"
+    vectors, parts = _encode(items, kind, encoder, device, batch_size, folder, out)
+    kept = _kept_columns(table, roles, None if text is None else column, keep)
+    if image is not None:
+        kept[image] = _paths_from(items, folder, out.parent)
+    _write(kept, vectors, roles, out)
+    remove_parts(parts)
+    printed = {"out": str(out), "rows": len(items), "dimensions": int(vectors.shape[1])}
+    if as_json:
+        print_json(printed)
+        return
+    typer.echo(f"{out}: {len(items)} rows, {vectors.shape[1]} dimensions")
+    if tags is not None or labels is not None:
+        # The file declares the other columns.
+        print_next(shell_command("noise estimate", out, labels=labels, out=unused_name("rates.json")))
+    else:
+        print_next(shell_command("predict", "MODEL", out), "to train a model, declare labels with --tags or --labels")
+
+
+def _encode(
+    items: list[str], kind: str, encoder: str, device: str, batch_size: int, folder: Path, out: Path
+) -> tuple[Any, Path]:
+    """Return the vectors of all rows and the folder of finished parts; show a progress bar in terminals."""
     import torch
+    from rich.progress import Progress
 
     from ccmn._validation import check_device as available_device
-    from ccmn.data.encoders import encode_rows, load_encoder, open_images, parts_folder, remove_parts
+    from ccmn.data.encoders import encode_rows, load_encoder, open_images, parts_folder
 
-    table = _read_table(source)
-    column = str(image if text is None else text)
-    if column not in table:
-        raise ValueError(f"{source} has no column {column!r}; its columns are {', '.join(map(str, table))}")
-    missing = table[column].isna()
-    if missing.any():
-        raise ValueError(f"{source}, row {int(missing.to_numpy().argmax()) + 1}: column {column!r} is empty")
-    items = table[column].astype(str).tolist()
-    rest = _kept_columns(table.drop(columns=column), keep)
-    kind = "image" if text is None else "text"
     network = load_encoder(encoder, kind, available_device(device, torch.cuda.is_available()))
-    item = open_images(items, source.parent) if kind == "image" else items.__getitem__
-    folder = parts_folder(out, encoder, kind, batch_size, items)
-    vectors = _encode(encode_rows, network, item, len(items), batch_size=batch_size, parts=folder)
-    _write(rest, vectors, out)
-    remove_parts(folder)
-    printed = {"out": str(out), "rows": len(items), "dimensions": int(vectors.shape[1])}
-    print_json(printed) if as_json else typer.echo(f"{out}: {len(items)} rows, {vectors.shape[1]} dimensions")
+    item = open_images(items, folder) if kind == "image" else items.__getitem__
+    parts = parts_folder(out, encoder, kind, batch_size, items)
+    console = error_console()
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("encoding", total=len(items))
+
+        def advance(rows: int) -> None:
+            bar.advance(task, rows)
+
+        return encode_rows(network, item, len(items), batch_size=batch_size, parts=parts, on_rows=advance), parts
 
 
-def _read_table(source: Path) -> DataFrame:
-    """Return the columns of a CSV or Parquet file."""
+def _read_folder(folder: Path, start: Path) -> DataFrame:
+    """Return the image files below a folder as a table, with the names of their sub-folders as tags."""
+    import pandas as pd
+
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+    if not files:
+        raise ValueError(f"{folder} contains no images ({', '.join(sorted(IMAGE_SUFFIXES))})")
+    file, tags = FOLDER_COLUMNS
+    table = pd.DataFrame({file: [os.path.relpath(path, start) for path in files]})
+    groups = [path.relative_to(folder).parts[0] if path.parent != folder else None for path in files]
+    return table.assign(**{tags: groups}) if any(groups) else table
+
+
+def _read_table(source: Path, words: list[str]) -> DataFrame:
+    """Return the columns of a CSV or Parquet file; the cells of some columns of a CSV file are words."""
     from ccmn._files import check_file, prefix_errors
     from ccmn.data.csv_format import read_frame_csv
     from ccmn.data.parquet import open_parquet, read_frame
@@ -93,49 +173,68 @@ def _read_table(source: Path) -> DataFrame:
     path = check_file(source)
     if path.suffix.lower() in (".parquet", ".pq"):
         with open_parquet(path) as file, prefix_errors(path):
-            table = read_frame(file, path)
-    elif path.name.lower().removesuffix(".gz").endswith(".csv"):
-        table = read_frame_csv(path)
-    else:
-        raise ValueError(f"{path}: expected a CSV or Parquet file")
-    return cast("DataFrame", table)
+            return cast("DataFrame", read_frame(file, path))
+    if not path.name.lower().removesuffix(".gz").endswith(".csv"):
+        raise ValueError(f"{path}: expected a CSV or Parquet file, or a folder of images")
+    table = cast("DataFrame", read_frame_csv(path))
+    known = [name for name in words if name in table]
+    # Without keep_default_na=False, an empty list of tags and the word "NA" would be missing values.
+    texts = read_frame_csv(path, usecols=known, dtype=str, keep_default_na=False) if known else {}
+    return table.assign(**texts)
 
 
-def _kept_columns(table: DataFrame, keep: str | None) -> DataFrame:
-    """Return the numeric columns and those of ``--keep``; a note lists the others."""
-    names = read_labels(keep) if keep else []
-    wanted = [names] if isinstance(names, str) else list(names) if isinstance(names, list) else []
+def _check_columns(table: DataFrame, source: Path, chosen: dict[str, str | None]) -> None:
+    """Reject columns that the table does not have, and empty cells where an item to encode is expected."""
+    for option, name in chosen.items():
+        if name is not None and name not in table:
+            listed = ", ".join(map(str, table))
+            raise ValueError(f"{source} has no column {name!r} ({option}); its columns are {listed}")
+    column = chosen["--image"] or chosen["--text"]
+    empty = (table[column].isna() | (table[column] == "")).to_numpy()
+    if empty.any():
+        raise ValueError(f"{source}, row {int(empty.argmax()) + 1}: column {column!r} is empty")
+
+
+def _kept_columns(table: DataFrame, roles: ColumnRoles, encoded: str | None, keep: str | None) -> DataFrame:
+    """Return the numeric columns, those with a role and those of ``--keep``; a note lists the others."""
+    wanted = read_names(keep, "--keep")
     unknown = [name for name in wanted if name not in table]
     if unknown:
         raise ValueError(f"--keep: there is no column {unknown[0]!r}")
-    numeric = table.select_dtypes(["number", "bool"]).columns
-    dropped = [name for name in table if name not in numeric and name not in wanted]
+    declared = [name for name in (roles.image, roles.tags, roles.id) if name is not None]
+    kept = {*table.select_dtypes(["number", "bool"]).columns, *wanted, *declared}
+    dropped = [name for name in table if name not in kept and name != encoded]
     if dropped:
-        listed = ", ".join(map(str, dropped))
-        typer.echo(f"ccmn: note: columns without numbers are left out: {listed}. Use --keep to keep them.", err=True)
-    return table.drop(columns=dropped)
+        typer.echo(
+            f"ccmn: note: columns without numbers are left out: {', '.join(map(str, dropped))}. Declare a column of "
+            "labels with --tags, and use --keep to keep others.",
+            err=True,
+        )
+    return table[[name for name in table if name in kept]].copy()
 
 
-def _encode(encode_rows: Any, *arguments: Any, **settings: Any) -> Any:
-    """Return the vectors of all rows, with a progress bar in terminals."""
-    from rich.progress import Progress
+def _paths_from(files: list[str], folder: Path, start: Path) -> list[str]:
+    """Return paths that are relative to a folder as paths relative to the folder of the output."""
+    if folder.resolve() == start.resolve():
+        return files
+    moved = [os.path.relpath(folder / file, start) for file in files]
+    if any(file.startswith("..") for file in moved):
+        typer.echo(
+            f"ccmn: note: the images are not below {start}. Use ccmn review --image-dir {folder} to see them.", err=True
+        )
+        return files
+    return moved
 
-    console = error_console()
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("encoding", total=arguments[2])
-        return encode_rows(*arguments, **settings, on_rows=lambda rows: bar.advance(task, rows))
 
-
-def _write(table: DataFrame, vectors: Any, out: Path) -> None:
-    """Write the kept columns and the vectors atomically."""
+def _write(table: DataFrame, vectors: Any, roles: ColumnRoles, out: Path) -> None:
+    """Write the kept columns and the vectors, and declare the roles of the columns."""
     import pandas as pd
 
-    from ccmn._files import atomic_write
+    from ccmn.data.parquet import write_parquet_table
 
     names = [f"e{number}" for number in range(vectors.shape[1])]
     taken = [name for name in names if name in table]
     if taken:
         raise ValueError(f"column {taken[0]!r} of the data has the name of a column of the vectors; rename it")
     frame = pd.concat([table.reset_index(drop=True), pd.DataFrame(vectors, columns=names)], axis=1)
-    with atomic_write(out) as stream:
-        frame.to_parquet(stream, index=False)
+    write_parquet_table(frame, roles, out)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 import re
 import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -83,6 +86,13 @@ DataDir = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
+CARRIED_OPTIONS = frozenset(
+    (
+        *("labels", "tags", "sep", "text", "image", "row_id", "ignore", "votes", "candidates"),
+        *("random_state", "data_dir", "cache"),
+    )
+)
+"""Parameters that describe the data; the command that is printed as the next step repeats them."""
 OPTION_ALIASES = {"--seed": "--random-state", "--sides": "--noise-type"}
 """Former names of options, still accepted but not shown in the help."""
 
@@ -274,22 +284,61 @@ def read_roles(
     return ColumnRoles(read_labels(labels), tags, separator, text_columns, image, row_id, ignored)
 
 
-def column_options(**given: Any) -> str:
-    """Return shared options as they are typed, for the command that is printed as the next step.
+def program_name() -> str:
+    """Return the command that starts ccmn in the current shell."""
+    called = Path(sys.argv[0])
+    if shutil.which("ccmn"):
+        return "ccmn"
+    return str(called) if called.stem == "ccmn" else "python -m ccmn"
 
-    >>> column_options(labels=None, tags="topic", sep="|", text="body")
-    " --tags topic --sep '|' --text body"
+
+def shell_command(command: str, *arguments: object, **options: object) -> str:
+    """Return a command of ccmn as it is typed in a shell, with quoted arguments.
+
+    Parameters
+    ----------
+    command : str
+        Command, as "noise estimate".
+    *arguments : object
+        Its arguments.
+    **options : object
+        Its options; None leaves an option out.
+
+    Returns
+    -------
+    str
+        Command.
     """
-    given = {name: value for name, value in given.items() if value not in (None, False)}
-    if given.get("sep") == ";":
-        del given["sep"]
-    parts = (f" --{name}" if value is True else f" --{name} {shlex.quote(str(value))}" for name, value in given.items())
-    return "".join(parts)
+    words = [str(argument) for argument in arguments]
+    for name, value in options.items():
+        words += [] if value is None else [f"--{name}", str(value)]
+    return f"{program_name()} {command} {shlex.join(words)}"
 
 
-def print_next(command: str) -> None:
-    """Print the command of the next step on stderr."""
-    typer.echo(f"next: {command}", err=True)
+def next_command(context: typer.Context, command: str, source: object, **options: object) -> str:
+    """Return a command on the data of the current one, with its options in ``CARRIED_OPTIONS``."""
+    words: list[object] = [source]
+    for parameter in context.command.params:
+        value = context.params.get(str(parameter.name))
+        if parameter.name in CARRIED_OPTIONS and value not in (None, False, parameter.default):
+            words += [parameter.opts[0]] if value is True else [parameter.opts[0], value]
+    return shell_command(command, *words, **options)
+
+
+def print_next(command: str, comment: str = "") -> None:
+    """Print the command of the next step on stderr; shells ignore the comment."""
+    typer.echo(f"next: {command}" + (f"  # {comment}" if comment else ""), err=True)
+
+
+def unused_name(name: str) -> str:
+    """Return a name for an output file of the next command that does not exist in the current folder.
+
+    >>> unused_name("no-such-model.ccmn")
+    'no-such-model.ccmn'
+    """
+    path = Path(name)
+    names = itertools.chain([name], (f"{path.stem}-{number}{path.suffix}" for number in itertools.count(2)))
+    return next(name for name in names if not Path(name).exists())
 
 
 def read_trusted(path: Path | None, data: MultiLabelData, row_id: str | None = None) -> Verified | None:

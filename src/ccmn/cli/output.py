@@ -6,8 +6,6 @@ import json
 import math
 import os
 import re
-import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -82,14 +80,6 @@ def error_console() -> Console:
     return Console(stderr=True)
 
 
-def program_name() -> str:
-    """Return the command that starts ccmn in the current shell."""
-    called = Path(sys.argv[0])
-    if shutil.which("ccmn"):
-        return "ccmn"
-    return str(called) if called.stem == "ccmn" else "python -m ccmn"
-
-
 def read_picture_size(text: str | None) -> tuple[int, ...] | None:
     """Return the value of ``--picture``.
 
@@ -106,15 +96,20 @@ def read_picture_size(text: str | None) -> tuple[int, ...] | None:
         raise typer.BadParameter(f"--picture: {error}") from error
 
 
-def row_display(data: MultiLabelData, Y: Any, size: tuple[int, ...] | None) -> Show:
-    """Return how a report shows a row: as a picture, as the start of its text, or by its informative features."""
+def row_display(data: MultiLabelData, Y: Any, size: tuple[int, ...] | None, folder: Path) -> Show:
+    """Return how a report shows a row: as a picture, as the start of its text, or by its informative features.
+
+    Picture files are searched in ``folder``.
+    """
     import numpy as np
 
     from ccmn._containers import to_dense_array
-    from ccmn.report.instances import informative_features, pictures, snippets
+    from ccmn.report.instances import image_files, informative_features, pictures, snippets
 
     if size is not None:
         return pictures(data.X, size)
+    if data.images is not None:
+        return image_files(list(data.images), folder)
     if data.texts is not None:
         return snippets(list(data.texts))
     return informative_features(data.X, to_dense_array(Y).astype(np.float64), data.feature_names)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._files import PathLike, atomic_write, check_file, fingerprint
+from ccmn._pictures import parse_size
 from ccmn._registry import Registry
 from ccmn._validation import check_choice, check_count
 
@@ -39,8 +40,9 @@ def load_encoder(name: str, kind: str, device: str = "cpu") -> Encoder:
     ----------
     name : str
         "torchvision:resnet50" (images), "transformers:NAME" (images or texts), "sentence-transformers:NAME" (texts),
-        where NAME may be a local folder, or "MODULE:FUNCTION": a function of your own with the arguments ``kind`` and
-        ``device`` that returns an encoder.
+        where NAME may be a local folder; "pixels:16x16" (images), the colors of a small copy of the image, which needs
+        no network; or "MODULE:FUNCTION": a function of your own with the arguments ``kind`` and ``device`` that
+        returns an encoder.
     kind : {"image", "text"}
         Items that will be encoded.
     device : str, default="cpu"
@@ -112,6 +114,18 @@ def _torchvision(model: str, kind: str, device: str) -> Encoder:
     return encode
 
 
+def _pixels(model: str, kind: str, device: str) -> Encoder:
+    """Return an encoder without a network: the colors of a small copy of the image, for a first try offline."""
+    if kind != "image":
+        raise ValueError(f"pixels encodes images; got kind={kind!r}")
+    height, width = parse_size(model)[:2]
+
+    def encode(images: list[Any]) -> Any:
+        return np.array([np.asarray(image.resize((width, height)), np.float32).ravel() / 255 for image in images])
+
+    return encode
+
+
 def _transformers(model: str, kind: str, device: str) -> Encoder:
     """Return a transformer: the mean over the tokens of a text, or the pooled output of an image."""
     import torch
@@ -150,7 +164,12 @@ def _sentence_transformers(model: str, kind: str, device: str) -> Encoder:
 
 ENCODERS: Registry[Callable[[str, str, str], Encoder]] = Registry(
     "encoder",
-    {"torchvision": _torchvision, "transformers": _transformers, "sentence-transformers": _sentence_transformers},
+    {
+        "torchvision": _torchvision,
+        "transformers": _transformers,
+        "sentence-transformers": _sentence_transformers,
+        "pixels": _pixels,
+    },
 )
 """Libraries of encoders by the first part of a name."""
 

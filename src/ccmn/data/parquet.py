@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn._files import PathLike, check_file, check_unpacked_size, prefix_errors, unpacked_limit
+from ccmn._files import PathLike, atomic_write, check_file, check_unpacked_size, prefix_errors, unpacked_limit
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.labeled_table import ColumnRoles, RawTable
 from ccmn.data.tables import LabelSpec, Table, check_column_names, label_columns, text_column
 
+ROLES_KEY = b"ccmn"
+"""Key of the metadata in which a file that ccmn wrote declares the roles of its columns."""
 _ROWS_PER_BATCH = 4096
 """Rows are decoded in batches, so that a small file that unpacks to a large one is noticed early."""
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
@@ -45,13 +47,13 @@ def read_parquet_text(path: PathLike, text: str, labels: LabelSpec | None = None
 
 
 def read_parquet_table(path: PathLike) -> RawTable:
-    """Return all columns; a sequence of ``ClassLabel`` of Hugging Face datasets declares the column of tags."""
+    """Return all columns; the metadata of ccmn or of Hugging Face datasets can declare the roles of columns."""
     path = check_file(path)
     with open_parquet(path) as file, prefix_errors(path):
         names = [str(name) for name in file.schema_arrow.names]
         check_column_names(names)
         frame = read_frame(file, path)
-        roles, tag_names = _declared_tags(file.schema_arrow)
+        roles, tag_names = _declared_roles(file.schema_arrow)
     return RawTable(path, frame, roles=roles, tag_names=tag_names)
 
 
@@ -66,10 +68,31 @@ def read_frame(file: Any, path: Path) -> Any:
         raise ValueError(f"the file has invalid metadata of pandas: {first_line(error)}") from None
 
 
-def _declared_tags(schema: Any) -> tuple[ColumnRoles, list[str] | None]:
-    """Return the column of tags and their names that the metadata of Hugging Face datasets declare, if any."""
+def write_parquet_table(frame: Any, roles: ColumnRoles, path: PathLike) -> None:
+    """Write a DataFrame to a Parquet file that declares the roles of its columns."""
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    metadata = {**(table.schema.metadata or {}), ROLES_KEY: json.dumps(roles.to_dict())}
+    with atomic_write(path) as stream:
+        pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), stream)
+
+
+def _declared_roles(schema: Any) -> tuple[ColumnRoles, list[str] | None]:
+    """Return the roles of columns, and the names of numbered tags, that the metadata of a file declare, if any.
+
+    A sequence of ``ClassLabel`` of Hugging Face datasets is the column of tags.
+    """
+    metadata = schema.metadata or {}
     try:
-        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        roles = ColumnRoles.from_dict(json.loads(metadata[ROLES_KEY]))
+        if {roles.tags, roles.image, roles.id, *roles.text} - {None} <= set(schema.names):
+            return roles, None
+    except (KeyError, ValueError, RecursionError):
+        pass
+    try:
+        features = json.loads(metadata[b"huggingface"])["info"]["features"]
         for column, kind in features.items():
             inner = kind.get("feature", kind) if isinstance(kind, dict) else kind[0]
             if inner.get("_type") == "ClassLabel" and column in schema.names and inner is not kind:

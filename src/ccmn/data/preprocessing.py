@@ -34,7 +34,7 @@ MIN_ROWS_FOR_SHARE = 20
 MIN_NUMBER_SHARE = 0.9
 """A column of which at least this share are numbers is numeric; its other values are errors."""
 MAX_DENSE_FEATURES = 1000
-"""Tables with more features, and tables with texts, become sparse matrices."""
+"""Tables with more features of categories, and tables with texts, become sparse matrices."""
 MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 """Texts that mean a missing value, in any case."""
 NUMBER_WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
@@ -365,7 +365,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         array or CSR array of shape (n, features)
-            Features in float32; sparse if there are texts or more than 1000 features.
+            Features in float32; sparse if there are texts or more than 1000 features of categories.
         """
         from sklearn.utils.validation import check_is_fitted
 
@@ -378,8 +378,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"{', '.join(map(repr, missing[:5]))}"
             )
         blocks = [step.encode(frame[step.column]) for step in self.steps_]
-        sparse = any(isinstance(step, TextFeatures) for step in self.steps_)
-        if sparse or len(self.feature_names_out_) > MAX_DENSE_FEATURES:
+        n_sparse = sum(block.shape[1] for block in blocks if is_sparse(block))
+        if n_sparse > MAX_DENSE_FEATURES or any(isinstance(step, TextFeatures) for step in self.steps_):
             return scipy.sparse.hstack([scipy.sparse.csr_array(block) for block in blocks], format="csr")
         return np.hstack([block.toarray() if is_sparse(block) else block for block in blocks])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +16,9 @@ from ccmn._validation import FloatArray
 
 MAX_CHARACTERS = 280
 """Texts are cut after this number of characters."""
+
+MAX_PIXELS = 160
+"""Pictures of files are reduced to this height and width."""
 
 MAX_FEATURES = 5
 """Number of features that are shown of a row."""
@@ -72,6 +76,27 @@ def pictures(X: Any, shape: Sequence[int]) -> Show:
     def show(row: int, label: int) -> Picture:
         values = X[[row]].toarray() if is_sparse(X) else X[[row]]
         return Picture(to_pixels(values.reshape(shape), low, high))
+
+    return show
+
+
+def image_files(names: Sequence[str], folder: Path) -> Show:
+    """Show rows as small copies of picture files in a folder, or as the name of the file if it cannot be read."""
+    root = folder.resolve()
+
+    def show(row: int, label: int) -> Picture | Snippet:
+        path = (root / names[row].strip()).resolve()
+        try:
+            from PIL import Image
+
+            if not path.is_relative_to(root):
+                return Snippet(names[row])
+            with Image.open(path) as image:
+                small = image.convert("RGB")
+                small.thumbnail((MAX_PIXELS, MAX_PIXELS))
+                return Picture(np.asarray(small, dtype=np.uint8))
+        except (ImportError, OSError, ValueError):
+            return Snippet(names[row])
 
     return show
 
