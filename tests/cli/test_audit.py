@@ -179,3 +179,28 @@ def test_report_of_texts(run, files):
     arguments = ("--labels", "sea,sky", "--text", "words", "--noise", "rates.json", "--min-p-wrong", 0)
     run("audit", "texts.csv", *arguments, "--top", 320, "--report", "audit.html")
     assert {"<b>sea</b> side", "blue sky", "rain"} <= set(check_page((files / "audit.html").read_text()).text)
+
+
+def test_most_suspicious_labels_are_listed_if_none_is_probably_wrong(run, printed, rejected, files):
+    """Without evidence for the noise model the probabilities stay low, but wrong labels are still found."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    true = X[:, :2] > 0
+    noisy = true ^ (rng.random(true.shape) < 0.1)
+    table = pd.DataFrame(np.column_stack([X, noisy]), columns=["a", "b", "c", "d", "sea", "sky"])
+    table.insert(0, "name", [f"N{i}" for i in range(300)])
+    table.to_csv("table.csv", index=False)
+    arguments = ("audit", "table.csv", "--labels", "sea,sky", "--id", "name", "--report", "audit.html", "--force")
+    found = printed(*arguments)
+    if found["min_p_wrong"] > 0:
+        pytest.skip("an error probability reaches 0.5 on these data")
+    wrong = {(int(row), ("sea", "sky")[label]) for row, label in np.argwhere(true != noisy)}
+    listed = [(issue["row"], issue["label"]) for issue in found["issues"]]
+    assert len(listed) == 20
+    assert sum(pair in wrong for pair in listed) >= 18
+    assert 0.5 * len(wrong) < found["found"] < 2 * len(wrong)
+    result = run(*arguments)
+    assert "No error probability reaches 0.5" in result.stdout
+    assert f"N{listed[0][0]}" in result.stdout
+    assert "No error probability reaches 0.5" in (files / "audit.html").read_text()
+    assert printed(*arguments, "--min-p-wrong", 0.5)["found"] == 0

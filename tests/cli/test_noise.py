@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -102,6 +103,18 @@ def noisy(run, files):
     return files
 
 
+def test_fit_with_estimated_rates_equals_fit_that_estimates(run, printed, noisy):
+    """Estimated rates in a file are shrunk for training as those that fit estimates itself."""
+    estimated = printed("noise", "estimate", "noisy.npz", "--out", "rates.json")
+    from_file = printed("fit", "noisy.npz", "--noise", "rates.json", "--out", "file.ccmn")
+    own = printed("fit", "noisy.npz", "--out", "own.ccmn")
+    assert from_file["noise"] == own["noise"]
+    assert own["noise"]["rho_pos"] != estimated["rho_pos"]  # shrunk
+    run("predict", "file.ccmn", "noisy.npz", "--out", "file.csv")
+    run("predict", "own.ccmn", "noisy.npz", "--out", "own.csv")
+    assert Path("file.csv").read_text() == Path("own.csv").read_text()
+
+
 def test_every_command_accepts_estimated_rates(run, printed, noisy):
     found = printed("noise", "estimate", "noisy.npz", "--noise-type", "partial", "--out", "rates.json")
     assert json.loads((noisy / "rates.json").read_text()) == found
@@ -113,7 +126,7 @@ def test_every_command_accepts_estimated_rates(run, printed, noisy):
     assert printed("noise", "show", "rates.json") == found
     fitted = printed("fit", "noisy.npz", "--noise", "rates.json", "--epochs", 2, "--lr", 0.05, "--out", "model.ccmn")
     assert fitted["noise"]["rho_neg"] == found["rho_neg"]
-    assert not fitted["noise_is_estimated"]
+    assert fitted["noise_is_estimated"]
 
 
 def test_estimate_table(run, noisy):

@@ -47,7 +47,7 @@ def tickets(tmp_path, monkeypatch):
 
 def test_tickets_from_raw_file_to_predictions(run, printed, tickets, tmp_path):
     result = run("fit", "tickets.csv", *OPTIONS, *FAST, "--out", "model.ccmn")
-    assert "next: ccmn predict model.ccmn" in result.stderr
+    assert "ccmn predict model.ccmn" in result.stderr
     run("predict", "model.ccmn", "new.csv", "--out", "predictions.csv")
     predicted = pd.read_csv("predictions.csv")
     assert predicted.columns.tolist()[:5] == ["row", "ticket", *TAGS]
@@ -62,7 +62,7 @@ def test_tickets_from_raw_file_to_predictions(run, printed, tickets, tmp_path):
 def test_audit_lists_identifiers_and_texts(run, printed, tickets):
     arguments = ("audit", "tickets.csv", *OPTIONS, "--min-p-wrong", 0, "--out", "issues.csv", "--report", "page.html")
     result = run(*arguments)
-    assert "next: ccmn review tickets.csv --tags tags --text body --id ticket" in result.stderr
+    assert "ccmn review tickets.csv --tags tags --text body --id ticket" in result.stderr
     issues = pd.read_csv("issues.csv")
     assert issues.columns.tolist() == ["row", "id", "label", "given", "p_wrong", "suggested", "text"]
     assert issues.id.tolist() == tickets.ticket[issues.row].tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,12 +26,13 @@ from ccmn.cli.options import (
     Trusted,
     Votes,
     check_output,
-    column_options,
     label_frame,
+    next_command,
     print_next,
     read_roles,
     read_trusted,
     read_vote_columns,
+    unused_name,
 )
 from ccmn.cli.output import (
     CacheFolder,
@@ -53,8 +55,12 @@ if TYPE_CHECKING:
     from ccmn.estimation import NoiseRates
     from ccmn.votes import InferredLabels
 
+DEFAULT_MIN_P_WRONG = 0.5
+"""Labels with at least this error probability are more likely wrong than correct."""
+
 
 def audit(
+    context: typer.Context,
     source: Data,
     labels: Labels = None,
     tags: Tags = None,
@@ -69,9 +75,15 @@ def audit(
         ),
     ] = "estimate",
     min_p_wrong: Annotated[
-        float,
-        typer.Option(min=0.0, max=1.0, metavar="P", help="List labels with at least this error probability."),
-    ] = 0.5,
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            metavar="P",
+            help="List labels with at least this error probability (default: 0.5 or, if no label reaches it, the most "
+            "suspicious ones, as many as the rates imply).",
+        ),
+    ] = None,
     trusted: Trusted = None,
     diverse: Annotated[bool, typer.Option("--diverse", help="Mix the labels in the list.")] = False,
     top: Annotated[int, typer.Option(min=1, metavar="K", help="Show the K most suspicious labels.")] = 20,
@@ -105,9 +117,9 @@ def audit(
 
     The error probability of every given label is computed from out-of-fold predictions, the noise rates and, with
     --trusted, verified rows. Without verified rows and without evidence for class-conditional noise it stays below
-    0.5; --min-p-wrong 0 lists the most suspicious labels nevertheless. Verified rows of a random sample also improve
-    the rates. With --votes, the labels are the majority of
-    the votes, their rates are estimated from the votes, and the report describes the annotators. DATA is not changed.
+    0.5, but the order is still meaningful. Verified rows of a random sample also improve the rates. With --votes, the
+    labels are the majority of the votes, their rates are estimated from the votes, and the report describes the
+    annotators. DATA is not changed.
 
     Example: ccmn audit train.csv --labels 'label_*' --noise partial --out issues.csv
     """
@@ -129,42 +141,54 @@ def audit(
         rates = _estimate(data, Y, rates, verified, results)
     known = None if verified is None else verified[:2]
     probabilities = results.probabilities(data.X, Y)
-    audited = audit_labels(
-        data.X, Y, rates, min_p_wrong, random_state, trusted=known, diverse=diverse, pred_proba=probabilities
-    )
+    threshold = DEFAULT_MIN_P_WRONG if min_p_wrong is None else min_p_wrong
+    settings: dict[str, Any] = {"trusted": known, "diverse": diverse, "pred_proba": probabilities}
+    audited = audit_labels(data.X, Y, rates, threshold, random_state, **settings)
+    expected = round(float(audited.summary[["false", "missing"]].to_numpy().sum()))
+    below = min_p_wrong is None and not len(audited.issues) and expected > 0
+    if below:
+        audited = audit_labels(data.X, Y, audited.noise, 0.0, random_state, **settings)
+        audited = replace(audited, issues=audited.issues.head(expected))
     _export(audited, data, Y, known, out, cleanlab)
     if report is not None:
         from ccmn.report.builders import audit_report
 
-        display = row_display(data, Y, size)
-        write_report(audit_report(data, Y, audited, display, top, _infer(data, random_state)), report)
+        display = row_display(data, Y, size, Path(source).parent)
+        inferred = _infer(data, random_state)
+        note = f"No error probability reaches {threshold:g}: these are the most suspicious labels." if below else ""
+        write_report(audit_report(data, Y, audited, display, top, inferred, note), report)
     shown = _described(audited.issues.head(top), data, texts=False)
     sets = _label_sets(audited, Y, shown.row.unique())
     if as_json:
         summary = {"noise": describe_rates(audited.noise), "summary": audited.summary.to_dict("records")}
         listed = {"found": len(audited.issues), "issues": shown.to_dict("records"), "rows": sets}
         files = {"out": out and str(out)} if report is None else {"out": out and str(out), "report": str(report)}
-        print_json({"n": data.n, "q": data.q, "min_p_wrong": min_p_wrong, **summary, **listed, **files})
+        print_json({"n": data.n, "q": data.q, "min_p_wrong": 0.0 if below else threshold, **summary, **listed, **files})
         return
     from ccmn.report.console import audit_tables
 
     print_table(audit_tables(audited, shown, sets))
-    if not len(shown) and trusted is None:
+    if below:
         typer.echo(
-            f"No error probability reaches {min_p_wrong:g}. To list the most suspicious labels use --min-p-wrong 0; to "
+            f"No error probability reaches {threshold:g}: the most suspicious labels are listed, as many as the "
+            "rates imply. To learn the error probabilities, verify rows with ccmn review and pass --trusted."
+        )
+    elif not len(shown) and trusted is None:
+        typer.echo(
+            f"No error probability reaches {threshold:g}. To list the most suspicious labels use --min-p-wrong 0; to "
             "learn the error probabilities verify rows with ccmn review and pass --trusted."
         )
     if out is not None:
         typer.echo(f"{out}: {len(audited.issues)} labels")
     if report is not None:
         typer.echo(f"report written to {report}")
-    options = column_options(
-        labels=labels, tags=tags, sep=sep, text=text, image=image, id=row_id, ignore=ignore, votes=votes, cache=cache
-    )
+    given = None if noise == "estimate" else noise
     if trusted is None:
-        print_next(f"ccmn review {source}{options} (verify rows and correct labels)")
+        command = next_command(context, "review", source, noise=given, picture=picture)
+        print_next(command, "verify rows and correct labels")
     else:
-        print_next(f"ccmn fit {source}{options} --trusted {trusted} --out model.ccmn")
+        given = None if data.votes is not None else given  # models of votes estimate the rates themselves
+        print_next(next_command(context, "fit", source, noise=given, trusted=trusted, out=unused_name("model.ccmn")))
 
 
 def _export(audited: Audit, data: MultiLabelData, Y: Any, known: Any, out: Path | None, cleanlab: Path | None) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from ccmn.cli.noise_commands import NOISE_WORDS, read_noise_option, read_rates
+from ccmn.cli.noise_commands import NOISE_WORDS, read_noise_option
 from ccmn.cli.options import (
     EXIT_INTERRUPTED,
     Candidates,
@@ -41,6 +41,8 @@ from ccmn.cli.options import (
     read_roles,
     read_trusted,
     read_vote_columns,
+    shell_command,
+    unused_name,
 )
 from ccmn.cli.output import CacheFolder, ResultCache, print_json
 from ccmn.cli.predict_command import store_columns
@@ -73,7 +75,7 @@ Noise = Annotated[
         "--noise",
         metavar="NOISE",
         help="Noise of the labels: estimate | partial (labels only added) | missing (labels only removed) | none, or "
-        "a JSON file of known noise rates.",
+        "a JSON file of noise rates, known or from ccmn noise estimate.",
     ),
 ]
 Loss = Annotated[str | None, _choice("Loss function")]
@@ -180,6 +182,7 @@ def fit(
     Examples: ccmn fit train.csv --labels 'label_*' --noise rates.json --out model.ccmn, or
     torchrun --nproc-per-node 2 -m ccmn fit shards --labels 'label_*' --noise rates.json --out model.ccmn
     """
+    from ccmn.estimation import NoiseRates
     from ccmn.models import CCMNClassifier
     from ccmn.report.console import fit_summary
 
@@ -203,10 +206,14 @@ def fit(
         if local_device is not None:
             settings["device"] = local_device
         names, q = data.columns.label_names, data.columns.n_labels
-        rates = read_noise_option(noise, names, q, words=(*NOISE_WORDS, "none"), read=read_rates)
-        classifier = CCMNClassifier(**{**settings, "noise": None if rates == "none" else rates}, verbose=1)
+        rates = read_noise_option(noise, names, q, words=(*NOISE_WORDS, "none"))
+        estimated = rates if isinstance(rates, NoiseRates) else None
+        used = rates.shrunk_noise if isinstance(rates, NoiseRates) else None if rates == "none" else rates
+        classifier = CCMNClassifier(**{**settings, "noise": used}, verbose=1)
         held_out = None if validation is None else data.read_validation(validation, validation_is_clean)
         data.fit(classifier, held_out, validation_is_clean, checkpoint)
+        if estimated is not None:
+            classifier.rates_ = estimated
         if group.is_main:
             store_columns(classifier, data.columns)
             classifier.save(out)
@@ -219,7 +226,8 @@ def fit(
         }
         print_json(result) if as_json else typer.echo(fit_summary(result))
         if not as_json:
-            print_next(f"ccmn predict {out} NEW --out predictions.csv")
+            command = shell_command("predict", out, "NEW", out=unused_name("predictions.csv"))
+            print_next(command, "NEW: file with the rows to predict")
     if interrupts:
         if group.is_main:
             resume = "" if checkpoint is None else "; repeat the command with --force to resume from the checkpoint"

@@ -34,13 +34,14 @@ from ccmn.cli.options import (
     Votes,
     check_choice,
     check_output,
-    column_options,
     label_frame,
+    next_command,
     print_next,
     read_labels,
     read_roles,
     read_trusted,
     read_vote_columns,
+    unused_name,
 )
 from ccmn.cli.output import CacheFolder, ResultCache, print_json, print_table, write_text
 
@@ -66,6 +67,7 @@ noise_app = typer.Typer(help="Estimate, inject and show label noise.", no_args_i
 
 @noise_app.command(cls=Command)
 def estimate(
+    context: typer.Context,
     source: Data,
     labels: Labels = None,
     tags: Tags = None,
@@ -141,19 +143,8 @@ def estimate(
     print_table(estimate_table(rates))
     if annotators is not None:
         print_table(annotator_table(annotators))
-    if out is not None:
-        options = column_options(
-            labels=labels,
-            tags=tags,
-            sep=sep,
-            text=text,
-            image=image,
-            id=row_id,
-            ignore=ignore,
-            votes=votes,
-            cache=cache,
-        )
-        print_next(f"ccmn audit {source}{options} --noise {out} --out issues.csv")
+    noise = out or (None if noise_type == "both" else noise_type)
+    print_next(next_command(context, "audit", source, noise=noise, out=unused_name("issues.csv")))
 
 
 def _estimate(
@@ -387,14 +378,13 @@ def read_noise_option(
     n_labels: int,
     *,
     words: Sequence[str] = NOISE_WORDS,
-    read: Callable[[Path], NoiseModel | NoiseRates] = read_estimate,
 ) -> str | NoiseModel | NoiseRates:
     """Return the value of ``--noise``: one of the words, or the rates in a file in the order of the labels."""
     if value in words:
         return value
     if not value.endswith(".json") and not Path(value).exists():
         raise typer.BadParameter(f"--noise must be {', '.join(words)} or a JSON file of noise rates; got {value!r}")
-    return match_rates(read(Path(value)), label_names, n_labels)
+    return match_rates(read_estimate(Path(value)), label_names, n_labels)
 
 
 def read_rates_option(path: Path, label_names: Sequence[str] | None, n_labels: int) -> NoiseModel | NoiseRates:

@@ -23,8 +23,11 @@ from ccmn.cli.options import (
     Text,
     Votes,
     label_frame,
+    next_command,
+    print_next,
     read_roles,
     read_vote_columns,
+    unused_name,
 )
 from ccmn.cli.output import CacheFolder, PictureSize, ResultCache, error_console, print_json
 from ccmn.cli.predict_command import store_columns
@@ -34,10 +37,11 @@ if TYPE_CHECKING:
 
     from ccmn.estimation import NoiseRates
     from ccmn.noise import NoiseModel
-    from ccmn.review import ReviewDataset
+    from ccmn.review import ReviewDataset, ReviewSession
 
 
 def review(
+    context: typer.Context,
     source: Annotated[str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Review the pictures of ccmn demo.")] = False,
     labels: Labels = None,
@@ -120,10 +124,34 @@ def review(
         retraining = Retraining(
             session, on_trained=lambda model: None if columns is None else store_columns(model, columns)
         )
+        command = "" if source is None else _fit_command(context, session)
         try:
-            serve(session, retraining, lambda url: _announce(url, session.folder, show, as_json), host, port)
+            serve(session, retraining, lambda url: _announce(url, session.folder, show, as_json), host, port, command)
+            if command and not as_json:
+                _print_next_step(session, command)
         finally:
             session.close()
+
+
+def _fit_command(context: typer.Context, session: ReviewSession) -> str:
+    """Return the command that trains on the data with the exported answers and rates."""
+    rates = session.folder / "rates.json" if session.dataset.data.votes is None else None
+    trusted = session.folder / "trusted.npz"
+    source = context.params["source"]
+    return next_command(context, "fit", source, noise=rates, trusted=trusted, out=unused_name("model.ccmn"))
+
+
+def _print_next_step(session: ReviewSession, command: str) -> None:
+    """Print the command that uses the exported answers, or how to export them."""
+    answers = session.store.progress()["answers"]
+    if (session.folder / "trusted.npz").exists():
+        print_next(command)
+    elif answers:
+        typer.echo(
+            f"{answers} answers are stored in {session.folder}. To use them, repeat the command and export them on the "
+            'page "Train and export".',
+            err=True,
+        )
 
 
 def _stored_results(

@@ -285,12 +285,16 @@ def _issues_table(shown: pd.DataFrame, total: int) -> Table:
     title = f"first {len(shown)} of {total} label issues, most probable errors first"
     table = Table(title=title, caption="rows are numbered from 0")
     table.add_column("row", justify="right")
+    identified = "id" in shown.columns
+    if identified:
+        table.add_column("id", no_wrap=True)
     table.add_column("label", no_wrap=True)
     for column in ("given", "p_wrong", "suggested"):
         table.add_column(column, justify="right")
     for line in shown.to_dict("records"):
         cells = (str(line["given"]), f"{line['p_wrong']:.3f}", str(line["suggested"]))
-        table.add_row(str(line["row"]), escape(str(line["label"])), *cells)
+        names = (escape(str(line["id"])),) if identified else ()
+        table.add_row(str(line["row"]), *names, escape(str(line["label"])), *cells)
     return table
 
 

@@ -352,12 +352,16 @@ def export_answers(session: ReviewSession) -> list[Path]:
 
 
 def _correct_table(table: Any, dataset: ReviewDataset, corrected: NDArray[np.float32]) -> Any:
-    """Return a table with corrected labels; cells whose labels have not changed keep their text."""
+    """Return a table with corrected labels; cells whose labels have not changed keep their text.
+
+    Lists of labels become texts.
+    """
     changed = (corrected != dataset.given) & ~np.isnan(corrected)
     if dataset.tags is not None:
         column, separator = dataset.tags
         cells = table[column].tolist()
-        for i in np.flatnonzero(changed.any(1)):
+        lists = np.array([not isinstance(cell, str) and np.ndim(cell) > 0 for cell in cells], dtype=bool)
+        for i in np.flatnonzero(changed.any(1) | lists):
             present = [name for name, value in zip(dataset.label_names, corrected[i]) if value == 1]
             cells[i] = separator.join(present)
         return table.assign(**{column: cells})

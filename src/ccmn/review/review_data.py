@@ -18,8 +18,8 @@ from ccmn._files import PathLike, open_text
 from ccmn._pictures import encode_png, parse_size, to_pixels
 from ccmn.data.columns import Columns
 from ccmn.data.dataset import Matrix, MultiLabelData
+from ccmn.data.formats import format_suffix, is_table, read_table
 from ccmn.data.labeled_table import ColumnRoles
-from ccmn.data.parquet import read_parquet_table
 from ccmn.data.tables import LabelSpec
 
 MAX_FEATURES = 30
@@ -269,15 +269,14 @@ def read_review_data(
 
 
 def _table_reader(source: PathLike) -> Callable[[], Any] | None:
-    """Return a function that reads all columns of a CSV or Parquet file; None for other files."""
+    """Return a function that reads all columns of a CSV, Parquet or JSON file; None for other files."""
     path = Path(source)
-    is_csv = path.name.lower().endswith((".csv", ".csv.gz"))
-    if not is_csv and path.suffix.lower() != ".parquet":
+    if not is_table(path):
         return None
 
     def read() -> Any:
         try:
-            return _read_cells(path) if is_csv else read_parquet_table(path).frame
+            return _read_cells(path) if format_suffix(path) == ".csv" else read_table(path).frame
         except (ValueError, csv.Error) as error:
             raise OSError(f"{path} has changed since the review started: {error}") from None
 

@@ -26,6 +26,7 @@ def serve(
     on_start: Callable[[str], None],
     host: str = DEFAULT_HOST,
     port: int = 0,
+    next_command: str = "",
 ) -> None:
     """Serve the web app of a review until interrupted with Ctrl-C.
 
@@ -41,6 +42,8 @@ def serve(
         IP address to listen on. Requests for any other host are rejected, except ``localhost`` for 127.0.0.1.
     port : int, default=0
         Port to listen on; 0 selects 8765, or another free port if it is in use.
+    next_command : str, default=""
+        Command that uses the exported files, which the page shows.
 
     Raises
     ------
@@ -71,7 +74,7 @@ def serve(
         address = f"{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
         hosts = {address, address.replace(DEFAULT_HOST, "localhost")}
         token = secrets.token_urlsafe(24)
-        app = AccessControl(make_app(session, retraining), hosts, token)
+        app = AccessControl(make_app(session, retraining, next_command), hosts, token)
         listener.listen()
         on_start(f"http://{address}/?token={token}")
         config = uvicorn.Config(

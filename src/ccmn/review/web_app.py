@@ -60,9 +60,9 @@ MAX_RATES = 500
 REVIEWER_COOKIE = "ccmn_reviewer"
 
 
-def make_app(session: ReviewSession, retraining: Retraining) -> Starlette:
-    """Return the web app, without access control."""
-    app = ReviewApp(session, retraining)
+def make_app(session: ReviewSession, retraining: Retraining, next_command: str = "") -> Starlette:
+    """Return the web app, without access control; it shows the command that uses an export."""
+    app = ReviewApp(session, retraining, next_command)
     handlers: Any = {HTTPException: _http_error, OSError: app.storage_error, ValueError: app.storage_error}
     return Starlette(routes=app.routes(), exception_handlers=handlers)
 
@@ -70,8 +70,8 @@ def make_app(session: ReviewSession, retraining: Retraining) -> Starlette:
 class ReviewApp:
     """Request handlers of the web app."""
 
-    def __init__(self, session: ReviewSession, retraining: Retraining) -> None:
-        self._session, self._retraining = session, retraining
+    def __init__(self, session: ReviewSession, retraining: Retraining, next_command: str = "") -> None:
+        self._session, self._retraining, self._next_command = session, retraining, next_command
         folder = resources.files("ccmn.review")
         self._static = {name: folder.joinpath(name).read_bytes() for name in STATIC_FILES}
 
@@ -171,6 +171,7 @@ class ReviewApp:
             min_comparison_rows=MIN_ROWS_FOR_COMPARISON,
             folder=folder.resolve(),
             files=files if (folder / "review.json").exists() else [],
+            next_command=self._next_command,
             reviewers=_reviewer_statistics(session.store.reviewer_answers()),
         )
 
