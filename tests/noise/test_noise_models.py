@@ -13,7 +13,15 @@ import scipy.sparse
 import torch
 from hypothesis import given, settings
 
-from ccmn.noise import ClassConditionalNoise, MissingNoise, NoiseModel, PartialNoise, TransitionNoise, propensity_noise
+from ccmn.noise import (
+    ClassConditionalNoise,
+    MissingNoise,
+    NoiseModel,
+    PartialNoise,
+    RowNoise,
+    TransitionNoise,
+    propensity_noise,
+)
 from ccmn.noise.class_conditional import debias_labels
 from reference import noisy_vectors
 from strategies import SEEDS, label_matrices, noises
@@ -23,6 +31,7 @@ MEMBERS = {
     "partial": PartialNoise([0.3, 0.6, 0.0]),
     "missing": MissingNoise([0.3, 0.6, 0.0]),
     "transition": TransitionNoise([[0.7, 0.2, 0.1], [0.0, 0.9, 0.1], [0.3, 0.1, 0.6]]),
+    "rows": RowNoise(np.linspace(0, 0.4, 360).reshape(120, 3), np.linspace(0.5, 0, 360).reshape(120, 3)),
 }
 ALL_MODELS = pytest.mark.parametrize("noise", MEMBERS.values(), ids=list(MEMBERS))
 ONE_HOT = np.tile(np.eye(3, dtype=np.int64), (40, 1))
@@ -133,6 +142,8 @@ def test_json_round_trip(noise):
 
 @ALL_MODELS
 def test_leading_dimensions(noise):
+    if isinstance(noise, RowNoise):
+        pytest.skip("RowNoise applies to the labels of its rows")
     Y = ONE_HOT.reshape(4, 30, 3)
     assert noise.corrupt(Y, random_state=0).shape == Y.shape
     np.testing.assert_allclose(noise.debias(Y).reshape(-1, 3), noise.debias(ONE_HOT))
@@ -401,7 +412,7 @@ class TestFromDict:
     @pytest.mark.parametrize(
         ("description", "message"),
         [
-            ({}, "'kind' class_conditional, partial, missing, transition; got None"),
+            ({}, "'kind' class_conditional, partial, missing, rows, transition; got None"),
             ({"kind": "gaussian"}, "got 'gaussian'"),
             ([0.1], "got list"),
             ({"kind": "partial"}, "partial noise has no field 'rho_neg'"),

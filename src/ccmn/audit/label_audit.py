@@ -22,10 +22,17 @@ from ccmn._validation import (
     check_real,
     check_same_rows,
 )
-from ccmn.audit.label_issues import RatesWithUncertainty, check_labels, find_label_issues, rates_with_uncertainty
-from ccmn.estimation import NOISE_TYPES, NoiseRates, estimate_noise
+from ccmn.audit.label_issues import (
+    Noise,
+    RatesWithUncertainty,
+    check_labels,
+    find_label_issues,
+    mean_rates,
+    rates_with_uncertainty,
+)
+from ccmn.estimation import NOISE_TYPES, NoiseRates, ScoreNoiseRates, estimate_noise
 from ccmn.estimation.out_of_fold import stratified_folds
-from ccmn.noise import NoiseModel
+from ccmn.noise import NoiseModel, ScoreDependentNoise
 from ccmn.training.forest import MAX_LABELS, fit_forest
 
 N_FOLDS = 10
@@ -61,7 +68,7 @@ class Audit:
     summary : DataFrame
         Estimated numbers of false and missing labels, as returned by :func:`ccmn.audit.label_summary`.
     noise : NoiseRates or NoiseModel
-        Estimated or given noise rates.
+        Estimated or given noise rates; the mean rates if they depend on the score.
     pred_proba : ndarray of float64, shape (n, q)
         Out-of-fold probabilities of the noisy labels.
     """
@@ -75,7 +82,7 @@ class Audit:
 def audit_labels(
     X: Any,
     Y_noisy: Labels,
-    noise: str | NoiseModel | NoiseRates = "estimate",
+    noise: str | Noise = "estimate",
     min_p_wrong: float = 0.5,
     random_state: RandomState = 0,
     *,
@@ -95,10 +102,10 @@ def audit_labels(
         Features.
     Y_noisy : array, tensor, DataFrame or sparse matrix of shape (n, q)
         Given labels in {0, 1}; NaN where not observed.
-    noise : {"estimate", "partial", "missing"}, NoiseModel or NoiseRates, default="estimate"
+    noise : {"estimate", "partial", "missing"}, noise model or estimated rates, default="estimate"
         Noise of the labels. With "estimate", both rates of every label are estimated. "partial" assumes that labels
         were only added, "missing" that labels were only removed; either assumption makes the estimated rates much
-        more precise.
+        more precise. All values of ``noise`` of :func:`ccmn.find_label_issues` are accepted.
     min_p_wrong : float, default=0.5
         Minimum error probability of listed labels, as in :func:`ccmn.find_label_issues`.
     random_state : int, Generator or None, default=0
@@ -137,6 +144,8 @@ def audit_labels(
     if pred_proba is None:
         pred_proba = out_of_fold_probabilities(features, labels, seed)
     issues = find_label_issues(Y_noisy, pred_proba, noise, trusted, min_p_wrong, diverse=diverse)
+    if isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates)):
+        noise = mean_rates(noise, pred_proba)
     return Audit(issues, label_summary(Y_noisy, noise), noise, pred_proba)
 
 

@@ -32,9 +32,12 @@ from ccmn.audit.error_model import (
     sample_rows,
     unsupervised_score,
 )
-from ccmn.estimation import NoiseRates
+from ccmn.estimation import NoiseRates, ScoreNoiseRates
 from ccmn.estimation.evidence import read_trusted
-from ccmn.noise import ClassConditionalNoise, NoiseModel
+from ccmn.noise import ClassConditionalNoise, NoiseModel, ScoreDependentNoise
+
+Noise = NoiseModel | NoiseRates | ScoreDependentNoise | ScoreNoiseRates
+"""Type of the parameter ``noise``: known rates, or the result of ``estimate_noise`` or ``estimate_score_noise``."""
 
 DEFAULT_MIN_P_WRONG = 0.5
 """From this error probability on, the other value of the label is at least as probable as the given one."""
@@ -49,7 +52,7 @@ DIVERSITY = 0.9
 def find_label_issues(
     Y_noisy: Labels,
     pred_proba: Any,
-    noise: NoiseModel | NoiseRates | None = None,
+    noise: Noise | None = None,
     trusted: Any = None,
     min_p_wrong: float = DEFAULT_MIN_P_WRONG,
     *,
@@ -59,7 +62,8 @@ def find_label_issues(
 
     The error probability depends on the out-of-fold prediction, the given value and the noise:
 
-    - With a noise model, it is the posterior probability under these rates (:func:`ccmn.audit.p_wrong`).
+    - With a noise model, it is the posterior probability under these rates (:func:`ccmn.audit.p_wrong`); under a
+      ``ScoreDependentNoise``, under the rates at the out-of-fold probability of each entry.
     - With estimated rates or without rates, it is the posterior as far as there is evidence for class-conditional
       noise, and otherwise a function of 1 - P(given label | x), the self-confidence score of confident learning [1]_.
       In the second case it stays below 0.5: without verified rows, errors of annotators cannot be told from errors of
@@ -76,8 +80,9 @@ def find_label_issues(
         correction, for example from ``cross_val_predict(..., method="predict_proba")`` or
         ``ccmn.audit.out_of_fold_probabilities``. Convert probabilities p of true labels, such as
         ``CCMNClassifier(noise=...).predict_proba``, to ``rho_neg + (1 - rho_pos - rho_neg) * p`` first.
-    noise : ClassConditionalNoise, PartialNoise, MissingNoise, NoiseRates or None, default=None
-        Known noise rates, the result of ``estimate_noise``, or None to use the labels and probabilities alone.
+    noise : ClassConditionalNoise, PartialNoise, MissingNoise, ScoreDependentNoise, NoiseRates, ScoreNoiseRates or None
+        Known noise rates, the result of ``estimate_noise`` or ``estimate_score_noise``, or None (default) to use the
+        labels and probabilities alone.
     trusted : (rows, Y_true) or array of shape (n, q), default=None
         Verified rows, as in :func:`ccmn.estimate_noise`. They need not be a random sample. Verified labels
         get the error probability 0 or 1.
@@ -154,7 +159,7 @@ def _diverse_order(order: NDArray[np.intp], label: NDArray[np.int64], p: FloatAr
 def suggest_labels(
     Y_noisy: Labels,
     pred_proba: Any,
-    noise: NoiseModel | NoiseRates | None = None,
+    noise: Noise | None = None,
     trusted: Any = None,
     min_p_wrong: float = DEFAULT_MIN_P_WRONG,
 ) -> Labels:
@@ -169,8 +174,8 @@ def suggest_labels(
         Given labels in {0, 1}; NaN where not observed.
     pred_proba : array, tensor or DataFrame of shape (n, q)
         Out-of-fold probabilities of the *noisy* labels, as for :func:`ccmn.find_label_issues`.
-    noise : ClassConditionalNoise, PartialNoise, MissingNoise, NoiseRates or None, default=None
-        Known or estimated noise rates, as for :func:`ccmn.find_label_issues`.
+    noise : ClassConditionalNoise, PartialNoise, MissingNoise, ScoreDependentNoise, NoiseRates, ScoreNoiseRates or None
+        Known or estimated noise rates (default: None), as for :func:`ccmn.find_label_issues`.
     trusted : (rows, Y_true) or array of shape (n, q), default=None
         Verified rows, as for :func:`ccmn.find_label_issues`.
     min_p_wrong : float, default=0.5
@@ -210,7 +215,7 @@ class RatesWithUncertainty(NamedTuple):
     label_names: tuple[str, ...] | None
 
 
-def rates_with_uncertainty(noise: NoiseModel | NoiseRates) -> RatesWithUncertainty:
+def rates_with_uncertainty(noise: Noise) -> RatesWithUncertainty:
     """Return the rates of a noise model or of an estimation, with upper bounds replaced by their expected value.
 
     If rho_pos is only known to lie in [0, b], it has mean b / 2 and standard deviation b / sqrt(12) under a uniform
@@ -273,10 +278,11 @@ class ScoredLabels(NamedTuple):
             yield start, given, error
 
 
-def score_labels(
-    Y_noisy: Labels, pred_proba: Any, noise: NoiseModel | NoiseRates | None, trusted: Any = None
-) -> ScoredLabels:
+def score_labels(Y_noisy: Labels, pred_proba: Any, noise: Noise | None, trusted: Any = None) -> ScoredLabels:
     """Check the arguments of :func:`find_label_issues` and return the labels with their score."""
+    depends_on_score = noise if isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates)) else None
+    if isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates)):
+        noise = mean_rates(noise, pred_proba)
     rates = None if noise is None else rates_with_uncertainty(noise)
     labels, names = check_labels(Y_noisy, rates)
     probabilities = unwrap(pred_proba)[0]
@@ -284,7 +290,10 @@ def score_labels(
     check_same_labels(("Y_noisy", names), ("pred_proba", label_names_of(pred_proba)))
     names = names or label_names_of(pred_proba)
     n, q = labels.shape
-    score = _score_without_trusted(labels, probabilities, noise, rates)
+    if depends_on_score is None:
+        score = _score_without_trusted(labels, probabilities, noise, rates)
+    else:
+        score = _score_at_rates_of(depends_on_score)
     scored = ScoredLabels(labels, probabilities, score, names, np.zeros(0, dtype=np.intp), np.zeros((0, q)))
     known = None if trusted is None else read_trusted(trusted, n, q)
     if known is None:
@@ -300,10 +309,33 @@ def score_labels(
     return scored._replace(score=learned, verified_rows=rows, wrong=wrong)
 
 
+def mean_rates(noise: ScoreDependentNoise | ScoreNoiseRates, pred_proba: Any) -> ClassConditionalNoise:
+    """Return the class-conditional rates of rows with these probabilities."""
+    return (
+        noise.mean(pred_proba)
+        if isinstance(noise, ScoreDependentNoise)
+        else noise.noise.mean(noise.calibrate(pred_proba))
+    )
+
+
+def _score_at_rates_of(noise: ScoreDependentNoise | ScoreNoiseRates) -> ErrorScore:
+    """Return the posterior under rates that depend on the probability, which is calibrated for estimated rates."""
+    if isinstance(noise, ScoreDependentNoise):
+        model, calibrate = noise, np.asarray
+    else:
+        model, calibrate = noise.noise, noise.calibration
+
+    def score(given: NDArray[Any], probabilities: FloatArray) -> FloatArray:
+        probabilities = calibrate(probabilities)
+        return p_wrong(given, probabilities, *model.rates_at(probabilities))
+
+    return score
+
+
 def _score_without_trusted(
     labels: Any,
     pred_proba: NDArray[Any],
-    noise: NoiseModel | NoiseRates | None,
+    noise: Noise | None,
     rates: RatesWithUncertainty | None,
 ) -> ErrorScore:
     """Return the posterior if the rates are known, otherwise the score with estimated rates or from the labels."""

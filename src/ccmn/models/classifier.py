@@ -25,7 +25,7 @@ from ccmn._containers import is_sparse, to_dense_array
 from ccmn._random import as_generator
 from ccmn._validation import check_choice, check_count, check_device, check_penalty, check_real
 from ccmn.data.shards import ShardedData
-from ccmn.estimation import NOISE_TYPES
+from ccmn.estimation import NOISE_TYPES, ScoreNoiseRates
 from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES, ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.losses.forward_loss import PluginLoss
 from ccmn.models.calibration import LINK_OF_LOSS, calibrate
@@ -78,7 +78,7 @@ from ccmn.models.training_data import (
     split,
     with_out_of_fold_features,
 )
-from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
+from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel, RowNoise, ScoreDependentNoise
 from ccmn.training import NETWORKS, ProcessGroup
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.networks import make_unflattened
@@ -122,6 +122,11 @@ def check_parameters(params: Mapping[str, Any], group: ProcessGroup | None = Non
             raise ValueError(f"correction={correction!r} has no effect with loss={loss!r}; use correction=None")
     if isinstance(noise, str):
         check_choice(noise, "noise", tuple(NOISE_TYPES))
+    elif isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates, RowNoise)):
+        raise TypeError(
+            f"CCMNClassifier does not train with noise that depends on the score; got {type(noise).__name__}. Use "
+            "CorrectedClassifier(CCMNClassifier(noise=None), noise), which inverts it in the predicted probabilities."
+        )
     elif noise is not None and not isinstance(noise, (NoiseModel, GroupedNoise)):
         raise TypeError(
             f"noise must be 'estimate', 'partial', 'missing', a noise model or None; got {type(noise).__name__}"

@@ -15,6 +15,7 @@ from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_groups, check_same_labels
 from ccmn.noise.class_conditional import ClassConditionalNoise, debias_labels, flip_labels
 from ccmn.noise.noise_model import BaseNoise
+from ccmn.noise.row_noise import RowNoise
 
 
 class GroupedNoise(BaseNoise):
@@ -152,6 +153,21 @@ class GroupedNoise(BaseNoise):
         """
         index = check_groups(groups, n, self.groups)
         return self.rho_pos[index], self.rho_neg[index]
+
+    def at(self, groups: Sequence[Any]) -> RowNoise:
+        """Return the noise model of rows of these groups.
+
+        Parameters
+        ----------
+        groups : sequence of length n
+            Group of each row.
+
+        Returns
+        -------
+        RowNoise
+            Noise model of these rows, for example for the parameter ``noise`` of metrics.
+        """
+        return RowNoise(*self.rates_of_rows(groups, len(groups)), label_names=self.label_names)
 
     def mean(self, groups: Sequence[Any]) -> ClassConditionalNoise:
         """Return the noise model of a random row: the rates averaged over the rows.
