@@ -42,13 +42,21 @@ def end_rates(given, probabilities):
     return low, smallest_share([1 - y for y in reversed(labels)], 15)
 
 
-def unsupervised(given, p_noisy, low, high, mean_low):
+def unsupervised(given, p_noisy, calibrated, low, high, mean_low, mean_contradiction):
     """Return the mixture of posterior and self-confidence for one label; rho_pos has two equally probable values."""
-    weight = min(max((mean_low - 0.15) / 0.015, 0), 0.98)
+    weight = min(max((mean_low - 0.15) / 0.015, 0), 0.995)
     levels = [high * (0.5 - 12**-0.5), high * (0.5 + 12**-0.5)]
-    posterior = sum(p_wrong(given, p_noisy, rho_pos, low) for rho_pos in levels) / 2
+    posterior = sum(p_wrong(given, calibrated, rho_pos, min(low, 0.5)) for rho_pos in levels) / 2
     contradiction = 1 - p_noisy if given == 1 else p_noisy
-    return weight * posterior + (1 - weight) * 0.45 * contradiction**2
+    return weight * posterior + (1 - weight) * (0.2 * mean_contradiction + 0.16 * contradiction)
+
+
+def emptied(given, p_noisy, share, other):
+    """Return the error probabilities of one row; ``other`` are those of labels that were not removed together."""
+    if any(y != 0 for y in given):
+        return other
+    removed = share / (share + (1 - share) * math.prod(1 - p for p in p_noisy))
+    return [removed * min(p / (1 - share), 1) + (1 - removed) * score for p, score in zip(p_noisy, other)]
 
 
 def diverse_order(labels, p):

@@ -14,9 +14,12 @@ from audit import reference
 from ccmn import ClassConditionalNoise, find_label_issues
 from ccmn.audit import error_model
 from ccmn.audit.error_model import (
+    EmptiedRows,
     ErrorModel,
     RateRange,
     ScoreTable,
+    calibrate_to_noise,
+    emptied_share,
     fit_error_model,
     rates_from_probabilities,
     unsupervised_score,
@@ -79,17 +82,86 @@ def test_unsupervised_score_agrees_with_reference_at_nodes(seed, added):
     score = unsupervised_score(Y, P)
     ends = rates_from_probabilities(Y, P)
     nodes = np.repeat(rng.integers(0, 257, (20, 1)) / 256, 3, axis=1)
+    labels = np.vstack([Y, np.full(nodes.shape, np.nan)])
+    calibrated = calibrate_to_noise(labels, np.vstack([P, nodes]), ends.rho_pos, np.minimum(ends.rho_neg, 0.5))[60:]
+    means = ends.rho_neg.mean(), np.abs(Y - P).mean()
     for value in (0, 1):
         found = score(np.full(nodes.shape, value), nodes)
         for i, j in np.ndindex(*nodes.shape):
             rates = ends.rho_neg[j], 2 * ends.rho_pos[j]
-            expected = reference.unsupervised(value, nodes[i, j], *rates, ends.rho_neg.mean())
+            expected = reference.unsupervised(value, nodes[i, j], calibrated[i, j], *rates, *means)
             assert found[i, j] == pytest.approx(expected, abs=1e-10)
+
+
+def brier_score(p, wrong):
+    return ((p - wrong) ** 2).mean()
+
+
+def test_brier_score_is_below_that_of_the_share_of_wrong_labels(hard_rows):
+    true, noisy, P = hard_rows
+    removed = np.where(np.random.default_rng(5).random(true.shape) < 0.3, 0, true)
+    for labels, proba in ((noisy, P), (removed, 0.7 * P)):
+        wrong = labels != true
+        found = scores_of(find_label_issues(labels, proba, min_p_wrong=0), labels.shape)
+        assert brier_score(found, wrong) < brier_score(wrong.mean(), wrong)
+
+
+def test_few_common_labels_with_weak_features_are_listed(class_conditional, monkeypatch):
+    # The third label is obviously absent in no row: the share of 60 % at the lower end is a poor bound of its rate.
+    _, noisy, P, _ = class_conditional
+    rng = np.random.default_rng(6)
+    noisy, P = noisy.copy(), P.copy()
+    P[:, 2] = rng.uniform(0.6, 0.9, len(P))
+    noisy[:, 2] = rng.random(len(P)) < P[:, 2]
+    listed = [(find_label_issues(noisy, P).label == 2).sum()]
+    monkeypatch.setattr(error_model, "MAX_ADDED_RATE", 1.0)
+    listed.append((find_label_issues(noisy, P).label == 2).sum())
+    assert listed[0] < 0.1 * len(P)
+    assert listed[1] > 0.2 * len(P)
+
+
+@pytest.fixture(scope="module")
+def emptied_rows():
+    """Labels of which a tenth of the rows lost all."""
+    true, clean = make_labels(n=3000, q=8, strength=3.0, seed=1)
+    emptied = np.random.default_rng(2).random(len(true)) < 0.1
+    return true, np.where(emptied[:, None], 0, true), 0.9 * clean
+
+
+def test_emptied_rows_are_found(emptied_rows):
+    true, noisy, P = emptied_rows
+    wrong = noisy != true
+    assert emptied_share(noisy, P) == pytest.approx(0.1, abs=0.03)
+    assert emptied_share(true, P) == 0
+    found = scores_of(find_label_issues(noisy, P, min_p_wrong=0), noisy.shape)
+    confidence = np.where(noisy == 1, 1 - P, P)
+    precision = [average_precision_score(wrong.ravel(), values.ravel()) for values in (found, confidence)]
+    assert precision[0] > precision[1] + 0.2
+    assert brier_score(found, wrong) < 0.8 * brier_score(wrong.mean(), wrong)
+    listed = found >= 0.5
+    assert wrong[listed].mean() - 0.2 < found[listed].mean() < wrong[listed].mean()
+
+
+def test_score_of_emptied_rows_agrees_with_reference():
+    rng = np.random.default_rng(0)
+    Y, P = (rng.random((40, 3)) < 0.2).astype(float), rng.random((40, 3))
+    Y[5, 1] = np.nan
+    found = EmptiedRows(unsure, 0.15)(Y, P)
+    for i in range(40):
+        expected = reference.emptied(Y[i], P[i], 0.15, unsure(Y, P)[i])
+        assert_allclose(found[i], expected, rtol=1e-10)
+
+
+def test_few_complete_rows_do_not_determine_emptied_rows(emptied_rows):
+    _, noisy, P = emptied_rows
+    partly = noisy.copy()
+    partly[150:, 0] = np.nan
+    assert emptied_share(partly, P) == 0
 
 
 def test_score_table_interpolates():
     posterior = np.random.default_rng(0).random((2, error_model.N_NODES, 2))
-    table = ScoreTable(posterior, np.ones(2), np.ones((2, 2)))
+    table = ScoreTable(posterior, np.ones(2), np.ones((2, 2)), 0.3)
     P = np.array([[0.0, 1.0], [0.3, 0.123]])
     Y = np.array([[1.0, 0.0], [np.nan, 1.0]])
     nodes = np.linspace(0, 1, error_model.N_NODES)
@@ -177,7 +249,7 @@ def test_error_model_agrees_with_its_formula():
     rng = np.random.default_rng(0)
     Y, P = rng.integers(0, 2, (20, 3)).astype(float), rng.random((20, 3))
     Y[3, 1] = np.nan
-    model = ErrorModel(unsure, rng.normal(size=(2, 3)), np.ones(2), np.ones(2))
+    model = ErrorModel(unsure, rng.normal(size=(2, 3)), np.ones(2), np.ones(2), np.array([1.5, 0.5, 0.1]))
     model.slope[1], model.count_slope[0] = -2, 0.5
     found = model(Y, P)
     for i, j in np.ndindex(*Y.shape):
@@ -187,6 +259,7 @@ def test_error_model_agrees_with_its_formula():
         v = int(Y[i, j])
         odds = 0.3 * math.log(0.25) + model.offset[v, j] + model.slope[v] * math.log(P[i, j] / (1 - P[i, j]))
         odds += model.count_slope[v] * math.log(1 + np.nansum(Y[i]))
+        odds = (1.5 if odds < 0 else 0.5) * odds + 0.1
         assert found[i, j] == pytest.approx(1 / (1 + math.exp(-odds)))
 
 
@@ -204,6 +277,15 @@ def test_trusted_rows_reveal_labels_that_are_often_wrong(hard_rows):
     assert precision[0] > precision[1] + 0.1
     listed = learned[others].ravel() >= 0.5
     assert abs(learned[others].ravel()[listed].mean() - wrong[listed].mean()) < 0.1
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+def test_calibration_of_log_odds_recovers_their_scale(factor):
+    rng = np.random.default_rng(0)
+    log_odds = rng.normal(-1, 2, 20_000)
+    wrong = (rng.random(log_odds.size) < 1 / (1 + np.exp(-log_odds))).astype(float)
+    found = error_model._fit_log_odds(log_odds / factor, wrong)
+    assert_allclose(found, [factor, factor, 0], atol=0.15)
 
 
 def test_verified_labels_are_certain(hard_rows):

@@ -5,17 +5,20 @@ from noisy labels give a good order only if the noise is class-conditional. Erro
 is hard to decide and rare where it is obvious, so that the estimated rate of added labels is several times too small
 and the posterior never suspects an added label. The unsupervised score is therefore a mixture,
 
-.. math:: w \cdot \text{posterior} + (1 - w) \cdot 0.45\, (1 - P(\text{given label} \mid x))^2,
+.. math:: w \cdot \text{posterior} + (1 - w)\, (0.2\, \bar s + 0.16\, s), \qquad s = 1 - P(\text{given label} \mid x),
 
-whose second part has the order of the self-confidence score [1]_. The weight w is the evidence for class-conditional
-noise: the smallest share of given labels among the rows in which the label is predicted to be absent, averaged over the
-labels (:func:`rates_from_probabilities`). If labels are added independently of the features, this share is at least
-rho_neg; if people make errors in difficult rows, it is close to 0. Above 0.165 the posterior is used, below 0.15
-self-confidence.
+whose second part has the order of the self-confidence score [1]_; :math:`\bar s` is the mean of s over the data. The
+weight w is the evidence for class-conditional noise: the smallest share of given labels among the rows in which the
+label is predicted to be absent, averaged over the labels (:func:`rates_from_probabilities`). If labels are added
+independently of the features, this share is at least rho_neg; if people make errors in difficult rows, it is close
+to 0. Above 0.165 the posterior is used, below 0.15 self-confidence.
 
 In the second case the features cannot tell errors of the annotators from errors of the model: with the same
 probabilities, between 0 % (correct labels, weak features) and 70 % (crowd workers) of the labels that contradict the
 prediction are wrong. The score then stays below 0.5. Verified rows resolve this (:func:`fit_error_model`).
+
+Rows without any label, although the features indicate several, are the exception: their number tells whether whole rows
+lost their labels (:class:`EmptiedRows`).
 
 References
 ----------
@@ -35,12 +38,15 @@ import scipy.special
 from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
-from ccmn.estimation.likelihood import bin_scores, calibrate
+from ccmn.estimation.likelihood import N_BINS, bin_scores, calibrate
+from ccmn.estimation.violations import MIN_EMPTIED, MIN_Z_EMPTIED, excess_of_empty_rows
 
 MAX_SAMPLE_ROWS = 3000
 """Rows from which the evidence is computed. More rows do not change it noticeably."""
 MAX_SAMPLE_ENTRIES = 2**22
 """Labels from which the evidence is computed; with many labels fewer rows are used, but at least 200."""
+MAX_SCALING_ROWS = 1500
+"""Rows to which slope and offset of :func:`calibrate_to_noise` are fitted for a table of error probabilities."""
 MIN_RANGE_ROWS = 15
 """Smallest number of rows at either end of the predictions whose share of given labels counts."""
 MIN_RANGE_SHARE = 0.02
@@ -52,14 +58,20 @@ On enron, tmc, yeast, deu and cmc, the share is at most .15 for correct labels, 
 on the features, and at least .2 for class-conditional noise with rates of .1 to .5. The upper limit was lowered for
 draws on scene and mirflickr whose share is .16 and .17.
 """
-MAX_WEIGHT = 0.98
+MAX_WEIGHT = 0.995
 """Largest weight of the posterior: the other part orders labels whose posterior is equal and keeps them above 0."""
-CONFIDENCE_FACTOR = 0.45
-"""Error probability of a label that the model excludes with certainty if there is no evidence for the posterior.
+LEVEL_FACTOR, CONFIDENCE_FACTOR = 0.2, 0.16
+"""Coefficients of the mean and of the own contradiction of a label if there is no evidence for the posterior.
 
-A compromise below 0.5, not an estimate: 0 to 70 % of the labels that contradict the prediction are wrong, depending on
-the data.
+A compromise, not an estimate: 0 to 70 % of the labels that contradict the prediction are wrong, depending on the data.
+With these values, the Brier score on yeast, enron, tmc, deu and cmc is below that of the share of wrong labels for
+every kind of noise except correct labels. Larger values are better for errors of people and worse for removed labels.
 """
+MAX_ADDED_RATE = 0.5
+"""Largest rate of added labels. The share among the rows in which a label is predicted to be absent is only a bound:
+labels that are given in most rows are rarely obviously absent."""
+MIN_COMPLETE_ROWS = 200
+"""Smallest number of rows without unobserved labels from which emptied rows are estimated."""
 IMPOSSIBLE_FACTOR = 1e-3
 """Factor of the second part for errors that the declared noise type excludes."""
 N_NODES = 257
@@ -71,6 +83,12 @@ PENALTY = 5.0
 """Ridge penalty of the coefficients that all labels share; the features have unit variance."""
 LABEL_PENALTY = 2.0
 """Ridge penalty of the offsets of every label and given value. It shrinks them towards the pooled model."""
+N_FOLDS = 5
+"""Folds of the verified rows, on which the learned error probabilities are calibrated."""
+MIN_CALIBRATION_ROWS = 10
+"""Smallest number of verified rows from which they are calibrated."""
+SCALING_PENALTY, MIN_SCALING = 3.0, 0.1
+"""Ridge penalty of that calibration, and smallest slope, which keeps the order."""
 MIN_ROWS_PER_CLASS = 20
 """Minimum number of observed rows of each class to calibrate the probabilities of a label."""
 EPS = 0.01
@@ -199,19 +217,41 @@ def calibrate_to_noise(
     >>> calibrate_to_noise(np.array([[1.0], [0.0]]), np.array([[0.99], [0.4]]), np.array([0.2]), np.array([0.1]))
     array([[0.8], [0.4]])
     """
-    clipped = np.clip(pred_proba, rho_neg, 1 - rho_pos)
-    scaled = clipped.copy()
+    return _apply_scaling(pred_proba, _fit_scaling(noisy, pred_proba, rho_pos, rho_neg), rho_pos, rho_neg)
+
+
+def _fit_scaling(
+    noisy: NDArray[Any], pred_proba: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return slope and offset (q,) of the log-odds of the true labels; NaN for labels with few rows of a class."""
+    slope, offset = np.full((2, noisy.shape[1]), np.nan)
+    fitted, bins = list[int](), np.zeros((3, noisy.shape[1], N_BINS))
     for j in range(noisy.shape[1]):
         observed = ~np.isnan(noisy[:, j])
         ones = noisy[observed, j] == 1
-        if min(int(ones.sum()), int((~ones).sum())) < MIN_ROWS_PER_CLASS:
-            continue
-        scores = scipy.special.logit(np.clip(pred_proba[:, j], _LOGIT_EPS, 1 - _LOGIT_EPS))
-        centers, n_zeros, n_ones = (part[None] for part in bin_scores(scores[observed], ones))
-        platt = calibrate(centers, n_zeros, n_ones, rho_pos[j : j + 1], rho_neg[j : j + 1])
-        true = scipy.special.expit(np.exp(platt.slope) * scores + platt.offset)
-        scaled[:, j] = rho_neg[j] + (1 - rho_pos[j] - rho_neg[j]) * (EPS + (1 - 2 * EPS) * true)
-    return np.asarray((clipped + scaled) / 2)
+        if min(int(ones.sum()), int((~ones).sum())) >= MIN_ROWS_PER_CLASS:
+            values = bin_scores(_clipped_logit(pred_proba[observed, j]), ones)
+            bins[:, len(fitted), : values[0].size] = values  # bins without rows do not change the fit
+            fitted.append(j)
+    if fitted:
+        platt = calibrate(*bins[:, : len(fitted)], rho_pos[fitted], rho_neg[fitted])
+        slope[fitted], offset[fitted] = np.exp(platt.slope), platt.offset
+    return slope, offset
+
+
+def _apply_scaling(
+    pred_proba: FloatArray, scaling: tuple[FloatArray, FloatArray], rho_pos: FloatArray, rho_neg: FloatArray
+) -> FloatArray:
+    """Return the probabilities of :func:`calibrate_to_noise` for a fitted scaling."""
+    slope, offset = scaling
+    clipped = np.clip(pred_proba, rho_neg, 1 - rho_pos)
+    true = scipy.special.expit(slope * _clipped_logit(pred_proba) + offset)
+    scaled = rho_neg + (1 - rho_pos - rho_neg) * (EPS + (1 - 2 * EPS) * true)
+    return np.asarray(np.where(np.isnan(slope), clipped, (clipped + scaled) / 2))
+
+
+def _clipped_logit(probabilities: FloatArray) -> FloatArray:
+    return np.asarray(scipy.special.logit(np.clip(probabilities, _LOGIT_EPS, 1 - _LOGIT_EPS)))
 
 
 def sample_rows(n: int, q: int) -> NDArray[np.intp]:
@@ -273,7 +313,7 @@ def evidence_weight(rho_neg: FloatArray) -> float:
     """Return the weight of the posterior for the mean share of added labels.
 
     >>> evidence_weight(np.array([0.05, 0.1])), evidence_weight(np.array([0.1, 0.4]))
-    (0.0, 0.98)
+    (0.0, 0.995)
     """
     low, high = EVIDENCE_RANGE
     return float(np.clip((rho_neg.mean() - low) / (high - low), 0, MAX_WEIGHT))
@@ -290,12 +330,14 @@ class ScoreTable:
         Weight of the posterior.
     possible : array of shape (2, q)
         Factor of the second part for given labels 0 and 1.
+    level : float
+        Mean of 1 - P(given label | x).
     """
 
-    def __init__(self, posterior: FloatArray, weight: FloatArray, possible: FloatArray) -> None:
+    def __init__(self, posterior: FloatArray, weight: FloatArray, possible: FloatArray, level: float) -> None:
         nodes = np.linspace(0, 1, N_NODES)[:, None]
         contradiction = np.stack([nodes, 1 - nodes])
-        second = CONFIDENCE_FACTOR * possible[:, None] * contradiction**2
+        second = possible[:, None] * (LEVEL_FACTOR * level + CONFIDENCE_FACTOR * contradiction)
         table = weight * posterior + (1 - weight) * second
         # One block per given value and label: [value, label, node].
         self._values = np.ascontiguousarray(table.transpose(0, 2, 1)).ravel()
@@ -321,7 +363,7 @@ def unsupervised_score(
     rates: RateRange | None = None,
     only_added: NDArray[np.bool_] | bool = False,
     only_removed: NDArray[np.bool_] | bool = False,
-) -> ScoreTable:
+) -> ErrorScore:
     """Return the score of labels without verified rows.
 
     Parameters
@@ -331,31 +373,79 @@ def unsupervised_score(
     pred_proba : array of shape (m, q)
         Their out-of-fold probabilities.
     rates : RateRange or None, default=None
-        Estimated rates. Predictions are calibrated to them. Without them, the rates follow from the probabilities.
+        Estimated rates. Without them, the rates follow from the probabilities. Predictions are calibrated to the rates.
     only_added, only_removed : bool or array of shape (q,), default=False
         Labels of a declared noise type. The posterior is used for them, because a declared type identifies the rate.
 
     Returns
     -------
-    ScoreTable
+    ErrorScore
         The score.
     """
     q = given.shape[1]
     ends = rates_from_probabilities(given, pred_proba)
+    declared = np.broadcast_to(np.logical_or(only_added, only_removed), q)
+    weight = np.where(declared, MAX_WEIGHT, evidence_weight(ends.rho_neg))
     nodes = np.repeat(np.linspace(0, 1, N_NODES)[:, None], q, axis=1)
-    if rates is not None:
-        # Nodes without an observed label do not change the fit.
-        labels, predictions = np.vstack([given, np.full_like(nodes, np.nan)]), np.vstack([pred_proba, nodes])
-        nodes = calibrate_to_noise(labels, predictions, rates.rho_pos, rates.rho_neg)[len(given) :]
-    used = ends if rates is None else rates
+    used = ends._replace(rho_neg=np.minimum(ends.rho_neg, MAX_ADDED_RATE)) if rates is None else rates
+    if weight.any():
+        rows = slice(None, None, -(-len(given) // MAX_SCALING_ROWS))
+        scaling = _fit_scaling(given[rows], pred_proba[rows], used.rho_pos, used.rho_neg)
+        nodes = _apply_scaling(nodes, scaling, used.rho_pos, used.rho_neg)
     levels = [np.maximum(used.rho_pos + sign * used.spread, 0) for sign in (-1, 1)]
     posterior = np.stack(
         [np.mean([p_wrong(np.full(1, v), nodes, rho_pos, used.rho_neg) for rho_pos in levels], 0) for v in (0, 1)]
     )
-    declared = np.broadcast_to(np.logical_or(only_added, only_removed), q)
-    weight = np.where(declared, MAX_WEIGHT, evidence_weight(ends.rho_neg))
     excluded = np.stack([np.broadcast_to(only_added, q), np.broadcast_to(only_removed, q)])
-    return ScoreTable(posterior, weight, np.where(excluded, IMPOSSIBLE_FACTOR, 1.0))
+    level = float(np.abs(np.nan_to_num(given - pred_proba)).sum() / max(1, np.count_nonzero(~np.isnan(given))))
+    score = ScoreTable(posterior, weight, np.where(excluded, IMPOSSIBLE_FACTOR, 1.0), level)
+    share = 0.0 if np.any(only_added) else emptied_share(given, pred_proba)
+    return EmptiedRows(score, share) if share else score
+
+
+def emptied_share(given: FloatArray, pred_proba: FloatArray) -> float:
+    """Return the share of rows that lost all labels; 0 if it is not significant.
+
+    The test is that of the flag "emptied_rows" of :func:`ccmn.estimate_noise`.
+    """
+    complete = ~np.isnan(given).any(1)
+    if complete.sum() < MIN_COMPLETE_ROWS:
+        return 0.0
+    probabilities = np.clip(pred_proba[complete], _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+    excess, error = excess_of_empty_rows(given[complete], probabilities)
+    return excess if excess >= max(MIN_EMPTIED, MIN_Z_EMPTIED * error) else 0.0
+
+
+class EmptiedRows:
+    r"""Score for data in which a share e of the rows lost all labels.
+
+    A row with probabilities :math:`p_j` that has no label lost them with the probability
+
+    .. math:: u = \frac{e}{e + (1 - e) \prod_j (1 - p_j)}
+
+    if labels are independent given the features. The error probability of its labels is
+    :math:`u\, p_j / (1 - e) + (1 - u)` times the other score. Other rows keep their score.
+
+    Parameters
+    ----------
+    score : ErrorScore
+        Score of labels that were not removed together.
+    share : float
+        Share e of emptied rows.
+    """
+
+    def __init__(self, score: ErrorScore, share: float) -> None:
+        self.score, self.share = score, share
+
+    def __call__(self, given: NDArray[Any], pred_proba: FloatArray) -> FloatArray:
+        """Return the error probabilities of labels (m, q); NaN where not observed."""
+        result = self.score(given, pred_proba)
+        empty = (given == 0).all(1)
+        p = np.minimum(pred_proba[empty], 1 - _MIN_PROBABILITY)
+        none = (1 - self.share) * np.exp(np.log1p(-p).sum(1, keepdims=True))
+        removed = self.share / (self.share + none)
+        result[empty] = removed * np.minimum(p / (1 - self.share), 1) + (1 - removed) * result[empty]
+        return result
 
 
 class ErrorModel:
@@ -370,10 +460,15 @@ class ErrorModel:
     slope, count_slope : array of shape (2,)
         Coefficients of the log-odds of the prediction and of log(1 + number of given labels of the row), for given
         labels 0 and 1.
+    scaling : array of shape (3,)
+        Slopes of negative and of positive log-odds and constant term of the calibration.
     """
 
-    def __init__(self, score: ErrorScore, offset: FloatArray, slope: FloatArray, count_slope: FloatArray) -> None:
+    def __init__(
+        self, score: ErrorScore, offset: FloatArray, slope: FloatArray, count_slope: FloatArray, scaling: FloatArray
+    ) -> None:
         self.score, self.offset, self.slope, self.count_slope = score, offset, slope, count_slope
+        self.scaling = scaling
 
     def __call__(self, given: NDArray[Any], pred_proba: FloatArray) -> FloatArray:
         """Return the error probabilities of labels (m, q); NaN where not observed."""
@@ -382,7 +477,8 @@ class ErrorModel:
         result += np.take_along_axis(self.offset, value, 0)
         result += self.slope[value] * _log_odds(pred_proba)
         result += self.count_slope[value] * np.log1p(np.nansum(given, 1))[:, None]
-        return np.asarray(scipy.special.expit(result))
+        negative, positive, constant = self.scaling
+        return np.asarray(scipy.special.expit(np.where(result < 0, negative, positive) * result + constant))
 
 
 def fit_error_model(
@@ -396,6 +492,11 @@ def fit_error_model(
     coefficients have a ridge penalty, so that few verified labels change the order little, and labels without verified
     rows follow the pooled model. The model is conditional on the predictions, so that the verified rows may have been
     selected by them.
+
+    The penalty makes large error probabilities too small, and labels whose error probability does not exceed 1/2 make
+    them too large. The log-odds are therefore calibrated on those of models without the row (five folds): a slope for
+    negative values, one for positive values and a constant, with normal priors around 1, 1 and 0. The order does not
+    change.
 
     Parameters
     ----------
@@ -426,14 +527,33 @@ def fit_error_model(
     columns = [np.ones((row.size, 1)), value[:, None], shared / scale]
     design = scipy.sparse.hstack([scipy.sparse.csr_array(np.hstack(columns)), offsets], format="csr")
     penalty = np.concatenate([[1e-2, 1.0], np.full(6, PENALTY), np.full(2 * q, LABEL_PENALTY)])
-    fitted = _logistic_regression(design, wrong[row, label], prior, penalty)
+    target = wrong[row, label]
+    fitted = _logistic_regression(design, target, prior, penalty)
+    held_out = prior.copy()
+    for fold in range(N_FOLDS):
+        inside = row % N_FOLDS == fold
+        held_out[inside] += design[inside] @ _logistic_regression(
+            design[~inside], target[~inside], prior[~inside], penalty
+        )
+    scaling = _fit_log_odds(held_out, target) if len(given) >= MIN_CALIBRATION_ROWS else np.array([1.0, 1.0, 0.0])
     slope, by_prevalence, by_count = (fitted[2:8] / scale).reshape(3, 2)
     offset = fitted[8:].reshape(2, q) + fitted[0] + np.array([[0.0], [fitted[1]]])
     offset += by_prevalence[:, None] * _log_odds(prevalence)
-    return ErrorModel(score, offset, slope, by_count)
+    return ErrorModel(score, offset, slope, by_count, scaling)
 
 
-def _logistic_regression(X: Any, y: FloatArray, offset: FloatArray, penalty: FloatArray) -> FloatArray:
+def _fit_log_odds(held_out: FloatArray, wrong: FloatArray) -> FloatArray:
+    """Return the slopes of negative and positive log-odds and the constant that maximize the penalized likelihood."""
+    design = np.column_stack([np.minimum(held_out, 0), np.maximum(held_out, 0), np.ones(held_out.size)])
+    # The offset makes coefficients of 0 the ones of log-odds that are not changed.
+    bounds = [(MIN_SCALING - 1, None)] * 2 + [(None, None)]
+    fitted = _logistic_regression(design, wrong, held_out, np.full(3, SCALING_PENALTY), bounds)
+    return fitted + np.array([1.0, 1.0, 0.0])
+
+
+def _logistic_regression(
+    X: Any, y: FloatArray, offset: FloatArray, penalty: FloatArray, bounds: Any = None
+) -> FloatArray:
     """Return the coefficients that minimize the log-loss at fixed offsets plus half of penalty * coefficient^2."""
 
     def objective(coefficients: FloatArray) -> tuple[float, FloatArray]:
@@ -442,7 +562,7 @@ def _logistic_regression(X: Any, y: FloatArray, offset: FloatArray, penalty: Flo
         return float(loss), X.T @ (scipy.special.expit(scores) - y) + penalty * coefficients
 
     start = np.zeros(X.shape[1])
-    return np.asarray(scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B").x)
+    return np.asarray(scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x)
 
 
 def _log_odds(probabilities: FloatArray) -> FloatArray:
