@@ -291,6 +291,7 @@ def test_damaged_parts_are_computed_again(tmp_path, damage):
         (gzip.compress(b"file,red\na,1,2\n"), "more cells than the header"),
         (gzip.compress(b"\xff\xfe"), "not UTF-8"),
     ],
+    ids=["cut off", "plain text", "empty", "open quote", "surplus cell", "binary"],
 )
 def test_damaged_tables_are_named(folder, rejected, content, message):
     (folder.path / "bad.csv.gz").write_bytes(content)
