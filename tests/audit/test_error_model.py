@@ -14,6 +14,7 @@ from audit import reference
 from ccmn import ClassConditionalNoise, find_label_issues
 from ccmn.audit import error_model
 from ccmn.audit.error_model import (
+    AnnotatorSurplus,
     EmptiedRows,
     ErrorModel,
     RateRange,
@@ -249,16 +250,18 @@ def test_error_model_agrees_with_its_formula():
     rng = np.random.default_rng(0)
     Y, P = rng.integers(0, 2, (20, 3)).astype(float), rng.random((20, 3))
     Y[3, 1] = np.nan
-    model = ErrorModel(unsure, rng.normal(size=(2, 3)), np.ones(2), np.ones(2), np.array([1.5, 0.5, 0.1]))
+    scaling = np.array([1.5, 0.5, 0.1])
+    model = ErrorModel(unsure, rng.normal(size=(2, 3)), np.ones(2), np.ones(2), np.array([-0.5, 2.0]), scaling)
     model.slope[1], model.count_slope[0] = -2, 0.5
-    found = model(Y, P)
+    surplus = rng.normal(size=(20, 3))
+    found = model(Y, P, surplus)
     for i, j in np.ndindex(*Y.shape):
         if np.isnan(Y[i, j]):
             assert np.isnan(found[i, j])
             continue
         v = int(Y[i, j])
         odds = 0.3 * math.log(0.25) + model.offset[v, j] + model.slope[v] * math.log(P[i, j] / (1 - P[i, j]))
-        odds += model.count_slope[v] * math.log(1 + np.nansum(Y[i]))
+        odds += model.count_slope[v] * math.log(1 + np.nansum(Y[i])) + model.surplus_slope[v] * surplus[i, j]
         odds = (1.5 if odds < 0 else 0.5) * odds + 0.1
         assert found[i, j] == pytest.approx(1 / (1 + math.exp(-odds)))
 
@@ -327,3 +330,61 @@ def test_error_model_uses_the_unsupervised_score(class_conditional):
     truth = (noisy != true)[30:].ravel()
     precision = [average_precision_score(truth, model(noisy[30:], P[30:]).ravel()) for model in (scored, constant)]
     assert precision[0] > precision[1]
+
+
+class TestAnnotators:
+    @pytest.fixture(scope="class")
+    def task(self):
+        """Labels of three annotators, one of whom adds many false labels."""
+        true, clean = make_labels()
+        annotator = np.random.default_rng(5).choice(["careful", "usual", "generous"], len(true))
+        added = np.where(annotator == "generous", 0.35, 0.02)[:, None]
+        noisy = np.where((true == 0) & (np.random.default_rng(6).random(true.shape) < added), 1.0, true)
+        return true, noisy, np.clip(clean + 0.09, 0, 1), annotator
+
+    def test_surplus_is_the_log_ratio_of_given_to_predicted_labels(self, task):
+        _, noisy, P, annotator = task
+        noisy = noisy.copy()
+        noisy[0, 0] = np.nan
+        numbers = np.unique(annotator, return_inverse=True)[1]
+        blocks = [(slice(start, start + 300), noisy[start : start + 300], P[start : start + 300]) for start in (0, 300)]
+        found = AnnotatorSurplus.of(numbers[:600], blocks)
+        for name, j in ((0, 0), (2, 3)):
+            rows = [i for i in range(600) if numbers[i] == name and not np.isnan(noisy[i, j])]
+            expected = math.log((noisy[rows, j].sum() + 5) / (P[rows, j].sum() + 5))
+            assert found.table[name, j] == pytest.approx(expected)
+        assert_array_equal(found.rows(np.array([7])), found.table[[numbers[7]]])
+
+    def test_annotators_improve_the_order(self, task):
+        true, noisy, P, annotator = task
+        trusted, others = (np.arange(100), true[:100]), slice(100, None)
+        wrong = (noisy != true)[others].ravel()
+        precision = []
+        for known in (None, annotator):
+            issues = find_label_issues(noisy, P, trusted=trusted, min_p_wrong=0, annotators=known)
+            precision.append(average_precision_score(wrong, scores_of(issues, noisy.shape)[others].ravel()))
+        assert precision[1] > precision[0] + 0.05
+
+    def test_one_annotator_changes_nothing(self, task):
+        true, noisy, P, _ = task
+        trusted = np.arange(100), true[:100]
+        alone = find_label_issues(noisy, P, trusted=trusted, annotators=["a"] * len(noisy), min_p_wrong=0)
+        without = find_label_issues(noisy, P, trusted=trusted, min_p_wrong=0)
+        wrong = (noisy != true)[alone.row, alone.label]
+        other = (noisy != true)[without.row, without.label]
+        difference = average_precision_score(wrong, alone.p_wrong) - average_precision_score(other, without.p_wrong)
+        assert abs(difference) < 0.02
+
+    def test_blocks_of_rows_get_their_own_annotators(self, task, monkeypatch):
+        true, noisy, P, annotator = task
+        arguments = {"trusted": (np.arange(100), true[:100]), "annotators": annotator, "min_p_wrong": 0}
+        expected = find_label_issues(noisy, P, **arguments)
+        monkeypatch.setattr("ccmn.audit.label_issues.MAX_BLOCK_ENTRIES", 64)
+        assert_allclose(find_label_issues(noisy, P, **arguments).p_wrong, expected.p_wrong)
+
+    def test_errors(self, task):
+        true, noisy, P, annotator = task
+        with pytest.raises(ValueError, match="annotators have no effect without verified rows"):
+            find_label_issues(noisy, P, annotators=annotator)
+        with pytest.raises(ValueError, match=r"annotators must have one entry per row \(2000\); got 10"):
+            find_label_issues(noisy, P, trusted=(range(10), true[:10]), annotators=annotator[:10])

@@ -28,7 +28,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,8 +103,12 @@ _MIN_SCALE = 0.1
 """Lower bound of the standard deviations by which features are divided."""
 
 
-ErrorScore = Callable[[NDArray[Any], FloatArray], FloatArray]
-"""Function that returns error probabilities (m, q) of given labels (m, q) with probabilities (m, q)."""
+MIN_ANNOTATOR_COUNT = 5.0
+"""Labels that are added to the given and the predicted number of labels of an annotator before their ratio is taken."""
+
+ErrorScore = Callable[..., FloatArray]
+"""Function that returns error probabilities (m, q) of given labels (m, q) with probabilities (m, q) and, if annotators
+are known, their surplus (m, q)."""
 
 
 class RateRange(NamedTuple):
@@ -457,41 +461,53 @@ class ErrorModel:
         Unsupervised score.
     offset : array of shape (2, q)
         Constant term of given labels 0 and 1.
-    slope, count_slope : array of shape (2,)
-        Coefficients of the log-odds of the prediction and of log(1 + number of given labels of the row), for given
-        labels 0 and 1.
+    slope, count_slope, surplus_slope : array of shape (2,)
+        Coefficients of the log-odds of the prediction, of log(1 + number of given labels of the row) and of the surplus
+        of the annotator, for given labels 0 and 1.
     scaling : array of shape (3,)
         Slopes of negative and of positive log-odds and constant term of the calibration.
     """
 
     def __init__(
-        self, score: ErrorScore, offset: FloatArray, slope: FloatArray, count_slope: FloatArray, scaling: FloatArray
+        self,
+        score: ErrorScore,
+        offset: FloatArray,
+        slope: FloatArray,
+        count_slope: FloatArray,
+        surplus_slope: FloatArray,
+        scaling: FloatArray,
     ) -> None:
-        self.score, self.offset, self.slope, self.count_slope = score, offset, slope, count_slope
-        self.scaling = scaling
+        self.score, self.offset, self.slope = score, offset, slope
+        self.count_slope, self.surplus_slope, self.scaling = count_slope, surplus_slope, scaling
 
-    def __call__(self, given: NDArray[Any], pred_proba: FloatArray) -> FloatArray:
-        """Return the error probabilities of labels (m, q); NaN where not observed."""
+    def __call__(self, given: NDArray[Any], pred_proba: FloatArray, surplus: FloatArray | float = 0.0) -> FloatArray:
+        """Return the error probabilities of labels (m, q) with surpluses (m, q); NaN where not observed."""
         value = (given == 1).astype(np.intp)
         result: FloatArray = PRIOR_SLOPE * _log_odds(self.score(given, pred_proba))
         result += np.take_along_axis(self.offset, value, 0)
         result += self.slope[value] * _log_odds(pred_proba)
         result += self.count_slope[value] * np.log1p(np.nansum(given, 1))[:, None]
+        result += self.surplus_slope[value] * surplus
         negative, positive, constant = self.scaling
         return np.asarray(scipy.special.expit(np.where(result < 0, negative, positive) * result + constant))
 
 
 def fit_error_model(
-    score: ErrorScore, given: FloatArray, pred_proba: FloatArray, wrong: FloatArray, prevalence: FloatArray
+    score: ErrorScore,
+    given: FloatArray,
+    pred_proba: FloatArray,
+    wrong: FloatArray,
+    prevalence: FloatArray,
+    surplus: FloatArray | None = None,
 ) -> ErrorModel:
     r"""Learn the error probability from verified labels.
 
     The log-odds of an error are 0.3 times those of the unsupervised score plus a linear function of: the given label;
-    the log-odds of the prediction, of the prevalence of the label, and the logarithm of the number of given labels,
-    each with separate coefficients for given labels 1 and 0; and an offset for every label and given value. All
-    coefficients have a ridge penalty, so that few verified labels change the order little, and labels without verified
-    rows follow the pooled model. The model is conditional on the predictions, so that the verified rows may have been
-    selected by them.
+    the log-odds of the prediction, of the prevalence of the label, the logarithm of the number of given labels, and the
+    surplus of the annotator, each with separate coefficients for given labels 1 and 0; and an offset for every label
+    and given value. All coefficients have a ridge penalty, so that few verified labels change the order little, and
+    labels without verified rows follow the pooled model. The model is conditional on the predictions, so that the
+    verified rows may have been selected by them.
 
     The penalty makes large error probabilities too small, and labels whose error probability does not exceed 1/2 make
     them too large. The log-odds are therefore calibrated on those of models without the row (five folds): a slope for
@@ -510,6 +526,8 @@ def fit_error_model(
         1 where the given label is wrong, 0 where it is correct, NaN where it is not verified.
     prevalence : array of shape (q,)
         Share of given ones of every label among all rows.
+    surplus : array of shape (m, q), default=None
+        Logarithm of the ratio of given to predicted labels of the annotator of every row (``AnnotatorSurplus``).
 
     Returns
     -------
@@ -520,13 +538,19 @@ def fit_error_model(
     row, label = np.nonzero(~np.isnan(wrong) & ~np.isnan(given))
     value = (given[row, label] == 1).astype(np.intp)
     prior = PRIOR_SLOPE * _log_odds(score(given, pred_proba)[row, label])
-    values = (_log_odds(pred_proba[row, label]), _log_odds(prevalence)[label], np.log1p(np.nansum(given, 1))[row])
+    surplus = np.zeros_like(given) if surplus is None else surplus
+    values = (
+        _log_odds(pred_proba[row, label]),
+        _log_odds(prevalence)[label],
+        np.log1p(np.nansum(given, 1))[row],
+        surplus[row, label],
+    )
     shared = np.stack([part * (value == v) for part in values for v in (0, 1)], 1)
     scale = np.maximum(shared.std(0), _MIN_SCALE)
     offsets = scipy.sparse.csr_array((np.ones(row.size), (np.arange(row.size), value * q + label)), (row.size, 2 * q))
     columns = [np.ones((row.size, 1)), value[:, None], shared / scale]
     design = scipy.sparse.hstack([scipy.sparse.csr_array(np.hstack(columns)), offsets], format="csr")
-    penalty = np.concatenate([[1e-2, 1.0], np.full(6, PENALTY), np.full(2 * q, LABEL_PENALTY)])
+    penalty = np.concatenate([[1e-2, 1.0], np.full(8, PENALTY), np.full(2 * q, LABEL_PENALTY)])
     target = wrong[row, label]
     fitted = _logistic_regression(design, target, prior, penalty)
     held_out = prior.copy()
@@ -536,10 +560,44 @@ def fit_error_model(
             design[~inside], target[~inside], prior[~inside], penalty
         )
     scaling = _fit_log_odds(held_out, target) if len(given) >= MIN_CALIBRATION_ROWS else np.array([1.0, 1.0, 0.0])
-    slope, by_prevalence, by_count = (fitted[2:8] / scale).reshape(3, 2)
-    offset = fitted[8:].reshape(2, q) + fitted[0] + np.array([[0.0], [fitted[1]]])
+    slope, by_prevalence, by_count, by_surplus = (fitted[2:10] / scale).reshape(4, 2)
+    offset = fitted[10:].reshape(2, q) + fitted[0] + np.array([[0.0], [fitted[1]]])
     offset += by_prevalence[:, None] * _log_odds(prevalence)
-    return ErrorModel(score, offset, slope, by_count, scaling)
+    return ErrorModel(score, offset, slope, by_count, by_surplus, scaling)
+
+
+class AnnotatorSurplus(NamedTuple):
+    """How many more labels of each kind an annotator gives than the features predict.
+
+    The surplus is log((given + 5) / (predicted + 5)) for the sums of given labels and of probabilities over all rows of
+    the annotator. A given label of an annotator with a large surplus is more often wrong, and a label that this
+    annotator does not give is less often wrong.
+    """
+
+    annotator: NDArray[np.intp]
+    """Number of the annotator of every row."""
+    table: FloatArray
+    """Surplus (annotators, q)."""
+
+    @classmethod
+    def of(
+        cls, annotator: NDArray[np.intp], blocks: Iterable[tuple[slice, FloatArray, FloatArray]]
+    ) -> AnnotatorSurplus:
+        """Return the surplus from blocks of rows: the rows, their given labels (NaN: not observed), probabilities."""
+        size = int(annotator.max()) + 1
+        given_sum, predicted_sum = None, None
+        for rows, given, pred_proba in blocks:
+            if given_sum is None or predicted_sum is None:
+                given_sum, predicted_sum = (np.zeros((size, given.shape[1])) for _ in range(2))
+            np.add.at(given_sum, annotator[rows], np.nan_to_num(given))
+            np.add.at(predicted_sum, annotator[rows], np.where(np.isnan(given), 0.0, pred_proba))
+        assert given_sum is not None
+        assert predicted_sum is not None
+        return cls(annotator, np.log((given_sum + MIN_ANNOTATOR_COUNT) / (predicted_sum + MIN_ANNOTATOR_COUNT)))
+
+    def rows(self, rows: slice | NDArray[np.intp]) -> FloatArray:
+        """Return the surplus (m, q) of the annotators of some rows."""
+        return self.table[self.annotator[rows]]
 
 
 def _fit_log_odds(held_out: FloatArray, wrong: FloatArray) -> FloatArray:

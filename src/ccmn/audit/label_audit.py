@@ -89,6 +89,7 @@ def audit_labels(
     trusted: Any = None,
     diverse: bool = False,
     pred_proba: FloatArray | None = None,
+    annotators: Any = None,
 ) -> Audit:
     """Find and count wrong labels, given features and noisy labels.
 
@@ -116,6 +117,8 @@ def audit_labels(
         Whether to mix the labels in the list, as in :func:`ccmn.find_label_issues`.
     pred_proba : array of shape (n, q), default=None
         Out-of-fold probabilities of the noisy labels, if they are known.
+    annotators : sequence of length n, default=None
+        Annotator who gave the labels of each row, as in :func:`ccmn.find_label_issues`. Requires ``trusted``.
 
     Returns
     -------
@@ -143,7 +146,7 @@ def audit_labels(
         noise = estimate_noise(features, Y_noisy, noise_type=noise_type, trusted=trusted, random_state=seed)
     if pred_proba is None:
         pred_proba = out_of_fold_probabilities(features, labels, seed)
-    issues = find_label_issues(Y_noisy, pred_proba, noise, trusted, min_p_wrong, diverse=diverse)
+    issues = find_label_issues(Y_noisy, pred_proba, noise, trusted, min_p_wrong, diverse=diverse, annotators=annotators)
     if isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates)):
         noise = mean_rates(noise, pred_proba)
     return Audit(issues, label_summary(Y_noisy, noise), noise, pred_proba)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ccmn._containers import Labels, is_sparse, label_names_of, unwrap
 from ccmn._validation import (
     FloatArray,
+    check_groups,
     check_label_matrix,
     check_label_width,
     check_matrix_pair,
@@ -25,6 +26,7 @@ from ccmn._validation import (
     check_share,
 )
 from ccmn.audit.error_model import (
+    AnnotatorSurplus,
     ErrorScore,
     RateRange,
     fit_error_model,
@@ -57,6 +59,7 @@ def find_label_issues(
     min_p_wrong: float = DEFAULT_MIN_P_WRONG,
     *,
     diverse: bool = False,
+    annotators: Any = None,
 ) -> pd.DataFrame:
     """List the labels that are probably wrong, ranked by estimated error probability.
 
@@ -90,6 +93,9 @@ def find_label_issues(
         Minimum error probability of listed labels; 0 lists every observed label.
     diverse : bool, default=False
         Whether to mix the labels: each listed issue multiplies the rank of the next issue of the same label by 0.9.
+    annotators : sequence of length n, default=None
+        Annotator who gave the labels of each row. The error probabilities then depend on how many more labels of each
+        kind the annotator gives than the features predict. Requires ``trusted``.
 
     Returns
     -------
@@ -120,7 +126,7 @@ def find_label_issues(
     1    1   sea      0  0.571...          1
     """
     least = check_share(min_p_wrong, "min_p_wrong")
-    scored = score_labels(Y_noisy, pred_proba, noise, trusted)
+    scored = score_labels(Y_noisy, pred_proba, noise, trusted, annotators)
     q = scored.labels.shape[1]
     listed = []
     for start, block, error in scored.blocks():
@@ -260,25 +266,37 @@ class ScoredLabels(NamedTuple):
     """Sorted numbers of the verified rows."""
     wrong: FloatArray
     """1 and 0 where a label of these rows is verified as wrong and as correct, NaN elsewhere."""
+    surplus: AnnotatorSurplus | None = None
+    """Surplus of the annotators, if they are known."""
 
     def read(self, rows: slice | NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
         """Return given labels (NaN: not observed) and probabilities of some rows, after checking their values."""
         return read_rows(self.labels, self.pred_proba, rows)
 
+    @property
+    def block_size(self) -> int:
+        """Number of rows of a block."""
+        return max(1, MAX_BLOCK_ENTRIES // self.labels.shape[1])
+
     def blocks(self) -> Iterator[tuple[int, FloatArray, FloatArray]]:
         """Yield blocks of rows: first row, given labels (NaN: not observed) and their error probabilities."""
-        n, q = self.labels.shape
-        size = max(1, MAX_BLOCK_ENTRIES // q)
-        for start in range(0, n, size):
-            given, probabilities = self.read(slice(start, start + size))
-            error = self.score(given, probabilities)
+        size = self.block_size
+        for start in range(0, self.labels.shape[0], size):
+            rows = slice(start, start + size)
+            given, probabilities = self.read(rows)
+            if self.surplus is None:
+                error = self.score(given, probabilities)
+            else:
+                error = self.score(given, probabilities, self.surplus.rows(rows))
             first, last = np.searchsorted(self.verified_rows, (start, start + size))
             inside, known = self.verified_rows[first:last] - start, self.wrong[first:last]
             error[inside] = np.where(np.isnan(known), error[inside], known)
             yield start, given, error
 
 
-def score_labels(Y_noisy: Labels, pred_proba: Any, noise: Noise | None, trusted: Any = None) -> ScoredLabels:
+def score_labels(
+    Y_noisy: Labels, pred_proba: Any, noise: Noise | None, trusted: Any = None, annotators: Any = None
+) -> ScoredLabels:
     """Check the arguments of :func:`find_label_issues` and return the labels with their score."""
     depends_on_score = noise if isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates)) else None
     if isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates)):
@@ -297,6 +315,8 @@ def score_labels(Y_noisy: Labels, pred_proba: Any, noise: Noise | None, trusted:
     scored = ScoredLabels(labels, probabilities, score, names, np.zeros(0, dtype=np.intp), np.zeros((0, q)))
     known = None if trusted is None else read_trusted(trusted, n, q)
     if known is None:
+        if annotators is not None:
+            raise ValueError("annotators have no effect without verified rows; pass trusted=(rows, Y_true) as well")
         return scored
     rows, true = known
     order = np.argsort(rows)
@@ -305,8 +325,15 @@ def score_labels(Y_noisy: Labels, pred_proba: Any, noise: Noise | None, trusted:
     wrong = np.where(np.isnan(true) | np.isnan(given), np.nan, true != given)
     if np.isnan(wrong).all():
         return scored
-    learned = fit_error_model(score, given, predictions, wrong, _prevalence(labels))
-    return scored._replace(score=learned, verified_rows=rows, wrong=wrong)
+    surplus = None
+    if annotators is not None:
+        if len(annotators) != n:
+            raise ValueError(f"annotators must have one entry per row ({n}); got {len(annotators)}")
+        parts = (slice(start, start + scored.block_size) for start in range(0, n, scored.block_size))
+        surplus = AnnotatorSurplus.of(check_groups(annotators, n), ((part, *scored.read(part)) for part in parts))
+    of_rows = None if surplus is None else surplus.rows(rows)
+    learned = fit_error_model(score, given, predictions, wrong, _prevalence(labels), of_rows)
+    return scored._replace(score=learned, verified_rows=rows, wrong=wrong, surplus=surplus)
 
 
 def mean_rates(noise: ScoreDependentNoise | ScoreNoiseRates, pred_proba: Any) -> ClassConditionalNoise:
