@@ -333,7 +333,7 @@ def test_error_model_uses_the_unsupervised_score(class_conditional):
 
 
 class TestAnnotators:
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def task(self):
         """Labels of three annotators, one of whom adds many false labels."""
         true, clean = make_labels()

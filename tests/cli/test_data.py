@@ -3,12 +3,13 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from typer.main import get_command
 
 from ccmn.cli.data_commands import data_app
-from ccmn.data import read_csv, read_npz, write_npz
+from ccmn.data import make_noisy_multilabel, read_csv, read_npz, write_npz
 from ccmn.data.catalog import DATASETS
 
 
@@ -117,6 +118,49 @@ def test_convert_of_real_arff(run, real_data, tmp_path):
     labels = real_data / "original" / "mulan_yeast.xml"
     run("data", "convert", arff, "--labels", labels, "--out", tmp_path / "yeast.npz")
     assert_array_equal(read_npz(tmp_path / "yeast.npz").Y, read_npz(real_data / "yeast.npz").Y)
+
+
+def uncertain_table(path):
+    """Write a table in which positives are marked -1 more often than negatives; return true labels and marks."""
+    task = make_noisy_multilabel(1500, 5, 2, strength=8, random_state=0)
+    rng = np.random.default_rng(0)
+    marked = rng.random(task.Y.shape) < np.where(task.Y == 1, 0.4, 0.1)
+    table = pd.DataFrame(task.X, columns=[f"x{j}" for j in range(5)])
+    table["city"] = rng.choice(["a", "b"], len(table))
+    for j, name in enumerate(("label_a", "label_b")):
+        table[name] = np.where(marked[:, j], -1, task.Y[:, j].astype(int))
+    table.loc[0, "label_b"] = np.nan
+    table.to_csv(path, index=False)
+    return task.Y, marked
+
+
+def test_convert_resolves_uncertain_labels(run, files):
+    true, marked = uncertain_table(files / "uncertain.csv")
+    arguments = ("data", "convert", "uncertain.csv", "--labels", "label_*", "--uncertain", -1, "--out")
+    found = json.loads(run(*arguments, "resolved.csv", "--json").stdout)
+    table, source = pd.read_csv(files / "resolved.csv"), pd.read_csv(files / "uncertain.csv")
+    assert list(table.columns) == list(source.columns)
+    assert_array_equal(table[["x0", "city"]], source[["x0", "city"]])
+    for j, row in enumerate(found["labels"]):
+        column, given = table[row["label"]], source[row["label"]]
+        unclear = given == -1
+        assert row["uncertain"] == unclear.sum()
+        assert abs(row["share_positive"] - true[marked[:, j], j].mean()) < 0.08
+        assert_array_equal(column[~unclear], given[~unclear])
+        resolved = unclear & column.notna()
+        assert resolved.sum() == row["set_to_0"] + row["set_to_1"] > 0.5 * unclear.sum()
+        assert (column[resolved] == true[resolved, j]).mean() > 0.9
+    assert "label_a: " in run(*arguments, "again.csv").stdout
+
+
+def test_uncertain_errors(rejected, files):
+    uncertain_table(files / "uncertain.csv")
+    arguments = ("data", "convert", "uncertain.csv", "--uncertain", -1)
+    assert "--uncertain requires" in rejected(*arguments, "--labels", "label_*", "--out", "resolved.npz")
+    assert "--uncertain requires" in rejected(*arguments, "--out", "resolved.csv")
+    message = rejected("audit", "uncertain.csv", "--labels", "label_*")
+    assert "-1 in column 'label_a'" in message
+    assert "ccmn data convert --uncertain" in message
 
 
 def test_convert_errors(rejected, files):

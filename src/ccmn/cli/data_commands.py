@@ -124,6 +124,15 @@ def convert(
     image: Image = None,
     row_id: RowId = None,
     ignore: Ignore = None,
+    uncertain: Annotated[
+        float | None,
+        typer.Option(
+            metavar="VALUE",
+            help="Third value in the label columns that means uncertain, such as -1 in CheXpert. Each entry becomes 0, "
+            "1 or empty, and the share of positives is printed for every label. Requires a table and --out FILE.csv.",
+            show_default=False,
+        ),
+    ] = None,
     data_dir: DataDir = None,
     force: Force = False,
     as_json: Json = False,
@@ -134,12 +143,16 @@ def convert(
     one object per row, as read by Hugging Face datasets, Argilla and doccano. CSV has one column per label, or a column
     of labels (separated by --sep; # for doccano) if the data have texts, pictures or identifiers.
 
-    Examples: ccmn data convert yeast.arff --labels yeast.xml --out yeast.npz, or
-    ccmn data convert export.json --out tickets.csv
+    Examples: ccmn data convert yeast.arff --labels yeast.xml --out yeast.npz,
+    ccmn data convert export.json --out tickets.csv, or
+    ccmn data convert xray.csv --labels 'finding_*' --uncertain -1 --out resolved.csv
     """
     from ccmn.data.formats import writer_for
 
     write = writer_for(check_output(out, force))
+    if uncertain is not None:
+        _resolve_uncertain(source, read_roles(labels, tags, sep, text, image, row_id, ignore), uncertain, out, as_json)
+        return
     data = _read_for_exchange(source, read_roles(labels, tags, sep, text, image, row_id, ignore), out, data_dir)
     if out.suffix.lower() == ".csv" and not data.d and data.q:
         from ccmn.data.exchange import write_tag_csv
@@ -169,6 +182,60 @@ def _read_for_exchange(source: str, roles: ColumnRoles, out: Path, data_dir: Pat
         return Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1]
     table = LabeledTable.read(read_table(source), roles)
     return table.data(np.empty((len(table.cells), 0), dtype=np.float32), None)
+
+
+def _resolve_uncertain(source: str, roles: ColumnRoles, uncertain: float, out: Path, as_json: bool) -> None:
+    """Write the table with 0, 1 or nothing in the uncertain entries of its label columns."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from ccmn._files import atomic_write
+    from ccmn.data.formats import is_table, read_table
+    from ccmn.data.labeled_table import LabeledTable
+    from ccmn.data.preprocessing import to_numbers, without_gap_words
+    from ccmn.data.tables import label_columns
+    from ccmn.estimation import resolve_uncertain
+
+    if not is_table(source) or roles.labels is None or out.suffix.lower() != ".csv":
+        raise ValueError("--uncertain requires a table (CSV, Parquet, JSON), --labels and --out FILE.csv")
+    raw = read_table(source)
+    names = [str(name) for name in raw.frame.columns]
+    chosen = [names[j] for j in label_columns(roles.labels, names)]
+    # The cells of CSV files are texts.
+    cells = raw.frame if raw.places is None else raw.frame.assign(**without_gap_words(raw.frame[chosen]))
+    values = np.column_stack([to_numbers(cells[name], raw.place) for name in chosen])
+    unclear = values == uncertain
+    without = raw.frame.assign(**{name: cells[name].mask(unclear[:, j]) for j, name in enumerate(chosen)})
+    _, data = LabeledTable.read(replace(raw, frame=without), replace(roles, labels=chosen)).fit()
+    found = resolve_uncertain(data.X, np.where(unclear, uncertain, data.Y), uncertain=uncertain)
+    resolved = {
+        name: ["" if np.isnan(value) else str(int(value)) for value in found.Y[:, j]] for j, name in enumerate(chosen)
+    }
+    with atomic_write(out) as stream:
+        raw.frame.assign(**resolved).to_csv(stream, index=False)
+    rows = [
+        {
+            "label": name,
+            "uncertain": int(found.counts[j]),
+            "share_positive": None if np.isnan(found.share[j]) else round(float(found.share[j]), 4),
+            "interval": None if np.isnan(found.share[j]) else [round(float(end), 4) for end in found.ci[j]],
+            "set_to_1": int((unclear[:, j] & (found.Y[:, j] == 1)).sum()),
+            "set_to_0": int((unclear[:, j] & (found.Y[:, j] == 0)).sum()),
+        }
+        for j, name in enumerate(chosen)
+    ]
+    if as_json:
+        print_json({"out": str(out), "n": len(values), "q": len(chosen), "labels": rows})
+        return
+    for row in rows:
+        if row["uncertain"]:
+            low, high = row["interval"]  # type: ignore[misc]
+            typer.echo(
+                f"{row['label']}: {row['uncertain']} uncertain, {row['share_positive']:.0%} positive (90 % interval "
+                f"{low:.0%} to {high:.0%}); {row['set_to_1']} set to 1, {row['set_to_0']} set to 0, the others empty"
+            )
+    typer.echo(f"{out}: {len(values)} rows, {len(chosen)} labels")
 
 
 def _available(data_dir: Path | None) -> list[str]:

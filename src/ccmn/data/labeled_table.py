@@ -276,7 +276,10 @@ def _labels(raw: RawTable, name: str) -> Any:
     wrong = ~(np.isin(numbers, (0, 1)) | np.isnan(numbers))
     if wrong.any():
         row = int(wrong.argmax())
-        raise ValueError(f"{raw.place(row)}: {numbers[row]:g} in column {name!r}; a label must be 0, 1 or missing")
+        raise ValueError(
+            f"{raw.place(row)}: {numbers[row]:g} in column {name!r}; a label must be 0, 1 or missing. If a third value "
+            "means uncertain, use ccmn data convert --uncertain VALUE first."
+        )
     return numbers
 
 
