@@ -54,6 +54,8 @@ CLEANLAB = {
     "cleanlab entropy": {"method": "confidence_weighted_entropy"},
     "cleanlab self-confidence, adjusted": {"method": "self_confidence", "adjust_pred_probs": True},
 }
+N_VERIFIED, N_SAMPLES = 200, 3
+"""Number of verified rows of the comparison of kinds of noise, and number of random samples of them."""
 FROM_FEATURES = "rates from features"
 CCMN = ("known rates", FROM_FEATURES, "no rates")
 
@@ -63,9 +65,9 @@ def label_lists(Y: np.ndarray) -> list[list[int]]:
     return [np.flatnonzero(row).tolist() for row in Y]
 
 
-def error_probabilities(Y: np.ndarray, pred_proba: np.ndarray, noise: object) -> np.ndarray:
+def error_probabilities(Y: np.ndarray, pred_proba: np.ndarray, noise: object, trusted: object = None) -> np.ndarray:
     """Return the matrix of error probabilities."""
-    issues = find_label_issues(Y, pred_proba, noise, min_p_wrong=0)
+    issues = find_label_issues(Y, pred_proba, noise, trusted, min_p_wrong=0)
     scores = np.empty(Y.shape)
     scores[issues.row, issues.label] = issues.p_wrong
     return scores
@@ -119,24 +121,38 @@ def evaluate_kinds(n_rows: int = 2500) -> Iterator[dict[str, object]]:
             if kind in DECLARED:
                 rates = estimate_noise(X, noisy, noise_type=DECLARED[kind])
                 scores["declared type"] = error_probabilities(noisy, P, rates)
-            wrong = (noisy != Y).ravel()
+            case = {"dataset": name, "kind": kind, "wrong": round((noisy != Y).mean(), 4)}
             for method, matrix in scores.items():
-                values = matrix.ravel()
-                listed = values >= 0.5
-                result = {
-                    "average_precision": average_precision_score(wrong, values) if wrong.any() else np.nan,
-                    "listed": listed.sum(),
-                    "share_wrong": wrong[listed].mean() if listed.any() else np.nan,
-                    "mean_p_wrong": values[listed].mean() if listed.any() else np.nan,
-                    "brier": ((values - wrong) ** 2).mean(),
-                    "brier_of_base_rate": wrong.mean() * (1 - wrong.mean()),
-                }
-                case = {"dataset": name, "kind": kind, "wrong": round(wrong.mean(), 4), "method": method}
-                yield {**case, **{key: round(value, 4) for key, value in result.items()}}
+                yield {**case, "method": method, "sample": 0, **calibration(matrix, noisy != Y)}
+            for sample in range(N_SAMPLES):
+                verified = np.random.default_rng([number, 2, sample]).permutation(len(Y))[:N_VERIFIED]
+                others = np.setdiff1d(np.arange(len(Y)), verified)
+                learned = error_probabilities(noisy, P, None, (verified, Y[verified]))
+                values = calibration(learned[others], (noisy != Y)[others])
+                yield {**case, "method": f"{N_VERIFIED} verified rows", "sample": sample, **values}
+
+
+def calibration(scores: np.ndarray, wrong: np.ndarray) -> dict[str, float]:
+    """Return average precision and calibration of error probabilities."""
+    scores, wrong = scores.ravel(), wrong.ravel()
+    listed = scores >= 0.5
+    result = {
+        "average_precision": average_precision_score(wrong, scores) if wrong.any() else np.nan,
+        "listed": listed.sum(),
+        "share_wrong": wrong[listed].mean() if listed.any() else np.nan,
+        "mean_p_wrong": scores[listed].mean() if listed.any() else np.nan,
+        "brier": ((scores - wrong) ** 2).mean(),
+        "brier_of_base_rate": wrong.mean() * (1 - wrong.mean()),
+    }
+    return {key: round(value, 4) for key, value in result.items()}
 
 
 def report_kinds(path: Path, as_json: bool) -> None:
-    """Write the results of all kinds of noise; print average precisions and the calibration over all data sets."""
+    """Write the results of all kinds of noise; print average precisions and the calibration over all data sets.
+
+    "largest_error" is the largest absolute difference of mean_p_wrong and share_wrong over the data sets, each pooled
+    over the samples of verified rows; "brier_ratio" the largest ratio of the Brier score to that of the base rate.
+    """
     table = pd.DataFrame(evaluate_kinds())
     table.to_csv(path, index=False)
     weighted = table.assign(hits=table.listed * table.share_wrong, sums=table.listed * table.mean_p_wrong)
@@ -149,7 +165,12 @@ def report_kinds(path: Path, as_json: bool) -> None:
             "share_wrong": totals.hits / totals.listed,
             "mean_p_wrong": totals.sums / totals.listed,
         }
-    ).round(3)
+    )
+    by_set = weighted.groupby(["kind", "method", "dataset"], sort=False)
+    sums, means = by_set[["listed", "hits", "sums"]].sum(), by_set[["brier", "brier_of_base_rate"]].mean()
+    errors = ((sums.sums - sums.hits).abs() / sums.listed).groupby(level=[0, 1]).max()
+    ratios = (means.brier / means.brier_of_base_rate).groupby(level=[0, 1]).max()
+    summary = summary.assign(largest_error=errors, brier_ratio=ratios).round(3)
     print(summary.reset_index().to_json(orient="records") if as_json else summary.to_string())
 
 

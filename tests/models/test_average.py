@@ -12,8 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from scipy.special import expit
+import torch
+from scipy.special import expit, logit
 from sklearn.base import clone
+from sklearn.metrics import log_loss
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, load_model
 from ccmn.data import make_noisy_multilabel
@@ -39,7 +41,9 @@ def test_probabilities_are_the_corrected_average_of_both_models(fitted):
     share = fitted.selected_["linear_share"]
     assert 0 <= share <= 1
     linear = expit(X_TEST @ network.arrays["weight"] + network.arrays["bias"])
-    noisy = share * linear + (1 - share) * network.forest.predict(X_TEST)
+    mean = share * linear + (1 - share) * network.forest.predict(X_TEST)
+    slope, offset = network.arrays["platt"]
+    noisy = expit(slope * logit(mean) + offset)
     true = (noisy - NOISE.rho_neg) / (1 - NOISE.rho_pos - NOISE.rho_neg)
     inside = (true > 0.06) & (true < 0.94)  # outside, probabilities approach 0 and 1
     assert inside.mean() > 0.3
@@ -89,6 +93,9 @@ def test_loaded_model_predicts_exactly_the_same(tmp_path, wrap):
         ("linear_share", lambda a: a.pop("linear_share")),
         ("linear_share", lambda a: a.update(linear_share=np.array([1.5]))),
         ("linear_share", lambda a: a.update(linear_share=np.array([np.nan]))),
+        ("platt", lambda a: a.update(platt=a["platt"][:, :2])),
+        ("platt", lambda a: a["platt"].__setitem__((0, 0), 0)),
+        ("platt", lambda a: a["platt"].__setitem__((1, 0), np.nan)),
         ("projection", lambda a: a.update(projection=np.ones((2, 2), dtype=np.float32))),
         ("extra", lambda a: a.update(extra=np.ones(1))),
     ],
@@ -101,6 +108,32 @@ def test_damaged_arrays_are_named(tmp_path, fitted, name, change):
     persistence.write_model(tmp_path / "m.ccmn", description, arrays)
     with pytest.raises(ValueError, match=rf"not a valid ccmn model: .*{name}"):
         load_model(tmp_path / "m.ccmn")
+
+
+def test_models_without_scaling_are_loaded(tmp_path, fitted):
+    """Models of version 1.0 have no scaling: their outputs are the log-odds of the average."""
+    fitted.save(tmp_path / "m.ccmn")
+    description, arrays = persistence.read_model(tmp_path / "m.ccmn")
+    slope, offset = arrays.pop("platt")
+    persistence.write_model(tmp_path / "m.ccmn", description, arrays)
+    again = load_model(tmp_path / "m.ccmn")
+    outputs = again._scorer.network.outputs(X_TEST)
+    np.testing.assert_allclose(slope * outputs + offset, fitted._scorer.network.outputs(X_TEST))
+    module = again.to_torch()
+    np.testing.assert_allclose(module(torch.tensor(X_TEST)).numpy(), again.predict_proba(X_TEST), atol=1e-5)
+
+
+def test_scaling_corrects_probabilities_that_are_too_close_to_the_mean():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(1500, 20))
+    labels = (2 * features[:, :3] + rng.logistic(size=(1500, 3)) > 2).astype(int)
+    clf = CCMNClassifier(None, random_state=0).fit(features[:700], labels[:700])
+    probabilities = clf.predict_proba(features[700:])
+    slope, offset = clf._scorer.network.arrays["platt"]
+    assert (slope > 1.05).all()
+    unscaled = expit((logit(probabilities) - offset) / slope)
+    errors = [log_loss(labels[700:].ravel(), p.ravel()) for p in (probabilities, unscaled)]
+    assert errors[0] < errors[1]
 
 
 def test_containers_of_features(fitted):

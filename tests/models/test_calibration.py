@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, load_model
 from ccmn.data import load_dataset
-from ccmn.models.calibration import SlopeFit, label_slopes
+from ccmn.models.calibration import SlopeFit, label_slopes, platt_scaling
 
 pytestmark = pytest.mark.filterwarnings("ignore:The selected learning rate", "ignore:The estimated training risk")
 
@@ -200,3 +200,27 @@ def test_slopes_are_fitted_on_some_rows(task, fitted, monkeypatch):
     fewer = fit(task[0], task[1])._scorer.slope
     assert (fewer != fitted._scorer.slope).any()
     assert np.abs(np.log(fewer / fitted._scorer.slope)).max() < 1
+
+
+def test_platt_scaling_minimizes_the_penalized_logistic_loss():
+    rng = np.random.default_rng(0)
+    outputs = rng.normal(-1, 2, (500, 3))
+    labels = (rng.random(outputs.shape) < expit([0.5, 1, 3] * outputs + [1, 0, -1])).astype(float)
+    weights = rng.integers(0, 3, outputs.shape).astype(float)
+    found = platt_scaling(outputs, labels, weights)
+    for j in range(3):
+        # The objective is convex: its gradient is zero at the minimum.
+        residual = weights[:, j] * (expit(found[0, j] * outputs[:, j] + found[1, j]) - labels[:, j])
+        assert residual @ outputs[:, j] + 3 * (found[0, j] - 1) == pytest.approx(0, abs=1e-6)
+        assert residual.sum() + 3 * found[1, j] == pytest.approx(0, abs=1e-6)
+
+
+def test_platt_scaling_keeps_log_odds_without_evidence():
+    outputs = np.random.default_rng(0).normal(size=(50, 2))
+    found = platt_scaling(outputs, np.zeros((50, 2)), np.zeros((50, 2)))
+    np.testing.assert_allclose(found, [[1, 1], [0, 0]])
+
+
+def test_slopes_of_platt_scaling_are_positive():
+    outputs = np.random.default_rng(0).normal(size=(2000, 1))
+    assert platt_scaling(outputs, (outputs < 0).astype(float), np.ones_like(outputs))[0, 0] > 0

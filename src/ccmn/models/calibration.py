@@ -12,6 +12,10 @@ Probabilities lie strictly inside (0, 1), increase with the score and are 1/2 at
 The slope of the ranking loss and of classes is the same for all labels, so that probabilities order the labels of a
 row as the scores do. Other losses have a slope for every label (:func:`label_slopes`) [2]_.
 
+The average of a linear model and a forest predicts probabilities that are too close to the share of the label: both
+models are regularized, and so is their average. Its log-odds have a slope and an offset for every label, fitted to the
+noisy labels of rows that the models have not seen (:func:`platt_scaling`).
+
 References
 ----------
 .. [1] J. Platt, "Probabilistic outputs for support vector machines and comparisons to regularized likelihood methods",
@@ -52,6 +56,13 @@ MAX_LABEL_SLOPES = 1000
 """With more labels, all labels have the same slope: their scores are too few for slopes of their own."""
 MAX_LABEL_SLOPE_ENTRIES = 1 << 19
 """The slopes of labels are fitted on at most this number of validation scores, which takes about a second."""
+
+PLATT_PENALTY = 3.0
+"""Ridge penalty of slopes and offsets of an average. Of 1, 3 and 10, selected on yeast, enron, tmc, deu and cmc."""
+MIN_PLATT_SLOPE = 0.1
+"""Smallest slope of an average: it must increase, so that the order of the rows does not change."""
+PLATT_STEPS = 15
+"""Newton steps of slopes and offsets; they converge in fewer than ten."""
 
 _CORNER = 0.9
 """Scores of the linear link beyond this value are in the tails."""
@@ -244,6 +255,39 @@ def label_slopes(
     log_ratio = np.zeros(p.shape[1])
     log_ratio[known] = _LOG_RATIOS @ softmax(log_posterior, axis=0)
     return np.asarray(slope * np.exp(log_ratio))
+
+
+def platt_scaling(
+    outputs: NDArray[np.float64], targets: NDArray[np.float64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    r"""Return slope and offset of the log-odds of every label (2, q), by Platt scaling [1]_ with normal priors.
+
+    They minimize the logistic loss of :math:`a_j f_{ij} + b_j` plus :math:`\tfrac{3}{2} ((a_j - 1)^2 + b_j^2)`, which
+    keeps the log-odds of labels with few positives. The objective is convex; Newton steps are limited in size.
+
+    Parameters
+    ----------
+    outputs : array of shape (n, q)
+        Log-odds of models that were not fitted to the row.
+    targets : array of shape (n, q)
+        Labels or probabilities.
+    weights : array of shape (n, q)
+        Weights; 0 where a label was not observed.
+    """
+    slope, offset = np.ones(outputs.shape[1]), np.zeros(outputs.shape[1])
+    for _ in range(PLATT_STEPS):
+        p = expit(slope * outputs + offset)
+        residual, curvature = weights * (p - targets), weights * p * (1 - p)
+        of_slope = (residual * outputs).sum(0) + PLATT_PENALTY * (slope - 1)
+        of_offset = residual.sum(0) + PLATT_PENALTY * offset
+        weighted = curvature * outputs
+        second = (weighted * outputs).sum(0) + PLATT_PENALTY
+        mixed, last = weighted.sum(0), curvature.sum(0) + PLATT_PENALTY
+        determinant = second * last - mixed**2
+        slope = slope - np.clip((last * of_slope - mixed * of_offset) / determinant, -0.5, 0.5)
+        offset = offset - np.clip((second * of_offset - mixed * of_slope) / determinant, -1, 1)
+        slope = np.maximum(slope, MIN_PLATT_SLOPE)
+    return np.stack((slope, offset))
 
 
 def f1_thresholds(

@@ -272,13 +272,19 @@ def check_weights(network: FittedNetwork, n_features: int, n_outputs: int) -> No
 
 def _check_average(network: FittedNetwork, n_features: int) -> None:
     """Raise a ValueError if the arrays of an average other than those of its two models are invalid."""
-    known = {"weight", "bias", "feature", "threshold", "values", "linear_share", "projection"}
+    known = {"weight", "bias", "feature", "threshold", "values", "linear_share", "platt", "projection"}
     unknown = set(network.arrays) - known
     if unknown:
         raise ValueError(f"weights must not contain {sorted(unknown)[0]!r}")
     share = network.arrays["linear_share"]
     if share.shape != (1,) or share.dtype.kind != "f" or not 0 <= share[0] <= 1:
         raise ValueError(f"linear_share must be one number from 0 to 1; got shape {share.shape}")
+    platt = network.arrays.get("platt")
+    if platt is not None:
+        expected = (2, *network.arrays["bias"].shape)
+        valid = platt.shape == expected and platt.dtype.kind == "f" and np.isfinite(platt).all()
+        if not valid or not (platt[0] > 0).all():
+            raise ValueError(f"platt must be positive slopes and finite offsets {expected}; got shape {platt.shape}")
     projection = network.arrays.get("projection")
     if projection is not None:
         if projection.ndim != 2 or projection.shape[0] != n_features or projection.dtype.kind != "f":

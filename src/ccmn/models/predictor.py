@@ -97,11 +97,12 @@ class FittedNetwork:
         return {name: value for name, value in self.__dict__.items() if name != "forest"}
 
     def _average_outputs(self, X: Any) -> NDArray[np.float64]:
-        """Return the log-odds of the average probability of a linear model and a forest."""
+        """Return the log-odds of the average probability of a linear model and a forest, after Platt scaling."""
         linear = FittedNetwork("linear", {name: self.arrays[name] for name in ("weight", "bias")})
         share = float(self.arrays["linear_share"][0])
         of_forest = self.forest.predict(forest_features(X, self.arrays.get("projection")))
-        return log_odds(share * expit(linear.outputs(X)) + (1 - share) * of_forest)
+        slope, offset = self.arrays.get("platt", (1.0, 0.0))  # older models have no scaling
+        return np.asarray(slope * log_odds(share * expit(linear.outputs(X)) + (1 - share) * of_forest) + offset)
 
     @property
     def last_layer(self) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -243,6 +244,7 @@ class ProbabilityModule(torch.nn.Module):
     second_bias: Tensor
     projection: Tensor
     linear_share: Tensor
+    platt: Tensor
     rates: Tensor
     slope: Tensor
     thresholds: Tensor
@@ -258,7 +260,7 @@ class ProbabilityModule(torch.nn.Module):
             network.check_module()
             self.module = network.module
         else:
-            for name in ("weight", "bias", "second_weight", "second_bias", "projection", "linear_share"):
+            for name in ("weight", "bias", "second_weight", "second_bias", "projection", "linear_share", "platt"):
                 if name in network.arrays:
                     self.register_buffer(name, torch.tensor(network.arrays[name]))
         noise = scorer.noise
@@ -301,7 +303,11 @@ class ProbabilityModule(torch.nn.Module):
         features = X if not hasattr(self, "projection") else X.to(self.projection.dtype) @ self.projection
         share = self.linear_share.to(outputs.dtype)
         mean = share * torch.sigmoid(outputs) + (1 - share) * self.forest(features).to(outputs.dtype)
-        return torch.logit(mean, MIN_PROBABILITY)
+        outputs = torch.logit(mean, MIN_PROBABILITY)
+        if not hasattr(self, "platt"):  # models of older versions
+            return outputs
+        slope, offset = self.platt.to(outputs.dtype)
+        return slope * outputs + offset
 
 
 # -- Predictions for many labels

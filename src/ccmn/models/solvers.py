@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ccmn._containers import is_sparse
 from ccmn.losses import MultiLabelLoss
+from ccmn.models.calibration import platt_scaling
 from ccmn.models.predictor import FittedNetwork, MakeModule, extract_run, forest_features, log_odds
 from ccmn.models.training_data import Fold, Labels, Sample, Scaling, Split
 from ccmn.noise import ClassConditionalNoise, NoiseModel
@@ -329,7 +330,8 @@ def fit_average(config: TrainingConfig, data: Split) -> FitResult:
 
     Both estimate P(noisy label = 1 | x), so that the share of each is chosen by a proper score of the noisy labels: the
     square risk on validation rows, which the logistic regression has not seen and the forest predicts from the trees
-    that have not seen them. The noise is inverted in the average.
+    that have not seen them. The log-odds of the average are scaled on the same rows (:func:`platt_scaling`). The noise
+    is inverted in the result.
     """
     linear = fit_newton(config, data)
     rows = data.train if data.whole is None else data.whole
@@ -351,8 +353,12 @@ def fit_average(config: TrainingConfig, data: Split) -> FitResult:
         of_forest = out_of_bag if len(linear.valid_outputs) == len(out_of_bag) else out_of_bag[data.valid_rows]
     share = _linear_share(config, valid, linear.valid_outputs, of_forest)
     outputs = log_odds(share * expit(linear.valid_outputs) + (1 - share) * of_forest)
+    platt = np.stack((np.ones(outputs.shape[1]), np.zeros(outputs.shape[1])))
+    if data.valid is not data.train:  # otherwise the linear model has seen all rows
+        platt = platt_scaling(outputs, *_noisy_targets(config, valid))
+    outputs = platt[0] * outputs + platt[1]
     value = _criterion(config, valid, outputs)
-    arrays = {**linear.network.arrays, **forest.arrays(), "linear_share": np.array([share])}
+    arrays = {**linear.network.arrays, **forest.arrays(), "linear_share": np.array([share]), "platt": platt}
     if projection is not None:
         arrays["projection"] = projection
     history = [{**row, "linear_share": 1.0} for row in linear.history]
@@ -392,6 +398,24 @@ def _linear_share(
     total = float((weights * difference**2).sum())
     share = float((weights * difference * (np.nan_to_num(p) - forest)).sum()) / total if total > 0 else 0.5
     return float(np.clip(share, 0, 1))
+
+
+def _noisy_targets(config: TrainingConfig, valid: Sample) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the labels that the plug-in loss predicts, and their weights; 0 where a label was not observed.
+
+    Debiased labels p become rho_neg + (1 - rho_pos - rho_neg) p: the noisy label, and for a true label the probability
+    of a noisy one.
+    """
+    noise = config.noise
+    assert isinstance(noise, ClassConditionalNoise)
+    p = valid.dense_labels().astype(np.float64)
+    weights = np.where(np.isnan(p), 0.0, 1.0)
+    if valid.weights is not None:
+        weights *= (valid.weights * _frequencies(valid).sum() / valid.weights.sum())[:, None]
+    if valid.information is not None:
+        weights *= valid.information
+    targets = noise.rho_neg + (1 - noise.rho_pos - noise.rho_neg) * np.nan_to_num(p)
+    return np.clip(targets, 0, 1), weights
 
 
 def _path_result(
