@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
-PAGES = ["index", "mathematics", "audit", "api/losses", "api/models", "api/theory", "tables", "command_line", "flags"]
-WITH_FORMULAS = {"mathematics", "audit", "api/losses", "api/models", "api/theory"}
+CLASS, FUNCTION = "generated/api/ccmn.models.CorrectedClassifier", "generated/api/ccmn.theory.kappa"
+WITH_FORMULAS = {"mathematics", "audit", CLASS, FUNCTION}
+PAGES = [*sorted(WITH_FORMULAS), "index", "api/models", "tables", "command_line", "flags", "glossary"]
+PAGES += ["generated/examples/index", "tutorials/text"]
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1400, "height": 900}
 
 pytestmark = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="documentation is not built: run make docs")
@@ -35,11 +37,27 @@ def test_formulas_and_images_are_rendered(name, context, keep):
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_the_screen(size, scheme, context, keep):
-    page = open_page(context, "mathematics")
-    page.set_viewport_size(size)
+    for name in ("index", "mathematics", CLASS, "tutorials/text", "generated/examples/index", "glossary"):
+        page = open_page(context, name)
+        page.set_viewport_size(size)
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        keep(page, name.replace("/", "-"))
+
+
+@pytest.mark.parametrize(("scheme", "ending"), [("light", "excess_risk.png"), ("dark", "excess_risk-dark.png")])
+def test_figures_follow_the_color_scheme(scheme, ending, context):
+    page = open_page(context, "index")
     page.emulate_media(color_scheme=scheme)
-    assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
-    keep(page, "mathematics")
+    shown = [image.get_attribute("src") for image in page.locator("article img").all() if image.is_visible()]
+    assert [Path(source).name for source in shown] == [ending]
+
+
+def test_links_to_the_source(context):
+    page = open_page(context, FUNCTION)
+    page.get_by_role("link", name="[source]").first.click()
+    page.wait_for_url("**/_modules/ccmn/theory/**")
+    assert "def kappa(" in page.locator("article pre").inner_text()
 
 
 def test_equation_numbers_are_those_of_the_paper(context):

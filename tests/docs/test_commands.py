@@ -7,6 +7,7 @@ import re
 import shlex
 
 import numpy as np
+import pandas as pd
 import pytest
 import typer.main
 from typer.testing import CliRunner
@@ -32,11 +33,15 @@ def command_lines():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Change to a folder with the files that the pages mention: features, and labels in columns ``tag_*``."""
+    """Change to a folder with the files that the pages mention: labels in columns ``tag_*``, and texts with tags."""
     task = make_noisy_multilabel(240, 4, 3, strength=6, noise=PartialNoise([0.2, 0.3, 0.1]), random_state=0)
     names = ("tag_a", "tag_b", "tag_c")
     for name, Y in {"train": task.Y_noisy, "test": task.Y, "new": task.Y, "clean": task.Y}.items():
         write_csv(MultiLabelData(X=task.X, Y=Y.astype(np.uint8), label_names=names), tmp_path / f"{name}.csv")
+    words = np.array(["invoice", "password", "slow"])
+    tickets = [" ".join(["hello", *words[row == 1]]) for row in task.Y]
+    tags = [";".join(words[row == 1]) for row in task.Y_noisy]
+    pd.DataFrame({"id": range(240), "body": tickets, "tags": tags}).to_csv(tmp_path / "tickets.csv", index=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     return tmp_path

@@ -15,6 +15,7 @@ from pages import DOCS, PAGES, ROOT, blocks
 
 INTERNAL_PACKAGES = {"cli", "report"}
 """Packages without a page in the API reference."""
+FOLDERS = {module.name for module in pkgutil.iter_modules(ccmn.__path__) if module.ispkg} - INTERNAL_PACKAGES
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -35,11 +36,41 @@ def test_every_top_level_name_is_in_the_reference():
 
 
 def test_every_package_has_a_reference_page():
-    folders = {module.name for module in pkgutil.iter_modules(ccmn.__path__) if module.ispkg} - INTERNAL_PACKAGES
-    for folder in folders:
+    for folder in FOLDERS:
         page = DOCS / "api" / f"{folder}.md"
         assert f".. automodule:: ccmn.{folder}" in page.read_text()
         assert f"\n{folder}\n" in (DOCS / "api" / "index.md").read_text()
+
+
+def listed_names(page):
+    """Return the names in the lists (autosummary) of a page of the reference."""
+    return re.findall(r"^   ([A-Za-z_]\w*)$", page.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDERS))
+def test_every_public_name_has_a_page(folder):
+    if folder == "review":
+        pytest.importorskip("starlette", reason="the review needs starlette: pip install starlette uvicorn")
+    names = importlib.import_module(f"ccmn.{folder}").__all__
+    assert sorted(listed_names(DOCS / "api" / f"{folder}.md")) == sorted(names)
+
+
+def test_every_tutorial_ends_with_a_corrected_metric_and_next_steps():
+    paths = re.findall(r"\]\(([\w./]+\.md)[)#]", (DOCS / "tutorials" / "index.md").read_text())
+    assert len(set(paths)) == 5  # candidate sets and missing labels share a page
+    for path in paths:
+        text = (DOCS / "tutorials" / path).read_text()
+        assert re.search(r"noise=[\w.]+\)", text), path
+        assert "\n## Next steps\n" in text, path
+
+
+def test_every_recipe_has_a_card_and_every_figure_a_dark_variant():
+    cards = (ROOT / "examples" / "recipes" / "README.rst").read_text()
+    names = {path.name for path in (ROOT / "examples" / "recipes").glob("*.py")}
+    assert set(re.findall(r"sphx_glr_generated_examples_recipes_(\w+\.py)>`", cards)) == names
+    figures = {path.stem for path in (DOCS / "figures").glob("*.png")}
+    light = {name for name in figures if not name.endswith("-dark")}
+    assert figures == light | {f"{name}-dark" for name in light}
 
 
 @pytest.mark.parametrize("page", sorted((DOCS / "api").glob("*.md")), ids=lambda page: page.stem)
