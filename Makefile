@@ -5,7 +5,7 @@ BIN := .venv/bin
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-browser test-cluster test-recipes test-robustness test-minimum audit-dependencies docs table check format bench figures wheel clean
+.PHONY: help demo test test-slow test-browser test-cluster test-recipes test-robustness test-minimum audit-dependencies docs table check format bench figures wheel release clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -106,6 +106,17 @@ wheel: $(BIN)/.ready  ## Build the wheel and test it in a new environment outsid
 	rm -rf dist
 	$(BIN)/python -m build --wheel --outdir dist .
 	bash .ci/smoke-wheel dist/*.whl constraints.txt
+
+# UPLOAD=yes uploads the files; otherwise the command is only printed.
+release: $(BIN)/.ready  ## Check, build and test the files of a release (RELEASING.md); UPLOAD=yes also uploads them
+	$(BIN)/python .ci/check-release
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -c 'import twine' 2> /dev/null || $(BIN)/python -m pip install -q --disable-pip-version-check twine
+	$(BIN)/python -m twine check --strict dist/*
+	bash .ci/smoke-wheel dist/*.whl constraints.txt
+	@if [ "$(UPLOAD)" = yes ]; then $(BIN)/python -m twine upload dist/*; else \
+	    echo "The files in dist/ are ready. To upload them: make release UPLOAD=yes"; fi
 
 clean:  ## Remove the environment and all build outputs
 	rm -rf .venv build dist docs/_build docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
