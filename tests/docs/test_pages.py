@@ -25,6 +25,28 @@ def test_python_blocks_are_doctests_or_marked(page):
             assert ">>> " in block.text or not block.runs, f"{page.name}: {block.text[:80]}"
 
 
+def anchors(page):
+    """Return the names by which links refer to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*sorted(ROOT.glob("*.md")), *PAGES], ids=lambda page: page.stem)
+def test_links_lead_to_files_and_headings(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if not link.startswith("http") and "generated/" not in link:
+            path, _, anchor = link.partition("#")
+            target = page.parent / path if path else page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda page: page.stem)
+def test_scripts_and_tests_that_pages_name_exist(page):
+    for path in set(re.findall(r"\b((?:benchmarks|examples|tests|results)/[\w/]+\.(?:py|csv))\b", page.read_text())):
+        assert (ROOT / path).exists(), path
+
+
 def test_every_benchmark_is_listed():
     scripts = {path.name for path in (ROOT / "benchmarks").glob("*.py") if "\ndef main" in path.read_text()}
     assert set(re.findall(r"^\| `(\w+\.py)`", (DOCS / "benchmarks.md").read_text(), re.MULTILINE)) == scripts
