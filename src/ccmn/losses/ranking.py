@@ -12,12 +12,15 @@ from ccmn._validation import check_scores_and_targets
 from ccmn.losses.hamming import hamming_loss
 from ccmn.losses.multilabel_loss import MultiLabelLoss, Weighted, correction_slopes, with_weights
 from ccmn.losses.pairs import pair_sum, pair_sums_by_label
+from ccmn.losses.pairs.pair_sum import is_compiled_block
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
 from ccmn.losses.triton import can_fuse, fused_loss
 from ccmn.noise import NoiseModel
 
 _MIN_SCORES_LABEL_MAJOR = 10_000
-"""Above this number of scores, pair sums on a CPU are faster if the scores of each label are contiguous in memory."""
+_MIN_ROWS_PER_LABEL = 100
+"""Above this number of scores, and of rows per label, pair sums on a CPU are up to 15 % faster if the scores of each
+label are contiguous in memory. With fewer rows per label they are up to 30 % slower."""
 
 
 def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "sigmoid") -> Tensor:
@@ -183,6 +186,11 @@ class RankingLoss(MultiLabelLoss):
         return can_fuse(outputs, labels, self.surrogate)
 
     def _eager_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if self.dummy and torch.compiler.is_compiling() and not is_compiled_block(outputs, self.surrogate):
+            # The pairs with the dummy label are a Hamming loss. Padded weights would slow down the compiled code.
+            outputs = outputs.to(targets.dtype)
+            pairs = pair_sum(*with_weights(outputs[..., 1:], targets), self.surrogate)
+            return pairs + hamming_loss(self.decision(outputs), targets, self.surrogate)
         return pair_sum(*self._with_weights(outputs, targets), self.surrogate)
 
     def _n_terms(self, q: int) -> int:
@@ -215,7 +223,9 @@ class RankingLoss(MultiLabelLoss):
         f, pos, neg = with_weights(labels, targets)
         # If no target is NaN, the outputs are used without a copy.
         scores = outputs if f is labels else torch.cat((outputs[..., :1], f), -1)
-        if scores.device.type == "cpu" and scores.numel() > _MIN_SCORES_LABEL_MAJOR:
+        size = scores.numel()
+        many_rows = size > _MIN_SCORES_LABEL_MAJOR and size > _MIN_ROWS_PER_LABEL * scores.shape[-1] ** 2
+        if many_rows and scores.device.type == "cpu" and not torch.compiler.is_compiling():
             scores = scores.movedim(-1, 0).contiguous().movedim(0, -1)
             return Weighted(scores, _pad_label_major(pos), _pad_label_major(neg))
         return Weighted(scores, pad(pos, (1, 0), value=1.0), pad(neg, (1, 0), value=1.0))

@@ -135,7 +135,11 @@ class ClassConditionalDebiasing(Debiasing):
         """
         rho_pos, rho_neg = self.rho_pos, self.rho_neg
         # The version counter of a tensor changes when it is modified in place. Inference tensors have no counter.
-        if torch.compiler.is_compiling() or rho_pos.is_inference() or rho_neg.is_inference():
+        if torch.compiler.is_compiling():
+            # The compiler repeats this for every row; a division in float64 would take longer than the loss.
+            scale = 1 / (1 - rho_pos - rho_neg).to(dtype)
+            return scale, rho_neg.to(dtype) * scale
+        if rho_pos.is_inference() or rho_neg.is_inference():
             return _affine(rho_pos, rho_neg, dtype)
         versions = rho_pos._version, rho_neg._version
         cache = _affine_caches.get(self)

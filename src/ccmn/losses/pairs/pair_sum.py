@@ -82,13 +82,20 @@ def pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate | Ca
 def _compiled_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate) -> Tensor:
     """Return the pair sum by operations that torch.compile can fuse, if they are the fastest, or by an operator."""
     q = scores.shape[1]
-    if surrogate.pair_method == "moments":
-        return square_pair_sum(scores, pos, neg, Needs(False, False)).value
-    if scores.numel() * q <= MAX_PAIRS_WITHOUT_TILES:
+    if surrogate.pair_method == "moments" and not (pos.requires_grad or neg.requires_grad):
+        moments: Tensor = _CompiledMoments.apply(scores, pos, neg)  # type: ignore[no-untyped-call]
+        return moments
+    if is_compiled_block(scores, surrogate):
         return pair_block(scores, pos, neg, surrogate.phi, 0, q)
     needs = Needs(scores.requires_grad, pos.requires_grad or neg.requires_grad)
     result: Tensor = _CompiledPairSum.apply(scores, pos, neg, surrogate.name, needs)  # type: ignore[no-untyped-call]
     return result
+
+
+def is_compiled_block(scores: Tensor, surrogate: Surrogate | Callable[[Tensor], Tensor]) -> bool:
+    """Return whether torch.compile computes the pair sums of rows (n, q) as one block of all pairs."""
+    moments = isinstance(surrogate, Surrogate) and surrogate.pair_method == "moments"
+    return not moments and scores.numel() * scores.shape[-1] <= MAX_PAIRS_WITHOUT_TILES
 
 
 def pair_sums_by_label(
@@ -173,6 +180,21 @@ def _select_expansion(scores: Tensor, surrogate: Surrogate) -> Expansion | None:
     if expansion is None or not _is_cheaper(scores, _PAIRS_PER_TERM * len(expansion.coefficients), "series"):
         return None
     return expansion
+
+
+class _CompiledMoments(torch.autograd.Function):
+    """Pair sums of the square surrogate for torch.compile, which fuses the moments with the derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, pos: Tensor, neg: Tensor) -> Tensor:
+        sums = square_pair_sum(scores, pos, neg, Needs(True, False))
+        ctx.save_for_backward(sums.by_scores)
+        return sums.value
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (by_scores,) = ctx.saved_tensors
+        return grad.unsqueeze(-1) * by_scores, None, None
 
 
 class _CompiledPairSum(torch.autograd.Function):
