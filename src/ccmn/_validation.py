@@ -524,6 +524,11 @@ def check_outputs_and_labels(
 
 def check_soft_labels(labels: Any) -> None:
     """Reject a tensor of labels with values other than NaN and numbers from 0 to 1."""
+    if not labels.numel():
+        return
+    low, high = labels.aminmax()  # one pass; NaN if any label is NaN
+    if low >= 0 and high <= 1:
+        return
     if ((labels < 0) | (labels > 1)).any():
         low, high = float(labels.nan_to_num(0).min()), float(labels.nan_to_num(0).max())
         remedy = " For -1/+1 labels pass (Y + 1) / 2." if low == -1 else ""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from ccmn._validation import check_scores_and_targets
 from ccmn.losses.multilabel_loss import MultiLabelLoss, corrected_means, with_weights
@@ -71,6 +73,8 @@ def _eager_loss(scores: Tensor, targets: Tensor, phi: Surrogate | Callable[[Tens
     f, pos, neg = with_weights(scores, targets)
     if not isinstance(phi, Surrogate):
         return (pos * phi(f) + neg * phi(-f)).sum(-1)
+    if same and phi.name == "logistic" and f is scores:  # no NaN: the operator of PyTorch accepts all real targets
+        return binary_cross_entropy_with_logits(f, pos, reduction="none").sum(-1)
     if torch.compiler.is_compiling() or pos.requires_grad:
         return phi.two_sided(f, pos, neg).sum(-1)
     result = _HammingRows.apply(f, pos, neg, phi)  # type: ignore[no-untyped-call]
@@ -170,6 +174,20 @@ class HammingLoss(MultiLabelLoss):
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return ``hamming_loss`` of outputs (..., q) and real-valued targets (..., q)."""
         return hamming_loss(outputs, targets, self.surrogate)
+
+    def _reduced_risk(self, outputs: Tensor, labels: Tensor, factor: float) -> Tensor:
+        logistic = isinstance(self.surrogate, Surrogate) and self.surrogate.name == "logistic"
+        cpu = outputs.device.type == "cpu" and not torch.compiler.is_compiling()
+        if logistic and cpu and self.reduction != "none" and outputs.shape == labels.shape and outputs.numel():
+            targets = self._targets(outputs, labels)
+            if not math.isnan(targets.sum()):
+                # One operator of PyTorch, which accepts all real targets, instead of two sums.
+                scores, scale = outputs.to(targets.dtype), factor
+                if self.reduction == "mean":
+                    scale *= outputs.shape[-1]
+                value = binary_cross_entropy_with_logits(scores, targets, reduction=self.reduction)
+                return value if scale == 1 else value * scale
+        return super()._reduced_risk(outputs, labels, factor)
 
     _fused_name: ClassVar[str] = "hamming"
 
