@@ -131,6 +131,30 @@ def test_embedding_is_the_input_of_the_last_layer():
     assert cross_fit_proba(lambda: without_linear, IMAGES, Y, **FAST).embeddings is None
 
 
+@pytest.mark.parametrize("mixed_precision", [False, True])
+def test_mixed_precision_computes_in_bfloat16(mixed_precision):
+    seen = set()
+
+    class Recording(torch.nn.Linear):
+        def forward(self, values):
+            output = super().forward(values)
+            seen.add(output.dtype)
+            return output
+
+    X = IMAGES.reshape(len(IMAGES), -1)
+    fitted = cross_fit_proba(lambda: Recording(X.shape[1], Y.shape[1]), X, Y, mixed_precision=mixed_precision, **FAST)
+    assert seen == {torch.bfloat16 if mixed_precision else torch.float32}
+    exact = cross_fit_proba(lambda: torch.nn.Linear(X.shape[1], Y.shape[1]), X, Y, **FAST)
+    np.testing.assert_allclose(fitted.pred_proba, exact.pred_proba, atol=0.02 if mixed_precision else 0)
+
+
+@pytest.mark.slow
+def test_worker_processes_load_the_same_batches():
+    dataset = TensorDataset(torch.tensor(IMAGES), torch.tensor(Y))
+    one, two = (cross_fit_proba(make_cnn, dataset, num_workers=workers, **FAST) for workers in (0, 2))
+    np.testing.assert_array_equal(one.pred_proba, two.pred_proba)
+
+
 def test_several_devices_train_folds_at_the_same_time():
     one, two = (cross_fit_proba(make_cnn, IMAGES, Y, device=device, **FAST) for device in ("cpu", ["cpu", "cpu"]))
     np.testing.assert_array_equal(one.pred_proba, two.pred_proba)

@@ -60,6 +60,21 @@ def test_rates_are_estimated_from_out_of_fold_embeddings():
     np.testing.assert_allclose(clf.rates_.rho_pos, expected.rho_pos, atol=1e-3)
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+def test_autocast_trains_in_bfloat16_and_predicts_in_float32(autocast):
+    seen = []
+
+    def make_recording(shape, n_outputs):
+        network = make_cnn(shape, n_outputs)
+        network[-1].register_forward_hook(lambda module, inputs, output: seen.append((module.training, output.dtype)))
+        return network
+
+    noise = MissingNoise(0.1, n_labels=10)
+    clf = CCMNClassifier(noise, model=make_recording, autocast=autocast, **FIT).fit(IMAGES[:200], Y[:200])
+    clf.predict(IMAGES[:5])
+    assert set(seen) == {(True, torch.bfloat16 if autocast else torch.float32), (False, torch.float32)}
+
+
 def test_saved_model_keeps_the_shape(fitted, tmp_path):
     fitted.save(tmp_path / "model.ccmn")
     loaded = load_model(tmp_path / "model.ccmn", model=make_cnn)

@@ -218,7 +218,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     device : str, default="auto"
         "auto", "cpu", "cuda" or another PyTorch device, on which Adam trains. The other solvers use the CPU.
     autocast : bool, default=False
-        Whether matrix products on an accelerator use bfloat16. The loss is computed in float32.
+        Whether matrix products use bfloat16: on an accelerator, and in custom networks on a CPU. The loss is computed
+        in float32.
     random_state : int, Generator or None, default=None
         Controls the validation split, the estimation of rates, initial weights and batches.
     verbose : int, default=0
@@ -571,7 +572,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             patience=self.patience,
             device=device,
             dtype=torch.float64 if exact else torch.float32,
-            autocast=bool(self.autocast) and device.type != "cpu",
+            autocast=bool(self.autocast) and (device.type != "cpu" or callable(model)),
             seed=seed,
         )
 
