@@ -43,10 +43,11 @@ test-minimum:  ## Run the fast tests with the minimum versions of all dependenci
 	$(ONE_THREAD) .venv-min/bin/python -m pytest -q -n 2 -m 'not slow' tests --ignore=tests/browser --ignore=tests/cluster \
 	    --ignore=tests/docs --ignore=tests/test_recipes.py --ignore=tests/test_docstrings.py
 
-# pip-audit needs the network: it looks up known vulnerabilities.
-audit-dependencies: $(BIN)/.ready  ## List known vulnerabilities of all dependencies (pip-audit)
+# pip-audit needs the vulnerability service of PyPI. Without it, the target fails with a message.
+audit-dependencies: $(BIN)/.ready  ## List known vulnerabilities (pip-audit) and the licenses of all dependencies
+	$(BIN)/python .ci/dependencies licenses
 	$(BIN)/python -m pip_audit --version > /dev/null 2>&1 || $(BIN)/python -m pip install -q --disable-pip-version-check pip-audit
-	$(BIN)/python -m pip_audit -r constraints.txt --no-deps
+	$(BIN)/python .ci/dependencies audit
 
 # Playwright controls the Chromium of the system, so that no other browser is downloaded.
 test-browser: $(BIN)/.ready  ## Test the pages in Chromium; write screenshots to screenshots/
