@@ -39,7 +39,7 @@ test-robustness: $(BIN)/.ready  ## Run the robustness campaigns for MINUTES=1 mi
 test-minimum:  ## Run the fast tests with the minimum versions of all dependencies (constraints-min.txt)
 	test -x .venv-min/bin/python || $(PYTHON) -m venv .venv-min
 	.venv-min/bin/python -m pip install -q --disable-pip-version-check -c constraints-min.txt "$$(grep '^torch==' constraints-min.txt)"
-	.venv-min/bin/python -m pip install -q --disable-pip-version-check -c constraints-min.txt -e '.[parquet,review,test]'
+	.venv-min/bin/python -m pip install -q --disable-pip-version-check -c constraints-min.txt -e '.[download,parquet,review,test]'
 	$(ONE_THREAD) .venv-min/bin/python -m pytest -q -n 2 -m 'not slow' tests --ignore=tests/browser --ignore=tests/cluster \
 	    --ignore=tests/docs --ignore=tests/test_recipes.py --ignore=tests/test_docstrings.py
 

@@ -79,7 +79,7 @@ def test_no_arguments_print_help_with_exit_code_2(run, arguments):
     ("arguments", "message"),
     [
         (["dmeo"], "No such command 'dmeo'. Did you mean 'demo'? See: ccmn --help"),
-        (["demo", "--sed", "1"], "No such option: --sed"),
+        (["demo", "--sed", "1"], "--sed"),
         (["demo", "--random-state", "-1"], "--random-state"),
         (["demo", "--seed", "x"], "--random-state"),
         (["fit"], "DATA"),

@@ -48,6 +48,7 @@ def test_all_containers_give_the_same_table(seed):
 
 
 def test_sparse_array_of_three_dimensions():
+    pytest.importorskip("scipy", "1.15", reason="sparse arrays of three dimensions require scipy 1.15")
     votes = example()
     given_at = np.nonzero(~np.isnan(votes))
     table = VoteTable.read(scipy.sparse.coo_array((votes[given_at], given_at), shape=votes.shape))

@@ -5,6 +5,7 @@ Modules of commands import numpy, torch and pandas only inside functions, so tha
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -92,6 +93,7 @@ def _usage_message(error: Any) -> str:
         return ""
     context = getattr(error, "ctx", None)
     message = str(error.format_message()).replace("\n", " ").strip()
+    message = re.sub(r"(Did you mean [^?]*\?) \1", r"\1", message)  # some versions of typer and click both add it
     message = message if message.endswith((".", "?", "!")) else f"{message}."
     return f"{message} See: {context.command_path} --help" if context else message
 

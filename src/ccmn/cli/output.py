@@ -77,7 +77,9 @@ def error_console() -> Console:
     """Return the console for progress, which is shown on stderr and only in terminals."""
     from rich.console import Console
 
-    return Console(stderr=True)
+    console = Console(stderr=True)
+    console.quiet = not console.is_terminal  # before version 15, rich ends a disabled progress bar with a blank line
+    return console
 
 
 def read_picture_size(text: str | None) -> tuple[int, ...] | None:

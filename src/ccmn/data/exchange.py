@@ -37,6 +37,8 @@ TEXT_COLUMNS = ("text", "data", "sentence", "body")
 """Columns with the text of a row, in this order of preference."""
 MEMORY_PER_CHARACTER = 8
 """Estimated bytes that the objects of a JSON document take per character of the document."""
+MAX_DIGITS = 300
+"""Longer integers are rejected: pandas fails on integers that no float can represent."""
 LABEL_STUDIO_NAMES = ("labels", "text")
 """Names of the control tag and of the object tag in exported Label Studio tasks."""
 
@@ -190,7 +192,7 @@ def _read_records(path: Path) -> list[Any]:
 def _parse(text: str, line: int = 1) -> Any:
     """Return the value of a JSON text; an error names the line."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_int=_integer)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON (line {error.lineno + line - 1}: {error.msg})") from None
     if "\\ud" in text.lower():  # half of a pair is not a character and cannot be written
@@ -200,6 +202,13 @@ def _parse(text: str, line: int = 1) -> Any:
             half = error.object[error.start]
             raise ValueError(f"{half!r} is half of a character; write both halves, or remove it") from None
     return value
+
+
+def _integer(digits: str) -> int:
+    """Return an integer; one that is too large for a float is an error."""
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits is too large")
+    return int(digits)
 
 
 @dataclass(frozen=True)

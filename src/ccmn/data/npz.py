@@ -90,7 +90,7 @@ def write_npz(data: MultiLabelData, path: PathLike) -> None:
             arrays[key] = matrix
     arrays.update({key: np.array(getattr(data, key), dtype=str) for key in _NAMES if getattr(data, key) is not None})
     with atomic_write(path) as stream:
-        np.savez_compressed(stream, allow_pickle=False, **arrays)
+        np.savez_compressed(stream, **arrays)  # before version 2.1, numpy would store allow_pickle as an array
 
 
 def _no_columns(other: Matrix) -> NDArray[np.float32]:

@@ -136,7 +136,7 @@ def _read(path: PathLike, labels: LabelSpec | None, text: str | None) -> tuple[M
         for batch in read_batches(file, path):
             if place is not None:
                 texts += ["" if cell is None else str(cell) for cell in batch.column(place).to_pylist()]
-                batch = batch.remove_column(place)
+                batch = batch.select([j for j in range(batch.num_columns) if j != place])
             parts.append(_numbers(batch))
     values = np.concatenate(parts)
     return Table(path, names, values, range(1, len(values) + 1), unit="row").split(columns), texts

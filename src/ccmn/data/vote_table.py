@@ -107,9 +107,10 @@ class VoteTable:
         ----------
         votes : array, DataFrame, sparse array, sequence of sparse matrices, or VoteTable
             An array of shape (n, a, q) with NaN where an annotator did not vote; a long table whose first columns are
-            row, annotator, label and (optional) value; or a sparse array (n, a, q), or one sparse matrix (n, a) per
-            label, whose stored entries, including stored zeros, are the votes. In a long table without values every
-            line is a label that the annotator assigned; the other labels of that row are votes of 0.
+            row, annotator, label and (optional) value; or a sparse array (n, a, q) of scipy 1.15 or later, or one
+            sparse matrix (n, a) per label, whose stored entries, including stored zeros, are the votes. In a long table
+            without values every line is a label that the annotator assigned; the other labels of that row are votes
+            of 0.
         n_rows : int or None, default=None
             Number of rows; by default, the rows that occur.
         row_ids : sequence or None, default=None

@@ -365,6 +365,7 @@ def _progress(verbose: int) -> Iterator[Callable[[int], Advance]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
+    console.quiet = not console.is_terminal  # before version 15, rich ends a disabled progress bar with a blank line
     columns = TextColumn("cross-fitting"), BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
 

@@ -334,7 +334,7 @@ def export_answers(session: ReviewSession) -> list[Path]:
     _write_lines(files["trusted.csv"], TRUSTED_COLUMNS, _trusted_lines(session, answers, sampled))
     with atomic_write(files["trusted.npz"]) as stream:
         random = np.isin(trusted.rows, list(sampled))
-        np.savez_compressed(stream, allow_pickle=False, label_names=names, random=random, **trusted._asdict())
+        np.savez_compressed(stream, label_names=names, random=random, **trusted._asdict())
     write_npz(replace(dataset.data, Y=corrected), files["corrected.npz"])
     votes = session.store.reviewer_answers()
     known = (vote for vote in votes if vote.answer != "unsure")
