@@ -8,6 +8,8 @@ import os
 import resource
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ccmn.cli.options import BLAS_BUFFER_BYTES, reserve_blas_memory
 from ccmn.data import MultiLabelData, write_npz
 from ccmn.models import load_model
 
@@ -119,6 +122,41 @@ def test_not_enough_memory(rejected, files, monkeypatch, error):
     line = rejected(*FIT, "--out", "model.ccmn")
     assert "not enough memory for task.npz" in line
     assert line.count("\n") == 1
+
+
+def test_commands_need_memory_for_the_buffers_of_blas(rejected, files, monkeypatch):
+    reserve_blas_memory.cache_clear()
+    with open("/proc/self/statm") as stream:
+        used = int(stream.read().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + BLAS_BUFFER_BYTES, limits[1]))
+    try:
+        line = rejected(*FIT, "--out", "model.ccmn")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+        reserve_blas_memory.cache_clear()
+    assert "not enough memory for task.npz" in line
+
+
+def test_blas_works_after_the_memory_is_exhausted():
+    """Without reserved buffers, the decomposition does not end."""
+    code = """
+import resource, signal, numpy as np, scipy.linalg
+from ccmn.cli.options import BLAS_BUFFER_BYTES, reserve_blas_memory
+
+def limit(free):
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + free, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+matrix = np.random.default_rng(0).normal(size=(400, 400))
+limit(4 * BLAS_BUFFER_BYTES)
+reserve_blas_memory()
+limit(8_000_000)
+signal.alarm(60)
+scipy.linalg.qr(matrix, mode="economic")
+"""
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+    assert done.returncode == 0
 
 
 def test_other_runtime_errors_keep_their_traceback(files, run, monkeypatch):

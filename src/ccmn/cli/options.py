@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -97,6 +98,36 @@ OPTION_ALIASES = {"--seed": "--random-state", "--sides": "--noise-type"}
 """Former names of options, still accepted but not shown in the help."""
 
 
+BLAS_BUFFER_BYTES = 36 << 20
+"""OpenBLAS allocates a buffer of 32 MiB when it is first used; numpy and scipy each have their own OpenBLAS."""
+
+
+@cache
+def reserve_blas_memory() -> None:
+    """Let OpenBLAS allocate its buffers while there is memory if the memory of the process is limited.
+
+    OpenBLAS tries to allocate them again and again, without end, if the memory is exhausted when it is first used.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+        return
+    import mmap
+
+    import numpy as np
+    from scipy.linalg import blas
+
+    try:
+        mmap.mmap(-1, 2 * BLAS_BUFFER_BYTES).close()
+    except OSError:
+        raise MemoryError(f"fewer than {2 * BLAS_BUFFER_BYTES} bytes are available") from None
+    matrix = np.ones((300, 300), order="F")  # products of small matrices need no buffer
+    _ = matrix @ matrix[0]
+    blas.dgemv(1.0, matrix, matrix[0])
+
+
 class Command(TyperCommand):
     """Command with hidden option aliases, and with choices and defaults in its help.
 
@@ -117,6 +148,7 @@ class Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command; report exhausted memory with the name of the data."""
         try:
+            reserve_blas_memory()
             return super().invoke(ctx)
         except (MemoryError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]
