@@ -92,7 +92,7 @@ def test_json_and_equality():
     assert ScoreDependentNoise({0.5: BOUNDARY}) != NOISE
     assert NOISE.scores == (0.0, 0.5, 1.0)
     assert NOISE.rho_pos.shape == (3, 3)
-    assert "score 0.5: mean rho_pos 0.333" in repr(NOISE)
+    assert "score 0.5: mean rho_pos 0.333" in str(NOISE)
 
 
 def test_groups_have_row_noise():

@@ -144,9 +144,7 @@ class RowNoise(NoiseModel):
         return hash((self.kind, self._rho_pos.tobytes(), self._rho_neg.tobytes(), self.label_names))
 
     def __repr__(self) -> str:
-        """Return the mean rates."""
+        """Return one line with the mean rates, for the representation of estimators."""
         n, q = self._rho_pos.shape
-        return (
-            f"RowNoise({n} rows, {q} labels)\n"
-            f"  mean rho_pos {self._rho_pos.mean():.3f}, mean rho_neg {self._rho_neg.mean():.3f}"
-        )
+        rates = f"mean rho_pos {self._rho_pos.mean():.3f}, mean rho_neg {self._rho_neg.mean():.3f}"
+        return f"RowNoise({n} rows, {q} labels, {rates})"

@@ -222,10 +222,13 @@ class ScoreDependentNoise(BaseNoise):
         return hash(tuple(self.models.items()))
 
     def __repr__(self) -> str:
+        """Return one line, for the representation of estimators."""
+        return f"ScoreDependentNoise({len(self.scores)} scores, {self.n_labels} labels)"
+
+    def __str__(self) -> str:
         """Return the mean rates at every score."""
-        head = f"ScoreDependentNoise({len(self.scores)} scores, {self.n_labels} labels)"
         lines = [
             f"  score {score:g}: mean rho_pos {rho_pos.mean():.3f}, mean rho_neg {rho_neg.mean():.3f}"
             for score, rho_pos, rho_neg in zip(self.scores, self._rho_pos, self._rho_neg)
         ]
-        return "\n".join([head, *lines])
+        return "\n".join([repr(self), *lines])
