@@ -24,9 +24,12 @@ CONSOLE = [page for page in PAGES if any(block.language == "console" and block.r
 
 
 def command_lines():
-    """Yield every line of the pages and the README that starts with ``ccmn``, with or without a prompt."""
+    """Yield every line of the pages that starts with ``ccmn``, and the commands in the text of the README."""
     for page in [ROOT / "README.md", *PAGES]:
-        for line in re.findall(r"^(?:\$ )?(ccmn [a-z].*)$", page.read_text(), re.MULTILINE):
+        lines = re.findall(r"^(?:\$ )?(ccmn [a-z].*)$", page.read_text(), re.MULTILINE)
+        if page.stem == "README":
+            lines += re.findall(r"`(ccmn \w[^`]+(?:\.|--)[^`]+)`", page.read_text())
+        for line in lines:
             if re.match(r"ccmn (demo|embed|fit|predict|evaluate|noise|audit|review|data|reproduce|report)\b", line):
                 yield pytest.param(line.split("  #")[0], id=f"{page.stem}: {line[:60]}")
 
