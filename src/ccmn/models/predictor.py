@@ -366,7 +366,7 @@ def with_names(values: Any, columns: Any, X: object, output: str) -> Any:
 
     index = X.index if is_dataframe(X) else None  # type: ignore[attr-defined]
     if is_sparse(values):
-        return DataFrame.sparse.from_spmatrix(values, index=index, columns=columns)
+        return DataFrame.sparse.from_spmatrix(values, index=index, columns=columns)  # type: ignore[attr-defined]
     if values.ndim == 1:
         return Series(values, index=index)
     return DataFrame(values, index=index, columns=columns)
