@@ -4,7 +4,7 @@
     python benchmarks/diagnosis.py --quick    two draws on two data sets
     python benchmarks/diagnosis.py --csv results/diagnosis.csv    resumes from this file and writes every fit to it
 
-Each draw takes 70 % of the rows of a data set at random (at most 5,000) and injects one kind of noise of
+Each draw takes 70 % of the rows of a data set at random (at most 15,000) and injects one kind of noise of
 ``noise_kinds.py``. The matching flag of a violation counts as power; any of the four flags on clean labels and under
 class-conditional noise counts as a false alarm. The declared noise type is tested separately: "partial" and "missing"
 are declared for labels to which each of the class-conditional kinds was applied. The limits of the tests were selected
@@ -30,7 +30,7 @@ from ccmn.estimation.violations import contradicted_noise_type, find_violations,
 DATASETS = ("yeast", "enron", "tmc", "slashdot", "mirflickr", "synthetic", "scene")
 LARGE = 20_000
 """Rows x labels from which on power is claimed; scene is below."""
-MAX_ROWS = 5_000
+MAX_ROWS = 15_000
 FIRST_DRAW = 20
 """First seed of the reported draws; the limits of the tests were selected on draws 0 to 14."""
 MATCHING = {

@@ -5,13 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from ccmn import diagnose_noise
 from ccmn.data import make_noisy_multilabel
-from ccmn.estimation import Flag
+from ccmn.estimation import Flag, violations
 from ccmn.estimation.estimate import estimate_rates
 from ccmn.estimation.evidence import Evidence, fit_surfaces
+from ccmn.estimation.likelihood import bin_scores
 from ccmn.estimation.violations import (
+    BOUNDARY_STRENGTH,
     RATE_PAIRS,
     TOP_SHARE,
     _predict_from_others,
@@ -19,8 +23,10 @@ from ccmn.estimation.violations import (
     confusions,
     excess_of_empty_rows,
     find_violations,
-    plateau_gain,
     rate_likelihood,
+    read_scores,
+    read_shape_scores,
+    shape_gains,
 )
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
 
@@ -163,14 +169,52 @@ def test_predictions_from_others_equal_ridge_regressions():
             np.testing.assert_allclose(predicted[fold == k, j], np.delete(held_out, j, 1) @ w)
 
 
-def test_plateau_gain_separates_the_two_noisy_posteriors():
-    logits = RNG.normal(0, 3, 6000)
+def noisy_posteriors():
+    """Return scores, and labels with flips near the boundary (twice, with rates and without) and with rates only."""
+    rng = np.random.default_rng(3)
+    logits = rng.normal(0, 3, 20_000)
     eta = 1 / (1 + np.exp(-logits))
-    draw = RNG.random(6000)
-    boundary = eta + np.minimum(eta, 1 - eta) * (1 - 2 * eta)
-    constant = 0.1 + 0.7 * eta
-    assert plateau_gain(logits, (draw < boundary).astype(float)) > 5
-    assert plateau_gain(logits, (draw < constant).astype(float)) < -5
+    flips = np.minimum(eta, 1 - eta) * (1 - 2 * eta)
+    proba = np.column_stack([eta + flips, 0.1 + 0.7 * eta + 0.5 * flips, 0.1 + 0.7 * eta, 0.6 * eta])
+    return np.tile(logits[:, None], 4), (rng.random(proba.shape) < proba).astype(float)
+
+
+def test_shape_gains_separate_flips_near_the_boundary_from_rates():
+    gains = shape_gains(*noisy_posteriors())
+    assert (gains[:2] > 5).all()
+    assert (gains[2:] < -5).all()
+
+
+def test_shape_gains_match_a_general_optimizer():
+    logits, Y = noisy_posteriors()
+    gains = shape_gains(logits, Y)
+    for j in range(4):
+        centers, zeros, ones = bin_scores(logits[:, j], Y[:, j] == 1)
+
+        def loss(t, strength, centers=centers, zeros=zeros, ones=ones):
+            eta = expit(np.exp(t[0]) * centers + t[1])
+            pos, neg = 0.7 * expit(t[2]), 0.5 * expit(t[3])
+            g = (1 - pos) * eta + neg * (1 - eta) + strength * np.minimum(eta, 1 - eta) * (1 - 2 * eta)
+            g = np.clip(g, 1e-6, 1 - 1e-6)
+            return -(ones * np.log(g) + zeros * np.log(1 - g)).sum() + 0.5 * ((t[0] - 0.2) / 0.5) ** 2
+
+        starts = [(0, 0, a, b) for a in (-3, 0) for b in (-3, 0)]
+        plain, flipped = (
+            min(minimize(loss, start, (strength,), "BFGS").fun for start in starts)
+            for strength in (0.0, BOUNDARY_STRENGTH)
+        )
+        assert gains[j] == pytest.approx(plain - flipped, rel=0.02, abs=0.2)
+
+
+def test_large_data_have_more_rows_for_the_shape(monkeypatch):
+    monkeypatch.setattr(violations, "MAX_ROWS", 1000)
+    evidence = Evidence(Y=DATA.Y.astype(float), noise_type=("both",) * Q, X=DATA.X)
+    scores = read_scores(evidence, 1000)
+    assert scores.Y.shape == (1000, Q)
+    assert read_shape_scores(evidence, scores).Y.shape == (N, Q)
+    few = evidence.subset(np.arange(900))
+    scores = read_scores(few)
+    assert read_shape_scores(few, scores) is scores
 
 
 def test_rate_likelihood_is_largest_at_the_true_rates():

@@ -199,7 +199,7 @@ def feature_maps(X: Any, seed: int) -> list[FloatArray]:
     return [linear, kernel_features(linear, seed)]
 
 
-def reduce_features(X: Any, seed: int) -> FloatArray:
+def reduce_features(X: Any, seed: int, n_components: int = N_COMPONENTS) -> FloatArray:
     """Return dense centered features: standardized columns, or principal components if there are many columns.
 
     The rows of a wide sparse matrix are normalized first, so that the length of a text has no influence.
@@ -207,7 +207,7 @@ def reduce_features(X: Any, seed: int) -> FloatArray:
     if X.shape[1] <= MAX_FEATURES:
         return standardize(np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64))
     rows = normalize(X) if is_sparse(X) else standardize(np.asarray(X, dtype=np.float64))
-    size = min(N_COMPONENTS, min(rows.shape) - 1)
+    size = min(n_components, min(rows.shape) - 1)
     left, values, _ = randomized_svd(rows, size, n_iter=2, random_state=seed)
     return rescale(left * values)
 

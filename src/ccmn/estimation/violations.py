@@ -8,7 +8,7 @@ no trace in the residuals of a label. What remains is specific to one violation:
   one label are frequent there, too.
 - *Confused labels.* Where the features indicate label j most clearly, j is absent and label k present instead.
 - *Noise near the decision boundary.* The other labels predict label j with p = 1/2 worse than with p = 1/4 or 3/4, or
-  the noisy posterior has a plateau at 1/2.
+  the noisy posterior is flatter at 1/2 than rates of any size explain, and reaches its ends nevertheless.
 - *Feature-dependent noise.* All labels become less predictable along one direction of the features, or false labels
   become more frequent among the rows that certainly do not have them.
 - *Wrong noise type.* The rate that the declared noise type excludes is clearly positive for most labels.
@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy.optimize
 import scipy.special
 import torch
 from numpy.typing import NDArray
@@ -30,9 +29,18 @@ from sklearn.isotonic import IsotonicRegression
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.likelihood import RIDGE, Split, StackedModels, bin_scores, calibrate, fit_models
+from ccmn.estimation.likelihood import (
+    RIDGE,
+    SLOPE_MEAN,
+    SLOPE_SD,
+    Split,
+    StackedModels,
+    bin_scores,
+    calibrate,
+    fit_models,
+)
 from ccmn.estimation.noise_rates import Flag, NoiseType
-from ccmn.estimation.out_of_fold import reduce_features, standardize, stratified_folds
+from ccmn.estimation.out_of_fold import N_COMPONENTS, reduce_features, standardize, stratified_folds
 from ccmn.training.ridge import limit_threads
 
 MIN_ROWS = 500
@@ -73,8 +81,20 @@ MIN_Z_BOUNDARY, MIN_Z_SIDES = 2.5, 3.5
 """Smallest value of that comparison in standard errors, and smallest excess of each side over the boundary."""
 MIN_Z_DEPENDENCE = 6.0
 """Smallest dependence on each side in standard errors: without any dependence there is nothing to compare."""
-MIN_PLATEAU_GAIN = 5.0
-"""Smallest log-likelihood ratio, summed over labels, of a posterior with a plateau against class-conditional noise."""
+BOUNDARY_STRENGTH = 0.5
+"""The test of the shape compares class-conditional noise with flips that have this multiple of min(eta, 1 - eta).
+Half of the strongest possible noise, because errors of the scores smooth the posterior."""
+MIN_SHAPE_GAIN = 10.0
+"""Smallest log-likelihood ratio of this alternative, summed over labels; class-conditional noise reaches 6."""
+MIN_SHAPE_LABELS = 0.4
+"""Smallest share of labels with a positive log-likelihood ratio."""
+MAX_SHAPE_ROWS, SHAPE_COMPONENTS, SHAPE_FOLDS = 15_000, 300, 3
+"""Random rows, principal components and folds of the scores for this test if there are more rows than ``MAX_ROWS``. The
+evidence in the shape grows faster with the rows than that of the other tests, because the scores become better, too."""
+SHAPE_STARTS = ((0.2, 0.0, -4.0, -4.0), (0.4, 0.0, -0.5, -4.0), (0.4, 0.0, -4.0, -1.0), (0.4, 0.0, -0.5, -1.5))
+"""Starting values: log of the slope, offset, and log-odds of rho_pos / 0.7 and of rho_neg / 0.5."""
+SHAPE_STEPS = 300
+"""Steps of the Adam optimizer from each of them."""
 
 MIN_SLOPE_DIFFERENCE = 0.6
 """Smallest difference of the pooled calibration slopes between the outer quarters of the selected direction."""
@@ -131,13 +151,21 @@ def find_violations(evidence: Evidence, names: Sequence[str] | None = None) -> t
     if scores is None:
         return ()
     name = (lambda j: repr(names[j])) if names is not None else str
-    flags = [*confused_labels(scores, name)]
-    for test in (emptied_rows, boundary_noise, feature_dependent_noise):
-        flags += test(scores)
-    return (*flags, *contradicted_noise_type(scores, evidence.noise_type))
+    flags = [*confused_labels(scores, name), *emptied_rows(scores)]
+    flags += boundary_noise(scores, read_shape_scores(evidence, scores))
+    return (*flags, *feature_dependent_noise(scores), *contradicted_noise_type(scores, evidence.noise_type))
 
 
-def read_scores(evidence: Evidence) -> Scores | None:
+def read_shape_scores(evidence: Evidence, scores: Scores) -> Scores:
+    """Return scores for the test of the shape: from more rows and components if there are more, else the given ones."""
+    if len(scores.Y) < MAX_ROWS:
+        return scores
+    return read_scores(evidence, MAX_SHAPE_ROWS, SHAPE_COMPONENTS, SHAPE_FOLDS) or scores
+
+
+def read_scores(
+    evidence: Evidence, max_rows: int = MAX_ROWS, n_components: int = N_COMPONENTS, n_folds: int = N_FOLDS
+) -> Scores | None:
     """Return the scores of complete rows and of labels with both classes, or None if there are too few."""
     if evidence.X is None and evidence.pred_proba is None:
         return None
@@ -145,7 +173,7 @@ def read_scores(evidence: Evidence) -> Scores | None:
     if complete.size < MIN_ROWS or not np.isin(evidence.Y[complete], (0, 1)).all():
         return None
     rng = np.random.default_rng(evidence.seed)
-    rows = np.sort(rng.permutation(complete)[:MAX_ROWS])
+    rows = np.sort(rng.permutation(complete)[:max_rows])
     rarer = np.minimum(evidence.Y[rows].sum(0), len(rows) - evidence.Y[rows].sum(0))
     labels = np.sort(np.argsort(-rarer, kind="stable")[:MAX_LABELS])
     labels = labels[rarer[labels] >= MIN_CLASS_SIZE]
@@ -156,9 +184,9 @@ def read_scores(evidence: Evidence) -> Scores | None:
         logits = scipy.special.logit(np.clip(evidence.pred_proba[np.ix_(rows, labels)], 1e-4, 1 - 1e-4))
         features = standardize(logits)
     else:
-        features = reduce_features(evidence.X[rows], evidence.seed)
+        features = reduce_features(evidence.X[rows], evidence.seed, n_components)
         with limit_threads(features):
-            logits = out_of_fold_logits(features, Y, stratified_folds(Y, N_FOLDS, rng))
+            logits = out_of_fold_logits(features, Y, stratified_folds(Y, n_folds, rng))
     proba = np.column_stack([calibrate_scores(*columns) for columns in zip(logits.T, Y.T)])
     return Scores(Y, logits, proba, features, labels)
 
@@ -300,12 +328,12 @@ def confusions(Y: FloatArray, logits: FloatArray) -> list[Confusion]:
     return found
 
 
-def boundary_noise(scores: Scores) -> list[Flag]:
+def boundary_noise(scores: Scores, shape_scores: Scores) -> list[Flag]:
     """Flag noise that is strongest where the label is most uncertain."""
     z, excess, dependence = loss_of_dependence(scores.Y, scores.proba)
     if not (z >= MIN_Z_BOUNDARY and excess >= MIN_Z_SIDES and dependence >= MIN_Z_DEPENDENCE):
-        gains = [plateau_gain(*columns) for columns in zip(scores.logits.T, scores.Y.T)]
-        if sum(gains) < MIN_PLATEAU_GAIN or np.mean(np.array(gains) > 0) < 0.5:
+        gains = shape_gains(shape_scores.logits, shape_scores.Y)
+        if gains.sum() < MIN_SHAPE_GAIN or np.mean(gains > 0) < MIN_SHAPE_LABELS:
             return []
     note = (
         "Labels are noisier near the decision boundary than far from it, so rates per label do not describe the noise: "
@@ -355,21 +383,45 @@ def _predict_from_others(residuals: FloatArray) -> FloatArray:
     return predicted
 
 
-def plateau_gain(logits: FloatArray, noisy: FloatArray) -> float:
-    r"""Return the log-likelihood of flips with probability min(eta, 1 - eta) minus that of class-conditional noise.
+def shape_gains(logits: FloatArray, Y: FloatArray) -> FloatArray:
+    r"""Return the log-likelihood of additional flips near the boundary minus that of class-conditional noise, (q,).
 
-    Both models have a logistic posterior along the score. Noise at the boundary makes the noisy posterior
-    :math:`\eta + \min(\eta, 1 - \eta)(1 - 2 \eta)`, which is flat at 1/2 and reaches 0 and 1.
+    Both models have a logistic posterior :math:`\eta` along the score of a label, and free rates:
+
+    .. math:: P(\tilde y = 1) = \rho_{neg} + r \eta + s \min(\eta, 1 - \eta)(1 - 2 \eta)
+
+    with s = 1/2 and s = 0. Flips near the boundary make the noisy posterior flat at 1/2, and it reaches its ends
+    nevertheless. Class-conditional noise moves the ends.
     """
-    centers, zeros, ones = bin_scores(logits, noisy == 1)
+    binned = [bin_scores(scores, noisy == 1) for scores, noisy in zip(logits.T, Y.T)]
+    size = max(centers.size for centers, _, _ in binned)
+    centers, zeros, ones = (
+        torch.from_numpy(np.array([np.pad(values, (0, size - values.size)) for values in part]))[:, None]
+        for part in zip(*binned)
+    )
 
-    def loss(parameters: FloatArray) -> float:
-        eta = scipy.special.expit(np.exp(parameters[0]) * centers + parameters[1])
-        g = np.clip(eta + np.minimum(eta, 1 - eta) * (1 - 2 * eta), 1e-6, 1 - 1e-6)
-        return float(-(ones * np.log(g) + zeros * np.log1p(-g)).sum() + 0.5 * ((parameters[0] - 0.5) / 0.5) ** 2)
+    def likelihood(parameters: torch.Tensor, strength: float) -> torch.Tensor:
+        slope, offset, pos, neg = parameters.unbind(-1)
+        eta = torch.sigmoid(slope.exp()[..., None] * centers + offset[..., None])
+        rho_pos, rho_neg = 0.7 * torch.sigmoid(pos)[..., None], 0.5 * torch.sigmoid(neg)[..., None]
+        g = rho_neg + (1 - rho_pos - rho_neg) * eta + strength * torch.minimum(eta, 1 - eta) * (1 - 2 * eta)
+        g = g.clamp(1e-6, 1 - 1e-6)
+        return (ones * g.log() + zeros * (1 - g).log()).sum(-1) - 0.5 * ((slope - SLOPE_MEAN) / SLOPE_SD) ** 2
 
-    fitted = scipy.optimize.minimize(loss, np.array([0.2, 0.0]), method="BFGS", options={"maxiter": 40})
-    return -float(fitted.fun) - float(rate_likelihood(logits, noisy).max())
+    best = []
+    for strength in (BOUNDARY_STRENGTH, 0.0):
+        parameters = torch.tensor(SHAPE_STARTS, dtype=torch.float64).repeat(len(binned), 1, 1).requires_grad_()
+        optimizer = torch.optim.Adam([parameters], lr=0.15)
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, SHAPE_STEPS)
+        for _ in range(SHAPE_STEPS):
+            optimizer.zero_grad()
+            (-likelihood(parameters, strength).sum()).backward()
+            optimizer.step()
+            scheduler.step()
+        with torch.no_grad():
+            best.append(likelihood(parameters, strength).max(1).values.numpy())
+    gains: FloatArray = best[0] - best[1]
+    return gains
 
 
 def rate_likelihood(logits: FloatArray, noisy: FloatArray) -> FloatArray:
