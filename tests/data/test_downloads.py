@@ -6,7 +6,8 @@ from http.server import SimpleHTTPRequestHandler
 
 import pytest
 
-from ccmn.data.catalog import DEFAULT_MIRROR, Source, download
+from ccmn.data.catalog import DEFAULT_MIRROR, VOTE_SOURCES, Source, VoteSource, download, fetch_votes
+from ccmn.data.vote_table import read_votes
 
 pytest.importorskip("pooch")
 
@@ -95,3 +96,61 @@ def test_error_without_pooch_names_the_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(ImportError, match="pip install pooch tqdm"):
         download(SOURCE, cache_dir=tmp_path)
+
+
+WIDE = """text_id,text,emotion,Annotator-1,Annotator-2
+b,second,Joy,0,
+a,first,Joy,3,0
+a,first,Fear,1,1
+b,second,Fear,0,2
+"""
+
+
+@pytest.fixture
+def votes_mirror(served, monkeypatch, tmp_path):
+    """Server with a small table of votes under the name "small", with and without identifiers."""
+    folder, address = served
+    for name, content in (("small", WIDE), ("nameless", WIDE.replace("text_id,", "number,"))):
+        file = folder / f"owner/votes/0123abc/{name}.csv"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+        source = Source("owner/votes", "0123abc", f"{name}.csv", hashlib.sha256(content.encode()).hexdigest())
+        monkeypatch.setitem(VOTE_SOURCES._members, name, VoteSource(name, "Small", "CC0", source))
+    monkeypatch.setenv("CCMN_MIRROR", address)
+    monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
+
+
+def test_votes_become_a_long_table(votes_mirror, tmp_path):
+    votes = fetch_votes("small")
+    assert list(votes.columns) == ["row", "annotator", "label", "value", "text"]
+    expected = {
+        ("a", "Annotator-1", "Joy"): 1,
+        ("a", "Annotator-1", "Fear"): 1,
+        ("a", "Annotator-2", "Joy"): 0,
+        ("a", "Annotator-2", "Fear"): 1,
+        ("b", "Annotator-1", "Joy"): 0,
+        ("b", "Annotator-1", "Fear"): 0,
+        ("b", "Annotator-2", "Fear"): 1,
+    }
+    assert votes.set_index(["row", "annotator", "label"]).value.to_dict() == expected
+    votes.to_csv(tmp_path / "votes.csv", index=False)
+    data, texts = read_votes(tmp_path / "votes.csv", ("row", "annotator", "label", "value"), "text")
+    assert data.votes.shape == (2, 2, 2)
+    assert texts == ["first", "second"]
+
+
+def test_rows_without_identifiers_are_told_apart_by_their_text(votes_mirror):
+    votes = fetch_votes("nameless")
+    assert votes.groupby("text").row.nunique().tolist() == [1, 1]
+    assert votes.row.nunique() == 2
+
+
+def test_votes_that_cannot_be_downloaded_have_instructions():
+    for name, entry in VOTE_SOURCES.items():
+        assert entry.license
+        if entry.source is None:
+            with pytest.raises(FileNotFoundError, match=name) as error:
+                fetch_votes(name)
+            assert "--votes" in str(error.value)
+        else:
+            assert len(entry.source.sha256) == 64

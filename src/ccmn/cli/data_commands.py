@@ -22,6 +22,7 @@ from ccmn.cli.options import (
     Tags,
     Text,
     check_output,
+    print_next,
     read_labels,
     read_roles,
 )
@@ -60,9 +61,14 @@ def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
         ]
         print_json(rows)
         return
+    from ccmn.data.catalog import VOTE_SOURCES
     from ccmn.report.console import data_sets_table
 
     print_table(data_sets_table(DATASETS, places))
+    typer.echo("\nPublic votes of annotators, with errors of people (ccmn data fetch NAME --out FILE.csv):")
+    for entry in VOTE_SOURCES.values():
+        instructions = "" if entry.source else "; not downloadable, fetch prints instructions"
+        typer.echo(f"  {entry.name}: {entry.title}. License: {entry.license}{instructions}")
 
 
 @data_app.command(cls=Command)
@@ -94,15 +100,27 @@ def info(
 @data_app.command(cls=Command)
 def fetch(
     name: Annotated[str, typer.Argument(help="Name of a dataset (see ccmn data list).", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="CSV", help="Write public votes of annotators to this file, one line per vote."),
+    ] = None,
     data_dir: DataDir = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Download a dataset into the cache if it is not on this machine, and check that it can be read.
 
-    Example: ccmn data fetch yeast
-    """
-    from ccmn.data.catalog import DATASETS, dataset_location, load_dataset
+    Names of public votes (see ccmn data list) require --out: the votes are written as a table for --votes.
 
+    Examples: ccmn data fetch yeast, or ccmn data fetch brighter_swe --out swe.csv
+    """
+    from ccmn.data.catalog import DATASETS, VOTE_SOURCES, dataset_location, load_dataset
+
+    if name in VOTE_SOURCES:
+        _fetch_votes(name, out, force, as_json)
+        return
+    if out is not None:
+        raise ValueError("--out requires a name of public votes; use ccmn data convert to write a dataset")
     DATASETS[name]  # rejects an unknown name
     data = load_dataset(name, data_dir=data_dir)
     if as_json:
@@ -110,6 +128,30 @@ def fetch(
         print_json({"name": name, "here": location, "n": data.n, "d": data.d, "q": data.q})
     else:
         typer.echo(f"{name}: {data.n} rows, {data.d} features, {data.q} labels")
+
+
+def _fetch_votes(name: str, out: Path | None, force: bool, as_json: bool) -> None:
+    """Write public votes as a long table."""
+    from ccmn._files import atomic_write
+    from ccmn.data.catalog import VOTE_SOURCES, fetch_votes
+
+    entry = VOTE_SOURCES[name]
+    if entry.source is not None:
+        if out is None or out.suffix.lower() != ".csv":
+            raise ValueError(f"{name} contains votes; pass --out FILE.csv")
+        check_output(out, force)
+    votes = fetch_votes(name)
+    assert out is not None
+    with atomic_write(out) as stream:
+        votes.to_csv(stream, index=False)
+    counts = {column: int(votes[column].nunique()) for column in ("row", "annotator", "label")}
+    if as_json:
+        sizes = {"n": counts["row"], "annotators": counts["annotator"], "q": counts["label"], "votes": len(votes)}
+        print_json({"name": name, "out": str(out), **sizes, "license": entry.license})
+        return
+    typer.echo(f"{out}: {counts['row']} rows, {counts['annotator']} annotators, {counts['label']} labels")
+    typer.echo(f"{entry.title}. License: {entry.license}")
+    print_next(f"ccmn audit {out} --votes row,annotator,label,value --text text")
 
 
 @data_app.command("import", cls=Command, hidden=True, deprecated=True)

@@ -1,4 +1,4 @@
-"""Catalog of the datasets of the paper, and :func:`load_dataset`.
+"""Catalog of the datasets of the paper and of public votes of annotators, and :func:`load_dataset`.
 
 A dataset name is looked up as ``NAME.npz``, or in any other known format, in the folder ``$CCMN_DATA``. Datasets that
 are not there are downloaded from public repositories into a cache and verified with a checksum. Downloads require
@@ -12,13 +12,16 @@ import sys
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ccmn._files import PathLike, checksum
 from ccmn._registry import Registry
 from ccmn.data.dataset import MultiLabelData, concatenate
 from ccmn.data.formats import FORMATS, format_suffix, read_file
 from ccmn.data.tables import LabelSpec
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 DEFAULT_MIRROR = "https://raw.githubusercontent.com"
 """Base address of downloads; the environment variable CCMN_MIRROR replaces it."""
@@ -183,6 +186,107 @@ _ROWS = (
 )
 
 DATASETS: Registry[Dataset] = Registry("dataset", {row.name: row for row in _ROWS})
+
+
+@dataclass(frozen=True)
+class VoteSource:
+    """Public texts with the labels of several annotators, which disagree: labels with errors of people."""
+
+    name: str
+    title: str
+    license: str
+    source: Source | None
+    """Table with one line per text and label and a column per annotator; None if it cannot be downloaded."""
+    text: str = "text"
+    """Column of the text."""
+    instructions: str = ""
+    """How to get the data if they cannot be downloaded."""
+
+
+def _brighter(language: str, title: str, sha256: str, text: str = "text") -> VoteSource:
+    path = f"individual_labels/{language}/{language}_individuals.csv"
+    source = Source(_BRIGHTER, "513a7e8bef7ef6370ac416ced97efba338c47c97", path, sha256)
+    return VoteSource(f"brighter_{language}", f"BRIGHTER, emotions in {title} texts", "CC BY 4.0", source, text)
+
+
+_BRIGHTER = "emotion-analysis-project/SemEval2025-Task11"
+_VOTE_ROWS = (
+    _brighter(
+        "afr", "Afrikaans", "e2b6dc1652cdebdfa8e727708c828da35d1f1540355de2e5a6d7135b14433292", text="text_content"
+    ),
+    _brighter("arq", "Algerian Arabic", "399b3c727f043f9d885586f919d70877daa81920b41c717dc6c40e89554568d1"),
+    _brighter("ron", "Romanian", "aa7a51470736d3f0d1ad1d36be0b01c87d2feb26ef3334d1c7333071b5464f74"),
+    _brighter("swe", "Swedish", "8a5cbbc270d03834c2b2b9732ecc15ebac6d874577bb5432840b99de743b090b"),
+    _brighter("ukr", "Ukrainian", "58415694a9043e0e64fa52ab0bb9c0c6d1b272b6b88e03930f0b1f2b63f78e7a"),
+    *(
+        VoteSource(
+            f"brighter_{language}",
+            f"BRIGHTER, emotions in {title} texts",
+            "CC BY 4.0",
+            None,
+            instructions=f"Its checksum is not known. Download individual_labels/{language}/{file} of "
+            f"https://github.com/{_BRIGHTER}, which has one line per text and emotion and a column per annotator. "
+            "Write one line per text, annotator and emotion, and pass --votes ROW,ANNOTATOR,LABEL,VALUE.",
+        )
+        for language, title, file in (
+            ("deu", "German", "deu_individuals.csv"),
+            ("ptbr", "Brazilian Portuguese", "ptbr_individual_emotions.csv"),
+        )
+    ),
+    VoteSource(
+        "crowdtruth_relex",
+        "CrowdTruth, medical relations of crowd workers",
+        "not stated in the repository",
+        None,
+        instructions="Download the files raw/RelEx/*.csv of https://github.com/CrowdTruth/Medical-Relation-Extraction. "
+        "_unit_id is the row, _worker_id the annotator, and relations lists the labels. Write one line per row, "
+        "annotator and label, and pass --votes ROW,ANNOTATOR,LABEL.",
+    ),
+    VoteSource(
+        "cmc2007",
+        "2007 CMC challenge, diagnoses of three coding companies",
+        "not stated; the organizers distributed the data after registration",
+        None,
+        instructions="Convert 2007ChallengeTrainData.xml: every code of a document has its company as origin. Write "
+        "one line per document, company and code, and pass --votes ROW,ANNOTATOR,LABEL.",
+    ),
+)
+
+VOTE_SOURCES: Registry[VoteSource] = Registry("source of votes", {row.name: row for row in _VOTE_ROWS})
+
+
+def fetch_votes(name: str) -> DataFrame:
+    """Return public votes as a long table, from the cache or downloaded and verified with a checksum.
+
+    Parameters
+    ----------
+    name : str
+        Name in ``VOTE_SOURCES``.
+
+    Returns
+    -------
+    DataFrame
+        One line per vote: row, annotator, label, value (0 or 1; degrees of a label above 0 count as 1) and text.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the data cannot be downloaded; the message says how to get them.
+    """
+    entry = VOTE_SOURCES[name]
+    if entry.source is None:
+        raise FileNotFoundError(f"{name} cannot be downloaded automatically. {entry.instructions}")
+    import pandas as pd
+
+    wide = pd.read_csv(download(entry.source))
+    annotators = [column for column in wide.columns if column.lower().startswith("annotator")]
+    # Identical texts have different identifiers; the lines of a text are not always adjacent.
+    if "text_id" not in wide:
+        wide["text_id"] = wide.groupby(entry.text, sort=False).ngroup()
+    keys = {"text_id": "row", "emotion": "label", entry.text: "text"}
+    long = wide.rename(columns=keys).melt(list(keys.values()), annotators, "annotator").dropna(subset=["value"])
+    long["value"] = (long["value"] > 0).astype(int)
+    return long[["row", "annotator", "label", "value", "text"]].sort_values(["row", "annotator", "label"])
 
 
 def load_dataset(
