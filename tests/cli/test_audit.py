@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
+from ccmn import estimate_noise
 from ccmn.audit import audit_labels
 from ccmn.cli.noise_commands import read_rates
 from ccmn.data import MultiLabelData, read_npz, write_csv, write_npz
@@ -52,6 +53,29 @@ def test_printed_tables(run, noisy):
     result = run("audit", "noisy.npz", "--noise", "partial", "--top", 3, "--out", "issues.csv")
     for word in ("number of wrong labels", "first 3 of", "p_wrong", "suggested", "issues.csv: "):
         assert word in result.stdout
+
+
+def test_annotators(printed, rejected, task, noisy, files):
+    rows = np.arange(0, 120)
+    fields = {"Y": task.Y[rows].astype(np.float32), "random": rows < 100, "label_names": np.array(task.label_names)}
+    np.savez(files / "trusted.npz", rows=rows, **fields)
+    table = pd.DataFrame(noisy.X, columns=[f"x{j}" for j in range(noisy.d)])
+    table["who"] = np.random.default_rng(0).choice(["ann", "bob"], noisy.n)
+    table[list(task.label_names)] = noisy.Y.astype(int)
+    table.to_csv(files / "table.csv", index=False)
+    arguments = ["audit", "table.csv", "--labels", "s*", "--min-p-wrong", 0, "--top", 900, "--annotator", "who"]
+    found = printed(*arguments, "--trusted", "trusted.npz")
+    rates = estimate_noise(noisy.X, noisy.Y, trusted=(rows[:100], task.Y[:100]))
+    known = {"trusted": (rows, task.Y[rows]), "annotators": table["who"]}
+    expected = audit_labels(noisy.X, noisy.Y, rates, 0, **known).issues
+    p_wrong = [line["p_wrong"] for line in found["issues"]]
+    assert_allclose(p_wrong, expected.p_wrong.head(900), rtol=0.05)
+    assert "no effect without verified rows" in rejected(*arguments)
+    assert "with --votes" in rejected(*arguments, "--votes", "a,b,c")
+    assert "has no column 'nobody'" in rejected(*arguments[:-1], "nobody", "--trusted", "trusted.npz")
+    assert "--annotator requires a table" in rejected(
+        "audit", "noisy.npz", "--annotator", "who", "--trusted", "trusted.npz"
+    )
 
 
 def test_verified_rows(printed, task, noisy, files):

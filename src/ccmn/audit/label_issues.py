@@ -276,7 +276,7 @@ class ScoredLabels(NamedTuple):
     @property
     def block_size(self) -> int:
         """Number of rows of a block."""
-        return max(1, MAX_BLOCK_ENTRIES // self.labels.shape[1])
+        return max(1, MAX_BLOCK_ENTRIES // int(self.labels.shape[1]))
 
     def blocks(self) -> Iterator[tuple[int, FloatArray, FloatArray]]:
         """Yield blocks of rows: first row, given labels (NaN: not observed) and their error probabilities."""
@@ -347,13 +347,11 @@ def mean_rates(noise: ScoreDependentNoise | ScoreNoiseRates, pred_proba: Any) ->
 
 def _score_at_rates_of(noise: ScoreDependentNoise | ScoreNoiseRates) -> ErrorScore:
     """Return the posterior under rates that depend on the probability, which is calibrated for estimated rates."""
-    if isinstance(noise, ScoreDependentNoise):
-        model, calibrate = noise, np.asarray
-    else:
-        model, calibrate = noise.noise, noise.calibration
+    model = noise if isinstance(noise, ScoreDependentNoise) else noise.noise
 
     def score(given: NDArray[Any], probabilities: FloatArray) -> FloatArray:
-        probabilities = calibrate(probabilities)
+        if isinstance(noise, ScoreNoiseRates):
+            probabilities = noise.calibration(probabilities)
         return p_wrong(given, probabilities, *model.rates_at(probabilities))
 
     return score

@@ -106,6 +106,13 @@ def audit(
     row_id: RowId = None,
     ignore: Ignore = None,
     votes: Votes = None,
+    annotator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of the annotator who labeled the row. Error probabilities depend on it. Requires --trusted.",
+        ),
+    ] = None,
     candidates: Candidates = False,
     random_state: RandomState = 0,
     data_dir: DataDir = None,
@@ -131,7 +138,9 @@ def audit(
         if path is not None:
             check_output(path, force)
     voted = read_vote_columns(votes)
-    roles = read_roles(labels, tags, sep, text, image, row_id, ignore)
+    annotators = _read_annotators(source, annotator, trusted, votes)
+    used = ",".join(name for name in (ignore, annotator) if name) or None
+    roles = read_roles(labels, tags, sep, text, image, row_id, used)
     _, data = Columns.from_training_data(source, roles=roles, data_dir=data_dir, votes=voted)
     Y = label_frame(data, candidates)
     rates = read_noise_option(noise, data.label_names, data.q)
@@ -143,13 +152,14 @@ def audit(
     probabilities = results.probabilities(data.X, Y)
     threshold = DEFAULT_MIN_P_WRONG if min_p_wrong is None else min_p_wrong
     settings: dict[str, Any] = {"trusted": known, "diverse": diverse, "pred_proba": probabilities}
+    settings["annotators"] = annotators
     audited = audit_labels(data.X, Y, rates, threshold, random_state, **settings)
     expected = round(float(audited.summary[["false", "missing"]].to_numpy().sum()))
     below = min_p_wrong is None and not len(audited.issues) and expected > 0
     if below:
         audited = audit_labels(data.X, Y, audited.noise, 0.0, random_state, **settings)
         audited = replace(audited, issues=audited.issues.head(expected))
-    _export(audited, data, Y, known, out, cleanlab)
+    _export(audited, data, Y, known, annotators, out, cleanlab)
     if report is not None:
         from ccmn.report.builders import audit_report
 
@@ -191,7 +201,33 @@ def audit(
         print_next(next_command(context, "fit", source, noise=given, trusted=trusted, out=unused_name("model.ccmn")))
 
 
-def _export(audited: Audit, data: MultiLabelData, Y: Any, known: Any, out: Path | None, cleanlab: Path | None) -> None:
+def _read_annotators(source: str, column: str | None, trusted: Path | None, votes: str | None) -> list[Any] | None:
+    """Return the annotator of every row of a table; None if no column is named."""
+    if column is None:
+        return None
+    if votes is not None:
+        raise ValueError("--annotator names who labeled a row; with --votes the annotators are known")
+    if trusted is None:
+        raise ValueError("--annotator has no effect without verified rows; pass --trusted as well")
+    from ccmn.data.formats import is_table, read_table
+
+    if not is_table(source):
+        raise ValueError(f"{source}: --annotator requires a table (CSV, Parquet, JSON)")
+    frame = read_table(source).frame
+    if column not in frame.columns:
+        raise ValueError(f"{source} has no column {column!r} (--annotator)")
+    return [str(value) for value in frame[column]]
+
+
+def _export(
+    audited: Audit,
+    data: MultiLabelData,
+    Y: Any,
+    known: Any,
+    annotators: list[Any] | None,
+    out: Path | None,
+    cleanlab: Path | None,
+) -> None:
     """Write the issues as CSV or as tasks for Label Studio, and the rows in the form of cleanlab."""
     from ccmn._files import atomic_write
 
@@ -205,7 +241,7 @@ def _export(audited: Audit, data: MultiLabelData, Y: Any, known: Any, out: Path 
     if cleanlab is not None:
         from ccmn.audit import find_label_issues
 
-        entries = find_label_issues(Y, audited.pred_proba, audited.noise, known, 0)
+        entries = find_label_issues(Y, audited.pred_proba, audited.noise, known, 0, annotators=annotators)
         worst = entries.groupby("row").p_wrong.max().reindex(range(data.n), fill_value=0.0)
         listed = set(audited.issues.row.tolist())
         rows = worst.rename("label_score").rsub(1).reset_index()

@@ -272,7 +272,7 @@ def _resolve_uncertain(source: str, roles: ColumnRoles, uncertain: float, out: P
         return
     for row in rows:
         if row["uncertain"]:
-            low, high = row["interval"]  # type: ignore[misc]
+            low, high = row["interval"]
             typer.echo(
                 f"{row['label']}: {row['uncertain']} uncertain, {row['share_positive']:.0%} positive (90 % interval "
                 f"{low:.0%} to {high:.0%}); {row['set_to_1']} set to 1, {row['set_to_0']} set to 0, the others empty"

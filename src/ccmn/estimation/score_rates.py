@@ -342,7 +342,7 @@ def log_likelihood(data: TrustedEntries, at: tuple[float, ...], rates: Rates) ->
     rho_pos, rho_neg = ((basis * rate[:, data.label]).sum(0) for rate in rates)
     flip = np.clip(np.where(data.positive, rho_pos, rho_neg), 1e-9, 1 - 1e-9)
     terms = np.log(np.where(data.flipped, flip, 1 - flip))
-    return np.bincount(data.row, terms, minlength=data.n_rows)
+    return np.asarray(np.bincount(data.row, terms, minlength=data.n_rows), dtype=np.float64)
 
 
 def score_basis(scores: FloatArray, at: tuple[float, ...]) -> FloatArray:
@@ -434,8 +434,8 @@ class PenalizedLikelihood:
         gradients = []
         for part, rate, slope in zip(parts, rates, slopes):
             weighted = self.basis * (slope * self.weights)
-            by_log_odds = np.stack([np.bincount(data.label, row, data.n_labels) for row in weighted])
-            by_log_odds *= rate * (1 - rate)
+            by_rate = np.stack([np.bincount(data.label, row, data.n_labels) for row in weighted])
+            by_log_odds = by_rate * rate * (1 - rate)
             deviations = by_log_odds.ravel() if self.k > 1 else np.empty(0)
             distance = part - self.center
             value += 0.5 * (self.penalty * distance**2).sum()
