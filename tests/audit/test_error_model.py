@@ -25,6 +25,7 @@ from ccmn.audit.error_model import (
     rates_from_probabilities,
     unsupervised_score,
 )
+from ccmn.audit.label_issues import score_labels
 from ccmn.estimation import NoiseRates
 from strategies import SEEDS
 
@@ -388,3 +389,41 @@ class TestAnnotators:
             find_label_issues(noisy, P, annotators=annotator)
         with pytest.raises(ValueError, match=r"annotators must have one entry per row \(2000\); got 10"):
             find_label_issues(noisy, P, trusted=(range(10), true[:10]), annotators=annotator[:10])
+
+
+class TestVotes:
+    @pytest.fixture
+    def task(self):
+        """Majority labels of three votes, each wrong with probability .25."""
+        true, clean = make_labels(strength=1.0)
+        wrong = np.random.default_rng(7).random((len(true), 3, 4)) < 0.25
+        votes = np.where(wrong, 1 - true[:, None], true[:, None])
+        return true, (votes.mean(1) > 0.5).astype(float), clean, votes
+
+    def test_dissent_improves_the_order(self, task):
+        true, noisy, P, votes = task
+        trusted, others = (np.arange(100), true[:100]), slice(100, None)
+        wrong = (noisy != true)[others].ravel()
+        precision = []
+        for known in (None, votes):
+            issues = find_label_issues(noisy, P, trusted=trusted, min_p_wrong=0, votes=known)
+            precision.append(average_precision_score(wrong, scores_of(issues, noisy.shape)[others].ravel()))
+        assert precision[1] > precision[0] + 0.05
+
+    def test_dissent_is_the_share_of_other_votes(self, task):
+        true, noisy, P, votes = task
+        votes = votes.copy()
+        votes[1, 2] = votes[3] = np.nan
+        found = score_labels(noisy, P, None, (range(50), true[:50]), None, votes).surplus.rows(slice(0, 5))
+        for i, j in np.ndindex(5, 4):
+            given = [vote for vote in votes[i, :, j] if not np.isnan(vote)]
+            assert found[i, j] == pytest.approx(np.mean([vote != noisy[i, j] for vote in given]) if given else 0.0)
+
+    def test_errors(self, task):
+        true, noisy, P, votes = task
+        with pytest.raises(ValueError, match="votes have no effect without verified rows"):
+            find_label_issues(noisy, P, votes=votes)
+        with pytest.raises(ValueError, match="votes on 2000 rows and 4 labels; got 10 and 4"):
+            find_label_issues(noisy, P, trusted=(range(10), true[:10]), votes=votes[:10])
+        with pytest.raises(ValueError, match="got both"):
+            find_label_issues(noisy, P, trusted=(range(10), true[:10]), votes=votes, annotators=["a"] * 2000)

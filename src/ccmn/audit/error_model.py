@@ -108,7 +108,7 @@ MIN_ANNOTATOR_COUNT = 5.0
 
 ErrorScore = Callable[..., FloatArray]
 """Function that returns error probabilities (m, q) of given labels (m, q) with probabilities (m, q) and, if annotators
-are known, their surplus (m, q)."""
+or votes are known, the surplus or the dissent (m, q)."""
 
 
 class RateRange(NamedTuple):
@@ -463,7 +463,7 @@ class ErrorModel:
         Constant term of given labels 0 and 1.
     slope, count_slope, surplus_slope : array of shape (2,)
         Coefficients of the log-odds of the prediction, of log(1 + number of given labels of the row) and of the surplus
-        of the annotator, for given labels 0 and 1.
+        of the annotator (or the dissent of the votes), for given labels 0 and 1.
     scaling : array of shape (3,)
         Slopes of negative and of positive log-odds and constant term of the calibration.
     """
@@ -504,10 +504,10 @@ def fit_error_model(
 
     The log-odds of an error are 0.3 times those of the unsupervised score plus a linear function of: the given label;
     the log-odds of the prediction, of the prevalence of the label, the logarithm of the number of given labels, and the
-    surplus of the annotator, each with separate coefficients for given labels 1 and 0; and an offset for every label
-    and given value. All coefficients have a ridge penalty, so that few verified labels change the order little, and
-    labels without verified rows follow the pooled model. The model is conditional on the predictions, so that the
-    verified rows may have been selected by them.
+    surplus of the annotator or the dissent of the votes, each with separate coefficients for given labels 1 and 0; and
+    an offset for every label and given value. All coefficients have a ridge penalty, so that few verified labels change
+    the order little, and labels without verified rows follow the pooled model. The model is conditional on the
+    predictions, so that the verified rows may have been selected by them.
 
     The penalty makes large error probabilities too small, and labels whose error probability does not exceed 1/2 make
     them too large. The log-odds are therefore calibrated on those of models without the row (five folds): a slope for
@@ -527,7 +527,8 @@ def fit_error_model(
     prevalence : array of shape (q,)
         Share of given ones of every label among all rows.
     surplus : array of shape (m, q), default=None
-        Logarithm of the ratio of given to predicted labels of the annotator of every row (``AnnotatorSurplus``).
+        Logarithm of the ratio of given to predicted labels of the annotator of every row (``AnnotatorSurplus``), or the
+        share of votes that differ from the given label.
 
     Returns
     -------

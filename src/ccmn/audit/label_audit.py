@@ -90,6 +90,7 @@ def audit_labels(
     diverse: bool = False,
     pred_proba: FloatArray | None = None,
     annotators: Any = None,
+    votes: Any = None,
 ) -> Audit:
     """Find and count wrong labels, given features and noisy labels.
 
@@ -119,6 +120,8 @@ def audit_labels(
         Out-of-fold probabilities of the noisy labels, if they are known.
     annotators : sequence of length n, default=None
         Annotator who gave the labels of each row, as in :func:`ccmn.find_label_issues`. Requires ``trusted``.
+    votes : array of shape (n, a, q), long table or ``VoteTable``, default=None
+        Votes from which the labels were aggregated, as in :func:`ccmn.find_label_issues`. Requires ``trusted``.
 
     Returns
     -------
@@ -146,7 +149,9 @@ def audit_labels(
         noise = estimate_noise(features, Y_noisy, noise_type=noise_type, trusted=trusted, random_state=seed)
     if pred_proba is None:
         pred_proba = out_of_fold_probabilities(features, labels, seed)
-    issues = find_label_issues(Y_noisy, pred_proba, noise, trusted, min_p_wrong, diverse=diverse, annotators=annotators)
+    issues = find_label_issues(
+        Y_noisy, pred_proba, noise, trusted, min_p_wrong, diverse=diverse, annotators=annotators, votes=votes
+    )
     if isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates)):
         noise = mean_rates(noise, pred_proba)
     return Audit(issues, label_summary(Y_noisy, noise), noise, pred_proba)

@@ -34,6 +34,7 @@ from ccmn.audit.error_model import (
     sample_rows,
     unsupervised_score,
 )
+from ccmn.data import VoteTable
 from ccmn.estimation import NoiseRates, ScoreNoiseRates
 from ccmn.estimation.evidence import read_trusted
 from ccmn.noise import ClassConditionalNoise, NoiseModel, ScoreDependentNoise
@@ -60,6 +61,7 @@ def find_label_issues(
     *,
     diverse: bool = False,
     annotators: Any = None,
+    votes: Any = None,
 ) -> pd.DataFrame:
     """List the labels that are probably wrong, ranked by estimated error probability.
 
@@ -96,6 +98,9 @@ def find_label_issues(
     annotators : sequence of length n, default=None
         Annotator who gave the labels of each row. The error probabilities then depend on how many more labels of each
         kind the annotator gives than the features predict. Requires ``trusted``.
+    votes : array of shape (n, a, q), long table or ``VoteTable``, default=None
+        Votes from which the labels were aggregated, as in :func:`ccmn.infer_labels`. The error probabilities then
+        depend on the share of votes that differ from the given label. Requires ``trusted``.
 
     Returns
     -------
@@ -126,7 +131,7 @@ def find_label_issues(
     1    1   sea      0  0.571...          1
     """
     least = check_share(min_p_wrong, "min_p_wrong")
-    scored = score_labels(Y_noisy, pred_proba, noise, trusted, annotators)
+    scored = score_labels(Y_noisy, pred_proba, noise, trusted, annotators, votes)
     q = scored.labels.shape[1]
     listed = []
     for start, block, error in scored.blocks():
@@ -266,8 +271,8 @@ class ScoredLabels(NamedTuple):
     """Sorted numbers of the verified rows."""
     wrong: FloatArray
     """1 and 0 where a label of these rows is verified as wrong and as correct, NaN elsewhere."""
-    surplus: AnnotatorSurplus | None = None
-    """Surplus of the annotators, if they are known."""
+    surplus: AnnotatorSurplus | VoteDissent | None = None
+    """Surplus of the annotators or dissent of the votes, if they are known."""
 
     def read(self, rows: slice | NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
         """Return given labels (NaN: not observed) and probabilities of some rows, after checking their values."""
@@ -295,7 +300,12 @@ class ScoredLabels(NamedTuple):
 
 
 def score_labels(
-    Y_noisy: Labels, pred_proba: Any, noise: Noise | None, trusted: Any = None, annotators: Any = None
+    Y_noisy: Labels,
+    pred_proba: Any,
+    noise: Noise | None,
+    trusted: Any = None,
+    annotators: Any = None,
+    votes: Any = None,
 ) -> ScoredLabels:
     """Check the arguments of :func:`find_label_issues` and return the labels with their score."""
     depends_on_score = noise if isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates)) else None
@@ -315,8 +325,9 @@ def score_labels(
     scored = ScoredLabels(labels, probabilities, score, names, np.zeros(0, dtype=np.intp), np.zeros((0, q)))
     known = None if trusted is None else read_trusted(trusted, n, q)
     if known is None:
-        if annotators is not None:
-            raise ValueError("annotators have no effect without verified rows; pass trusted=(rows, Y_true) as well")
+        for name, value in (("annotators", annotators), ("votes", votes)):
+            if value is not None:
+                raise ValueError(f"{name} have no effect without verified rows; pass trusted=(rows, Y_true) as well")
         return scored
     rows, true = known
     order = np.argsort(rows)
@@ -325,15 +336,39 @@ def score_labels(
     wrong = np.where(np.isnan(true) | np.isnan(given), np.nan, true != given)
     if np.isnan(wrong).all():
         return scored
-    surplus = None
-    if annotators is not None:
-        if len(annotators) != n:
-            raise ValueError(f"annotators must have one entry per row ({n}); got {len(annotators)}")
-        parts = (slice(start, start + scored.block_size) for start in range(0, n, scored.block_size))
-        surplus = AnnotatorSurplus.of(check_groups(annotators, n), ((part, *scored.read(part)) for part in parts))
+    surplus = _read_surplus(scored, annotators, votes)
     of_rows = None if surplus is None else surplus.rows(rows)
     learned = fit_error_model(score, given, predictions, wrong, _prevalence(labels), of_rows)
     return scored._replace(score=learned, verified_rows=rows, wrong=wrong, surplus=surplus)
+
+
+class VoteDissent(NamedTuple):
+    """Share of votes that differ from the given label, (n, q); 0 where nobody voted."""
+
+    dissent: FloatArray
+
+    def rows(self, rows: slice | NDArray[np.intp]) -> FloatArray:
+        """Return the dissent (m, q) of some rows."""
+        return self.dissent[rows]
+
+
+def _read_surplus(scored: ScoredLabels, annotators: Any, votes: Any) -> AnnotatorSurplus | VoteDissent | None:
+    """Return the further input of the error model: surplus of annotators, or dissent of votes."""
+    n, q = scored.labels.shape
+    if annotators is not None and votes is not None:
+        raise ValueError("Expected annotators (one per row) or votes (several per row); got both")
+    if votes is not None:
+        table = VoteTable.read(votes)
+        if (table.shape[0], table.shape[2]) != (n, q):
+            raise ValueError(f"Expected votes on {n} rows and {q} labels; got {table.shape[0]} and {table.shape[2]}")
+        given, _ = scored.read(slice(None))
+        return VoteDissent(np.nan_to_num(np.abs(given - table.mean())))
+    if annotators is None:
+        return None
+    if len(annotators) != n:
+        raise ValueError(f"annotators must have one entry per row ({n}); got {len(annotators)}")
+    parts = (slice(start, start + scored.block_size) for start in range(0, n, scored.block_size))
+    return AnnotatorSurplus.of(check_groups(annotators, n), ((part, *scored.read(part)) for part in parts))
 
 
 def mean_rates(noise: ScoreDependentNoise | ScoreNoiseRates, pred_proba: Any) -> ClassConditionalNoise:

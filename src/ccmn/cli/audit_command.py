@@ -126,7 +126,7 @@ def audit(
     --trusted, verified rows. Without verified rows and without evidence for class-conditional noise it stays below
     0.5, but the order is still meaningful. Verified rows of a random sample also improve the rates. With --votes, the
     labels are the majority of the votes, their rates are estimated from the votes, and the report describes the
-    annotators. DATA is not changed.
+    annotators; with --trusted, error probabilities also depend on the share of dissenting votes. DATA is not changed.
 
     Example: ccmn audit train.csv --labels 'label_*' --noise partial --out issues.csv
     """
@@ -152,7 +152,7 @@ def audit(
     probabilities = results.probabilities(data.X, Y)
     threshold = DEFAULT_MIN_P_WRONG if min_p_wrong is None else min_p_wrong
     settings: dict[str, Any] = {"trusted": known, "diverse": diverse, "pred_proba": probabilities}
-    settings["annotators"] = annotators
+    settings |= {"annotators": annotators, "votes": None if known is None else data.votes}
     audited = audit_labels(data.X, Y, rates, threshold, random_state, **settings)
     expected = round(float(audited.summary[["false", "missing"]].to_numpy().sum()))
     below = min_p_wrong is None and not len(audited.issues) and expected > 0
@@ -241,7 +241,15 @@ def _export(
     if cleanlab is not None:
         from ccmn.audit import find_label_issues
 
-        entries = find_label_issues(Y, audited.pred_proba, audited.noise, known, 0, annotators=annotators)
+        entries = find_label_issues(
+            Y,
+            audited.pred_proba,
+            audited.noise,
+            known,
+            0,
+            annotators=annotators,
+            votes=None if known is None else data.votes,
+        )
         worst = entries.groupby("row").p_wrong.max().reindex(range(data.n), fill_value=0.0)
         listed = set(audited.issues.row.tolist())
         rows = worst.rename("label_score").rsub(1).reset_index()
