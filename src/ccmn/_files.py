@@ -166,7 +166,10 @@ def open_text(path: Path) -> Iterator[IO[str]]:
             with io.TextIOWrapper(stream, encoding="utf-8-sig") as text:
                 yield text
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text ({error.reason}); convert it, or check its suffix") from None
+        raise ValueError(
+            f"{path} is not UTF-8 text ({error.reason}). Save the table as CSV UTF-8, convert the file (iconv -f "
+            "WINDOWS-1252 -t UTF-8), or check its suffix."
+        ) from None
     except UnpackedSizeError as error:
         raise UnpackedSizeError(f"{path}: {error}") from None
     except gzip.BadGzipFile:

@@ -142,10 +142,13 @@ def test_errors_name_the_parameter_and_its_value(rejected, files, arguments, mes
     assert message in rejected("fit", *arguments, "--noise", "none", "--out", "m.ccmn")
 
 
-def test_warning_on_poorly_identified_rates_names_the_noise_type(run, unnamed, files):
+def test_warning_on_poorly_identified_rates_names_options(run, unnamed, files):
     Y = np.random.default_rng(0).integers(0, 2, unnamed.Y.shape).astype(np.uint8)  # independent of the features
     write_npz(type(unnamed)(unnamed.X, Y), "noise.npz")
-    assert "noise_type='partial'" in run("noise", "estimate", "noise.npz").stderr
+    warning = run("noise", "estimate", "noise.npz").stderr
+    assert "--noise partial or missing" in warning
+    assert "--trusted FILE" in warning
+    assert "noise_type=" not in warning
 
 
 def test_labels_option():

@@ -29,6 +29,13 @@ from ccmn.cli.review_command import review
 USER_ERRORS = (ValueError, TypeError, OSError, ImportError, MemoryError)
 """Errors caused by files, option values or the machine. Any other exception is a bug and keeps its traceback."""
 
+PARAMETER_OPTIONS = {
+    "noise_type='partial' or 'missing'": "--noise partial or missing (--noise-type of ccmn noise estimate)",
+    "noise_type='both'": "--noise estimate",
+    "as trusted=(rows, Y_true)": "with --trusted FILE (ccmn review exports it)",
+}
+"""Parameters in warnings of the library, and the options that users of the command line need instead."""
+
 
 class ErrorReporter(TyperGroup):
     """Command group that prints errors and warnings as single lines on stderr."""
@@ -65,8 +72,11 @@ class ErrorReporter(TyperGroup):
 
 
 def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning without its source line."""
-    typer.echo(f"ccmn: note: {_printable(str(message))}", err=True)
+    """Print a warning without its source line, with options in place of parameters."""
+    text = str(message)
+    for parameter, option in PARAMETER_OPTIONS.items():
+        text = text.replace(parameter, option)
+    typer.echo(f"ccmn: note: {_printable(text)}", err=True)
 
 
 def _print_error(message: str) -> None:

@@ -23,7 +23,6 @@ from ccmn.cli.options import (
     Text,
     check_output,
     print_next,
-    read_labels,
     read_roles,
 )
 from ccmn.cli.output import print_json, print_table
@@ -80,6 +79,12 @@ def info(
         ),
     ] = None,
     labels: Labels = None,
+    tags: Tags = None,
+    sep: Separator = ";",
+    text: Text = None,
+    image: Image = None,
+    row_id: RowId = None,
+    ignore: Ignore = None,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
@@ -87,7 +92,8 @@ def info(
 
     Examples: ccmn data info yeast scene, or ccmn data info mine.csv --labels 'label_*'
     """
-    described = [_describe(source, labels, data_dir) for source in sources or _available(data_dir)]
+    roles = read_roles(labels, tags, sep, text, image, row_id, ignore)
+    described = [_describe(source, roles, data_dir) for source in sources or _available(data_dir)]
     if as_json:
         rows = [{**asdict(figures), "paper": paper and paper._asdict()} for figures, paper in described]
         print_json(rows if len(sources or ()) != 1 else rows[0])
@@ -293,12 +299,16 @@ def _available(data_dir: Path | None) -> list[str]:
     return names
 
 
-def _describe(source: str, labels: str | None, data_dir: Path | None) -> tuple[Characteristics, Any]:
+def _describe(source: str, roles: ColumnRoles, data_dir: Path | None) -> tuple[Characteristics, Any]:
     """Return the characteristics of a dataset or file and those printed in the paper, if any."""
     from ccmn.data import load_dataset
     from ccmn.data.catalog import DATASETS
     from ccmn.data.characteristics import describe
+    from ccmn.data.columns import Columns
+    from ccmn.data.formats import is_table
 
-    paper = DATASETS[source].paper if source in DATASETS else None
-    spec = None if source in DATASETS else read_labels(labels)
-    return describe(load_dataset(source, labels=spec, data_dir=data_dir)), paper
+    if source in DATASETS:
+        return describe(load_dataset(source, data_dir=data_dir)), DATASETS[source].paper
+    if is_table(source):
+        return describe(Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1]), None
+    return describe(load_dataset(source, labels=roles.labels, data_dir=data_dir)), None

@@ -165,6 +165,7 @@ def evaluate(
     classifier, columns = _load(model)
     data = columns.read_labeled(source, roles=read_roles(labels, tags, sep, row_id=row_id), data_dir=data_dir)
     rates = None if noise is None else read_rates_option(noise, columns.label_names, data.q)
+    data = _observed_rows(data) if rates is None else data
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
     training_rows = None if classifier.training_rows_ is None else classifier.training_rows_.compare(data.X)
     training_note = None
@@ -200,6 +201,21 @@ def evaluate(
         typer.echo(out_of_range_note(bounds))
     if report is not None:
         typer.echo(f"report written to {report}")
+
+
+def _observed_rows(data: MultiLabelData) -> MultiLabelData:
+    """Return the rows of which all labels were observed; metrics on the labels as given need them."""
+    import numpy as np
+
+    from ccmn._containers import is_sparse
+
+    if is_sparse(data.Y) or not np.isnan(data.Y).any():
+        return data
+    rows = np.flatnonzero(~np.isnan(data.Y).any(1))
+    if not len(rows):
+        raise ValueError("no row has all labels observed; metrics need rows without missing labels")
+    typer.echo(f"ccmn: note: {data.n - len(rows)} of {data.n} rows with missing labels are left out", err=True)
+    return data.take(rows)
 
 
 def store_columns(classifier: CCMNClassifier, columns: Columns) -> None:

@@ -6,6 +6,8 @@ identifiers, several texts) are converted by a :class:`ccmn.data.TablePreprocess
 
 from __future__ import annotations
 
+import shlex
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from ccmn._containers import is_sparse
 from ccmn._files import PathLike, UnpackedSizeError, prefix_errors
 from ccmn._validation import check_no_missing
 from ccmn.data.catalog import DATASETS, load_dataset
@@ -24,6 +27,8 @@ from ccmn.data.preprocessing import TablePreprocessor, TextFeatures, to_numbers
 from ccmn.data.tables import LabelSpec
 from ccmn.data.vote_table import read_votes
 
+MIN_NUMBERED_ROWS = 20
+"""Shorter columns of consecutive numbers may be features."""
 MAX_NAMES_SHOWN = 5
 """Error messages list this many missing columns."""
 
@@ -80,6 +85,9 @@ class Columns:
             table = LabeledTable.read(read_table(source), roles)
             preprocessor, data = table.fit()
             columns = cls(data.d, data.q, None, data.label_names, table=preprocessor, roles=table.roles)
+            _warn_of_row_numbers(source, table.features)
+        elif data.feature_names is not None and not is_sparse(data.X):
+            _warn_of_row_numbers(source, dict(zip(data.feature_names, data.X.T)))
         with prefix_errors(source):
             check_no_missing(data.X, data.feature_names)
             if not (data.q and data.d):
@@ -269,6 +277,28 @@ class Columns:
             if data.q != self.n_labels:
                 raise ValueError(f"the model was fitted on {self.n_labels} labels; got {data.q}")
         return replace(data, label_names=self.label_names)
+
+
+def _warn_of_row_numbers(source: PathLike, columns: Any) -> None:
+    """Warn of features that number the rows, which are usually identifiers; ``columns`` maps names to values."""
+    for name, values in columns.items():
+        if _numbers_rows(values):
+            warnings.warn(
+                f"{source}: column {name!r} numbers the rows and is used as a feature. Use --id or --ignore "
+                f"{shlex.quote(str(name))} if it is not.",
+                stacklevel=3,
+            )
+
+
+def _numbers_rows(values: Any) -> bool:
+    """Return whether a column contains consecutive numbers."""
+    try:
+        start = np.array([float(value) for value in values[:MIN_NUMBERED_ROWS]])
+        if len(start) < MIN_NUMBERED_ROWS or (np.diff(start) != 1).any():
+            return False
+        return bool((np.diff(np.asarray(values, dtype=np.float64)) == 1).all())
+    except (TypeError, ValueError):  # words or gaps
+        return False
 
 
 def _is_dataset_name(source: PathLike) -> bool:

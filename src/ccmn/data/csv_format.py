@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
+import re
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +48,10 @@ from ccmn.data.tables import (
 
 _WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 """Words that are accepted as numbers, in any case."""
+SEPARATORS = (",", ";", "\t")
+"""Separators of columns; spreadsheets of many countries write semicolons."""
+INDEX_NAMES = ("", "Unnamed: 0")
+"""Names of the index of a DataFrame in a CSV file."""
 _ROWS_PER_BLOCK = 10_000
 """Sparse data are written in blocks of this many rows, to bound the memory of their dense form."""
 _LINES_PER_BLOCK = 100_000
@@ -55,7 +61,7 @@ _VALUES_PER_BLOCK = 1 << 22
 
 
 def read_csv(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
-    """Read a comma-separated file, compressed (``.gz``) or not.
+    """Read a file of columns that are separated by commas, semicolons or tabs, compressed (``.gz``) or not.
 
     Parameters
     ----------
@@ -90,11 +96,14 @@ def read_csv_text(path: PathLike, text: str, labels: LabelSpec | None = None) ->
 
 
 def read_csv_table(path: PathLike) -> RawTable:
-    """Return all columns as texts, None where a cell is empty or means a missing value."""
+    """Return all columns as texts, None where a cell is empty or means a missing value.
+
+    The index of a DataFrame, a first column without a name that numbers the rows, is left out.
+    """
     import pandas as pd
 
     path = check_file(path)
-    names, _, _ = _read_header(path, [], None)
+    names, _, _ = _read_header(path, [], None, may_have_index=True)
     columns: list[list[str]] = [[] for _ in names]
     lines, size, limit = array("q"), 0, unpacked_limit(path)
     records = _records(path)
@@ -107,8 +116,13 @@ def read_csv_table(path: PathLike) -> RawTable:
         for column, cell in zip(columns, cells):
             column.append(cell)
         lines.append(line)
+    if names[0] in INDEX_NAMES:
+        with prefix_errors(path):
+            if columns[0] != [str(number) for number in range(len(lines))]:
+                check_column_names(names)
+        names, columns = names[1:], columns[1:]
     frame = pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in zip(names, columns)})
-    return RawTable(path, frame, lines)
+    return RawTable(path, frame, lines, decimal_comma=_separator(next(text_lines(path))) == ";")
 
 
 def read_frame_csv(path: Path, **settings: Any) -> Any:
@@ -162,8 +176,16 @@ def _shortest(value: Any) -> str:
     return str(value).removesuffix(".0")
 
 
+def read_cells(path: Path) -> Any:
+    """Return the cells of a CSV file as a DataFrame of unchanged texts."""
+    import pandas as pd
+
+    (_, names), *rows = _records(path)
+    return pd.DataFrame([cells for _, cells in rows], columns=[name.strip() for name in names], dtype=object)
+
+
 def _read_header(
-    path: Path, labels: LabelSpec | None, text: str | None
+    path: Path, labels: LabelSpec | None, text: str | None, *, may_have_index: bool = False
 ) -> tuple[list[str], NDArray[np.intp], int | None]:
     """Return the column names without the text column, the indices of the label columns, and the text index."""
     _, names = next(_records(path), (0, []))
@@ -171,10 +193,7 @@ def _read_header(
     with prefix_errors(path):
         if not names:
             raise ValueError("the file is empty; expected a line of column names, then one row per line")
-        for separator in (";", "\t"):
-            if len(names) == 1 and separator in names[0]:
-                raise ValueError(f"the columns are separated by {separator!r}; write the file with commas")
-        check_column_names(names)
+        check_column_names(names[1:] if may_have_index and names[0] in INDEX_NAMES else names)
         if _looks_like_data(names):
             raise ValueError(
                 f"the first line contains numbers, {', '.join(names[:3])} ..., instead of column names; add a header "
@@ -252,10 +271,22 @@ def _read_rows(path: Path, labels: LabelSpec | None, text: str | None) -> tuple[
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and cells of every record; blank lines are skipped."""
-    reader = csv.reader(text_lines(path), strict=True)
+    lines = text_lines(path)
+    first = next((line for line in lines if line.strip()), "")
+    reader = csv.reader(itertools.chain([first], lines), delimiter=_separator(first), strict=True)
     try:
         for cells in reader:
             if cells:
                 yield reader.line_num, cells
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: not a valid CSV row ({error})") from None
+
+
+def _separator(header: str) -> str:
+    """Return the separator of the columns: a semicolon or tab if the line of names has no comma.
+
+    >>> _separator("sea;sky"), _separator("sea,sky;sun"), _separator("sea")
+    (';', ',', ',')
+    """
+    outside = re.sub(r'"[^"]*"', "", header)
+    return next((separator for separator in SEPARATORS if separator in outside), ",")

@@ -27,7 +27,6 @@ from ccmn._files import (
 )
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.labeled_table import DEFAULT_SEPARATOR, ColumnRoles, LabeledTable, RawTable
-from ccmn.data.preprocessing import category_name
 from ccmn.data.tables import LabelSpec
 from ccmn.data.vote_table import MEMORY_PER_VOTE, VoteTable
 
@@ -338,7 +337,7 @@ def _roles(frame: Any, tags: str | None) -> ColumnRoles:
     """Return the roles of the columns with usual names."""
     text = next((name for name in TEXT_COLUMNS if name in frame and _is_text(frame[name])), None)
     image = "image" if "image" in frame and _is_text(frame["image"]) else None
-    row_id = "id" if "id" in frame and frame["id"].notna().all() and frame["id"].map(category_name).is_unique else None
+    row_id = "id" if "id" in frame and frame["id"].notna().all() else None
     ignored = ("id",) if row_id is None and "id" in frame else ()
     return ColumnRoles(None, tags, text=() if text is None else (text,), image=image, id=row_id, ignore=ignored)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,11 +13,15 @@ import numpy as np
 
 from ccmn._files import check_unpacked_size, data_name, prefix_errors, unpacked_limit
 from ccmn.data.dataset import MultiLabelData
-from ccmn.data.preprocessing import TablePreprocessor, category_name, to_numbers, without_gap_words
+from ccmn.data.preprocessing import TablePreprocessor, category_name, to_numbers, with_decimal_points, without_gap_words
 from ccmn.data.tables import LabelSpec, label_columns
 
 DEFAULT_SEPARATOR = ";"
 """Separator of the tags in a cell."""
+MAX_NAMES = 15
+"""Number of column names in an error message."""
+MAX_LIST_CHARACTERS = 200
+"""Longer cells are texts and not lists of tags."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,8 @@ class RawTable:
         Votes of several annotators.
     trusted : sequence, default=None
         Verified tags of every row, None where not verified.
+    decimal_comma : bool, default=False
+        Whether columns of numbers may have decimal commas.
     """
 
     path: Path
@@ -112,6 +119,7 @@ class RawTable:
     tag_names: Sequence[str] | None = None
     votes: Any = None
     trusted: Sequence[Any] | None = None
+    decimal_comma: bool = False
 
     def place(self, row: int) -> str:
         """Return the position of a row, for error messages."""
@@ -152,6 +160,9 @@ class LabeledTable:
         if raw.places is not None:  # the cells of CSV files are texts
             words = [name for name in raw.frame.columns if name != roles.tags and name not in roles.text]
             raw = replace(raw, frame=raw.frame.assign(**without_gap_words(raw.frame[words])))
+            if raw.decimal_comma:
+                numbers = [name for name in words if name not in (roles.id, roles.image)]
+                raw = replace(raw, frame=raw.frame.assign(**with_decimal_points(raw.frame[numbers])))
         with prefix_errors(raw.path):
             _check_columns(raw, roles)
             if roles.tags is not None and roles.labels is not None:
@@ -165,6 +176,8 @@ class LabeledTable:
             return cls(raw, roles, tag_matrix(raw, raw.frame[roles.tags], roles, names), names)
         with prefix_errors(raw.path):
             names = [str(name) for name in raw.frame.columns]
+            if roles.labels is None and known is None:
+                raise ValueError(_labels_wanted(raw, roles))
             spec = roles.labels if roles.labels is not None or known is None else list(known)
             chosen = [names[j] for j in label_columns(spec, names)]
         columns = [_labels(raw, name) for name in chosen]
@@ -267,6 +280,29 @@ def _tag_names(raw: RawTable, roles: ColumnRoles) -> list[str]:
                 f"{other!r}; use --sep {other!r}"
             )
     return sorted(found, key=lambda tag: (not tag.isdecimal(), int(tag) if tag.isdecimal() else 0, tag))
+
+
+def _labels_wanted(raw: RawTable, roles: ColumnRoles) -> str:
+    """Return an error message for a table whose labels were not selected, with the likely columns."""
+    names = [str(name) for name in raw.frame.columns]
+    lists = [
+        name
+        for name in names
+        if name not in roles.text and raw.frame[name].map(lambda cell: _is_list(cell, roles.separator)).any()
+    ]
+    hint = f" (perhaps --tags {shlex.quote(lists[0])})" if lists else ""
+    return (
+        "specify which columns are labels: --labels a,b for columns of 0 and 1, or --tags COLUMN for a column of lists "
+        f"such as a{roles.separator}b{hint}; the columns are {', '.join(names[:MAX_NAMES])}"
+        f"{' ...' if len(names) > MAX_NAMES else ''}"
+    )
+
+
+def _is_list(cell: Any, separator: str) -> bool:
+    """Return whether a cell is a list, or a short text with separators and no line breaks."""
+    if isinstance(cell, str):
+        return separator in cell and len(cell) < MAX_LIST_CHARACTERS and "\n" not in cell
+    return isinstance(cell, (list, tuple, set, frozenset, np.ndarray))
 
 
 def _labels(raw: RawTable, name: str) -> Any:

@@ -8,6 +8,7 @@ here because fitted transformers of scikit-learn can only be stored as pickles.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -39,6 +40,16 @@ MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 """Texts that mean a missing value, in any case."""
 NUMBER_WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 """Words that are numbers, in any case."""
+OTHER_SPELLINGS = {
+    "dates": (r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[ T][\d:]+)?", "2026-01-31"),
+    "numbers": (
+        r"[€$£¥]?\s?[+-]?\d+(?:[., '’]\d+)*\s?[€$£¥%]?",
+        "1234.5, without thousands separators and units",
+    ),
+}
+"""Frequent spellings of dates and numbers that are not read, and how to write them."""
+DECIMAL_COMMA = r"\s*[+-]?\d+(?:,\d+)?\s*"
+"""Numbers in files that are separated by semicolons."""
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 
 FloatArray = NDArray[np.float64]
@@ -492,6 +503,16 @@ def without_gap_words(frame: Any) -> dict[str, Any]:
     }
 
 
+def with_decimal_points(frame: Any) -> dict[str, Any]:
+    """Return the columns of a table of texts, None where missing, whose numbers have decimal commas, with points."""
+    columns = {}
+    for name in frame.columns:
+        known = frame[name].dropna()
+        if len(known) and known.str.contains(",").any() and known.str.fullmatch(DECIMAL_COMMA).all():
+            columns[name] = frame[name].str.replace(",", ".")
+    return columns
+
+
 def _fit_step(name: str, values: Any, categorical: bool, max_categories: int) -> Step:
     """Return the step of a column, by the kind of its values."""
     if categorical or values.dtype.name == "category":
@@ -500,11 +521,11 @@ def _fit_step(name: str, values: Any, categorical: bool, max_categories: int) ->
         return DateFeatures.fit(name, values)
     if values.dtype.kind in "biuf":
         return NumberFeatures.fit(name, to_numbers(values))
-    known = values.dropna()
+    known, option = values.dropna(), shlex.quote(name)
     if any(isinstance(value, (list, tuple, set, dict, np.ndarray)) for value in known.head(100)):
         raise ValueError(
-            f"column {name!r} contains lists. Select it as the column of tags (--tags {name}), or remove it "
-            f"(--ignore {name})."
+            f"column {name!r} contains lists. Select it as the column of tags (--tags {option}), or remove it "
+            f"(--ignore {option})."
         )
     _, wrong = _parse_numbers(values)
     if wrong.sum() <= (1 - MIN_NUMBER_SHARE) * len(known):
@@ -514,9 +535,13 @@ def _fit_step(name: str, values: Any, categorical: bool, max_categories: int) ->
         return DateFeatures.fit(name, values)
     distinct = words.nunique()
     if len(words) >= MIN_ROWS_FOR_SHARE and distinct > MAX_DISTINCT_SHARE * len(words):
+        start = f"column {name!r} has {distinct} different values in {len(words)} rows, such as {words.iloc[0][:40]!r}"
+        for kind, (pattern, advice) in OTHER_SPELLINGS.items():
+            if words.str.fullmatch(pattern).mean() >= MIN_NUMBER_SHARE:
+                raise ValueError(f"{start}: {kind} must be written as {advice}; or use --ignore {option}")
         raise ValueError(
-            f"column {name!r} has {distinct} different values in {len(words)} rows, such as {words.iloc[0][:40]!r}: "
-            f"is it a text (--text {name}), an identifier (--id {name}), or not a feature (--ignore {name})?"
+            f"{start}: is it a text (--text {option}), an identifier (--id {option}), or not a feature (--ignore "
+            f"{option})?"
         )
     return CategoryFeatures.fit(name, values, max_categories)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
-from ccmn._files import PathLike, open_text
+from ccmn._files import PathLike
 from ccmn._pictures import encode_png, parse_size, to_pixels
 from ccmn.data.columns import Columns
+from ccmn.data.csv_format import read_cells
 from ccmn.data.dataset import Matrix, MultiLabelData
 from ccmn.data.formats import format_suffix, is_table, read_table
 from ccmn.data.labeled_table import ColumnRoles
@@ -276,17 +276,8 @@ def _table_reader(source: PathLike) -> Callable[[], Any] | None:
 
     def read() -> Any:
         try:
-            return _read_cells(path) if format_suffix(path) == ".csv" else read_table(path).frame
-        except (ValueError, csv.Error) as error:
+            return read_cells(path) if format_suffix(path) == ".csv" else read_table(path).frame
+        except ValueError as error:
             raise OSError(f"{path} has changed since the review started: {error}") from None
 
     return read
-
-
-def _read_cells(path: Path) -> Any:
-    """Return the cells of a CSV file as text, unchanged."""
-    import pandas as pd
-
-    with open_text(path) as stream:
-        head, *rows = (cells for cells in csv.reader(stream) if cells)
-    return pd.DataFrame(rows, columns=head, dtype=object)
