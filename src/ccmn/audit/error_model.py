@@ -238,7 +238,8 @@ def _fit_scaling(
             bins[:, len(fitted), : values[0].size] = values  # bins without rows do not change the fit
             fitted.append(j)
     if fitted:
-        platt = calibrate(*bins[:, : len(fitted)], rho_pos[fitted], rho_neg[fitted])
+        centers, n_zeros, n_ones = bins[:, : len(fitted)]
+        platt = calibrate(centers, n_zeros, n_ones, rho_pos[fitted], rho_neg[fitted])
         slope[fitted], offset[fitted] = np.exp(platt.slope), platt.offset
     return slope, offset
 
@@ -607,7 +608,7 @@ def _fit_log_odds(held_out: FloatArray, wrong: FloatArray) -> FloatArray:
     # The offset makes coefficients of 0 the ones of log-odds that are not changed.
     bounds = [(MIN_SCALING - 1, None)] * 2 + [(None, None)]
     fitted = _logistic_regression(design, wrong, held_out, np.full(3, SCALING_PENALTY), bounds)
-    return fitted + np.array([1.0, 1.0, 0.0])
+    return np.asarray(fitted + np.array([1.0, 1.0, 0.0]))
 
 
 def _logistic_regression(

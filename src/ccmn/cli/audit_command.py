@@ -158,8 +158,8 @@ def audit(
     below = min_p_wrong is None and not len(audited.issues) and expected > 0
     if below:
         audited = audit_labels(data.X, Y, audited.noise, 0.0, random_state, **settings)
-        listed = audited.issues.head(expected)
-        audited = replace(audited, issues=listed.assign(suggested=1 - listed.given))
+        suspicious = audited.issues.head(expected)
+        audited = replace(audited, issues=suspicious.assign(suggested=1 - suspicious.given))
     _export(audited, data, Y, known, annotators, out, cleanlab)
     if report is not None:
         from ccmn.report.builders import audit_report

@@ -161,7 +161,9 @@ def _read_folder(folder: Path, start: Path) -> DataFrame:
     file, tags = FOLDER_COLUMNS
     table = pd.DataFrame({file: [os.path.relpath(path, start) for path in files]})
     groups = [path.relative_to(folder).parts[0] if path.parent != folder else None for path in files]
-    return table.assign(**{tags: groups}) if any(groups) else table
+    if any(groups):
+        table[tags] = groups
+    return table
 
 
 def _read_table(source: Path, words: list[str]) -> DataFrame:

@@ -20,7 +20,14 @@ from ccmn.estimation.confident_joint import joint_label
 from ccmn.estimation.dawid_skene import dawid_skene
 from ccmn.estimation.evidence import Evidence, held_out_scores
 from ccmn.estimation.likelihood import observed_prevalence
-from ccmn.estimation.noise_rates import MAX_IDENTIFIED_WIDTH, UNKNOWN_RATE, ZERO_RATE, LabelRates, prior_from_rates
+from ccmn.estimation.noise_rates import (
+    MAX_IDENTIFIED_WIDTH,
+    UNKNOWN_RATE,
+    ZERO_RATE,
+    LabelRates,
+    Rate,
+    prior_from_rates,
+)
 from ccmn.estimation.profile import Counts, profile_labels
 from ccmn.estimation.trusted import (
     contradict,
@@ -171,14 +178,14 @@ def _without_observed_class(label: LabelRates, observed: FloatArray, counted: La
 
     If a label was never given, all its positives may be missing, whatever the rates of the other labels are.
     """
-    for name, value in (("pos", 1), ("neg", 0)):
-        rate = getattr(label, name)
+
+    def replaced(rate: Rate, value: int, alone: Rate) -> Rate:
         if rate == ZERO_RATE or (observed == value).any():
-            continue
-        alone = UNKNOWN_RATE if counted is None else getattr(counted, name)
-        rate = rate._replace(low=0.0, high=1.0) if alone == UNKNOWN_RATE else alone
-        label = label._replace(**{name: rate})
-    return label
+            return rate
+        return rate._replace(low=0.0, high=1.0) if alone == UNKNOWN_RATE else alone
+
+    pos, neg = (UNKNOWN_RATE, UNKNOWN_RATE) if counted is None else (counted.pos, counted.neg)
+    return label._replace(pos=replaced(label.pos, 1, pos), neg=replaced(label.neg, 0, neg))
 
 
 def ambiguous_shares(evidence: Evidence) -> FloatArray:

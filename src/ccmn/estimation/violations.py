@@ -415,7 +415,7 @@ def shape_gains(logits: FloatArray, Y: FloatArray) -> FloatArray:
         scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, SHAPE_STEPS)
         for _ in range(SHAPE_STEPS):
             optimizer.zero_grad()
-            (-likelihood(parameters, strength).sum()).backward()
+            (-likelihood(parameters, strength).sum()).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             scheduler.step()
         with torch.no_grad():

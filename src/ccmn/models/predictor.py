@@ -307,7 +307,8 @@ class ProbabilityModule(torch.nn.Module):
         if not hasattr(self, "platt"):  # models of older versions
             return outputs
         slope, offset = self.platt.to(outputs.dtype)
-        return slope * outputs + offset
+        scaled: Tensor = slope * outputs + offset
+        return scaled
 
 
 # -- Predictions for many labels
