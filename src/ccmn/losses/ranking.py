@@ -17,11 +17,6 @@ from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
 from ccmn.losses.triton import can_fuse, fused_loss
 from ccmn.noise import NoiseModel
 
-_MIN_SCORES_LABEL_MAJOR = 10_000
-_MIN_ROWS_PER_LABEL = 100
-"""Above this number of scores, and of rows per label, pair sums on a CPU are up to 15 % faster if the scores of each
-label are contiguous in memory. With fewer rows per label they are up to 30 % slower."""
-
 
 def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "sigmoid") -> Tensor:
     r"""Return the pairwise ranking surrogate loss of every row.
@@ -223,17 +218,4 @@ class RankingLoss(MultiLabelLoss):
         f, pos, neg = with_weights(labels, targets)
         # If no target is NaN, the outputs are used without a copy.
         scores = outputs if f is labels else torch.cat((outputs[..., :1], f), -1)
-        size = scores.numel()
-        many_rows = size > _MIN_SCORES_LABEL_MAJOR and size > _MIN_ROWS_PER_LABEL * scores.shape[-1] ** 2
-        if many_rows and scores.device.type == "cpu" and not torch.compiler.is_compiling():
-            scores = scores.movedim(-1, 0).contiguous().movedim(0, -1)
-            return Weighted(scores, _pad_label_major(pos), _pad_label_major(neg))
         return Weighted(scores, pad(pos, (1, 0), value=1.0), pad(neg, (1, 0), value=1.0))
-
-
-def _pad_label_major(weights: Tensor) -> Tensor:
-    """Return weights (..., q) with a 1 for the dummy label in front, stored with the rows of each label contiguous."""
-    padded = weights.new_empty(weights.shape[-1] + 1, *weights.shape[:-1])
-    padded[0] = 1
-    padded[1:] = weights.movedim(-1, 0)
-    return padded.movedim(0, -1)

@@ -253,7 +253,6 @@ def test_sigmoid_by_numerical_integration():
 
 @pytest.mark.parametrize("surrogate", SURROGATES)
 def test_no_warning_for_rows_that_are_not_contiguous(surrogate, recwarn):
-    """``RankingLoss`` passes the scores of each label contiguously if the batch is large."""
     torch.manual_seed(0)
     f, p = (torch.randn(300, 128, dtype=torch.float64).t() for _ in range(2))
     value = pair_sum(f, p, 1 - p, SURROGATES[surrogate])
