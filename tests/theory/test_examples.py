@@ -19,9 +19,10 @@ def run_quick(script: str, out: Path) -> list[dict[str, str]]:
     """Run an example and return the numbers that it wrote."""
     command = [sys.executable, str(EXAMPLES / f"{script}.py"), "--quick", "--out", str(out)]
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300)
-    (figure,) = out.glob("*.png")
-    assert 10_000 < figure.stat().st_size < 150_000
-    return list(csv.DictReader(figure.with_suffix(".csv").open(encoding="utf-8")))
+    light, dark = sorted(out.glob("*.png"), key=lambda path: len(path.stem))
+    assert dark.stem == f"{light.stem}-dark"
+    assert all(10_000 < figure.stat().st_size < 150_000 for figure in (light, dark))
+    return list(csv.DictReader(light.with_suffix(".csv").open(encoding="utf-8")))
 
 
 @pytest.mark.slow
