@@ -20,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier, GroupedNoise, PartialNoise
-from ccmn.data import load_digit_scenes, make_noisy_multilabel
+from ccmn.data import TablePreprocessor, load_digit_scenes, make_noisy_multilabel
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -217,6 +217,14 @@ def test_predictions_as_frames(clf):
     assert pipe.predict(X[:5], output="frame").index.tolist() == X.index[:5].tolist()
     with pytest.raises(ValueError, match="output must be 'array' or 'frame'; got 'table'"):
         fitted.predict(X, output="table")
+
+
+def test_index_is_kept_by_a_table_preprocessor():
+    table = pd.DataFrame({"x": TASK.X[:, 0], "kind": np.where(TASK.X[:, 1] > 0, "a", "b")}, index=range(1000, 1300))
+    clf = CCMNClassifier(NOISE, loss="hamming", surrogate="square", random_state=0)
+    pipe = make_pipeline(TablePreprocessor().set_output(transform="pandas"), clf).fit(table, FRAME)
+    assert pipe[-1].feature_names_in_.tolist() == ["x", "kind=a", "kind=b"]
+    assert pipe.predict(table[3:5], output="frame").index.tolist() == [1003, 1004]
 
 
 def test_frames_of_sparse_labels_and_of_classes():
