@@ -45,6 +45,9 @@ def folder(tmp_path, monkeypatch):
     tickets = [" ".join(["hello", *words[row == 1]]) for row in task.Y]
     tags = [";".join(words[row == 1]) for row in task.Y_noisy]
     pd.DataFrame({"id": range(240), "body": tickets, "tags": tags}).to_csv(tmp_path / "tickets.csv", index=False)
+    findings = np.where(np.random.default_rng(0).random(task.Y.shape) < 0.1, -1, task.Y.astype(int))  # -1: uncertain
+    xray = pd.DataFrame(np.hstack([task.X, findings]), columns=[*"wxyz", "finding_a", "finding_b", "finding_c"])
+    xray.to_csv(tmp_path / "xray.csv", index=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     return tmp_path
