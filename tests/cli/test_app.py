@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import typer.main
 from typer.testing import CliRunner
 
+import ccmn
 from ccmn import __version__
 from ccmn.cli import app, options
 from ccmn.cli.options import CHOICES, read_labels
@@ -237,3 +241,36 @@ def test_option_names_do_not_depend_on_the_version_of_typer():
     assert [
         names for names, _ in options(get_command(app)) if any(n.startswith("-") and n != n.lower() for n in names)
     ] == []
+
+
+@pytest.mark.slow  # starts processes
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals require POSIX")
+@pytest.mark.parametrize(
+    ("command", "phases"),
+    [
+        (("fit", "--out", "model.ccmn"), ["noise rates", "logistic regression", "random forest", "calibration"]),
+        (("noise", "estimate"), ["estimating noise rates"]),
+        (("audit",), ["estimating noise rates", "computing out-of-fold probabilities"]),
+    ],
+)
+def test_terminals_show_the_phases_of_a_command(files, command, phases):
+    """Each phase is shown in its order; without a terminal, nothing is."""
+    words = [*command, "task.npz"] if len(command) < 3 else [command[0], "task.npz", *command[1:]]
+    arguments = [sys.executable, "-m", "ccmn", *words]
+    environment = {**os.environ, "PYTHONPATH": str(Path(ccmn.__file__).parents[1]), "TERM": "xterm", "COLUMNS": "100"}
+    leader, follower = os.openpty()
+    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=follower, env=environment) as process:
+        os.close(follower)
+        shown = bytearray()
+        with contextlib.suppress(OSError):  # the end of the process
+            while part := os.read(leader, 1 << 16):
+                shown += part
+    os.close(leader)
+    assert process.returncode == 0
+    places = [shown.find(phase.encode()) for phase in phases]
+    assert -1 not in places
+    assert places == sorted(places)
+    quiet = subprocess.run(
+        [*arguments, *(["--force"] if "--out" in words else [])], capture_output=True, env=environment
+    )
+    assert not any(phase.encode() in quiet.stderr for phase in phases)

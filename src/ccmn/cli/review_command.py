@@ -103,23 +103,25 @@ def review(
         raise typer.BadParameter("--image-dir requires --image")
     check_host(host)
     with private_files():
-        with error_console().status("searching for suspicious labels"):
-            if source is None:
+        searching = error_console().status("searching for suspicious labels")
+        if source is None:
+            with searching:
                 session, columns = demo_session(_review_folder(out, "digits"), random_state=random_state), None
-            else:
-                dataset, columns = read_review_data(
-                    source,
-                    picture=picture,
-                    image_dir=image_dir,
-                    candidates=candidates,
-                    data_dir=data_dir,
-                    votes=read_vote_columns(votes),
-                    roles=read_roles(labels, tags, sep, text, image, row_id, ignore),
-                )
-                rates = read_noise_option(noise, dataset.data.label_names, dataset.data.q)
-                folder, known = _review_folder(out, dataset.data.name), None
-                if cache is not None and dataset.data.votes is None:
-                    rates, known = _stored_results(dataset, rates, ResultCache(cache, random_state))
+        else:
+            dataset, columns = read_review_data(
+                source,
+                picture=picture,
+                image_dir=image_dir,
+                candidates=candidates,
+                data_dir=data_dir,
+                votes=read_vote_columns(votes),
+                roles=read_roles(labels, tags, sep, text, image, row_id, ignore),
+            )
+            rates = read_noise_option(noise, dataset.data.label_names, dataset.data.q)
+            folder, known = _review_folder(out, dataset.data.name), None
+            if cache is not None and dataset.data.votes is None:
+                rates, known = _stored_results(dataset, rates, ResultCache(cache, random_state))
+            with searching:
                 session = open_session(dataset, folder, rates, random_state, pred_proba=known)
         retraining = Retraining(
             session, on_trained=lambda model: None if columns is None else store_columns(model, columns)

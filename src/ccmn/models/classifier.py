@@ -29,7 +29,7 @@ from ccmn.estimation import NOISE_TYPES, ScoreNoiseRates
 from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES, ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.losses.forward_loss import PluginLoss
 from ccmn.models.calibration import LINK_OF_LOSS, calibrate
-from ccmn.models.monitor import overfitting_warning, show_progress, training_risk_parts
+from ccmn.models.monitor import overfitting_warning, show_phases, show_progress, training_risk_parts
 from ccmn.models.persistence import check_description, check_weights, json_safe, write_model
 from ccmn.models.predictor import (
     FittedNetwork,
@@ -396,7 +396,10 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if groups is not None:
             check_groups_possible(self.loss, data.targets, validation is not None and not validation_is_clean)
         seed = int(as_generator(self.random_state).integers(2**31))
-        noise = resolve_noise(self.noise, self._estimation_data(data, seed), seed)
+        verbose = self.verbose if ProcessGroup.current().is_main else 0
+        with show_phases(verbose) as on_phase:
+            estimated = partial(on_phase, "noise rates")
+            noise = resolve_noise(self.noise, self._estimation_data(data, seed), seed, estimated)
         self._reset(data.targets, noise)
         config = self._config(noise, data, X.shape[0], seed)
         sample = debias(data, noise, keep_noisy=config.loss_models_noise)
@@ -408,10 +411,14 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if solver != "adam":
             self._warn_about_unused(solver, checkpoint)
         saved = None if checkpoint is None else self._checkpoint(checkpoint, 5, samples.train, samples.valid)
-        verbose = self.verbose if solver == "adam" and ProcessGroup.current().is_main else 0
-        with show_progress(verbose, config.criterion) as (on_epoch, _):
-            result = SOLVERS[solver](config, samples, on_epoch, saved)
-        self._set_fitted(config, result, samples.valid, samples.train)
+        epochs = solver == "adam"
+        with (
+            show_progress(verbose if epochs else 0, config.criterion) as (on_epoch, _),
+            show_phases(0 if epochs else verbose) as on_phase,
+        ):
+            result = SOLVERS[solver](config, samples, on_epoch, saved, on_phase)
+            on_phase("calibration", 0, 1)
+            self._set_fitted(config, result, samples.valid, samples.train)
         self.training_rows_ = RowSketch.of(X)
         return self
 
@@ -463,7 +470,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         holdout = draw_holdout(shards, 1.0 if shards.n < MIN_SAMPLES_TO_SPLIT else self.validation_fraction, plan)
         data = prepare(holdout.X, holdout.Y)
         data = replace(data, targets=replace(data.targets, label_names=shards.label_names))
-        noise = resolve_noise(self.noise, data, seed)
+        verbose = self.verbose if ProcessGroup.current().is_main else 0
+        with show_phases(verbose) as on_phase:
+            noise = resolve_noise(self.noise, data, seed, partial(on_phase, "noise rates"))
         self._reset(data.targets, noise)
         config = self._config(noise, data, shards.n, seed, stream=True)
         config = replace(config, batch_size=plan.settings.batch_size, dtype=torch.float32)
@@ -483,7 +492,6 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         source = SketchedSource(shards)
         scaled = source if config.scaling is None else ScaledSource(source, config.scaling)
         scaled_valid = valid if config.scaling is None else replace(valid, X=config.scaling.transform(valid.X))
-        verbose = self.verbose if ProcessGroup.current().is_main else 0
         with show_progress(verbose, config.criterion, stream=True) as (on_epoch, on_rows):
             rows = streamed_rows(config, scaled, plan, holdout, noise.model, on_rows)
             result = fit_adam(config, StreamedSplit(rows, scaled_valid), on_epoch, saved)

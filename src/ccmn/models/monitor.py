@@ -91,6 +91,32 @@ def show_progress(verbose: int, criterion: str, *, stream: bool = False) -> Iter
         yield update_epoch, update_rows
 
 
+@contextlib.contextmanager
+def show_phases(verbose: int) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a callback for the phases of a fit without epochs: their name, finished steps and all steps.
+
+    It draws one progress bar if ``verbose`` is positive and stderr is a terminal.
+    """
+    if verbose < 1 or not sys.stderr.isatty():
+        yield lambda phase, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, visible=False)
+        current = [""]
+
+        def update(phase: str, done: int, total: int) -> None:
+            if current != [phase]:
+                bar.reset(task, total=total, description=phase, visible=True)
+                current[:] = [phase]
+            bar.update(task, completed=done)
+
+        yield update
+
+
 def _rows_per_second(progress: StreamProgress) -> str:
     """Return the speed as text."""
     return f"{progress.rows / max(progress.seconds, 1e-9):,.0f} rows/s"

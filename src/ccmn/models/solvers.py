@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -77,6 +78,12 @@ MIN_L2 = 1e-10
 """The l2 path ends here for ``weight_decay=0``; a smaller l2 weight does not change the solution."""
 
 OnProgress = Callable[[EpochProgress], None]
+OnPhase = Callable[[str, int, int], None]
+"""Called with the name of a phase of a solver without epochs, the number of finished steps, and that of all steps."""
+
+
+def _no_report(phase: str, done: int, total: int) -> None:
+    """Report nothing."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +193,7 @@ def fit_closed_form(
     data: Split,
     on_progress: OnProgress | None = None,
     checkpoint: Checkpoint | None = None,
+    on_phase: OnPhase = _no_report,
 ) -> FitResult:
     """Compute a ridge path; select the l2 weight of each label by its (unbiased) square risk on validation rows.
 
@@ -218,7 +226,7 @@ def fit_closed_form(
     return replace(result, network=_linear_network(config, weights, bias), valid_outputs=outputs)
 
 
-def fit_newton(config: TrainingConfig, data: Split) -> FitResult:
+def fit_newton(config: TrainingConfig, data: Split, on_phase: OnPhase = _no_report) -> FitResult:
     """Compute l2 paths by Newton steps from the largest weight; select the l2 weight of each label by cross-validation.
 
     The loss "plugin" is fitted to the noisy labels, the Hamming loss to debiased labels. The model is fitted again to
@@ -238,6 +246,7 @@ def fit_newton(config: TrainingConfig, data: Split) -> FitResult:
         for number in range(len(l2)):
             if not search.step(l2, number):
                 break
+            on_phase("logistic regression", number + 1, len(l2))
         path = _logistic_path(config, rows)
         path.start_from(search.weights, search.bias)
         for number in np.unique(search.choice):
@@ -325,7 +334,7 @@ class PathSearch:
         return True
 
 
-def fit_average(config: TrainingConfig, data: Split) -> FitResult:
+def fit_average(config: TrainingConfig, data: Split, on_phase: OnPhase = _no_report) -> FitResult:
     """Average the probabilities of noisy labels of a logistic regression and a random forest.
 
     Both estimate P(noisy label = 1 | x), so that the share of each is chosen by a proper score of the noisy labels: the
@@ -333,7 +342,7 @@ def fit_average(config: TrainingConfig, data: Split) -> FitResult:
     that have not seen them. The log-odds of the average are scaled on the same rows (:func:`platt_scaling`). The noise
     is inverted in the result.
     """
-    linear = fit_newton(config, data)
+    linear = fit_newton(config, data, on_phase)
     rows = data.train if data.whole is None else data.whole
     projection = None
     if is_sparse(rows.X):
@@ -344,6 +353,7 @@ def fit_average(config: TrainingConfig, data: Split) -> FitResult:
         rows.fitted_labels(),
         sample_weight=rows.row_weights(),
         random_state=config.seed,
+        on_tree=partial(on_phase, "random forest"),
     )
     valid = data.valid if linear.valid is None else linear.valid
     assert linear.valid_outputs is not None
@@ -570,6 +580,7 @@ def fit_adam(
     data: Split | StreamedSplit,
     on_progress: OnProgress | None = None,
     checkpoint: Checkpoint | None = None,
+    on_phase: OnPhase = _no_report,
 ) -> FitResult:
     """Train all learning rates at the same time, or one after the other for a module of the user; select the best."""
     if isinstance(data, Split):
@@ -716,6 +727,7 @@ class Solver(Protocol):
         data: Split,
         on_progress: OnProgress | None = None,
         checkpoint: Checkpoint | None = None,
+        on_phase: OnPhase = _no_report,
     ) -> FitResult:
         """Return the fitted network."""
 
@@ -725,9 +737,10 @@ def fit_logistic(
     data: Split,
     on_progress: OnProgress | None = None,
     checkpoint: Checkpoint | None = None,
+    on_phase: OnPhase = _no_report,
 ) -> FitResult:
     """Fit the model "linear" or "average" by Newton steps."""
-    return (fit_average if config.model == "average" else fit_newton)(config, data)
+    return (fit_average if config.model == "average" else fit_newton)(config, data, on_phase)
 
 
 SOLVERS: dict[str, Solver] = {"closed_form": fit_closed_form, "newton": fit_logistic, "adam": fit_adam}

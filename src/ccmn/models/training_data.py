@@ -438,8 +438,13 @@ class ResolvedNoise:
     """Noise model of every group if rows belong to groups."""
 
 
-def resolve_noise(noise: Noise, data: TrainingData, seed: int) -> ResolvedNoise:
-    """Return the given noise model, or the one estimated from the training data."""
+def resolve_noise(
+    noise: Noise, data: TrainingData, seed: int, on_progress: Callable[[int, int], None] | None = None
+) -> ResolvedNoise:
+    """Return the given noise model, or the one estimated from the training data.
+
+    ``on_progress`` is called during an estimation with the number of finished steps and of all steps.
+    """
     targets, grouped = data.targets, data.groups is not None
     if targets.inferred is not None:
         if grouped or not (noise is None or noise == "estimate"):
@@ -452,7 +457,7 @@ def resolve_noise(noise: Noise, data: TrainingData, seed: int) -> ResolvedNoise:
     if grouped:
         rates = None
         if isinstance(noise, str):
-            rates = _estimate(noise, data, seed)
+            rates = _estimate(noise, data, seed, on_progress)
             noise = rates.shrunk_noise
         if not isinstance(noise, GroupedNoise):
             given = "None" if noise is None else type(noise).__name__
@@ -487,7 +492,7 @@ def resolve_noise(noise: Noise, data: TrainingData, seed: int) -> ResolvedNoise:
             )
         return ResolvedNoise(no_noise)
     assert isinstance(noise, str)
-    rates = _estimate(noise, data, seed)
+    rates = _estimate(noise, data, seed, on_progress)
     return ResolvedNoise(rates.shrunk_noise, rates)
 
 
@@ -509,7 +514,7 @@ def _noise_of_probabilities(targets: Targets, *, zero: bool) -> ClassConditional
     return ClassConditionalNoise(rho_pos * scale, rho_neg * scale, label_names=targets.label_names)
 
 
-def _estimate(noise: str, data: TrainingData, seed: int) -> Any:
+def _estimate(noise: str, data: TrainingData, seed: int, on_progress: Callable[[int, int], None] | None = None) -> Any:
     """Return estimated rates, which carry the names of the labels."""
     from ccmn.estimation import estimate_noise
 
@@ -518,7 +523,8 @@ def _estimate(noise: str, data: TrainingData, seed: int) -> Any:
         from pandas import DataFrame
 
         labels = DataFrame(to_dense_array(labels), columns=list(data.targets.label_names))
-    return estimate_noise(data.X, labels, "auto", NOISE_TYPES[noise], data.trusted, None, seed, groups=data.groups)
+    settings: dict[str, Any] = {"groups": data.groups, "on_progress": on_progress}
+    return estimate_noise(data.X, labels, "auto", NOISE_TYPES[noise], data.trusted, None, seed, **settings)
 
 
 def with_out_of_fold_features(

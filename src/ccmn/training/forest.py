@@ -16,7 +16,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -275,6 +275,7 @@ def fit_forest(
     min_samples_leaf: int = DEFAULT_MIN_SAMPLES_LEAF,
     sample_weight: Any = None,
     random_state: RandomState = None,
+    on_tree: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Forest, FloatArray]:
     """Fit a random forest to labels or label probabilities and return it with its out-of-bag predictions.
 
@@ -296,6 +297,8 @@ def fit_forest(
         Sample weights. Rows with weight 0 are in no bootstrap sample.
     random_state : int, Generator or None, default=None
         Seed of the bootstrap samples and of the features that splits consider.
+    on_tree : callable, optional
+        Called after each tree with the number of trees that are done and of all trees.
 
     Returns
     -------
@@ -324,12 +327,13 @@ def fit_forest(
     mean = _observed_mean(targets, observed, weight)
     imputed = np.where(observed, targets, mean)
     trees, samples = [], []
-    for _ in range(check_count(n_trees, "n_trees")):
+    for number in range(check_count(n_trees, "n_trees")):
         drawn = used[rng.integers(len(used), size=min(len(used), MAX_TREE_ROWS))]
         sample, counts = np.unique(drawn, return_counts=True)
         tree = DecisionTreeRegressor(**options, random_state=int(rng.integers(2**31)))
         trees.append(tree.fit(rows[sample], imputed[sample], sample_weight=counts * weight[sample]).tree_)
         samples.append(_Sample(sample, counts * weight[sample]))
+        on_tree(number + 1, n_trees)
     forest = _flatten(trees, rows.shape[1])
     if not observed.all():
         forest = _with_observed_values(forest, rows, targets, samples, mean)
