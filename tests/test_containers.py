@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,10 +12,11 @@ from sklearn.linear_model import LogisticRegression
 from torch.utils.data import TensorDataset
 
 import ccmn
-from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier
+from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier, estimate_noise
 from ccmn._containers import to_dense_array, unwrap
 from ccmn.audit import find_label_issues
 from ccmn.baselines import PMLNI
+from ccmn.data import TablePreprocessor
 from ccmn.losses import LOSSES
 from ccmn.metrics import METRICS, hamming_loss
 
@@ -156,3 +159,29 @@ def test_missing_labels_at_the_entry_points(labels):
         hamming_loss(labels, Y)
     with pytest.raises(ValueError, match="contains NaN"):
         PMLNI().fit(X, labels)
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars"])
+def test_tables_of_other_libraries(library):
+    """Tables of pyarrow and polars give the same model, names, rates and features as those of pandas."""
+    module = pytest.importorskip(library, reason=f"{library} is not installed: pip install {library}")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(150, 3)), columns=["a", "b", "c"])
+    Y = pd.DataFrame((X[["a", "b"]].to_numpy() > 0).astype(int), columns=["sea", "sky"])
+    convert = module.Table.from_pandas if library == "pyarrow" else module.from_pandas
+    table_X, table_Y = convert(X), convert(Y)
+    expected = CCMNClassifier(noise=None, random_state=0).fit(X, Y)
+    found = CCMNClassifier(noise=None, random_state=0).fit(table_X, table_Y)
+    assert found.label_names_ == expected.label_names_ == ("sea", "sky")
+    assert found.feature_names_in_.tolist() == ["a", "b", "c"]
+    np.testing.assert_allclose(found.predict_proba(table_X), expected.predict_proba(X), rtol=1e-9)
+    assert found.predict(table_X, output="frame").columns.tolist() == ["sea", "sky"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # wide intervals
+        assert estimate_noise(table_X, table_Y).label_names == ("sea", "sky")
+    issues = find_label_issues(table_Y, expected.predict_proba(X), min_p_wrong=0)
+    assert set(issues.label) == {"sea", "sky"}
+    mixed = X.assign(town=["Rome", "Oslo", None] * 50)
+    np.testing.assert_array_equal(
+        TablePreprocessor().fit_transform(convert(mixed)), TablePreprocessor().fit_transform(mixed)
+    )

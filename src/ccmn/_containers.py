@@ -28,11 +28,19 @@ def is_dataframe(labels: object) -> bool:
     return type(labels).__name__ == "DataFrame" and hasattr(labels, "iloc")
 
 
-def label_names_of(labels: object) -> tuple[str, ...] | None:
-    """Return the column names of a DataFrame (or the index of a Series) as label names, else None.
+def is_other_table(labels: object) -> bool:
+    """Return whether ``labels`` is a table of pyarrow or polars, without importing them."""
+    return type(labels).__module__.partition(".")[0] in ("pyarrow", "polars") and hasattr(labels, "to_pandas")
 
-    A ``RangeIndex``, the default of pandas, carries no names.
+
+def label_names_of(labels: object) -> tuple[str, ...] | None:
+    """Return the column names of a table (or the index of a Series) as label names, else None.
+
+    Tables are those of pandas, pyarrow and polars. A ``RangeIndex``, the default of pandas, carries no names.
     """
+    if is_other_table(labels):
+        names = getattr(labels, "column_names", None) or getattr(labels, "columns", None)
+        return None if names is None else tuple(str(name) for name in names)
     if is_dataframe(labels):
         index = labels.columns  # type: ignore[attr-defined]
     elif type(labels).__name__ == "Series" and hasattr(labels, "iloc"):

@@ -18,7 +18,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from ccmn._containers import is_dataframe, is_sparse
+from ccmn._containers import is_dataframe, is_other_table, is_sparse
 from ccmn._validation import check_count
 from ccmn.data.dataset import Matrix, MultiLabelData
 
@@ -336,7 +336,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : DataFrame of shape (n, columns)
-            Table.
+            Table of pandas, pyarrow or polars.
         y : object, default=None
             Ignored.
 
@@ -371,7 +371,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : DataFrame
-            Table with the columns of ``fit``, in any order; other columns are ignored.
+            Table of pandas, pyarrow or polars with the columns of ``fit``, in any order; other columns are ignored.
 
         Returns
         -------
@@ -577,6 +577,7 @@ def _texts(values: Any) -> Any:
 
 def _check_frame(X: Any) -> Any:
     """Return a DataFrame with unique text names."""
+    X = X.to_pandas() if is_other_table(X) else X
     if not is_dataframe(X):
         raise ValueError(f"Expected a DataFrame with named columns; got {type(X).__name__}")
     if not len(X):

@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ccmn import _files
-from ccmn._containers import is_dataframe, is_sparse, label_names_of, to_dense_array
+from ccmn._containers import is_dataframe, is_other_table, is_sparse, label_names_of, to_dense_array
 from ccmn._validation import check_label_values, check_trusted_rows
 from ccmn.data import VoteTable
 from ccmn.estimation import NOISE_TYPES, cross_fit_proba
@@ -234,7 +234,7 @@ def encode_targets(Y: Any) -> Targets:
         check_label_values(matrix.data, "y")
         labels = matrix if _is_large(matrix) else np.asarray(matrix.toarray())
         return Targets(labels, "multilabel", np.arange(matrix.shape[1]), None, sparse=True)
-    names = label_names_of(Y) if is_dataframe(Y) else None
+    names = label_names_of(Y) if is_dataframe(Y) or is_other_table(Y) else None
     array = to_dense_array(Y)
     if array.ndim == 1 and array.dtype == object and len(array) and all(isinstance(e, _COLLECTIONS) for e in array):
         return encode_targets([set(row) for row in array])  # a Series of lists of tags
@@ -271,7 +271,7 @@ def encode_like(Y: Any, targets: Targets) -> Any:
                 raise ValueError("Expected a label matrix as the training labels; got one class per row")
             encoded = encode_targets(array.reshape(-1, 1))
         if encoded.label_names and targets.label_names and encoded.label_names != targets.label_names:
-            return _realign(encoded, targets.label_names, sets=not is_dataframe(Y))
+            return _realign(encoded, targets.label_names, sets=not (is_dataframe(Y) or is_other_table(Y)))
         if encoded.labels.shape[1] != targets.labels.shape[1]:
             raise ValueError(
                 f"Expected {targets.labels.shape[1]} label columns as in the training labels; "
