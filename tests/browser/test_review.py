@@ -13,6 +13,7 @@ import pytest
 
 import ccmn
 from browser.conftest import axe_violations
+from ccmn._pictures import encode_png
 from ccmn.experiments.demo_task import make_demo
 from ccmn.models import load_model
 from ccmn.noise import ClassConditionalNoise
@@ -254,6 +255,39 @@ def test_text_and_main_action_are_visible_without_scrolling(context, start, keep
     keep(page, "review")  # docs/figures/review.png is a copy
     page.emulate_media(color_scheme="dark")
     keep(page, "review-dark")
+
+
+@pytest.mark.parametrize("kind", ["pictures", "features"])
+def test_other_rows_and_error_pages_fit_into_three_widths(context, start, keep, tmp_path, kind):
+    """Rows of picture files and of numbers, and the page of an error, at the widths of desktop, tablet and phone."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 12))
+    lines = [",".join([*(f"measured value {j}" for j in range(12)), "file", "sea", "sky"])]
+    for i, row in enumerate(X):
+        pixels = rng.integers(255, size=(30, 40, 3)).astype(np.uint8)
+        (tmp_path / f"{i}.png").write_bytes(encode_png(pixels))
+        lines.append(",".join([*(f"{value:.3f}" for value in row), f"{i}.png", *(str(int(v > 0)) for v in row[:2])]))
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    rates = ClassConditionalNoise(0.1, 0.1, n_labels=2, label_names=["sea", "sky"])
+    (tmp_path / "rates.json").write_text(json.dumps(rates.to_dict()))
+    columns = ("--image", "file") if kind == "pictures" else ("--ignore", "file")
+    page = open_page(context, start("rows.csv", "--labels", "sea,sky", *columns, "--noise", "rates.json"))
+    for width, height in ((1280, 800), (800, 1024), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(page.url.partition("/row/")[0] + "/row/0")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("img.picture" if kind == "pictures" else ".subject table").is_visible()
+        button = page.locator("button.main").bounding_box()
+        assert button["y"] + button["height"] <= height
+        keep(page, f"row-{width}")
+        start_page = page.url.partition("/row/")[0]
+        page.goto(f"{start_page}/row/999")
+        assert axe_violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        keep(page, f"error-{width}")
+        page.get_by_role("link", name="Continue the review").click()
+        page.wait_for_url("**/row/*")
+    context.problems[:] = [problem for problem in context.problems if "404" not in problem]  # the error pages
 
 
 def test_find_a_row_and_export_the_table(context, start, tickets, tmp_path):

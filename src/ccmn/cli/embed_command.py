@@ -162,7 +162,7 @@ def _read_folder(folder: Path, start: Path) -> DataFrame:
     table = pd.DataFrame({file: [os.path.relpath(path, start) for path in files]})
     groups = [path.relative_to(folder).parts[0] if path.parent != folder else None for path in files]
     if any(groups):
-        table[tags] = groups
+        table[tags] = pd.Series(groups, dtype=object)
     return table
 
 
