@@ -279,6 +279,7 @@ def test_other_rows_and_error_pages_fit_into_three_widths(context, start, keep, 
         assert page.locator("img.picture" if kind == "pictures" else ".subject table").is_visible()
         button = page.locator("button.main").bounding_box()
         assert button["y"] + button["height"] <= height
+        assert page.locator(".subject").bounding_box()["height"] > 0.5 * height  # two labels leave the rest to the row
         keep(page, f"row-{width}")
         start_page = page.url.partition("/row/")[0]
         page.goto(f"{start_page}/row/999")
