@@ -3,7 +3,7 @@
     python benchmarks/real_noise.py                    all parts, five splits, results/real_noise.csv (needs CCMN_DATA)
     python benchmarks/real_noise.py --quick              one split of one variant of the smallest data set
     python benchmarks/real_noise.py --part audit --jobs 16 --csv audit.csv        one part in 16 processes
-    python benchmarks/real_noise.py --part score --part injected --part plugin --csv results/score_noise.csv
+    python benchmarks/real_noise.py --part score --csv results/score_noise.csv     and so on for the parts below "score"
 
 Data: ``CCMN_DATA/real``. Every NAME.npz contains the better labels ``Y_true`` (n, q) and one or more noisy variants
 ``Y_...`` (n, q); NAME.csv contains the column ``text``. Add a set by adding two such files. The better labels are
@@ -28,6 +28,8 @@ variance. Parts:
   precision and calibration of the posterior. "selected" is 1 if the rates depend on the score.
 - "injected": the same on clean labels of enron, scene and yeast (``CCMN_DATA``) with injected noise; the variant is its
   kind (``noise_kinds.py``).
+- "votes": audit of the majority of 2 (ptbr) or 3 votes per row; a label is wrong if it differs from the majority of the
+  hidden votes. "ccmn, votes" uses the share of dissenting votes; "infer_labels" is its error probability with features.
 - "plugin": the part "training" for ``CorrectedClassifier`` with the default classifier and ``estimate_score_noise``.
 
 Each cell (part, data set, variant, split) is computed once: values in the CSV file are not computed again, unless their
@@ -66,6 +68,7 @@ from ccmn import (
     estimate_noise,
     estimate_score_noise,
     find_label_issues,
+    infer_labels,
     load_dataset,
 )
 from ccmn.audit import audit_labels, p_wrong
@@ -396,6 +399,35 @@ def score_values(task: Task, P: np.ndarray, split: int) -> Iterator[Value]:
         yield from ((k, method, *value) for value in audit_values(scores, wrong))
 
 
+def run_votes(cell: Cell) -> Iterator[Value]:
+    with np.load(data_folder() / f"{cell.dataset}.npz") as file:
+        if "votes" not in file.files:
+            return
+        all_votes = np.where(file["votes"] < 0, np.nan, file["votes"]).astype(np.float64)
+    rng = np.random.default_rng([cell.split, 4])
+    # Annotators of a row in random order; those who did not vote come last.
+    order = np.argsort(np.where(np.isnan(all_votes[:, :, 0]), np.inf, rng.random(all_votes.shape[:2])), axis=1)
+    shown = 2 if cell.dataset == "ptbr" else 3
+    is_shown = np.zeros(all_votes.shape[:2], dtype=bool)
+    np.put_along_axis(is_shown, order[:, :shown], True, 1)
+    votes = np.where(is_shown[:, :, None], all_votes, np.nan)
+    noisy = (np.nanmean(votes, 1) > 0.5).astype(np.float64)
+    true = (np.nanmean(np.where(is_shown[:, :, None], np.nan, all_votes), 1) > 0.5).astype(np.float64)
+    X, wrong, n = features(cell.dataset), noisy != true, len(noisy)
+    P = out_of_fold(X, noisy, cell.split)[0]
+    inferred = infer_labels(votes, X, cell.split).proba
+    for k in N_TRUSTED:
+        rows = sampled_rows(n, k, cell.split)
+        others = np.setdiff1d(np.arange(n), rows)
+        for method, known in (("ccmn", None), ("ccmn, votes", votes)):
+            issues = find_label_issues(noisy, P, trusted=(rows, true[rows]), min_p_wrong=0, votes=known)
+            scores = error_probabilities(issues, noisy.shape)[others]
+            yield from ((k, method, *value) for value in audit_values(scores, wrong[others]))
+        for method, proba in (("self-confidence", P), ("infer_labels", inferred)):
+            scores = np.where(noisy == 1, 1 - proba, proba)[others]
+            yield from ((k, method, *value) for value in audit_values(scores, wrong[others]))
+
+
 def run_plugin(cell: Cell) -> Iterator[Value]:
     task = load(cell.dataset, cell.variant)
     train, test = train_and_test(cell, len(task.X))
@@ -408,8 +440,10 @@ def run_plugin(cell: Cell) -> Iterator[Value]:
         P[held_out] = clone(base).fit(X[kept], noisy[kept]).predict_proba(X[held_out])
     noise = estimate_score_noise(noisy, P, (rows, true[rows]), random_state=cell.split)
     model = CorrectedClassifier(base, noise).fit(X, noisy)
-    scores, predicted = model.decision_function(task.X[test]), model.predict(task.X[test])
-    yield from ((k, "plug-in, score", *value) for value in test_values(task.true[test], scores, predicted))
+    plain = model.estimators_[0]
+    for trusted, method, fitted in ((0, "ccmn without correction", plain), (k, "plug-in, score", model)):
+        scores, predicted = fitted.decision_function(task.X[test]), fitted.predict(task.X[test])
+        yield from ((trusted, method, *value) for value in test_values(task.true[test], scores, predicted))
 
 
 PARTS: dict[str, Callable[[Cell], Iterator[Value]]] = {
@@ -419,6 +453,7 @@ PARTS: dict[str, Callable[[Cell], Iterator[Value]]] = {
     "training": run_training,
     "score": run_score,
     "injected": run_injected,
+    "votes": run_votes,
     "plugin": run_plugin,
 }
 INJECTED = [
