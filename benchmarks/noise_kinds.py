@@ -35,7 +35,7 @@ def inject(kind: str, X: object, Y: np.ndarray, rng: np.random.Generator) -> np.
         return np.asarray(noise.corrupt(Y, random_state=rng))
     draw = rng.random(Y.shape)
     if kind == "boundary":
-        return np.where(draw < 0.5 * (1 - np.abs(2 * _posterior(X, Y) - 1)), 1 - Y, Y)
+        return np.where(draw < 0.5 * (1 - np.abs(2 * posterior(X, Y) - 1)), 1 - Y, Y)
     if kind == "feature":
         direction = np.asarray(X @ rng.standard_normal(X.shape[1])).ravel()
         rate = 0.6 * np.argsort(np.argsort(direction))[:, None] / n
@@ -53,7 +53,7 @@ def inject(kind: str, X: object, Y: np.ndarray, rng: np.random.Generator) -> np.
     raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
 
 
-def _posterior(X: object, Y: np.ndarray) -> np.ndarray:
+def posterior(X: object, Y: np.ndarray) -> np.ndarray:
     """Return P(y = 1 | x), (n, q), of logistic regressions on features scaled to unit mean row norm."""
     norms = np.sqrt(np.asarray(X.multiply(X).sum(1)).ravel() if issparse(X) else np.square(X).sum(1))
     scaled = X * (1 / max(norms.mean(), 1e-12))

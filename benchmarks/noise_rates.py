@@ -133,9 +133,10 @@ def main() -> None:
     warnings.simplefilter("ignore")
     arguments = parser(__doc__.splitlines()[0])
     arguments.add_argument("--csv", help="write the rows to this file")
+    arguments.add_argument("--draws", type=int, default=5, help="draws per data set and setting")
     arguments.add_argument("--all-methods", action="store_true", help="run all estimators of rate_estimators.py")
     options = arguments.parse_args()
-    names, draws = (("yeast",), 1) if options.quick else (DATASETS, 5)
+    names, draws = (("yeast",), 1) if options.quick else (DATASETS, options.draws)
     rows = []
     for name in names:
         for setting in SETTINGS:
