@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -228,3 +229,13 @@ def test_most_suspicious_labels_are_listed_if_none_is_probably_wrong(run, printe
     assert f"N{listed[0][0]}" in result.stdout
     assert "No error probability reaches 0.5" in (files / "audit.html").read_text()
     assert printed(*arguments, "--min-p-wrong", 0.5)["found"] == 0
+
+
+def test_names_that_look_like_formulas_are_written_unchanged(printed, noisy, files):
+    """They still match the labels of the data; the documentation describes how to open such files."""
+    names = ["=1+1", "@sky", '-"sun", +1']
+    write_npz(replace(noisy, label_names=names), files / "formulas.npz")
+    printed("audit", "formulas.npz", "--noise", "partial", "--min-p-wrong", 0, "--out", "issues.csv")
+    assert set(pd.read_csv("issues.csv").label) == set(names)
+    write_csv(replace(noisy, label_names=names), files / "formulas.csv")
+    assert list(pd.read_csv("formulas.csv"))[-3:] == names
