@@ -210,7 +210,7 @@ def test_parquet_texts_that_are_stored_once(parquet, monkeypatch, cell):
 
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", iterate)
     rejected(read_parquet_table, path)
-    rejected(lambda: embed_command._read_table(path))
+    rejected(lambda: embed_command._read_table(path, []))
 
 
 def test_parquet_texts_within_the_limit(parquet, monkeypatch):
@@ -234,4 +234,4 @@ def test_shards(parquet, monkeypatch):
 def test_embed_table(tmp_path):
     path = tmp_path / "data.csv.gz"
     path.write_bytes(gzip.compress(b"text,sea\n" + b"x,1\n" * 10_000))
-    rejected(embed_command._read_table, path)
+    rejected(embed_command._read_table, path, ["text"])

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import scipy.sparse
 
-from ccmn.report.instances import MAX_CHARACTERS, MAX_FEATURES, informative_features, pictures, snippets
+from ccmn.report.instances import MAX_CHARACTERS, MAX_FEATURES, image_files, informative_features, pictures, snippets
 
 
 def test_pictures_are_scaled_over_all_rows():
@@ -19,6 +21,25 @@ def test_pictures_are_scaled_over_all_rows():
 def test_shape_must_match_the_features(shape):
     with pytest.raises(ValueError, match="6 features"):
         pictures(np.ones((2, 6)), shape)
+
+
+def test_only_pictures_inside_the_folder_are_shown(tmp_path, monkeypatch):
+    image = pytest.importorskip("PIL.Image", reason="pillow is not installed: pip install pillow")
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    image.new("RGB", (4, 3)).save(folder / "good.png")
+    image.new("RGB", (4, 3)).save(tmp_path / "outside.png")
+    image.new("RGB", (50, 50)).save(folder / "huge.png")
+    (folder / "link.png").symlink_to(tmp_path / "outside.png")
+    (folder / "loop.png").symlink_to(folder / "loop.png")
+    (folder / "cut.png").write_bytes((folder / "good.png").read_bytes()[:40])
+    os.mkfifo(folder / "pipe.png")
+    monkeypatch.setattr(image, "MAX_IMAGE_PIXELS", 100)  # a picture of a few bytes can declare any number of pixels
+    wrong = ["../outside.png", str(tmp_path / "outside.png"), "link.png", "loop.png", "cut.png", "pipe.png", "huge.png"]
+    names = ["good.png", *wrong, "nul\0.png", "x" * 5000, "", "absent.png"]
+    show = image_files(names, folder)
+    assert show(0, 0).pixels.shape == (3, 4, 3)
+    assert [show(row, 0).text for row in range(1, len(names))] == names[1:]
 
 
 def test_long_texts_are_cut():

@@ -499,7 +499,7 @@ def _read_table_model(path: Path) -> Any:
 def _read_embedded(path: Path) -> Any:
     from ccmn.cli.embed_command import _read_table
 
-    return _read_table(path)
+    return _read_table(path, ["city"])
 
 
 def _read_cached(path: Path) -> Any:

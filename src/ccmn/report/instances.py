@@ -85,17 +85,19 @@ def image_files(names: Sequence[str], folder: Path) -> Show:
     root = folder.resolve()
 
     def show(row: int, label: int) -> Picture | Snippet:
-        path = (root / names[row].strip()).resolve()
         try:
             from PIL import Image
 
-            if not path.is_relative_to(root):
+            path = (root / names[row].strip()).resolve()
+            if not path.is_relative_to(root) or not path.is_file():  # a pipe would block
                 return Snippet(names[row])
             with Image.open(path) as image:
                 small = image.convert("RGB")
                 small.thumbnail((MAX_PIXELS, MAX_PIXELS))
                 return Picture(np.asarray(small, dtype=np.uint8))
-        except (ImportError, OSError, ValueError):
+        except MemoryError:
+            raise
+        except Exception:  # pillow is missing; damaged or hostile content can make the decoder fail in any way
             return Snippet(names[row])
 
     return show
