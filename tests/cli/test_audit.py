@@ -56,7 +56,7 @@ def test_printed_tables(run, noisy):
         assert word in result.stdout
 
 
-def test_annotators(printed, rejected, task, noisy, files):
+def test_annotators(run, printed, rejected, task, noisy, files):
     rows = np.arange(0, 120)
     fields = {"Y": task.Y[rows].astype(np.float32), "random": rows < 100, "label_names": np.array(task.label_names)}
     np.savez(files / "trusted.npz", rows=rows, **fields)
@@ -71,6 +71,7 @@ def test_annotators(printed, rejected, task, noisy, files):
     expected = audit_labels(noisy.X, noisy.Y, rates, 0, **known).issues
     p_wrong = [line["p_wrong"] for line in found["issues"]]
     assert_allclose(p_wrong, expected.p_wrong.head(900), rtol=0.05)
+    assert "--ignore who" in run(*arguments, "--trusted", "trusted.npz").stderr
     assert "no effect without verified rows" in rejected(*arguments)
     assert "with --votes" in rejected(*arguments, "--votes", "a,b,c")
     assert "has no column 'nobody'" in rejected(*arguments[:-1], "nobody", "--trusted", "trusted.npz")

@@ -140,6 +140,7 @@ def audit(
     voted = read_vote_columns(votes)
     annotators = _read_annotators(source, annotator, trusted, votes)
     used = ",".join(name for name in (ignore, annotator) if name) or None
+    context.params["ignore"] = used  # the next command must not use the annotator as a feature
     roles = read_roles(labels, tags, sep, text, image, row_id, used)
     _, data = Columns.from_training_data(source, roles=roles, data_dir=data_dir, votes=voted)
     Y = label_frame(data, candidates)
