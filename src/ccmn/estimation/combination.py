@@ -47,7 +47,8 @@ second value was raised from 1.5 because relex had a coverage of .50."""
 BEST_BIN_MARGIN = 0.03
 """The best bin raises the upper end of rho_neg to at most the interval of the confident joint plus this value."""
 BEST_BIN_WEIGHT_POS = 0.6
-"""Share of the best-bin bound that an interval of rho_pos that starts at 0 covers at least. Selected on deu and cmc."""
+"""Share of the best-bin bound that an interval of rho_pos that starts at 0 covers at least. Selected on deu and cmc;
+the lengths on relex and ptbr were seen."""
 MAX_DISPERSION = 1.0
 """Dispersion of trusted rows and likelihood above which the intervals with trusted rows do not rely on the likelihood.
 With class-conditional noise on yeast, scene, mirflickr and enron the dispersion is .1 to 1.8, and above 1 in one of
