@@ -148,6 +148,9 @@ def read_batches(file: Any, path: Path) -> Any:
 
     size, limit = 0, unpacked_limit(path)
     try:
+        for group in range(file.metadata.num_row_groups):
+            # Damaged metadata of columns are an error here; pyarrow would end the process when they are inspected.
+            next(file.iter_batches(1, row_groups=[group], use_threads=False), None)
         check_unpacked_size(declared_bytes(file), limit)
         _check_texts(file, path, limit)
         for batch in file.iter_batches(_ROWS_PER_BATCH):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,6 +93,8 @@ class Checkpoint:
             )
         try:
             self._restore(tensors, network, optimizer, selection, result)
+            if not re.fullmatch("[0-9]{1,9}", metadata["epoch"]):
+                raise TypeError(f"epoch {metadata['epoch'][:20]!r}")
             return int(metadata["epoch"]) + 1
         except (KeyError, IndexError, TypeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
