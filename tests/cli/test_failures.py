@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ccmn.cli.options import BLAS_BUFFER_BYTES, reserve_blas_memory
+from ccmn.cli.options import BLAS_BUFFER_BYTES, fill_blas_buffers
 from ccmn.data import MultiLabelData, write_npz
 from ccmn.models import load_model
 
@@ -125,7 +125,7 @@ def test_not_enough_memory(rejected, files, monkeypatch, error):
 
 
 def test_commands_need_memory_for_the_buffers_of_blas(rejected, files, monkeypatch):
-    reserve_blas_memory.cache_clear()
+    fill_blas_buffers.cache_clear()
     with open("/proc/self/statm") as stream:
         used = int(stream.read().split()[0]) * resource.getpagesize()
     limits = resource.getrlimit(resource.RLIMIT_AS)
@@ -134,7 +134,7 @@ def test_commands_need_memory_for_the_buffers_of_blas(rejected, files, monkeypat
         line = rejected(*FIT, "--out", "model.ccmn")
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
-        reserve_blas_memory.cache_clear()
+        fill_blas_buffers.cache_clear()
     assert "not enough memory for task.npz" in line
 
 
@@ -149,6 +149,7 @@ def limit(free):
     resource.setrlimit(resource.RLIMIT_AS, (used + free, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 matrix = np.random.default_rng(0).normal(size=(400, 400))
+reserve_blas_memory()  # no limit, no effect
 limit(4 * BLAS_BUFFER_BYTES)
 reserve_blas_memory()
 limit(8_000_000)

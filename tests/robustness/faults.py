@@ -165,7 +165,7 @@ def _succeed(command: list[str], folder: Path) -> None:
 
 def memory(rng: np.random.Generator, folder: Path) -> str:
     """Run a command with little memory."""
-    from ccmn.cli.options import reserve_blas_memory
+    from ccmn.cli.options import fill_blas_buffers
     from ccmn.data import MultiLabelData, write_npz
 
     X = rng.normal(size=(4000, 500)).astype(np.float32)
@@ -179,8 +179,7 @@ def memory(rng: np.random.Generator, folder: Path) -> str:
     )
     command = commands[rng.integers(len(commands))].split()
     # Each command does this while there is memory: OpenBLAS does not return if it cannot allocate its buffers.
-    resource.setrlimit(resource.RLIMIT_AS, (1 << 40, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    reserve_blas_memory()
+    fill_blas_buffers()
     with open("/proc/self/statm") as stream:
         used = int(stream.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     limits = resource.getrlimit(resource.RLIMIT_AS)

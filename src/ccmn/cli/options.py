@@ -102,7 +102,6 @@ BLAS_BUFFER_BYTES = 36 << 20
 """OpenBLAS allocates a buffer of 32 MiB when it is first used; numpy and scipy each have their own OpenBLAS."""
 
 
-@cache
 def reserve_blas_memory() -> None:
     """Let OpenBLAS allocate its buffers while there is memory if the memory of the process is limited.
 
@@ -112,8 +111,13 @@ def reserve_blas_memory() -> None:
         import resource
     except ImportError:  # Windows
         return
-    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
-        return
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        fill_blas_buffers()
+
+
+@cache
+def fill_blas_buffers() -> None:
+    """Use OpenBLAS of numpy and scipy once; their buffers are kept until the process ends."""
     import mmap
 
     import numpy as np
