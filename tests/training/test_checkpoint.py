@@ -161,3 +161,26 @@ def test_incomplete_checkpoint_is_rejected(tmp_path, missing):
     save_file(tensors, path, metadata)
     with pytest.raises(ValueError, match=r"state is damaged .*delete it"):
         fit(Checkpoint(path, "a fit", every=1))
+
+
+@pytest.mark.parametrize("epoch", ["", "-1", "4", "1_0", "9" * 400])
+def test_wrong_epoch_is_rejected(tmp_path, epoch):
+    path = tmp_path / "state"
+    fit(Checkpoint(path, "a fit", every=1))
+    with safe_open(path, "pt") as file:
+        tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+    assert metadata["epoch"] == "5"
+    save_file(tensors, path, {**metadata, "epoch": epoch})
+    with pytest.raises(ValueError, match=r"state is damaged \(expected at least epoch 5.*delete it"):
+        fit(Checkpoint(path, "a fit", every=1))
+
+
+@pytest.mark.parametrize("best", [-2, 6, 2**62])
+def test_wrong_best_epoch_is_rejected(tmp_path, best):
+    path, selection = tmp_path / "state", {"selection.best_epoch": torch.full((1, 1), best)}
+    fit(Checkpoint(path, "a fit", every=1))
+    with safe_open(path, "pt") as file:
+        tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+    save_file(tensors | selection, path, metadata)
+    with pytest.raises(ValueError, match=r"state is damaged \(expected a best epoch below 6.*delete it"):
+        fit(Checkpoint(path, "a fit", every=1))

@@ -93,9 +93,14 @@ class Checkpoint:
             )
         try:
             self._restore(tensors, network, optimizer, selection, result)
-            if not re.fullmatch("[0-9]{1,9}", metadata["epoch"]):
-                raise TypeError(f"epoch {metadata['epoch'][:20]!r}")
-            return int(metadata["epoch"]) + 1
+            epoch, finished = metadata["epoch"], len(result.losses)
+            # A fit that stopped early is stored with its last possible epoch, so that it does not continue.
+            if not re.fullmatch("[0-9]{1,9}", epoch) or int(epoch) + 1 < finished:
+                raise TypeError(f"expected at least epoch {finished - 1}; got {epoch[:20]!r}")
+            best = tensors.get("selection.best_epoch")
+            if best is not None and not ((best >= -1) & (best < finished)).all():
+                raise TypeError(f"expected a best epoch below {finished}")
+            return int(epoch) + 1
         except (KeyError, IndexError, TypeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise ValueError(
