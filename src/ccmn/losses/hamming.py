@@ -177,8 +177,9 @@ class HammingLoss(MultiLabelLoss):
 
     def _reduced_risk(self, outputs: Tensor, labels: Tensor, factor: float) -> Tensor:
         logistic = isinstance(self.surrogate, Surrogate) and self.surrogate.name == "logistic"
-        cpu = outputs.device.type == "cpu" and not torch.compiler.is_compiling()
-        if logistic and cpu and self.reduction != "none" and outputs.shape == labels.shape and outputs.numel():
+        eager = outputs.device.type == "cpu" and not torch.compiler.is_compiling()
+        eager = eager and not self._can_fuse(outputs, labels)
+        if logistic and eager and self.reduction != "none" and outputs.shape == labels.shape and outputs.numel():
             targets = self._targets(outputs, labels)
             if not math.isnan(targets.sum()):
                 # One operator of PyTorch, which accepts all real targets, instead of two sums.
