@@ -40,9 +40,9 @@ standard errors of rho_pos do not include the misfit of the noise model; those o
 include the disagreement of two priors. Selected on yeast, enron, tmc and deu by the average precision of corrected
 classifiers under nine kinds of noise (``benchmarks/noise_kinds.py``)."""
 
-UNVERIFIED_SHARE = 0.65
+UNVERIFIED_SHARE = 0.6
 """Share of rho_pos that training uses without trusted rows. With the whole rate, the Hamming loss on labels of people
-(deu) is .006 above that without noise correction, although the rate is right on average; with .65 it is .002 above.
+(deu) is .006 above that without noise correction, although the rate is right on average; with .6 it is .002 above.
 Removed labels are then corrected by about two thirds of what is possible. Of .5 to .8, selected on deu, yeast, enron,
 tmc and cmc."""
 
@@ -249,7 +249,7 @@ class NoiseRates:
         """Noise model for training: rates with noise type "both" are shrunk towards the pooled estimate of all labels.
 
         Rates of the profile likelihood are shrunk by empirical Bayes (:func:`pool_rates`): without trusted rows
-        rho_pos, which is poorly identified, is nearly the same for all labels, and it is multiplied by 0.65: labels of
+        rho_pos, which is poorly identified, is nearly the same for all labels, and it is multiplied by 0.6: labels of
         people have such rates on average, but not near the decision boundary. The rho_neg of other methods is
         multiplied by 1 - w / 2 if its interval has a width w > 0.4. Rates of a declared noise type, known rates and
         those of votes are not changed. The loss in accuracy is larger if rates are overestimated than if they are
