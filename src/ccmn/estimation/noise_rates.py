@@ -42,7 +42,7 @@ classifiers under nine kinds of noise (``benchmarks/noise_kinds.py``)."""
 
 UNVERIFIED_SHARE = 0.6
 """Share of rho_pos that training uses without trusted rows. With the whole rate, the Hamming loss on labels of people
-(deu) is .006 above that without noise correction, although the rate is right on average; with .6 it is .002 above.
+(deu) is .006 above that without noise correction, although the rate is right on average; with .6 it is .001 above.
 Removed labels are then corrected by about two thirds of what is possible. Of .5 to .8, selected on deu, yeast, enron,
 tmc and cmc."""
 
