@@ -54,6 +54,7 @@ class Server:
         self.process.stdout.close()
 
 
+@pytest.mark.slow
 @needs_server
 def test_resume_after_kill(files):
     arguments = ("task.npz", "--noise", "partial")

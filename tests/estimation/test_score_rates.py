@@ -118,6 +118,7 @@ def test_rates_are_recovered():
     assert np.abs(found.noise.rho_pos[1:] - NOISE.rho_pos[1:]).max() < 0.08
 
 
+@pytest.mark.slow
 def test_class_conditional_noise_is_selected_if_it_suffices():
     selected = []
     for seed in range(12):

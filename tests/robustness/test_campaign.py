@@ -54,6 +54,7 @@ def test_stacks_of_a_case_that_hangs_are_reported():
     assert "processor time" in failure[2]
 
 
+@pytest.mark.slow
 def test_time_without_a_processor_does_not_count(monkeypatch):
     def case(rng, folder):
         time.sleep(3)
