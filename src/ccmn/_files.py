@@ -225,10 +225,14 @@ def write_folder(path: PathLike, contents: Mapping[str, bytes]) -> None:
                 stream.flush()
                 os.fsync(stream.fileno())
         _sync_folder(temporary)
-        if path.exists():
-            _exchange(temporary, path)
-        else:
+        try:
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             os.rename(temporary, path)
+        except OSError as error:  # another writer may have created the folder meanwhile
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+            _exchange(temporary, path)
         _sync_folder(path.parent)
 
 
@@ -267,13 +271,21 @@ def _create_temporary(path: Path, folder: bool) -> tuple[Path, int]:
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         if folder:
             temporary.mkdir()
-            descriptor = -1 if fcntl is None else os.open(temporary, os.O_RDONLY)
+            try:
+                descriptor = -1 if fcntl is None else os.open(temporary, os.O_RDONLY)
+            except FileNotFoundError:  # deleted by another writer
+                continue
         else:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
             descriptor = os.open(temporary, flags, 0o666)
-        with suppress(OSError):  # a file system without locks
+        deleting = False
+        try:
             _lock(descriptor)
-        if temporary.exists():
+        except BlockingIOError:  # another writer takes it for stale
+            deleting = True
+        except OSError:  # a file system without locks
+            pass
+        if temporary.exists() and not deleting:
             return temporary, descriptor
         os.close(descriptor)
 

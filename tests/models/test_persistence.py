@@ -118,6 +118,18 @@ def test_reader_of_a_folder_finds_the_old_or_the_new_model(tmp_path):
     assert [child.name for child in tmp_path.iterdir()] == ["folder"]
 
 
+def test_writers_do_not_delete_the_temporary_folders_of_others(tmp_path):
+    """A new folder is not locked yet when another writer looks for folders of killed processes."""
+
+    def save(_):
+        for number in range(100):
+            files.write_folder(tmp_path / f"folder{number % 10}", {"a": b"1", "b": b"2"})
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(save, range(6)))
+    assert len(list(tmp_path.iterdir())) == 10
+
+
 @pytest.mark.parametrize("name", ["m.ccmn", "folder"])
 def test_several_writers_of_one_model(tmp_path, name):
     clf = fitted()
