@@ -92,9 +92,11 @@ MAX_SHAPE_ROWS, SHAPE_COMPONENTS, SHAPE_FOLDS = 15_000, 300, 3
 """Random rows, principal components and folds of the scores for this test if there are more rows than ``MAX_ROWS``. The
 evidence in the shape grows faster with the rows than that of the other tests, because the scores become better, too."""
 SHAPE_STARTS = ((0.2, 0.0, -4.0, -4.0), (0.4, 0.0, -0.5, -4.0), (0.4, 0.0, -4.0, -1.0), (0.4, 0.0, -0.5, -1.5))
-"""Starting values: log of the slope, offset, and log-odds of rho_pos / 0.7 and of rho_neg / 0.5."""
-SHAPE_STEPS = 300
-"""Steps of the Adam optimizer from each of them."""
+"""Starting values: log of the slope, offset, and log-odds of rho_pos and rho_neg divided by their largest values."""
+MAX_SHAPE_RATES = (0.7, 0.5)
+"""Largest rho_pos and rho_neg of the test of the shape."""
+SHAPE_STEPS = 30
+"""Steps from each of the starting values."""
 
 MIN_SLOPE_DIFFERENCE = 0.6
 """Smallest difference of the pooled calibration slopes between the outer quarters of the selected direction."""
@@ -395,33 +397,52 @@ def shape_gains(logits: FloatArray, Y: FloatArray) -> FloatArray:
     """
     binned = [bin_scores(scores, noisy == 1) for scores, noisy in zip(logits.T, Y.T)]
     size = max(centers.size for centers, _, _ in binned)
-    centers, zeros, ones = (
-        torch.from_numpy(np.array([np.pad(values, (0, size - values.size)) for values in part]))[:, None]
-        for part in zip(*binned)
-    )
-
-    def likelihood(parameters: torch.Tensor, strength: float) -> torch.Tensor:
-        slope, offset, pos, neg = parameters.unbind(-1)
-        eta = torch.sigmoid(slope.exp()[..., None] * centers + offset[..., None])
-        rho_pos, rho_neg = 0.7 * torch.sigmoid(pos)[..., None], 0.5 * torch.sigmoid(neg)[..., None]
-        g = rho_neg + (1 - rho_pos - rho_neg) * eta + strength * torch.minimum(eta, 1 - eta) * (1 - 2 * eta)
-        g = g.clamp(1e-6, 1 - 1e-6)
-        return (ones * g.log() + zeros * (1 - g).log()).sum(-1) - 0.5 * ((slope - SLOPE_MEAN) / SLOPE_SD) ** 2
-
-    best = []
-    for strength in (BOUNDARY_STRENGTH, 0.0):
-        parameters = torch.tensor(SHAPE_STARTS, dtype=torch.float64).repeat(len(binned), 1, 1).requires_grad_()
-        optimizer = torch.optim.Adam([parameters], lr=0.15)
-        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, SHAPE_STEPS)
-        for _ in range(SHAPE_STEPS):
-            optimizer.zero_grad()
-            (-likelihood(parameters, strength).sum()).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            scheduler.step()
-        with torch.no_grad():
-            best.append(likelihood(parameters, strength).max(1).values.numpy())
-    gains: FloatArray = best[0] - best[1]
+    bins = [np.array([np.pad(values, (0, size - values.size)) for values in part])[:, None] for part in zip(*binned)]
+    flips, rates = (_largest_likelihood(*bins, strength) for strength in (BOUNDARY_STRENGTH, 0.0))
+    gains: FloatArray = flips - rates
     return gains
+
+
+def _largest_likelihood(centers: FloatArray, zeros: FloatArray, ones: FloatArray, strength: float) -> FloatArray:
+    """Return the largest log-likelihood of the bins (q, 1, T) of each label, by damped Fisher scoring from all starts.
+
+    A step that decreases the likelihood is rejected and the damping is increased.
+    """
+
+    def evaluate(parameters: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        slope, offset, pos, neg = np.moveaxis(parameters, -1, 0)[..., None]
+        eta = scipy.special.expit(np.exp(slope) * centers + offset)
+        share_pos, share_neg = scipy.special.expit(pos), scipy.special.expit(neg)
+        rho_pos, rho_neg = MAX_SHAPE_RATES[0] * share_pos, MAX_SHAPE_RATES[1] * share_neg
+        signal, smaller, sign = 1 - rho_pos - rho_neg, np.minimum(eta, 1 - eta), np.where(eta < 0.5, 1, -1)
+        g = np.clip(rho_neg + signal * eta + strength * smaller * (1 - 2 * eta), 1e-6, 1 - 1e-6)
+        value = (ones * np.log(g) + zeros * np.log1p(-g)).sum(-1) - 0.5 * ((slope[..., 0] - SLOPE_MEAN) / SLOPE_SD) ** 2
+        d_offset = (signal + strength * (sign * (1 - 2 * eta) - 2 * smaller)) * eta * (1 - eta)
+        d_rates = -rho_pos * (1 - share_pos) * eta, rho_neg * (1 - share_neg) * (1 - eta)
+        return value, g, np.stack([d_offset * np.exp(slope) * centers, d_offset, *d_rates], -2)
+
+    parameters = np.repeat(np.array(SHAPE_STARTS)[None], len(centers), axis=0)
+    damping = np.full(parameters.shape[:2], 1e-3)
+    value, g, derivatives = evaluate(parameters)
+    for _ in range(SHAPE_STEPS):
+        weight = 1 / (g * (1 - g))
+        gradient = np.einsum("qspt,qst->qsp", derivatives, (ones - (ones + zeros) * g) * weight)
+        gradient[..., 0] -= (parameters[..., 0] - SLOPE_MEAN) / SLOPE_SD**2
+        information = derivatives * ((ones + zeros) * weight)[..., None, :] @ derivatives.swapaxes(-1, -2)
+        information[..., 0, 0] += SLOPE_SD**-2
+        diagonal = np.einsum("...pp->...p", information)
+        diagonal[...] = diagonal * (1 + damping[..., None]) + 1e-3
+        step = np.linalg.solve(information, gradient[..., None])[..., 0]
+        trial = parameters + np.clip(step, -1, 1)
+        trial_values = evaluate(trial)
+        better = trial_values[0] >= value
+        parameters = np.where(better[..., None], trial, parameters)
+        value = np.where(better, trial_values[0], value)
+        g = np.where(better[..., None], trial_values[1], g)
+        derivatives = np.where(better[..., None, None], trial_values[2], derivatives)
+        damping = np.where(better, 0.3 * damping, 10 * damping)
+    largest: FloatArray = value.max(1)
+    return largest
 
 
 def rate_likelihood(logits: FloatArray, noisy: FloatArray) -> FloatArray:
