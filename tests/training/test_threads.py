@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ccmn.training.ridge import limit_threads
+from ccmn.training.ridge import limit_threads, solver_operations
 
 
 def threads():
@@ -15,24 +16,23 @@ def threads():
 
 def test_one_thread_for_a_small_problem():
     before = threads()
-    with limit_threads(np.empty((100, 5))):
+    with limit_threads(1e5):
         assert set(threads()) <= {1}
     assert threads() == before
 
 
 def test_large_problem_keeps_its_threads():
     before = threads()
-    with limit_threads(np.broadcast_to(0.0, (100_000, 3_000))):
+    with limit_threads(1e10):
         assert threads() == before
 
 
 def test_overlapping_limits_restore_the_number_of_threads():
     """Fits in several threads end in any order."""
-    X = np.empty((100, 5))
     before = threads()
     torch.set_num_threads(2)
     with threadpool_limits(2, "blas"):
-        first, second = limit_threads(X), limit_threads(X)
+        first, second = limit_threads(1e5), limit_threads(1e5)
         first.__enter__()
         second.__enter__()
         first.__exit__(None, None, None)
@@ -41,3 +41,10 @@ def test_overlapping_limits_restore_the_number_of_threads():
         assert set(threads()) <= {2}
     torch.set_num_threads(before[0])
     assert threads() == before
+
+
+def test_operations_of_dense_and_sparse_features():
+    X = np.ones((200, 30))
+    assert solver_operations(X) == 200 * 30 * 30
+    words = scipy.sparse.csr_array(np.eye(200, 5000))
+    assert solver_operations(words) == 200  # not 200 * 5000 * 200: products read stored entries only

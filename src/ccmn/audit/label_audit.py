@@ -34,6 +34,7 @@ from ccmn.estimation import NOISE_TYPES, NoiseRates, ScoreNoiseRates, estimate_n
 from ccmn.estimation.out_of_fold import stratified_folds
 from ccmn.noise import NoiseModel, ScoreDependentNoise
 from ccmn.training.forest import MAX_LABELS, fit_forest
+from ccmn.training.ridge import limit_threads, solver_operations
 
 N_FOLDS = 10
 """Folds of the linear model. More rows for training matter more than the time of ten small eigendecompositions."""
@@ -200,7 +201,8 @@ def out_of_fold_probabilities(X: Any, Y_noisy: FloatArray, random_state: RandomS
     seed = int(as_generator(random_state).integers(2**31))
     reduce = is_sparse(X) or X.shape[1] > MAX_DENSE_FEATURES
     features = _components(X, seed) if reduce else _standardized(X)
-    linear = _linear_probabilities(features, Y_noisy, seed)
+    with limit_threads(solver_operations(features)):
+        linear = _linear_probabilities(features, Y_noisy, seed)
     if q > MAX_LABELS:
         return linear
     _, forest = fit_forest(features[:, :MAX_FOREST_COMPONENTS] if reduce else features, Y_noisy, random_state=seed)
@@ -217,7 +219,8 @@ def _components(X: Any, seed: int) -> FloatArray:
 
     svd = TruncatedSVD(max(1, min(MAX_COMPONENTS, min(X.shape) - 1)), random_state=seed)
     sample = np.random.default_rng(seed).permutation(X.shape[0])[:MAX_SVD_ROWS]
-    return np.asarray(svd.fit(X[np.sort(sample)]).transform(X), dtype=np.float64)
+    with limit_threads(len(sample) * svd.n_components**2):
+        return np.asarray(svd.fit(X[np.sort(sample)]).transform(X), dtype=np.float64)
 
 
 def _standardized(X: FloatArray) -> FloatArray:

@@ -29,7 +29,7 @@ from ccmn.estimation.out_of_fold import (
     label_features,
     stratified_folds,
 )
-from ccmn.training.ridge import limit_threads
+from ccmn.training.ridge import limit_threads, solver_operations
 
 N_FOLDS = 3
 """Folds of the held-out likelihood."""
@@ -145,7 +145,7 @@ def label_surfaces(
         if on_progress is not None:
             on_progress(next(steps), len(maps) * len(folds) + 1)
 
-    with limit_threads(maps[0]):
+    with limit_threads(solver_operations(maps[0])):
         logits = [held_out_logits(features, Y, pairs, folds, finish_step) for features in maps]
     grids = [GRIDS[label_type] for label_type in noise_type]
     surfaces_by_map = [[surface(f[j], Y[:, j], pairs[j], grids[j]) for j in range(q)] for f in logits]

@@ -24,6 +24,7 @@ from ccmn.training.batches import MAX_DENSE_FEATURES, Features, Rows
 from ccmn.training.loop import Objective, train
 from ccmn.training.networks import Network, StackedLinear
 from ccmn.training.optimizer import StackedAdam
+from ccmn.training.ridge import limit_threads
 from ccmn.training.selection import KeepBest
 
 LEARNING_RATES = (2e-2, 1e-3)
@@ -208,7 +209,8 @@ def reduce_features(X: Any, seed: int, n_components: int = N_COMPONENTS) -> Floa
         return standardize(np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64))
     rows = normalize(X) if is_sparse(X) else standardize(np.asarray(X, dtype=np.float64))
     size = min(n_components, min(rows.shape) - 1)
-    left, values, _ = randomized_svd(rows, size, n_iter=2, random_state=seed)
+    with limit_threads(rows.shape[0] * size**2):
+        left, values, _ = randomized_svd(rows, size, n_iter=2, random_state=seed)
     return rescale(left * values)
 
 

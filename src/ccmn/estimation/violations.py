@@ -41,7 +41,7 @@ from ccmn.estimation.likelihood import (
 )
 from ccmn.estimation.noise_rates import Flag, NoiseType
 from ccmn.estimation.out_of_fold import N_COMPONENTS, reduce_features, standardize, stratified_folds
-from ccmn.training.ridge import limit_threads
+from ccmn.training.ridge import limit_threads, solver_operations
 
 MIN_ROWS = 500
 """The tests are skipped if fewer rows have all labels observed: their limits were selected on larger data."""
@@ -187,7 +187,7 @@ def read_scores(
         features = standardize(logits)
     else:
         features = reduce_features(evidence.X[rows], evidence.seed, n_components)
-        with limit_threads(features):
+        with limit_threads(solver_operations(features)):
             logits = out_of_fold_logits(features, Y, stratified_folds(Y, n_folds, rng))
     proba = np.column_stack([calibrate_scores(*columns) for columns in zip(logits.T, Y.T)])
     return Scores(Y, logits, proba, features, labels)

@@ -48,7 +48,7 @@ from ccmn.training import (
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.forest import MAX_FEATURES, MAX_LABELS, fit_forest
 from ccmn.training.newton import LogisticPath
-from ccmn.training.ridge import l2_path, limit_threads
+from ccmn.training.ridge import l2_path, limit_threads, solver_operations
 from ccmn.training.selection import MIN_IMPROVEMENT, ValidationCriterion, criterion_of_scores
 
 MAX_SELECTION_ROWS = 20_000
@@ -206,7 +206,7 @@ def fit_closed_form(
     p_valid = valid.dense_labels()
     # Above the mean squared norm of a row, only the bias is not shrunk to zero.
     l2 = l2_path(_smallest_l2(config, train), 2 * _mean_squared_norm(train))
-    with limit_threads(train.X):
+    with limit_threads(solver_operations(train.X)):
         path = ridge_path(train.X, train.dense_labels().astype(np.float64), l2, train.row_weights())
         target, observed = 2 * np.nan_to_num(p_valid.astype(np.float64)) - 1, ~np.isnan(p_valid)
         risks, criteria = [], []
@@ -241,7 +241,7 @@ def fit_newton(config: TrainingConfig, data: Split, on_phase: OnPhase = _no_repo
         folds = [(data.train.at_most(MAX_SELECTION_ROWS), np.arange(valid.X.shape[0]))]
     # A quarter of the mean squared norm of a row bounds the curvature. Above it, only the bias is not shrunk to 0.
     l2 = l2_path(_smallest_l2(config, rows), _mean_squared_norm(rows) / 2)
-    with limit_threads(rows.X):
+    with limit_threads(solver_operations(rows.X)):
         search = PathSearch(config, folds, valid)
         for number in range(len(l2)):
             if not search.step(l2, number):
@@ -386,7 +386,8 @@ def sparse_projection(X: Any, scale: NDArray[np.float64], seed: int) -> NDArray[
     if components < 1:
         return np.ones((X.shape[1], 1), dtype=np.float32)
     scaled = X @ scipy.sparse.diags_array(1 / scale)
-    svd = TruncatedSVD(components, n_iter=2, random_state=seed).fit(scaled)
+    with limit_threads(X.shape[0] * components**2):
+        svd = TruncatedSVD(components, n_iter=2, random_state=seed).fit(scaled)
     return np.asarray(svd.components_.T / scale[:, None], dtype=np.float32)
 
 

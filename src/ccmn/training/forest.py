@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_count
+from ccmn.training.ridge import limit_threads
 
 DEFAULT_TREES = 100
 """Number of trees. 200 trees gain .007 in mean AP (yeast, enron and tmc with 1,500 rows) for twice the time."""
@@ -47,6 +48,8 @@ MAX_LABELS = 100
 """Largest number of labels: every leaf stores one probability per label."""
 _BLOCK_ELEMENTS = 1 << 20
 """Leaf values that are gathered at a time."""
+_OPERATIONS_PER_PATH = 500
+"""The path of a row through a tree takes about as long as this number of floating-point operations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +172,9 @@ class Forest:
         step = max(1, _BLOCK_ELEMENTS // (self.n_trees * self.n_labels))
         for start in range(0, len(rows), step):
             block = slice(start, start + step)
-            yield block, self.module.leaves(torch.tensor(rows[block]))
+            with limit_threads(len(rows) * self.n_trees * _OPERATIONS_PER_PATH):
+                leaves = self.module.leaves(torch.tensor(rows[block]))
+            yield block, leaves
 
 
 class ForestModule(nn.Module):

@@ -32,14 +32,13 @@ MAX_SINGLE_THREAD_OPERATIONS = 2**31
 
 
 @contextmanager
-def limit_threads(X: Any) -> Iterator[None]:
-    """Use one thread for the linear algebra of numpy, scipy and torch while a small problem (n, d) is solved.
+def limit_threads(operations: float) -> Iterator[None]:
+    """Use one thread for numpy, scipy and torch while a problem with few operations is solved.
 
     Idle threads of one library compete with the threads of the other. On two busy cores, Newton steps on 2,000 rows
     took seven times as long with two threads, the estimation of noise rates eight times.
     """
-    n, d = X.shape
-    if n * d * min(n, d) > MAX_SINGLE_THREAD_OPERATIONS:
+    if operations > MAX_SINGLE_THREAD_OPERATIONS:
         yield
         return
     with _limit_lock:
@@ -56,6 +55,12 @@ def limit_threads(X: Any) -> Iterator[None]:
             if limit is not None:
                 limit[0].restore_original_limits()
                 torch.set_num_threads(limit[1])
+
+
+def solver_operations(X: Any) -> float:
+    """Return about how many operations a linear system of dense features takes, or the products of sparse ones."""
+    n, d = X.shape
+    return float(n * d * min(n, d)) if not is_sparse(X) else float(X.nnz) ** 2 / max(n, 1)
 
 
 _limit_lock = threading.Lock()

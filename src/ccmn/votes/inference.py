@@ -33,7 +33,7 @@ from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL, NoiseRates, NoiseType,
 from ccmn.estimation.out_of_fold import Fold, feature_maps, stratified_folds
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training.newton import LogisticPath
-from ccmn.training.ridge import limit_threads
+from ccmn.training.ridge import limit_threads, solver_operations
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -249,7 +249,7 @@ def _out_of_fold(X: FloatArray, targets: FloatArray, used: NDArray[np.bool_], fo
     log_odds = np.zeros(targets.shape)
     for held_out in folds:
         train = np.setdiff1d(np.flatnonzero(used), held_out)
-        with limit_threads(X[train]):
+        with limit_threads(solver_operations(X[train])):
             path = LogisticPath(X[train], targets[train])
             rotated = path.centered(X[held_out])
             if np.isnan(chosen).any():
