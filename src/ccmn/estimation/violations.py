@@ -397,8 +397,10 @@ def shape_gains(logits: FloatArray, Y: FloatArray) -> FloatArray:
     """
     binned = [bin_scores(scores, noisy == 1) for scores, noisy in zip(logits.T, Y.T)]
     size = max(centers.size for centers, _, _ in binned)
-    bins = [np.array([np.pad(values, (0, size - values.size)) for values in part])[:, None] for part in zip(*binned)]
-    flips, rates = (_largest_likelihood(*bins, strength) for strength in (BOUNDARY_STRENGTH, 0.0))
+    centers, zeros, ones = (
+        np.array([np.pad(values, (0, size - values.size)) for values in part])[:, None] for part in zip(*binned)
+    )
+    flips, rates = (_largest_likelihood(centers, zeros, ones, strength) for strength in (BOUNDARY_STRENGTH, 0.0))
     gains: FloatArray = flips - rates
     return gains
 
