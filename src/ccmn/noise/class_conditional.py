@@ -104,8 +104,8 @@ def _flip_csr(labels: Any, rho_pos: FloatArray, rho_neg: FloatArray, rng: np.ran
     return scipy.sparse.coo_array((values, (rows, columns)), shape=(n, q)).tocsr()
 
 
-class ClassConditionalDebiasing(Debiasing):
-    """Debiasing map of class-conditional noise, ``p = scale * y - offset``, with the rates as buffers."""
+class RateDebiasing(Debiasing):
+    """Base class of debiasing maps with two rates per label, ``rho_pos`` and ``rho_neg``, as buffers."""
 
     rho_pos: Tensor
     rho_neg: Tensor
@@ -114,6 +114,10 @@ class ClassConditionalDebiasing(Debiasing):
         super().__init__()
         self.register_buffer("rho_pos", torch.tensor(rho_pos, dtype=torch.float64))
         self.register_buffer("rho_neg", torch.tensor(rho_neg, dtype=torch.float64))
+
+
+class ClassConditionalDebiasing(RateDebiasing):
+    """Debiasing map of class-conditional noise, ``p = scale * y - offset``."""
 
     def forward(self, Y_noisy: Tensor) -> Tensor:
         """Return the debiased labels in the dtype of ``Y_noisy``; NaN stays NaN."""
@@ -174,7 +178,65 @@ def _affine(rho_pos: Tensor, rho_neg: Tensor, dtype: torch.dtype) -> tuple[Tenso
     return (at_one - at_zero).to(dtype), (-at_zero).to(dtype)
 
 
-class ClassConditionalNoise(NoiseModel):
+class RateNoise(NoiseModel):
+    """Base class of noise models in which every label flips independently, with two rates per label."""
+
+    flips_independent: ClassVar[bool] = True
+
+    def __init__(self, rho_pos: FloatArray, rho_neg: FloatArray, *, label_names: Sequence[str] | None = None) -> None:
+        """Store checked rates as read-only arrays."""
+        self._rho_pos, self._rho_neg = rho_pos, rho_neg
+        for rates in (rho_pos, rho_neg):
+            rates.flags.writeable = False
+        self.n_labels = rho_pos.shape[-1]
+        self.label_names = check_label_names(label_names, self.n_labels)
+
+    @property
+    def rho_pos(self) -> FloatArray:
+        """False-negative rates ``P(noisy 0 | true 1)``, a read-only float64 array with the labels on the last axis."""
+        return self._rho_pos
+
+    @property
+    def rho_neg(self) -> FloatArray:
+        """False-positive rates ``P(noisy 1 | true 0)``, a read-only float64 array with the labels on the last axis."""
+        return self._rho_neg
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description that can be stored as JSON.
+
+        Returns
+        -------
+        dict
+            Keys ``"kind"``, ``"rho_pos"``, ``"rho_neg"`` and, if known, ``"label_names"``.
+        """
+        names = {} if self.label_names is None else {"label_names": list(self.label_names)}
+        return {"kind": self.kind, "rho_pos": self._rho_pos.tolist(), "rho_neg": self._rho_neg.tolist(), **names}
+
+    @classmethod
+    def _from_fields(cls, d: dict[str, Any]) -> Self:
+        return cls(d["rho_pos"], d["rho_neg"], label_names=d.get("label_names"))
+
+    def _corrupt_array(self, labels: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+        return flip_labels(labels, self._rho_pos, self._rho_neg, rng)
+
+    def _debias_array(self, noisy: NDArray[Any]) -> NDArray[Any]:
+        return debias_labels(noisy, self._rho_pos, self._rho_neg).astype(noisy.dtype, copy=False)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both have the same type, rates and label names."""
+        return (
+            type(other) is type(self)
+            and np.array_equal(self._rho_pos, other._rho_pos)
+            and np.array_equal(self._rho_neg, other._rho_neg)
+            and self.label_names == other.label_names
+        )
+
+    def __hash__(self) -> int:
+        """Return a hash of the rates and label names."""
+        return hash((self.kind, self._rho_pos.tobytes(), self._rho_neg.tobytes(), self.label_names))
+
+
+class ClassConditionalNoise(RateNoise):
     """Noise model in which each label flips independently, with its own pair of rates [1]_.
 
     Parameters
@@ -221,7 +283,6 @@ class ClassConditionalNoise(NoiseModel):
     """
 
     kind: ClassVar[str] = "class_conditional"
-    flips_independent: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -235,25 +296,11 @@ class ClassConditionalNoise(NoiseModel):
             n_labels = next((int(np.size(r)) for r in (rho_pos, rho_neg) if np.ndim(r) == 1), None)
         else:
             n_labels = check_count(n_labels, "n_labels")
-        self._rho_pos = check_rates(rho_pos, "rho_pos", n_labels)
-        self._rho_neg = check_rates(rho_neg, "rho_neg", n_labels)
-        self.n_labels = self._rho_pos.size
         if label_names is None:
             label_names = label_names_of(rho_pos) or label_names_of(rho_neg)
-        self.label_names = check_label_names(label_names, self.n_labels)
-        check_rate_sums(self._rho_pos, self._rho_neg, self.label_names)
-        for rates in (self._rho_pos, self._rho_neg):
-            rates.flags.writeable = False
-
-    @property
-    def rho_pos(self) -> FloatArray:
-        """False-negative rates ``P(noisy 0 | true 1)``, a read-only float64 array of shape (q,)."""
-        return self._rho_pos
-
-    @property
-    def rho_neg(self) -> FloatArray:
-        """False-positive rates ``P(noisy 1 | true 0)``, a read-only float64 array of shape (q,)."""
-        return self._rho_neg
+        rates = check_rates(rho_pos, "rho_pos", n_labels), check_rates(rho_neg, "rho_neg", n_labels)
+        super().__init__(*rates, label_names=label_names)
+        check_rate_sums(*rates, self.label_names)
 
     @classmethod
     def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> ClassConditionalNoise:
@@ -328,21 +375,6 @@ class ClassConditionalNoise(NoiseModel):
         drawn = allowed[as_generator(random_state).integers(len(allowed), size=check_count(q, "q"))]
         return ClassConditionalNoise(drawn[:, 0], drawn[:, 1])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that can be stored as JSON.
-
-        Returns
-        -------
-        dict
-            Keys ``"kind"``, ``"rho_pos"``, ``"rho_neg"`` and, if known, ``"label_names"``.
-        """
-        names = {} if self.label_names is None else {"label_names": list(self.label_names)}
-        return {"kind": self.kind, "rho_pos": self._rho_pos.tolist(), "rho_neg": self._rho_neg.tolist(), **names}
-
-    @classmethod
-    def _from_fields(cls, d: dict[str, Any]) -> Self:
-        return cls(d["rho_pos"], d["rho_neg"], label_names=d.get("label_names"))
-
     def debiasing(self) -> Debiasing:
         """Return ``debias`` as a PyTorch module that does not check its input.
 
@@ -353,27 +385,8 @@ class ClassConditionalNoise(NoiseModel):
         """
         return ClassConditionalDebiasing(self._rho_pos, self._rho_neg)
 
-    def _corrupt_array(self, labels: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-        return flip_labels(labels, self._rho_pos, self._rho_neg, rng)
-
     def _corrupt_csr(self, labels: Any, rng: np.random.Generator) -> Any:
         return type(labels)(_flip_csr(labels, self._rho_pos, self._rho_neg, rng).astype(labels.dtype))
-
-    def _debias_array(self, noisy: NDArray[Any]) -> NDArray[Any]:
-        return debias_labels(noisy, self._rho_pos, self._rho_neg).astype(noisy.dtype, copy=False)
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both have the same type, rates and label names."""
-        return (
-            type(other) is type(self)
-            and np.array_equal(self._rho_pos, other._rho_pos)
-            and np.array_equal(self._rho_neg, other._rho_neg)
-            and self.label_names == other.label_names
-        )
-
-    def __hash__(self) -> int:
-        """Return a hash of the rates and label names."""
-        return hash((self.kind, self._rho_pos.tobytes(), self._rho_neg.tobytes(), self.label_names))
 
     def __repr__(self) -> str:
         """Return one line with the ranges of the rates, for the representation of estimators."""

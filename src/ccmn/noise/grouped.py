@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from typing_extensions import Self
 
 from ccmn._containers import Labels, is_sparse, label_names_of, unwrap
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_groups, check_same_labels
 from ccmn.noise.class_conditional import ClassConditionalNoise, debias_labels, flip_labels
-from ccmn.noise.noise_model import BaseNoise
-from ccmn.noise.row_noise import RowNoise
+from ccmn.noise.row_noise import RowDependentNoise, RowNoise
 
 
-class GroupedNoise(BaseNoise):
+class GroupedNoise(RowDependentNoise):
     r"""Class-conditional noise with separate rates for each group of rows.
 
     .. math:: p_{ij} = \frac{\tilde y_{ij} - \rho_{neg,\,g_i j}}{1 - \rho_{pos,\,g_i j} - \rho_{neg,\,g_i j}}
@@ -56,18 +54,7 @@ class GroupedNoise(BaseNoise):
     """
 
     kind: ClassVar[str] = "grouped"
-
-    def __init__(self, models: Mapping[Any, ClassConditionalNoise]) -> None:
-        if not models:
-            raise ValueError("GroupedNoise requires at least one group, {group: ClassConditionalNoise(...)}; got none")
-        members = list(models.values())
-        wrong = next((m for m in members if not isinstance(m, ClassConditionalNoise)), None)
-        if wrong is not None:
-            raise TypeError(f"Expected a ClassConditionalNoise for each group; got {type(wrong).__name__}")
-        if len({m.n_labels for m in members}) > 1 or len({m.label_names for m in members}) > 1:
-            raise ValueError("The noise models of all groups must have the same labels with the same names")
-        self.models = dict(models)
-        self.n_labels, self.label_names = members[0].n_labels, members[0].label_names
+    condition: ClassVar[str] = "group"
 
     @property
     def groups(self) -> tuple[Any, ...]:
@@ -185,42 +172,8 @@ class GroupedNoise(BaseNoise):
         rho_pos, rho_neg = self.rates_of_rows(groups, len(groups))
         return ClassConditionalNoise(rho_pos.mean(0), rho_neg.mean(0), label_names=self.label_names)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that can be stored as JSON if the groups can.
-
-        Returns
-        -------
-        dict
-            Keys ``"kind"`` and ``"models"``, a list of ``[group, description]``.
-        """
-        return {"kind": self.kind, "models": [[group, model.to_dict()] for group, model in self.models.items()]}
-
-    @classmethod
-    def _from_fields(cls, d: dict[str, Any]) -> Self:
-        return cls({group: ClassConditionalNoise.from_dict(model) for group, model in d["models"]})
-
     def _read(self, labels: Labels) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Labels]]:
         check_same_labels(("labels", label_names_of(labels)), ("the noise model", self.label_names))
         array, rewrap = unwrap(labels.toarray() if is_sparse(labels) else labels)
         self._check_labels(array.shape, array)
         return array, rewrap
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both have the same groups and rates."""
-        return isinstance(other, GroupedNoise) and self.models == other.models
-
-    def __hash__(self) -> int:
-        """Return a hash of the groups and rates."""
-        return hash(tuple(self.models.items()))
-
-    def __repr__(self) -> str:
-        """Return one line, for the representation of estimators."""
-        return f"GroupedNoise({len(self.models)} groups, {self.n_labels} labels)"
-
-    def __str__(self) -> str:
-        """Return the mean rates of every group."""
-        lines = [
-            f"  {group}: mean rho_pos {model.rho_pos.mean():.3f}, mean rho_neg {model.rho_neg.mean():.3f}"
-            for group, model in list(self.models.items())[:12]
-        ]
-        return "\n".join([repr(self), *lines, *(["  ..."] if len(self.models) > 12 else [])])

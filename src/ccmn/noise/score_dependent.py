@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from typing_extensions import Self
 
 from ccmn._containers import Labels, label_names_of, unwrap
 from ccmn._random import RandomState
 from ccmn._validation import FloatArray, check_label_width, check_probabilities, check_same_labels
 from ccmn.noise.class_conditional import ClassConditionalNoise, debias_labels
-from ccmn.noise.noise_model import BaseNoise
-from ccmn.noise.row_noise import RowNoise
+from ccmn.noise.row_noise import RowDependentNoise, RowNoise
 
 
 def interpolate(values: FloatArray, scores: Sequence[float], at: FloatArray) -> FloatArray:
@@ -29,7 +27,7 @@ def interpolate(values: FloatArray, scores: Sequence[float], at: FloatArray) -> 
     return result
 
 
-class ScoreDependentNoise(BaseNoise):
+class ScoreDependentNoise(RowDependentNoise):
     r"""Class-conditional noise whose rates depend on the predicted probability of the label.
 
     People err in ambiguous rows more often than in clear ones. The rates are given at a few scores, usually at 0, 1/2
@@ -50,6 +48,8 @@ class ScoreDependentNoise(BaseNoise):
 
     Attributes
     ----------
+    models : dict
+        Noise model at each score.
     scores : tuple of float
         Scores in increasing order.
     n_labels : int
@@ -73,20 +73,16 @@ class ScoreDependentNoise(BaseNoise):
     """
 
     kind: ClassVar[str] = "score_dependent"
+    condition: ClassVar[str] = "score"
 
     def __init__(self, models: Mapping[float, ClassConditionalNoise]) -> None:
-        if not models:
-            raise ValueError("ScoreDependentNoise requires at least one score, {score: ClassConditionalNoise(...)}")
-        wrong = next((m for m in models.values() if not isinstance(m, ClassConditionalNoise)), None)
-        if wrong is not None:
-            raise TypeError(f"Expected a ClassConditionalNoise for each score; got {type(wrong).__name__}")
+        super().__init__(models)
         scores = check_probabilities(np.array([float(score) for score in models]), "The scores of ScoreDependentNoise")
         members = [list(models.values())[k] for k in np.argsort(scores)]
-        if len({m.n_labels for m in members}) > 1 or len({m.label_names for m in members}) > 1:
-            raise ValueError("The noise models of all scores must have the same labels with the same names")
         self.scores = tuple(np.sort(scores).tolist())
-        self.n_labels, self.label_names = members[0].n_labels, members[0].label_names
         self._rho_pos, self._rho_neg = (np.stack(part) for part in zip(*((m.rho_pos, m.rho_neg) for m in members)))
+        rates = zip(self.scores, self._rho_pos, self._rho_neg)
+        self.models = {s: ClassConditionalNoise(pos, neg, label_names=self.label_names) for s, pos, neg in rates}
 
     @property
     def rho_pos(self) -> FloatArray:
@@ -97,12 +93,6 @@ class ScoreDependentNoise(BaseNoise):
     def rho_neg(self) -> FloatArray:
         """False-positive rates ``P(noisy 1 | true 0)`` at the scores, a float64 array of shape (scores, q)."""
         return self._rho_neg
-
-    @property
-    def models(self) -> dict[float, ClassConditionalNoise]:
-        """Noise model at each score."""
-        rates = zip(self.scores, self._rho_pos, self._rho_neg)
-        return {score: ClassConditionalNoise(pos, neg, label_names=self.label_names) for score, pos, neg in rates}
 
     def at(self, pred_proba: Any) -> RowNoise:
         """Return the noise model of rows with these probabilities.
@@ -199,36 +189,5 @@ class ScoreDependentNoise(BaseNoise):
         scale = np.minimum(1, 0.99 / np.maximum(rho_pos + rho_neg, 0.99))
         return ClassConditionalNoise(rho_pos * scale, rho_neg * scale, label_names=self.label_names)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that can be stored as JSON.
-
-        Returns
-        -------
-        dict
-            Keys ``"kind"`` and ``"models"``, a list of ``[score, description]``.
-        """
-        return {"kind": self.kind, "models": [[score, model.to_dict()] for score, model in self.models.items()]}
-
-    @classmethod
-    def _from_fields(cls, d: dict[str, Any]) -> Self:
-        return cls({score: ClassConditionalNoise.from_dict(model) for score, model in d["models"]})
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both have the same rates at the same scores."""
-        return isinstance(other, ScoreDependentNoise) and self.models == other.models
-
-    def __hash__(self) -> int:
-        """Return a hash of scores and rates."""
-        return hash(tuple(self.models.items()))
-
-    def __repr__(self) -> str:
-        """Return one line, for the representation of estimators."""
-        return f"ScoreDependentNoise({len(self.scores)} scores, {self.n_labels} labels)"
-
-    def __str__(self) -> str:
-        """Return the mean rates at every score."""
-        lines = [
-            f"  score {score:g}: mean rho_pos {rho_pos.mean():.3f}, mean rho_neg {rho_neg.mean():.3f}"
-            for score, rho_pos, rho_neg in zip(self.scores, self._rho_pos, self._rho_neg)
-        ]
-        return "\n".join([repr(self), *lines])
+    def _title(self, key: float) -> str:
+        return f"score {key:g}"
