@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ccmn.data.mat import read_mat
-from ccmn.data.mat5 import read_variables
+from ccmn.data.mat import read_mat, read_variables
 
 DTYPES = ["u1", "i1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"]
 

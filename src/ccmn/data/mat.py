@@ -1,18 +1,49 @@
-"""MATLAB files with ``data`` (n x d), ``target`` (q x n) and, for candidate sets, ``partial_labels`` (q x n)."""
+"""MATLAB files with ``data`` (n x d), ``target`` (q x n) and, for candidate sets, ``partial_labels`` (q x n).
+
+A file of versions 5 to 7 has a header of 128 bytes, then elements: a type, a size in bytes, the bytes, and padding to a
+multiple of eight. An element is a variable, whose flags, dimensions, name and values are elements inside it, or a
+compressed variable. Numbers are stored in the smallest type that holds them.
+
+This reader is written by hand because the reader of scipy follows types and sizes without checks, so that a malformed
+file can crash the process. Here every type and size is checked first, and a malformed file raises ``ValueError``.
+"""
 
 from __future__ import annotations
 
+import math
+import struct
+import zlib
+from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
-from ccmn._files import PathLike, check_file, check_unpacked_size, data_name, prefix_errors, unpacked_limit
+from ccmn._files import (
+    DEFAULT_MAX_UNPACKED_BYTES,
+    PathLike,
+    check_file,
+    check_unpacked_size,
+    data_name,
+    prefix_errors,
+    unpacked_limit,
+)
 from ccmn.data.dataset import Matrix, MultiLabelData
-from ccmn.data.mat5 import read_variables
 
 _VARIABLES = ("data", "target", "partial_labels")
+_HEADER = 128
+_MATRIX, _COMPRESSED = 14, 15
+_NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+"""Element types and the numpy types of their numbers."""
+_SPARSE, _NUMERIC, _OPAQUE = 5, range(6, 16), 17
+"""Classes of variables; the others are text, cells, structures and objects."""
+_COMPLEX, _LOGICAL = 0x8, 0x2
+
+Variable = Any
+"""An array, or for a sparse matrix a ``csc_array``."""
 
 
 def read_mat(path: PathLike) -> MultiLabelData:
@@ -97,3 +128,125 @@ def _labels(values: Any, variable: str, n: int, limit: int) -> Matrix:
     if not np.isin(dense, (0, 1)).all():
         raise ValueError(f"{variable} must hold 0 and 1 only, or -1 and +1 only; got {np.unique(dense)[:5].tolist()}")
     return dense.T
+
+
+def read_variables(
+    content: bytes, wanted: Collection[str], max_bytes: int = DEFAULT_MAX_UNPACKED_BYTES
+) -> tuple[dict[str, Variable], list[str]]:
+    """Return the wanted variables that exist, and the names of all variables.
+
+    Compressed variables may unpack to ``max_bytes`` in total.
+    """
+    order = {b"IM": "<", b"MI": ">"}.get(content[_HEADER - 2 : _HEADER])
+    if order is None:
+        raise ValueError("it has no MAT header")
+    variables: dict[str, Variable] = {}
+    names: list[str] = []
+    for kind, data in _elements(memoryview(content)[_HEADER:], order):
+        if kind == _COMPRESSED:
+            kind, data = _unpacked(data, order, max_bytes)
+            max_bytes -= len(data)
+        if kind != _MATRIX:
+            raise ValueError(f"expected a variable; got an element of type {kind}")
+        read = _Variable(data, order)
+        names.append(read.name)
+        if read.name in wanted:
+            variables[read.name] = read.values()
+    return variables, [name for name in names if name]
+
+
+def _elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
+    """Yield type and bytes of every element."""
+    at = 0
+    while at < len(data):
+        if len(data) - at < 8:
+            raise ValueError("it is truncated")
+        kind, size = struct.unpack_from(order + "II", data, at)
+        start = at + 8
+        if kind >> 16:  # up to four bytes are stored beside their type
+            kind, size, start = kind & 0xFFFF, kind >> 16, at + 4
+            if size > 4:
+                raise ValueError(f"a small element has {size} bytes; at most 4 are allowed")
+        if size > len(data) - start:
+            raise ValueError("it is truncated")
+        yield kind, data[start : start + size]
+        end = start + size
+        at = end if kind == _COMPRESSED else end + -end % 8
+
+
+def _unpacked(data: memoryview, order: str, max_bytes: int) -> tuple[int, memoryview]:
+    """Return the single element inside a compressed one."""
+    unpacking = zlib.decompressobj()
+    try:
+        content = unpacking.decompress(data, max_bytes + 1)
+    except zlib.error as error:
+        raise ValueError(f"its compressed data are damaged ({error})") from None
+    check_unpacked_size(len(content), max_bytes)
+    if not unpacking.eof:
+        raise ValueError("its compressed data are truncated")
+    # Two elements are enough to reject it; a few compressed bytes can contain millions.
+    inside = list(islice(_elements(memoryview(content), order), 2))
+    if len(inside) != 1:
+        raise ValueError(f"expected one variable; got {'several elements' if inside else 'no element'}")
+    return inside[0]
+
+
+class _Variable:
+    """Variable whose flags, dimensions and name are read first, and its values on request."""
+
+    def __init__(self, data: memoryview, order: str) -> None:
+        self._order, self._parts = order, _elements(data, order)
+        flags = self._next_numbers()
+        if flags.dtype.kind != "u" or flags.size < 1:
+            raise ValueError("a variable has no flags")
+        self._class, self._flags = int(flags[0]) & 0xFF, int(flags[0]) >> 8
+        self.shape: tuple[int, ...] = ()
+        self.name = ""
+        if self._class != _OPAQUE:  # the layout of opaque objects is not documented
+            self.shape = tuple(self._next_numbers().tolist())
+            self.name = bytes(self._next()[1]).decode("latin-1")
+
+    def values(self) -> Variable:
+        """Return an array or ``csc_array``; other values than real numbers become an empty array of objects."""
+        if self._flags & _COMPLEX or (self._class != _SPARSE and self._class not in _NUMERIC):
+            return np.empty(self.shape[:0], dtype=object)
+        if not all(isinstance(size, int) and size >= 0 for size in self.shape):
+            raise ValueError(f"{self.name} has invalid dimensions {self.shape}")
+        return self._sparse() if self._class == _SPARSE else self._dense()
+
+    def _dense(self) -> NDArray[Any]:
+        numbers = self._next_numbers()
+        if numbers.size != math.prod(self.shape):
+            raise ValueError(f"{self.name} has {numbers.size} numbers, but dimensions {self.shape}")
+        return numbers.reshape(self.shape, order="F")
+
+    def _sparse(self) -> Any:
+        rows, ends = self._next_numbers(), self._next_numbers()
+        if len(self.shape) != 2 or rows.dtype.kind == "f" or ends.dtype.kind == "f" or not ends.size:
+            raise ValueError(f"{self.name} is not a complete sparse matrix")
+        stored = int(ends[-1])
+        # Logical values take one byte each, although MATLAB declares them as doubles.
+        numbers = self._next_numbers(bytewise=stored if self._flags & _LOGICAL else None)
+        increasing = ends.size == self.shape[1] + 1 and ends[0] == 0 and bool((ends[1:] >= ends[:-1]).all())
+        if not increasing or stored > min(rows.size, numbers.size):
+            raise ValueError(f"{self.name} is not a complete sparse matrix")
+        rows = rows[:stored]
+        if stored and not 0 <= rows.min() <= rows.max() < self.shape[0]:
+            raise ValueError(f"{self.name} has values in rows beyond its {self.shape[0]}")
+        return scipy.sparse.csc_array((numbers[:stored], rows, ends), shape=self.shape)
+
+    def _next_numbers(self, bytewise: int | None = None) -> NDArray[Any]:
+        """Return the numbers in the next element; an element of ``bytewise`` bytes contains one number per byte."""
+        kind, data = self._next()
+        if kind not in _NUMBERS:
+            raise ValueError(f"expected numbers; got an element of type {kind}")
+        dtype = np.dtype("u1" if len(data) == bytewise else _NUMBERS[kind]).newbyteorder(self._order)  # type: ignore[arg-type]
+        if len(data) % dtype.itemsize:
+            raise ValueError(f"{len(data)} bytes is not a multiple of {dtype.itemsize}, the size of a number")
+        return np.frombuffer(data, dtype).astype(dtype.newbyteorder("="), copy=False)
+
+    def _next(self) -> tuple[int, memoryview]:
+        part = next(self._parts, None)
+        if part is None:
+            raise ValueError("a variable is truncated")
+        return part
