@@ -6,8 +6,7 @@ from ccmn.estimation.cross_fitting import CrossFit, cross_fit_proba
 from ccmn.estimation.diagnosis import AUC, Diagnosis, Sensitivity, UncertainLabels, resolve_uncertain, sensitivity
 from ccmn.estimation.estimate import METHODS, IncrementalNoiseEstimator, diagnose_noise, estimate_noise
 from ccmn.estimation.evidence import mean_votes
-from ccmn.estimation.group_rates import GroupRates
-from ccmn.estimation.noise_rates import NOISE_TYPES, Flag, NoiseRates
+from ccmn.estimation.noise_rates import NOISE_TYPES, Flag, GroupRates, NoiseRates
 from ccmn.estimation.out_of_fold import out_of_fold_scores
 from ccmn.estimation.score_rates import RowRates, ScoreNoiseRates, estimate_score_noise
 from ccmn.estimation.trusted import trusted_rows_needed

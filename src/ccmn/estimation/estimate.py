@@ -27,12 +27,12 @@ from ccmn.estimation.evidence import (
     read_evidence,
     read_trusted,
 )
-from ccmn.estimation.group_rates import GroupRates
 from ccmn.estimation.likelihood import ProgressCallback, observed_prevalence
 from ccmn.estimation.noise_rates import (
     MAX_IDENTIFIED_WIDTH,
     UNKNOWN_RATE,
     Flag,
+    GroupRates,
     LabelRates,
     NoiseRates,
     collect_rates,
