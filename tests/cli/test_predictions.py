@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from ccmn.report.predictions import Predictions
+from ccmn.cli.predict_command import Predictions
 
 
 @pytest.fixture
