@@ -17,13 +17,12 @@ from typer.core import TyperGroup
 
 from ccmn.cli.audit_command import audit
 from ccmn.cli.data_commands import data_app
-from ccmn.cli.demo_command import demo
 from ccmn.cli.embed_command import embed
+from ccmn.cli.experiment_commands import demo, report, reproduce
 from ccmn.cli.fit_command import fit
 from ccmn.cli.noise_commands import noise_app
 from ccmn.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, Command
 from ccmn.cli.predict_command import evaluate, predict
-from ccmn.cli.reproduce_command import report, reproduce
 from ccmn.cli.review_command import review
 
 USER_ERRORS = (ValueError, TypeError, OSError, ImportError, MemoryError)
