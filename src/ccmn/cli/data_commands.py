@@ -28,9 +28,13 @@ from ccmn.cli.options import (
 from ccmn.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ccmn.data import MultiLabelData
     from ccmn.data.characteristics import Characteristics
     from ccmn.data.labeled_table import ColumnRoles
+    from ccmn.estimation import UncertainLabels
 
 data_app = typer.Typer(help="List, describe, download and convert datasets.", no_args_is_help=True)
 
@@ -262,17 +266,7 @@ def _resolve_uncertain(source: str, roles: ColumnRoles, uncertain: float, out: P
     }
     with atomic_write(out) as stream:
         raw.frame.assign(**resolved).to_csv(stream, index=False)
-    rows = [
-        {
-            "label": name,
-            "uncertain": int(found.counts[j]),
-            "share_positive": None if np.isnan(found.share[j]) else round(float(found.share[j]), 4),
-            "interval": None if np.isnan(found.share[j]) else [round(float(end), 4) for end in found.ci[j]],
-            "set_to_1": int((unclear[:, j] & (found.Y[:, j] == 1)).sum()),
-            "set_to_0": int((unclear[:, j] & (found.Y[:, j] == 0)).sum()),
-        }
-        for j, name in enumerate(chosen)
-    ]
+    rows = [_resolution(name, found, unclear, j) for j, name in enumerate(chosen)]
     if as_json:
         print_json({"out": str(out), "n": len(values), "q": len(chosen), "labels": rows})
         return
@@ -284,6 +278,19 @@ def _resolve_uncertain(source: str, roles: ColumnRoles, uncertain: float, out: P
                 f"{low:.0%} to {high:.0%}); {row['set_to_1']} set to 1, {row['set_to_0']} set to 0, the others empty"
             )
     typer.echo(f"{out}: {len(values)} rows, {len(chosen)} labels")
+
+
+def _resolution(name: str, found: UncertainLabels, unclear: NDArray[np.bool_], j: int) -> dict[str, Any]:
+    """Return how the uncertain entries of label j were resolved."""
+    known = bool(found.counts[j])
+    return {
+        "label": name,
+        "uncertain": int(found.counts[j]),
+        "share_positive": round(float(found.share[j]), 4) if known else None,
+        "interval": [round(float(end), 4) for end in found.ci[j]] if known else None,
+        "set_to_1": int((unclear[:, j] & (found.Y[:, j] == 1)).sum()),
+        "set_to_0": int((unclear[:, j] & (found.Y[:, j] == 0)).sum()),
+    }
 
 
 def _available(data_dir: Path | None) -> list[str]:

@@ -101,25 +101,24 @@ MAX_FULL_BATCH_ROWS = 256
 
 def check_parameters(params: Mapping[str, Any], group: ProcessGroup | None = None) -> None:
     """Raise an error for parameters of ``CCMNClassifier`` that are invalid by themselves or with several ranks."""
-    loss, correction, noise = params["loss"], params["correction"], params["noise"]
-    check_choice(loss, "loss", ("auto", *LOSS_NAMES))
-    check_choice(params["solver"], "solver", ("auto", "adam", "closed_form", "newton"))
+    _check_noise(params["noise"])
+    _check_loss_and_model(params)
+    _check_optimization(params)
+    if not isinstance(params["scale"], (bool, np.bool_)):
+        raise ValueError(f"scale must be True or False; got {params['scale']!r}")
     check_choice(params["threshold"], "threshold", ("fixed", "f1"))
-    if not callable(params["model"]):
-        if params["model"] not in MODEL_NAMES:
-            NETWORKS[params["model"]]  # raises an error with similar names
-        if params["model"] == "average" and loss not in ("auto", "plugin"):
-            raise ValueError(f"model='average' requires loss='auto' or 'plugin'; got {loss!r}")
-    if not callable(params["surrogate"]) and params["surrogate"] != "auto":
-        SURROGATES[params["surrogate"]]
-    if params["surrogate"] != "auto" and loss == "auto":
-        raise ValueError(
-            f"surrogate={params['surrogate']!r} has no effect with loss='auto'; use 'hamming' or 'ranking'"
-        )
-    if correction is not None:
-        CORRECTIONS[correction]
-        if loss not in ("auto", *LOSSES):
-            raise ValueError(f"correction={correction!r} has no effect with loss={loss!r}; use correction=None")
+    check_real(params["validation_fraction"], "validation_fraction", 0, 1)
+    if group is not None and group.is_distributed:
+        if params["correction"] is not None:
+            raise ValueError(
+                f"correction={params['correction']!r} needs means over a whole batch, of which each of the "
+                f"{group.world_size} ranks has only a share; use correction=None or one process"
+            )
+        if params["random_state"] is None:
+            raise ValueError("random_state must be a number if several ranks train together; got None")
+
+
+def _check_noise(noise: Any) -> None:
     if isinstance(noise, str):
         check_choice(noise, "noise", tuple(NOISE_TYPES))
     elif isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates, RowNoise)):
@@ -131,8 +130,30 @@ def check_parameters(params: Mapping[str, Any], group: ProcessGroup | None = Non
         raise TypeError(
             f"noise must be 'estimate', 'partial', 'missing', a noise model or None; got {type(noise).__name__}"
         )
+
+
+def _check_loss_and_model(params: Mapping[str, Any]) -> None:
+    loss, model, surrogate, correction = (params[name] for name in ("loss", "model", "surrogate", "correction"))
+    check_choice(loss, "loss", ("auto", *LOSS_NAMES))
+    if not callable(model):
+        if model not in MODEL_NAMES:
+            NETWORKS[model]  # raises an error with similar names
+        if model == "average" and loss not in ("auto", "plugin"):
+            raise ValueError(f"model='average' requires loss='auto' or 'plugin'; got {loss!r}")
+    if not callable(surrogate) and surrogate != "auto":
+        SURROGATES[surrogate]
+    if surrogate != "auto" and loss == "auto":
+        raise ValueError(f"surrogate={surrogate!r} has no effect with loss='auto'; use 'hamming' or 'ranking'")
+    if correction is not None:
+        CORRECTIONS[correction]
+        if loss not in ("auto", *LOSSES):
+            raise ValueError(f"correction={correction!r} has no effect with loss={loss!r}; use correction=None")
     if params["flood_level"] and correction != "flood":
         raise ValueError(f"flood_level={params['flood_level']!r} has no effect without correction='flood'")
+
+
+def _check_optimization(params: Mapping[str, Any]) -> None:
+    check_choice(params["solver"], "solver", ("auto", "adam", "closed_form", "newton"))
     check_count(params["epochs"], "epochs")
     if params["patience"] is not None:
         check_count(params["patience"], "patience")
@@ -144,19 +165,8 @@ def check_parameters(params: Mapping[str, Any], group: ProcessGroup | None = Non
         lr = np.empty(0)
     if lr.ndim != 1 or lr.size == 0 or not ((lr > 0) & np.isfinite(lr)).all():
         raise ValueError(f"lr must be a positive number or a list of them; got {params['lr']!r}")
-    if not isinstance(params["scale"], (bool, np.bool_)):
-        raise ValueError(f"scale must be True or False; got {params['scale']!r}")
     if params["weight_decay"] != "auto":
         check_penalty(params["weight_decay"], "weight_decay")
-    check_real(params["validation_fraction"], "validation_fraction", 0, 1)
-    if group is not None and group.is_distributed:
-        if correction is not None:
-            raise ValueError(
-                f"correction={correction!r} needs means over a whole batch, of which each of the {group.world_size} "
-                "ranks has only a share; use correction=None or one process"
-            )
-        if params["random_state"] is None:
-            raise ValueError("random_state must be a number if several ranks train together; got None")
 
 
 class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
