@@ -162,7 +162,7 @@ class TestInputs:
         S = scipy.sparse.csr_array(np.where(scores > 0.4, scores, 0))
         cases = [(Y, scores), (scipy.sparse.csr_array(Y), S)]
         whole = [getattr(metrics, name)(*case, 3, noise=noise) for case in cases]
-        monkeypatch.setattr("ccmn.metrics.top_k.MAX_BLOCK_ENTRIES", 20)
+        monkeypatch.setattr("ccmn.metrics.top_labels.MAX_BLOCK_ENTRIES", 20)
         for case, expected in zip(cases, whole):
             found = getattr(metrics, name)(*case, 3, noise=noise)
             if noise is None:
@@ -178,8 +178,8 @@ class TestInputs:
             sizes.append(values.size)
             return to_tensor(values, argument)
 
-        monkeypatch.setattr("ccmn.metrics.top_k.to_tensor", recorded)
-        monkeypatch.setattr("ccmn.metrics.top_k.MAX_BLOCK_ENTRIES", 60)
+        monkeypatch.setattr("ccmn.metrics.top_labels.to_tensor", recorded)
+        monkeypatch.setattr("ccmn.metrics.top_labels.MAX_BLOCK_ENTRIES", 60)
         for labels, values in ((Y, scores), (Y, scipy.sparse.csr_array(scores)), (scipy.sparse.csr_array(Y), scores)):
             precision_at_k(labels, values, 2)
         assert 6 <= max(sizes) <= 60
@@ -218,7 +218,7 @@ class TestInputs:
         names = pd.DataFrame(Y, columns=list("abcd"))
         with pytest.raises(ValueError, match="reorder"):
             precision_at_k(names, scores, 2, noise=MissingNoise([0.1] * 4, label_names=list("abdc")))
-        monkeypatch.setattr("ccmn.metrics.top_k.MAX_BLOCK_ENTRIES", 12)  # the row is counted across blocks
+        monkeypatch.setattr("ccmn.metrics.top_labels.MAX_BLOCK_ENTRIES", 12)  # the row is counted across blocks
         for matrix in (np.array, scipy.sparse.csr_array):
             unknown = scores.copy()
             unknown[7, 2] = np.nan
