@@ -655,6 +655,24 @@ def _train_network(
         group=rows.group,
         autocast=config.autocast,
     )
+    best, selected, history = _training_summary(config, lrs, selection, result)
+    checkpoints: tuple[Checkpoint, ...] = ()
+    advice: tuple[str, ...] = ()
+    if not result.interrupted:
+        advice = _edge_advice(selected, history)
+        if checkpoint is not None:
+            checkpoints = (checkpoint,)
+            if result.start_epoch < config.epochs:
+                # Stored as the last epoch even after early stopping: the same fit then resumes without training.
+                final = Checkpoint(checkpoint.path, checkpoint.fingerprint, every=1, is_main=checkpoint.is_main)
+                final.save(config.epochs - 1, network, optimizer, selection, result)
+    return FitResult(extract_run(network, best), history, selected, result.interrupted, checkpoints, advice)
+
+
+def _training_summary(
+    config: TrainingConfig, lrs: tuple[float, ...], selection: KeepBest, result: loop.TrainingResult
+) -> tuple[int, dict[str, Any], list[dict[str, float]]]:
+    """Return the index of the best learning rate, the selected configuration and the history of all runs."""
     assert selection.best is not None
     assert selection.best_epoch is not None
     best, epochs = first_smallest(selection.best[0].tolist()), len(result.losses)
@@ -675,17 +693,7 @@ def _train_network(
         "epochs": epochs,
         "loss": float(result.losses[epoch - 1][0, best]),
     }
-    checkpoints: tuple[Checkpoint, ...] = ()
-    advice: tuple[str, ...] = ()
-    if not result.interrupted:
-        advice = _edge_advice(selected, history)
-        if checkpoint is not None:
-            checkpoints = (checkpoint,)
-            if result.start_epoch < config.epochs:
-                # Stored as the last epoch even after early stopping: the same fit then resumes without training.
-                final = Checkpoint(checkpoint.path, checkpoint.fingerprint, every=1, is_main=checkpoint.is_main)
-                final.save(config.epochs - 1, network, optimizer, selection, result)
-    return FitResult(extract_run(network, best), history, selected, result.interrupted, checkpoints, advice)
+    return best, selected, history
 
 
 def _edge_advice(selected: dict[str, Any], history: list[dict[str, float]]) -> tuple[str, ...]:
