@@ -705,46 +705,53 @@ def relative_information(noise: NoiseModel, labels: Any) -> NDArray[np.float64]:
 
 
 def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sample:
-    """Return the rows with debiased labels, and with the noisy ones if the loss itself models the noise.
+    """Return the rows with debiased labels, and with the noisy ones if the loss itself models the noise."""
+    return (_debias_sparse if is_sparse(data.targets.labels) else _debias_dense)(data, noise, keep_noisy)
 
-    Sparse labels are debiased when a batch of them is gathered.
-    """
-    labels, trusted = data.targets.labels, data.trusted
-    if not is_sparse(labels):
-        if data.targets.inferred is not None:
-            assert isinstance(noise.model, ClassConditionalNoise)
-            rates = noise.model.rho_pos.astype(np.float32), noise.model.rho_neg.astype(np.float32)
-            p = debias_labels(labels, *rates)  # soft labels, which NoiseModel.debias rejects
-        elif noise.groups is None:
-            p = noise.model.debias(labels)
-        else:
-            p = noise.groups.debias(labels, data.groups)  # type: ignore[arg-type]
-        noisy, information = labels if keep_noisy else None, None
-        if trusted is not None:
-            rows, true = trusted[0], to_dense_array(trusted[1])
-            verified = ~np.isnan(true)
-            p[rows] = np.where(verified, true, p[rows])
-            information = np.ones(labels.shape, dtype=np.float32)
-            information[rows] = np.where(verified, relative_information(noise.model, labels), 1)
-            if noisy is not None and isinstance(noise.model, ClassConditionalNoise):
-                mean = noise.model.rho_neg + (1 - noise.model.rho_pos - noise.model.rho_neg) * true
-                noisy = noisy.copy()
-                noisy[rows] = np.where(verified, mean, noisy[rows])
-        return Sample(data.X, p, data.weights, noisy, information)
-    matrix, is_trusted, information = labels, None, None
-    if trusted is not None:
-        if np.isnan(trusted[1].data if is_sparse(trusted[1]) else trusted[1]).any():
+
+def _debias_dense(data: TrainingData, noise: ResolvedNoise, keep_noisy: bool) -> Sample:
+    labels, model = data.targets.labels, noise.model
+    if data.targets.inferred is not None:
+        assert isinstance(model, ClassConditionalNoise)
+        rates = model.rho_pos.astype(np.float32), model.rho_neg.astype(np.float32)
+        p = debias_labels(labels, *rates)  # soft labels, which NoiseModel.debias rejects
+    elif noise.groups is None:
+        p = model.debias(labels)
+    else:
+        p = noise.groups.debias(labels, data.groups)  # type: ignore[arg-type]
+    noisy, information = labels if keep_noisy else None, None
+    if data.trusted is not None:
+        rows, true = data.trusted[0], to_dense_array(data.trusted[1])
+        verified = ~np.isnan(true)
+        p[rows] = np.where(verified, true, p[rows])
+        information = np.ones(labels.shape, dtype=np.float32)
+        information[rows] = np.where(verified, relative_information(model, labels), 1)
+        if noisy is not None and isinstance(model, ClassConditionalNoise):
+            mean = model.rho_neg + (1 - model.rho_pos - model.rho_neg) * true
+            noisy = noisy.copy()
+            noisy[rows] = np.where(verified, mean, noisy[rows])
+    return Sample(data.X, p, data.weights, noisy, information)
+
+
+def _debias_sparse(data: TrainingData, noise: ResolvedNoise, keep_noisy: bool) -> Sample:
+    """Return the rows with labels that are debiased when a batch of them is gathered."""
+    labels = matrix = data.targets.labels
+    is_trusted, information = None, None
+    if data.trusted is not None:
+        rows, true = data.trusted
+        if np.isnan(true.data if is_sparse(true) else true).any():
             raise ValueError(
                 "trusted labels with NaN (not verified) require dense labels; pass y.toarray(), or verify whole rows"
             )
         n = labels.shape[0]
         is_trusted = np.zeros(n, dtype=bool)
-        is_trusted[trusted[0]] = True
+        is_trusted[rows] = True
         information = np.ones((n, 1), dtype=np.float32)
         information[is_trusted] = np.exp(np.log(relative_information(noise.model, labels)).mean())
+        # The true labels are appended as new rows, which then take the places of the trusted rows.
         place = np.arange(n)
-        place[trusted[0]] = n + np.arange(len(trusted[0]))
-        matrix = scipy.sparse.vstack((matrix, scipy.sparse.csr_array(trusted[1])), format="csr")[place]
+        place[rows] = n + np.arange(len(rows))
+        matrix = scipy.sparse.vstack((labels, scipy.sparse.csr_array(true)), format="csr")[place]
     p = SparseLabels(matrix, noise.model.debiasing(), is_trusted)
     return Sample(data.X, p, data.weights, SparseLabels(labels) if keep_noisy else None, information)
 
