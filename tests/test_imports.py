@@ -29,6 +29,10 @@ def test_help_loads_no_large_library():
     assert not HEAVY & loaded_after(code)
 
 
+def test_reading_data_does_not_load_torch():
+    assert "torch" not in loaded_after("import ccmn.data; import ccmn.data.columns")
+
+
 def test_every_public_name_is_an_attribute():
     assert set(ccmn.__all__) == set(dir(ccmn))
     for name in ccmn.__all__:

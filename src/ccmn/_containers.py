@@ -1,18 +1,22 @@
 """Label containers: numpy arrays, torch tensors, pandas DataFrames and scipy sparse matrices.
 
 Functions of labels compute on a numpy array and return the result in the container of their input. This module does
-not import pandas: a caller that passes a DataFrame has imported it already.
+not import pandas and torch: a caller that passes a DataFrame or a tensor has imported them already, and reading
+data files starts faster without them.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
-import torch
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Labels = Any
 """Accepted label containers: ndarray, tensor, DataFrame, CSR matrix, or nested lists of 0 and 1."""
@@ -56,12 +60,13 @@ def unwrap(labels: Labels) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Label
     bfloat16, which numpy does not have, becomes float32 and is converted back. ``None`` and ``pd.NA`` become NaN.
     Sparse labels are not supported: their callers never build the dense array.
     """
-    if isinstance(labels, torch.Tensor):
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(labels, torch.Tensor):
         device, is_bfloat16 = labels.device, labels.dtype == torch.bfloat16
         tensor = labels.detach().cpu()
 
-        def to_tensor(array: NDArray[Any]) -> torch.Tensor:
-            result = torch.from_numpy(array).to(device)
+        def to_tensor(array: NDArray[Any]) -> Tensor:
+            result: Tensor = torch.from_numpy(array).to(device)
             return result.bfloat16() if is_bfloat16 and result.dtype == torch.float32 else result
 
         return (tensor.float() if is_bfloat16 else tensor).numpy(), to_tensor

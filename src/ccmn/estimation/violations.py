@@ -85,7 +85,7 @@ BOUNDARY_STRENGTH = 0.5
 """The test of the shape compares class-conditional noise with flips that have this multiple of min(eta, 1 - eta).
 Half of the strongest possible noise, because errors of the scores smooth the posterior."""
 MIN_SHAPE_GAIN = 10.0
-"""Smallest log-likelihood ratio of it, summed over labels; class-conditional noise reached 5 in draws 0 to 3."""
+"""Smallest log-likelihood ratio of it, summed over labels; class-conditional noise reached 3 in draws 0 to 3."""
 MIN_SHAPE_LABELS = 0.4
 """Smallest share of labels with a positive log-likelihood ratio."""
 MAX_SHAPE_ROWS, SHAPE_COMPONENTS, SHAPE_FOLDS = 15_000, 300, 3
