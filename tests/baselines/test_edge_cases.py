@@ -92,7 +92,8 @@ def test_containers_give_equal_results(name):
     for features, candidates in containers:
         clf = BASELINES[name].make().fit(features, candidates)
         assert clf.decision_function(features) == pytest.approx(expected, abs=1e-6)
-    assert BASELINES[name].make().fit(*containers[2]).label_names_[1] == "label 1"
+    named = BASELINES[name].make().fit(*containers[2])
+    assert named.label_names_[1] == named.classes_[1] == "label 1"
 
 
 @pytest.mark.parametrize("name", BASELINES)

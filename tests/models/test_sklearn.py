@@ -19,7 +19,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier, GroupedNoise, PartialNoise
+from ccmn import (
+    CCMNClassifier,
+    ClassConditionalNoise,
+    CorrectedClassifier,
+    GroupedNoise,
+    PartialNoise,
+    RiskControlledClassifier,
+    ScoreDependentNoise,
+)
 from ccmn.data import TablePreprocessor, load_digit_scenes, make_noisy_multilabel
 
 
@@ -203,11 +211,24 @@ def test_representation_is_short_in_text_and_html():
     assert max(map(len, re.sub("<[^>]*>", "\n", text).splitlines())) < 200
 
 
-@pytest.mark.parametrize("clf", [SAVED["linear"][0], SAVED["corrected"][0]], ids=["ccmn", "corrected"])
+SCORE_NOISE = ScoreDependentNoise(
+    {0.0: NOISE, 0.5: ClassConditionalNoise([0.2] * 3, [0.2] * 3, label_names=NOISE.label_names)}
+)
+WITH_FRAMES = {
+    "ccmn": SAVED["linear"][0],
+    "corrected": SAVED["corrected"][0],
+    "corrected, noise depends on scores": CorrectedClassifier(LogisticRegression(), SCORE_NOISE),
+    "risk control": RiskControlledClassifier(SAVED["linear"][0], target=0.5, random_state=0),
+}
+
+
+@pytest.mark.parametrize("clf", WITH_FRAMES.values(), ids=list(WITH_FRAMES))
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_predictions_as_frames(clf):
     X = pd.DataFrame(TASK.X, index=[f"row {i}" for i in range(300)]).add_prefix("x")
     fitted = clone(clf).fit(X, FRAME)
+    assert fitted.classes_.tolist() == ["sea", "sky", "tree"]
+    assert fitted.feature_names_in_.tolist() == X.columns.tolist()
     for method in (fitted.predict, fitted.predict_proba):
         frame = method(X[:5], output="frame")
         assert frame.columns.tolist() == ["sea", "sky", "tree"]

@@ -35,7 +35,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
     Attributes
     ----------
     classes_ : ndarray of shape (q,)
-        Label indices.
+        Names of the labels if they are known, else their numbers.
     label_names_ : tuple of str or None
         Column names of the candidate sets if ``fit`` received a DataFrame.
     n_features_in_ : int
@@ -122,7 +122,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
         _check_magnitude(X)
         check_classification_targets(Y)
         Y = check_candidates(to_dense_array(Y))
-        self.classes_ = np.arange(Y.shape[1])
+        self.classes_ = np.arange(Y.shape[1]) if self.label_names_ is None else np.array(self.label_names_)
         return X, Y
 
     def __sklearn_tags__(self) -> Any:

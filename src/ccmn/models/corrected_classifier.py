@@ -205,11 +205,12 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             # Between two scores the corrected probability is a monotone function of the score.
             scores = np.repeat([[0.0], *([s] for s in noise.scores), [1.0]], noise.n_labels, axis=1)
             ends = debias_labels(scores, *noise.rates_at(scores))
-            return clip_in_order(corrected, np.minimum(ends.min(0), 0), np.maximum(ends.max(0), 1))
-        low, high = (
-            debias_labels(noisy, noise.rho_pos, noise.rho_neg)
-            for noisy in (np.zeros(noise.n_labels), np.ones(noise.n_labels))
-        )
+            low, high = np.minimum(ends.min(0), 0), np.maximum(ends.max(0), 1)
+        else:
+            low, high = (
+                debias_labels(noisy, noise.rho_pos, noise.rho_neg)
+                for noisy in (np.zeros(noise.n_labels), np.ones(noise.n_labels))
+            )
         return with_names(clip_in_order(corrected, low, high), self.classes_, X, output)
 
     def _corrected(self, X: Any) -> FloatArray:

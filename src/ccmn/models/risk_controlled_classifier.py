@@ -5,22 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, _safe_indexing, get_tags
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted
 from typing_extensions import Self
 
-from ccmn._containers import Labels, to_dense_array
+from ccmn._containers import Labels, label_names_of, to_dense_array
 from ccmn._random import RandomState, as_generator
-from ccmn._validation import (
-    FloatArray,
-    check_choice,
-    check_real,
-)
+from ccmn._validation import FloatArray, check_choice, check_real
 from ccmn.estimation import NoiseRates
 from ccmn.models.corrected_classifier import positive_columns
+from ccmn.models.predictor import with_names
 from ccmn.models.risk_control import control_risk
 
 
@@ -63,7 +59,7 @@ class RiskControlledClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
     threshold_ : float or array of shape (q,)
         Threshold of the scores.
     classes_ : array of shape (q,)
-        Numbers of the labels.
+        Names of the labels if ``y`` was a DataFrame, else their numbers.
 
     See Also
     --------
@@ -191,43 +187,49 @@ class RiskControlledClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         )
         self.estimator_ = fitted
         self.threshold_ = self.control_.threshold
-        self.classes_ = np.arange(to_dense_array(y).shape[1])
+        names = label_names_of(y)
+        self.classes_ = np.arange(to_dense_array(y).shape[1]) if names is None else np.array(names)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(fitted, name):
                 setattr(self, name, getattr(fitted, name))
         return self
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any, *, output: str = "array") -> Any:
         """Predict the labels whose score is at least the threshold.
 
         Parameters
         ----------
         X : array, CSR matrix or DataFrame
             Features of n rows.
+        output : {"array", "frame"}, default="array"
+            "frame" returns a DataFrame with the names of the labels as columns and the index of X if it is a DataFrame.
 
         Returns
         -------
-        array of shape (n, q)
+        array or DataFrame of shape (n, q)
             Predicted labels 0 or 1.
         """
         check_is_fitted(self)
-        return self.control_.predict(_scores(self.estimator_, X))
+        return with_names(self.control_.predict(_scores(self.estimator_, X)), self.classes_, X, output)
 
-    def predict_proba(self, X: Any) -> FloatArray:
+    def predict_proba(self, X: Any, *, output: str = "array") -> Any:
         """Return the probabilities of the estimator.
 
         Parameters
         ----------
         X : array, CSR matrix or DataFrame
             Features of n rows.
+        output : {"array", "frame"}, default="array"
+            "frame" returns a DataFrame with the names of the labels as columns and the index of X if it is a DataFrame.
 
         Returns
         -------
-        array of shape (n, q)
+        array or DataFrame of shape (n, q)
             Probabilities of all labels.
         """
         check_is_fitted(self)
-        return positive_columns(self.estimator_.predict_proba(X), self.classes_.size)
+        proba = positive_columns(self.estimator_.predict_proba(X), self.classes_.size)
+        return with_names(proba, self.classes_, X, output)
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of a multi-label classifier that accepts the features of ``estimator``."""
