@@ -38,7 +38,7 @@ def make_report(q: int, names: list[str], show=None, n: int = 200, d: int = 12) 
     Y[0] = 1  # every label has a positive
     noise = ClassConditionalNoise(0.1, 0.2, n_labels=q, label_names=names)
     noisy = pd.DataFrame(noise.corrupt(Y, random_state=0), columns=names)
-    data = MultiLabelData(X, noisy.to_numpy(), label_names=names, name=names[0])
+    data = MultiLabelData(X, noisy.to_numpy(), label_names=names, name=names[0], ids=[f"T<{i}>" for i in range(n)])
     found = audit_labels(X, noisy, noise, 0.0)
     shown = show(X) if show else informative_features(X, noisy.to_numpy().astype(float), [f"<i>{j}" for j in range(d)])
     history = pd.DataFrame({"epoch": [1, 2], "loss": [2.0, 1.0]})
@@ -143,7 +143,7 @@ def test_metric_charts_show_all_models_in_one_order_with_intervals():
     chart = str(dot_chart(dots, "loss ↓", "loss"))
     assert re.findall(r">([^<]+)</text>", chart) == [
         *("loss ↓", "first", "a", "0.200", "b", "0.400"),
-        *("second", "a", "none", "b", "0.100"),
+        *("second", "a", "none", "b", "0.100", "0", "0.5"),
     ]
     assert chart.count("<circle") == 3
     assert chart.count('stroke-width="6"') == 1
@@ -151,6 +151,21 @@ def test_metric_charts_show_all_models_in_one_order_with_intervals():
     centers = [float(x) for x in re.findall(r'cx="([\d.]+)"', chart)]
     scale = (centers[1] - centers[0]) / 0.2
     assert (x2 - x1) / scale == pytest.approx(2 * 1.645 * 0.05, abs=0.002)  # a 90 % interval
+
+
+def test_the_axis_of_a_metric_to_be_maximized_ends_at_one(hostile):
+    """A value of 0.3 is drawn at 30 % of the axis, and the table has one line per metric."""
+    values = {"average_precision": MetricValue(0.3, 0.01), "hamming_loss": MetricValue(0.3, 0.01)}
+    page = report_page(replace(hostile, metrics=MetricFacts((MetricRow("one model", values, 0),), "")))
+    section = page.partition('<h2 id="metrics">')[2].partition("</section>")[0]
+    assert re.findall(r'class="tick">([\d.]+)<', section) == ["0", "1", "0", "0.5"]
+    assert re.findall(r'<th scope="row">([^<]+)</th>', section) == ["average precision ↑", "Hamming loss ↓"]
+
+
+def test_label_issues_show_the_identifiers_of_rows(hostile):
+    page, row = report_page(hostile), hostile.issues.issues[0].row
+    assert f"row {row} (T&lt;{row}&gt;)" in page
+    assert f'<th scope="row">{row}</th><td>T&lt;{row}&gt;</td>' in page
 
 
 def test_exact_metrics_have_standard_errors_over_rows():

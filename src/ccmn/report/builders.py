@@ -95,7 +95,9 @@ def audit_report(
         metrics=metric_facts(labels, audit.pred_proba - 0.5, audit.noise, score_note),
         cooccurrence=cooccurrence_facts(labels, names, noise),
         precision_recall=precision_recall_facts(names, variants, score_note),
-        issues=issue_facts(audit.issues, labels, names, show, note, max_shown=max_shown, review_url=REVIEW_URL),
+        issues=issue_facts(
+            audit.issues, labels, names, show, note, max_shown=max_shown, review_url=REVIEW_URL, ids=data.ids
+        ),
         first="issues",
     )
 
@@ -166,7 +168,7 @@ def _evaluation_issues(
         "The probability that a label is wrong follows from the probabilities of the model and the noise rates. It "
         "is valid only for rows that the model was not trained on: a model reproduces errors of its training labels."
     )
-    return issue_facts(issues, labels, names, show, note)
+    return issue_facts(issues, labels, names, show, note, ids=data.ids)
 
 
 def demo_report(task: DemoTask, models: Sequence[DemoModel]) -> Report:

@@ -171,6 +171,8 @@ class LabelIssue:
     instance: Instance
     is_wrong: bool | None
     """Whether the label is wrong; None if the true labels are not known."""
+    id: str | None = None
+    """Identifier of the row; None if rows have none."""
 
 
 @dataclass(frozen=True)
@@ -489,6 +491,7 @@ def issue_facts(
     max_shown: int = DEFAULT_SHOWN_ISSUES,
     Y_true: FloatArray | None = None,
     review_url: str | None = None,
+    ids: Sequence[str] | None = None,
 ) -> IssueFacts:
     """Return label issues found by :func:`ccmn.find_label_issues` with the content of their rows.
 
@@ -502,8 +505,9 @@ def issue_facts(
         j = position[label]
         row_labels = tuple(name for name, given in zip(names, Y[row]) if given == 1)
         wrong = None if Y_true is None else bool(Y_true[row, j] != line["given"])
+        name = None if ids is None else ids[row]
         shown.append(
-            LabelIssue(row, label, int(line["given"]), float(line["p_wrong"]), row_labels, show(row, j), wrong)
+            LabelIssue(row, label, int(line["given"]), float(line["p_wrong"]), row_labels, show(row, j), wrong, name)
         )
     return IssueFacts(tuple(shown), len(issues), note, max_per_label, review_url)
 

@@ -158,14 +158,16 @@ def _metrics(facts: MetricFacts) -> dict[str, Any]:
     for name, title in zip(names, titles):
         dots = [_metric_dot(row, row.values[name]) for row in facts.rows]
         if any(math.isfinite(dot.value) for dot in dots):
-            charts.append(dot_chart(dots, title, _metric_title(name)))
+            # Metrics to be maximized are at most 1: an axis that ends before would make poor values look good.
+            end = 1.0 if METRICS[name].greater_is_better else None
+            charts.append(dot_chart(dots, title, _metric_title(name), end=end))
     return {
         "facts": facts,
         "level": CONFIDENCE_LEVEL,
         "charts": charts,
         "notes": [out_of_range_note(bounds) for bounds in sorted(_exceeded_bounds(facts))],
-        "head": ("", *titles),
-        "rows": [(row.full_name, *(_metric_cell(row.values[name]) for name in names)) for row in facts.rows],
+        "head": ("", *(row.full_name for row in facts.rows)),
+        "rows": [(title, *(_metric_cell(row.values[name]) for row in facts.rows)) for name, title in zip(names, titles)],
     }
 
 
@@ -199,12 +201,15 @@ def _metric_cell(metric: MetricValue) -> str:
 
 def _issues(facts: IssueFacts) -> dict[str, Any]:
     known = bool(facts.issues) and facts.issues[0].is_wrong is not None
-    head = ("row", "label", "given", "p_wrong", "labels given to the row", *(("is wrong",) if known else ()))
+    identified = bool(facts.issues) and facts.issues[0].id is not None
+    head = ("row", *(("id",) if identified else ()), "label", "given", "p_wrong", "labels given to the row")
+    head += ("is wrong",) if known else ()
     rows = []
     for issue in facts.issues:
         verdict = () if issue.is_wrong is None else ("yes" if issue.is_wrong else "no",)
         labels = ", ".join(issue.row_labels) or "–"
-        rows.append((str(issue.row), issue.label, str(issue.given), f"{issue.p_wrong:.4f}", labels, *verdict))
+        row = (str(issue.row),) if issue.id is None else (str(issue.row), issue.id)
+        rows.append((*row, issue.label, str(issue.given), f"{issue.p_wrong:.4f}", labels, *verdict))
     highest = f"{_HIGHEST_PERCENTAGE:.1%}"
     percentages = [f"{i.p_wrong:.1%}" if i.p_wrong < _HIGHEST_PERCENTAGE else f"over {highest}" for i in facts.issues]
     return {"facts": facts, "percentages": percentages, "highest": highest, "head": head, "rows": rows}

@@ -100,12 +100,15 @@ def bar_chart(bars: Sequence[Bar], title: str, label: str) -> Markup:
     return _svg(width, top + step * len(bars), parts, label)
 
 
-def dot_chart(dots: Sequence[Dot], title: str, label: str) -> Markup:
-    """Draw one line per model on an axis from 0: the value (dot and number) and its confidence interval (bar)."""
+def dot_chart(dots: Sequence[Dot], title: str, label: str, *, end: float | None = None) -> Markup:
+    """Draw one line per model on an axis from 0: the value (dot and number) and its confidence interval (bar).
+
+    The axis ends at ``end``, by default at the first of 1, 2, 5 times a power of ten that contains all values.
+    """
     width, right, y, step, max_characters = 340, 54, 24, 20, 26
-    longest = max((dot.reach for dot in dots), default=1.0)
+    end = end or _round_up(max((dot.reach for dot in dots), default=1.0))
     left = 14 + _text_width((dot.name for dot in dots), max_characters)
-    scale = (width - left - right) / (longest or 1.0)
+    scale = (width - left - right) / end
     parts = [_text(0, 14, title, class_="title")]
     group = ""
     for dot in dots:
@@ -126,7 +129,21 @@ def dot_chart(dots: Sequence[Dot], title: str, label: str) -> Markup:
             )
         parts.append(_tag("circle", cx=f"{at:.1f}", cy=y - 4, r=4, fill=fill))
         parts.append(_text(width - right + 8, y, f"{dot.value:.3f}{dot.mark}"))
-    return _svg(width, y + 8, parts, label)
+    y += 14
+    parts += [_text(f"{left:.1f}", y, "0", class_="tick"), _text(width - right, y, f"{end:g}", class_="tick")]
+    return _svg(width, y + 6, parts, label)
+
+
+def _round_up(value: float) -> float:
+    """Return the smallest of 1, 2 and 5 times a power of ten that is not below a value; 1 for 0.
+
+    >>> _round_up(0.19), _round_up(0.5), _round_up(7.0), _round_up(0.0)
+    (0.2, 0.5, 10.0, 1.0)
+    """
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next((float(f"{factor * power:.1g}") for factor in (1, 2, 5) if value <= factor * power), 10 * power)
 
 
 def axis_end(values: Iterable[Interval]) -> float:
