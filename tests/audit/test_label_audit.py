@@ -85,6 +85,17 @@ def test_out_of_fold_probabilities_predict_held_out_labels():
     assert ((sparse > 0.5) == Y).mean() > 0.85
 
 
+def test_progress_of_out_of_fold_probabilities():
+    """Every fold and every tree is reported, and the callback does not change the result."""
+    task = make_noisy_multilabel(60, 4, 2, random_state=0)
+    reports = []
+    found = out_of_fold_probabilities(task.X, task.Y_noisy, on_phase=lambda *report: reports.append(report))
+    assert reports[:10] == [("folds", number, 10) for number in range(1, 11)]
+    n_trees = reports[-1][2]
+    assert reports[10:] == [("trees", number, n_trees) for number in range(1, n_trees + 1)]
+    np.testing.assert_array_equal(found, out_of_fold_probabilities(task.X, task.Y_noisy))
+
+
 def test_out_of_fold_probabilities_do_not_see_their_own_label():
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(1000, 100)), rng.integers(0, 2, (1000, 3)).astype(float)

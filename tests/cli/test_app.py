@@ -249,8 +249,8 @@ def test_option_names_do_not_depend_on_the_version_of_typer():
     ("command", "phases"),
     [
         (("fit", "--out", "model.ccmn"), ["noise rates", "logistic regression", "random forest", "calibration"]),
-        (("noise", "estimate"), ["estimating noise rates"]),
-        (("audit",), ["estimating noise rates", "computing out-of-fold probabilities"]),
+        (("noise", "estimate"), ["noise rates of 3 labels, folds", "/7"]),
+        (("audit",), ["noise rates of 3 labels", "probabilities of 3 labels, folds", "/10", "3 labels, trees"]),
     ],
 )
 def test_terminals_show_the_phases_of_a_command(files, command, phases):

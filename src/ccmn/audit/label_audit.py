@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -158,7 +160,13 @@ def audit_labels(
     return Audit(issues, label_summary(Y_noisy, noise), noise, pred_proba)
 
 
-def out_of_fold_probabilities(X: Any, Y_noisy: FloatArray, random_state: RandomState = 0) -> FloatArray:
+def out_of_fold_probabilities(
+    X: Any,
+    Y_noisy: FloatArray,
+    random_state: RandomState = 0,
+    *,
+    on_phase: Callable[[str, int, int], None] = lambda phase, done, total: None,
+) -> FloatArray:
     """Return out-of-fold probabilities of the noisy labels from a linear model and a random forest.
 
     The linear model is ridge regression on standardized features, or on 800 components of a truncated SVD if the
@@ -174,6 +182,8 @@ def out_of_fold_probabilities(X: Any, Y_noisy: FloatArray, random_state: RandomS
         Noisy labels in {0, 1}; NaN where not observed.
     random_state : int, Generator or None, default=0
         Random state of SVD, folds and forest.
+    on_phase : callable, optional
+        Progress callback: called with "folds" or "trees", the number of finished ones and the number of all.
 
     Returns
     -------
@@ -202,10 +212,11 @@ def out_of_fold_probabilities(X: Any, Y_noisy: FloatArray, random_state: RandomS
     reduce = is_sparse(X) or X.shape[1] > MAX_DENSE_FEATURES
     features = _components(X, seed) if reduce else _standardized(X)
     with limit_threads(solver_operations(features)):
-        linear = _linear_probabilities(features, Y_noisy, seed)
+        linear = _linear_probabilities(features, Y_noisy, seed, partial(on_phase, "folds"))
     if q > MAX_LABELS:
         return linear
-    _, forest = fit_forest(features[:, :MAX_FOREST_COMPONENTS] if reduce else features, Y_noisy, random_state=seed)
+    inputs = features[:, :MAX_FOREST_COMPONENTS] if reduce else features
+    _, forest = fit_forest(inputs, Y_noisy, random_state=seed, on_tree=partial(on_phase, "trees"))
     candidates = [(1 - weight) * linear + weight * forest for weight in FOREST_WEIGHTS]
     return min(candidates, key=lambda probabilities: _log_loss(Y_noisy, probabilities))
 
@@ -230,7 +241,7 @@ def _standardized(X: FloatArray) -> FloatArray:
     return centered / np.where(deviation > 0, deviation, 1)
 
 
-def _linear_probabilities(X: FloatArray, Y: FloatArray, seed: int) -> FloatArray:
+def _linear_probabilities(X: FloatArray, Y: FloatArray, seed: int, on_fold: Callable[[int, int], None]) -> FloatArray:
     """Return held-out probabilities of ridge regressions with Platt scaling."""
     from sklearn.linear_model import LogisticRegression
 
@@ -238,7 +249,8 @@ def _linear_probabilities(X: FloatArray, Y: FloatArray, seed: int) -> FloatArray
     n_ones, count = np.where(observed, Y, 0).sum(0), observed.sum(0)
     targets = np.where(observed, Y, n_ones / np.maximum(count, 1))
     scores = np.empty((len(PENALTIES), *Y.shape))
-    for held_out in stratified_folds(Y, min(N_FOLDS, len(Y)), np.random.default_rng(seed)):
+    folds = stratified_folds(Y, min(N_FOLDS, len(Y)), np.random.default_rng(seed))
+    for number, held_out in enumerate(folds):
         kept = np.setdiff1d(np.arange(len(Y)), held_out)
         mean, target_mean = X[kept].mean(0), targets[kept].mean(0)
         centered = X[kept] - mean
@@ -248,6 +260,7 @@ def _linear_probabilities(X: FloatArray, Y: FloatArray, seed: int) -> FloatArray
         for i, penalty in enumerate(PENALTIES):
             shrinkage = np.maximum(eigenvalues, 0) + penalty * max(eigenvalues.mean(), np.finfo(np.float64).tiny)
             scores[i, held_out] = target_mean + rotated @ (projected / shrinkage[:, None])
+        on_fold(number + 1, len(folds))
     best = np.where(observed, (scores - targets) ** 2, 0).sum(1).argmin(0)
     chosen = np.take_along_axis(scores, best[None, None], 0)[0]
     result = np.repeat(((n_ones + 0.5) / (count + 1))[None], len(Y), axis=0)

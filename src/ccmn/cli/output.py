@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -141,9 +142,9 @@ class ResultCache:
     def rates(self, X: Any, Y: Any, noise_type: str, trusted: Any = None, method: str = "auto") -> NoiseRates:
         """Return the estimated rates, with a progress bar in terminals if they are not stored."""
         import numpy as np
-        from rich.progress import Progress
 
         from ccmn.estimation import NoiseRates, estimate_noise
+        from ccmn.models.monitor import show_phases
 
         settings = ("rates", method, noise_type, None if trusted is None else [part.tolist() for part in trusted])
         path = self._path(X, Y, settings)
@@ -153,9 +154,7 @@ class ResultCache:
                 known = NoiseRates.from_dict(json.loads(str(stored)))
                 if known.noise.n_labels == Y.shape[1]:
                     return known
-        console = error_console()
-        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-            task = bar.add_task("estimating noise rates", total=None)
+        with show_phases(1) as on_phase:
             rates = estimate_noise(
                 X,
                 Y,
@@ -163,26 +162,33 @@ class ResultCache:
                 noise_type=noise_type,
                 trusted=trusted,
                 random_state=self.seed,
-                on_progress=lambda done, total: bar.update(task, completed=done, total=total),
+                on_progress=partial(on_phase, f"noise rates of {Y.shape[1]} labels, folds and calibration"),
             )
         assert isinstance(rates, NoiseRates)  # no groups are given
         self._write(path, np.array(json.dumps(rates.to_dict())))
         return rates
 
     def probabilities(self, X: Any, Y: Any) -> NDArray[Any]:
-        """Return the out-of-fold probabilities of the noisy labels."""
+        """Return the out-of-fold probabilities of the noisy labels, with a progress bar in terminals."""
         import numpy as np
 
         from ccmn._containers import to_dense_array
         from ccmn.audit import out_of_fold_probabilities
+        from ccmn.models.monitor import show_phases
 
         path = self._path(X, Y, ("out of fold",))
         stored = self._read(path)
         valid = stored is not None and stored.shape == Y.shape and stored.dtype == np.float64
         if stored is not None and valid and ((stored >= 0) & (stored <= 1)).all():
             return stored
-        with error_console().status("computing out-of-fold probabilities"):
-            computed = out_of_fold_probabilities(X, to_dense_array(Y).astype(np.float64), self.seed)
+        name = f"out-of-fold probabilities of {Y.shape[1]} labels"
+        with show_phases(1) as show:
+            computed = out_of_fold_probabilities(
+                X,
+                to_dense_array(Y).astype(np.float64),
+                self.seed,
+                on_phase=lambda phase, done, total: show(f"{name}, {phase}", done, total),
+            )
         self._write(path, computed)
         return computed
 

@@ -167,7 +167,9 @@ def _metrics(facts: MetricFacts) -> dict[str, Any]:
         "charts": charts,
         "notes": [out_of_range_note(bounds) for bounds in sorted(_exceeded_bounds(facts))],
         "head": ("", *(row.full_name for row in facts.rows)),
-        "rows": [(title, *(_metric_cell(row.values[name]) for row in facts.rows)) for name, title in zip(names, titles)],
+        "rows": [
+            (title, *(_metric_cell(row.values[name]) for row in facts.rows)) for name, title in zip(names, titles)
+        ],
     }
 
 
