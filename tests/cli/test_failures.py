@@ -111,8 +111,9 @@ def test_folders_are_not_overwritten(rejected, saved, files, command):
         MemoryError("Unable to allocate 3.41 GiB for an array with shape (21519, 21519)"),
         RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes"),
         RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore details."),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
     ],
-    ids=["python", "numpy", "torch", "cuda"],
+    ids=["python", "numpy", "torch", "cuda", "loader"],
 )
 def test_not_enough_memory(rejected, files, monkeypatch, error):
     def fail(*_, **__):
@@ -138,26 +139,51 @@ def test_commands_need_memory_for_the_buffers_of_blas(rejected, files, monkeypat
     assert "not enough memory for task.npz" in line
 
 
-def test_blas_works_after_the_memory_is_exhausted():
-    """Without reserved buffers, the decomposition does not end."""
+@pytest.mark.parametrize("n_threads", ["1", pytest.param("2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("forked", [False, True])
+def test_blas_works_after_the_memory_is_exhausted(forked, n_threads):
+    """Without reserved buffers, or if they were reserved for other threads, the decomposition does not end."""
     code = """
-import resource, signal, numpy as np, scipy.linalg
+import os, resource, signal, sys, numpy as np, scipy.linalg
+from threadpoolctl import threadpool_limits
 from ccmn.cli.options import BLAS_BUFFER_BYTES, reserve_blas_memory
 
 def limit(free):
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + free, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
-matrix = np.random.default_rng(0).normal(size=(400, 400))
+if sys.argv[1] == "True" and (child := os.fork()):
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+matrix = np.random.default_rng(0).normal(size=(400, 300))
 reserve_blas_memory()  # no limit, no effect
-limit(4 * BLAS_BUFFER_BYTES)
+limit(8 * BLAS_BUFFER_BYTES)
 reserve_blas_memory()
 limit(8_000_000)
 signal.alarm(60)
+with threadpool_limits(1):  # starts the threads again, as scikit-learn does
+    scipy.linalg.qr(matrix, mode="economic")
 scipy.linalg.qr(matrix, mode="economic")
+np.linalg.qr(matrix)
 """
-    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(forked)], env={**os.environ, "OMP_NUM_THREADS": n_threads}, check=False
+    )
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_errors_without_an_exception_are_reported_as_exhausted_memory_if_it_is_limited(files, run, monkeypatch, limited):
+    def fail(*_, **__):
+        raise SystemError("error return without exception set")
+
+    monkeypatch.setattr("ccmn.cli.options.memory_is_limited", lambda: limited)
+    monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", fail)
+    if limited:
+        result = run(*FIT, "--out", "model.ccmn", code=1)
+        assert "not enough memory for task.npz" in result.stderr
+    else:
+        with pytest.raises(AssertionError, match="SystemError"):
+            run(*FIT, "--out", "model.ccmn")
 
 
 def test_other_runtime_errors_keep_their_traceback(files, run, monkeypatch):

@@ -13,6 +13,7 @@ import resource
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -76,7 +77,8 @@ def run(arguments: list[str], folder: Path) -> tuple[int, str]:
     finally:
         os.chdir(before)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise Failure("traceback", f"{' '.join(arguments)}: {result.exception!r}")
+        trace = "".join(traceback.format_exception(result.exception, limit=-6))
+        raise Failure("traceback", f"{' '.join(arguments)}: {trace}")
     return result.exit_code, (result.stderr.strip().splitlines() or [""])[-1]
 
 

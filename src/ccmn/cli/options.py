@@ -99,37 +99,63 @@ OPTION_ALIASES = {"--seed": "--random-state", "--sides": "--noise-type"}
 
 
 BLAS_BUFFER_BYTES = 36 << 20
-"""OpenBLAS allocates a buffer of 32 MiB when it is first used; numpy and scipy each have their own OpenBLAS."""
+"""OpenBLAS allocates buffers of 32 MiB, and needs some memory beside them."""
+BLAS_THREAD_BYTES = 9 << 20
+"""The stack of a thread of OpenBLAS has 8 MiB by default."""
 
 
 def reserve_blas_memory() -> None:
     """Let OpenBLAS allocate its buffers while there is memory if the memory of the process is limited.
 
-    OpenBLAS tries to allocate them again and again, without end, if the memory is exhausted when it is first used.
+    OpenBLAS tries to allocate them again and again, without end, if the memory is exhausted when it needs them.
     """
+    if memory_is_limited():
+        fill_blas_buffers()
+
+
+def memory_is_limited() -> bool:
+    """Return whether the address space of the process is limited (``ulimit -v``)."""
     try:
         import resource
     except ImportError:  # Windows
-        return
-    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-        fill_blas_buffers()
+        return False
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 @cache
 def fill_blas_buffers() -> None:
-    """Use OpenBLAS of numpy and scipy once; their buffers are kept until the process ends."""
+    """Use OpenBLAS of numpy and scipy once, with all their threads; their buffers are kept until the process ends."""
     import mmap
 
     import numpy as np
     from scipy.linalg import blas
+    from threadpoolctl import ThreadpoolController
 
+    libraries = ThreadpoolController().select(internal_api="openblas").lib_controllers
+    n_threads = [library.get_num_threads() for library in libraries]
+    # A call occupies one buffer, or two if it uses several threads.
+    needed = 2 * len(libraries) * BLAS_BUFFER_BYTES + sum(n_threads) * BLAS_THREAD_BYTES
     try:
-        mmap.mmap(-1, 2 * BLAS_BUFFER_BYTES).close()
+        mmap.mmap(-1, max(1, needed)).close()
     except OSError:
-        raise MemoryError(f"fewer than {2 * BLAS_BUFFER_BYTES} bytes are available") from None
+        raise MemoryError(f"fewer than {needed} bytes are available") from None
+    # A fork ends the threads. They start again when their number is set, and then occupy buffers that were free before.
+    for library, n in zip(libraries, n_threads):
+        library.set_num_threads(n)
     matrix = np.ones((300, 300), order="F")  # products of small matrices need no buffer
-    _ = matrix @ matrix[0]
+    _ = matrix @ matrix, matrix @ matrix[0]
+    blas.dgemm(1.0, matrix, matrix)
     blas.dgemv(1.0, matrix, matrix[0])
+
+
+def _is_memory_error(error: Exception, reason: str) -> bool:
+    """Return whether an exception means that the memory is exhausted, which not all libraries report in the same way."""
+    if isinstance(error, RuntimeError):  # torch on a CPU, and on a CUDA device
+        return re.search("can't allocate memory|out of memory", reason) is not None
+    if isinstance(error, ImportError):  # the loader of shared libraries
+        return re.search("failed to map segment|[Cc]annot allocate memory", reason) is not None
+    # A C function that runs out of memory may fail without an exception, which Python reports as SystemError.
+    return isinstance(error, MemoryError) or memory_is_limited()
 
 
 class Command(TyperCommand):
@@ -154,10 +180,9 @@ class Command(TyperCommand):
         try:
             reserve_blas_memory()
             return super().invoke(ctx)
-        except (MemoryError, RuntimeError) as error:
+        except (MemoryError, RuntimeError, SystemError, ImportError) as error:
             reason = str(error).partition("\n")[0]
-            # torch raises a plain RuntimeError on the CPU and a subclass of it, with another text, on CUDA devices.
-            if isinstance(error, RuntimeError) and not re.search("can't allocate memory|out of memory", reason):
+            if not _is_memory_error(error, reason):
                 raise
             source = ctx.params.get("source") or "these data"
             raise MemoryError(f"not enough memory for {source}" + (f" ({reason})" if reason else "")) from error
