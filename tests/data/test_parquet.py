@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import numpy as np
@@ -80,6 +81,20 @@ def test_damaged_footer_is_reported_in_one_line(tmp_path):
     with pytest.raises(ValueError, match="is not a complete Parquet file") as caught:
         read_parquet(path, -1)
     assert "\n" not in str(caught.value)
+
+
+def test_damaged_levels_do_not_end_the_process(tmp_path):
+    """pyarrow ends the process if metadata of columns are inspected that do not fit the schema."""
+    path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
+    content = path.read_bytes()
+    optional, required = b"\x25\x02\x18\x01a", b"\x25\x00\x18\x01a"  # whether column a has empty cells, in Thrift
+    assert content.count(optional) == 1
+    path.write_bytes(content.replace(optional, required))
+    code = "import sys; from ccmn.data import read_parquet; read_parquet(sys.argv[1], -1)"
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "ValueError" in done.stderr
+    assert "data.parquet: the file is not a complete Parquet file" in done.stderr
 
 
 def test_error_without_pyarrow_names_the_package(tmp_path, monkeypatch):
