@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from ccmn._containers import Labels, label_names_of, to_dense_array
 from ccmn._validation import FloatArray, check_joint, check_label_names, check_rate_sums, check_rates
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, MissingNoise, PartialNoise
-from ccmn.noise.class_conditional import debias_labels
+from ccmn.noise.class_conditional import debias_labels, limit_rate_sums
 
 NoiseType = Literal["both", "partial", "missing"]
 """Errors that can occur: both kinds, only added labels (rho_pos = 0), or only removed labels (rho_neg = 0)."""
@@ -267,8 +267,8 @@ class NoiseRates:
             if profiled.any():
                 rates[profiled] = pool_rates(rates[profiled], se[profiled] * np.where(trusted, 1.0, factor))
         rho_pos[profiled] *= np.where(trusted, 1.0, UNVERIFIED_SHARE)
-        scale = np.minimum(1.0, (1 - MIN_SIGNAL) / np.maximum(rho_pos + rho_neg, MIN_SIGNAL))
-        return ClassConditionalNoise(rho_pos * scale, rho_neg * scale, label_names=self.label_names)
+        rho_pos, rho_neg = limit_rate_sums(rho_pos, rho_neg, 1 - MIN_SIGNAL)
+        return ClassConditionalNoise(rho_pos, rho_neg, label_names=self.label_names)
 
     @classmethod
     def known(cls, noise: ClassConditionalNoise, Y_noisy: Labels) -> NoiseRates:

@@ -43,6 +43,7 @@ from ccmn._validation import (
 from ccmn.estimation.evidence import read_trusted
 from ccmn.estimation.noise_rates import MIN_SIGNAL
 from ccmn.noise import ClassConditionalNoise, RowNoise, ScoreDependentNoise
+from ccmn.noise.class_conditional import limit_rate_sums
 from ccmn.noise.score_dependent import interpolate
 
 SCORES = (0.0, 0.5, 1.0)
@@ -379,8 +380,7 @@ def fit_rates(
         first[:, : len(at)] = [scipy.special.logit(np.clip(rate.mean(1), 1e-3, 1 - 1e-3)) for rate in start]
     best = scipy.optimize.minimize(objective, first.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
     rho_pos, rho_neg = (objective.rates(part) for part in best.reshape(2, -1))
-    scale = np.minimum(1, (1 - MIN_SIGNAL) / np.maximum(rho_pos + rho_neg, 1 - MIN_SIGNAL))
-    return rho_pos * scale, rho_neg * scale
+    return limit_rate_sums(rho_pos, rho_neg, 1 - MIN_SIGNAL)
 
 
 class PenalizedLikelihood:

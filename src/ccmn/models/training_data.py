@@ -27,7 +27,7 @@ from ccmn.estimation.cross_fitting import split_item
 from ccmn.estimation.noise_rates import MIN_SIGNAL
 from ccmn.losses import LOSSES
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
-from ccmn.noise.class_conditional import debias_labels
+from ccmn.noise.class_conditional import debias_labels, limit_rate_sums
 from ccmn.training import SparseLabels
 from ccmn.votes import InferredLabels, infer_labels
 
@@ -510,8 +510,8 @@ def _noise_of_probabilities(targets: Targets, *, zero: bool) -> ClassConditional
     spread = 0.0 if zero else np.nansum(mu * (1 - mu), 0)
     tiny = np.finfo(np.float64).tiny
     rho_pos, rho_neg = (spread / np.maximum(np.nansum(part, 0), tiny) for part in (mu, 1 - mu))
-    scale = np.minimum(1, (1 - MIN_SIGNAL) / np.maximum(rho_pos + rho_neg, tiny))
-    return ClassConditionalNoise(rho_pos * scale, rho_neg * scale, label_names=targets.label_names)
+    rates = limit_rate_sums(rho_pos, rho_neg, 1 - MIN_SIGNAL)
+    return ClassConditionalNoise(*rates, label_names=targets.label_names)
 
 
 def _estimate(noise: str, data: TrainingData, seed: int, on_progress: Callable[[int, int], None] | None = None) -> Any:

@@ -38,7 +38,7 @@ from ccmn._validation import (
 from ccmn.noise.noise_model import Debiasing, NoiseModel
 
 MAX_OBSERVED_RATE_SUM = 0.99
-"""``from_pairs`` scales two rates with a sum of 1 or more down to this sum, because they cannot be inverted."""
+"""Two observed rates with a sum of 1 or more are scaled down to this sum, because they cannot be inverted."""
 
 ArrayOrTensor = TypeVar("ArrayOrTensor", FloatArray, Tensor)
 
@@ -64,6 +64,16 @@ def debias_labels(noisy: ArrayOrTensor, rho_pos: ArrayOrTensor, rho_neg: ArrayOr
         Debiased labels.
     """
     return (noisy - rho_neg) / (1 - rho_pos - rho_neg)
+
+
+def limit_rate_sums(rho_pos: FloatArray, rho_neg: FloatArray, max_sum: float) -> tuple[FloatArray, FloatArray]:
+    """Return the rates; pairs with a sum above ``max_sum`` are scaled down to this sum.
+
+    >>> limit_rate_sums(np.array([0.2, 0.6]), np.array([0.1, 0.6]), 0.9)
+    (array([0.2 , 0.45]), array([0.1 , 0.45]))
+    """
+    scale = max_sum / np.maximum(rho_pos + rho_neg, max_sum)
+    return rho_pos * scale, rho_neg * scale
 
 
 def flip_labels(

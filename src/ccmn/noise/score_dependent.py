@@ -10,7 +10,12 @@ import numpy as np
 from ccmn._containers import Labels, label_names_of, unwrap
 from ccmn._random import RandomState
 from ccmn._validation import FloatArray, check_label_width, check_probabilities, check_same_labels
-from ccmn.noise.class_conditional import ClassConditionalNoise, debias_labels
+from ccmn.noise.class_conditional import (
+    MAX_OBSERVED_RATE_SUM,
+    ClassConditionalNoise,
+    debias_labels,
+    limit_rate_sums,
+)
 from ccmn.noise.row_noise import RowDependentNoise, RowNoise
 
 
@@ -180,14 +185,14 @@ class ScoreDependentNoise(RowDependentNoise):
         Returns
         -------
         ClassConditionalNoise
-            Noise model with the mean rates. Two rates with a sum of 1 or more are scaled to a sum of 0.99.
+            Noise model with the mean rates. Two rates with a sum above 0.99 are scaled to this sum.
         """
         rows, probabilities = self.at(pred_proba), np.asarray(unwrap(pred_proba)[0], dtype=np.float64)
         true = np.clip(debias_labels(probabilities, rows.rho_pos, rows.rho_neg), 1e-9, 1 - 1e-9)
         rho_pos, rho_neg = (true * rows.rho_pos).sum(0) / true.sum(0), ((1 - true) * rows.rho_neg).sum(0)
         rho_neg = rho_neg / (1 - true).sum(0)
-        scale = np.minimum(1, 0.99 / np.maximum(rho_pos + rho_neg, 0.99))
-        return ClassConditionalNoise(rho_pos * scale, rho_neg * scale, label_names=self.label_names)
+        rates = limit_rate_sums(rho_pos, rho_neg, MAX_OBSERVED_RATE_SUM)
+        return ClassConditionalNoise(*rates, label_names=self.label_names)
 
     def _title(self, key: float) -> str:
         return f"score {key:g}"
