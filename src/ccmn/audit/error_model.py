@@ -605,7 +605,7 @@ class AnnotatorSurplus(NamedTuple):
 def _fit_log_odds(held_out: FloatArray, wrong: FloatArray) -> FloatArray:
     """Return the slopes of negative and positive log-odds and the constant that maximize the penalized likelihood."""
     design = np.column_stack([np.minimum(held_out, 0), np.maximum(held_out, 0), np.ones(held_out.size)])
-    # The offset makes coefficients of 0 the ones of log-odds that are not changed.
+    # With this offset, coefficients of 0 leave the log-odds unchanged.
     bounds = [(MIN_SCALING - 1, None)] * 2 + [(None, None)]
     fitted = _logistic_regression(design, wrong, held_out, np.full(3, SCALING_PENALTY), bounds)
     return np.asarray(fitted + np.array([1.0, 1.0, 0.0]))

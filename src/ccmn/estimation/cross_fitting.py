@@ -218,7 +218,7 @@ class _Inputs:
         return [self._single] if self._single is not None else list((self._named or {}).values())
 
     def identity(self) -> list[Any]:
-        """Return what a checkpoint compares."""
+        """Return the values that identify the inputs in a checkpoint."""
         tensors = (tensor.float() if tensor.is_floating_point() else tensor for tensor in self._tensors())
         return [tensor.cpu().numpy() for tensor in tensors]
 

@@ -30,11 +30,11 @@ TOLERANCE = 1e-4
 MIN_MEAN_VOTES = 3.0
 """Mean votes per row below which annotator errors and true labels are poorly identified."""
 LABEL_PRIOR_VOTES = 2.0
-"""Votes that the mean of all labels counts in the mean of a label."""
+"""Weight of the mean of all labels in the mean of a label, in votes."""
 MIN_CONCENTRATION, MAX_CONCENTRATION = 2.0, 200.0
-"""Limits of the votes that the mean of a label counts in the rates of an annotator."""
+"""Limits of the weight of the mean of a label in the rates of an annotator, in votes."""
 MAX_LOG_ODDS = 8.0
-"""Limit of the log-odds of a machine's probability: certainty of a machine is not evidence beyond all doubt."""
+"""Limit of the log-odds of a machine's probability: a machine can be certain and wrong."""
 
 MAX_NEWTON_STEP = 0.3
 """Largest change of offset and slope of a calibration in one iteration: full steps overshoot if v is near 0 or 1."""

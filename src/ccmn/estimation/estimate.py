@@ -49,7 +49,7 @@ from ccmn.noise import ClassConditionalNoise
 MIN_ROWS = 100
 """Estimates from fewer rows are flagged, and groups with fewer rows get the estimate of all rows."""
 MIN_EXPECTED_POSITIVES = 10
-"""Positives that are expected in a group from which on their absence is no chance (probability below 0.0001)."""
+"""A group that lacks a label although this number of positives is expected is flagged (probability below 0.0001)."""
 
 
 @overload

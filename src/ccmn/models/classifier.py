@@ -532,7 +532,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return with_out_of_fold_features(data, make_model, random_state=seed, **settings)
 
     def _factory(self, model: Any) -> Any:
-        """Return a custom network for flat rows: model(n_features, n_outputs), or model(shape, n_outputs) inside."""
+        """Return the function that creates a custom network for flat rows, which it reshapes to inputs if necessary."""
         shape = getattr(self, "input_shape_", None)
         return model if shape is None else partial(make_unflattened, model, shape)
 
