@@ -71,7 +71,7 @@ def test_histogram_of_many_rows_is_accurate():
 
 @pytest.mark.slow
 def test_trusted_rows_reveal_missing_anchor_points():
-    """With 300 trusted rows, 19 of 20 data sets are flagged."""
+    """With 300 trusted rows, 19 of 20 datasets are flagged."""
     flagged = 0
     for seed in range(20):
         eta, y, noisy = without_certain_rows(seed)

@@ -44,7 +44,7 @@ UNVERIFIED_SHARE = 0.6
 """Share of rho_pos that training uses without trusted rows. With the whole rate, the Hamming loss on labels of people
 (deu) is .006 above that without noise correction, although the rate is right on average; with .6 it is .001 above.
 Removed labels are then corrected by about two thirds of what is possible. Of .5 to .8, selected on deu, yeast, enron,
-tmc and cmc; the results on the other data sets of ``benchmarks/default.py`` were seen as well."""
+tmc and cmc; the results on the other datasets of ``benchmarks/default.py`` were seen as well."""
 
 MAX_IDENTIFIED_WIDTH = 0.4
 """A rate whose interval is wider than this is poorly identified."""
@@ -303,7 +303,7 @@ class NoiseRates:
         Parameters
         ----------
         joint : array of shape (q, 2, 2)
-            Counts or shares of the whole data set by label, observed value and true value, as computed by
+            Counts or shares of the whole dataset by label, observed value and true value, as computed by
             ``cleanlab.count.compute_confident_joint(..., multi_label=True)``.
         label_names : sequence of str or None, default=None
             Names of the labels.

@@ -257,7 +257,7 @@ def prevalence_weight(counts: Counts, observed: float, n: float) -> float:
 
 
 def log_rare_prior(grid: Grid, observed: float) -> FloatArray:
-    r"""Return the log-prior (A, B) with density :math:`(1 - \pi) / \pi`: most labels of a data set are rare."""
+    r"""Return the log-prior (A, B) with density :math:`(1 - \pi) / \pi`: most labels of a dataset are rare."""
     prevalence = np.clip(grid.prior(observed), MIN_PREVALENCE, 1 - MIN_PREVALENCE)
     return np.asarray(np.log1p(-prevalence) - np.log(prevalence))
 

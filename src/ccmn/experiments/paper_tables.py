@@ -1,6 +1,6 @@
-"""Tables of the paper and of its journal version: methods, data sets, protocols, metrics and printed values.
+"""Tables of the paper and of its journal version: methods, datasets, protocols, metrics and printed values.
 
-The characteristics of the data sets (appendix of the paper) are in :mod:`ccmn.data`.
+The characteristics of the datasets (appendix of the paper) are in :mod:`ccmn.data`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def is_proposed(method: str) -> bool:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """Table of the paper: data sets and methods under one or more protocols.
+    """Table of the paper: datasets and methods under one or more protocols.
 
     An additional column is an additional name (or path of a file) in ``datasets``, an additional row an additional
     name in ``methods``.
@@ -96,18 +96,18 @@ class PaperTable:
     metrics: tuple[str, ...] = TABLE_METRICS
     repeats: int = 5
     real: tuple[str, ...] = ()
-    """Data sets with real candidate sets. They are run under the protocol "real", the others under the remaining
+    """Datasets with real candidate sets. They are run under the protocol "real", the others under the remaining
     protocols."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Data sets that are loaded under another name."""
+    """Datasets that are loaded under another name."""
     dropped_labels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Numbers of the labels that are left out, starting at 0."""
     unit_rows: tuple[str, ...] = ("mirflickr",)
-    """Data sets whose rows are scaled to unit length; other features are not scaled. The rows of mirflickr have
+    """Datasets whose rows are scaled to unit length; other features are not scaled. The rows of mirflickr have
     lengths from 6 to 20, on which the unbiased hinge and ranking losses diverge: they are not convex under noise."""
 
     def protocols_for(self, dataset: str) -> tuple[Protocol, ...]:
-        """Return the protocols that apply to a data set."""
+        """Return the protocols that apply to a dataset."""
         if not any(p.name == "real" for p in self.protocols):
             return self.protocols
         return tuple(p for p in self.protocols if (p.name == "real") == (dataset in self.real))
@@ -211,7 +211,7 @@ def printed_values() -> dict[tuple[str, str, str, str], PrintedValue]:
     Returns
     -------
     dict
-        (table, data set, method, metric) -> printed value.
+        (table, dataset, method, metric) -> printed value.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from ccmn.noise import ClassConditionalNoise, PartialNoise
 LEARNING_RATES = (5e-2, 5e-3, 5e-4)
 """Learning rates that every method is trained with; the best one is selected on the validation set."""
 DEFAULT_BATCH_SIZE = 100
-"""Batch size of data sets that are not in the appendix of the paper."""
+"""Batch size of datasets that are not in the appendix of the paper."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Protocol:
     """Shares of the training, validation and test rows."""
     learning_rates: tuple[float, ...] = LEARNING_RATES
     batch_sizes: Mapping[str, int] = field(default_factory=dict)
-    """Batch size by data set; the default is the size in the appendix of the paper."""
+    """Batch size by dataset; the default is the size in the appendix of the paper."""
     estimator: str = "auto"
     """Method of ``estimate_noise`` that provides the rates of the methods named "...-estimated"."""
     epochs: int = 200
@@ -45,13 +45,13 @@ class Protocol:
     labels) before the test."""
 
     def batch_size(self, dataset: str) -> int:
-        """Return the number of rows in a batch of this data set."""
+        """Return the number of rows in a batch of this dataset."""
         if dataset in self.batch_sizes:
             return self.batch_sizes[dataset]
         return DATASETS[dataset].paper.batch_size if dataset in DATASETS else DEFAULT_BATCH_SIZE
 
     def to_dict(self, dataset: str) -> dict[str, Any]:
-        """Return the settings for a data set as they are stored with each result.
+        """Return the settings for a dataset as they are stored with each result.
 
         The keys of stored results are hashes of this dictionary. Its names and values must not change.
         """
@@ -148,7 +148,7 @@ def _use_candidates(
     """Use the candidate sets of the data; their rates are observed on the training rows."""
     if data.candidates is None:
         raise ValueError(
-            f"protocol {protocol.name!r} requires candidate sets; {data.name or 'the data set'} has no candidate sets"
+            f"protocol {protocol.name!r} requires candidate sets; {data.name or 'the dataset'} has no candidate sets"
         )
     return PartialNoise.from_pairs(data.Y[training], data.candidates[training]), data.candidates
 
@@ -165,7 +165,7 @@ LITERAL = Protocol("literal", "both_ways", _RATES)
 MODERATE = Protocol("moderate", "both_ways", _RATES, max_sum=0.6)
 """Weaker noise, for which the results are at the level of the printed ones."""
 INJECTED = Protocol("injected", "added", (*_RATES, 0.6))
-"""Table 3 on ordinary data sets: false labels are added."""
+"""Table 3 on ordinary datasets: false labels are added."""
 REAL = Protocol("real", "candidates", estimator="best_bin")
 """Table 3 on real candidate sets. Their noise depends on the features, and a likelihood explains it as true labels;
 the estimator "best_bin" detects a part of it."""

@@ -19,7 +19,7 @@ from ccmn.experiments.paper_tables import GREATER_IS_BETTER, SELECTIONS, TABLES
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one data set in one repeat of a table.
+    """One method on one dataset in one repeat of a table.
 
     A cell has one value for each metric and selection.
     """
@@ -30,7 +30,7 @@ class Cell:
     method: str
     repeat: int
     n: int
-    """Number of rows of the data set."""
+    """Number of rows of the dataset."""
     configuration: str = ""
     """Everything else that determines the values, as canonical JSON: protocol, model, seed, fingerprint of the data."""
 

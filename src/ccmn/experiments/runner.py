@@ -1,7 +1,7 @@
 """Experiments of the paper's tables: load the data, plan groups of cells, run cells without a result, store them.
 
-A cell is one method in one repeat (random split and noise) on one data set under one protocol. A column contains the
-cells of all methods on one data set. A group contains cells that run together. A fleet is a group of models trained
+A cell is one method in one repeat (random split and noise) on one dataset under one protocol. A column contains the
+cells of all methods on one dataset. A group contains cells that run together. A fleet is a group of models trained
 together as one batch, see :mod:`ccmn.experiments.fleet`.
 """
 
@@ -40,7 +40,7 @@ from ccmn.experiments.result_store import Cell, Result, ResultStore
 from ccmn.noise import ClassConditionalNoise
 
 DIGITS = "digits"
-"""Name of the bundled data set: images with several handwritten digits, composed from the digits of scikit-learn."""
+"""Name of the bundled dataset: images with several handwritten digits, composed from the digits of scikit-learn."""
 PROCEDURE = 1
 """Version of the procedure. Increase it if a change of the code alters results, so that stored ones are not reused."""
 
@@ -53,7 +53,7 @@ ENGINES = ("local", "ray")
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Column of a table: a data set under one protocol, with the settings that its cells share."""
+    """Column of a table: a dataset under one protocol, with the settings that its cells share."""
 
     table: PaperTable
     protocol: Protocol
@@ -98,11 +98,11 @@ class Column:
 
 @dataclass(frozen=True)
 class PreparedTables:
-    """Columns to run, and data sets that are not available."""
+    """Columns to run, and datasets that are not available."""
 
     columns: list[Column]
     absent: dict[str, str]
-    """Data set -> reason why it is not available."""
+    """Dataset -> reason why it is not available."""
 
 
 def prepare(
@@ -114,19 +114,19 @@ def prepare(
     small: bool = False,
     random_state: int = 0,
 ) -> PreparedTables:
-    """Load the data sets of the tables and return the columns to run.
+    """Load the datasets of the tables and return the columns to run.
 
     Parameters
     ----------
     tables : sequence of str
         Names in ``TABLES``.
     datasets : sequence of str, optional
-        Data sets or data files to run instead of the data sets of the tables. The column of a file has the name of
+        Datasets or data files to run instead of the datasets of the tables. The column of a file has the name of
         the file.
     protocols : sequence of str, optional
         Protocols to run; by default, all protocols of each table.
     data_dir : path, optional
-        Folder of the data sets.
+        Folder of the datasets.
     small : bool, default=False
         Whether to run two repeats of ten epochs on the bundled digits (or on ``datasets``), as a quick test.
     random_state : int, default=0
@@ -135,14 +135,14 @@ def prepare(
     Returns
     -------
     PreparedTables
-        Columns to run, and data sets that are not available.
+        Columns to run, and datasets that are not available.
 
     Raises
     ------
     ValueError
-        If a table or protocol is unknown, or if no data set is available.
+        If a table or protocol is unknown, or if no dataset is available.
     FileNotFoundError
-        If a data set in ``datasets`` is not available.
+        If a dataset in ``datasets`` is not available.
     """
     known = dict.fromkeys(p.name for name in tables for p in TABLES[name].protocols)
     for protocol in protocols or ():
@@ -163,7 +163,7 @@ def prepare(
             columns += [Column(table, p, name, data, random_state) for p in selected if data is not None]
     if not columns:
         reasons = "; ".join(f"{name}: {why}" for name, why in absent.items())
-        raise ValueError(f"nothing to run: no data set of {', '.join(tables)} is available ({reasons})")
+        raise ValueError(f"nothing to run: no dataset of {', '.join(tables)} is available ({reasons})")
     return PreparedTables(columns, absent)
 
 
@@ -173,7 +173,7 @@ def _small(table: PaperTable) -> PaperTable:
 
 
 def column_name(dataset: str) -> str:
-    """Return the name of a column: the name of its data set or of its file.
+    """Return the name of a column: the name of its dataset or of its file.
 
     >>> column_name("yeast"), column_name("folder/mine.csv")
     ('yeast', 'mine')

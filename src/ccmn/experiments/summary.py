@@ -30,7 +30,7 @@ COUNTED_LOSSES = ("hamming-square", "hamming-hinge", "ranking-hinge", "ranking-s
 
 @dataclass(frozen=True)
 class TableEntry:
-    """Entry of a table: the values of a method on a data set in all repeats."""
+    """Entry of a table: the values of a method on a dataset in all repeats."""
 
     method: str
     dataset: str
@@ -38,9 +38,9 @@ class TableEntry:
     values: tuple[float, ...]
     """Value of each repeat."""
     n: int
-    """Number of rows of the data set."""
+    """Number of rows of the dataset."""
     best: bool
-    """Whether the mean is the best of the data set."""
+    """Whether the mean is the best of the dataset."""
     mark: str
     """Comparison of the best proposed method with this one: "better" or "worse" if significant, else ""."""
     printed: PrintedValue | None
@@ -71,7 +71,7 @@ class TableEntry:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of an unbiased loss with its plain form on one data set and metric."""
+    """Comparison of an unbiased loss with its plain form on one dataset and metric."""
 
     dataset: str
     loss: str
@@ -91,13 +91,13 @@ class Summary:
     entries: tuple[TableEntry, ...]
     comparisons: tuple[Comparison, ...]
     ranking: Friedman | None
-    """Friedman test over all data sets and metrics; None if there are too few."""
+    """Friedman test over all datasets and metrics; None if there are too few."""
     seconds: float
     machines: tuple[str, ...]
     failures: tuple[str, ...]
 
     def entry(self, method: str, dataset: str, metric: str) -> TableEntry | None:
-        """Return the entry of a method, data set and metric.
+        """Return the entry of a method, dataset and metric.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class Summary:
 
     @property
     def datasets(self) -> list[str]:
-        """Data sets in the order of the table; added ones last."""
+        """Datasets in the order of the table; added ones last."""
         return _ordered({e.dataset for e in self.entries}, self.table.datasets)
 
     @property
@@ -176,7 +176,7 @@ def summarize(results: Iterable[Result]) -> list[Summary]:
 
 
 Values = dict[tuple[str, str, str], dict[int, float]]
-"""(method, data set, metric) -> repeat -> value."""
+"""(method, dataset, metric) -> repeat -> value."""
 
 
 def _summary(table: PaperTable, protocol: str, selection: str, results: Sequence[Result]) -> Summary:
@@ -258,7 +258,7 @@ def _paired(ours: dict[int, float], theirs: dict[int, float]) -> tuple[list[floa
 
 
 def _ranking(entries: Sequence[TableEntry]) -> Friedman | None:
-    """Rank the methods over the (data set, metric) pairs on which every method has a value."""
+    """Rank the methods over the (dataset, metric) pairs on which every method has a value."""
     methods = list(dict.fromkeys(e.method for e in entries))
     means = {(e.method, e.dataset, e.metric): e.mean for e in entries}
     pairs = dict.fromkeys((e.dataset, e.metric) for e in entries)
@@ -312,7 +312,7 @@ class Friedman:
     ranks: tuple[float, ...]
     """Average rank of each method; 1 is the best."""
     n: int
-    """Number of rows (data sets, or data sets x metrics) that the ranks are averaged over."""
+    """Number of rows (datasets, or datasets x metrics) that the ranks are averaged over."""
     statistic: float
     """F statistic of Iman and Davenport, which is less conservative than the chi-square of Friedman."""
     p_value: float
@@ -330,7 +330,7 @@ def friedman(values: ArrayLike, methods: Sequence[str], *, greater_is_better: Ar
     Parameters
     ----------
     values : array-like of shape (N, k)
-        One row per data set, one column per method.
+        One row per dataset, one column per method.
     methods : sequence of str
         Names of the columns.
     greater_is_better : bool or array-like of shape (N,), default=False

@@ -69,8 +69,8 @@ def escape(text: str) -> str:
 
 
 def data_sets_table(rows: Mapping[str, Dataset], places: Mapping[str, str]) -> Table:
-    """Return a table of all data sets with their sizes and whether they are on this machine."""
-    table = Table(caption="data sets that are not on this machine are downloaded when they are used")
+    """Return a table of all datasets with their sizes and whether they are on this machine."""
+    table = Table(caption="datasets that are not on this machine are downloaded when they are used")
     for column in ("name", "domain"):
         table.add_column(column, no_wrap=True)
     for column in ("rows", "features", "labels"):
@@ -85,7 +85,7 @@ def data_sets_table(rows: Mapping[str, Dataset], places: Mapping[str, str]) -> T
 
 
 def appendix_table(described: Sequence[tuple[Characteristics, PaperRow | None]]) -> Table:
-    """Return the appendix table of the paper, a row per data set, with the printed values where they differ."""
+    """Return the appendix table of the paper, a row per dataset, with the printed values where they differ."""
     table = Table(caption="measured; in parentheses: the value in the paper, if it differs")
     table.add_column("data", no_wrap=True)
     table.add_column("domain")
@@ -103,7 +103,7 @@ def appendix_table(described: Sequence[tuple[Characteristics, PaperRow | None]])
 
 
 def characteristics_table(measured: Characteristics, paper: PaperRow | None) -> Table:
-    """Return all characteristics of one data set, next to those printed in the paper."""
+    """Return all characteristics of one dataset, next to those printed in the paper."""
     table = Table(title=escape(measured.name) if measured.name else None)
     table.add_column("")
     table.add_column("measured", justify="right")

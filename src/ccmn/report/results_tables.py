@@ -45,7 +45,7 @@ _LATEX_SPECIAL = {"\\": r"\textbackslash{}", **{c: f"\\{c}" for c in "&%$#_{}"}}
 
 
 class Block(NamedTuple):
-    """Results of one metric: a row of entries per method, a column per data set."""
+    """Results of one metric: a row of entries per method, a column per dataset."""
 
     metric: str
     direction: str
@@ -255,7 +255,7 @@ def _ranks_view(summary: Summary) -> dict[str, Any]:
 
 
 def _learning_curves(summary: Summary, results: Sequence[Result]) -> tuple[dict[str, int], list[str]]:
-    """Return the colors of the methods and a chart per data set and metric, mean over the repeats."""
+    """Return the colors of the methods and a chart per dataset and metric, mean over the repeats."""
     methods = [m for m in summary.methods if any(r.cell.method == m and r.outcome.get("curves") for r in results)]
     colors = {method: number for number, method in enumerate(methods)}
     charts: list[str] = []
