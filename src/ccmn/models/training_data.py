@@ -445,16 +445,16 @@ def resolve_noise(
 
     ``on_progress`` is called during an estimation with the number of finished steps and of all steps.
     """
-    targets, grouped = data.targets, data.groups is not None
+    targets = data.targets
     if targets.inferred is not None:
-        if grouped or not (noise is None or noise == "estimate"):
+        if data.groups is not None or not (noise is None or noise == "estimate"):
             raise ValueError("votes require noise='estimate' and no groups: the rates of annotators are estimated")
         return ResolvedNoise(_noise_of_probabilities(targets, zero=noise is None))
-    if isinstance(noise, GroupedNoise) and not grouped:
+    if isinstance(noise, GroupedNoise) and data.groups is None:
         raise ValueError("noise is a GroupedNoise, which requires the group of every row: fit(X, y, groups=...)")
     declared = noise.mean(data.groups) if isinstance(noise, GroupedNoise) else noise  # type: ignore[arg-type]
     check_zeros_for(declared, targets.labels, targets.label_names, data.trusted)
-    if grouped:
+    if data.groups is not None:
         rates = None
         if isinstance(noise, str):
             rates = _estimate(noise, data, seed, on_progress)
@@ -462,38 +462,45 @@ def resolve_noise(
         if not isinstance(noise, GroupedNoise):
             given = "None" if noise is None else type(noise).__name__
             raise TypeError(f"groups require noise='estimate' or a GroupedNoise; got {given}")
-        return ResolvedNoise(noise.mean(data.groups), rates, noise)  # type: ignore[arg-type]
-    n, q = targets.labels.shape
-    names = targets.label_names
+        return ResolvedNoise(noise.mean(data.groups), rates, noise)
     if isinstance(noise, NoiseModel):
-        if noise.n_labels != q:
-            raise ValueError(f"Expected a noise model with {q} labels, as y; got {noise.n_labels}")
-        if names and noise.label_names and names != noise.label_names:
-            raise ValueError(
-                f"The label names of the noise model, {', '.join(noise.label_names[:4])} ..., differ from the names in "
-                f"y, {', '.join(names[:4])} ...; use the same order, or omit the names"
-            )
+        _check_labels_of_noise(noise, targets)
         return ResolvedNoise(noise)
-    no_noise = ClassConditionalNoise(0.0, 0.0, n_labels=q, label_names=names)
-    if noise is None:
-        return ResolvedNoise(no_noise)
+    if isinstance(noise, str) and _can_estimate(noise, data):
+        rates = _estimate(noise, data, seed, on_progress)
+        return ResolvedNoise(rates.shrunk_noise, rates)
+    q = targets.labels.shape[1]
+    return ResolvedNoise(ClassConditionalNoise(0.0, 0.0, n_labels=q, label_names=targets.label_names))
+
+
+def _check_labels_of_noise(noise: NoiseModel, targets: Targets) -> None:
+    """Raise an error unless the noise model has the labels of y."""
+    q, names = targets.labels.shape[1], targets.label_names
+    if noise.n_labels != q:
+        raise ValueError(f"Expected a noise model with {q} labels, as y; got {noise.n_labels}")
+    if names and noise.label_names and names != noise.label_names:
+        raise ValueError(
+            f"The label names of the noise model, {', '.join(noise.label_names[:4])} ..., differ from the names in "
+            f"y, {', '.join(names[:4])} ...; use the same order, or omit the names"
+        )
+
+
+def _can_estimate(noise: str, data: TrainingData) -> bool:
+    """Return whether there are enough rows to estimate rates; raise an error if there are too many labels and rows."""
+    n, q = data.targets.labels.shape
     if n * q > MAX_ESTIMATION_ENTRIES:
         raise ValueError(
             f"noise={noise!r} would estimate the rates of {q} labels from {n} rows, which needs too much memory; pass "
             "noise=ClassConditionalNoise(rho_pos, rho_neg) with rates estimated by estimate_noise on fewer rows or on "
             "groups of labels"
         )
-    if n < MIN_SAMPLES_FOR_ESTIMATION:
-        if data.trusted is None:
-            warnings.warn(
-                f"n_samples={n} is below the minimum of {MIN_SAMPLES_FOR_ESTIMATION}: noise rates are not estimated "
-                "and labels are used without noise correction. Pass a noise model to correct them.",
-                stacklevel=3,
-            )
-        return ResolvedNoise(no_noise)
-    assert isinstance(noise, str)
-    rates = _estimate(noise, data, seed, on_progress)
-    return ResolvedNoise(rates.shrunk_noise, rates)
+    if n < MIN_SAMPLES_FOR_ESTIMATION and data.trusted is None:
+        warnings.warn(
+            f"n_samples={n} is below the minimum of {MIN_SAMPLES_FOR_ESTIMATION}: noise rates are not estimated "
+            "and labels are used without noise correction. Pass a noise model to correct them.",
+            stacklevel=4,
+        )
+    return bool(n >= MIN_SAMPLES_FOR_ESTIMATION)
 
 
 def _noise_of_probabilities(targets: Targets, *, zero: bool) -> ClassConditionalNoise:
