@@ -233,7 +233,8 @@ def test_large_scores_in_half_precision(make, surrogate, dtype):
 
 
 @pytest.mark.parametrize(
-    ("surrogate", "q"), [("square", 300), ("hinge", 3), ("logistic", 3), ("hinge", 300), ("sigmoid", 300)]
+    ("surrogate", "q"),
+    [("square", 300), ("square", 5000), ("hinge", 3), ("logistic", 3), ("hinge", 300), ("sigmoid", 300)],
 )
 def test_torch_compile_in_one_graph(surrogate, q):
     """Few pairs are summed by operations that the compiler fuses, more pairs by an operator."""
@@ -258,6 +259,22 @@ def test_custom_operator_passes_opcheck():
     for f, p, n in (torch.randn(3, 2, 30), torch.randn(3, 30, 600).transpose(1, 2)):
         torch.library.opcheck(op, (f, p, n, "sigmoid", True, False))
         torch.library.opcheck(op, (f, p, n, "hinge", True, True))
+
+
+@pytest.mark.parametrize("needs_gradient", [True, False])
+def test_operator_of_ranking_rows_passes_opcheck(needs_gradient):
+    op = torch.ops.ccmn.ranking_rows.default
+    targets = torch.randn(2, 30)
+    targets[0, 3] = float("nan")
+    torch.library.opcheck(op, (torch.randn(2, 31), targets, "sigmoid", True, needs_gradient))
+    torch.library.opcheck(op, (torch.randn(2, 30).bfloat16(), targets, "square", False, needs_gradient))
+
+
+def test_compiled_loss_of_several_models_shares_labels():
+    loss = RankingLoss("sigmoid", ClassConditionalNoise(0.3, 0.2, n_labels=300))
+    outputs, Y = torch.randn(2, 4, 301), (torch.rand(4, 300) < 0.2).float()
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(loss, fullgraph=True, backend="aot_eager")(outputs, Y), loss(outputs, Y))
 
 
 DISTRIBUTED = """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,8 +13,9 @@ from ccmn._validation import check_scores_and_targets
 from ccmn.losses.hamming import hamming_loss
 from ccmn.losses.multilabel_loss import MultiLabelLoss, Weighted, correction_slopes, with_weights
 from ccmn.losses.pairs import pair_sum, pair_sums_by_label
-from ccmn.losses.pairs.pair_sum import is_compiled_block
-from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
+from ccmn.losses.pairs.direct import Needs
+from ccmn.losses.pairs.pair_sum import fast_pair_sums, is_compiled_inline
+from ccmn.losses.surrogates import SURROGATES, Surrogate, SurrogateLike, resolve_surrogate
 from ccmn.losses.triton import can_fuse, fused_loss
 from ccmn.noise import NoiseModel
 
@@ -57,11 +59,86 @@ def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "si
     phi = resolve_surrogate(surrogate)
 
     def eager(f: Tensor, p: Tensor) -> Tensor:
-        return pair_sum(*with_weights(f, p), phi)
+        return _ranking_rows(f, p, phi, dummy=False)
 
     if isinstance(phi, Surrogate) and targets.shape == scores.shape and can_fuse(scores, targets, phi):
         return fused_loss(scores, targets, None, phi, eager, loss="ranking")
     return eager(scores, targets)
+
+
+def _ranking_rows(
+    outputs: Tensor, targets: Tensor, phi: Surrogate | Callable[[Tensor], Tensor], *, dummy: bool
+) -> Tensor:
+    """Return the ranking loss of every row without fused kernels; with ``dummy``, output 0 is the dummy label."""
+    if not torch.compiler.is_compiling() or not isinstance(phi, Surrogate) or targets.requires_grad:
+        return pair_sum(*_with_weights(outputs, targets, dummy=dummy), phi)
+    if is_compiled_inline(outputs, phi):
+        if not dummy or phi.pair_method != "moments":
+            return pair_sum(*_with_weights(outputs, targets, dummy=dummy), phi)
+        # The pairs with the dummy label are a Hamming loss. Padded weights would slow down the compiled code.
+        outputs = outputs.to(targets.dtype)
+        labels, threshold = outputs[..., 1:], outputs[..., :1]
+        return pair_sum(*with_weights(labels, targets), phi) + hamming_loss(labels - threshold, targets, phi)
+    # The compiler would write masks and padded weights to memory before the pair sums; the operator has no need to.
+    rows = outputs.shape[:-1]
+    f, p = outputs.reshape(-1, outputs.shape[-1]), targets.expand(*rows, -1).reshape(-1, targets.shape[-1])
+    values: Tensor = _CompiledRows.apply(f, p, phi.name, dummy)  # type: ignore[no-untyped-call]
+    return values.reshape(rows)
+
+
+def _with_weights(outputs: Tensor, targets: Tensor, *, dummy: bool) -> Weighted:
+    """Return the scores and the positive and negative weights of all labels, including the dummy label.
+
+    Both weights of the dummy label are 1. Its pairs with label j are p_j phi(f_j - f_0) and n_j phi(f_0 - f_j), so
+    the pair sum over q + 1 labels is Eq. (6) plus Eq. (8) of the paper.
+    """
+    outputs = outputs.to(targets.dtype)
+    if not dummy:
+        return with_weights(outputs, targets)
+    labels = outputs[..., 1:]
+    f, pos, neg = with_weights(labels, targets)
+    # If no target is NaN, the outputs are used without a copy.
+    scores = outputs if f is labels else torch.cat((outputs[..., :1], f), -1)
+    return Weighted(scores, pad(pos, (1, 0), value=1.0), pad(neg, (1, 0), value=1.0))
+
+
+class _CompiledRows(torch.autograd.Function):
+    """Ranking loss of rows for torch.compile, which does not look into the operator ``ccmn::ranking_rows``."""
+
+    @staticmethod
+    def forward(ctx: Any, outputs: Tensor, targets: Tensor, surrogate: str, dummy: bool) -> Tensor:
+        value, slope = torch.ops.ccmn.ranking_rows(outputs, targets, surrogate, dummy, ctx.needs_input_grad[0])
+        ctx.save_for_backward(slope)
+        ctx.dtype = outputs.dtype
+        return value  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = ctx.saved_tensors
+        return (grad.unsqueeze(-1) * slope).to(ctx.dtype), None, None, None
+
+
+_LIBRARY: Any = torch.library.Library("ccmn", "FRAGMENT")  # type: ignore[no-untyped-call]
+_LIBRARY.define(
+    "ranking_rows(Tensor outputs, Tensor targets, str surrogate, bool dummy, bool needs_gradient) -> (Tensor, Tensor)"
+)
+
+
+def _ranking_rows_op(
+    outputs: Tensor, targets: Tensor, surrogate: str, dummy: bool, needs_gradient: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the loss of every row and its gradient, which is empty unless it is needed."""
+    weighted = _with_weights(outputs, targets, dummy=dummy)
+    sums = fast_pair_sums(*weighted, SURROGATES[surrogate], Needs(needs_gradient, False))
+    return sums.value, sums.value.new_empty(0) if sums.by_scores is None else sums.by_scores.contiguous()
+
+
+_LIBRARY.impl("ranking_rows", _ranking_rows_op, "CompositeExplicitAutograd")
+
+
+@torch.library.register_fake("ccmn::ranking_rows", lib=_LIBRARY)  # type: ignore[untyped-decorator]
+def _(outputs: Tensor, targets: Tensor, surrogate: str, dummy: bool, needs_gradient: bool) -> tuple[Tensor, Tensor]:
+    return targets.new_empty(len(outputs)), targets.new_empty(outputs.shape if needs_gradient else (0,))
 
 
 class RankingLoss(MultiLabelLoss):
@@ -181,12 +258,7 @@ class RankingLoss(MultiLabelLoss):
         return can_fuse(outputs, labels, self.surrogate)
 
     def _eager_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        if self.dummy and torch.compiler.is_compiling() and not is_compiled_block(outputs, self.surrogate):
-            # The pairs with the dummy label are a Hamming loss. Padded weights would slow down the compiled code.
-            outputs = outputs.to(targets.dtype)
-            pairs = pair_sum(*with_weights(outputs[..., 1:], targets), self.surrogate)
-            return pairs + hamming_loss(self.decision(outputs), targets, self.surrogate)
-        return pair_sum(*self._with_weights(outputs, targets), self.surrogate)
+        return _ranking_rows(outputs, targets, self.surrogate, dummy=self.dummy)
 
     def _n_terms(self, q: int) -> int:
         """Return the number of ordered pairs of outputs."""
@@ -194,7 +266,7 @@ class RankingLoss(MultiLabelLoss):
 
     def corrected_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the sum over labels of g(R_j) for outputs (..., n, n_outputs) and targets (..., n, q)."""
-        f, pos, neg = self._with_weights(outputs, targets)
+        f, pos, neg = _with_weights(outputs, targets, dummy=self.dummy)
         observed = ~targets.isnan()
         if self.dummy:
             observed = pad(observed, (1, 0), value=True)
@@ -204,18 +276,3 @@ class RankingLoss(MultiLabelLoss):
         # value is added without a gradient.
         weighted = pair_sum(f, slopes * pos, neg, self.surrogate).mean(-1)
         return weighted + (value - weighted).detach()
-
-    def _with_weights(self, outputs: Tensor, targets: Tensor) -> Weighted:
-        """Return the scores and the positive and negative weights of all labels, including the dummy label.
-
-        Both weights of the dummy label are 1. Its pairs with label j are p_j phi(f_j - f_0) and n_j phi(f_0 - f_j), so
-        the pair sum over q + 1 labels is Eq. (6) plus Eq. (8) of the paper.
-        """
-        outputs = outputs.to(targets.dtype)
-        if not self.dummy:
-            return with_weights(outputs, targets)
-        labels = outputs[..., 1:]
-        f, pos, neg = with_weights(labels, targets)
-        # If no target is NaN, the outputs are used without a copy.
-        scores = outputs if f is labels else torch.cat((outputs[..., :1], f), -1)
-        return Weighted(scores, pad(pos, (1, 0), value=1.0), pad(neg, (1, 0), value=1.0))

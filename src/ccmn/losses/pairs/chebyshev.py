@@ -167,12 +167,18 @@ class TiledPasses:
         rows, q = self.scores.shape
         cells = max(64, (_TILE_SIZE if self.scores.device.type == "cpu" else _DEVICE_TILE_SIZE) // order)
         tile_rows, tile_labels = min(rows, max(1, cells // q)), min(q, cells)
-        buffer = workspace(order * tile_rows * tile_labels, torch.float64, self.scores.device)
+        buffer = workspace((order + order // 2) * tile_rows * tile_labels, torch.float64, self.scores.device)
         for i in range(0, rows, tile_rows):
             for j in range(0, q, tile_labels):
                 row, label = slice(i, i + tile_rows), slice(j, j + tile_labels)
                 x = (self.scores[row, label].double() - self.center[row]) / self.width
                 yield (row, label), _doubled_chebyshev(x, order, buffer)
+
+
+@lru_cache(maxsize=64)
+def _descending(order: int, device: torch.device) -> Tensor:
+    """Return the numbers order - 1, ..., 0."""
+    return torch.arange(order - 1, -1, -1, device=device)
 
 
 def _doubled_chebyshev(x: Tensor, order: int, buffer: Tensor) -> Tensor:
@@ -183,6 +189,7 @@ def _doubled_chebyshev(x: Tensor, order: int, buffer: Tensor) -> Tensor:
     """
     rows, labels = x.shape
     S = buffer[: rows * order * labels].view(rows, order, labels)
+    scratch, descending = buffer[rows * order * labels :], _descending(order, x.device)
     S[:, 0] = 2
     if order > 1:
         torch.mul(x, 2, out=S[:, 1])
@@ -190,7 +197,10 @@ def _doubled_chebyshev(x: Tensor, order: int, buffer: Tensor) -> Tensor:
     while known < order - 1:
         more = min(known, order - 1 - known)
         torch.mul(S[:, known : known + 1], S[:, 1 : more + 1], out=S[:, known + 1 : known + more + 1])
-        S[:, known + 1 : known + more + 1] -= S[:, known - more : known].flip(1)
+        # The reversed terms go to the workspace: new memory costs more than the subtraction.
+        reversed_terms = scratch[: rows * more * labels].view(rows, more, labels)
+        torch.index_select(S, 1, descending[order - known : order - known + more], out=reversed_terms)
+        S[:, known + 1 : known + more + 1] -= reversed_terms
         known += more
     return S
 
