@@ -172,7 +172,9 @@ np.linalg.qr(matrix)
 
 
 @pytest.mark.parametrize("limited", [True, False])
-def test_errors_without_an_exception_are_reported_as_exhausted_memory_if_it_is_limited(files, run, monkeypatch, limited):
+def test_errors_without_an_exception_are_reported_as_exhausted_memory_if_it_is_limited(
+    files, run, monkeypatch, limited
+):
     def fail(*_, **__):
         raise SystemError("error return without exception set")
 

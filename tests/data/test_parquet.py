@@ -84,7 +84,7 @@ def test_damaged_footer_is_reported_in_one_line(tmp_path):
 
 
 def test_damaged_levels_do_not_end_the_process(tmp_path):
-    """pyarrow ends the process if metadata of columns are inspected that do not fit the schema."""
+    """Pyarrow ends the process if metadata of columns are inspected that do not fit the schema."""
     path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
     content = path.read_bytes()
     optional, required = b"\x25\x02\x18\x01a", b"\x25\x00\x18\x01a"  # whether column a has empty cells, in Thrift
