@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -130,7 +130,6 @@ def audit(
 
     Example: ccmn audit train.csv --labels 'label_*' --noise partial --out issues.csv
     """
-    from ccmn.audit import audit_labels
     from ccmn.data.columns import Columns
 
     size = read_picture_size(picture)
@@ -150,25 +149,17 @@ def audit(
     if isinstance(rates, str):
         rates = _estimate(data, Y, rates, verified, results)
     known = None if verified is None else verified[:2]
+    given = _GivenLabels(data, Y, known, annotators)
     probabilities = results.probabilities(data.X, Y)
+    audited, below = _find_issues(given, rates, probabilities, min_p_wrong, diverse, random_state)
     threshold = DEFAULT_MIN_P_WRONG if min_p_wrong is None else min_p_wrong
-    settings: dict[str, Any] = {"trusted": known, "diverse": diverse, "pred_proba": probabilities}
-    settings |= {"annotators": annotators, "votes": None if known is None else data.votes}
-    audited = audit_labels(data.X, Y, rates, threshold, random_state, **settings)
-    expected = round(float(audited.summary[["false", "missing"]].to_numpy().sum()))
-    below = min_p_wrong is None and not len(audited.issues) and expected > 0
-    if below:
-        audited = audit_labels(data.X, Y, audited.noise, 0.0, random_state, **settings)
-        suspicious = audited.issues.head(expected)
-        audited = replace(audited, issues=suspicious.assign(suggested=1 - suspicious.given))
-    _export(audited, data, Y, known, annotators, out, cleanlab)
+    _export(audited, given, out, cleanlab)
     if report is not None:
         from ccmn.report.builders import audit_report
 
         display = row_display(data, Y, size, Path(source).parent)
-        inferred = _infer(data, random_state)
         note = f"No error probability reaches {threshold:g}: these are the most suspicious labels." if below else ""
-        write_report(audit_report(data, Y, audited, display, top, inferred, note), report)
+        write_report(audit_report(data, Y, audited, display, top, _infer(data, random_state), note), report)
     shown = _described(audited.issues.head(top), data, texts=False)
     sets = _label_sets(audited, Y, shown.row.unique())
     if as_json:
@@ -180,27 +171,68 @@ def audit(
     from ccmn.report.console import audit_tables
 
     print_table(audit_tables(audited, shown, sets))
-    if below:
-        typer.echo(
-            f"No error probability reaches {threshold:g}: the most suspicious labels are listed, as many as the "
-            "rates imply. To learn the error probabilities, verify rows with ccmn review and pass --trusted."
-        )
-    elif not len(shown) and trusted is None:
-        typer.echo(
-            f"No error probability reaches {threshold:g}. To list the most suspicious labels use --min-p-wrong 0; to "
-            "learn the error probabilities verify rows with ccmn review and pass --trusted."
-        )
+    typer.echo(_explain(threshold, len(shown), below, trusted), nl=False)
     if out is not None:
         typer.echo(f"{out}: {len(audited.issues)} labels")
     if report is not None:
         typer.echo(f"report written to {report}")
-    given = None if noise == "estimate" else noise
+    known_noise = None if noise == "estimate" else noise
     if trusted is None:
-        command = next_command(context, "review", source, noise=given, picture=picture)
+        command = next_command(context, "review", source, noise=known_noise, picture=picture)
         print_next(command, "verify rows and correct labels")
-    else:
-        given = None if data.votes is not None else given  # models of votes estimate the rates themselves
-        print_next(next_command(context, "fit", source, noise=given, trusted=trusted, out=unused_name("model.ccmn")))
+        return
+    known_noise = None if data.votes is not None else known_noise  # models of votes estimate the rates themselves
+    print_next(next_command(context, "fit", source, noise=known_noise, trusted=trusted, out=unused_name("model.ccmn")))
+
+
+@dataclass(frozen=True)
+class _GivenLabels:
+    """Given labels, and what is known about them."""
+
+    data: MultiLabelData
+    Y: Any
+    trusted: Any
+    """Verified rows and their labels, or None."""
+    annotators: list[Any] | None
+    """Annotator of every row, or None."""
+
+    @property
+    def knowledge(self) -> dict[str, Any]:
+        """Keyword arguments of ``find_label_issues`` and ``audit_labels``."""
+        votes = None if self.trusted is None else self.data.votes
+        return {"trusted": self.trusted, "annotators": self.annotators, "votes": votes}
+
+
+def _find_issues(
+    given: _GivenLabels, rates: Any, probabilities: Any, min_p_wrong: float | None, diverse: bool, random_state: int
+) -> tuple[Audit, bool]:
+    """Return the audit, and whether it lists the most suspicious labels because none is probably wrong."""
+    from ccmn.audit import audit_labels
+
+    X, Y, settings = given.data.X, given.Y, {**given.knowledge, "diverse": diverse, "pred_proba": probabilities}
+    threshold = DEFAULT_MIN_P_WRONG if min_p_wrong is None else min_p_wrong
+    audited = audit_labels(X, Y, rates, threshold, random_state, **settings)
+    expected = round(float(audited.summary[["false", "missing"]].to_numpy().sum()))
+    if min_p_wrong is not None or len(audited.issues) or not expected:
+        return audited, False
+    audited = audit_labels(X, Y, audited.noise, 0.0, random_state, **settings)
+    suspicious = audited.issues.head(expected)
+    return replace(audited, issues=suspicious.assign(suggested=1 - suspicious.given)), True
+
+
+def _explain(threshold: float, n_shown: int, below: bool, trusted: Path | None) -> str:
+    """Return a line that explains a list of labels that are not probably wrong, or an empty list."""
+    if below:
+        return (
+            f"No error probability reaches {threshold:g}: the most suspicious labels are listed, as many as the "
+            "rates imply. To learn the error probabilities, verify rows with ccmn review and pass --trusted.\n"
+        )
+    if n_shown or trusted is not None:
+        return ""
+    return (
+        f"No error probability reaches {threshold:g}. To list the most suspicious labels use --min-p-wrong 0; to "
+        "learn the error probabilities verify rows with ccmn review and pass --trusted.\n"
+    )
 
 
 def _read_annotators(source: str, column: str | None, trusted: Path | None, votes: str | None) -> list[Any] | None:
@@ -221,18 +253,11 @@ def _read_annotators(source: str, column: str | None, trusted: Path | None, vote
     return [str(value) for value in frame[column]]
 
 
-def _export(
-    audited: Audit,
-    data: MultiLabelData,
-    Y: Any,
-    known: Any,
-    annotators: list[Any] | None,
-    out: Path | None,
-    cleanlab: Path | None,
-) -> None:
+def _export(audited: Audit, given: _GivenLabels, out: Path | None, cleanlab: Path | None) -> None:
     """Write the issues as CSV or as tasks for Label Studio, and the rows in the form of cleanlab."""
     from ccmn._files import atomic_write
 
+    data = given.data
     if out is not None and out.suffix.lower() == ".json":
         from ccmn.data.exchange import write_label_studio
 
@@ -243,15 +268,7 @@ def _export(
     if cleanlab is not None:
         from ccmn.audit import find_label_issues
 
-        entries = find_label_issues(
-            Y,
-            audited.pred_proba,
-            audited.noise,
-            known,
-            0,
-            annotators=annotators,
-            votes=None if known is None else data.votes,
-        )
+        entries = find_label_issues(given.Y, audited.pred_proba, audited.noise, min_p_wrong=0, **given.knowledge)
         worst = entries.groupby("row").p_wrong.max().reindex(range(data.n), fill_value=0.0)
         listed = set(audited.issues.row.tolist())
         rows = worst.rename("label_score").rsub(1).reset_index()

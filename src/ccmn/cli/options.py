@@ -149,7 +149,7 @@ def fill_blas_buffers() -> None:
 
 
 def _is_memory_error(error: Exception, reason: str) -> bool:
-    """Return whether an exception means that the memory is exhausted, which not all libraries report in the same way."""
+    """Return whether an exception means that the memory is exhausted; libraries report it in different ways."""
     if isinstance(error, RuntimeError):  # torch on a CPU, and on a CUDA device
         return re.search("can't allocate memory|out of memory", reason) is not None
     if isinstance(error, ImportError):  # the loader of shared libraries
