@@ -20,10 +20,11 @@ from sklearn.metrics import log_loss
 from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, load_model
 from ccmn.data import make_noisy_multilabel
 from ccmn.metrics import hamming_loss
-from ccmn.models import persistence
+from ccmn.models import persistence, solvers
 from ccmn.models.predictor import log_odds
 from ccmn.models.solvers import TrainingConfig, _linear_share
 from ccmn.models.training_data import Sample, Split, relative_information, split
+from ccmn.training.forest import DEFAULT_TREES, TRIAL_TREES, fit_forest
 
 NOISE = ClassConditionalNoise([0.3, 0.1, 0.0], [0.1, 0.2, 0.2])
 TASK = make_noisy_multilabel(400, 6, 3, strength=6, noise=NOISE, random_state=0)
@@ -305,3 +306,42 @@ def test_folds_cover_every_row_once(fraction):
     assert parts.folds(100) is None
     assert Split(rows, rows).folds(1000) is None
     assert split(rows.take(np.arange(40)), fraction, 0).folds(1000) is None
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, scipy.sparse.csr_array])
+def test_model_is_linear_if_the_forest_has_no_share(monkeypatch, wrap):
+    kept = CCMNClassifier(NOISE, random_state=0).fit(wrap(X), Z)
+    assert kept._scorer.network.kind == "average"
+    monkeypatch.setattr(solvers, "_linear_share", lambda *args: 1.0)
+    grown = []
+    monkeypatch.setattr(
+        solvers, "fit_forest", lambda *args, **kwargs: grown.append(fit_forest(*args, **kwargs)) or grown[0]
+    )
+    clf = CCMNClassifier(NOISE, random_state=0).fit(wrap(X), Z)
+    network = clf._scorer.network
+    assert network.kind == "linear"
+    assert set(network.arrays) == {"weight", "bias"}
+    assert grown[0][0].n_trees == TRIAL_TREES
+    # The outputs are those of the linear model of the average after Platt scaling.
+    linear = CCMNClassifier(NOISE, model="linear", random_state=0).fit(wrap(X), Z)
+    ours, other = (model._scorer.network.outputs(wrap(X_TEST)) for model in (clf, linear))
+    for j in range(3):
+        line = np.polyfit(other[:, j], ours[:, j], 1)
+        assert line[0] > 0
+        np.testing.assert_allclose(ours[:, j], np.polyval(line, other[:, j]), atol=1e-6)
+
+
+@pytest.mark.parametrize("useless", [True, False])
+def test_forest_stops_after_the_trial_if_it_is_useless(useless):
+    calls = []
+
+    def is_useless(forest, oob):
+        calls.append((forest.n_trees, oob.shape))
+        return useless
+
+    forest, oob = fit_forest(X, Z, random_state=0, is_useless=is_useless)
+    assert calls == [(TRIAL_TREES, Z.shape)]
+    assert forest.n_trees == (TRIAL_TREES if useless else DEFAULT_TREES)
+    expected, expected_oob = fit_forest(X, Z, random_state=0, n_trees=forest.n_trees)
+    np.testing.assert_array_equal(forest.values, expected.values)
+    np.testing.assert_array_equal(oob, expected_oob)

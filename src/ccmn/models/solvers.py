@@ -46,7 +46,7 @@ from ccmn.training import (
     ridge_path,
 )
 from ccmn.training.checkpoint import Checkpoint
-from ccmn.training.forest import MAX_FEATURES, MAX_LABELS, fit_forest
+from ccmn.training.forest import MAX_FEATURES, MAX_LABELS, Forest, fit_forest
 from ccmn.training.newton import LogisticPath
 from ccmn.training.ridge import l2_path, limit_threads, solver_operations
 from ccmn.training.selection import MIN_IMPROVEMENT, ValidationCriterion, criterion_of_scores
@@ -340,42 +340,64 @@ def fit_average(config: TrainingConfig, data: Split, on_phase: OnPhase = _no_rep
     Both estimate P(noisy label = 1 | x), so that the share of each is chosen by a proper score of the noisy labels: the
     square risk on validation rows, which the logistic regression has not seen and the forest predicts from the trees
     that have not seen them. The log-odds of the average are scaled on the same rows (:func:`platt_scaling`). The noise
-    is inverted in the result.
+    is inverted in the result. If the first trees of the forest get no share, which is common for texts, no more are
+    grown and the result is a linear model.
     """
     linear = fit_newton(config, data, on_phase)
     rows = data.train if data.whole is None else data.whole
+    valid = data.valid if linear.valid is None else linear.valid
+    linear_outputs = linear.valid_outputs
+    assert linear_outputs is not None
     projection = None
     if is_sparse(rows.X):
         scale = np.ones(rows.X.shape[1]) if config.scaling is None else config.scaling.scale
         projection = sparse_projection(rows.X, scale, config.seed)
+
+    def forest_probabilities(forest: Forest, out_of_bag: NDArray[np.float64]) -> NDArray[np.float64]:
+        if data.whole is None:
+            return forest.predict(forest_features(data.valid.X, projection)).astype(np.float64)
+        return out_of_bag if len(linear_outputs) == len(out_of_bag) else out_of_bag[data.valid_rows]
+
+    def is_useless(forest: Forest, out_of_bag: NDArray[np.float64]) -> bool:
+        return _linear_share(config, valid, linear_outputs, forest_probabilities(forest, out_of_bag)) == 1
+
     forest, out_of_bag = fit_forest(
         forest_features(rows.X, projection),
         rows.fitted_labels(),
         sample_weight=rows.row_weights(),
         random_state=config.seed,
         on_tree=partial(on_phase, "random forest"),
+        is_useless=is_useless,
     )
-    valid = data.valid if linear.valid is None else linear.valid
-    assert linear.valid_outputs is not None
-    if data.whole is None:
-        of_forest = forest.predict(forest_features(data.valid.X, projection)).astype(np.float64)
-    else:
-        of_forest = out_of_bag if len(linear.valid_outputs) == len(out_of_bag) else out_of_bag[data.valid_rows]
-    share = _linear_share(config, valid, linear.valid_outputs, of_forest)
-    outputs = log_odds(share * expit(linear.valid_outputs) + (1 - share) * of_forest)
+    of_forest = forest_probabilities(forest, out_of_bag)
+    share = _linear_share(config, valid, linear_outputs, of_forest)
+    outputs = linear_outputs if share == 1 else log_odds(share * expit(linear_outputs) + (1 - share) * of_forest)
     platt = np.stack((np.ones(outputs.shape[1]), np.zeros(outputs.shape[1])))
     if data.valid is not data.train:  # otherwise the linear model has seen all rows
         platt = platt_scaling(outputs, *_noisy_targets(config, valid))
     outputs = platt[0] * outputs + platt[1]
     value = _criterion(config, valid, outputs)
-    arrays = {**linear.network.arrays, **forest.arrays(), "linear_share": np.array([share]), "platt": platt}
-    if projection is not None:
-        arrays["projection"] = projection
+    network = _average_network(linear.network, forest, share, platt, projection)
     history = [{**row, "linear_share": 1.0} for row in linear.history]
     history.append({**history[-1], config.criterion: value, "linear_share": share})
     selected = {**linear.selected, "value": value, "linear_share": share}
-    network = FittedNetwork("average", arrays)
     return FitResult(network, history, selected, advice=linear.advice, valid=linear.valid, valid_outputs=outputs)
+
+
+def _average_network(
+    linear: FittedNetwork,
+    forest: Forest,
+    share: float,
+    platt: NDArray[np.float64],
+    projection: NDArray[np.float32] | None,
+) -> FittedNetwork:
+    """Return the average of a linear model and a forest; a linear model if the forest has no share."""
+    if share == 1:
+        weight, bias = linear.arrays["weight"], linear.arrays["bias"]
+        scaled = {"weight": platt[0] * weight, "bias": platt[0] * bias + platt[1]}
+        return FittedNetwork("linear", {name: scaled[name].astype(linear.arrays[name].dtype) for name in scaled})
+    arrays = {**linear.arrays, **forest.arrays(), "linear_share": np.array([share]), "platt": platt}
+    return FittedNetwork("average", arrays if projection is None else {**arrays, "projection": projection})
 
 
 def sparse_projection(X: Any, scale: NDArray[np.float64], seed: int) -> NDArray[np.float32]:
