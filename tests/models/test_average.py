@@ -15,7 +15,9 @@ import scipy.sparse
 import torch
 from scipy.special import expit, logit
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.multioutput import MultiOutputClassifier
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, load_model
 from ccmn.data import make_noisy_multilabel
@@ -126,8 +128,8 @@ def test_models_without_scaling_are_loaded(tmp_path, fitted):
 
 def test_scaling_corrects_probabilities_that_are_too_close_to_the_mean():
     rng = np.random.default_rng(0)
-    features = rng.normal(size=(1500, 20))
-    labels = (2 * features[:, :3] + rng.logistic(size=(1500, 3)) > 2).astype(int)
+    features = rng.normal(size=(4000, 20))
+    labels = (2 * features[:, :3] + rng.logistic(size=(4000, 3)) > 2).astype(int)
     clf = CCMNClassifier(None, random_state=0).fit(features[:700], labels[:700])
     probabilities = clf.predict_proba(features[700:])
     slope, offset = clf._scorer.network.arrays["platt"]
@@ -345,3 +347,23 @@ def test_forest_stops_after_the_trial_if_it_is_useless(useless):
     expected, expected_oob = fit_forest(X, Z, random_state=0, n_trees=forest.n_trees)
     np.testing.assert_array_equal(forest.values, expected.values)
     np.testing.assert_array_equal(oob, expected_oob)
+
+
+def test_separable_labels_are_predicted_as_well_as_by_logistic_regression():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(3000, 5))
+    labels = (features @ rng.normal(size=(5, 3)) > [2.0, -1.5, 1.0]).astype(int)  # thresholds far from the mean
+    clf = CCMNClassifier(random_state=0).fit(features[:1000], labels[:1000])
+    baseline = MultiOutputClassifier(LogisticRegression(C=1e5, max_iter=1000)).fit(features[:1000], labels[:1000])
+    errors = [(model.predict(features[1000:]) != labels[1000:]).mean() for model in (clf, baseline)]
+    assert errors[0] <= errors[1] + 0.003
+    assert errors[0] < 0.01
+
+
+def test_probabilities_of_rare_labels_without_noise_are_small():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(6000, 5))
+    labels = (features[:, :1] + rng.logistic(size=(6000, 1)) > 5.5).astype(int)
+    assert 0.002 < labels.mean() < 0.02
+    clf = CCMNClassifier(None, random_state=0).fit(features[:3000], labels[:3000])
+    assert clf.predict_proba(features[3000:])[:, -1].mean() < 2 * labels.mean()

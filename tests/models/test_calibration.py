@@ -13,7 +13,15 @@ from scipy.stats import rankdata
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, load_model
 from ccmn.data import load_dataset
-from ccmn.models.calibration import SlopeFit, label_slopes, platt_scaling
+from ccmn.models.calibration import (
+    MAX_TAIL,
+    SlopeFit,
+    corrected_tails,
+    label_slopes,
+    linear_probability,
+    linear_probability_tensor,
+    platt_scaling,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:The selected learning rate", "ignore:The estimated training risk")
 
@@ -224,3 +232,26 @@ def test_platt_scaling_keeps_log_odds_without_evidence():
 def test_slopes_of_platt_scaling_are_positive():
     outputs = np.random.default_rng(0).normal(size=(2000, 1))
     assert platt_scaling(outputs, (outputs < 0).astype(float), np.ones_like(outputs))[0, 0] > 0
+
+
+@pytest.mark.parametrize("tails", [(0.0, 0.0), (0.05, 0.0), (0.0, 0.01), (0.02, 0.05)])
+def test_linear_probabilities_increase_and_are_exact_between_the_tails(tails):
+    low, high = tails
+    p = np.linspace(-2 * low, 1 + 2 * high, 1001)
+    found = linear_probability(2 * p - 1, tails)
+    assert ((found > 0) & (found < 1)).all()
+    assert (np.diff(found) > 0).all()
+    exact = (p >= low) & (p <= 1 - high)
+    np.testing.assert_allclose(found[exact][1:-1], p[exact][1:-1], atol=1e-12)
+    np.testing.assert_allclose(np.diff(found)[1:-1], np.diff(found)[2:], rtol=0.2)  # no jump of value or slope
+    of_tensor = linear_probability_tensor(torch.tensor(2 * p - 1), torch.tensor(tails, dtype=torch.float64))
+    np.testing.assert_allclose(of_tensor.numpy(), found, atol=1e-12)
+
+
+def test_tails_of_corrected_probabilities():
+    rho_pos, rho_neg = np.array([0.0, 0.2, 0.0, 0.004]), np.array([0.0, 0.0, 0.1, 0.016])
+    tails = corrected_tails(rho_pos, rho_neg, np.zeros(4))
+    expected = [[0, 0, 0.1 / 0.9 / 4, 0.016 / 0.98 / 4], [0, MAX_TAIL, 0, 0.004 / 0.98 / 4]]
+    np.testing.assert_allclose(tails, expected)
+    # A threshold of -0.6 moves all probabilities up by 0.3: above 1 there, away from 0.
+    np.testing.assert_allclose(corrected_tails(rho_pos, rho_neg, np.full(4, -0.6)), [[0] * 4, [MAX_TAIL] * 4])

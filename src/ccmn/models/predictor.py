@@ -19,7 +19,13 @@ from torch import Tensor
 
 from ccmn._containers import is_dataframe, is_sparse
 from ccmn._validation import check_choice
-from ccmn.models.calibration import linear_probability, linear_probability_tensor, logistic_probability
+from ccmn.models.calibration import (
+    MAX_TAIL,
+    corrected_tails,
+    linear_probability,
+    linear_probability_tensor,
+    logistic_probability,
+)
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels
 from ccmn.training import Network, StackedMLP, UserNetwork
@@ -207,8 +213,16 @@ class Scorer:
     def probabilities(self, decisions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability of every label, strictly inside (0, 1)."""
         if self.link in ("linear", "plugin"):
-            return linear_probability(decisions)
+            return linear_probability(decisions, self.tails)
         return logistic_probability(self.slope * decisions)
+
+    @property
+    def tails(self) -> NDArray[np.float64]:
+        """Tails (2, q) of the links "linear" and "plugin", see :func:`linear_probability`."""
+        if self.link == "plugin":
+            assert isinstance(self.noise, ClassConditionalNoise)
+            return corrected_tails(self.noise.rho_pos, self.noise.rho_neg, self.thresholds)
+        return np.full((2, len(self.thresholds)), MAX_TAIL)
 
     def tiles(self, per_label: int = 1) -> list[slice]:
         """Return tiles of labels with few weights, and with few values if each label needs ``per_label`` of them."""
@@ -248,6 +262,7 @@ class ProbabilityModule(torch.nn.Module):
     rates: Tensor
     slope: Tensor
     thresholds: Tensor
+    tails: Tensor
 
     def __init__(self, scorer: Scorer, kind: str) -> None:
         super().__init__()
@@ -270,6 +285,7 @@ class ProbabilityModule(torch.nn.Module):
         self.register_buffer("rates", torch.tensor(rates))
         self.register_buffer("slope", torch.tensor(scorer.slope, dtype=torch.float64))
         self.register_buffer("thresholds", torch.tensor(scorer.thresholds))
+        self.register_buffer("tails", torch.tensor(scorer.tails))
 
     def forward(self, X: Tensor) -> Tensor:
         """Return the probabilities (n, q) of the true labels, or (n, n_classes)."""
@@ -281,7 +297,7 @@ class ProbabilityModule(torch.nn.Module):
             outputs = 2 * debias_labels(torch.sigmoid(outputs), rho_pos, rho_neg) - 1
         decisions = outputs - self.thresholds.to(outputs.dtype)
         if self.link in ("linear", "plugin"):
-            p = linear_probability_tensor(decisions)
+            p = linear_probability_tensor(decisions, self.tails.to(outputs.dtype))
         else:
             p = torch.sigmoid(self.slope.to(outputs.dtype) * decisions)
         if self.kind == "multiclass":

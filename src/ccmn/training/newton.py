@@ -8,8 +8,9 @@ Each Newton direction is computed by preconditioned conjugate gradients, as in [
 the features, dense or sparse, and each has its own step sizes. For one label at a time, ``scipy.optimize`` would do the
 same; 20 labels of sparse text take it ten times as long.
 
-The mean of p can lie outside (0, 1). The bias, which is not penalized, would then diverge; it is bounded by
-:math:`|b| \le \log 2n`, the log-odds of a frequency of :math:`1 / 2n`.
+The bias is not penalized. It diverges for a constant label, and can diverge for debiased ones. The bias of these labels
+is bounded by :math:`|b| \le \log 2n`, the log-odds of a frequency of :math:`1 / 2n`. The bias of other labels has no
+bound: if the features separate the label, weights and bias are large.
 
 References
 ----------
@@ -85,8 +86,10 @@ class LogisticPath:
         squares = self._X.multiply(self._X) if is_sparse(X) else np.square(self._X)
         self._values = np.asarray(rows @ squares, dtype=np.float64).ravel()
         self._p, self._share = self._tensor(p), self._tensor(share)
-        self._max_bias = np.log(2 * n_rows)
-        frequency = np.clip((share * p).sum(0), 1 / (2 * n_rows), 1 - 1 / (2 * n_rows))
+        mean, rarest = (share * p).sum(0), 1 / (2 * n_rows)
+        is_bounded = (mean <= rarest) | (mean >= 1 - rarest) | (p.min(0) < 0) | (p.max(0) > 1)
+        self._max_bias = np.where(is_bounded, np.log(2 * n_rows), np.inf)
+        frequency = np.clip(mean, rarest, 1 - rarest)
         self.weights, self.bias = np.zeros((X.shape[1], q)), np.log(frequency / (1 - frequency))
 
     def centered(self, X: Any) -> Any:
@@ -123,13 +126,14 @@ class LogisticPath:
         f = self._products(self._X, solution)
         for _ in range(MAX_NEWTON_STEPS):
             columns = labels[remaining]
+            max_bias = self._max_bias[columns]
             p, share = self._p[:, columns], self._share if self._share.shape[1] == 1 else self._share[:, columns]
             current = solution[:, remaining]
             probability = torch.sigmoid(f)
             gradient = self._transposed(share * (probability - p))
             gradient[:-1] += l2 * current[:-1]
             # A bias at its limit that would move farther stays there.
-            fixed = (np.abs(current[-1]) >= self._max_bias) & (gradient[-1] * current[-1] < 0)
+            fixed = (np.abs(current[-1]) >= max_bias) & (gradient[-1] * current[-1] < 0)
             gradient[-1, fixed] = 0
             kept = np.abs(gradient / np.sqrt(bound)).max(0) > tolerance
             if not kept.any():
@@ -143,7 +147,8 @@ class LogisticPath:
             change = self._products(self._X, direction)
             step = _step_sizes(f, change, p, share, current, direction, (gradient * direction).sum(0), l2)
             solution[:, remaining] = current + step * direction
-            solution[-1, remaining] = np.clip(solution[-1, remaining], -self._max_bias, self._max_bias)
+            max_bias = self._max_bias[labels[remaining]]
+            solution[-1, remaining] = np.clip(solution[-1, remaining], -max_bias, max_bias)
             f = f + self._tensor(step) * change
         self.weights[:, labels], self.bias[labels] = solution[:-1], solution[-1]
 
