@@ -11,7 +11,9 @@ from ccmn.estimation.likelihood import GRIDS
 from ccmn.estimation.noise_rates import ZERO_RATE
 from ccmn.estimation.profile import (
     DEFAULT_TEMPERATURE,
+    LOG_CLEAN_WEIGHT,
     LOG_PRIOR_WEIGHTS,
+    MIN_INFORMATION,
     Counts,
     average_hypotheses,
     hypothesis_weights,
@@ -127,10 +129,16 @@ def peaked_at(i, k, height=6.0):
     return np.where(np.isfinite(FLAT), -0.5 * height * fall, -np.inf)
 
 
-def test_hypothesis_weights_equal_plain_sums():
-    labels = [peaked_at(3, 0), peaked_at(2, 2), peaked_at(4, 1)]
+@pytest.mark.parametrize("factor", [1.0, 0.02])
+def test_hypothesis_weights_equal_plain_sums(factor):
+    labels = [factor * values for values in (peaked_at(3, 0), peaked_at(2, 2), peaked_at(4, 1))]
     parts = {"clean": (0, 0), "missing": (None, 0), "added": (0, None), "both": (None, None)}
-    scores = {}
+    scores, squares = {}, []
+    for values in labels:
+        finite = [value for value in values.ravel() if np.isfinite(value)]
+        squares.append((max(finite) - np.log(sum(np.exp(finite)) / len(finite))) ** 2)
+    share = min(1.0, np.sqrt(sum(squares) / 3) / MIN_INFORMATION)
+    assert (share == 1) == (factor == 1)
     for name, (i, k) in parts.items():
         logs = []
         for values in labels:
@@ -141,7 +149,8 @@ def test_hypothesis_weights_equal_plain_sums():
                 if i in (None, a) and k in (None, b) and np.isfinite(values[a, b])
             ]
             logs.append(np.log(sum(cells) / len(cells)))
-        scores[name] = np.exp(len(labels) * (np.mean(logs) + LOG_PRIOR_WEIGHTS[name]))
+        clean = LOG_CLEAN_WEIGHT * (1 - share) if name == "clean" else 0.0
+        scores[name] = np.exp(len(labels) * (np.mean(logs) + share * LOG_PRIOR_WEIGHTS[name]) + clean)
     found = hypothesis_weights(labels)
     for name, score in scores.items():
         assert found[name] == pytest.approx(score / sum(scores.values()))
@@ -154,6 +163,11 @@ def test_strong_evidence_selects_the_hypothesis(pair, expected):
     weights = hypothesis_weights([peaked_at(*pair)] * 12)
     assert max(weights, key=weights.get) == expected
     assert sum(weights.values()) == pytest.approx(1)
+
+
+def test_flat_likelihoods_select_no_noise():
+    weights = hypothesis_weights([FLAT] * 12)
+    assert weights["clean"] > 0.9
 
 
 def test_average_over_hypotheses():

@@ -367,3 +367,18 @@ def test_probabilities_of_rare_labels_without_noise_are_small():
     assert 0.002 < labels.mean() < 0.02
     clf = CCMNClassifier(None, random_state=0).fit(features[:3000], labels[:3000])
     assert clf.predict_proba(features[3000:])[:, -1].mean() < 2 * labels.mean()
+
+
+@pytest.mark.parametrize("n", [300, 1500])
+def test_clean_labels_with_weak_features_are_not_harmed(n):
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(n + 2000, 20))
+    true = expit(features @ rng.normal(size=(20, 4)) * 0.3 / np.sqrt(20) - rng.uniform(0, 2, 4))
+    labels = (rng.random(true.shape) < true).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the rates are poorly identified
+        plain, default = (
+            CCMNClassifier(noise, random_state=0).fit(features[:n], labels[:n]) for noise in (None, "estimate")
+        )
+    losses = [log_loss(labels[n:].ravel(), clf.predict_proba(features[n:]).ravel()) for clf in (plain, default)]
+    assert losses[1] < losses[0] + 0.01
