@@ -51,6 +51,8 @@ METRICS = ("average_precision", "mean_ap", "hamming_loss", "ranking_loss", "micr
 KEY = ["dataset", "kind", "seed"]
 PARTS = {"main": "ccmn", "losses": "forward loss"}
 """Parts of the comparison, and a method by which a finished cell of the part is known."""
+OWN = ("ccmn", "ccmn without correction", "ccmn, linear", "trusted: ccmn", "rates")
+"""Methods that ``--update`` computes again in all stored cells."""
 
 
 class Cell(NamedTuple):
@@ -173,18 +175,26 @@ def run(cell: Cell, part: str) -> pd.DataFrame:
         add("forward loss", lambda: classifier(task, seed, noise, loss="forward", model="linear", epochs=100))
         add("ranking loss", lambda: classifier(task, seed, noise, loss="ranking", model="linear", epochs=100))
         return pd.DataFrame(rows)
-    plain = add("logistic regression", lambda: logistic_regression(task.X, task.noisy, task.X_test))
-    trees = add("random forest", lambda: forest(task.X, task.noisy, task.X_test, seed))
-    add("average without correction", lambda: (plain + trees) / 2)
+    rows.append({**cell._asdict(), "method": "rates", **rate_errors(task, rates), "seconds": seconds})
     add("ccmn", lambda: classifier(task, seed, "estimate"))
     add("ccmn without correction", lambda: classifier(task, seed, None))
     add("ccmn, linear", lambda: classifier(task, seed, "estimate", model="linear"))
+    add("trusted: ccmn", lambda: classifier(task, seed, "estimate", (task.trusted, task.true[task.trusted])))
+    if part == "update":
+        return pd.DataFrame(rows)
+    plain = add("logistic regression", lambda: logistic_regression(task.X, task.noisy, task.X_test))
+    trees = add("random forest", lambda: forest(task.X, task.noisy, task.X_test, seed))
+    add("average without correction", lambda: (plain + trees) / 2)
     add("corrected logistic regression", lambda: corrected(plain, noise))
     add("corrected random forest", lambda: corrected(trees, noise))
     add("Hamming loss", lambda: classifier(task, seed, noise, loss="hamming", model="linear"))
     add("ccmn, true rates", lambda: classifier(task, seed, counted(task)))
-    rows += trusted_rows(task, cell)
-    return pd.DataFrame([*rows, {**cell._asdict(), "method": "rates", **rate_errors(task, rates), "seconds": seconds}])
+    replaced = task.noisy.copy()
+    replaced[task.trusted] = task.true[task.trusted]
+    few = task.X[task.trusted], task.true[task.trusted]
+    add("trusted: all rows", lambda: logistic_regression(task.X, replaced, task.X_test))
+    add("trusted: alone", lambda: logistic_regression(*few, task.X_test))
+    return pd.DataFrame(rows)
 
 
 def counted(task: Task) -> object:
@@ -192,19 +202,6 @@ def counted(task: Task) -> object:
     from ccmn import ClassConditionalNoise
 
     return ClassConditionalNoise.from_pairs(task.true, task.noisy)
-
-
-def trusted_rows(task: Task, cell: Cell) -> list[dict[str, object]]:
-    """Return the metrics with true labels of 200 random rows."""
-    rows, true = task.trusted, task.true[task.trusted]
-    replaced = task.noisy.copy()
-    replaced[rows] = true
-    predictions = {
-        "trusted: all rows": logistic_regression(task.X, replaced, task.X_test),
-        "trusted: alone": logistic_regression(task.X[rows], true, task.X_test),
-        "trusted: ccmn": classifier(task, cell.seed, "estimate", (rows, true)),
-    }
-    return [{**cell._asdict(), "method": name, **evaluate(task.Y_test, P)} for name, P in predictions.items()]
 
 
 def evaluate(Y: np.ndarray, P: np.ndarray) -> dict[str, float]:
@@ -347,6 +344,7 @@ def main() -> None:
     arguments.add_argument("--jobs", type=int, default=1)
     arguments.add_argument("--results", type=Path, default=RESULTS)
     arguments.add_argument("--part", choices=PARTS, default="main", help="losses: boosting and losses trained by Adam")
+    arguments.add_argument("--update", action="store_true", help="compute the rows of ccmn in all stored cells again")
     options = arguments.parse_args()
     if options.timing:
         report(timings(), {}, options.json)
@@ -366,13 +364,16 @@ def main() -> None:
     done = pd.read_csv(options.results) if stored else pd.DataFrame(columns=KEY)
     of_part = done[done.method == PARTS[options.part]] if len(done) else done
     finished = set(of_part[KEY].itertuples(index=False, name=None))
+    if options.update:
+        cells, finished, options.part = [Cell(*cell) for cell in sorted(finished)], set(), "update"
+        done = done[~done.method.isin(OWN)]
     tables = [done] if len(done) else []
     with ProcessPoolExecutor(options.jobs) as pool:
         futures = [pool.submit(run, cell, options.part) for cell in cells if cell not in finished]
         for future in as_completed(futures):
             tables.append(future.result())
             if options.results != Path(os.devnull):
-                table = pd.concat(tables).sort_values(KEY, kind="stable")
+                table = pd.concat(tables).sort_values([*KEY, "method"])
                 own = options.results.with_suffix(".part")
                 table.to_csv(own, index=False, float_format="%.5f")
                 own.replace(options.results)
