@@ -80,7 +80,7 @@ test-recipes: $(BIN)/.ready  ## Run the recipes of examples/recipes and the ONNX
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 tests/test_recipes.py
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 tests/models/test_to_torch.py -k onnx
 
-# SMALL=1: two repeats of ten epochs on bundled data. Otherwise all available data sets, which takes hours on a CPU.
+# SMALL=1: two repeats of ten epochs on bundled data. Otherwise all available datasets, which takes hours on a CPU.
 table: $(BIN)/.ready  ## Reproduce tables 1 to 3 of the paper (resumable) and write a report; SMALL=1 takes a minute
 	$(BIN)/ccmn reproduce $(if $(SMALL),table1 --small --store small.db,all --store results.db)
 	$(BIN)/ccmn report $(if $(SMALL),small.db,results.db) --out $(if $(SMALL),small.html,results.html) --force

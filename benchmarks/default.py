@@ -1,8 +1,8 @@
-"""The default classifier against what a user would choose instead, over kinds of noise and data sets.
+"""The default classifier against what a user would choose instead, over kinds of noise and datasets.
 
 ``--timing`` measures the cost against ``LogisticRegressionCV`` in the same run.
 
-Every cell is a data set, a kind of noise (benchmarks/noise_kinds.py, and "real": the labels of one annotator or coder
+Every cell is a dataset, a kind of noise (benchmarks/noise_kinds.py, and "real": the labels of one annotator or coder
 of CCMN_DATA/real) and a random split with up to 1,500 training and 1,500 test rows. Test labels are true labels. All
 methods see the same noisy training labels. "logistic regression" is one-vs-rest with l2 by 3-fold cross-validation of
 the log-loss on standardized features. Corrected learners and other losses use the rates that the default has estimated.
@@ -82,7 +82,7 @@ def read(name: str) -> tuple[object, np.ndarray, np.ndarray | None]:
 
 
 def make_task(cell: Cell) -> Task:
-    """Split a data set and add noise to the training labels."""
+    """Split a dataset and add noise to the training labels."""
     X, Y, noisy = read(cell.dataset)
     rng = np.random.default_rng([cell.seed, *map(ord, cell.dataset + cell.kind)])
     order = np.random.default_rng([cell.seed, *map(ord, cell.dataset)]).permutation(len(Y))
@@ -237,7 +237,7 @@ def rate_errors(task: Task, rates: object) -> dict[str, float]:
 
 
 def summarize(table: pd.DataFrame, sets: tuple[str, ...]) -> pd.DataFrame:
-    """Return mean differences to logistic regression and their standard errors over data sets, per kind and method."""
+    """Return mean differences to logistic regression and their standard errors over datasets, per kind and method."""
     table = table[table.dataset.isin(sets) & (table.method != "rates")]
     means = table.groupby(["kind", "dataset", "method"])[list(METRICS)].mean().reset_index()
     base = means[means.method == "logistic regression"].set_index(["kind", "dataset"])[list(METRICS)]
@@ -247,7 +247,7 @@ def summarize(table: pd.DataFrame, sets: tuple[str, ...]) -> pd.DataFrame:
 
 
 def print_tables(table: pd.DataFrame) -> None:
-    """Print differences to logistic regression on unseen data sets and on all, mean ranks and rate errors."""
+    """Print differences to logistic regression on unseen datasets and on all, mean ranks and rate errors."""
     kinds = [kind for kind in (*KINDS, "real") if kind in set(table.kind)]
     for title, sets in (("unseen", UNSEEN), ("all", CHOSEN_ON + UNSEEN)):
         if not table.dataset.isin(sets).any():
@@ -255,7 +255,7 @@ def print_tables(table: pd.DataFrame) -> None:
         summary = summarize(table, sets)
         for metric in ("average_precision", "mean_ap", "hamming_loss", "ece"):
             pivot = summary[metric].unstack("kind")
-            print(f"\n{metric} minus that of logistic regression, {title} data sets (standard error over data sets)")
+            print(f"\n{metric} minus that of logistic regression, {title} datasets (standard error over datasets)")
             shown = {
                 kind: [f"{m:+.3f} ({s:.3f})" for m, s in zip(pivot["mean"][kind], pivot["sem"][kind])] for kind in kinds
             }
@@ -269,14 +269,14 @@ def print_tables(table: pd.DataFrame) -> None:
             ]
         )
         complete = values.dropna()
-        print(f"\nmean rank over Hamming loss, ranking loss and average precision, {title} data sets")
+        print(f"\nmean rank over Hamming loss, ranking loss and average precision, {title} datasets")
         print(values.dropna(axis=1).rank(axis=1).mean().sort_values().round(2).to_string())
         if 0 < len(complete) < len(values):
             print(f"\nthe same for all methods, in the {len(complete) // 3} cells with all of them")
             print(complete.rank(axis=1).mean().sort_values().round(2).to_string())
         rates = table[table.dataset.isin(sets) & (table.method == "rates")]
         columns = ["rho_pos", "rho_neg", "rho_pos_error", "rho_neg_error", "used_rho_pos", "seconds"]
-        print(f"\nestimated rates, {title} data sets")
+        print(f"\nestimated rates, {title} datasets")
         print(rates.groupby("kind")[columns].mean().reindex(kinds).round(3).to_string())
 
 

@@ -1,11 +1,11 @@
 """Measure false alarms and power of the tests of the noise model that need no trusted rows.
 
-    python benchmarks/diagnosis.py            eight draws of nine kinds of noise on seven data sets (needs CCMN_DATA)
-    python benchmarks/diagnosis.py --quick    two draws on two data sets
+    python benchmarks/diagnosis.py            eight draws of nine kinds of noise on seven datasets (needs CCMN_DATA)
+    python benchmarks/diagnosis.py --quick    two draws on two datasets
     python benchmarks/diagnosis.py --csv results/diagnosis.csv    resumes from this file and writes every fit to it
     python benchmarks/diagnosis.py --oracle   evidence for boundary noise if the probabilities that cause it were known
 
-Each draw takes 70 % of the rows of a data set at random (at most 15,000) and injects one kind of noise of
+Each draw takes 70 % of the rows of a dataset at random (at most 15,000) and injects one kind of noise of
 ``noise_kinds.py``. The matching flag of a violation counts as power; any of the four flags on clean labels and under
 class-conditional noise counts as a false alarm. The declared noise type is tested separately: "partial" and "missing"
 are declared for labels to which each of the class-conditional kinds was applied. The limits of the tests were selected
@@ -98,7 +98,7 @@ def share(values: pd.Series) -> str:
 
 
 def summarize(table: pd.DataFrame) -> dict[str, object]:
-    """Return power and false alarms for every data set and for the large ones together."""
+    """Return power and false alarms for every dataset and for the large ones together."""
     flags = table["flags"].str.split()
     table = table.assign(any=flags.map(bool), matching=[MATCHING.get(k) in f for k, f in zip(table.kind, flags)])
     result: dict[str, object] = {}
@@ -122,7 +122,7 @@ def main() -> None:
     arguments = parser(__doc__.splitlines()[0])
     arguments.add_argument("--csv", type=Path, metavar="FILE", help="resume from this file and write every fit to it")
     arguments.add_argument("--oracle", action="store_true", help="shape test with the scores that caused the flips")
-    arguments.add_argument("--draws", type=int, default=8, help="draws per data set and kind of noise")
+    arguments.add_argument("--draws", type=int, default=8, help="draws per dataset and kind of noise")
     options = arguments.parse_args()
     torch.set_num_threads(1)
     names, n_draws = (("yeast", "synthetic"), 2) if options.quick else (DATASETS, options.draws)

@@ -52,7 +52,7 @@ class Draw:
 
 
 def make_draw(name: str, setting: str, number: int) -> Draw:
-    """Split a data set at random (70 % training rows) and add noise to the training labels.
+    """Split a dataset at random (70 % training rows) and add noise to the training labels.
 
     ``setting`` is "three" (both rates 0.1, 0.2 or 0.3), "sum" (rates 0.1 to 0.5 with sum at most 0.6), "partial" or
     "missing" (rates 0.1 to 0.4 of one kind), "undeclared" (as "missing", but with the noise type "both"), or

@@ -1,9 +1,9 @@
 """Compare find_label_issues with the multi-label scores of cleanlab: average precision and time.
 
-    python benchmarks/label_issues.py            five draws of noise on four data sets (needs CCMN_DATA and cleanlab)
-    python benchmarks/label_issues.py --quick    two draws per data set, without rates estimated from features
+    python benchmarks/label_issues.py            five draws of noise on four datasets (needs CCMN_DATA and cleanlab)
+    python benchmarks/label_issues.py --quick    two draws per dataset, without rates estimated from features
     python benchmarks/label_issues.py --speed    timings only
-    python benchmarks/label_issues.py --kinds results/label_issue_kinds.csv    nine kinds of noise on six data sets
+    python benchmarks/label_issues.py --kinds results/label_issue_kinds.csv    nine kinds of noise on six datasets
     python benchmarks/label_issues.py --csv results/label_issues.csv    also writes every value
 
 The noise rates of every label are sampled from 0.1 to 0.5 with a sum of at most 0.6. All methods receive the same noisy
@@ -104,7 +104,7 @@ def evaluate(name: str, n_draws: int, *, from_features: bool) -> Iterator[dict[s
 
 
 def evaluate_kinds(n_rows: int = 2500) -> Iterator[dict[str, object]]:
-    """Yield one result per data set, kind of noise and method, on a random sample of rows."""
+    """Yield one result per dataset, kind of noise and method, on a random sample of rows."""
     for name in KIND_DATASETS:
         data = load_dataset(name)
         for number, kind in enumerate(KINDS):
@@ -148,9 +148,9 @@ def calibration(scores: np.ndarray, wrong: np.ndarray) -> dict[str, float]:
 
 
 def report_kinds(path: Path, as_json: bool) -> None:
-    """Write the results of all kinds of noise; print average precisions and the calibration over all data sets.
+    """Write the results of all kinds of noise; print average precisions and the calibration over all datasets.
 
-    "largest_error" is the largest absolute difference of mean_p_wrong and share_wrong over the data sets, each pooled
+    "largest_error" is the largest absolute difference of mean_p_wrong and share_wrong over the datasets, each pooled
     over the samples of verified rows; "brier_ratio" the largest ratio of the Brier score to that of the base rate.
     """
     table = pd.DataFrame(evaluate_kinds())

@@ -93,7 +93,7 @@ def run(name: str, setting: str, number: int, all_methods: bool) -> list[dict[st
 
 
 def notes_of(rows: list[dict[str, object]]) -> dict[str, object]:
-    """Return means over draws, then over data sets, with the targets."""
+    """Return means over draws, then over datasets, with the targets."""
     notes: dict[str, object] = {}
     for key in dict.fromkeys((r["setting"], r["trusted"], r["method"]) for r in rows):
         mine = [r for r in rows if (r["setting"], r["trusted"], r["method"]) == key]
@@ -110,7 +110,7 @@ def notes_of(rows: list[dict[str, object]]) -> dict[str, object]:
         notes[f"{key[0]}, {key[1]} trusted, {key[2]}"] = (
             f"error {np.mean([m['error'] for m in means.values()]):.3f}{target}, of rho_neg "
             f"{np.mean([m['error_neg'] for m in means.values()]):.3f}, coverage {np.mean(coverage):.2f} "
-            f"(minimum over data sets and rates {min(coverage):.2f}); "
+            f"(minimum over datasets and rates {min(coverage):.2f}); "
             + ", ".join(f"{name} {m['error']:.3f}" for name, m in means.items())
         )
     return notes
@@ -133,7 +133,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     arguments = parser(__doc__.splitlines()[0])
     arguments.add_argument("--csv", help="write the rows to this file")
-    arguments.add_argument("--draws", type=int, default=5, help="draws per data set and setting")
+    arguments.add_argument("--draws", type=int, default=5, help="draws per dataset and setting")
     arguments.add_argument("--all-methods", action="store_true", help="run all estimators of rate_estimators.py")
     options = arguments.parse_args()
     names, draws = (("yeast",), 1) if options.quick else (DATASETS, options.draws)

@@ -1,7 +1,7 @@
 """Measure audit, noise rates and training on labels with errors of people, beside which better labels are known.
 
     python benchmarks/real_noise.py                    all parts, five splits, results/real_noise.csv (needs CCMN_DATA)
-    python benchmarks/real_noise.py --quick              one split of one variant of the smallest data set
+    python benchmarks/real_noise.py --quick              one split of one variant of the smallest dataset
     python benchmarks/real_noise.py --part audit --jobs 16 --csv audit.csv        one part in 16 processes
     python benchmarks/real_noise.py --part score --csv results/score_noise.csv     and so on for the parts below "score"
 
@@ -32,7 +32,7 @@ variance. Parts:
   hidden votes. "ccmn, votes" uses the share of dissenting votes; "infer_labels" is its error probability with features.
 - "plugin": the part "training" for ``CorrectedClassifier`` with the default classifier and ``estimate_score_noise``.
 
-Each cell (part, data set, variant, split) is computed once: values in the CSV file are not computed again, unless their
+Each cell (part, dataset, variant, split) is computed once: values in the CSV file are not computed again, unless their
 part is named by ``--rerun``. Features and probabilities are stored in ``build/real_noise``.
 """
 
@@ -84,9 +84,9 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / "build" / "real_noise"
 RESULTS = ROOT / "results" / "real_noise.csv"
 VARIANTS = {"cmc": ("Y_any", "Y_company1", "Y_company3")}
-"""Variants of a data set, if not all. Company 2 of cmc is left out: .6 % of its labels differ from the majority."""
+"""Variants of a dataset, if not all. Company 2 of cmc is left out: .6 % of its labels differ from the majority."""
 WITH_CHARACTERS = ("deu", "ptbr")
-"""Data sets whose features include character sequences."""
+"""Datasets whose features include character sequences."""
 C_GRID = (0.001, 0.01, 0.1)
 """Inverse l2 penalties of logistic regressions; each label uses the one with the smallest out-of-fold log-loss."""
 N_TRUSTED = (50, 200)
@@ -124,7 +124,7 @@ def data_folder() -> Path:
 
 
 def variants(folder: Path) -> list[tuple[str, str]]:
-    """Return all pairs (data set, noisy variant)."""
+    """Return all pairs (dataset, noisy variant)."""
     found = []
     for path in sorted(folder.glob("*.npz")):
         with np.load(path) as file:
@@ -134,7 +134,7 @@ def variants(folder: Path) -> list[tuple[str, str]]:
 
 
 def features(name: str) -> np.ndarray:
-    """Return the features of a data set, computed once."""
+    """Return the features of a dataset, computed once."""
     path = CACHE / f"{name}.npy"
     if not path.exists():
         texts = pd.read_csv(data_folder() / f"{name}.csv", usecols=["text"]).text.fillna("").astype(str)
@@ -459,9 +459,9 @@ PARTS: dict[str, Callable[[Cell], Iterator[Value]]] = {
 INJECTED = [
     (name, kind) for name in ("enron", "scene", "yeast") for kind in ("clean", "two-sided", "asymmetric", "boundary")
 ]
-"""Data sets and kinds of noise of the part "injected"."""
+"""Datasets and kinds of noise of the part "injected"."""
 MIN_INJECTED_PREVALENCE = 0.02
-"""Rarer labels of these data sets are left out: they have hardly any trusted positives."""
+"""Rarer labels of these datasets are left out: they have hardly any trusted positives."""
 
 
 def run(cell: Cell) -> pd.DataFrame:
@@ -515,7 +515,7 @@ def main() -> None:
     arguments = parser(__doc__.splitlines()[0])
     arguments.add_argument("--part", action="append", choices=tuple(PARTS), help="run this part; default: all")
     arguments.add_argument("--rerun", action="append", default=[], choices=tuple(PARTS), help="discard stored values")
-    arguments.add_argument("--dataset", action="append", help="use this data set; default: all")
+    arguments.add_argument("--dataset", action="append", help="use this dataset; default: all")
     arguments.add_argument("--splits", type=int, default=5, help="number of splits")
     arguments.add_argument("--jobs", type=int, default=1, help="number of processes")
     arguments.add_argument("--csv", type=Path, default=RESULTS, metavar="FILE", help="table to complete")

@@ -186,7 +186,7 @@ def simulate_estimated(population: Population, noise: NoiseModel, metric: str, d
 
 
 def simulate(name: str, known: int, estimated: int) -> Iterator[Row]:
-    """Run all simulations of a data set."""
+    """Run all simulations of a dataset."""
     population = load_population(name)
     known_limit = 1 - CONFIDENCE + 2 * sqrt(CONFIDENCE * (1 - CONFIDENCE) / known)
     estimated_limit = 1.5 * (1 - CONFIDENCE)

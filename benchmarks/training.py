@@ -34,7 +34,7 @@ from ccmn.metrics.ranking_metrics import Ranking, average_precision_from, rankin
 
 
 def dataset(name: str) -> MultiLabelData:
-    """Return a data set of the paper, or random data if it is not available."""
+    """Return a dataset of the paper, or random data if it is not available."""
     try:
         return load_dataset(name)
     except (ValueError, FileNotFoundError, OSError, ImportError):

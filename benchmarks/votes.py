@@ -1,7 +1,7 @@
 """Measure labels, annotator rates, classifiers and the annotation queue from the votes of several annotators.
 
     python benchmarks/votes.py              all parts, five draws, results/votes.csv (needs CCMN_DATA and cleanlab)
-    python benchmarks/votes.py --quick      one draw of the labels of one data set, and of the synthetic rates
+    python benchmarks/votes.py --quick      one draw of the labels of one dataset, and of the synthetic rates
     python benchmarks/votes.py --part labels --jobs 16 --csv labels.csv        one part in 16 processes
 
 Data: ``CCMN_DATA/real``, with ``votes`` (n, annotators, q) of 1, 0 and -1 (not asked). Features as in real_noise.py.
@@ -17,7 +17,7 @@ a tie are left out. Parts:
   the true labels, and coverage of the 90 % intervals.
 
 Methods were selected on deu (draws 100 to 102) and on synthetic votes; relex and ptbr were not used. Each cell (part,
-data set, draw) is computed once: values in the CSV file are not computed again, unless their part is named by
+dataset, draw) is computed once: values in the CSV file are not computed again, unless their part is named by
 ``--rerun``.
 """
 
@@ -65,7 +65,7 @@ Value = tuple[str, str, float]
 
 
 class Cell(NamedTuple):
-    """Unit of work: one part on one draw of a data set."""
+    """Unit of work: one part on one draw of a dataset."""
 
     part: str
     dataset: str
@@ -264,7 +264,7 @@ PARTS: dict[str, tuple[Callable[[Cell], Iterator[Value]], tuple[str, ...]]] = {
     "queue": (run_queue, tuple(QUEUE)),
     "training": (run_training, tuple(SHOWN)),
 }
-"""Function and data sets of every part."""
+"""Function and datasets of every part."""
 
 
 def run(cell: Cell) -> pd.DataFrame:

@@ -7,7 +7,7 @@ either sign: the form is convex in expectation, but not on a finite sample. If i
 the risk has no minimum, and only early stopping prevents divergence in that direction.
 
 Result: the plain form has no negative eigenvalue. The unbiased form has negative ones, which are larger if there are
-few rows per weight. Enron, with 851 training rows and 1002 weights per label, has the largest of these data sets.
+few rows per weight. Enron, with 851 training rows and 1002 weights per label, has the largest of these datasets.
 
     python examples/03_ranking_square.py --data-dir DIR            (about one minute)
     python examples/03_ranking_square.py --data-dir DIR --quick    (only yeast)
@@ -63,7 +63,7 @@ def _largest(form: LinearOperator) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", default=None, help="folder of the data sets (default: CCMN_DATA)")
+    parser.add_argument("--data-dir", default=None, help="folder of the datasets (default: CCMN_DATA)")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     print("smallest / largest eigenvalue of the Hessian")

@@ -2,13 +2,13 @@
 =======================================================================
 
 The figure shows the difference between ``CCMNClassifier()`` and one-vs-rest logistic regression (l2 by
-cross-validation) for nine kinds of injected noise and for labels of single annotators ("real"), on data sets that were
-not used to develop the default: scene, slashdot, mirflickr, relex and ptbr ("real": relex and ptbr). Their results were
-seen when one constant, the share of unverified rates, was selected. Both classifiers learn from the same noisy labels,
-and are compared on true labels. Bars are standard errors over data sets.
+cross-validation) in ten noise scenarios: nine with clean labels or injected noise, and human labels with one annotator
+per row. The datasets are scene, slashdot, mirflickr, relex and ptbr (human labels: relex and ptbr). They were not used
+to develop the default, but their results were seen when one constant, the share of unverified rates, was selected. Both
+classifiers learn from the same noisy labels and are compared on true labels. Bars are standard errors over datasets.
 
-Result: the default is better where noise is class-conditional, most of all under two-sided noise and added labels, and
-not worse on clean labels and on noise that violates its assumptions.
+Result: the default is better under class-conditional noise, most of all with two-sided noise and added labels. It is
+not worse on clean labels and with noise that violates its assumptions.
 
 Run time: seconds; reads results/default.csv, which ``python benchmarks/default.py`` writes. Writes
 docs/figures/default.png.
@@ -35,7 +35,7 @@ KINDS = {
     "feature": "depends on features",
     "confusion": "confused labels",
     "empty": "emptied rows",
-    "real": "real: one annotator",
+    "real": "human labels",
 }
 METRICS = {
     "average_precision": "average precision\n(higher is better)",
@@ -44,7 +44,7 @@ METRICS = {
 
 
 def measure() -> list[dict[str, object]]:
-    """Return mean differences and standard errors over data sets."""
+    """Return mean differences and standard errors over datasets."""
     table = pd.read_csv(RESULTS)
     table = table[table.dataset.isin(UNSEEN) & table.method.isin(["ccmn", "logistic regression"])]
     means = table.groupby(["kind", "dataset", "method"])[list(METRICS)].mean().unstack("method")
@@ -59,7 +59,7 @@ def measure() -> list[dict[str, object]]:
 
 def draw_figure(plt, rows: list[dict[str, object]]):
     figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.6), layout="constrained", sharey=True)
-    figure.suptitle("CCMNClassifier() minus logistic regression on unseen data sets")
+    figure.suptitle("CCMNClassifier() minus logistic regression on unseen datasets")
     for axis, (metric, title) in zip(axes, METRICS.items()):
         chosen = [row for row in rows if row["metric"] == metric]
         places = range(len(chosen))

@@ -65,9 +65,9 @@ def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
         print_json(rows)
         return
     from ccmn.data.catalog import VOTE_SOURCES
-    from ccmn.report.console import data_sets_table
+    from ccmn.report.console import datasets_table
 
-    print_table(data_sets_table(DATASETS, places))
+    print_table(datasets_table(DATASETS, places))
     typer.echo("\nPublic votes of annotators, with errors of people (ccmn data fetch NAME --out FILE.csv):")
     for entry in VOTE_SOURCES.values():
         instructions = "" if entry.source else "; not downloadable, fetch prints instructions"

@@ -68,7 +68,7 @@ def escape(text: str) -> str:
     return markup.escape(_CONTROLS.sub(lambda found: repr(found[0])[1:-1], text))
 
 
-def data_sets_table(rows: Mapping[str, Dataset], places: Mapping[str, str]) -> Table:
+def datasets_table(rows: Mapping[str, Dataset], places: Mapping[str, str]) -> Table:
     """Return a table of all datasets with their sizes and whether they are on this machine."""
     table = Table(caption="datasets that are not on this machine are downloaded when they are used")
     for column in ("name", "domain"):
