@@ -1,14 +1,15 @@
-"""The default classifier against what a user would choose instead, over kinds of noise and datasets.
+"""Compare the default classifier with what a user would choose instead, over noise scenarios and datasets.
 
 ``--timing`` measures the cost against ``LogisticRegressionCV`` in the same run.
 
-Every cell is a dataset, a kind of noise (benchmarks/noise_kinds.py, and "real": the labels of one annotator or coder
-of CCMN_DATA/real) and a random split with up to 1,500 training and 1,500 test rows. Test labels are true labels. All
-methods see the same noisy training labels. "logistic regression" is one-vs-rest with l2 by 3-fold cross-validation of
-the log-loss on standardized features. Corrected learners and other losses use the rates that the default has estimated.
+Every cell is a dataset, a noise scenario (benchmarks/noise_kinds.py, and "real": human labels from one annotator or
+coder, CCMN_DATA/real) and a random split with up to 1,500 training and 1,500 test rows. Test labels are true labels.
+All methods see the same noisy training labels. "logistic regression" is one-vs-rest with l2 by 3-fold cross-validation
+of the log-loss on standardized features. Corrected learners and other losses use the rates that the default has
+estimated.
 
-Choices were made on yeast, enron, tmc, deu and cmc. scene, slashdot, mirflickr, relex and ptbr count as unseen; an
-early prototype was also compared on scene.
+The design was developed on yeast, enron, tmc, deu and cmc. scene, slashdot, mirflickr, relex and ptbr count as unseen;
+an early prototype was also compared on scene.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Task(NamedTuple):
 
 @cache
 def read(name: str) -> tuple[object, np.ndarray, np.ndarray | None]:
-    """Return features, true labels and the noisy labels of people, if there are any."""
+    """Return features, true labels and, if there are any, noisy human labels."""
     if name in REAL:
         variant = next(v for n, v in real_noise.variants(real_noise.data_folder()) if n == name and v != "Y_any")
         task = real_noise.load(name, variant)

@@ -14,7 +14,7 @@ class. ccmn uses
 - rates estimated from features and noisy labels ("rates from features", as in ccmn audit),
 - labels and probabilities alone ("no rates").
 
-For errors of people instead of injected noise see real_noise.py.
+For human annotation errors instead of injected noise, see real_noise.py.
 
 For labels with an error probability of at least 0.5 and of at least 0.95, the fraction that is wrong is compared with
 the mean error probability. Timings are for 20,000 rows and 50 labels.

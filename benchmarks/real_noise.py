@@ -1,4 +1,4 @@
-"""Measure audit, noise rates and training on labels with errors of people, beside which better labels are known.
+"""Measure audit, noise rates and training on human labels for which better reference labels are known.
 
     python benchmarks/real_noise.py                    all parts, five splits, results/real_noise.csv (needs CCMN_DATA)
     python benchmarks/real_noise.py --quick              one split of one variant of the smallest dataset

@@ -54,9 +54,9 @@ MIN_RANGE_SHARE = 0.02
 EVIDENCE_RANGE = (0.15, 0.165)
 """Mean share of added labels at which the weight of the posterior is 0 and 1.
 
-On enron, tmc, yeast, deu and cmc, the share is at most .15 for correct labels, errors of people and noise that depends
-on the features, and at least .2 for class-conditional noise with rates of .1 to .5. The upper limit was lowered for
-draws on scene and mirflickr whose share is .16 and .17.
+On enron, tmc, yeast, deu and cmc, the share is at most .15 for correct labels, human annotation errors and
+feature-dependent noise, and at least .2 for class-conditional noise with rates of .1 to .5. The upper limit was lowered
+for draws on scene and mirflickr whose share is .16 and .17.
 """
 MAX_WEIGHT = 0.995
 """Largest weight of the posterior: the other part orders labels whose posterior is equal and keeps them above 0."""
@@ -65,7 +65,7 @@ LEVEL_FACTOR, CONFIDENCE_FACTOR = 0.2, 0.16
 
 A compromise, not an estimate: 0 to 70 % of the labels that contradict the prediction are wrong, depending on the data.
 With these values, the Brier score on yeast, enron, tmc, deu and cmc is below that of the share of wrong labels for
-every kind of noise except correct labels. Larger values are better for errors of people and worse for removed labels.
+all noise scenarios except correct labels. Larger values are better for human labels and worse for removed labels.
 """
 MAX_ADDED_RATE = 0.5
 """Largest rate of added labels. The share among the rows in which a label is predicted to be absent is only a bound:
@@ -569,7 +569,7 @@ def fit_error_model(
 
 
 class AnnotatorSurplus(NamedTuple):
-    """How many more labels of each kind an annotator gives than the features predict.
+    """How much more often an annotator gives each label than the features predict.
 
     The surplus is log((given + 5) / (predicted + 5)) for the sums of given labels and of probabilities over all rows of
     the annotator. A given label of an annotator with a large surplus is more often wrong, and a label that this

@@ -68,7 +68,7 @@ def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
     from ccmn.report.console import datasets_table
 
     print_table(datasets_table(DATASETS, places))
-    typer.echo("\nPublic votes of annotators, with errors of people (ccmn data fetch NAME --out FILE.csv):")
+    typer.echo("\nPublic votes of annotators, with human annotation errors (ccmn data fetch NAME --out FILE.csv):")
     for entry in VOTE_SOURCES.values():
         instructions = "" if entry.source else "; not downloadable, fetch prints instructions"
         typer.echo(f"  {entry.name}: {entry.title}. License: {entry.license}{instructions}")

@@ -190,7 +190,7 @@ DATASETS: Registry[Dataset] = Registry("dataset", {row.name: row for row in _ROW
 
 @dataclass(frozen=True)
 class VoteSource:
-    """Public texts with the labels of several annotators, which disagree: labels with errors of people."""
+    """Public texts labeled by several annotators, who disagree: data with human annotation errors."""
 
     name: str
     title: str

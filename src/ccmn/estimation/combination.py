@@ -42,7 +42,7 @@ TARGET_HALF_WIDTH = 0.1
 """Half width of a 90 % interval that is precise enough for training."""
 JOINT_WEIGHT_POS, JOINT_WEIGHT_NEG = 0.6, 2.0
 """Share of the distance from the estimate to the confident joint that an interval covers at least. The joint is far too
-large for rho_pos on labels made by people, and nearly right or too small for rho_neg. Selected on deu and cmc; the
+large for rho_pos on human labels, and nearly right or too small for rho_neg. Selected on deu and cmc; the
 second value was raised from 1.5 because relex had a coverage of .50."""
 BEST_BIN_MARGIN = 0.03
 """The best bin raises the upper end of rho_neg to at most the interval of the confident joint plus this value."""
@@ -52,7 +52,7 @@ the lengths on relex and ptbr were seen."""
 MAX_DISPERSION = 1.0
 """Dispersion of trusted rows and likelihood above which the intervals with trusted rows do not rely on the likelihood.
 With class-conditional noise on yeast, scene, mirflickr and enron the dispersion is .1 to 1.8, and above 1 in one of
-twelve fits; on labels made by people (deu and cmc, 50 or 200 rows) it is .8 to 12."""
+twelve fits; on human labels (deu and cmc, 50 or 200 rows) it is .8 to 12."""
 
 Notes = tuple[tuple[str, str], ...]
 
@@ -207,8 +207,8 @@ def widen_by_disagreement(
 ) -> LabelRates:
     r"""Return the label with intervals that also cover what the confident joint and the best bin suggest.
 
-    The profile likelihood assumes that flips are independent of the features. If they are not, as in labels made by
-    people, its rho_neg is too small and its intervals are too short. The upper ends become at least
+    The profile likelihood assumes that flips are independent of the features. If they are not, as in human labels, its
+    rho_neg is too small and its intervals are too short. The upper ends become at least
 
     .. math:: \rho_{pos} + 0.6\, (\rho_{pos}^J - \rho_{pos}), \qquad
         \max(\rho_{neg} + 2\, (\rho_{neg}^J - \rho_{neg}),\; \min(b_{neg}, j_{neg} + 0.03))

@@ -38,15 +38,15 @@ POOLING_POS, POOLING_NEG = 2.0, 0.3
 """Factors of the standard errors of rho_pos and rho_neg in :func:`pool_rates`, for labels without trusted rows. The
 standard errors of rho_pos do not include the misfit of the noise model; those of rho_neg are too large, because they
 include the disagreement of two priors. Selected on yeast, enron, tmc and deu by the average precision of corrected
-classifiers under nine kinds of noise (``benchmarks/noise_kinds.py``)."""
+classifiers in nine noise scenarios (``benchmarks/noise_kinds.py``)."""
 
 UNVERIFIED_SHARE = 0.6
 """Without trusted rows, training uses this share of the difference by which rho_pos exceeds rho_neg. The difference
-moves the decision boundary: with the whole rate, the Hamming loss on human labels (deu) is .006 above that without
-noise correction, although the rate is right on average; with .6 it is .001 above. Removed labels are then corrected by
-about two thirds of what is possible. Of .5 to .8, selected on deu, yeast, enron, tmc and cmc; the results on the other
-datasets of ``benchmarks/default.py`` were seen as well. That the share applies to the difference and not to rho_pos was
-selected on the same five datasets: under two-sided noise, the Hamming loss decreases by .003 to .009."""
+moves the decision boundary: with the full rate, the Hamming loss on human labels (deu) is .006 above that without noise
+correction, although the rate is correct on average; with .6 it is .001 above. The correction for removed labels then
+achieves about two thirds of what is possible. Selected from .5 to .8 on deu, yeast, enron, tmc and cmc; the results on
+the other datasets of ``benchmarks/default.py`` were seen as well. That the share applies to the difference and not to
+rho_pos was selected on the same five datasets: under two-sided noise, the Hamming loss decreases by .003 to .009."""
 
 MAX_IDENTIFIED_WIDTH = 0.4
 """A rate whose interval is wider than this is poorly identified."""
@@ -250,12 +250,12 @@ class NoiseRates:
     def shrunk_noise(self) -> ClassConditionalNoise:
         """Noise model for training: rates with noise type "both" are shrunk towards the pooled estimate of all labels.
 
-        Rates of the profile likelihood are shrunk by empirical Bayes (:func:`pool_rates`): without trusted rows
-        rho_pos, which is poorly identified, is nearly the same for all labels. Where it exceeds rho_neg, 0.6 of the
+        Rates of the profile likelihood are shrunk by empirical Bayes (:func:`pool_rates`). Without trusted rows,
+        rho_pos is poorly identified and then nearly the same for all labels. Where it exceeds rho_neg, 0.6 of the
         difference is kept: human labels have such rates on average, but not near the decision boundary, which the
         difference moves. The rho_neg of other methods is
         multiplied by 1 - w / 2 if its interval has a width w > 0.4. Rates of a declared noise type, known rates and
-        those of votes are not changed. The loss in accuracy is larger if rates are overestimated than if they are
+        rates from votes are not changed. Overestimated rates reduce the accuracy more than rates that are
         underestimated by the same amount (``benchmarks/gap_closed.py``).
         """
         both = np.array([noise_type == "both" for noise_type in self.noise_type])
