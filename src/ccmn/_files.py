@@ -248,7 +248,7 @@ def private_files() -> Iterator[None]:
 
 @contextmanager
 def _temporary(path: Path, folder: bool = False) -> Iterator[tuple[Path, int]]:
-    """Create a locked temporary file or folder beside ``path``; yield it and its descriptor, and delete it at the end.
+    """Create a locked temporary file or folder next to ``path``; yield it and its descriptor, and delete it at the end.
 
     Temporary files of killed processes, which are not locked, are deleted first.
     """

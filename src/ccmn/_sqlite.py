@@ -124,7 +124,7 @@ class SQLiteStore:
         try:
             yield
         except sqlite3.OperationalError as error:
-            # An unexpected schema and undecodable text are operational errors, too, not only failures of the system.
+            # An unexpected schema and undecodable text are also operational errors, like failures of the system.
             if str(error).startswith(("no such ", "table ", "Could not decode", "malformed")):
                 raise self._not_a_store(str(error)) from None
             raise OSError(f"cannot use the {self.kind} {self.path}: {error}") from None

@@ -277,7 +277,7 @@ def check_one_hot(rows: NDArray[Any]) -> None:
 
 
 def check_zero_one(matrix: Any, argument: str, first_row: int = 0) -> None:
-    """Reject an array or tensor with values other than 0 and 1; NaN is rejected, too, as in ``check_no_nan``."""
+    """Reject an array or tensor with values other than 0 and 1; NaN is also rejected, as in ``check_no_nan``."""
     check_no_nan(matrix, argument, first_row)
     wrong = (matrix != 0) & (matrix != 1)
     if wrong.any():

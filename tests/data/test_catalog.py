@@ -158,7 +158,7 @@ def test_missing_files(tmp_path):
 
 
 def test_catalog_names_accept_no_labels(offline):
-    with pytest.raises(ValueError, match="the labels of 'yeast' are known: leave labels=-14 out"):
+    with pytest.raises(ValueError, match="the labels of 'yeast' are known: omit labels=-14"):
         load_dataset("yeast", labels=-14)
 
 

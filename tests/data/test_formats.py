@@ -25,7 +25,7 @@ def test_unknown_suffix(write, name):
 
 @pytest.mark.parametrize("suffix", [".npz", ".mat"])
 def test_labels_are_rejected_for_formats_with_a_label_matrix(write, suffix):
-    with pytest.raises(ValueError, match="leave labels=-2 out"):
+    with pytest.raises(ValueError, match="omit labels=-2"):
         read_file(write(f"data{suffix}", ""), -2)
 
 

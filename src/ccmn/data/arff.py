@@ -72,7 +72,7 @@ def read_arff(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData
     path : str or path
         File whose attributes are numeric, or nominal with numbers as values, such as {0,1}.
     labels : path, list of str, str or int, default=None
-        Label attributes: for Mulan files the XML file beside them, or names, a pattern such as "label_*", or a count
+        Label attributes: for Mulan files the XML file next to them, or names, a pattern such as "label_*", or a count
         from the start (14) or the end (-14). Meka files need none: ``-C 6`` in the relation declares the first 6
         attributes as labels, ``-C -6`` the last 6. Labels keep the order of the attributes, which may differ from
         the order in the XML file.

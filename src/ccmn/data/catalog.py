@@ -340,7 +340,7 @@ def load_dataset(
     elif row is None:
         raise ValueError(_unknown(name))
     elif labels is not None:
-        raise ValueError(f"the labels of {name!r} are known: leave labels={labels!r} out")
+        raise ValueError(f"the labels of {name!r} are known: omit labels={labels!r}")
     else:
         raise FileNotFoundError(
             f"the features of {name} are not publicly available. If you have them, put features, labels and "

@@ -120,7 +120,7 @@ class Columns:
     def _from_numbers(
         cls, source: PathLike, roles: ColumnRoles, data_dir: PathLike | None
     ) -> tuple[Columns | None, MultiLabelData | None]:
-        """Read data whose features are complete numbers, beside at most one text; None if it is another table."""
+        """Read data whose features are complete numbers and at most one text; None for any other table."""
         table = is_table(source)
         if not table and not roles.is_plain:
             raise ValueError(

@@ -57,7 +57,7 @@ _ROWS_PER_BLOCK = 10_000
 _LINES_PER_BLOCK = 100_000
 """Lines of a CSV file that are parsed together; the memory is checked after each block."""
 _VALUES_PER_BLOCK = 1 << 22
-"""Plain numbers are parsed in blocks of this many values, to bound the memory beside that of the result."""
+"""Plain numbers are parsed in blocks of this many values, to bound the memory in addition to that of the result."""
 
 
 def read_csv(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
@@ -158,7 +158,7 @@ def write_csv(data: MultiLabelData, path: PathLike) -> None:
     import pandas as pd
 
     if data.candidates is not None:
-        raise ValueError("CSV cannot store candidate sets beside the labels; use write_npz")
+        raise ValueError("CSV cannot store candidate sets in addition to labels; use write_npz")
     features = data.feature_names or [f"x{j}" for j in range(data.d)]
     labels = data.label_names or [f"label_{j}" for j in range(data.q)]
     with prefix_errors("the names of features and labels together"):

@@ -204,7 +204,7 @@ def _parse(text: str, line: int = 1) -> Any:
 
 
 def _integer(digits: str) -> int:
-    """Return an integer; one that is too large for a float is an error."""
+    """Return an integer; raise an error if it is too large for a float."""
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits is too large")
     return int(digits)
@@ -307,7 +307,7 @@ def _votes(path: Path, rows: list[_Row], names: Sequence[str]) -> VoteTable:
 
 
 def _frame(path: Path, records: list[dict[str, Any]]) -> Any:
-    """Return records as a DataFrame; every record may have columns of its own."""
+    """Return records as a DataFrame; records may have different columns."""
     import pandas as pd
 
     columns = {name for record in records for name in record}

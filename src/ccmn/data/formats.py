@@ -31,7 +31,7 @@ class Format:
     read_rows: Callable[..., MultiLabelData]
     """Called with the path of a file to predict, whose labels may be absent; every named column is a feature."""
     labels_apart: bool = False
-    """Whether the file stores labels in a matrix of their own."""
+    """Whether the file stores labels in a separate matrix."""
     read_text: Callable[..., tuple[MultiLabelData, list[str]]] | None = None
     """Called with the path, the name of a text column and the selection of label columns; None without text."""
     read_table: Callable[[PathLike], RawTable] | None = None
@@ -95,12 +95,12 @@ def read_file(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData
     with prefix_errors(path):
         form = FORMATS[format_suffix(path)]
         if form.labels_apart and labels is not None:
-            raise ValueError(f"{form.name} stores labels in a matrix of their own: leave labels={labels!r} out")
+            raise ValueError(f"{form.name} stores labels in a separate matrix: omit labels={labels!r}")
     return form.read(path) if form.labels_apart else form.read(path, labels)
 
 
 def read_rows(path: PathLike) -> MultiLabelData:
-    """Read a file to predict: every named column is a feature; labels in a matrix of their own are kept."""
+    """Read a file to predict: every named column is a feature; labels in a separate matrix are kept."""
     path = check_file(path)
     with prefix_errors(path):
         form = FORMATS[format_suffix(path)]

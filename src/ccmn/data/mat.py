@@ -91,7 +91,7 @@ def read_mat(path: PathLike) -> MultiLabelData:
 
 
 def _other_version(content: bytes) -> str:
-    """Return the version of a file that is not of versions 5 to 7, if its first bytes tell."""
+    """Return the version of a file that is not of versions 5 to 7, if its first bytes identify it."""
     if content[124:126] in (b"\x00\x02", b"\x02\x00") and content[126:128] in (b"IM", b"MI"):
         return "7.3 (HDF5)"
     # Version 4 begins with a type code below 5000 in four bytes; later versions begin with text.
@@ -163,7 +163,7 @@ def _elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
             raise ValueError("it is truncated")
         kind, size = struct.unpack_from(order + "II", data, at)
         start = at + 8
-        if kind >> 16:  # up to four bytes are stored beside their type
+        if kind >> 16:  # up to four bytes are stored next to their type
             kind, size, start = kind & 0xFFFF, kind >> 16, at + 4
             if size > 4:
                 raise ValueError(f"a small element has {size} bytes; at most 4 are allowed")

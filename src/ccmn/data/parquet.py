@@ -175,7 +175,7 @@ def declared_bytes(file: Any) -> int:
 
 
 def _check_texts(file: Any, path: Path, limit: int) -> None:
-    """Reject texts that take too much memory before they are decoded: equal texts are stored once, too."""
+    """Reject texts that take too much memory before they are decoded: Parquet stores equal texts once."""
     columns = [file.schema.column(i) for i in range(file.metadata.num_columns)]
     texts = [i for i, column in enumerate(columns) if column.physical_type == "BYTE_ARRAY"]
     groups = [file.metadata.row_group(g) for g in range(file.metadata.num_row_groups)]

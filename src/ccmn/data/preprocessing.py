@@ -295,7 +295,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ignore : sequence of str, default=()
         Columns that are not features.
     max_categories : int, default=50
-        Maximum number of categories of a column with a feature of their own.
+        Maximum number of categories of a column that get their own feature.
 
     Attributes
     ----------
@@ -449,7 +449,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def to_numbers(values: Any, place: Callable[[int], str] | None = None) -> FloatArray:
-    """Return a column of a table as numbers, NaN where missing; another value is an error that names it.
+    """Return a column of a table as numbers, NaN where missing; raise an error that names any other value.
 
     ``place`` returns the position of a row in a file.
     """
@@ -473,7 +473,7 @@ def to_numbers(values: Any, place: Callable[[int], str] | None = None) -> FloatA
 
 
 def to_dates(values: Any) -> Any:
-    """Return a column of a table as dates in UTC, NaT where missing; another value is an error that names it."""
+    """Return a column of a table as dates in UTC, NaT where missing; raise an error that names any other value."""
     import pandas as pd
 
     if values.dtype.kind == "M":

@@ -283,14 +283,14 @@ def _read_frame(frame: Any, n_rows: int | None, row_ids: Sequence[Any] | None) -
     value = _vote_values(frame.iloc[:, 3])
     if not (value < 1).any():
         raise ValueError(
-            f"column {frame.columns[3]!r} contains no vote below 1: nothing tells when a label is absent. Omit the "
-            "column if every line is an assigned label; the other labels of the row then count as 0."
+            f"column {frame.columns[3]!r} contains no vote below 1, so that it is unknown when a label is absent. "
+            "Omit the column if every line is an assigned label; the other labels of the row then count as 0."
         )
     return VoteTable(rows[named], annotator[named], label[named], value[named], shape, *names)
 
 
 def _vote_values(column: Any) -> FloatArray:
-    """Return the values of votes, NaN for empty cells; another cell that is not a number is an error."""
+    """Return the values of votes, NaN for empty cells; raise an error for other cells that are not numbers."""
     import pandas as pd
 
     value: FloatArray = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
@@ -407,7 +407,7 @@ def _check_widths(path: Any, width: int) -> None:
 
 
 def _numbers(frame: Any) -> NDArray[np.float32]:
-    """Return columns of numbers; another column is an error that names it."""
+    """Return columns of numbers; raise an error that names any other column."""
     import pandas as pd
 
     numbers = frame.apply(pd.to_numeric, errors="coerce")

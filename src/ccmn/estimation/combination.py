@@ -215,9 +215,9 @@ def widen_by_disagreement(
 
     where J is the confident joint, and j and b are the upper ends of the confident joint and of the best bin.
 
-    An interval of the likelihood that starts at 0 tells that the labels can be explained without noise, not that there
-    is none. Its upper end becomes at least 0.6 times the best bin for rho_pos, and for rho_neg the share ``ambiguous``
-    of positives among rows that are predicted to be negative (:func:`ambiguous_shares`).
+    An interval of the likelihood that starts at 0 means that the labels can be explained without noise, not that there
+    is no noise. Its upper end becomes at least 0.6 times the best bin for rho_pos, and for rho_neg the share
+    ``ambiguous`` of positives among rows that are predicted to be negative (:func:`ambiguous_shares`).
     """
     if UNKNOWN_RATE in (joint.pos, joint.neg, bound.pos, bound.neg):
         return label

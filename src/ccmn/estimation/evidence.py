@@ -242,7 +242,7 @@ def check_zeros_observed(
 ) -> None:
     """Raise an error if NaN stands for "not given" in labels (n, q) from which true labels were removed.
 
-    Without an observed 0 nothing tells when a label is absent, and a classifier predicts it everywhere. The error is
+    Without an observed 0, it is unknown when a label is absent, and a classifier predicts it everywhere. The error is
     raised in two cases: the matrix contains 1 and NaN but no 0; or a label in ``only_removed`` (noise that only removes
     true labels) has at least ``MIN_POSITIVES_WITHOUT_ZERO`` observed positives, no observed 0, and NaN in rows in
     which other labels are observed. A label that is 1 wherever rows were labeled is valid. A 0 among the true labels
@@ -270,6 +270,6 @@ def check_zeros_observed(
     more = f" and {labels.size - MAX_LABELS_NAMED} more" if labels.size > MAX_LABELS_NAMED else ""
     noun, verb = ("Labels", "have") if labels.size > 1 else ("Label", "has")
     raise ValueError(
-        f"{noun} {shown}{more} ({labels.size} of {q}) {verb} observed positives but no observed 0: nothing tells when "
-        "a label is absent. Write 0 for 'not given' and NaN only for 'nobody looked'."
+        f"{noun} {shown}{more} ({labels.size} of {q}) {verb} observed positives but no observed 0, so that it is "
+        "unknown when a label is absent. Write 0 for 'not given' and NaN only for 'nobody looked'."
     )

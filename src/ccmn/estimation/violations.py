@@ -5,7 +5,7 @@ calibrated without a shape assumption (isotonic regression), so that rates of an
 no trace in the residuals of a label. What remains is specific to one violation:
 
 - *Emptied rows.* Independent flips hardly produce rows without labels where many labels are expected, unless rows with
-  one label are frequent there, too.
+  one label are also frequent there.
 - *Confused labels.* Where the features indicate label j most clearly, j is absent and label k present instead.
 - *Noise near the decision boundary.* The other labels predict label j with p = 1/2 worse than with p = 1/4 or 3/4, or
   the noisy posterior is flatter at 1/2 than rates of any size explain, and reaches its ends nevertheless.
@@ -76,7 +76,7 @@ MIN_MOVED_OF_MANY, MIN_Z_OF_MANY = 0.07, 3.5
 BOUNDARY_EDGES = (0.15, 0.35, 0.65, 0.85)
 """Limits of the calibrated probabilities left of, at and right of the decision boundary."""
 MAX_DEPENDENCE_RATIO = 0.75
-"""The dependence at the boundary is compared with this multiple of the dependence beside it."""
+"""The dependence at the boundary is compared with this multiple of the dependence on both sides of it."""
 MIN_Z_BOUNDARY, MIN_Z_SIDES = 2.5, 3.5
 """Smallest value of that comparison in standard errors, and smallest excess of each side over the boundary."""
 MIN_Z_DEPENDENCE = 6.0
@@ -90,7 +90,7 @@ MIN_SHAPE_LABELS = 0.4
 """Smallest share of labels with a positive log-likelihood ratio."""
 MAX_SHAPE_ROWS, SHAPE_COMPONENTS, SHAPE_FOLDS = 15_000, 300, 3
 """Random rows, principal components and folds of the scores for this test if there are more rows than ``MAX_ROWS``. The
-evidence in the shape grows faster with the rows than that of the other tests, because the scores become better, too."""
+evidence in the shape grows faster with the rows than that of the other tests, because the scores also become better."""
 SHAPE_STARTS = ((0.2, 0.0, -4.0, -4.0), (0.4, 0.0, -0.5, -4.0), (0.4, 0.0, -4.0, -1.0), (0.4, 0.0, -0.5, -1.5))
 """Starting values: log of the slope, offset, and log-odds of rho_pos and rho_neg divided by their largest values."""
 MAX_SHAPE_RATES = (0.7, 0.5)
@@ -294,7 +294,7 @@ def confusions(Y: FloatArray, logits: FloatArray) -> list[Confusion]:
 
     Let a and c be the shares of label k among the top rows of label j in which j is absent and present. Label k
     explains the share :math:`\kappa = (a - c) / (1 - c)` of the absent labels. Labels that exclude each other have a
-    large :math:`\kappa`, too, but the clearer the features are, the fewer of them are absent. The share of moved
+    large :math:`\kappa` as well, but the clearer the features are, the fewer of them are absent. The share of moved
     labels is therefore computed in the first of the top rows: with the share m of rows in which j is absent,
 
     .. math:: \frac{m \kappa}{m \kappa + (1 - m)(1 - c)} .
@@ -346,7 +346,7 @@ def boundary_noise(scores: Scores, shape_scores: Scores) -> list[Flag]:
 
 
 def loss_of_dependence(Y: FloatArray, proba: FloatArray) -> tuple[float, float, float]:
-    r"""Return how much weaker the dependence on the other labels is at p = 1/2 than beside it, in standard errors.
+    r"""Return how much weaker the dependence on the other labels is at p = 1/2 than on both sides, in standard errors.
 
     The residual of each label is predicted linearly from the residuals of the other labels. The dependence in a range
     of p is the regression coefficient of the residual on this prediction, divided by p (1 - p). Class-conditional noise

@@ -162,7 +162,7 @@ CREATE TABLE IF NOT EXISTS results (
         cells : sequence of Cell
             Cells to look up.
         retry_failed : bool, default=False
-            Whether cells that failed are returned, too.
+            Whether failed cells are also returned.
 
         Returns
         -------

@@ -90,7 +90,7 @@ class _PairwiseMetrics:
         self._shape, self._dtype = like.shape, like.dtype
         self._slices = list(_blocks(like))
         dtype = torch.promote_types(like.dtype, torch.float32)
-        with torch.inference_mode(False):  # buffers must be writable outside inference mode, too
+        with torch.inference_mode(False):  # buffers must also be writable outside inference mode
             y = _add_dimensions(Y, like).to(dtype).movedim(-1, 0).contiguous()
             self._y = y.expand(-1, len(like), *y.shape[2:])
             self._weights = self._y * HIT_WEIGHT + 1

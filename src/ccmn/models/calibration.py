@@ -53,7 +53,7 @@ LINK_OF_LOSS: dict[tuple[str, str | None], str] = {
 MAX_SLOPE_ENTRIES = 1 << 26
 """The slope of probabilities is fitted on at most this number of validation scores."""
 MAX_LABEL_SLOPES = 1000
-"""With more labels, all labels have the same slope: their scores are too few for slopes of their own."""
+"""With more labels, all labels have the same slope: there are too few scores to fit a slope per label."""
 MAX_LABEL_SLOPE_ENTRIES = 1 << 19
 """The slopes of labels are fitted on at most this number of validation scores, which takes about a second."""
 
@@ -150,7 +150,7 @@ def calibrate(
 
     Blocks of rows are added to the fit of the slope one by one, tiles of labels get their thresholds one by one.
     ``outputs`` are those of a model that has not seen the validation rows, if the scorer has. With ``per_label``,
-    labels have slopes of their own if there are at most ``MAX_LABEL_SLOPES`` of them.
+    each label has its own slope if there are at most ``MAX_LABEL_SLOPES`` labels.
     """
     slope, thresholds = scorer.slope, scorer.thresholds
     n, q = valid.p.shape

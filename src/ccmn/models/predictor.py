@@ -375,7 +375,7 @@ def _tile_scores(scores: Scores, X: Any, tiles: list[slice]) -> Iterator[tuple[s
 
 
 def with_names(values: Any, columns: Any, X: object, output: str) -> Any:
-    """Return predictions as they are, or as a DataFrame or Series with the names of the labels and the index of X."""
+    """Return predictions unchanged, or as a DataFrame or Series with the names of the labels and the index of X."""
     check_choice(output, "output", ("array", "frame"))
     if output == "array":
         return values

@@ -35,8 +35,8 @@ def interpolate(values: FloatArray, scores: Sequence[float], at: FloatArray) -> 
 class ScoreDependentNoise(RowDependentNoise):
     r"""Class-conditional noise whose rates depend on the predicted probability of the label.
 
-    People err in ambiguous rows more often than in clear ones. The rates are given at a few scores, usually at 0, 1/2
-    and 1, and interpolated linearly between them:
+    Annotators make more errors in ambiguous rows than in clear ones. The rates are given at a few scores, usually at 0,
+    1/2 and 1, and interpolated linearly between them:
 
     .. math:: \rho(s) = (1 - \lambda)\, \rho(s_k) + \lambda\, \rho(s_{k+1}), \qquad
               \lambda = \frac{s - s_k}{s_{k+1} - s_k}

@@ -543,7 +543,7 @@ def selected_history(history: pd.DataFrame) -> pd.DataFrame:
 
 
 def curve_facts(histories: Mapping[str, pd.DataFrame], note: str) -> CurveFacts:
-    """Return a chart for every quantity of the histories; epochs and l2 paths have charts of their own."""
+    """Return a chart for every quantity of the histories; epochs and l2 paths have separate charts."""
     titles = {"loss": "training loss", "ranking_and_hamming_loss": "validation: ranking + Hamming loss"}
     axes = {"epoch": "epoch", "l2": "log10(l2)"}
     quantities = dict.fromkeys(

@@ -201,7 +201,7 @@ def _max_product(u: FloatArray, v: FloatArray) -> float:
 
 
 def _check_lipschitz(lipschitz: float) -> float:
-    remedy = "For bounded scores the square surrogate has one, too: 4 if |t| <= 1."
+    remedy = "For bounded scores, the square surrogate also has one: 4 if |t| <= 1."
     return check_real(lipschitz, "lipschitz", 0, np.inf, remedy)
 
 

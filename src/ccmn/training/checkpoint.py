@@ -148,7 +148,7 @@ class Checkpoint:
         return Checkpoint(name, f"{self.fingerprint} {part}", every=self.every, is_main=self.is_main)
 
     def remove(self) -> None:
-        """Delete the file, and temporary files that a killed process has left beside it."""
+        """Delete the file, and temporary files that a killed process has left next to it."""
         if not self.is_main:
             return
         self.path.unlink(missing_ok=True)

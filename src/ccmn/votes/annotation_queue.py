@@ -44,7 +44,7 @@ def next_votes(inferred: InferredLabels, n_votes: int = 100, *, annotator: Any =
     -------
     DataFrame
         Columns row, label, proba (of a true label) and gain, in descending order of the gain. ``label`` is the number
-        of the label; if labels have names, there is a column name, too.
+        of the label; if labels have names, there is also a column name.
 
     See Also
     --------

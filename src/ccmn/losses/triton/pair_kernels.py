@@ -1,8 +1,8 @@
 """Triton kernels that load a batch, sum over labels or all pairs, and sum over sorted rows for the hinge.
 
-The kernels load outputs and labels as they are, and debias labels in registers. The formulas for sorted rows are those
-of :mod:`ccmn.losses.pairs.exact_sums`. With S_0(j) the sum of the n_k with f_k > f_j - 1, and R_0(j) the sum of the p_k
-with f_j > f_k - 1,
+The kernels load outputs and labels without conversion and debias labels in registers. The formulas for sorted rows are
+those of :mod:`ccmn.losses.pairs.exact_sums`. With S_0(j) the sum of the n_k with f_k > f_j - 1, and R_0(j) the sum of
+the p_k with f_j > f_k - 1,
 
     dL/df_j = g_j = n_j R_0(j) - p_j S_0(j),   L = sum_j p_j S_0(j) + f_j g_j - p_j n_j.
 
