@@ -9,7 +9,7 @@ import scipy.sparse
 
 from ccmn.data import MultiLabelData, load_dataset
 from ccmn.data.catalog import DATASETS
-from ccmn.data.characteristics import describe
+from ccmn.data.dataset import describe
 
 # cardinality, candidates' mean size, feature density, rows without features, duplicate rows, positives min/median/max
 MEASURED = {

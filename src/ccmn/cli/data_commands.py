@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ccmn.data import MultiLabelData
-    from ccmn.data.characteristics import Characteristics
+    from ccmn.data.dataset import Characteristics
     from ccmn.data.labeled_table import ColumnRoles
     from ccmn.estimation import UncertainLabels
 
@@ -310,8 +310,8 @@ def _describe(source: str, roles: ColumnRoles, data_dir: Path | None) -> tuple[C
     """Return the characteristics of a dataset or file and those printed in the paper, if any."""
     from ccmn.data import load_dataset
     from ccmn.data.catalog import DATASETS
-    from ccmn.data.characteristics import describe
     from ccmn.data.columns import Columns
+    from ccmn.data.dataset import describe
     from ccmn.data.formats import is_table
 
     if source in DATASETS:

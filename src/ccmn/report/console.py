@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # not imported at run time: each command needs only one of th
 
     from ccmn.audit import Audit
     from ccmn.data.catalog import Dataset, PaperRow
-    from ccmn.data.characteristics import Characteristics
+    from ccmn.data.dataset import Characteristics
     from ccmn.estimation import NoiseRates
     from ccmn.experiments.demo_task import DemoRow, DemoTask
 
