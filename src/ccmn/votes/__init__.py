@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ccmn.votes.annotation_queue import next_votes
-from ccmn.votes.inference import InferredLabels, infer_labels
+from ccmn.votes.inference import InferredLabels, infer_labels, next_votes
 
 __all__ = ["InferredLabels", "infer_labels", "next_votes"]
