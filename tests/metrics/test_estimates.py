@@ -14,8 +14,12 @@ from hypothesis import given, settings
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ccmn.metrics import METRICS, Estimate, coverage, hamming_loss, macro_auc, macro_f1, micro_f1, one_error
-from ccmn.metrics.corrected_metrics import corrected_hamming, corrected_one_error
-from ccmn.metrics.multilinear import corrected_average_precision, corrected_coverage
+from ccmn.metrics.corrected_metrics import (
+    corrected_average_precision,
+    corrected_coverage,
+    corrected_hamming,
+    corrected_one_error,
+)
 from ccmn.noise import ClassConditionalNoise, MissingNoise, NoiseModel, PartialNoise, TransitionNoise
 from metrics import reference
 from metrics.strategies import labels_and_predictions, labels_and_scores

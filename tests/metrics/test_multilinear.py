@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from sklearn.isotonic import IsotonicRegression
 
-from ccmn.metrics.multilinear import (
+from ccmn.metrics.corrected_metrics import (
     clean_probability,
     corrected_average_precision,
     corrected_coverage,

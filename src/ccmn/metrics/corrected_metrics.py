@@ -6,16 +6,52 @@ float64. All functions are differentiable in p and in the weights; standard erro
 
 The functions ``single_label_*`` are for rows with exactly one true label, under noise with a transition matrix. The
 flips of a row are then dependent, so products of debiased labels are biased. Since products of two different true
-labels are 0, the metrics can be written as linear functions of the labels, which are unbiased.
+labels are 0, the metrics can be written as linear functions of the labels, which are unbiased. Average precision and
+coverage of other rows have multilinear forms (:func:`estimate_multilinear`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
+
+from ccmn.metrics.metric import (
+    Estimate,
+    LabelTransform,
+    Noise,
+    Status,
+    debias_transform,
+    estimate,
+    resolve_noise_model,
+)
+from ccmn.noise import ClassConditionalNoise, RowNoise
+
+MIN_ROWS_PER_INFLATION = 100
+"""Minimum number of rows per unit of variance inflation for the unbiased estimate.
+
+The standard error is then at most about a tenth of the standard deviation of the metric over rows.
+"""
+
+MAX_NODES = 32
+"""Maximum number of Gauss-Legendre nodes: exact for up to 64 labels; for more labels the error is below 1e-9."""
+
+N_NODE_SETS = 6
+"""Number of node sets to select from. Products are divided by their factors, so no factor should be close to 0."""
+
+N_BISECTIONS = 60
+"""Number of bisection steps for the shift of probabilities; the interval shrinks to the precision of float64."""
+
+_EPS = 1e-9
+"""Prior probabilities are clipped to [eps, 1 - eps] to avoid 0 / 0 in Bayes' rule."""
+
+MetricFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Function (soft labels, scores, row weights) -> metric."""
 
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -213,3 +249,237 @@ def _fill_unobserved(p: Tensor, weights: Tensor | None, rows: int = -2) -> tuple
     observed = (~p.isnan()).double()
     entry_weights = observed if weights is None else observed * weights.double().unsqueeze(-3 - rows)
     return p.double().nan_to_num(0.0), entry_weights
+
+
+def estimate_multilinear(
+    Y: Tensor,
+    scores: Tensor,
+    noise: Noise,
+    multilinear: MetricFunction,
+    single_label: MetricFunction,
+    *,
+    metric: str,
+    bounds: tuple[float, float] = (0.0, 1.0),
+) -> Estimate:
+    r"""Estimate average precision or coverage from its multilinear form, or from its single-label form.
+
+    Both metrics contain products and quotients of the labels of a row. Every function of 0/1 labels has exactly one
+    multilinear form, in which no label occurs twice in a term. Real numbers can replace the labels in this form:
+
+    - Debiased labels give an unbiased estimate, because labels flip independently and no debiased label is squared.
+    - Probabilities give the expected value under independent labels with these probabilities.
+
+    The variance of a product of q debiased labels grows like :math:`\prod_j c_j`, where :math:`c_j` is the largest
+    possible second moment of a factor :math:`1 - p_j`:
+
+    .. math:: c_j = \max\Big(1 + \frac{\rho_{neg,j} (1 - \rho_{neg,j})}{r_j^2},\;
+              \frac{\rho_{pos,j} (1 - \rho_{pos,j})}{r_j^2}\Big), \qquad r_j = 1 - \rho_{pos,j} - \rho_{neg,j}
+
+    If the product is too large for the number of rows, posterior probabilities replace the debiased labels:
+
+    .. math:: P(y = 1 \mid \tilde y, f) = \frac{\eta\, P(\tilde y \mid 1)}{\eta\, P(\tilde y \mid 1) + (1 - \eta)
+              P(\tilde y \mid 0)}, \qquad \eta = P(y = 1 \mid f)
+
+    Here :math:`\eta` is an isotonic regression of the debiased labels on the scores, label by label, restricted to
+    [0, 1]. Products of posterior probabilities have a small variance, but they assume that the labels of a row are
+    independent given scores and noisy labels. The estimate is then approximate. The choice depends only on rates, q and
+    n, so models that are compared on the same rows are compared by the same estimator. For missing labels with rates up
+    to 1/2, :math:`c_j = 1` and the estimate is always unbiased.
+
+    The labels of a row with a transition matrix do not flip independently; the single-label form is linear in them.
+    """
+    model = resolve_noise_model(noise, Y)
+    form = multilinear if model.flips_independent else single_label
+    status: Status = "unbiased"
+    transform: LabelTransform = debias_transform
+    max_inflation = max(1.0, len(Y) / MIN_ROWS_PER_INFLATION)
+    if isinstance(model, (ClassConditionalNoise, RowNoise)) and variance_inflation(model) > max_inflation:
+        status, transform = "approximate", posterior_transform(scores)
+    return estimate(
+        Y,
+        noise,
+        lambda p, weights: form(p, scores, weights),
+        status,
+        transform,
+        metric=metric,
+        complete_rows=True,
+        bounds=bounds,
+    )
+
+
+def variance_inflation(noise: ClassConditionalNoise | RowNoise) -> float:
+    """Return the largest factor by which noise increases the variance of a product over all labels, mean over rows.
+
+    >>> variance_inflation(ClassConditionalNoise(0.0, 0.5, n_labels=10))
+    1024.0
+    >>> variance_inflation(ClassConditionalNoise(0.5, 0.0, n_labels=10))
+    1.0
+    """
+    squared_signal = (1 - noise.rho_pos - noise.rho_neg) ** 2
+    if_false = 1 + noise.rho_neg * (1 - noise.rho_neg) / squared_signal
+    if_true = noise.rho_pos * (1 - noise.rho_pos) / squared_signal
+    with np.errstate(over="ignore"):
+        return float(np.maximum(if_false, if_true).prod(-1).mean())
+
+
+def corrected_average_precision(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
+    r"""Return the mean multilinear average precision over rows without NaN.
+
+    .. math:: \prod_i (1 - p_i) + \int_0^1 \sum_j \frac{p_j}{r_j} \Big( \prod_{i \ne j} g_i(z)
+              + z \sum_{k \ne j,\, f_k \ge f_j} p_k \prod_{i \ne j, k} g_i(z) \Big) dz,
+              \qquad g_i(z) = 1 - p_i + p_i z
+
+    Here :math:`r_j` is the rank of label j. The integral of :math:`z^{|P| - 1}` equals :math:`1 / |P|`, the divisor
+    of the average over true labels. The first product is the case of no true label, which counts 1.
+
+    Labels p are (n, q), scores (..., n, q) and row weights (n,); the result is (...) in float64. O(n q) memory.
+    """
+    labels, n_lower = _sorted_labels(p, scores)
+    integral: Tensor = _PrecisionIntegral.apply(labels, n_lower, _quadrature(p))  # type: ignore[no-untyped-call]
+    return mean_of_rows((1 - labels).prod(-1) + integral, p, weights)
+
+
+def corrected_coverage(p: Tensor, scores: Tensor, weights: Tensor | None = None, *, normalized: bool = False) -> Tensor:
+    r"""Return the mean multilinear coverage over rows without NaN.
+
+    .. math:: \sum_k \Big( 1 - \prod_{i:\, f_i \le f_k} (1 - p_i) \Big)
+
+    Label k counts if a label with the same or a lower score is true. If ``normalized``, 1 is subtracted for rows with a
+    true label, in expectation :math:`1 - \prod_i (1 - p_i)`, and the result is divided by q.
+    """
+    labels, _ = _sorted_labels(p, scores)
+    ordered = scores.sort(dim=-1).values.contiguous()
+    last_tied = torch.searchsorted(ordered, ordered, right=True) - 1
+    none_below = (1 - labels).cumprod(-1)
+    count = (1 - none_below.gather(-1, last_tied)).sum(-1)
+    if normalized:
+        count = (count - (1 - none_below[..., -1])) / labels.shape[-1]
+    return mean_of_rows(count, p, weights)
+
+
+def _sorted_labels(p: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the labels by ascending score (NaN replaced by 0), and for each the number of strictly lower scores."""
+    ordered, order = scores.contiguous().sort(dim=-1)
+    labels = p.double().nan_to_num(0.0).expand(scores.shape).gather(-1, order)
+    return labels, torch.searchsorted(ordered, ordered)
+
+
+def _quadrature(p: Tensor) -> list[tuple[float, float]]:
+    """Return Gauss-Legendre nodes and weights on [0, 1], exact for polynomials of degree q - 1 up to ``MAX_NODES``."""
+    fewest = min(p.shape[-1] // 2 + 1, MAX_NODES)
+    # The factor 1 - p + p z has a root in [0, 1] if p > 1; for example z = 1/2 for p = 2. Select the node set that is
+    # farthest from all roots.
+    large = np.unique(p.detach()[p > 1].double().cpu().numpy())
+    node_sets = [np.polynomial.legendre.leggauss(fewest + more) for more in range(N_NODE_SETS if large.size else 1)]
+    distances = [np.abs(1 - large * (1 - (z[:, None] + 1) / 2)).min(initial=1.0) for z, _ in node_sets]
+    nodes, node_weights = node_sets[int(np.argmax(distances))]
+    return [((z + 1) / 2, weight / 2) for z, weight in zip(nodes.tolist(), node_weights.tolist())]
+
+
+class _PrecisionIntegral(torch.autograd.Function):
+    """Sum of ``_precision_at`` over the nodes, with the derivative accumulated node by node.
+
+    Rows do not interact, so the derivative is one matrix (..., n, q). Memory does not grow with the number of nodes.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, labels: Tensor, n_lower: Tensor, nodes: list[tuple[float, float]]) -> Tensor:
+        """Return the integral of each row."""
+        needs_grad = ctx.needs_input_grad[0]
+        total, slope = labels.new_zeros(labels.shape[:-1]), torch.zeros_like(labels)
+        for z, weight in nodes:
+            leaf = labels.detach().requires_grad_(needs_grad)
+            with torch.set_grad_enabled(needs_grad):
+                term = weight * _precision_at(leaf, n_lower, z)
+                if needs_grad:
+                    slope += torch.autograd.grad(term.sum(), leaf)[0]
+            total += term.detach()
+        ctx.save_for_backward(slope)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        """Return the gradient with respect to the labels."""
+        (slope,) = ctx.saved_tensors
+        return grad.unsqueeze(-1) * slope, None, None
+
+
+def _precision_at(labels: Tensor, n_lower: Tensor, z: float) -> Tensor:
+    """Return the integrand; products without one or two factors are the full product divided by these factors."""
+    factor = 1 - labels + labels * z
+    odds = labels / factor
+    # Sum over all labels with the same or a higher score, without the label itself.
+    others = odds.sum(-1, keepdim=True) - (odds.cumsum(-1) - odds).gather(-1, n_lower) - odds
+    rank = labels.shape[-1] - n_lower
+    return factor.prod(-1) * (odds / rank * (1 + z * others)).sum(-1)
+
+
+def posterior_transform(scores: Tensor) -> LabelTransform:
+    """Return the function that replaces noisy labels by posterior probabilities given these scores (n, q)."""
+
+    def transform(Y: Tensor, rho_pos: Tensor, rho_neg: Tensor, weights: Tensor) -> Tensor:
+        prior = clean_probability(debias_transform(Y, rho_pos, rho_neg, weights), scores, weights)
+        return posterior(Y, prior, rho_pos, rho_neg)
+
+    return transform
+
+
+def posterior(Y: Tensor, prior: Tensor, rho_pos: Tensor, rho_neg: Tensor) -> Tensor:
+    """Return P(y = 1) given the noisy label, by Bayes' rule; NaN stays NaN."""
+    prior = prior.clamp(_EPS, 1 - _EPS)
+    if_true = prior * torch.where(Y == 1, 1 - rho_pos, rho_pos)
+    if_false = (1 - prior) * torch.where(Y == 1, rho_neg, 1 - rho_neg)
+    return torch.where(Y.isnan(), torch.nan, if_true / (if_true + if_false))
+
+
+def clean_probability(p: Tensor, scores: Tensor, weights: Tensor) -> Tensor:
+    r"""Return P(y = 1 | f) for every entry, from debiased labels p.
+
+    The probabilities are isotonic in the score, lie in [0, 1] and have the sum :math:`\sum p`. The means m of debiased
+    labels over ranges of scores can leave [0, 1]. Clipping alone would increase their sum, by a large factor if there
+    are many rare labels. The closest probabilities with the correct sum are :math:`\min(\max(m - t, 0), 1)` with a
+    common shift t.
+    """
+    observed = ~p.isnan()
+    cell = torch.from_numpy(_isotonic_cells(p, scores, weights)).to(p.device)
+    entry_weights = (observed * weights.unsqueeze(-1)).flatten()
+    empty = entry_weights.new_zeros(int(cell.max()) + 1)
+    size = empty.index_add(0, cell.flatten(), entry_weights)
+    total = empty.index_add(0, cell.flatten(), entry_weights * p.nan_to_num(0.0).flatten())
+    mean = total / size.clamp_min(torch.finfo(torch.float64).tiny)
+    return (mean - _shift(mean, size)).clamp(0, 1)[cell]
+
+
+def _isotonic_cells(p: Tensor, scores: Tensor, weights: Tensor) -> NDArray[np.int64]:
+    """Return (n, q) cell numbers: entries of one cell share one value of the isotonic regression of their label."""
+    from sklearn.isotonic import isotonic_regression
+
+    targets, f, w = (t.detach().double().cpu().numpy() for t in (p, scores, weights))
+    cells, first = np.zeros(targets.shape, dtype=np.int64), 0
+    for j in range(targets.shape[1]):
+        rows = np.flatnonzero(~np.isnan(targets[:, j]))
+        if not rows.size:
+            continue
+        # Tied scores are ordered by descending target, so that isotonic regression merges them into one cell.
+        rows = rows[np.lexsort((-targets[rows, j], f[rows, j]))]
+        fitted = isotonic_regression(targets[rows, j], sample_weight=w[rows])
+        cells[rows, j] = first + np.concatenate(([0], np.cumsum(np.diff(fitted) > 0)))
+        first = int(cells[rows, j].max()) + 1
+    return cells
+
+
+def _shift(mean: Tensor, size: Tensor) -> Tensor:
+    """Return the shift t for which the clipped means have the sum of the means, differentiable in both arguments."""
+    goal = (size * mean).sum()
+    with torch.no_grad():
+        low, high = mean.min() - 1, mean.max()
+        for _ in range(N_BISECTIONS):
+            middle = (low + high) / 2
+            above = (size * (mean - middle).clamp(0, 1)).sum() > goal
+            low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    inside, full = (mean > middle) & (mean < middle + 1), mean >= middle + 1
+    # The set of cells that are not clipped is known. On it, the sum is linear in t.
+    unclipped = (size * inside).sum()
+    tiny = torch.finfo(unclipped.dtype).tiny
+    exact = ((size * mean * inside).sum() + (size * full).sum() - goal) / unclipped.clamp_min(tiny)
+    return torch.where(unclipped > 0, exact, middle)

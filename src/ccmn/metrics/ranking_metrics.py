@@ -25,7 +25,10 @@ from torch import Tensor
 from ccmn._containers import Labels
 from ccmn._validation import check_choice
 from ccmn.metrics.corrected_metrics import (
+    corrected_average_precision,
+    corrected_coverage,
     corrected_one_error,
+    estimate_multilinear,
     pooled_ranking_loss,
     single_label_average_precision,
     single_label_coverage,
@@ -41,7 +44,6 @@ from ccmn.metrics.metric import (
     read_scores,
     resolve_noise_model,
 )
-from ccmn.metrics.multilinear import corrected_average_precision, corrected_coverage, estimate_multilinear
 
 Ties = Literal["full", "half"]
 

@@ -36,6 +36,7 @@ from ccmn._validation import (
     check_rates_known,
     check_same_labels,
 )
+from ccmn.metrics.corrected_metrics import MIN_ROWS_PER_INFLATION, variance_inflation
 from ccmn.metrics.metric import (
     Estimate,
     EstimatedNoise,
@@ -47,7 +48,6 @@ from ccmn.metrics.metric import (
     undefined_estimate,
     variance_of_estimate,
 )
-from ccmn.metrics.multilinear import MIN_ROWS_PER_INFLATION, variance_inflation
 from ccmn.metrics.top_labels import LabelValues, TopLabels, as_matrix, read_top_labels
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 
