@@ -22,8 +22,7 @@ from ccmn.data.dataset import MultiLabelData
 from ccmn.experiments.paper_tables import GREATER_IS_BETTER, METHODS, PAPER_METHODS, SELECTIONS, TABLE_METRICS, Method
 from ccmn.experiments.protocols import DEFAULT_BATCH_SIZE, LEARNING_RATES, Repeat
 from ccmn.losses import MultiLabelLoss
-from ccmn.metrics.batched import BatchedMetrics
-from ccmn.metrics.ranking_metrics import Ranking, coverage_rows, pooled_wrong_from
+from ccmn.metrics.ranking_metrics import BatchedMetrics, Ranking, coverage_rows, pooled_wrong_from
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
 from ccmn.training import (
