@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ccmn.losses.pairs.chebyshev import N_LEVELS, expansion_table
 from ccmn.losses.surrogates import SURROGATES
-from ccmn.losses.triton import pair_kernels, series_kernels
+from ccmn.losses.triton import kernels
 from ccmn.losses.triton.dispatch import RECORD_HEADER, Options, block_size, scale_gradient, select_method
 
 
@@ -155,7 +155,7 @@ class LabelMethod(_MethodWithGradient):
         block = block_size("labels", batch.columns)
         phi, _, debias = batch.constants
         constants = phi, debias, int(batch.options.needs_gradient), block
-        super().__init__(batch, block, pair_kernels.label_sums, 4 if block > 128 else 1, *constants)
+        super().__init__(batch, block, kernels.label_sums, 4 if block > 128 else 1, *constants)
 
 
 _DIRECT_PAIRS = 1024
@@ -168,7 +168,7 @@ class DirectMethod(_MethodWithGradient):
     def __init__(self, batch: Batch) -> None:
         block = block_size("direct", batch.columns)
         constants = *batch.constants, int(batch.options.needs_gradient), block, _DIRECT_PAIRS // block
-        super().__init__(batch, block, pair_kernels.pair_sums, 1, *constants)
+        super().__init__(batch, block, kernels.pair_sums, 1, *constants)
 
 
 _PIECE = 4096
@@ -199,18 +199,18 @@ class SeriesMethod:
         self._ranges = None
         if not single:
             constants = slot, int(batch.options.dummy), may_have_nan, _PIECE
-            self._ranges = Launch(series_kernels.row_ranges, 4, (rows, pieces), (*batch.sizes, blocks), *constants)
+            self._ranges = Launch(kernels.row_ranges, 4, (rows, pieces), (*batch.sizes, blocks), *constants)
         self._moments = Launch(
-            *(series_kernels.moments, 1, (rows, blocks), (*batch.sizes, pieces), slot, max_pieces, N_LEVELS),
+            *(kernels.moments, 1, (rows, blocks), (*batch.sizes, pieces), slot, max_pieces, N_LEVELS),
             *(*batch.constants, block, inner, single, may_have_nan),
         )
         self._combine = Launch(
-            *(series_kernels.combine, 8, (rows, 1)),
+            *(kernels.combine, 8, (rows, 1)),
             (blocks, pieces, SURROGATES[batch.options.surrogate].at_zero, batch.row_factor),
             *(slot, record, RECORD_HEADER, max_pieces, N_LEVELS, min(64, 1 << (blocks - 1).bit_length())),
         )
         self._gradient = Launch(
-            *(series_kernels.series_gradient, 4, (rows, blocks), (*batch.sizes, batch.row_factor)),
+            *(kernels.series_gradient, 4, (rows, blocks), (*batch.sizes, batch.row_factor)),
             *(record, RECORD_HEADER, *batch.constants, int(batch.options.reduction == "none"), block, inner),
         )
 
@@ -252,9 +252,9 @@ class SortedMethod:
         for first in range(0, batch.rows, max_rows):
             n = min(max_rows, batch.rows - first)
             sizes = *batch.sizes, first
-            prefix_sums = Launch(pair_kernels.prefix_sums, 8, (n, 1), sizes, *constants, _STRIP)
+            prefix_sums = Launch(kernels.prefix_sums, 8, (n, 1), sizes, *constants, _STRIP)
             grid, numbers = (n, self._blocks), (*sizes, steps, batch.row_factor)
-            sorted_sums = Launch(pair_kernels.sorted_sums, 4, grid, numbers, *constants, block)
+            sorted_sums = Launch(kernels.sorted_sums, 4, grid, numbers, *constants, block)
             self._groups.append((first, n, prefix_sums, sorted_sums))
 
     def parts(self, *tensors: Tensor | None) -> tuple[Tensor, Tensor | None]:
