@@ -44,7 +44,7 @@ from ccmn.estimation.evidence import read_trusted
 from ccmn.estimation.noise_rates import MIN_SIGNAL
 from ccmn.noise import ClassConditionalNoise, RowNoise, ScoreDependentNoise
 from ccmn.noise.class_conditional import limit_rate_sums
-from ccmn.noise.score_dependent import interpolate
+from ccmn.noise.row_noise import interpolate
 
 SCORES = (0.0, 0.5, 1.0)
 """Scores at which rates are estimated: far from the decision boundary, at the boundary, and far on the other side."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from ccmn.noise.class_conditional import ClassConditionalNoise, MissingNoise, PartialNoise, propensity_noise
-from ccmn.noise.grouped import GroupedNoise
 from ccmn.noise.noise_model import BaseNoise, Debiasing, NoiseModel
-from ccmn.noise.row_noise import RowNoise
-from ccmn.noise.score_dependent import ScoreDependentNoise
+from ccmn.noise.row_noise import GroupedNoise, RowNoise, ScoreDependentNoise
 from ccmn.noise.transition import TransitionNoise
 
 __all__ = [
