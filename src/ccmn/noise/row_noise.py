@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +27,6 @@ from ccmn.noise.class_conditional import (
     RateDebiasing,
     RateNoise,
     debias_labels,
-    flip_labels,
     limit_rate_sums,
 )
 from ccmn.noise.noise_model import BaseNoise, Debiasing
@@ -244,12 +243,9 @@ class GroupedNoise(RowDependentNoise):
         array, Tensor, DataFrame or CSR matrix of shape (n, q)
             Noisy labels in the container and dtype of ``Y``.
         """
-        rng = as_generator(random_state)
         if is_sparse(Y):
-            return self._corrupt_csr(Y.tocsr(), groups, rng)
-        array, rewrap = self._read(Y)
-        rho_pos, rho_neg = self.rates_of_rows(groups, len(array))
-        return rewrap(flip_labels(array, rho_pos, rho_neg, rng))
+            return self._corrupt_csr(Y.tocsr(), groups, as_generator(random_state))
+        return self._noise_of_rows(Y, groups).corrupt(Y, random_state)
 
     def _corrupt_csr(self, labels: Any, groups: Sequence[Any], rng: np.random.Generator) -> Any:
         """Corrupt the rows of each group, then restore the order of the rows."""
@@ -274,10 +270,7 @@ class GroupedNoise(RowDependentNoise):
         array, Tensor or DataFrame of shape (n, q)
             Debiased labels. CSR input gives a dense array.
         """
-        array, rewrap = self._read(Y_noisy)
-        rho_pos, rho_neg = self.rates_of_rows(groups, len(array))
-        real = array if array.dtype == np.float32 else array.astype(np.float64)
-        return rewrap(debias_labels(real, rho_pos, rho_neg).astype(real.dtype, copy=False))
+        return self._noise_of_rows(Y_noisy, groups).debias(Y_noisy)
 
     def rates_of_rows(self, groups: Sequence[Any], n: int) -> tuple[FloatArray, FloatArray]:
         """Return the rates of the group of each row.
@@ -328,11 +321,9 @@ class GroupedNoise(RowDependentNoise):
         rho_pos, rho_neg = self.rates_of_rows(groups, len(groups))
         return ClassConditionalNoise(rho_pos.mean(0), rho_neg.mean(0), label_names=self.label_names)
 
-    def _read(self, labels: Labels) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Labels]]:
-        check_same_labels(("labels", label_names_of(labels)), ("the noise model", self.label_names))
-        array, rewrap = unwrap(labels.toarray() if is_sparse(labels) else labels)
-        self._check_labels(array.shape, array)
-        return array, rewrap
+    def _noise_of_rows(self, labels: Any, groups: Sequence[Any]) -> RowNoise:
+        n = labels.shape[0] if hasattr(labels, "shape") else len(labels)
+        return RowNoise(*self.rates_of_rows(groups, n), label_names=self.label_names)
 
 
 def interpolate(values: FloatArray, scores: Sequence[float], at: FloatArray) -> FloatArray:
