@@ -22,7 +22,6 @@ import torch
 from numpy.typing import NDArray
 from sklearn.mixture import GaussianMixture
 
-from ccmn.estimation.best_bin import best_bin_label
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.noise_rates import (
     UNKNOWN_SE,
@@ -34,6 +33,7 @@ from ccmn.estimation.noise_rates import (
     unidentified,
 )
 from ccmn.estimation.out_of_fold import reduce_features
+from ccmn.estimation.score_estimators import best_bin_label
 
 FloatArray = NDArray[np.float64]
 

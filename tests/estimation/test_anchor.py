@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ccmn.estimation.anchor import anchor_label, mean_of_highest, smaller_bounds
 from ccmn.estimation.noise_rates import UNKNOWN_RATE, ZERO_RATE, LabelRates, Rate
+from ccmn.estimation.score_estimators import anchor_label, mean_of_highest, smaller_bounds
 
 
 def test_rates_with_anchor_points():

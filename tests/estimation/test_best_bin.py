@@ -7,7 +7,8 @@ import pytest
 import scipy.special
 
 from ccmn.estimation import estimate_noise
-from ccmn.estimation.best_bin import (
+from ccmn.estimation.noise_rates import UNKNOWN_SE
+from ccmn.estimation.score_estimators import (
     DELTA,
     GAMMA,
     best_bin_label,
@@ -16,7 +17,6 @@ from ccmn.estimation.best_bin import (
     mixture_proportion,
     rates_from_impurities,
 )
-from ccmn.estimation.noise_rates import UNKNOWN_SE
 from ccmn.noise import ClassConditionalNoise
 
 

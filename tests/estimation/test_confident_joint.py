@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ccmn.estimation import NoiseRates
-from ccmn.estimation.confident_joint import joint_counts, joint_label
+from ccmn.estimation.score_estimators import joint_counts, joint_label
 
 
 def test_counts_by_hand():

@@ -14,9 +14,6 @@ from dataclasses import replace
 import numpy as np
 
 from ccmn._validation import FloatArray
-from ccmn.estimation.anchor import tightest_label
-from ccmn.estimation.best_bin import best_bin_label
-from ccmn.estimation.confident_joint import joint_label
 from ccmn.estimation.dawid_skene import dawid_skene
 from ccmn.estimation.evidence import Evidence, held_out_scores
 from ccmn.estimation.likelihood import observed_prevalence
@@ -29,6 +26,7 @@ from ccmn.estimation.noise_rates import (
     prior_from_rates,
 )
 from ccmn.estimation.profile import Counts, profile_labels
+from ccmn.estimation.score_estimators import best_bin_label, joint_label, tightest_label
 from ccmn.estimation.trusted import (
     contradict,
     count_flips,

@@ -13,10 +13,7 @@ from ccmn._containers import Labels, label_names_of
 from ccmn._random import RandomState
 from ccmn._registry import Registry
 from ccmn._validation import FloatArray, check_groups, name_some
-from ccmn.estimation.anchor import anchor, tightest
-from ccmn.estimation.best_bin import best_bin
 from ccmn.estimation.combination import auto
-from ccmn.estimation.confident_joint import confident_joint
 from ccmn.estimation.dawid_skene import dawid_skene
 from ccmn.estimation.diagnosis import Diagnosis, diagnose
 from ccmn.estimation.evidence import (
@@ -38,6 +35,7 @@ from ccmn.estimation.noise_rates import (
     collect_rates,
 )
 from ccmn.estimation.profile import profile
+from ccmn.estimation.score_estimators import anchor, best_bin, confident_joint, tightest
 from ccmn.estimation.trusted import (
     known_prevalence,
     needs_likelihood,

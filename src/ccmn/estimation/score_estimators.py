@@ -1,12 +1,15 @@
-"""Rates from mixture proportion estimation with the best-bin estimator.
+"""Rates from the out-of-fold scores of each label alone: best bin, anchor points and confident joint.
 
-Each observed class is a mixture of the two true classes. The largest share of one observed class that looks like the
-other one gives the rates. Only the order of the scores is used: a label is reduced to two histograms over ascending
-scores, of the rows observed as 0 and as 1.
+- *Best bin.* Each observed class is a mixture of the two true classes. The largest share of one observed class that
+  looks like the other one gives the rates. Only the order of the scores is used: a label is reduced to two histograms
+  over ascending scores, of the rows observed as 0 and as 1.
+- *Anchor points.* The share of wrong labels among the most extreme scores is an upper bound.
+- *Confident joint.* Counts of observed and confidently predicted labels, as computed by cleanlab.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +17,17 @@ from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence, held_out_scores
-from ccmn.estimation.noise_rates import UNKNOWN_SE, ZERO_RATE, LabelRates, NoiseType, Rate, RateKind, unidentified
+from ccmn.estimation.noise_rates import (
+    UNKNOWN_RATE,
+    UNKNOWN_SE,
+    ZERO_RATE,
+    LabelRates,
+    NoiseType,
+    Rate,
+    RateKind,
+    unidentified,
+)
+from ccmn.estimation.trusted import jeffreys_rate
 
 DELTA = 0.1
 """Error probability of the confidence bound."""
@@ -24,6 +37,8 @@ N_RESAMPLES = 200
 """Bootstrap samples for the standard errors."""
 MAX_CELLS = 1000
 """Thresholds taken from either class; a finer histogram does not change the bound."""
+MIN_ANCHORS = 20
+"""Smallest number of rows at either end of the scores, if the class is large enough."""
 
 
 class MixtureProportion(NamedTuple):
@@ -189,3 +204,136 @@ def rates_from_impurities(a: FloatArray, b: FloatArray, observed: FloatArray) ->
     rho_pos = (1 - observed) * b / np.maximum(prior, 1e-12)
     rho_neg = observed * a / np.maximum(1 - prior, 1e-12)
     return np.minimum(rho_pos, 1), np.minimum(rho_neg, 1)
+
+
+def anchor(evidence: Evidence) -> list[LabelRates]:
+    r"""Estimate upper bounds of the rates by counting noisy labels at both ends of the scores.
+
+    .. math:: \hat\rho_{pos} = 1 - \text{mean of } \tilde y \text{ over the } k \text{ highest scores}, \qquad
+              \hat\rho_{neg} = \text{mean of } \tilde y \text{ over the } k \text{ lowest}
+
+    with k = max(20, 1 % of the rows), but at most a fifth of the rows of the respective class. The classical estimator
+    uses the extreme probabilities themselves [1]_ [2]_; counting needs no calibrated probabilities and does not depend
+    on single rows. Without anchor points, rows whose true label is certain given their features, the counts include
+    rows whose label is correct, so they are upper bounds.
+
+    References
+    ----------
+    .. [1] T. Liu and D. Tao, "Classification with Noisy Labels by Importance Reweighting", IEEE TPAMI 38(3), 2016.
+    .. [2] G. Patrini et al., "Making Deep Neural Networks Robust to Label Noise: A Loss Correction Approach",
+       CVPR 2017.
+    """
+    scores = held_out_scores(evidence)
+    return [anchor_label(*evidence.observed(scores, j), label_type) for j, label_type in enumerate(evidence.noise_type)]
+
+
+def anchor_label(scores: FloatArray, positive: NDArray[np.bool_], noise_type: NoiseType) -> LabelRates:
+    """Return the bounds of one label from its scores (n,) and whether each row was observed as 1."""
+    ones = int(positive.sum())
+    pos = ZERO_RATE if noise_type == "partial" else _error_share(scores, positive, ones)
+    neg = ZERO_RATE if noise_type == "missing" else _error_share(-scores, ~positive, positive.size - ones)
+    notes: tuple[tuple[str, str], ...] = ()
+    if UNKNOWN_RATE in (pos, neg):
+        note = "One of the two values was never observed, so its rate is unknown. Exclude the label or add rows."
+        notes = (("unidentified", note),)
+    return LabelRates(pos, neg, "upper bound", "anchor", notes)
+
+
+def _error_share(scores: FloatArray, correct: NDArray[np.bool_], class_size: int) -> Rate:
+    """Return the share of incorrect labels among the k highest scores."""
+    if not class_size:
+        return UNKNOWN_RATE
+    k = max(1, min(max(MIN_ANCHORS, math.ceil(0.01 * scores.size)), int(0.2 * class_size), scores.size))
+    errors = k * mean_of_highest(~correct, scores, k)
+    # The count is an estimate of an upper bound, so that the interval starts at 0.
+    return jeffreys_rate(errors, k)._replace(value=errors / k, low=0.0)
+
+
+def mean_of_highest(values: NDArray[np.bool_], scores: FloatArray, k: int) -> float:
+    """Return the mean of the values at the k highest scores; ties at the last places are averaged.
+
+    >>> mean_of_highest(np.array([True, False, True]), np.array([2.0, 1.0, 1.0]), 2)
+    0.75
+    """
+    threshold = np.partition(scores, -k)[-k]
+    above, tied = scores > threshold, scores == threshold
+    remaining = k - above.sum()
+    return float((values[above].sum() + remaining * values[tied].mean()) / k)
+
+
+def tightest(evidence: Evidence) -> list[LabelRates]:
+    """Estimate upper bounds of the rates as the smaller of best bin and anchor, for each rate.
+
+    Both are too large if no row determines its label with certainty, so the smaller one is closer. On the benchmark
+    data the best bin is closer for rho_neg and the anchor for rho_pos.
+    """
+    scores = held_out_scores(evidence)
+    return [tightest_label(evidence, scores, j) for j in range(len(evidence.noise_type))]
+
+
+def tightest_label(evidence: Evidence, scores: FloatArray, j: int) -> LabelRates:
+    """Return the smaller bounds of best bin and anchor of label j."""
+    observed, noise_type = evidence.observed(scores, j), evidence.noise_type[j]
+    return smaller_bounds(
+        best_bin_label(*observed, noise_type, evidence.generator(j)), anchor_label(*observed, noise_type)
+    )
+
+
+def smaller_bounds(first: LabelRates, second: LabelRates) -> LabelRates:
+    """Return the smaller of two bounds, separately for each rate; an unknown rate is no bound."""
+
+    def bound(rate: Rate) -> float:
+        return 1.0 if rate == UNKNOWN_RATE else rate.value
+
+    pos, neg = min(first.pos, second.pos, key=bound), min(first.neg, second.neg, key=bound)
+    methods = [label.method for label in (first, second) if pos is label.pos or neg is label.neg]
+    unknown = [] if UNKNOWN_RATE not in (pos, neg) else [*first.notes, *second.notes]
+    notes = dict(note for note in unknown if note[0] == "unidentified")
+    return LabelRates(pos, neg, "upper bound", ", ".join(methods), tuple(notes.items()))
+
+
+def confident_joint(evidence: Evidence) -> list[LabelRates]:
+    """Estimate the rates from counts of observed and confidently predicted labels.
+
+    The method of confident learning [1]_ is consistent if the probabilities are nearly ideal within each class. It is
+    biased if a label is rare or the noise is of one type only. It is provided for comparison and for exchange with
+    cleanlab; ``NoiseRates.from_confident_joint`` reads cleanlab's array.
+
+    References
+    ----------
+    .. [1] C. Northcutt, L. Jiang and I. Chuang, "Confident Learning: Estimating Uncertainty in Dataset Labels", JAIR
+       70, 2021.
+    """
+    scores = held_out_scores(evidence)
+    return [joint_label(*evidence.observed(scores, j), label_type) for j, label_type in enumerate(evidence.noise_type)]
+
+
+def joint_label(scores: FloatArray, positive: NDArray[np.bool_], noise_type: NoiseType) -> LabelRates:
+    """Return the rates of one label from its probabilities (n,) and whether each row was observed as 1."""
+    if positive.all() or not positive.any():
+        note = "All observed values are equal, so the rates are unknown. Exclude the label or add rows."
+        return unidentified(noise_type, "point", "confident joint", note)
+    joint = joint_counts(scores, positive)
+    true = joint.sum(0)
+    pos = ZERO_RATE if noise_type == "partial" else jeffreys_rate(joint[0, 1], round(true[1]))
+    neg = ZERO_RATE if noise_type == "missing" else jeffreys_rate(joint[1, 0], round(true[0]))
+    return LabelRates(pos, neg, "point", "confident joint")
+
+
+def joint_counts(scores: FloatArray, positive: NDArray[np.bool_]) -> FloatArray:
+    """Return the rows by observed (first index) and predicted value (second), scaled to the observed class sizes.
+
+    A row is predicted positive if its probability is at least the mean probability of the observed positives, and
+    negative if one minus its probability is at least the mean of that over the observed negatives. If both hold, the
+    more probable value is predicted. If neither holds, the row is not counted.
+    """
+    proba = np.stack([1 - scores, scores], 1)
+    reached = proba >= np.array([proba[~positive, 0].mean(), proba[positive, 1].mean()])
+    predicted = np.where(reached, proba, -1.0).argmax(1)
+    counted = reached.any(1)
+    counts = np.zeros((2, 2))
+    np.add.at(counts, (positive[counted].astype(int), predicted[counted]), 1)
+    counts[np.diag_indices(2)] = np.maximum(counts.diagonal(), 1)
+    sizes = np.array([(~positive).sum(), positive.sum()])
+    scaled: FloatArray = counts * (sizes / counts.sum(1))[:, None]
+    return scaled
