@@ -13,7 +13,7 @@ from harness import Result, compare, parser, report
 
 from ccmn.losses.pairs.chebyshev import chebyshev_pair_sum, expansion_for, order_for
 from ccmn.losses.pairs.direct import Needs, direct_pair_sum
-from ccmn.losses.pairs.exact_sums import hinge_pair_sum
+from ccmn.losses.pairs.pair_sum import hinge_pair_sum
 from ccmn.losses.surrogates import SURROGATES
 
 NEEDS = Needs(by_scores=True, by_weights=False)

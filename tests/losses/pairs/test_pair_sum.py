@@ -19,8 +19,7 @@ from ccmn.losses.pairs.chebyshev import (
     order_for,
 )
 from ccmn.losses.pairs.direct import Needs, blocked_pair_sum, direct_pair_sum, hinge_indicator_sum, symmetric_pair_sum
-from ccmn.losses.pairs.exact_sums import hinge_pair_sum, square_pair_sum
-from ccmn.losses.pairs.pair_sum import fast_pair_sums
+from ccmn.losses.pairs.pair_sum import fast_pair_sums, hinge_pair_sum, square_pair_sum
 from ccmn.losses.surrogates import SURROGATES
 from reference import PHI, double_sum
 from strategies import SEEDS, pair_rows

@@ -2,7 +2,7 @@
 
 The kernels load outputs and labels without conversion and debias labels in registers.
 
-**Sorted rows** (hinge). The formulas are those of :mod:`ccmn.losses.pairs.exact_sums`. With S_0(j) the sum of the n_k
+**Sorted rows** (hinge). The formulas are those of :mod:`ccmn.losses.pairs.pair_sum`. With S_0(j) the sum of the n_k
 with f_k > f_j - 1, and R_0(j) the sum of the p_k with f_j > f_k - 1,
 
     dL/df_j = g_j = n_j R_0(j) - p_j S_0(j),   L = sum_j p_j S_0(j) + f_j g_j - p_j n_j.
