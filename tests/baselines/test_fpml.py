@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from baselines import reference
 from ccmn.baselines import BASELINES, FPML
 from ccmn.baselines.fpml import ColumnGramFactors, NonNegativeFactors, RowGramFactors, SubspaceFactors
-from ccmn.baselines.linear_algebra import append_ones
+from ccmn.baselines.pml_estimator import append_ones
 
 
 def truncated(M, k):

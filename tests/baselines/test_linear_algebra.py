@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baselines import reference
-from ccmn.baselines.linear_algebra import (
+from ccmn.baselines.pml_estimator import (
     ShiftedGram,
     append_ones,
     shrink_singular_values,

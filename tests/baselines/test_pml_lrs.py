@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from baselines import reference
 from ccmn.baselines import PMLLRS
-from ccmn.baselines.linear_algebra import append_ones
+from ccmn.baselines.pml_estimator import append_ones
 from ccmn.baselines.pml_lrs import solve_pml_lrs
 
 EXACT = {"tol": 1e-11, "max_iter": 50000}

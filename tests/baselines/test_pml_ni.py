@@ -12,8 +12,7 @@ from sklearn.preprocessing import MinMaxScaler
 
 from baselines import reference
 from ccmn.baselines import PMLNI, CandidateRidge
-from ccmn.baselines.linear_algebra import append_ones
-from ccmn.baselines.pml_estimator import best_thresholds
+from ccmn.baselines.pml_estimator import append_ones, best_thresholds
 from ccmn.data import load_dataset
 from ccmn.noise import PartialNoise
 

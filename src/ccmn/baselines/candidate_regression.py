@@ -10,8 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from ccmn._containers import to_dense_floats
 from ccmn._validation import FloatArray, check_count, check_penalty, check_real, name_some
-from ccmn.baselines.linear_algebra import ShiftedGram, append_ones
-from ccmn.baselines.pml_estimator import LinearPartialLabelClassifier
+from ccmn.baselines.pml_estimator import LinearPartialLabelClassifier, ShiftedGram, append_ones
 
 
 class CandidateRidge(LinearPartialLabelClassifier):

@@ -19,8 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ccmn._containers import is_sparse, to_dense_floats
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_choice, check_count, check_nonnegative, check_penalty, check_share
-from ccmn.baselines.linear_algebra import ShiftedGram, append_ones
-from ccmn.baselines.pml_estimator import LinearPartialLabelClassifier, split_intercept
+from ccmn.baselines.pml_estimator import LinearPartialLabelClassifier, ShiftedGram, append_ones, split_intercept
 
 MIN_RELATIVE_DECREASE = 1e-13
 """The solver stops when an iteration decreases the objective by less than this share; W is then accurate to about its

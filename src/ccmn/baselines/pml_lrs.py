@@ -9,8 +9,15 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ccmn._validation import FloatArray, check_choice, check_count, check_penalty, check_real
-from ccmn.baselines.linear_algebra import ShiftedGram, append_ones, shrink_singular_values_tall, soft_threshold
-from ccmn.baselines.pml_estimator import LinearPartialLabelClassifier, ThresholdPredictor, split_intercept
+from ccmn.baselines.pml_estimator import (
+    LinearPartialLabelClassifier,
+    ShiftedGram,
+    ThresholdPredictor,
+    append_ones,
+    shrink_singular_values_tall,
+    soft_threshold,
+    split_intercept,
+)
 
 OVER_RELAXATION = 1.6
 """Over-relaxation of the alternating direction method, which converges for values between 0 and 2. Without it (1.0) the

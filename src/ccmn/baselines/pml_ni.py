@@ -10,8 +10,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ccmn._containers import to_dense_floats
 from ccmn._validation import FloatArray, check_choice, check_count, check_penalty
-from ccmn.baselines.linear_algebra import ShiftedGram, append_ones, shrink_singular_values, soft_threshold
-from ccmn.baselines.pml_estimator import LinearPartialLabelClassifier, ThresholdPredictor
+from ccmn.baselines.pml_estimator import (
+    LinearPartialLabelClassifier,
+    ShiftedGram,
+    ThresholdPredictor,
+    append_ones,
+    shrink_singular_values,
+    soft_threshold,
+)
 
 
 class PMLNI(LinearPartialLabelClassifier):
