@@ -10,11 +10,10 @@ import pytest
 from ccmn.baselines import CandidateRidge
 from ccmn.data import MultiLabelData
 from ccmn.data.synthetic import make_noisy_multilabel
-from ccmn.experiments.competing_methods import COMPETING_METHODS, CompetingMethod, run_competing_method
 from ccmn.experiments.paper_tables import PLAIN_BASELINES, PML_METHODS, TABLE_METRICS
 from ccmn.experiments.protocols import INJECTED, make_repeat
 from ccmn.experiments.result_store import ResultStore
-from ccmn.experiments.runner import prepare, run_table
+from ccmn.experiments.runner import COMPETING_METHODS, CompetingMethod, prepare, run_competing_method, run_table
 from ccmn.metrics import METRICS
 
 
