@@ -56,7 +56,7 @@ def test_figures_follow_the_color_scheme(scheme, ending, context):
 def test_links_to_the_source(context):
     page = open_page(context, FUNCTION)
     page.get_by_text("[source]").first.click()
-    page.wait_for_url("**/_modules/ccmn/theory/**")
+    page.wait_for_url("**/_modules/ccmn/theory.html**")
     assert "def kappa(" in page.locator("article pre").inner_text()
 
 

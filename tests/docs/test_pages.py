@@ -15,7 +15,7 @@ from pages import DOCS, PAGES, ROOT, blocks
 
 INTERNAL_PACKAGES = {"cli", "report"}
 """Packages without a page in the API reference."""
-FOLDERS = {module.name for module in pkgutil.iter_modules(ccmn.__path__) if module.ispkg} - INTERNAL_PACKAGES
+PACKAGES = {m.name for m in pkgutil.iter_modules(ccmn.__path__) if not m.name.startswith("_")} - INTERNAL_PACKAGES
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -58,10 +58,10 @@ def test_every_top_level_name_is_in_the_reference():
 
 
 def test_every_package_has_a_reference_page():
-    for folder in FOLDERS:
-        page = DOCS / "api" / f"{folder}.md"
-        assert f".. automodule:: ccmn.{folder}" in page.read_text()
-        assert f"\n{folder}\n" in (DOCS / "api" / "index.md").read_text()
+    for package in PACKAGES:
+        page = DOCS / "api" / f"{package}.md"
+        assert f".. automodule:: ccmn.{package}" in page.read_text()
+        assert f"\n{package}\n" in (DOCS / "api" / "index.md").read_text()
 
 
 def listed_names(page):
@@ -69,12 +69,12 @@ def listed_names(page):
     return re.findall(r"^   ([A-Za-z_]\w*)$", page.read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("folder", sorted(FOLDERS))
-def test_every_public_name_has_a_page(folder):
-    if folder == "review":
+@pytest.mark.parametrize("package", sorted(PACKAGES))
+def test_every_public_name_has_a_page(package):
+    if package == "review":
         pytest.importorskip("starlette", reason="the review needs starlette: pip install starlette uvicorn")
-    names = importlib.import_module(f"ccmn.{folder}").__all__
-    assert sorted(listed_names(DOCS / "api" / f"{folder}.md")) == sorted(names)
+    names = importlib.import_module(f"ccmn.{package}").__all__
+    assert sorted(listed_names(DOCS / "api" / f"{package}.md")) == sorted(names)
 
 
 def test_every_tutorial_ends_with_a_corrected_metric_and_next_steps():
