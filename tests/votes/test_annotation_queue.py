@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import ccmn
-from ccmn.votes.inference import TIE_WEIGHT, expected_gain
+from ccmn.votes import TIE_WEIGHT, expected_gain
 
 
 def make_votes(n=400, a=5, q=3, seed=0):

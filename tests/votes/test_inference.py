@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score
 
 import ccmn
 from ccmn.data import VoteTable
-from ccmn.votes.inference import classifier_prior
+from ccmn.votes import classifier_prior
 
 
 class Task(NamedTuple):

@@ -1,4 +1,6 @@
-"""Inference of true labels from votes: Dawid-Skene with shrinkage, with a cross-fitted classifier as prior.
+"""Labels from several annotators: inference of true labels from votes, and the next votes to collect.
+
+:func:`infer_labels` uses the model of Dawid and Skene with shrinkage, and a cross-fitted classifier as prior:
 
 1. :func:`ccmn.estimation.dawid_skene.fit_votes` fits the model of Dawid and Skene to the votes alone.
 2. :func:`classifier_prior` fits logistic regressions of the posterior on the features and predicts out of fold.
@@ -39,6 +41,8 @@ from ccmn.training.ridge import limit_threads, solver_operations
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+__all__ = ["InferredLabels", "infer_labels", "next_votes"]
 
 N_FOLDS = 5
 """Folds of the classifier."""
