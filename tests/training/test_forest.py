@@ -72,8 +72,8 @@ def test_equals_sklearn(targets):
     expected = np.mean([tree.predict(other).reshape(Y.shape) for tree in trees], axis=0)
     np.testing.assert_allclose(forest.predict(other), expected, atol=1e-6)
     np.testing.assert_allclose(forest.predict(other), reference_predict(forest, other), atol=1e-6)
-    assert (forest.n_trees, forest.n_labels) == (12, Y.shape[1])
-    assert forest.depth == max(tree.get_depth() for tree in trees)
+    assert (len(forest.module.roots), forest.values.shape[1]) == (12, Y.shape[1])
+    assert forest.module.depth == max(tree.get_depth() for tree in trees)
     for row in range(len(X)):
         votes = [tree.predict(X[[row]]).ravel() for tree, bag in zip(trees, bags) if bag[row] == 0]
         expected = np.mean(votes, axis=0) if votes else np.average(Y, axis=0, weights=weight)
@@ -178,14 +178,14 @@ def test_size_and_depth_are_bounded(monkeypatch):
     monkeypatch.setattr(forest_module, "MAX_DEPTH", 3)
     X, Y = problem(n=400)
     forest, _ = fit_forest(X, Y, n_trees=8, random_state=0)
-    assert forest.depth <= 3
+    assert forest.module.depth <= 3
     assert len(forest.values) <= 8 * 50 / 5
 
 
 def test_constant_features_give_single_leaves():
     Y = problem(n=40)[1]
     forest, _ = fit_forest(np.zeros((40, 2)), Y, n_trees=3, random_state=0)
-    assert forest.depth == 0
+    assert forest.module.depth == 0
     assert forest.predict(np.ones((2, 2))).shape == (2, 3)
 
 
@@ -243,7 +243,7 @@ def chain(depth):
 
 
 def test_depth_limit_of_stored_trees():
-    assert Forest.from_arrays(chain(32), 1, 1).depth == 32
+    assert Forest.from_arrays(chain(32), 1, 1).module.depth == 32
     for depth in (33, 200_000):
         with pytest.raises(ValueError, match=r"feature .* depth at most 32"):
             Forest.from_arrays(chain(depth), 1, 1)

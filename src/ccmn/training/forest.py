@@ -75,21 +75,6 @@ class Forest:
     values: NDArray[np.float32]
     n_features: int
 
-    @property
-    def n_labels(self) -> int:
-        """Number of labels."""
-        return int(self.values.shape[1])
-
-    @property
-    def n_trees(self) -> int:
-        """Number of trees."""
-        return len(self.module.roots)
-
-    @property
-    def depth(self) -> int:
-        """Largest depth of a leaf; 0 if every tree is a single leaf."""
-        return self.module.depth
-
     @cached_property
     def module(self) -> ForestModule:
         """Torch module of the forest."""
@@ -109,7 +94,7 @@ class Forest:
             Probabilities.
         """
         blocks = [self.module.mean_value(leaves).numpy() for _, leaves in self._leaf_blocks(X)]
-        return np.concatenate(blocks) if blocks else np.empty((0, self.n_labels), dtype=np.float32)
+        return np.concatenate(blocks) if blocks else np.empty((0, self.values.shape[1]), dtype=np.float32)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays to store; :meth:`from_arrays` reads them.
@@ -171,10 +156,11 @@ class Forest:
         rows = np.ascontiguousarray(X, dtype=np.float32)
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {rows.shape}")
-        step = max(1, _BLOCK_ELEMENTS // (self.n_trees * self.n_labels))
+        n_trees, n_labels = len(self.module.roots), self.values.shape[1]
+        step = max(1, _BLOCK_ELEMENTS // (n_trees * n_labels))
         for start in range(0, len(rows), step):
             block = slice(start, start + step)
-            with limit_threads(len(rows) * self.n_trees * _OPERATIONS_PER_PATH):
+            with limit_threads(len(rows) * n_trees * _OPERATIONS_PER_PATH):
                 leaves = self.module.leaves(torch.tensor(rows[block]))
             yield block, leaves
 

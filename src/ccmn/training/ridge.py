@@ -68,12 +68,8 @@ _limits: list[Any] = []
 """Limit of the threads and previous number of threads of torch, followed by None for every other fit that runs at the
 same time; the last fit restores them."""
 
-
-@cache
-def _thread_pools() -> Any:
-    """Return the controller of the thread pools; finding the loaded libraries takes milliseconds."""
-    return ThreadpoolController()
-
+_thread_pools = cache(ThreadpoolController)
+"""Return the controller of the thread pools, created at the first call: finding the loaded libraries takes time."""
 
 _LAPACK_BLOCK = 64
 """Block size for the workspace of LAPACK routines."""
