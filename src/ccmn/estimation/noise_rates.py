@@ -253,10 +253,9 @@ class NoiseRates:
         Rates of the profile likelihood are shrunk by empirical Bayes (:func:`pool_rates`). Without trusted rows,
         rho_pos is poorly identified and then nearly the same for all labels. Where it exceeds rho_neg, 0.6 of the
         difference is kept: human labels have such rates on average, but not near the decision boundary, which the
-        difference moves. The rho_neg of other methods is
-        multiplied by 1 - w / 2 if its interval has a width w > 0.4. Rates of a declared noise type, known rates and
-        rates from votes are not changed. Overestimated rates reduce the accuracy more than rates that are
-        underestimated by the same amount (``benchmarks/gap_closed.py``).
+        difference moves. The rho_neg of other methods is multiplied by 1 - w / 2 if its interval has a width w > 0.4.
+        Rates of a declared noise type, known rates and rates from votes are not changed. Overestimated rates reduce the
+        accuracy more than rates that are underestimated by the same amount (``benchmarks/gap_closed.py``).
         """
         both = np.array([noise_type == "both" for noise_type in self.noise_type])
         profiled = both & np.array(["profile" in method for method in self.method])
