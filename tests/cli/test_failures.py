@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import resource
 import signal
 import sqlite3
@@ -136,7 +137,45 @@ def test_commands_need_memory_for_the_buffers_of_blas(rejected, files, monkeypat
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
         fill_blas_buffers.cache_clear()
-    assert "not enough memory for task.npz" in line
+    assert "not enough memory: the buffers of OpenBLAS need" in line
+
+
+@pytest.mark.parametrize("megabytes", [100, 150, 200, 1000])
+@pytest.mark.parametrize("command", ["fit task.npz --loss hamming --out model.ccmn", "fit --help"])
+def test_commands_need_memory_for_the_libraries(files, megabytes, command):
+    """Without the check, OpenBLAS hangs, interrupts the process or prints its own message; torch ends the process."""
+    size = megabytes * 1_000_000
+    done = subprocess.run(
+        [sys.executable, "-m", "ccmn", *command.split()],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert re.fullmatch(r"ccmn: not enough memory: the libraries need \d+ MiB; raise ulimit -v\n", done.stderr)
+
+
+@pytest.mark.slow
+def test_decompositions_work_if_the_stack_cannot_grow():
+    code = """
+import resource, numpy as np
+from scipy.linalg import lapack
+from ccmn.cli.options import reserve_blas_memory
+
+def limit(free):
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + free, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+matrix = np.asfortranarray(np.random.default_rng(0).normal(size=(900, 900)))
+limit(1 << 32)
+reserve_blas_memory()
+limit(0)
+lapack.dgetrf(matrix, overwrite_a=True)
+"""
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "OMP_NUM_THREADS": "2"}, check=False)
+    assert done.returncode == 0
 
 
 @pytest.mark.parametrize("n_threads", ["1", pytest.param("2", marks=pytest.mark.slow)])
@@ -146,7 +185,7 @@ def test_blas_works_after_the_memory_is_exhausted(forked, n_threads):
     code = """
 import os, resource, signal, sys, numpy as np, scipy.linalg
 from threadpoolctl import threadpool_limits
-from ccmn.cli.options import BLAS_BUFFER_BYTES, reserve_blas_memory
+from ccmn.cli.options import reserve_blas_memory
 
 def limit(free):
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
@@ -156,7 +195,7 @@ if sys.argv[1] == "True" and (child := os.fork()):
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 matrix = np.random.default_rng(0).normal(size=(400, 300))
 reserve_blas_memory()  # no limit, no effect
-limit(8 * BLAS_BUFFER_BYTES)
+limit(1 << 32)
 reserve_blas_memory()
 limit(8_000_000)
 signal.alarm(60)

@@ -20,7 +20,7 @@ import sklearn.datasets
 from ccmn.cli import embed_command
 from ccmn.data import ShardedData, load_dataset, read_arff, read_csv, read_libsvm, read_mat, read_npz, read_parquet
 from ccmn.data.exchange import read_json
-from ccmn.data.formats import FORMATS
+from ccmn.data.formats import FORMATS, read_file
 from ccmn.data.parquet import read_parquet_table, read_parquet_text
 from ccmn.data.vote_table import read_votes
 
@@ -235,3 +235,19 @@ def test_embed_table(tmp_path):
     path = tmp_path / "data.csv.gz"
     path.write_bytes(gzip.compress(b"text,sea\n" + b"x,1\n" * 10_000))
     rejected(embed_command._read_table, path, ["text"])
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("task.npz", "ccmn.data.npz.np.load"), ("task.mat", "ccmn.data.mat.read_variables")]
+)
+def test_exhausted_memory_is_not_reported_as_a_damaged_file(tmp_path, monkeypatch, name, target):
+    X, Y = np.ones((4, 3), np.float32), np.ones((4, 2))
+    np.savez(tmp_path / "task.npz", X=X, Y=Y)
+    scipy.io.savemat(tmp_path / "task.mat", {"data": X, "target": Y.T})
+
+    def fail(*_, **__):
+        raise MemoryError("Unable to allocate 7.63 MiB")
+
+    monkeypatch.setattr(target, fail)
+    with pytest.raises(MemoryError, match="Unable"):
+        read_file(tmp_path / name)

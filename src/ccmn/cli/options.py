@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import ctypes
 import itertools
 import math
+import os
 import re
 import shlex
 import shutil
@@ -98,18 +100,24 @@ OPTION_ALIASES = {"--seed": "--random-state", "--sides": "--noise-type"}
 """Former names of options, still accepted but not shown in the help."""
 
 
+LIBRARY_BYTES = 1200 << 20
+"""Address space that torch, scikit-learn, pandas and what they load take, measured on Linux with torch for CPUs."""
 BLAS_BUFFER_BYTES = 36 << 20
 """OpenBLAS allocates buffers of 32 MiB, and needs some memory beside them."""
 BLAS_THREAD_BYTES = 9 << 20
 """The stack of a thread of OpenBLAS has 8 MiB by default."""
+STACK_BYTES = 3 << 20
+"""Decompositions of OpenBLAS with several threads use up to six frames of 0.5 MiB on the stack of the process."""
 
 
 def reserve_blas_memory() -> None:
-    """Let OpenBLAS allocate its buffers while there is memory if the memory of the process is limited.
+    """Let OpenBLAS allocate its buffers and its stack while there is memory if the memory of the process is limited.
 
-    OpenBLAS tries to allocate them again and again, without end, if the memory is exhausted when it needs them.
+    OpenBLAS tries to allocate buffers again and again, without end, if the memory is exhausted when it needs them. A
+    stack that cannot grow ends the process.
     """
     if memory_is_limited():
+        _load_libraries()
         fill_blas_buffers()
 
 
@@ -122,11 +130,29 @@ def memory_is_limited() -> bool:
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
+def _load_libraries() -> None:
+    """Import the large libraries while there is memory: if it is exhausted, some of them end the process or hang."""
+    if "torch" in sys.modules:
+        return
+    n_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    _check_free(LIBRARY_BYTES + 2 * n_threads * BLAS_THREAD_BYTES, "the libraries")
+    import ccmn.audit
+    import ccmn.models  # noqa: F401
+
+
+def _check_free(size: int, user: str) -> None:
+    """Raise ``MemoryError`` if the limit of the address space leaves less than ``size`` bytes."""
+    import mmap
+
+    try:
+        mmap.mmap(-1, max(1, size)).close()
+    except OSError:
+        raise MemoryError(f"not enough memory: {user} need {size >> 20} MiB; raise ulimit -v") from None
+
+
 @cache
 def fill_blas_buffers() -> None:
     """Use OpenBLAS of numpy and scipy once, with all their threads; their buffers are kept until the process ends."""
-    import mmap
-
     import numpy as np
     from scipy.linalg import blas
     from threadpoolctl import ThreadpoolController
@@ -134,11 +160,9 @@ def fill_blas_buffers() -> None:
     libraries = ThreadpoolController().select(internal_api="openblas").lib_controllers
     n_threads = [library.get_num_threads() for library in libraries]
     # A call occupies one buffer, or two if it uses several threads.
-    needed = 2 * len(libraries) * BLAS_BUFFER_BYTES + sum(n_threads) * BLAS_THREAD_BYTES
-    try:
-        mmap.mmap(-1, max(1, needed)).close()
-    except OSError:
-        raise MemoryError(f"fewer than {needed} bytes are available") from None
+    needed = 2 * len(libraries) * BLAS_BUFFER_BYTES + sum(n_threads) * BLAS_THREAD_BYTES + 2 * STACK_BYTES
+    _check_free(needed, "the buffers of OpenBLAS")
+    _grow_stack()
     # A fork ends the threads. They start again when their number is set, and then occupy buffers that were free before.
     for library, n in zip(libraries, n_threads):
         library.set_num_threads(n)
@@ -146,6 +170,19 @@ def fill_blas_buffers() -> None:
     _ = matrix @ matrix, matrix @ matrix[0]
     blas.dgemm(1.0, matrix, matrix)
     blas.dgemv(1.0, matrix, matrix[0])
+
+
+def _grow_stack() -> None:
+    """Let the stack grow by ``STACK_BYTES``, or by a part of its limit; it does not shrink again."""
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    size = STACK_BYTES if limit == resource.RLIM_INFINITY else min(STACK_BYTES, limit * 3 // 8)
+
+    class Block(ctypes.Structure):
+        _fields_ = [("content", ctypes.c_char * size)]
+
+    ctypes.pythonapi.Py_IsInitialized(Block())  # one or two copies of the block are passed on the stack
 
 
 def _is_memory_error(error: Exception, reason: str) -> bool:
@@ -167,6 +204,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments after replacing former option names."""
+        reserve_blas_memory()  # before the checks of option values import libraries
         options = {option for parameter in self.params for option in parameter.opts}
         for position, argument in enumerate(args):
             name, equals, value = argument.partition("=")
@@ -178,7 +216,6 @@ class Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command; report exhausted memory with the name of the data."""
         try:
-            reserve_blas_memory()
             return super().invoke(ctx)
         except (MemoryError, RuntimeError, SystemError, ImportError) as error:
             reason = str(error).partition("\n")[0]

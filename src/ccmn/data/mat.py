@@ -69,6 +69,8 @@ def read_mat(path: PathLike) -> MultiLabelData:
         raise ValueError(f"{path} is a MAT file of version {version}; save it in MATLAB with '-v7'")
     try:
         variables, names = read_variables(content, _VARIABLES, limit)
+    except MemoryError:  # sizes in the file are checked: the memory of the machine is exhausted
+        raise
     except Exception as error:  # damaged content can make a parser fail in any way
         raise ValueError(f"{path} is not a complete MAT file: {error}") from None
     with prefix_errors(path):

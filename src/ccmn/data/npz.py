@@ -107,6 +107,8 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
             arrays = {key: archive[key] for key in archive.files if key in known}
     except UnpackedSizeError as error:
         raise ValueError(f"{path}: {error}") from None
+    except MemoryError:  # sizes in the file are checked: the memory of the machine is exhausted
+        raise
     except Exception as error:  # damaged content can make the parser fail in any way
         raise ValueError(f"{path} is not a complete NPZ file of plain arrays: {error}") from None
     for key, array in arrays.items():
