@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 
 from ccmn.cli.options import BLAS_BUFFER_BYTES, fill_blas_buffers
-from ccmn.data import MultiLabelData, write_npz
+from ccmn.data import MultiLabelData, read_npz, write_npz
 from ccmn.models import load_model
 
 FIT = ("fit", "task.npz", "--noise", "none", "--solver", "adam", "--lr", 0.05)
@@ -346,3 +347,41 @@ def test_interrupt_before_a_model_exists(run, files, monkeypatch):
     monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", interrupt)
     run(*FIT, "--out", "model.ccmn", code=130)
     assert not (files / "model.ccmn").exists()
+
+
+TRUSTED = {"rows": [0, 2], "Y": np.eye(2, 3, dtype=np.uint8), "random": [True, False]}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"rows": [0, 300]}, "numbers from 0 to 299"),
+        ({"rows": "x"}, "a list of row numbers"),
+        ({"rows": np.zeros(0, int)}, "no verified rows"),
+        ({"Y": [[0, 1, 2], [0, 0, 0]]}, "0 or 1"),
+        ({"Y": [[0, 1], [0, 0]]}, "3 labels"),
+        ({"random": [1, 0]}, "random"),
+        ({"random": [True]}, "random"),
+        ({"label_names": "a"}, "not the labels"),
+    ],
+)
+def test_damaged_verified_rows_are_named(files, rejected, change, reason):
+    np.savez("trusted.npz", **{**TRUSTED, "label_names": read_npz("task.npz").label_names, **change})
+    line = rejected("noise", "estimate", "task.npz", "--trusted", "trusted.npz")
+    assert line.startswith("ccmn: trusted.npz: ")
+    assert reason in line
+
+
+def test_verified_rows_in_a_damaged_file(files, rejected, monkeypatch):
+    np.savez("trusted.npz", **{**TRUSTED, "label_names": read_npz("task.npz").label_names})
+    content = (files / "trusted.npz").read_bytes()
+    arguments = ("noise", "estimate", "task.npz", "--trusted", "trusted.npz")
+    for damaged in (content[:60], content[:200] + bytes(8) + content[208:], b""):
+        (files / "trusted.npz").write_bytes(damaged)
+        assert "trusted.npz is not a complete NPZ file" in rejected(*arguments)
+    with zipfile.ZipFile("trusted.npz", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("Y.npy", "w") as member:
+        np.lib.format.write_array(member, np.zeros((50_000, 10)))
+    monkeypatch.setenv("CCMN_MAX_BYTES", "1000000")
+    assert re.search(r"trusted.npz: .*more than the limit of 1000000", rejected(*arguments))
+    (files / "trusted.csv").write_text("row,sea\n")
+    assert "trusted.csv" in rejected(*arguments[:-1], "trusted.csv")

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from safetensors import safe_open
+from safetensors.numpy import save_file
 from torch.utils.data import Dataset, TensorDataset
 
 import ccmn
@@ -201,6 +203,28 @@ def test_checkpoint_of_another_call_is_rejected(tmp_path, change):
     settings = {**FAST, "epochs": 3} if change == "parameters" else FAST
     with pytest.raises(ValueError, match="belongs to another call"):
         cross_fit_proba(make_cnn, images, labels, checkpoint=tmp_path, **settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("pred_proba", lambda array: array * np.nan),
+        ("pred_proba", lambda array: array + 2),
+        ("pred_proba", lambda array: array[:1]),
+        ("embeddings", lambda array: array[:, 0]),
+        ("anchors", lambda array: array.astype(np.int32)),
+        ("anchors", None),
+    ],
+)
+def test_invalid_results_of_a_fold_are_rejected(tmp_path, name, damage):
+    cross_fit_proba(make_cnn, IMAGES, Y, head="4", checkpoint=tmp_path, **FAST)
+    file = tmp_path / "fold-1.safetensors"
+    with safe_open(file, "np") as stored:
+        metadata, arrays = stored.metadata(), {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118
+    changed = {} if damage is None else {name: np.ascontiguousarray(damage(arrays[name]))}
+    save_file({**{key: array for key, array in arrays.items() if key != name}, **changed}, file, metadata)
+    with pytest.raises(ValueError, match=rf"fold-1.safetensors is damaged \({name}\)"):
+        cross_fit_proba(make_cnn, IMAGES, Y, head="4", checkpoint=tmp_path, **FAST)
 
 
 def test_damaged_checkpoint_is_named(tmp_path):

@@ -16,8 +16,6 @@ import re
 import sqlite3
 import traceback
 import zipfile
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,9 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
+from robustness import stored_files
 from robustness.campaign import Campaign, Failure
+from robustness.formats import GZIP, ZIP, Format, pack_zip, table, write
 
 MAX_BYTES = 1 << 26
 """Value of ``CCMN_MAX_BYTES`` during the campaign."""
@@ -104,28 +104,6 @@ class Bomb:
 
 
 # -- Valid files
-
-
-@dataclass(frozen=True)
-class Format:
-    """Kind of file: a valid one, how it is read, and what it contains."""
-
-    name: str
-    """File name."""
-    valid: Callable[[], bytes]
-    read: Callable[[Path], Any]
-    """Return an object that ``expected`` can be compared with, or anything."""
-    expected: Callable[[bytes], Any] | None = None
-    """Strict reader: return what the bytes mean, or None if they are not valid."""
-    inner: tuple[Callable[[bytes], dict[str, bytes]], Callable[[dict[str, bytes]], bytes]] | None = None
-    """Unpack a container into its parts, and pack it again with correct checksums."""
-
-
-@cache
-def table() -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    X = np.round(rng.normal(size=(12, 4)), 3).astype(np.float32)
-    return X, (X[:, :2] > 0).astype(np.uint8)
 
 
 def _dense(data: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -273,33 +251,12 @@ def _table_model() -> bytes:
     from ccmn.cli.predict_command import store_columns
 
     with tempfile.TemporaryDirectory() as place:
-        columns, data = _read_mixed(_write(place, "mixed.csv", _mixed()))
+        columns, data = _read_mixed(write(place, "mixed.csv", _mixed()))
         options: dict[str, Any] = {"loss": "hamming", "surrogate": "square", "random_state": 0}
         classifier = CCMNClassifier(None, **options).fit(data.X, data.Y)
         store_columns(classifier, columns)
         classifier.save(Path(place) / "m.ccmn")
         return (Path(place) / "m.ccmn").read_bytes()
-
-
-def _write(folder: Any, name: str, content: bytes) -> Path:
-    (Path(folder) / name).write_bytes(content)
-    return Path(folder) / name
-
-
-@cache
-def _cached() -> bytes:
-    """Return a file of out-of-fold probabilities in a cache of results."""
-    stream = io.BytesIO()
-    np.save(stream, _proba())
-    return stream.getvalue()
-
-
-@cache
-def _proba() -> np.ndarray:
-    from ccmn.audit import out_of_fold_probabilities
-
-    X, Y = table()
-    return out_of_fold_probabilities(X, Y.astype(np.float64), 0)
 
 
 @cache
@@ -486,7 +443,7 @@ def _read_table_model(path: Path) -> Any:
     from ccmn.cli.predict_command import _load
 
     classifier, columns = _load(path)
-    rows = _write(path.parent, "mixed.csv", _mixed())
+    rows = write(path.parent, "mixed.csv", _mixed())
     try:
         data = columns.read_rows(rows)
     except ValueError as error:
@@ -500,18 +457,6 @@ def _read_embedded(path: Path) -> Any:
     from ccmn.cli.embed_command import _read_table
 
     return _read_table(path, ["city"])
-
-
-def _read_cached(path: Path) -> Any:
-    """Read a damaged file of a cache: it is computed again, or has valid content."""
-    from ccmn.cli.output import ResultCache
-
-    X, Y = table()
-    cache = ResultCache(path.parent, 0)
-    cache._path = lambda *_: path  # type: ignore[method-assign]
-    proba = cache.probabilities(X, Y.astype(np.float64))
-    if proba.shape != Y.shape or not ((proba >= 0) & (proba <= 1)).all():
-        raise Failure("not finite", "probabilities of an accepted file")
 
 
 def _read_names(path: Path) -> Any:
@@ -656,32 +601,6 @@ def _expected_parquet(content: bytes) -> Any:
 # -- Containers
 
 
-def _unpack_gzip(content: bytes) -> dict[str, bytes]:
-    return {"text": gzip.decompress(content)}
-
-
-def _pack_gzip(parts: dict[str, bytes]) -> bytes:
-    return gzip.compress(parts["text"], 1)
-
-
-def _unpack_zip(content: bytes) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def _pack_zip(parts: dict[str, bytes]) -> bytes:
-    from ccmn._files import checksum
-
-    if "checksums.json" in parts:
-        sums = {name: checksum(data) for name, data in parts.items() if name != "checksums.json"}
-        parts = {**parts, "checksums.json": json.dumps(sums).encode()}
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for name, data in parts.items():
-            archive.writestr(name, data)
-    return stream.getvalue()
-
-
 def _unpack_store(content: bytes) -> dict[str, bytes]:
     return {"database": content}
 
@@ -710,7 +629,7 @@ def _pack_store(parts: dict[str, bytes]) -> bytes:
         return path.read_bytes()
 
 
-GZIP, ZIP, STORE = (_unpack_gzip, _pack_gzip), (_unpack_zip, _pack_zip), (_unpack_store, _pack_store)
+STORE = (_unpack_store, _pack_store)
 LABELS = ["sea", "sky"]
 
 
@@ -747,7 +666,7 @@ FORMATS = (
     Format("mixed.csv", _mixed, _read_mixed),
     Format("table.ccmn", _table_model, _read_table_model, None, ZIP),
     Format("photos.csv.gz", lambda: gzip.compress(_mixed(), 1), _read_embedded, None, GZIP),
-    Format("0123456789abcdef.npy", _cached, _read_cached),
+    *stored_files.FORMATS,
 )
 
 
@@ -820,9 +739,7 @@ def _bombs() -> dict[str, bytes]:
         "sparse.npz": pickled.getvalue(),
         "sparse.mat": sparse.getvalue(),
         "rates.json": pickle.dumps(Bomb()),
-        "model.ccmn": _pack_zip(
-            {"model.json": pickle.dumps(Bomb()), "weights.safetensors": b"", "checksums.json": b""}
-        ),
+        "model.ccmn": pack_zip({"model.json": pickle.dumps(Bomb()), "weights.safetensors": b"", "checksums.json": b""}),
         "state": pickle.dumps(Bomb()),
         "labels.xml": b'<!DOCTYPE l [<!ENTITY a "'
         + b"x" * 1000
@@ -836,7 +753,7 @@ def _content(form: Format, index: int, rng: np.random.Generator) -> bytes:
     valid, choice = _valid(index), rng.random()
     if form.name in _bombs() and choice < 0.003:
         return _bombs()[form.name]
-    if form.inner is not None and choice < 0.6:
+    if form.inner is not None and (choice < 0.6 or form.only_inner):
         unpack, pack = form.inner
         parts = unpack(valid)
         chosen = sorted(parts)[rng.integers(len(parts))]

@@ -447,7 +447,9 @@ def read_trusted(path: Path | None, data: MultiLabelData, row_id: str | None = N
     import numpy as np
 
     from ccmn._files import check_file, prefix_errors
+    from ccmn._validation import check_label_matrix, check_trusted_rows
     from ccmn.data.formats import is_table, read_table
+    from ccmn.data.npz import load_arrays
 
     if path is None:
         if data.trusted is None or np.isnan(data.trusted).all():
@@ -456,15 +458,30 @@ def read_trusted(path: Path | None, data: MultiLabelData, row_id: str | None = N
         return rows, data.trusted[rows], np.zeros(len(rows), dtype=bool)
     if is_table(path):
         with prefix_errors(path):
-            return _trusted_table(read_table(path).frame, data, row_id)
-    with prefix_errors(path), np.load(check_file(path), allow_pickle=False) as file:
-        missing = {"rows", "Y", "random", "label_names"} - set(file.files)
-        if missing:
-            raise ValueError(f"not a file of verified rows: it has no {', '.join(sorted(missing))}")
-        names = tuple(map(str, file["label_names"]))
-        if data.label_names is not None and names != tuple(data.label_names):
-            raise ValueError(f"verified labels {', '.join(names[:4])} ... are not the labels of the data")
-        return file["rows"], file["Y"], file["random"]
+            rows, Y, random = _trusted_table(read_table(path).frame, data, row_id)
+    else:
+        arrays = load_arrays(check_file(path), {"rows", "Y", "random", "label_names"})
+        with prefix_errors(path):
+            rows, Y, random = _trusted_arrays(arrays, data)
+    with prefix_errors(path):
+        if not rows.size:
+            raise ValueError("there are no verified rows")
+        rows, Y = check_trusted_rows((rows, Y), data.n)
+        Y = check_label_matrix(Y, "the verified labels")
+        if Y.shape != (len(rows), data.q) or random.shape != rows.shape or random.dtype != bool:
+            raise ValueError(f"expected {data.q} labels and a random flag for each of {len(rows)} verified rows")
+    return rows, Y, random
+
+
+def _trusted_arrays(arrays: dict[str, NDArray[Any]], data: MultiLabelData) -> Verified:
+    """Return the verified rows of an NPZ file."""
+    missing = {"rows", "Y", "random", "label_names"} - set(arrays)
+    if missing:
+        raise ValueError(f"not a file of verified rows: it has no {', '.join(sorted(missing))}")
+    names = tuple(map(str, arrays["label_names"].ravel()))
+    if data.label_names is not None and names != tuple(data.label_names):
+        raise ValueError(f"verified labels {', '.join(names[:4])} ... are not the labels of the data")
+    return arrays["rows"], arrays["Y"], arrays["random"]
 
 
 def _trusted_table(frame: Any, data: MultiLabelData, row_id: str | None) -> Verified:

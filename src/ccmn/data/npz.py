@@ -53,7 +53,7 @@ def read_npz(path: PathLike, *, need_labels: bool = True) -> MultiLabelData:
         The data; ``X`` has shape (n, 0) if the file contains labels only.
     """
     path = check_file(path)
-    arrays = _load(path)
+    arrays = load_arrays(path, {*_MATRICES, *_NAMES, *(f"{key}_{part}" for key in _MATRICES for part in _PARTS)})
     with prefix_errors(path):
         Y = _unpack(arrays, "Y")
         X = _unpack(arrays, "X")
@@ -98,9 +98,8 @@ def _no_columns(other: Matrix) -> NDArray[np.float32]:
     return np.empty((other.shape[0] if other.ndim else 0, 0), np.float32)
 
 
-def _load(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the known arrays of a file."""
-    known = {*_MATRICES, *_NAMES, *(f"{key}_{part}" for key in _MATRICES for part in _PARTS)}
+def load_arrays(path: Path, known: set[str]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file that have known names; errors name the file."""
     try:
         _check_sizes(path, {f"{key}.npy" for key in known} | known)
         with np.load(path, allow_pickle=False) as archive:

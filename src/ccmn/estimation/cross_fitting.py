@@ -400,8 +400,8 @@ class _FoldFiles:
         weights = [tensor.detach().float().cpu().numpy() for tensor in network.state_dict().values()]
         return cls(Path(folder), fingerprint(Y, *folds, *inputs.identity(), *weights, settings))
 
-    def read(self, number: int) -> Arrays | None:
-        """Return the result of a fold, or None if it is not completed."""
+    def read(self, number: int, shapes: Mapping[str, tuple[int, int]]) -> Arrays | None:
+        """Return the result of a fold, or None if it is not completed; -1 in ``shapes`` is any size."""
         path = None if self.folder is None else self.folder / f"fold-{number}.safetensors"
         if path is None or not path.exists():
             return None
@@ -416,6 +416,10 @@ class _FoldFiles:
                 f"checkpoint {path} belongs to another call (data, labels, network or parameters differ); delete it, "
                 "or use another folder"
             )
+        for name, shape in shapes.items():
+            array = arrays.get(name)
+            if array is None or not _is_valid(array, shape) or (name == "pred_proba" and not _are_rates(array)):
+                raise ValueError(f"checkpoint {path} is damaged ({name}); delete it to train this fold again")
         return arrays
 
     def write(self, number: int, arrays: Arrays) -> None:
@@ -423,6 +427,16 @@ class _FoldFiles:
         if self.folder is not None:
             with atomic_write(self.folder / f"fold-{number}.safetensors") as stream:
                 stream.write(save(arrays, metadata={"fingerprint": self.identity}))
+
+
+def _is_valid(array: NDArray[Any], shape: tuple[int, int]) -> bool:
+    """Return whether an array consists of finite floating-point numbers and has a shape; -1 is any size."""
+    fits = array.ndim == 2 and all(known in (-1, size) for known, size in zip(shape, array.shape))
+    return fits and array.dtype.kind == "f" and bool(np.isfinite(array).all())
+
+
+def _are_rates(array: NDArray[Any]) -> bool:
+    return bool(((array >= 0) & (array <= 1)).all())
 
 
 @dataclass(frozen=True)
@@ -440,6 +454,12 @@ class _CrossFitting:
         held_out = len(self.folds[number])
         size = self.settings.batch_size
         return -(-(len(self.labels) - held_out) // size) + -(-held_out // size)
+
+    def shapes(self, number: int) -> dict[str, tuple[int, int]]:
+        """Return the shapes of the results of a fold; -1 for the size of embeddings, which is not known yet."""
+        n = len(self.folds[number])
+        shapes = {"pred_proba": (n, self.labels.shape[1])}
+        return {**shapes, "embeddings": (n, -1), "anchors": (len(self.anchors()), -1)} if self.settings.head else shapes
 
     def anchors(self) -> Fold:
         """Return the rows by which embeddings are aligned."""
@@ -553,7 +573,7 @@ def _run_folds(
     fitting: _CrossFitting, files: _FoldFiles, devices: Sequence[torch.device], bar: Callable[[int], Advance]
 ) -> list[Arrays]:
     """Return the results of all folds; folds that are not in the files are trained, one per device at a time."""
-    parts = [files.read(number) for number in range(len(fitting.folds))]
+    parts = [files.read(number, fitting.shapes(number)) for number in range(len(fitting.folds))]
     missing = [number for number, part in enumerate(parts) if part is None]
     advance = bar(sum(fitting.settings.epochs * fitting.steps(number) for number in missing))
     free: queue.SimpleQueue[torch.device] = queue.SimpleQueue()
