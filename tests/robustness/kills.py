@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -136,24 +137,31 @@ def resume_parts(rng: np.random.Generator, folder: Path) -> str:
 
         return encode_rows(encoder, int, 300, batch_size=1, parts=folder / "parts")
 
+    def keep(place: Path) -> np.ndarray:
+        return ResultCache(place, 0).probabilities(X, Y)
+
     def work(report: Report) -> None:
         encode()
         while True:
             for path in (folder / "cache").iterdir():
-                ResultCache(folder / "cache", 0)._write(path, proba)
+                path.unlink()
+            keep(folder / "cache")
 
-    cache = ResultCache(folder / "cache", 0)
-    path = cache._path(X, Y, ("out of fold",))
-    cache._write(path, proba)
-    killed(work, float(rng.exponential(0.05)))
+    with patch("ccmn.audit.out_of_fold_probabilities", lambda *_, **__: proba):
+        keep(folder / "cache")
+        names = sorted(os.listdir(folder / "cache"))
+        killed(work, float(rng.exponential(0.1)))
+        expect(np.array_equal(keep(folder / "cache"), proba), "lost", "cached result")
+        for path in (folder / "cache").glob("[!.]*"):
+            path.unlink()
+        keep(folder / "cache")  # removes temporary files of the killed process
+    left = sorted(os.listdir(folder / "cache"))
+    expect(left == names, "leftovers", left)
     done = len(list((folder / "parts").glob("[0-9]*.npy"))) if (folder / "parts").exists() else 0
     computed: list[str] = []
     expected = np.stack([X[:, 0], X[:, 1] ** 2], 1).astype(np.float32)
     expect(np.array_equal(encode(computed.append), expected), "damaged", "parts")
     expect(len(computed) == 300 - min(300, 16 * done), "lost", f"{len(computed)} rows after {done} parts")
-    expect(np.array_equal(cache.probabilities(X, Y), proba), "lost", "cached result")
-    cache._write(path, proba)
-    expect(os.listdir(folder / "cache") == [path.name], "leftovers", os.listdir(folder / "cache"))
     return "parts and cache"
 
 
