@@ -19,6 +19,7 @@ from ccmn.noise import (
     NoiseModel,
     PartialNoise,
     RowNoise,
+    ScoreDependentNoise,
     TransitionNoise,
     propensity_noise,
 )
@@ -424,6 +425,17 @@ class TestFromDict:
     def test_bad_descriptions(self, description, message):
         with pytest.raises(ValueError, match=message):
             NoiseModel.from_dict(description)
+
+    @pytest.mark.parametrize("score", [None, [0.5], "x", {}, 10**400])
+    def test_scores_that_are_no_numbers(self, score):
+        member = ClassConditionalNoise([0.1], [0.1]).to_dict()
+        with pytest.raises(ValueError, match=r"score_dependent noise has an invalid field|could not convert"):
+            ScoreDependentNoise.from_dict({"kind": "score_dependent", "models": [[0.0, member], [score, member]]})
+
+    @pytest.mark.parametrize("models", [None, 3, [None], [[0.0]], [[0.0, None]]])
+    def test_damaged_members(self, models):
+        with pytest.raises(ValueError, match=r"invalid field|description|unpack"):
+            ScoreDependentNoise.from_dict({"kind": "score_dependent", "models": models})
 
     def test_wrong_kind(self):
         with pytest.raises(ValueError, match=r"description of PartialNoise .* got 'class_conditional'"):

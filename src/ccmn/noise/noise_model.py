@@ -100,6 +100,8 @@ class BaseNoise(ABC):
             noise: Self = kinds[d["kind"]]._from_fields(d)
         except KeyError as missing:
             raise ValueError(f"Description of {d['kind']} noise has no field {missing}") from None
+        except (TypeError, AttributeError, LookupError, OverflowError) as error:
+            raise ValueError(f"Description of {d['kind']} noise has an invalid field: {error}") from None
         return noise
 
     @classmethod
