@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import sys
 import types
 
@@ -299,3 +300,10 @@ def test_damaged_tables_are_named(folder, rejected, content, message):
     line = rejected("embed", "bad.csv.gz", *arguments)
     assert line.startswith("ccmn: bad.csv.gz")
     assert message in line
+
+
+def test_pipe_in_place_of_a_part_is_replaced(tmp_path):
+    os.mkfifo(tmp_path / "000000.npy")
+    vectors = encode_rows(lambda items: np.ones((len(items), 1)), "ab".__getitem__, 2, parts=tmp_path)
+    assert vectors.shape == (2, 1)
+    assert (tmp_path / "000000.npy").is_file()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -225,6 +227,12 @@ def test_invalid_results_of_a_fold_are_rejected(tmp_path, name, damage):
     save_file({**{key: array for key, array in arrays.items() if key != name}, **changed}, file, metadata)
     with pytest.raises(ValueError, match=rf"fold-1.safetensors is damaged \({name}\)"):
         cross_fit_proba(make_cnn, IMAGES, Y, head="4", checkpoint=tmp_path, **FAST)
+
+
+def test_pipe_in_place_of_a_checkpoint_is_rejected(tmp_path):
+    os.mkfifo(tmp_path / "fold-0.safetensors")
+    with pytest.raises(ValueError, match=r"fold-0.safetensors is a pipe or a device"):
+        cross_fit_proba(make_cnn, IMAGES, Y, checkpoint=tmp_path, **FAST)
 
 
 def test_damaged_checkpoint_is_named(tmp_path):

@@ -253,6 +253,26 @@ class TestRejected:
         with pytest.raises(ValueError, match="not a ccmn model: it contains"):
             load_model(path)
 
+    def test_hostile_names_in_the_archive(self, path):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("two\nlines.json", "{}")
+        with pytest.raises(ValueError, match=r"it contains 'two\\nlines.json'$"):
+            load_model(path)
+        fitted().save(path)
+        content = path.read_bytes()
+        at = content.rindex(b"PK\1\2")  # the last entry of the directory: its flags, then its name
+        path.write_bytes(content[: at + 8] + b"\0\x08" + content[at + 10 : at + 46] + b"\xff" + content[at + 47 :])
+        with pytest.raises(ValueError, match=r"\.ccmn is not a valid ccmn model"):
+            load_model(path)
+
+    def test_pipes_are_rejected(self, tmp_path):
+        os.mkfifo(tmp_path / "model.ccmn")
+        with pytest.raises(ValueError, match=r"model\.ccmn is a pipe or a device"):
+            load_model(tmp_path / "model.ccmn")
+        os.mkfifo(tmp_path / "state")
+        with pytest.raises(ValueError, match="state is a pipe or a device"):
+            CCMNClassifier(None, solver="adam", lr=0.1).fit(np.eye(9), np.eye(9), checkpoint=tmp_path / "state")
+
     def rewrite(self, path, change):
         description, arrays = persistence.read_model(path)
         change(description, arrays)

@@ -457,8 +457,9 @@ def read_trusted(path: Path | None, data: MultiLabelData, row_id: str | None = N
         rows = np.flatnonzero(~np.isnan(data.trusted).all(1))
         return rows, data.trusted[rows], np.zeros(len(rows), dtype=bool)
     if is_table(path):
+        frame = read_table(path).frame
         with prefix_errors(path):
-            rows, Y, random = _trusted_table(read_table(path).frame, data, row_id)
+            rows, Y, random = _trusted_table(frame, data, row_id)
     else:
         arrays = load_arrays(check_file(path), {"rows", "Y", "random", "label_names"})
         with prefix_errors(path):

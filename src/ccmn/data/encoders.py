@@ -255,6 +255,8 @@ def encode_rows(
 
 def _read_part(file: Path, rows: int) -> NDArray[np.float32] | None:
     """Return the vectors in a file; None if it does not exist or is damaged, so that they are computed again."""
+    if not file.is_file():  # a pipe would block
+        return None
     try:
         block = np.load(file, mmap_mode="r", allow_pickle=False)  # never larger than the file
     except Exception:  # damaged content can make the parser fail in any way

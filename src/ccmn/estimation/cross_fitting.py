@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from ccmn._containers import Labels, is_sparse, to_dense_array, unwrap
-from ccmn._files import atomic_write, fingerprint
+from ccmn._files import atomic_write, check_file, fingerprint
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_count, check_device, check_label_matrix, check_penalty, check_real
 from ccmn.estimation.out_of_fold import Fold, stratified_folds
@@ -406,7 +406,7 @@ class _FoldFiles:
         if path is None or not path.exists():
             return None
         try:
-            with safe_open(path, "np") as file:
+            with safe_open(check_file(path), "np") as file:
                 metadata = file.metadata() or {}
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:

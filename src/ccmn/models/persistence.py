@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from ccmn._files import atomic_write, checksum, write_folder
+from ccmn._files import atomic_write, check_file, checksum, write_folder
 from ccmn.models.calibration import LINKS
 from ccmn.models.predictor import FittedNetwork
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
@@ -174,17 +174,16 @@ def _read_folder(source: Path) -> dict[str, bytes]:
 def _read_file(source: Path) -> dict[str, bytes]:
     """Return the parts of a model file."""
     try:
-        with zipfile.ZipFile(source) as archive:
+        with zipfile.ZipFile(check_file(source)) as archive:
             entries = {info.filename: info for info in archive.infolist()}
             if sorted(entries) != sorted((*_FILES, _CHECKSUMS)):
-                raise ValueError(
-                    f"{source} is not a ccmn model: it contains {', '.join(sorted(entries)[:5]) or 'nothing'}"
-                )
+                found = ", ".join(map(repr, sorted(entries)[:5])) or "nothing"
+                raise ValueError(f"{source} is not a ccmn model: it contains {found}")
             # Parts are stored without compression, so that they are not larger than the file.
             if any(info.compress_type != zipfile.ZIP_STORED for info in entries.values()):
                 raise ValueError(f"{source} is not a ccmn model: its parts are compressed")
             return {name: archive.read(info) for name, info in entries.items()}
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, UnicodeDecodeError):
         raise ValueError(
             f"{source} is not a valid ccmn model: it is truncated, or was not written by CCMNClassifier.save"
         ) from None

@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from ccmn._files import atomic_write, remove_stale
+from ccmn._files import atomic_write, check_file, remove_stale
 from ccmn.training.networks import Network, UserNetwork
 from ccmn.training.optimizer import StackedAdam
 from ccmn.training.selection import Selection
@@ -80,7 +80,7 @@ class Checkpoint:
         if not self.path.exists():
             return 0
         try:
-            with safe_open(self.path, "pt") as file:
+            with safe_open(check_file(self.path), "pt") as file:
                 tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise ValueError(
