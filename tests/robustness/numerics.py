@@ -121,14 +121,17 @@ def _estimator(rng: np.random.Generator) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     from ccmn.baselines import BASELINES
-    from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES
+    from ccmn.losses import CORRECTIONS, SURROGATES
     from ccmn.models import CCMNClassifier, CorrectedClassifier, RiskControlledClassifier
+    from ccmn.models.classifier import LOSS_NAMES
 
     kind = rng.integers(10)
-    if kind < 6:
+    if kind == 5:
+        return CCMNClassifier(random_state=0, model=rng.choice(["auto", "average"]))
+    if kind < 5:
         options: dict[str, Any] = {
             "noise": "partial" if rng.random() < 0.1 else noise(rng),
-            "loss": rng.choice([*LOSSES]),
+            "loss": rng.choice([*LOSS_NAMES]),
             "surrogate": rng.choice([*SURROGATES]),
             "model": rng.choice(["linear", "linear", "mlp"]),
             "solver": rng.choice(["auto", "auto", "adam"]),
@@ -217,7 +220,133 @@ def loss(rng: np.random.Generator, X: Any, Y: Any) -> Any:
     return f"{kind} loss", np.array([value.item(), scores.grad.abs().max().item()])
 
 
-CASES = ((0.45, fit), (0.1, estimate), (0.05, audit), (0.25, metric), (0.15, loss))
+def votes(rng: np.random.Generator, X: Any, Y: Any) -> Any:
+    """Infer labels from the votes of annotators who agree, contradict each other, vote rarely or never."""
+    from ccmn import infer_labels, next_votes
+
+    given = (rng.random((60, 3, N_LABELS)) < rng.choice([0.0, 0.05, 0.5, 1.0])).astype(float)
+    given[rng.random(given.shape) < rng.choice([0.0, 0.5, 0.99, 1.0])] = np.nan
+    given[:, 0] = rng.choice([0.0, 1.0, np.nan, 0.5])
+    if rng.random() < 0.1:
+        given[0, 0, 0] = rng.choice([2.0, -1.0, np.inf])
+    inferred = infer_labels(given, X if rng.random() < 0.5 else None)
+    next_votes(inferred, 5)
+    return "infer_labels", np.concatenate([inferred.proba.ravel(), inferred.rho_pos.ravel(), inferred.rho_neg.ravel()])
+
+
+def diagnose(rng: np.random.Generator, X: Any, Y: Any) -> Any:
+    """Diagnose noise, or estimate rates that depend on scores, uncertain labels or the effect of wrong rates."""
+    from ccmn import diagnose_noise, estimate_score_noise, resolve_uncertain, sensitivity
+    from ccmn.noise import PartialNoise
+
+    proba = np.clip(rng.random((60, N_LABELS)) * rng.choice([1, 1e-300, 2]), 0, 1)
+    kind = rng.integers(4)
+    if kind == 0:
+        return "diagnose_noise", np.array([flag.value for flag in diagnose_noise(X, Y).flags if flag.value is not None])
+    if kind == 1:
+        rows = rng.permutation(60)[: rng.integers(1, 60)]
+        trusted = (rows, rng.integers(0, 2, size=(len(rows), N_LABELS)))
+        noise = estimate_score_noise(Y, proba, trusted).noise
+        return "estimate_score_noise", np.stack([noise.rho_pos, noise.rho_neg])
+    if kind == 2:
+        given = rng.integers(0, 2, (60, N_LABELS))
+        given[rng.random(given.shape) < rng.choice([0.1, 0.9])] = -1
+        by_features = rng.random() < 0.5
+        found = resolve_uncertain(X, given) if by_features else resolve_uncertain(None, given, pred_proba=proba)
+        return "resolve_uncertain", np.concatenate([found.proba.ravel(), found.share[(given < 0).any(0)]])
+    rates = PartialNoise(float(rng.choice([0, 0.5, 0.98])), n_labels=N_LABELS)
+    effect = sensitivity(rates, proba, float(rng.choice([0, 0.05, 0.9])))
+    return "sensitivity", np.concatenate([effect.mean_change.ravel(), effect.changed.ravel()])
+
+
+def row_noise(rng: np.random.Generator, X: Any, Y: Any) -> Any:
+    """Debias labels under rates that depend on scores or groups, or train on them."""
+    from ccmn import CCMNClassifier, ClassConditionalNoise, GroupedNoise, ScoreDependentNoise
+
+    members = [ClassConditionalNoise(*(rng.random((2, N_LABELS)) * 0.499)) for _ in range(3)]
+    if rng.random() < 0.5:
+        model = ScoreDependentNoise({0.0: members[0], float(rng.choice([1e-300, 0.5])): members[1], 1.0: members[2]})
+        debiased = model.debias(Y, np.clip(rng.random((60, N_LABELS)) * 2 - 0.5, 0, 1))
+        return "ScoreDependentNoise", debiased if torch.is_tensor(debiased) else np.nan_to_num(_dense(debiased))
+    groups = rng.choice(["a", "b"], 60)
+    grouped = GroupedNoise({"a": members[0], "b": members[1]})
+    clf = CCMNClassifier(grouped, loss="hamming", surrogate="square", random_state=0).fit(X, Y, groups=groups)
+    return "GroupedNoise", clf.decision_function(X)
+
+
+def _dense(Y: Any) -> np.ndarray:
+    return np.asarray(Y.toarray() if scipy.sparse.issparse(Y) else Y, dtype=float)
+
+
+def risk(rng: np.random.Generator, X: Any, Y: Any) -> Any:
+    """Control a risk on noisy labels."""
+    from ccmn import control_risk
+    from ccmn.models.risk_control import METRICS
+
+    scores = rng.normal(size=(60, N_LABELS)) * rng.choice([1, 0, 1e-300, 1e300])
+    name, target = str(rng.choice([*METRICS])), float(rng.choice([0.01, 0.1, 0.9, 0.99]))
+    found = control_risk(Y, scores, noise(rng), name, target, per_label=bool(rng.integers(2)))
+    return "control_risk", np.nan_to_num(np.asarray(found.bound, float), posinf=0.0)
+
+
+def audit_all(rng: np.random.Generator, X: Any, Y: Any) -> Any:
+    """Audit labels with out-of-fold probabilities of a linear model and a random forest."""
+    from ccmn.audit import audit_labels
+
+    found = audit_labels(X, Y, str(rng.choice(["estimate", "partial"])), random_state=0)
+    return "audit_labels", np.asarray(found.issues["p_wrong"], float)
+
+
+def published_loss(rng: np.random.Generator, X: Any, Y: Any) -> Any:
+    """Compute a published loss and its gradient."""
+    from ccmn import functional
+
+    name = str(rng.choice(functional.__all__))
+    Z = np.clip(rng.normal(size=(60, N_LABELS)) * rng.choice([1, 0, 1e-300, 1e8]), -1e8, 1e8)
+    scores = torch.tensor(Z, dtype=torch.float32, requires_grad=True)
+    targets = torch.tensor((rng.random((60, N_LABELS)) < rng.choice([0, 0.02, 0.5, 1])).astype(np.float32))
+    arguments = (float(rng.choice([0.0, 0.3, 0.99])),) if name == "large_loss_rejection" else ()
+    value = getattr(functional, name)(scores, targets, *arguments).sum()
+    value.backward()
+    return name, np.array([value.item(), scores.grad.abs().max().item()])
+
+
+def preprocess(rng: np.random.Generator, X: Any, Y: Any) -> Any:
+    """Convert a table with extreme numbers, categories, dates and texts to features."""
+    from ccmn.data import TablePreprocessor
+
+    words = np.array(["a", "b", "", None, "nan", "\u0661", "2026-01-01", "1e999"], dtype=object)
+    frame = pd.DataFrame(
+        {
+            "number": rng.normal(size=60) * rng.choice([1, 1e-300, 1e300]),
+            "gaps": np.where(rng.random(60) < 0.5, np.nan, 1.0),
+            "word": words[rng.integers(0, len(words), 60)],
+            "text": [f"red boat {i}" for i in rng.integers(0, 5, 60)],
+            "same": 1,
+            "day": pd.date_range("1700-01-01", periods=60, freq="1000D"),
+        }
+    )
+    if rng.random() < 0.3:
+        frame.loc[0, "number"] = rng.choice([np.inf, -np.inf])
+    chosen = list(rng.permutation(frame.columns)[: rng.integers(1, 7)])
+    text = ["text"] if "text" in chosen else []
+    return "TablePreprocessor", _dense(TablePreprocessor(text).fit(frame[chosen]).transform(frame[chosen][:20]))
+
+
+CASES = (
+    (0.4, fit),
+    (0.1, estimate),
+    (0.05, audit),
+    (0.15, metric),
+    (0.1, loss),
+    (0.03, votes),
+    (0.04, diagnose),
+    (0.03, row_noise),
+    (0.03, risk),
+    (0.01, audit_all),
+    (0.03, published_loss),
+    (0.03, preprocess),
+)
 
 
 def check(rng: np.random.Generator, folder: Path) -> str:
@@ -231,7 +360,7 @@ def check(rng: np.random.Generator, folder: Path) -> str:
             if not str(error).strip():
                 raise Failure("empty message", chosen.__name__) from error
             return f"{chosen.__name__}: ValueError"
-    result = np.asarray(result.toarray() if scipy.sparse.issparse(result) else result, dtype=float)
+    result = _dense(result.float() if torch.is_tensor(result) else result)
     if np.isfinite(result).all():
         return f"{chosen.__name__}: finite"
     texts = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
