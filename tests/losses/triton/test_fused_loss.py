@@ -166,6 +166,7 @@ for surrogate, reduction in (("hinge", "mean"), ("logistic", "none")):
     f, Y = torch.randn(5, 3), torch.randint(0, 2, (5, 3))
     torch.library.opcheck(op, (f, Y, torch.ones(3), torch.zeros(3), *options))
     torch.library.opcheck(op, (f, Y, None, None, *options))
+    torch.library.opcheck(op, (f.bfloat16(), Y, None, None, *options[:-1], False))
 print(EagerMethod.calls > 0)
 """
 

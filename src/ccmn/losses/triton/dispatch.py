@@ -263,7 +263,7 @@ def _fused_loss_op(
 ) -> tuple[Tensor, Tensor]:
     """Return parts of the value (rows, n) and what the backward pass needs: a gradient, or the records of a series."""
     parts, saved = _method(outputs, labels, scale, Options(*options)).parts(outputs, labels, scale, offset)
-    return parts, outputs.new_empty(0) if saved is None else saved
+    return parts, outputs.new_empty(0, dtype=torch.float32) if saved is None else saved
 
 
 def _fused_loss_backward_op(
