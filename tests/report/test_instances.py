@@ -3,10 +3,19 @@ from __future__ import annotations
 import os
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
-from ccmn.report.instances import MAX_CHARACTERS, MAX_FEATURES, image_files, informative_features, pictures, snippets
+from ccmn.report.instances import (
+    MAX_CHARACTERS,
+    MAX_FEATURES,
+    image_files,
+    informative_columns,
+    informative_features,
+    pictures,
+    snippets,
+)
 
 
 def test_pictures_are_scaled_over_all_rows():
@@ -69,3 +78,14 @@ def test_feature_names_and_labels_that_were_not_observed():
     show = informative_features(X, Y, ["length"])
     assert show(1, 0).features[0].name == "length"
     assert show(1, 1).features[0].evidence == 0
+
+
+def test_informative_columns_show_cells_and_add_the_evidence_of_their_features():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(40, 3)), rng.integers(2, size=(40, 1)).astype(float)
+    cells = pd.DataFrame({"city": ["Rome", "Oslo"] * 20, "age": [31.0, np.nan] * 20})
+    shown = informative_columns(X, Y, cells, ["age", "city", "city"])(3, 0).features
+    single = {feature.name: feature.evidence for feature in informative_features(X, Y, ["a", "b", "c"])(3, 0).features}
+    found = {feature.name: (feature.value, feature.evidence) for feature in shown}
+    assert found["age"] == ("–", pytest.approx(single["a"]))
+    assert found["city"] == ("Oslo", pytest.approx(single["b"] + single["c"]))

@@ -6,8 +6,9 @@ import scipy.sparse
 
 from ccmn._pictures import encode_png
 from ccmn.data import MultiLabelData, write_npz
+from ccmn.data.labeled_table import ColumnRoles
 from ccmn.review import ReviewDataset, read_review_data
-from ccmn.review.review_data import MAX_FEATURES, FeaturePictures, FilePictures
+from ccmn.review.review_data import MAX_FEATURES, MAX_OTHER_COLUMNS, FeaturePictures, FilePictures
 from review.example import make_dataset
 
 CSV = "words,file,size,sea,sky\nred boat at sea,a.png,1.5,1,0\nblue sky today,b.png,2,0,1\nnothing here,c.png,3,0,\n"
@@ -120,3 +121,31 @@ def test_unusable_picture_names_give_no_picture(tmp_path):
     (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
     pictures = FilePictures(["a\0.png", f"{'a' * 5000}.png", f"{'a/' * 2500}a.png", "loop.png"], tmp_path)
     assert [pictures(row) for row in range(4)] == [None] * 4
+
+
+def test_rows_of_a_table_are_displayed_as_in_the_file(tmp_path):
+    lines = [f"C{i},{'IT' if i % 2 else ''},2024-05-0{i % 9 + 1},{20 + i * i}.5,{i % 2}" for i in range(40)]
+    (tmp_path / "table.csv").write_text("\n".join(["customer,country,since,income,uses", *lines]) + "\n")
+    dataset, _ = read_review_data(tmp_path / "table.csv", roles=ColumnRoles(["uses"], id="customer"))
+    shown = [(feature.name, feature.value) for feature in dataset.features(2)]
+    assert shown == [("country", "–"), ("since", "2024-05-03"), ("income", "24.5")]
+    assert dataset.excerpt(2) == "since: 2024-05-03, income: 24.5"
+    assert dataset.other_columns(2) == dataset.features(2)
+
+
+@pytest.mark.parametrize("ids", [(), ("id",)])
+@pytest.mark.parametrize(("n_columns", "displayed"), [(2, True), (MAX_OTHER_COLUMNS + 1, False)])
+def test_other_columns_are_displayed_beside_a_text_unless_there_are_many(tmp_path, ids, n_columns, displayed):
+    names = [f"x{j}" for j in range(n_columns)]
+    lines = [",".join([*(f"T{i}" for _ in ids), f"word {i}", *["1.5"] * n_columns, str(i % 2)]) for i in range(30)]
+    (tmp_path / "texts.csv").write_text("\n".join([",".join([*ids, "body", *names, "sea"]), *lines]) + "\n")
+    roles = ColumnRoles(["sea"], text=("body",), id=ids[0] if ids else None)
+    dataset, _ = read_review_data(tmp_path / "texts.csv", roles=roles)
+    assert dataset.excerpt(0) == "word 0"
+    assert [cell[:2] for cell in dataset.other_columns(0)] == [(name, "1.5") for name in names if displayed]
+
+
+def test_excerpt_of_rows_of_numbers():
+    data = MultiLabelData([[1.25, -3.0], [0.0, 4.0]], [[1], [0]], feature_names=["length", "width"])
+    assert ReviewDataset(data).excerpt(0) == "length: 1.25, width: -3"
+    assert ReviewDataset(MultiLabelData(np.ones((2, 50)), [[1], [0]])).excerpt(0) == ""

@@ -141,7 +141,7 @@ def audit(
     used = ",".join(name for name in (ignore, annotator) if name) or None
     context.params["ignore"] = used  # the next command must not use the annotator as a feature
     roles = read_roles(labels, tags, sep, text, image, row_id, used)
-    _, data = Columns.from_training_data(source, roles=roles, data_dir=data_dir, votes=voted)
+    columns, data = Columns.from_training_data(source, roles=roles, data_dir=data_dir, votes=voted)
     Y = label_frame(data, candidates)
     rates = read_noise_option(noise, data.label_names, data.q)
     verified = read_trusted(trusted, data, row_id)
@@ -157,7 +157,7 @@ def audit(
     if report is not None:
         from ccmn.report.builders import audit_report
 
-        display = row_display(data, Y, size, Path(source).parent)
+        display = row_display(data, Y, size, Path(source).parent, columns.table)
         note = f"No error probability reaches {threshold:g}: these are the most suspicious labels." if below else ""
         write_report(audit_report(data, Y, audited, display, top, _infer(data, random_state), note), report)
     shown = _described(audited.issues.head(top), data, texts=False)

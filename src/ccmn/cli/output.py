@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ccmn.data import MultiLabelData
+    from ccmn.data.preprocessing import TablePreprocessor
     from ccmn.estimation import NoiseRates
     from ccmn.report.facts import Report
     from ccmn.report.instances import Show
@@ -99,15 +100,17 @@ def read_picture_size(text: str | None) -> tuple[int, ...] | None:
         raise typer.BadParameter(f"--picture: {error}") from error
 
 
-def row_display(data: MultiLabelData, Y: Any, size: tuple[int, ...] | None, folder: Path) -> Show:
-    """Return how a report shows a row: as a picture, as the start of its text, or by its informative features.
+def row_display(
+    data: MultiLabelData, Y: Any, size: tuple[int, ...] | None, folder: Path, table: TablePreprocessor | None = None
+) -> Show:
+    """Return how a report shows a row: as a picture, as the start of its text, or by its informative columns.
 
-    Picture files are searched in ``folder``.
+    Picture files are searched in ``folder``. ``table`` is the preprocessing of the columns, if there is any.
     """
     import numpy as np
 
     from ccmn._containers import to_dense_array
-    from ccmn.report.instances import image_files, informative_features, pictures, snippets
+    from ccmn.report.instances import image_files, informative_columns, informative_features, pictures, snippets
 
     if size is not None:
         return pictures(data.X, size)
@@ -115,7 +118,11 @@ def row_display(data: MultiLabelData, Y: Any, size: tuple[int, ...] | None, fold
         return image_files(list(data.images), folder)
     if data.texts is not None:
         return snippets(list(data.texts))
-    return informative_features(data.X, to_dense_array(Y).astype(np.float64), data.feature_names)
+    labels = to_dense_array(Y).astype(np.float64)
+    if data.cells is not None and table is not None:
+        columns = [step.column for step in table.steps_ for _ in step.names]
+        return informative_columns(data.X, labels, data.cells, columns)
+    return informative_features(data.X, labels, data.feature_names)
 
 
 class ResultCache:

@@ -186,7 +186,7 @@ def evaluate(
     if report is not None:
         from ccmn.report.builders import evaluation_report
 
-        display = row_display(data, data.Y, size, Path(source).parent)
+        display = row_display(data, data.Y, size, Path(source).parent, columns.table)
         write_report(evaluation_report(data, classifier, scores, rates, display, training_note), report)
     if as_json:
         result = {

@@ -21,7 +21,7 @@ from ccmn._validation import check_no_missing
 from ccmn.data.catalog import DATASETS, load_dataset
 from ccmn.data.dataset import Matrix, MultiLabelData
 from ccmn.data.formats import FORMATS, format_suffix, is_table, read_file, read_rows, read_table, read_text_file
-from ccmn.data.labeled_table import ColumnRoles, LabeledTable
+from ccmn.data.labeled_table import MAX_DISPLAYED_COLUMNS, ColumnRoles, LabeledTable
 from ccmn.data.libsvm import read_libsvm
 from ccmn.data.preprocessing import TablePreprocessor, TextFeatures, to_numbers
 from ccmn.data.tables import LabelSpec
@@ -144,7 +144,9 @@ class Columns:
                 raise
             return None, None
         columns = cls(data.d, data.q, data.feature_names, data.label_names, features)
-        return columns, data if features is None else replace(features.join(data, texts), texts=texts)
+        if features is None:
+            return columns, data
+        return columns, replace(features.join(data, texts), texts=texts, cells=_displayed_numbers(data))
 
     def read_rows(
         self, source: PathLike, *, roles: ColumnRoles | None = None, data_dir: PathLike | None = None
@@ -299,6 +301,15 @@ def _numbers_rows(values: Any) -> bool:
         return bool((np.diff(np.asarray(values, dtype=np.float64)) == 1).all())
     except (TypeError, ValueError):  # words or gaps
         return False
+
+
+def _displayed_numbers(data: MultiLabelData) -> Any:
+    """Return the numbers of a table as a DataFrame, for display; None if there are none or too many."""
+    if data.feature_names is None or not 0 < data.d <= MAX_DISPLAYED_COLUMNS or is_sparse(data.X):
+        return None
+    import pandas as pd
+
+    return pd.DataFrame(data.X, columns=list(data.feature_names))
 
 
 def _is_dataset_name(source: PathLike) -> bool:

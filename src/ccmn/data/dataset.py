@@ -50,6 +50,8 @@ class MultiLabelData:
         Identifier, text and picture file of every row, for display. The text is also a feature; the others are not.
     trusted : array of shape (n, q), default=None
         Verified labels; NaN where not verified.
+    cells : DataFrame of shape (n, columns), default=None
+        Columns of the table that are features, except texts, as they are in the file. They are for display.
 
     Raises
     ------
@@ -75,6 +77,7 @@ class MultiLabelData:
     texts: Sequence[str] | None = None
     images: Sequence[str] | None = None
     trusted: Matrix | None = None
+    cells: Any = None
 
     def __post_init__(self) -> None:
         """Validate the fields and convert them to their types."""
@@ -87,7 +90,7 @@ class MultiLabelData:
         candidates = None if self.candidates is None else _check_labels(self.candidates, "candidates")
         if candidates is not None and candidates.shape != Y.shape:
             raise ValueError(f"candidates must have the shape of Y, {Y.shape}; got {candidates.shape}")
-        for name in ("ids", "texts", "images"):
+        for name in ("ids", "texts", "images", "cells"):
             values = getattr(self, name)
             if values is not None and len(values) != X.shape[0]:
                 raise ValueError(f"{name} must have an entry for each of the {X.shape[0]} rows; got {len(values)}")
@@ -132,6 +135,7 @@ class MultiLabelData:
         for name in ("ids", "texts", "images"):
             values = getattr(self, name)
             taken[name] = None if values is None else [values[i] for i in np.arange(self.n)[rows]]
+        taken["cells"] = None if self.cells is None else self.cells.iloc[np.arange(self.n)[rows]]
         return replace(self, X=self.X[rows], Y=self.Y[rows], **taken)
 
     def __repr__(self) -> str:

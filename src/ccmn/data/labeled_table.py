@@ -22,6 +22,8 @@ MAX_NAMES = 15
 """Number of column names in an error message."""
 MAX_LIST_CHARACTERS = 200
 """Longer cells are texts and not lists of tags."""
+MAX_DISPLAYED_COLUMNS = 100
+"""Cells of larger tables are not kept for display: a person cannot read them, and they would need much memory."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,13 @@ class LabeledTable:
             texts=None if not roles.text else _joined(frame, roles.text),
             images=None if roles.image is None else _strings(frame[roles.image]),
             trusted=trusted,
+            cells=self._displayed_cells(),
         )
+
+    def _displayed_cells(self) -> Any:
+        """Return the features that are not texts, as they are in the file; None if there are none or too many."""
+        names = [name for name in self.features.columns if name not in self.roles.text]
+        return self.raw.frame[names] if 0 < len(names) <= MAX_DISPLAYED_COLUMNS else None
 
     def fit(self) -> tuple[TablePreprocessor, MultiLabelData]:
         """Learn the preprocessing of the features; return it and the data."""

@@ -36,6 +36,8 @@ MIN_NUMBER_SHARE = 0.9
 """A column of which at least this share are numbers is numeric; its other values are errors."""
 MAX_DENSE_FEATURES = 1000
 """Tables with more features of categories, and tables with texts, become sparse matrices."""
+MAX_CELL_CHARACTERS = 80
+"""Cells that are displayed are cut after this number of characters."""
 MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 """Texts that mean a missing value, in any case."""
 NUMBER_WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
@@ -493,6 +495,21 @@ def category_name(value: Any) -> str:
     """Return the name of a category; whole numbers have no decimals, so that 3 and 3.0 agree."""
     whole = isinstance(value, (float, np.floating)) and np.isfinite(value) and value == np.floor(value)
     return str(int(value)) if whole else str(value)
+
+
+def cell_text(value: Any) -> str:
+    """Return a cell of a table as text: a dash if it is missing, a date without a time of day at midnight.
+
+    >>> cell_text(3.0), cell_text(None), cell_text("Rome")
+    ('3', '–', 'Rome')
+    """
+    import pandas as pd
+
+    if pd.api.types.is_scalar(value) and pd.isna(value):
+        return "–"
+    text = f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)
+    text = text.removesuffix(" 00:00:00") if isinstance(value, pd.Timestamp) else text
+    return text if len(text) <= MAX_CELL_CHARACTERS else text[: MAX_CELL_CHARACTERS - 1] + "…"
 
 
 def without_gap_words(frame: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ccmn._containers import is_sparse
 from ccmn._pictures import to_pixels
 from ccmn._validation import FloatArray
+from ccmn.data.preprocessing import cell_text
 
 MAX_CHARACTERS = 280
 """Texts are cut after this number of characters."""
@@ -42,10 +43,10 @@ class Snippet:
 
 @dataclass(frozen=True)
 class Feature:
-    """Value of a feature in a row, and its evidence for a label (negative: against the label)."""
+    """Value of a feature or cell of a column, and its evidence for a label (negative: against the label)."""
 
     name: str
-    value: float
+    value: float | str
     evidence: float
 
 
@@ -123,17 +124,10 @@ def informative_features(X: Any, Y: FloatArray, names: Sequence[str] | None) -> 
     with r_jk the correlation of feature j and the noisy label k. Class-conditional noise multiplies all correlations
     with a label by the same factor, so the order of the features is that of the true label.
     """
-    mean = np.asarray(X.mean(0), dtype=np.float64).ravel()
-    squares = X.multiply(X).mean(0) if is_sparse(X) else (np.asarray(X, dtype=np.float64) ** 2).mean(0)
-    deviation = np.sqrt(np.maximum(np.asarray(squares).ravel() - mean**2, 0))
-    scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 1e-12)
-    correlations: dict[int, FloatArray] = {}
+    values_and_evidence = _evidence(X, Y)
 
     def show(row: int, label: int) -> Features:
-        if label not in correlations:
-            correlations[label] = _standardize(Y[:, label]) @ X * scale / len(Y)
-        values = np.asarray(X[[row]].toarray() if is_sparse(X) else X[[row]], dtype=np.float64).ravel()
-        evidence = (values - mean) * scale * correlations[label]
+        values, evidence = values_and_evidence(row, label)
         strongest = np.argsort(-np.abs(evidence), kind="stable")[:MAX_FEATURES]
         features = (
             Feature(f"x{j}" if names is None else names[j], float(values[j]), float(evidence[j])) for j in strongest
@@ -141,6 +135,53 @@ def informative_features(X: Any, Y: FloatArray, names: Sequence[str] | None) -> 
         return Features(tuple(features))
 
     return show
+
+
+def informative_columns(X: Any, Y: FloatArray, cells: Any, columns: Sequence[str]) -> Show:
+    """Show the cells of a row with the strongest evidence for or against a label.
+
+    The evidence of a column is the sum over its features, as in :func:`informative_features`: a category has one
+    feature per value, a date one per part.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n, d)
+        Features.
+    Y : array of shape (n, q)
+        Noisy labels.
+    cells : DataFrame of shape (n, columns)
+        Columns of the table as they are in the file.
+    columns : sequence of str, length d
+        Column of each feature.
+    """
+    values_and_evidence = _evidence(X, Y)
+    names = list(dict.fromkeys(columns))
+    place = np.array([names.index(column) for column in columns])
+
+    def show(row: int, label: int) -> Features:
+        evidence = np.bincount(place, values_and_evidence(row, label)[1], len(names))
+        strongest = np.argsort(-np.abs(evidence), kind="stable")[:MAX_FEATURES]
+        cell = cells.iloc[row]
+        return Features(tuple(Feature(names[j], cell_text(cell[names[j]]), float(evidence[j])) for j in strongest))
+
+    return show
+
+
+def _evidence(X: Any, Y: FloatArray) -> Callable[[int, int], tuple[FloatArray, FloatArray]]:
+    """Return a function of (row, label) that returns the features of the row and their evidence for the label."""
+    mean = np.asarray(X.mean(0), dtype=np.float64).ravel()
+    squares = X.multiply(X).mean(0) if is_sparse(X) else (np.asarray(X, dtype=np.float64) ** 2).mean(0)
+    deviation = np.sqrt(np.maximum(np.asarray(squares).ravel() - mean**2, 0))
+    scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 1e-12)
+    correlations: dict[int, FloatArray] = {}
+
+    def values_and_evidence(row: int, label: int) -> tuple[FloatArray, FloatArray]:
+        if label not in correlations:
+            correlations[label] = _standardize(Y[:, label]) @ X * scale / len(Y)
+        values = np.asarray(X[[row]].toarray() if is_sparse(X) else X[[row]], dtype=np.float64).ravel()
+        return values, (values - mean) * scale * correlations[label]
+
+    return values_and_evidence
 
 
 def _standardize(y: FloatArray) -> FloatArray:

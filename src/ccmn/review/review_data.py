@@ -20,10 +20,17 @@ from ccmn.data.csv_format import read_cells
 from ccmn.data.dataset import Matrix, MultiLabelData
 from ccmn.data.formats import format_suffix, is_table, read_table
 from ccmn.data.labeled_table import ColumnRoles
+from ccmn.data.preprocessing import cell_text
 from ccmn.data.tables import LabelSpec
 
 MAX_FEATURES = 30
 """Maximum number of features shown per row; with more features, the most unusual ones are shown."""
+
+MAX_OTHER_COLUMNS = 12
+"""Cells of a table are displayed below a text or a picture if they have at most this number of columns."""
+
+MAX_EXCERPT = 240
+"""Number of characters of a row in the list of rows."""
 
 MEDIA_TYPES = {
     ".png": "image/png",
@@ -98,11 +105,11 @@ class FilePictures:
 
 
 class DisplayedFeature(NamedTuple):
-    """Feature of a row: name, value, and distance from the mean in standard deviations."""
+    """Feature of a row: name, value, and distance from the mean in standard deviations; None for cells of a table."""
 
     name: str
-    value: float
-    z_score: float
+    value: str
+    z_score: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +175,12 @@ class ReviewDataset:
         }
 
     def features(self, row: int) -> list[DisplayedFeature]:
-        """Return the most unusual features of a row, in column order; of a sparse row only stored features."""
+        """Return the cells of a row as they are in the file, or the most unusual features if there are no cells.
+
+        Features are in column order. Of a sparse row, only stored features are returned.
+        """
+        if self.data.cells is not None:
+            return self._cells(row)
         X = self.data.X
         if is_sparse(X):
             stored = slice(X.indptr[row], X.indptr[row + 1])
@@ -180,9 +192,27 @@ class ReviewDataset:
         shown = np.sort(np.argsort(-np.abs(np.nan_to_num(z_scores)), kind="stable")[:MAX_FEATURES])
         names = self.data.feature_names
         return [
-            DisplayedFeature(names[columns[k]] if names else f"x{columns[k]}", float(values[k]), float(z_scores[k]))
+            DisplayedFeature(names[columns[k]] if names else f"x{columns[k]}", f"{values[k]:.4g}", float(z_scores[k]))
             for k in shown
         ]
+
+    def other_columns(self, row: int) -> list[DisplayedFeature]:
+        """Return the cells of a row that are displayed below its text or picture; none if there are too many."""
+        cells = self.data.cells
+        return [] if cells is None or cells.shape[1] > MAX_OTHER_COLUMNS else self._cells(row)
+
+    def excerpt(self, row: int) -> str:
+        """Return the beginning of the text of a row, or of its cells."""
+        if self.texts is not None:
+            return " ".join(self.texts[row][:MAX_EXCERPT].split())
+        n_columns = self.data.d if self.data.cells is None else self.data.cells.shape[1]
+        shown = self.features(row) if self.picture is None and n_columns <= MAX_OTHER_COLUMNS else []
+        cells = [f"{cell.name}: {cell.value}" for cell in shown if cell.value != cell_text(None)]
+        return ", ".join(cells)[:MAX_EXCERPT]
+
+    def _cells(self, row: int) -> list[DisplayedFeature]:
+        cells = self.data.cells.iloc[row]
+        return [DisplayedFeature(str(name), cell_text(cells[name])) for name in self.data.cells.columns]
 
     @cached_property
     def _mean_and_deviation(self) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -51,9 +51,6 @@ MAX_REVIEWER_NAME = 40
 ROWS_PER_PAGE = 48
 """Number of rows per page of the list of rows."""
 
-MAX_EXCERPT = 240
-"""Number of characters of a text in the list of rows."""
-
 MAX_RATES = 500
 """Maximum number of labels in the table of noise rates."""
 
@@ -120,7 +117,8 @@ class ReviewApp:
             view=view,
             focus=focus,
             text=None if dataset.texts is None else dataset.texts[item.row],
-            features=dataset.features(item.row) if is_table else None,
+            features=dataset.features(item.row) if is_table else dataset.other_columns(item.row),
+            is_table=is_table,
             answers=ANSWERS,
             max_characters=MAX_CHARACTERS,
             max_note=MAX_NOTE,
@@ -428,7 +426,7 @@ def _listed_rows(session: ReviewSession, rows: list[int]) -> list[ListedRow]:
         ListedRow(
             row,
             "" if dataset.ids is None else dataset.ids[row],
-            "" if dataset.texts is None else " ".join(dataset.texts[row][:MAX_EXCERPT].split()),
+            dataset.excerpt(row),
             [name for name, value in zip(dataset.label_names, dataset.given[row]) if value == 1],
             float(session.queue.scores.max_p_wrong[row]),
             row in answered,
