@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -178,14 +179,20 @@ def test_accessibility(context, start, tmp_path):
     (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
     page = open_page(context, start("table.csv", "--labels", "sea,sky", "--noise", "partial"))
     address = page.url.partition("/row")[0]
-    for name in ("rows", "rates", "results", "row/0"):
+    for name in ("rows", "rates", "results", "row/0", "row/99"):
         page.goto(f"{address}/{name}")
-        for scheme, width in (("light", 1280), ("dark", 390)):
+        for width, scheme in itertools.product((1280, 800, 390), ("light", "dark")):
             page.emulate_media(color_scheme=scheme)
             page.set_viewport_size({"width": width, "height": 800})
             assert axe_violations(page) == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate(CUT_OFF_TABLES) == 0
+    stranger = context.browser.new_page()
+    stranger.goto(f"{address}/row/0")
+    assert "Not signed in" in stranger.locator("main").inner_text()
+    assert axe_violations(stranger) == []
+    stranger.close()
     page.goto(f"{address}/row/99")
-    assert axe_violations(page) == []
     context.problems.clear()  # the console reports status 404
     page.get_by_role("link", name="Continue the review").click()
     page.set_viewport_size({"width": 1280, "height": 800})
@@ -210,6 +217,11 @@ def test_accessibility(context, start, tmp_path):
         seen.add(element)
     assert len(seen) >= 10
 
+
+CUT_OFF_TABLES = (
+    """[...document.querySelectorAll(".wide")].filter(box => box.scrollWidth > box.clientWidth + 1).length"""
+)
+"""JavaScript expression for the number of tables that are wider than their box."""
 
 TAGS = ("tag_damaged", "tag_password", "tag_shipping", "tag_refund", "tag_crash", "tag_billing", "tag_login")
 TAGS += ("tag_delivery_address_change", "tag_invoice", "tag_return", "tag_slow", "tag_feature_request")

@@ -191,3 +191,11 @@ def test_error_pages_are_escaped():
 
     page = error_response({"accept": "text/html"}, 400, "<b>$x").body.decode()
     assert "&lt;b&gt;$x" in page
+
+
+def test_error_page_of_a_browser_that_is_not_signed_in_says_what_to_do():
+    from ccmn.review.security import error_response
+
+    page = error_response({"accept": "text/html"}, 403, "Open the URL that `ccmn review` printed last.").body.decode()
+    assert "<code>ccmn review</code> printed last" in page
+    assert 'href="/"' not in page  # the link would lead to the same error

@@ -271,6 +271,12 @@ def test_rows_are_filtered_by_label_and_text(tmp_path):
         expected = {i for i in range(0, len(TRUE), 2) if given[i, 1] == value}
         assert set(found) <= expected
         assert len(found) == min(48, len(expected))
+    assert {given[i, 1] for i in listed("/rows?label=1")} == {0, 1}  # without a state, rows of both states
+    of_label = np.array([session.queue.scores.row_scores(i)[1] for i in range(len(TRUE))])
+    assert listed("/rows?label=1") == np.argsort(-of_label, kind="stable")[:48].tolist()
+    page = client.get("/rows?label=1&given=0").text
+    assert '<option value="0" selected>not given</option>' in page
+    assert str(escape(f"{NAMES[1]}: {of_label[given[:, 1] == 0].max():.0%} likely wrong")) in page
     assert listed("/rows?row=7") == [7]
     assert "T7" in client.get("/rows?row=7").text
     assert listed("/rows?label=99&page=999") == listed("/rows?page=3")
@@ -327,7 +333,19 @@ def test_browsers_get_error_pages(client, url, status):
     response = client.get(url, accept="text/html,*/*")
     assert response.status == status
     assert '<a href="/">Continue the review</a>' in response.text
+    assert "This page does not exist" in response.text
     assert client.get(url).text.count("\n") == 1  # scripts and other clients
+
+
+def test_rates_that_the_answers_contradict_are_marked(client, session):
+    assert "contradict" not in client.get("/rates").text
+    item = session.latest()
+    for _ in range(40):  # every label is true, so that many labels are missing
+        session.store.record(item, dict.fromkeys(item.asked, "yes"))
+        item = session.queue.after(item.position)
+    page = client.get("/rates").text
+    assert 'id="contradicted"' in page
+    assert 'class="rate-pos off"' in page
 
 
 def test_retraining_changes_the_rates_and_saves_a_model(client, session):

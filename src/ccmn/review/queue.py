@@ -84,6 +84,12 @@ class LabelIssueScores:
         scores: FloatArray = self._p_wrong(slice(row, row + 1))[0]
         return scores
 
+    def label_scores(self, label: int) -> FloatArray:
+        """Return the error probability of one label in each row; 0 if not observed."""
+        step = max(1, _BLOCK_SIZE // self._given.shape[1])
+        blocks = (self._p_wrong(slice(i, i + step)) for i in range(0, len(self._given), step))
+        return np.concatenate([np.nan_to_num(block[:, label]) for block in blocks])
+
     def _p_wrong(self, rows: slice) -> FloatArray:
         return self._score(self._given[rows], self._pred_proba[rows])
 
@@ -111,6 +117,10 @@ class VoteScores(LabelIssueScores):
         """Return the error probability of each label of a row; NaN if nobody voted."""
         scores: FloatArray = self._wrong[row]
         return scores
+
+    def label_scores(self, label: int) -> FloatArray:
+        """Return the error probability of one label in each row; 0 if nobody voted."""
+        return np.nan_to_num(self._wrong[:, label])
 
 
 class ReviewQueue:

@@ -150,6 +150,11 @@ class ReviewDataset:
         Y = self.data.Y
         return np.asarray(Y.toarray() if is_sparse(Y) else Y, dtype=np.float32)
 
+    def name(self, row: int) -> str:
+        """Return the identifier or the picture file of a row; empty if it has none."""
+        names = self.data.images if self.ids is None else self.ids
+        return "" if names is None else names[row]
+
     @cached_property
     def label_names(self) -> tuple[str, ...]:
         """Names of the labels; "label 0", "label 1", ... if they have no names."""

@@ -40,13 +40,33 @@ MAX_PATH_LENGTH = 200
 MAX_SECONDS = 10.0
 """Maximum time for the head of a request, for its body, and for a client to read a part of the response."""
 
-ERROR_STYLE = (
-    ":root { color-scheme: light dark; } body { font: 16px/1.5 system-ui, sans-serif; margin: 15vh auto; "
-    "max-width: 36rem; padding: 0 1rem; } h1 { font-size: 1.4rem; } a { color: inherit; }"
-)
+ERROR_STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --rule: #d5d9df; --soft: #f3f5f8; --accent: #0b57b0; --on-accent: #fff; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --paper: #14171b; --rule: #3a414b; --soft: #1d2228; --accent: #7ab4ff; --on-accent: #10151b; } }
+body { font: 16px/1.6 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0; }
+header { font-weight: 700; padding: .6rem 1rem; border-bottom: 1px solid var(--rule); font-size: 15px; }
+main { max-width: 38rem; margin: 12vh auto; padding: 1.2rem 1.6rem; border: 1px solid var(--rule); border-radius: 8px; }
+h1 { font-size: 1.35rem; margin: 0 0 .6rem; } code { background: var(--soft); padding: .1em .35em; border-radius: 4px; }
+a { display: inline-block; background: var(--accent); color: var(--on-accent); font-weight: 600; text-decoration: none; padding: .4rem 1.1rem; border-radius: 4px; }
+a:focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
+@media (max-width: 42rem) { main { margin: 6vh 1rem; } }
+"""  # noqa: E501
 """Style sheet of error pages. It is part of the page, because a browser without cookie gets no other file."""
 
 _ERROR_STYLE_HASH = base64.b64encode(hashlib.sha256(ERROR_STYLE.encode()).digest()).decode()
+
+ERROR_TITLES = {
+    400: "This request cannot be answered",
+    403: "This page is not open",
+    404: "This page does not exist",
+    405: "This page does not exist",
+    500: "A file could not be read or written",
+}
+"""Titles of error pages by status code."""
+
+CONTINUE = 'Your answers are saved.</p><p><a href="/">Continue the review</a>'
+SIGN_IN = "Your answers are saved. If the server has stopped, run the same <code>ccmn review</code> command again."
+"""Advice on error pages, for browsers that are signed in and for other browsers."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": f"default-src 'none'; script-src 'self'; style-src 'self' 'sha256-{_ERROR_STYLE_HASH}'; "
@@ -186,9 +206,12 @@ def error_response(headers: Mapping[str, str], status: int, reason: str) -> Resp
     """Return a page with an error for a browser, and one line of text for other clients."""
     if "text/html" not in headers.get("accept", ""):
         return PlainTextResponse(f"{reason}\n", status)
-    title = HTTPStatus(status).phrase.capitalize()
+    title = ERROR_TITLES.get(status) or HTTPStatus(status).phrase.capitalize()
     page = Template(_read_template("error.html")).substitute(
-        title=escape(title), reason=escape(reason), style=ERROR_STYLE
+        title=escape(title),
+        reason=re.sub("`([^`]*)`", r"<code>\1</code>", escape(reason)),
+        advice=SIGN_IN if status in (403, 421) else CONTINUE,
+        style=ERROR_STYLE,
     )
     return HTMLResponse(page, status)
 

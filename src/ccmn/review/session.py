@@ -232,12 +232,14 @@ class ReviewSession:
     def find_rows(self, label: int | None = None, given: int | None = None, text: str = "") -> NDArray[np.int64]:
         """Return the rows with a given value of a label whose text contains ``text``, most suspicious first.
 
+        With ``label``, the rows are ordered by the error probability of this label.
+
         Parameters
         ----------
         label : int, optional
             Label to filter by.
         given : {0, 1}, optional
-            Given value of the label. The default is 1. Without ``label``, all rows match.
+            Given value of the label; any value by default. Without ``label``, all rows match.
         text : str, default=""
             Part of the text of the row, in any case. Rows without text do not match.
 
@@ -248,12 +250,13 @@ class ReviewSession:
         """
         scores = self.queue.scores
         matches = np.ones(self.dataset.data.n, dtype=bool)
-        if label is not None:
-            matches &= self.dataset.given[:, label] == (1 if given is None else given)
+        if label is not None and given is not None:
+            matches &= self.dataset.given[:, label] == given
         if text:
             texts, part = self.dataset.texts or [""] * len(matches), text.casefold()
             matches &= np.array([part in content.casefold() for content in texts], dtype=bool)
-        order = np.argsort(-scores.max_p_wrong, kind="stable")
+        p_wrong = scores.max_p_wrong if label is None else scores.label_scores(label)
+        order = np.argsort(-p_wrong, kind="stable")
         rows: NDArray[np.int64] = order[matches[order]]
         return rows
 

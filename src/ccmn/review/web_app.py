@@ -7,6 +7,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.applications import Starlette
@@ -128,7 +129,7 @@ class ReviewApp:
         """Return the list of rows, filtered by label and text; with ``row``, one row."""
         query, dataset = request.query_params, self._session.dataset
         label, search = _parse_int(query.get("label")), query.get("text", "")[:100]
-        given = 0 if query.get("given") == "0" else 1
+        given = {"0": 0, "1": 1}.get(query.get("given", ""))
         chosen = label if 0 <= label < dataset.data.q else None
         found = self._session.find_rows(chosen, given, search)
         if "row" in query:
@@ -148,7 +149,7 @@ class ReviewApp:
             n_pages=n_pages,
             page=page,
             query=urlencode(kept),
-            rows=_listed_rows(self._session, shown),
+            rows=_listed_rows(self._session, shown, chosen),
         )
 
     def rates(self, request: Request) -> Response:
@@ -373,6 +374,8 @@ class DisplayedRate(NamedTuple):
     """Position of the rate that the app uses."""
     dot: float | None
     """Position of the counted rate; None without rows."""
+    contradicted: bool
+    """Whether the rate that the app uses is outside the interval of the counted rate."""
 
 
 def _focused_label(view: RowView, requested: int, answered: int) -> int | None:
@@ -399,6 +402,7 @@ def _displayed_rates(session: ReviewSession) -> list[tuple[str, DisplayedRate, D
             high=round(100 * counted.high, 1),
             tick=round(100 * rate, 1),
             dot=round(100 * counted.value, 1) if n_rows else None,
+            contradicted=bool(n_rows) and not counted.low <= rate <= counted.high,
         )
 
     rows = []
@@ -416,23 +420,31 @@ class ListedRow(NamedTuple):
     id: str
     excerpt: str
     given: list[str]
+    suspect: str
+    """Label with the highest error probability, or the label that rows are filtered by; empty if not observed."""
     p_wrong: float
+    """Error probability of this label."""
     answered: bool
 
 
-def _listed_rows(session: ReviewSession, rows: list[int]) -> list[ListedRow]:
+def _listed_rows(session: ReviewSession, rows: list[int], label: int | None) -> list[ListedRow]:
     dataset, answered = session.dataset, session.store.answered_rows()
-    return [
-        ListedRow(
-            row,
-            "" if dataset.ids is None else dataset.ids[row],
-            dataset.excerpt(row),
-            [name for name, value in zip(dataset.label_names, dataset.given[row]) if value == 1],
-            float(session.queue.scores.max_p_wrong[row]),
-            row in answered,
+    listed = []
+    for row in rows:
+        p_wrong = np.nan_to_num(session.queue.scores.row_scores(row), nan=-1.0)
+        suspect = int(p_wrong.argmax()) if label is None else label
+        listed.append(
+            ListedRow(
+                row,
+                dataset.name(row),
+                dataset.excerpt(row),
+                [name for name, value in zip(dataset.label_names, dataset.given[row]) if value == 1],
+                dataset.label_names[suspect] if p_wrong[suspect] >= 0 else "",
+                float(p_wrong[suspect]),
+                row in answered,
+            )
         )
-        for row in rows
-    ]
+    return listed
 
 
 class ReviewerStatistics(NamedTuple):
