@@ -55,6 +55,27 @@ def test_every_command_has_an_example_in_its_help(run, command):
     assert f"ccmn {' '.join(command)}" in help_text.split("Example", 1)[1]
 
 
+@pytest.mark.parametrize("command", [(), ("data",), ("noise",), *COMMANDS], ids=" ".join)
+def test_help_shows_no_type_of_flags_and_keeps_brackets(run, command):
+    printed = run(*command, "--help").stdout
+    assert "<bool>" not in printed
+    assert "--help" in printed
+    found = typer.main.get_command(app)
+    for word in command:
+        found = found.commands[word]
+    bracketed = [word.strip(".,;:()") for word in found.help.split() if "[" in word]
+    assert all(word in printed for word in bracketed)
+
+
+def test_help_groups_options_and_lists_one_example_per_line(run):
+    printed = run("fit", "--help").stdout
+    assert printed.index("─ Options") < printed.index("─ Columns of DATA") < printed.index("─ Model and training")
+    assert printed.index("--out") < printed.index("─ Columns of DATA") < printed.index("--tags")
+    assert "\n   ccmn fit train.csv" in printed
+    assert "─ Columns of DATA" not in run("report", "--help").stdout
+    assert "Examples: " in typer.main.get_command(app).commands["fit"].help  # the layout is only for the terminal
+
+
 def test_help_starts_with_an_imperative_verb():
     verbs = {"Train", "Predict", "Evaluate", "List", "Start", "Reproduce", "Summarize", "Estimate", "Flip", "Show"}
     verbs |= {"Inject", "Download", "Convert", "Encode"}

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from ccmn.cli.audit_command import audit
 from ccmn.cli.data_commands import data_app
@@ -21,7 +20,7 @@ from ccmn.cli.embed_command import embed
 from ccmn.cli.experiment_commands import demo, report, reproduce
 from ccmn.cli.fit_command import fit
 from ccmn.cli.noise_commands import noise_app
-from ccmn.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, Command
+from ccmn.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, Command, CommandGroup
 from ccmn.cli.predict_command import evaluate, predict
 from ccmn.cli.review_command import review
 
@@ -36,7 +35,7 @@ PARAMETER_OPTIONS = {
 """Parameters in warnings of the library, and the options that users of the command line need instead."""
 
 
-class ErrorReporter(TyperGroup):
+class ErrorReporter(CommandGroup):
     """Command group that prints errors and warnings as single lines on stderr."""
 
     def main(

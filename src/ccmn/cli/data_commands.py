@@ -10,6 +10,7 @@ import typer
 
 from ccmn.cli.options import (
     Command,
+    CommandGroup,
     Data,
     DataDir,
     Force,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from ccmn.data.labeled_table import ColumnRoles
     from ccmn.estimation import UncertainLabels
 
-data_app = typer.Typer(help="List, describe, download and convert datasets.", no_args_is_help=True)
+data_app = typer.Typer(cls=CommandGroup, help="List, inspect, download and convert datasets.", no_args_is_help=True)
 
 
 @data_app.command("list", cls=Command)

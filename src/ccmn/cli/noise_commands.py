@@ -18,6 +18,7 @@ import typer
 from ccmn.cli.options import (
     Candidates,
     Command,
+    CommandGroup,
     Data,
     DataDir,
     Force,
@@ -62,7 +63,7 @@ MAX_RATE_SUM: dict[str, float | None] = {"literal": None, "moderate": 0.6}
 _MODEL_FIELDS = ("rho_pos", "rho_neg", "label_names")
 """Fields of estimated rates that the description of the noise model contains as well."""
 
-noise_app = typer.Typer(help="Estimate, inject and show label noise.", no_args_is_help=True)
+noise_app = typer.Typer(cls=CommandGroup, help="Estimate, inject and show label noise.", no_args_is_help=True)
 
 
 @noise_app.command(cls=Command)

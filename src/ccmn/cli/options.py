@@ -11,13 +11,14 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,9 +73,10 @@ Trusted = Annotated[
 Votes = Annotated[
     str | None,
     typer.Option(
-        metavar="ROW,ANNOTATOR,LABEL[,VALUE]",
-        help="DATA has one line per vote of an annotator (CSV, Parquet): columns of row, annotator, label, and of the "
-        "vote (0, 1 or a probability). Without VALUE, every line is an assigned label.",
+        metavar="COLUMNS",
+        help="DATA has one line per vote of an annotator (CSV, Parquet). The columns are ROW,ANNOTATOR,LABEL or "
+        "ROW,ANNOTATOR,LABEL,VALUE, with the vote (0, 1 or a probability) as VALUE. Without VALUE, every line is an "
+        "assigned label.",
     ),
 ]
 Candidates = Annotated[
@@ -96,6 +98,18 @@ CARRIED_OPTIONS = frozenset(
     )
 )
 """Parameters that describe the data; the command that is printed as the next step repeats them."""
+HELP_PANELS = {
+    "Columns of DATA": (
+        *("labels", "tags", "sep", "text", "image", "image_dir", "picture", "row_id", "ignore", "votes"),
+        *("annotator", "candidates", "keep"),
+    ),
+    "Model and training": (
+        *("loss", "surrogate", "correction", "model", "lr", "epochs", "batch_size", "weight_decay", "scale", "solver"),
+        *("threshold", "patience", "validation", "validation_is_clean", "validation_fraction", "device", "checkpoint"),
+        *("memory", "n_labels"),
+    ),
+}
+"""Options that the help shows together, by title. The other options come first."""
 OPTION_ALIASES = {"--seed": "--random-state", "--sides": "--noise-type"}
 """Former names of options, still accepted but not shown in the help."""
 
@@ -224,7 +238,7 @@ class Command(TyperCommand):
             source = ctx.params.get("source") or "these data"
             raise MemoryError(f"not enough memory for {source}" + (f" ({reason})" if reason else "")) from error
 
-    def format_help(self, *args: Any, **kwargs: Any) -> None:
+    def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help with the choices and with the default parameters of the classifier."""
         # Unwrap the lines of the docstring: the help is wrapped to the width of the terminal.
         self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in (self.help or "").split("\n\n"))
@@ -241,7 +255,63 @@ class Command(TyperCommand):
                 default = ", ".join(f"{value:g}" for value in default)
             text = str(parameter.help).replace("{choices}", choices)  # type: ignore[attr-defined]
             parameter.help = text.replace("{default}", "none" if default is None else str(default))  # type: ignore[attr-defined]
-        super().format_help(*args, **kwargs)
+        with _terminal_layout(self, ctx):
+            super().format_help(ctx, formatter)
+
+
+class CommandGroup(TyperGroup):
+    """Group of commands whose help has the layout of the commands."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        with _terminal_layout(self, ctx):
+            super().format_help(ctx, formatter)
+
+
+@contextmanager
+def _terminal_layout(command: Any, ctx: Any) -> Iterator[None]:
+    """Change the help for the terminal: one example per line, options in panels, no type of flags, brackets as text."""
+    panels = {name: title for title, names in HELP_PANELS.items() for name in names}
+    options = [parameter for parameter in command.get_params(ctx) if parameter.param_type_name == "option"]
+    grouped = sum(parameter.name in panels for parameter in options) > 1
+    changes: list[tuple[Any, str, Any]] = [(command, "help", _terminal_help(command.help or ""))]
+    for parameter in options:
+        changes.append((parameter, "help", _escape_markup(parameter.help or "")))
+        if parameter.is_flag:
+            changes.append((parameter, "metavar", ""))
+        if grouped and parameter.name in panels:
+            changes.append((parameter, "rich_help_panel", panels[parameter.name]))
+    original = [getattr(target, name, None) for target, name, _ in changes]
+    try:
+        for target, name, value in changes:
+            setattr(target, name, value)
+        yield
+    finally:
+        for (target, name, _), value in zip(changes, original):
+            setattr(target, name, value)
+
+
+def _terminal_help(text: str) -> str:
+    r"""Return the help of a command with one example per line.
+
+    >>> print(_terminal_help("Fit.\n\nExamples: ccmn fit a[b], or ccmn fit c"))
+    Fit.
+    <BLANKLINE>
+    Examples:
+      ccmn fit a\[b]
+      ccmn fit c
+    """
+    first, found, examples = text.rpartition("\n\nExample")
+    if not found:
+        return _escape_markup(text)
+    word, _, commands = examples.partition(": ")
+    lines = re.split(r",? or (?=ccmn |torchrun )|, (?=ccmn )", commands)
+    return _escape_markup(f"{first}{found}{word}:\n" + "\n".join(f"  {line}" for line in lines))
+
+
+def _escape_markup(text: str) -> str:
+    """Return a text whose brackets rich prints as they are."""
+    return re.sub(r"(?<!\\)\[", r"\[", text)
 
 
 def _losses() -> Iterable[str]:
