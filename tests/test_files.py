@@ -225,3 +225,11 @@ def test_limit_of_line_length(tmp_path, monkeypatch):
     path.write_text("123456789\n1234567890\n")
     with pytest.raises(ValueError, match=r"file\.txt has a line of more than 10 characters"):
         list(text_lines(path))
+
+
+def test_a_file_with_a_similar_name_is_suggested(tmp_path):
+    (tmp_path / "tickets.csv").write_text("")
+    with pytest.raises(FileNotFoundError, match=r"did you mean .*tickets\.csv\?"):
+        check_file(tmp_path / "ticket.csv")
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*other\.npz$"):
+        check_file(tmp_path / "other.npz")

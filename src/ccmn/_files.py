@@ -11,6 +11,7 @@ file, so that the next writer of the same file can delete what a killed process 
 from __future__ import annotations
 
 import ctypes
+import difflib
 import errno
 import gzip
 import hashlib
@@ -61,7 +62,7 @@ def check_file(path: PathLike) -> Path:
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(f"there is no file {path}") from None
+        raise FileNotFoundError(f"there is no file {path}{_similar_file(path)}") from None
     except (OSError, ValueError) as error:  # a name that is too long, a loop of links, an embedded NUL
         raise ValueError(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}") from None
     if stat.S_ISDIR(mode):
@@ -69,6 +70,16 @@ def check_file(path: PathLike) -> Path:
     if not stat.S_ISREG(mode):
         raise ValueError(f"{path} is a pipe or a device; expected a regular file")
     return path
+
+
+def _similar_file(path: Path) -> str:
+    """Return a question that names a file in the same folder with a similar name; empty if there is none."""
+    try:
+        names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    except OSError:  # no permission to list the folder
+        names = []
+    near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.75)
+    return f"; did you mean {path.parent / near[0]}?" if near else ""
 
 
 def data_name(path: Path) -> str:

@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+IMAGE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff"))
+"""Suffixes of picture files."""
+
 _SIZE = re.compile(r"([1-9]\d{0,5})x([1-9]\d{0,5})(?:x([13]))?")
 _GRAY, _COLOR = 0, 2
 

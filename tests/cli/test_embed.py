@@ -14,7 +14,7 @@ import torch
 
 from ccmn.data import encoders
 from ccmn.data.columns import Columns
-from ccmn.data.encoders import encode_rows, load_encoder
+from ccmn.data.encoders import ENCODERS, PACKAGES, encode_rows, load_encoder
 from ccmn.data.parquet import read_parquet_table
 
 Image = pytest.importorskip("PIL.Image", reason="pillow is not installed: pip install pillow")
@@ -72,7 +72,8 @@ def test_images_by_an_encoder_of_the_user(folder, run, source):
 
 
 def test_output_is_read_by_other_commands(folder, run):
-    run("embed", "photos.csv", "--image", "file", "--encoder", "own_encoder:make", "--out", "out.parquet")
+    result = run("embed", "photos.csv", "--image", "file", "--encoder", "own_encoder:make", "--out", "out.parquet")
+    assert "noise estimate out.parquet --labels red,green --out" in result.stderr  # the next command
     run("fit", "out.parquet", "--labels", "red,green", "--noise", "none", "--epochs", 2, "--out", "model.ccmn")
 
 
@@ -213,6 +214,20 @@ def test_torchvision_encoder_has_no_last_layer(monkeypatch):
     assert encode([Image.new("RGB", (4, 4), (1, 2, 3))]).tolist() == [[1, 2, 3]]
     with pytest.raises(ValueError, match="torchvision encodes images"):
         load_encoder("torchvision:small", "text")
+
+
+def test_missing_packages_are_named(folder, rejected, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    settings = {"--image": "file", "--encoder": "torchvision:resnet50", "--out": "out.parquet"}
+    assert "pip install torchvision pillow" in run_rejected(rejected, settings, 1)
+    assert set(PACKAGES) == set(ENCODERS)
+
+
+def test_errors_lead_from_pictures_to_their_vectors(folder, rejected):
+    assert "ccmn embed images --encoder" in rejected("fit", "images", "--labels", "red", "--out", "m.ccmn")
+    pd.DataFrame({"file": ["a.png"], "red": [1]}).to_csv("files.csv", index=False)
+    message = rejected("fit", "files.csv", "--labels", "red", "--image", "file", "--out", "m.ccmn")
+    assert "ccmn embed files.csv --image file --encoder" in message
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,8 +34,17 @@ def test_all_metrics(run, printed, saved, task, files):
     assert found["metrics"]["hamming_loss"] == pytest.approx(((scores >= 0) != task.Y).mean())
     assert found["metrics"]["ranking_loss"] == pytest.approx(METRICS["ranking_loss"].function(task.Y, scores))
     table = run("evaluate", saved, "task.npz").stdout
-    assert "hamming loss ↓" in table
-    assert "micro f1 ↑" in table
+    assert "Hamming loss ↓" in table
+    assert "micro F1 ↑" in table
+
+
+def test_hint_at_rates_if_the_model_was_trained_on_noisy_labels(run, saved, fresh, files):
+    rates = ClassConditionalNoise(0.1, 0.1, n_labels=3)
+    Path("hint.json").write_text(json.dumps(rates.to_dict()))
+    run("fit", "task.npz", "--noise", "hint.json", "--loss", "hamming", "--surrogate", "square", "--out", "hint.ccmn")
+    assert "add --noise RATES.json" in run("evaluate", "hint.ccmn", "fresh.csv").stdout
+    assert "add --noise" not in run("evaluate", "hint.ccmn", "fresh.csv", "--noise", "hint.json").stdout
+    assert "add --noise" not in run("evaluate", saved, "fresh.csv").stdout  # trained without noise
 
 
 def test_labels_are_matched_by_name(printed, saved, task, files):
@@ -112,7 +122,7 @@ class TestTrainingRows:
     def test_training_rows_are_counted(self, run, printed, saved, files, name):
         assert printed("evaluate", saved, name)["training_rows"] == 1
         note = run("evaluate", saved, name).stderr
-        assert "300 of 300 rows are in the training data" in note
+        assert "300 of 300 rows have the same features" in note
         assert "held-out rows" in note
         assert "--noise" not in note
 
@@ -129,7 +139,7 @@ class TestTrainingRows:
             assert ("with --noise they can leave the range" in run(*arguments).stderr) == marked
         run(*arguments, "--report", "model.html")
         text = " ".join(check_page((files / "model.html").read_text()).text)
-        assert "90 of 390 rows are in the training data" in text
+        assert "90 of 390 rows have the same features" in text
         assert "approximate" in text
         assert "unbiased," not in text
 

@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 from ccmn.data import load_dataset, write_csv, write_npz
 from ccmn.models import load_model
 from ccmn.noise import ClassConditionalNoise
+from ccmn.report.console import fit_summary
 
 QUICK = ("--loss", "ranking", "--epochs", 3, "--lr", 0.05)
 
@@ -25,6 +26,23 @@ def test_printed_summary(run, files):
     assert "noise: none" in text
     assert re.search(r"^validation ranking \+ Hamming loss 0\.\d+ \(learning rate 0\.05, epoch \d of 3\)$", text, re.M)
     assert text.endswith("saved to model.ccmn\n")
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (0.999, "(logistic regression; l2 0.1)"),
+        (0.001, "(random forest;"),
+        (0.6, "(average of 60% logistic regression"),
+    ],
+)
+def test_summary_names_only_models_with_a_share(share, words):
+    noise = {"kind": "partial", "rho_pos": [0.0], "rho_neg": [0.1]}
+    selected = {"criterion": "hamming_loss", "value": 0.1, "n_labels": 1, "l2_min": 0.1, "linear_share": share}
+    result = {"model": "m.ccmn", "n": 9, "d": 3, "q": 1, "noise": noise, "noise_is_estimated": True}
+    printed = fit_summary({**result, "validation": selected})
+    assert words in printed
+    assert printed.startswith("9 rows, 3 features, 1 label\n")
 
 
 def test_json(printed, files):
@@ -64,6 +82,7 @@ def test_average_prints_the_selected_shares(run, printed, files, model):
     share = selected["linear_share"]
     text = run(*command, "--force").stdout
     shares = f"average of {share:.0%} logistic regression and {1 - share:.0%} random forest"
+    shares = {"100%": "logistic regression", "0%": "random forest"}.get(f"{share:.0%}", shares)
     assert f"\nvalidation Hamming loss {selected['value']:.4g} ({shares}; l2 selected per label, " in text
 
 
@@ -173,7 +192,7 @@ def test_text(run, files):
     run("fit", "text.parquet", "--text", "review", *arguments)
     pd.DataFrame({"review": ["a boat!", "blue, blue", "unknown words"]}).to_csv("new.csv", index=False)
     assert run("predict", "words.ccmn", "new.csv", "--top", 1).stdout.splitlines()[1].startswith("0,1,label_boat,0.")
-    assert "micro f1" in run("evaluate", "words.ccmn", "text.parquet").stdout
+    assert "micro F1" in run("evaluate", "words.ccmn", "text.parquet").stdout
 
 
 def test_sparse_rows_without_names(run, files):

@@ -160,6 +160,7 @@ def test_other_columns_are_ignored_by_models_of_numbers(run, printed, files):
         (["--tags", "tags", "--sep", "|", "--id", "ticket", "--ignore", "body"], "use --sep ';'"),
         (["--tags", "tags"], "'ticket' has 200 different values"),
         (["--tags", "tags", "--labels", "age", "--text", "body"], "--labels and --tags"),
+        (["--labels", "tags", "--text", "body"], "use --tags tags instead of --labels"),
     ],
 )
 def test_errors(rejected, tickets, options, message):

@@ -38,6 +38,12 @@ def test_noise_of_the_majority_and_of_the_annotators(printed, run, vote_file, tm
     assert "eve" in run("noise", "estimate", vote_file, "--votes", "item,worker,tag").stdout
 
 
+def test_rates_of_a_fit_are_estimated_from_the_votes(run, printed, vote_file, tmp_path):
+    command = ("fit", vote_file, "--votes", "item,worker,tag", "--loss", "hamming", "--surrogate", "square", "--out")
+    assert printed(*command, tmp_path / "model.ccmn")["noise_is_estimated"]
+    assert "class-conditional, estimated" in run(*command, tmp_path / "again.ccmn").stdout
+
+
 def test_audit_describes_the_annotators(run, vote_file, tmp_path):
     page = tmp_path / "report.html"
     run("audit", vote_file, "--votes", "item,worker,tag", "--report", page, "--min-p-wrong", "0")
@@ -54,6 +60,7 @@ def test_review_orders_rows_by_the_gain_of_another_vote(vote_file, tmp_path):
         votes = dataset.data.votes.to_array()[scores.order[0]]
         assert any(set(column) == {0.0, 1.0} for column in votes.T)  # annotators disagree on the first row
         assert scores.row_scores(0).shape == (3,)
+        assert scores.label_scores(1)[7] == scores.row_scores(7)[1]
         given = dataset.given
         assert 0 < scores.max_p_wrong[scores.order[0]] < 1
         assert not np.isnan(given).any()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
 
     from ccmn.data.labeled_table import ColumnRoles
 
-IMAGE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff"))
-"""Files of a folder that are images."""
 FOLDER_COLUMNS = ("file", "tags")
 """Columns of the table of a folder: the files, and the names of their sub-folders."""
 
@@ -80,7 +80,7 @@ def embed(
 
     The output has the numeric columns of DATA, such as labels, the columns of image files, tags and identifiers, and
     columns e0, e1, ... with the vectors. All commands read it, and know the columns of image files, tags and
-    identifiers. Install the libraries with pip install 'ccmn[encoders]'.
+    identifiers. The encoders need further libraries: pip install torchvision, transformers or sentence-transformers.
 
     After an interruption the same command continues where it stopped: finished parts are kept in a folder next to the
     output until it is complete.
@@ -124,8 +124,28 @@ def embed(
     if tags is not None or labels is not None:
         # The file declares the other columns.
         print_next(shell_command("noise estimate", out, labels=labels, out=unused_name("rates.json")))
+    elif binary := _binary_columns(kept):
+        command = shell_command("noise estimate", out, labels=_joined_names(binary), out=unused_name("rates.json"))
+        print_next(command, "if these columns are the labels")
     else:
         print_next(shell_command("predict", "MODEL", out), "to train a model, declare labels with --tags or --labels")
+
+
+def _binary_columns(table: DataFrame) -> list[str]:
+    """Return the columns of 0 and 1, which may be labels."""
+    numbers = table.select_dtypes(["number", "bool"])
+    return [str(name) for name in numbers if numbers[name].isin((0, 1)).all() and numbers[name].nunique() == 2]
+
+
+def _joined_names(names: list[str]) -> str:
+    """Return names as one value of ``--labels``; a name with a comma is quoted.
+
+    >>> _joined_names(["sea", "sky, blue"])
+    'sea,"sky, blue"'
+    """
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()
 
 
 def _encode(
@@ -154,6 +174,8 @@ def _encode(
 def _read_folder(folder: Path, start: Path) -> DataFrame:
     """Return the image files below a folder as a table, with the names of their sub-folders as tags."""
     import pandas as pd
+
+    from ccmn._pictures import IMAGE_SUFFIXES
 
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
     if not files:

@@ -221,7 +221,7 @@ def fit(
         result = {
             **{"model": str(out), "n": data.n, "d": classifier.n_features_in_, "q": data.columns.n_labels},
             "noise": classifier.noise_.to_dict(),
-            "noise_is_estimated": classifier.rates_ is not None,
+            "noise_is_estimated": classifier.rates_ is not None or classifier.inferred_ is not None,
             "validation": classifier.selected_,
         }
         print_json(result) if as_json else typer.echo(fit_summary(result))

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ccmn.data.columns import Columns
     from ccmn.models import CCMNClassifier, RiskControl
     from ccmn.models.row_sketch import SeenRows
+    from ccmn.noise import NoiseModel
     from ccmn.report.facts import MetricValue
 
 BLOCK_ENTRIES = 1 << 22
@@ -203,8 +204,20 @@ def evaluate(
     print_table(metrics_table(values, data.n, corrected=rates is not None))
     for bounds in sorted({figure.bounds for figure in figures.values() if figure.out_of_range}):
         typer.echo(out_of_range_note(bounds))
+    if rates is None and not _is_clean(classifier.noise_):
+        typer.echo(
+            "If these labels are as noisy as the training labels, add --noise RATES.json (written by ccmn noise "
+            "estimate --out): the metrics on the true labels are then estimated."
+        )
     if report is not None:
         typer.echo(f"report written to {report}")
+
+
+def _is_clean(noise: NoiseModel) -> bool:
+    """Return whether a noise model changes no label."""
+    from ccmn.noise import ClassConditionalNoise
+
+    return isinstance(noise, ClassConditionalNoise) and not (noise.rho_pos.any() or noise.rho_neg.any())
 
 
 def _observed_rows(data: MultiLabelData) -> MultiLabelData:
@@ -351,8 +364,8 @@ def _training_rows_note(training_rows: SeenRows, n: int, *, noisy: bool) -> str 
     count = f"{'' if training_rows.exact else 'about '}{round(training_rows.share * n)} of {n}"
     effect = "; with --noise they can leave the range of the metric" if noisy else ""
     return (
-        f"{count} rows are in the training data of this model: these figures are too optimistic{effect}. "
-        "Evaluate on held-out rows."
+        f"{count} rows have the same features as a row in the training data of this model. If they are the same rows, "
+        f"these figures are too optimistic{effect}. Evaluate on held-out rows."
     )
 
 

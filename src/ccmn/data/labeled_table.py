@@ -18,6 +18,8 @@ from ccmn.data.tables import LabelSpec, label_columns
 
 DEFAULT_SEPARATOR = ";"
 """Separator of the tags in a cell."""
+TAG_SEPARATORS = (DEFAULT_SEPARATOR, "|", ",", "#")
+"""Separators that are recognized in error messages."""
 MAX_NAMES = 15
 """Number of column names in an error message."""
 MAX_LIST_CHARACTERS = 200
@@ -231,7 +233,9 @@ class LabeledTable:
         with prefix_errors(self.raw.path):
             features = self.features
             if not features.shape[1]:
-                hint = " Encode the pictures with ccmn embed first." if self.roles.image else ""
+                image = self.roles.image
+                command = None if image is None else shlex.join(["ccmn", "embed", str(self.raw.path), "--image", image])
+                hint = f" Encode the pictures first: {command} --encoder ENCODER --out FILE.parquet" if command else ""
                 raise ValueError(f"there are no features in these data.{hint}")
             preprocessor = TablePreprocessor(self.roles.text).fit(features)
             return preprocessor, self.data(preprocessor.transform(features), preprocessor.feature_names_out_)
@@ -316,7 +320,17 @@ def _is_list(cell: Any, separator: str) -> bool:
 def _labels(raw: RawTable, name: str) -> Any:
     """Return a label column as 0, 1 and NaN."""
     values = raw.frame[name]
-    numbers = to_numbers(values, raw.place).astype(np.float32)
+    try:
+        numbers = to_numbers(values, raw.place).astype(np.float32)
+    except ValueError as error:
+        separators = [mark for mark in TAG_SEPARATORS if any(_is_list(cell, mark) for cell in values)]
+        if not separators:
+            raise
+        option = "" if separators[0] == DEFAULT_SEPARATOR else f" --sep {shlex.quote(separators[0])}"
+        raise ValueError(
+            f"{error}. If the column lists the labels of a row, use --tags {shlex.quote(name)}{option} instead of "
+            "--labels."
+        ) from None
     wrong = ~(np.isin(numbers, (0, 1)) | np.isnan(numbers))
     if wrong.any():
         row = int(wrong.argmax())

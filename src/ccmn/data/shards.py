@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ccmn._files import PathLike, check_file, check_unpacked_size, prefix_errors, unpacked_limit
+from ccmn._pictures import IMAGE_SUFFIXES
 from ccmn._validation import check_count, check_label_values
 from ccmn.data.parquet import first_line, open_parquet
 from ccmn.data.tables import LabelSpec, check_column_names, label_columns
@@ -200,7 +202,11 @@ def _shards(folder: Path) -> list[Path]:
         raise FileNotFoundError(f"there is no folder {folder}")
     files = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith((".", "_")))
     if not files:
-        raise FileNotFoundError(f"there are no *.parquet files in {folder} (subfolders are not searched)")
+        hint = ""
+        if any(path.suffix.lower() in IMAGE_SUFFIXES for path in folder.rglob("*")):
+            command = f"ccmn embed {shlex.quote(str(folder))} --encoder ENCODER --out FILE.parquet"
+            hint = f". Encode its pictures first: {command}"
+        raise FileNotFoundError(f"there are no *.parquet files in {folder} (subfolders are not searched){hint}")
     return files
 
 

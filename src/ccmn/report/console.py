@@ -194,6 +194,16 @@ def _names(noise: NoiseModel | NoiseRates) -> tuple[str, ...]:
     return noise.label_names or tuple(str(j) for j in range(noise.n_labels))
 
 
+def metric_title(name: str) -> str:
+    """Return the name of a metric in words.
+
+    >>> metric_title("hamming_loss"), metric_title("micro_f1")
+    ('Hamming loss', 'micro F1')
+    """
+    words = {"hamming": "Hamming", "f1": "F1", "auc": "AUC"}
+    return " ".join(words.get(word, word) for word in name.split("_"))
+
+
 def metrics_table(values: Mapping[str, Any], n: int, *, corrected: bool) -> Table:
     """Return a table of metrics with arrows in the direction of improvement.
 
@@ -210,7 +220,7 @@ def metrics_table(values: Mapping[str, Any], n: int, *, corrected: bool) -> Tabl
         table.add_column("±", justify="right")
         table.add_column("estimate")
     for name, value in values.items():
-        title = f"{name.replace('_', ' ')} {'↑' if METRICS[name].greater_is_better else '↓'}"
+        title = f"{metric_title(name)} {'↑' if METRICS[name].greater_is_better else '↓'}"
         if corrected:
             mark = "*" if value["out_of_range"] else ""
             table.add_row(title, f"{value['value']:.4f}{mark}", f"{value['se']:.4f}", value["status"])
@@ -231,7 +241,8 @@ def fit_summary(result: Mapping[str, Any]) -> str:
     validation Hamming loss 0.25 (learning rate 0.05, epoch 7 of 20)
     saved to m.ccmn
     """
-    size = f"{result['n']} rows, {result['d']} features, {result['q']} labels"
+    counted = {"row": result["n"], "feature": result["d"], "label": result["q"]}
+    size = ", ".join(f"{number} {noun}{'' if number == 1 else 's'}" for noun, number in counted.items())
     noise = _fit_noise(result["noise"], result["noise_is_estimated"])
     return f"{size}\nnoise: {noise}\n{_fit_validation(result['validation'])}\nsaved to {result['model']}"
 
@@ -246,8 +257,15 @@ def _fit_validation(selected: Mapping[str, Any]) -> str:
         how = f"l2 selected per label, {_range([selected['l2_min'], selected['l2_max']], 2)}"
     if "linear_share" in selected:
         linear = selected["linear_share"]
-        how = f"average of {linear:.0%} logistic regression and {1 - linear:.0%} random forest; {how}"
+        parts = [f"{share:.0%} {name}" for name, share in _shares(linear).items() if f"{share:.0%}" != "0%"]
+        model = f"average of {' and '.join(parts)}" if len(parts) > 1 else parts[0].removeprefix("100% ")
+        how = f"{model}; {how}"
     return f"validation {_CRITERIA[selected['criterion']]} {selected['value']:.4g} ({how})"
+
+
+def _shares(linear: float) -> dict[str, float]:
+    """Return the shares of the averaged models."""
+    return {"logistic regression": linear, "random forest": 1 - linear}
 
 
 def _fit_noise(noise: Mapping[str, Any], estimated: bool) -> str:

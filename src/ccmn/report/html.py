@@ -22,6 +22,7 @@ from ccmn._pictures import encode_png
 from ccmn._validation import FloatArray
 from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL
 from ccmn.metrics import METRICS
+from ccmn.report.console import metric_title
 from ccmn.report.facts import (
     MAX_DRAWN_LABELS,
     RECALL_LEVELS,
@@ -153,14 +154,14 @@ def _rate_cells(label: LabelRateFacts, true: bool) -> tuple[str, ...]:
 
 def _metrics(facts: MetricFacts) -> dict[str, Any]:
     names = list(facts.rows[0].values)
-    titles = [f"{_metric_title(name)} {'↑' if METRICS[name].greater_is_better else '↓'}" for name in names]
+    titles = [f"{metric_title(name)} {'↑' if METRICS[name].greater_is_better else '↓'}" for name in names]
     charts = []
     for name, title in zip(names, titles):
         dots = [_metric_dot(row, row.values[name]) for row in facts.rows]
         if any(math.isfinite(dot.value) for dot in dots):
             # Metrics to be maximized are at most 1: an axis that ends before would make poor values look good.
             end = 1.0 if METRICS[name].greater_is_better else None
-            charts.append(dot_chart(dots, title, _metric_title(name), end=end))
+            charts.append(dot_chart(dots, title, metric_title(name), end=end))
     return {
         "facts": facts,
         "level": CONFIDENCE_LEVEL,
@@ -171,16 +172,6 @@ def _metrics(facts: MetricFacts) -> dict[str, Any]:
             (title, *(_metric_cell(row.values[name]) for row in facts.rows)) for name, title in zip(names, titles)
         ],
     }
-
-
-def _metric_title(name: str) -> str:
-    """Return the name of a metric in words.
-
-    >>> _metric_title("hamming_loss"), _metric_title("micro_f1")
-    ('Hamming loss', 'micro F1')
-    """
-    words = {"hamming": "Hamming", "f1": "F1", "auc": "AUC"}
-    return " ".join(words.get(word, word) for word in name.split("_"))
 
 
 def _exceeded_bounds(facts: MetricFacts) -> set[tuple[float, float]]:
