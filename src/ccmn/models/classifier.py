@@ -192,7 +192,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Surrogate of the 0-1 loss in the losses "hamming" and "ranking". "auto" is "logistic" for "hamming" and
         "sigmoid" for "ranking".
     model : {"auto", "average", "linear", "mlp"} or callable (n_features, n_outputs) -> torch.nn.Module, default="auto"
-        "average" is the average of a logistic regression and a random forest, whose shares are chosen on validation
+        "average" is the average of a logistic regression and a random forest, whose shares are selected on held-out
         rows. "mlp" has one hidden layer of 128 units. "auto" is "average" for the loss "plugin" and 50 to 100,000 rows,
         5,000 dense features (20,000 sparse ones) and 100 labels, and "linear" otherwise. A callable is called as
         ``model(shape, n_outputs)`` if X has more than two dimensions, such as images.
@@ -238,8 +238,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     noise_ : NoiseModel
-        Noise model used for training. Estimated rates are shrunk towards zero where they are poorly identified. With
-        groups, it has the mean rates of the rows; with ``noise=None``, rates of zero.
+        Noise model used for training. Estimated rates are shrunk towards their mean over the labels where they are
+        poorly identified (:attr:`ccmn.estimation.NoiseRates.shrunk_noise`). With groups, it has the mean rates of the
+        rows; with ``noise=None``, rates of zero.
     group_noise_ : GroupedNoise or None
         With groups, the noise model of every group.
     rates_ : NoiseRates, GroupRates or None
