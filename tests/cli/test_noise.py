@@ -199,10 +199,12 @@ def test_show_errors_of_estimates(rejected, files, text, message):
         ('{"kind": "partial", "rho_neg": [1.5]}', "between 0 and 1; got 1.5"),
         ('{"kind": "partial", "rho_neg": ["a"]}', "must be a number"),
         ('{"kind": "partial", "rho_neg": null}', "rho"),
+        (f'{{"kind": "partial", "rho_neg": [1{"0" * 400}]}}', "rates.json: "),
+        ('{"kind": "partial", "rho_neg": [1e400]}', "rates.json: "),
         ('{"kind": "class_conditional", "rho_pos": [0.5], "rho_neg": [0.5]}', "must be below 1"),
         ('{"kind": "class_conditional", "rho_pos": [0.5], "rho_neg": [0, 0]}', "labels"),
     ],
-    ids=range(11),
+    ids=range(13),
 )
 def test_show_errors(rejected, files, text, message):
     (files / "rates.json").write_text(text)
