@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -17,7 +18,7 @@ from ccmn.experiments.demo_task import make_demo
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-browser")
 
 CONTROLS = "summary, a[href], button, select, input, th[role=button], [onclick]"
-REPORTS = ("demo", "audit-pictures", "audit-texts", "evaluate-clean", "evaluate-noisy", "tables")
+REPORTS = ("demo", "audit-pictures", "audit-texts", "audit-table", "evaluate-clean", "evaluate-noisy", "tables")
 PHONE = 390
 
 
@@ -37,6 +38,8 @@ def reports(tmp_path_factory):
     (folder / "rates.json").write_text(json.dumps(task.noise.to_dict()))
     lines = [f"a <b>text</b> of {'water' if i % 3 else 'clouds'} {i},{i % 2},{i % 3 == 0:d}" for i in range(150)]
     (folder / "texts.csv").write_text("\n".join(["words,sea,a very long name of a label", *lines]) + "\n")
+    places = [f"C{i},{['Oslo', 'Rome', ''][i % 3]},202{i % 5}-03-01,{i / 7:.3f},{i % 2}" for i in range(150)]
+    (folder / "table.csv").write_text("\n".join(["customer,a city,since,income of the year,phone", *places]) + "\n")
     cells = (Path(__file__).parents[2] / "results" / "cells.csv").read_text().splitlines()
     some = [line for line in cells[1:] if line.startswith("table1,") and re.search(",(yeast|scene),", line)]
     (folder / "cells.csv").write_text("\n".join([cells[0], *some]) + "\n")
@@ -49,6 +52,8 @@ def reports(tmp_path_factory):
     run("audit", folder / "noisy.npz", *known, *pictures, folder / "audit-pictures.html")
     texts = ("--text", "words", "--labels", "sea,a very long name of a label", "--noise", "partial")
     run("audit", folder / "texts.csv", *texts, "--report", folder / "audit-texts.html")
+    table = ("--labels", "phone", "--id", "customer", "--noise", "missing", "--min-p-wrong", "0")
+    run("audit", folder / "table.csv", *table, "--report", folder / "audit-table.html")
     run("fit", folder / "noisy.npz", *known, *square)
     run("evaluate", folder / "model.ccmn", folder / "test.npz", "--report", folder / "evaluate-clean.html")
     run("evaluate", folder / "model.ccmn", folder / "noisy.npz", *known, *pictures, folder / "evaluate-noisy.html")
@@ -93,21 +98,19 @@ def test_every_control_works(open_report, keep, name):
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_dark_phone_layout_with_all_details_open(open_report, keep, name):
+def test_layout_of_three_widths_with_all_details_open(open_report, keep, name):
     page = open_report(name)
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    page.emulate_media(color_scheme="dark")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
-    page.set_viewport_size({"width": PHONE, "height": 844})
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-    keep(page, "dark-phone")
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
-    assert page.evaluate(MIN_CONTRAST) >= 4.5  # required by WCAG AA
-    assert axe_violations(page) == []
-    page.emulate_media(color_scheme="light")
-    page.set_viewport_size({"width": 1280, "height": 800})
-    keep(page, "desktop")
-    assert axe_violations(page) == []
+    for width, scheme in itertools.product((1280, 800, PHONE), ("light", "dark")):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 844})
+        keep(page, f"{scheme}-{width}")
+        assert (page.evaluate("getComputedStyle(document.body).backgroundColor") == light) == (scheme == "light")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(CLIPPED_CARDS) == 0
+        assert page.evaluate(MIN_CONTRAST) >= 4.5  # required by WCAG AA
+        assert axe_violations(page) == []
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -137,6 +140,9 @@ def test_tables_are_sorted_and_label_issues_filtered(open_report):
     values = [float(text) for text in section.locator("table.sortable tr td:nth-child(4)").all_inner_texts()]
     assert values == sorted(values, reverse=True)
 
+
+CLIPPED_CARDS = "[...document.querySelectorAll('.card')].filter(e => e.scrollWidth > e.clientWidth).length"
+"""JavaScript expression for the number of cards whose content is wider than the card."""
 
 MIN_CONTRAST = """() => {
   const parts = (c) => { const found = c.match(/[\\d.]+/g).map(Number);

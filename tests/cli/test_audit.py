@@ -185,6 +185,7 @@ def test_report(run, printed, rejected, noisy, files):
     assert "length" in text  # names of the informative features
     assert "audit.html already exists" in rejected(*arguments)
     assert "report written to audit.html" in run(*arguments, "--force").stdout
+    assert any("review noisy.npz --noise noisy.rates.json --port 8765" in part for part in text)
     assert "report" not in printed(*arguments[:-2])
 
 

@@ -229,6 +229,7 @@ def test_report_without_noise(printed, saved, files):
     found = printed("evaluate", saved, "task.csv", "--report", "model.html")
     reader = check_page((files / "model.html").read_text())
     assert reader.counts["h2"] == 6  # no label issues without noise
+    assert any(f"{found['metrics']['hamming_loss']:.1%} of the labels wrongly" in part for part in reader.text)
     assert any(part.startswith(f"{found['metrics']['hamming_loss']:.4f}") for part in reader.text)
 
 

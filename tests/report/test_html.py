@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ccmn.audit import audit_labels
 from ccmn.data import MultiLabelData
 from ccmn.noise import ClassConditionalNoise
-from ccmn.report.builders import REVIEW_URL, audit_report
+from ccmn.report.builders import REVIEW_PORT, audit_report
 from ccmn.report.facts import MetricFacts, MetricRow, MetricValue, Report, curve_facts, measure
 from ccmn.report.html import _metric_dot, report_page
 from ccmn.report.instances import informative_features, pictures, snippets
@@ -62,7 +62,8 @@ def test_names_are_escaped(hostile):
 def test_page_makes_no_requests():
     page = report_page(make_report(3, ["sea", "sky", "sun"]))
     check_page(page)
-    assert set(re.findall(r"https?:[^\"<]*", page)) == {f"{REVIEW_URL}/go/{i}" for i in issue_rows(page)}
+    address = f"http://127.0.0.1:{REVIEW_PORT}"
+    assert set(re.findall(r"https?:[^\"<]*", page)) == {f"{address}/go/{i}" for i in issue_rows(page)}
     assert "url(" not in page
 
 
@@ -70,9 +71,12 @@ def issue_rows(page):
     return re.findall(r">Review row (\d+)<", page)
 
 
-def test_label_issues_follow_the_data_and_have_links(hostile):
-    page = report_page(hostile)
-    assert re.findall(r'<h2 id="(\w+)"', page)[:2] == ["data", "issues"]
+def test_label_issues_come_first_and_have_links(hostile):
+    facts = replace(hostile.issues, review_command="ccmn review 'a<b>.csv' --port 1")
+    page = report_page(replace(hostile, issues=facts))
+    assert re.findall(r'<h2 id="(\w+)"', page)[:2] == ["issues", "data"]
+    assert page.index('<div class="tiles">') < page.index("<h2")
+    assert "<code>ccmn review &#39;a&lt;b&gt;.csv&#39; --port 1</code>" in page
     assert len(issue_rows(page)) == len(hostile.issues.issues) > 0
     assert issue_rows(report_page(replace(hostile, issues=replace(hostile.issues, review_url=None)))) == []
 
@@ -165,7 +169,7 @@ def test_the_axis_of_a_metric_to_be_maximized_ends_at_one(hostile):
 def test_label_issues_show_the_identifiers_of_rows(hostile):
     page, row = report_page(hostile), hostile.issues.issues[0].row
     assert f"row {row} (T&lt;{row}&gt;)" in page
-    assert f'<th scope="row">{row}</th><td>T&lt;{row}&gt;</td>' in page
+    assert f'<th scope="row">{row}</th><td class="words">T&lt;{row}&gt;</td>' in page
 
 
 def test_exact_metrics_have_standard_errors_over_rows():

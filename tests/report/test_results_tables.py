@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -70,3 +71,11 @@ def test_all_outputs_have_the_same_values_marks_and_gaps(summary, results):
     assert "<b>0.113 ± 0.015∘</b>" in page
     assert '<th scope="row">fPML</th><td class="faint">–</td>' in page
     assert "&lt;cpu&gt;" in page
+
+
+def test_overview_leads_to_the_tables_and_leaves_out_unknown_machines(summary, results):
+    page = results_page([summary], results)
+    assert '<a href="#table1-literal">table1</a>' in page
+    assert '<h2 id="table1-literal">' in page
+    assert "machine, seconds" in page
+    assert "machine, seconds" not in results_page([replace(summary, seconds=0.0)], results)

@@ -155,11 +155,15 @@ def audit(
     threshold = DEFAULT_MIN_P_WRONG if min_p_wrong is None else min_p_wrong
     _export(audited, given, out, cleanlab)
     if report is not None:
-        from ccmn.report.builders import audit_report
+        from ccmn.report.builders import REVIEW_PORT, audit_report
 
         display = row_display(data, Y, size, Path(source).parent, columns.table)
         note = f"No error probability reaches {threshold:g}: these are the most suspicious labels." if below else ""
-        write_report(audit_report(data, Y, audited, display, top, _infer(data, random_state), note), report)
+        command = next_command(
+            context, "review", source, noise=None if noise == "estimate" else noise, picture=picture, port=REVIEW_PORT
+        )
+        inferred = _infer(data, random_state)
+        write_report(audit_report(data, Y, audited, display, top, inferred, note, command), report)
     shown = _described(audited.issues.head(top), data, texts=False)
     sets = _label_sets(audited, Y, shown.row.unique())
     if as_json:

@@ -43,8 +43,8 @@ from ccmn.report.facts import (
 from ccmn.report.instances import Show, pictures
 from ccmn.votes import InferredLabels
 
-REVIEW_URL = "http://127.0.0.1:8765"
-"""Address of ``ccmn review``, if its preferred port is free."""
+REVIEW_PORT = 8765
+"""Port of ``ccmn review``, if it is free."""
 
 _DEMO_MODELS = {
     "clean": "true labels",
@@ -63,11 +63,12 @@ def audit_report(
     max_shown: int,
     inferred: InferredLabels | None = None,
     issues_note: str = "",
+    review_command: str = f"ccmn review DATA --port {REVIEW_PORT}",
 ) -> Report:
     """Return the report of an audit of the labels Y, with the rows of the first ``max_shown`` label issues.
 
     If the labels are the majority of votes, ``inferred`` describes the annotators. ``issues_note`` is added to the
-    explanation of the label issues.
+    explanation of the label issues. ``review_command`` starts the web app that the links to rows open.
     """
     labels = to_dense_array(Y).astype(np.float64)
     names = [str(name) for name in audit.summary.label]
@@ -96,7 +97,15 @@ def audit_report(
         cooccurrence=cooccurrence_facts(labels, names, noise),
         precision_recall=precision_recall_facts(names, variants, score_note),
         issues=issue_facts(
-            audit.issues, labels, names, show, note, max_shown=max_shown, review_url=REVIEW_URL, ids=data.ids
+            audit.issues,
+            labels,
+            names,
+            show,
+            note,
+            max_shown=max_shown,
+            review_url=f"http://127.0.0.1:{REVIEW_PORT}",
+            review_command=review_command,
+            ids=data.ids,
         ),
         first="issues",
     )
@@ -117,7 +126,11 @@ def evaluation_report(
     labels = to_dense_array(data.Y).astype(np.float64)
     names = [str(name) for name in data.label_names or classifier.label_names_ or range(data.q)]
     correcting = None if noise is None else correcting_noise(noise)
+    metrics = metric_facts(
+        labels, scores, noise, "Predictions of the model.", on_training_rows=training_note is not None
+    )
     basis = "estimated for the true labels from the noisy ones" if noise is not None else "computed on the given labels"
+    wrong = min(max(metrics.rows[-1].values["hamming_loss"].value, 0.0), 1.0)
     note = (
         "Learning curves of the fit, by learning rate. The validation criterion is corrected for the noise that the "
         "model was trained with."
@@ -125,12 +138,13 @@ def evaluation_report(
     variants = label_variants(labels, scores, correcting)
     return Report(
         title=f"Evaluation of the model on {data.name or 'unnamed data'}",
-        lead=(f"{data.n:,} rows. The metrics are {basis}.", *([training_note] if training_note else [])),
+        lead=(
+            f"The model predicts {wrong:.1%} of the labels wrongly (Hamming loss). The metrics are {basis}.",
+            *([training_note] if training_note else []),
+        ),
         data=data_facts(data.name, data.d, labels, names),
         rates=_evaluation_rates(classifier, noise, names),
-        metrics=metric_facts(
-            labels, scores, noise, "Predictions of the model.", on_training_rows=training_note is not None
-        ),
+        metrics=metrics,
         cooccurrence=cooccurrence_facts(labels, names, correcting),
         precision_recall=precision_recall_facts(names, variants, "Scores of the model."),
         issues=_evaluation_issues(classifier, data, labels, names, correcting, show),

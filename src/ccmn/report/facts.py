@@ -187,6 +187,8 @@ class IssueFacts:
     """Maximum number of shown issues of a label, unless there are too few of the other labels."""
     review_url: str | None = None
     """Address of the web app for label review; None without links."""
+    review_command: str = ""
+    """Command that starts the web app at this address."""
 
     @property
     def wrong(self) -> int | None:
@@ -491,6 +493,7 @@ def issue_facts(
     max_shown: int = DEFAULT_SHOWN_ISSUES,
     Y_true: FloatArray | None = None,
     review_url: str | None = None,
+    review_command: str = "",
     ids: Sequence[str] | None = None,
 ) -> IssueFacts:
     """Return label issues found by :func:`ccmn.find_label_issues` with the content of their rows.
@@ -509,7 +512,7 @@ def issue_facts(
         shown.append(
             LabelIssue(row, label, int(line["given"]), float(line["p_wrong"]), row_labels, show(row, j), wrong, name)
         )
-    return IssueFacts(tuple(shown), len(issues), note, max_per_label, review_url)
+    return IssueFacts(tuple(shown), len(issues), note, max_per_label, review_url, review_command)
 
 
 def diverse_issues(issues: pd.DataFrame, n_shown: int, max_per_label: int) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from statistics import NormalDist
@@ -79,6 +80,7 @@ _ENVIRONMENT = Environment(
 )
 _ENVIRONMENT.filters["data_uri"] = data_uri
 _ENVIRONMENT.globals["color"] = color
+_ENVIRONMENT.tests["numeric"] = lambda text: re.match(r"[-+≤<]?\s*\.?\d|–$", text) is not None
 
 
 def render_page(template: str, **context: Any) -> str:
@@ -92,14 +94,14 @@ def render_page(template: str, **context: Any) -> str:
 
 def report_page(report: Report) -> str:
     """Render the report of an audit, an evaluation or the demo."""
-    order = sorted(_VIEWS, key=lambda name: (name != "data", name != report.first))
+    order = sorted(_VIEWS, key=lambda name: (name != report.first, name != "data"))
     sections = {name: _VIEWS[name](facts) for name in order if (facts := getattr(report, name)) is not None}
     return render_page("report.html", title=report.title, lead=report.lead, sections=sections)
 
 
 def _data(facts: DataFacts) -> dict[str, Any]:
     most_frequent = sorted(facts.labels, key=lambda label: -label.share)[:MAX_DRAWN_LABELS]
-    title = "share of rows with the label"
+    title = "share of rows with each label"
     title += f", {MAX_DRAWN_LABELS} most frequent" if facts.q > MAX_DRAWN_LABELS else ""
     chart = bar_chart([Bar(label.name, label.share) for label in most_frequent], title, title)
     rows = [(c.name, str(c.given), str(c.observed), f"{c.share:.4f}") for c in facts.labels]

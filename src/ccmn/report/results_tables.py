@@ -16,6 +16,7 @@ from rich.text import Text
 from ccmn.experiments.paper_tables import GREATER_IS_BETTER, is_proposed
 from ccmn.experiments.result_store import Result
 from ccmn.experiments.summary import COUNTED_LOSSES, PRINTED_TOLERANCE, Summary, TableEntry
+from ccmn.report.console import metric_title
 from ccmn.report.html import render_page
 from ccmn.report.svg import Points, line_chart, rank_chart
 
@@ -39,6 +40,12 @@ SELECTIONS = {
     "noisy": "epoch and learning rate selected on noisy validation labels with corrected metrics, as in practice",
 }
 
+OVERVIEW = (
+    *("protocol", "selection", "at the printed level", "unbiased wins / ties / losses"),
+    "machine, seconds of all cells",
+)
+"""Columns of the overview, after the name of the table."""
+
 _MARKS = {"better": "•", "worse": "∘", "": ""}
 _LATEX_MARKS = {"better": r"\bullet", "worse": r"\circ", "": ""}
 _LATEX_SPECIAL = {"\\": r"\textbackslash{}", **{c: f"\\{c}" for c in "&%$#_{}"}}
@@ -56,7 +63,7 @@ class Block(NamedTuple):
     @property
     def name(self) -> str:
         """Metric in words."""
-        return self.metric.replace("_", " ")
+        return metric_title(self.metric)
 
 
 def result_blocks(summary: Summary) -> Iterator[Block]:
@@ -200,22 +207,28 @@ def results_page(summaries: Sequence[Summary], results: Sequence[Result]) -> str
         group = [s for s in summaries if (s.table.name, s.protocol) == key]
         ours = [r for r in results if (r.cell.table, r.cell.protocol) == key]
         sections.append(_section_view(group, ours))
+    timed = any(summary.seconds for summary in summaries)  # values read from a CSV file do not contain the machine
     return render_page(
         "results.html",
         title="Reproduced tables",
         near=PRINTED_TOLERANCE,
         marks=_MARKS,
-        overview=[_overview_row(summary) for summary in summaries],
+        overview_head=OVERVIEW if timed else OVERVIEW[:-1],
+        overview=[(_anchor(summary), _overview_row(summary, timed)) for summary in summaries],
         sections=sections,
     )
 
 
-def _overview_row(summary: Summary) -> tuple[str, ...]:
+def _anchor(summary: Summary) -> str:
+    """Return the anchor of the section of a table and protocol."""
+    return f"{summary.table.name}-{summary.protocol}"
+
+
+def _overview_row(summary: Summary, timed: bool) -> tuple[str, ...]:
     near, judged = summary.near_printed()
-    # Values read from a CSV file do not contain the machine.
-    machine = f"{', '.join(summary.machines)}, {summary.seconds:.0f}" if summary.seconds else "–"
+    machine = (f"{', '.join(summary.machines)}, {summary.seconds:.0f}" if summary.seconds else "–",) if timed else ()
     wins = " / ".join(map(str, summary.wins()))
-    return summary.table.name, summary.protocol, summary.selection, f"{near} of {judged}", wins, machine
+    return summary.table.name, summary.protocol, summary.selection, f"{near} of {judged}", wins, *machine
 
 
 def _section_view(summaries: Sequence[Summary], results: Sequence[Result]) -> dict[str, Any]:
@@ -223,7 +236,7 @@ def _section_view(summaries: Sequence[Summary], results: Sequence[Result]) -> di
     first = summaries[0]
     colors, charts = _learning_curves(first, results)
     return {
-        "anchor": f"{first.table.name}-{first.protocol}",
+        "anchor": _anchor(first),
         "title": f"{first.table.title}, {first.protocol}",
         "sizes": {e.dataset: e.n for e in first.entries},
         "tables": [

@@ -21,6 +21,9 @@ Points = Sequence[tuple[float, float]]
 
 _HUES = (210, 25, 140, 280, 50, 340, 175, 95, 255, 0, 120, 310)
 
+MAX_SCALE = 1.2
+"""Charts are enlarged up to this factor to fill the columns of a page."""
+
 _CHARACTER_WIDTH = 6.4
 """Approximate width of a character in pixels; fonts differ."""
 
@@ -284,8 +287,9 @@ def _text_width(names: Iterable[str], max_characters: int) -> float:
 
 def _svg(width: int, height: int, parts: Iterable[Markup], label: str) -> Markup:
     """Return the whole chart with a label for screen readers."""
-    return Markup('<svg viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img" aria-label="{2}">{3}</svg>').format(
-        width, height, label, Markup("").join(parts)
+    size = f'width="{width}" height="{height}" style="max-width: {round(MAX_SCALE * width)}px"'
+    return Markup('<svg viewBox="0 0 {} {}" {} role="img" aria-label="{}">{}</svg>').format(
+        width, height, Markup(size), label, Markup("").join(parts)
     )
 
 
