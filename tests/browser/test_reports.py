@@ -121,6 +121,7 @@ def test_every_table_is_printed(open_report, keep, name):
     hidden = page.evaluate("[...document.querySelectorAll('details table')].filter(t => !t.offsetHeight).length")
     assert hidden == 0
     assert page.locator("nav:visible").count() == 0
+    assert page.evaluate("getComputedStyle(document.body).printColorAdjust") == "exact"  # cells keep their colors
 
 
 def test_tables_are_sorted_and_label_issues_filtered(open_report):
