@@ -72,7 +72,7 @@ def test_equals_sklearn(targets):
     expected = np.mean([tree.predict(other).reshape(Y.shape) for tree in trees], axis=0)
     np.testing.assert_allclose(forest.predict(other), expected, atol=1e-6)
     np.testing.assert_allclose(forest.predict(other), reference_predict(forest, other), atol=1e-6)
-    assert (len(forest.module.roots), forest.values.shape[1]) == (12, Y.shape[1])
+    assert (forest.n_trees, forest.values.shape[1]) == (12, Y.shape[1])
     assert forest.module.depth == max(tree.get_depth() for tree in trees)
     for row in range(len(X)):
         votes = [tree.predict(X[[row]]).ravel() for tree, bag in zip(trees, bags) if bag[row] == 0]

@@ -75,6 +75,11 @@ class Forest:
     values: NDArray[np.float32]
     n_features: int
 
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.module.roots)
+
     @cached_property
     def module(self) -> ForestModule:
         """Torch module of the forest."""
@@ -156,11 +161,10 @@ class Forest:
         rows = np.ascontiguousarray(X, dtype=np.float32)
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {rows.shape}")
-        n_trees, n_labels = len(self.module.roots), self.values.shape[1]
-        step = max(1, _BLOCK_ELEMENTS // (n_trees * n_labels))
+        step = max(1, _BLOCK_ELEMENTS // (self.n_trees * self.values.shape[1]))
         for start in range(0, len(rows), step):
             block = slice(start, start + step)
-            with limit_threads(len(rows) * n_trees * _OPERATIONS_PER_PATH):
+            with limit_threads(len(rows) * self.n_trees * _OPERATIONS_PER_PATH):
                 leaves = self.module.leaves(torch.tensor(rows[block]))
             yield block, leaves
 
@@ -321,7 +325,8 @@ def fit_forest(
     options = {"max_depth": MAX_DEPTH, "max_features": "sqrt"}
     options["min_samples_leaf"] = check_count(min_samples_leaf, "min_samples_leaf")
     observed, used = ~np.isnan(targets), np.flatnonzero(weight)
-    mean = _observed_mean(targets, observed, weight)
+    # A label without observations has the mean 0.5.
+    mean = np.ma.filled(np.ma.average(np.ma.masked_invalid(targets), axis=0, weights=weight), 0.5)
     imputed = np.where(observed, targets, mean)
     trees: list[Any] = []
     samples: list[_Sample] = []
@@ -371,14 +376,6 @@ def _check_training_data(X: Any, Y: Any, sample_weight: Any) -> tuple[NDArray[np
     if weight.shape != (len(rows),) or not (np.isfinite(weight) & (weight >= 0)).all() or not weight.any():
         raise ValueError(f"sample_weight must be {len(rows)} numbers of at least 0, not all 0")
     return rows, targets, weight
-
-
-def _observed_mean(targets: FloatArray, observed: NDArray[np.bool_], weight: FloatArray) -> FloatArray:
-    """Return the weighted mean (q,) of the observed labels; 0.5 for a label without any."""
-    total = weight @ observed
-    mean = np.full(len(total), 0.5)
-    np.divide(weight @ np.where(observed, targets, 0.0), total, out=mean, where=total > 0)
-    return mean
 
 
 def _flatten(trees: Sequence[Any], n_features: int) -> Forest:
