@@ -713,11 +713,9 @@ def relative_information(noise: NoiseModel, labels: Any) -> NDArray[np.float64]:
 
 def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sample:
     """Return the rows with debiased labels, and with the noisy ones if the loss itself models the noise."""
-    return (_debias_sparse if is_sparse(data.targets.labels) else _debias_dense)(data, noise, keep_noisy)
-
-
-def _debias_dense(data: TrainingData, noise: ResolvedNoise, keep_noisy: bool) -> Sample:
     labels, model = data.targets.labels, noise.model
+    if is_sparse(labels):
+        return _debias_sparse(data, noise, keep_noisy)
     if data.targets.inferred is not None:
         assert isinstance(model, ClassConditionalNoise)
         rates = model.rho_pos.astype(np.float32), model.rho_neg.astype(np.float32)
