@@ -1,23 +1,23 @@
 r"""Error probability of a given label from its out-of-fold probability: without verified rows, and learned from them.
 
 With known noise rates, Bayes' rule gives the error probability (:func:`ccmn.audit.p_wrong`). Rates that are estimated
-from noisy labels give a good order only if the noise is class-conditional. Errors of people are frequent where a label
-is hard to decide and rare where it is obvious, so that the estimated rate of added labels is several times too small
-and the posterior never suspects an added label. The unsupervised score is therefore a mixture,
+from noisy labels give a good ranking only if the noise is class-conditional. Human annotation errors are frequent where
+a label is hard to decide and rare where it is obvious. The estimated rate of added labels is then several times too
+small, and the posterior never suspects an added label. The unsupervised score is therefore a mixture,
 
 .. math:: w \cdot \text{posterior} + (1 - w)\, (0.2\, \bar s + 0.16\, s), \qquad s = 1 - P(\text{given label} \mid x),
 
-whose second part has the order of the self-confidence score [1]_; :math:`\bar s` is the mean of s over the data. The
+whose second part ranks labels by the self-confidence score [1]_; :math:`\bar s` is the mean of s over the data. The
 weight w is the evidence for class-conditional noise: the smallest share of given labels among the rows in which the
 label is predicted to be absent, averaged over the labels (:func:`rates_from_probabilities`). If labels are added
-independently of the features, this share is at least rho_neg; if people make errors in difficult rows, it is close
-to 0. Above 0.165 the posterior is used, below 0.15 self-confidence.
+independently of the features, this share is at least rho_neg; if errors occur in difficult rows, it is close to 0.
+Above 0.165 the posterior is used, below 0.15 self-confidence.
 
-In the second case the features cannot tell errors of the annotators from errors of the model: with the same
-probabilities, between 0 % (correct labels, weak features) and 70 % (crowd workers) of the labels that contradict the
-prediction are wrong. The score then stays below 0.5. Verified rows resolve this (:func:`fit_error_model`).
+In the second case, the features cannot distinguish annotation errors from model errors: with the same probabilities,
+between 0 % (correct labels, weak features) and 70 % (crowd workers) of the labels that contradict the prediction are
+wrong. The score then stays below 0.5. Verified rows resolve this (:func:`fit_error_model`).
 
-Rows without any label, although the features indicate several, are the exception: their number tells whether whole rows
+Rows without any label, although the features indicate several, are the exception: their number shows whether whole rows
 lost their labels (:class:`EmptiedRows`).
 
 References

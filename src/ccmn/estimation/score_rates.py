@@ -230,9 +230,9 @@ def estimate_score_noise(
 ) -> ScoreNoiseRates:
     """Estimate noise rates that depend on the predicted probability, from trusted rows.
 
-    Errors of people are frequent where a label is ambiguous. Class-conditional rates then give biased metrics and error
-    probabilities. The rates at the scores 0, 1/2 and 1 are estimated by penalized maximum likelihood, shrunk towards
-    rates that all labels share. They are compared with class-conditional rates by cross-validation; the
+    Annotation errors are frequent where a label is ambiguous. Class-conditional rates then give biased metrics and
+    error probabilities. The rates at the scores 0, 1/2 and 1 are estimated by penalized maximum likelihood, shrunk
+    towards rates that all labels share. They are compared with class-conditional rates by cross-validation; the
     class-conditional rates are returned unless the others are better by two standard errors. In this case prefer the
     result of :func:`ccmn.estimate_noise`, which also uses the features of all rows.
 

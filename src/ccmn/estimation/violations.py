@@ -7,8 +7,8 @@ no trace in the residuals of a label. What remains is specific to one violation:
 - *Emptied rows.* Independent flips hardly produce rows without labels where many labels are expected, unless rows with
   one label are also frequent there.
 - *Confused labels.* Where the features indicate label j most clearly, j is absent and label k present instead.
-- *Noise near the decision boundary.* The other labels predict label j with p = 1/2 worse than with p = 1/4 or 3/4, or
-  the noisy posterior is flatter at 1/2 than rates of any size explain, and reaches its ends nevertheless.
+- *Noise near the decision boundary.* The other labels predict label j worse at p = 1/2 than at p = 1/4 or 3/4; or the
+  noisy posterior is flatter at 1/2 than rates of any size explain, and still reaches its ends.
 - *Feature-dependent noise.* All labels become less predictable along one direction of the features, or false labels
   become more frequent among the rows that certainly do not have them.
 - *Wrong noise type.* The rate that the declared noise type excludes is clearly positive for most labels.
