@@ -366,8 +366,9 @@ def main() -> None:
     of_part = done[done.method == PARTS[options.part]] if len(done) else done
     finished = set(of_part[KEY].itertuples(index=False, name=None))
     if options.update:
-        cells, finished, options.part = [Cell(*cell) for cell in sorted(finished)], set(), "update"
-        done = done[~done.method.isin(OWN)]
+        chosen = options.datasets.split(",")
+        cells, finished, options.part = [Cell(*cell) for cell in sorted(finished) if cell[0] in chosen], set(), "update"
+        done = done[~(done.method.isin(OWN) & done.dataset.isin(chosen))]
     tables = [done] if len(done) else []
     with ProcessPoolExecutor(options.jobs) as pool:
         futures = [pool.submit(run, cell, options.part) for cell in cells if cell not in finished]

@@ -268,7 +268,7 @@ def test_embeddings_of_different_folds_are_comparable():
 
 def test_probabilities_identify_noise_and_label_issues():
     n = 3000
-    X = RNG.normal(size=(n, 5)).astype(np.float32)
+    X = np.random.default_rng(1).normal(size=(n, 5)).astype(np.float32)
     true = (X[:, :2] > 0).astype(int)
     noise = ClassConditionalNoise([0.3, 0.1], [0.1, 0.3])
     noisy = noise.corrupt(true, random_state=0)
