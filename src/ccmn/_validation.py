@@ -79,10 +79,11 @@ def _float_array(values: Any, expected: str) -> FloatArray:
         raise ValueError(f"{expected}; got {values!r}") from None
 
 
-def check_choice(value: str, argument: str, choices: Sequence[str]) -> str:
-    """Return one of the ``choices``."""
+def check_choice(value: str, argument: str, choices: Sequence[str], others: str = "") -> str:
+    """Return one of the ``choices``; the message also names ``others``, values that are not texts."""
     if value not in choices:
-        raise ValueError(f"{argument} must be {' or '.join(map(repr, choices))}; got {value!r}")
+        allowed = [*map(repr, choices), *([others] if others else [])]
+        raise ValueError(f"{argument} must be {' or '.join(allowed)}; got {value!r}")
     return value
 
 

@@ -430,7 +430,7 @@ class TestErrors:
             ({"loss": "rank"}, "loss must be 'auto' or 'hamming' or 'ranking' or 'forward' or 'plugin'; got 'rank'"),
             ({"surrogate": "sigmod"}, "did you mean 'sigmoid'"),
             ({"model": "liner"}, "unknown model 'liner'; did you mean 'linear'"),
-            ({"noise": "guess"}, "noise must be 'estimate' or 'partial' or 'missing'; got 'guess'"),
+            ({"noise": "guess"}, "or 'missing' or a noise model or None; got 'guess'"),
             ({"epochs": 0}, "epochs must be an integer of at least 1; got 0"),
             ({"batch_size": -1}, "batch_size must be"),
             ({"lr": -0.1}, r"lr must be a positive number or a list of them; got -0\.1"),

@@ -67,8 +67,23 @@ def test_one_class_per_row_is_not_a_label_matrix():
 
 
 def test_texts_that_list_labels_are_rejected():
-    with pytest.raises(ValueError, match=r'such as .a;b.*y\.str\.split\(";"\)'):
-        encode_targets(pd.Series(["a;b", "c", "a"]))
+    with pytest.raises(ValueError, match=r'such as .a;b.*y\.str\.get_dummies\(";"\)'):
+        encode_targets(pd.Series(["a;b", "c", None]))
+    advised = pd.Series(["a;b", "c", None]).str.get_dummies(";")
+    assert encode_targets(advised).labels.tolist() == [[1, 1, 0], [0, 0, 1], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("container", [pd.Series, list])
+def test_gaps_among_label_sets_are_rejected(container):
+    with pytest.raises(ValueError, match=r"1 of 3 rows without a list, such as nan.* empty list"):
+        encode_targets(container([["a", "b"], float("nan"), ["c"]]))
+
+
+def test_empty_label_names_are_rejected():
+    with pytest.raises(ValueError, match="empty label"):
+        encode_targets(pd.Series(["a;b", ""]).str.split(";"))
+    with pytest.raises(ValueError, match="empty name"):
+        encode_targets(pd.DataFrame({"": [0, 1], "a": [1, 0]}))
 
 
 def test_series_of_lists_are_label_sets():

@@ -558,7 +558,7 @@ def _fit_step(name: str, values: Any, categorical: bool, max_categories: int) ->
                 raise ValueError(f"{start}: {kind} must be written as {advice}; or use --ignore {option}")
         raise ValueError(
             f"{start}: is it a text (--text {option}), an identifier (--id {option}), or not a feature (--ignore "
-            f"{option})?"
+            f"{option})? In Python: text=[{name!r}] or ignore=[{name!r}]."
         )
     return CategoryFeatures.fit(name, values, max_categories)
 

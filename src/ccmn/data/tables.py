@@ -151,8 +151,8 @@ def parse_cell(cell: str, name: str, missing: str, words: Mapping[str, float] = 
         known = "".join(f", {word}" for word in words)
         raise ValueError(
             f"{cell[:40]!r} in column {name!r} is not a number. Features must be numbers and labels 0 or 1{known} "
-            f"({absent}). Encode a text column as numbers (one 0/1 column per word; in CSV files, the parameter text "
-            "converts it to TF-IDF features), or remove it."
+            f"({absent}). The commands of ccmn and, in Python, ccmn.data.TablePreprocessor convert tables with other "
+            "columns: texts, categories, dates and identifiers."
         ) from None
 
 

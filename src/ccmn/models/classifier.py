@@ -120,7 +120,7 @@ def check_parameters(params: Mapping[str, Any], group: ProcessGroup | None = Non
 
 def _check_noise(noise: Any) -> None:
     if isinstance(noise, str):
-        check_choice(noise, "noise", tuple(NOISE_TYPES))
+        check_choice(noise, "noise", tuple(NOISE_TYPES), others="a noise model or None")
     elif isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates, RowNoise)):
         raise TypeError(
             f"CCMNClassifier does not train with noise that depends on the score; got {type(noise).__name__}. Use "

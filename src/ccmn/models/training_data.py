@@ -221,6 +221,8 @@ def encode_targets(Y: Any) -> Targets:
     """Return the encoded form of labels: indicator matrix, label sets, one class per row, or votes."""
     if is_votes(Y):
         return _encode_votes(Y)
+    if isinstance(Y, (list, tuple)):
+        _check_all_label_sets(Y)
     if isinstance(Y, (list, tuple)) and _is_label_sets(Y):
         return _encode_label_sets(
             Y, sorted({label for row in Y for label in row}, key=lambda label: (str(type(label)), label))
@@ -235,7 +237,11 @@ def encode_targets(Y: Any) -> Targets:
         labels = matrix if _is_large(matrix) else np.asarray(matrix.toarray())
         return Targets(labels, "multilabel", np.arange(matrix.shape[1]), None, sparse=True)
     names = label_names_of(Y) if is_dataframe(Y) or is_other_table(Y) else None
+    if names is not None and "" in names:
+        raise ValueError("y has a column with an empty name, which rows without labels can cause; drop it")
     array = to_dense_array(Y)
+    if array.ndim == 1 and array.dtype == object:
+        _check_all_label_sets(array.tolist())
     if array.ndim == 1 and array.dtype == object and len(array) and all(isinstance(e, _COLLECTIONS) for e in array):
         return encode_targets([set(row) for row in array])  # a Series of lists of tags
     if array.ndim == 1:
@@ -292,6 +298,16 @@ _COLLECTIONS = (list, tuple, set, frozenset)
 """Types of a label set."""
 
 
+def _check_all_label_sets(Y: Sequence[Any]) -> None:
+    """Reject a mixture of label sets and other values, such as NaN where a Series of lists has gaps."""
+    other = [row for row in Y if not isinstance(row, _COLLECTIONS)]
+    if 0 < len(other) < len(Y) and not any(isinstance(row, np.ndarray) for row in other):
+        raise ValueError(
+            f"Expected a list of labels in every row of y; got {len(other)} of {len(Y)} rows without a list, such as "
+            f"{other[0]!r}. Use an empty list for a row without labels, or y.str.get_dummies(...) of a Series of texts."
+        )
+
+
 def _is_label_sets(Y: Sequence[Any]) -> bool:
     """Return whether the entries of Y are sets, tuples or lists of labels."""
     if not len(Y):
@@ -309,6 +325,11 @@ def _encode_label_sets(Y: Sequence[Any], labels: Sequence[Any]) -> Targets:
     """Return label sets as an indicator matrix with these labels."""
     if not labels:
         raise ValueError("Expected at least one label in y; got only empty label sets")
+    if "" in labels:
+        raise ValueError(
+            'y contains an empty label: "".split(";") returns [""]. Use an empty list for a row without labels, or '
+            'y.str.get_dummies(";") of a Series of texts.'
+        )
     column = {label: j for j, label in enumerate(labels)}
     unknown = next((label for row in Y for label in row if label not in column), None)
     if unknown is not None:
@@ -330,8 +351,8 @@ def _check_joined_tags(y: NDArray[Any]) -> None:
         joined = next((entry for entry in y.tolist() if isinstance(entry, str) and separator in entry), None)
         if joined is not None:
             raise ValueError(
-                f"y contains texts that list several labels, such as {joined[:40]!r}. Split them into lists: "
-                f'y.str.split("{separator}") of a Series, or [text.split("{separator}") for text in y].'
+                f"y contains texts that list several labels, such as {joined[:40]!r}. Use one column per label: "
+                f'y.str.get_dummies("{separator}") of a Series.'
             )
 
 
