@@ -90,7 +90,7 @@ def test_demo_report_review_retrain(context, run, tmp_path, keep):
     page.locator("#retrain").click()
     expect(page.locator("#verdict")).to_have_text("With your answers, the model is better.", timeout=120_000)
     keep(page, "hundred-rows")
-    model = re.search(r"ccmn predict (\S+) DATA", page.locator("#training").inner_text()).group(1)
+    model = re.search(r"ccmn predict (\S+) DATA", page.locator("#predict-command").inner_text()).group(1)
     page.locator("#export").click()
     expect(page.locator("#notice")).to_contain_text("Exported.")
     page.get_by_role("link", name="Noise rates").click()
