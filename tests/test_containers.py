@@ -185,3 +185,46 @@ def test_tables_of_other_libraries(library):
     np.testing.assert_array_equal(
         TablePreprocessor().fit_transform(convert(mixed)), TablePreprocessor().fit_transform(mixed)
     )
+
+
+HUGE = np.full((60, 3), 10**400, dtype=object)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: CCMNClassifier(NOISE).fit(HUGE, Y),
+        lambda: CCMNClassifier(NOISE).fit(X, HUGE),
+        lambda: PMLNI().fit(HUGE, Y.astype(int)),
+        lambda: estimate_noise(HUGE, Y),
+        lambda: estimate_noise(X, HUGE),
+        lambda: NOISE.debias(HUGE),
+    ],
+)
+def test_integers_beyond_float64_are_rejected(call):
+    with pytest.raises(ValueError, match="range of float64"):
+        call()
+
+
+def test_masked_labels_are_not_observed():
+    labels = np.ma.masked_array([[1, 0], [1, 1]], mask=[[True, False], [False, False]])
+    np.testing.assert_array_equal(to_dense_array(labels), [[np.nan, 0], [1, 1]])
+    assert to_dense_array(np.ma.masked_array([[1, 0]], mask=False)).dtype == np.array([1]).dtype
+    masked = np.ma.masked_array(Y.astype(int), mask=np.arange(180).reshape(60, 3) % 7 == 0)
+    options = {"loss": "hamming", "surrogate": "square", "random_state": 0}
+    expected = CCMNClassifier(None, **options).fit(X, masked.astype(float).filled(np.nan)).decision_function(X)
+    np.testing.assert_array_equal(CCMNClassifier(None, **options).fit(X, masked).decision_function(X), expected)
+
+
+def test_masked_features_are_missing_values():
+    for estimator in (CCMNClassifier(None), PMLNI()):
+        with pytest.raises(ValueError, match="NaN"):
+            estimator.fit(np.ma.masked_array(X, mask=X > 1), Y.astype(int))
+
+
+@pytest.mark.parametrize("dtype", ["complex128", "m8[s]"])
+def test_labels_of_other_types_are_rejected(dtype):
+    with pytest.raises(ValueError, match=r"numbers 0 or 1|Unknown label type|Complex data"):
+        CCMNClassifier(None).fit(np.eye(9), np.eye(9, dtype=int).astype(dtype))
+    with pytest.raises(ValueError, match="numbers 0 or 1"):
+        estimate_noise(np.eye(9), np.eye(9, dtype=int).astype(dtype))

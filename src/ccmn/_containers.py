@@ -57,7 +57,8 @@ def label_names_of(labels: object) -> tuple[str, ...] | None:
 def unwrap(labels: Labels) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Labels]]:
     """Return dense labels as an array, and a function that converts an array back to the container of ``labels``.
 
-    bfloat16, which numpy does not have, becomes float32 and is converted back. ``None`` and ``pd.NA`` become NaN.
+    bfloat16, which numpy does not have, becomes float32 and is converted back. ``None``, ``pd.NA`` and masked entries
+    become NaN.
     Sparse labels are not supported: their callers never build the dense array.
     """
     torch = sys.modules.get("torch")
@@ -73,7 +74,14 @@ def unwrap(labels: Labels) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Label
     if is_dataframe(labels):
         array = _missing_as_nan(labels.to_numpy())
         return array, lambda array: type(labels)(array, index=labels.index, columns=labels.columns)
-    return _missing_as_nan(np.asarray(labels)), lambda array: array
+    return _missing_as_nan(_masked_as_nan(labels)), lambda array: array
+
+
+def _masked_as_nan(values: Any) -> NDArray[Any]:
+    """Return values as an array; the masked entries of a masked array of numbers become NaN."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values) and values.dtype.kind in "biuf":
+        return np.asarray(np.ma.filled(values.astype(np.result_type(values.dtype, np.float32)), np.nan))
+    return np.asarray(values)
 
 
 def _missing_as_nan(array: NDArray[Any]) -> NDArray[Any]:
@@ -82,9 +90,19 @@ def _missing_as_nan(array: NDArray[Any]) -> NDArray[Any]:
         return array
     missing = np.array([value is None or type(value).__name__ == "NAType" for value in array.flat], dtype=bool)
     numbers = all(isinstance(value, (bool, int, float, np.number, np.bool_)) for value in array.ravel()[~missing])
-    if not missing.any() or not numbers:
+    if not numbers:
         return array
-    return np.where(missing.reshape(array.shape), np.nan, array).astype(np.float64)
+    try:
+        converted = np.where(missing.reshape(array.shape), np.nan, array).astype(np.float64)
+    except OverflowError:
+        raise ValueError("Expected numbers in the range of float64; got an integer beyond it") from None
+    return converted if missing.any() else array
+
+
+def to_plain_container(matrix: Any) -> Any:
+    """Return tensors, masked arrays and arrays of objects as plain arrays; scikit-learn reads other containers."""
+    convert = hasattr(matrix, "detach") or isinstance(matrix, np.ma.MaskedArray)
+    return unwrap(matrix)[0] if convert or (isinstance(matrix, np.ndarray) and matrix.dtype == object) else matrix
 
 
 def to_dense_array(labels: Labels) -> NDArray[Any]:

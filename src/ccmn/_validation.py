@@ -231,7 +231,7 @@ def check_label_values(values: NDArray[Any], argument: str = "labels") -> None:
     """Reject values other than 0, 1 and NaN; of a sparse matrix pass the stored values."""
     if values.dtype == bool:
         return
-    if not np.issubdtype(values.dtype, np.number):
+    if values.dtype.kind not in "iuf":
         raise ValueError(f"{argument} must be numbers 0 or 1 (NaN: not observed); got dtype {values.dtype}")
     wrong = ~((values == 0) | (values == 1))
     if np.issubdtype(values.dtype, np.floating):

@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from typing_extensions import Self
 
-from ccmn._containers import is_sparse, label_names_of, to_dense_array, to_dense_floats
+from ccmn._containers import is_sparse, label_names_of, to_dense_array, to_dense_floats, to_plain_container
 from ccmn._validation import FloatArray, check_candidates
 
 DEFAULT_THRESHOLD = 0.5
@@ -77,7 +77,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
             A label is predicted if its margin is at least 0.
         """
         check_is_fitted(self)
-        X = validate_data(self, _tensor_to_array(X), reset=False, accept_sparse="csr", dtype=np.float64)
+        X = validate_data(self, to_plain_container(X), reset=False, accept_sparse="csr", dtype=np.float64)
         _check_magnitude(X)
         return self._margins(X)
 
@@ -115,7 +115,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
         self.label_names_ = label_names_of(y)
         X, Y = validate_data(
             self,
-            _tensor_to_array(X),
+            to_plain_container(X),
             y if is_sparse(y) else to_dense_array(y),
             multi_output=True,
             accept_sparse="csr",
@@ -143,11 +143,6 @@ def _check_magnitude(X: Any) -> None:
     largest = abs(X).max() if X.shape[0] and X.shape[1] else 0.0
     if largest > MAX_FEATURE:
         raise ValueError(f"features must be at most {MAX_FEATURE:g} in absolute value; got {largest:g}. Scale them.")
-
-
-def _tensor_to_array(container: Any) -> Any:
-    """Return dense tensors as arrays; scikit-learn reads every other container."""
-    return to_dense_array(container) if hasattr(container, "detach") and not is_sparse(container) else container
 
 
 class LinearPartialLabelClassifier(PartialLabelClassifier):

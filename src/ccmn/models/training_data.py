@@ -19,7 +19,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ccmn import _files
-from ccmn._containers import is_dataframe, is_other_table, is_sparse, label_names_of, to_dense_array
+from ccmn._containers import (
+    is_dataframe,
+    is_other_table,
+    is_sparse,
+    label_names_of,
+    to_dense_array,
+    to_plain_container,
+)
 from ccmn._validation import check_label_values, check_trusted_rows
 from ccmn.data import VoteTable
 from ccmn.estimation import NOISE_TYPES, cross_fit_proba
@@ -59,8 +66,7 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     compared with them. Inputs of a custom network with more dimensions become rows (n, d); see :func:`_flat_rows`.
     """
     X = _flat_rows(estimator, X, reset=reset)
-    if isinstance(X, torch.Tensor):
-        X = to_dense_array(X)
+    X = to_plain_container(X)
     if is_dataframe(X):
         wrong = [str(c) for c, dtype in X.dtypes.items() if dtype.kind not in "biuf"]
         if wrong:
