@@ -385,3 +385,22 @@ def test_verified_rows_in_a_damaged_file(files, rejected, monkeypatch):
     assert re.search(r"trusted.npz: .*more than the limit of 1000000", rejected(*arguments))
     (files / "trusted.csv").write_text("row,sea\n")
     assert "trusted.csv" in rejected(*arguments[:-1], "trusted.csv")
+
+
+def test_errors_of_matching_files_name_them(files, run, rejected, saved):
+    (files / "rates.json").write_text('{"kind": "partial", "rho_neg": [0.1, 0.1]}')
+    assert "rates.json: Expected noise rates of 3 labels" in rejected("audit", "task.npz", "--noise", "rates.json")
+    task = read_npz("task.npz")
+    write_npz(replace(task, Y=np.full(task.Y.shape, np.nan)), "unknown.npz")
+    assert "unknown.npz: no row has all labels observed" in rejected("evaluate", saved, "unknown.npz")
+    assert "only NaN" in rejected("fit", "unknown.npz", "--noise", "none", "--out", "model.ccmn")
+    assert not (files / "model.ccmn").exists()
+
+
+@pytest.mark.parametrize("value", ["", "."])
+def test_a_folder_is_no_file_of_rates(files, rejected, value):
+    assert "--noise must be" in rejected("audit", "task.npz", "--noise", value, code=2)
+
+
+def test_issues_are_written_as_csv_or_json_only(files, rejected):
+    assert "--out must end in .csv or .json" in rejected("audit", "task.npz", "--out", "issues.xlsx", code=2)

@@ -599,3 +599,13 @@ def test_custom_network_gets_dense_blocks_of_limited_size(monkeypatch):
     clf = CCMNClassifier(None, model=Recorded, lr=0.01, epochs=1, batch_size=10, random_state=0)
     clf.fit(X, X[:, :2].toarray() > 0).predict(X)
     assert max(sizes) <= 10 * 5000
+
+
+@pytest.mark.parametrize("noise", [None, "estimate"])
+def test_labels_that_were_never_observed_are_rejected(noise):
+    X, unknown = np.eye(9), np.full((9, 2), np.nan)
+    with pytest.raises(ValueError, match="only NaN"):
+        CCMNClassifier(noise).fit(X, unknown)
+    trusted = ([0, 1], [[0, 1], [1, 0]])
+    clf = CCMNClassifier(None, loss="hamming", surrogate="square").fit(X, unknown, trusted=trusted)
+    assert np.isfinite(clf.decision_function(X)).all()

@@ -133,6 +133,8 @@ def audit(
     from ccmn.data.columns import Columns
 
     size = read_picture_size(picture)
+    if out is not None and out.suffix.lower() not in (".csv", ".json"):
+        raise typer.BadParameter(f"--out must end in .csv or .json; got {out.name!r}")
     for path in (out, cleanlab, report):
         if path is not None:
             check_output(path, force)

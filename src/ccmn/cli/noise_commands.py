@@ -383,9 +383,9 @@ def read_noise_option(
     """Return the value of ``--noise``: one of the words, or the rates in a file in the order of the labels."""
     if value in words:
         return value
-    if not value.endswith(".json") and not Path(value).exists():
+    if not value.endswith(".json") and not Path(value).is_file():
         raise typer.BadParameter(f"--noise must be {', '.join(words)} or a JSON file of noise rates; got {value!r}")
-    return match_rates(read_estimate(Path(value)), label_names, n_labels)
+    return _read_matching(Path(value), label_names, n_labels)
 
 
 def read_rates_option(path: Path, label_names: Sequence[str] | None, n_labels: int) -> NoiseModel | NoiseRates:
@@ -395,7 +395,16 @@ def read_rates_option(path: Path, label_names: Sequence[str] | None, n_labels: i
             f"--noise of this command must be a JSON file of noise rates, as written by ccmn noise estimate --out; got "
             f"{str(path)!r}"
         )
-    return match_rates(read_estimate(path), label_names, n_labels)
+    return _read_matching(path, label_names, n_labels)
+
+
+def _read_matching(path: Path, label_names: Sequence[str] | None, n_labels: int) -> NoiseModel | NoiseRates:
+    """Return the rates in a file in the order of the labels; errors name the file."""
+    from ccmn._files import prefix_errors
+
+    noise = read_estimate(path)
+    with prefix_errors(path):
+        return match_rates(noise, label_names, n_labels)
 
 
 def match_rates(noise: Rates, label_names: Sequence[str] | None, n_labels: int) -> Rates:

@@ -162,6 +162,7 @@ def evaluate(
 
     Example: ccmn evaluate model.ccmn test.csv
     """
+    from ccmn._files import prefix_errors
     from ccmn.report.facts import measure, out_of_range_note
 
     size = read_picture_size(picture)
@@ -170,7 +171,8 @@ def evaluate(
     classifier, columns = _load(model)
     data = columns.read_labeled(source, roles=read_roles(labels, tags, sep, row_id=row_id), data_dir=data_dir)
     rates = None if noise is None else read_rates_option(noise, columns.label_names, data.q)
-    data = _observed_rows(data) if rates is None else data
+    with prefix_errors(source):
+        data = _observed_rows(data) if rates is None else data
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
     training_rows = None if classifier.training_rows_ is None else classifier.training_rows_.compare(data.X)
     training_note = None

@@ -433,7 +433,10 @@ def prepare(
     if sample_weight is not None:
         given = to_dense_array(sample_weight) if isinstance(sample_weight, torch.Tensor) else sample_weight
         weights = np.asarray(_check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True))
-    return TrainingData(X, targets, None if trusted is None else read_trusted(trusted, targets), groups, weights)
+    verified = None if trusted is None else read_trusted(trusted, targets)
+    if verified is None and not is_sparse(targets.labels) and np.isnan(targets.labels).all():
+        raise ValueError("y must contain observed labels; got only NaN")
+    return TrainingData(X, targets, verified, groups, weights)
 
 
 def read_trusted(trusted: Any, targets: Targets) -> Trusted | None:
