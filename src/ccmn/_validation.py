@@ -8,7 +8,7 @@ noise rates and noise models, tensors and devices.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Hashable, Iterable, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,8 @@ def _number(value: object, expected: str) -> float:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise ValueError(f"{expected}; got {value!r}") from None
+    except OverflowError:
+        raise ValueError(f"{expected}; got an integer beyond the range of float64") from None
 
 
 def check_penalty(value: object, argument: str) -> float:
@@ -77,6 +79,8 @@ def _float_array(values: Any, expected: str) -> FloatArray:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{expected}; got {values!r}") from None
+    except OverflowError:
+        raise ValueError(f"{expected}; got an integer beyond the range of float64") from None
 
 
 def check_choice(value: str, argument: str, choices: Sequence[str], others: str = "") -> str:
@@ -311,6 +315,8 @@ def check_candidates(candidates: NDArray[Any], argument: str = "candidates") -> 
 def check_groups(groups: Any, n: int, known: Sequence[Any] | None = None) -> NDArray[np.intp]:
     """Return the index of the group of every row in ``known`` (default: groups in order of first appearance)."""
     names = [item.item() if isinstance(item, np.generic) else item for item in groups]
+    if not all(isinstance(name, Hashable) for name in names):
+        raise ValueError(f"groups must have one name per row; got {type(names[0]).__name__} objects")
     if len(names) != n:
         raise ValueError(f"groups must have one entry per row ({n}); got {len(names)}")
     number = {name: i for i, name in enumerate(dict.fromkeys(names) if known is None else known)}

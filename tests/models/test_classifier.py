@@ -609,3 +609,25 @@ def test_labels_that_were_never_observed_are_rejected(noise):
     trusted = ([0, 1], [[0, 1], [1, 0]])
     clf = CCMNClassifier(None, loss="hamming", surrogate="square").fit(X, unknown, trusted=trusted)
     assert np.isfinite(clf.decision_function(X)).all()
+
+
+def test_validation_labels_that_were_never_observed_are_rejected():
+    X, Y = np.eye(9), np.eye(9, 2)
+    with pytest.raises(ValueError, match="validation must contain observed labels"):
+        CCMNClassifier(None).fit(X, Y, validation=(X, Y * np.nan))
+
+
+@pytest.mark.parametrize("loss", ["plugin", "hamming"])
+def test_sample_weights_whose_products_overflow_are_rejected(loss):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    weights, clf = np.full(60, 1e300), CCMNClassifier(None, loss=loss, random_state=0)
+    with pytest.raises(ValueError, match="sample_weight must be at most 1e\\+100; got 1e\\+300"):
+        clf.fit(X, X > 0, sample_weight=weights)
+    assert np.isfinite(clf.fit(X, X > 0, sample_weight=weights / 1e200).decision_function(X)).all()
+
+
+@pytest.mark.parametrize("groups", [np.ones((60, 2)), [["a"]] * 60])
+def test_groups_that_are_no_names_are_rejected(groups):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.raises(ValueError, match="one name per row"):
+        CCMNClassifier(random_state=0).fit(X, X > 0, groups=groups)

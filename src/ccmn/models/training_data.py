@@ -38,6 +38,8 @@ from ccmn.noise.class_conditional import debias_labels, limit_rate_sums
 from ccmn.training import SparseLabels
 from ccmn.votes import InferredLabels, infer_labels
 
+MAX_SAMPLE_WEIGHT = 1e100
+"""Larger sample weights are rejected: products of two of them overflow."""
 MIN_SAMPLES_TO_SPLIT = 50
 """Smaller training sets are not split: the training rows are used for validation as well."""
 MIN_SAMPLES_FOR_ESTIMATION = 100
@@ -433,6 +435,8 @@ def prepare(
     if sample_weight is not None:
         given = to_dense_array(sample_weight) if isinstance(sample_weight, torch.Tensor) else sample_weight
         weights = np.asarray(_check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True))
+        if weights.max() > MAX_SAMPLE_WEIGHT:
+            raise ValueError(f"sample_weight must be at most {MAX_SAMPLE_WEIGHT:g}; got {weights.max():g}. Rescale it.")
     verified = None if trusted is None else read_trusted(trusted, targets)
     if verified is None and not is_sparse(targets.labels) and np.isnan(targets.labels).all():
         raise ValueError("y must contain observed labels; got only NaN")
@@ -818,6 +822,8 @@ def given_validation(X: Any, y: Any, targets: Targets, noise: NoiseModel | None)
         raise ValueError(f"Expected as many rows of y as of X in validation, {X.shape[0]}; got {Y.shape[0]}")
     if is_sparse(Y):
         return Sample(X, SparseLabels(Y, None if noise is None else noise.debiasing()))
+    if np.isnan(Y).all():
+        raise ValueError("y of validation must contain observed labels; got only NaN")
     if is_votes(y) and isinstance(noise, ClassConditionalNoise):
         return Sample(X, debias_labels(Y, noise.rho_pos, noise.rho_neg).astype(np.float32))
     return Sample(X, Y if noise is None else noise.debias(Y))
