@@ -455,6 +455,7 @@ def test_transition_noise():
         ({"confidence": 0.0}, "confidence must be between 0 and 1"),
         ({"scores": np.zeros((3, 4))}, "same shape"),
         ({"scores": np.full((50, 4), np.nan)}, "scores contains NaN"),
+        ({"scores": np.full((50, 4), 1j)}, "scores must be a matrix of numbers; got dtype complex128"),
         ({"noise": PartialNoise(0.1, n_labels=3)}, "3 labels"),
         ({"trusted": (np.array([0]), np.zeros((1, 4)))}, "at least 2 trusted rows"),
         ({"trusted": (np.array([0, 1]), np.zeros((2, 3)))}, "4 labels"),

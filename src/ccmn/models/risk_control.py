@@ -34,6 +34,7 @@ from ccmn._validation import (
     check_matrix_pair,
     check_no_nan,
     check_noise_or_rates,
+    check_numeric,
     check_real,
     check_same_labels,
     check_trusted_rows,
@@ -329,7 +330,9 @@ def _read(Y_noisy: Labels, scores: Any, noise: Any, trusted: Any) -> _Data:
     check_same_labels(("Y_noisy", label_names_of(Y_noisy)), ("noise", getattr(noise, "label_names", None)))
     check_same_labels(("Y_noisy", label_names_of(Y_noisy)), ("scores", label_names_of(scores)))
     Y = check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
-    f = np.asarray(to_dense_array(scores), dtype=np.float64)
+    given = to_dense_array(scores)
+    check_numeric(given, "scores")
+    f = np.asarray(given, dtype=np.float64)
     check_matrix_pair(Y, f, ("Y_noisy", "scores"))
     check_no_nan(f, "scores")
     n, q = Y.shape
