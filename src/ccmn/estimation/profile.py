@@ -33,9 +33,9 @@ MIN_TJUR_R2 = 0.02
 """Lower bound of Tjur's R^2 in the temperature."""
 MIN_PREVALENCE = 0.01
 """The prior density of the prevalence is constant below this value (and above 1 minus it)."""
-BALANCED_WIDTH = 0.15
-"""Distance of the observed prevalence from 1/2 up to which the prior for rare labels is weaker. Of .15, .25 and .4,
-selected on yeast, enron, tmc and simulated labels."""
+MAX_RARE_PREVALENCE, MIN_FREQUENT_PREVALENCE = 0.5, 0.6
+"""Observed prevalences up to which the prior for rare labels counts in full, and from which it does not count. Selected
+on yeast, enron, tmc, digit scenes and simulated labels."""
 PREVALENCE_SD = 0.01
 """Standard deviation of a prevalence that the user declares as known."""
 UNIFORM_SHARE = 0.05
@@ -283,11 +283,12 @@ def prevalence_weight(counts: Counts, observed: float, n: float) -> float:
 def log_rare_prior(grid: Grid, observed: float) -> FloatArray:
     r"""Return the log-prior (A, B) with density :math:`((1 - \pi) / \pi)^a`: most labels of a dataset are rare.
 
-    The exponent a is 1 for labels that are observed in at most 35 % of the rows, 0 at 50 %, and -1 above 65 %, where
-    the absence of the label is rare: the prior does not depend on which of the two values is called 1.
+    The exponent a is 1 for labels that are observed in at most 50 % of the rows, and 0 above 60 %: added labels must
+    not explain a label that most rows have.
     """
     prevalence = np.clip(grid.prior(observed), MIN_PREVALENCE, 1 - MIN_PREVALENCE)
-    exponent = np.clip((0.5 - observed) / BALANCED_WIDTH, -1, 1)
+    width = MIN_FREQUENT_PREVALENCE - MAX_RARE_PREVALENCE
+    exponent = np.clip((MIN_FREQUENT_PREVALENCE - observed) / width, 0, 1)
     return np.asarray(exponent * (np.log1p(-prevalence) - np.log(prevalence)))
 
 
