@@ -56,6 +56,14 @@ def test_compressed_text(tmp_path, rows):
     rejected(read_arff, path, -1)
 
 
+def test_error_names_the_file_once(tmp_path):
+    path = tmp_path / "data.csv.gz"
+    path.write_bytes(gzip.compress(b"a,sea\n" + b"0,1\n" * 4000))  # numbers take more memory than their text
+    with pytest.raises(ValueError, match="more than the limit") as error:
+        read_file(path, ["sea"])
+    assert str(error.value).count("data.csv.gz") == 1
+
+
 def test_rows_of_short_numbers(tmp_path, monkeypatch):
     """Numbers take more memory than their text. A file that is too large is not read a second time, row by row."""
     monkeypatch.setattr("ccmn.data.csv_format._read_rows", lambda *_: pytest.fail("read row by row"))

@@ -242,8 +242,7 @@ def _read_numbers(path: Path, names: list[str]) -> NDArray[np.float32] | None:
                     return None
                 with np.errstate(over="ignore"):  # values beyond float32 become infinite; Table.split rejects them
                     blocks.append(frame.to_numpy().astype(np.float32))
-                with prefix_errors(path):
-                    check_unpacked_size(sum(block.nbytes for block in blocks), limit)
+                check_unpacked_size(sum(block.nbytes for block in blocks), limit)  # open_text names the file
     except UnpackedSizeError:
         raise
     except (ValueError, OverflowError, OSError):  # read row by row to name the line and the column
