@@ -8,6 +8,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from ccmn.data import read_parquet
+from ccmn.data.columns import Columns
+from ccmn.data.labeled_table import ColumnRoles
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -102,3 +104,12 @@ def test_error_without_pyarrow_names_the_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match="pip install pyarrow"):
         read_parquet(path, -1)
+
+
+def test_texts_that_are_not_utf8_are_rejected(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"tags": ["sea", "sky"], "x": [1.0, 2.0]}), tmp_path / "data.parquet", compression="none")
+    content = (tmp_path / "data.parquet").read_bytes()
+    (tmp_path / "data.parquet").write_bytes(content.replace(b"sky", b"\x88ky"))
+    with pytest.raises(ValueError, match=r"data\.parquet: .*UTF-?8"):
+        Columns.from_training_data(tmp_path / "data.parquet", roles=ColumnRoles(tags="tags"))

@@ -156,6 +156,7 @@ def read_batches(file: Any, path: Path) -> Any:
         for batch in file.iter_batches(_ROWS_PER_BATCH):
             size += batch.nbytes
             check_unpacked_size(size, limit)
+            batch.validate(full=True)  # for example that texts are UTF-8
             yield batch
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"the file is not a complete Parquet file: {first_line(error)}") from None
