@@ -362,7 +362,7 @@ TRUSTED = {"rows": [0, 2], "Y": np.eye(2, 3, dtype=np.uint8), "random": [True, F
         ({"Y": [[0, 1], [0, 0]]}, "3 labels"),
         ({"random": [1, 0]}, "random"),
         ({"random": [True]}, "random"),
-        ({"label_names": "a"}, "not the labels"),
+        ({"label_names": "two\nlines"}, r"verified labels 'two\nlines' ... are not the labels"),
     ],
 )
 def test_damaged_verified_rows_are_named(files, rejected, change, reason):

@@ -551,7 +551,7 @@ def _trusted_arrays(arrays: dict[str, NDArray[Any]], data: MultiLabelData) -> Ve
         raise ValueError(f"not a file of verified rows: it has no {', '.join(sorted(missing))}")
     names = tuple(map(str, arrays["label_names"].ravel()))
     if data.label_names is not None and names != tuple(data.label_names):
-        raise ValueError(f"verified labels {', '.join(names[:4])} ... are not the labels of the data")
+        raise ValueError(f"verified labels {', '.join(map(repr, names[:4]))} ... are not the labels of the data")
     return arrays["rows"], arrays["Y"], arrays["random"]
 
 
