@@ -33,6 +33,17 @@ def noisy_vectors(
         yield noisy, probability
 
 
+def posterior(noisy: int, eta: float, rho_pos: float, rho_neg: float) -> float:
+    """Return P(y = 1 | noisy label) for P(y = 1) = eta, as a ratio of joint probabilities."""
+    joint = {
+        true: prior * probability
+        for true, prior in ((1, eta), (0, 1 - eta))
+        for seen, probability in noisy_vectors([true], [rho_pos], [rho_neg])
+        if seen == (noisy,)
+    }
+    return joint[1] / (joint[0] + joint[1])
+
+
 def paper_rates(noise: ClassConditionalNoise) -> list[dict[int, float]]:
     """Return the rates of a noise model as ``rho[+1]``, ``rho[-1]`` of every label."""
     return [{+1: a, -1: b} for a, b in zip(noise.rho_pos, noise.rho_neg)]

@@ -16,6 +16,7 @@ import ccmn
 from ccmn import ClassConditionalNoise, cross_fit_proba, estimate_noise, find_label_issues
 from ccmn.estimation import cross_fitting
 from ccmn.estimation.cross_fitting import align
+from ccmn.losses import HammingLoss
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.normal(size=(60, 1, 4, 6)).astype(np.float32)
@@ -82,6 +83,47 @@ def test_equals_a_plain_training_of_every_fold():
         optimizer.step()
         expected = torch.sigmoid(network.eval()(torch.tensor(IMAGES[held_out])))
         np.testing.assert_allclose(fitted.pred_proba[held_out], expected.detach().numpy(), atol=1e-5)
+
+
+def test_with_noise_every_fold_minimizes_the_forward_loss():
+    """The reference is written with the formula of the loss; labels with few rows of a class are not scaled."""
+    rho_pos, rho_neg = torch.tensor([0.3, 0.1]), torch.tensor([0.0, 0.2])
+    noise = ClassConditionalNoise(rho_pos.numpy(), rho_neg.numpy())
+    few = Y * (np.cumsum(Y, 0) <= 10)
+    settings = {"n_folds": 2, "epochs": 3, "patience": 3, "batch_size": 100, "lr": 0.01, "weight_decay": 0.1}
+    fitted = cross_fit_proba(make_linear, IMAGES, few, noise=noise, **settings)
+    seed = int(np.random.default_rng(0).integers(2**31))
+    for k in range(2):
+        torch.manual_seed(seed)
+        network = make_linear()
+        seen, held_out = np.flatnonzero(fitted.folds != k), np.flatnonzero(fitted.folds == k)
+        optimizer = torch.optim.AdamW(network.parameters(), lr=0.01, weight_decay=0.1)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.01, 3, pct_start=0.1)
+        results = []
+        for _ in range(3):
+            g = rho_neg + (1 - rho_pos - rho_neg) * torch.sigmoid(network(torch.tensor(IMAGES[seen])))
+            loss = torch.nn.functional.binary_cross_entropy(g, torch.tensor(few[seen]).float(), reduction="sum")
+            optimizer.zero_grad()
+            (loss / len(seen)).backward()
+            optimizer.step()
+            schedule.step()
+            p = torch.sigmoid(network(torch.tensor(IMAGES[held_out]))).detach()
+            g = rho_neg + (1 - rho_pos - rho_neg) * p
+            held_out_loss = torch.nn.functional.binary_cross_entropy(g, torch.tensor(few[held_out]).float())
+            results.append((float(held_out_loss), p.numpy()))
+        expected = min(results, key=lambda result: result[0])[1]
+        np.testing.assert_allclose(fitted.pred_proba[held_out], expected, atol=1e-5)
+
+
+def test_probabilities_of_true_labels_are_calibrated():
+    """The network outputs the log-odds of the true label divided by 4, shifted; the scaling reverses this."""
+    rng = np.random.default_rng(1)
+    logits = rng.normal(size=(20_000, 1)) * 2
+    true = (rng.random(logits.shape) < 1 / (1 + np.exp(-logits))).astype(int)
+    noise = ClassConditionalNoise(0.2, 0.3, n_labels=1)
+    wrong = 1 / (1 + np.exp(-(logits / 4 + 0.5)))
+    scaled = cross_fitting._scaled(wrong, noise.corrupt(true, random_state=0).astype(float), noise)
+    np.testing.assert_allclose(scaled, 1 / (1 + np.exp(-logits)), atol=0.04)
 
 
 @pytest.mark.parametrize("form", ["input", "tuple", "pair", "tensor", "TensorDataset", "named"])
@@ -198,11 +240,13 @@ def test_resumes_after_an_interruption(tmp_path, monkeypatch):
     np.testing.assert_array_equal(resumed.embeddings, expected.embeddings)
 
 
-@pytest.mark.parametrize("change", ["labels", "inputs", "parameters"])
+@pytest.mark.parametrize("change", ["labels", "inputs", "parameters", "noise"])
 def test_checkpoint_of_another_call_is_rejected(tmp_path, change):
-    cross_fit_proba(make_cnn, IMAGES, Y, checkpoint=tmp_path, **FAST)
+    noise = ClassConditionalNoise([0.1, 0.2], 0.2)
+    cross_fit_proba(make_cnn, IMAGES, Y, noise=noise, checkpoint=tmp_path, **FAST)
     images, labels = IMAGES + (change == "inputs"), 1 - Y if change == "labels" else Y
     settings = {**FAST, "epochs": 3} if change == "parameters" else FAST
+    settings = {**settings, "noise": ClassConditionalNoise([0.1, 0.3], 0.2) if change == "noise" else noise}
     with pytest.raises(ValueError, match="belongs to another call"):
         cross_fit_proba(make_cnn, images, labels, checkpoint=tmp_path, **settings)
 
@@ -298,7 +342,8 @@ def test_progress_reaches_its_end(monkeypatch):
         cross_fitting._Inputs(IMAGES),
         torch.tensor(Y).float(),
         [np.arange(0, 60, 2), np.arange(1, 60, 2)],
-        cross_fitting._Settings(6, 1, 16, 1.0, 0.0, None, False, 0),
+        cross_fitting._Settings(6, 1, 16, 1.0, 0.0, None, False, False, 0),
+        HammingLoss("logistic"),
     )
     cross_fitting._run_folds(fitting, cross_fitting._FoldFiles(None, ""), [torch.device("cpu")], bar)
     assert sum(steps) == totals[0]
@@ -320,6 +365,8 @@ def test_progress_reaches_its_end(monkeypatch):
         ({"X": {"a": IMAGES, "b": IMAGES[:3]}}, ValueError, "rows"),
         ({"device": []}, ValueError, "device"),
         ({"device": "gpu"}, ValueError, "gpu"),
+        ({"noise": "missing"}, TypeError, "noise"),
+        ({"noise": ClassConditionalNoise(0.1, 0.2, n_labels=3)}, ValueError, "3 labels"),
     ],
 )
 def test_invalid_arguments(arguments, error, message):

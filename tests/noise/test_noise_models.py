@@ -24,7 +24,7 @@ from ccmn.noise import (
     propensity_noise,
 )
 from ccmn.noise.class_conditional import debias_labels
-from reference import noisy_vectors
+from reference import noisy_vectors, posterior
 from strategies import SEEDS, label_matrices, noises
 
 MEMBERS = {
@@ -470,6 +470,56 @@ class TestTransition:
     def test_repr(self):
         assert repr(MEMBERS["transition"]) == "TransitionNoise(3 classes)"
         assert len(str(MEMBERS["transition"]).splitlines()) == 4
+
+
+class TestPosterior:
+    NOISE = ClassConditionalNoise([0.1, 0.5, 0.0], [0.4, 0.0, 0.2])
+    ETA = np.array([[0.3, 0.8, 0.5], [0.9, 0.1, 0.4]])
+
+    def test_equals_the_ratio_of_joint_probabilities(self):
+        for noisy in (0, 1):
+            expected = [
+                [posterior(noisy, eta, a, b) for eta, a, b in zip(row, self.NOISE.rho_pos, self.NOISE.rho_neg)]
+                for row in self.ETA
+            ]
+            Y = np.full((2, 3), noisy)
+            np.testing.assert_allclose(self.NOISE.posterior(Y, self.ETA), expected, rtol=1e-5)
+
+    def test_has_the_expectation_of_the_true_label_and_a_smaller_variance_than_debiased_labels(self):
+        g = self.NOISE.rho_neg + (1 - self.NOISE.rho_pos - self.NOISE.rho_neg) * self.ETA
+        ones, zeros = np.ones((2, 3)), np.zeros((2, 3))
+
+        def moments(transform):
+            return [g * transform(ones) ** k + (1 - g) * transform(zeros) ** k for k in (1, 2)]
+
+        mean, square = moments(lambda Y: self.NOISE.posterior(Y, self.ETA))
+        debiased_mean, debiased_square = moments(self.NOISE.debias)
+        np.testing.assert_allclose(mean, self.ETA, rtol=1e-12)
+        np.testing.assert_allclose(debiased_mean, self.ETA, rtol=1e-12)
+        assert (square < debiased_square).all()
+
+    def test_soft_labels_are_averages_and_nan_stays(self):
+        q = self.NOISE.posterior(torch.tensor([[0.25, 1.0, torch.nan]]), self.ETA[:1])
+        zero, one = (self.NOISE.posterior(np.full((1, 3), y), self.ETA[:1]) for y in (0, 1))
+        assert q[0, 0] == pytest.approx(0.75 * zero[0, 0] + 0.25 * one[0, 0])
+        assert np.isnan(q[0, 2])
+
+    def test_labels_without_noise_are_kept_if_the_model_contradicts_them(self):
+        noise = ClassConditionalNoise(0.0, 0.0, n_labels=2)
+        np.testing.assert_allclose(noise.posterior(np.array([[1, 0]]), np.array([[0.0, 1.0]])), [[1, 0]])
+
+    @pytest.mark.parametrize(
+        ("labels", "pred_proba", "message"),
+        [
+            ([[0, 1]], [[0.1, 0.2]], "3 labels"),
+            ([[0, 1, 2]], [[0.1, 0.2, 0.3]], "between 0 and 1"),
+            ([[0, 1, 1]], [[0.1, 0.2, 1.3]], "pred_proba"),
+            ([[0, 1, 1]], [0.1, 0.2, 0.3], "pred_proba"),
+        ],
+    )
+    def test_invalid_arguments(self, labels, pred_proba, message):
+        with pytest.raises(ValueError, match=message):
+            self.NOISE.posterior(np.array(labels), np.array(pred_proba))
 
 
 class TestPropensities:

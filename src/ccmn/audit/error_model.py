@@ -38,7 +38,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
-from ccmn.estimation.likelihood import N_BINS, bin_scores, calibrate
+from ccmn.estimation.likelihood import fit_scaling
 from ccmn.estimation.violations import MIN_EMPTIED, MIN_Z_EMPTIED, excess_of_empty_rows
 
 MAX_SAMPLE_ROWS = 3000
@@ -89,8 +89,6 @@ MIN_CALIBRATION_ROWS = 10
 """Smallest number of verified rows from which they are calibrated."""
 SCALING_PENALTY, MIN_SCALING = 3.0, 0.1
 """Ridge penalty of that calibration, and smallest slope, which keeps the order."""
-MIN_ROWS_PER_CLASS = 20
-"""Minimum number of observed rows of each class to calibrate the probabilities of a label."""
 EPS = 0.01
 """Calibrated probabilities of true labels are limited to [eps, 1 - eps]."""
 _LOGIT_EPS = 1e-6
@@ -221,27 +219,9 @@ def calibrate_to_noise(
     >>> calibrate_to_noise(np.array([[1.0], [0.0]]), np.array([[0.99], [0.4]]), np.array([0.2]), np.array([0.1]))
     array([[0.8], [0.4]])
     """
-    return _apply_scaling(pred_proba, _fit_scaling(noisy, pred_proba, rho_pos, rho_neg), rho_pos, rho_neg)
-
-
-def _fit_scaling(
-    noisy: NDArray[Any], pred_proba: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return slope and offset (q,) of the log-odds of the true labels; NaN for labels with few rows of a class."""
-    slope, offset = np.full((2, noisy.shape[1]), np.nan)
-    fitted, bins = list[int](), np.zeros((3, noisy.shape[1], N_BINS))
-    for j in range(noisy.shape[1]):
-        observed = ~np.isnan(noisy[:, j])
-        ones = noisy[observed, j] == 1
-        if min(int(ones.sum()), int((~ones).sum())) >= MIN_ROWS_PER_CLASS:
-            values = bin_scores(_clipped_logit(pred_proba[observed, j]), ones)
-            bins[:, len(fitted), : values[0].size] = values  # bins without rows do not change the fit
-            fitted.append(j)
-    if fitted:
-        centers, n_zeros, n_ones = bins[:, : len(fitted)]
-        platt = calibrate(centers, n_zeros, n_ones, rho_pos[fitted], rho_neg[fitted])
-        slope[fitted], offset[fitted] = np.exp(platt.slope), platt.offset
-    return slope, offset
+    return _apply_scaling(
+        pred_proba, fit_scaling(noisy, _clipped_logit(pred_proba), rho_pos, rho_neg), rho_pos, rho_neg
+    )
 
 
 def _apply_scaling(
@@ -395,7 +375,7 @@ def unsupervised_score(
     used = ends._replace(rho_neg=np.minimum(ends.rho_neg, MAX_ADDED_RATE)) if rates is None else rates
     if weight.any():
         rows = slice(None, None, -(-len(given) // MAX_SCALING_ROWS))
-        scaling = _fit_scaling(given[rows], pred_proba[rows], used.rho_pos, used.rho_neg)
+        scaling = fit_scaling(given[rows], _clipped_logit(pred_proba[rows]), used.rho_pos, used.rho_neg)
         nodes = _apply_scaling(nodes, scaling, used.rho_pos, used.rho_neg)
     levels = [np.maximum(used.rho_pos + sign * used.spread, 0) for sign in (-1, 1)]
     posterior = np.stack(

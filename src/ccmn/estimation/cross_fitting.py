@@ -3,6 +3,9 @@
 A network that was trained on a row has memorized part of the noise of its labels. Its probabilities and embeddings of
 that row hide the noise, so that estimated rates are too small. Here every row is predicted by a network that was
 trained on the other folds.
+
+With known or estimated rates, the networks are trained with the forward loss. They then predict the true labels, and
+their probabilities are the prior of the posterior probabilities :meth:`ccmn.ClassConditionalNoise.posterior`.
 """
 
 from __future__ import annotations
@@ -19,24 +22,41 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
+import scipy.special
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import Tensor
+from torch.optim.lr_scheduler import OneCycleLR
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from ccmn._containers import Labels, is_sparse, to_dense_array, unwrap
 from ccmn._files import atomic_write, check_file, fingerprint
 from ccmn._random import RandomState, as_generator
-from ccmn._validation import FloatArray, check_count, check_device, check_label_matrix, check_penalty, check_real
+from ccmn._validation import (
+    FloatArray,
+    check_count,
+    check_device,
+    check_label_matrix,
+    check_label_width,
+    check_noise,
+    check_penalty,
+    check_real,
+)
+from ccmn.estimation.likelihood import fit_scaling
 from ccmn.estimation.out_of_fold import Fold, stratified_folds
-from ccmn.losses import HammingLoss
+from ccmn.losses import ForwardLoss, HammingLoss, MultiLabelLoss
+from ccmn.noise import ClassConditionalNoise
 
 MAX_ANCHORS = 2000
 """Rows by which the embeddings of the folds are aligned."""
 MAX_BYTES_ON_DEVICE = 2**30
 """Arrays up to this size are copied to the device once instead of batch by batch."""
+WARM_UP = 0.1
+"""Fraction of the steps of the one-cycle schedule in which the learning rate increases; it then decreases to 0."""
+_LOGIT_EPS = 1e-6
+"""Probabilities are clipped to [eps, 1 - eps] before they are scaled."""
 LABEL_KEYS = ("labels", "label")
 """Keys of the labels in the items of a ``Dataset``; they are not passed to the network."""
 
@@ -48,7 +68,8 @@ class CrossFit(NamedTuple):
     """Out-of-fold results of :func:`ccmn.cross_fit_proba`."""
 
     pred_proba: FloatArray
-    """P(noisy label = 1 | x) of every row (n, q), by a network that was not trained on the row."""
+    """P(noisy label = 1 | x) of every row (n, q), by a network that was not trained on the row; with ``noise``,
+    P(true label = 1 | x)."""
     embeddings: NDArray[np.float32] | None
     """Out-of-fold embeddings (n, e) in common coordinates; None without a last layer."""
     folds: NDArray[np.intp]
@@ -66,6 +87,7 @@ class _Settings:
     weight_decay: float
     head: str | None
     mixed_precision: bool
+    one_cycle: bool
     seed: int
 
 
@@ -74,6 +96,7 @@ def cross_fit_proba(
     X: Any,
     Y_noisy: Labels | None = None,
     *,
+    noise: ClassConditionalNoise | None = None,
     head: str | None = "auto",
     n_folds: int = 5,
     epochs: int = 10,
@@ -98,6 +121,10 @@ def cross_fit_proba(
     probabilities or embeddings of a network that was trained on the same rows: they hide the noise that the network
     has memorized.
 
+    With ``noise``, the networks predict the true labels. ``noise.posterior(Y_noisy, pred_proba)`` are then the
+    probabilities of the true labels given the features and the noisy labels, on which a network can be trained with any
+    loss.
+
     Parameters
     ----------
     make_model : callable
@@ -111,6 +138,10 @@ def cross_fit_proba(
     Y_noisy : labels of shape (n, q), default=None
         Noisy labels in [0, 1], NaN where not observed. May be omitted if the items of a ``Dataset`` contain labels;
         reading them then takes one pass over the data.
+    noise : ClassConditionalNoise or None, default=None
+        Noise model of the labels, such as ``estimate_noise(...).noise``. The networks are then trained with the forward
+        loss [2]_ and the one-cycle schedule [3]_, and predict the true labels. Their out-of-fold log-odds are scaled by
+        a slope and an offset for every label that maximize the likelihood of the noisy labels (Platt scaling).
     head : str or None, default="auto"
         Name of the last layer of the module, such as "fc" or "classifier". Its input is returned as the embedding.
         The embeddings of the folds are aligned by orthogonal Procrustes analysis [1]_. "auto" is the last
@@ -124,7 +155,7 @@ def cross_fit_proba(
     batch_size : int, default=128
         Rows of a batch.
     lr : float, default=1e-3
-        Learning rate of AdamW.
+        Learning rate of AdamW; with ``noise``, the largest one.
     weight_decay : float, default=1e-2
         Weight decay of AdamW.
     device : str or sequence of str, default="auto"
@@ -157,6 +188,10 @@ def cross_fit_proba(
     References
     ----------
     .. [1] P. H. Schönemann, "A Generalized Solution of the Orthogonal Procrustes Problem", Psychometrika 31, 1966.
+    .. [2] G. Patrini, A. Rozza, A. K. Menon, R. Nock and L. Qu, "Making Deep Neural Networks Robust to Label Noise: A
+       Loss Correction Approach", CVPR, 2017.
+    .. [3] L. N. Smith and N. Topin, "Super-Convergence: Very Fast Training of Neural Networks Using Large Learning
+       Rates", arXiv:1708.07120, 2017.
 
     Examples
     --------
@@ -171,6 +206,7 @@ def cross_fit_proba(
     >>> fitted.pred_proba.shape, fitted.embeddings.shape
     ((200, 10), (200, 24))
     """
+    check_noise(noise, ClassConditionalNoise)
     settings = _Settings(
         epochs=check_count(epochs, "epochs"),
         patience=check_count(patience, "patience"),
@@ -179,6 +215,7 @@ def cross_fit_proba(
         weight_decay=check_penalty(weight_decay, "weight_decay"),
         head=None,
         mixed_precision=bool(mixed_precision),
+        one_cycle=noise is not None,
         seed=int(as_generator(random_state).integers(2**31)),
     )
     inputs = _read_inputs(X, num_workers, collate_fn)
@@ -187,6 +224,8 @@ def cross_fit_proba(
         raise ValueError(f"X and Y_noisy must have the same number of rows; got {len(inputs)} and {len(Y)}")
     if not 2 <= check_count(n_folds, "n_folds") <= len(Y):
         raise ValueError(f"n_folds must be at least 2 and at most the number of rows, {len(Y)}; got {n_folds}")
+    if noise is not None:
+        check_label_width(Y.shape, noise.n_labels)
     folds = stratified_folds(Y, n_folds, np.random.default_rng(settings.seed))
     devices = _devices(device)
     # With several GPUs, fork_rng warns unless its devices are listed.
@@ -194,10 +233,12 @@ def cross_fit_proba(
         torch.manual_seed(settings.seed)
         network = _check_model(make_model())
         settings = replace(settings, head=_head_name(network, head, Y.shape[1]))
-        files = _FoldFiles.of(checkpoint, network, inputs, Y, folds, settings)
-        fitting = _CrossFitting(network, inputs, torch.from_numpy(Y.astype(np.float32)), folds, settings)
+        files = _FoldFiles.of(checkpoint, network, inputs, Y, folds, settings, noise)
+        loss = HammingLoss("logistic") if noise is None else ForwardLoss(noise)
+        fitting = _CrossFitting(network, inputs, torch.from_numpy(Y.astype(np.float32)), folds, settings, loss)
         parts = _run_folds(fitting, files, devices, bar)
-    return _collect(parts, folds, Y.shape)
+    fitted = _collect(parts, folds, Y.shape)
+    return fitted if noise is None else fitted._replace(pred_proba=_scaled(fitted.pred_proba, Y, noise))
 
 
 class _Inputs:
@@ -392,13 +433,15 @@ class _FoldFiles:
         Y: FloatArray,
         folds: Sequence[Fold],
         settings: _Settings,
+        noise: ClassConditionalNoise | None,
     ) -> _FoldFiles:
         """Return the files in a folder, which is created; the identity covers weights, data and parameters."""
         if folder is None:
             return cls(None, "")
         Path(folder).mkdir(parents=True, exist_ok=True)
         weights = [tensor.detach().float().cpu().numpy() for tensor in network.state_dict().values()]
-        return cls(Path(folder), fingerprint(Y, *folds, *inputs.identity(), *weights, settings))
+        rates = [] if noise is None else [noise.rho_pos, noise.rho_neg]
+        return cls(Path(folder), fingerprint(Y, *folds, *inputs.identity(), *weights, settings, *rates))
 
     def read(self, number: int, shapes: Mapping[str, tuple[int, int]]) -> Arrays | None:
         """Return the result of a fold, or None if it is not completed; -1 in ``shapes`` is any size."""
@@ -448,6 +491,8 @@ class _CrossFitting:
     labels: Tensor
     folds: Sequence[Fold]
     settings: _Settings
+    loss: MultiLabelLoss
+    """Loss on a CPU; every fold uses a copy."""
 
     def steps(self, number: int) -> int:
         """Return the number of batches of an epoch of a fold, including the prediction of the held-out rows."""
@@ -474,12 +519,16 @@ class _CrossFitting:
         network, inputs = copy.deepcopy(self.network).to(device), self.inputs.on(device)
         trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(trained, lr=settings.lr, weight_decay=settings.weight_decay)
+        schedule = None
+        if settings.one_cycle:
+            steps = settings.epochs * -(-len(rows) // settings.batch_size)
+            schedule = OneCycleLR(optimizer, settings.lr, steps, pct_start=WARM_UP)
         generator = torch.Generator().manual_seed(settings.seed + number)
         best_loss, best_epoch, best, weights = float("inf"), 0, None, None
         for epoch in range(settings.epochs):
-            self._train_epoch(network, inputs, rows, optimizer, generator, advance)
+            self._train_epoch(network, inputs, rows, optimizer, schedule, generator, advance)
             logits = torch.cat(list(self._outputs(network, inputs, held_out, advance)))
-            loss = float(HammingLoss("logistic")(logits, self.labels[held_out]))
+            loss = float(self.loss(logits, self.labels[held_out]))
             if best is None or loss < best_loss:
                 best_loss, best_epoch, best = loss, epoch, logits
                 weights = copy.deepcopy(network.state_dict()) if settings.head else None
@@ -500,13 +549,14 @@ class _CrossFitting:
         inputs: _Inputs,
         rows: Fold,
         optimizer: torch.optim.Optimizer,
+        schedule: OneCycleLR | None,
         generator: torch.Generator,
         advance: Advance,
     ) -> None:
         """Update the weights once with every batch."""
         network.train()
-        device, loss = next(network.parameters()).device, HammingLoss("logistic")
-        labels = self.labels.to(device)
+        device = next(network.parameters()).device
+        labels, loss = self.labels.to(device), copy.deepcopy(self.loss).to(device)
         for batch, index in inputs.batches(rows, self.settings.batch_size, generator):
             advance(1)
             if len(index) == 1 and len(rows) > 1:
@@ -515,6 +565,8 @@ class _CrossFitting:
             value = loss(self._call(network, batch, device), labels[index.to(device)])
             value.backward()
             optimizer.step()
+            if schedule is not None:
+                schedule.step()
 
     @torch.no_grad()
     def _outputs(self, network: torch.nn.Module, inputs: _Inputs, rows: Fold, advance: Advance) -> Iterator[Tensor]:
@@ -610,6 +662,14 @@ def _collect(parts: Sequence[Arrays], folds: Sequence[Fold], shape: tuple[int, .
         if embeddings is not None:
             embeddings[fold] = align(part["embeddings"], part["anchors"], parts[0]["anchors"])
     return CrossFit(pred_proba, embeddings, numbers)
+
+
+def _scaled(pred_proba: FloatArray, Y: FloatArray, noise: ClassConditionalNoise) -> FloatArray:
+    """Return probabilities of true labels after Platt scaling; labels with few rows of a class are not scaled."""
+    logits = scipy.special.logit(np.clip(pred_proba, _LOGIT_EPS, 1 - _LOGIT_EPS))
+    slope, offset = fit_scaling(Y, logits, noise.rho_pos, noise.rho_neg)
+    scaled: FloatArray = scipy.special.expit(np.nan_to_num(slope, nan=1.0) * logits + np.nan_to_num(offset))
+    return scaled
 
 
 def align(values: NDArray[Any], anchors: NDArray[Any], target: NDArray[Any]) -> NDArray[Any]:

@@ -411,7 +411,7 @@ def deviance(logits: FloatArray, noisy: FloatArray, values: FloatArray, pairs: F
     return min(deviances)
 
 
-def bin_scores(scores: FloatArray, positive: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray, FloatArray]:
+def bin_scores(scores: FloatArray, positive: NDArray[Any]) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return mean score, zeros and ones of ``N_BINS`` bins of equal size, in ascending order of the score."""
     order = np.argsort(scores, kind="stable")
     starts = np.unique(np.linspace(0, scores.size, N_BINS, endpoint=False).astype(np.intp))
@@ -469,3 +469,26 @@ def calibrate(
         s, g = (np.where(better[:, None], new, old) for new, old in zip(trial_values[1:], (s, g)))
         damping = np.where(better, 0.3 * damping, 10 * damping)
     return Calibration(value, slope, offset)
+
+
+def fit_scaling(
+    noisy: NDArray[Any], logits: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return slope and offset (q,) of the log-odds (n, q) of true labels that maximize the likelihood of noisy labels.
+
+    Both are NaN for labels with fewer than ``MIN_CLASS_SIZE`` observed rows of a class.
+    """
+    slope, offset = np.full((2, noisy.shape[1]), np.nan)
+    fitted, bins = list[int](), np.zeros((3, noisy.shape[1], N_BINS))
+    for j in range(noisy.shape[1]):
+        observed = ~np.isnan(noisy[:, j])
+        labels = noisy[observed, j].astype(np.float64)
+        if min(labels.sum(), (1 - labels).sum()) >= MIN_CLASS_SIZE:
+            values = bin_scores(logits[observed, j], labels)
+            bins[:, len(fitted), : values[0].size] = values  # bins without rows do not change the fit
+            fitted.append(j)
+    if fitted:
+        centers, zeros, ones = bins[:, : len(fitted)]
+        scaling = calibrate(centers, zeros, ones, rho_pos[fitted], rho_neg[fitted])
+        slope[fitted], offset[fitted] = np.exp(scaling.slope), scaling.offset
+    return slope, offset
