@@ -12,10 +12,12 @@ from torch.utils.data import TensorDataset
 from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, load_model
 from ccmn.data import load_digit_scenes
 from ccmn.estimation import cross_fit_proba, estimate_noise
+from ccmn.models.solvers import SOLVERS, fit_adam
 
 DATA = load_digit_scenes(600)
 IMAGES, Y = DATA.X.reshape(-1, 1, 16, 24), DATA.Y
 FIT = {"epochs": 3, "lr": 0.005, "random_state": 0, "device": "cpu"}
+RANKING = {"loss": "ranking", **FIT}
 
 
 def make_cnn(shape, n_outputs):
@@ -27,14 +29,14 @@ def make_cnn(shape, n_outputs):
 @pytest.fixture(scope="module")
 def fitted():
     """Return a classifier that knows the rates."""
-    return CCMNClassifier(MissingNoise(0.1, n_labels=10), model=make_cnn, **FIT).fit(IMAGES, Y)
+    return CCMNClassifier(MissingNoise(0.1, n_labels=10), model=make_cnn, **RANKING).fit(IMAGES, Y)
 
 
 def test_images_equal_flat_rows_with_a_network_that_unflattens(fitted):
     def make_flat(n_features, n_outputs):
         return torch.nn.Sequential(torch.nn.Unflatten(1, (1, 16, 24)), make_cnn((1, 16, 24), n_outputs))
 
-    flat = CCMNClassifier(MissingNoise(0.1, n_labels=10), model=make_flat, **FIT).fit(DATA.X, Y)
+    flat = CCMNClassifier(MissingNoise(0.1, n_labels=10), model=make_flat, **RANKING).fit(DATA.X, Y)
     np.testing.assert_array_equal(fitted.predict_proba(IMAGES), flat.predict_proba(DATA.X))
     assert fitted.input_shape_ == (1, 16, 24)
     assert fitted.n_features_in_ == 384
@@ -45,7 +47,7 @@ def test_images_equal_flat_rows_with_a_network_that_unflattens(fitted):
 def test_tensors_and_datasets_are_accepted(fitted, as_dataset):
     X = torch.tensor(IMAGES)
     X = TensorDataset(X, torch.tensor(Y)) if as_dataset else X
-    again = CCMNClassifier(MissingNoise(0.1, n_labels=10), model=make_cnn, **FIT).fit(X, Y)
+    again = CCMNClassifier(MissingNoise(0.1, n_labels=10), model=make_cnn, **RANKING).fit(X, Y)
     np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(IMAGES))
 
 
@@ -60,6 +62,40 @@ def test_rates_are_estimated_from_out_of_fold_embeddings():
     np.testing.assert_allclose(clf.rates_.rho_pos, expected.rho_pos, atol=1e-3)
 
 
+def fitted_samples(monkeypatch, clf, *arguments, **options):
+    """Fit a classifier and return the rows that were passed to Adam."""
+    seen = []
+
+    def adam(config, samples, *others):
+        seen.append(samples)
+        return fit_adam(config, samples, *others)
+
+    monkeypatch.setitem(SOLVERS, "adam", adam)
+    clf.fit(*arguments, **options)
+    return seen[0]
+
+
+def test_default_trains_on_posterior_probabilities_and_selects_by_debiased_labels(monkeypatch):
+    noise = ClassConditionalNoise(0.3, 0.1, n_labels=10)
+    images, noisy, trusted = IMAGES[:200], noise.corrupt(Y[:200], random_state=0), ([3, 7], Y[[3, 7]])
+    clf = CCMNClassifier(noise, model=make_cnn, **FIT)
+    rows = fitted_samples(monkeypatch, clf, images, noisy, trusted=trusted)
+    settings = {"epochs": 3, "lr": 2e-3, "patience": 4, "random_state": int(np.random.default_rng(0).integers(2**31))}
+    networks = cross_fit_proba(lambda: make_cnn((1, 16, 24), 10), images, noisy, noise=noise, **settings)
+    expected = noise.posterior(noisy, networks.pred_proba)
+    expected[trusted[0]] = trusted[1]
+    np.testing.assert_allclose(rows.whole.noisy, expected, atol=1e-4)
+    debiased = noise.debias(noisy)
+    debiased[trusted[0]] = trusted[1]
+    np.testing.assert_allclose(rows.valid.p, debiased[rows.valid_rows], atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"loss": "ranking"}, {"correction": "relu"}, {"noise": None}])
+def test_other_losses_and_labels_without_noise_are_not_cross_fitted(monkeypatch, options):
+    parameters = {"noise": MissingNoise(0.1, n_labels=10), "model": make_cnn, **FIT, **options}
+    assert fitted_samples(monkeypatch, CCMNClassifier(**parameters), IMAGES[:200], Y[:200]).train.noisy is None
+
+
 @pytest.mark.parametrize("autocast", [False, True])
 def test_autocast_trains_in_bfloat16_and_predicts_in_float32(autocast):
     seen = []
@@ -70,7 +106,7 @@ def test_autocast_trains_in_bfloat16_and_predicts_in_float32(autocast):
         return network
 
     noise = MissingNoise(0.1, n_labels=10)
-    clf = CCMNClassifier(noise, model=make_recording, autocast=autocast, **FIT).fit(IMAGES[:200], Y[:200])
+    clf = CCMNClassifier(noise, model=make_recording, autocast=autocast, **RANKING).fit(IMAGES[:200], Y[:200])
     clf.predict(IMAGES[:5])
     assert set(seen) == {(True, torch.bfloat16 if autocast else torch.float32), (False, torch.float32)}
 

@@ -59,6 +59,7 @@ from ccmn.models.streaming import (
     streamed_rows,
 )
 from ccmn.models.training_data import (
+    MIN_SAMPLES_FOR_ESTIMATION,
     MIN_SAMPLES_TO_SPLIT,
     ResolvedNoise,
     Sample,
@@ -77,6 +78,7 @@ from ccmn.models.training_data import (
     resolve_noise,
     split,
     with_out_of_fold_features,
+    with_posterior_labels,
 )
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel, RowNoise, ScoreDependentNoise
 from ccmn.training import NETWORKS, ProcessGroup
@@ -93,6 +95,8 @@ MODEL_NAMES = ("auto", *NETWORKS, "average")
 """Values of the parameter ``model`` other than functions."""
 MAX_CROSS_FIT_EPOCHS = 10
 """Epochs of the networks from whose embeddings rates are estimated; a short training suffices."""
+MAX_POSTERIOR_EPOCHS = 20
+"""Epochs of the networks whose out-of-fold probabilities become posterior probabilities of the true labels."""
 ADAM_PARAMETERS = ("lr", "epochs", "batch_size", "patience", "autocast")
 """Parameters that only Adam uses."""
 MAX_FULL_BATCH_ROWS = 256
@@ -187,7 +191,10 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         "plugin" fits the noisy labels and inverts the noise in the predicted probabilities. "hamming" and "ranking" are
         the unbiased losses of the paper, Eq. (4), and Eq. (6) with the dummy label of Eq. (8). "forward" is the
         likelihood of the noisy labels. "auto" is "plugin" for linear models and averages, "ranking" for other networks
-        and for noise models without two rates per label, and "hamming" with ``groups`` or ``correction``.
+        and for noise models without two rates per label, and "hamming" with ``groups`` or ``correction``. If X has more
+        than two dimensions, "auto" trains the network with the ranking loss of posterior probabilities: the
+        probabilities of the true labels given the noisy ones and out-of-fold predictions of the network
+        (:meth:`ccmn.ClassConditionalNoise.posterior`), instead of debiased labels.
     surrogate : {"auto", "sigmoid", "square", "hinge", "logistic"} or callable, default="auto"
         Surrogate of the 0-1 loss in the losses "hamming" and "ranking". "auto" is "logistic" for "hamming" and
         "sigmoid" for "ranking".
@@ -414,6 +421,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._reset(data.targets, noise)
         config = self._config(noise, data, X.shape[0], seed)
         sample = debias(data, noise, keep_noisy=config.loss_models_noise)
+        if self._trains_on_posterior(data, noise):
+            settings = self._cross_fit_settings(seed, MAX_POSTERIOR_EPOCHS)
+            sample = with_posterior_labels(sample, data, noise.model, self._label_network(data), **settings)
         if validation is None:
             samples = split(sample, self.validation_fraction, seed)
         else:
@@ -527,10 +537,29 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the data from which rates are estimated: out-of-fold embeddings if inputs are not vectors."""
         if not hasattr(self, "input_shape_") or not isinstance(self.noise, str):
             return data
-        make_model = partial(self._factory(self.model), data.X.shape[1], data.targets.labels.shape[1])
-        settings = {"epochs": min(self.epochs, MAX_CROSS_FIT_EPOCHS), "device": self.device, "verbose": self.verbose}
-        settings["mixed_precision"] = bool(self.autocast)
-        return with_out_of_fold_features(data, make_model, random_state=seed, **settings)
+        settings = self._cross_fit_settings(seed, MAX_CROSS_FIT_EPOCHS)
+        return with_out_of_fold_features(data, self._label_network(data), **settings)
+
+    def _trains_on_posterior(self, data: TrainingData, noise: ResolvedNoise) -> bool:
+        """Return whether a custom network is trained on posterior probabilities: by default, if inputs are no vectors.
+
+        Without noise these are the labels, and with few rows the networks that predict them would be poor.
+        """
+        model, targets = noise.model, data.targets
+        by_default = self.loss == "auto" and self.correction is None and noise.groups is None
+        by_default = by_default and hasattr(self, "input_shape_")
+        suited = targets.kind == "multilabel" and targets.inferred is None and not is_sparse(targets.labels)
+        noisy = isinstance(model, ClassConditionalNoise) and bool((model.rho_pos + model.rho_neg > 0).any())
+        return by_default and suited and noisy and data.X.shape[0] >= MIN_SAMPLES_FOR_ESTIMATION
+
+    def _label_network(self, data: TrainingData) -> Callable[[], torch.nn.Module]:
+        """Return the function that creates the custom network with one output per label, for cross-fitting."""
+        return partial(self._factory(self.model), data.X.shape[1], data.targets.labels.shape[1])
+
+    def _cross_fit_settings(self, seed: int, max_epochs: int) -> dict[str, Any]:
+        """Return the parameters of cross-fitting."""
+        settings = {"epochs": min(self.epochs, max_epochs), "device": self.device, "random_state": seed}
+        return {**settings, "mixed_precision": bool(self.autocast), "verbose": self.verbose}
 
     def _factory(self, model: Any) -> Any:
         """Return the function that creates a custom network for flat rows, which it reshapes to inputs if necessary."""

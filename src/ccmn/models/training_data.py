@@ -42,6 +42,8 @@ MAX_SAMPLE_WEIGHT = 1e100
 """Larger sample weights are rejected: products of two of them overflow."""
 MIN_SAMPLES_TO_SPLIT = 50
 """Smaller training sets are not split: the training rows are used for validation as well."""
+POSTERIOR_TRAINING = {"lr": 2e-3, "patience": 4}
+"""Parameters of cross-fitting for posterior probabilities, selected on 12,000 digit scenes with one draw of noise."""
 MIN_SAMPLES_FOR_ESTIMATION = 100
 """Noise rates are not estimated below this number of samples: their intervals would span most of [0, 1]."""
 MAX_ESTIMATION_ENTRIES = 1 << 27
@@ -622,8 +624,9 @@ class Sample:
     """Debiased labels (n, q), true labels in trusted rows; NaN where not observed."""
     weights: NDArray[np.float64] | None = None
     noisy: Labels | None = None
-    """Noisy labels, if the loss itself models the noise; it then takes these and not ``p``. A verified label is
-    replaced by the mean of the noisy label given the true one."""
+    """Labels that the loss takes instead of ``p``. If the loss itself models the noise, these are the noisy labels, and
+    a verified label is replaced by the mean of the noisy label given the true one. Custom networks can be trained on
+    posterior probabilities instead; verified labels are then the true ones."""
     information: NDArray[np.float32] | None = None
     """Information (n, q) of a label relative to a noisy one: 1 for noisy labels, more for verified ones. For sparse
     labels, the geometric mean (n, 1) of the information of a row."""
@@ -770,6 +773,23 @@ def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sam
             noisy = noisy.copy()
             noisy[rows] = np.where(verified, mean, noisy[rows])
     return Sample(data.X, p, data.weights, noisy, information)
+
+
+def with_posterior_labels(
+    sample: Sample, data: TrainingData, noise: ClassConditionalNoise, make_model: Callable[[], Any], **settings: Any
+) -> Sample:
+    """Return the rows with posterior probabilities of the true labels, on which a network is trained.
+
+    The probabilities of the true labels given the features are those of networks that were not trained on the row.
+    """
+    labels = to_dense_array(data.targets.labels)
+    settings = POSTERIOR_TRAINING | settings
+    fitted = cross_fit_proba(make_model, data.X, labels, noise=noise, head=None, **settings)
+    posterior = noise.posterior(labels, fitted.pred_proba).astype(np.float32)
+    if data.trusted is not None:
+        rows, true = data.trusted[0], to_dense_array(data.trusted[1])
+        posterior[rows] = np.where(np.isnan(true), posterior[rows], true)
+    return replace(sample, noisy=posterior)
 
 
 def _debias_sparse(data: TrainingData, noise: ResolvedNoise, keep_noisy: bool) -> Sample:
