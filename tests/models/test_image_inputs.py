@@ -111,6 +111,38 @@ def test_autocast_trains_in_bfloat16_and_predicts_in_float32(autocast):
     assert set(seen) == {(True, torch.bfloat16 if autocast else torch.float32), (False, torch.float32)}
 
 
+@pytest.mark.filterwarnings("ignore:The best epoch")
+@pytest.mark.parametrize("loaded", [False, True])
+def test_warm_start_continues_from_the_weights_of_the_previous_fit(tmp_path, loaded):
+    """A learning rate of almost zero keeps the weights."""
+    clf = CCMNClassifier(None, model=make_cnn, warm_start=True, **FIT).fit(IMAGES[:200], Y[:200])
+    expected = clf.decision_function(IMAGES)
+    if loaded:
+        clf.save(tmp_path / "model.ccmn")
+        clf = load_model(tmp_path / "model.ccmn", model=make_cnn)
+    clf.set_params(lr=1e-12).fit(IMAGES[200:400], Y[200:400])
+    np.testing.assert_allclose(clf.decision_function(IMAGES), expected, atol=1e-5)
+    clf.set_params(warm_start=False).fit(IMAGES[200:400], Y[200:400])
+    assert abs(clf.decision_function(IMAGES) - expected).max() > 0.1
+
+
+@pytest.mark.filterwarnings("ignore:The best epoch")
+def test_warm_start_needs_the_same_custom_network(tmp_path):
+    with pytest.raises(ValueError, match="warm_start=True requires a custom network"):
+        CCMNClassifier(model="mlp", warm_start=True).fit(DATA.X, Y)
+    clf = CCMNClassifier(None, model=make_cnn, warm_start=True, **FIT).fit(IMAGES[:200], Y[:200])
+    with pytest.raises(ValueError, match="warm_start=True requires the network of the previous fit"):
+        clf.fit(IMAGES[:200], Y[:200, :4])
+
+
+@pytest.mark.filterwarnings("ignore:The best epoch")
+def test_checkpoint_of_a_warm_start_belongs_to_its_initial_weights(tmp_path):
+    file = tmp_path / "checkpoint"
+    clf = CCMNClassifier(None, model=make_cnn, warm_start=True, **FIT).fit(IMAGES[:200], Y[:200], checkpoint=file)
+    with pytest.raises(ValueError, match="checkpoint"):
+        clf.fit(IMAGES[:200], Y[:200], checkpoint=file)
+
+
 def test_saved_model_keeps_the_shape(fitted, tmp_path):
     fitted.save(tmp_path / "model.ccmn")
     loaded = load_model(tmp_path / "model.ccmn", model=make_cnn)

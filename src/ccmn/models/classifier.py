@@ -83,7 +83,7 @@ from ccmn.models.training_data import (
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel, RowNoise, ScoreDependentNoise
 from ccmn.training import NETWORKS, ProcessGroup
 from ccmn.training.checkpoint import Checkpoint
-from ccmn.training.networks import make_unflattened
+from ccmn.training.networks import make_unflattened, make_warm_started
 from ccmn.votes import infer_labels
 
 if TYPE_CHECKING:
@@ -108,8 +108,11 @@ def check_parameters(params: Mapping[str, Any], group: ProcessGroup | None = Non
     _check_noise(params["noise"])
     _check_loss_and_model(params)
     _check_optimization(params)
-    if not isinstance(params["scale"], (bool, np.bool_)):
-        raise ValueError(f"scale must be True or False; got {params['scale']!r}")
+    for name in ("scale", "warm_start"):
+        if not isinstance(params[name], (bool, np.bool_)):
+            raise ValueError(f"{name} must be True or False; got {params[name]!r}")
+    if params["warm_start"] and not callable(params["model"]):
+        raise ValueError(f"warm_start=True requires a custom network; got model={params['model']!r}")
     check_choice(params["threshold"], "threshold", ("fixed", "f1"))
     check_real(params["validation_fraction"], "validation_fraction", 0, 1)
     if group is not None and group.is_distributed:
@@ -232,6 +235,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         corrected F1 score on the validation set.
     patience : int or None, default=None
         Adam stops if the validation criterion has not improved for this number of epochs.
+    warm_start : bool, default=False
+        Whether a custom network starts from the weights of the previous fit, or of the loaded model, instead of initial
+        weights. Rates are estimated again, and networks for cross-fitting start from initial weights.
     device : str, default="auto"
         "auto", "cpu", "cuda" or another PyTorch device, on which Adam trains. The other solvers use the CPU.
     autocast : bool, default=False
@@ -327,6 +333,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         flood_level: float = 0.0,
         threshold: str = "fixed",
         patience: int | None = None,
+        warm_start: bool = False,
         device: str = "auto",
         autocast: bool = False,
         random_state: Any = None,
@@ -347,6 +354,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.flood_level = flood_level
         self.threshold = threshold
         self.patience = patience
+        self.warm_start = warm_start
         self.device = device
         self.autocast = autocast
         self.random_state = random_state
@@ -408,6 +416,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"sample_weight cannot be combined with correction={self.correction!r}")
         if validation is None and validation_is_clean:
             raise ValueError("validation_is_clean=True has no effect without validation=(X, y)")
+        initial = self._initial_weights()
         self.__dict__.pop("_scorer", None)
         X = read_features(self, X, reset=True)
         data = prepare(X, y, sample_weight=sample_weight, trusted=trusted, groups=groups)
@@ -419,7 +428,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             estimated = partial(on_phase, "noise rates")
             noise = resolve_noise(self.noise, self._estimation_data(data, seed), seed, estimated)
         self._reset(data.targets, noise)
-        config = self._config(noise, data, X.shape[0], seed)
+        config = self._config(noise, data, X.shape[0], seed, initial)
         sample = debias(data, noise, keep_noisy=config.loss_models_noise)
         if self._trains_on_posterior(data, noise):
             settings = self._cross_fit_settings(seed, MAX_POSTERIOR_EPOCHS)
@@ -431,7 +440,11 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         solver = choose_solver(config, samples)
         if solver != "adam":
             self._warn_about_unused(solver, checkpoint)
-        saved = None if checkpoint is None else self._checkpoint(checkpoint, 5, samples.train, samples.valid)
+        saved = (
+            None
+            if checkpoint is None
+            else self._checkpoint(checkpoint, 5, samples.train, samples.valid, *initial.values())
+        )
         epochs = solver == "adam"
         with (
             show_progress(verbose if epochs else 0, config.criterion) as (on_epoch, _),
@@ -494,8 +507,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose = self.verbose if ProcessGroup.current().is_main else 0
         with show_phases(verbose) as on_phase:
             noise = resolve_noise(self.noise, data, seed, partial(on_phase, "noise rates"))
+        initial = self._initial_weights()
         self._reset(data.targets, noise)
-        config = self._config(noise, data, shards.n, seed, stream=True)
+        config = self._config(noise, data, shards.n, seed, initial, stream=True)
         config = replace(config, batch_size=plan.settings.batch_size, dtype=torch.float32)
         self.n_features_in_ = shards.d
         self.__dict__.pop("feature_names_in_", None)
@@ -509,7 +523,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if checkpoint is not None:
             files = [(file.name, file.stat().st_size) for file in shards.files]
             shards_content = (files, shards.groups, plan, *shards.footers())
-            saved = self._checkpoint(checkpoint, 1, *shards_content, holdout.X, holdout.Y, valid)
+            saved = self._checkpoint(checkpoint, 1, *shards_content, holdout.X, holdout.Y, valid, *initial.values())
         source = SketchedSource(shards)
         scaled = source if config.scaling is None else ScaledSource(source, config.scaling)
         scaled_valid = valid if config.scaling is None else replace(valid, X=config.scaling.transform(valid.X))
@@ -588,11 +602,26 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             surrogate = "logistic" if loss == "hamming" else "sigmoid"
         return loss, surrogate, self._factory(model)
 
+    def _initial_weights(self) -> dict[str, NDArray[Any]]:
+        """Return the weights of the previous fit from which a custom network starts; empty without ``warm_start``."""
+        scorer: Scorer | None = getattr(self, "_scorer", None)
+        started = self.warm_start and scorer is not None and scorer.network.kind == "user"
+        return scorer.network.arrays if started and scorer is not None else {}
+
     def _config(
-        self, noise: ResolvedNoise, data: TrainingData, n: int, seed: int, *, stream: bool = False
+        self,
+        noise: ResolvedNoise,
+        data: TrainingData,
+        n: int,
+        seed: int,
+        initial: Mapping[str, NDArray[Any]] | None = None,
+        *,
+        stream: bool = False,
     ) -> TrainingConfig:
-        """Return the training configuration for n rows with this noise."""
+        """Return the training configuration for n rows with this noise; ``initial`` are the weights of a warm start."""
         loss_name, surrogate, model = self._resolve(noise, data, stream=stream)
+        if initial:
+            model = partial(make_warm_started, model, initial)
         loss, loss_models_noise = self._loss_function(loss_name, surrogate, noise.model)
         criterion = "hamming_loss"
         if data.targets.kind == "multiclass":
@@ -931,7 +960,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # Functions of the user are stored as null. All other parameters are checked.
         named = {"model": params["model"] or "linear", "surrogate": params["surrogate"] or "auto"}
         clf = cls(**params)
-        check_parameters({**clf.get_params(deep=False), **named})
+        is_custom = params["model"] is None and clf.warm_start is True  # a custom network, which is not stored
+        check_parameters({**clf.get_params(deep=False), **named, **({"warm_start": False} if is_custom else {})})
         clf.noise_ = NoiseModel.from_dict(d["noise"])
         check_description(d, clf.noise_)
         clf.rates_ = clf.group_noise_ = clf.risk_parts_ = clf.inferred_ = None

@@ -776,12 +776,13 @@ def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sam
 
 
 def with_posterior_labels(
-    sample: Sample, data: TrainingData, noise: ClassConditionalNoise, make_model: Callable[[], Any], **settings: Any
+    sample: Sample, data: TrainingData, noise: NoiseModel, make_model: Callable[[], torch.nn.Module], **settings: Any
 ) -> Sample:
     """Return the rows with posterior probabilities of the true labels, on which a network is trained.
 
     The probabilities of the true labels given the features are those of networks that were not trained on the row.
     """
+    assert isinstance(noise, ClassConditionalNoise)
     labels = to_dense_array(data.targets.labels)
     settings = POSTERIOR_TRAINING | settings
     fitted = cross_fit_proba(make_model, data.X, labels, noise=noise, head=None, **settings)

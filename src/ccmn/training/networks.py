@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ccmn._registry import Registry
@@ -217,6 +218,18 @@ def make_unflattened(
 ) -> torch.nn.Module:
     """Return ``model(shape, n_outputs)`` for rows (n, n_features) that are flattened inputs of a shape."""
     return torch.nn.Sequential(torch.nn.Unflatten(1, tuple(shape)), model(tuple(shape), n_outputs))
+
+
+def make_warm_started(
+    model: Callable[..., torch.nn.Module], weights: Mapping[str, NDArray[Any]], n_features: int, n_outputs: int
+) -> torch.nn.Module:
+    """Return ``model(n_features, n_outputs)`` with the weights of an earlier training."""
+    module = model(n_features, n_outputs)
+    try:
+        module.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+    except RuntimeError as error:
+        raise ValueError(f"warm_start=True requires the network of the previous fit: {error}") from None
+    return module
 
 
 def _initial(
