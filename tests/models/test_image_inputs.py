@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, load_model
 from ccmn.data import load_digit_scenes
@@ -49,6 +49,46 @@ def test_tensors_and_datasets_are_accepted(fitted, as_dataset):
     X = TensorDataset(X, torch.tensor(Y)) if as_dataset else X
     again = CCMNClassifier(MissingNoise(0.1, n_labels=10), model=make_cnn, **RANKING).fit(X, Y)
     np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(IMAGES))
+
+
+class CountedItems(Dataset):
+    """Images that count how often they are read."""
+
+    def __init__(self, n):
+        self.reads = np.zeros(n, dtype=int)
+
+    def __len__(self):
+        return len(self.reads)
+
+    def __getitem__(self, i):
+        self.reads[i] += 1
+        return IMAGES[i], Y[i]
+
+
+@pytest.mark.filterwarnings("ignore:The best epoch")
+def test_items_of_a_dataset_are_read_in_every_epoch():
+    items = CountedItems(200)
+    clf = CCMNClassifier(None, model=make_cnn, **FIT).fit(items, Y[:200])
+    assert items.reads.min() >= FIT["epochs"]
+    expected = CCMNClassifier(None, model=make_cnn, **FIT).fit(IMAGES[:200], Y[:200])
+    np.testing.assert_allclose(clf.predict_proba(items), expected.predict_proba(IMAGES[:200]), atol=1e-6)
+    np.testing.assert_array_equal(clf.training_rows_.hashes, expected.training_rows_.hashes)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_worker_processes_read_the_same_items(fitted):
+    X = TensorDataset(torch.tensor(IMAGES), torch.tensor(Y))
+    clf = CCMNClassifier(MissingNoise(0.1, n_labels=10), model=make_cnn, num_workers=2, **RANKING).fit(X, Y)
+    np.testing.assert_allclose(clf.predict_proba(X), fitted.predict_proba(IMAGES), atol=1e-6)
+
+
+def test_items_of_different_shapes_are_rejected():
+    items = [np.zeros((1, 2, 3)), np.zeros((1, 3, 2))] * 30
+    X = type("Items", (Dataset,), {"__len__": lambda self: 60, "__getitem__": lambda self, i: items[i]})()
+    with pytest.raises(ValueError, match=r"shape \(1, 2, 3\).*\(1, 3, 2\)"):
+        CCMNClassifier(
+            None, model=lambda shape, q: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6, q)), **FIT
+        ).fit(X, Y[:60])
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -48,6 +48,7 @@ from ccmn.estimation.likelihood import fit_scaling
 from ccmn.estimation.out_of_fold import Fold, stratified_folds
 from ccmn.losses import ForwardLoss, HammingLoss, MultiLabelLoss
 from ccmn.noise import ClassConditionalNoise
+from ccmn.training.batches import split_item
 
 MAX_ANCHORS = 2000
 """Rows by which the embeddings of the folds are aligned."""
@@ -57,8 +58,7 @@ WARM_UP = 0.1
 """Fraction of the steps of the one-cycle schedule in which the learning rate increases; it then decreases to 0."""
 _LOGIT_EPS = 1e-6
 """Probabilities are clipped to [eps, 1 - eps] before they are scaled."""
-LABEL_KEYS = ("labels", "label")
-"""Keys of the labels in the items of a ``Dataset``; they are not passed to the network."""
+
 
 Advance = Callable[[int], None]
 Arrays = dict[str, NDArray[Any]]
@@ -330,16 +330,6 @@ class _Items(Dataset[Any]):
 
     def __getitem__(self, position: int) -> Any:
         return split_item(self._dataset[self._order[position]])[0]
-
-
-def split_item(item: Any) -> tuple[Any, Any]:
-    """Return the input and the labels (or None) of an item of a Dataset."""
-    if isinstance(item, Mapping):
-        labels = next((item[key] for key in LABEL_KEYS if key in item), None)
-        return {key: value for key, value in item.items() if key not in LABEL_KEYS}, labels
-    if isinstance(item, (tuple, list)) and len(item) in (1, 2):
-        return item[0], item[1] if len(item) == 2 else None
-    return item, None
 
 
 def _as_tensor(array: Any) -> Tensor:

@@ -166,6 +166,8 @@ def _check_optimization(params: Mapping[str, Any]) -> None:
         check_count(params["patience"], "patience")
     if params["batch_size"] != "auto":
         check_count(params["batch_size"], "batch_size")
+    if params["num_workers"] != 0:
+        check_count(params["num_workers"], "num_workers")
     try:
         lr = np.atleast_1d(np.asarray(params["lr"], dtype=np.float64))
     except (TypeError, ValueError):
@@ -243,6 +245,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     autocast : bool, default=False
         Whether matrix products use bfloat16: on an accelerator, and in custom networks on a CPU. The loss is computed
         in float32.
+    num_workers : int, default=0
+        Processes that read the items of a ``Dataset`` with inputs of more than one dimension.
     random_state : int, Generator or None, default=None
         Controls the validation split, the estimation of rates, initial weights and batches.
     verbose : int, default=0
@@ -336,6 +340,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         warm_start: bool = False,
         device: str = "auto",
         autocast: bool = False,
+        num_workers: int = 0,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -357,6 +362,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.warm_start = warm_start
         self.device = device
         self.autocast = autocast
+        self.num_workers = num_workers
         self.random_state = random_state
         self.verbose = verbose
 
@@ -379,9 +385,9 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array, DataFrame, CSR matrix or Tensor of shape (n, d), or inputs of shape (n, ...)
-            Features. For a custom network also an array with more dimensions, such as images, or a ``Dataset`` of such
-            inputs, which is read into memory; estimated rates are then estimated from out-of-fold embeddings of the
-            network (:func:`ccmn.cross_fit_proba`).
+            Features. For a custom network also an array with more dimensions, such as images, or a map-style
+            ``Dataset`` of such inputs, whose items are read batch by batch; rates are then estimated from out-of-fold
+            embeddings of the network (:func:`ccmn.cross_fit_proba`).
         y : array, DataFrame or CSR matrix of shape (n, q), list of label sets, array of shape (n,), or votes
             Noisy labels: a matrix of 0, 1 and NaN (not observed), a list of label sets, or one class per row. An array
             of shape (n, annotators, q) or a ``VoteTable`` contains the votes of several annotators, NaN where an
@@ -573,7 +579,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _cross_fit_settings(self, seed: int, max_epochs: int) -> dict[str, Any]:
         """Return the parameters of cross-fitting."""
         settings = {"epochs": min(self.epochs, max_epochs), "device": self.device, "random_state": seed}
-        return {**settings, "mixed_precision": bool(self.autocast), "verbose": self.verbose}
+        loading = {"num_workers": self.num_workers, "verbose": self.verbose}
+        return {**settings, **loading, "mixed_precision": bool(self.autocast)}
 
     def _factory(self, model: Any) -> Any:
         """Return the function that creates a custom network for flat rows, which it reshapes to inputs if necessary."""

@@ -29,6 +29,7 @@ from ccmn.models.calibration import (
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels
 from ccmn.training import Network, StackedMLP, UserNetwork
+from ccmn.training.batches import DatasetRows
 from ccmn.training.forest import Forest
 
 MAX_BLOCK_ROWS = 8192
@@ -126,7 +127,7 @@ class FittedNetwork:
         """Return the outputs of the module of the user."""
         module = self.check_module()
         parameter = next(module.parameters())
-        dense = X.toarray() if is_sparse(X) else np.asarray(X)
+        dense = X.read() if isinstance(X, DatasetRows) else X.toarray() if is_sparse(X) else np.asarray(X)
         with torch.no_grad():
             outputs = module(torch.as_tensor(dense).to(parameter.device, parameter.dtype))
         return np.asarray(outputs.double().cpu().numpy())

@@ -34,6 +34,7 @@ from scipy.special import bdtrc
 
 from ccmn._containers import is_sparse
 from ccmn.training import ProcessGroup
+from ccmn.training.batches import DatasetRows
 from ccmn.training.stream import Source
 
 SKETCH_SIZE = 4096
@@ -45,6 +46,8 @@ MAX_TRAINING_SHARE = 0.05
 TRAINING_ROWS = "training_row_hashes"
 """Name of the sketch among the arrays of a saved model, as int64: safetensors readers do not all have uint64."""
 
+DATASET_BLOCK_ROWS = 1024
+"""Rows of a Dataset that are read at once."""
 KEY_COLUMNS = 4
 """Features in the first part of the hash: few enough to be cheap. Equal values in them cost time, not accuracy."""
 
@@ -101,7 +104,12 @@ class RowSketch:
 
     @classmethod
     def of(cls, X: Any) -> RowSketch:
-        """Return the sketch of the rows of a matrix (array or CSR)."""
+        """Return the sketch of the rows of a matrix (array or CSR), or of a Dataset, which is read in blocks."""
+        if isinstance(X, DatasetRows):
+            sketch = cls(np.empty(0, dtype=np.uint64))
+            for start in range(0, len(X), DATASET_BLOCK_ROWS):
+                sketch = sketch.extend(X[start : start + DATASET_BLOCK_ROWS].read())
+            return sketch
         X = _as_matrix(X)
         keys = _hash(X, KEY_COLUMNS)
         # With uniform hashes, these are 1.5 times as many rows as needed; fewer than needed are practically impossible.

@@ -30,12 +30,12 @@ from ccmn._containers import (
 from ccmn._validation import check_label_values, check_trusted_rows
 from ccmn.data import VoteTable
 from ccmn.estimation import NOISE_TYPES, cross_fit_proba
-from ccmn.estimation.cross_fitting import split_item
 from ccmn.estimation.noise_rates import MIN_SIGNAL
 from ccmn.losses import LOSSES
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels, limit_rate_sums
 from ccmn.training import SparseLabels
+from ccmn.training.batches import DatasetRows
 from ccmn.votes import InferredLabels, infer_labels
 
 MAX_SAMPLE_WEIGHT = 1e100
@@ -70,6 +70,11 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     compared with them. Inputs of a custom network with more dimensions become rows (n, d); see :func:`_flat_rows`.
     """
     X = _flat_rows(estimator, X, reset=reset)
+    if isinstance(X, DatasetRows):
+        if reset:
+            estimator.n_features_in_ = X.shape[1]
+            estimator.__dict__.pop("feature_names_in_", None)
+        return X
     X = to_plain_container(X)
     if is_dataframe(X):
         wrong = [str(c) for c, dtype in X.dtypes.items() if dtype.kind not in "biuf"]
@@ -85,21 +90,24 @@ def _flat_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Return inputs (n, ...) with more than two dimensions as rows (n, d), if the model is a custom network.
 
     With ``reset``, the shape of an input becomes the attribute ``input_shape_``; otherwise it is compared with it. The
-    items of a ``Dataset`` are read into memory.
+    items of a ``Dataset`` are read when they are needed, or now for other models than custom networks.
     """
     if reset:
         estimator.__dict__.pop("input_shape_", None)
+    is_custom = callable(getattr(estimator, "model", None))
     if isinstance(X, torch.utils.data.Dataset):
-        X = np.stack([to_dense_array(split_item(X[i])[0]) for i in range(len(X))])  # type: ignore[arg-type]
-    shape = tuple(getattr(X, "shape", ()))[1:]
-    if len(shape) < 2 or not callable(getattr(estimator, "model", None)):
+        X = DatasetRows(X, getattr(estimator, "num_workers", 0))
+        shape = X.input_shape
+        X = X if is_custom and len(shape) > 1 else X.read().reshape(len(X), *shape)
+    shape = X.input_shape if isinstance(X, DatasetRows) else tuple(getattr(X, "shape", ()))[1:]
+    if len(shape) < 2 or not is_custom:
         return X
     if reset:
         estimator.input_shape_ = shape
     elif shape != getattr(estimator, "input_shape_", None):
         expected = getattr(estimator, "input_shape_", (estimator.n_features_in_,))
         raise ValueError(f"Expected inputs of shape {expected}, as in fit; got {shape}")
-    return X.reshape(len(X), -1)
+    return X if isinstance(X, DatasetRows) else X.reshape(len(X), -1)
 
 
 @dataclass(frozen=True)

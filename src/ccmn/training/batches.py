@@ -10,33 +10,98 @@ noisy labels.
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader
 
-from ccmn._containers import is_sparse
+from ccmn._containers import is_sparse, to_dense_array
 from ccmn.noise import Debiasing
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
 
+LABEL_KEYS = ("labels", "label")
+"""Keys of the labels in the items of a ``Dataset``; they are not passed to the network."""
 MAX_DENSE_FEATURES = 4096
 """Batches of sparse features are made dense up to this number of features, because dense products are faster there."""
 MAX_DENSE_DEVICE_BYTES = 2 << 30
 """A sparse matrix is stored dense in the memory of an accelerator if its dense form has at most this size."""
 
 
-class Features:
-    """Features in memory, dense or CSR, from which batches are gathered.
+def split_item(item: Any) -> tuple[Any, Any]:
+    """Return the input and the labels (or None) of an item of a Dataset."""
+    if isinstance(item, Mapping):
+        labels = next((item[key] for key in LABEL_KEYS if key in item), None)
+        return {key: value for key, value in item.items() if key not in LABEL_KEYS}, labels
+    if isinstance(item, (tuple, list)) and len(item) in (1, 2):
+        return item[0], item[1] if len(item) == 2 else None
+    return item, None
+
+
+class DatasetRows:
+    """Inputs of a map-style Dataset as rows (n, d) of flat float32 arrays, which are read when they are needed.
 
     Parameters
     ----------
-    X : array, Tensor or sparse matrix of shape (n, d)
-        Features. A sparse matrix is never converted to a dense one as a whole in main memory.
+    dataset : Dataset
+        Items are inputs, or pairs of inputs and labels. All inputs have the same shape.
+    num_workers : int, default=0
+        Processes that read the items of training batches in advance, and blocks of many rows.
+    items : array of int, optional
+        Numbers of the items; by default all.
+    """
+
+    def __init__(self, dataset: Any, num_workers: int = 0, items: NDArray[Any] | None = None) -> None:
+        self._dataset, self._workers = dataset, num_workers
+        self._items = np.arange(len(dataset)) if items is None else items
+        if not len(dataset):
+            raise ValueError("Expected a Dataset with at least one item; got none")
+        self.input_shape = tuple(np.shape(to_dense_array(split_item(dataset[0])[0])))
+        self.shape = len(self._items), math.prod(self.input_shape)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        """Return the type and length of the dataset and the item numbers, which identify the rows in a checkpoint."""
+        return f"DatasetRows({type(self._dataset).__name__}, {len(self._dataset)}, {self._items.tolist()})"
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return one row, or the rows of a slice or an array of row numbers, which are not read yet."""
+        if isinstance(rows, (int, np.integer)):
+            row = np.asarray(to_dense_array(split_item(self._dataset[int(self._items[rows])])[0]), dtype=np.float32)
+            if row.shape != self.input_shape:
+                raise ValueError(f"Expected inputs of shape {self.input_shape}, as in the first item; got {row.shape}")
+            return row.reshape(-1)
+        return DatasetRows(self._dataset, self._workers, self._items[rows])
+
+    def read(self) -> NDArray[np.float32]:
+        """Return all rows."""
+        if not len(self):
+            return np.empty(self.shape, dtype=np.float32)
+        return torch.cat(list(self.batches(np.array_split(np.arange(len(self)), max(1, self._workers))))).numpy()
+
+    def batches(self, parts: Sequence[Any]) -> Iterator[Tensor]:
+        """Yield the rows of batches of row numbers; workers read several batches in advance."""
+        sampler = [np.asarray(part).tolist() for part in parts]
+        items: Any = self  # a map-style dataset whose items are rows
+        yield from DataLoader(items, batch_sampler=sampler, num_workers=self._workers)
+
+
+class Features:
+    """Features in memory, dense or CSR, or of a Dataset, from which batches are gathered.
+
+    Parameters
+    ----------
+    X : array, Tensor, sparse matrix or DatasetRows of shape (n, d)
+        Features. A sparse matrix is never converted to a dense one as a whole in main memory, and the rows of a
+        Dataset are read batch by batch.
     dtype : torch.dtype, default=torch.float32
         Floating-point type of the batches.
     device : torch.device or str, default="cpu"
@@ -53,7 +118,11 @@ class Features:
         self.n, self.d = X.shape
         self._csr: Any = None
         self._dense: Tensor | None = None
-        if isinstance(X, Tensor):
+        self._rows: DatasetRows | None = None
+        self._loaded: tuple[Tensor, Tensor] | None = None  # row numbers and rows of the batch that was read in advance
+        if isinstance(X, DatasetRows):
+            self._rows = X
+        elif isinstance(X, Tensor):
             self._dense = X.to(self.device, dtype)
         elif not is_sparse(X):
             with warnings.catch_warnings():
@@ -70,10 +139,27 @@ class Features:
         """Return the rows ``index`` (G, B): a dense tensor (G, B, d), or a sparse one (B, d) for many features."""
         if self._dense is not None:
             return take_rows(self._dense, index)
+        if self._rows is not None:
+            if self._loaded is not None and self._loaded[0] is index:
+                rows = self._loaded[1]
+            else:
+                rows = torch.from_numpy(self._rows[index.reshape(-1).cpu().numpy()].read())
+            return rows.to(self.device, self.dtype).view(*index.shape, self.d)
         if self.d > MAX_DENSE_FEATURES and index.shape[0] == 1:
             return _csr_tensor(self._csr[index[0].cpu().numpy()], self.dtype).to(self.device)
         flat = torch.from_numpy(self._csr[index.reshape(-1).cpu().numpy()].toarray())
         return flat.to(self.device, self.dtype).view(*index.shape, self.d)
+
+    def in_advance(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Yield the batches of an epoch; the rows of a Dataset are read before they are gathered."""
+        if self._rows is None:
+            yield from batches
+            return
+        known = list(batches)
+        for batch, rows in zip(known, self._rows.batches([batch.index.reshape(-1).cpu() for batch in known])):
+            self._loaded = batch.index, rows
+            yield batch
+        self._loaded = None
 
 
 def take_rows(values: Tensor, index: Tensor) -> Tensor:

@@ -127,7 +127,7 @@ def train(
                 break
             losses: list[Tensor] = []
             steps = 0
-            for batch in batches.epoch(epoch):
+            for batch in features.in_advance(batches.epoch(epoch)):
                 losses.append(step(batch))
                 steps += 1
                 if len(losses) == MAX_KEPT_LOSSES:
