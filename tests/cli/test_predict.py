@@ -212,3 +212,7 @@ def test_control_of_a_multiclass_model(rejected, task, files):
 )
 def test_control_usage_errors(rejected, saved, files, options, message):
     assert message in rejected("predict", saved, "task.npz", *options, code=2)
+
+
+def test_predictions_are_written_as_csv_only(rejected, saved, files):
+    assert "--out writes CSV" in rejected("predict", saved, "task.csv", "--out", "predictions.xlsx", code=2)

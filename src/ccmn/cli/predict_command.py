@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 BLOCK_ENTRIES = 1 << 22
 """Predictions are made in blocks of rows with this number of probabilities, which bounds the memory."""
+OTHER_FORMATS = (".xlsx", ".xls", ".parquet", ".json", ".jsonl", ".npz")
+"""Endings of files that other programs would not read as CSV."""
 MAX_STANDARD_ERRORS = 4
 """An estimated loss this many standard errors below zero is reported as inconsistent with the noise rates."""
 
@@ -106,6 +108,8 @@ def predict(
 
     target = _read_control(control, calibration, labels, noise)
     if out is not None:
+        if out.suffix.lower() in OTHER_FORMATS:
+            raise typer.BadParameter(f"--out writes CSV; got {out.name!r}. Use a name that ends in .csv")
         check_output(out, force)
     classifier, columns = _load(model)
     guarantee = None
