@@ -527,7 +527,7 @@ EXPECTED = {
 
 
 @sklearn_checks(
-    [RiskControlledClassifier(CorrectedClassifier(LogisticRegression(), None), None)],
+    [RiskControlledClassifier(CorrectedClassifier(LogisticRegression(), None), None, random_state=0)],
     EXPECTED,
 )
 @pytest.mark.filterwarnings("ignore")
