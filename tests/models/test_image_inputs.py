@@ -120,7 +120,8 @@ def test_default_trains_on_posterior_probabilities_and_selects_by_debiased_label
     images, noisy, trusted = IMAGES[:200], noise.corrupt(Y[:200], random_state=0), ([3, 7], Y[[3, 7]])
     clf = CCMNClassifier(noise, model=make_cnn, **FIT)
     rows = fitted_samples(monkeypatch, clf, images, noisy, trusted=trusted)
-    settings = {"epochs": 3, "lr": 2e-3, "patience": 4, "random_state": int(np.random.default_rng(0).integers(2**31))}
+    seed = int(np.random.default_rng(0).integers(2**31))
+    settings = {"epochs": 3, "lr": 2e-3, "patience": 4, "batch_size": 32, "random_state": seed}
     networks = cross_fit_proba(lambda: make_cnn((1, 16, 24), 10), images, noisy, noise=noise, **settings)
     expected = noise.posterior(noisy, networks.pred_proba)
     expected[trusted[0]] = trusted[1]

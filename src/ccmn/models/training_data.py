@@ -44,6 +44,8 @@ MIN_SAMPLES_TO_SPLIT = 50
 """Smaller training sets are not split: the training rows are used for validation as well."""
 POSTERIOR_TRAINING = {"lr": 2e-3, "patience": 4}
 """Parameters of cross-fitting for posterior probabilities, selected on 12,000 digit scenes with one draw of noise."""
+MAX_ROWS_IN_SMALL_BATCHES = 5000
+"""Up to this number of rows, batches of cross-fitting have 32 rows; larger ones would give too few steps."""
 MIN_SAMPLES_FOR_ESTIMATION = 100
 """Noise rates are not estimated below this number of samples: their intervals would span most of [0, 1]."""
 MAX_ESTIMATION_ENTRIES = 1 << 27
@@ -792,7 +794,8 @@ def with_posterior_labels(
     """
     assert isinstance(noise, ClassConditionalNoise)
     labels = to_dense_array(data.targets.labels)
-    settings = POSTERIOR_TRAINING | settings
+    batch_size = 32 if len(labels) <= MAX_ROWS_IN_SMALL_BATCHES else 128
+    settings = {**POSTERIOR_TRAINING, "batch_size": batch_size, **settings}
     fitted = cross_fit_proba(make_model, data.X, labels, noise=noise, head=None, **settings)
     posterior = noise.posterior(labels, fitted.pred_proba).astype(np.float32)
     if data.trusted is not None:
