@@ -94,6 +94,7 @@ X_PARTS = {
         ({"X": None, **X_PARTS, "X_indices": np.array([-1], np.int32)}, "indices|index"),
         ({"X": None, **X_PARTS, "X_indptr": np.array([0, 1], np.int32)}, "the parts of the sparse matrix X"),
         ({"X": None, **X_PARTS, "X_indptr": np.array([0, 3, 1, 1], np.int32)}, "ind"),
+        ({"X": None, **X_PARTS, "X_indptr": np.array([0, 1, 1, 0], np.int32)}, "indptr decreases"),
         ({"X": None, **X_PARTS, "X_shape": np.array(3)}, "sparse matrix X|Y must|X must"),
         ({"X": None, **X_PARTS, "X_shape": np.array([-3, 2])}, "the parts of the sparse matrix X"),
         ({"X": None, **X_PARTS, "X_shape": np.array(["a", "b"])}, "must have whole numbers"),

@@ -250,6 +250,8 @@ def _check_matrix(values: Any, argument: str) -> Matrix:
         matrix = scipy.sparse.csr_array(values)
         # A damaged file may hold indices out of range; scipy would read and write outside the arrays.
         matrix.check_format(full_check=True)
+        if (np.diff(matrix.indptr) < 0).any():  # scipy does not check this if the last value is 0
+            raise ValueError(f"{argument} is a damaged CSR matrix: indptr decreases")
         if not matrix.has_canonical_format:
             matrix = matrix.copy()  # the caller's matrix stays unchanged
             matrix.sum_duplicates()
