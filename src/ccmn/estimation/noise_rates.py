@@ -46,7 +46,7 @@ moves the decision boundary: with the full rate, the Hamming loss on human label
 correction, although the rate is correct on average; with .6 it is .001 above. The correction for removed labels then
 achieves about two thirds of what is possible. Selected from .5 to .8 on deu, yeast, enron, tmc and cmc; the results on
 the other datasets of ``benchmarks/default.py`` were seen as well. That the share applies to the difference and not to
-rho_pos was selected on the same five datasets: under two-sided noise, the Hamming loss decreases by .003 to .009."""
+rho_pos was selected on the same five datasets: under two-sided noise, the Hamming loss decreases by .001 to .009."""
 
 MAX_IDENTIFIED_WIDTH = 0.4
 """A rate whose interval is wider than this is poorly identified."""
