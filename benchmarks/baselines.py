@@ -24,11 +24,17 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.svm import SVC
 
-from ccmn.baselines import BASELINES, PARTICLE
-from ccmn.baselines.particle_stages import label_confidence, label_pairs, pair_samples, propagate, transition_matrix
 from ccmn.data import load_dataset
 from ccmn.data.synthetic import make_noisy_multilabel
 from ccmn.noise import PartialNoise
+from ccmn.paper.baselines import BASELINES, PARTICLE
+from ccmn.paper.baselines.particle_stages import (
+    label_confidence,
+    label_pairs,
+    pair_samples,
+    propagate,
+    transition_matrix,
+)
 
 MAX_SECONDS = {"PMLNI": 5, "PMLLRS": 5, "fPML": 5, "PARVLS": 60, "PARMAP": 60}
 """Time limit of one fit on yeast with default parameters."""

@@ -77,7 +77,7 @@ def main() -> None:
         folder = Path(name)
         write_tickets(folder / "tickets.csv", n)
         times = {step: cpu_seconds(command, folder, serves=step == "review") for step, command in commands.items()}
-        imports = cpu_seconds(["-c", "import ccmn.audit, ccmn.models, ccmn.review"], folder, module=False)
+        imports = cpu_seconds(["-c", "import ccmn.audit, ccmn.models, ccmn.app.review"], folder, module=False)
     ratio = sum(times.values()) / max(times.values())
     work = [max(seconds - imports, 0.0) for seconds in times.values()]
     without = sum(work) / max(work)

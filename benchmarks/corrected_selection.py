@@ -24,11 +24,11 @@ from harness import compare, parser, report
 from torch import Tensor
 
 from ccmn.data import MultiLabelData, load_dataset
-from ccmn.experiments.protocols import LEARNING_RATES, MODERATE, Repeat, make_repeat
 from ccmn.losses import HammingLoss
 from ccmn.metrics import METRICS, average_precision, ranking_loss
 from ccmn.metrics.corrected_metrics import corrected_hamming, pooled_ranking_loss
 from ccmn.noise import ClassConditionalNoise
+from ccmn.paper.protocols import LEARNING_RATES, MODERATE, Repeat, make_repeat
 from ccmn.training import NETWORKS, KeepLast, Objective, Rows, StackedAdam, train
 from ccmn.training.batches import Features
 from ccmn.training.ridge import l2_path, ridge_path

@@ -22,11 +22,11 @@ import numpy as np
 import torch
 from harness import Result, parser, report
 
+from ccmn.app.review import Retraining, ReviewDataset, ReviewSession, serve
+from ccmn.app.review.review_data import FeaturePictures
 from ccmn.data import MultiLabelData
 from ccmn.estimation import NoiseRates
 from ccmn.noise import ClassConditionalNoise
-from ccmn.review import Retraining, ReviewDataset, ReviewSession, serve
-from ccmn.review.review_data import FeaturePictures
 
 MAX_PAGE_SECONDS, MAX_ACTION_SECONDS = 0.2, 0.05
 """Time limits of a page and of an action."""

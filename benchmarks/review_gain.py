@@ -20,12 +20,12 @@ import torch
 from harness import Result, parser, report
 
 from ccmn import CCMNClassifier, estimate_noise
+from ccmn.app.demo_task import DemoTask, make_demo
+from ccmn.app.review import ReviewSession, demo_session
+from ccmn.app.review.queue import trusted_rows
+from ccmn.app.review.retraining import DEFAULT_CLASSIFIER_PARAMS, row_weights, weights_of_fit
 from ccmn.estimation import NoiseRates
-from ccmn.experiments.demo_task import DemoTask, make_demo
 from ccmn.metrics import hamming_loss
-from ccmn.review import ReviewSession, demo_session
-from ccmn.review.queue import trusted_rows
-from ccmn.review.retraining import DEFAULT_CLASSIFIER_PARAMS, row_weights, weights_of_fit
 
 
 def review_rows(session: ReviewSession, task: DemoTask, rows: int) -> None:

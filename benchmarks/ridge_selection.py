@@ -14,8 +14,8 @@ from harness import compare, parser, report
 
 from ccmn._containers import to_dense_floats
 from ccmn.data import load_dataset
-from ccmn.experiments.protocols import LITERAL, make_repeat
 from ccmn.metrics import hamming_loss, ranking_loss
+from ccmn.paper.protocols import LITERAL, make_repeat
 from ccmn.training.ridge import l2_path, ridge_path
 
 

@@ -24,8 +24,8 @@ from harness import Result, compare, parser, report
 
 from ccmn import metrics
 from ccmn.data import load_dataset
-from ccmn.experiments.protocols import MODERATE, make_repeat
 from ccmn.noise import MissingNoise, propensity_noise
+from ccmn.paper.protocols import MODERATE, make_repeat
 
 N_LABELS, SCORES_PER_ROW, LABELS_PER_ROW, K = 100_000, 100, 5, 5
 ACCURACY_K = 3

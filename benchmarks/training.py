@@ -24,13 +24,13 @@ from harness import Result, compare, parser, peak_extra_megabytes, report
 from ccmn import CCMNClassifier
 from ccmn.data import MultiLabelData, load_dataset
 from ccmn.data.synthetic import make_noisy_multilabel
-from ccmn.experiments.fleet import FleetSettings, run_fleet
-from ccmn.experiments.paper_tables import METHODS, PAPER_METHODS, Method
-from ccmn.experiments.protocols import LEARNING_RATES, LITERAL, Repeat, make_repeat
 from ccmn.losses import SURROGATES, hamming_loss
 from ccmn.metrics.classification import hamming_rows
 from ccmn.metrics.corrected_metrics import corrected_hamming
 from ccmn.metrics.ranking_metrics import Ranking, average_precision_from, ranking_loss_from
+from ccmn.paper.fleet import FleetSettings, run_fleet
+from ccmn.paper.protocols import LEARNING_RATES, LITERAL, Repeat, make_repeat
+from ccmn.paper.tables import METHODS, PAPER_METHODS, Method
 
 
 def dataset(name: str) -> MultiLabelData:

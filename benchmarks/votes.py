@@ -43,7 +43,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import KFold
 
 from ccmn import CCMNClassifier, infer_labels, next_votes
-from ccmn.data import VoteTable
+from ccmn.votes import VoteTable
 
 try:
     from cleanlab.multiannotator import get_label_quality_multiannotator

@@ -27,7 +27,7 @@ from drawing import BLUE, GRAY, ORANGE, arguments, save
 from known_posterior import PREVALENCE, PROBLEMS, Task, make_task
 
 from ccmn import ClassConditionalNoise
-from ccmn.theory import mu_hamming, mu_ranking
+from ccmn.paper.theory import mu_hamming, mu_ranking
 
 SUM = 0.4
 MU = {"hamming": mu_hamming, "ranking": mu_ranking}

@@ -21,9 +21,9 @@ import numpy as np
 import scipy.sparse
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from ccmn.experiments.paper_tables import TABLES
-from ccmn.experiments.protocols import LITERAL, MODERATE, make_repeat
-from ccmn.experiments.runner import load
+from ccmn.paper.protocols import LITERAL, MODERATE, make_repeat
+from ccmn.paper.runner import load
+from ccmn.paper.tables import TABLES
 
 
 def hessian(X: np.ndarray, p: np.ndarray) -> LinearOperator:

@@ -15,10 +15,10 @@ import ccmn
 from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier, estimate_noise
 from ccmn._containers import to_dense_array, unwrap
 from ccmn.audit import find_label_issues
-from ccmn.baselines import PMLNI
 from ccmn.data import TablePreprocessor
 from ccmn.losses import LOSSES
 from ccmn.metrics import METRICS, hamming_loss
+from ccmn.paper.baselines import PMLNI
 
 NOISE = ClassConditionalNoise(0.1, 0.1, n_labels=3)
 RNG = np.random.default_rng(0)

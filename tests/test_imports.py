@@ -25,7 +25,9 @@ def test_importing_ccmn_loads_no_large_library():
 
 
 def test_help_loads_no_large_library():
-    code = "import sys; from ccmn.cli import main; sys.argv = ['ccmn', '--help']\ntry: main()\nexcept SystemExit: pass"
+    code = (
+        "import sys; from ccmn.app.cli import main; sys.argv = ['ccmn', '--help']\ntry: main()\nexcept SystemExit: pass"
+    )
     assert not HEAVY & loaded_after(code)
 
 
@@ -43,7 +45,7 @@ def test_every_public_name_is_an_attribute():
 
 def test_library_needs_only_the_base_libraries():
     code = """
-import torch, ccmn, ccmn.noise, ccmn.losses, ccmn.metrics, ccmn.theory, ccmn.functional
+import torch, ccmn, ccmn.noise, ccmn.losses, ccmn.metrics, ccmn.paper.theory, ccmn.functional
 noise = ccmn.ClassConditionalNoise(0.1, 0.2, n_labels=3)
 Y = noise.corrupt(torch.ones(4, 3), random_state=0)
 ccmn.RankingLoss(noise=noise)(torch.randn(4, 4), Y)

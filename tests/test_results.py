@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ccmn.experiments.paper_tables import TABLES, is_proposed
-from ccmn.experiments.result_store import COLUMNS, read_cells, rows, write_cells
-from ccmn.experiments.summary import COUNTED_LOSSES, summarize
+from ccmn.paper.result_store import COLUMNS, read_cells, rows, write_cells
+from ccmn.paper.summary import COUNTED_LOSSES, summarize
+from ccmn.paper.tables import TABLES, is_proposed
 
 CELLS = Path(__file__).parents[1] / "results" / "cells.csv"
 # The public file of slashdot differs from that of the authors (docs/tables.md) and is not counted.

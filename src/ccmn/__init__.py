@@ -22,7 +22,6 @@ from ccmn._version import __version__
 
 if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn import audit as audit
-    from ccmn import baselines as baselines
     from ccmn import data as data
     from ccmn import estimation as estimation
     from ccmn import functional as functional
@@ -30,7 +29,7 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn import metrics as metrics
     from ccmn import models as models
     from ccmn import noise as noise
-    from ccmn import theory as theory
+    from ccmn import paper as paper
     from ccmn import training as training
     from ccmn import votes as votes
     from ccmn.audit import find_label_issues as find_label_issues
@@ -58,8 +57,8 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn.votes import next_votes as next_votes
 
 _SUBMODULES = (
-    *("audit", "baselines", "data", "estimation", "functional", "losses", "metrics", "models"),
-    *("noise", "theory", "training", "votes"),
+    *("audit", "data", "estimation", "functional", "losses", "metrics", "models", "noise", "paper", "training"),
+    "votes",
 )
 _EXPORTS = {
     name: module

@@ -23,7 +23,6 @@ from sklearn.utils import check_array
 from ccmn._containers import is_dataframe, is_sparse, unwrap
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_count
-from ccmn.data.vote_table import VoteTable
 from ccmn.estimation.dawid_skene import (
     Counts,
     VoteModel,
@@ -38,11 +37,12 @@ from ccmn.estimation.out_of_fold import Fold, feature_maps, stratified_folds
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training.newton import LogisticPath
 from ccmn.training.ridge import limit_threads, solver_operations
+from ccmn.vote_table import VoteTable
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["InferredLabels", "infer_labels", "next_votes"]
+__all__ = ["InferredLabels", "VoteTable", "infer_labels", "next_votes"]
 
 N_FOLDS = 5
 """Folds of the classifier."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ccmn
-from ccmn.experiments.demo_task import make_demo
+from ccmn.app.demo_task import make_demo
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-browser")
 pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install starlette uvicorn")

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from browser.conftest import axe_violations
-from ccmn.cli import app
+from ccmn.app.cli import app
+from ccmn.app.demo_task import make_demo
 from ccmn.data import MultiLabelData, write_npz
-from ccmn.experiments.demo_task import make_demo
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-browser")
 

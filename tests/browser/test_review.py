@@ -15,7 +15,7 @@ import pytest
 import ccmn
 from browser.conftest import axe_violations
 from ccmn._pictures import encode_png
-from ccmn.experiments.demo_task import make_demo
+from ccmn.app.demo_task import make_demo
 from ccmn.models import load_model
 from ccmn.noise import ClassConditionalNoise
 

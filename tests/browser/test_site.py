@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
-CLASS, FUNCTION = "generated/api/ccmn.models.CorrectedClassifier", "generated/api/ccmn.theory.kappa"
+CLASS, FUNCTION = "generated/api/ccmn.models.CorrectedClassifier", "generated/api/ccmn.paper.theory.kappa"
 WITH_FORMULAS = {"mathematics", "audit", CLASS, FUNCTION}
 PAGES = [*sorted(WITH_FORMULAS), "index", "api/models", "tables", "command_line", "flags", "glossary"]
 PAGES += ["generated/examples/index", "tutorials/text"]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import ccmn
-from ccmn.experiments.result_store import ResultStore
-from ccmn.experiments.runner import prepare, run_table
-from ccmn.experiments.summary import summarize
+from ccmn.paper.result_store import ResultStore
+from ccmn.paper.runner import prepare, run_table
+from ccmn.paper.summary import summarize
 
 pytestmark = pytest.mark.slow
 

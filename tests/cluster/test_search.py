@@ -10,7 +10,7 @@ import pytest
 from sklearn.model_selection import GridSearchCV
 
 from ccmn import CCMNClassifier, PartialNoise
-from ccmn.experiments.ray_engine import connected, search_on_ray
+from ccmn.paper.ray_engine import connected, search_on_ray
 
 pytestmark = pytest.mark.slow
 

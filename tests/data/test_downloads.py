@@ -7,7 +7,7 @@ from http.server import SimpleHTTPRequestHandler
 import pytest
 
 from ccmn.data.catalog import DEFAULT_MIRROR, VOTE_SOURCES, Source, VoteSource, download, fetch_votes
-from ccmn.data.vote_table import read_votes
+from ccmn.data.vote_files import read_votes
 
 pytest.importorskip("pooch")
 

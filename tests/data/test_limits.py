@@ -17,12 +17,12 @@ import scipy.io
 import scipy.sparse
 import sklearn.datasets
 
-from ccmn.cli import embed_command
+from ccmn.app.cli import embed_command
 from ccmn.data import ShardedData, load_dataset, read_arff, read_csv, read_libsvm, read_mat, read_npz, read_parquet
 from ccmn.data.exchange import read_json
 from ccmn.data.formats import FORMATS, read_file
 from ccmn.data.parquet import read_parquet_table, read_parquet_text
-from ccmn.data.vote_table import read_votes
+from ccmn.data.vote_files import read_votes
 
 LIMIT = 20_000
 LOADED_ON_DEMAND = (pd, sklearn.datasets)  # imported here so that their memory is not counted

@@ -94,8 +94,8 @@ def test_corrupt_and_debias_stay_on_the_device():
 def test_captured_fleet_equals_the_eager_fleet():
     """Graph replay on the device and the eager loop on the CPU give the same test values up to rounding."""
     from ccmn.data import MultiLabelData, make_noisy_multilabel
-    from ccmn.experiments.fleet import FleetSettings, run_fleet
-    from ccmn.experiments.protocols import MODERATE, make_repeat
+    from ccmn.paper.fleet import FleetSettings, run_fleet
+    from ccmn.paper.protocols import MODERATE, make_repeat
 
     task = make_noisy_multilabel(330, 8, 5, random_state=0)
     data = MultiLabelData(X=task.X.astype(np.float32), Y=task.Y)

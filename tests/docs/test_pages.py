@@ -10,7 +10,7 @@ import pytest
 import typer.main
 
 import ccmn
-from ccmn.cli import app
+from ccmn.app.cli import app
 from pages import DOCS, PAGES, ROOT, blocks
 
 INTERNAL_PACKAGES = {"cli", "report"}

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import scipy.special
 
-from ccmn.data import VoteTable
 from ccmn.estimation import estimate_noise, mean_votes
 from ccmn.estimation.dawid_skene import (
     Calibration,
@@ -20,6 +19,7 @@ from ccmn.estimation.dawid_skene import (
     update_calibration,
     vote_evidence,
 )
+from ccmn.votes import VoteTable
 
 TPR, FPR, PRIOR = np.array([0.9, 0.8, 0.7, 0.85]), np.array([0.1, 0.05, 0.2, 0.3]), 0.3
 

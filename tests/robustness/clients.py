@@ -60,10 +60,10 @@ class Client(threading.Thread):
 
 def load(rng: np.random.Generator, folder: Path, seconds: float = 30.0) -> str:
     """Serve 50 clients for 30 seconds: no error, every acknowledged answer is stored."""
-    from ccmn.review import Retraining
-    from ccmn.review.decisions import DecisionStore
-    from ccmn.review.server import serve
-    from review.example import make_session
+    from app.review.example import make_session
+    from ccmn.app.review import Retraining
+    from ccmn.app.review.decisions import DecisionStore
+    from ccmn.app.review.server import serve
 
     read, write = os.pipe()
     child = os.fork()

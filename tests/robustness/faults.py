@@ -68,7 +68,7 @@ def run(arguments: list[str], folder: Path) -> tuple[int, str]:
     """Run a command in a folder; return the exit code and the last line on stderr. A traceback fails."""
     from typer.testing import CliRunner
 
-    from ccmn.cli import app
+    from ccmn.app.cli import app
 
     before = os.getcwd()
     os.chdir(folder)
@@ -221,7 +221,7 @@ def _run_limited(rng: np.random.Generator, command: list[str], folder: Path) -> 
 
 def _run_with_little_left(rng: np.random.Generator, command: list[str], folder: Path) -> tuple[int, str]:
     """Run a command in this process, which has loaded the libraries; up to 40 MB are left."""
-    from ccmn.cli.options import fill_blas_buffers
+    from ccmn.app.cli.options import fill_blas_buffers
 
     # Each command does this while there is memory: OpenBLAS does not return if it cannot allocate its buffers.
     fill_blas_buffers()
@@ -247,7 +247,7 @@ def gpu_memory(rng: np.random.Generator, folder: Path) -> str:
     if not torch.cuda.is_available():
         return _simulated_gpu_memory(rng, folder)
     code = (
-        "import sys, torch; torch.cuda.set_per_process_memory_fraction(2e-4); from ccmn.cli import main; "
+        "import sys, torch; torch.cuda.set_per_process_memory_fraction(2e-4); from ccmn.app.cli import main; "
         "sys.argv = ['ccmn', *sys.argv[1:]]; main()"
     )
     from ccmn.data import MultiLabelData, write_npz
@@ -322,6 +322,6 @@ CAMPAIGNS = (
     Campaign("faults", disk, 80, seconds=120, prepare=files),
     Campaign("memory", memory, 20, seconds=120, prepare=_prepare_memory, min_minutes=5),
     Campaign("gpu_memory", gpu_memory, 10, seconds=120, prepare=files),
-    Campaign("torchrun", _tests("tests/cli/test_distributed_fit.py"), 1, seconds=600, min_minutes=10),
+    Campaign("torchrun", _tests("tests/app/cli/test_distributed_fit.py"), 1, seconds=600, min_minutes=10),
     Campaign("ray", _tests("tests/cluster", CCMN_CLUSTER="1"), 1, seconds=900, min_minutes=10),
 )

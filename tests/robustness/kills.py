@@ -89,10 +89,10 @@ def save_model(rng: np.random.Generator, folder: Path) -> str:
 
 def write_files(rng: np.random.Generator, folder: Path) -> str:
     """Write data files and rates, with the writers that exports, votes and caches use, too."""
-    from ccmn.cli.noise_commands import read_rates, write_rates
+    from ccmn.app.cli.noise_commands import read_rates, write_rates
+    from ccmn.app.review.retraining import _write_lines
     from ccmn.data import MultiLabelData, read_csv, read_npz, write_csv, write_npz
     from ccmn.noise import PartialNoise
-    from ccmn.review.retraining import _write_lines
 
     X, rows = np.arange(300, dtype=np.float32).reshape(100, 3), range(100)
     data = [MultiLabelData(X + i, np.full((100, 2), i, np.uint8)) for i in range(2)]
@@ -124,7 +124,7 @@ def write_files(rng: np.random.Generator, folder: Path) -> str:
 
 def resume_parts(rng: np.random.Generator, folder: Path) -> str:
     """Encode rows in parts, and store results in a cache; both continue after a kill."""
-    from ccmn.cli.output import ResultCache
+    from ccmn.app.cli.output import ResultCache
     from ccmn.data.encoders import encode_rows
 
     X = np.random.default_rng(0).normal(size=(300, 2))
@@ -176,7 +176,7 @@ def _check_integrity(path: Path) -> None:
 
 
 def append_results(rng: np.random.Generator, folder: Path) -> str:
-    from ccmn.experiments.result_store import Cell, Result, ResultStore
+    from ccmn.paper.result_store import Cell, Result, ResultStore
 
     cell, path = Cell("table1", "literal", "yeast", "ridge", 0, 100), folder / "results.db"
 
@@ -203,7 +203,7 @@ def append_results(rng: np.random.Generator, folder: Path) -> str:
 
 
 def record_answers(rng: np.random.Generator, folder: Path) -> str:
-    from ccmn.review.decisions import DecisionStore, QueueItem
+    from ccmn.app.review.decisions import DecisionStore, QueueItem
 
     path, facts = folder / "decisions.db", {"rows": 10_000}
 
@@ -231,9 +231,9 @@ def record_answers(rng: np.random.Generator, folder: Path) -> str:
 
 
 def review(rng: np.random.Generator, folder: Path) -> str:
-    from ccmn.review.decisions import DecisionStore
-    from ccmn.review.server import serve
-    from review.example import make_session
+    from app.review.example import make_session
+    from ccmn.app.review.decisions import DecisionStore
+    from ccmn.app.review.server import serve
 
     acknowledged: list[tuple[int, int]] = []
 
@@ -317,8 +317,8 @@ METHODS = ["unbiased-hamming-square"]
 
 
 def _reproduce(folder: Path) -> list[Any]:
-    from ccmn.experiments.result_store import ResultStore, rows
-    from ccmn.experiments.runner import prepare, run_table
+    from ccmn.paper.result_store import ResultStore, rows
+    from ccmn.paper.runner import prepare, run_table
 
     with ResultStore(folder / "results.db") as store:
         run_table(prepare(["table1"], small=True).columns, store, methods=METHODS)
@@ -361,7 +361,7 @@ def prepare() -> None:
     """Compute what uninterrupted activities give."""
     import torch
 
-    from review.example import make_session
+    from app.review.example import make_session
 
     torch.set_num_threads(1)
     models(), fitted(), reproduced()

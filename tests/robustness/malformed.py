@@ -248,7 +248,7 @@ def _table_model() -> bytes:
     import tempfile
 
     from ccmn import CCMNClassifier
-    from ccmn.cli.predict_command import store_columns
+    from ccmn.app.cli.predict_command import store_columns
 
     with tempfile.TemporaryDirectory() as place:
         columns, data = _read_mixed(write(place, "mixed.csv", _mixed()))
@@ -291,7 +291,7 @@ def _fit_with_checkpoint(path: Path) -> np.ndarray:
 
 
 def _rates() -> bytes:
-    from ccmn.cli.noise_commands import describe_rates
+    from ccmn.app.cli.noise_commands import describe_rates
     from ccmn.estimation import estimate_noise
 
     rng = np.random.default_rng(1)
@@ -305,12 +305,12 @@ def _store(kind: str) -> bytes:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "store.db"
         if kind == "results":
-            from ccmn.experiments.result_store import ResultStore
+            from ccmn.paper.result_store import ResultStore
 
             with ResultStore(path) as store:
                 store.append(_results())
         else:
-            from ccmn.review.decisions import DecisionStore, QueueItem
+            from ccmn.app.review.decisions import DecisionStore, QueueItem
 
             with DecisionStore(path, {"rows": 12}) as store:
                 for position in range(4):
@@ -324,7 +324,7 @@ def _store(kind: str) -> bytes:
 
 
 def _results() -> list[Any]:
-    from ccmn.experiments.result_store import Cell, Result
+    from ccmn.paper.result_store import Cell, Result
 
     outcome = {"values": {"clean": {"hamming_loss": 0.25, "ranking_loss": 0.5}}}
     return [Result(Cell("table1", "literal", "yeast", "ridge", repeat, 100), outcome) for repeat in range(5)]
@@ -333,7 +333,7 @@ def _results() -> list[Any]:
 def _cells() -> bytes:
     import tempfile
 
-    from ccmn.experiments.result_store import write_cells
+    from ccmn.paper.result_store import write_cells
 
     with tempfile.TemporaryDirectory() as place:
         write_cells(_results(), Path(place) / "cells.csv")
@@ -366,15 +366,15 @@ def _read_model(path: Path) -> Any:
 
 
 def _read_rates(path: Path) -> Any:
-    from ccmn.cli.noise_commands import describe_rates, read_estimate
+    from ccmn.app.cli.noise_commands import describe_rates, read_estimate
 
     return json.dumps(describe_rates(read_estimate(path)))
 
 
 def _read_results(path: Path) -> Any:
     from ccmn._files import prefix_errors
-    from ccmn.experiments.result_store import ResultStore
-    from ccmn.experiments.summary import summarize
+    from ccmn.paper.result_store import ResultStore
+    from ccmn.paper.summary import summarize
 
     with ResultStore(path) as store:
         results = list(store.results())
@@ -383,7 +383,7 @@ def _read_results(path: Path) -> Any:
 
 
 def _read_decisions(path: Path) -> Any:
-    from ccmn.review.decisions import DecisionStore
+    from ccmn.app.review.decisions import DecisionStore
 
     with DecisionStore(path, {"rows": 12}) as store:
         item = store.item(1)
@@ -395,8 +395,8 @@ def _read_decisions(path: Path) -> Any:
 
 def _read_cells(path: Path) -> Any:
     from ccmn._files import prefix_errors
-    from ccmn.experiments.result_store import read_cells
-    from ccmn.experiments.summary import summarize
+    from ccmn.paper.result_store import read_cells
+    from ccmn.paper.summary import summarize
 
     results = read_cells(path)
     with prefix_errors(path):
@@ -404,7 +404,7 @@ def _read_cells(path: Path) -> Any:
 
 
 def _read_votes(path: Path) -> Any:
-    from ccmn.data.vote_table import read_votes
+    from ccmn.data.vote_files import read_votes
 
     table = read_votes(path, ["row", "annotator", "label", "value"])[0].votes
     indices = (table.row_ids, table.row), (table.annotator_names, table.annotator), (table.label_names, table.label)
@@ -440,7 +440,7 @@ def _read_mixed(path: Path) -> Any:
 
 def _read_table_model(path: Path) -> Any:
     """Predict rows of a table with a model, as the command does."""
-    from ccmn.cli.predict_command import _load
+    from ccmn.app.cli.predict_command import _load
 
     classifier, columns = _load(path)
     rows = write(path.parent, "mixed.csv", _mixed())
@@ -454,7 +454,7 @@ def _read_table_model(path: Path) -> Any:
 
 
 def _read_embedded(path: Path) -> Any:
-    from ccmn.cli.embed_command import _read_table
+    from ccmn.app.cli.embed_command import _read_table
 
     return _read_table(path, ["city"])
 

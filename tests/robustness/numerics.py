@@ -120,10 +120,10 @@ def fit(rng: np.random.Generator, X: Any, Y: Any) -> Any:
 def _estimator(rng: np.random.Generator) -> Any:
     from sklearn.linear_model import LogisticRegression
 
-    from ccmn.baselines import BASELINES
     from ccmn.losses import CORRECTIONS, SURROGATES
     from ccmn.models import CCMNClassifier, CorrectedClassifier, RiskControlledClassifier
     from ccmn.models.classifier import LOSS_NAMES
+    from ccmn.paper.baselines import BASELINES
 
     kind = rng.integers(10)
     if kind == 5:
@@ -371,10 +371,6 @@ def check(rng: np.random.Generator, folder: Path) -> str:
 
 def prepare() -> None:
     """Import everything."""
-    import ccmn.audit
-    import ccmn.baselines
-    import ccmn.models  # noqa: F401
-
     torch.set_num_threads(1)
 
 

@@ -27,7 +27,7 @@ CALLS = "openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,renameat,renamea
 WORK = """
 import os, sys
 from ccmn._files import atomic_write, write_folder
-from ccmn.experiments.result_store import Cell, Result, ResultStore
+from ccmn.paper.result_store import Cell, Result, ResultStore
 
 def report(text):
     os.write(2, f"REPORT {text}".encode())
@@ -201,7 +201,7 @@ def _decode(text: str) -> str:
 
 def check(rng: np.random.Generator, folder: Path) -> str:
     """Cut the power after a random call and check what is on disk."""
-    from ccmn.experiments.result_store import ResultStore
+    from ccmn.paper.result_store import ResultStore
 
     calls = recorded()
     if not calls:
@@ -243,7 +243,7 @@ def _check_files(folder: Path, reported: list[str]) -> None:
 
 def prepare() -> None:
     """Record the calls, and import what the cases need."""
-    import ccmn.experiments.result_store  # noqa: F401
+    import ccmn.paper.result_store  # noqa: F401
 
     recorded()
 

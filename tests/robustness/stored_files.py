@@ -134,7 +134,7 @@ def _trusted_csv() -> bytes:
 
 
 def _read_trusted(path: Path) -> Any:
-    from ccmn.cli.options import read_trusted
+    from ccmn.app.cli.options import read_trusted
     from ccmn.estimation.evidence import read_trusted as check
 
     rows, labels, random = read_trusted(path, _data())
@@ -158,7 +158,7 @@ def _noise(kind: str) -> bytes:
 def _read_noise(path: Path) -> None:
     """Read a description of noise; the commands accept only kinds without further inputs per row."""
     from ccmn._files import prefix_errors
-    from ccmn.cli.noise_commands import read_rates
+    from ccmn.app.cli.noise_commands import read_rates
     from ccmn.noise import BaseNoise, ScoreDependentNoise
 
     if path.name == "transition.json":
@@ -268,8 +268,8 @@ def _photo() -> bytes:
 
 
 def _read_photo(path: Path) -> Any:
+    from ccmn.app.report.instances import image_files
     from ccmn.data.encoders import encode_rows, load_encoder, open_images
-    from ccmn.report.instances import image_files
 
     image_files([path.name], path.parent)(0, 0)
     return encode_rows(load_encoder("pixels:4x4", "image"), open_images([path.name], path.parent), 1)
@@ -289,7 +289,7 @@ def _cache() -> bytes:
 
 
 def _use_cache(folder: Path) -> None:
-    from ccmn.cli.output import ResultCache
+    from ccmn.app.cli.output import ResultCache
 
     X, Y = table()
     results = ResultCache(folder, 0)

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, infer_labels, load_model
-from ccmn.data import VoteTable
+from ccmn.votes import VoteTable
 
 RIDGE = {"loss": "hamming", "surrogate": "square", "random_state": 0}
 

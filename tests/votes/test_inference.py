@@ -10,8 +10,7 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 import ccmn
-from ccmn.data import VoteTable
-from ccmn.votes import classifier_prior
+from ccmn.votes import VoteTable, classifier_prior
 
 
 class Task(NamedTuple):

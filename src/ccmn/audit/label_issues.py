@@ -34,10 +34,10 @@ from ccmn.audit.error_model import (
     sample_rows,
     unsupervised_score,
 )
-from ccmn.data import VoteTable
 from ccmn.estimation import NoiseRates, ScoreNoiseRates
 from ccmn.estimation.evidence import read_trusted
 from ccmn.noise import ClassConditionalNoise, NoiseModel, ScoreDependentNoise
+from ccmn.vote_table import VoteTable
 
 Noise = NoiseModel | NoiseRates | ScoreDependentNoise | ScoreNoiseRates
 """Type of the parameter ``noise``: known rates, or the result of ``estimate_noise`` or ``estimate_score_noise``."""

@@ -13,14 +13,12 @@ from ccmn.data.parquet import read_parquet
 from ccmn.data.preprocessing import TablePreprocessor
 from ccmn.data.shards import ShardedData
 from ccmn.data.synthetic import SyntheticTask, load_digit_scenes, make_noisy_multilabel
-from ccmn.data.vote_table import VoteTable
 
 __all__ = [
     "MultiLabelData",
     "ShardedData",
     "SyntheticTask",
     "TablePreprocessor",
-    "VoteTable",
     "load_dataset",
     "load_digit_scenes",
     "make_noisy_multilabel",

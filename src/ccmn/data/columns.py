@@ -25,7 +25,7 @@ from ccmn.data.labeled_table import MAX_DISPLAYED_COLUMNS, ColumnRoles, LabeledT
 from ccmn.data.libsvm import read_libsvm
 from ccmn.data.preprocessing import TablePreprocessor, TextFeatures, to_numbers
 from ccmn.data.tables import LabelSpec
-from ccmn.data.vote_table import read_votes
+from ccmn.data.vote_files import read_votes
 
 MIN_NUMBERED_ROWS = 20
 """Shorter columns of consecutive numbers may be features."""
@@ -75,7 +75,7 @@ class Columns:
         """Read training data; return their columns, and the data with all columns converted to features.
 
         ``roles`` replaces ``labels`` and ``text``. ``votes`` names the columns of a long table of votes, as in
-        :func:`ccmn.data.vote_table.read_votes`.
+        :func:`ccmn.vote_table.read_votes`.
         """
         roles = roles or ColumnRoles(labels, text=() if text is None else (text,))
         if votes is not None:

@@ -28,7 +28,8 @@ from ccmn._files import (
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.labeled_table import DEFAULT_SEPARATOR, ColumnRoles, LabeledTable, RawTable
 from ccmn.data.tables import LabelSpec
-from ccmn.data.vote_table import MEMORY_PER_VOTE, VoteTable
+from ccmn.data.vote_files import MEMORY_PER_VOTE
+from ccmn.vote_table import VoteTable
 
 TAG_COLUMNS = ("labels", "tags", "label", "annotation")
 """Columns that list the tags of a row if they contain lists, in this order of preference."""

@@ -18,10 +18,10 @@ import scipy.special
 from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
-from ccmn.data.vote_table import VoteTable
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.noise_rates import UNKNOWN_RATE, ZERO_RATE, LabelRates, NoiseType, Rate, unidentified
 from ccmn.estimation.trusted import jeffreys_rate
+from ccmn.vote_table import VoteTable
 
 MAX_ITERATIONS = 100
 """Iterations of the EM algorithm."""

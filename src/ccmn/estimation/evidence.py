@@ -20,10 +20,10 @@ from ccmn._validation import (
     check_probabilities,
     check_trusted_rows,
 )
-from ccmn.data.vote_table import VoteTable
 from ccmn.estimation.likelihood import ProgressCallback, Surfaces, flat_surfaces, label_surfaces
 from ccmn.estimation.noise_rates import NOISE_TYPES, LabelRates, NoiseType
 from ccmn.estimation.out_of_fold import out_of_fold_scores
+from ccmn.vote_table import VoteTable
 
 MIN_POSITIVES_WITHOUT_ZERO = 10
 """A label with fewer observed positives may lack an observed 0 by chance, as long as other labels have one."""

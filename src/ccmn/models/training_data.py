@@ -28,7 +28,6 @@ from ccmn._containers import (
     to_plain_container,
 )
 from ccmn._validation import check_label_values, check_trusted_rows
-from ccmn.data import VoteTable
 from ccmn.estimation import NOISE_TYPES, cross_fit_proba
 from ccmn.estimation.noise_rates import MIN_SIGNAL
 from ccmn.losses import LOSSES
@@ -36,6 +35,7 @@ from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels, limit_rate_sums
 from ccmn.training import SparseLabels
 from ccmn.training.batches import DatasetRows
+from ccmn.vote_table import VoteTable
 from ccmn.votes import InferredLabels, infer_labels
 
 MAX_SAMPLE_WEIGHT = 1e100

@@ -1,0 +1,1 @@
+"""Applications: command line, reports, web app for label review, and the demo."""

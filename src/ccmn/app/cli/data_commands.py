@@ -1,0 +1,322 @@
+"""``ccmn data``: list, describe, download and convert datasets."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ccmn.app.cli.options import (
+    Command,
+    CommandGroup,
+    Data,
+    DataDir,
+    Force,
+    Ignore,
+    Image,
+    Json,
+    Labels,
+    RowId,
+    Separator,
+    Tags,
+    Text,
+    check_output,
+    print_next,
+    read_roles,
+)
+from ccmn.app.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ccmn.data import MultiLabelData
+    from ccmn.data.dataset import Characteristics
+    from ccmn.data.labeled_table import ColumnRoles
+    from ccmn.estimation import UncertainLabels
+
+data_app = typer.Typer(cls=CommandGroup, help="List, inspect, download and convert datasets.", no_args_is_help=True)
+
+
+@data_app.command("list", cls=Command)
+def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
+    """List the datasets of the paper and show which of them are on this machine.
+
+    Example: ccmn data list
+    """
+    from ccmn.data.catalog import DATASETS, dataset_location
+
+    places = {name: dataset_location(name, data_dir=data_dir) for name in DATASETS}
+    if as_json:
+        rows = [
+            {
+                "name": row.name,
+                "domain": row.domain,
+                "n": row.n,
+                "d": row.paper.d,
+                "q": row.paper.q,
+                "paper": row.paper._asdict(),
+                "here": places[name],
+                "note": row.note,
+            }
+            for name, row in DATASETS.items()
+        ]
+        print_json(rows)
+        return
+    from ccmn.app.report.console import datasets_table
+    from ccmn.data.catalog import VOTE_SOURCES
+
+    print_table(datasets_table(DATASETS, places))
+    typer.echo("\nPublic votes of annotators, with human annotation errors (ccmn data fetch NAME --out FILE.csv):")
+    for entry in VOTE_SOURCES.values():
+        instructions = "" if entry.source else "; not downloadable, fetch prints instructions"
+        typer.echo(f"  {entry.name}: {entry.title}. License: {entry.license}{instructions}")
+
+
+@data_app.command(cls=Command)
+def info(
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[DATA]...", help="Dataset names or data files (default: all datasets on this machine)."
+        ),
+    ] = None,
+    labels: Labels = None,
+    tags: Tags = None,
+    sep: Separator = ";",
+    text: Text = None,
+    image: Image = None,
+    row_id: RowId = None,
+    ignore: Ignore = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Show the characteristics of datasets next to those printed in the paper.
+
+    Examples: ccmn data info yeast scene, or ccmn data info mine.csv --labels 'label_*'
+    """
+    roles = read_roles(labels, tags, sep, text, image, row_id, ignore)
+    described = [_describe(source, roles, data_dir) for source in sources or _available(data_dir)]
+    if as_json:
+        rows = [{**asdict(figures), "paper": paper and paper._asdict()} for figures, paper in described]
+        print_json(rows if len(sources or ()) != 1 else rows[0])
+        return
+    from ccmn.app.report.console import appendix_table, characteristics_table
+
+    print_table(appendix_table(described) if len(described) > 1 else characteristics_table(*described[0]))
+
+
+@data_app.command(cls=Command)
+def fetch(
+    name: Annotated[str, typer.Argument(help="Name of a dataset (see ccmn data list).", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="CSV", help="Write public votes of annotators to this file, one line per vote."),
+    ] = None,
+    data_dir: DataDir = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Download a dataset into the cache if it is not on this machine, and check that it can be read.
+
+    Names of public votes (see ccmn data list) require --out: the votes are written as a table for --votes.
+
+    Examples: ccmn data fetch yeast, or ccmn data fetch brighter_swe --out swe.csv
+    """
+    from ccmn.data.catalog import DATASETS, VOTE_SOURCES, dataset_location, load_dataset
+
+    if name in VOTE_SOURCES:
+        _fetch_votes(name, out, force, as_json)
+        return
+    if out is not None:
+        raise ValueError("--out requires a name of public votes; use ccmn data convert to write a dataset")
+    DATASETS[name]  # rejects an unknown name
+    data = load_dataset(name, data_dir=data_dir)
+    if as_json:
+        location = dataset_location(name, data_dir=data_dir)
+        print_json({"name": name, "here": location, "n": data.n, "d": data.d, "q": data.q})
+    else:
+        typer.echo(f"{name}: {data.n} rows, {data.d} features, {data.q} labels")
+
+
+def _fetch_votes(name: str, out: Path | None, force: bool, as_json: bool) -> None:
+    """Write public votes as a long table."""
+    from ccmn._files import atomic_write
+    from ccmn.data.catalog import VOTE_SOURCES, fetch_votes
+
+    entry = VOTE_SOURCES[name]
+    if entry.source is not None:
+        if out is None or out.suffix.lower() != ".csv":
+            raise ValueError(f"{name} contains votes; pass --out FILE.csv")
+        check_output(out, force)
+    votes = fetch_votes(name)
+    assert out is not None
+    with atomic_write(out) as stream:
+        votes.to_csv(stream, index=False)
+    counts = {column: int(votes[column].nunique()) for column in ("row", "annotator", "label")}
+    if as_json:
+        sizes = {"n": counts["row"], "annotators": counts["annotator"], "q": counts["label"], "votes": len(votes)}
+        print_json({"name": name, "out": str(out), **sizes, "license": entry.license})
+        return
+    typer.echo(f"{out}: {counts['row']} rows, {counts['annotator']} annotators, {counts['label']} labels")
+    typer.echo(f"{entry.title}. License: {entry.license}")
+    print_next(f"ccmn audit {out} --votes row,annotator,label,value --text text")
+
+
+@data_app.command("import", cls=Command, hidden=True, deprecated=True)
+@data_app.command(cls=Command)
+def convert(
+    source: Data,
+    out: Annotated[Path, typer.Option(help="File to write: .npz, .csv, .json or .jsonl.", show_default=False)],
+    labels: Labels = None,
+    tags: Tags = None,
+    sep: Separator = ";",
+    text: Text = None,
+    image: Image = None,
+    row_id: RowId = None,
+    ignore: Ignore = None,
+    uncertain: Annotated[
+        float | None,
+        typer.Option(
+            metavar="VALUE",
+            help="Third value in the label columns that means uncertain, such as -1 in CheXpert. Each entry becomes 0, "
+            "1 or empty, and the share of positives is printed for every label. Requires a table and --out FILE.csv.",
+            show_default=False,
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Convert data from any supported format to another one.
+
+    NPZ is small, fast to load and stores which columns are labels. JSON is a list of tasks for Label Studio. JSONL has
+    one object per row, as read by Hugging Face datasets, Argilla and doccano. CSV has one column per label, or a column
+    of labels (separated by --sep; # for doccano) if the data have texts, pictures or identifiers.
+
+    Examples: ccmn data convert yeast.arff --labels yeast.xml --out yeast.npz,
+    ccmn data convert export.json --out tickets.csv, or
+    ccmn data convert xray.csv --labels 'finding_*' --uncertain -1 --out resolved.csv
+    """
+    from ccmn.data.formats import writer_for
+
+    write = writer_for(check_output(out, force))
+    if uncertain is not None:
+        _resolve_uncertain(source, read_roles(labels, tags, sep, text, image, row_id, ignore), uncertain, out, as_json)
+        return
+    data = _read_for_exchange(source, read_roles(labels, tags, sep, text, image, row_id, ignore), out, data_dir)
+    if out.suffix.lower() == ".csv" and not data.d and data.q:
+        from ccmn.data.exchange import write_tag_csv
+
+        write_tag_csv(data, out, sep)
+    else:
+        write(data, out)
+    if as_json:
+        print_json({"out": str(out), "n": data.n, "d": data.d, "q": data.q})
+    else:
+        typer.echo(f"{out}: {data.n} rows, {data.d} features, {data.q} labels")
+
+
+def _read_for_exchange(source: str, roles: ColumnRoles, out: Path, data_dir: Path | None) -> MultiLabelData:
+    """Return data to write: without features if the target has texts and labels only."""
+    import numpy as np
+
+    from ccmn.data.catalog import load_dataset
+    from ccmn.data.columns import Columns
+    from ccmn.data.formats import FORMATS, format_suffix, is_table, read_table
+    from ccmn.data.labeled_table import LabeledTable
+
+    plain = not is_table(source) or (roles.is_plain and not roles.text and FORMATS[format_suffix(source)].numeric)
+    if plain and roles.is_plain and not roles.text:
+        return load_dataset(source, labels=roles.labels, data_dir=data_dir)
+    if plain or out.suffix.lower() == ".npz":
+        return Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1]
+    table = LabeledTable.read(read_table(source), roles)
+    return table.data(np.empty((len(table.cells), 0), dtype=np.float32), None)
+
+
+def _resolve_uncertain(source: str, roles: ColumnRoles, uncertain: float, out: Path, as_json: bool) -> None:
+    """Write the table with 0, 1 or nothing in the uncertain entries of its label columns."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from ccmn._files import atomic_write
+    from ccmn.data.formats import is_table, read_table
+    from ccmn.data.labeled_table import LabeledTable
+    from ccmn.data.preprocessing import to_numbers, without_gap_words
+    from ccmn.data.tables import label_columns
+    from ccmn.estimation import resolve_uncertain
+
+    if not is_table(source) or roles.labels is None or out.suffix.lower() != ".csv":
+        raise ValueError("--uncertain requires a table (CSV, Parquet, JSON), --labels and --out FILE.csv")
+    raw = read_table(source)
+    names = [str(name) for name in raw.frame.columns]
+    chosen = [names[j] for j in label_columns(roles.labels, names)]
+    # The cells of CSV files are texts.
+    cells = raw.frame if raw.places is None else raw.frame.assign(**without_gap_words(raw.frame[chosen]))
+    values = np.column_stack([to_numbers(cells[name], raw.place) for name in chosen])
+    unclear = values == uncertain
+    without = raw.frame.assign(**{name: cells[name].mask(unclear[:, j]) for j, name in enumerate(chosen)})
+    _, data = LabeledTable.read(replace(raw, frame=without), replace(roles, labels=chosen)).fit()
+    found = resolve_uncertain(data.X, np.where(unclear, uncertain, data.Y), uncertain=uncertain)
+    resolved = {
+        name: ["" if np.isnan(value) else str(int(value)) for value in found.Y[:, j]] for j, name in enumerate(chosen)
+    }
+    with atomic_write(out) as stream:
+        raw.frame.assign(**resolved).to_csv(stream, index=False)
+    rows = [_resolution(name, found, unclear, j) for j, name in enumerate(chosen)]
+    if as_json:
+        print_json({"out": str(out), "n": len(values), "q": len(chosen), "labels": rows})
+        return
+    for row in rows:
+        if row["uncertain"]:
+            low, high = row["interval"]
+            typer.echo(
+                f"{row['label']}: {row['uncertain']} uncertain, {row['share_positive']:.0%} positive (90 % interval "
+                f"{low:.0%} to {high:.0%}); {row['set_to_1']} set to 1, {row['set_to_0']} set to 0, the others empty"
+            )
+    typer.echo(f"{out}: {len(values)} rows, {len(chosen)} labels")
+
+
+def _resolution(name: str, found: UncertainLabels, unclear: NDArray[np.bool_], j: int) -> dict[str, Any]:
+    """Return how the uncertain entries of label j were resolved."""
+    known = bool(found.counts[j])
+    return {
+        "label": name,
+        "uncertain": int(found.counts[j]),
+        "share_positive": round(float(found.share[j]), 4) if known else None,
+        "interval": [round(float(end), 4) for end in found.ci[j]] if known else None,
+        "set_to_1": int((unclear[:, j] & (found.Y[:, j] == 1)).sum()),
+        "set_to_0": int((unclear[:, j] & (found.Y[:, j] == 0)).sum()),
+    }
+
+
+def _available(data_dir: Path | None) -> list[str]:
+    """Return the names of the datasets on this machine."""
+    from ccmn.data.catalog import DATASETS, dataset_location
+
+    names = [name for name in DATASETS if dataset_location(name, data_dir=data_dir)]
+    if not names:
+        raise FileNotFoundError(
+            "no dataset is on this machine: download one (ccmn data fetch yeast), or set CCMN_DATA or --data-dir to a "
+            "folder with datasets"
+        )
+    return names
+
+
+def _describe(source: str, roles: ColumnRoles, data_dir: Path | None) -> tuple[Characteristics, Any]:
+    """Return the characteristics of a dataset or file and those printed in the paper, if any."""
+    from ccmn.data import load_dataset
+    from ccmn.data.catalog import DATASETS
+    from ccmn.data.columns import Columns
+    from ccmn.data.dataset import describe
+    from ccmn.data.formats import is_table
+
+    if source in DATASETS:
+        return describe(load_dataset(source, data_dir=data_dir)), DATASETS[source].paper
+    if is_table(source):
+        return describe(Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1]), None
+    return describe(load_dataset(source, labels=roles.labels, data_dir=data_dir)), None

@@ -1,0 +1,284 @@
+"""``ccmn demo``, ``ccmn reproduce`` and ``ccmn report``: run the demo or the tables of the paper, summarize results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ccmn.app.cli.options import DataDir, Force, Json, RandomState, check_device, check_output, program_name
+from ccmn.app.cli.output import error_console, print_json, print_table, write_report, write_text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from ccmn.paper.runner import GroupFinished
+    from ccmn.paper.summary import Summary
+
+ALL_TABLES = "all"
+"""Value of TABLE that stands for the three tables of the paper."""
+
+
+def demo(
+    quick: Annotated[bool, typer.Option("--quick", help="Use a quarter of the data and fewer epochs.")] = False,
+    random_state: RandomState = 0,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for report.html.")] = Path("ccmn-demo"),
+    as_json: Json = False,
+) -> None:
+    """Train on noisy labels with four strategies and compare them on true test labels.
+
+    The data are pictures with several handwritten digits; the labels are the digits in a picture. Every training label
+    is flipped with its own rates. Models are trained on the true labels, on the noisy labels without noise correction,
+    and with noise correction by the true and by the estimated rates. The demo takes less than a minute and
+    writes an HTML report, which overwrites the report of an earlier run.
+
+    Example: ccmn demo --random-state 1
+    """
+    from rich.progress import Progress
+
+    from ccmn.app.demo_task import DEMO_LOSSES, STRATEGIES, make_demo, run_demo
+    from ccmn.app.report.builders import demo_report
+
+    # Create the folder first: an error must not appear after the training.
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(f"{out} is a file; --out expects a folder")
+    out.mkdir(parents=True, exist_ok=True)
+    report = out / "report.html"
+    task = make_demo(2000 if quick else 8000, random_state)
+    console = error_console()
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        models = run_demo(task, epochs=10 if quick else 30, random_state=random_state)
+        trained = list(bar.track(models, total=len(STRATEGIES) * len(DEMO_LOSSES), description="training"))
+    write_report(demo_report(task, trained), report)
+    if as_json:
+        result = {
+            "n_train": len(task.X),
+            "n_test": len(task.X_test),
+            "wrong_labels": task.wrong_labels,
+            "noise": task.noise.to_dict(),
+            "results": [asdict(model.row) for model in trained],
+            "report": str(report),
+        }
+        print_json(result)
+        return
+    from ccmn.app.report.console import demo_table
+
+    print_table(demo_table(task, [model.row for model in trained]))
+    typer.echo(f"report written to {report}")
+    same = f" --random-state {random_state}" if random_state else ""
+    typer.echo(f"to review the labels of these pictures and retrain, run: {program_name()} review --demo{same}")
+
+
+def _check_table(value: str) -> str:
+    """Return the name of a table."""
+    from ccmn.paper.tables import TABLES
+
+    if value != ALL_TABLES and value not in TABLES:
+        raise typer.BadParameter(f"{value!r} is not one of {', '.join((*TABLES, ALL_TABLES))}")
+    return value
+
+
+def _check_engine(value: str) -> str:
+    """Return the name of an engine."""
+    from ccmn.paper.runner import ENGINES
+
+    if value not in ENGINES:
+        raise typer.BadParameter(f"{value!r} is not one of {', '.join(ENGINES)}")
+    return value
+
+
+def reproduce(
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            callback=_check_table,
+            help="table1 | table2 | table3 | journal1 | journal2, or all for the first three.",
+            show_default=False,
+        ),
+    ],
+    datasets: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DATA",
+            help="Run only this dataset or data file; repeat the option for several. 'digits' is bundled.",
+        ),
+    ] = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Run only this method; repeat the option for several."),
+    ] = None,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="literal | moderate (tables 1, 2), injected | real (table 3); default: all."),
+    ] = None,
+    store: Annotated[Path, typer.Option(metavar="FILE", help="SQLite file of the results.")] = Path("results.db"),
+    engine: Annotated[str, typer.Option(metavar="NAME", callback=_check_engine, help="local | ray.")] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Address of the Ray cluster (default: start one on this machine)."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Number of processes of the local engine.")] = 1,
+    device: Annotated[
+        str, typer.Option(metavar="NAME", callback=check_device, help="auto | cpu | cuda | ...")
+    ] = "auto",
+    small: Annotated[
+        bool, typer.Option("--small", help="Run two repeats of ten epochs on the bundled digits: about a minute.")
+    ] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run cells again that failed before.")] = False,
+    random_state: RandomState = 0,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Reproduce a table of the paper; cells that are already stored are not run again.
+
+    The run can be interrupted at any time. The same command resumes it. Datasets that are not available are listed and
+    skipped.
+
+    Examples: ccmn reproduce table1 --datasets yeast --protocol moderate, or ccmn reproduce table1 --small
+    """
+    from ccmn._files import prefix_errors
+    from ccmn.paper.result_store import ResultStore
+    from ccmn.paper.runner import prepare, run_table
+    from ccmn.paper.summary import summarize
+
+    if jobs > 1 and engine != "local":
+        raise typer.BadParameter("--jobs requires --engine local")
+    if address is not None and engine != "ray":
+        raise typer.BadParameter("--address requires --engine ray")
+    tables = ["table1", "table2", "table3"] if table == ALL_TABLES else [table]
+    prepared = prepare(
+        tables, datasets=datasets, protocols=protocol, data_dir=data_dir, small=small, random_state=random_state
+    )
+    for name, reason in prepared.absent.items():
+        typer.echo(f"ccmn: note: dataset {name} is skipped: {reason}", err=True)
+    with ResultStore(store) as results, _progress_bar() as progress:
+        task = progress.add_task(tables[0], total=None)
+        run_table(
+            prepared.columns,
+            results,
+            methods=methods,
+            engine=engine,
+            device=_resolve_device(device),
+            jobs=jobs,
+            address=address,
+            retry_failed=retry_failed,
+            callback=lambda finished: _show_progress(progress, task, finished),
+        )
+        stored = list(results.results())
+        with prefix_errors(store):
+            _print_summaries(summarize(stored), as_json)
+    typer.echo(f"results are in {store}; run ccmn report {store} --out report.html for an HTML page", err=True)
+
+
+def report(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="RESULTS", help="Result store of ccmn reproduce, or CSV file of ccmn report --csv."),
+    ],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page (.html).")] = None,
+    latex: Annotated[Path | None, typer.Option(metavar="FILE", help="Write LaTeX tables (.tex).")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every value, one per line (.csv).")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Summarize stored results as tables, HTML, LaTeX or CSV.
+
+    Example: ccmn report results.db --out report.html --csv cells.csv
+    """
+    from ccmn._files import check_file, prefix_errors
+    from ccmn.app.report.results_tables import latex_tables, results_page
+    from ccmn.paper.result_store import ResultStore, read_cells, write_cells
+    from ccmn.paper.summary import summarize
+
+    check_file(source)
+    outputs = [path for path in (out, latex, csv) if path is not None]
+    for path in outputs:
+        check_output(path, force)
+    if source.suffix == ".csv":
+        stored = read_cells(source)
+    else:
+        with ResultStore(source) as results:
+            stored = list(results.results())
+    if not stored:
+        raise ValueError(f"{source} contains no results; run ccmn reproduce first")
+    with prefix_errors(source):
+        summaries = summarize(stored)
+    if csv is not None:
+        write_cells(stored, csv)
+    if latex is not None:
+        write_text(latex, latex_tables(summaries))
+    if out is not None:
+        write_text(out, results_page(summaries, stored))
+    _print_summaries(summaries, as_json)
+    for path in outputs:
+        typer.echo(f"wrote {path}", err=True)
+
+
+def _resolve_device(name: str) -> str:
+    """Return the device for "auto": a GPU if torch can use one."""
+    import torch
+
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
+def _progress_bar() -> Progress:
+    """Return a progress bar on stderr that is shown only in terminals."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = error_console()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _show_progress(progress: Progress, task: TaskID, finished: GroupFinished) -> None:
+    """Show the progress after a group of cells."""
+    column = finished.group.column
+    description = f"{column.table.name} {column.protocol.name} {column.dataset}"
+    progress.update(task, completed=finished.cost, total=finished.total, description=description)
+
+
+def _print_summaries(summaries: Sequence[Summary], as_json: bool) -> None:
+    """Print summaries as tables or as JSON."""
+    from ccmn.app.report.results_tables import results_tables
+
+    if as_json:
+        print_json([_summary_dict(summary) for summary in summaries])
+        return
+    for summary in summaries:
+        print_table(results_tables(summary))
+
+
+def _summary_dict(summary: Summary) -> dict[str, object]:
+    """Return the JSON form of a summary."""
+    near, judged = summary.near_printed()
+    wins, ties, losses = summary.wins()
+    return {
+        "table": summary.table.name,
+        "protocol": summary.protocol,
+        "selection": summary.selection,
+        "near_printed": near,
+        "with_printed": judged,
+        "wins": wins,
+        "ties": ties,
+        "losses": losses,
+        "seconds": summary.seconds,
+        "failures": list(summary.failures),
+        "entries": [
+            {
+                "dataset": e.dataset,
+                "method": e.method,
+                "metric": e.metric,
+                "n": e.n,
+                "mean": e.mean,
+                "std": e.std,
+                "best": e.best,
+                "mark": e.mark,
+                "printed": e.printed and e.printed.mean,
+            }
+            for e in summary.entries
+        ],
+    }

@@ -1,0 +1,493 @@
+"""Web app for label review: routes, actions and pages. ``security.py`` implements the access control."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, quote, unquote, urlencode
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from ccmn.app.review.decisions import ANSWERS, QueueItem, ReviewerAnswer
+from ccmn.app.review.queue import INITIAL_RANDOM_ROWS
+from ccmn.app.review.retraining import EXPORTED_FILES, MIN_ROWS_FOR_COMPARISON, Retraining, export_answers
+from ccmn.app.review.security import error_response
+from ccmn.app.review.session import ReviewSession, RowView
+from ccmn.estimation.noise_rates import Rate
+
+STATIC_FILES = {"review.css": "text/css", "review.js": "text/javascript"}
+"""Style sheet and script with their media types. No other file can be requested."""
+
+NOTICES = {
+    "undone": "The latest action was undone.",
+    "nothing": "There is nothing to undo.",
+    "exported": "Exported. The files are listed below.",
+    "noted": "The note was saved.",
+    "reviewer": "Your answers are stored under this name.",
+    "training": "Training has started. You can continue in the meantime.",
+}
+"""Messages about the previous action, by key. A URL contains only the key, so that links cannot insert other text."""
+
+MAX_CHARACTERS = 20_000
+"""Longer texts are truncated to this number of characters."""
+
+MIN_COMPLETE_ROWS = 50
+"""The page warns about imprecise noise rates if fewer rows of the random sample have all their answers."""
+
+MAX_NOTE = 300
+"""Maximum number of characters of a note: a request has at most 4 KiB, and a character up to 12 bytes in a form."""
+
+MAX_REVIEWER_NAME = 40
+"""Maximum number of characters of the name of a reviewer."""
+
+ROWS_PER_PAGE = 48
+"""Number of rows per page of the list of rows."""
+
+MAX_RATES = 500
+"""Maximum number of labels in the table of noise rates."""
+
+REVIEWER_COOKIE = "ccmn_reviewer"
+
+
+def make_app(session: ReviewSession, retraining: Retraining, next_command: str = "") -> Starlette:
+    """Return the web app, without access control; it shows the command that uses an export."""
+    app = ReviewApp(session, retraining, next_command)
+    handlers: Any = {HTTPException: _http_error, OSError: app.storage_error, ValueError: app.storage_error}
+    return Starlette(routes=app.routes(), exception_handlers=handlers)
+
+
+class ReviewApp:
+    """Request handlers of the web app."""
+
+    def __init__(self, session: ReviewSession, retraining: Retraining, next_command: str = "") -> None:
+        self._session, self._retraining, self._next_command = session, retraining, next_command
+        folder = resources.files("ccmn.app.review")
+        self._static = {name: folder.joinpath(name).read_bytes() for name in STATIC_FILES}
+
+    def routes(self) -> list[Route]:
+        """Return the routes. Actions are POST requests and redirect to a page."""
+        row, post = "/row/{position:int}", ["POST"]
+        return [
+            Route("/", self.home),
+            Route(row, self.row),
+            Route("/rows", self.rows),
+            Route("/rates", self.rates),
+            Route("/results", self.results),
+            Route("/picture/{row:int}", self.picture),
+            Route("/static/{name}", self.static),
+            Route("/training", self.training),
+            Route("/export/{name}", self.exported_file),
+            Route(f"{row}/answer", self.answer, methods=post),
+            Route(f"{row}/accept", self.accept, methods=post),
+            Route(f"{row}/next", self.next, methods=post),
+            Route(f"{row}/note", self.note, methods=post),
+            Route("/undo", self.undo, methods=post),
+            Route("/select", self.select, methods=post),
+            Route("/reviewer", self.reviewer, methods=post),
+            Route("/export", self.export, methods=post),
+            Route("/retrain", self.retrain, methods=post),
+        ]
+
+    # -- pages
+
+    def home(self, request: Request) -> Response:
+        """Redirect to the row where the review continues."""
+        return _redirect(f"/row/{self._session.latest().position}")
+
+    def row(self, request: Request) -> Response:
+        """Return the page of a row with its labels."""
+        item, query = self._item(request), request.query_params
+        session, dataset, reviewer = self._session, self._session.dataset, _reviewer(request)
+        view = session.view(item, reviewer)
+        is_table = dataset.picture is None and dataset.texts is None
+        focus = _focused_label(view, _parse_int(query.get("at")), _parse_int(query.get("after")))
+        return self._page(
+            request,
+            "row.html",
+            tab="review",
+            position=item.position,
+            view=view,
+            focus=focus,
+            text=None if dataset.texts is None else dataset.texts[item.row],
+            features=dataset.features(item.row) if is_table else dataset.other_columns(item.row),
+            is_table=is_table,
+            answers=ANSWERS,
+            max_characters=MAX_CHARACTERS,
+            max_note=MAX_NOTE,
+        )
+
+    def rows(self, request: Request) -> Response:
+        """Return the list of rows, filtered by label and text; with ``row``, one row."""
+        query, dataset = request.query_params, self._session.dataset
+        label, search = _parse_int(query.get("label")), query.get("text", "")[:100]
+        given = {"0": 0, "1": 1}.get(query.get("given", ""))
+        chosen = label if 0 <= label < dataset.data.q else None
+        found = self._session.find_rows(chosen, given, search)
+        if "row" in query:
+            found = found[found == _parse_int(query.get("row"))]
+        n_pages = max(1, -(-len(found) // ROWS_PER_PAGE))
+        page = min(max(_parse_int(query.get("page")), 0), n_pages - 1)
+        shown = found[page * ROWS_PER_PAGE : (page + 1) * ROWS_PER_PAGE].tolist()
+        kept = {name: query[name] for name in ("label", "given", "text", "at") if query.get(name)}
+        return self._page(
+            request,
+            "rows.html",
+            tab="rows",
+            label=chosen,
+            given=given,
+            search=search,
+            n_found=len(found),
+            n_pages=n_pages,
+            page=page,
+            query=urlencode(kept),
+            rows=_listed_rows(self._session, shown, chosen),
+        )
+
+    def rates(self, request: Request) -> Response:
+        """Return the page of the noise rates."""
+        return self._page(request, "rates.html", tab="rates", rates=_displayed_rates(self._session))
+
+    def results(self, request: Request) -> Response:
+        """Return the page for training and export."""
+        session, folder = self._session, self._session.folder
+        trained = session.trained
+        files = [(name, content) for name, content in EXPORTED_FILES.items() if (folder / name).exists()]
+        return self._page(
+            request,
+            "results.html",
+            tab="results",
+            retraining=self._retraining,
+            comparison=_displayed_comparison((trained or {}).get("comparison")),
+            min_comparison_rows=MIN_ROWS_FOR_COMPARISON,
+            folder=folder.resolve(),
+            files=files if (folder / "review.json").exists() else [],
+            next_command=self._next_command,
+            reviewers=_reviewer_statistics(session.store.reviewer_answers()),
+        )
+
+    def _page(
+        self, request: Request, template: str, *, tab: str, position: int | None = None, **context: Any
+    ) -> Response:
+        """Render a page with its header."""
+        query, session = request.query_params, self._session
+        at = _parse_int(query.get("at"))
+        content = _TEMPLATES.get_template(template).render(
+            tab=tab,
+            position=at if position is None and tab != "review" and 0 <= at < session.store.length() else position,
+            notice=NOTICES.get(query.get("notice", ""), ""),
+            progress=session.store.progress(),
+            goal=min(INITIAL_RANDOM_ROWS, session.dataset.data.n),
+            reviewer=_reviewer(request),
+            dataset=session.dataset,
+            trained=session.trained,
+            min_complete_rows=MIN_COMPLETE_ROWS,
+            **context,
+        )
+        return HTMLResponse(content)
+
+    def exported_file(self, request: Request) -> Response:
+        """Return a file of the latest export."""
+        name = request.path_params["name"]
+        path = self._session.folder / name
+        if name not in EXPORTED_FILES or not path.is_file():
+            raise HTTPException(404, "This file has not been exported.")
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(path.read_bytes(), media_type="application/octet-stream", headers=headers)
+
+    def picture(self, request: Request) -> Response:
+        """Return the picture of a row."""
+        row, dataset = request.path_params["row"], self._session.dataset
+        picture = dataset.picture(row) if dataset.picture is not None and row < dataset.data.n else None
+        if picture is None:
+            raise HTTPException(404, "This row has no picture.")
+        return Response(picture.content, media_type=picture.media_type)
+
+    def static(self, request: Request) -> Response:
+        """Return the style sheet or the script."""
+        name = request.path_params["name"]
+        if name not in self._static:
+            raise HTTPException(404, "File not found.")
+        return Response(self._static[name], media_type=STATIC_FILES[name])
+
+    def training(self, request: Request) -> Response:
+        """Return the state of the background training."""
+        return JSONResponse({"state": self._retraining.state})
+
+    # -- actions
+
+    async def answer(self, request: Request) -> Response:
+        """Store an answer for one label."""
+        form, item = await _read_form(request), self._item(request)
+        label, answer = _parse_int(form.get("label")), form.get("answer")
+        if label not in item.asked or answer not in ANSWERS:
+            raise HTTPException(400, "Expected the answer yes, no or unsure for a label of this row.")
+        await run_in_threadpool(self._session.answer, item, label, answer, _reviewer(request))
+        return _redirect(f"/row/{item.position}", after=label)
+
+    def accept(self, request: Request) -> Response:
+        """Accept the given values of all labels of a row that have no answer, and go to the next row."""
+        self._session.accept_rest(self._item(request), _reviewer(request))
+        return self.next(request)
+
+    def next(self, request: Request) -> Response:
+        """Redirect to the next row, or show the final page after the last one."""
+        item = self._item(request)
+        following = self._session.queue.after(item.position)
+        if following is None:
+            return self._page(request, "end.html", tab="review", position=item.position)
+        return _redirect(f"/row/{following.position}")
+
+    async def note(self, request: Request) -> Response:
+        """Store a note about a row."""
+        form, item = await _read_form(request), self._item(request)
+        text = " ".join(form.get("note", "").split())[:MAX_NOTE]
+        await run_in_threadpool(self._session.store.set_note, item.row, _reviewer(request), text)
+        return _redirect(f"/row/{item.position}", notice="noted")
+
+    async def select(self, request: Request) -> Response:
+        """Go to a row of the data."""
+        row = _parse_int((await _read_form(request)).get("row"))
+        if not 0 <= row < self._session.dataset.data.n:
+            raise HTTPException(400, f"Expected a row number from 0 to {self._session.dataset.data.n - 1}.")
+        item = await run_in_threadpool(self._session.queue.select, row)
+        return _redirect(f"/row/{item.position}")
+
+    async def reviewer(self, request: Request) -> Response:
+        """Set the name of the reviewer, which is kept in a cookie of the browser."""
+        form = await _read_form(request)
+        name = "".join(c for c in " ".join(form.get("name", "").split()) if c.isprintable())[:MAX_REVIEWER_NAME]
+        at = _parse_int(form.get("at"))
+        response = _redirect(f"/row/{at}", notice="reviewer") if at >= 0 else _redirect("/")
+        response.set_cookie(
+            REVIEWER_COOKIE, quote(name, safe=""), max_age=31_536_000, httponly=True, samesite="strict", path="/"
+        )
+        return response
+
+    def undo(self, request: Request) -> Response:
+        """Undo the latest action of the reviewer and show its row."""
+        undone = self._session.undo(_reviewer(request))
+        if undone is None:
+            return _redirect(f"/row/{self._session.latest().position}", notice="nothing")
+        return _redirect(f"/row/{undone.position}", at=undone.labels[0], notice="undone")
+
+    async def export(self, request: Request) -> Response:
+        """Write the answers to the folder of the review."""
+        form = await _read_form(request)
+        await run_in_threadpool(export_answers, self._session)
+        return _redirect("/results", at=max(_parse_int(form.get("at")), 0), notice="exported")
+
+    async def retrain(self, request: Request) -> Response:
+        """Start training in the background."""
+        form = await _read_form(request)
+        self._retraining.start()
+        return _redirect("/results", at=max(_parse_int(form.get("at")), 0), notice="training")
+
+    def storage_error(self, request: Request, error: Exception) -> Response:
+        """Report in one line that a file cannot be read or written; raise all other errors again."""
+        if isinstance(error, OSError) or str(self._session.store.path) in str(error):
+            return error_response(request.headers, 500, str(error))
+        raise error
+
+    def _item(self, request: Request) -> QueueItem:
+        position = request.path_params["position"]
+        item = self._session.store.item(position) if position < 2**31 else None
+        if item is None:
+            raise HTTPException(404, f"Position {position} of the queue has not been reached yet.")
+        return item
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return error_response(request.headers, error.status_code, error.detail)
+
+
+def _redirect(path: str, **query: object) -> RedirectResponse:
+    """Redirect to a page."""
+    return RedirectResponse(path + (f"?{urlencode(query)}" if query else ""), status_code=303)
+
+
+def _reviewer(request: Request) -> str:
+    """Return the name of the reviewer; empty if none was entered."""
+    name = unquote(request.cookies.get(REVIEWER_COOKIE, ""))
+    return name if name.isprintable() and len(name) <= MAX_REVIEWER_NAME else ""
+
+
+async def _read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form. A repeated field has its last value."""
+    try:
+        fields = parse_qs((await request.body()).decode(), max_num_fields=8)
+    except ValueError:
+        raise HTTPException(400, "Expected a URL-encoded form.") from None
+    return {name: values[-1] for name, values in fields.items()}
+
+
+def _parse_int(text: str | None) -> int:
+    """Return a non-negative integer; -1 for any other text."""
+    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else -1
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("ccmn.app.review"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+
+
+def breakable(name: str) -> Markup:
+    """Return a name that may be broken after underscores, hyphens, dots and slashes, but not within a word.
+
+    >>> breakable("a_b<i>")
+    Markup('a_<wbr>b&lt;i&gt;')
+    """
+    return Markup("<wbr>").join(re.split(r"(?<=[_./-])(?=.)", name))
+
+
+_TEMPLATES.filters["breakable"] = breakable
+
+
+class DisplayedRate(NamedTuple):
+    """One noise rate of one label as shown on the page: texts, and positions from 0 to 100 in its drawing."""
+
+    key: str
+    used: str
+    """Rate that the app uses."""
+    counted: str
+    """Number of flips and of rows in the random sample."""
+    interval: str
+    """Credible interval of the counted rate."""
+    low: float
+    high: float
+    """Ends of the interval."""
+    tick: float
+    """Position of the rate that the app uses."""
+    dot: float | None
+    """Position of the counted rate; None without rows."""
+    contradicted: bool
+    """Whether the rate that the app uses is outside the interval of the counted rate."""
+
+
+def _focused_label(view: RowView, requested: int, answered: int) -> int | None:
+    """Return the requested label, or the next label without an answer; None if all labels have an answer."""
+    labels = [question.label for question in view.questions]
+    if requested in labels:
+        return requested
+    start = labels.index(answered) + 1 if answered in labels else 0
+    following = [*view.questions[start:], *view.questions[:start]]
+    return next((question.label for question in following if question.answer is None), None)
+
+
+def _displayed_rates(session: ReviewSession) -> list[tuple[str, DisplayedRate, DisplayedRate]]:
+    """Return name, missing-label rate and added-label rate of each label."""
+    used, names, counts = session.rates_in_use(), session.dataset.label_names, session.flip_counts()
+
+    def displayed(key: str, j: int, rate: float, counted: Rate, n_flips: int, n_rows: int) -> DisplayedRate:
+        return DisplayedRate(
+            key=f"{key}-{j}",
+            used=f"{'≤ ' if used.kind[j] == 'upper bound' else ''}{rate:.3f}",
+            counted=f"{n_flips} of {n_rows}" if n_rows else "–",
+            interval=f"{counted.low:.2f}–{counted.high:.2f}",
+            low=round(100 * counted.low, 1),
+            high=round(100 * counted.high, 1),
+            tick=round(100 * rate, 1),
+            dot=round(100 * counted.value, 1) if n_rows else None,
+            contradicted=bool(n_rows) and not counted.low <= rate <= counted.high,
+        )
+
+    rows = []
+    for j, flips in enumerate(counts[:MAX_RATES]):
+        missing = displayed("pos", j, float(used.rho_pos[j]), flips.rho_pos, flips.missing, flips.positives)
+        added = displayed("neg", j, float(used.rho_neg[j]), flips.rho_neg, flips.added, flips.negatives)
+        rows.append((names[j], missing, added))
+    return rows
+
+
+class ListedRow(NamedTuple):
+    """Row in the list of rows."""
+
+    row: int
+    id: str
+    excerpt: str
+    given: list[str]
+    suspect: str
+    """Label with the highest error probability, or the label that rows are filtered by; empty if not observed."""
+    p_wrong: float
+    """Error probability of this label."""
+    answered: bool
+
+
+def _listed_rows(session: ReviewSession, rows: list[int], label: int | None) -> list[ListedRow]:
+    dataset, answered = session.dataset, session.store.answered_rows()
+    listed = []
+    for row in rows:
+        p_wrong = np.nan_to_num(session.queue.scores.row_scores(row), nan=-1.0)
+        suspect = int(p_wrong.argmax()) if label is None else label
+        listed.append(
+            ListedRow(
+                row,
+                dataset.name(row),
+                dataset.excerpt(row),
+                [name for name, value in zip(dataset.label_names, dataset.given[row]) if value == 1],
+                dataset.label_names[suspect] if p_wrong[suspect] >= 0 else "",
+                float(p_wrong[suspect]),
+                row in answered,
+            )
+        )
+    return listed
+
+
+class ReviewerStatistics(NamedTuple):
+    """Number of answers of a reviewer, of labels shared with another reviewer, and of equal answers among these."""
+
+    name: str
+    n_answers: int
+    n_shared: int
+    n_equal: int
+
+
+def _reviewer_statistics(answers: list[ReviewerAnswer]) -> list[ReviewerStatistics]:
+    """Compare the answers of the reviewers with each other; "unsure" answers are not compared."""
+    by_label: dict[tuple[int, int], list[ReviewerAnswer]] = {}
+    for answer in answers:
+        by_label.setdefault((answer.row, answer.label), []).append(answer)
+    found = {name: [0, 0, 0] for name in sorted({answer.reviewer for answer in answers})}
+    for group in by_label.values():
+        for one in group:
+            others = [other for other in group if other.reviewer != one.reviewer and other.answer != "unsure"]
+            compared = others if one.answer != "unsure" else []
+            counts = found[one.reviewer]
+            counts[0] += 1
+            counts[1] += len(compared)
+            counts[2] += sum(other.answer == one.answer for other in compared)
+    return [ReviewerStatistics(name, *counts) for name, counts in found.items()]
+
+
+def _displayed_comparison(comparison: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the texts and positions (from 0 to 200) of the comparison of models without and with the answers."""
+    if not comparison:
+        return None
+    low, high = comparison["difference"][1:]
+    verdict = "better" if high < 0 else "worse" if low > 0 else "not clearly different"
+    where = "on the test set" if comparison["on"] == "test set" else "on your complete random rows, by cross-validation"
+    models = {"without your answers": comparison["before"], "with your answers": comparison["after"]}
+    longest = max(values[2] for values in models.values()) or 1.0
+    return {
+        "verdict": f"With your answers, the model is {verdict}.",
+        "where": f"{where} ({comparison['n_rows']:,} rows)",
+        "difference": comparison["difference"],
+        "models": [
+            (name, values, [round(200 * min(max(value, 0) / longest, 1), 1) for value in values])
+            for name, values in models.items()
+        ],
+    }

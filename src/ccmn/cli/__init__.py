@@ -1,5 +1,0 @@
-"""Command line: each command parses its options, calls the library and prints the result."""
-
-from ccmn.cli.app import app, main
-
-__all__ = ["app", "main"]

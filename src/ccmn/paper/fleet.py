@@ -1,0 +1,434 @@
+"""Fleets: all runs of a group of methods (methods x learning rates x repeats).
+
+A fleet is a group of models trained together as one batch: their weights are stacked in one tensor per parameter.
+Two selections are reported. "clean": every metric is selected on true validation labels, as in the paper. "noisy": the
+selection that is possible without true labels, on noisy validation labels with metrics that are corrected for the
+noise: the unbiased Hamming loss, and the pooled ranking loss for all ranking metrics.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ccmn.data.dataset import MultiLabelData
+from ccmn.losses import MultiLabelLoss
+from ccmn.metrics.ranking_metrics import BatchedMetrics, Ranking, coverage_rows, pooled_wrong_from
+from ccmn.noise import ClassConditionalNoise
+from ccmn.noise.class_conditional import debias_labels
+from ccmn.paper.protocols import DEFAULT_BATCH_SIZE, LEARNING_RATES, Repeat
+from ccmn.paper.tables import GREATER_IS_BETTER, METHODS, PAPER_METHODS, SELECTIONS, TABLE_METRICS, Method
+from ccmn.training import (
+    NETWORKS,
+    BestWeights,
+    Features,
+    Network,
+    Objective,
+    Rows,
+    RunLabels,
+    Selection,
+    StackedAdam,
+    train,
+)
+from ccmn.training.loop import Part
+
+_CACHE_BYTES = 16 << 20
+"""Size of the last-level cache that the weights of a group should fit in on a CPU."""
+_MAX_KEPT_BYTES = 256 << 20
+"""Features of held-out rows are gathered once and kept up to this size."""
+_CURVE_POINTS = 40
+"""Number of epochs that a stored learning curve contains."""
+
+
+@dataclass(frozen=True)
+class FleetSettings:
+    """Training and evaluation settings that all runs of a fleet share."""
+
+    model: str = "linear"
+    learning_rates: tuple[float, ...] = LEARNING_RATES
+    epochs: int = 200
+    batch_size: int = DEFAULT_BATCH_SIZE
+    weight_decay: float = 1e-4
+    metrics: tuple[str, ...] = TABLE_METRICS
+    selections: tuple[str, ...] = SELECTIONS
+    refit: bool = False
+    """Whether the selected runs are trained again on the training and validation rows."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Values of one method in one repeat."""
+
+    method: str
+    repeat: int
+    values: dict[str, dict[str, float]]
+    """Selection -> metric -> value on true test labels."""
+    chosen: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    """Selection -> metric -> selected hyperparameters, and the validation value that they were selected by."""
+    curves: dict[str, list[list[float]]] = field(default_factory=dict)
+    """Metric -> (epoch, value on true validation labels) at the selected learning rate."""
+
+
+def run_fleet(
+    data: MultiLabelData,
+    repeats: Sequence[Repeat],
+    methods: Sequence[str] = PAPER_METHODS,
+    settings: FleetSettings | None = None,
+    *,
+    estimated: Mapping[int, ClassConditionalNoise] | None = None,
+    device: str = "cpu",
+    max_runs: int | None = None,
+) -> Iterator[Outcome]:
+    """Train methods at every learning rate in every repeat, group by group.
+
+    Parameters
+    ----------
+    data : MultiLabelData
+        Features and true labels.
+    repeats : sequence of Repeat
+        Splits and noisy labels.
+    methods : sequence of str, default=PAPER_METHODS
+        Names in ``METHODS``.
+    settings : FleetSettings, optional
+        Training and evaluation settings.
+    estimated : mapping, optional
+        Number of the repeat -> noise model with which methods named "...-estimated" are corrected.
+    device : str, default="cpu"
+        Device of the training.
+    max_runs : int, optional
+        Maximum number of runs in a group, see :func:`group_methods`.
+
+    Yields
+    ------
+    Outcome
+        Values of one method in one repeat.
+    """
+    settings = settings or FleetSettings()
+    runs_per_method = len(repeats) * len(settings.learning_rates)
+    for group in group_methods([METHODS[name] for name in methods], data, runs_per_method, device, max_runs):
+        yield from run_group_of_methods(data, repeats, group, settings, estimated=estimated, device=device)
+
+
+def group_methods(
+    methods: Sequence[Method], data: MultiLabelData, runs_per_method: int, device: str, max_runs: int | None = None
+) -> list[list[Method]]:
+    """Return groups of methods that are trained at the same time.
+
+    The methods of a group have the same loss and hence equally many outputs. By default, the weights, gradients and
+    Adam moments (16 bytes per weight) of a group fit in the cache of a CPU; the size is not limited on a GPU.
+    """
+    if max_runs is None:
+        cpu = torch.device(device).type == "cpu"
+        max_runs = max(1, int(_CACHE_BYTES // (16 * (data.d + 1) * (data.q + 1)))) if cpu else 1 << 30
+    size = max(1, max_runs // runs_per_method)
+    groups = []
+    for loss in dict.fromkeys(m.loss for m in methods):
+        # Unbiased and plain runs with the same surrogate are adjacent, so that they share every operation.
+        family = sorted((m for m in methods if m.loss == loss), key=lambda m: m.surrogate)
+        groups += [family[start : start + size] for start in range(0, len(family), size)]
+    return groups
+
+
+def run_group_of_methods(
+    data: MultiLabelData,
+    repeats: Sequence[Repeat],
+    methods: Sequence[Method],
+    settings: FleetSettings,
+    *,
+    estimated: Mapping[int, ClassConditionalNoise] | None = None,
+    device: str = "cpu",
+) -> list[Outcome]:
+    """Train methods of one loss, select on the validation rows, then evaluate on the test rows."""
+    return _Fleet(data, repeats, methods, settings, estimated or {}, device).run()
+
+
+class _Fleet:
+    """Runs of methods of one loss: G = repeats, K = methods x learning rates."""
+
+    def __init__(
+        self,
+        data: MultiLabelData,
+        repeats: Sequence[Repeat],
+        methods: Sequence[Method],
+        settings: FleetSettings,
+        estimated: Mapping[int, ClassConditionalNoise],
+        device: str,
+    ) -> None:
+        self.methods, self.repeats = list(methods), list(repeats)
+        self.settings, self.estimated = settings, estimated
+        self.features = Features(data.X, device=device)
+        self.Y = torch.from_numpy(np.asarray(data.Y)).to(device)
+        self.noisy = torch.stack([torch.from_numpy(np.asarray(r.noisy)) for r in repeats]).to(self.features.device)
+        self.n_rates = len(settings.learning_rates)
+
+    def run(self) -> list[Outcome]:
+        """Return the outcomes of all methods in all repeats."""
+        loss = self.methods[0].make_loss()
+        wanted = criteria(self.settings.metrics, self.settings.selections)
+        best = BestEpochs(wanted, loss, validation=self._held_out("validation"))
+        network = self._train([r.train for r in self.repeats], best)
+        final = best
+        if self.settings.refit:
+            final = BestEpochs(wanted, loss, epochs=best.best_epoch)
+            network = self._train([r.known for r in self.repeats], final)
+        return self._outcomes(best, final.evaluate(network, self._held_out("test")))
+
+    def _train(self, rows: list[NDArray[np.intp]], best: BestEpochs) -> Network:
+        """Train all runs on these rows of every repeat, each from its own initial weights."""
+        settings, device = self.settings, self.features.device
+        G, K = len(self.repeats), len(self.methods) * self.n_rates
+        seeds = [[r.number * 1000 + k % self.n_rates for k in range(K)] for r in self.repeats]
+        outputs = best.loss.n_outputs(self.Y.shape[1])
+        network = NETWORKS[settings.model](self.features.d, outputs, seeds, device=device)
+        lr = torch.tensor(settings.learning_rates * len(self.methods), device=device).expand(G, K)
+        train(
+            network,
+            Objective(self._parts()),
+            self.features,
+            RunLabels(self.noisy, *self._rates(for_training=True)),
+            Rows(rows, settings.batch_size, [r.number * 1000 for r in self.repeats], device=device),
+            StackedAdam(network.parameters, lr, torch.full_like(lr, settings.weight_decay), clip=None),
+            best,
+            epochs=settings.epochs,
+        )
+        return network
+
+    def _parts(self) -> list[Part]:
+        """Return the slices of the runs with the same surrogate."""
+        parts = []
+        for _, group in itertools.groupby(enumerate(self.methods), key=lambda pair: pair[1].surrogate):
+            numbers = [i for i, _ in group]
+            runs = slice(numbers[0] * self.n_rates, (numbers[-1] + 1) * self.n_rates)
+            parts.append(Part(runs, self.methods[numbers[0]].make_loss()))
+        return parts
+
+    def _rates(self, *, for_training: bool) -> tuple[Tensor, Tensor]:
+        """Return rho_pos and rho_neg of every run, (G, K, q).
+
+        Plain methods are trained with rates of zero. The noisy validation labels are corrected with the noise rates for
+        all methods: the selection is the same, so that only the losses are compared.
+        """
+        rates = []
+        for name in ("rho_pos", "rho_neg"):
+            rows = [[self._rates_of(m, r, name, for_training) for m in self.methods] for r in self.repeats]
+            runs = torch.from_numpy(np.asarray(rows)).repeat_interleave(self.n_rates, 1)
+            rates.append(runs.to(self.features.device))
+        return rates[0], rates[1]
+
+    def _rates_of(self, method: Method, repeat: Repeat, name: str, for_training: bool) -> NDArray[np.float64]:
+        if method.rates == "none" and for_training:
+            return np.zeros(self.Y.shape[1])
+        noise = self.estimated[repeat.number] if method.rates == "estimated" else repeat.noise
+        return np.asarray(getattr(noise, name))
+
+    def _held_out(self, part: str) -> HeldOutSet:
+        """Return the validation or test rows of every repeat."""
+        rows = torch.stack([torch.from_numpy(getattr(r, part)) for r in self.repeats]).to(self.features.device)
+        clean = self.Y[rows].unsqueeze(1)
+        if part == "test" or "noisy" not in self.settings.selections:
+            return HeldOutSet(clean, features=self.features, rows=rows)
+        noisy = self.noisy[torch.arange(len(rows), device=rows.device).unsqueeze(1), rows]
+        rho_pos, rho_neg = (rates.unsqueeze(2) for rates in self._rates(for_training=False))
+        debiased = debias_labels(noisy.unsqueeze(1), rho_pos, rho_neg)
+        return HeldOutSet(clean, debiased.float(), features=self.features, rows=rows)
+
+    def _outcomes(self, best: BestEpochs, test: Mapping[tuple[str, str], Tensor]) -> list[Outcome]:
+        """Return the values at the best learning rate of every criterion and repeat."""
+        shape = len(best.criteria), len(self.repeats), len(self.methods), self.n_rates
+        value, epoch = (t.cpu().view(shape) for t in (best.best, best.best_epoch))
+        curves = torch.stack(best.curve).cpu().view(-1, *shape)
+        tested = {key: values.cpu().view(shape[1:]) for key, values in test.items()}
+        points = np.unique(np.linspace(0, len(curves) - 1, _CURVE_POINTS).round().astype(int))
+        outcomes = []
+        for m, g in itertools.product(range(len(self.methods)), range(len(self.repeats))):
+            selections = self.settings.selections
+            outcome = Outcome(
+                self.methods[m].name, self.repeats[g].number, {s: {} for s in selections}, {s: {} for s in selections}
+            )
+            for number, criterion in enumerate(best.criteria):
+                rate = int(value[number, g, m].argmax())
+                choice = {
+                    "learning_rate": self.settings.learning_rates[rate],
+                    "epoch": float(epoch[number, g, m, rate]) + 1,
+                    "validation": criterion.sign * float(value[number, g, m, rate]),
+                }
+                for metric in criterion.decides:
+                    tested_value = float(tested[criterion.selection, metric][g, m, rate])
+                    outcome.values[criterion.selection][metric] = tested_value
+                    outcome.chosen[criterion.selection][metric] = choice
+                if criterion.selection == "clean":
+                    line = criterion.sign * curves[points, number, g, m, rate]
+                    outcome.curves[criterion.name] = [[int(e) + 1, round(float(v), 4)] for e, v in zip(points, line)]
+            outcomes.append(outcome)
+        return outcomes
+
+
+# -- Model selection
+
+
+class Criterion(NamedTuple):
+    """Validation metric, and the table metrics whose epoch and learning rate it selects."""
+
+    selection: str
+    name: str
+    decides: tuple[str, ...]
+
+    @property
+    def sign(self) -> float:
+        """Sign of the metric: 1 if greater is better, else -1."""
+        return 1.0 if self.selection == "clean" and GREATER_IS_BETTER[self.name] else -1.0
+
+
+def criteria(metrics: Sequence[str], selections: Sequence[str] = SELECTIONS) -> list[Criterion]:
+    """Return the criteria of a table with these metrics."""
+    result = [Criterion("clean", metric, (metric,)) for metric in metrics if "clean" in selections]
+    if "noisy" in selections:
+        result.append(Criterion("noisy", "hamming_loss", ("hamming_loss",)))
+        result.append(Criterion("noisy", "ranking_loss", tuple(m for m in metrics if m != "hamming_loss")))
+    return result
+
+
+class HeldOutSet:
+    """Validation or test rows of every repeat, and the metrics of scores on them.
+
+    Parameters
+    ----------
+    clean : tensor (G, 1, n, q)
+        True labels.
+    debiased : tensor (G, K, n, q) or (G, 1, n, q), optional
+        Noisy labels, debiased with the rates that each run knows; not needed for test rows.
+    features : Features, optional
+        Features of all rows of the data; required by :meth:`scores`.
+    rows : tensor (G, n), optional
+        Row numbers; required by :meth:`scores`.
+    """
+
+    def __init__(
+        self,
+        clean: Tensor,
+        debiased: Tensor | None = None,
+        *,
+        features: Features | None = None,
+        rows: Tensor | None = None,
+    ) -> None:
+        self.clean, self.debiased = clean, debiased
+        self._features, self._rows = features, rows
+        self._X: Tensor | None = None
+        self._table_metrics = BatchedMetrics(clean)
+
+    def scores(self, network: Network, loss: MultiLabelLoss) -> Tensor:
+        """Return the scores of every run, (G, K, n, q)."""
+        X = self._X
+        if X is None:
+            if self._features is None or self._rows is None:
+                raise ValueError("scores of a network require features and rows")
+            X = self._features.gather(self._rows)
+            if X.layout == torch.strided and X.nbytes <= _MAX_KEPT_BYTES:
+                self._X = X
+        return loss.decision(network.outputs(X))
+
+    def metrics(self, scores: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+        """Return metrics on the true labels of scores (..., n, q), (...) each."""
+        values = dict(zip(TABLE_METRICS, self._table_metrics(scores)))
+        if "coverage" in names:
+            values["coverage"] = coverage_rows(self.clean, scores, True).mean(-1)
+        return {name: values[name] for name in names}
+
+    def measure(self, wanted: Sequence[Criterion], scores: Tensor) -> Tensor:
+        """Return every criterion for every run, (C, G, K) in float64.
+
+        Greater is better. The value is NaN for a run that diverged: non-finite scores have no order and must not count
+        as a perfect ranking.
+        """
+        values: dict[tuple[str, str], Tensor] = {}
+        clean = [c.name for c in wanted if c.selection == "clean"]
+        if clean:
+            values |= {("clean", name): value for name, value in self.metrics(scores, clean).items()}
+        if self.debiased is not None:
+            p = self.debiased
+            wrong, pairs = pooled_wrong_from(Ranking.of(p, scores))
+            values["noisy", "hamming_loss"] = torch.where(scores >= 0, 1 - p, p).double().mean((-1, -2))
+            values["noisy", "ranking_loss"] = wrong.sum(-1) / pairs.sum(-1)
+        stacked = torch.stack([c.sign * values[c.selection, c.name] for c in wanted])
+        return stacked.masked_fill(~scores.sum((-1, -2)).isfinite(), torch.nan)
+
+
+class BestEpochs(Selection):
+    """Weights of the best epoch of every run, for each criterion.
+
+    Weights are kept instead of computing test metrics every epoch. The test rows are evaluated once, after the
+    selection, and no value is read back from the device during the training.
+
+    Parameters
+    ----------
+    criteria : sequence of Criterion
+        Validation metrics.
+    loss : MultiLabelLoss
+        Loss whose decision turns outputs into scores.
+    validation : HeldOutSet, optional
+        Validation rows that select the epochs.
+    epochs : tensor (C, G, K), optional
+        Epochs that were selected before; used for a refit, which has no validation rows.
+    """
+
+    def __init__(
+        self,
+        criteria: Sequence[Criterion],
+        loss: MultiLabelLoss,
+        *,
+        validation: HeldOutSet | None = None,
+        epochs: Tensor | None = None,
+    ) -> None:
+        self.criteria, self.loss = list(criteria), loss
+        self.curve: list[Tensor] = []
+        self._validation, self._epochs = validation, epochs
+        self._last_epoch = None if epochs is None else int(epochs.max())
+        self._kept = BestWeights(min_improvement=0.0)
+
+    @property
+    def best(self) -> Tensor:
+        """Best value of each criterion, (C, G, K)."""
+        assert self._kept.value is not None
+        return -self._kept.value
+
+    @property
+    def best_epoch(self) -> Tensor:
+        """Epoch of the best value, starting at 0, (C, G, K)."""
+        assert self._kept.epoch is not None
+        return self._kept.epoch
+
+    @torch.no_grad()
+    def on_epoch_end(self, epoch: int, network: Network) -> Tensor | None:
+        """Keep the weights of the runs that improved, or whose selected epoch this is."""
+        if self._epochs is not None:
+            self._kept.keep(self._epochs == epoch, network)
+            return None
+        assert self._validation is not None
+        value = self._validation.measure(self.criteria, self._validation.scores(network, self.loss))
+        self.curve.append(value)
+        self._kept.keep(self._kept.improved(epoch, -value), network)
+        return None
+
+    def finished(self, epoch: int) -> bool:
+        """Return whether all selected epochs of a refit have been reached."""
+        return self._last_epoch is not None and epoch >= self._last_epoch
+
+    def load_best(self, network: Network) -> None:
+        """Leave the network as it is: every criterion has its own weights."""
+
+    @torch.no_grad()
+    def evaluate(self, network: Network, test: HeldOutSet) -> dict[tuple[str, str], Tensor]:
+        """Return (selection, metric) -> (G, K): each metric on the test rows, with the weights selected for it."""
+        test_values = {}
+        for number, criterion in enumerate(self.criteria):
+            self._kept.load(network, number)
+            for metric, value in test.metrics(test.scores(network, self.loss), criterion.decides).items():
+                test_values[criterion.selection, metric] = value
+        return test_values

@@ -1,0 +1,596 @@
+"""Experiments of the paper's tables: load the data, plan groups of cells, run cells without a result, store them.
+
+A cell is one method in one repeat (random split and noise) on one dataset under one protocol. A column contains the
+cells of all methods on one dataset. A group contains cells that run together. A fleet is a group of models trained
+together as one batch, see :mod:`ccmn.paper.fleet`. Competing methods are fitted one at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import platform
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import ParameterGrid
+from sklearn.preprocessing import normalize
+from torch import Tensor
+
+from ccmn._files import PathLike, data_name, fingerprint
+from ccmn._registry import Registry
+from ccmn._version import __version__
+from ccmn.data import load_digit_scenes
+from ccmn.data.catalog import DATASETS, load_dataset
+from ccmn.data.dataset import MultiLabelData
+from ccmn.noise import ClassConditionalNoise
+from ccmn.paper.baselines import BASELINES
+from ccmn.paper.fleet import FleetSettings, HeldOutSet, Outcome, criteria, group_methods, run_group_of_methods
+from ccmn.paper.protocols import Protocol, Repeat, make_repeat
+from ccmn.paper.result_store import Cell, Result, ResultStore
+from ccmn.paper.tables import METHODS, SELECTIONS, TABLES, Method, PaperTable
+
+DIGITS = "digits"
+"""Name of the bundled dataset: images with several handwritten digits, composed from the digits of scikit-learn."""
+PROCEDURE = 1
+"""Version of the procedure. Increase it if a change of the code alters results, so that stored ones are not reused."""
+
+ENGINES = ("local", "ray")
+"""Where groups of cells run: in processes of this machine, or as tasks of a Ray cluster."""
+
+
+# -- Prepare: tables and data
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """Column of a table: a dataset under one protocol, with the settings that its cells share."""
+
+    table: PaperTable
+    protocol: Protocol
+    dataset: str
+    data: MultiLabelData
+    random_state: int = 0
+
+    @cached_property
+    def configuration(self) -> str:
+        """Canonical JSON of all settings that determine the results, except the method and the repeat.
+
+        The keys of stored results are hashes of this text. Its names and values must not change.
+        """
+        configuration = {
+            **self.protocol.to_dict(self.dataset),
+            "model": self.table.model,
+            "metrics": self.table.metrics,
+            "seed": self.random_state,
+            "data": fingerprint(self.data.X, self.data.Y, self.data.candidates),
+            "procedure": PROCEDURE,
+        }
+        return json.dumps(configuration, sort_keys=True)
+
+    @property
+    def settings(self) -> FleetSettings:
+        """Settings of the fleets that train the cells."""
+        protocol = self.protocol
+        return FleetSettings(
+            self.table.model,
+            protocol.learning_rates,
+            protocol.epochs,
+            protocol.batch_size(self.dataset),
+            protocol.weight_decay,
+            self.table.metrics,
+            refit=protocol.refit,
+        )
+
+    def cell(self, method: str, repeat: int) -> Cell:
+        """Return the cell of a method in a repeat."""
+        return Cell(self.table.name, self.protocol.name, self.dataset, method, repeat, self.data.n, self.configuration)
+
+
+@dataclass(frozen=True)
+class PreparedTables:
+    """Columns to run, and datasets that are not available."""
+
+    columns: list[Column]
+    absent: dict[str, str]
+    """Dataset -> reason why it is not available."""
+
+
+def prepare(
+    tables: Sequence[str],
+    *,
+    datasets: Sequence[str] | None = None,
+    protocols: Sequence[str] | None = None,
+    data_dir: PathLike | None = None,
+    small: bool = False,
+    random_state: int = 0,
+) -> PreparedTables:
+    """Load the datasets of the tables and return the columns to run.
+
+    Parameters
+    ----------
+    tables : sequence of str
+        Names in ``TABLES``.
+    datasets : sequence of str, optional
+        Datasets or data files to run instead of the datasets of the tables. The column of a file has the name of
+        the file.
+    protocols : sequence of str, optional
+        Protocols to run; by default, all protocols of each table.
+    data_dir : path, optional
+        Folder of the datasets.
+    small : bool, default=False
+        Whether to run two repeats of ten epochs on the bundled digits (or on ``datasets``), as a quick test.
+    random_state : int, default=0
+        Seed of the splits and of the noise.
+
+    Returns
+    -------
+    PreparedTables
+        Columns to run, and datasets that are not available.
+
+    Raises
+    ------
+    ValueError
+        If a table or protocol is unknown, or if no dataset is available.
+    FileNotFoundError
+        If a dataset in ``datasets`` is not available.
+    """
+    known = dict.fromkeys(p.name for name in tables for p in TABLES[name].protocols)
+    for protocol in protocols or ():
+        if protocol not in known:
+            raise ValueError(f"{', '.join(tables)} has no protocol {protocol}; expected one of {', '.join(known)}")
+    columns, absent = [], {}
+    for table in (_small(TABLES[name]) if small else TABLES[name] for name in tables):
+        for dataset in datasets or table.datasets:
+            name = column_name(str(dataset))
+            selected = [p for p in table.protocols_for(name) if protocols is None or p.name in protocols]
+            try:
+                data = load(table, str(dataset), data_dir) if selected else None
+            except FileNotFoundError as error:
+                if datasets:
+                    raise
+                absent[dataset] = str(error).splitlines()[0]
+                continue
+            columns += [Column(table, p, name, data, random_state) for p in selected if data is not None]
+    if not columns:
+        reasons = "; ".join(f"{name}: {why}" for name, why in absent.items())
+        raise ValueError(f"nothing to run: no dataset of {', '.join(tables)} is available ({reasons})")
+    return PreparedTables(columns, absent)
+
+
+def _small(table: PaperTable) -> PaperTable:
+    protocols = tuple(replace(p, epochs=10) for p in table.protocols)
+    return replace(table, datasets=(DIGITS,), repeats=2, protocols=protocols)
+
+
+def column_name(dataset: str) -> str:
+    """Return the name of a column: the name of its dataset or of its file.
+
+    >>> column_name("yeast"), column_name("folder/mine.csv")
+    ('yeast', 'mine')
+    """
+    return dataset if dataset in DATASETS or dataset == DIGITS else data_name(Path(dataset))
+
+
+def load(table: PaperTable, dataset: str, data_dir: PathLike | None = None) -> MultiLabelData:
+    """Return the data of a column, with the scaling and the labels of the table."""
+    if dataset == DIGITS:
+        return load_digit_scenes(1000)
+    data = load_dataset(table.files.get(dataset, dataset), data_dir=data_dir)
+    if dataset in table.unit_rows:
+        data = replace(data, X=normalize(data.X))
+    kept = [j for j in range(data.q) if j not in table.dropped_labels.get(dataset, ())]
+    if len(kept) == data.q:
+        return data
+    names = None if data.label_names is None else tuple(np.asarray(data.label_names)[kept])
+    candidates = None if data.candidates is None else data.candidates[:, kept]
+    return replace(data, Y=data.Y[:, kept], candidates=candidates, label_names=names)
+
+
+# -- Plan, run, store
+
+
+@dataclass(frozen=True)
+class CellGroup:
+    """Cells that are run and stored together: the cells of a fleet, or one fit of a competing method."""
+
+    column: Column
+    methods: tuple[str, ...]
+    repeats: tuple[int, ...]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Cells of all methods and repeats."""
+        return [self.column.cell(m, r) for m in self.methods for r in self.repeats]
+
+    @property
+    def cost(self) -> float:
+        """Estimate that is roughly proportional to the run time, for progress bars."""
+        data, n_rates = self.column.data, len(self.column.protocol.learning_rates)
+        work = self.column.protocol.epochs * data.n * (data.d + data.q) * data.q
+        return float(len(self.cells) * n_rates * (work + 1e7))
+
+
+@dataclass(frozen=True)
+class GroupFinished:
+    """Progress after a group was stored."""
+
+    group: CellGroup
+    failed: int
+    """Number of cells of the group that failed."""
+    cost: float
+    """Estimated cost of all finished groups, including those that were stored before."""
+    total: float
+    """Estimated cost of all groups."""
+
+
+Callback = Callable[[GroupFinished], None]
+Finished = Generator[tuple[CellGroup, list[Result]], None, None]
+"""Groups that are finished, with their results."""
+
+
+def run_table(
+    columns: Sequence[Column],
+    store: ResultStore,
+    *,
+    methods: Sequence[str] | None = None,
+    engine: str = "local",
+    device: str = "cpu",
+    jobs: int = 1,
+    address: str | None = None,
+    retry_failed: bool = False,
+    callback: Callback | None = None,
+) -> list[CellGroup]:
+    """Run every cell of the columns that has no result in the store.
+
+    Each group of cells is stored in one transaction as soon as it is finished. An interrupted run continues when it is
+    started again with the same store; at most the groups that were running are lost.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        Columns of :func:`prepare`.
+    store : ResultStore
+        Existing results. New results are added to it.
+    methods : sequence of str, optional
+        Methods to run; by default, all methods of each table.
+    engine : {"local", "ray"}, default="local"
+        Where the groups run.
+    device : str, default="cpu"
+        Device on which models are trained.
+    jobs : int, default=1
+        Number of processes of the engine "local". Only the calling process writes to the store.
+    address : str, optional
+        HOST:PORT of the cluster of the engine "ray"; by default a cluster is started on this machine.
+    retry_failed : bool, default=False
+        Whether cells that failed before are run again.
+    callback : callable, optional
+        Called with a :class:`GroupFinished` after each group.
+
+    Returns
+    -------
+    list of CellGroup
+        All groups, including those that were stored before.
+
+    Raises
+    ------
+    ValueError
+        If a method or engine is unknown, or an option does not apply to the engine.
+    OSError
+        If the store cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with ResultStore(pathlib.Path(folder.name) / "results.db") as store:
+    ...     prepared = prepare(["table1"], protocols=["literal"], small=True)
+    ...     groups = run_table(prepared.columns, store, methods=["unbiased-hamming-square"])
+    ...     len(list(store.results()))
+    2
+    """
+    groups = plan(columns, check_methods(methods) if methods else None, device=device)
+    if engine not in ENGINES:
+        raise ValueError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
+    if (engine == "ray" and jobs != 1) or (engine != "ray" and address is not None):
+        raise ValueError(f"jobs requires engine='local' and address requires engine='ray'; got engine={engine!r}")
+
+    def pending_part(group: CellGroup) -> CellGroup | None:
+        return without_stored(group, store, retry_failed)
+
+    waiting = [group for group in groups if pending_part(group) is not None]
+    if engine == "ray":
+        # Ray is an optional dependency, and its module imports this one.
+        from ccmn.paper.ray_engine import run_on_ray
+
+        finished = run_on_ray(waiting, pending_part, device, address)
+    elif jobs > 1:
+        finished = _run_in_processes(waiting, pending_part, device, jobs)
+    else:
+        finished = _run_in_this_process(waiting, pending_part, device)
+    total = sum(group.cost for group in groups)
+    cost = total - sum(group.cost for group in waiting)
+    with closing(finished):  # stops the workers immediately if storing or the callback fails
+        for group, results in finished:
+            store.append(results)
+            cost += group.cost
+            if callback is not None:
+                callback(GroupFinished(group, sum(r.failed for r in results), cost, total))
+    return groups
+
+
+def check_methods(methods: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of methods; raise ``ValueError`` for an unknown one."""
+    known: Registry[Method | CompetingMethod] = Registry("method", {**METHODS, **COMPETING_METHODS})
+    return tuple(known[method].name for method in methods)
+
+
+def plan(columns: Sequence[Column], methods: Sequence[str] | None = None, *, device: str = "cpu") -> list[CellGroup]:
+    """Return the groups of all cells.
+
+    The plan depends on the cells and the device, not on the stored results. After an interruption, a group is therefore
+    run again with the same cells and gives the same values.
+    """
+    groups = []
+    for column in columns:
+        names = tuple(methods or column.table.methods)
+        repeats = tuple(range(column.table.repeats))
+        runs_per_method = len(repeats) * len(column.protocol.learning_rates)
+        trained = [METHODS[name] for name in names if name in METHODS]
+        fleets = group_methods(trained, column.data, runs_per_method, device)
+        groups += [CellGroup(column, tuple(m.name for m in fleet), repeats) for fleet in fleets]
+        for name in names:
+            if name not in METHODS:
+                groups += [CellGroup(column, (COMPETING_METHODS[name].name,), (r,)) for r in repeats]
+    return groups
+
+
+def without_stored(group: CellGroup, store: ResultStore, retry_failed: bool) -> CellGroup | None:
+    """Return the part of a group that has no result; None if all cells have one.
+
+    It is smaller than the group if some of its methods or repeats were run before.
+    """
+    cells = store.missing(group.cells, retry_failed=retry_failed)
+    if not cells:
+        return None
+    methods, repeats = {cell.method for cell in cells}, {cell.repeat for cell in cells}
+    return replace(
+        group,
+        methods=tuple(m for m in group.methods if m in methods),
+        repeats=tuple(r for r in group.repeats if r in repeats),
+    )
+
+
+PendingPart = Callable[[CellGroup], "CellGroup | None"]
+"""Group -> its part without results. It is evaluated again before a group starts, because another process may have
+stored results."""
+
+
+def _run_in_this_process(groups: Sequence[CellGroup], pending_part: PendingPart, device: str) -> Finished:
+    for group in groups:
+        part = pending_part(group)
+        yield group, [] if part is None else run_group(part, device)
+
+
+def _run_in_processes(groups: Sequence[CellGroup], pending_part: PendingPart, device: str, jobs: int) -> Finished:
+    threads = max(1, torch.get_num_threads() // jobs)
+    waiting = iter(groups)
+    running: dict[Future[list[Result]], CellGroup] = {}
+    unrelated = set(multiprocessing.active_children())
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(threads,)) as pool:
+        try:
+            while True:
+                while len(running) < jobs and (group := next(waiting, None)) is not None:
+                    part = pending_part(group)
+                    if part is None:
+                        yield group, []
+                        continue
+                    with _blocked_interrupts():
+                        running[pool.submit(run_group, part, device)] = group
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(future), future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in set(multiprocessing.active_children()) - unrelated:
+                worker.terminate()
+            raise
+
+
+@contextmanager
+def _blocked_interrupts() -> Iterator[None]:
+    """Block SIGINT while workers start: they inherit the mask, so that Ctrl-C interrupts only this process."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start_worker(threads: int) -> None:
+    """Set the number of threads of a worker, and stop the worker when the parent process ends for any reason."""
+    torch.set_num_threads(threads)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def _exit_after(sentinel: int) -> None:
+    """Stop this process when the process of the sentinel has ended."""
+    multiprocessing.connection.wait([sentinel])
+    os._exit(1)
+
+
+def run_group(group: CellGroup, device: str = "cpu") -> list[Result]:
+    """Return the results of all cells of a group; if an error occurs, every cell of the group is stored as failed."""
+    start = time.perf_counter()
+    outcomes: dict[tuple[str, int], dict[str, object]] = {}
+    error = ""
+    try:
+        for outcome in _outcomes(group, device):
+            fields = asdict(outcome)
+            outcomes[fields.pop("method"), fields.pop("repeat")] = fields
+    except Exception as failure:
+        outcomes, error = {}, f"{type(failure).__name__}: {failure}"
+    seconds = (time.perf_counter() - start) / len(group.cells)
+    return [
+        Result(cell, outcomes.get((cell.method, cell.repeat), {}), error, seconds, machine(device))
+        for cell in group.cells
+    ]
+
+
+def _outcomes(group: CellGroup, device: str) -> list[Outcome]:
+    column = group.column
+    data, protocol = column.data, column.protocol
+    repeats = [make_repeat(data, protocol, r, column.random_state) for r in group.repeats]
+    if group.methods[0] not in METHODS:
+        method = COMPETING_METHODS[group.methods[0]]
+        return [run_competing_method(method, data, r, column.table.metrics, refit=protocol.refit) for r in repeats]
+    methods = [METHODS[name] for name in group.methods]
+    needs_rates = any(method.rates == "estimated" for method in methods)
+    estimated = {r.number: _estimated_noise(column, r.number) for r in repeats} if needs_rates else None
+    return run_group_of_methods(data, repeats, methods, column.settings, estimated=estimated, device=device)
+
+
+@lru_cache(maxsize=64)
+def _estimated_noise(column: Column, number: int) -> ClassConditionalNoise:
+    """Estimate the rates from the training rows and their noisy labels, as a user would.
+
+    The noise type is declared as "partial" if the protocol only adds labels.
+    """
+    from ccmn.estimation import estimate_noise
+
+    repeat = make_repeat(column.data, column.protocol, number, column.random_state)
+    noise_type = "both" if column.protocol.noise_generator == "both_ways" else "partial"
+    X, Y, method = column.data.X[repeat.train], repeat.noisy[repeat.train], column.protocol.estimator
+    return estimate_noise(X, Y, method, noise_type, random_state=column.random_state).noise
+
+
+def machine(device: str) -> dict[str, str]:
+    """Return the device and the package versions that are stored with a result."""
+    kind = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else platform.machine()
+    return {
+        "device": kind,
+        "ccmn": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+# -- Competing methods of table 3: scikit-learn style estimators, fitted one at a time
+
+
+@dataclass(frozen=True)
+class CompetingMethod:
+    """Row of table 3 that is not trained as a fleet (a group of models trained together as one batch)."""
+
+    name: str
+    make: Callable[..., Any]
+    """Keyword arguments -> an estimator with ``fit(X, candidates)`` and ``decision_function``."""
+    grid: tuple[Mapping[str, Any], ...] = ({},)
+    """Hyperparameters that are tried on the validation rows; a single one where the literature has defaults."""
+
+    @classmethod
+    def from_baseline(cls, name: str, **fixed: Any) -> CompetingMethod:
+        """Return a baseline with its search grid and some fixed hyperparameters."""
+        baseline = BASELINES[name]
+        grid = tuple({**fixed, **point} for point in ParameterGrid(dict(baseline.search_grid)))
+        return cls(name, baseline.make, grid)
+
+
+COMPETING_METHODS: Registry[CompetingMethod] = Registry(
+    "competing method",
+    {
+        method.name: method
+        for method in (
+            CompetingMethod.from_baseline("PMLNI"),
+            # The features are not centered: without an intercept, PMLLRS and fPML could not fit the label frequencies.
+            # Residuals of 1e-3 do not change the third decimal of a metric.
+            CompetingMethod.from_baseline("PMLLRS", fit_intercept=True, tol=1e-3, max_iter=500),
+            CompetingMethod.from_baseline("PARVLS"),
+            CompetingMethod.from_baseline("PARMAP"),
+            CompetingMethod.from_baseline("fPML", fit_intercept=True),
+            CompetingMethod.from_baseline("ridge"),
+            CompetingMethod.from_baseline("logistic"),
+        )
+    },
+)
+"""Methods that table 3 compares with. They see candidate labels only and no noise rates."""
+
+
+def run_competing_method(
+    method: CompetingMethod, data: MultiLabelData, repeat: Repeat, metrics: Sequence[str], *, refit: bool = False
+) -> Outcome:
+    """Fit a method with every point of its grid and evaluate the best point for each metric on the test rows.
+
+    Parameters
+    ----------
+    method : CompetingMethod
+        Estimator and search grid.
+    data : MultiLabelData
+        Features and true labels.
+    repeat : Repeat
+        Split and candidate labels.
+    metrics : sequence of str
+        Metrics of the table.
+    refit : bool, default=False
+        Whether the selected point is fitted again on the training and validation rows before the test.
+
+    Returns
+    -------
+    Outcome
+        Test values and selected hyperparameters.
+    """
+    fitted = [_fit(method, point, data, repeat, repeat.train) for point in method.grid]
+    validation = torch.stack([_scores(estimator, data, repeat.validation) for estimator in fitted])
+    wanted = criteria(metrics)
+    Y = torch.from_numpy(np.asarray(data.Y))
+    debiased = torch.from_numpy(np.asarray(repeat.noise.debias(repeat.noisy[repeat.validation])))
+    labels = HeldOutSet(Y[repeat.validation][None, None], debiased[None, None])
+    values = labels.measure(wanted, validation.unsqueeze(0))[:, 0].nan_to_num(nan=-torch.inf)
+    test, tested = HeldOutSet(Y[repeat.test]), {}
+    for number in set(values.argmax(1).tolist()):
+        final = _fit(method, method.grid[number], data, repeat, repeat.known) if refit else fitted[number]
+        tested[number] = test.metrics(_scores(final, data, repeat.test), metrics)
+    outcome = Outcome(method.name, repeat.number, {s: {} for s in SELECTIONS}, {s: {} for s in SELECTIONS})
+    for criterion, value in zip(wanted, values):
+        number = int(value.argmax())
+        choice = {**method.grid[number], "validation": criterion.sign * float(value[number])}
+        for metric in criterion.decides:
+            outcome.values[criterion.selection][metric] = float(tested[number][metric])
+            outcome.chosen[criterion.selection][metric] = choice
+    return outcome
+
+
+def _fit(
+    method: CompetingMethod, point: Mapping[str, Any], data: MultiLabelData, repeat: Repeat, rows: NDArray[np.intp]
+) -> Any:
+    with warnings.catch_warnings():
+        # Some points of a grid do not converge; the validation rows decide about them like about the others.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return method.make(**point).fit(data.X[rows], np.asarray(repeat.noisy[rows]))
+
+
+def _scores(fitted: Any, data: MultiLabelData, rows: Any) -> Tensor:
+    return torch.from_numpy(np.asarray(fitted.decision_function(data.X[rows]), dtype=np.float64))

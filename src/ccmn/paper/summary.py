@@ -1,0 +1,378 @@
+"""Summaries of stored results: means, significance, and comparison with the printed values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.stats
+from numpy.typing import ArrayLike, NDArray
+
+from ccmn.paper.result_store import Result
+from ccmn.paper.tables import (
+    GREATER_IS_BETTER,
+    SELECTIONS,
+    TABLES,
+    PaperTable,
+    PrintedValue,
+    is_proposed,
+    printed_values,
+)
+
+SIGNIFICANCE_LEVEL = 0.05
+"""Level of all tests, as in the paper."""
+PRINTED_TOLERANCE = 0.02
+"""A mean is at the printed level if it is at most this much worse than the printed mean."""
+COUNTED_LOSSES = ("hamming-square", "hamming-hinge", "ranking-hinge", "ranking-sigmoid")
+"""Losses that wins are counted over. Ranking-square is an indefinite form under noise and may diverge."""
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """Entry of a table: the values of a method on a dataset in all repeats."""
+
+    method: str
+    dataset: str
+    metric: str
+    values: tuple[float, ...]
+    """Value of each repeat."""
+    n: int
+    """Number of rows of the dataset."""
+    best: bool
+    """Whether the mean is the best of the dataset."""
+    mark: str
+    """Comparison of the best proposed method with this one: "better" or "worse" if significant, else ""."""
+    printed: PrintedValue | None
+
+    @property
+    def mean(self) -> float:
+        """Mean over repeats."""
+        return float(np.mean(self.values))
+
+    @property
+    def std(self) -> float:
+        """Standard deviation over repeats; 0 for a single repeat."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
+
+    @property
+    def gain(self) -> float | None:
+        """Improvement over the printed mean; negative if worse."""
+        if self.printed is None:
+            return None
+        sign = 1 if GREATER_IS_BETTER[self.metric] else -1
+        return sign * (self.mean - self.printed.mean)
+
+    @property
+    def at_level(self) -> bool | None:
+        """Whether the mean is at the printed level; None without a printed value."""
+        return None if self.gain is None else self.gain >= -PRINTED_TOLERANCE - 1e-12
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Comparison of an unbiased loss with its plain form on one dataset and metric."""
+
+    dataset: str
+    loss: str
+    metric: str
+    outcome: str
+    """"win", "tie" or "loss" of the unbiased loss, by the means."""
+    significant: bool
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Summary of a table under one protocol and one selection."""
+
+    table: PaperTable
+    protocol: str
+    selection: str
+    entries: tuple[TableEntry, ...]
+    comparisons: tuple[Comparison, ...]
+    ranking: Friedman | None
+    """Friedman test over all datasets and metrics; None if there are too few."""
+    seconds: float
+    machines: tuple[str, ...]
+    failures: tuple[str, ...]
+
+    def entry(self, method: str, dataset: str, metric: str) -> TableEntry | None:
+        """Return the entry of a method, dataset and metric.
+
+        Parameters
+        ----------
+        method, dataset, metric : str
+            Row, column and block of the table.
+
+        Returns
+        -------
+        TableEntry or None
+            Entry; None if it was not run.
+        """
+        wanted = (method, dataset, metric)
+        return next((e for e in self.entries if (e.method, e.dataset, e.metric) == wanted), None)
+
+    @property
+    def methods(self) -> list[str]:
+        """Methods in the order of the table; added ones last."""
+        return _ordered({e.method for e in self.entries}, self.table.methods)
+
+    @property
+    def datasets(self) -> list[str]:
+        """Datasets in the order of the table; added ones last."""
+        return _ordered({e.dataset for e in self.entries}, self.table.datasets)
+
+    @property
+    def metrics(self) -> list[str]:
+        """Metrics in the order of the table."""
+        return _ordered({e.metric for e in self.entries}, self.table.metrics)
+
+    def near_printed(self) -> tuple[int, int]:
+        """Return how many entries of proposed methods are at the printed level, and how many have a printed value."""
+        compared = [e for e in self.entries if e.at_level is not None and is_proposed(e.method)]
+        return sum(bool(e.at_level) for e in compared), len(compared)
+
+    def wins(self, losses: Sequence[str] = COUNTED_LOSSES) -> tuple[int, int, int]:
+        """Count the comparisons of unbiased with plain losses.
+
+        Parameters
+        ----------
+        losses : sequence of str, default=COUNTED_LOSSES
+            Losses to count, such as "hamming-square".
+
+        Returns
+        -------
+        tuple of int
+            Numbers of wins, ties and losses of the unbiased form.
+        """
+        counted = [c.outcome for c in self.comparisons if c.loss in losses]
+        return counted.count("win"), counted.count("tie"), counted.count("loss")
+
+
+def summarize(results: Iterable[Result]) -> list[Summary]:
+    """Summarize results by table, protocol and selection.
+
+    Parameters
+    ----------
+    results : iterable of Result
+        Results of a :class:`~ccmn.paper.ResultStore` or of :func:`~ccmn.paper.read_cells`.
+
+    Returns
+    -------
+    list of Summary
+        One summary for every table, protocol and selection with results, in the order of the tables.
+
+    Raises
+    ------
+    ValueError
+        If a table is unknown, or if the results contain the same cell twice with different configurations.
+    """
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        groups.setdefault((TABLES[result.cell.table].name, result.cell.protocol), []).append(result)
+    order = list(TABLES)
+    keys = sorted(groups, key=lambda key: (order.index(key[0]), key[1]))
+    return [_summary(TABLES[t], p, s, groups[t, p]) for t, p in keys for s in SELECTIONS]
+
+
+Values = dict[tuple[str, str, str], dict[int, float]]
+"""(method, dataset, metric) -> repeat -> value."""
+
+
+def _summary(table: PaperTable, protocol: str, selection: str, results: Sequence[Result]) -> Summary:
+    values = _values(results, selection)
+    sizes = {r.cell.dataset: r.cell.n for r in results}
+    entries = tuple(_entries(table.name, values, sizes))
+    return Summary(
+        table,
+        protocol,
+        selection,
+        entries,
+        tuple(_comparisons(values)),
+        _ranking(entries),
+        sum(r.seconds for r in results),
+        tuple(sorted({r.machine.get("device", "") for r in results})),
+        tuple(f"{r.cell.dataset} {r.cell.method} {r.cell.repeat}: {r.error}" for r in results if r.failed),
+    )
+
+
+def _values(results: Sequence[Result], selection: str) -> Values:
+    values: Values = {}
+    for result in results:
+        cell = result.cell
+        for metric, value in result.outcome.get("values", {}).get(selection, {}).items():
+            runs = values.setdefault((cell.method, cell.dataset, metric), {})
+            if cell.repeat in runs:
+                raise ValueError(
+                    f"{cell.table} {cell.dataset} {cell.method} repeat {cell.repeat} has results of two configurations "
+                    "(epochs, seed or data differ); use one store for each configuration"
+                )
+            runs[cell.repeat] = value
+    return values
+
+
+def _entries(table: str, values: Values, sizes: dict[str, int]) -> Iterator[TableEntry]:
+    """Return the entries of a table, with the best method and the significance marks of every column."""
+    columns: dict[tuple[str, str], dict[str, float]] = {}
+    for (method, dataset, metric), runs in values.items():
+        columns.setdefault((dataset, metric), {})[method] = float(np.mean(list(runs.values())))
+    for (method, dataset, metric), runs in values.items():
+        means = columns[dataset, metric]
+        best = _best(means, metric)
+        proposed = _best({m: v for m, v in means.items() if is_proposed(m)}, metric)
+        mark = "" if proposed is None else _mark(values, proposed, method, dataset, metric)
+        printed = printed_values().get((table, dataset, method, metric))
+        yield TableEntry(method, dataset, metric, tuple(runs.values()), sizes[dataset], method == best, mark, printed)
+
+
+def _best(means: dict[str, float], metric: str) -> str | None:
+    if not means:
+        return None
+    return max(means, key=lambda m: means[m] if GREATER_IS_BETTER[metric] else -means[m])
+
+
+def _mark(values: Values, proposed: str, method: str, dataset: str, metric: str) -> str:
+    """Return whether the best proposed method is significantly "better" or "worse" than a method, else ""."""
+    a, b = _paired(values[proposed, dataset, metric], values[method, dataset, metric])
+    if method == proposed or paired_t_test(a, b) >= SIGNIFICANCE_LEVEL:
+        return ""
+    return "better" if (np.mean(a) > np.mean(b)) == GREATER_IS_BETTER[metric] else "worse"
+
+
+def _comparisons(values: Values) -> Iterator[Comparison]:
+    for (method, dataset, metric), ours in values.items():
+        loss = method.removeprefix("unbiased-")
+        theirs = values.get((f"plain-{loss}", dataset, metric))
+        if not is_proposed(method) or theirs is None:
+            continue
+        a, b = _paired(ours, theirs)
+        gain = (np.mean(a) - np.mean(b)) * (1 if GREATER_IS_BETTER[metric] else -1)
+        outcome = "tie" if abs(gain) < 1e-12 else "win" if gain > 0 else "loss"
+        yield Comparison(dataset, loss, metric, outcome, paired_t_test(a, b) < SIGNIFICANCE_LEVEL)
+
+
+def _paired(ours: dict[int, float], theirs: dict[int, float]) -> tuple[list[float], list[float]]:
+    """Return the values of the repeats that both methods have."""
+    repeats = sorted(ours.keys() & theirs.keys())
+    return [ours[r] for r in repeats], [theirs[r] for r in repeats]
+
+
+def _ranking(entries: Sequence[TableEntry]) -> Friedman | None:
+    """Rank the methods over the (dataset, metric) pairs on which every method has a value."""
+    methods = list(dict.fromkeys(e.method for e in entries))
+    means = {(e.method, e.dataset, e.metric): e.mean for e in entries}
+    pairs = dict.fromkeys((e.dataset, e.metric) for e in entries)
+    complete = [p for p in pairs if all((m, *p) in means for m in methods)]
+    if len(complete) < 2 or len(methods) < 2:
+        return None
+    table = [[means[m, dataset, metric] for m in methods] for dataset, metric in complete]
+    return friedman(table, methods, greater_is_better=[GREATER_IS_BETTER[metric] for _, metric in complete])
+
+
+def _ordered(names: set[str], order: Sequence[str]) -> list[str]:
+    return [name for name in order if name in names] + sorted(names - set(order))
+
+
+# -- Statistical tests
+
+
+def paired_t_test(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return the two-sided p-value of the paired t-test.
+
+    The p-value is 1 if there is no difference or only one pair, and 0 if all pairs differ by the same amount.
+
+    Parameters
+    ----------
+    ours, theirs : sequence of float
+        Values of the same repeats.
+
+    Returns
+    -------
+    float
+        p-value.
+
+    Examples
+    --------
+    >>> round(paired_t_test([0.1, 0.2, 0.3], [0.2, 0.31, 0.39]), 3)
+    0.003
+    """
+    difference = np.asarray(ours, dtype=float) - np.asarray(theirs, dtype=float)
+    if len(difference) < 2:
+        return 1.0
+    if np.ptp(difference) <= 1e-12 * max(1.0, np.abs(difference).max()):
+        return float(np.abs(difference[0]) <= 1e-12)
+    return float(scipy.stats.ttest_1samp(difference, 0.0).pvalue)
+
+
+@dataclass(frozen=True)
+class Friedman:
+    """Result of the Friedman test with the Iman-Davenport statistic, and the Bonferroni-Dunn critical difference."""
+
+    methods: tuple[str, ...]
+    ranks: tuple[float, ...]
+    """Average rank of each method; 1 is the best."""
+    n: int
+    """Number of rows (datasets, or datasets x metrics) that the ranks are averaged over."""
+    statistic: float
+    """F statistic of Iman and Davenport, which is less conservative than the chi-square of Friedman."""
+    p_value: float
+    critical_difference: float
+    """Smallest difference of average ranks from a control method that is significant (Bonferroni-Dunn)."""
+
+
+def friedman(values: ArrayLike, methods: Sequence[str], *, greater_is_better: ArrayLike = False) -> Friedman:
+    r"""Test whether the average ranks of methods differ.
+
+    .. math:: \chi^2 = \frac{12 N}{k (k + 1)} \Big( \sum_j R_j^2 - \frac{k (k + 1)^2}{4} \Big), \quad
+              F = \frac{(N - 1) \chi^2}{N (k - 1) - \chi^2}, \quad
+              \mathrm{CD} = z_{1 - \alpha / (2 (k - 1))} \sqrt{\frac{k (k + 1)}{6 N}}
+
+    Parameters
+    ----------
+    values : array-like of shape (N, k)
+        One row per dataset, one column per method.
+    methods : sequence of str
+        Names of the columns.
+    greater_is_better : bool or array-like of shape (N,), default=False
+        Direction of the values, for all rows or for each row.
+
+    Returns
+    -------
+    Friedman
+        Average ranks, test statistic and critical difference at the level of 0.05.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two rows or two methods.
+
+    References
+    ----------
+    .. [1] J. Demsar, "Statistical Comparisons of Classifiers over Multiple Data Sets", JMLR 7, 2006.
+    .. [2] R. L. Iman and J. M. Davenport, "Approximations of the critical region of the Friedman statistic",
+       Communications in Statistics 9(6), 1980.
+
+    Examples
+    --------
+    >>> friedman([[0.1, 0.2], [0.3, 0.4], [0.2, 0.1]], ["a", "b"]).ranks
+    (1.3333333333333333, 1.6666666666666667)
+    """
+    table = np.atleast_2d(np.asarray(values, dtype=float))
+    n, k = table.shape
+    if n < 2 or k < 2:
+        raise ValueError(f"ranking requires at least two rows and two methods; got {n} and {k}")
+    signs = np.where(np.broadcast_to(np.asarray(greater_is_better), n), -1.0, 1.0)
+    ranks = average_ranks(table * signs[:, None])
+    chi2 = 12 * n / (k * (k + 1)) * (np.sum(ranks**2) - k * (k + 1) ** 2 / 4)
+    rest = n * (k - 1) - chi2
+    # F is unbounded if all rows have the same ranks.
+    statistic = float((n - 1) * chi2 / rest) if rest > 1e-12 else float("inf")
+    p_value = float(scipy.stats.f.sf(statistic, k - 1, (k - 1) * (n - 1)))
+    z = float(scipy.stats.norm.ppf(1 - SIGNIFICANCE_LEVEL / (2 * (k - 1))))
+    difference = z * float(np.sqrt(k * (k + 1) / (6 * n)))
+    return Friedman(tuple(methods), tuple(float(r) for r in ranks), n, statistic, p_value, difference)
+
+
+def average_ranks(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean over rows of the ranks in each row; 1 is the lowest, and ties share their average rank."""
+    return np.asarray(scipy.stats.rankdata(table, axis=1).mean(0))

@@ -1,0 +1,227 @@
+"""Tables of the paper and of its journal version: methods, datasets, protocols, metrics and printed values.
+
+The characteristics of the datasets (appendix of the paper) are in :mod:`ccmn.data`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from typing import Literal, NamedTuple
+
+from ccmn._registry import Registry
+from ccmn.losses import LOSSES, MultiLabelLoss
+from ccmn.paper.protocols import INJECTED, LITERAL, MODERATE, REAL, Protocol
+
+GREATER_IS_BETTER: Registry[bool] = Registry(
+    "metric", {"hamming_loss": False, "ranking_loss": False, "average_precision": True, "coverage": False}
+)
+"""Metrics of the tables and their direction. Only the journal version has coverage, which is normalized."""
+TABLE_METRICS = ("hamming_loss", "ranking_loss", "average_precision")
+"""Metrics of tables 1 to 3."""
+SELECTIONS = ("clean", "noisy")
+"""Validation labels that epochs and learning rates are selected on: clean ones as in the paper, or noisy ones."""
+
+Rates = Literal["none", "known", "estimated"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """Row of tables 1 and 2, such as "unbiased-ranking-sigmoid"."""
+
+    name: str
+    loss: str
+    surrogate: str
+    rates: Rates
+    """Noise rates that the loss is corrected with; "none" trains without noise correction."""
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the loss is corrected for the noise."""
+        return self.rates != "none"
+
+    def make_loss(self) -> MultiLabelLoss:
+        """Return the loss on real-valued targets; the training debiases them."""
+        make: Callable[[str], MultiLabelLoss] = LOSSES[self.loss]
+        return make(self.surrogate)
+
+
+def _methods() -> list[Method]:
+    losses = (
+        ("hamming", "square"),
+        ("hamming", "hinge"),
+        ("ranking", "square"),
+        ("ranking", "hinge"),
+        ("ranking", "sigmoid"),
+    )
+    unbiased = [Method(f"unbiased-{loss}-{phi}", loss, phi, "known") for loss, phi in losses]
+    plain = [Method(f"plain-{loss}-{phi}", loss, phi, "none") for loss, phi in losses]
+    estimated = [Method(f"{m.name}-estimated", m.loss, m.surrogate, "estimated") for m in unbiased]
+    return [*unbiased, *plain, *estimated]
+
+
+METHODS: Registry[Method] = Registry("method", {method.name: method for method in _methods()})
+"""Methods that are trained as a fleet (together as one batch): the ten methods of the paper, and the unbiased methods
+with estimated rates."""
+PAPER_METHODS = tuple(name for name in METHODS if not name.endswith("-estimated"))
+"""Rows of tables 1 and 2, in their order."""
+PML_METHODS = ("PMLNI", "PMLLRS", "PARVLS", "PARMAP", "fPML")
+"""Partial multi-label methods that tables 3 and J2 compare with."""
+PLAIN_BASELINES = ("ridge", "logistic")
+"""Linear models trained on the candidate labels without noise correction."""
+
+
+def is_proposed(method: str) -> bool:
+    """Return whether a method is one of those that the paper proposes."""
+    return method.startswith("unbiased-")
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """Table of the paper: datasets and methods under one or more protocols.
+
+    An additional column is an additional name (or path of a file) in ``datasets``, an additional row an additional
+    name in ``methods``.
+    """
+
+    name: str
+    title: str
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
+    protocols: tuple[Protocol, ...]
+    model: str = "linear"
+    metrics: tuple[str, ...] = TABLE_METRICS
+    repeats: int = 5
+    real: tuple[str, ...] = ()
+    """Datasets with real candidate sets. They are run under the protocol "real", the others under the remaining
+    protocols."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Datasets that are loaded under another name."""
+    dropped_labels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Numbers of the labels that are left out, starting at 0."""
+    unit_rows: tuple[str, ...] = ("mirflickr",)
+    """Datasets whose rows are scaled to unit length; other features are not scaled. The rows of mirflickr have
+    lengths from 6 to 20, on which the unbiased hinge and ranking losses diverge: they are not convex under noise."""
+
+    def protocols_for(self, dataset: str) -> tuple[Protocol, ...]:
+        """Return the protocols that apply to a dataset."""
+        if not any(p.name == "real" for p in self.protocols):
+            return self.protocols
+        return tuple(p for p in self.protocols if (p.name == "real") == (dataset in self.real))
+
+
+_EIGHT_DATASETS = ("yeast", "enron", "scene", "slashdot", "music_emotion", "music_style", "mirflickr", "tmc")
+_CANDIDATE_DATASETS = ("music_style", "music_emotion", "mirflickr")
+_JOURNAL_DATASETS = ("music_emotion", "music_style", "mirflickr", "tmc")
+
+
+def _compared(proposed: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the rows of a table of candidate sets: the proposed methods and those they are compared with."""
+    plain = tuple(m.replace("unbiased", "plain") for m in proposed)
+    return (*proposed, *(f"{m}-estimated" for m in proposed), *plain, *PML_METHODS, *PLAIN_BASELINES)
+
+
+def _journal(protocol: Protocol, choices: tuple[float, ...]) -> Protocol:
+    """Return the protocol of the journal version: 60 % training and 40 % test rows.
+
+    The journal version does not say how epochs and learning rates are selected. A fifth of the training rows is the
+    validation set, and the selected hyperparameters are then trained on all training rows.
+    """
+    return replace(
+        protocol,
+        choices=choices,
+        fractions=(0.48, 0.12, 0.4),
+        learning_rates=(1e-2, 1e-3),
+        batch_sizes={"music_emotion": 200, "music_style": 200, "mirflickr": 400, "tmc": 400},
+        refit=True,
+    )
+
+
+TABLES: Registry[PaperTable] = Registry(
+    "table",
+    {
+        table.name: table
+        for table in (
+            PaperTable(
+                "table1",
+                "Table 1: linear models, labels flipped in both directions",
+                _EIGHT_DATASETS,
+                PAPER_METHODS,
+                (LITERAL, MODERATE),
+            ),
+            PaperTable(
+                "table2",
+                "Table 2: networks with one hidden layer",
+                _EIGHT_DATASETS,
+                PAPER_METHODS,
+                (LITERAL, MODERATE),
+                model="mlp",
+            ),
+            PaperTable(
+                "table3",
+                "Table 3: candidate sets, compared with partial multi-label methods",
+                (*_CANDIDATE_DATASETS, "yeast", "enron", "scene", "slashdot", "tmc"),
+                _compared(("unbiased-hamming-square", "unbiased-ranking-sigmoid")),
+                (INJECTED, REAL),
+                real=_CANDIDATE_DATASETS,
+            ),
+            PaperTable(
+                "journal1",
+                "Table J1 of the journal version: linear models, labels flipped in both directions",
+                _JOURNAL_DATASETS,
+                PAPER_METHODS,
+                (_journal(LITERAL, LITERAL.choices),),
+                metrics=(*TABLE_METRICS, "coverage"),
+                files={"tmc": "tmc_full"},
+                dropped_labels={"mirflickr": (1,)},
+            ),
+            PaperTable(
+                "journal2",
+                "Table J2 of the journal version: candidate sets, compared with partial multi-label methods",
+                _JOURNAL_DATASETS,
+                _compared(("unbiased-hamming-hinge", "unbiased-ranking-sigmoid")),
+                (_journal(INJECTED, (0.2, 0.3, 0.4, 0.5, 0.6)), _journal(REAL, ())),
+                metrics=(*TABLE_METRICS, "coverage"),
+                real=_CANDIDATE_DATASETS,
+                files={"tmc": "tmc_full"},
+                dropped_labels={"mirflickr": (1,)},
+            ),
+        )
+    },
+)
+"""Tables by name."""
+
+
+class PrintedValue(NamedTuple):
+    """Printed value: mean and standard deviation over five repeats."""
+
+    mean: float
+    std: float
+    significant: bool
+    """Whether it is printed with a bullet: the best proposed method is significantly better than this one."""
+
+
+@cache
+def printed_values() -> dict[tuple[str, str, str, str], PrintedValue]:
+    """Return the printed values: 648 of the three tables of the paper, 544 of the two of the journal version.
+
+    Returns
+    -------
+    dict
+        (table, dataset, method, metric) -> printed value.
+
+    Examples
+    --------
+    >>> printed_values()["table1", "yeast", "unbiased-hamming-square", "hamming_loss"]
+    PrintedValue(mean=0.218, std=0.002, significant=False)
+    """
+    text = files("ccmn.paper").joinpath("published.csv").read_text()
+    return {
+        (row["table"], row["dataset"], row["method"], row["metric"]): PrintedValue(
+            float(row["mean"]), float(row["std"]), row["proposed_is"] == "better"
+        )
+        for row in csv.DictReader(text.splitlines())
+    }

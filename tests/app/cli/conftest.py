@@ -1,0 +1,87 @@
+"""Fixtures of the command line tests: functions that run commands, and small files to run them on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from ccmn.app.cli import app
+from ccmn.data import MultiLabelData, write_csv, write_npz
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    """Run a command and check its exit code: ``run("data", "list")``, ``run("fit", code=2)``."""
+
+    def run_command(*arguments: object, code: int = 0) -> Result:
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="ccmn")
+        assert result.exit_code == code, f"exit code {result.exit_code}: {result.output}\n{result.exception!r}"
+        assert "Traceback" not in result.output
+        return result
+
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def rejected(run: Run) -> Callable[..., str]:
+    """Run a command that fails (or, with ``code=2``, a usage error) and return the line it prints on stderr."""
+
+    def run_failing(*arguments: object, code: int = 1) -> str:
+        result = run(*arguments, code=code)
+        assert result.stdout == ""
+        assert result.stderr.startswith("ccmn: ")
+        return result.stderr
+
+    return run_failing
+
+
+@pytest.fixture(scope="session")
+def printed(run: Run) -> Callable[..., Any]:
+    """Run a command with ``--json`` and return the printed value."""
+    return lambda *arguments: json.loads(run(*arguments, "--json").stdout)
+
+
+@pytest.fixture(scope="session")
+def task() -> MultiLabelData:
+    """Return 300 rows in which each of three labels depends on one of four features."""
+    X = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
+    return MultiLabelData(
+        X=X,
+        Y=(X[:, :3] > 0.3).astype(np.uint8),
+        feature_names=["length", "width", "depth", "age"],
+        label_names=["sea", "sky", "sun"],
+        name="task",
+    )
+
+
+@pytest.fixture
+def files(task: MultiLabelData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Working directory with the task as task.csv and task.npz."""
+    write_csv(task, tmp_path / "task.csv")
+    write_npz(task, tmp_path / "task.npz")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def saved(task: MultiLabelData, run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Model fitted on the task."""
+    folder = tmp_path_factory.mktemp("saved")
+    write_npz(task, folder / "task.npz")
+    run("fit", folder / "task.npz", "--noise", "none", "--epochs", 15, "--lr", 0.05, "--out", folder / "model.ccmn")
+    return folder / "model.ccmn"
+
+
+@pytest.fixture(scope="session")
+def unnamed(task: MultiLabelData) -> MultiLabelData:
+    """Task without names."""
+    return replace(task, feature_names=None, label_names=None)

@@ -1,0 +1,297 @@
+"""Command line as a whole: help, version, options, exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+import ccmn
+from ccmn import __version__
+from ccmn.app.cli import app, options
+from ccmn.app.cli.options import CHOICES, read_labels
+from ccmn.data import write_npz
+from ccmn.estimation import METHODS
+
+COMMANDS = [
+    ("demo",),
+    ("embed",),
+    ("fit",),
+    ("predict",),
+    ("evaluate",),
+    ("data", "list"),
+    ("data", "info"),
+    ("data", "fetch"),
+    ("data", "convert"),
+    ("audit",),
+    ("noise", "estimate"),
+    ("noise", "inject"),
+    ("noise", "show"),
+    ("review",),
+    ("reproduce",),
+    ("report",),
+]
+
+
+def shell(*arguments):
+    return subprocess.run([sys.executable, "-m", "ccmn", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_version(run):
+    assert run("--version").stdout.strip() == f"ccmn {__version__}"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_an_example_in_its_help(run, command):
+    help_text = " ".join(run(*command, "--help").stdout.split())
+    assert f"ccmn {' '.join(command)}" in help_text.split("Example", 1)[1]
+
+
+@pytest.mark.parametrize("command", [(), ("data",), ("noise",), *COMMANDS], ids=" ".join)
+def test_help_shows_no_type_of_flags_and_keeps_brackets(run, command):
+    printed = run(*command, "--help").stdout
+    assert "<bool>" not in printed
+    assert "--help" in printed
+    found = typer.main.get_command(app)
+    for word in command:
+        found = found.commands[word]
+    bracketed = [word.strip(".,;:()") for word in found.help.split() if "[" in word]
+    assert all(word in printed for word in bracketed)
+
+
+def test_help_groups_options_and_lists_one_example_per_line(run):
+    printed = run("fit", "--help").stdout
+    assert printed.index("─ Options") < printed.index("─ Columns of DATA") < printed.index("─ Model and training")
+    assert printed.index("--out") < printed.index("─ Columns of DATA") < printed.index("--tags")
+    assert "\n   ccmn fit train.csv" in printed
+    assert "─ Columns of DATA" not in run("report", "--help").stdout
+    assert "Examples: " in typer.main.get_command(app).commands["fit"].help  # the layout is only for the terminal
+
+
+def test_help_starts_with_an_imperative_verb():
+    verbs = {"Train", "Predict", "Evaluate", "List", "Start", "Reproduce", "Summarize", "Estimate", "Flip", "Show"}
+    verbs |= {"Inject", "Download", "Convert", "Encode"}
+
+    def commands(command):
+        yield command
+        for below in getattr(command, "commands", {}).values():
+            yield from commands(below)
+
+    assert {command.help.split()[0].strip(",") for command in commands(typer.main.get_command(app))} <= verbs
+
+
+def test_choices_and_defaults_in_help_are_those_of_the_estimator(run):
+    help_text = " ".join(run("fit", "--help").stdout.replace("│", " ").split())
+    for word in ("plugin", "logistic", "mlp", "average", "flood", "(default: 200)", "closed_form"):
+        assert word in help_text
+    assert "{" not in help_text.replace("{DATA}", "")
+
+
+@pytest.mark.parametrize("arguments", [(), ("data",), ("noise",)])
+def test_no_arguments_print_help_with_exit_code_2(run, arguments):
+    assert "Usage: ccmn" in run(*arguments, code=2).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["dmeo"], "No such command 'dmeo'. Did you mean 'demo'? See: ccmn --help"),
+        (["demo", "--sed", "1"], "--sed"),
+        (["demo", "--random-state", "-1"], "--random-state"),
+        (["demo", "--seed", "x"], "--random-state"),
+        (["fit"], "DATA"),
+        (["fit", "a.csv"], "--out"),
+        (
+            ["fit", "a.csv", "--out", "m", "--loss", "rankin"],
+            "'rankin' is not one of auto, hamming, ranking, forward, plugin",
+        ),
+        (["fit", "a.csv", "--out", "m", "--model", "tree"], "'tree' is not one of auto, linear, mlp, average"),
+        (["fit", "a.csv", "--out", "m", "--device", "abacus"], "device 'abacus' is not available"),
+        (["fit", "a.csv", "--out", "m", "--epochs", "0"], "--epochs"),
+        (["fit", "a.csv", "--out", "m", "--lr", "-1"], "'--lr': Expected a positive number; got -1"),
+        (["fit", "a.csv", "--out", "m", "--validation-fraction", "0"], "--validation-fraction"),
+        (["noise", "estimate", "a.csv", "--method", "trusted"], "'trusted' is not one of auto"),
+        (["fit", "a.csv", "--out", "m", "--validation-is-clean"], "--validation-is-clean requires --validation"),
+        (["fit", "a.csv", "--out", "m", "--labels", ""], "--labels is empty"),
+        (["predict", "model.ccmn"], "DATA"),
+        (["predict", "model.ccmn", "a.csv", "--top", "0"], "--top"),
+        (["data", "inf"], "No such command 'inf'. Did you mean 'info'? See: ccmn data --help"),
+        (["noise", "show"], "See: ccmn noise show --help"),
+    ],
+)
+def test_usage_errors_are_one_line_with_exit_code_2(rejected, arguments, message):
+    line = rejected(*arguments, code=2)
+    assert message in line
+    assert line.count("\n") == 1
+
+
+def test_methods_that_need_more_than_a_data_file_are_not_offered():
+    assert set(METHODS) - set(CHOICES["method"]()) == {"trusted", "dawid_skene", "known_prevalence"}
+
+
+@pytest.mark.parametrize(
+    ("former", "current"), [("--sides", "--noise-type"), ("--sides=partial", "--noise-type=partial")]
+)
+def test_former_option_names(run, former, current):
+    value = () if "=" in former else ("partial",)
+    result = run("noise", "estimate", "none.csv", former, *value, "--seed", 1, code=1)
+    assert result.output == run("noise", "estimate", "none.csv", current, *value, "--random-state", 1, code=1).output
+    page = run("noise", "estimate", "--help").stdout
+    assert "--noise-type" in page
+    assert "--random-state" in page
+    assert "--sides" not in page
+    assert "--seed" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("task.csv",), "which columns are labels"),
+        (("task.csv", "--labels", "x_*"), "labels='x_*'"),
+        (("task.csv", "--labels", "99"), "labels=99"),
+        (("task.csv", "--labels", "sae,sky"), "there is no label column 'sae'; did you mean 'sea'?"),
+        (("task.npz", "--labels", "sea"), "labels='sea'"),
+        (("task.npz", "--loss", "ranking", "--solver", "newton"), "solver='newton'"),
+        (("task.npz", "--loss", "forward", "--correction", "abs"), "correction='abs'"),
+    ],
+)
+def test_errors_name_the_parameter_and_its_value(rejected, files, arguments, message):
+    assert message in rejected("fit", *arguments, "--noise", "none", "--out", "m.ccmn")
+
+
+def test_warning_on_poorly_identified_rates_names_options(run, unnamed, files):
+    Y = np.random.default_rng(0).integers(0, 2, unnamed.Y.shape).astype(np.uint8)  # independent of the features
+    write_npz(type(unnamed)(unnamed.X, Y), "noise.npz")
+    warning = run("noise", "estimate", "noise.npz").stderr
+    assert "--noise partial or missing" in warning
+    assert "--trusted FILE" in warning
+    assert "noise_type=" not in warning
+
+
+def test_labels_option():
+    expected = {None: None, "a,b": ["a", "b"], "a, b,": ["a", "b"], "14": 14, "-14": -14, "x*": "x*", "l.xml": "l.xml"}
+    assert {text: read_labels(text) for text in expected} == expected
+
+
+def test_errors_propagate_without_standalone_mode(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        app(["noise", "show", str(tmp_path / "none.json")], standalone_mode=False)
+
+
+def test_bugs_keep_their_traceback(monkeypatch):
+    def broken(*_, **__):
+        raise KeyError("bug")
+
+    monkeypatch.setattr("ccmn.data.catalog.dataset_location", broken)
+    assert isinstance(CliRunner().invoke(app, ["data", "list"]).exception, KeyError)
+
+
+def test_warnings_are_printed_as_notes(run, monkeypatch):
+    monkeypatch.setattr(
+        "ccmn.data.catalog.dataset_location", lambda *_, **__: warnings.warn("look here", stacklevel=1) or ""
+    )
+    result = run("data", "list")
+    assert result.stderr.startswith("ccmn: note: look here\n")
+
+
+def test_python_m_ccmn():
+    done = shell("--version")
+    assert (done.returncode, done.stdout.strip()) == (0, f"ccmn {__version__}")
+
+
+def test_exit_codes_of_the_real_command(tmp_path):
+    failed = shell("noise", "show", str(tmp_path / "none.json"))
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr == f"ccmn: there is no file {tmp_path / 'none.json'}\n"
+    assert shell("noise", "shwo").returncode == 2
+
+
+def test_closed_pipe_is_not_an_error(tmp_path):
+    code = f"{sys.executable} -m ccmn data list --json | head -c 1"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "["
+    assert "Traceback" not in done.stderr
+
+
+def test_help_imports_no_heavy_package():
+    code = """
+import sys
+from ccmn.app.cli import app, options
+try:
+    app(["--help"])
+except SystemExit:
+    print(sorted({"torch", "pandas", "sklearn", "scipy", "numpy", "rich.progress"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "audit" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("on_path", "called", "expected"),
+    [
+        ("/usr/bin/ccmn", "/usr/bin/ccmn", "ccmn"),
+        (None, ".venv/bin/ccmn", ".venv/bin/ccmn"),
+        (None, "src/ccmn/__main__.py", "python -m ccmn"),
+    ],
+)
+def test_program_name(monkeypatch, on_path, called, expected):
+    monkeypatch.setattr(options.shutil, "which", lambda name: on_path)
+    monkeypatch.setattr(options.sys, "argv", [called, "demo"])
+    assert options.program_name() == expected
+
+
+def test_option_names_do_not_depend_on_the_version_of_typer():
+    """Some versions of typer take an upper-case metavar with the name of the option for the option itself."""
+
+    def options(command):
+        for below in getattr(command, "commands", {}).values():
+            yield from options(below)
+        yield from ((parameter.opts, parameter.metavar) for parameter in command.params if parameter.opts)
+
+    from typer.main import get_command
+
+    assert [
+        names for names, _ in options(get_command(app)) if any(n.startswith("-") and n != n.lower() for n in names)
+    ] == []
+
+
+@pytest.mark.slow  # starts processes
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals require POSIX")
+@pytest.mark.parametrize(
+    ("command", "phases"),
+    [
+        (("fit", "--out", "model.ccmn"), ["noise rates", "logistic regression", "random forest", "calibration"]),
+        (("noise", "estimate"), ["noise rates of 3 labels, folds", "/7"]),
+        (("audit",), ["noise rates of 3 labels", "probabilities of 3 labels, folds", "/10", "3 labels, trees"]),
+    ],
+)
+def test_terminals_show_the_phases_of_a_command(files, command, phases):
+    """Each phase is shown in its order; without a terminal, nothing is."""
+    words = [*command, "task.npz"] if len(command) < 3 else [command[0], "task.npz", *command[1:]]
+    arguments = [sys.executable, "-m", "ccmn", *words]
+    environment = {**os.environ, "PYTHONPATH": str(Path(ccmn.__file__).parents[1]), "TERM": "xterm", "COLUMNS": "100"}
+    leader, follower = os.openpty()
+    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=follower, env=environment) as process:
+        os.close(follower)
+        shown = bytearray()
+        with contextlib.suppress(OSError):  # the end of the process
+            while part := os.read(leader, 1 << 16):
+                shown += part
+    os.close(leader)
+    assert process.returncode == 0
+    places = [shown.find(phase.encode()) for phase in phases]
+    assert -1 not in places
+    assert places == sorted(places)
+    quiet = subprocess.run(
+        [*arguments, *(["--force"] if "--out" in words else [])], capture_output=True, env=environment
+    )
+    assert not any(phase.encode() in quiet.stderr for phase in phases)

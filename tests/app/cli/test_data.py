@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from typer.main import get_command
+
+from ccmn.app.cli.data_commands import data_app
+from ccmn.data import make_noisy_multilabel, read_csv, read_npz, write_npz
+from ccmn.data.catalog import DATASETS, VOTE_SOURCES, Source, VoteSource
+
+
+@pytest.fixture
+def nothing_here(monkeypatch, tmp_path):
+    """No data folder, an empty cache, and no network."""
+    monkeypatch.delenv("CCMN_DATA", raising=False)
+    monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CCMN_MIRROR", "http://127.0.0.1:1")
+
+
+def test_list(run, printed, nothing_here):
+    table = run("data", "list").stdout
+    rows = printed("data", "list")
+    assert [row["name"] for row in rows] == list(DATASETS)
+    assert {row["here"] for row in rows} == {""}
+    assert all(name in table for name in DATASETS)
+    assert "21519" in table
+    sizes = {row["name"]: (row["n"], row["paper"]["n"]) for row in rows}
+    assert sizes["tmc_full"] == (28596, 21519)
+    assert sizes["yeast"] == (2417, 2417)
+    assert "28596" in table
+
+
+def test_list_shows_local_files(printed, tmp_path, nothing_here):
+    for name in ("yeast.npz", "music_style_labels.npz", "scene.xml", "SLASHDOT-F.arff"):
+        (tmp_path / name).touch()
+    here = {row["name"]: row["here"] for row in printed("data", "list", "--data-dir", tmp_path)}
+    places = {"yeast": "folder", "slashdot": "folder"}
+    assert {name: place for name, place in here.items() if place} == places
+
+
+def test_list_shows_cached_datasets(printed, tmp_path, nothing_here):
+    for source in DATASETS["yeast"].files:
+        path = tmp_path / "cache" / source.repository / source.commit / source.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert printed("data", "list")[0]["here"] == "cache"
+
+
+def test_info_of_a_file(run, printed, files):
+    found = printed("data", "info", "task.csv", "--labels", "sea,sky,sun")
+    assert (found["n"], found["d"], found["q"], found["paper"]) == (300, 4, 3, None)
+    assert "labels per row" in run("data", "info", "task.npz").stdout
+
+
+def test_info_of_real_data(run, printed, real_data):
+    found = printed("data", "info", "yeast")
+    assert found["paper"]["cardinality"] == 4.23
+    assert round(found["cardinality"], 3) == 4.237
+    table = run("data", "info", "yeast", "mirflickr").stdout
+    assert "5000 (10433)" in table
+    assert "4.237 " in table  # the paper truncates this figure
+    assert "printed" in run("data", "info", "yeast").stdout
+
+
+def test_info_of_all_local_datasets(printed, real_data, tmp_path, rejected, nothing_here):
+    (tmp_path / "yeast.npz").symlink_to(real_data / "yeast.npz")
+    assert [row["name"] for row in printed("data", "info", "--data-dir", tmp_path)] == ["yeast"]
+    assert "no dataset is on this machine" in rejected("data", "info")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["task.csv"], "which columns are labels"),
+        (["task.csv", "--labels", "see"], "did you mean 'sea'?"),
+        (["task.csv", "--labels", "cloud*"], "no column matches"),
+        (["task.csv", "--labels", "9"], "there are 7"),
+        (["task.csv", "--labels", "names.xml"], "there is no file names.xml"),
+        (["task.npz", "--labels", "3"], "labels=3"),
+        (["tusk.csv"], "there is no file tusk.csv"),
+        (["yaest"], "did you mean 'yeast'?"),
+        (["."], "is a folder"),
+    ],
+)
+def test_info_errors(rejected, files, arguments, message):
+    assert message in rejected("data", "info", *arguments)
+
+
+def test_fetch(run, printed, rejected, real_data, nothing_here):
+    assert "2417 rows" in run("data", "fetch", "yeast", "--data-dir", real_data).stdout
+    found = printed("data", "fetch", "scene", "--data-dir", real_data)
+    assert found == {"name": "scene", "here": "folder", "n": 2407, "d": 294, "q": 6}
+    assert "not publicly available" in rejected("data", "fetch", "music_style")
+    assert "could not download" in rejected("data", "fetch", "yeast")
+
+
+def test_fetch_of_votes(run, rejected, monkeypatch, tmp_path):
+    content = "text_id,text,emotion,Annotator-1,Annotator-2\n1,a,Joy,1,0\n2,b,Joy,0,0\n"
+    file = tmp_path / "cache" / "owner/votes/0123abc/small.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text(content)
+    source = Source("owner/votes", "0123abc", "small.csv", hashlib.sha256(content.encode()).hexdigest())
+    monkeypatch.setitem(VOTE_SOURCES._members, "small", VoteSource("small", "Small votes", "CC0", source))
+    monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
+    out = tmp_path / "votes.csv"
+    printed = run("data", "fetch", "small", "--out", out).stdout
+    assert "2 rows, 2 annotators, 1 labels" in printed
+    assert "License: CC0" in printed
+    assert pd.read_csv(out).value.tolist() == [1, 0, 0, 0]
+    found = json.loads(run("data", "fetch", "small", "--out", out, "--force", "--json").stdout)
+    assert (found["n"], found["annotators"], found["q"], found["votes"]) == (2, 2, 1, 4)
+    assert "already exists" in rejected("data", "fetch", "small", "--out", out)
+    assert "pass --out FILE.csv" in rejected("data", "fetch", "small")
+    assert "raw/RelEx" in rejected("data", "fetch", "crowdtruth_relex")
+    assert "--out requires a name of public votes" in rejected("data", "fetch", "yeast", "--out", out)
+    assert "small: Small votes. License: CC0" in run("data", "list").stdout
+
+
+def test_fetch_requires_a_dataset_name(rejected, files):
+    assert "unknown dataset 'task.npz'" in rejected("data", "fetch", "task.npz")
+
+
+def test_convert(run, task, files):
+    run("data", "convert", "task.csv", "--labels", -3, "--out", "copy.npz")
+    copy = read_npz("copy.npz")
+    assert_array_equal(copy.X, task.X)
+    assert_array_equal(copy.Y, task.Y)
+    assert copy.label_names == task.label_names
+    out = run("data", "convert", "copy.npz", "--out", "again.csv", "--json").stdout
+    assert json.loads(out) == {"out": "again.csv", "n": 300, "d": 4, "q": 3}
+    assert_array_equal(read_csv("again.csv", labels=["sea", "sky", "sun"]).X, task.X)
+
+
+def test_convert_of_real_arff(run, real_data, tmp_path):
+    arff = real_data / "original" / "mulan_yeast.arff.gz"
+    labels = real_data / "original" / "mulan_yeast.xml"
+    run("data", "convert", arff, "--labels", labels, "--out", tmp_path / "yeast.npz")
+    assert_array_equal(read_npz(tmp_path / "yeast.npz").Y, read_npz(real_data / "yeast.npz").Y)
+
+
+def uncertain_table(path):
+    """Write a table in which positives are marked -1 more often than negatives; return true labels and marks."""
+    task = make_noisy_multilabel(1500, 5, 2, strength=8, random_state=0)
+    rng = np.random.default_rng(0)
+    marked = rng.random(task.Y.shape) < np.where(task.Y == 1, 0.4, 0.1)
+    table = pd.DataFrame(task.X, columns=[f"x{j}" for j in range(5)])
+    table["city"] = rng.choice(["a", "b"], len(table))
+    for j, name in enumerate(("label_a", "label_b")):
+        table[name] = np.where(marked[:, j], -1, task.Y[:, j].astype(int))
+    table.loc[0, "label_b"] = np.nan
+    table.to_csv(path, index=False)
+    return task.Y, marked
+
+
+def test_convert_resolves_uncertain_labels(run, files):
+    true, marked = uncertain_table(files / "uncertain.csv")
+    arguments = ("data", "convert", "uncertain.csv", "--labels", "label_*", "--uncertain", -1, "--out")
+    found = json.loads(run(*arguments, "resolved.csv", "--json").stdout)
+    table, source = pd.read_csv(files / "resolved.csv"), pd.read_csv(files / "uncertain.csv")
+    assert list(table.columns) == list(source.columns)
+    assert_array_equal(table[["x0", "city"]], source[["x0", "city"]])
+    for j, row in enumerate(found["labels"]):
+        column, given = table[row["label"]], source[row["label"]]
+        unclear = given == -1
+        assert row["uncertain"] == unclear.sum()
+        assert abs(row["share_positive"] - true[marked[:, j], j].mean()) < 0.08
+        assert_array_equal(column[~unclear], given[~unclear])
+        resolved = unclear & column.notna()
+        assert resolved.sum() == row["set_to_0"] + row["set_to_1"] > 0.5 * unclear.sum()
+        assert (column[resolved] == true[resolved, j]).mean() > 0.9
+    assert "label_a: " in run(*arguments, "again.csv").stdout
+
+
+def test_uncertain_errors(rejected, files):
+    uncertain_table(files / "uncertain.csv")
+    arguments = ("data", "convert", "uncertain.csv", "--uncertain", -1)
+    assert "--uncertain requires" in rejected(*arguments, "--labels", "label_*", "--out", "resolved.npz")
+    assert "--uncertain requires" in rejected(*arguments, "--out", "resolved.csv")
+    message = rejected("audit", "uncertain.csv", "--labels", "label_*")
+    assert "-1 in column 'label_a'" in message
+    assert "ccmn data convert --uncertain" in message
+
+
+def test_convert_errors(rejected, files):
+    assert "already exists; use --force" in rejected("data", "convert", "task.npz", "--out", "task.csv")
+    assert "Known: .npz, .csv" in rejected("data", "convert", "task.npz", "--out", "task.xlsx")
+    assert "folder nowhere does not exist" in rejected("data", "convert", "task.npz", "--out", "nowhere/task.csv")
+    (files / "bad.csv").write_text("x,sea\n1,0\nred,1\n")
+    assert "bad.csv, line 3: 'red'" in rejected("data", "convert", "bad.csv", "--labels", "sea", "--out", "new.npz")
+    assert not (files / "new.npz").exists()
+
+
+def test_import_is_a_hidden_alias_of_convert(run, task, files):
+    run("data", "import", "task.npz", "--out", "copy.npz")
+    assert_array_equal(read_npz("copy.npz").X, task.X)
+
+
+def test_help_names_the_commands_that_exist(run):
+    visible = [name for name, command in get_command(data_app).commands.items() if not command.hidden]
+    assert visible == ["list", "info", "fetch", "convert"]
+    page = run("data", "--help").stdout
+    assert all(f"{name} " in page for name in visible)
+    assert "import" not in page
+
+
+def test_convert_overwrites_with_force(run, files):
+    (files / "task.csv").write_text("old content")
+    run("data", "convert", "task.npz", "--out", "task.csv", "--force")
+    assert "old content" not in (files / "task.csv").read_text()
+
+
+def test_convert_of_unobserved_labels(run, task, files):
+    Y = task.Y.astype(np.float32)
+    Y[0, 0] = np.nan
+    write_npz(type(task)(task.X, Y), files / "weak.npz")
+    run("data", "convert", "weak.npz", "--out", "weak.csv")
+    assert_array_equal(read_csv("weak.csv", labels="label_*").Y, Y)

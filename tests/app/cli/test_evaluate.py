@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.report.checks import check_page
+from ccmn.data import write_csv, write_npz
+from ccmn.estimation import NoiseRates
+from ccmn.metrics import METRICS
+from ccmn.models import load_model
+from ccmn.noise import ClassConditionalNoise
+
+
+@pytest.fixture
+def fresh(task, files):
+    """Held-out rows, as fresh.csv and fresh.npz."""
+    X = np.random.default_rng(1).normal(size=task.X.shape).astype(np.float32)
+    data = replace(task, X=X, Y=(X[:, :3] > 0.3).astype(np.uint8), name="fresh")
+    write_npz(data, files / "fresh.npz")
+    write_csv(data, files / "fresh.csv")
+    return data
+
+
+def test_all_metrics(run, printed, saved, task, files):
+    found = printed("evaluate", saved, "task.csv")
+    assert (found["n"], found["q"], found["noise"]) == (300, 3, None)
+    assert list(found["metrics"]) == list(METRICS)
+    scores = load_model(saved).decision_function(task.X)
+    assert found["metrics"]["hamming_loss"] == pytest.approx(((scores >= 0) != task.Y).mean())
+    assert found["metrics"]["ranking_loss"] == pytest.approx(METRICS["ranking_loss"].function(task.Y, scores))
+    table = run("evaluate", saved, "task.npz").stdout
+    assert "Hamming loss ↓" in table
+    assert "micro F1 ↑" in table
+
+
+def test_hint_at_rates_if_the_model_was_trained_on_noisy_labels(run, saved, fresh, files):
+    rates = ClassConditionalNoise(0.1, 0.1, n_labels=3)
+    Path("hint.json").write_text(json.dumps(rates.to_dict()))
+    run("fit", "task.npz", "--noise", "hint.json", "--loss", "hamming", "--surrogate", "square", "--out", "hint.ccmn")
+    assert "add --noise RATES.json" in run("evaluate", "hint.ccmn", "fresh.csv").stdout
+    assert "add --noise" not in run("evaluate", "hint.ccmn", "fresh.csv", "--noise", "hint.json").stdout
+    assert "add --noise" not in run("evaluate", saved, "fresh.csv").stdout  # trained without noise
+
+
+def test_labels_are_matched_by_name(printed, saved, task, files):
+    order = [2, 0, 1]
+    reordered = replace(task, Y=task.Y[:, order], label_names=[task.label_names[j] for j in order])
+    write_npz(reordered, files / "reordered.npz")
+    write_csv(reordered, files / "reordered.csv")
+    expected = printed("evaluate", saved, "task.npz")
+    assert printed("evaluate", saved, "reordered.npz") == expected
+    assert printed("evaluate", saved, "reordered.csv") == expected
+    assert printed("evaluate", saved, "reordered.csv", "--labels", "-3") == expected
+
+
+def test_labels_without_names_are_matched_by_position(printed, saved, unnamed, files):
+    write_npz(unnamed, files / "unnamed.npz")
+    assert printed("evaluate", saved, "unnamed.npz") == printed("evaluate", saved, "task.npz")
+
+
+def test_noisy_labels(run, printed, rejected, saved, fresh, files):
+    run("noise", "inject", "fresh.npz", "--rho-pos", 0.2, "--rho-neg", 0.1, "--out", "noisy.npz")
+    arguments = ("evaluate", saved, "noisy.npz", "--noise", "noisy.rates.json")
+    found, clean = printed(*arguments)["metrics"], printed("evaluate", saved, "fresh.npz")["metrics"]
+    assert list(found) == list(METRICS)
+    assert {estimate["status"] for estimate in found.values()} == {"unbiased", "consistent"}
+    for name, estimate in found.items():
+        assert abs(estimate["value"] - clean[name]) < 5 * estimate["se"] + (0.02 if name == "ranking_loss" else 0)
+    assert "estimated for" in run(*arguments).stdout
+
+
+def test_note_on_rates_of_clean_labels(run, saved, fresh, files):
+    predicted = replace(fresh, Y=(load_model(saved).decision_function(fresh.X) >= 0).astype(np.uint8))
+    write_npz(predicted, files / "right.npz")
+    (files / "much.json").write_text(json.dumps(ClassConditionalNoise(0.2, 0.3, n_labels=3).to_dict()))
+    assert "If they are clean, omit --noise" in run("evaluate", saved, "right.npz", "--noise", "much.json").stderr
+    assert run("evaluate", saved, "right.npz").stderr == ""
+
+
+def test_values_outside_the_range_are_marked(run, printed, saved, task, files):
+    predicted = replace(task, Y=(load_model(saved).decision_function(task.X) >= 0).astype(np.uint8))
+    write_npz(predicted, files / "right.npz")
+    (files / "much.json").write_text(json.dumps(ClassConditionalNoise(0.2, 0.3, n_labels=3).to_dict()))
+    arguments = ("evaluate", saved, "right.npz", "--noise", "much.json")
+    found = printed(*arguments)["metrics"]
+    for name, estimate in found.items():
+        low, high = estimate["bounds"]
+        assert (low, high) == (0, 3 if name == "coverage" else 1)
+        value = estimate["value"]
+        assert estimate["out_of_range"] == (value is not None and not low - 1e-9 <= value <= high + 1e-9)
+    value = found["hamming_loss"]["value"]
+    assert value < 0
+    output = run(*arguments, "--report", "model.html").stdout
+    assert f"{value:.4f}*" in output
+    assert "* outside [0, 1]: " in output
+    page = (files / "model.html").read_text()
+    text = " ".join(check_page(page).text)
+    assert f"{value:.4f}* ±" in text
+    assert "* outside [0, 1]: " in text
+    assert "drawn at the end of this range" in text
+    # The value on the labels as given is 1, the largest: the estimate above 1 is drawn at the same place.
+    assert found["micro_f1"]["value"] > 1
+    drawing = next(part for part in page.split("<svg")[1:] if "micro F1" in part.split("</svg>")[0])
+    places = re.findall(r'<circle cx="([\d.]+)"', drawing.split("</svg>")[0])
+    assert len(places) == 2
+    assert places[0] == places[1]
+    clean = run("evaluate", saved, "task.npz").stdout
+    assert "outside" not in clean
+
+
+class TestTrainingRows:
+    def test_held_out_rows_give_no_note(self, run, printed, saved, fresh, files):
+        assert printed("evaluate", saved, "fresh.npz")["training_rows"] == 0
+        assert run("evaluate", saved, "fresh.csv").stderr == ""
+
+    @pytest.mark.parametrize("name", ["task.npz", "task.csv"])
+    def test_training_rows_are_counted(self, run, printed, saved, files, name):
+        assert printed("evaluate", saved, name)["training_rows"] == 1
+        note = run("evaluate", saved, name).stderr
+        assert "300 of 300 rows have the same features" in note
+        assert "held-out rows" in note
+        assert "--noise" not in note
+
+    def test_estimates_become_approximate(self, run, printed, saved, task, fresh, files):
+        run("noise", "inject", "fresh.npz", "--rho-pos", 0.2, "--rho-neg", 0.1, "--out", "noisy.npz")
+        few = replace(fresh, X=np.concatenate((fresh.X, task.X[:10])), Y=np.concatenate((fresh.Y, task.Y[:10])))
+        many = replace(fresh, X=np.concatenate((fresh.X, task.X[:90])), Y=np.concatenate((fresh.Y, task.Y[:90])))
+        for name, data, share, marked in (("few", few, 10 / 310, False), ("many", many, 90 / 390, True)):
+            write_npz(data, files / f"{name}.npz")
+            arguments = ("evaluate", saved, f"{name}.npz", "--noise", "noisy.rates.json")
+            found = printed(*arguments)
+            assert found["training_rows"] == pytest.approx(share)
+            assert ({estimate["status"] for estimate in found["metrics"].values()} == {"approximate"}) == marked
+            assert ("with --noise they can leave the range" in run(*arguments).stderr) == marked
+        run(*arguments, "--report", "model.html")
+        text = " ".join(check_page((files / "model.html").read_text()).text)
+        assert "90 of 390 rows have the same features" in text
+        assert "approximate" in text
+        assert "unbiased," not in text
+
+    def test_models_without_a_sketch(self, printed, saved, files):
+        model = load_model(saved)
+        model.training_rows_ = None
+        model.save(files / "old.ccmn")
+        assert load_model(files / "old.ccmn").training_rows_ is None
+        assert printed("evaluate", files / "old.ccmn", "task.npz")["training_rows"] is None
+
+
+def test_estimated_rates_widen_the_errors(printed, rejected, run, saved, fresh, files):
+    noise = ClassConditionalNoise([0.2, 0.1, 0.0], [0.1, 0.0, 0.3], label_names=["sun", "sea", "sky"])
+    known = NoiseRates.known(noise, fresh.Y)
+    some = replace(known, se_pos=[0.1, 0.0, 0.0], kind=("point", "known", "known"))
+    for name, content in (("known", noise), ("sure", known), ("unsure", some)):
+        (files / f"{name}.json").write_text(json.dumps(content.to_dict()))
+    exact, sure, unsure = (
+        printed("evaluate", saved, "fresh.csv", "--noise", f"{name}.json") for name in ("known", "sure", "unsure")
+    )
+    assert sure["metrics"] == exact["metrics"]
+    assert unsure["noise"]["se_pos"] == [0.0, 0.0, 0.1]
+    assert unsure["metrics"]["hamming_loss"]["value"] == exact["metrics"]["hamming_loss"]["value"]
+    assert unsure["metrics"]["hamming_loss"]["se"] > 1.01 * exact["metrics"]["hamming_loss"]["se"]
+    assert unsure["metrics"]["hamming_loss"]["status"] == "consistent"
+    shown = run("evaluate", saved, "fresh.csv", "--noise", "unsure.json").stdout
+    assert "consistent" in shown
+    assert "±: standard" in shown
+    other = replace(known, label_names=("sun", "sea", "fog"))
+    (files / "other.json").write_text(json.dumps(other.to_dict()))
+    assert "missing for 'sky'" in rejected("evaluate", saved, "fresh.csv", "--noise", "other.json")
+    (files / "broken.json").write_text(json.dumps({**known.to_dict(), "extra": 1}))
+    assert "broken.json" in rejected("evaluate", saved, "fresh.csv", "--noise", "broken.json")
+    for word in ("missing", "none"):  # the values of ccmn fit --noise
+        line = rejected("evaluate", saved, "fresh.csv", "--noise", word, code=2)
+        assert "--noise of this command must be a JSON file of noise rates" in line
+        assert f"got '{word}'" in line
+
+
+def test_unobserved_labels_are_ignored_with_noise(printed, saved, task, files):
+    Y = task.Y.astype(np.float32)
+    Y[5, 1] = np.nan
+    write_npz(replace(task, Y=Y), files / "weak.npz")
+    (files / "none.json").write_text(json.dumps(ClassConditionalNoise(0.0, 0.0, n_labels=3).to_dict()))
+    found = printed("evaluate", saved, "weak.npz", "--noise", "none.json")["metrics"]
+    scores = load_model(saved).decision_function(task.X)
+    assert found["hamming_loss"]["value"] == pytest.approx(((scores >= 0) != Y)[~np.isnan(Y)].mean())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nolabels.csv"], "there are no label columns 'sea', 'sky', 'sun'; the columns are"),
+        (["nolabels.npz"], "Y"),
+        (["task.csv", "--labels", "sea,sky"], "3 labels, of which 1 are missing: 'sun'"),
+        (["two.npz"], "the model was fitted on 3 labels; got 2"),
+        (["weak.npz"], "no row has all labels observed"),
+        (["task.npz", "--noise", "none.json"], "there is no file none.json"),
+        (["none.csv"], "there is no file none.csv"),
+    ],
+)
+def test_errors(rejected, saved, task, files, arguments, message):
+    write_csv(replace(task, Y=task.Y[:, :0], label_names=None), files / "nolabels.csv")
+    np.savez(files / "nolabels.npz", X=task.X)
+    write_npz(replace(task, Y=task.Y[:, :2], label_names=None), files / "two.npz")
+    Y = task.Y.astype(np.float32)
+    Y[:, 1] = np.nan
+    write_npz(replace(task, Y=Y), files / "weak.npz")
+    assert message in rejected("evaluate", saved, *arguments)
+
+
+def test_report(run, printed, rejected, saved, fresh, files):
+    run("noise", "inject", "fresh.npz", "--rho-pos", 0.2, "--rho-neg", 0.1, "--out", "noisy.npz")
+    arguments = ("evaluate", saved, "noisy.npz", "--noise", "noisy.rates.json", "--report", "model.html")
+    found = printed(*arguments)
+    assert found["report"] == "model.html"
+    reader = check_page((files / "model.html").read_text())
+    assert reader.counts["h2"] == 7
+    value = found["metrics"]["hamming_loss"]
+    mark = "" if 0 <= value["value"] <= 1 else "*"
+    assert f"{value['value']:.4f}{mark} ± {value['se']:.4f}, unbiased" in reader.text
+    assert "model.html already exists" in rejected(*arguments)
+    assert "report written to model.html" in run(*arguments, "--force").stdout
+
+
+def test_report_without_noise(printed, saved, files):
+    found = printed("evaluate", saved, "task.csv", "--report", "model.html")
+    reader = check_page((files / "model.html").read_text())
+    assert reader.counts["h2"] == 6  # no label issues without noise
+    assert any(f"{found['metrics']['hamming_loss']:.1%} of the labels wrongly" in part for part in reader.text)
+    assert any(part.startswith(f"{found['metrics']['hamming_loss']:.4f}") for part in reader.text)
+
+
+def test_rows_with_unobserved_labels_are_left_out_without_noise(run, printed, saved, task, files):
+    """Metrics on the labels as given need all labels of a row."""
+    Y = task.Y.astype(np.float32)
+    Y[::3, 1] = np.nan
+    write_npz(replace(task, Y=Y), files / "some.npz")
+    write_npz(task.take(np.arange(300) % 3 > 0), files / "complete.npz")
+    result = run("evaluate", saved, "some.npz")
+    assert "100 of 300 rows with missing labels are left out" in result.stderr
+    assert printed("evaluate", saved, "some.npz")["metrics"] == printed("evaluate", saved, "complete.npz")["metrics"]
+
+
+def test_report_with_unobserved_labels(run, saved, task, files):
+    Y = task.Y.astype(np.float32)
+    Y[5, 1] = np.nan
+    write_npz(replace(task, Y=Y), files / "weak.npz")
+    (files / "none.json").write_text(json.dumps(ClassConditionalNoise(0.0, 0.0, n_labels=3).to_dict()))
+    run("evaluate", saved, "weak.npz", "--noise", "none.json", "--report", "weak.html")
+    reader = check_page((files / "weak.html").read_text())
+    assert "of the labels observed" in reader.text
+    assert "No label issues found." in reader.text
+
+
+def test_rate_files_keep_standard_errors(tmp_path):
+    from ccmn.app.cli.noise_commands import match_rates, read_estimate, write_rates
+
+    noise = ClassConditionalNoise([0.1, 0.2], [0.3, 0.1], label_names=["sea", "sky"])
+    rates = replace(NoiseRates.known(noise, np.ones((4, 2))), se_pos=np.array([0.05, 0.02]))
+    write_rates(rates, tmp_path / "rates.json")
+    found = match_rates(read_estimate(tmp_path / "rates.json"), ["sky", "sea"], 2)
+    np.testing.assert_allclose(found.se_pos, [0.02, 0.05])
+    np.testing.assert_allclose(found.rho_neg, [0.1, 0.3])

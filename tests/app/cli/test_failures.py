@@ -1,0 +1,406 @@
+"""Failures of files and of the machine are reported in one line that names the file."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ccmn.app.cli.options import BLAS_BUFFER_BYTES, fill_blas_buffers
+from ccmn.data import MultiLabelData, read_npz, write_npz
+from ccmn.models import load_model
+
+FIT = ("fit", "task.npz", "--noise", "none", "--solver", "adam", "--lr", 0.05)
+
+
+@contextmanager
+def full_disk(free=512):
+    """Let every write beyond the first bytes of a file fail, as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (free, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("predict", "MODEL", "task.csv", "--out", "new.csv"), "new.csv"),
+        (("evaluate", "MODEL", "task.csv", "--report", "new.html"), "new.html"),
+        (("data", "convert", "task.npz", "--out", "new.csv"), "new.csv"),
+        (("data", "convert", "task.csv", "--labels", "-3", "--out", "new.npz"), "new.npz"),
+        (("noise", "estimate", "task.npz", "--out", "new.json"), "new.json"),
+        ((*FIT, "--epochs", 2, "--out", "new.ccmn"), "new.ccmn"),
+        ((*FIT, "--epochs", 10, "--checkpoint", "new.state", "--out", "new.ccmn"), "new.state"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value[:2])),
+)
+def test_full_disk(run, saved, files, command, name):
+    arguments = [saved if word == "MODEL" else word for word in command]
+    with full_disk():
+        result = run(*arguments, code=1)
+    assert result.stdout == ""
+    message = result.stderr.splitlines()[-1]
+    assert message.startswith("ccmn: ")
+    assert name in message
+    assert "File too large" in message
+    assert not (files / name).exists()
+
+
+@pytest.mark.parametrize("old", [True, False], ids=["old files", "no files"])
+@pytest.mark.parametrize("fails", ["new.npz", "new.rates.json"])
+def test_inject_writes_both_files_or_none(run, files, monkeypatch, old, fails):
+    command = ("noise", "inject", "task.npz", "--force", "--out", "new.npz", "--partial")
+    if old:
+        run(*command, 0.1)
+    before = {path.name: path.read_bytes() for path in files.iterdir()}
+    sync = os.fsync
+
+    def fsync(descriptor):
+        if f".{fails}." in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", fsync)
+        result = run(*command, 0.5, code=1)
+    assert fails in result.stderr.splitlines()[-1]
+    assert "No space left" in result.stderr
+    assert {path.name: path.read_bytes() for path in files.iterdir()} == before
+    run(*command, 0.5)
+    assert {path.name for path in files.iterdir()} == {*before, "new.npz", "new.rates.json"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("predict", "MODEL", "task.csv", "--out"),
+        ("evaluate", "MODEL", "task.csv", "--report"),
+        ("audit", "task.npz", "--out"),
+        ("data", "convert", "task.npz", "--out"),
+        ("noise", "inject", "task.npz", "--partial", 0.1, "--out"),
+        ("noise", "estimate", "task.npz", "--out"),
+    ],
+    ids=lambda command: " ".join(map(str, command[:2])),
+)
+def test_folders_are_not_overwritten(rejected, saved, files, command):
+    (files / "folder.csv").mkdir()
+    arguments = [saved if word == "MODEL" else word for word in command]
+    assert "folder.csv is a folder" in rejected(*arguments, "folder.csv", "--force")
+    assert (files / "folder.csv").is_dir()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        MemoryError("Unable to allocate 3.41 GiB for an array with shape (21519, 21519)"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes"),
+        RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore details."),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+    ],
+    ids=["python", "numpy", "torch", "cuda", "loader"],
+)
+def test_not_enough_memory(rejected, files, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", fail)
+    line = rejected(*FIT, "--out", "model.ccmn")
+    assert "not enough memory for task.npz" in line
+    assert line.count("\n") == 1
+
+
+def test_commands_need_memory_for_the_buffers_of_blas(rejected, files, monkeypatch):
+    fill_blas_buffers.cache_clear()
+    with open("/proc/self/statm") as stream:
+        used = int(stream.read().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + BLAS_BUFFER_BYTES, limits[1]))
+    try:
+        line = rejected(*FIT, "--out", "model.ccmn")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+        fill_blas_buffers.cache_clear()
+    assert "not enough memory: the buffers of OpenBLAS need" in line
+
+
+@pytest.mark.parametrize("megabytes", [100, 150, 200, 1000])
+@pytest.mark.parametrize("command", ["fit task.npz --loss hamming --out model.ccmn", "fit --help"])
+def test_commands_need_memory_for_the_libraries(files, megabytes, command):
+    """Without the check, OpenBLAS hangs, interrupts the process or prints its own message; torch ends the process."""
+    size = megabytes * 1_000_000
+    done = subprocess.run(
+        [sys.executable, "-m", "ccmn", *command.split()],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert re.fullmatch(r"ccmn: not enough memory: the libraries need \d+ MiB; raise ulimit -v\n", done.stderr)
+
+
+@pytest.mark.slow
+def test_decompositions_work_if_the_stack_cannot_grow():
+    code = """
+import resource, numpy as np
+from scipy.linalg import lapack
+from ccmn.app.cli.options import reserve_blas_memory
+
+def limit(free):
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + free, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+matrix = np.asfortranarray(np.random.default_rng(0).normal(size=(900, 900)))
+limit(1 << 32)
+reserve_blas_memory()
+limit(0)
+lapack.dgetrf(matrix, overwrite_a=True)
+"""
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "OMP_NUM_THREADS": "2"}, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("n_threads", ["1", pytest.param("2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("forked", [False, True])
+def test_blas_works_after_the_memory_is_exhausted(forked, n_threads):
+    """Without reserved buffers, or if they were reserved for other threads, the decomposition does not end."""
+    code = """
+import os, resource, signal, sys, numpy as np, scipy.linalg
+from threadpoolctl import threadpool_limits
+from ccmn.app.cli.options import reserve_blas_memory
+
+def limit(free):
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + free, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+if sys.argv[1] == "True" and (child := os.fork()):
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+matrix = np.random.default_rng(0).normal(size=(400, 300))
+reserve_blas_memory()  # no limit, no effect
+limit(1 << 32)
+reserve_blas_memory()
+limit(8_000_000)
+signal.alarm(60)
+with threadpool_limits(1):  # starts the threads again, as scikit-learn does
+    scipy.linalg.qr(matrix, mode="economic")
+scipy.linalg.qr(matrix, mode="economic")
+np.linalg.qr(matrix)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(forked)], env={**os.environ, "OMP_NUM_THREADS": n_threads}, check=False
+    )
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_errors_without_an_exception_are_reported_as_exhausted_memory_if_it_is_limited(
+    files, run, monkeypatch, limited
+):
+    def fail(*_, **__):
+        raise SystemError("error return without exception set")
+
+    monkeypatch.setattr("ccmn.app.cli.options.memory_is_limited", lambda: limited)
+    monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", fail)
+    if limited:
+        result = run(*FIT, "--out", "model.ccmn", code=1)
+        assert "not enough memory for task.npz" in result.stderr
+    else:
+        with pytest.raises(AssertionError, match="SystemError"):
+            run(*FIT, "--out", "model.ccmn")
+
+
+def test_other_runtime_errors_keep_their_traceback(files, run, monkeypatch):
+    monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("bug")))
+    with pytest.raises(AssertionError, match="RuntimeError"):
+        run(*FIT, "--out", "model.ccmn")
+
+
+def test_messages_of_several_lines_are_printed_in_one(rejected, files, monkeypatch):
+    def fail(*_, **__):
+        raise ValueError("damaged:\n  wrong  value")
+
+    monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", fail)
+    assert rejected(*FIT, "--out", "model.ccmn") == "ccmn: damaged:   wrong  value\n"
+
+
+def test_control_characters_in_names_do_not_reach_the_terminal(run, rejected, task, files):
+    names = ["\x1b]0;title\x07", "\x1b[2J", "[/]\u202e"]
+    write_npz(replace(task, label_names=names), files / "[red].npz")
+    for command in (("noise", "estimate", "[red].npz"), ("audit", "[red].npz"), ("data", "info", "[red].npz")):
+        result = run(*command)
+        assert "\x1b" not in result.output
+        assert "\x07" not in result.output
+        assert "\u202e" not in result.output
+        assert "[/]" in result.stdout or "[red]" in result.stdout
+    assert "\x1b" not in rejected("fit", "[red].npz", "--labels", "\x1b[2J", "--out", "model.ccmn")
+
+
+class TestStores:
+    def test_folder_as_store(self, rejected, files):
+        (files / "store").mkdir()
+        assert "store is a folder" in rejected("reproduce", "table1", "--small", "--store", "store")
+
+    def test_damaged_store(self, rejected, files):
+        (files / "results.db").write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 20)
+        assert "results.db" in rejected("report", "results.db")
+        assert "results.db" in rejected("reproduce", "table1", "--small", "--store", "results.db")
+
+    def test_store_of_another_program(self, rejected, files):
+        with sqlite3.connect("other.db") as connection:
+            connection.execute("CREATE TABLE songs (title TEXT)")
+        connection.close()
+        assert "other.db" in rejected("report", "other.db")
+
+    def test_store_without_results(self, rejected, files):
+        (files / "empty.db").touch()
+        assert "empty.db contains no results" in rejected("report", "empty.db")
+
+    @pytest.mark.parametrize("damaged", [False, True], ids=["folder", "damaged"])
+    def test_review_decisions(self, rejected, files, damaged):
+        pytest.importorskip("uvicorn", reason="the review needs starlette and uvicorn: pip install starlette uvicorn")
+        decisions = files / "task-review" / "decisions.db"
+        decisions.parent.mkdir()
+        decisions.write_bytes(b"no database" * 100) if damaged else decisions.mkdir()
+        assert "decisions.db" in rejected("review", "task.npz")
+
+
+class TestRateFiles:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '{"kind": "partial", "rho_neg": [1' + "0" * 400 + "]}",
+            '{"kind": "partial", "rho_neg": [0.1], "label_names": 5}',
+            '{"kind": "partial", "rho_neg": {"a": 1}}',
+            '{"kind": ["point"], "rho_pos": 0.1}',
+            "ESTIMATE",
+        ],
+        ids=["overflow", "names", "object", "list", "estimate"],
+    )
+    def test_errors_name_the_file(self, rejected, printed, files, text):
+        if text == "ESTIMATE":
+            content = printed("noise", "estimate", "task.npz")
+            content["estimate"]["flags"] = 0.5
+            text = json.dumps(content)
+        (files / "rates.json").write_text(text)
+        line = rejected("noise", "show", "rates.json")
+        assert line.startswith("ccmn: rates.json: ")
+        assert line.count("\n") == 1
+
+    def test_noise_requires_observed_labels(self, rejected, task, files):
+        write_npz(MultiLabelData(task.X, np.full((task.n, 2), np.nan)), files / "unknown.npz")
+        message = rejected("noise", "inject", "unknown.npz", "--partial", 0.1, "--out", "noisy.npz")
+        assert "unknown.npz contains no observed labels" in message
+
+
+def interrupt_after_write(path):
+    """Send SIGINT to this process, as Ctrl-C does, after the next write of a file."""
+
+    def version():
+        return path.stat().st_mtime_ns if path.exists() else None
+
+    def wait():
+        deadline = time.monotonic() + 60
+        while version() in (before, None) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = version()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def test_interrupted_fit_saves_the_best_model_and_exits_with_130(run, files):
+    """The checkpoint is kept, and the same command resumes from it."""
+    arguments = (*FIT, "--epochs", 1_000_000, "--checkpoint", "state", "--out", "model.ccmn")
+    for options in ((), ("--force",)):
+        interrupt_after_write(files / "state")
+        result = run(*arguments, *options, code=130)
+        assert "interrupted; model.ccmn is the best model so far; repeat the command with --force" in result.stderr
+        assert "saved to model.ccmn" in result.stdout
+        assert (files / "state").exists()
+    assert load_model("model.ccmn").selected_["epoch"] >= 1
+
+
+def test_interrupt_before_a_model_exists(run, files, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", interrupt)
+    run(*FIT, "--out", "model.ccmn", code=130)
+    assert not (files / "model.ccmn").exists()
+
+
+TRUSTED = {"rows": [0, 2], "Y": np.eye(2, 3, dtype=np.uint8), "random": [True, False]}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"rows": [0, 300]}, "numbers from 0 to 299"),
+        ({"rows": "x"}, "a list of row numbers"),
+        ({"rows": np.zeros(0, int)}, "no verified rows"),
+        ({"Y": [[0, 1, 2], [0, 0, 0]]}, "0 or 1"),
+        ({"Y": [[0, 1], [0, 0]]}, "3 labels"),
+        ({"random": [1, 0]}, "random"),
+        ({"random": [True]}, "random"),
+        ({"label_names": "two\nlines"}, r"verified labels 'two\nlines' ... are not the labels"),
+    ],
+)
+def test_damaged_verified_rows_are_named(files, rejected, change, reason):
+    np.savez("trusted.npz", **{**TRUSTED, "label_names": read_npz("task.npz").label_names, **change})
+    line = rejected("noise", "estimate", "task.npz", "--trusted", "trusted.npz")
+    assert line.startswith("ccmn: trusted.npz: ")
+    assert reason in line
+
+
+def test_verified_rows_in_a_damaged_file(files, rejected, monkeypatch):
+    np.savez("trusted.npz", **{**TRUSTED, "label_names": read_npz("task.npz").label_names})
+    content = (files / "trusted.npz").read_bytes()
+    arguments = ("noise", "estimate", "task.npz", "--trusted", "trusted.npz")
+    for damaged in (content[:60], content[:200] + bytes(8) + content[208:], b""):
+        (files / "trusted.npz").write_bytes(damaged)
+        assert "trusted.npz is not a complete NPZ file" in rejected(*arguments)
+    with zipfile.ZipFile("trusted.npz", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("Y.npy", "w") as member:
+        np.lib.format.write_array(member, np.zeros((50_000, 10)))
+    monkeypatch.setenv("CCMN_MAX_BYTES", "1000000")
+    assert re.search(r"trusted.npz: .*more than the limit of 1000000", rejected(*arguments))
+    (files / "trusted.csv").write_text("row,sea\n")
+    assert "trusted.csv" in rejected(*arguments[:-1], "trusted.csv")
+
+
+def test_errors_of_matching_files_name_them(files, run, rejected, saved):
+    (files / "rates.json").write_text('{"kind": "partial", "rho_neg": [0.1, 0.1]}')
+    assert "rates.json: Expected noise rates of 3 labels" in rejected("audit", "task.npz", "--noise", "rates.json")
+    task = read_npz("task.npz")
+    write_npz(replace(task, Y=np.full(task.Y.shape, np.nan)), "unknown.npz")
+    assert "unknown.npz: no row has all labels observed" in rejected("evaluate", saved, "unknown.npz")
+    assert "only NaN" in rejected("fit", "unknown.npz", "--noise", "none", "--out", "model.ccmn")
+    assert not (files / "model.ccmn").exists()
+
+
+@pytest.mark.parametrize("value", ["", "."])
+def test_a_folder_is_no_file_of_rates(files, rejected, value):
+    assert "--noise must be" in rejected("audit", "task.npz", "--noise", value, code=2)
+
+
+def test_issues_are_written_as_csv_or_json_only(files, rejected):
+    assert "--out must end in .csv or .json" in rejected("audit", "task.npz", "--out", "issues.xlsx", code=2)

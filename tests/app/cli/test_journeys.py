@@ -1,0 +1,226 @@
+"""From raw files to a corrected model: each test types the first command and then follows the printed ones."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ccmn.app.review.retraining import export_answers
+from ccmn.models import load_model
+
+pytestmark = pytest.mark.slow
+
+LABELS = ["access", "billing", "bugs"]
+WORDS = [["login", "password"], ["invoice", "refund"], ["crash", "error"]]
+N = 300
+N_REVIEWED = 60
+
+
+@pytest.fixture
+def true():
+    """Return the true labels of 300 rows."""
+    return np.random.default_rng(0).random((N, 3)) < 0.4
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Run every test in a folder of its own, whose name must be quoted in a shell."""
+    (tmp_path / "my data").mkdir()
+    monkeypatch.chdir(tmp_path / "my data")
+
+
+@pytest.fixture
+def follow(run, monkeypatch):
+    """Return a function that runs the command that a command printed, and checks its name."""
+
+    def follow_printed(result, name: str, **replaced: str):
+        lines = [line for line in result.stderr.splitlines() if line.startswith("next: ")]
+        assert len(lines) == 1, result.stderr
+        # A shell reads the line like this; the name of the program depends on the installation.
+        words = shlex.split(lines[0].removeprefix("next: "), comments=True)
+        words = words[3 if words[1] == "-m" else 1 :]
+        assert words[: len(name.split())] == name.split()
+        return run(*[replaced.get(word, word) for word in words])
+
+    return follow_printed
+
+
+@pytest.fixture
+def reviewer(monkeypatch):
+    """Return a function that lets a person who knows the true labels answer on the page of ``ccmn review``."""
+
+    def prepare(true):
+        def serve(session, retraining, on_start, host, port, command):
+            item = session.latest()
+            for _ in range(N_REVIEWED):
+                for label in item.asked:
+                    session.answer(item, label, "yes" if true[item.row, label] else "no")
+                item = session.queue.after(item.position)
+            export_answers(session)
+
+        monkeypatch.setattr("ccmn.app.review.server.serve", serve)
+
+    return prepare
+
+
+def texts(true) -> list[str]:
+    """Return a text for every row, with the words of its labels."""
+    return ["hello team " + " ".join(word for j in np.flatnonzero(row) for word in WORDS[j]) for row in true]
+
+
+def joined(labels) -> list[str]:
+    """Return the labels of every row as "a;b"."""
+    return [";".join(LABELS[j] for j in np.flatnonzero(row)) for row in labels]
+
+
+def share_wrong(true) -> float:
+    """Return the share of wrong labels in the predictions."""
+    return float((pd.read_csv("predictions.csv")[LABELS].to_numpy() != true).mean())
+
+
+def test_support_tickets(run, follow, reviewer, true):
+    noisy = true | (np.random.default_rng(1).random(true.shape) < 0.2)
+    tickets = pd.DataFrame({"ticket": [f"T{i:03}" for i in range(N)], "the body": texts(true), "tags": joined(noisy)})
+    tickets.to_csv("it's tickets.csv", index=False)
+    reviewer(true)
+    options = ("--tags", "tags", "--text", "the body", "--id", "ticket", "--cache", "my results")
+    estimated = run("noise", "estimate", "it's tickets.csv", *options, "--noise-type", "partial", "--out", "rates.json")
+    audited = follow(estimated, "audit")
+    assert pd.read_csv("issues.csv").id.isin(tickets.ticket).all()
+    reviewed = follow(audited, "review")
+    corrected = pd.read_csv("it's tickets-review/corrected.csv", keep_default_na=False)
+    assert corrected.columns.tolist() == tickets.columns.tolist()
+    assert (corrected.tags != tickets.tags).sum() > 10
+    fitted = follow(reviewed, "fit")
+    assert load_model("model.ccmn").noise_.kind == "partial"  # the declared noise type is kept to the end
+    follow(fitted, "predict", NEW="it's tickets.csv")
+    assert share_wrong(true) < 0.05
+    assert pd.read_csv("predictions.csv").ticket.tolist() == tickets.ticket.tolist()
+    # A second audit uses the answers and does not overwrite files.
+    again = run("audit", "it's tickets.csv", *options, "--trusted", "it's tickets-review/trusted.npz")
+    follow(again, "fit")
+    assert Path("model-2.ccmn").exists()
+
+
+@pytest.mark.parametrize("source", ["table", "folder"])
+def test_pictures(run, follow, reviewer, true, source):
+    """Pictures of colored stripes, listed in a table with tags or sorted into folders by one tag."""
+    Image = pytest.importorskip("PIL.Image", reason="pillow is not installed: pip install pillow")
+    rng = np.random.default_rng(5)
+    if source == "folder":
+        true = np.eye(3, dtype=bool)[rng.integers(3, size=N)]
+    wrong = rng.random(true.shape) < 0.15
+    noisy = true | wrong if source == "table" else np.where(wrong[:, :1], np.roll(true, 1, axis=1), true)
+    paths = [f"pictures/{i:03}.png" for i in range(N)]
+    if source == "folder":
+        paths = [f"pictures/{LABELS[int(row.argmax())]}/{i:03}.png" for i, row in enumerate(noisy)]
+    for path, row in zip(paths, true):
+        pixels = rng.integers(60, size=(12, 18, 3))
+        pixels[:, np.repeat(row, 6)] += 150
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.astype(np.uint8)).save(path)
+    embed = ("--encoder", "pixels:6x9", "--out", "photos.parquet")
+    if source == "folder":
+        order = np.argsort(paths)  # as in the table of the files
+        true, noisy, columns = true[order], noisy[order], ()
+        embedded = run("embed", "pictures", *embed)
+    else:
+        pd.DataFrame({"file": paths, "what is in it": joined(noisy)}).to_csv("photos.csv", index=False)
+        columns = ("--image", "file", "--tags", "what is in it")
+        embedded = run("embed", "photos.csv", *columns, *embed)
+    reviewer(true)
+    estimated = follow(embedded, "noise estimate")
+    audited = follow(estimated, "audit")
+    reviewed = follow(audited, "review")
+    corrected = pd.read_csv("photos-review/corrected.csv")
+    assert {"file", columns[3] if columns else "tags"} < set(corrected.columns)
+    fitted = follow(reviewed, "fit")
+    run("embed", "photos.csv" if columns else "pictures", *columns, *embed[:3], "new.parquet")
+    follow(fitted, "predict", NEW="new.parquet")
+    assert share_wrong(true) < min(0.05, (noisy != true).mean() / 2)
+    report = run("audit", "photos.parquet", "--noise", "rates.json", "--min-p-wrong", 0, "--report", "report.html")
+    assert "report written" in report.stdout
+    assert "data:image/png" in Path("report.html").read_text()
+
+
+def test_table_with_categories_and_gaps(run, follow, reviewer, true):
+    rng = np.random.default_rng(2)
+    table = pd.DataFrame(
+        {
+            "plan": np.where(true[:, 0], "pro", np.where(rng.random(N) < 0.5, "free", "")),
+            "opened": np.where(true[:, 1], "2026-03-01", "2025-03-01"),
+            "score": np.where(rng.random(N) < 0.05, np.nan, true[:, 2] + rng.normal(0, 0.1, N)),
+        }
+    )
+    noisy = true & (rng.random(true.shape) > 0.2)
+    table[LABELS] = noisy.astype(int)
+    table.to_csv("table.csv", index=False)
+    reviewer(true)
+    options = ("--labels", ",".join(LABELS), "--random-state", 3)
+    estimated = run("noise", "estimate", "table.csv", *options, "--noise-type", "missing")
+    reviewed = follow(follow(estimated, "audit"), "review")
+    corrected = pd.read_csv("table-review/corrected.csv")
+    pd.testing.assert_frame_equal(corrected[["plan", "opened", "score"]], pd.read_csv("table.csv").iloc[:, :3])
+    assert (corrected[LABELS].to_numpy() != true).mean() < (noisy != true).mean()
+    follow(follow(reviewed, "fit"), "predict", NEW="table.csv")
+    assert share_wrong(true) < 0.1
+
+
+@pytest.mark.parametrize(("noise", "added"), [("partial", True), ("missing", False)])
+def test_candidate_sets_and_positives_only(run, follow, reviewer, true, noise, added):
+    flips = np.random.default_rng(3).random(true.shape) < 0.3
+    noisy = true | flips if added else true & ~flips
+    pd.DataFrame({"text": texts(true), "labels": joined(noisy)}).to_csv("rows.csv", index=False)
+    options = ("--tags", "labels", "--text", "text")
+    reviewer(true)
+    audited = run("audit", "rows.csv", *options, "--noise", noise, "--out", "issues.csv")
+    issues = pd.read_csv("issues.csv")
+    assert (true != noisy)[issues.row, [LABELS.index(label) for label in issues.label]].mean() > 0.9
+    fitted = follow(follow(audited, "review"), "fit")
+    assert load_model("model.ccmn").noise_.kind == noise
+    follow(fitted, "predict", NEW="rows.csv")
+    assert share_wrong(true) < 0.05
+
+
+def test_votes_from_label_studio(run, follow, reviewer, printed, true):
+    rng = np.random.default_rng(4)
+
+    def annotation(labels, who: str, **fields) -> dict:
+        choices = [LABELS[j] for j in np.flatnonzero(labels)]
+        result = [{"type": "choices", "value": {"choices": choices}}]
+        return {"completed_by": {"id": 1, "email": who}, "result": result, **fields}
+
+    tasks = [
+        {
+            "id": i,
+            "data": {"text": text},
+            "annotations": [
+                annotation(row ^ (rng.random(3) < error), who, was_cancelled=bool(rng.random() < 0.05))
+                for who, error in (("ann", 0.05), ("bob", 0.15), ("eve", 0.4))
+            ],
+        }
+        for i, (text, row) in enumerate(zip(texts(true), true))
+    ]
+    Path("export.json").write_text(json.dumps(tasks))
+    reviewer(true)
+    listed = pd.DataFrame(printed("noise", "estimate", "export.json")["annotators"])
+    rates = listed.groupby("annotator").rho_pos.mean()
+    assert max(rates["ann"], rates["bob"]) < rates["eve"] - 0.1
+    audited = follow(run("noise", "estimate", "export.json", "--out", "rates.json"), "audit")
+    run("audit", "export.json", "--min-p-wrong", 0, "--out", "tasks.json")
+    assert "predictions" in json.loads(Path("tasks.json").read_text())[0]
+    reviewed = follow(audited, "review")
+    corrected = pd.read_csv("export-review/corrected.csv", keep_default_na=False)
+    assert corrected.columns.tolist() == ["id", "text", "labels"]
+    reviewed_rows = pd.read_csv("export-review/trusted.csv").row.unique()
+    assert corrected.labels[reviewed_rows].tolist() == pd.Series(joined(true))[reviewed_rows].tolist()
+    follow(follow(reviewed, "fit"), "predict", NEW="export.json")
+    assert share_wrong(true) < 0.05
+    assert load_model("model.ccmn").label_names_ == tuple(LABELS)
+    # The corrected table can be used in place of the export.
+    run("fit", "export-review/corrected.csv", "--tags", "labels", "--text", "text", "--id", "id", "--out", "m.ccmn")

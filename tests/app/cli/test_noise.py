@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from ccmn.app.cli.noise_commands import match_rates, read_estimate, read_rates
+from ccmn.data import MultiLabelData, read_csv, read_npz, write_npz
+from ccmn.estimation import NoiseRates
+from ccmn.noise import ClassConditionalNoise, PartialNoise, TransitionNoise
+
+
+def test_inject_writes_data_rates_and_counts(printed, task, files):
+    found = printed("noise", "inject", "task.npz", "--rho-pos", 0.3, "--rho-neg", 0.1, "--out", "noisy.npz")
+    noisy, noise = read_npz("noisy.npz"), read_rates(files / "noisy.rates.json")
+    assert_array_equal(noisy.X, task.X)
+    assert found["labels"] == 900
+    assert found["lost"] == ((task.Y == 1) & (noisy.Y == 0)).sum()
+    assert found["added"] == ((task.Y == 0) & (noisy.Y == 1)).sum()
+    assert found["flipped"] == (task.Y != noisy.Y).sum() > 0
+    assert noise == ClassConditionalNoise(0.3, 0.1, n_labels=3, label_names=task.label_names)
+
+
+def test_inject_prints_counts(run, files):
+    text = run("noise", "inject", "task.csv", "--labels", -3, "--partial", 0.5, "--out", "noisy.csv").stdout
+    assert " 0 removed, " in text
+    assert "rates in noisy.rates.json" in text
+    assert read_csv("noisy.csv", labels=-3).label_names == ("sea", "sky", "sun")
+
+
+def test_inject_is_reproducible(run, files):
+    options = ("--paper-draw", "literal", "--out")
+    for random_state, name in ((1, "a.npz"), (1, "b.npz"), (2, "c.npz")):
+        run("noise", "inject", "task.npz", "--random-state", random_state, *options, name)
+    a, b, c = (read_npz(name).Y for name in ("a.npz", "b.npz", "c.npz"))
+    assert_array_equal(a, b)
+    assert (a != c).any()
+
+
+def test_paper_protocols(run, real_data, files):
+    sums = {}
+    for protocol in ("literal", "moderate"):
+        out = f"{protocol}.npz"
+        run("noise", "inject", "yeast", "--data-dir", real_data, "--paper-draw", protocol, "--out", out)
+        noise = read_rates(files / f"{protocol}.rates.json")
+        sums[protocol] = (noise.rho_pos + noise.rho_neg).max()
+    assert sums["moderate"] <= 0.6 + 1e-9 < sums["literal"] < 1
+
+
+def test_missing_only_removes(printed, files):
+    found = printed("noise", "inject", "task.npz", "--missing", 0.4, "--out", "noisy.npz")
+    assert found["added"] == 0 < found["lost"]
+    assert json.loads((files / "noisy.rates.json").read_text())["kind"] == "missing"
+
+
+def test_inject_matches_rates_by_name(run, task, files):
+    rates = {"kind": "class_conditional", "rho_pos": [1e-9, 0.9, 0], "rho_neg": [0, 0, 0.5]}
+    (files / "rates.json").write_text(json.dumps({**rates, "label_names": ["sun", "sky", "sea"]}))
+    run("noise", "inject", "task.npz", "--rates", "rates.json", "--out", "noisy.npz")
+    flipped = (read_npz("noisy.npz").Y != task.Y).mean(0)
+    assert flipped[2] == 0
+    assert (flipped[:2] > 0.1).all()
+    assert read_rates(files / "noisy.rates.json").rho_neg.tolist() == [0.5, 0, 0]
+
+
+def test_sparse_and_unobserved_labels(printed, task, files):
+    Y = task.Y.astype(np.float32)
+    Y[:10] = np.nan
+    write_npz(MultiLabelData(task.X, Y), files / "weak.npz")
+    assert printed("noise", "inject", "weak.npz", "--partial", 0.2, "--out", "noisy.npz")["labels"] == 870
+    (files / "rows.svm").write_text("0,1 1:0.5\n1 2:1\n")
+    found = printed("noise", "inject", "rows.svm", "--missing", 0.5, "--out", "sparse.npz")
+    noisy = read_npz("sparse.npz").Y.toarray()
+    assert found["labels"] == 4
+    assert (found["lost"], found["added"]) == (3 - noisy.sum(), 0)
+    assert noisy[1, 0] == 0
+
+
+def test_show(run, printed, files):
+    run("noise", "inject", "task.npz", "--partial", 0.25, "--out", "noisy.npz")
+    table = run("noise", "show", "noisy.rates.json").stdout
+    assert "partial noise, 3 labels" in table
+    assert "sky" in table
+    assert "0.250" in table
+    assert printed("noise", "show", "noisy.rates.json")["rho_neg"] == [0.25, 0.25, 0.25]
+
+
+def test_show_transition_noise(run, files):
+    noise = TransitionNoise([[0.9, 0.1], [0.2, 0.8]], label_names=["cat", "dog"])
+    (files / "rates.json").write_text(json.dumps(noise.to_dict()))
+    table = run("noise", "show", "rates.json").stdout
+    assert "transition noise" in table
+    assert "0.800" in table
+
+
+@pytest.fixture
+def noisy(run, files):
+    """Task with added labels, and their rates in noisy.rates.json."""
+    run("noise", "inject", "task.npz", "--partial", 0.3, "--out", "noisy.npz")
+    return files
+
+
+def test_fit_with_estimated_rates_equals_fit_that_estimates(run, printed, noisy):
+    """Estimated rates in a file are shrunk for training as those that fit estimates itself."""
+    estimated = printed("noise", "estimate", "noisy.npz", "--out", "rates.json")
+    from_file = printed("fit", "noisy.npz", "--noise", "rates.json", "--out", "file.ccmn")
+    own = printed("fit", "noisy.npz", "--out", "own.ccmn")
+    assert from_file["noise"] == own["noise"]
+    assert own["noise"]["rho_pos"] != estimated["rho_pos"]  # shrunk
+    run("predict", "file.ccmn", "noisy.npz", "--out", "file.csv")
+    run("predict", "own.ccmn", "noisy.npz", "--out", "own.csv")
+    assert Path("file.csv").read_text() == Path("own.csv").read_text()
+
+
+def test_every_command_accepts_estimated_rates(run, printed, noisy):
+    found = printed("noise", "estimate", "noisy.npz", "--noise-type", "partial", "--out", "rates.json")
+    assert json.loads((noisy / "rates.json").read_text()) == found
+    assert found["kind"] == "partial"
+    assert found["label_names"] == ["sea", "sky", "sun"]
+    assert max(abs(rate - 0.3) for rate in found["rho_neg"]) < 0.15
+    assert found["estimate"]["noise_type"] == ["partial"] * 3
+    assert read_rates(noisy / "rates.json") == PartialNoise(found["rho_neg"], label_names=found["label_names"])
+    assert printed("noise", "show", "rates.json") == found
+    fitted = printed("fit", "noisy.npz", "--noise", "rates.json", "--epochs", 2, "--lr", 0.05, "--out", "model.ccmn")
+    assert fitted["noise"]["rho_neg"] == found["rho_neg"]
+    assert fitted["noise_is_estimated"]
+
+
+def test_estimate_table(run, noisy):
+    result = run("noise", "estimate", "noisy.npz", "--method", "best_bin", "--out", "rates.json")
+    for word in ("estimated noise, 3 labels", "sky", "upper bound", "best bin", "intervals"):
+        assert word in result.stdout
+    assert "ccmn: note: Noise rates of" in result.stderr
+    assert "estimated noise, 3 labels" in run("noise", "show", "rates.json").stdout
+
+
+def test_estimate_from_csv_and_candidates(printed, task, noisy):
+    Y = read_npz("noisy.npz").Y
+    write_npz(MultiLabelData(task.X, task.Y, candidates=Y), noisy / "both.npz")
+    options = ("--noise-type", "partial", "--random-state", 3)
+    expected = printed("noise", "estimate", "noisy.npz", *options)["rho_neg"]
+    assert printed("noise", "estimate", "both.npz", "--candidates", *options)["rho_neg"] == expected
+    clean = printed("noise", "estimate", "task.csv", "--labels", -3, *options)["rho_neg"]
+    assert sum(clean) < sum(expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["task.npz", "--noise-type", "left"], 2, "'left' is not one of both, partial, missing"),
+        (["task.npz", "--method", "guess"], 2, "'guess' is not one of auto, profile"),
+        (["task.npz", "--method", "trusted"], 2, "'trusted' is not one of auto"),
+        (["task.npz", "--candidates"], 1, "no candidate sets"),
+        (["none.npz"], 1, "none.npz"),
+        (["task.npz", "--out", "nowhere/rates.json"], 1, "folder nowhere does not exist"),
+        (["task.npz", "--out", "task.csv"], 1, "task.csv already exists"),
+    ],
+)
+def test_estimate_errors(rejected, files, arguments, code, message):
+    assert message in rejected("noise", "estimate", *arguments, code=code)
+
+
+def test_estimated_rates_are_matched_by_name(noisy, printed):
+    printed("noise", "estimate", "noisy.npz", "--noise-type", "partial", "--out", "rates.json")
+    rates = read_estimate(noisy / "rates.json")
+    flagged = NoiseRates.from_dict({**rates.to_dict(), "flags": [("first", "note", 0), ("all", "note", None)]})
+    matched = match_rates(flagged, ["sun", "sea", "sky"], 3)
+    assert matched.label_names == ("sun", "sea", "sky")
+    assert matched.rho_neg.tolist() == [rates.rho_neg[j] for j in (2, 0, 1)]
+    assert matched.ci_neg.tolist() == [rates.ci_neg[j].tolist() for j in (2, 0, 1)]
+    assert [flag.label for flag in matched.flags] == [1, None]
+    assert match_rates(rates, None, 3) is rates
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"kind": "partial", "rho_neg": [0.1], "estimate": 3}', "rates.json: 'estimate' must be an object"),
+        ('{"kind": "partial", "rho_neg": [0.1], "estimate": {}}', "rates.json: not a description of noise rates"),
+    ],
+)
+def test_show_errors_of_estimates(rejected, files, text, message):
+    (files / "rates.json").write_text(text)
+    assert message in rejected("noise", "show", "rates.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "rates.json: not JSON (line 1"),
+        ('{"kind": "partial",\n"rho_neg": [0.1,}', "not JSON (line 2"),
+        ("[" * 100_000, "nested too deeply"),
+        ("[]", "description of"),
+        ("{}", "description of"),
+        ('{"kind": "partial"}', "no field 'rho_neg'"),
+        ('{"kind": "partial", "rho_neg": [1.5]}', "between 0 and 1; got 1.5"),
+        ('{"kind": "partial", "rho_neg": ["a"]}', "must be a number"),
+        ('{"kind": "partial", "rho_neg": null}', "rho"),
+        (f'{{"kind": "partial", "rho_neg": [1{"0" * 400}]}}', "rates.json: "),
+        ('{"kind": "partial", "rho_neg": [1e400]}', "rates.json: "),
+        ('{"kind": "class_conditional", "rho_pos": [0.5], "rho_neg": [0.5]}', "must be below 1"),
+        ('{"kind": "class_conditional", "rho_pos": [0.5], "rho_neg": [0, 0]}', "labels"),
+    ],
+    ids=range(13),
+)
+def test_show_errors(rejected, files, text, message):
+    (files / "rates.json").write_text(text)
+    assert message in rejected("noise", "show", "rates.json")
+
+
+def test_show_requires_a_text_file(rejected, files):
+    (files / "rates.json").write_bytes(b"\xff\xfe\x00")
+    assert "not UTF-8" in rejected("noise", "show", "rates.json")
+    assert "there is no file" in rejected("noise", "show", "none.json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "got 0"),
+        (["--partial", 0.1, "--missing", 0.1], 2, "got 2"),
+        (["--rho-pos", 0.1], 2, "--rho-pos and --rho-neg must be given together"),
+        (["--paper-draw", "mild"], 2, "literal, moderate"),
+        (["--partial", 1.5], 2, "--partial"),
+        (["--rho-pos", 0.5, "--rho-neg", 0.5], 1, "must be below 1"),
+        (["--rates", "none.json"], 1, "there is no file none.json"),
+        (["--partial", 0.1, "--labels", 3], 1, "labels=3"),
+    ],
+)
+def test_inject_errors(rejected, files, arguments, code, message):
+    assert message in rejected("noise", "inject", "task.npz", *arguments, "--out", "noisy.npz", code=code)
+    assert not (files / "noisy.npz").exists()
+
+
+def test_inject_does_not_overwrite(rejected, run, files):
+    (files / "noisy.rates.json").touch()
+    arguments = ("noise", "inject", "task.npz", "--partial", 0.1, "--out", "noisy.npz")
+    assert "noisy.rates.json already exists" in rejected(*arguments)
+    run(*arguments, "--force")
+    assert "noisy.npz already exists" in rejected(*arguments)
+
+
+def test_match_rates(task):
+    noise = ClassConditionalNoise(0.1, 0.1, n_labels=2, label_names=["sea", "sky"])
+    with pytest.raises(ValueError, match="rates of 2 labels"):
+        match_rates(noise, task.label_names, 3)
+    with pytest.raises(ValueError, match="missing for 'fog'"):
+        match_rates(noise, ["sea", "fog"], 2)
+    assert match_rates(noise, None, 2) is noise
+    matched = match_rates(TransitionNoise([[0.9, 0.1], [0.2, 0.8]], label_names=["a", "b"]), ["b", "a"], 2)
+    assert matched.T.tolist() == [[0.8, 0.2], [0.1, 0.9]]

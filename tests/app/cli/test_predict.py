@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ccmn import ClassConditionalNoise, control_risk
+from ccmn.app.cli.predict_command import model_columns
+from ccmn.data import write_csv, write_npz
+from ccmn.models import CCMNClassifier, load_model
+
+
+def test_predictions_equal_those_of_the_model(run, task, saved, files):
+    text = run("predict", saved, "task.csv", "--out", "predictions.csv").stdout
+    assert text == "predictions.csv: 300 rows\n"
+    table, model = pd.read_csv("predictions.csv"), load_model(saved)
+    assert list(table) == ["row", "sea", "sky", "sun", "p(sea)", "p(sky)", "p(sun)"]
+    assert_array_equal(table[["sea", "sky", "sun"]], model.predict(task.X))
+    assert_allclose(table[["p(sea)", "p(sky)", "p(sun)"]], model.predict_proba(task.X), rtol=1e-5)
+    assert (table[["sea", "sky", "sun"]].to_numpy() == task.Y).mean() > 0.9
+
+
+def test_default_output_is_stdout(run, saved, files):
+    run("predict", saved, "task.npz", "--out", "predictions.csv")
+    assert run("predict", saved, "task.npz").stdout == (files / "predictions.csv").read_text()
+
+
+def test_top(run, saved, task, files):
+    run("predict", saved, "task.npz", "--top", 2, "--out", "top.csv")
+    table, p = pd.read_csv("top.csv"), load_model(saved).predict_proba(task.X)
+    assert list(table) == ["row", "rank", "label", "probability", "predicted"]
+    assert len(table) == 600
+    first = table[table["rank"] == 1]
+    assert_allclose(first["probability"], p.max(1), rtol=1e-5)
+    assert [task.label_names[j] for j in p.argmax(1)] == first["label"].tolist()
+    assert ((first["probability"] >= 0.5) == (first["predicted"] == 1)).all()
+
+
+def test_top_exceeds_the_number_of_labels(run, saved, files):
+    assert len(run("predict", saved, "task.npz", "--top", 9).stdout.splitlines()) == 1 + 300 * 3
+
+
+def test_json(printed, saved, files):
+    found = printed("predict", saved, "task.npz", "--top", 1)
+    assert found["labels"] == ["sea", "sky", "sun"]
+    assert found["cut"] == 0.5
+    assert len(found["rows"][7]["probability"]) == 1
+    whole = printed("predict", saved, "task.npz")["rows"][7]
+    assert [name for name, p in whole["probability"].items() if p >= 0.5] == whole["predicted"]
+    assert printed("predict", saved, "task.npz", "--out", "p.csv") == {"out": "p.csv", "rows": 300}
+
+
+def test_columns_are_matched_by_name(run, saved, task, files):
+    table = pd.DataFrame(task.X, columns=list(task.feature_names)).assign(id=range(300))
+    table[["id", "age", "depth", "length", "width"]].to_csv("new.csv", index=False, float_format="%.9g")
+    assert run("predict", saved, "new.csv").stdout == run("predict", saved, "task.csv").stdout
+
+
+def test_files_without_names_are_matched_by_position(run, saved, task, files):
+    np.savez("bare.npz", X=task.X)
+    assert run("predict", saved, "bare.npz").stdout == run("predict", saved, "task.csv").stdout
+
+
+def test_models_without_names(run, task, unnamed, files):
+    write_npz(unnamed, files / "unnamed.npz")
+    run("fit", "unnamed.npz", "--noise", "none", "--epochs", 2, "--out", "model.ccmn")
+    assert run("predict", "model.ccmn", "unnamed.npz").stdout.startswith("row,0,1,2,p(0),p(1),p(2)\n")
+    write_csv(replace(task, Y=task.Y[:, :0], label_names=None), files / "features.csv")
+    run("predict", "model.ccmn", "features.csv")
+
+
+def test_multiclass_and_binary_models(run, task, files):
+    kinds = np.array(["cat", "dog", "emu"])[task.Y.sum(1) % 3]
+    for name, y in (("three", kinds), ("two", kinds == "dog")):
+        CCMNClassifier(noise=None, epochs=2).fit(pd.DataFrame(task.X, columns=task.feature_names), y).save(name)
+    three = pd.read_csv(files / "three.csv") if run("predict", "three", "task.npz", "--out", "three.csv") else None
+    assert list(three)[:4] == ["row", "cat", "dog", "emu"]
+    assert (three[["cat", "dog", "emu"]].sum(axis=1) == 1).all()
+    assert run("predict", "two", "task.npz").stdout.startswith("row,False,True,p(False),p(True)\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("new.csv", "length,width,depth\n1,2,3\n", "4 features, of which 1 are missing: 'age'"),
+        ("new.csv", "length,width,depth,age\n1,2,red,4\n", "new.csv, line 2: 'red' in column 'depth'"),
+        ("new.csv", "length,width,depth,age\n1,2,,4\n", "new.csv: 1 feature values are missing"),
+        ("new.csv", "", "the file is empty"),
+        ("new.csv", "length,width,depth,age\n", "has no rows"),
+        ("new.svm", "0 9:1\n", "the model was fitted on 4 features; got 9"),
+        ("new.xyz", "a", "unknown file format '.xyz'"),
+    ],
+)
+def test_data_errors(rejected, saved, files, name, text, message):
+    (files / name).write_text(text)
+    assert message in rejected("predict", saved, f"./{name}")
+
+
+@pytest.mark.parametrize("content", [b"", b"no model", b"PK\x03\x04"])
+def test_other_files_are_not_models(rejected, files, content):
+    (files / "model.ccmn").write_bytes(content)
+    assert "model.ccmn is not a valid ccmn model" in rejected("predict", "model.ccmn", "task.csv")
+    assert "task.csv is not a valid ccmn model: it is truncated" in rejected("predict", "task.csv", "model.ccmn")
+
+
+def test_damaged_and_missing_models(rejected, saved, files):
+    (files / "truncated.ccmn").write_bytes(saved.read_bytes()[:-100])
+    assert "not a valid ccmn model" in rejected("predict", "truncated.ccmn", "task.csv")
+    assert "model none.ccmn does not exist" in rejected("predict", "none.ccmn", "task.csv")
+    assert "there is no file none.csv" in rejected("predict", saved, "none.csv")
+    assert "did you mean 'yeast'?" in rejected("predict", saved, "yaest")
+
+
+def test_existing_files_are_not_overwritten(rejected, run, saved, files):
+    assert "task.csv already exists" in rejected("predict", saved, "task.npz", "--out", "task.csv")
+    run("predict", saved, "task.npz", "--out", "task.csv", "--force")
+
+
+@pytest.mark.parametrize("options", [(), ("--top", 2), ("--json",)])
+def test_prediction_in_blocks(run, saved, files, monkeypatch, options):
+    whole = run("predict", saved, "task.npz", *options).stdout
+    monkeypatch.setattr("ccmn.app.cli.predict_command.BLOCK_ENTRIES", 3 * 7)
+    assert run("predict", saved, "task.npz", *options).stdout == whole
+
+
+def test_columns_of_a_saved_model(saved):
+    columns = model_columns(load_model(saved))
+    assert columns.feature_names == ("length", "width", "depth", "age")
+    assert (columns.n_features, columns.n_labels, columns.label_names) == (4, 3, ("sea", "sky", "sun"))
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"feature_names": ["a", "b"]}, "one name per feature"),
+        ({"feature_names": ["a", "a", "b", "c"]}, "must be unique"),
+        ({"text": {"column": "t", "terms": list("abcde"), "idf": [1.0] * 5}}, "4 features but 5 terms"),
+        ({"text": {"column": "t"}}, "not a description of text features"),
+    ],
+)
+def test_inconsistent_columns(saved, extra, message):
+    classifier = load_model(saved)
+    classifier.extra_ = extra
+    with pytest.raises(ValueError, match=message):
+        model_columns(classifier)
+
+
+@pytest.fixture
+def calibration(task, files):
+    """Rows with noisy labels, calibration.npz, and the rates of the noise, rates.json."""
+    noise = ClassConditionalNoise(0.2, 0.1, n_labels=3, label_names=task.label_names)
+    X = np.random.default_rng(1).normal(size=(1500, 4)).astype(np.float32)
+    Y = (X[:, :3] > 0.3).astype(np.uint8)
+    noisy = noise.corrupt(Y, random_state=0)
+    write_npz(replace(task, X=X, Y=noisy), files / "calibration.npz")
+    (files / "rates.json").write_text(json.dumps(noise.to_dict()))
+    return X, noisy, noise
+
+
+def test_control(run, printed, saved, task, calibration):
+    X, noisy, noise = calibration
+    options = ("--control", "recall=0.9", "--calibration", "calibration.npz", "--noise", "rates.json")
+    model = load_model(saved)
+    expected = control_risk(noisy, model.predict_proba(X), noise, "recall", 0.9, 0.8)
+    result = run("predict", saved, "task.npz", *options, "--confidence", 0.8, "--out", "predictions.csv")
+    assert result.stderr.endswith(f"ccmn: note: {expected}\n")
+    table = pd.read_csv("predictions.csv")
+    assert_array_equal(table[["sea", "sky", "sun"]], model.predict_proba(task.X) >= expected.threshold)
+    found = printed("predict", saved, "task.npz", *options)
+    assert found["cut"] == found["control"]["threshold"]
+    assert found["control"]["guaranteed"]
+    assert [name for name, p in found["rows"][7]["probability"].items() if p >= found["cut"]] == found["rows"][7][
+        "predicted"
+    ]
+
+
+def test_control_without_guarantee(rejected, saved, task, files):
+    write_npz(replace(task, X=task.X[:10], Y=task.Y[:10]), files / "few.npz")
+    message = rejected("predict", saved, "task.npz", "--control", "recall=0.99", "--calibration", "few.npz")
+    assert "recall >= 0.99 cannot be guaranteed with confidence 0.9 from 10 rows" in message
+    assert "rows are needed" in message
+
+
+def test_control_on_training_rows(run, saved, files):
+    result = run("predict", saved, "task.npz", "--control", "recall=0.9", "--calibration", "task.npz")
+    assert "100% of the calibration rows are in the training data" in result.stderr
+
+
+def test_control_of_a_multiclass_model(rejected, task, files):
+    kinds = np.array(["cat", "dog", "emu"])[task.Y.sum(1) % 3]
+    CCMNClassifier(noise=None, epochs=2).fit(pd.DataFrame(task.X, columns=task.feature_names), kinds).save("three")
+    write_npz(replace(task, Y=np.eye(3, dtype=np.uint8)[task.Y.sum(1) % 3], label_names=["cat", "dog", "emu"]), "c.npz")
+    message = rejected("predict", "three", "task.npz", "--control", "recall=0.9", "--calibration", "c.npz")
+    assert "--control requires a multi-label model" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--control", "recall=0.9"), "--control requires --calibration"),
+        (("--calibration", "task.npz"), "require --control"),
+        (("--noise", "rates.json"), "require --control"),
+        (("--control", "recall", "--calibration", "task.npz"), "got 'recall'"),
+        (("--control", "f1=0.9", "--calibration", "task.npz"), "got 'f1=0.9'"),
+        (("--control", "recall=1.5", "--calibration", "task.npz"), "got 'recall=1.5'"),
+        (("--confidence", "1"), "between 0 and 1"),
+    ],
+)
+def test_control_usage_errors(rejected, saved, files, options, message):
+    assert message in rejected("predict", saved, "task.npz", *options, code=2)
+
+
+def test_predictions_are_written_as_csv_only(rejected, saved, files):
+    assert "--out writes CSV" in rejected("predict", saved, "task.csv", "--out", "predictions.xlsx", code=2)

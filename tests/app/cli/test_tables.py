@@ -1,0 +1,286 @@
+"""Tables with tags, identifiers, texts, categories, dates and gaps, from the raw file to predictions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ccmn.data.columns import Columns
+from ccmn.data.labeled_table import ColumnRoles
+
+TAGS = ["access", "billing", "bugs"]
+WORDS = {"access": "login password", "billing": "invoice refund", "bugs": "crash error"}
+OPTIONS = ("--tags", "tags", "--text", "body", "--id", "ticket", "--noise", "partial")
+FAST = ("--epochs", 20, "--lr", 0.05, "--model", "linear", "--loss", "hamming")
+
+
+def make_tickets(n: int = 200) -> pd.DataFrame:
+    """Return tickets whose texts contain the words of their tags; some tags are added at random."""
+    rng = np.random.default_rng(0)
+    true = rng.random((n, 3)) < 0.4
+    noisy = true | (rng.random((n, 3)) < 0.1)
+    return pd.DataFrame(
+        {
+            "ticket": [f"T{i:03}" for i in range(n)],
+            "body": ["hello team " + " ".join(WORDS[t] for t, y in zip(TAGS, row) if y) for row in true],
+            "tags": [";".join(t for t, y in zip(TAGS, row) if y) for row in noisy],
+            "plan": rng.choice(["free", "pro", ""], n),
+            "opened": pd.date_range("2026-01-01", periods=n).astype(str),
+            "age": np.where(rng.random(n) < 0.1, np.nan, rng.integers(18, 80, n)),
+        }
+    )
+
+
+@pytest.fixture
+def tickets(tmp_path, monkeypatch):
+    """Working directory with tickets.csv, and new.csv without tags and with one column more."""
+    frame = make_tickets()
+    frame.to_csv(tmp_path / "tickets.csv", index=False)
+    frame.head(20).drop(columns="tags").assign(agent="someone").to_csv(tmp_path / "new.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    return frame
+
+
+def test_tickets_from_raw_file_to_predictions(run, printed, tickets, tmp_path):
+    result = run("fit", "tickets.csv", *OPTIONS, *FAST, "--out", "model.ccmn")
+    assert "ccmn predict model.ccmn" in result.stderr
+    run("predict", "model.ccmn", "new.csv", "--out", "predictions.csv")
+    predicted = pd.read_csv("predictions.csv")
+    assert predicted.columns.tolist()[:5] == ["row", "ticket", *TAGS]
+    assert predicted.ticket.tolist() == tickets.ticket.tolist()[:20]
+    true = np.array([[WORDS[t] in body for t in TAGS] for body in tickets.body[:20]])
+    assert (predicted[TAGS].to_numpy() == true).mean() > 0.9
+    assert printed("evaluate", "model.ccmn", "tickets.csv")["metrics"]["hamming_loss"] < 0.2
+    rows = printed("predict", "model.ccmn", "new.csv", "--top", 1)["rows"]
+    assert rows[3]["ticket"] == "T003"
+
+
+def test_audit_lists_identifiers_and_texts(run, printed, tickets):
+    arguments = ("audit", "tickets.csv", *OPTIONS, "--min-p-wrong", 0, "--out", "issues.csv", "--report", "page.html")
+    result = run(*arguments)
+    assert "ccmn review tickets.csv --tags tags --text body --id ticket" in result.stderr
+    issues = pd.read_csv("issues.csv")
+    assert issues.columns.tolist() == ["row", "id", "label", "given", "p_wrong", "suggested", "text"]
+    assert issues.id.tolist() == tickets.ticket[issues.row].tolist()
+    assert issues.text.tolist() == tickets.body[issues.row].tolist()
+    first = issues.iloc[0]
+    assert (first.given, WORDS[first.label] in first.text) == (1, False)
+    assert "hello team" in Path("page.html").read_text()
+
+
+def test_issues_for_label_studio_and_cleanlab(run, tickets):
+    run("audit", "tickets.csv", *OPTIONS, "--min-p-wrong", 0.3, "--out", "tasks.json", "--cleanlab", "rows.csv")
+    run("audit", "tickets.csv", *OPTIONS, "--min-p-wrong", 0.3, "--out", "issues.csv")
+    issues, rows = pd.read_csv("issues.csv"), pd.read_csv("rows.csv")
+    assert rows.columns.tolist() == ["row", "id", "is_label_issue", "label_score"]
+    worst = issues.groupby("row").p_wrong.max()
+    assert rows.row[rows.is_label_issue].tolist() == worst.index.tolist()
+    np.testing.assert_allclose(rows.label_score[worst.index], 1 - worst.to_numpy(), atol=1e-5)
+    tasks = json.loads(Path("tasks.json").read_text())
+    scores = {i: task["predictions"][0]["score"] for i, task in enumerate(tasks) if "predictions" in task}
+    assert scores == pytest.approx(worst.to_dict(), abs=1e-5)
+    assert tasks[0]["data"] == {"id": "T000", "text": tickets.body[0]}
+
+
+def test_convert_between_tools(run, tickets):
+    run("data", "convert", "tickets.csv", *OPTIONS[:6], "--out", "tickets.jsonl")
+    run("data", "convert", "tickets.jsonl", "--out", "tasks.json")
+    run("data", "convert", "tasks.json", "--out", "again.csv")
+    again = pd.read_csv("again.csv", keep_default_na=False)
+    assert again.columns.tolist() == ["id", "text", "labels"]
+    assert again.id.tolist() == tickets.ticket.tolist()
+    assert again.labels.tolist() == tickets.tags.tolist()
+    assert run("data", "convert", "tasks.json", "--sep", "#", "--out", "doccano.csv").exit_code == 0
+    assert "#" in Path("doccano.csv").read_text()
+
+
+def test_verified_rows_by_identifier(run, printed, tickets):
+    true = pd.DataFrame([[int(WORDS[t] in body) for t in TAGS] for body in tickets.body], columns=TAGS)
+    true.insert(0, "ticket", tickets.ticket)
+    true.sample(120, random_state=0).to_csv("verified.csv", index=False)
+    command = ("noise", "estimate", "tickets.csv", *OPTIONS[:6], "--noise-type", "partial")
+    before = printed(*command)["estimate"]
+    after = printed(*command, "--trusted", "verified.csv")["estimate"]
+    assert sum(after["se_neg"]) < sum(before["se_neg"])
+    result = run("fit", "tickets.csv", *OPTIONS, *FAST, "--trusted", "verified.csv", "--out", "model.ccmn")
+    assert "saved to model.ccmn" in result.stdout
+
+
+def test_trusted_errors(rejected, tickets):
+    command = ("noise", "estimate", "tickets.csv", *OPTIONS[:6], "--trusted", "wrong.csv")
+    pd.DataFrame({"ticket": ["T999"], "access": 1, "billing": 0, "bugs": 0}).to_csv("wrong.csv", index=False)
+    assert "'T999'" in rejected(*command)
+    pd.DataFrame({"ticket": ["T001"], "access": 1}).to_csv("wrong.csv", index=False)
+    assert "no label column 'billing'" in rejected(*command)
+    pd.DataFrame({"access": [1]}).to_csv("wrong.csv", index=False)
+    assert "no column 'ticket'" in rejected(*command)
+
+
+def test_answers_of_a_review_are_verified_rows(tickets):
+    from ccmn.app.cli.options import read_trusted
+
+    _, data = Columns.from_training_data("tickets.csv", roles=ColumnRoles(tags="tags", text=("body",), id="ticket"))
+    lines = [(3, "bugs", 1, "no", 0), (3, "access", 1, "yes", 0), (5, "bugs", 0, "unsure", 1), (7, "bugs", 0, "yes", 1)]
+    pd.DataFrame(lines, columns=["row", "label", "given", "answer", "counts_for_rates"]).to_csv("t.csv", index=False)
+    rows, Y, random = read_trusted(Path("t.csv"), data, "ticket")
+    assert rows.tolist() == [3, 7]
+    np.testing.assert_array_equal(Y, [[1, np.nan, 0], [np.nan, np.nan, 1]])
+    assert random.tolist() == [False, True]
+
+
+def test_label_columns_beside_categories_and_gaps(run, printed, tickets):
+    table = tickets.drop(columns=["tags", "body"])
+    table[TAGS] = [[int(WORDS[t] in body) for t in TAGS] for body in tickets.body]
+    table.to_parquet("table.parquet")
+    run(
+        "fit", "table.parquet", "--labels", ",".join(TAGS), "--ignore", "ticket", "--noise", "none", *FAST, "--out", "m"
+    )
+    description = json.dumps(printed("predict", "m", "new.csv")["labels"])
+    assert description == json.dumps(TAGS)
+    assert printed("evaluate", "m", "table.parquet")["n"] == 200
+
+
+def test_other_columns_are_ignored_by_models_of_numbers(run, printed, files):
+    run("fit", "task.csv", "--labels", "-3", "--noise", "none", *FAST, "--out", "model.ccmn")
+    table = pd.read_csv("task.csv")
+    table.insert(0, "name", [f"row {i}" for i in range(len(table))])
+    table.to_csv("named.csv", index=False)
+    assert printed("predict", "model.ccmn", "named.csv", "--id", "name")["rows"][1]["name"] == "row 1"
+    assert printed("evaluate", "model.ccmn", "named.csv") == printed("evaluate", "model.ccmn", "task.csv")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tags", "tgas", "--text", "body"], "no column 'tgas' (--tags); did you mean 'tags'?"),
+        (["--tags", "tags", "--sep", "|", "--id", "ticket", "--ignore", "body"], "use --sep ';'"),
+        (["--tags", "tags"], "'ticket' has 200 different values"),
+        (["--tags", "tags", "--labels", "age", "--text", "body"], "--labels and --tags"),
+        (["--labels", "tags", "--text", "body"], "use --tags tags instead of --labels"),
+    ],
+)
+def test_errors(rejected, tickets, options, message):
+    assert message in rejected("audit", "tickets.csv", *options)
+
+
+def test_review_reads_tags_identifiers_and_texts(tickets):
+    from ccmn.app.review import read_review_data
+
+    dataset, columns = read_review_data("tickets.csv", roles=ColumnRoles(tags="tags", text=("body",), id="ticket"))
+    assert (dataset.ids[2], dataset.texts[2], dataset.tags) == ("T002", tickets.body[2], ("tags", ";"))
+    assert columns.roles.id == "ticket"
+
+
+def test_results_are_computed_once(run, printed, tickets, monkeypatch):
+    """Rates and probabilities of one command are reused by the next; equal results with and without a cache."""
+    import ccmn.audit
+    import ccmn.estimation
+
+    counts = {"rates": 0, "probabilities": 0}
+    estimate, predict = ccmn.estimation.estimate_noise, ccmn.audit.out_of_fold_probabilities
+
+    def count(name, function):
+        def counted(*arguments, **settings):
+            counts[name] += 1
+            return function(*arguments, **settings)
+
+        return counted
+
+    monkeypatch.setattr("ccmn.estimation.estimate_noise", count("rates", estimate))
+    monkeypatch.setattr("ccmn.audit.out_of_fold_probabilities", count("probabilities", predict))
+    cached = (*OPTIONS[:6], "--cache", "results")
+    rates = printed("noise", "estimate", "tickets.csv", *cached, "--noise-type", "partial")
+    listed = printed("audit", "tickets.csv", *cached, "--noise", "partial")
+    again = printed("audit", "tickets.csv", *cached, "--noise", "partial")
+    fitted = printed("fit", "tickets.csv", *cached, "--noise", "partial", *FAST, "--out", "cached.ccmn")
+    assert counts == {"rates": 1, "probabilities": 1}
+    assert listed == again
+    assert listed["noise"] == rates
+    plain = printed("fit", "tickets.csv", *OPTIONS, *FAST, "--out", "plain.ccmn")
+    assert fitted["noise"] == plain["noise"]
+    assert fitted["noise_is_estimated"]
+    printed("audit", "tickets.csv", *cached, "--noise", "missing")
+    assert counts["rates"] > 2  # other options
+    for file in Path("results").iterdir():
+        file.write_bytes(b"damaged")
+    assert printed("audit", "tickets.csv", *cached, "--noise", "partial") == listed
+
+
+def test_cache_is_bounded(tmp_path, monkeypatch):
+    from ccmn.app.cli.output import ResultCache
+
+    monkeypatch.setattr("ccmn.app.cli.output.MAX_CACHE_BYTES", 3000)
+    cache = ResultCache(tmp_path, 0)
+    X, Y = np.random.default_rng(0).normal(size=(60, 2)), (np.arange(60)[:, None] % 2).astype(float)
+    for shift in range(6):
+        cache.probabilities(X + shift, Y)
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 3000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        np.array("{}"),
+        np.array('{"rho_pos": "x"}'),
+        np.array("[" * 99_999),
+        np.array("no JSON"),
+        np.array([["a"]]),
+        np.full((60, 1), np.nan),
+        np.full((60, 1), 7.0),
+        np.full((60, 1), 1, dtype=np.int64),
+    ],
+    ids=["object", "types", "deep", "text", "words", "nan", "range", "integers"],
+)
+def test_foreign_files_in_the_cache_are_computed_again(tmp_path, content):
+    from ccmn.app.cli.output import ResultCache
+
+    cache, rng = ResultCache(tmp_path, 0), np.random.default_rng(0)
+    X, Y = rng.normal(size=(60, 2)), (np.arange(60)[:, None] % 2).astype(float)
+    proba, rates = cache.probabilities(X, Y), cache.rates(X, Y, "both")
+    files = list(tmp_path.iterdir())
+    assert len(files) == 2
+    for file in files:
+        np.save(file, content)
+    np.testing.assert_array_equal(cache.probabilities(X, Y), proba)
+    assert cache.rates(X, Y, "both").to_dict() == rates.to_dict()
+
+
+def test_header_of_a_cached_file_does_not_allocate_memory(tmp_path):
+    from ccmn.app.cli.output import ResultCache
+
+    cache = ResultCache(tmp_path, 0)
+    X, Y = np.random.default_rng(0).normal(size=(60, 2)), (np.arange(60)[:, None] % 2).astype(float)
+    proba = cache.probabilities(X, Y)
+    (file,) = tmp_path.iterdir()
+    with file.open("wb") as stream:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (2**40, 1)}
+        np.lib.format.write_array_header_1_0(stream, header)
+    np.testing.assert_array_equal(cache.probabilities(X, Y), proba)
+
+
+def test_cache_keeps_files_of_the_user(tmp_path, monkeypatch):
+    from ccmn.app.cli.output import ResultCache
+
+    monkeypatch.setattr("ccmn.app.cli.output.MAX_CACHE_BYTES", 1)
+    np.save(tmp_path / "embeddings.npy", np.zeros(1000))
+    cache = ResultCache(tmp_path, 0)
+    X, Y = np.random.default_rng(0).normal(size=(60, 2)), (np.arange(60)[:, None] % 2).astype(float)
+    for shift in range(2):
+        cache.probabilities(X + shift, Y)
+    assert (tmp_path / "embeddings.npy").exists()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_damaged_preprocessing_names_the_model(rejected, run, tickets, tmp_path):
+    from ccmn import load_model
+
+    run("fit", "tickets.csv", *OPTIONS, *FAST, "--out", "model.ccmn")
+    model = load_model("model.ccmn")
+    model.extra_["table"]["steps"][0]["scale"] = float("inf")
+    model.save("damaged.ccmn")
+    for command in (("predict", "damaged.ccmn", "new.csv"), ("evaluate", "damaged.ccmn", "tickets.csv")):
+        assert rejected(*command).startswith("ccmn: damaged.ccmn: not a description of a numeric column")

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccmn.app.review.decisions import ANSWERS, AnswerCount, DecisionStore, LabelAnswer, QueueItem
+
+METADATA = {"rows": 6}
+ITEMS = [QueueItem(0, 4, "random", (0, 1)), QueueItem(1, 2, "suspicious", (1, 0)), QueueItem(2, 5, "random", (0, 1))]
+GIVEN = {4: (1, 0), 2: (0, 0), 5: (None, 1)}
+
+
+def make_store(path) -> DecisionStore:
+    store = DecisionStore(path, METADATA)
+    for item in ITEMS:
+        store.append(item, [GIVEN[item.row][j] for j in item.asked])
+    return store
+
+
+class Reference:
+    """The same store in memory, as a list with the state after each action."""
+
+    def __init__(self):
+        self.states = [{}]
+
+    def record(self, item, answers, only_open):
+        state = dict(self.states[-1])
+        for label, value in answers.items():
+            if not (only_open and (item.row, label) in state):
+                state[item.row, label] = value
+        if state != self.states[-1]:
+            self.states.append(state)
+
+    def undo(self):
+        if len(self.states) > 1:
+            self.states.pop()
+
+    def sampled_counts(self):
+        state, counts = self.states[-1], {}
+        for item in ITEMS:
+            if item.stream == "random" and all((item.row, label) in state for label in item.asked):
+                for label in item.asked:
+                    key = label, GIVEN[item.row][label], state[item.row, label]
+                    counts[key] = counts.get(key, 0) + 1
+        return {key: n_rows for key, n_rows in counts.items() if key[1] is not None}
+
+
+actions = st.one_of(
+    st.just(None),
+    st.tuples(
+        st.sampled_from(ITEMS), st.dictionaries(st.integers(0, 1), st.sampled_from(ANSWERS), min_size=1), st.booleans()
+    ),
+)
+
+
+@given(sequence=st.lists(actions, max_size=25))
+def test_agrees_with_the_reference(sequence):
+    with make_store(":memory:") as store:
+        reference = Reference()
+        for action in sequence:
+            if action is None:
+                assert (store.undo() is None) == (len(reference.states) == 1)
+                reference.undo()
+            else:
+                item, answers, only_open = action
+                store.record(item, answers, only_open=only_open)
+                reference.record(item, answers, only_open)
+            assert {(a.row, a.label): a.answer for a in store.answers()} == reference.states[-1]
+            assert {count[:3]: count.n_rows for count in store.sampled_counts()} == reference.sampled_counts()
+            assert store.can_undo() == (len(reference.states) > 1)
+
+
+def test_only_complete_random_rows_are_counted(tmp_path):
+    with make_store(tmp_path / "decisions.db") as store:
+        store.record(ITEMS[1], {0: "yes", 1: "no"})  # suspicious
+        store.record(ITEMS[0], {0: "yes"})  # incomplete
+        assert (store.sampled_counts(), store.sampled_rows()) == ([], [])
+        store.record(ITEMS[0], {1: "unsure"})
+        assert store.sampled_counts() == [AnswerCount(0, 1, "yes", 1), AnswerCount(1, 0, "unsure", 1)]
+        assert store.sampled_rows() == [4]
+        store.record(ITEMS[2], {0: "yes", 1: "yes"})  # label 0 of this row is not observed
+        assert AnswerCount(0, 1, "yes", 1) in store.sampled_counts()
+        assert store.sampled_answers()[0] == LabelAnswer(4, 0, "yes")
+        assert store.progress() == {"rows": 3, "answers": 6, "drawn": 2, "counted": 2}
+
+
+def test_undo_reverts_all_answers_of_an_action(tmp_path):
+    with make_store(tmp_path / "decisions.db") as store:
+        store.record(ITEMS[0], {0: "no"})
+        store.record(ITEMS[0], {0: "yes", 1: "yes"})
+        assert store.undo() == (0, (0, 1))
+        assert store.row_answers(4) == {0: "no"}
+        store.undo()
+        assert store.row_answers(4) == {}
+        assert store.undo() is None
+
+
+def test_contents_survive_reopening(tmp_path):
+    path = tmp_path / "decisions.db"
+    store = make_store(path)
+    store.record(ITEMS[0], {0: "no"})
+    store.set_metadata("trained", {"a": 1})
+    with DecisionStore(path, METADATA) as reopened:  # while the first store is open, as after a kill
+        assert reopened.answers() == [LabelAnswer(4, 0, "no")]
+        assert reopened.item(1) == ITEMS[1]
+        assert (reopened.length(), reopened.progress()["drawn"], reopened.queued_rows()) == (3, 2, {2, 4, 5})
+        assert reopened.metadata("trained") == {"a": 1}
+        assert reopened.undo() == (0, (0,))
+    assert store.answers() == []
+    store.close()
+
+
+def test_concurrent_threads_and_connections_lose_no_answer(tmp_path):
+    path, item = tmp_path / "decisions.db", QueueItem(0, 1, "random", tuple(range(40)))
+    with DecisionStore(path, METADATA) as one, DecisionStore(path, METADATA) as other:
+        threads = [
+            threading.Thread(target=(one, other)[j % 2].record, args=(item, {j: "yes"})) for j in range(len(item.asked))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert one.row_answers(1) == dict.fromkeys(range(40), "yes")
+        assert len(one._query("SELECT DISTINCT action FROM decisions")) == 40
+
+
+def test_append_keeps_the_item_at_a_taken_position(tmp_path):
+    with make_store(tmp_path / "decisions.db") as store:
+        store.append(QueueItem(0, 1, "random", (0,)), [1])
+        assert store.item(0) == ITEMS[0]
+        assert store._query("SELECT row FROM sample WHERE row = 1") == []
+
+
+def test_invalid_files_and_answers_are_rejected(tmp_path):
+    path = tmp_path / "decisions.db"
+    make_store(path).close()
+    with pytest.raises(ValueError, match=r"decisions\.db contains decisions about other data: rows is 6 .* 7 "):
+        DecisionStore(path, {"rows": 7})
+    with DecisionStore(path, METADATA) as store, pytest.raises(ValueError, match="answer"):
+        store.record(ITEMS[0], {0: "perhaps"})
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE mine (a)")
+    with pytest.raises(ValueError, match=r"other\.db is not a store of review decisions"):
+        DecisionStore(other, METADATA)
+    (tmp_path / "text.db").write_text("not a database, but longer than the header of one" * 20)
+    with pytest.raises(ValueError, match=r"text\.db is not a store of review decisions"):
+        DecisionStore(tmp_path / "text.db", METADATA)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        DecisionStore(tmp_path / "nowhere" / "decisions.db", METADATA)
+    (tmp_path / "folder.db").mkdir()
+    with pytest.raises(OSError, match=r"folder\.db"):
+        DecisionStore(tmp_path / "folder.db", METADATA)
+
+
+def error_of_reading(path):
+    """Open a store and call every method that reads; return the error message."""
+    try:
+        with DecisionStore(path, METADATA) as store:
+            store.metadata("rows"), store.item(0), store.length(), store.queued_rows(), store.can_undo()
+            store.answers(), store.row_answers(4), store.sampled_rows(), store.sampled_answers()
+            store.sampled_counts(), store.progress(), store.undo()
+    except (OSError, ValueError) as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_errors_of_a_damaged_file_name_the_file(tmp_path, seed):
+    path, rng = tmp_path / "decisions.db", np.random.default_rng(seed)
+    with make_store(path) as store:
+        store.record(ITEMS[0], {0: "no", 1: "yes"})
+    content = bytearray(path.read_bytes())
+    start = int(rng.integers(100, len(content) - 600))
+    content[start : start + 600] = rng.bytes(600)
+    path.write_bytes(content)
+    message = error_of_reading(path)
+    if message is not None:  # the damaged bytes may be unused
+        assert str(path) in message
+        assert "\n" not in message
+
+
+def test_damage_while_the_store_is_open_is_reported(tmp_path):
+    path = tmp_path / "decisions.db"
+    with make_store(path) as store:
+        store._connection.execute("DROP TABLE answers")
+        for call in (store.answers, store.sampled_rows, lambda: store.record(ITEMS[0], {0: "yes"})):
+            with pytest.raises(ValueError, match=r"decisions\.db .*no such table"):
+                call()
+        store._connection.execute("UPDATE items SET asked = '5' WHERE position = 0")
+        with pytest.raises(ValueError, match=r"decisions\.db"):
+            store.item(0)
+
+
+def test_full_disk_is_reported_and_changes_nothing(tmp_path):
+    with make_store(tmp_path / "decisions.db") as store:
+        store._connection.execute("PRAGMA max_page_count = 1")  # the current size of the file
+        item = QueueItem(0, 1, "random", tuple(range(2000)))
+        with pytest.raises(OSError, match=r"decisions\.db: database or disk is full"):
+            store.record(item, dict.fromkeys(item.asked, "yes"))
+        assert store.answers() == []
+        store._connection.execute("PRAGMA max_page_count = 100000")
+        store.record(item, dict.fromkeys(item.asked, "yes"))
+        assert len(store.answers()) == 2000

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.review.example import TRUE, answer_correctly
+from ccmn.app.review.decisions import ANSWERS, AnswerCount, DecisionStore, LabelAnswer
+from ccmn.app.review.queue import (
+    MAX_QUESTIONS,
+    FlipCounts,
+    LabelIssueScores,
+    ReviewQueue,
+    corrected_labels,
+    count_flips,
+    trusted_rows,
+)
+from ccmn.audit import find_label_issues
+from ccmn.estimation import estimate_noise
+from ccmn.estimation.trusted import count_label, flip_counts
+from ccmn.noise import ClassConditionalNoise
+
+
+def make_queue(q=3, n=12, random_state=5, given=None):
+    rng = np.random.default_rng(0)
+    given = rng.integers(0, 2, size=(n, q)).astype(np.float32) if given is None else given
+    noise = ClassConditionalNoise(np.full(q, 0.3), np.full(q, 0.3))
+    scores = LabelIssueScores(given, rng.random(given.shape), noise)
+    return ReviewQueue(DecisionStore(":memory:", {}), given, scores, random_state)
+
+
+def all_items(queue, accept=False):
+    """Return all items up to the end of the queue, and answer them if requested."""
+    items, item = [], queue.after(-1)
+    while item is not None:
+        items.append(item)
+        if accept:
+            queue.store.record(item, dict.fromkeys(item.asked, "no"))
+        item = queue.after(item.position)
+    return items
+
+
+@pytest.fixture
+def alternating(monkeypatch):
+    """Make every second row suspicious from the beginning."""
+    monkeypatch.setattr("ccmn.app.review.queue.INITIAL_RANDOM_ROWS", 0)
+
+
+def test_most_rows_are_random_at_first():
+    streams = [item.stream for item in all_items(make_queue(n=400))]
+    assert streams[:16] == (["random"] * 7 + ["suspicious"]) * 2
+    hundredth = [i for i, stream in enumerate(streams) if stream == "random"][99]
+    assert streams[hundredth + 1 : hundredth + 9].count("suspicious") == 4
+
+
+@pytest.mark.usefixtures("alternating")
+def test_order_of_the_random_sample_is_fixed():
+    queue = make_queue()
+    items = all_items(queue)
+    sample = [item.row for item in items if item.stream == "random"]
+    assert sample == np.random.default_rng(5).permutation(12).tolist()
+    assert [item.stream for item in items[:4]] == ["random", "suspicious"] * 2
+    suspicious = [item.row for item in items if item.stream == "suspicious"]
+    assert all(queue.scores.max_p_wrong[row] >= 0.5 for row in suspicious)
+    assert suspicious[0] == next(row for row in queue.scores.order if row != sample[0])
+
+
+@pytest.mark.usefixtures("alternating")
+def test_suspicious_rows_stay_in_the_random_sample():
+    queue = make_queue()
+    all_items(queue, accept=True)
+    sample = queue.store._query("SELECT row FROM items WHERE stream = 'random'")
+    assert len(sample) == len({row for (row,) in sample}) == 12
+    assert sorted(queue.store.sampled_rows()) == list(range(12))
+
+
+@pytest.mark.usefixtures("alternating")
+def test_complete_rows_are_not_shown_again():
+    shown = [item.row for item in all_items(make_queue(), accept=True)]
+    assert len(shown) == len(set(shown))
+
+
+@pytest.mark.usefixtures("alternating")
+def test_a_position_keeps_its_row():
+    queue = make_queue()
+    assert queue.after(-1) == queue.after(-1) == queue.store.item(0)
+    assert queue.after(0) == queue.after(0)
+    assert queue.store.item(7) is None
+
+
+@pytest.mark.usefixtures("alternating")
+def test_new_scores_do_not_change_the_random_sample():
+    queue, other = make_queue(), make_queue()
+    queue.after(-1), other.after(-1)
+    noise = ClassConditionalNoise([0.4] * 3, [0.4] * 3)
+    other.scores = LabelIssueScores(1 - queue.given, np.full(queue.given.shape, 0.5), noise)
+    samples = [[item.row for item in all_items(q) if item.stream == "random"] for q in (queue, other)]
+    assert samples[0] == samples[1]
+
+
+@pytest.mark.usefixtures("alternating")
+def test_number_of_questions_is_limited():
+    q = 3 * MAX_QUESTIONS
+    queue = make_queue(q=q, n=40)
+    random, suspicious = queue.after(-1), queue.after(0)
+    assert len(set(random.asked)) == len(set(suspicious.asked)) == MAX_QUESTIONS
+    p_wrong = queue.scores.row_scores(suspicious.row)
+    assert p_wrong[list(suspicious.asked)].min() >= np.delete(p_wrong, suspicious.asked).max()
+    assert [p_wrong[j] for j in suspicious.asked] == sorted(p_wrong[list(suspicious.asked)], reverse=True)
+    # The questions of a random row depend on random_state and row only, not on the given labels.
+    other = make_queue(q=q, n=40, given=1 - queue.given)
+    assert other.after(-1).asked == random.asked
+
+
+@pytest.mark.usefixtures("alternating")
+def test_unobserved_labels_are_asked_and_never_suspicious():
+    queue = make_queue(q=2, given=np.full((4, 2), np.nan, dtype=np.float32))
+    assert {item.stream for item in all_items(queue)} == {"random"}
+    assert queue.store._query("SELECT DISTINCT given FROM sample") == [(None,)]
+
+
+def test_scores_agree_with_find_label_issues():
+    queue = make_queue(q=4, n=30)
+    scores = queue.scores
+    noise = ClassConditionalNoise([0.3] * 4, [0.3] * 4)
+    issues = find_label_issues(queue.given, scores._pred_proba, noise, min_p_wrong=0)
+    for issue in issues.head(50).itertuples():
+        assert scores.row_scores(issue.row)[issue.label] == pytest.approx(issue.p_wrong)
+    assert scores.order[0] == issues.row[0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.sampled_from(ANSWERS)), max_size=40))
+def test_flip_counts_agree_with_the_trusted_estimator(answers):
+    flips = count_flips([AnswerCount(*answer, 1) for answer in answers], 3)
+    for label in range(3):
+        own = [(given, answer) for j, given, answer in answers if j == label]
+        noisy = np.array([given for given, _ in own], dtype=np.float64)
+        true = np.array([{"yes": 1, "no": 0, "unsure": np.nan}[answer] for _, answer in own])
+        expected = count_label(flip_counts(noisy, true), "both")
+        assert (flips[label].rho_pos, flips[label].rho_neg) == (expected.pos, expected.neg)
+
+
+def test_intervals_shrink_with_more_rows():
+    widths = []
+    for m in (0, 4, 16, 64, 256):
+        rate = count_flips([AnswerCount(0, 0, "yes", m // 4), AnswerCount(0, 1, "yes", m - m // 4)], 1)[0].rho_pos
+        widths.append(rate.high - rate.low)
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] == 1
+    assert widths[-1] < 0.1
+
+
+def test_incomplete_rows_are_not_counted(session):
+    item = session.latest()
+    for label in item.asked[:-1]:
+        session.answer(item, label, "yes")
+    assert session.flip_counts() == [FlipCounts()] * 3
+    session.answer(item, item.asked[-1], "no")
+    assert sum(flips.positives + flips.negatives for flips in session.flip_counts()) == 3
+    session.undo()
+    assert session.flip_counts() == [FlipCounts()] * 3
+
+
+def test_rates_are_estimated_from_the_random_sample_only(session):
+    answer_correctly(session, 60)
+    rows = np.array(sorted(session.store.sampled_rows()))
+    progress = session.store.progress()
+    assert 0 < len(rows) <= progress["drawn"] < progress["rows"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = estimate_noise(
+            session.dataset.data.X,
+            session.dataset.named_labels,
+            trusted=(rows, TRUE[rows]),
+            random_state=session.random_state,
+        )
+    rates = session.rates()
+    np.testing.assert_array_equal(rates.rho_pos, expected.rho_pos)
+    np.testing.assert_array_equal(rates.rho_neg, expected.rho_neg)
+    changed = session.dataset.given[rows] != TRUE[rows]
+    assert sum(flips.missing + flips.added for flips in session.flip_counts()) == changed.sum()
+
+
+def test_unsure_answers_are_not_counted(session):
+    assert session.rates() is session.initial_rates
+    item = session.latest()
+    session.store.record(item, dict.fromkeys(item.asked, "unsure"))
+    assert session.store.progress()["counted"] == 1
+    assert all(flips == (0, 0, 0, 0) for flips in session.flip_counts())
+    assert session.rates() is session.initial_rates
+
+
+def test_trusted_rows_contain_the_answers():
+    answers = [LabelAnswer(7, 1, "yes"), LabelAnswer(2, 0, "no"), LabelAnswer(7, 2, "unsure")]
+    rows, Y = trusted_rows([*answers, LabelAnswer(9, 0, "unsure")], 3)
+    assert rows.tolist() == [2, 7]
+    np.testing.assert_array_equal(Y, [[0, np.nan, np.nan], [np.nan, 1, np.nan]])
+    assert trusted_rows([], 3).Y.shape == (0, 3)
+
+
+def test_corrected_labels_differ_only_in_the_answers():
+    given = np.array([[0, 1], [np.nan, 1], [1, 1]], dtype=np.float32)
+    corrected = corrected_labels(given, trusted_rows([LabelAnswer(1, 0, "yes"), LabelAnswer(2, 1, "no")], 2))
+    np.testing.assert_array_equal(corrected, [[0, 1], [1, 1], [1, 0]])
+    assert np.isnan(given[1, 0])

@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from app.review.example import NAMES, TRUE, answer_correctly, make_session
+from ccmn.app.review import Retraining, export_answers
+from ccmn.app.review.queue import TrustedRows
+from ccmn.app.review.retraining import RESIDUAL_VARIANCE, compare_errors, row_weights, weights_of_fit
+from ccmn.app.review.review_data import read_review_data
+from ccmn.data import read_npz
+from ccmn.estimation import NoiseRates
+from ccmn.models import CCMNClassifier, load_model
+from ccmn.models.training_data import ResolvedNoise, debias, prepare
+from ccmn.noise import ClassConditionalNoise, NoiseModel
+
+QUICK = {"epochs": 15, "lr": 0.05}
+NOISE = ClassConditionalNoise([0.3, 0.0], [0.1, 0.4])
+LABELS = np.array([[1, 1], [0, 1], [0, 0], [1, 0]])
+TRUSTED = TrustedRows(np.array([0, 2, 3]), np.array([[1, 0], [1, np.nan], [0, 0]], dtype=np.float32))
+
+
+def test_rates_use_the_random_sample_and_training_uses_every_answer(session, monkeypatch):
+    answer_correctly(session, 21)
+    seen = {}
+    fit = CCMNClassifier.fit
+
+    def spy(self, X, y, **kwargs):
+        seen.update(kwargs, noise=self.noise)
+        return fit(self, X, y, **kwargs)
+
+    monkeypatch.setattr(CCMNClassifier, "fit", spy)
+    training = Retraining(session, classifier_params=QUICK)
+    training.start()
+    training.wait()
+    assert training.error == ""
+    rows, Y = seen["trusted"]
+    assert len(rows) == session.store.progress()["rows"] > len(session.store.sampled_rows())
+    np.testing.assert_array_equal(Y, TRUE[rows])
+    np.testing.assert_array_equal(seen["noise"].rho_neg, session.rates().rho_neg)
+
+
+def test_new_rates_rank_suspicious_rows_also_after_a_restart(session):
+    answer_correctly(session, 60)
+    before = session.queue.scores.max_p_wrong
+    training = Retraining(session, classifier_params=QUICK)
+    training.start()
+    training.wait()
+    after = session.queue.scores.max_p_wrong
+    assert not np.array_equal(before, after)
+    resumed = make_session(session.folder)
+    np.testing.assert_array_equal(resumed.queue.scores.max_p_wrong, after)
+    assert resumed.trained == session.trained
+    resumed.close()
+
+
+def test_only_one_training_runs_and_errors_are_reported(session, monkeypatch):
+    proceed = threading.Event()
+
+    def blocked(*_, **__):
+        proceed.wait()
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(CCMNClassifier, "fit", blocked)
+    training = Retraining(session)
+    assert training.start()
+    assert not training.start()
+    assert training.state == "running"
+    proceed.set()
+    training.wait()
+    assert (training.state, training.error) == ("failed", "RuntimeError: no memory")
+    assert session.trained is None
+    assert not training.path.exists()
+
+
+def test_training_without_answers(session):
+    training = Retraining(session, on_trained=lambda model: model.extra_.update(note="mine"), classifier_params=QUICK)
+    training.start()
+    training.wait()
+    assert training.state == "done"
+    assert load_model(training.path).extra_ == {"note": "mine"}
+    assert session.trained["labels"] == 0
+
+
+def test_weight_is_the_inverse_variance():
+    """Compute the variance of debiased labels by enumerating true and noisy labels."""
+    rates = NoiseRates.known(NOISE, LABELS)
+    variances = []
+    for j, prior in enumerate(rates.prior):
+        flips = {1: NOISE.rho_pos[j], 0: NOISE.rho_neg[j]}
+        variance = 0.0
+        for true, noisy in itertools.product((0, 1), repeat=2):
+            probability = (prior if true else 1 - prior) * (flips[true] if noisy != true else 1 - flips[true])
+            p = (noisy - NOISE.rho_neg[j]) / (1 - NOISE.rho_pos[j] - NOISE.rho_neg[j])
+            variance += probability * (p - true) ** 2
+        variances.append(variance)
+    weights = row_weights(4, rates, TRUSTED, [0, 1, 2])
+    assert weights[0] == pytest.approx((RESIDUAL_VARIANCE + np.mean(variances)) / RESIDUAL_VARIANCE)
+
+
+def test_only_complete_random_rows_have_a_higher_weight():
+    weights = row_weights(4, NoiseRates.known(NOISE, LABELS), TRUSTED, [0, 1, 2])
+    assert weights[0] > 1
+    np.testing.assert_array_equal(weights[1:], 1)  # no answers; incomplete; not in the random sample
+    np.testing.assert_array_equal(row_weights(4, NoiseRates.known(NOISE, LABELS), TRUSTED, []), 1)
+
+
+def test_weights_of_fit_are_those_of_the_estimator():
+    data = prepare(np.zeros((len(LABELS), 1)), LABELS, trusted=TRUSTED)
+    sample = debias(data, ResolvedNoise(NOISE), keep_noisy=False)
+    expected = sample.row_weights()[TRUSTED.rows]
+    assert expected.max() > 1
+    np.testing.assert_allclose(weights_of_fit(LABELS, NoiseRates.known(NOISE, LABELS), TRUSTED), expected, rtol=1e-6)
+
+
+def test_weights_are_equal_without_noise():
+    none = ClassConditionalNoise(0.0, 0.0, n_labels=2)
+    np.testing.assert_array_equal(row_weights(4, NoiseRates.known(none, LABELS), TRUSTED, [0, 1, 2, 3]), 1)
+
+
+def test_exported_files(session):
+    answer_correctly(session, 9)
+    session.answer(session.latest(), 1, "unsure")
+    files = export_answers(session)
+    assert sorted(
+        path.name for path in session.folder.iterdir() if path.suffix not in (".db-wal", ".db-shm")
+    ) == sorted(["decisions.db", *(path.name for path in files)])
+    answers = session.store.answers()
+    with open(session.folder / "trusted.csv", newline="") as stream:
+        lines = list(csv.DictReader(stream))
+    assert [(int(line["row"]), line["label"], line["answer"]) for line in lines] == [
+        (row, NAMES[label], answer) for row, label, answer in answers
+    ]
+    assert {int(line["row"]) for line in lines if line["counts_for_rates"] == "1"} == set(session.store.sampled_rows())
+    with np.load(session.folder / "trusted.npz", allow_pickle=False) as trusted:
+        rows, Y = trusted["rows"], trusted["Y"]
+        assert set(rows[trusted["random"]].tolist()) == set(session.store.sampled_rows())
+    known = ~np.isnan(Y)
+    np.testing.assert_array_equal(Y[known], TRUE[rows][known])
+    corrected = read_npz(session.folder / "corrected.npz")
+    np.testing.assert_array_equal(corrected.Y[rows][known], TRUE[rows][known])
+    unchanged = np.setdiff1d(np.arange(len(TRUE)), rows)
+    np.testing.assert_array_equal(corrected.Y[unchanged], session.dataset.data.Y[unchanged])
+    np.testing.assert_array_equal(corrected.X, session.dataset.data.X)
+    assert corrected.label_names == NAMES
+    description = json.loads((session.folder / "review.json").read_text())
+    assert description["answers"] == len(answers)
+    assert description["labels_changed"] == (corrected.Y != session.dataset.data.Y).sum()
+
+
+def test_exported_rates_can_be_read_as_noise_model_and_as_rates(session):
+    answer_correctly(session, 20)
+    export_answers(session)
+    content = json.loads((session.folder / "rates.json").read_text())
+    rates = session.rates()
+    np.testing.assert_array_equal(NoiseModel.from_dict(content).rho_pos, rates.rho_pos)
+    complete = {**content["estimate"], **{key: content[key] for key in ("rho_pos", "rho_neg", "label_names")}}
+    assert NoiseRates.from_dict(complete).to_dict() == rates.to_dict()
+
+
+def test_export_without_answers(session):
+    export_answers(session)
+    np.testing.assert_array_equal(read_npz(session.folder / "corrected.npz").Y, session.dataset.data.Y)
+
+
+def test_failed_export_keeps_the_previous_files(session, monkeypatch):
+    export_answers(session)
+    before = {path.name: path.read_bytes() for path in session.folder.iterdir() if path.suffix == ".csv"}
+    answer_correctly(session, 3)
+
+    def full_disk(*_, **__):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(csv, "writer", full_disk)
+    with pytest.raises(OSError, match="no space left"):
+        export_answers(session)
+    assert {path.name: path.read_bytes() for path in session.folder.iterdir() if path.suffix == ".csv"} == before
+    assert not [path for path in session.folder.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("tags", [None, ("tags", ";")])
+def test_corrected_table_keeps_all_columns_and_unchanged_cells(tmp_path, tags):
+    given = make_session(tmp_path / "first").dataset.given.astype(int)
+    labels = {name: given[:, j].astype(str) for j, name in enumerate(NAMES)}
+    sets = [";".join(name for name, value in zip(NAMES, row) if value) for row in given]
+    table = pd.DataFrame({"id": [f"T{i}" for i in range(len(given))], "tags": sets, **labels, "price": "1.50"})
+    session = make_session(tmp_path / "review", table=table.copy, tags=tags)
+    answer_correctly(session, 9)
+    export_answers(session)
+    written = pd.read_csv(session.folder / "corrected.csv", dtype=str, keep_default_na=False)
+    assert list(written.columns) == list(table.columns)
+    rows = sorted({answer.row for answer in session.store.answers()})
+    for column in written.columns:
+        expected = table[column].tolist()
+        for i in rows:
+            if column in NAMES and tags is None:
+                expected[i] = str(TRUE[i, NAMES.index(column)])
+            elif column == "tags" and tags is not None:
+                expected[i] = ";".join(name for name, value in zip(NAMES, TRUE[i]) if value)
+        assert written[column].tolist() == expected
+    session.close()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_table_that_changed_during_the_review(tmp_path, suffix):
+    path = tmp_path / f"data{suffix}"
+    table = pd.DataFrame({"x": np.arange(30.0), "y": [0, 1] * 15})
+    table.to_csv(path, index=False) if suffix == ".csv" else table.to_parquet(path)
+    dataset = read_review_data(path, ["y"])[0]
+    assert len(dataset.table()) == 30
+    path.write_bytes(b"x,y\n" + b"0" * 200_000 + b",1\n")
+    with pytest.raises(OSError, match=f"data{suffix} has changed since the review started"):
+        dataset.table()
+    session = make_session(tmp_path / "review", table=lambda: table.head(3))
+    with pytest.raises(OSError, match="3 rows instead of"):
+        export_answers(session)
+    session.close()
+
+
+def test_votes_are_those_of_each_reviewer(session):
+    item = session.latest()
+    for reviewer, answer in (("Ann", "yes"), ("Bob", "no"), ("", "unsure")):
+        session.answer(item, 0, answer, reviewer)
+    export_answers(session)
+    votes = pd.read_csv(session.folder / "votes.csv")
+    assert votes.to_dict("list") == {
+        "row": [item.row] * 2,
+        "annotator": ["Ann", "Bob"],
+        "label": [NAMES[0]] * 2,
+        "value": [1, 0],
+    }
+
+
+def test_comparison_uses_rows_that_the_models_were_not_trained_on(session, monkeypatch):
+    answer_correctly(session, 40)
+    fitted = []
+    fit = CCMNClassifier.fit
+
+    def spy(self, X, y, **kwargs):
+        fitted.append((len(X), kwargs.get("trusted")))
+        return fit(self, X, y, **kwargs)
+
+    monkeypatch.setattr(CCMNClassifier, "fit", spy)
+    training = Retraining(session)
+    training.start()
+    training.wait()
+    assert training.error == ""
+    comparison, n_sampled = session.trained["comparison"], len(session.store.sampled_rows())
+    assert (comparison["on"], comparison["n_rows"]) == ("random sample", n_sampled)
+    assert [n < len(TRUE) for n, _ in fitted] == [False] + [True] * 10  # the model, then two models per part
+    assert sum(len(TRUE) - n for n, _ in fitted) == 2 * n_sampled
+    n_trusted = len({answer.row for answer in session.store.answers()})
+    for n, trusted in fitted[2::2]:
+        assert len(trusted.rows) == n_trusted - (len(TRUE) - n)
+        assert trusted.rows.max() < n
+
+
+def test_intervals_of_the_comparison():
+    rng = np.random.default_rng(0)
+    before, after = rng.random(30), rng.random(30)
+    found = compare_errors(before, after)
+    for name, values in (("before", before), ("after", after), ("difference", after - before)):
+        half = 1.6448536 * np.sqrt(((values - values.mean()) ** 2).sum() / 29 / 30)
+        np.testing.assert_allclose(found[name], [values.mean(), values.mean() - half, values.mean() + half], rtol=1e-6)
+    rare = np.array([0.0, 0.0, 0.0, 0.1])
+    assert compare_errors(rare, rare)["before"][1] == 0.0  # a share is not negative

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from contextlib import suppress
+from queue import Queue
+
+import pytest
+
+from ccmn.app.review.review_data import Picture
+from ccmn.app.review.server import check_host, check_installed, serve
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "192.168.1.5", "::1"])
+def test_valid_hosts(host):
+    assert check_host(host) == host
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "example.org", "127.0.0.1:80", "localhost"])
+def test_invalid_hosts(host):
+    with pytest.raises(ValueError, match=r"all addresses|must be an IP address"):
+        check_host(host)
+
+
+def test_missing_packages_are_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    with pytest.raises(ImportError, match="pip install starlette uvicorn"):
+        check_installed()
+
+
+def test_port_in_use(session):
+    pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install starlette uvicorn")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port, urls = taken.getsockname()[1], []
+        with pytest.raises(OSError, match=f"127.0.0.1, port {port}: .*try another --port"):
+            serve(session, None, urls.append, port=port)
+    assert urls == []
+
+
+@pytest.fixture
+def address(session, monkeypatch):
+    """Host and port of a running server that waits for clients for half a second."""
+    uvicorn = pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install starlette uvicorn")
+    monkeypatch.setattr("ccmn.app.review.security.MAX_SECONDS", 0.5)
+    servers, urls = [], Queue()
+    run = uvicorn.Server.run
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server, sockets: (servers.append(server), run(server, sockets)))
+    thread = threading.Thread(target=serve, args=(session, None, urls.put), daemon=True)
+    thread.start()
+    url = urls.get(timeout=30)
+    yield "127.0.0.1", int(url.partition("/?")[0].rpartition(":")[2])
+    servers[0].should_exit = True
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+HEAD = b"POST /undo HTTP/1.1\r\nHost: %b\r\n"
+
+
+class TestSlowClients:
+    @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX: 1"], ids=len)
+    def test_unfinished_requests_are_dropped(self, address, sent):
+        with socket.create_connection(address, timeout=30) as client:
+            client.sendall(sent)
+            assert client.recv(1000) == b""
+
+    def test_slow_bytes_do_not_extend_the_time(self, address):
+        with socket.create_connection(address, timeout=30) as client:
+            client.settimeout(0.02)
+            for _ in range(1000):
+                with suppress(TimeoutError):
+                    client.sendall(b"G")
+                    assert client.recv(1000) == b""
+                    return
+        pytest.fail("the connection was not closed")
+
+    def test_unfinished_second_request_is_dropped(self, address):
+        with socket.create_connection(address, timeout=30) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: other\r\n\r\n")
+            assert b" 421 " in client.recv(10_000)
+            client.sendall(b"GET /")
+            while client.recv(10_000):
+                pass
+
+    def test_unfinished_body_is_answered_with_408(self, address, session):
+        from ccmn.app.review.security import AccessControl
+
+        with pytest.MonkeyPatch.context() as patch, socket.create_connection(address, timeout=30) as client:
+            patch.setattr(AccessControl, "_has_cookie", lambda *_: True)
+            host = f"{address[0]}:{address[1]}".encode()
+            client.sendall(HEAD % host + b"Origin: http://%b\r\nContent-Length: 10\r\n\r\na=" % host)
+            answer = b""
+            while part := client.recv(10_000):
+                answer += part
+        assert b" 408 " in answer
+
+    def test_client_that_does_not_read_is_dropped(self, address, session, monkeypatch):
+        from ccmn.app.review.security import AccessControl, TimeLimitedProtocol
+
+        dropped, lost = threading.Event(), TimeLimitedProtocol.connection_lost
+        monkeypatch.setattr(AccessControl, "_has_cookie", lambda *_: True)
+        monkeypatch.setattr(TimeLimitedProtocol, "connection_lost", lambda *a: (lost(*a), dropped.set()))
+        object.__setattr__(session.dataset, "picture", lambda row: Picture(b"0" * (1 << 26), "image/png"))
+        with socket.create_connection(address, timeout=30) as client:
+            client.sendall(b"GET /picture/0 HTTP/1.1\r\nHost: %b:%d\r\n\r\n" % (address[0].encode(), address[1]))
+            assert dropped.wait(30)
+
+    def test_others_are_served_meanwhile(self, address):
+        waiting = [socket.create_connection(address, timeout=30) for _ in range(50)]
+        for client in waiting:
+            client.sendall(b"GET / HTTP/1.1\r\n")
+        with socket.create_connection(address, timeout=30) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: other\r\n\r\n")
+            assert b" 421 " in client.recv(10_000)
+        for client in waiting:
+            assert client.recv(1000) == b""
+            client.close()

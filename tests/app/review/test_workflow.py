@@ -1,0 +1,31 @@
+"""Complete workflow on the demo pictures: 100 reviewed rows improve the noise rates and the model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ccmn.app.demo_task import make_demo
+from ccmn.app.review import Retraining, demo_session
+
+
+@pytest.mark.slow
+def test_a_hundred_reviewed_rows_improve_rates_and_model(tmp_path):
+    session, task = demo_session(tmp_path / "review", n=3000), make_demo(3000)
+    item = session.latest()
+    for _ in range(100):
+        session.store.record(item, {j: "yes" if task.Y[item.row, j] else "no" for j in item.asked})
+        item = session.queue.after(item.position)
+    training = Retraining(session)
+    training.start()
+    training.wait()
+    assert training.error == ""
+
+    def error(rates):
+        return np.abs(rates.rho_pos - task.noise.rho_pos).mean() + np.abs(rates.rho_neg - task.noise.rho_neg).mean()
+
+    assert error(session.rates()) < error(session.initial_rates)
+    comparison = session.trained["comparison"]
+    assert comparison["on"] == "test set"
+    assert comparison["difference"][2] < 0  # the upper end of the interval
+    session.close()

@@ -1,0 +1,156 @@
+"""Edge cases of the input: every method returns finite scores, and warnings describe what was done."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+from baselines import reference
+
+from ccmn.paper.baselines import BASELINES, PARTICLE, PMLLRS, CandidateLogistic, CandidateRidge
+
+
+def edge_cases():
+    X, _, S = reference.make_task(n=40)
+    empty, one_class, no_candidates = S.copy(), S.copy(), np.zeros_like(S)
+    empty[::3] = 0
+    one_class[:, 0], one_class[:, 1] = 1, 0
+    constant = X.copy()
+    constant[:, 2], constant[:, 3] = 7.0, 0.0
+    repeated = np.repeat(np.arange(4), 10)
+    return {
+        "empty candidate sets": (X, empty),
+        "no candidates": (X, no_candidates),
+        "all labels are candidates": (X, np.ones_like(S)),
+        "one-class labels": (X, one_class),
+        "constant features": (constant, S),
+        "only constant features": (np.ones_like(X), S),
+        "all-zero features": (np.zeros_like(X), S),
+        "duplicate rows": (X[repeated], S),
+        "fewer rows than k": (X[:6], S[:6]),
+        "two rows": (X[:2], S[:2]),
+        "one row": (X[:1], S[:1]),
+        "one label": (X, S[:, :1]),
+        "a missing true label": (X, np.where(np.arange(160).reshape(40, 4) % 7 == 0, 0, S)),
+        "more features than rows": (np.tile(X, (1, 12)), S),
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", edge_cases())
+@pytest.mark.parametrize("name", BASELINES)
+def test_finite_scores_and_consistent_predictions(name, case):
+    X, S = edge_cases()[case]
+    clf = BASELINES[name].make().fit(X, S)
+    scores = clf.decision_function(X)
+    assert scores.shape == S.shape
+    assert np.isfinite(scores).all()
+    assert (clf.predict(X) == (scores >= 0)).all()
+
+
+def messages(clf, X, S):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clf.fit(X, S)
+    return " | ".join(str(w.message) for w in caught)
+
+
+def test_warnings_describe_what_was_done():
+    cases = edge_cases()
+    text = messages(PARTICLE(), *cases["empty candidate sets"])
+    assert "16 of 40 samples have an empty candidate set" in text
+    text = messages(PARTICLE(), *cases["fewer rows than k"])
+    assert "n_folds=10 exceeds" in text
+    assert "using n_folds=6" in text
+    assert "k=10 exceeds" in text
+    assert "using k=4" in text
+    text = messages(PARTICLE(), *cases["one row"])
+    assert "Too few samples for a neighbor search" in text
+    assert "no negative training samples for labels 0, 1 and 3 (of 4)" in messages(
+        PARTICLE(), *cases["one-class labels"]
+    )
+    text = messages(CandidateLogistic(), *cases["one-class labels"])
+    assert "constant for labels 0 and 1 (of 4)" in text
+    for name in ("PMLNI", "PMLLRS", "fPML", "ridge"):
+        assert messages(BASELINES[name].make(), *cases["one-class labels"]) == ""
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_containers_give_equal_results(name):
+    X, _, S = reference.make_task(n=40)
+    expected = BASELINES[name].make().fit(X, S).decision_function(X)
+    containers = [
+        (torch.from_numpy(X), torch.from_numpy(S)),
+        (scipy.sparse.csr_array(X), scipy.sparse.csr_array(S)),
+        (pd.DataFrame(X).add_prefix("x"), pd.DataFrame(S).add_prefix("label ")),
+        (X.tolist(), S.astype(bool)),
+    ]
+    for features, candidates in containers:
+        clf = BASELINES[name].make().fit(features, candidates)
+        assert clf.decision_function(features) == pytest.approx(expected, abs=1e-6)
+    named = BASELINES[name].make().fit(*containers[2])
+    assert named.label_names_[1] == named.classes_[1] == "label 1"
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_invalid_candidates_are_rejected(name):
+    X, _, S = reference.make_task(n=40)
+    clf = BASELINES[name].make()
+    with pytest.raises(ValueError, match=r"candidates must be 0 or 1 for every label; got \[-1, 1\]"):
+        clf.fit(X, 2 * S - 1)
+    with pytest.raises(ValueError, match="contains NaN"):
+        clf.fit(X, np.where(S == 1, np.nan, 0))
+    with pytest.raises(ValueError, match=r"candidates must be a matrix of shape \(n, q\).*label_binarize"):
+        clf.fit(X, S[:, 0])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        clf.fit(X, S[:10])
+
+
+def test_invalid_penalties_are_rejected():
+    X, _, S = reference.make_task(n=40)
+    with pytest.raises(ValueError, match="lam must be a number of at least 0; got -1"):
+        CandidateRidge(lam=-1).fit(X, S)
+    with pytest.raises(ValueError, match="beta must be a number of at least 0; got 'small'"):
+        PMLLRS(beta="small").fit(X, S)
+
+
+def test_candidate_regressions_match_their_definitions():
+    X, _, S = reference.make_task()
+    Phi = np.hstack([X, np.ones((60, 1))])
+    ridge = CandidateRidge(lam=2.0).fit(X, S)
+    assert ridge.decision_function(X) == pytest.approx(
+        Phi @ np.linalg.solve(Phi.T @ Phi + 2 * np.eye(6), Phi.T @ S) - 0.5
+    )
+    logistic = CandidateLogistic(C=1e6).fit(X, S)
+    p = 1 / (1 + np.exp(-logistic.decision_function(X)))
+    # At the maximum of the likelihood the residuals are orthogonal to all features and sum to 0.
+    assert np.abs(Phi.T @ (S - p)).max() < 0.05
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_label_permutations_permute_the_scores(name):
+    X, _, S = reference.make_task(n=100)
+    S[np.arange(100), np.arange(100) % 4] = 1
+    labels = np.array([2, 0, 3, 1])
+    # A row in which both labels of a pair are credible and neither is a candidate belongs to the first label. There are
+    # no such rows with thr=0.
+    options = {"svm": "libsvm", "thr": 0.0} if name.startswith("PAR") else {}
+    scores = BASELINES[name].make(**options).fit(X, S).decision_function(X)
+    permuted = BASELINES[name].make(**options).fit(X, S[:, labels]).decision_function(X)
+    assert permuted == pytest.approx(scores[:, labels], abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", BASELINES)
+def test_too_large_features_are_rejected(name):
+    """Squares of 1e300 overflow."""
+    X, _, S = reference.make_task(n=40)
+    with pytest.raises(ValueError, match=r"features must be at most 1e\+150 .*Scale"):
+        BASELINES[name].make().fit(X * 1e300, S)
+    fitted = BASELINES[name].make().fit(X, S)
+    with pytest.raises(ValueError, match=r"features must be at most 1e\+150 .*Scale"):
+        fitted.predict(X * 1e300)

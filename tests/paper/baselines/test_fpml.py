@@ -1,0 +1,198 @@
+"""fPML: the objective decreases monotonically, and its limits are ridge regression and truncated SVDs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from baselines import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
+
+from ccmn.paper.baselines import BASELINES, FPML
+from ccmn.paper.baselines.fpml import ColumnGramFactors, NonNegativeFactors, RowGramFactors, SubspaceFactors
+from ccmn.paper.baselines.pml_estimator import append_ones
+
+
+def truncated(M, k):
+    left, s, right = np.linalg.svd(M, full_matrices=False)
+    return left[:, :k] * s[:k] @ right[:k]
+
+
+def data(shape="tall"):
+    n, d = {"tall": (50, 5), "wide": (12, 30)}[shape]
+    X, _, S = reference.make_task(n=n, d=d, q=6)
+    return X, S.astype(float)
+
+
+@pytest.mark.parametrize("svd", ["exact", "randomized"])
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+@pytest.mark.parametrize("weights", [(1, 1, 10), (0.1, 5, 0.3), (0, 1, 1)])
+def test_objective_decreases_monotonically(shape, weights, svd):
+    X, Y = data(shape)
+    clf = FPML(3, *weights, svd=svd, random_state=0).fit(X, Y)
+    steps = np.diff(clf.objective_)
+    assert len(clf.objective_) == 2 * clf.n_iter_
+    assert steps.max() <= 1e-10 * clf.objective_[0]
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_optimum_matches_factor_by_factor_updates(shape):
+    X, Y = data(shape)
+    clf = FPML(2, 0.5, 2.0, 1.0, max_iter=2000).fit(X, Y)
+    Z, W, value = reference.fpml_alternating(X, Y, 2, 0.5, 2.0, 1.0)
+    assert clf.objective_[-1] == pytest.approx(value, rel=1e-7)
+    assert pytest.approx(Z, abs=1e-5) == clf.Z_
+    assert pytest.approx(W, abs=1e-5) == clf.W_
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_full_rank_is_ridge_regression(shape):
+    X, Y = data(shape)
+    for l2, l3 in ((1.0, 10.0), (3.0, 0.5)):
+        clf = FPML(50, 1.0, l2, l3).fit(X, Y)
+        penalty = l3 * (1 + l2) / l2
+        W = np.linalg.solve(X.T @ X + penalty * np.eye(X.shape[1]), X.T @ Y)
+        assert pytest.approx(W, abs=1e-6) == clf.W_
+        assert pytest.approx((Y + l2 * X @ clf.W_) / (1 + l2), abs=1e-6) == clf.Z_
+
+
+def test_classifier_is_zero_without_lambda2():
+    X, Y = data()
+    clf = FPML(2, 1.0, 0.0, 1.0).fit(X, Y)
+    assert not clf.W_.any()
+    assert pytest.approx(truncated(np.hstack([Y, X]), 2)[:, :6], abs=1e-10) == clf.Z_
+
+
+def test_factors_are_the_truncated_svd_of_the_labels_without_lambda1_and_lambda2():
+    X, Y = data()
+    for k in (1, 2, 4):
+        assert pytest.approx(truncated(Y, k), abs=1e-10) == FPML(k, 0.0, 0.0, 1.0).fit(X, Y).Z_
+
+
+def test_factors_are_the_joint_truncated_svd_for_large_lambda3():
+    X, Y = data()
+    clf = FPML(2, 1.0, 1.0, 1e12).fit(X, Y)
+    assert np.abs(clf.W_).max() < 1e-9
+    joint = np.hstack([np.sqrt(2) * Y / 2, X])
+    assert pytest.approx(truncated(joint, 2)[:, :6] / np.sqrt(2), abs=1e-8) == clf.Z_
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_confidences_have_the_given_rank(rank):
+    X, Y = data()
+    assert np.linalg.matrix_rank(FPML(rank).fit(X, Y).Z_, tol=1e-8) <= rank
+
+
+@pytest.mark.parametrize(("rank", "expected"), [(None, 3), (2, 2), (0.25, 2), (0.5, 3), (1.0, 6), (0.01, 1)])
+def test_rank_as_number_or_share(rank, expected):
+    assert FPML(rank).fit(*data()).rank_ == expected
+
+
+def test_grid_contains_two_a_quarter_half_and_all_labels():
+    ranks = [FPML(rank).fit(*data()).rank_ for rank in BASELINES["fPML"].search_grid["rank"]]
+    assert ranks == [2, 2, 3, 6]
+
+
+@pytest.mark.filterwarnings("ignore:fPML did not converge")
+@pytest.mark.parametrize("sparse", [False, True])
+def test_nonnegative_factors(sparse):
+    X, Y = data()
+    X = np.maximum(X, 0)
+    features = scipy.sparse.csr_array(X) if sparse else X
+    clf = FPML(3, 0.5, 2.0, 1.0, nonnegative=True, max_iter=100, random_state=0).fit(features, Y)
+    assert clf.Z_.min() >= 0
+    assert np.diff(clf.objective_).max() <= 1e-10 * clf.objective_[0]
+    # The unconstrained optimum is a lower bound; the constrained one is within a factor of two here.
+    unconstrained = FPML(3, 0.5, 2.0, 1.0).fit(X, Y).objective_[-1]
+    assert unconstrained * (1 - 1e-9) <= clf.objective_[-1] <= 2 * unconstrained
+
+
+def test_nonnegative_factors_are_stationary():
+    """The gradient is zero for positive entries and not negative for zero entries."""
+    X, Y = data()
+    X = np.maximum(X, 0)
+    T = Y - 0.2
+    factors = NonNegativeFactors(X, 6, 2, 0.5, np.random.default_rng(0))
+    for _ in range(2000):
+        factors.update(T, 1.5)
+    S, G, F = factors.S, factors.G, factors.F
+    gradients = (
+        (G, 1.5 * S.T @ (S @ G - T)),
+        (F, 0.5 * S.T @ (S @ F - X)),
+        (S, 1.5 * (S @ G - T) @ G.T + 0.5 * (S @ F - X) @ F.T),
+    )
+    for factor, gradient in gradients:
+        assert np.abs(factor * gradient).max() < 1e-4
+        assert gradient.min() > -1e-3
+
+
+def test_nonnegative_factors_require_nonnegative_features():
+    X, Y = data()
+    with pytest.raises(ValueError, match=r"X \(with nonnegative=True\) must not be negative; its smallest entry is -"):
+        FPML(nonnegative=True).fit(X, Y)
+    with pytest.raises(ValueError, match="nonnegative=True requires svd='auto'; got svd='exact'"):
+        FPML(nonnegative=True, svd="exact").fit(np.abs(X), Y)
+
+
+def test_result_is_invariant_under_invertible_transforms_of_the_factors():
+    X, Y = data()
+    M = np.hstack([Y, X])
+    left, s, right = np.linalg.svd(M, full_matrices=False)
+    transform = np.random.default_rng(0).standard_normal((2, 2))
+    S, GF = left[:, :2] @ transform, np.linalg.solve(transform, s[:2, None] * right[:2])
+    Z, unexplained = ColumnGramFactors(X, 2, 1.0).update(Y, 1.0)
+    assert pytest.approx(S @ GF[:, :6], abs=1e-10) == Z
+    assert unexplained == pytest.approx(((X - S @ GF[:, 6:]) ** 2).sum(), rel=1e-10)
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_all_factorizations_match_the_truncated_svd(shape):
+    X, T = data(shape)
+    expected = truncated(np.hstack([np.sqrt(1.5) * T, np.sqrt(0.3) * X]), 3)
+    rng = np.random.default_rng(0)
+    for factors in (ColumnGramFactors(X, 3, 0.3), RowGramFactors(X, 3, 0.3), SubspaceFactors(X, 3, 0.3, rng)):
+        for _ in range(20):  # subspace iteration continues from the previous update
+            Z, unexplained = factors.update(T, 1.5)
+        assert pytest.approx(expected[:, :6] / np.sqrt(1.5), abs=1e-9) == Z
+        assert unexplained == pytest.approx(((X - expected[:, 6:] / np.sqrt(0.3)) ** 2).sum(), abs=1e-9)
+
+
+def test_randomized_and_sparse_match_exact():
+    X, Y = data()
+    X = np.where(np.abs(X) < 0.4, 0, X)
+    exact = FPML(2).fit(X, Y)
+    for features in (X, scipy.sparse.csr_array(X)):
+        for svd in ("exact", "randomized"):
+            clf = FPML(2, svd=svd, random_state=1).fit(features, Y)
+            assert pytest.approx(exact.W_, abs=1e-6) == clf.W_
+            assert pytest.approx(exact.Z_, abs=1e-5) == clf.Z_
+
+
+@given(st.permutations(range(6)), st.permutations(range(50)))
+@settings(max_examples=5)
+def test_permutations_of_labels_and_rows_permute_the_result(labels, rows):
+    X, Y = data()
+    clf, other = FPML(2).fit(X, Y), FPML(2).fit(X[rows], Y[np.ix_(rows, labels)])
+    assert pytest.approx(clf.W_[:, labels], abs=1e-8) == other.W_
+    assert pytest.approx(clf.Z_[np.ix_(rows, labels)], abs=1e-8) == other.Z_
+
+
+def test_intercept_is_a_penalized_column_of_ones():
+    X, Y = data()
+    clf, extended = FPML(2, fit_intercept=True).fit(X, Y), FPML(2).fit(append_ones(X), Y)
+    assert clf.W_.shape == (5, 6)
+    assert clf.decision_function(X) == pytest.approx(append_ones(X) @ extended.W_ - 0.5)
+
+
+def test_convergence_warning():
+    with pytest.warns(ConvergenceWarning, match="fPML did not converge in max_iter=2"):
+        FPML(2, max_iter=2).fit(*data())
+
+
+def test_invalid_ranks_are_rejected():
+    with pytest.raises(ValueError, match="rank must be an integer of at least 1; got 0"):
+        FPML(0).fit(*data())
+    with pytest.raises(ValueError, match=r"rank \(as a share of the labels\) must be from 0 to 1; got 1.5"):
+        FPML(1.5).fit(*data())

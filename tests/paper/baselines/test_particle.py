@@ -1,0 +1,279 @@
+"""PARTICLE: votes, the two variants, parameters, convergence and interrupts."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse
+from baselines import reference
+from sklearn.exceptions import ConvergenceWarning
+
+from ccmn.paper.baselines import PARTICLE, particle, particle_stages
+from ccmn.paper.baselines.particle import VotePosterior, candidate_prior, count_votes, weighted_votes
+from ccmn.paper.baselines.particle_stages import label_pairs
+
+
+@pytest.fixture(scope="module")
+def task():
+    X, Y, S = reference.make_task(n=80, d=6, q=4)
+    return X[:60], Y[:60], S[:60], X[60:], Y[60:]
+
+
+@pytest.fixture(scope="module")
+def fitted(task):
+    X, _, S, *_ = task
+    return PARTICLE(svm="libsvm").fit(X, S)
+
+
+def votes_by_pair(clf, X):
+    """Return votes and accuracies in the form of the reference implementation."""
+    votes = clf.pairs_.votes(X).astype(int)
+    keys = [(j, "v" if other < 0 else other) for j, other in label_pairs(clf.pairs_.q)]
+    return {key: (votes[:, p], clf.pairs_.accuracy[p]) for p, key in enumerate(keys)}
+
+
+def test_pairwise_classifiers_match_plain_loops(task, fitted):
+    X, _, S, X_new, _ = task
+    expected = reference.pair_votes(X, fitted.credible_, S, X_new)
+    found = votes_by_pair(fitted, X_new)
+    assert found.keys() == expected.keys()
+    for key, (votes, accuracy) in expected.items():
+        assert (found[key][0] == votes).all()
+        assert found[key][1] == pytest.approx(accuracy)
+
+
+def test_vls_matches_plain_loops(task, fitted):
+    X_new = task[3]
+    margins = fitted.decision_function(X_new)
+    for i in range(len(X_new)):
+        zeta, virtual = reference.vls_votes(votes_by_pair(fitted, X_new), 4, i)
+        assert margins[i] == pytest.approx(np.array(zeta) - virtual, abs=1e-8)
+    assert (fitted.predict(X_new) == (margins >= 0)).all()
+
+
+def test_map_matches_plain_loops(task):
+    X, _, S, X_new, _ = task
+    clf = PARTICLE("map", svm="libsvm").fit(X, S)
+    votes, training = votes_by_pair(clf, X_new), votes_by_pair(clf, X)
+    counted = [reference.map_counts(training, 4, i) for i in range(len(X))]
+    for i, row in enumerate(clf.decision_function(X_new)):
+        posterior = reference.map_posterior(S, clf.credible_, counted, reference.map_counts(votes, 4, i))
+        assert row == pytest.approx(np.array(posterior) - 0.5, abs=1e-8)
+
+
+def test_votes_sum_to_the_number_of_pairs(task, fitted):
+    votes = fitted.pairs_.votes(task[3])
+    assert (count_votes(votes, 4).sum(1) == 6).all()
+    zeta, virtual = weighted_votes(votes, fitted.pairs_.accuracy, 4)
+    assert zeta.sum(1) + virtual[:, 0] == pytest.approx(fitted.pairs_.accuracy.sum())
+
+
+def test_both_svm_solvers_give_nearly_equal_votes(task, fitted):
+    X, _, S, X_new, _ = task
+    fast = PARTICLE(svm="liblinear").fit(X, S)
+    agreement = fast.pairs_.votes(X_new) == fitted.pairs_.votes(X_new)
+    assert agreement.mean() > 0.98
+
+
+def test_perfect_classifiers_agree_with_the_rounded_votes_of_the_authors_program():
+    """With separable classes all accuracies are 1, and both rules are calibrated label ranking."""
+    rng = np.random.default_rng(0)
+    Y = np.eye(3)[rng.integers(0, 3, 60)]
+    X = 10 * Y + 0.1 * rng.standard_normal((60, 3))
+    clf = PARTICLE().fit(X, Y)
+    assert (clf.credible_ == Y).all()
+    assert (clf.pairs_.accuracy == 1).all()
+    assert (clf.predict(X) == Y).all()
+    released = reference.released_vls_scores(*weighted_votes(clf.pairs_.votes(X), clf.pairs_.accuracy, 3))
+    assert ((released >= 0) == Y).all()
+    order = [np.argsort(scores, 1, kind="stable").tolist() for scores in (clf.decision_function(X), released)]
+    assert order[0] == order[1]
+
+
+def test_map_predicts_every_label_with_posterior_above_one_half():
+    """The ratio rule of the authors' code predicts only the label with the largest odds here."""
+    posterior = VotePosterior(np.full(3, 0.5), np.full((3, 3), 0.3), np.array([[0.01] * 3, [0.1] * 3, [0.2] * 3]))
+    margins = posterior.margins(np.array([[0, 1, 2]]))
+    assert (margins >= 0).tolist() == [[True, True, True]]
+    assert reference.released_map_labels(margins[0] + 0.5).tolist() == [True, False, False]
+
+
+def test_candidate_prior():
+    Y = np.array([[1, 0], [1, 0], [1, 1], [0, 0], [0, 0], [0, 0]], dtype=float)
+    assert candidate_prior(Y) == pytest.approx([4 / 8, 2 / 8])
+
+
+def test_ties_are_not_predicted():
+    # One vote between two labels, and no classifier against the virtual label.
+    votes = np.array([[True, True, True], [False, True, True]])
+    zeta, virtual = weighted_votes(votes, np.array([1.0, 0.0, 0.0]), 2)
+    assert (particle.make_ties_negative(zeta - virtual) >= 0).tolist() == [[True, False], [False, True]]
+
+
+def test_missing_classifiers_vote_for_the_first_label_with_weight_zero(task):
+    X, _, S, *_ = task
+    S = S.copy()
+    S[:, 2] = 0
+    with pytest.warns(UserWarning, match=r"training samples for label 2 \(of 4\)"):
+        clf = PARTICLE(thr=0.5).fit(X, S, credible=S)
+    for p, (j, other) in enumerate(label_pairs(4)):
+        if 2 in (j, other):
+            assert clf.pairs_.accuracy[p] == 0
+            assert clf.pairs_.votes(X)[:, p].all()
+    assert not clf.predict(X)[:, 2].any()
+
+
+def test_given_credible_labels_skip_stage_1(task, fitted):
+    X, _, S, X_new, _ = task
+    clf = PARTICLE(svm="libsvm").fit(X, S, credible=fitted.credible_)
+    assert clf.folds_ is None
+    assert (clf.decision_function(X_new) == fitted.decision_function(X_new)).all()
+    with pytest.raises(ValueError, match="credible must have the shape of"):
+        PARTICLE().fit(X, S, credible=S[:5])
+
+
+def test_folds_are_contiguous_without_random_state(task):
+    X, _, S, *_ = task
+    assert (np.diff(PARTICLE().fit(X, S).folds_) >= 0).all()
+    first, second = (PARTICLE(random_state=4).fit(X, S) for _ in range(2))
+    assert (np.diff(first.folds_) < 0).any()
+    assert (first.credible_ == second.credible_).all()
+
+
+def test_permutations_of_labels_and_rows_permute_the_scores(task):
+    X, Y, S, X_new, _ = task
+    rng = np.random.default_rng(1)
+    rows, labels = rng.permutation(60), rng.permutation(4)
+    # Credible labels are given because permuted rows are in other folds.
+    for variant in ("vls", "map"):
+        clf = PARTICLE(variant, svm="libsvm").fit(X, S, credible=Y)
+        permuted = PARTICLE(variant, svm="libsvm").fit(
+            X[rows], S[np.ix_(rows, labels)], credible=Y[np.ix_(rows, labels)]
+        )
+        assert permuted.decision_function(X_new) == pytest.approx(clf.decision_function(X_new)[:, labels], abs=1e-6)
+    clf = PARTICLE(random_state=0).fit(X, S)
+    permuted = PARTICLE(random_state=0).fit(X, S[:, labels])
+    assert (permuted.credible_ == clf.credible_[:, labels]).all()
+
+
+def test_sparse_features_give_equal_results(task):
+    X, _, S, X_new, _ = task
+    for svm in ("libsvm", "liblinear"):
+        dense = PARTICLE(svm=svm).fit(X, S)
+        sparse = PARTICLE(svm=svm).fit(scipy.sparse.csr_array(X), S)
+        assert (sparse.credible_ == dense.credible_).all()
+        assert sparse.decision_function(scipy.sparse.csr_array(X_new)) == pytest.approx(
+            dense.decision_function(X_new), abs=1e-6
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variant": "both"}, "variant must be 'vls' or 'map'"),
+        ({"n_folds": 1}, "n_folds must be at least 2"),
+        ({"thr": 1.2}, "thr must be"),
+        ({"alpha": -0.1}, "alpha must be"),
+        ({"C": 0}, "C must be"),
+        ({"svm": "rbf"}, "unknown svm 'rbf'"),
+    ],
+)
+def test_invalid_parameters_are_rejected(task, options, message):
+    with pytest.raises(ValueError, match=message):
+        PARTICLE(**options).fit(task[0], task[2])
+
+
+def test_many_labels_warn(monkeypatch):
+    monkeypatch.setattr(particle, "MAX_LABELS_WITHOUT_WARNING", 3)
+    X, _, S = reference.make_task(n=20)
+    with pytest.warns(UserWarning, match="4 labels require 10 pairwise classifiers"):
+        PARTICLE().fit(X, S)
+
+
+def test_progress_is_shown_on_terminals_only(task, capsys, monkeypatch):
+    X, _, S, *_ = task
+    PARTICLE().fit(X, S)
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    PARTICLE().fit(X, S)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "credible labels, folds: 10/10" in shown.err
+    assert "pairwise classifiers: 10/10" in shown.err
+    PARTICLE(verbose=0).fit(X, S)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_convergence_warning_counts_the_classifiers(task, monkeypatch):
+    X, _, S, *_ = task
+    monkeypatch.setattr(particle_stages, "MAX_LIBLINEAR_SWEEPS", 1)
+    with pytest.warns(ConvergenceWarning, match=r"\d+ of 10 pairwise classifiers did not converge.* 1 sweeps"):
+        PARTICLE(svm="liblinear").fit(X, S)
+
+
+def run_script(code):
+    """Start a separate process: a fit that never ends must not block the test suite."""
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_fit_ends_on_unscaled_features():
+    process = run_script("""
+import warnings
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from ccmn.paper.baselines import PARTICLE
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(120, 6))
+Y = (X @ rng.normal(size=(6, 4)) > 0).astype(int)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    PARTICLE().fit(X * 1000, Y)
+print(*[w.message for w in caught if issubclass(w.category, ConvergenceWarning)], sep="\\n")
+""")
+    try:
+        out, err = process.communicate(timeout=90)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    (message,) = out.splitlines()
+    assert message.startswith("1 of 10 pairwise classifiers")
+    assert "Scale the features" in message
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="requires POSIX signals")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_fit_stops_at_sigint(n_jobs):
+    process = run_script(f"""
+import numpy as np
+from ccmn.paper.baselines import PARTICLE
+from ccmn.paper.baselines.particle_stages import fit_pairs
+
+rng = np.random.default_rng(0)
+X = 1000 * rng.normal(size=(1800, 30))
+Y = rng.integers(0, 2, (1800, 4))
+fit_pairs(X[:20] / 1000, Y[:20], Y[:20].astype(float), 1.0, n_jobs={n_jobs})  # starts the worker processes
+print("started", flush=True)
+PARTICLE(svm="libsvm", n_jobs={n_jobs}).fit(X, Y, credible=Y)
+""")
+    try:
+        assert select.select([process.stdout], [], [], 60)[0]
+        assert process.stdout.readline() == "started\n"
+        time.sleep(1.0)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        _, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert "KeyboardInterrupt" in err
+    assert time.monotonic() - start < 10  # less than one second on an idle machine

@@ -1,0 +1,122 @@
+"""PML-LRS: equivalence to Huber regression for gamma=0, optimality conditions, and limits of the penalties."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from baselines import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
+
+from ccmn.paper.baselines import PMLLRS
+from ccmn.paper.baselines.pml_estimator import append_ones
+from ccmn.paper.baselines.pml_lrs import solve_pml_lrs
+
+EXACT = {"tol": 1e-11, "max_iter": 50000}
+
+
+@pytest.fixture(scope="module")
+def task():
+    X, _, S = reference.make_task(n=50)
+    return X, S.astype(float)
+
+
+@pytest.mark.parametrize(("beta", "eta"), [(0.1, 1.0), (0.3, 0.5), (0.05, 0.1)])
+def test_gamma_zero_is_huber_regression(task, beta, eta):
+    X, Y = task
+    found = solve_pml_lrs(X, Y, 0.0, beta, eta, **EXACT)
+    W, value = reference.huber_trace(X, Y, beta, eta)
+    assert reference.lrs_objective(X, found.U, found.V, found.W, 0.0, beta, eta) == pytest.approx(value, rel=1e-8)
+    assert pytest.approx(W, abs=1e-7) == found.W
+
+
+@pytest.mark.parametrize("weights", [(0.01, 0.1, 1.0), (0.3, 0.2, 0.5), (0.0, 0.1, 1.0)])
+def test_optimality_conditions(task, weights):
+    X, Y = task
+    gamma, beta, eta = weights
+    found = solve_pml_lrs(X, Y, *weights, **EXACT)
+    residual = found.U - X @ found.W
+    assert found.W.any()
+    assert np.linalg.norm(X.T @ residual, 2) == pytest.approx(eta, rel=1e-6)
+    assert np.abs(residual).max() <= beta + gamma + 1e-8
+    if gamma == 0:
+        assert np.abs(residual).max() == pytest.approx(beta, abs=1e-8)
+    assert pytest.approx(found.U + found.V) == Y
+
+
+@pytest.mark.parametrize("mu", [0.2, 5.0])
+def test_optimum_does_not_depend_on_the_solver_penalty(task, mu):
+    X, Y = task
+    weights = 0.1, 0.2, 0.5
+    one, other = solve_pml_lrs(X, Y, *weights, **EXACT), solve_pml_lrs(X, Y, *weights, mu=mu, **EXACT)
+    values = [reference.lrs_objective(X, f.U, f.V, f.W, *weights) for f in (one, other)]
+    assert values[0] == pytest.approx(values[1], rel=1e-8)
+    assert pytest.approx(other.W, abs=1e-8) == one.W
+
+
+def test_noise_is_zero_for_large_beta(task):
+    X, Y = task
+    plain = solve_pml_lrs(X, Y, 0.0, 1e6, 0.5, **EXACT)
+    enough = np.abs(Y - X @ plain.W).max() + 1e-9
+    for gamma in (0.0, 0.05):
+        found = solve_pml_lrs(X, Y, gamma, enough + gamma, 0.5, **EXACT)
+        assert np.abs(found.V).max() < 1e-8
+        assert pytest.approx(plain.W, abs=1e-7) == found.W
+
+
+def test_zero_penalties_are_least_squares(task):
+    X, Y = task
+    W = np.linalg.lstsq(X, Y, rcond=None)[0]
+    found = solve_pml_lrs(X, Y, 0.0, np.abs(Y - X @ W).max() + 1e-9, 0.0, **EXACT)
+    assert pytest.approx(W, abs=1e-7) == found.W
+
+
+def test_solution_is_zero_for_large_gamma(task):
+    X, Y = task
+    found = solve_pml_lrs(X, Y, 0.1 * np.linalg.norm(Y, 2), 0.1, 1.0, **EXACT)
+    assert np.abs(found.U).max() < 1e-8
+    assert np.abs(found.W).max() < 1e-8
+
+
+def test_more_columns_than_rows_and_sparse_features():
+    X, _, S = reference.make_task(n=20, d=40)
+    X = np.where(np.abs(X) < 0.7, 0, X)
+    clf = PMLLRS(tol=1e-9, max_iter=20000).fit(X, S)
+    sparse = PMLLRS(tol=1e-9, max_iter=20000).fit(scipy.sparse.csr_array(X), S)
+    assert pytest.approx(sparse.W_, abs=1e-9) == clf.W_
+    assert np.linalg.norm(X.T @ (clf.U_ - X @ clf.W_), 2) <= 1 + 1e-5
+
+
+@given(st.permutations(range(4)), st.permutations(range(50)))
+@settings(max_examples=5)
+def test_permutations_of_labels_and_rows_permute_the_result(task, labels, rows):
+    X, Y = task
+    clf, other = PMLLRS().fit(X, Y), PMLLRS().fit(X[rows], Y[np.ix_(rows, labels)])
+    assert pytest.approx(clf.W_[:, labels], abs=1e-8) == other.W_
+    assert pytest.approx(clf.U_[np.ix_(rows, labels)], abs=1e-8) == other.U_
+
+
+def test_attributes_and_thresholds(task):
+    X, Y = task
+    clf = PMLLRS().fit(X, Y)
+    assert clf.W_.shape == (5, 4)
+    assert clf.U_.shape == clf.V_.shape == (50, 4)
+    assert clf.decision_function(X) == pytest.approx(X @ clf.W_ - 0.5)
+    assert PMLLRS(threshold="size_candidate").fit(X, Y).predict(X).mean() > clf.predict(X).mean()
+
+
+def test_intercept_is_a_penalized_column_of_ones(task):
+    X, Y = task
+    clf = PMLLRS(fit_intercept=True).fit(X, Y)
+    extended = PMLLRS().fit(append_ones(X), Y)
+    assert clf.W_.shape == (5, 4)
+    assert pytest.approx(extended.W_[:-1]) == clf.W_
+    assert clf.intercept_ == pytest.approx(extended.W_[-1])
+    assert clf.decision_function(X) == pytest.approx(extended.decision_function(append_ones(X)))
+
+
+def test_convergence_warning(task):
+    with pytest.warns(ConvergenceWarning, match="tol=1e-06 in max_iter=3 iterations"):
+        PMLLRS(max_iter=3).fit(*task)

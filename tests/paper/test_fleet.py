@@ -1,0 +1,240 @@
+"""Fleets: selection criteria, selected epochs and learning rates, and independence of the grouping."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from ccmn.data import MultiLabelData
+from ccmn.data.synthetic import make_noisy_multilabel
+from ccmn.metrics import METRICS, coverage
+from ccmn.metrics.corrected_metrics import corrected_hamming, pooled_ranking_loss, wrong_pair_weights
+from ccmn.metrics.ranking_metrics import Ranking, pooled_wrong_from
+from ccmn.paper.fleet import FleetSettings, HeldOutSet, criteria, run_fleet
+from ccmn.paper.protocols import LITERAL, MODERATE, make_repeat
+from ccmn.paper.tables import METHODS, PAPER_METHODS, TABLE_METRICS
+
+ALL_METRICS = ("hamming_loss", "ranking_loss", "average_precision", "coverage")
+
+
+@pytest.fixture(scope="module")
+def data():
+    task = make_noisy_multilabel(300, 8, 5, random_state=0)
+    return MultiLabelData(X=task.X, Y=task.Y)
+
+
+def repeats_of(data, protocol, n):
+    return [make_repeat(data, protocol, k) for k in range(n)]
+
+
+def flat(outcomes):
+    return {
+        (o.method, o.repeat, selection, metric): value
+        for o in outcomes
+        for selection, by_metric in o.values.items()
+        for metric, value in by_metric.items()
+    }
+
+
+def test_method_names():
+    assert len(PAPER_METHODS) == 10
+    assert METHODS["unbiased-ranking-sigmoid"].rates == "known"
+    assert METHODS["unbiased-ranking-sigmoid-estimated"].rates == "estimated"
+    assert not METHODS["plain-hamming-hinge"].unbiased
+    assert METHODS["plain-hamming-hinge"].make_loss().n_outputs(5) == 5
+
+
+def test_every_cell_has_a_value(data):
+    settings = FleetSettings(epochs=2, metrics=(*TABLE_METRICS, "coverage"))
+    outcomes = list(run_fleet(data, repeats_of(data, LITERAL, 2), settings=settings))
+    found = flat(outcomes)
+    assert set(found) == {
+        (m, g, s, metric)
+        for m in PAPER_METHODS
+        for g in range(2)
+        for s in ("clean", "noisy")
+        for metric in (*TABLE_METRICS, "coverage")
+    }
+    assert all(0 <= value <= 1 for value in found.values())
+    assert all(len(o.curves["hamming_loss"]) == 2 for o in outcomes)
+
+
+def test_values_do_not_depend_on_the_group_size(data):
+    repeats, settings = repeats_of(data, LITERAL, 2), FleetSettings(epochs=3)
+    together, alone = (flat(run_fleet(data, repeats, settings=settings, max_runs=most)) for most in (None, 1))
+    for key, value in together.items():
+        assert alone[key] == pytest.approx(value, abs=0.02), key
+
+
+def test_values_do_not_depend_on_other_repeats(data):
+    repeats, settings = repeats_of(data, LITERAL, 3), FleetSettings(epochs=3)
+    methods = ["unbiased-hamming-square"]
+    together = flat(run_fleet(data, repeats, methods, settings))
+    alone = flat(run_fleet(data, repeats[1:2], methods, settings))
+    for key, value in alone.items():
+        assert together[key] == pytest.approx(value, abs=0.02), key
+
+
+@pytest.mark.parametrize("method", ["plain-hamming-square", "unbiased-ranking-hinge"])
+def test_diverged_run_is_never_selected(data, method):
+    """Non-finite scores have no order, which must not count as a perfect ranking."""
+    settings = FleetSettings(learning_rates=(1e38, 5e-3), epochs=3)
+    found = flat(run_fleet(data, repeats_of(data, MODERATE, 2), [method], settings))
+    assert all(0.01 < value < 1 for value in found.values())
+
+
+def test_best_validation_value_is_selected(data, monkeypatch):
+    seen = []
+    original = HeldOutSet.measure
+
+    def spy(*arguments):
+        seen.append(original(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(HeldOutSet, "measure", spy)
+    settings = FleetSettings(epochs=6, learning_rates=(0.05, 0.005))
+    (outcome,) = run_fleet(data, repeats_of(data, LITERAL, 1), ["unbiased-hamming-hinge"], settings)
+    values = torch.stack(seen)[:, :, 0]  # epochs, criteria, learning rates
+    signs = {"hamming_loss": -1, "ranking_loss": -1, "average_precision": 1}
+    for number, (metric, sign) in enumerate(signs.items()):
+        chosen = outcome.chosen["clean"][metric]
+        assert sign * chosen["validation"] == pytest.approx(float(values[:, number].max()))
+        epoch, rate = int(chosen["epoch"]) - 1, settings.learning_rates.index(chosen["learning_rate"])
+        assert values[epoch, number, rate] == values[:, number].max()
+
+
+def test_refit_uses_all_known_rows_and_the_selected_epoch(data, monkeypatch):
+    repeat = make_repeat(data, MODERATE, 0)
+    settings = FleetSettings(epochs=6, learning_rates=(0.05, 0.005), selections=("clean",))
+    [before], [after] = (
+        list(run_fleet(data, [repeat], ["unbiased-hamming-hinge"], replace(settings, refit=r))) for r in (False, True)
+    )
+    assert (after.chosen, after.curves) == (before.chosen, before.curves)
+    # Train on all known rows and evaluate the test rows after every epoch.
+    seen, original = [], HeldOutSet.measure
+    monkeypatch.setattr(HeldOutSet, "measure", lambda *given: seen.append(original(*given)) or seen[-1])
+    alone = replace(repeat, train=repeat.known, validation=repeat.test)
+    list(run_fleet(data, [alone], ["unbiased-hamming-hinge"], settings))
+    for number, (metric, sign) in enumerate({"hamming_loss": -1, "ranking_loss": -1, "average_precision": 1}.items()):
+        chosen = after.chosen["clean"][metric]
+        epoch, rate = int(chosen["epoch"]) - 1, settings.learning_rates.index(chosen["learning_rate"])
+        assert after.values["clean"][metric] == pytest.approx(sign * float(seen[epoch][number, 0, rate]))
+        assert after.values["clean"][metric] != before.values["clean"][metric]
+
+
+def test_estimated_rates_are_used(data):
+    """Both methods are the same if the true rates are passed as estimated rates."""
+    repeats = repeats_of(data, LITERAL, 2)
+    given = {r.number: r.noise for r in repeats}
+    methods = ["unbiased-hamming-square", "unbiased-hamming-square-estimated"]
+    found = flat(run_fleet(data, repeats, methods, FleetSettings(epochs=3), estimated=given))
+    for (method, *rest), value in found.items():
+        if method == methods[0]:
+            assert found[(methods[1], *rest)] == pytest.approx(value, abs=0.02)
+
+
+def test_unbiased_outperforms_plain_on_asymmetric_noise(data):
+    methods = ["unbiased-hamming-square", "plain-hamming-square"]
+    found = flat(run_fleet(data, repeats_of(data, LITERAL, 3), methods, FleetSettings(epochs=40)))
+    for selection in ("clean", "noisy"):
+        unbiased, plain = (np.mean([found[m, g, selection, "hamming_loss"] for g in range(3)]) for m in methods)
+        assert unbiased < plain
+
+
+# -- The selection must not depend on the test rows
+
+
+def selected(data, repeats):
+    return [o.chosen for o in run_fleet(data, repeats, list(PAPER_METHODS[:6]), FleetSettings(epochs=3, refit=True))]
+
+
+def assert_no_leak(data, repeats):
+    """Check that other labels, features or noisy labels of the test rows lead to the same selection."""
+    before = selected(data, repeats)
+    test = repeats[0].test
+    Y, X, noisy = np.array(data.Y), np.array(data.X), np.array(repeats[0].noisy)
+    Y[test], X[test], noisy[test] = 1 - Y[test], 5 - 3 * X[test], 1 - noisy[test]
+    assert selected(replace(data, Y=Y), repeats) == before
+    assert selected(replace(data, X=X), repeats) == before
+    assert selected(data, [replace(repeats[0], noisy=noisy)]) == before
+
+
+def test_selection_does_not_depend_on_test_rows(data):
+    assert_no_leak(data, repeats_of(data, LITERAL, 1))
+
+
+@pytest.mark.parametrize("leak", ["selection", "training"])
+def test_deliberate_leak_is_detected(data, leak):
+    repeats = repeats_of(data, LITERAL, 1)
+    r = repeats[0]
+    if leak == "selection":
+        leaky = replace(r, validation=np.concatenate([r.validation, r.test[:10]]))
+    else:
+        leaky = replace(r, train=np.concatenate([r.train, r.test[:10]]))
+    with pytest.raises(AssertionError):
+        assert_no_leak(data, [leaky])
+
+
+# -- Criteria
+
+
+def single_metric(metric, Y, scores):
+    if metric == "coverage":
+        return coverage(Y, scores, True)
+    return METRICS[metric].function(Y, (scores >= 0).astype(int) if metric == "hamming_loss" else scores)
+
+
+def test_criteria_of_both_selections():
+    found = criteria(ALL_METRICS)
+    assert [(c.selection, c.name) for c in found][:4] == [("clean", m) for m in ALL_METRICS]
+    decided = [m for c in found if c.selection == "noisy" for m in c.decides]
+    assert sorted(decided) == sorted(ALL_METRICS)
+    assert [c.sign for c in found] == [-1, -1, 1, -1, -1, -1]
+
+
+@hypothesis_settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), q=st.sampled_from([2, 5, 40]))
+def test_criteria_equal_metrics_of_single_models(seed, q):
+    rng = np.random.default_rng(seed)
+    G, K, n = 2, 3, 7
+    Y = rng.integers(0, 2, (G, n, q))
+    # Few distinct scores give ties.
+    scores = rng.integers(-3, 4, (G, K, n, q)) / 2.0
+    p = rng.normal(0.5, 1, (G, K, n, q))
+    wanted = criteria(ALL_METRICS)
+    labels = HeldOutSet(torch.from_numpy(Y).unsqueeze(1), torch.from_numpy(p))
+    found = labels.measure(wanted, torch.from_numpy(scores))
+    for g in range(G):
+        for k in range(K):
+            for number, criterion in enumerate(wanted):
+                if criterion.selection == "clean":
+                    expected = single_metric(criterion.name, Y[g], scores[g, k])
+                elif criterion.name == "hamming_loss":
+                    expected = corrected_hamming(torch.from_numpy(p[g, k]), torch.from_numpy(scores[g, k] >= 0))
+                else:
+                    labels, values = torch.from_numpy(p[g, k]), torch.from_numpy(scores[g, k])
+                    wrong = wrong_pair_weights(labels, 1 - labels, values).sum()
+                    total = pooled_wrong_from(Ranking.of(labels, values))[1].sum()
+                    expected = wrong / total
+                value = criterion.sign * float(found[number, g, k])
+                assert value == pytest.approx(float(expected), rel=1e-6, abs=1e-9), criterion
+
+
+def test_pooled_ranking_loss():
+    p = torch.rand(20, 6, dtype=torch.float64)
+    scores = torch.randn(20, 6, dtype=torch.float64)
+    wrong, pairs = pooled_wrong_from(Ranking.of(p, scores))
+    assert float(wrong.sum() / pairs.sum()) == pytest.approx(float(pooled_ranking_loss(p, scores)))
+
+
+def test_metrics_of_one_model():
+    Y, scores = torch.tensor([[1, 0, 0], [0, 1, 1]]), torch.tensor([[0.5, 0.5, -0.2], [0.1, 0.2, 0.3]])
+    found = HeldOutSet(Y).metrics(scores, ALL_METRICS)
+    for metric in ALL_METRICS:
+        assert float(found[metric]) == pytest.approx(single_metric(metric, Y.numpy(), scores.numpy()))

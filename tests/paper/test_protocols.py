@@ -1,0 +1,72 @@
+"""Protocols: splits, noisy labels and stored settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ccmn.data import MultiLabelData
+from ccmn.data.synthetic import make_noisy_multilabel
+from ccmn.paper.protocols import INJECTED, LITERAL, MODERATE, REAL, make_repeat
+
+
+@pytest.fixture(scope="module")
+def data():
+    task = make_noisy_multilabel(300, 8, 5, random_state=0)
+    candidates = np.maximum(task.Y, np.random.default_rng(1).random(task.Y.shape) < 0.3)
+    return MultiLabelData(X=task.X, Y=task.Y, candidates=candidates)
+
+
+def test_repeats_are_reproducible_and_differ(data):
+    a, b = ([make_repeat(data, MODERATE, k, random_state=4) for k in range(3)] for _ in range(2))
+    assert all(np.array_equal(x.train, y.train) and np.array_equal(x.noisy, y.noisy) for x, y in zip(a, b))
+    assert not np.array_equal(a[0].train, a[1].train)
+    assert max((r.noise.rho_pos + r.noise.rho_neg).max() for r in a) <= 0.6 + 1e-9
+    assert len(a[0].train) + len(a[0].validation) + len(a[0].test) == 300
+
+
+def test_injected_noise_adds_labels_with_one_rate(data):
+    repeats = [make_repeat(data, INJECTED, k) for k in range(8)]
+    for repeat in repeats:
+        assert (repeat.noisy >= data.Y).all()
+        assert len(set(repeat.noise.rho_neg)) == 1
+        assert not repeat.noise.rho_pos.any()
+    assert len({r.noise.rho_neg[0] for r in repeats}) > 1
+
+
+def test_rates_of_real_candidate_sets_are_those_of_the_training_rows(data):
+    repeat = make_repeat(data, REAL, 0)
+    Y, C = np.asarray(data.Y)[repeat.train], np.asarray(data.candidates)[repeat.train]
+    expected = [(C[:, j] & (1 - Y[:, j])).sum() / (1 - Y[:, j]).sum() for j in range(5)]
+    np.testing.assert_allclose(repeat.noise.rho_neg, expected)
+    assert repeat.noisy is data.candidates
+
+
+def test_missing_candidate_sets(data):
+    with pytest.raises(ValueError, match="has no candidate sets"):
+        make_repeat(MultiLabelData(X=data.X, Y=data.Y), REAL, 0)
+
+
+def test_batch_sizes():
+    assert LITERAL.batch_size("tmc") == 1000
+    assert LITERAL.batch_size("mine") == 100
+    assert LITERAL.to_dict("tmc")["batch_size"] == 1000
+
+
+def test_stored_settings_have_not_changed():
+    """The keys of stored results are hashes of these settings."""
+    assert REAL.to_dict("yeast") == {
+        "name": "real",
+        "draw": "candidates",
+        "choices": (),
+        "max_sum": None,
+        "fractions": (0.5, 0.2, 0.3),
+        "learning_rates": (0.05, 0.005, 0.0005),
+        "estimator": "best_bin",
+        "epochs": 200,
+        "weight_decay": 0.0001,
+        "batch_size": 100,
+    }
+    assert replace(REAL, refit=True).to_dict("yeast") == {**REAL.to_dict("yeast"), "refit": True}

@@ -1,0 +1,233 @@
+"""Result store and cells.csv: durability, concurrent writers, failures, damaged files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ccmn.paper.result_store import COLUMNS, Cell, Result, ResultStore, read_cells, write_cells
+
+CELL = Cell("table1", "literal", "digits", "plain-hamming-square", 0, 100, "{}")
+
+
+def result(repeat=0, value=0.5, **fields):
+    outcome = {"values": {"clean": {"hamming_loss": value}}}
+    return Result(replace(CELL, repeat=repeat), outcome, **fields)
+
+
+def test_results_are_read_back_unchanged(tmp_path):
+    with ResultStore(tmp_path / "r.db") as store:
+        store.append([result(1, seconds=2.5, machine={"device": "cpu"}), result(0)])
+    with ResultStore(tmp_path / "r.db") as store:
+        assert list(store.results()) == [result(0), result(1, seconds=2.5, machine={"device": "cpu"})]
+        assert store.missing([replace(CELL, repeat=r) for r in range(4)]) == [replace(CELL, repeat=r) for r in (2, 3)]
+
+
+def test_key_depends_on_every_field():
+    others = [
+        replace(CELL, **{name: value})
+        for name, value in {
+            "table": "table2",
+            "protocol": "moderate",
+            "dataset": "yeast",
+            "method": "x",
+            "repeat": 1,
+            "n": 5,
+            "configuration": "[]",
+        }.items()
+    ]
+    assert len({cell.key for cell in [CELL, *others]}) == 8
+
+
+def test_first_result_of_a_cell_is_kept(tmp_path):
+    with ResultStore(tmp_path / "r.db") as store:
+        store.append([result(value=0.1)])
+        store.append([result(value=0.2), result(1, value=0.3)])
+        assert [r.outcome["values"]["clean"]["hamming_loss"] for r in store.results()] == [0.1, 0.3]
+
+
+def test_failures_are_stored_and_replaced_on_request(tmp_path):
+    failure = Result(CELL, error="ValueError: no")
+    with ResultStore(tmp_path / "r.db") as store:
+        store.append([failure])
+        assert store.missing([CELL]) == []
+        assert store.missing([CELL], retry_failed=True) == [CELL]
+        store.append([result()])
+        store.append([failure])  # a later failure does not replace a result
+        assert list(store.results()) == [result()]
+
+
+def test_append_stores_all_results_or_none(tmp_path):
+    with ResultStore(tmp_path / "r.db") as store:
+        with pytest.raises(TypeError):
+            store.append([result(0), replace(result(1), outcome={"values": {1, 2}})])
+        assert list(store.results()) == []
+
+
+def test_file_that_is_not_a_database_is_not_modified(tmp_path):
+    path, content = tmp_path / "r.db", b"not a database at all, but long enough to be read as a header" * 30
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="not a result store"):
+        ResultStore(path)
+    assert path.read_bytes() == content
+
+
+def test_other_database_is_not_modified(tmp_path):
+    other = sqlite3.connect(tmp_path / "r.db")
+    other.execute("CREATE TABLE mine (x)")
+    with pytest.raises(ValueError, match="not a result store"):
+        ResultStore(tmp_path / "r.db")
+    assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("mine",)]
+    other.close()
+
+
+def test_folder_does_not_exist(tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        ResultStore(tmp_path / "none" / "r.db")
+
+
+WRITER = """
+import sys
+from ccmn.paper.result_store import Cell, Result, ResultStore
+start, path = int(sys.argv[1]), sys.argv[2]
+with ResultStore(path) as store:
+    for repeat in range(start, start + 5000):
+        cell = Cell("table1", "literal", "digits", "m", repeat, 100, "{}")
+        store.append([Result(cell, {"values": {}})])
+        print(repeat, flush=True)
+"""
+
+
+def start_writer(path, start):
+    return subprocess.Popen([sys.executable, "-c", WRITER, str(start), str(path)], stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_killed_writers_lose_no_reported_result(tmp_path):
+    path = tmp_path / "r.db"
+    rng = np.random.default_rng(0)
+    for attempt in range(2):
+        writers = [start_writer(path, 10_000 * (2 * attempt + i)) for i in range(2)]
+        for writer in writers:
+            assert writer.stdout.readline()  # the writer has started
+        time.sleep(float(rng.uniform(0.02, 0.4)))
+        for writer in writers:
+            os.kill(writer.pid, signal.SIGKILL)
+        reported = {10_000 * (2 * attempt + i) for i in range(2)}
+        for writer in writers:
+            lines = writer.stdout.read().split("\n")
+            reported |= {int(line) for line in lines[:-1]}
+            writer.wait()
+            writer.stdout.close()
+        with ResultStore(path) as store:
+            stored = {r.cell.repeat for r in store.results()}
+            assert reported <= stored
+            assert store._connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+# -- Damaged and foreign files
+
+
+def test_key_has_not_changed():
+    assert CELL.key == "bdf8f384bfff08c420cddbef850ff39d275a14b37063d95a01d550370bb9e3b7"
+
+
+def test_path_is_a_folder(tmp_path):
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        ResultStore(tmp_path)
+
+
+def test_store_of_another_kind(tmp_path):
+    """Stores of label reviews have the same format version."""
+    other = sqlite3.connect(tmp_path / "r.db")
+    other.execute("CREATE TABLE decisions (x)")
+    other.execute("PRAGMA user_version = 1")
+    other.close()
+    with pytest.raises(ValueError, match="other tables"):
+        ResultStore(tmp_path / "r.db")
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("outcome", "{"),
+        ("outcome", "[1]"),
+        ("outcome", '{"values": {"clean": {"magic": 1}}}'),
+        ("outcome", '{"values": {"clean": {"hamming_loss": "a"}}}'),
+        ("outcome", '{"values": {"old": {}}}'),
+        ("machine", "x"),
+        ("machine", "5"),
+        ("method", b"ridge"),
+        ("seconds", "long"),
+        ("table_name", "tableX"),
+        ("repeat", "x"),
+    ],
+)
+def test_damaged_values_name_the_file(tmp_path, column, value):
+    with ResultStore(tmp_path / "r.db") as store:
+        store.append([result()])
+        store._query(f"UPDATE results SET {column} = ?", (value,))
+        with pytest.raises(ValueError, match=r"r\.db") as error:
+            list(store.results())
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("start", [100, 4096, 6000])
+def test_damaged_file_is_a_clear_error(tmp_path, start):
+    with ResultStore(tmp_path / "r.db") as store:
+        store.append([result(r) for r in range(500)])
+    content = bytearray((tmp_path / "r.db").read_bytes())
+    content[start : start + 30_000] = b"\xfe" * len(content[start : start + 30_000])
+    (tmp_path / "r.db").write_bytes(content)
+    with (
+        pytest.raises(ValueError, match=r"r\.db is not a result store or is damaged"),
+        ResultStore(tmp_path / "r.db") as store,
+    ):
+        list(store.results())
+
+
+LINE = "table1,literal,clean,yeast,ridge,hamming_loss,0,100,0.5"
+
+
+def test_header_of_several_lines_is_reported_in_one(tmp_path):
+    path = tmp_path / "cells.csv"
+    path.write_text(f'table,"protocol\n{LINE}\n{LINE}')
+    with pytest.raises(ValueError, match=r"cells\.csv: columns must be") as error:
+        read_cells(path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("table1,literal,clean,ye", "expected 9 fields; got 4"),
+        (LINE.replace("hamming", "hanning"), "unknown metric 'hanning_loss'"),
+        (LINE.replace("table1", "tableX"), "unknown table 'tableX'"),
+        (LINE.replace("clean", "old"), "unknown selection 'old'"),
+        (LINE.replace(",0,", ",x,"), "'x'"),
+        (LINE.replace("0.5", "half"), "'half'"),
+        (LINE.replace("100", "1_00"), "'1_00'"),
+        (LINE, "duplicate"),
+    ],
+)
+def test_wrong_line_of_cells_names_file_and_line(tmp_path, line, message):
+    path = tmp_path / "cells.csv"
+    path.write_text("\n".join([",".join(COLUMNS), LINE, line]) + "\n")
+    with pytest.raises(ValueError, match=rf"cells\.csv, line 3: .*{message}"):
+        read_cells(path)
+
+
+def test_cells_round_trip(tmp_path):
+    found = [
+        Result(replace(CELL, configuration="", repeat=r), {"values": {"clean": {"hamming_loss": 0.25}}}) for r in (0, 1)
+    ]
+    assert write_cells(found, tmp_path / "cells.csv") == 2
+    assert read_cells(tmp_path / "cells.csv") == found

@@ -1,0 +1,371 @@
+"""Runs of a table: interrupted, resumed, in several processes, with failures. The results are always the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ccmn._files import fingerprint
+from ccmn.paper import runner
+from ccmn.paper.result_store import COLUMNS, ResultStore, rows, write_cells
+from ccmn.paper.runner import prepare, run_table
+from ccmn.paper.tables import TABLES
+from helpers import run_bare
+
+METHODS = ["unbiased-hamming-square", "plain-hamming-square", "unbiased-ranking-sigmoid"]
+
+
+def small(**options):
+    return prepare(["table1"], small=True, **options)
+
+
+def values(path):
+    with ResultStore(path) as store:
+        return list(rows(store.results()))
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory):
+    """Return the values of an uninterrupted run."""
+    path = tmp_path_factory.mktemp("complete") / "r.db"
+    with ResultStore(path) as store:
+        run_table(small().columns, store, methods=METHODS)
+    return values(path)
+
+
+def test_every_cell_has_values(complete):
+    assert len(complete) == 2 * len(METHODS) * 2 * 2 * 3  # protocols, methods, repeats, selections, metrics
+
+
+def test_second_run_has_nothing_to_do(tmp_path, complete, monkeypatch):
+    with ResultStore(tmp_path / "r.db") as store:
+        run_table(small().columns, store, methods=METHODS)
+        monkeypatch.setattr(runner, "run_group", lambda *_: pytest.fail("run twice"))
+        run_table(small().columns, store, methods=METHODS)
+    assert values(tmp_path / "r.db") == complete
+
+
+def test_run_interrupted_after_each_group(tmp_path, complete):
+    class StopError(Exception):
+        pass
+
+    def stop(done):
+        raise StopError
+
+    path, ended = tmp_path / "r.db", False
+    for _ in range(20):
+        with ResultStore(path) as store:
+            try:
+                run_table(small().columns, store, methods=METHODS, callback=stop)
+                ended = True
+                break
+            except StopError:
+                continue
+    assert ended
+    assert values(path) == complete
+
+
+def test_methods_run_one_after_the_other(tmp_path, complete):
+    with ResultStore(tmp_path / "r.db") as store:
+        for method in METHODS:
+            run_table(small().columns, store, methods=[method])
+    found = values(tmp_path / "r.db")
+    assert [row[:-1] for row in found] == [row[:-1] for row in complete]
+    # Another group rounds differently and may select another epoch.
+    np.testing.assert_allclose([float(row[-1]) for row in found], [float(row[-1]) for row in complete], atol=0.05)
+
+
+COMMAND = [
+    sys.executable,
+    "-m",
+    "ccmn",
+    "reproduce",
+    "table1",
+    "--small",
+    *(x for m in METHODS for x in ("--methods", m)),
+]
+
+
+@pytest.mark.slow
+def test_run_killed_at_random_times(tmp_path, complete):
+    path = tmp_path / "r.db"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        process = subprocess.Popen([*COMMAND, "--store", str(path)], env=environment, stderr=subprocess.DEVNULL)
+        begun = time.monotonic()
+        while not path.exists() and time.monotonic() - begun < 60:
+            time.sleep(0.01)
+        time.sleep(float(rng.uniform(0, 0.7)))
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    done = subprocess.run([*COMMAND, "--store", str(path), "--json"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)) == 4
+    found = values(path)
+    assert [row[:-1] for row in found] == [row[:-1] for row in complete]
+    np.testing.assert_allclose([float(r[-1]) for r in found], [float(r[-1]) for r in complete], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_several_processes(tmp_path, complete):
+    finished = []
+    with ResultStore(tmp_path / "r.db") as store:
+        run_table(small().columns, store, methods=METHODS, jobs=2, callback=finished.append)
+    found = values(tmp_path / "r.db")
+    np.testing.assert_allclose([float(r[-1]) for r in found], [float(r[-1]) for r in complete], atol=1e-6)
+    assert finished[-1].cost == pytest.approx(finished[-1].total)
+
+
+def processes_of_session(session):
+    """Return the processes of a session, without defunct ones."""
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,sid=,stat="], capture_output=True, text=True, check=True).stdout
+    found = (line.split() for line in listed.splitlines())
+    return [int(pid) for pid, sid, state in found if int(sid) == session and not state.startswith("Z")]
+
+
+def wait_until(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def two_jobs(tmp_path):
+    """Start a run with two workers that takes minutes, in its own session; wait for the first result."""
+    path, environment = tmp_path / "r.db", {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", LONG_RUN, str(path)]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        wait_until(lambda: process.poll() is not None or (tmp_path / "started").exists(), 100)
+        assert process.poll() is None, process.stderr.read()
+        yield process
+    finally:
+        for pid in processes_of_session(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+        process.stderr.close()
+
+
+LONG_RUN = """
+import sys, pathlib
+from dataclasses import replace
+from ccmn.paper import ResultStore, prepare, run_table
+
+def main():
+    path = pathlib.Path(sys.argv[1])
+    column = prepare(["table1"], small=True, protocols=["literal"]).columns[0]
+    long = replace(column, protocol=replace(column.protocol, epochs=100_000))
+    with ResultStore(path) as store:
+        run_table([column, long, long], store, methods=["plain-hamming-square", "plain-ranking-square"], jobs=2,
+                  callback=lambda _: path.with_name("started").touch())
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+@pytest.mark.slow
+def test_workers_end_when_the_parent_is_killed(two_jobs):
+    assert len(processes_of_session(two_jobs.pid)) >= 3
+    two_jobs.kill()
+    wait_until(lambda: not processes_of_session(two_jobs.pid), 20)
+
+
+@pytest.mark.slow
+def test_interrupt_ends_all_processes_without_tracebacks(two_jobs):
+    os.killpg(two_jobs.pid, signal.SIGINT)  # as the terminal does for Ctrl-C
+    assert two_jobs.wait(20) == 130
+    assert two_jobs.stderr.read() == ""
+    wait_until(lambda: not processes_of_session(two_jobs.pid), 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_full_disk_is_a_clear_error(tmp_path, jobs):
+    with ResultStore(tmp_path / "r.db") as store:
+        (pages,) = store._query("PRAGMA page_count")[0]
+        store._query(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(OSError, match=r"r\.db: database or disk is full"):
+            run_table(small().columns, store, methods=METHODS, jobs=jobs)
+        # Groups that were stored before the disk was full stay; the run resumes when there is space again.
+        stored = {result.cell for result in store.results()}
+        store._query(f"PRAGMA max_page_count = {1 << 30}")
+        run_table(small().columns, store, methods=METHODS, jobs=jobs)
+        cells = [result.cell for result in store.results()]
+        assert stored < set(cells)
+        assert len(cells) == len(set(cells)) == sum(len(group.cells) for group in runner.plan(small().columns, METHODS))
+
+
+def test_failure_is_stored_and_retried_on_request(tmp_path, monkeypatch):
+    columns = small(protocols=["literal"]).columns
+    broken = lambda *_, **__: (_ for _ in ()).throw(MemoryError("too much"))  # noqa: E731
+    with ResultStore(tmp_path / "r.db") as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(runner, "run_group_of_methods", broken)
+            run_table(columns, store, methods=METHODS[:1])
+        assert [r.error for r in store.results()] == ["MemoryError: too much"] * 2
+        run_table(columns, store, methods=METHODS[:1])
+        assert all(r.failed for r in store.results())
+        run_table(columns, store, methods=METHODS[:1], retry_failed=True)
+        assert not any(r.failed for r in store.results())
+
+
+def test_write_cells(tmp_path, complete):
+    with ResultStore(tmp_path / "r.db") as store:
+        run_table(small(protocols=["literal"]).columns, store, methods=METHODS[:1])
+        assert write_cells(store.results(), tmp_path / "cells.csv") == 12
+    lines = (tmp_path / "cells.csv").read_text().splitlines()
+    assert lines[0].split(",") == list(COLUMNS)
+    assert lines[1].startswith("table1,literal,clean,digits,unbiased-hamming-square,hamming_loss,0,1000,")
+
+
+def test_data_file_as_column(tmp_path):
+    from ccmn.data import load_digit_scenes
+    from ccmn.data.formats import writer_for
+
+    path = tmp_path / "mine.npz"
+    writer_for(path)(load_digit_scenes(200), path)
+    (column,) = small(datasets=[str(path)], protocols=["moderate"]).columns
+    assert column.dataset == "mine"
+    assert column.protocol.batch_size("mine") == 100
+
+
+def test_protocol_of_another_table(tmp_path):
+    with pytest.raises(ValueError, match="table1 has no protocol real; expected one of literal, moderate"):
+        prepare(["table1"], data_dir=tmp_path, protocols=["real"])
+
+
+def test_unavailable_data_sets_are_listed(tmp_path, monkeypatch):
+    def reject(name, data_dir=None):
+        raise FileNotFoundError(f"{name} was not found\nPut it there.")
+
+    monkeypatch.setattr("ccmn.paper.runner.load_dataset", reject)
+    with pytest.raises(ValueError, match=r"nothing to run: .*yeast: yeast was not found; enron"):
+        prepare(["table1"], data_dir=tmp_path)
+    with pytest.raises(FileNotFoundError, match="yeast was not found"):
+        prepare(["table1"], datasets=["yeast"], data_dir=tmp_path)
+
+
+def test_unknown_names(tmp_path):
+    with pytest.raises(ValueError, match="unknown table"):
+        prepare(["table9"])
+    with (
+        ResultStore(tmp_path / "r.db") as store,
+        pytest.raises(ValueError, match="did you mean 'unbiased-hamming-square'"),
+    ):
+        run_table(small().columns, store, methods=["unbiased-hamming-sqare"])
+    with pytest.raises(ValueError, match="has no protocol mild; expected one of literal, moderate"):
+        small(protocols=["literal", "mild"])
+
+
+def test_configuration_has_not_changed():
+    """The keys of stored results are hashes of this text."""
+    column = prepare(["journal1"], small=True, random_state=3).columns[0]
+    assert json.loads(column.configuration) == {
+        "batch_size": 100,
+        "choices": [0.1, 0.2, 0.3, 0.4, 0.5],
+        "data": fingerprint(column.data.X, column.data.Y, None),
+        "draw": "both_ways",
+        "epochs": 10,
+        "estimator": "auto",
+        "fractions": [0.48, 0.12, 0.4],
+        "learning_rates": [0.01, 0.001],
+        "max_sum": None,
+        "metrics": ["hamming_loss", "ranking_loss", "average_precision", "coverage"],
+        "model": "linear",
+        "name": "literal",
+        "procedure": 1,
+        "refit": True,
+        "seed": 3,
+        "weight_decay": 0.0001,
+    }
+
+
+def test_configuration_depends_on_the_data():
+    column = prepare(["table1"], small=True).columns[0]
+    for part, equal in ((slice(None), True), (slice(1, None), False)):
+        other = replace(column, data=column.data.take(part))
+        assert (other.configuration == column.configuration) is equal
+
+
+def test_tables_match_the_printed_values():
+    from ccmn.paper.tables import printed_values
+
+    for name, table in TABLES.items():
+        printed = [key for key in printed_values() if key[0] == name]
+        methods, datasets, metrics = ({key[i] for key in printed} for i in (2, 1, 3))
+        assert methods <= set(table.methods)
+        assert metrics == set(table.metrics)
+        assert set(table.datasets) <= datasets
+
+
+def test_table_3_uses_real_candidate_sets():
+    table = TABLES["table3"]
+    assert [p.name for p in table.protocols_for("mirflickr")] == ["real"]
+    assert [p.name for p in table.protocols_for("yeast")] == ["injected"]
+
+
+@pytest.mark.slow
+def test_run_without_optional_libraries(tmp_path):
+    """A run needs neither pandas nor the libraries of the command line."""
+    code = """
+from ccmn.paper.runner import prepare, run_table
+from ccmn.paper.result_store import ResultStore
+from ccmn.paper.summary import summarize
+import sys
+with ResultStore(sys.argv[1]) as store:
+    found = prepare(["table1"], small=True, protocols=["literal"])
+    run_table(found.columns, store, methods=["plain-hamming-square"])
+    print(len(summarize(store.results())))
+"""
+    assert run_bare(code, str(tmp_path / "r.db")) == "2"
+
+
+def test_options_of_the_engines(tmp_path):
+    with ResultStore(tmp_path / "r.db") as store:
+        with pytest.raises(ValueError, match="address requires engine='ray'"):
+            run_table(small().columns, store, methods=METHODS, address="127.0.0.1:6379")
+        with pytest.raises(ValueError, match="jobs requires engine='local'"):
+            run_table(small().columns, store, methods=METHODS, engine="ray", jobs=2)
+
+
+def test_ray_is_not_installed(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with ResultStore(tmp_path / "r.db") as store, pytest.raises(ImportError, match="pip install ray"):
+        run_table(small().columns, store, methods=METHODS, engine="ray")
+
+
+@pytest.mark.parametrize("command", ["reproduce", "report folder", "report damaged", "report truncated"])
+def test_command_line_reports_bad_files_in_one_line(tmp_path, command):
+    from typer.testing import CliRunner
+
+    from ccmn.app.cli import app
+
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "damaged.db").write_bytes(b"SQLite format 3\x00" + b"\xfe" * 5000)
+    (tmp_path / "truncated.csv").write_text(f"{','.join(COLUMNS)}\ntable1,literal,cl")
+    arguments = {
+        "reproduce": ["reproduce", "table1", "--small", "--store", tmp_path / "folder"],
+        "report folder": ["report", tmp_path / "folder"],
+        "report damaged": ["report", tmp_path / "damaged.db"],
+        "report truncated": ["report", tmp_path / "truncated.csv"],
+    }[command]
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == 1
+    lines = done.output.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("ccmn: ")
+    assert str(arguments[-1]) in lines[0]

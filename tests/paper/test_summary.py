@@ -1,0 +1,161 @@
+"""Summaries of artificial results, and the statistical tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from ccmn.paper.result_store import Cell, Result
+from ccmn.paper.summary import average_ranks, friedman, paired_t_test, summarize
+from ccmn.paper.tables import printed_values
+
+
+def results(values, table="table1", protocol="literal", dataset="yeast", metric="hamming_loss", configuration="{}"):
+    """Return results from method -> value of each repeat, with the same values for both selections."""
+    return [
+        Result(
+            Cell(table, protocol, dataset, method, repeat, 100, configuration),
+            {"values": {s: {metric: value} for s in ("clean", "noisy")}},
+            seconds=1.0,
+            machine={"device": "cpu"},
+        )
+        for method, runs in values.items()
+        for repeat, value in enumerate(runs)
+    ]
+
+
+TABLE = {
+    "unbiased-hamming-square": [0.20, 0.21, 0.22],
+    "unbiased-hamming-hinge": [0.21, 0.22, 0.24],
+    "plain-hamming-square": [0.30, 0.31, 0.33],
+    "plain-hamming-hinge": [0.30, 0.20, 0.24],
+}
+
+
+def test_means_best_entries_and_marks():
+    clean, noisy = summarize(results(TABLE))
+    assert (clean.selection, noisy.selection) == ("clean", "noisy")
+    entry = clean.entry("unbiased-hamming-square", "yeast", "hamming_loss")
+    assert entry.mean == pytest.approx(0.21)
+    assert entry.std == pytest.approx(0.01)
+    assert entry.best
+    assert entry.mark == ""
+    marks = {e.method: e.mark for e in clean.entries}
+    assert marks["plain-hamming-square"] == "better"  # all three differences are about 0.1
+    assert marks["plain-hamming-hinge"] == ""  # the differences vary too much
+    assert clean.methods == list(TABLE)
+
+
+def test_competing_method_can_be_significantly_better():
+    (clean, _) = summarize(results({"unbiased-hamming-square": [0.3, 0.31, 0.3], "ridge": [0.1, 0.11, 0.101]}))
+    assert clean.entry("ridge", "yeast", "hamming_loss").mark == "worse"
+
+
+def test_metric_where_greater_is_better():
+    (clean, _) = summarize(results(TABLE, metric="average_precision"))
+    assert clean.entry("plain-hamming-square", "yeast", "average_precision").best
+    assert clean.wins() == (0, 0, 2)
+
+
+def test_wins_of_unbiased_over_plain():
+    (clean, _) = summarize(results(TABLE))
+    assert clean.wins() == (2, 0, 0)
+    assert [d.significant for d in clean.comparisons] == [True, False]
+
+
+def test_comparison_with_the_printed_value():
+    (clean, _) = summarize(results(TABLE))
+    printed = printed_values()["table1", "yeast", "unbiased-hamming-square", "hamming_loss"].mean
+    entry = clean.entry("unbiased-hamming-square", "yeast", "hamming_loss")
+    assert entry.gain == pytest.approx(printed - 0.21)
+    assert entry.at_level
+    (worse, _) = summarize(results({"unbiased-hamming-square": [printed + 0.021]}))
+    assert worse.near_printed() == (0, 1)
+    (just, _) = summarize(results({"unbiased-hamming-square": [printed + 0.02]}))
+    assert just.near_printed() == (1, 1)
+
+
+def test_ranks_over_data_sets_and_metrics():
+    found = []
+    for dataset in ("yeast", "scene"):
+        found += results(TABLE, dataset=dataset)
+    (clean, _) = summarize(found)
+    at = dict(zip(clean.ranking.methods, clean.ranking.ranks))
+    assert at["unbiased-hamming-square"] == 1
+    assert at["plain-hamming-square"] == 4
+    assert clean.ranking.n == 2
+
+
+def test_results_of_two_configurations_are_rejected():
+    found = results(TABLE) + results(TABLE, configuration='{"epochs": 3}')
+    with pytest.raises(ValueError, match="two configurations"):
+        summarize(found)
+
+
+def test_failures_are_listed_and_not_counted():
+    failed = Result(Cell("table1", "literal", "yeast", "ridge", 0, 100, "{}"), error="ValueError: no")
+    (clean, _) = summarize([*results(TABLE), failed])
+    assert clean.failures == ("yeast ridge 0: ValueError: no",)
+    assert "ridge" not in clean.methods
+
+
+def test_number_of_printed_values():
+    counts = dict(zip(*np.unique([key[0] for key in printed_values()], return_counts=True)))
+    assert counts == {"table1": 240, "table2": 240, "table3": 168, "journal1": 320, "journal2": 224}
+
+
+def test_unknown_table():
+    with pytest.raises(ValueError, match="unknown table 'tableX'"):
+        summarize(results(TABLE, table="tableX"))
+
+
+# -- Statistical tests
+
+
+def test_paired_t_test_equals_scipy():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 5))
+    assert paired_t_test(a, b) == pytest.approx(scipy.stats.ttest_rel(a, b).pvalue)
+
+
+def test_constant_differences():
+    assert paired_t_test([0.1, 0.2], [0.1, 0.2]) == 1
+    assert paired_t_test([0.1, 0.2], [0.2, 0.3]) == 0
+    assert paired_t_test([0.1], [0.9]) == 1
+
+
+def test_average_ranks():
+    np.testing.assert_allclose(average_ranks(np.array([[0.1, 0.2, 0.3], [0.2, 0.2, 0.1]])), [1.75, 2.25, 2.0])
+
+
+def test_friedman_equals_scipy_without_ties():
+    rng = np.random.default_rng(1)
+    table = rng.normal(size=(12, 4))
+    found = friedman(table, "abcd")
+    chi2 = scipy.stats.friedmanchisquare(*table.T).statistic
+    assert found.statistic == pytest.approx(11 * chi2 / (12 * 3 - chi2))
+
+
+def test_direction_of_each_row():
+    table = np.array([[0.1, 0.2], [0.9, 0.8], [0.3, 0.4]])
+    assert friedman(table, "ab", greater_is_better=[False, True, False]).ranks == (1.0, 2.0)
+
+
+def test_critical_values_of_the_bonferroni_dunn_test():
+    """Compare with the published critical values q_0.05 for k methods."""
+    for k, q in {2: 1.960, 3: 2.241, 4: 2.394, 5: 2.498, 6: 2.576, 10: 2.773}.items():
+        table = np.random.default_rng(k).normal(size=(9, k))
+        found = friedman(table, [str(i) for i in range(k)])
+        assert found.critical_difference / np.sqrt(k * (k + 1) / (6 * 9)) == pytest.approx(q, abs=6e-4)
+
+
+def test_identical_rows():
+    found = friedman([[1, 2], [1, 2], [1, 2]], "ab")
+    assert found.statistic == np.inf
+    assert found.p_value == 0
+
+
+def test_too_few_rows():
+    with pytest.raises(ValueError, match="two rows and two methods"):
+        friedman([[1, 2]], "ab")

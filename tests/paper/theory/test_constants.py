@@ -1,0 +1,136 @@
+"""kappa, mu and the Lipschitz constants, compared with the modified phi of Eq. (4) and (6) in all cases."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+from ccmn import ClassConditionalNoise, TransitionNoise
+from ccmn.losses import SURROGATES
+from ccmn.paper.theory import kappa, lipschitz_hamming, lipschitz_ranking, mu_hamming, mu_ranking
+from reference import eq4, eq6, paper_rates
+from strategies import noises
+
+
+def corner(up: float, down: float):
+    """Return a phi with the value ``up`` for positive and ``down`` for negative arguments."""
+    return lambda t: up if t > 0 else down
+
+
+CORNERS = [corner(up, down) for up, down in itertools.product((0.0, 1.0), repeat=2)]
+
+
+def range_hamming(noise) -> float:
+    """Return the largest range over labels of the modified phi if label and score change, with 0 <= phi <= 1."""
+    spans = []
+    for rho in paper_rates(noise):
+        values = [eq4([1.0], [y], [rho], phi) for y in (-1, 1) for phi in CORNERS]
+        spans.append(max(values) - min(values))
+    return max(spans)
+
+
+def range_ranking(noise) -> float:
+    spans = []
+    for rho in itertools.combinations(paper_rates(noise), 2):
+        values = [eq6([1.0, 0.0], y, rho, phi) for y in itertools.product((-1, 1), repeat=2) for phi in CORNERS]
+        spans.append(max(values) - min(values))
+    return max(spans)
+
+
+@given(noises())
+def test_kappa_is_the_factor_of_eq_4(noise):
+    signal = 1 - noise.rho_pos - noise.rho_neg
+    np.testing.assert_allclose(kappa(noise), 1 / signal)
+
+
+@given(noises())
+def test_mu_hamming_is_the_range_of_the_modified_phi(noise):
+    assert mu_hamming(noise) == pytest.approx(range_hamming(noise))
+    assert mu_hamming(noise, printed=True) == pytest.approx((1 / (1 - noise.rho_pos - noise.rho_neg)).max())
+    assert mu_hamming(noise, printed=True) <= mu_hamming(noise) <= 2 * mu_hamming(noise, printed=True)
+
+
+@given(noises().filter(lambda noise: noise.n_labels > 1))
+def test_mu_ranking_is_the_range_of_the_modified_phi(noise):
+    assert mu_ranking(noise) == pytest.approx(range_ranking(noise))
+    signal, difference = 1 - noise.rho_pos - noise.rho_neg, abs(noise.rho_pos - noise.rho_neg)
+    assert mu_ranking(noise, printed=True) == pytest.approx(((1 + difference) / signal**2).max())
+    # The factor 2 of the printed Theorem 4 compensates for this ratio.
+    assert mu_ranking(noise) <= np.sqrt(2) * mu_ranking(noise, printed=True) * (1 + 1e-12)
+
+
+def test_printed_mu_can_be_too_small():
+    one_sided = ClassConditionalNoise([0.5], [0.0])
+    assert mu_hamming(one_sided) == pytest.approx(3.0)
+    assert mu_hamming(one_sided, printed=True) == pytest.approx(2.0)
+    different = ClassConditionalNoise([0.0, 0.3], [0.5, 0.3])
+    assert mu_ranking(different) == pytest.approx(7.5)
+    assert mu_ranking(different, printed=True) == pytest.approx(6.25)
+    assert range_hamming(one_sided) == pytest.approx(3.0)
+    assert range_ranking(different) == pytest.approx(7.5)
+
+
+def steepest(values: np.ndarray, t: np.ndarray) -> float:
+    return float(np.abs(np.diff(values) / np.diff(t)).max())
+
+
+@given(noises())
+def test_lipschitz_hamming_is_the_steepest_slope(noise):
+    t = np.linspace(-1e-3, 1e-3, 3)
+    sigmoid = SURROGATES["sigmoid"].phi
+    slopes = [
+        steepest(np.array([eq4([x], [y], [rho], lambda s: float(sigmoid(torch.tensor(s)))) for x in t]), t)
+        for rho in paper_rates(noise)
+        for y in (-1, 1)
+    ]
+    assert max(slopes) == pytest.approx(lipschitz_hamming(noise, 0.25), rel=1e-4)
+
+
+@given(noises().filter(lambda noise: noise.n_labels > 1))
+def test_lipschitz_ranking_is_the_steepest_slope_of_the_four_noisy_pairs(noise):
+    t = np.array([1.0, 1.1])
+
+    def slope(phi):
+        return max(
+            steepest(np.array([eq6([x, 0.0], y, rho, phi) for x in t]), t)
+            for rho in itertools.combinations(paper_rates(noise), 2)
+            for y in itertools.product((-1, 1), repeat=2)
+        )
+
+    # phi(t) = abs(t) attains the constant: both terms have slopes of the same sign.
+    assert slope(abs) == pytest.approx(lipschitz_ranking(noise, 1.0))
+    assert slope(lambda s: max(0.0, 2 - s)) <= lipschitz_ranking(noise, 1.0) * (1 + 1e-9)
+
+
+def test_constants_without_noise():
+    noise = ClassConditionalNoise(0.0, 0.0, n_labels=4)
+    assert mu_hamming(noise) == mu_ranking(noise) == 1
+    assert lipschitz_hamming(noise, 0.25) == lipschitz_ranking(noise, 0.25) == 0.25
+
+
+def test_many_labels_are_fast():
+    noise = ClassConditionalNoise.sample(100_000, random_state=0)
+    start = time.perf_counter()
+    assert mu_ranking(noise) >= mu_ranking(noise, printed=True) / 2
+    assert lipschitz_ranking(noise, 1.0) > 1
+    assert time.perf_counter() - start < 1
+
+
+@pytest.mark.parametrize("tied", [[0.2, 0.2, 0.2], [0.2, 0.2, 0.1]])
+def test_labels_with_equal_rates_are_a_pair(tied):
+    noise = ClassConditionalNoise(tied, tied)
+    assert mu_ranking(noise) == pytest.approx(1 / 0.36)
+
+
+def test_invalid_arguments():
+    with pytest.raises(TypeError, match=r"ClassConditionalNoise.*TransitionNoise"):
+        mu_hamming(TransitionNoise([[0.9, 0.1], [0.2, 0.8]]))
+    with pytest.raises(ValueError, match="two labels"):
+        mu_ranking(ClassConditionalNoise([0.1], [0.1]))
+    with pytest.raises(ValueError, match=r"lipschitz.*inf.*square"):
+        lipschitz_hamming(ClassConditionalNoise([0.1], [0.1]), float("inf"))

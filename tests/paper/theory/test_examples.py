@@ -1,0 +1,58 @@
+"""Quick runs of the examples, and their numbers."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="the examples require matplotlib: pip install matplotlib")
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def run_quick(script: str, out: Path) -> list[dict[str, str]]:
+    """Run an example and return the numbers that it wrote."""
+    command = [sys.executable, str(EXAMPLES / f"{script}.py"), "--quick", "--out", str(out)]
+    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300)
+    light, dark = sorted(out.glob("*.png"), key=lambda path: len(path.stem))
+    assert dark.stem == f"{light.stem}-dark"
+    assert all(10_000 < figure.stat().st_size < 150_000 for figure in (light, dark))
+    return list(csv.DictReader(light.with_suffix(".csv").open(encoding="utf-8")))
+
+
+@pytest.mark.slow
+def test_excess_risk_decreases_only_with_the_unbiased_loss(tmp_path):
+    rows = run_quick("01_excess_risk", tmp_path)
+    for loss in ("hamming", "ranking"):
+        curve = {
+            m: [float(r["mean"]) for r in rows if (r["loss"], r["method"]) == (loss, m)] for m in ("unbiased", "plain")
+        }
+        assert curve["unbiased"][-1] < curve["unbiased"][0] / 10
+        assert curve["plain"][-1] > curve["plain"][0] / 4
+        assert curve["unbiased"][-1] < curve["plain"][-1] / 10
+
+
+@pytest.mark.slow
+def test_excess_risk_depends_on_the_rates_and_not_on_mu(tmp_path):
+    rows = run_quick("02_noise_rates", tmp_path)
+    for loss in ("hamming", "ranking"):
+        at = {s: [r for r in rows if (r["loss"], r["sweep"]) == (loss, s)] for s in ("rate", "difference")}
+        excess = [float(r["excess"]) for r in at["rate"]]
+        assert 2 * excess[0] < excess[1] < excess[2] / 2
+        wide, equal, _ = at["difference"]
+        assert float(wide["excess"]) < float(equal["excess"])
+        assert float(wide["mu"]) > float(equal["mu"])
+
+
+@pytest.mark.slow
+def test_corrected_thresholds_reach_the_target_and_uncorrected_ones_do_not(tmp_path):
+    rows = run_quick("05_risk_control", tmp_path)
+    most = {row["calibration"]: row for row in rows if row["n"] == "3000"}
+    assert float(most["corrected"]["median"]) > 0.9 > float(most["uncorrected"]["median"])
+    assert float(most["corrected"]["missed"]) <= 0.2
+    assert float(most["uncorrected"]["missed"]) > 0.5

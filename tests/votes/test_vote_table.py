@@ -1,0 +1,203 @@
+"""Votes in arrays, long tables and sparse matrices are read as the same table; rows are sliced as in an array."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccmn.data.vote_files import read_votes
+from ccmn.votes import VoteTable
+
+
+def example(n=7, a=4, q=3, seed=0):
+    rng = np.random.default_rng(seed)
+    votes = rng.integers(0, 2, (n, a, q)).astype(float)
+    votes[rng.random((n, a)) < 0.4] = np.nan
+    votes[0, 0], votes[n - 1, a - 1] = 1.0, 0.0  # all annotators and rows at the ends occur
+    return votes
+
+
+def long_table(votes, *, value=True):
+    row, annotator, label = np.nonzero(~np.isnan(votes))
+    columns = {"row": row, "annotator": [f"a{w}" for w in annotator], "label": [f"l{j}" for j in label]}
+    frame = pd.DataFrame({**columns, "value": votes[row, annotator, label]})
+    return frame if value else frame[frame.value == 1].drop(columns="value")
+
+
+@given(st.integers(0, 1000))
+def test_all_containers_give_the_same_table(seed):
+    votes = example(seed=seed)
+    n = len(votes)
+    sparse = []
+    for j in range(votes.shape[2]):
+        row, annotator = np.nonzero(~np.isnan(votes[:, :, j]))
+        values = votes[row, annotator, j]
+        sparse.append(scipy.sparse.coo_array((values, (row, annotator)), shape=votes.shape[:2]))  # keeps stored zeros
+    shuffled = long_table(votes).sample(frac=1, random_state=seed)
+    for given_votes in (votes, sparse, VoteTable.read(votes)):
+        np.testing.assert_array_equal(VoteTable.read(given_votes).to_array(), votes)
+    kept = ~np.isnan(votes).all((0, 2))
+    table = VoteTable.read(shuffled, n_rows=n)
+    np.testing.assert_array_equal(table.to_array(), votes[:, kept])
+    assert table.annotator_names == tuple(f"a{w}" for w in np.flatnonzero(kept))
+    assert table.label_names == ("l0", "l1", "l2")
+
+
+def test_sparse_array_of_three_dimensions():
+    pytest.importorskip("scipy", "1.15", reason="sparse arrays of three dimensions require scipy 1.15")
+    votes = example()
+    given_at = np.nonzero(~np.isnan(votes))
+    table = VoteTable.read(scipy.sparse.coo_array((votes[given_at], given_at), shape=votes.shape))
+    np.testing.assert_array_equal(table.to_array(), votes)
+
+
+def test_lines_without_values_are_assigned_labels_and_other_labels_are_zero():
+    lines = [(0, "ann", "sea"), (0, "ann", "sky"), (0, "bob", "sky"), (1, "bob", None), (2, "ann", "sea")]
+    table = VoteTable.read(pd.DataFrame(lines, columns=["row", "annotator", "label"]))
+    nan = np.nan
+    expected = [[[1, 1], [0, 1]], [[nan, nan], [0, 0]], [[1, 0], [nan, nan]]]
+    np.testing.assert_array_equal(table.to_array(), expected)
+
+
+def test_mean_and_count_agree_with_the_array():
+    votes = example(seed=3)
+    table = VoteTable.read(votes)
+    counts = (~np.isnan(votes)).sum(1)
+    np.testing.assert_array_equal(table.count(), counts)
+    for i, j in np.ndindex(*counts.shape):
+        expected = np.nan if not counts[i, j] else np.nansum(votes[i, :, j]) / counts[i, j]
+        np.testing.assert_allclose(table.mean()[i, j], expected)
+
+
+@pytest.mark.parametrize("rows", [slice(1, 5), [3, 3, 0], np.arange(7) % 2 == 0, np.array([], dtype=int), [-1]])
+def test_rows_are_sliced_as_in_an_array(rows):
+    votes = example(seed=5)
+    part = VoteTable.read(votes)[rows]
+    np.testing.assert_array_equal(part.to_array(), votes[rows])
+    assert len(part) == len(votes[rows])
+
+
+def test_last_vote_of_an_annotator_counts():
+    table = VoteTable([0, 0, 0], [0, 0, 0], [0, 0, 0], [1, 0, 1], (1, 1, 1))
+    assert table.value.tolist() == [1.0]
+    assert VoteTable([0, 0], [0, 0], [0, 0], [1, 0], (1, 1, 1)).value.tolist() == [0.0]
+
+
+def test_rows_by_identifier():
+    frame = pd.DataFrame({"row": ["b", "a", "b"], "annotator": [0, 0, 1], "label": "x", "value": [1, 0, 1]})
+    assert VoteTable.read(frame).row_ids == ("a", "b")
+    table = VoteTable.read(frame, n_rows=3, row_ids=["c", "b", "a"])
+    assert np.isnan(table.mean()[0, 0])
+    assert table.mean()[1:, 0].tolist() == [1.0, 0.0]
+    with pytest.raises(ValueError, match="'b'"):
+        VoteTable.read(frame, n_rows=2, row_ids=["c", "a"])
+
+
+@pytest.mark.parametrize(
+    ("votes", "message"),
+    [
+        (np.ones((3, 2)), r"\(n, annotators, labels\)"),
+        (np.full((2, 2, 2), -1.0), "NaN where"),
+        (np.full((2, 2, 2), 1.5), "1.5"),
+        (pd.DataFrame({"row": [0], "annotator": [0]}), "columns row, annotator, label"),
+        (pd.DataFrame({"row": [5], "annotator": [0], "label": ["x"], "value": [0]}), "from 0 to 2"),
+        (pd.DataFrame({"row": [0], "annotator": [0], "label": ["x"], "value": [1]}), "no vote below 1"),
+        (pd.DataFrame({"row": [0], "annotator": [None], "label": ["x"]}), "annotator of every vote"),
+        (scipy.sparse.eye_array(3), "sparse votes must have shape"),
+    ],
+)
+def test_invalid_votes(votes, message):
+    with pytest.raises(ValueError, match=message):
+        VoteTable.read(votes, n_rows=3)
+
+
+def test_long_table_in_a_file(tmp_path):
+    path = tmp_path / "votes.csv"
+    path.write_text(
+        "id,who,tag,size,comment\n7,ann,sea,1.5,blue\n7,bob,sky,1.5,blue\n7,ann,sky,1.5,blue\n10,bob,,2,dark\n"
+    )
+    data, texts = read_votes(path, ["id", "who", "tag"], "comment")
+    assert data.votes.row_ids == ("10", "7")
+    assert texts == ["dark", "blue"]
+    assert data.X.tolist() == [[2.0], [1.5]]
+    assert data.Y.tolist() == [[0, 0], [0, 1]]  # sea has one vote of two
+    np.testing.assert_array_equal(data.votes.to_array()[1], [[1, 1], [0, 1]])
+    frame = pd.read_csv(path)
+    frame.to_parquet(tmp_path / "votes.parquet")
+    again, _ = read_votes(tmp_path / "votes.parquet", ["id", "who", "tag"], "comment")
+    assert again.votes.row_ids == (7, 10)
+    assert data.take([1]).votes.value.size == 4
+    with pytest.raises(ValueError, match="'comment' contains 'dark'"):
+        read_votes(path, ["id", "who", "tag"])
+    with pytest.raises(ValueError, match="no column 'label'"):
+        read_votes(path, ["id", "who", "label"])
+
+
+@pytest.mark.parametrize("lines", ["7,ann,sea,1\n7,ann\n", "7,ann,sea,1\n7,ann,sea", '7,"a\nb",sea,1\n\n7,ann,sky\n'])
+def test_line_with_fewer_cells_than_the_header(tmp_path, lines):
+    path = tmp_path / "votes.csv"
+    path.write_text("id,who,tag,size\n" + lines)
+    number = 1 + len(lines.splitlines())
+    with pytest.raises(ValueError, match=rf"votes\.csv, line {number}: [23] values, but there are 4 columns"):
+        read_votes(path, ["id", "who", "tag"])
+
+
+def test_empty_cells_at_the_end_of_a_line(tmp_path):
+    path = tmp_path / "votes.csv"
+    path.write_text("id,who,tag\n7,ann,sea\n  \n8,ann,\n")
+    assert read_votes(path, ["id", "who", "tag"])[0].Y.tolist() == [[1], [0]]
+
+
+def test_values_of_votes_that_are_not_numbers(tmp_path):
+    path = tmp_path / "votes.csv"
+    path.write_text("id,who,tag,value\n7,ann,sea,1\n7,bob,sea,maybe\n8,ann,sea,0\n8,bob,sea,\n")
+    with pytest.raises(ValueError, match=r"votes\.csv: column 'value' must .*; got 'maybe'"):
+        read_votes(path, ["id", "who", "tag", "value"])
+    path.write_text(path.read_text().replace("maybe", "NaN"))
+    assert read_votes(path, ["id", "who", "tag", "value"])[0].votes.value.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("content", ["", "a,b,c\n1,2,3,4\n", "a,b,c\n1,2,3\n1,2,3,4,5\n", 'a,b,c\n1,"2,3\n'])
+def test_malformed_files_are_named_in_one_line(tmp_path, content):
+    path = tmp_path / "votes.csv"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=r"votes\.csv") as error:
+        read_votes(path, ["a", "b", "c"])
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"columns": [{}], "index_columns": [], "column_indexes": []}',
+        b'{"columns": [{"name": "a", "field_name": "a", "numpy_type": "0:1"}], "index_columns": []}',
+    ],
+)
+def test_invalid_pandas_metadata_of_parquet_files(tmp_path, metadata):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "votes.parquet"
+    table = pyarrow.table({"a": ["1"] * 9, "b": ["2"] * 9, "c": ["3"] * 9})
+    parquet.write_table(table.replace_schema_metadata({b"pandas": metadata}), path)
+    with pytest.raises(ValueError, match=r"votes\.parquet") as error:
+        read_votes(path, ["a", "b", "c"])
+    assert "\n" not in str(error.value)
+
+
+def test_damaged_parquet_file_is_named_in_one_line(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "votes.parquet"
+    pd.DataFrame({"a": ["1"] * 9, "b": ["2"] * 9, "c": ["3"] * 9}).to_parquet(path)
+    content = bytearray(path.read_bytes())
+    content[4:40] = b"\xff" * 36
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"votes\.parquet") as error:
+        read_votes(path, ["a", "b", "c"])
+    assert "\n" not in str(error.value)
