@@ -40,13 +40,12 @@ from ccmn import (
     find_label_issues,
     infer_labels,
     metrics,
-    theory,
 )
-from ccmn.baselines import FPML, PARTICLE, PMLLRS, PMLNI
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
-from ccmn.experiments import ResultStore, prepare, run_table
 from ccmn.functional import hamming_loss, ranking_loss
 from ccmn.losses import SURROGATES, ForwardLoss
+from ccmn.paper import ResultStore, prepare, run_table, theory
+from ccmn.paper.baselines import FPML, PARTICLE, PMLLRS, PMLNI
 
 PATH = Path(__file__).with_name("golden.json")
 
