@@ -79,18 +79,6 @@ def test_file_with_other_columns(tmp_path):
         read_cells(tmp_path / "cells.csv")
 
 
-def test_values_on_the_benchmarks_page(summaries):
-    page = (Path(__file__).parents[1] / "docs" / "benchmarks.md").read_text()
-    summary = summaries["table1", "moderate", "clean"]
-    for method in ("unbiased-hamming-square", "plain-hamming-square"):
-        cells = []
-        for dataset in ("yeast", "scene", "enron", "tmc"):
-            entries = [summary.entry(method, dataset, m) for m in ("hamming_loss", "ranking_loss", "average_precision")]
-            ours, printed = ("/".join(f"{v:.3f}"[1:] for v in row) for row in _means(entries))
-            cells.append(f"{ours} ({printed})")
-        assert f"| {method} | {' | '.join(cells)} |" in page
-
-
 def test_number_of_values_in_the_readme():
     readme = (Path(__file__).parents[1] / "README.md").read_text()
     assert f"all {len(list(rows(read_cells(CELLS)))):,} values" in readme

@@ -9,7 +9,7 @@ import pytest
 SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
 CLASS, FUNCTION = "generated/api/ccmn.models.CorrectedClassifier", "generated/api/ccmn.paper.theory.kappa"
 WITH_FORMULAS = {"mathematics", "audit", CLASS, FUNCTION}
-PAGES = [*sorted(WITH_FORMULAS), "index", "api/models", "tables", "command_line", "flags", "glossary"]
+PAGES = [*sorted(WITH_FORMULAS), "index", "api/models", "tables", "command_line", "flags"]
 PAGES += ["generated/examples/index", "tutorials/text"]
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1400, "height": 900}
 
@@ -37,7 +37,7 @@ def test_formulas_and_images_are_rendered(name, context, keep):
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_the_screen(size, scheme, context, keep):
-    for name in ("index", "mathematics", CLASS, "tutorials/text", "generated/examples/index", "glossary"):
+    for name in ("index", "mathematics", CLASS, "tutorials/text", "generated/examples/index"):
         page = open_page(context, name)
         page.set_viewport_size(size)
         page.emulate_media(color_scheme=scheme)
