@@ -8,7 +8,7 @@ import torch
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, TransitionNoise
 from ccmn.data import make_noisy_multilabel
-from ccmn.losses.forward_loss import PluginLoss
+from ccmn.losses.forward import PluginLoss
 from ccmn.metrics import hamming_loss
 
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from ccmn._validation import check_scores_and_targets
+from ccmn.losses._fast.cuda import can_fuse, fused_loss
 from ccmn.losses.multilabel_loss import MultiLabelLoss, corrected_means, with_weights
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, phi_of, resolve_surrogate
-from ccmn.losses.triton import can_fuse, fused_loss
 from ccmn.noise import NoiseModel
 
 

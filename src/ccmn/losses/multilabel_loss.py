@@ -21,8 +21,8 @@ from torch import Tensor
 
 from ccmn._registry import Registry
 from ccmn._validation import check_choice, check_noise, check_outputs_and_labels, check_soft_labels, check_tensors
+from ccmn.losses._fast.cuda import fused_loss
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
-from ccmn.losses.triton import fused_loss
 from ccmn.noise import Debiasing, NoiseModel
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
 

@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ccmn._validation import check_scores_and_targets
+from ccmn.losses._fast import pair_sum, pair_sums_by_label
+from ccmn.losses._fast.cuda import can_fuse, fused_loss
+from ccmn.losses._fast.direct import Needs
+from ccmn.losses._fast.pair_sum import fast_pair_sums, is_compiled_inline
 from ccmn.losses.hamming import hamming_loss
 from ccmn.losses.multilabel_loss import MultiLabelLoss, Weighted, correction_slopes, with_weights
-from ccmn.losses.pairs import pair_sum, pair_sums_by_label
-from ccmn.losses.pairs.direct import Needs
-from ccmn.losses.pairs.pair_sum import fast_pair_sums, is_compiled_inline
 from ccmn.losses.surrogates import SURROGATES, Surrogate, SurrogateLike, resolve_surrogate
-from ccmn.losses.triton import can_fuse, fused_loss
 from ccmn.noise import NoiseModel
 
 
@@ -27,7 +27,7 @@ def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "si
 
     With 0/1 targets :math:`p` this is Eq. (5) of the paper [1]_. With debiased labels, ``noise.debias(Y_noisy)``, it
     is the unbiased loss of Eq. (6), and Eq. (10) for ``PartialNoise``. The time is almost linear in q, see
-    :mod:`ccmn.losses.pairs.pair_sum`.
+    :mod:`ccmn.losses._fast.pair_sum`.
 
     Parameters
     ----------

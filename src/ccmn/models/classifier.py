@@ -27,7 +27,7 @@ from ccmn._validation import check_choice, check_count, check_device, check_pena
 from ccmn.data.shards import ShardedData
 from ccmn.estimation import NOISE_TYPES, ScoreNoiseRates
 from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES, ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
-from ccmn.losses.forward_loss import PluginLoss
+from ccmn.losses.forward import PluginLoss
 from ccmn.models.calibration import LINK_OF_LOSS, calibrate
 from ccmn.models.monitor import overfitting_warning, show_phases, show_progress, training_risk_parts
 from ccmn.models.persistence import check_description, check_weights, json_safe, write_model
