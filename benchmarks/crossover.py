@@ -11,9 +11,9 @@ from __future__ import annotations
 import torch
 from harness import Result, compare, parser, report
 
-from ccmn.losses.pairs.chebyshev import chebyshev_pair_sum, expansion_for, order_for
-from ccmn.losses.pairs.direct import Needs, direct_pair_sum
-from ccmn.losses.pairs.pair_sum import hinge_pair_sum
+from ccmn.losses._fast.chebyshev import chebyshev_pair_sum, expansion_for, order_for
+from ccmn.losses._fast.direct import Needs, direct_pair_sum
+from ccmn.losses._fast.pair_sum import hinge_pair_sum
 from ccmn.losses.surrogates import SURROGATES
 
 NEEDS = Needs(by_scores=True, by_weights=False)

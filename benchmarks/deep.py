@@ -34,13 +34,14 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
+import losses_of_others
 import numpy as np
 import pandas as pd
 import torch
 from harness import machine, parser
 from torch import Tensor
 
-from ccmn import ClassConditionalNoise, MissingNoise, PartialNoise, cross_fit_proba, estimate_noise, functional
+from ccmn import ClassConditionalNoise, MissingNoise, PartialNoise, cross_fit_proba, estimate_noise, losses
 from ccmn.data import load_digit_scenes
 from ccmn.losses import ForwardLoss, HammingLoss, RankingLoss
 from ccmn.metrics import average_precision, hamming_loss
@@ -131,21 +132,21 @@ def of_rows(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, T
 
 def rejection(outputs: Tensor, targets: Tensor, epoch: int) -> Tensor:
     """Return the large-loss rejection of every seed; its rejected fraction increases by 0.002 per epoch."""
-    rows = [functional.large_loss_rejection(f[:, 1:], y, 0.002 * epoch) for f, y in zip(outputs, targets)]
+    rows = [losses_of_others.large_loss_rejection(f[:, 1:], y, 0.002 * epoch) for f, y in zip(outputs, targets)]
     return torch.stack(rows).mean(-1)
 
 
 def methods(noises: dict[str, Sequence[ClassConditionalNoise]], device: str) -> dict[str, Method]:
     """Return all methods by name; the forward loss takes the rates of every seed."""
-    bce = of_rows(partial(functional.hamming_loss, surrogate="logistic"))
+    bce = of_rows(partial(losses.hamming_loss, surrogate="logistic"))
     relu, ranking = HammingLoss("logistic", correction="relu"), RankingLoss("sigmoid")
     result = {
         CLEAN: Method(bce, "clean"),
         NOISY: Method(bce),
-        "asymmetric loss": Method(of_rows(functional.asymmetric_loss)),
-        "focal loss": Method(of_rows(functional.focal_loss)),
-        "generalized cross entropy": Method(of_rows(functional.generalized_cross_entropy)),
-        "Hill loss": Method(of_rows(functional.hill_loss)),
+        "asymmetric loss": Method(of_rows(losses_of_others.asymmetric_loss)),
+        "focal loss": Method(of_rows(losses_of_others.focal_loss)),
+        "generalized cross entropy": Method(of_rows(losses_of_others.generalized_cross_entropy)),
+        "Hill loss": Method(of_rows(losses_of_others.hill_loss)),
         "large-loss rejection": Method(rejection),
     }
     for rates, models in noises.items():

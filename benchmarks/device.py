@@ -17,11 +17,11 @@ import statistics
 
 import torch
 from harness import Result, compare, machine, parser, report, seconds_of
+from losses_of_others import asymmetric_loss
 
 from ccmn import ClassConditionalNoise, HammingLoss, RankingLoss
-from ccmn.functional import asymmetric_loss
 from ccmn.losses import SURROGATES
-from ccmn.losses.pairs.chebyshev import expansion_table, max_half_width
+from ccmn.losses._fast.chebyshev import expansion_table, max_half_width
 
 BATCH = 64
 COST_BATCH = 128

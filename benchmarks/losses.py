@@ -15,7 +15,7 @@ import torch
 from harness import Result, compare, parser, peak_extra_megabytes, report
 
 from ccmn.losses import SURROGATES, ranking_loss
-from ccmn.losses.pairs.direct import blocked_pair_sum
+from ccmn.losses._fast.direct import blocked_pair_sum
 
 FULL = [(8, 64), (14, 100), (32, 64), (64, 64), (128, 64), (256, 64), (1024, 16), (4096, 4), (16384, 4), (65536, 4)]
 QUICK = [(8, 64), (14, 100), (128, 32), (4096, 1)]

@@ -11,7 +11,7 @@ import pytest
 validation = pytest.importorskip("numpydoc.validate", reason="numpydoc is not installed: pip install numpydoc")
 
 PACKAGES = (
-    *("ccmn", "ccmn.audit", "ccmn.data", "ccmn.estimation", "ccmn.functional", "ccmn.losses", "ccmn.metrics"),
+    *("ccmn", "ccmn.audit", "ccmn.data", "ccmn.estimation", "ccmn.losses", "ccmn.metrics"),
     *("ccmn.models", "ccmn.noise", "ccmn.paper", "ccmn.paper.baselines", "ccmn.paper.theory", "ccmn.training"),
     "ccmn.votes",
 )

@@ -45,7 +45,7 @@ def test_every_public_name_is_an_attribute():
 
 def test_library_needs_only_the_base_libraries():
     code = """
-import torch, ccmn, ccmn.noise, ccmn.losses, ccmn.metrics, ccmn.paper.theory, ccmn.functional
+import torch, ccmn, ccmn.noise, ccmn.losses, ccmn.metrics, ccmn.paper.theory
 noise = ccmn.ClassConditionalNoise(0.1, 0.2, n_labels=3)
 Y = noise.corrupt(torch.ones(4, 3), random_state=0)
 ccmn.RankingLoss(noise=noise)(torch.randn(4, 4), Y)

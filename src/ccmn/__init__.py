@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn import audit as audit
     from ccmn import data as data
     from ccmn import estimation as estimation
-    from ccmn import functional as functional
     from ccmn import losses as losses
     from ccmn import metrics as metrics
     from ccmn import models as models
@@ -57,7 +56,7 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn.votes import next_votes as next_votes
 
 _SUBMODULES = (
-    *("audit", "data", "estimation", "functional", "losses", "metrics", "models", "noise", "paper", "training"),
+    *("audit", "data", "estimation", "losses", "metrics", "models", "noise", "paper", "training"),
     "votes",
 )
 _EXPORTS = {

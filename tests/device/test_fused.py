@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from ccmn.losses import SURROGATES, HammingLoss, RankingLoss, hamming_loss, ranking_loss
-from ccmn.losses.triton import can_fuse
+from ccmn.losses._fast.cuda import can_fuse
 from ccmn.noise import ClassConditionalNoise
 
 if not torch.cuda.is_available():

@@ -367,15 +367,13 @@ class TestCorrections:
     """Risk corrections g of the parts of the risk of every label."""
 
     G = {  # noqa: RUF012
-        "abs": lambda z, b: abs(z),
-        "relu": lambda z, b: max(z, 0.0),
-        "flood": lambda z, b: abs(z - b) + b,
+        "abs": abs,
+        "relu": lambda z: max(z, 0.0),
     }
 
     @pytest.mark.parametrize("correction", CORRECTIONS)
     def test_hamming_equals_plain_loops(self, correction):
-        level = 0.4 if correction == "flood" else 0.0
-        loss = HammingLoss("logistic", NOISE, correction=correction, flood_level=level)
+        loss = HammingLoss("logistic", NOISE, correction=correction)
         outputs, Y = batch(loss, rows=6)
         outputs = outputs * 4
         Y = Y.double()
@@ -385,16 +383,15 @@ class TestCorrections:
             seen = [i for i in range(6) if not Y[i, j].isnan()]
             positive = sum(p[i, j].item() * phi(outputs[i, j].item()) for i in seen) / len(seen)
             negative = sum((1 - p[i, j].item()) * phi(-outputs[i, j].item()) for i in seen) / len(seen)
-            expected += len(seen) / 6 * (self.G[correction](positive, level) + self.G[correction](negative, level))
+            expected += len(seen) / 6 * (self.G[correction](positive) + self.G[correction](negative))
         assert loss(outputs, Y).item() == pytest.approx(expected, rel=1e-12)
-        total = HammingLoss("logistic", NOISE, "sum", correction, flood_level=level)
+        total = HammingLoss("logistic", NOISE, "sum", correction)
         assert total(outputs, Y).item() == pytest.approx(6 * expected, rel=1e-12)
 
     @pytest.mark.parametrize("correction", CORRECTIONS)
     @pytest.mark.parametrize("dummy", [True, False])
     def test_ranking_equals_plain_loops(self, correction, dummy):
-        level = 0.3 if correction == "flood" else 0.0
-        loss = RankingLoss("hinge", NOISE, correction=correction, dummy=dummy, flood_level=level)
+        loss = RankingLoss("hinge", NOISE, correction=correction, dummy=dummy)
         outputs, Y = batch(loss, rows=6)
         outputs = outputs * 3
         p = NOISE.debias(Y.double())
@@ -409,13 +406,13 @@ class TestCorrections:
             rows = [
                 double_sum(outputs[i].tolist(), only_j[i].tolist(), neg[i].tolist(), PHI["hinge"]) for i in range(6)
             ]
-            expected += self.G[correction](sum(rows) / 6, level)
+            expected += self.G[correction](sum(rows) / 6)
         assert loss(outputs, Y).item() == pytest.approx(expected, rel=1e-12)
 
     @BOTH
     @pytest.mark.parametrize("correction", CORRECTIONS)
     def test_gradcheck(self, make, correction):
-        loss = make("logistic", NOISE, correction=correction, flood_level=0.7 if correction == "flood" else 0.0)
+        loss = make("logistic", NOISE, correction=correction)
         outputs, Y = batch(loss, rows=7)
         outputs = (outputs * 5).requires_grad_()
         assert torch.autograd.gradcheck(lambda f: loss(f, Y), (outputs,))
@@ -472,8 +469,6 @@ class TestErrors:
             make(correction="abs", reduction="none")
         with pytest.raises(ValueError, match="'ab'"):
             make(correction="ab")
-        with pytest.raises(ValueError, match=r"flood_level=0\.1"):
-            make(flood_level=0.1)
 
     @BOTH
     def test_arrays_are_rejected(self, make):

@@ -27,7 +27,6 @@ from ccmn.models.classifier import check_parameters
         ("patience", True, "patience must be an integer"),
         ("threshold", "f2", "threshold must be 'fixed' or 'f1'"),
         ("noise", "both", "noise must be 'estimate' or 'partial' or 'missing'"),
-        ("flood_level", 0.1, "has no effect without correction='flood'"),
     ],
 )
 def test_invalid_parameters(parameter, value, message):

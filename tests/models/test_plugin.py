@@ -8,8 +8,8 @@ import torch
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, TransitionNoise
 from ccmn.data import make_noisy_multilabel
-from ccmn.losses.forward_loss import PluginLoss
 from ccmn.metrics import hamming_loss
+from ccmn.models.plugin_loss import PluginLoss
 
 
 def test_scores_invert_the_noise():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ccmn._registry import Registry
-from ccmn.losses.forward_loss import ForwardLoss
+from ccmn.losses.forward import ForwardLoss
 from ccmn.losses.hamming import HammingLoss, hamming_loss
 from ccmn.losses.multilabel_loss import CORRECTIONS, MultiLabelLoss
 from ccmn.losses.ranking import RankingLoss, ranking_loss

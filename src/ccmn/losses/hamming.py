@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from ccmn._validation import check_scores_and_targets
+from ccmn.losses._fast.cuda import can_fuse, fused_loss
 from ccmn.losses.multilabel_loss import MultiLabelLoss, corrected_means, with_weights
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, phi_of, resolve_surrogate
-from ccmn.losses.triton import can_fuse, fused_loss
 from ccmn.noise import NoiseModel
 
 
@@ -134,12 +134,10 @@ class HammingLoss(MultiLabelLoss):
         Noise model of the labels passed to ``forward``. ``None`` means labels without noise.
     reduction : {"mean", "sum", "none"}, default="mean"
         Reduction over rows.
-    correction : {"abs", "relu", "flood"} or None, default=None
+    correction : {"abs", "relu"} or None, default=None
         Risk correction: function g that keeps the estimated risk from becoming negative. It is applied to the parts
         :math:`R^+_j = \frac1n\sum_i p_{ij}\phi(f_{ij})` and :math:`R^-_j = \frac1n\sum_i (1-p_{ij})\phi(-f_{ij})` of
         every label, which estimate nonnegative numbers; :class:`MultiLabelLoss` lists the functions.
-    flood_level : float, default=0.0
-        Level b of ``correction="flood"``, g(z) = abs(z - b) + b.
     label_reduction : {"sum", "mean"}, default="sum"
         Reduction over labels. The formulas use the sum. The mean divides it by q, so that a learning rate selected for
         ``torch.nn.BCEWithLogitsLoss`` can be used.
@@ -164,12 +162,9 @@ class HammingLoss(MultiLabelLoss):
         reduction: str = "mean",
         correction: str | None = None,
         *,
-        flood_level: float = 0.0,
         label_reduction: str = "sum",
     ) -> None:
-        super().__init__(
-            surrogate, noise, reduction, correction, flood_level=flood_level, label_reduction=label_reduction
-        )
+        super().__init__(surrogate, noise, reduction, correction, label_reduction=label_reduction)
 
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return ``hamming_loss`` of outputs (..., q) and real-valued targets (..., q)."""
@@ -202,7 +197,5 @@ class HammingLoss(MultiLabelLoss):
         """Return the sum over labels of g(R+_j) + g(R-_j) for outputs (..., n, q) and targets (..., n, q)."""
         f, pos, neg = with_weights(outputs.to(targets.dtype), targets)
         phi, observed = phi_of(self.surrogate), ~targets.isnan()
-        positive, negative = (
-            corrected_means(part, observed, self._correct, self.flood_level) for part in (pos * phi(f), neg * phi(-f))
-        )
+        positive, negative = (corrected_means(part, observed, self._correct) for part in (pos * phi(f), neg * phi(-f)))
         return positive + negative

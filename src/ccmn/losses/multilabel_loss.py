@@ -2,8 +2,8 @@ r"""Base class of the losses, weights from targets, and risk corrections.
 
 An unbiased loss has negative weights, so a flexible model can decrease it without bound. Its parts, such as
 :math:`R^+_j = \frac1n \sum_i p_{ij} \phi(f_{ij})`, estimate nonnegative numbers. A risk correction applies a function
-g to each part, :math:`L = \sum_j g(R^+_j) + g(R^-_j)`. The value does not change while every part is positive
-(above the level for "flood"). A loss with a risk correction is consistent, but no longer unbiased.
+g to each part, :math:`L = \sum_j g(R^+_j) + g(R^-_j)`. The value does not change while every part is
+positive. A loss with a risk correction is consistent, but no longer unbiased.
 
 A symmetric phi (the sigmoid) needs no risk correction: up to a constant that depends only on the labels, the loss
 equals a loss with positive weights.
@@ -21,8 +21,8 @@ from torch import Tensor
 
 from ccmn._registry import Registry
 from ccmn._validation import check_choice, check_noise, check_outputs_and_labels, check_soft_labels, check_tensors
+from ccmn.losses._fast.cuda import fused_loss
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
-from ccmn.losses.triton import fused_loss
 from ccmn.noise import Debiasing, NoiseModel
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
 
@@ -44,11 +44,8 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         Noise model of the labels passed to ``forward``.
     reduction : {"mean", "sum", "none"}
         Reduction over rows.
-    correction : {"abs", "relu", "flood"} or None
-        Risk correction: function g that keeps the estimated risk from becoming negative. "abs" and "relu" are defined
-        in [1]_, "flood" in [2]_.
-    flood_level : float
-        Level b of ``correction="flood"``, g(z) = abs(z - b) + b.
+    correction : {"abs", "relu"} or None
+        Risk correction: function g that keeps the estimated risk from becoming negative [1]_.
     label_reduction : {"sum", "mean"}, default="sum"
         Reduction over labels, or over pairs of labels.
 
@@ -56,8 +53,6 @@ class MultiLabelLoss(torch.nn.Module, ABC):
     ----------
     .. [1] N. Lu, T. Zhang, G. Niu and M. Sugiyama, "Mitigating Overfitting in Supervised Classification from Two
        Unlabeled Datasets: A Consistent Risk Correction Approach", AISTATS, 2020.
-    .. [2] T. Ishida, I. Yamane, T. Sakai, G. Niu and M. Sugiyama, "Do We Need Zero Training Loss After Achieving Zero
-       Training Error?", ICML, 2020.
     """
 
     def __init__(
@@ -67,7 +62,6 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         reduction: str,
         correction: str | None,
         *,
-        flood_level: float,
         label_reduction: str = "sum",
     ) -> None:
         super().__init__()
@@ -77,7 +71,6 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         self.reduction = check_choice(reduction, "reduction", ("none", "mean", "sum"))
         self.label_reduction = check_choice(label_reduction, "label_reduction", LABEL_REDUCTIONS)
         self.correction = correction
-        self.flood_level = float(flood_level)
         if correction is not None:
             CORRECTIONS[correction]
             if reduction == "none":
@@ -85,8 +78,6 @@ class MultiLabelLoss(torch.nn.Module, ABC):
                     f'correction={correction!r} requires reduction="mean" or "sum", because it applies to means over '
                     'the batch; got reduction="none"'
                 )
-        if flood_level and correction != "flood":
-            raise ValueError(f'flood_level={flood_level:g} requires correction="flood"; got correction={correction!r}')
         if noise is not None:
             self.debias: Debiasing = noise.debiasing()
 
@@ -252,20 +243,19 @@ def with_weights(scores: Tensor, targets: Tensor) -> Weighted:
     return Weighted(scores.masked_fill(missing, 0), pos, (1 - targets).masked_fill(missing, 0))
 
 
-Correction = Callable[[Tensor, float], Tensor]
-"""Function g(z, level) that is applied to the parts of the risk."""
+Correction = Callable[[Tensor], Tensor]
+"""Function g(z) that is applied to the parts of the risk."""
 
 CORRECTIONS: Registry[Correction] = Registry(
     "correction",
     {
-        "abs": lambda z, level: z.abs(),  # increases the risk again when it is negative (Lu et al. 2020)
-        "relu": lambda z, level: z.clamp_min(0),  # has no gradient when the risk is negative (Lu et al. 2020)
-        "flood": lambda z, level: (z - level).abs() + level,  # increases the risk below a level (Ishida et al. 2020)
+        "abs": torch.abs,  # increases the risk again when it is negative
+        "relu": lambda z: z.clamp_min(0),  # has no gradient when the risk is negative
     },
 )
 
 
-def corrected_means(parts: Tensor, observed: Tensor, correction: Correction, level: float) -> Tensor:
+def corrected_means(parts: Tensor, observed: Tensor, correction: Correction) -> Tensor:
     """Return the sum over labels of g(mean of the observed rows), weighted by the share of observed rows.
 
     Parameters
@@ -276,8 +266,6 @@ def corrected_means(parts: Tensor, observed: Tensor, correction: Correction, lev
         Whether a label is observed.
     correction : callable
         Risk correction g.
-    level : float
-        Second argument of g.
 
     Returns
     -------
@@ -286,14 +274,14 @@ def corrected_means(parts: Tensor, observed: Tensor, correction: Correction, lev
     """
     count = observed.sum(-2)
     means = parts.sum(-2) / count.clamp_min(1)
-    return (correction(means, level) * count).sum(-1) / parts.shape[-2]
+    return (correction(means) * count).sum(-1) / parts.shape[-2]
 
 
-def correction_slopes(parts: Tensor, observed: Tensor, correction: Correction, level: float) -> tuple[Tensor, Tensor]:
+def correction_slopes(parts: Tensor, observed: Tensor, correction: Correction) -> tuple[Tensor, Tensor]:
     """Return ``corrected_means`` and g'(mean) of every label (..., 1, q), both without gradient."""
     with torch.enable_grad():
         leaf = parts.detach().requires_grad_()
-        value = corrected_means(leaf, observed, correction, level)
+        value = corrected_means(leaf, observed, correction)
         (slope,) = torch.autograd.grad(value.sum(), leaf)
     # The derivative of the value with respect to a part is g' / n in every row.
     return value.detach(), slope[..., :1, :] * parts.shape[-2]

@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ccmn._validation import check_scores_and_targets
+from ccmn.losses._fast import pair_sum, pair_sums_by_label
+from ccmn.losses._fast.cuda import can_fuse, fused_loss
+from ccmn.losses._fast.direct import Needs
+from ccmn.losses._fast.pair_sum import fast_pair_sums, is_compiled_inline
 from ccmn.losses.hamming import hamming_loss
 from ccmn.losses.multilabel_loss import MultiLabelLoss, Weighted, correction_slopes, with_weights
-from ccmn.losses.pairs import pair_sum, pair_sums_by_label
-from ccmn.losses.pairs.direct import Needs
-from ccmn.losses.pairs.pair_sum import fast_pair_sums, is_compiled_inline
 from ccmn.losses.surrogates import SURROGATES, Surrogate, SurrogateLike, resolve_surrogate
-from ccmn.losses.triton import can_fuse, fused_loss
 from ccmn.noise import NoiseModel
 
 
@@ -27,7 +27,7 @@ def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "si
 
     With 0/1 targets :math:`p` this is Eq. (5) of the paper [1]_. With debiased labels, ``noise.debias(Y_noisy)``, it
     is the unbiased loss of Eq. (6), and Eq. (10) for ``PartialNoise``. The time is almost linear in q, see
-    :mod:`ccmn.losses.pairs.pair_sum`.
+    :mod:`ccmn.losses._fast.pair_sum`.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class RankingLoss(MultiLabelLoss):
         Noise model of the labels passed to ``forward``. ``None`` means labels without noise.
     reduction : {"mean", "sum", "none"}, default="mean"
         Reduction over rows.
-    correction : {"abs", "relu", "flood"} or None, default=None
+    correction : {"abs", "relu"} or None, default=None
         Risk correction: function g that keeps the estimated risk from becoming negative. It is applied to the part
         :math:`R_j = \frac1n\sum_i p_{ij} \sum_{k \ne j} (1 - p_{ik}) \phi(f_{ij} - f_{ik})` of the risk of every
         label and of the dummy label; :class:`MultiLabelLoss` lists the functions.
@@ -168,8 +168,6 @@ class RankingLoss(MultiLabelLoss):
         Whether to learn a threshold between relevant and irrelevant labels. Output 0 is then a dummy label, which is
         trained to rank below the relevant labels and above the others (Eq. (8) of [1]_). Without it, ``decision``
         returns scores without a threshold.
-    flood_level : float, default=0.0
-        Level b of ``correction="flood"``, g(z) = abs(z - b) + b.
     label_reduction : {"sum", "mean"}, default="sum"
         Reduction over pairs. The formulas use the sum. The mean divides it by the number of ordered pairs of outputs,
         so that gradients have the order of magnitude of those of ``torch.nn.BCEWithLogitsLoss``.
@@ -197,12 +195,9 @@ class RankingLoss(MultiLabelLoss):
         correction: str | None = None,
         dummy: bool = True,
         *,
-        flood_level: float = 0.0,
         label_reduction: str = "sum",
     ) -> None:
-        super().__init__(
-            surrogate, noise, reduction, correction, flood_level=flood_level, label_reduction=label_reduction
-        )
+        super().__init__(surrogate, noise, reduction, correction, label_reduction=label_reduction)
         self.dummy = bool(dummy)
         self._one_true_label = noise is not None and not noise.flips_independent
         if self._one_true_label and correction is not None:
@@ -271,7 +266,7 @@ class RankingLoss(MultiLabelLoss):
         if self.dummy:
             observed = pad(observed, (1, 0), value=True)
         parts = pair_sums_by_label(f, pos, neg, self.surrogate)
-        value, slopes = correction_slopes(parts, observed, self._correct, self.flood_level)
+        value, slopes = correction_slopes(parts, observed, self._correct)
         # The gradient of sum_j g(R_j) is that of the pair sum whose positive weights are multiplied by g'(R_j). The
         # value is added without a gradient.
         weighted = pair_sum(f, slopes * pos, neg, self.surrogate).mean(-1)

@@ -37,7 +37,7 @@ class Surrogate:
     two_sided_slope : callable
         ``two_sided_slope(f, pos, neg)`` returns the value of ``two_sided`` and its derivative with respect to f.
     pair_method : {"moments", "sorted", "chebyshev"}
-        Fast algorithm for sums over label pairs, see :mod:`ccmn.losses.pairs.pair_sum`.
+        Fast algorithm for sums over label pairs, see :mod:`ccmn.losses._fast.pair_sum`.
     convex : bool
         Whether phi is convex.
     bounded : bool

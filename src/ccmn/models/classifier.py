@@ -27,10 +27,10 @@ from ccmn._validation import check_choice, check_count, check_device, check_pena
 from ccmn.data.shards import ShardedData
 from ccmn.estimation import NOISE_TYPES, ScoreNoiseRates
 from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES, ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
-from ccmn.losses.forward_loss import PluginLoss
 from ccmn.models.calibration import LINK_OF_LOSS, calibrate
 from ccmn.models.monitor import overfitting_warning, show_phases, show_progress, training_risk_parts
 from ccmn.models.persistence import check_description, check_weights, json_safe, write_model
+from ccmn.models.plugin_loss import PluginLoss
 from ccmn.models.predictor import (
     FittedNetwork,
     ProbabilityModule,
@@ -155,8 +155,6 @@ def _check_loss_and_model(params: Mapping[str, Any]) -> None:
         CORRECTIONS[correction]
         if loss not in ("auto", *LOSSES):
             raise ValueError(f"correction={correction!r} has no effect with loss={loss!r}; use correction=None")
-    if params["flood_level"] and correction != "flood":
-        raise ValueError(f"flood_level={params['flood_level']!r} has no effect without correction='flood'")
 
 
 def _check_optimization(params: Mapping[str, Any]) -> None:
@@ -228,10 +226,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         "auto" uses the closed form for a linear model with Hamming loss and square surrogate, Newton steps for the
         logistic surrogate and the loss "plugin", and Adam otherwise. "closed_form" and "newton" select l2 weights on
         validation rows ("newton" by cross-validation) and then fit the model to all rows.
-    correction : {"abs", "relu", "flood"} or None, default=None
+    correction : {"abs", "relu"} or None, default=None
         Risk correction: keeps parts of the unbiased risk from becoming negative; for flexible networks.
-    flood_level : float, default=0.0
-        Lower limit of the parts for ``correction="flood"``.
     threshold : {"fixed", "f1"}, default="fixed"
         Threshold of every label: that of the loss (0, or the score of the dummy label), or the one with the largest
         corrected F1 score on the validation set.
@@ -334,7 +330,6 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation_fraction: float = 0.2,
         solver: str = "auto",
         correction: str | None = None,
-        flood_level: float = 0.0,
         threshold: str = "fixed",
         patience: int | None = None,
         warm_start: bool = False,
@@ -356,7 +351,6 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.validation_fraction = validation_fraction
         self.solver = solver
         self.correction = correction
-        self.flood_level = flood_level
         self.threshold = threshold
         self.patience = patience
         self.warm_start = warm_start
@@ -667,7 +661,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # A transition matrix flips labels jointly; the ranking loss has a different form for it.
         models_noise = not noise.flips_independent
         loss = (HammingLoss if name == "hamming" else RankingLoss)(
-            surrogate, noise if models_noise else None, correction=self.correction, flood_level=self.flood_level
+            surrogate, noise if models_noise else None, correction=self.correction
         )
         return loss, models_noise
 
@@ -961,6 +955,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the fitted classifier that :meth:`save` has described; raise an error if a field is invalid."""
         d = {"sparse": False, "selected": None, "input_shape": None, **d}  # older models do not store these fields
         params = {"scale": False, **d["parameters"]}
+        params.pop("flood_level", None)  # older models store it
         if isinstance(params["noise"], dict):
             grouped = params["noise"].get("kind") == "grouped"
             params["noise"] = (GroupedNoise if grouped else NoiseModel).from_dict(params["noise"])

@@ -26,8 +26,8 @@ import torch
 from numpy.typing import NDArray
 
 from ccmn.losses import HammingLoss, MultiLabelLoss, RankingLoss
+from ccmn.losses._fast import pair_sums_by_label
 from ccmn.losses.multilabel_loss import with_weights
-from ccmn.losses.pairs import pair_sums_by_label
 from ccmn.losses.surrogates import phi_of
 from ccmn.models.predictor import FittedNetwork
 from ccmn.models.training_data import Sample

@@ -90,7 +90,7 @@ def test_help_starts_with_an_imperative_verb():
 
 def test_choices_and_defaults_in_help_are_those_of_the_estimator(run):
     help_text = " ".join(run("fit", "--help").stdout.replace("│", " ").split())
-    for word in ("plugin", "logistic", "mlp", "average", "flood", "(default: 200)", "closed_form"):
+    for word in ("plugin", "logistic", "mlp", "average", "relu", "(default: 200)", "closed_form"):
         assert word in help_text
     assert "{" not in help_text.replace("{DATA}", "")
 

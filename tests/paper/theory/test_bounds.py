@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccmn import ClassConditionalNoise, PartialNoise
-from ccmn.functional import hamming_loss, ranking_loss
+from ccmn.losses import hamming_loss, ranking_loss
 from ccmn.paper.theory import (
     hamming_bound,
     lipschitz_hamming,

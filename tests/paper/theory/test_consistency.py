@@ -22,8 +22,7 @@ from theory.consistency import (
     ranking_risk,
 )
 
-from ccmn.functional import hamming_loss, ranking_loss
-from ccmn.losses import SURROGATES
+from ccmn.losses import SURROGATES, hamming_loss, ranking_loss
 from helpers import load_script
 from reference import PHI, eq3, eq5, noisy_vectors
 from strategies import SEEDS, noises

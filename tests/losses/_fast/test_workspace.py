@@ -6,8 +6,8 @@ import threading
 
 import torch
 
-from ccmn.losses.pairs import pair_sum
-from ccmn.losses.pairs.direct import workspace
+from ccmn.losses._fast import pair_sum
+from ccmn.losses._fast.direct import workspace
 from ccmn.losses.surrogates import SURROGATES
 
 CPU = torch.device("cpu")

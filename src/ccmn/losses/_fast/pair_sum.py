@@ -9,7 +9,7 @@
 | callable | double sum in blocks | O(q^2) | direct.blocked_pair_sum |
 
 M is the number of terms of the Chebyshev series. All algorithms need O(q) memory per row. On a CUDA device, the fused
-kernels of ``losses/triton`` compute most ranking losses instead.
+kernels of ``losses/_fast`` compute most ranking losses instead.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ccmn.losses.pairs.chebyshev import Expansion, chebyshev_pair_sum, expansion_for_width, max_half_width, order_for
-from ccmn.losses.pairs.direct import (
+from ccmn.losses._fast.chebyshev import Expansion, chebyshev_pair_sum, expansion_for_width, max_half_width, order_for
+from ccmn.losses._fast.direct import (
     MAX_PAIRS_WITHOUT_TILES,
     Needs,
     PairSums,

@@ -30,7 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccmn.losses.pairs.direct import Needs, PairSums, workspace
+from ccmn.losses._fast.direct import Needs, PairSums, workspace
 from ccmn.losses.surrogates import SURROGATES
 
 MAX_ORDER = 640

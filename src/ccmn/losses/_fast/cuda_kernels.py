@@ -2,14 +2,14 @@
 
 The kernels load outputs and labels without conversion and debias labels in registers.
 
-**Sorted rows** (hinge). The formulas are those of :mod:`ccmn.losses.pairs.pair_sum`. With S_0(j) the sum of the n_k
+**Sorted rows** (hinge). The formulas are those of :mod:`ccmn.losses._fast.pair_sum`. With S_0(j) the sum of the n_k
 with f_k > f_j - 1, and R_0(j) the sum of the p_k with f_j > f_k - 1,
 
     dL/df_j = g_j = n_j R_0(j) - p_j S_0(j),   L = sum_j p_j S_0(j) + f_j g_j - p_j n_j.
 
 Rows are sorted in groups: ``scores``, ``order`` and ``sums`` belong to the rows from ``first`` on.
 
-**Chebyshev moments.** The formulas are those of :mod:`ccmn.losses.pairs.chebyshev`. The workspace of a row holds the
+**Chebyshev moments.** The formulas are those of :mod:`ccmn.losses._fast.chebyshev`. The workspace of a row holds the
 range of the scores of its pieces, the sums of its blocks, and their total. The record of a row holds the series of its
 gradient. Arithmetic on labels is float32, in which the recurrence T_{a+1} = 2 x T_a - T_{a-1} is accurate enough
 (errors of 1e-7 in the value and 3e-7 in the gradient, relative to their scales). Arithmetic on moments is float64.

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ccmn.losses import SURROGATES
-from ccmn.losses.triton.dispatch import _label_rows, can_fuse
+from ccmn.losses._fast.cuda import _label_rows, can_fuse
 from helpers import run_bare
 
 
@@ -20,7 +20,7 @@ def test_triton_is_not_imported_on_a_cpu():
 import sys, torch, ccmn
 noise = ccmn.ClassConditionalNoise(0.1, 0.2, n_labels=3)
 ccmn.RankingLoss(noise=noise)(torch.randn(4, 4, requires_grad=True), torch.ones(4, 3)).backward()
-print([name for name in sys.modules if name.startswith(("triton", "ccmn.losses.triton.pair_methods"))])
+print([name for name in sys.modules if name.startswith(("triton", "ccmn.losses._fast.cuda_pairs"))])
 """
     assert run_bare(code) == "[]"
 
@@ -40,7 +40,7 @@ WITHOUT_KERNELS = """
 import itertools, sys, types
 import torch
 from ccmn.losses import SURROGATES, HammingLoss, RankingLoss, hamming_loss
-from ccmn.losses.triton import dispatch
+from ccmn.losses._fast import cuda as dispatch
 from ccmn.noise import ClassConditionalNoise
 
 triton, language = types.ModuleType("triton"), types.ModuleType("triton.language")
@@ -48,7 +48,7 @@ triton.jit = lambda f=None, **options: f if f is not None else (lambda g: g)
 triton.language, language.constexpr = language, object
 sys.modules.update({"triton": triton, "triton.language": language})
 
-from ccmn.losses.triton import pair_methods
+from ccmn.losses._fast import cuda_pairs as pair_methods
 
 for name in ("triton", "triton.language"):  # torch.compile looks for Triton, too
     del sys.modules[name]

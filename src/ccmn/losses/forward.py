@@ -44,7 +44,7 @@ class ForwardLoss(MultiLabelLoss):
     def __init__(
         self, noise: ClassConditionalNoise | None = None, reduction: str = "mean", *, label_reduction: str = "sum"
     ) -> None:
-        super().__init__("logistic", noise, reduction, None, flood_level=0.0, label_reduction=label_reduction)
+        super().__init__("logistic", noise, reduction, None, label_reduction=label_reduction)
         if noise is not None and not isinstance(noise, ClassConditionalNoise):
             raise TypeError(f"noise must be a ClassConditionalNoise (two rates per label); got {type(noise).__name__}")
 
@@ -69,29 +69,3 @@ class ForwardLoss(MultiLabelLoss):
     def corrected_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the mean over rows; a likelihood is never negative and has no risk correction."""
         return self.risk(outputs, targets).mean(-1)
-
-
-class PluginLoss(ForwardLoss):
-    r"""Logistic loss of the noisy labels whose decisions invert the noise (plug-in).
-
-    .. math:: s_j = 2\, \frac{\sigma(f_j) - \rho_{neg,j}}{1 - \rho_{pos,j} - \rho_{neg,j}} - 1
-
-    The score is 0 if the probability of the true label is 1/2. Model selection must use these scores: at a threshold of
-    0, the outputs themselves predict noisy labels.
-
-    Parameters
-    ----------
-    noise : ClassConditionalNoise
-        Noise model of the labels passed to ``forward``.
-    """
-
-    def __init__(self, noise: ClassConditionalNoise) -> None:
-        super().__init__(None)
-        if not isinstance(noise, ClassConditionalNoise):
-            raise TypeError(f"loss='plugin' requires two rates per label; got {type(noise).__name__}")
-        self.invert = noise.debiasing()
-
-    def decision(self, outputs: Tensor) -> Tensor:
-        """Return the scores of the true labels."""
-        decisions: Tensor = 2 * self.invert.to(outputs.device)(torch.sigmoid(outputs)) - 1
-        return decisions

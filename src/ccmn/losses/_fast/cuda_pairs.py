@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ccmn.losses.pairs.chebyshev import N_LEVELS, expansion_table
+from ccmn.losses._fast import cuda_kernels as kernels
+from ccmn.losses._fast.chebyshev import N_LEVELS, expansion_table
+from ccmn.losses._fast.cuda import RECORD_HEADER, Options, block_size, scale_gradient, select_method
 from ccmn.losses.surrogates import SURROGATES
-from ccmn.losses.triton import kernels
-from ccmn.losses.triton.dispatch import RECORD_HEADER, Options, block_size, scale_gradient, select_method
 
 
 class Batch(NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.polynomial import chebyshev
 
-from ccmn.losses.pairs.chebyshev import N_LEVELS, expansion_table
+from ccmn.losses._fast.chebyshev import N_LEVELS, expansion_table
 from ccmn.losses.surrogates import SURROGATES
 
 

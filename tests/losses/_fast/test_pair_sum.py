@@ -10,16 +10,16 @@ import torch
 from hypothesis import given, settings
 from torch.autograd import gradcheck, gradgradcheck
 
-from ccmn.losses.pairs import pair_sum, pair_sums_by_label
-from ccmn.losses.pairs.chebyshev import (
+from ccmn.losses._fast import pair_sum, pair_sums_by_label
+from ccmn.losses._fast.chebyshev import (
     chebyshev_pair_sum,
     expansion_for,
     expansion_for_width,
     max_half_width,
     order_for,
 )
-from ccmn.losses.pairs.direct import Needs, blocked_pair_sum, direct_pair_sum, hinge_indicator_sum, symmetric_pair_sum
-from ccmn.losses.pairs.pair_sum import fast_pair_sums, hinge_pair_sum, square_pair_sum
+from ccmn.losses._fast.direct import Needs, blocked_pair_sum, direct_pair_sum, hinge_indicator_sum, symmetric_pair_sum
+from ccmn.losses._fast.pair_sum import fast_pair_sums, hinge_pair_sum, square_pair_sum
 from ccmn.losses.surrogates import SURROGATES
 from reference import PHI, double_sum
 from strategies import SEEDS, pair_rows
@@ -206,7 +206,7 @@ def test_blocked_sum_of_a_learned_phi(monkeypatch):
     f, p, n = torch.randn(3, 2, 9, dtype=torch.float64)
     gradients = []
     for max_pairs in (1 << 22, 8):
-        monkeypatch.setattr("ccmn.losses.pairs.direct._MAX_BLOCK_PAIRS", max_pairs)
+        monkeypatch.setattr("ccmn.losses._fast.direct._MAX_BLOCK_PAIRS", max_pairs)
         steepness = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
         leaf = f.clone().requires_grad_()
         blocked_pair_sum(leaf, p, n, lambda t, s=steepness: torch.exp(-s * t)).sum().backward()
@@ -222,8 +222,8 @@ def test_small_tiles_give_the_same_result(monkeypatch):
     expected = direct_pair_sum(f, p, n, sigmoid, ALL_DERIVATIVES)
     series = expansion_for("sigmoid", 8.0, order_for(8.0, torch.float64), torch.device("cpu"))
     expected_series = chebyshev_pair_sum(f, p, n, 0.5, series, ALL_DERIVATIVES)
-    monkeypatch.setattr("ccmn.losses.pairs.direct._TILE_SIZE", 100)
-    monkeypatch.setattr("ccmn.losses.pairs.chebyshev._TILE_SIZE", 100)
+    monkeypatch.setattr("ccmn.losses._fast.direct._TILE_SIZE", 100)
+    monkeypatch.setattr("ccmn.losses._fast.chebyshev._TILE_SIZE", 100)
     torch.testing.assert_close(direct_pair_sum(f, p, n, sigmoid, ALL_DERIVATIVES), expected)
     torch.testing.assert_close(chebyshev_pair_sum(f, p, n, 0.5, series, ALL_DERIVATIVES), expected_series)
     torch.testing.assert_close(expected_series.value, expected.value, rtol=1e-10, atol=1e-9)

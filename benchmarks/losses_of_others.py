@@ -1,8 +1,6 @@
-"""Losses as pure functions of scores and real-valued targets.
+"""Published losses to compare with, as pure functions of scores and labels; none of them uses noise rates.
 
-The Hamming and ranking losses of the paper are in :mod:`ccmn.losses`. The functions below are published losses to
-compare with; none of them uses noise rates. Every function returns one value per row, in float32 or higher precision. A
-NaN target does not contribute.
+Every function returns one value per row, in float32 or higher precision. A NaN target does not contribute.
 """
 
 from __future__ import annotations
@@ -12,19 +10,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from ccmn._validation import check_choice, check_scores_and_targets, check_share
-from ccmn.losses.hamming import hamming_loss
 from ccmn.losses.multilabel_loss import LABEL_REDUCTIONS, Weighted, with_weights
-from ccmn.losses.ranking import ranking_loss
-
-__all__ = [
-    "asymmetric_loss",
-    "focal_loss",
-    "generalized_cross_entropy",
-    "hamming_loss",
-    "hill_loss",
-    "large_loss_rejection",
-    "ranking_loss",
-]
 
 
 def asymmetric_loss(

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ccmn.losses.pairs.chebyshev import expansion_table, largest_table_order
+from ccmn.losses._fast.chebyshev import expansion_table, largest_table_order
 from ccmn.losses.surrogates import Surrogate
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
 
 if TYPE_CHECKING:
-    from ccmn.losses.triton.pair_methods import FusedMethod
+    from ccmn.losses._fast.cuda_pairs import FusedMethod
 
 MAX_DIRECT_COLUMNS = 64
 """All pairs are visited up to this number of columns."""
@@ -171,7 +171,7 @@ def _label_rows(outputs: Tensor, labels: Tensor) -> Tensor:
 
 def _method(outputs: Tensor, labels: Tensor, scale: Tensor | None, options: Options) -> FusedMethod:
     """Return the method for these tensors."""
-    from ccmn.losses.triton.pair_methods import method_for
+    from ccmn.losses._fast.cuda_pairs import method_for
 
     debias = scale is not None
     return method_for(options, outputs.shape, len(labels), debias, outputs.dtype, labels.dtype, outputs.device)
