@@ -20,6 +20,7 @@ from scipy.special import expit
 from torch import Tensor
 
 from ccmn._containers import is_sparse
+from ccmn._threads import limit_threads, solver_operations
 from ccmn.losses import MultiLabelLoss
 from ccmn.models.calibration import platt_scaling
 from ccmn.models.predictor import FittedNetwork, MakeModule, extract_run, forest_features, log_odds
@@ -48,7 +49,7 @@ from ccmn.training import (
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.forest import MAX_FEATURES, MAX_LABELS, Forest, fit_forest
 from ccmn.training.newton import LogisticPath
-from ccmn.training.ridge import l2_path, limit_threads, solver_operations
+from ccmn.training.ridge import l2_path
 from ccmn.training.selection import MIN_IMPROVEMENT, ValidationCriterion, criterion_of_scores
 
 MAX_SELECTION_ROWS = 20_000
@@ -108,10 +109,8 @@ class TrainingConfig:
     """Scaling of the features on which built-in models are trained."""
     criterion: str
     """Validation criterion, a key of ``ccmn.training.selection.CRITERIA``."""
-    patience: int | None
     device: torch.device
     dtype: torch.dtype
-    autocast: bool
     seed: int
 
     def probabilities(self, outputs: NDArray[Any], labels: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -661,7 +660,7 @@ def _train_network(
     lr = torch.tensor([lrs], dtype=config.dtype, device=config.device)
     weight_decay = DEFAULT_WEIGHT_DECAY if config.weight_decay is None else config.weight_decay
     optimizer = StackedAdam(network.parameters, lr, torch.full_like(lr, weight_decay))
-    selection = KeepBest(criterion, patience=config.patience)
+    selection = KeepBest(criterion)
     result = loop.train(
         network,
         Objective.of(config.loss),
@@ -675,7 +674,6 @@ def _train_network(
         on_progress=on_progress,
         checkpoint=checkpoint,
         group=rows.group,
-        autocast=config.autocast,
     )
     best, selected, history = _training_summary(config, lrs, selection, result)
     checkpoints: tuple[Checkpoint, ...] = ()
