@@ -37,7 +37,6 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn.estimation import cross_fit_proba as cross_fit_proba
     from ccmn.estimation import diagnose_noise as diagnose_noise
     from ccmn.estimation import estimate_noise as estimate_noise
-    from ccmn.estimation import estimate_score_noise as estimate_score_noise
     from ccmn.estimation import resolve_uncertain as resolve_uncertain
     from ccmn.estimation import sensitivity as sensitivity
     from ccmn.losses import HammingLoss as HammingLoss
@@ -51,7 +50,6 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn.noise import GroupedNoise as GroupedNoise
     from ccmn.noise import MissingNoise as MissingNoise
     from ccmn.noise import PartialNoise as PartialNoise
-    from ccmn.noise import ScoreDependentNoise as ScoreDependentNoise
     from ccmn.noise import TransitionNoise as TransitionNoise
     from ccmn.votes import infer_labels as infer_labels
     from ccmn.votes import next_votes as next_votes
@@ -66,15 +64,12 @@ _EXPORTS = {
         "audit": ("find_label_issues",),
         "data": ("load_dataset",),
         "estimation": (
-            *("cross_fit_proba", "diagnose_noise", "estimate_noise", "estimate_score_noise", "resolve_uncertain"),
+            *("cross_fit_proba", "diagnose_noise", "estimate_noise", "resolve_uncertain"),
             "sensitivity",
         ),
         "losses": ("HammingLoss", "RankingLoss"),
         "models": ("CCMNClassifier", "CorrectedClassifier", "RiskControlledClassifier", "control_risk", "load_model"),
-        "noise": (
-            *("ClassConditionalNoise", "GroupedNoise", "MissingNoise", "PartialNoise", "ScoreDependentNoise"),
-            "TransitionNoise",
-        ),
+        "noise": (*("ClassConditionalNoise", "GroupedNoise", "MissingNoise", "PartialNoise", "TransitionNoise"),),
         "votes": ("infer_labels", "next_votes"),
     }.items()
     for name in names
