@@ -41,10 +41,9 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn.estimation import sensitivity as sensitivity
     from ccmn.losses import HammingLoss as HammingLoss
     from ccmn.losses import RankingLoss as RankingLoss
+    from ccmn.metrics import control_risk as control_risk
     from ccmn.models import CCMNClassifier as CCMNClassifier
     from ccmn.models import CorrectedClassifier as CorrectedClassifier
-    from ccmn.models import RiskControlledClassifier as RiskControlledClassifier
-    from ccmn.models import control_risk as control_risk
     from ccmn.models import load_model as load_model
     from ccmn.noise import ClassConditionalNoise as ClassConditionalNoise
     from ccmn.noise import GroupedNoise as GroupedNoise
@@ -68,7 +67,8 @@ _EXPORTS = {
             "sensitivity",
         ),
         "losses": ("HammingLoss", "RankingLoss"),
-        "models": ("CCMNClassifier", "CorrectedClassifier", "RiskControlledClassifier", "control_risk", "load_model"),
+        "metrics": ("control_risk",),
+        "models": ("CCMNClassifier", "CorrectedClassifier", "load_model"),
         "noise": (*("ClassConditionalNoise", "GroupedNoise", "MissingNoise", "PartialNoise", "TransitionNoise"),),
         "votes": ("infer_labels", "next_votes"),
     }.items()

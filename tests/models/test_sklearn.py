@@ -25,7 +25,6 @@ from ccmn import (
     CorrectedClassifier,
     GroupedNoise,
     PartialNoise,
-    RiskControlledClassifier,
 )
 from ccmn.data import TablePreprocessor, load_digit_scenes, make_noisy_multilabel
 
@@ -213,7 +212,6 @@ def test_representation_is_short_in_text_and_html():
 WITH_FRAMES = {
     "ccmn": SAVED["linear"][0],
     "corrected": SAVED["corrected"][0],
-    "risk control": RiskControlledClassifier(SAVED["linear"][0], target=0.5, random_state=0),
 }
 
 

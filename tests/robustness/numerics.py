@@ -121,11 +121,11 @@ def _estimator(rng: np.random.Generator) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     from ccmn.losses import CORRECTIONS, SURROGATES
-    from ccmn.models import CCMNClassifier, CorrectedClassifier, RiskControlledClassifier
+    from ccmn.models import CCMNClassifier, CorrectedClassifier
     from ccmn.models.classifier import LOSS_NAMES
     from ccmn.paper.baselines import BASELINES
 
-    kind = rng.integers(10)
+    kind = rng.integers(9)
     if kind == 5:
         return CCMNClassifier(random_state=0, model=rng.choice(["auto", "average"]))
     if kind < 5:
@@ -144,9 +144,6 @@ def _estimator(rng: np.random.Generator) -> Any:
         return CCMNClassifier(**options)
     if kind == 6:
         return CorrectedClassifier(LogisticRegression(), noise(rng), random_state=0)
-    if kind == 7:
-        base = CCMNClassifier(noise(rng), loss="hamming", surrogate="square", random_state=0)
-        return RiskControlledClassifier(base, noise(rng), random_state=0)
     name = [*BASELINES][rng.integers(len(BASELINES))]
     return BASELINES[name].estimator()
 
@@ -272,10 +269,10 @@ def _dense(Y: Any) -> np.ndarray:
 def risk(rng: np.random.Generator, X: Any, Y: Any) -> Any:
     """Control a risk on noisy labels."""
     from ccmn import control_risk
-    from ccmn.models.risk_control import METRICS
+    from ccmn.metrics.risk_control import CONTROLLED
 
     scores = rng.normal(size=(60, N_LABELS)) * rng.choice([1, 0, 1e-300, 1e300])
-    name, target = str(rng.choice([*METRICS])), float(rng.choice([0.01, 0.1, 0.9, 0.99]))
+    name, target = str(rng.choice([*CONTROLLED])), float(rng.choice([0.01, 0.1, 0.9, 0.99]))
     found = control_risk(Y, scores, noise(rng), name, target, per_label=bool(rng.integers(2)))
     return "control_risk", np.nan_to_num(np.asarray(found.bound, float), posinf=0.0)
 
