@@ -3,7 +3,7 @@
     python benchmarks/real_noise.py                    all parts, five splits, results/real_noise.csv (needs CCMN_DATA)
     python benchmarks/real_noise.py --quick              one split of one variant of the smallest dataset
     python benchmarks/real_noise.py --part audit --jobs 16 --csv audit.csv        one part in 16 processes
-    python benchmarks/real_noise.py --part score --csv results/score_noise.csv     and so on for the parts below "score"
+    python benchmarks/real_noise.py --part votes --csv results/real_noise_votes.csv
 
 Data: ``CCMN_DATA/real``. Every NAME.npz contains the better labels ``Y_true`` (n, q) and one or more noisy variants
 ``Y_...`` (n, q); NAME.csv contains the column ``text``. Add a set by adding two such files. The better labels are
@@ -22,15 +22,8 @@ variance. Parts:
   true positives are left out.
 - "training": Hamming loss, mean average precision of the labels, micro- and macro-F1 on the better labels of the other
   20 % of the rows.
-- "score": rates that depend on the score (``estimate_score_noise``) and class-conditional rates (``estimate_noise``),
-  both from 200 trusted rows. Errors of corrected metrics of the predictions P >= .3 and P >= .5 on the other rows and
-  coverage of their 90 % intervals, compared with uncorrected metrics and with metrics of the trusted rows; average
-  precision and calibration of the posterior. "selected" is 1 if the rates depend on the score.
-- "injected": the same on clean labels of enron, scene and yeast (``CCMN_DATA``) with injected noise; the variant is its
-  kind (``noise_kinds.py``).
 - "votes": audit of the majority of 2 (ptbr) or 3 votes per row; a label is wrong if it differs from the majority of the
   hidden votes. "ccmn, votes" uses the share of dissenting votes; "infer_labels" is its error probability with features.
-- "plugin": the part "training" for ``CorrectedClassifier`` with the default classifier and ``estimate_score_noise``.
 
 Each cell (part, dataset, variant, split) is computed once: values in the CSV file are not computed again, unless their
 part is named by ``--rerun``. Features and probabilities are stored in ``build/real_noise``.
@@ -53,8 +46,6 @@ import pandas as pd
 import scipy.sparse
 import torch
 from harness import machine, parser
-from noise_kinds import inject
-from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -64,16 +55,12 @@ from sklearn.model_selection import KFold
 from ccmn import (
     CCMNClassifier,
     ClassConditionalNoise,
-    CorrectedClassifier,
     estimate_noise,
-    estimate_score_noise,
     find_label_issues,
     infer_labels,
-    load_dataset,
 )
 from ccmn.audit import audit_labels, p_wrong
 from ccmn.data.columns import Columns
-from ccmn.metrics import Estimate, hamming_loss, micro_f1
 
 try:
     from cleanlab.multilabel_classification.filter import find_multilabel_issues_per_class
@@ -351,54 +338,6 @@ def test_values(Y: np.ndarray, scores: np.ndarray, predicted: np.ndarray) -> Ite
     yield "macro_f1", f1_score(Y[:, used], predicted[:, used], average="macro", zero_division=0)
 
 
-def run_score(cell: Cell) -> Iterator[Value]:
-    task = load(cell.dataset, cell.variant)
-    yield from score_values(task, shared_probabilities(cell, task), cell.split)
-
-
-def run_injected(cell: Cell) -> Iterator[Value]:
-    data = load_dataset(cell.dataset)
-    X = data.X.toarray() if scipy.sparse.issparse(data.X) else np.asarray(data.X, dtype=np.float64)
-    true = np.asarray(data.Y.toarray() if scipy.sparse.issparse(data.Y) else data.Y, dtype=np.float64)
-    true = true[:, true.mean(0) >= MIN_INJECTED_PREVALENCE]
-    X = TruncatedSVD(150, random_state=0).fit_transform(X) if X.shape[1] > 150 else X
-    X = (X - X.mean(0)) / np.maximum(X.std(0), 1e-9)
-    noisy = np.asarray(inject(cell.variant, X, true, np.random.default_rng([cell.split, 3])), dtype=np.float64)
-    yield from score_values(Task(X, noisy, true), out_of_fold(X, noisy, cell.split)[0], cell.split)
-
-
-def score_values(task: Task, P: np.ndarray, split: int) -> Iterator[Value]:
-    """Yield metrics and audits with rates that depend on the score and with class-conditional rates."""
-    k, n = max(N_TRUSTED), len(task.X)
-    rows = sampled_rows(n, k, split)
-    others = np.setdiff1d(np.arange(n), rows)
-    trusted = rows, task.true[rows]
-    by_score = estimate_score_noise(task.noisy, P, trusted, random_state=split)
-    rates = estimate_noise(task.X, task.noisy, trusted=trusted, random_state=split)
-    yield k, "score", "selected", float(by_score.depends_on_score)
-    noisy, true, wrong = task.noisy[others], task.true[others], (task.noisy != task.true)[others]
-    for threshold in (0.3, 0.5):
-        predicted = threshold <= P
-        for name, metric in (("hamming", hamming_loss), ("micro_f1", micro_f1)):
-            reference = metric(true, predicted[others])
-            values: dict[str, Estimate | float] = {
-                "score": metric(noisy, predicted[others], noise=by_score.at(P[others])),
-                "class-conditional": metric(noisy, predicted[others], noise=rates),
-                "uncorrected": metric(noisy, predicted[others]),
-                "trusted rows": metric(task.true[rows], predicted[rows]),
-            }
-            for method, value in values.items():
-                error = abs((value.value if isinstance(value, Estimate) else value) - reference)
-                yield k, method, f"error_{name}_{threshold:g}", error
-                if isinstance(value, Estimate):
-                    yield k, method, f"coverage_{name}_{threshold:g}", float(error <= 1.645 * value.se)
-    if not wrong.any():
-        return
-    for method, noise in (("score", by_score), ("class-conditional", rates.noise)):
-        scores = error_probabilities(find_label_issues(noisy, P[others], noise, min_p_wrong=0), noisy.shape)
-        yield from ((k, method, *value) for value in audit_values(scores, wrong))
-
-
 def run_votes(cell: Cell) -> Iterator[Value]:
     with np.load(data_folder() / f"{cell.dataset}.npz") as file:
         if "votes" not in file.files:
@@ -428,40 +367,13 @@ def run_votes(cell: Cell) -> Iterator[Value]:
             yield from ((k, method, *value) for value in audit_values(scores, wrong[others]))
 
 
-def run_plugin(cell: Cell) -> Iterator[Value]:
-    task = load(cell.dataset, cell.variant)
-    train, test = train_and_test(cell, len(task.X))
-    X, noisy, true = (part[train] for part in task)
-    k = max(N_TRUSTED)
-    rows = sampled_rows(len(X), k, cell.split)
-    base = CCMNClassifier(noise=None, random_state=cell.split)
-    P = np.empty(noisy.shape)
-    for kept, held_out in KFold(5, shuffle=True, random_state=cell.split).split(X):
-        P[held_out] = clone(base).fit(X[kept], noisy[kept]).predict_proba(X[held_out])
-    noise = estimate_score_noise(noisy, P, (rows, true[rows]), random_state=cell.split)
-    model = CorrectedClassifier(base, noise).fit(X, noisy)
-    plain = model.estimators_[0]
-    for trusted, method, fitted in ((0, "ccmn without correction", plain), (k, "plug-in, score", model)):
-        scores, predicted = fitted.decision_function(task.X[test]), fitted.predict(task.X[test])
-        yield from ((trusted, method, *value) for value in test_values(task.true[test], scores, predicted))
-
-
 PARTS: dict[str, Callable[[Cell], Iterator[Value]]] = {
     "audit": run_audit,
     "texts": run_texts,
     "rates": run_rates,
     "training": run_training,
-    "score": run_score,
-    "injected": run_injected,
     "votes": run_votes,
-    "plugin": run_plugin,
 }
-INJECTED = [
-    (name, kind) for name in ("enron", "scene", "yeast") for kind in ("clean", "two-sided", "asymmetric", "boundary")
-]
-"""Datasets and kinds of noise of the part "injected"."""
-MIN_INJECTED_PREVALENCE = 0.02
-"""Rarer labels of these datasets are left out: they have hardly any trusted positives."""
 
 
 def run(cell: Cell) -> pd.DataFrame:
@@ -521,7 +433,6 @@ def main() -> None:
     arguments.add_argument("--csv", type=Path, default=RESULTS, metavar="FILE", help="table to complete")
     options = arguments.parse_args()
     chosen = [pair for pair in variants(data_folder()) if not options.dataset or pair[0] in options.dataset]
-    injected = [pair for pair in INJECTED if not options.dataset or pair[0] in options.dataset]
     parts, splits, path = options.part or list(PARTS), options.splits, options.csv
     if options.quick:
         chosen, splits, path = [("cmc", "Y_company3")], 1, None
@@ -530,14 +441,7 @@ def main() -> None:
         print("cleanlab is not installed: the rows 'cleanlab flips' are left out", file=sys.stderr)
     for name in sorted({name for name, _ in chosen}):
         features(name)
-    if options.quick:
-        injected = [("yeast", "boundary")]
-    cells = [
-        Cell(part, *pair, split)
-        for split in range(splits)
-        for part in parts
-        for pair in (injected if part == "injected" else chosen)
-    ]
+    cells = [Cell(part, *pair, split) for split in range(splits) for part in parts for pair in chosen]
     done = finished(path, options.rerun) if path is not None else pd.DataFrame(columns=COLUMNS)
     summary = summarize(run_all(cells, done, path, options.jobs))
     if options.json:

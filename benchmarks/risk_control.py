@@ -35,15 +35,15 @@ from harness import machine, parser
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoise, control_risk, estimate_noise
 from ccmn.data import load_dataset
-from ccmn.models import RiskControl
+from ccmn.metrics import RiskControl
 from ccmn.noise import NoiseModel
 
 CONFIDENCE = 0.9
 N_KNOWN, N_ESTIMATED, N_TRUSTED = 1000, 5000, 200
 N_TRAIN = {"scene": 1000, "tmc": 5000}
 TARGETS = {
-    "scene": {"recall": 0.9, "precision": 0.7, "fnr": 0.1, "hamming": 0.13},
-    "tmc": {"recall": 0.9, "precision": 0.7, "fnr": 0.1, "hamming": 0.07},
+    "scene": {"recall": 0.9, "precision": 0.7, "hamming": 0.13},
+    "tmc": {"recall": 0.9, "precision": 0.7, "hamming": 0.07},
 }
 AT_LEAST = ("recall", "precision")
 

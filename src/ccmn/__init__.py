@@ -36,21 +36,18 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn.estimation import cross_fit_proba as cross_fit_proba
     from ccmn.estimation import diagnose_noise as diagnose_noise
     from ccmn.estimation import estimate_noise as estimate_noise
-    from ccmn.estimation import estimate_score_noise as estimate_score_noise
     from ccmn.estimation import resolve_uncertain as resolve_uncertain
     from ccmn.estimation import sensitivity as sensitivity
     from ccmn.losses import HammingLoss as HammingLoss
     from ccmn.losses import RankingLoss as RankingLoss
+    from ccmn.metrics import control_risk as control_risk
     from ccmn.models import CCMNClassifier as CCMNClassifier
     from ccmn.models import CorrectedClassifier as CorrectedClassifier
-    from ccmn.models import RiskControlledClassifier as RiskControlledClassifier
-    from ccmn.models import control_risk as control_risk
     from ccmn.models import load_model as load_model
     from ccmn.noise import ClassConditionalNoise as ClassConditionalNoise
     from ccmn.noise import GroupedNoise as GroupedNoise
     from ccmn.noise import MissingNoise as MissingNoise
     from ccmn.noise import PartialNoise as PartialNoise
-    from ccmn.noise import ScoreDependentNoise as ScoreDependentNoise
     from ccmn.noise import TransitionNoise as TransitionNoise
     from ccmn.votes import infer_labels as infer_labels
     from ccmn.votes import next_votes as next_votes
@@ -65,15 +62,13 @@ _EXPORTS = {
         "audit": ("find_label_issues",),
         "data": ("load_dataset",),
         "estimation": (
-            *("cross_fit_proba", "diagnose_noise", "estimate_noise", "estimate_score_noise", "resolve_uncertain"),
+            *("cross_fit_proba", "diagnose_noise", "estimate_noise", "resolve_uncertain"),
             "sensitivity",
         ),
         "losses": ("HammingLoss", "RankingLoss"),
-        "models": ("CCMNClassifier", "CorrectedClassifier", "RiskControlledClassifier", "control_risk", "load_model"),
-        "noise": (
-            *("ClassConditionalNoise", "GroupedNoise", "MissingNoise", "PartialNoise", "ScoreDependentNoise"),
-            "TransitionNoise",
-        ),
+        "metrics": ("control_risk",),
+        "models": ("CCMNClassifier", "CorrectedClassifier", "load_model"),
+        "noise": (*("ClassConditionalNoise", "GroupedNoise", "MissingNoise", "PartialNoise", "TransitionNoise"),),
         "votes": ("infer_labels", "next_votes"),
     }.items()
     for name in names

@@ -394,27 +394,6 @@ def check_rate_sums(rho_pos: FloatArray, rho_neg: FloatArray, names: Sequence[st
         )
 
 
-def check_row_rates(rho_pos: ArrayLike, rho_neg: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return the rates (n, q) of every label of every row, whose sums must be below 1."""
-    pos, neg = (
-        _float_array(rates, f"{name} must be a matrix of numbers, one rate per row and label")
-        for name, rates in (("rho_pos", rho_pos), ("rho_neg", rho_neg))
-    )
-    if pos.ndim != 2 or pos.shape[1] == 0 or pos.shape != neg.shape:
-        raise ValueError(f"Expected rho_pos and rho_neg of the same shape (n, q); got {pos.shape} and {neg.shape}")
-    for name, rates in (("rho_pos", pos), ("rho_neg", neg)):
-        wrong = rates[~((rates >= 0) & (rates <= 1))]
-        if wrong.size:
-            raise ValueError(f"{name} must be probabilities, between 0 and 1; got {wrong[0]:g}")
-    rows, labels = np.nonzero(1.0 - pos - neg < MIN_SIGNAL)
-    if rows.size:
-        i, j = rows[0], labels[0]
-        raise ValueError(
-            f"rho_pos + rho_neg must be below 1 in every row; got {pos[i, j]:g} + {neg[i, j]:g} in row {i}, label {j}"
-        )
-    return pos, neg
-
-
 def check_transition(T: ArrayLike) -> FloatArray:
     """Return an invertible transition matrix: square, entries from 0 to 1, rows with sum 1; it becomes read-only."""
     matrix = _float_array(T, "T must be a square matrix of probabilities")
@@ -461,8 +440,8 @@ def check_noise_or_rates(noise: object, kinds: tuple[type, ...]) -> None:
     if isinstance(noise, kinds) and not isinstance(noise, type):
         return
     given = repr(noise) if isinstance(noise, (str, type)) else type(noise).__name__
-    if hasattr(noise, "at") and not isinstance(noise, type):
-        given += ", whose rates depend on the row: pass noise.at(...) with the probabilities or groups of the rows"
+    if hasattr(noise, "groups") and not isinstance(noise, type):
+        given += ", whose rates depend on the group: pass noise.mean(groups), or evaluate each group on its own"
     raise TypeError(
         "noise must be a noise model such as ClassConditionalNoise(rho_pos, rho_neg), or the rates that "
         f"ccmn.estimate_noise(...) returns; got {given}"

@@ -25,8 +25,6 @@ from ccmn import (
     CorrectedClassifier,
     GroupedNoise,
     PartialNoise,
-    RiskControlledClassifier,
-    ScoreDependentNoise,
 )
 from ccmn.data import TablePreprocessor, load_digit_scenes, make_noisy_multilabel
 
@@ -211,14 +209,9 @@ def test_representation_is_short_in_text_and_html():
     assert max(map(len, re.sub("<[^>]*>", "\n", text).splitlines())) < 200
 
 
-SCORE_NOISE = ScoreDependentNoise(
-    {0.0: NOISE, 0.5: ClassConditionalNoise([0.2] * 3, [0.2] * 3, label_names=NOISE.label_names)}
-)
 WITH_FRAMES = {
     "ccmn": SAVED["linear"][0],
     "corrected": SAVED["corrected"][0],
-    "corrected, noise depends on scores": CorrectedClassifier(LogisticRegression(), SCORE_NOISE),
-    "risk control": RiskControlledClassifier(SAVED["linear"][0], target=0.5, random_state=0),
 }
 
 

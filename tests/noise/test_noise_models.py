@@ -15,11 +15,10 @@ from hypothesis import given, settings
 
 from ccmn.noise import (
     ClassConditionalNoise,
+    GroupedNoise,
     MissingNoise,
     NoiseModel,
     PartialNoise,
-    RowNoise,
-    ScoreDependentNoise,
     TransitionNoise,
     propensity_noise,
 )
@@ -32,7 +31,6 @@ MEMBERS = {
     "partial": PartialNoise([0.3, 0.6, 0.0]),
     "missing": MissingNoise([0.3, 0.6, 0.0]),
     "transition": TransitionNoise([[0.7, 0.2, 0.1], [0.0, 0.9, 0.1], [0.3, 0.1, 0.6]]),
-    "rows": RowNoise(np.linspace(0, 0.4, 360).reshape(120, 3), np.linspace(0.5, 0, 360).reshape(120, 3)),
 }
 ALL_MODELS = pytest.mark.parametrize("noise", MEMBERS.values(), ids=list(MEMBERS))
 ONE_HOT = np.tile(np.eye(3, dtype=np.int64), (40, 1))
@@ -144,8 +142,6 @@ def test_json_round_trip(noise):
 
 @ALL_MODELS
 def test_leading_dimensions(noise):
-    if isinstance(noise, RowNoise):
-        pytest.skip("RowNoise applies to the labels of its rows")
     Y = ONE_HOT.reshape(4, 30, 3)
     assert noise.corrupt(Y, random_state=0).shape == Y.shape
     np.testing.assert_allclose(noise.debias(Y).reshape(-1, 3), noise.debias(ONE_HOT))
@@ -416,7 +412,7 @@ class TestFromDict:
     @pytest.mark.parametrize(
         ("description", "message"),
         [
-            ({}, "'kind' class_conditional, partial, missing, rows, transition; got None"),
+            ({}, "'kind' class_conditional, partial, missing, transition; got None"),
             ({"kind": "gaussian"}, "got 'gaussian'"),
             ([0.1], "got list"),
             ({"kind": "partial"}, "partial noise has no field 'rho_neg'"),
@@ -427,16 +423,10 @@ class TestFromDict:
         with pytest.raises(ValueError, match=message):
             NoiseModel.from_dict(description)
 
-    @pytest.mark.parametrize("score", [None, [0.5], "x", {}, 10**400])
-    def test_scores_that_are_no_numbers(self, score):
-        member = ClassConditionalNoise([0.1], [0.1]).to_dict()
-        with pytest.raises(ValueError, match=r"score_dependent noise has an invalid field|could not convert"):
-            ScoreDependentNoise.from_dict({"kind": "score_dependent", "models": [[0.0, member], [score, member]]})
-
     @pytest.mark.parametrize("models", [None, 3, [None], [[0.0]], [[0.0, None]]])
     def test_damaged_members(self, models):
         with pytest.raises(ValueError, match=r"invalid field|description|unpack"):
-            ScoreDependentNoise.from_dict({"kind": "score_dependent", "models": models})
+            GroupedNoise.from_dict({"kind": "grouped", "models": models})
 
     def test_wrong_kind(self):
         with pytest.raises(ValueError, match=r"description of PartialNoise .* got 'class_conditional'"):

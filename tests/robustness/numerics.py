@@ -121,11 +121,11 @@ def _estimator(rng: np.random.Generator) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     from ccmn.losses import CORRECTIONS, SURROGATES
-    from ccmn.models import CCMNClassifier, CorrectedClassifier, RiskControlledClassifier
+    from ccmn.models import CCMNClassifier, CorrectedClassifier
     from ccmn.models.classifier import LOSS_NAMES
     from ccmn.paper.baselines import BASELINES
 
-    kind = rng.integers(10)
+    kind = rng.integers(9)
     if kind == 5:
         return CCMNClassifier(random_state=0, model=rng.choice(["auto", "average"]))
     if kind < 5:
@@ -144,9 +144,6 @@ def _estimator(rng: np.random.Generator) -> Any:
         return CCMNClassifier(**options)
     if kind == 6:
         return CorrectedClassifier(LogisticRegression(), noise(rng), random_state=0)
-    if kind == 7:
-        base = CCMNClassifier(noise(rng), loss="hamming", surrogate="square", random_state=0)
-        return RiskControlledClassifier(base, noise(rng), random_state=0)
     name = [*BASELINES][rng.integers(len(BASELINES))]
     return BASELINES[name].estimator()
 
@@ -235,20 +232,15 @@ def votes(rng: np.random.Generator, X: Any, Y: Any) -> Any:
 
 
 def diagnose(rng: np.random.Generator, X: Any, Y: Any) -> Any:
-    """Diagnose noise, or estimate rates that depend on scores, uncertain labels or the effect of wrong rates."""
-    from ccmn import diagnose_noise, estimate_score_noise, resolve_uncertain, sensitivity
+    """Diagnose noise, or estimate uncertain labels or the effect of wrong rates."""
+    from ccmn import diagnose_noise, resolve_uncertain, sensitivity
     from ccmn.noise import PartialNoise
 
     proba = np.clip(rng.random((60, N_LABELS)) * rng.choice([1, 1e-300, 2]), 0, 1)
-    kind = rng.integers(4)
+    kind = rng.integers(3)
     if kind == 0:
         return "diagnose_noise", np.array([flag.value for flag in diagnose_noise(X, Y).flags if flag.value is not None])
     if kind == 1:
-        rows = rng.permutation(60)[: rng.integers(1, 60)]
-        trusted = (rows, rng.integers(0, 2, size=(len(rows), N_LABELS)))
-        noise = estimate_score_noise(Y, proba, trusted).noise
-        return "estimate_score_noise", np.stack([noise.rho_pos, noise.rho_neg])
-    if kind == 2:
         given = rng.integers(0, 2, (60, N_LABELS))
         given[rng.random(given.shape) < rng.choice([0.1, 0.9])] = -1
         by_features = rng.random() < 0.5
@@ -259,15 +251,11 @@ def diagnose(rng: np.random.Generator, X: Any, Y: Any) -> Any:
     return "sensitivity", np.concatenate([effect.mean_change.ravel(), effect.changed.ravel()])
 
 
-def row_noise(rng: np.random.Generator, X: Any, Y: Any) -> Any:
-    """Debias labels under rates that depend on scores or groups, or train on them."""
-    from ccmn import CCMNClassifier, ClassConditionalNoise, GroupedNoise, ScoreDependentNoise
+def group_noise(rng: np.random.Generator, X: Any, Y: Any) -> Any:
+    """Train on labels with rates per group."""
+    from ccmn import CCMNClassifier, ClassConditionalNoise, GroupedNoise
 
-    members = [ClassConditionalNoise(*(rng.random((2, N_LABELS)) * 0.499)) for _ in range(3)]
-    if rng.random() < 0.5:
-        model = ScoreDependentNoise({0.0: members[0], float(rng.choice([1e-300, 0.5])): members[1], 1.0: members[2]})
-        debiased = model.debias(Y, np.clip(rng.random((60, N_LABELS)) * 2 - 0.5, 0, 1))
-        return "ScoreDependentNoise", debiased if torch.is_tensor(debiased) else np.nan_to_num(_dense(debiased))
+    members = [ClassConditionalNoise(*(rng.random((2, N_LABELS)) * 0.499)) for _ in range(2)]
     groups = rng.choice(["a", "b"], 60)
     grouped = GroupedNoise({"a": members[0], "b": members[1]})
     clf = CCMNClassifier(grouped, loss="hamming", surrogate="square", random_state=0).fit(X, Y, groups=groups)
@@ -281,10 +269,10 @@ def _dense(Y: Any) -> np.ndarray:
 def risk(rng: np.random.Generator, X: Any, Y: Any) -> Any:
     """Control a risk on noisy labels."""
     from ccmn import control_risk
-    from ccmn.models.risk_control import METRICS
+    from ccmn.metrics.risk_control import CONTROLLED
 
     scores = rng.normal(size=(60, N_LABELS)) * rng.choice([1, 0, 1e-300, 1e300])
-    name, target = str(rng.choice([*METRICS])), float(rng.choice([0.01, 0.1, 0.9, 0.99]))
+    name, target = str(rng.choice([*CONTROLLED])), float(rng.choice([0.01, 0.1, 0.9, 0.99]))
     found = control_risk(Y, scores, noise(rng), name, target, per_label=bool(rng.integers(2)))
     return "control_risk", np.nan_to_num(np.asarray(found.bound, float), posinf=0.0)
 
@@ -327,7 +315,7 @@ CASES = (
     (0.13, loss),
     (0.03, votes),
     (0.04, diagnose),
-    (0.03, row_noise),
+    (0.03, group_noise),
     (0.03, risk),
     (0.01, audit_all),
     (0.03, preprocess),

@@ -144,11 +144,10 @@ def _read_trusted(path: Path) -> Any:
 
 
 def _noise(kind: str) -> bytes:
-    from ccmn.noise import ClassConditionalNoise, GroupedNoise, ScoreDependentNoise, TransitionNoise
+    from ccmn.noise import ClassConditionalNoise, GroupedNoise, TransitionNoise
 
     members = [ClassConditionalNoise([0.1 * k, 0.2], [0.05, 0.1], label_names=NAMES) for k in range(3)]
     models: dict[str, Any] = {
-        "scores": lambda: ScoreDependentNoise(dict(zip((0.0, 0.5, 1.0), members))),
         "groups": lambda: GroupedNoise(dict(zip("abc", members))),
         "transition": lambda: TransitionNoise([[0.9, 0.1], [0.2, 0.8]]),
     }
@@ -159,17 +158,13 @@ def _read_noise(path: Path) -> None:
     """Read a description of noise; the commands accept only kinds without further inputs per row."""
     from ccmn._files import prefix_errors
     from ccmn.app.cli.noise_commands import read_rates
-    from ccmn.noise import BaseNoise, ScoreDependentNoise
+    from ccmn.noise import BaseNoise
 
     if path.name == "transition.json":
         json.dumps(read_rates(path).to_dict())
         return
     with prefix_errors(path):
-        noise = BaseNoise.from_dict(json.loads(path.read_text("utf-8")))
-    if isinstance(noise, ScoreDependentNoise):
-        at = np.linspace(0, 1, 3 * noise.n_labels).reshape(3, -1)
-        if not np.isfinite(noise.debias(np.ones(at.shape), at)).all():
-            raise Failure("not finite", "labels debiased by an accepted model")
+        BaseNoise.from_dict(json.loads(path.read_text("utf-8")))
 
 
 # -- Models, folds, vectors and pictures
@@ -327,7 +322,6 @@ FORMATS = (
     Format("trusted.npz", _trusted_npz, _read_trusted, None, ZIP),
     Format("trusted.csv", _trusted_csv, _read_trusted),
     Format("answers.csv", _answers, _read_trusted),
-    Format("scores.json", partial(_noise, "scores"), _read_noise),
     Format("groups.json", partial(_noise, "groups"), _read_noise),
     Format("transition.json", partial(_noise, "transition"), _read_noise),
     Format("forest.ccmn", partial(_model, "forest"), _read_model, None, ZIP),

@@ -30,12 +30,11 @@ from ccmn.audit.label_issues import (
     RatesWithUncertainty,
     check_labels,
     find_label_issues,
-    mean_rates,
     rates_with_uncertainty,
 )
-from ccmn.estimation import NOISE_TYPES, NoiseRates, ScoreNoiseRates, estimate_noise
+from ccmn.estimation import NOISE_TYPES, NoiseRates, estimate_noise
 from ccmn.estimation.out_of_fold import stratified_folds
-from ccmn.noise import NoiseModel, ScoreDependentNoise
+from ccmn.noise import NoiseModel
 from ccmn.training.forest import MAX_LABELS, fit_forest
 
 N_FOLDS = 10
@@ -155,8 +154,6 @@ def audit_labels(
     issues = find_label_issues(
         Y_noisy, pred_proba, noise, trusted, min_p_wrong, diverse=diverse, groups=groups, votes=votes
     )
-    if isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates)):
-        noise = mean_rates(noise, pred_proba)
     return Audit(issues, label_summary(Y_noisy, noise), noise, pred_proba)
 
 

@@ -34,13 +34,13 @@ from ccmn.audit.error_model import (
     sample_rows,
     unsupervised_score,
 )
-from ccmn.estimation import NoiseRates, ScoreNoiseRates
+from ccmn.estimation import NoiseRates
 from ccmn.estimation.evidence import read_trusted
-from ccmn.noise import ClassConditionalNoise, NoiseModel, ScoreDependentNoise
+from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.vote_table import VoteTable
 
-Noise = NoiseModel | NoiseRates | ScoreDependentNoise | ScoreNoiseRates
-"""Type of the parameter ``noise``: known rates, or the result of ``estimate_noise`` or ``estimate_score_noise``."""
+Noise = NoiseModel | NoiseRates
+"""Type of the parameter ``noise``: known rates, or the result of ``estimate_noise``."""
 
 DEFAULT_MIN_P_WRONG = 0.5
 """From this error probability on, the other value of the label is at least as probable as the given one."""
@@ -67,8 +67,7 @@ def find_label_issues(
 
     The error probability depends on the out-of-fold prediction, the given value and the noise:
 
-    - With a noise model, it is the posterior probability under these rates (:func:`ccmn.audit.p_wrong`); under a
-      ``ScoreDependentNoise``, under the rates at the out-of-fold probability of each entry.
+    - With a noise model, it is the posterior probability under these rates (:func:`ccmn.audit.p_wrong`).
     - With estimated rates or without rates, it is the posterior as far as there is evidence for class-conditional
       noise, and otherwise a function of 1 - P(given label | x), the self-confidence score of confident learning [1]_.
       In the second case it stays below 0.5: without verified rows, errors of annotators cannot be told from errors of
@@ -85,9 +84,9 @@ def find_label_issues(
         correction, for example from ``cross_val_predict(..., method="predict_proba")`` or
         ``ccmn.audit.out_of_fold_probabilities``. Convert probabilities p of true labels, such as
         ``CCMNClassifier(noise=...).predict_proba``, to ``rho_neg + (1 - rho_pos - rho_neg) * p`` first.
-    noise : ClassConditionalNoise, PartialNoise, MissingNoise, ScoreDependentNoise, NoiseRates, ScoreNoiseRates or None
-        Known noise rates, the result of ``estimate_noise`` or ``estimate_score_noise``, or None (default) to use the
-        labels and probabilities alone.
+    noise : ClassConditionalNoise, PartialNoise, MissingNoise, NoiseRates or None
+        Known noise rates, the result of ``estimate_noise``, or None (default) to use the labels and probabilities
+        alone.
     trusted : (rows, Y_true) or array of shape (n, q), default=None
         Verified rows, as in :func:`ccmn.estimate_noise`. They need not be a random sample. Verified labels
         get the error probability 0 or 1.
@@ -185,7 +184,7 @@ def suggest_labels(
         Given labels in {0, 1}; NaN where not observed.
     pred_proba : array, tensor or DataFrame of shape (n, q)
         Out-of-fold probabilities of the *noisy* labels, as for :func:`ccmn.find_label_issues`.
-    noise : ClassConditionalNoise, PartialNoise, MissingNoise, ScoreDependentNoise, NoiseRates, ScoreNoiseRates or None
+    noise : ClassConditionalNoise, PartialNoise, MissingNoise, NoiseRates or None
         Known or estimated noise rates (default: None), as for :func:`ccmn.find_label_issues`.
     trusted : (rows, Y_true) or array of shape (n, q), default=None
         Verified rows, as for :func:`ccmn.find_label_issues`.
@@ -308,9 +307,6 @@ def score_labels(
     votes: Any = None,
 ) -> ScoredLabels:
     """Check the arguments of :func:`find_label_issues` and return the labels with their score."""
-    depends_on_score = noise if isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates)) else None
-    if isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates)):
-        noise = mean_rates(noise, pred_proba)
     rates = None if noise is None else rates_with_uncertainty(noise)
     labels, names = check_labels(Y_noisy, rates)
     probabilities = unwrap(pred_proba)[0]
@@ -318,10 +314,7 @@ def score_labels(
     check_same_labels(("Y_noisy", names), ("pred_proba", label_names_of(pred_proba)))
     names = names or label_names_of(pred_proba)
     n, q = labels.shape
-    if depends_on_score is None:
-        score = _score_without_trusted(labels, probabilities, noise, rates)
-    else:
-        score = _score_at_rates_of(depends_on_score)
+    score = _score_without_trusted(labels, probabilities, noise, rates)
     scored = ScoredLabels(labels, probabilities, score, names, np.zeros(0, dtype=np.intp), np.zeros((0, q)))
     known = None if trusted is None else read_trusted(trusted, n, q)
     if known is None:
@@ -369,27 +362,6 @@ def _read_surplus(scored: ScoredLabels, groups: Any, votes: Any) -> AnnotatorSur
         raise ValueError(f"groups must have one entry per row ({n}); got {len(groups)}")
     parts = (slice(start, start + scored.block_size) for start in range(0, n, scored.block_size))
     return AnnotatorSurplus.of(check_groups(groups, n), ((part, *scored.read(part)) for part in parts))
-
-
-def mean_rates(noise: ScoreDependentNoise | ScoreNoiseRates, pred_proba: Any) -> ClassConditionalNoise:
-    """Return the class-conditional rates of rows with these probabilities."""
-    return (
-        noise.mean(pred_proba)
-        if isinstance(noise, ScoreDependentNoise)
-        else noise.noise.mean(noise.calibrate(pred_proba))
-    )
-
-
-def _score_at_rates_of(noise: ScoreDependentNoise | ScoreNoiseRates) -> ErrorScore:
-    """Return the posterior under rates that depend on the probability, which is calibrated for estimated rates."""
-    model = noise if isinstance(noise, ScoreDependentNoise) else noise.noise
-
-    def score(given: NDArray[Any], probabilities: FloatArray) -> FloatArray:
-        if isinstance(noise, ScoreNoiseRates):
-            probabilities = noise.calibration(probabilities)
-        return p_wrong(given, probabilities, *model.rates_at(probabilities))
-
-    return score
 
 
 def _score_without_trusted(

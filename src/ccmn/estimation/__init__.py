@@ -8,7 +8,6 @@ from ccmn.estimation.estimate import METHODS, IncrementalNoiseEstimator, diagnos
 from ccmn.estimation.evidence import mean_votes
 from ccmn.estimation.noise_rates import NOISE_TYPES, Flag, GroupRates, NoiseRates
 from ccmn.estimation.out_of_fold import out_of_fold_scores
-from ccmn.estimation.score_rates import RowRates, ScoreNoiseRates, estimate_score_noise
 from ccmn.estimation.trusted import trusted_rows_needed
 
 __all__ = [
@@ -21,14 +20,11 @@ __all__ = [
     "GroupRates",
     "IncrementalNoiseEstimator",
     "NoiseRates",
-    "RowRates",
-    "ScoreNoiseRates",
     "Sensitivity",
     "UncertainLabels",
     "cross_fit_proba",
     "diagnose_noise",
     "estimate_noise",
-    "estimate_score_noise",
     "mean_votes",
     "out_of_fold_scores",
     "resolve_uncertain",

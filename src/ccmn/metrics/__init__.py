@@ -9,6 +9,7 @@ from __future__ import annotations
 from ccmn.metrics.classification import hamming_loss, macro_auc, macro_f1, micro_f1
 from ccmn.metrics.metric import Estimate, Metric
 from ccmn.metrics.ranking_metrics import average_precision, coverage, one_error, ranking_loss
+from ccmn.metrics.risk_control import RiskControl, control_risk
 from ccmn.metrics.scorers import METRICS, NoisyScorer, make_noisy_scorer
 from ccmn.metrics.top_k import (
     macro_precision_at_k,
@@ -25,7 +26,9 @@ __all__ = [
     "Estimate",
     "Metric",
     "NoisyScorer",
+    "RiskControl",
     "average_precision",
+    "control_risk",
     "coverage",
     "hamming_loss",
     "macro_auc",

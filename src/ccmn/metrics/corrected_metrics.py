@@ -30,7 +30,7 @@ from ccmn.metrics.metric import (
     estimate,
     resolve_noise_model,
 )
-from ccmn.noise import ClassConditionalNoise, RowNoise
+from ccmn.noise import ClassConditionalNoise
 
 MIN_ROWS_PER_INFLATION = 100
 """Minimum number of rows per unit of variance inflation for the unbiased estimate.
@@ -293,7 +293,7 @@ def estimate_multilinear(
     status: Status = "unbiased"
     transform: LabelTransform = debias_transform
     max_inflation = max(1.0, len(Y) / MIN_ROWS_PER_INFLATION)
-    if isinstance(model, (ClassConditionalNoise, RowNoise)) and variance_inflation(model) > max_inflation:
+    if isinstance(model, ClassConditionalNoise) and variance_inflation(model) > max_inflation:
         status, transform = "approximate", posterior_transform(scores)
     return estimate(
         Y,
@@ -307,8 +307,8 @@ def estimate_multilinear(
     )
 
 
-def variance_inflation(noise: ClassConditionalNoise | RowNoise) -> float:
-    """Return the largest factor by which noise increases the variance of a product over all labels, mean over rows.
+def variance_inflation(noise: ClassConditionalNoise) -> float:
+    """Return the largest factor by which noise increases the variance of a product over all labels.
 
     >>> variance_inflation(ClassConditionalNoise(0.0, 0.5, n_labels=10))
     1024.0
@@ -319,7 +319,7 @@ def variance_inflation(noise: ClassConditionalNoise | RowNoise) -> float:
     if_false = 1 + noise.rho_neg * (1 - noise.rho_neg) / squared_signal
     if_true = noise.rho_pos * (1 - noise.rho_pos) / squared_signal
     with np.errstate(over="ignore"):
-        return float(np.maximum(if_false, if_true).prod(-1).mean())
+        return float(np.maximum(if_false, if_true).prod())
 
 
 def corrected_average_precision(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:

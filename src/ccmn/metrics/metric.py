@@ -35,7 +35,7 @@ from ccmn._validation import (
     check_same_labels,
     check_zero_one,
 )
-from ccmn.noise import ClassConditionalNoise, NoiseModel, RowNoise
+from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels
 
 Status = Literal["unbiased", "consistent", "approximate"]
@@ -162,21 +162,7 @@ class EstimatedNoise(Protocol):
         ...
 
 
-@runtime_checkable
-class EstimatedRowNoise(Protocol):
-    """Protocol of estimated noise rates of given rows (``RowRates``)."""
-
-    @property
-    def noise(self) -> RowNoise:
-        """Noise model with the estimated rates of every row."""
-        ...
-
-    def variance(self, slope_pos: FloatArray, slope_neg: FloatArray) -> float:
-        """Return the variance that uncertain rates add to a quantity with these derivatives (n, q)."""
-        ...
-
-
-Noise = NoiseModel | EstimatedNoise | EstimatedRowNoise
+Noise = NoiseModel | EstimatedNoise
 """Type of the parameter ``noise``: a noise model with known rates, or estimated rates with their uncertainty."""
 
 LabelTransform = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -191,11 +177,9 @@ def debias_transform(Y: Tensor, rho_pos: Tensor, rho_neg: Tensor, weights: Tenso
 
 def resolve_noise_model(noise: Noise, Y: Tensor) -> NoiseModel:
     """Return the given or estimated noise model after checking that it has as many labels as Y."""
-    check_noise_or_rates(noise, (NoiseModel, EstimatedNoise, EstimatedRowNoise))
+    check_noise_or_rates(noise, (NoiseModel, EstimatedNoise))
     model = noise if isinstance(noise, NoiseModel) else noise.noise
     check_label_width(Y.shape, model.n_labels, "Y")
-    if isinstance(model, RowNoise) and len(model.rho_pos) != len(Y):
-        raise ValueError(f"Expected noise with rates of the {len(Y)} rows of Y; got rates of {len(model.rho_pos)} rows")
     return model
 
 
@@ -252,7 +236,7 @@ def estimate(
     with torch.inference_mode(False), torch.enable_grad():
         weights = torch.ones(len(Y), dtype=torch.float64, device=Y.device, requires_grad=True)
         rates: tuple[Tensor, ...] = ()
-        if isinstance(model, (ClassConditionalNoise, RowNoise)):
+        if isinstance(model, ClassConditionalNoise):
             rates = tuple(torch.tensor(r, device=Y.device, requires_grad=True) for r in (model.rho_pos, model.rho_neg))
         Y = Y.double()
         soft = transform(Y, rates[0], rates[1], weights) if rates else model.debias(Y)
@@ -280,7 +264,7 @@ def status_with_rates(status: Status, noise: Noise) -> Status:
     unverified = any(not any(name in method.lower() for name in VERIFIED_METHODS) for method in methods)
     if unverified or "upper bound" in getattr(noise, "kind", ()):
         return "approximate"
-    uncertain = isinstance(noise, EstimatedRowNoise) or bool((noise.se_pos > 0).any() or (noise.se_neg > 0).any())
+    uncertain = bool((noise.se_pos > 0).any() or (noise.se_neg > 0).any())
     return "consistent" if uncertain and status == "unbiased" else status
 
 
@@ -288,9 +272,7 @@ def variance_of_estimate(slopes: tuple[Tensor, ...], noise: Noise) -> float:
     """Return the variance from the derivatives by row weights and, if present, by rho_pos and rho_neg."""
     n = len(slopes[0])
     variance = float(slopes[0].square().sum()) * n / (n - 1) if n > 1 else math.nan
-    if isinstance(noise, EstimatedRowNoise):
-        variance += noise.variance(*(slope.detach().cpu().numpy() for slope in slopes[1:]))
-    elif not isinstance(noise, NoiseModel):
+    if not isinstance(noise, NoiseModel):
         for slope, se in zip(slopes[1:], (noise.se_pos, noise.se_neg)):
             error = torch.tensor(se, dtype=torch.float64).to(slope.device)
             variance += float((slope * error).square().sum())

@@ -25,7 +25,7 @@ from ccmn._containers import is_sparse, to_dense_array
 from ccmn._random import as_generator
 from ccmn._validation import check_choice, check_count, check_device, check_penalty, check_real
 from ccmn.data.shards import ShardedData
-from ccmn.estimation import NOISE_TYPES, ScoreNoiseRates
+from ccmn.estimation import NOISE_TYPES
 from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES, ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.models.calibration import LINK_OF_LOSS, calibrate
 from ccmn.models.monitor import overfitting_warning, show_phases, show_progress, training_risk_parts
@@ -79,7 +79,7 @@ from ccmn.models.training_data import (
     with_out_of_fold_features,
     with_posterior_labels,
 )
-from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel, RowNoise, ScoreDependentNoise
+from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
 from ccmn.training import NETWORKS, ProcessGroup
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.networks import make_unflattened
@@ -124,11 +124,6 @@ def check_parameters(params: Mapping[str, Any], group: ProcessGroup | None = Non
 def _check_noise(noise: Any) -> None:
     if isinstance(noise, str):
         check_choice(noise, "noise", NOISE_TYPES, others="a noise model or None")
-    elif isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates, RowNoise)):
-        raise TypeError(
-            f"CCMNClassifier does not train with noise that depends on the score; got {type(noise).__name__}. Use "
-            "CorrectedClassifier(CCMNClassifier(noise=None), noise), which inverts it in the predicted probabilities."
-        )
     elif noise is not None and not isinstance(noise, (NoiseModel, GroupedNoise)):
         raise TypeError(
             f"noise must be 'both', 'partial', 'missing', a noise model or None; got {type(noise).__name__}"

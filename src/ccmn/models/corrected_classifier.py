@@ -16,11 +16,11 @@ from typing_extensions import Self
 from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_label_matrix, check_label_width, check_same_labels
-from ccmn.estimation import NOISE_TYPES, NoiseRates, ScoreNoiseRates, estimate_noise
+from ccmn.estimation import NOISE_TYPES, NoiseRates, estimate_noise
 from ccmn.estimation.out_of_fold import number_of_folds, stratified_folds
 from ccmn.models.predictor import with_names
 from ccmn.models.training_data import check_zeros_for
-from ccmn.noise import ClassConditionalNoise, ScoreDependentNoise
+from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
 
 MARGIN = 1e-6
@@ -43,19 +43,17 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     estimator : classifier with ``predict_proba``
         A clone is fitted for each label, on the rows where it is observed. If the classifier supports several labels
         (a random forest, ``MLPClassifier``, ``ClassifierChain``) and all labels are observed, one clone is fitted.
-    noise : {"both", "partial", "missing"}, noise model, ScoreNoiseRates or None, default="both"
-        Noise model of the labels, a ``ClassConditionalNoise`` or ``ScoreDependentNoise``, or the result of
-        :func:`ccmn.estimate_score_noise` for out-of-fold probabilities of ``estimator``, which also calibrates the
-        probabilities. Rates that depend on the score are those at :math:`\tilde\eta_j(x)`. With "both", both rates
-        of every label are estimated. "partial" assumes that labels were only added, "missing" that labels were only
-        removed. Rates are estimated from the features if they are a numeric matrix, otherwise from out-of-fold
-        probabilities of clones of ``estimator``. ``None`` disables the noise correction.
+    noise : {"both", "partial", "missing"}, noise model or None, default="both"
+        Noise model of the labels, a ``ClassConditionalNoise``. With "both", both rates of every label are estimated.
+        "partial" assumes that labels were only added, "missing" that labels were only removed. Rates are estimated
+        from the features if they are a numeric matrix, otherwise from out-of-fold probabilities of clones of
+        ``estimator``. ``None`` disables the noise correction.
     random_state : int, Generator or None, default=None
         Controls the folds of the estimation. The classifier has its own parameter.
 
     Attributes
     ----------
-    noise_ : ClassConditionalNoise or ScoreDependentNoise
+    noise_ : ClassConditionalNoise
         Noise model used for the noise correction.
     rates_ : NoiseRates
         Estimated rates with standard errors and flags; only if rates were estimated.
@@ -120,22 +118,20 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.noise_ = self._resolve_noise(X, Y, names)
         return self
 
-    def _resolve_noise(
-        self, X: Any, Y: FloatArray, names: tuple[str, ...] | None
-    ) -> ClassConditionalNoise | ScoreDependentNoise:
+    def _resolve_noise(self, X: Any, Y: FloatArray, names: tuple[str, ...] | None) -> ClassConditionalNoise:
         """Return the given noise model, or one with estimated rates."""
-        noise = self.noise.noise if isinstance(self.noise, ScoreNoiseRates) else self.noise
+        noise = self.noise
         if noise is None:
             return ClassConditionalNoise(0.0, 0.0, n_labels=Y.shape[1], label_names=names)
-        if isinstance(noise, (ClassConditionalNoise, ScoreDependentNoise)):
+        if isinstance(noise, ClassConditionalNoise):
             check_label_width(Y.shape, noise.n_labels, "y")
             check_same_labels(("y", names), ("noise", noise.label_names))
             return noise
         if not isinstance(noise, str) or noise not in NOISE_TYPES:
             given = repr(noise) if isinstance(noise, str) else type(noise).__name__
             raise ValueError(
-                "noise must be a model with rates per label such as ClassConditionalNoise(rho_pos, rho_neg), the "
-                f"result of estimate_score_noise, or 'both', 'partial', 'missing' or None; got {given}"
+                "noise must be a model with rates per label such as ClassConditionalNoise(rho_pos, rho_neg), "
+                f"'both', 'partial', 'missing' or None; got {given}"
             )
         seed = int(as_generator(self.random_state).integers(2**31))
         if len(Y) < 2:
@@ -201,26 +197,16 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             P(true label = 1 | x), strictly inside (0, 1).
         """
         corrected, noise = self._corrected(X), self.noise_
-        if isinstance(noise, ScoreDependentNoise):
-            # Between two scores the corrected probability is a monotone function of the score.
-            scores = np.repeat([[0.0], *([s] for s in noise.scores), [1.0]], noise.n_labels, axis=1)
-            ends = debias_labels(scores, *noise.rates_at(scores))
-            low, high = np.minimum(ends.min(0), 0), np.maximum(ends.max(0), 1)
-        else:
-            low, high = (
-                debias_labels(noisy, noise.rho_pos, noise.rho_neg)
-                for noisy in (np.zeros(noise.n_labels), np.ones(noise.n_labels))
-            )
+        low, high = (
+            debias_labels(noisy, noise.rho_pos, noise.rho_neg)
+            for noisy in (np.zeros(noise.n_labels), np.ones(noise.n_labels))
+        )
         return with_names(clip_in_order(corrected, low, high), self.classes_, X, output)
 
     def _corrected(self, X: Any) -> FloatArray:
         """Return corrected probabilities, which can lie outside [0, 1]."""
         check_is_fitted(self)
         noisy = self._posterior.proba(_without_bfloat16(X))
-        if isinstance(self.noise, ScoreNoiseRates):
-            noisy = self.noise.calibration(noisy)
-        if isinstance(self.noise_, ScoreDependentNoise):
-            return debias_labels(noisy, *self.noise_.rates_at(noisy))
         return debias_labels(noisy, self.noise_.rho_pos, self.noise_.rho_neg)
 
     def __sklearn_tags__(self) -> Tags:

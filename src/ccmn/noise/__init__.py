@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ccmn.noise.class_conditional import ClassConditionalNoise, MissingNoise, PartialNoise, propensity_noise
+from ccmn.noise.grouped import GroupedNoise
 from ccmn.noise.noise_model import BaseNoise, Debiasing, NoiseModel
-from ccmn.noise.row_noise import GroupedNoise, RowNoise, ScoreDependentNoise
 from ccmn.noise.transition import TransitionNoise
 
 __all__ = [
@@ -15,8 +15,6 @@ __all__ = [
     "MissingNoise",
     "NoiseModel",
     "PartialNoise",
-    "RowNoise",
-    "ScoreDependentNoise",
     "TransitionNoise",
     "propensity_noise",
 ]

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from ccmn.app.report.facts import MetricValue
     from ccmn.data import MultiLabelData
     from ccmn.data.columns import Columns
-    from ccmn.models import CCMNClassifier, RiskControl
+    from ccmn.metrics import RiskControl
+    from ccmn.models import CCMNClassifier
     from ccmn.noise import NoiseModel
 
 BLOCK_ENTRIES = 1 << 22
@@ -69,7 +70,7 @@ def predict(
         str | None,
         typer.Option(
             metavar="METRIC=TARGET",
-            help="Select the threshold that guarantees a metric on clean labels: recall=0.9, precision=0.8, fnr=0.1 or "
+            help="Select the threshold that guarantees a metric on clean labels: recall=0.9, precision=0.8 or "
             "hamming=0.1. Requires --calibration.",
         ),
     ] = None,
@@ -295,16 +296,16 @@ def _read_control(
         return None
     if calibration is None:
         raise typer.BadParameter("--control requires --calibration, a file of labeled rows")
-    from ccmn.models.risk_control import METRICS
+    from ccmn.metrics.risk_control import CONTROLLED
 
     metric, _, value = control.partition("=")
     try:
         target = float(value)
     except ValueError:
         target = -1.0
-    if metric not in METRICS or not 0 < target < 1:
+    if metric not in CONTROLLED or not 0 < target < 1:
         raise typer.BadParameter(
-            f"--control must be {', '.join(f'{name}=TARGET' for name in METRICS)} with a target between 0 and 1; "
+            f"--control must be {', '.join(f'{name}=TARGET' for name in CONTROLLED)} with a target between 0 and 1; "
             f"got {control!r}"
         )
     return metric, target
@@ -314,7 +315,7 @@ def _control(
     classifier: CCMNClassifier, data: MultiLabelData, noise: Path | None, target: tuple[str, float], confidence: float
 ) -> RiskControl:
     """Return the threshold of the probabilities that guarantees the target; an error if there is none."""
-    from ccmn.models import control_risk
+    from ccmn.metrics import control_risk
 
     if classifier.predict(data.X[:1], sparse=False).ndim == 1:
         raise ValueError("--control requires a multi-label model; this model predicts one class per row")

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,15 +39,12 @@ from ccmn._validation import (
     check_same_labels,
     check_trusted_rows,
 )
-from ccmn.estimation import NoiseRates
+from ccmn.metrics.metric import EstimatedNoise, Noise
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels
 
-METRICS = {"recall": "at least", "precision": "at least", "fnr": "at most", "hamming": "at most"}
-"""Metrics that can be controlled, and the side on which their target is."""
-
-METHODS = ("clt", "bernstein")
-"""Tests of a threshold: by the central limit theorem, or by the empirical Bernstein inequality."""
+CONTROLLED = {"recall": 1.0, "precision": 1.0, "hamming": -1.0}
+"""Metrics that can be controlled; 1 if the metric must be at least its target, -1 if it must be at most its target."""
 
 N_THRESHOLDS = 384
 """Number of thresholds that are tested; the numbers of predicted labels form a geometric sequence."""
@@ -55,7 +52,7 @@ N_THRESHOLDS = 384
 MIN_PREDICTED_PER_ROW = 1 / 200
 """Mean number of predicted labels per row at the highest threshold."""
 
-N_STARTS = {"recall": 1, "fnr": 1, "precision": 8, "hamming": 24}
+N_STARTS = {"recall": 1, "precision": 8, "hamming": 24}
 """Number of sequences of tests. Recall has a safest threshold to start from; the other metrics share their error
 probability among several starts."""
 
@@ -76,11 +73,11 @@ class RiskControl:
     ----------
     threshold : float or array of shape (q,)
         A label is predicted if its score is at least the threshold. Without a guarantee, it is the safest one: -inf
-        (every label is predicted) for recall and fnr, inf (no label is predicted) for precision, and the threshold with
+        (every label is predicted) for recall, inf (no label is predicted) for precision, and the threshold with
         the smallest estimated loss for hamming.
     bound : float or array of shape (q,)
-        Confidence bound of the metric at ``threshold``: a lower bound for recall and precision, an upper bound for fnr
-        and hamming. It is a bound for a threshold that was fixed in advance; for the selected threshold, the guarantee
+        Confidence bound of the metric at ``threshold``: a lower bound for recall and precision, an upper bound for
+        hamming. It is a bound for a threshold that was fixed in advance; for the selected threshold, the guarantee
         is ``target``. NaN if an infinite threshold was returned.
     estimate : float or array of shape (q,)
         Estimate of the metric on the true labels at ``threshold``. NaN if an infinite threshold was returned.
@@ -99,7 +96,7 @@ class RiskControl:
 
     Examples
     --------
-    >>> from ccmn.models import RiskControl
+    >>> from ccmn.metrics import RiskControl
     >>> control = RiskControl(0.3, 0.91, 0.93, True, 500.0, "recall", 0.9, 0.9, 500)
     >>> print(control)
     recall >= 0.9 with confidence 0.9 at threshold 0.3: estimate 0.930, bound 0.910 (500 rows)
@@ -142,7 +139,7 @@ class RiskControl:
 
     def __str__(self) -> str:
         """Return the guarantee as one sentence, or the reason why there is none."""
-        sign = ">=" if METRICS[self.metric] == "at least" else "<="
+        sign = ">=" if CONTROLLED[self.metric] > 0 else "<="
         claim = f"{self.metric} {sign} {self.target:g}"
         if np.ndim(self.threshold):
             n_met = int(np.sum(self.guaranteed))
@@ -177,19 +174,18 @@ def _to_json(value: Any) -> Any:
 def control_risk(
     Y_noisy: Labels,
     scores: Any,
-    noise: NoiseModel | NoiseRates | None,
+    noise: Noise | None,
     metric: str = "recall",
     target: float = 0.9,
     confidence: float = 0.9,
     *,
     per_label: bool = False,
     trusted: Any = None,
-    method: str = "clt",
     thresholds: ArrayLike | None = None,
 ) -> RiskControl:
     r"""Select a threshold for which a metric on the true labels meets its target with high probability.
 
-    The probability that the metric misses its target on new rows is at most 1 - ``confidence``. The labels of the
+    The probability that the metric misses its target on new rows is at most 1 - ``confidence`` [1]_. The labels of the
     calibration rows may be noisy: the metric is estimated from debiased labels, and the test accounts for the variance
     that the correction adds and for the uncertainty of estimated rates. The calibration rows must be a random sample
     that the model was not trained on.
@@ -202,27 +198,22 @@ def control_risk(
         Scores of these rows, for example probabilities. A label is predicted if its score is at least the threshold.
     noise : NoiseModel, NoiseRates or None
         Noise model with known rates; estimated rates, whose standard errors are included; or None for clean labels.
-    metric : {"recall", "precision", "fnr", "hamming"}, default="recall"
+    metric : {"recall", "precision", "hamming"}, default="recall"
         "recall": predicted true labels / true labels, counted over all rows (micro average). The largest threshold with
         a guarantee is selected. "precision": predicted true labels / predicted labels, counted over all rows. The
-        smallest threshold with a guarantee is selected. "fnr": share of the true labels of a row that are not
-        predicted, averaged over rows; 0 for a row without true labels. "hamming": share of wrong labels. The threshold
+        smallest threshold with a guarantee is selected."hamming": share of wrong labels. The threshold
         with the smallest estimate among those with a guarantee is selected.
     target : float, default=0.9
-        Lower limit of recall or precision, upper limit of fnr or hamming.
+        Lower limit of recall or precision, upper limit of hamming.
     confidence : float, default=0.9
         Probability that the target is met, over random calibration rows and label noise.
     per_label : bool, default=False
         Whether every label gets its own threshold, with its own recall, precision or Hamming loss. All labels meet the
         target jointly with the stated confidence (Bonferroni: each is tested at (1 - confidence) / q).
     trusted : tuple (rows, Y_true) or array of shape (n, q), default=None
-        Verified labels of randomly selected calibration rows. The estimate is then prediction-powered [3]_: the trusted
+        Verified labels of randomly selected calibration rows. The estimate is then prediction-powered [2]_: the trusted
         rows alone determine its expectation, and the noisy labels of the other rows reduce its variance. The guarantee
         does not depend on the noise rates. Rows with unverified labels count as not trusted.
-    method : {"clt", "bernstein"}, default="clt"
-        "clt": one-sided t test with one additional error, valid for a large number of rows. "bernstein": empirical
-        Bernstein inequality [2]_, valid for every number of rows if rates and ``thresholds`` are known in advance. It
-        needs many more rows.
     thresholds : array, default=None
         Thresholds to test. By default, quantiles of the scores.
 
@@ -232,16 +223,11 @@ def control_risk(
         Threshold, confidence bound, estimate, and whether the target is guaranteed. If not, a warning is given and
         ``rows_needed`` is an estimate of the number of rows that would be enough.
 
-    See Also
-    --------
-    RiskControlledClassifier : Classifier that predicts with such a threshold.
-
     References
     ----------
     .. [1] A. N. Angelopoulos, S. Bates, E. J. Candès, M. I. Jordan and L. Lei, "Learn then Test: Calibrating Predictive
        Algorithms to Achieve Risk Control", Annals of Applied Statistics 19(2), 2025.
-    .. [2] A. Maurer and M. Pontil, "Empirical Bernstein Bounds and Sample Variance Penalization", COLT, 2009.
-    .. [3] A. N. Angelopoulos, J. C. Duchi and T. Zrnic, "PPI++: Efficient Prediction-Powered Inference",
+    .. [2] A. N. Angelopoulos, J. C. Duchi and T. Zrnic, "PPI++: Efficient Prediction-Powered Inference",
        arXiv:2311.01453, 2023.
 
     Examples
@@ -258,25 +244,16 @@ def control_risk(
     >>> round(float(Y[control.predict(scores) == 1].sum() / Y.sum()), 2)
     0.81
     """
-    check_choice(metric, "metric", tuple(METRICS))
-    check_choice(method, "method", METHODS)
+    check_choice(metric, "metric", tuple(CONTROLLED))
     target, confidence = check_real(target, "target", 0, 1), check_real(confidence, "confidence", 0, 1)
     data = _read(Y_noisy, scores, noise, trusted)
-    if method == "bernstein" and (data.trusted is not None or data.uncertain):
-        raise ValueError("method='bernstein' requires known noise rates and no trusted rows; use method='clt'")
-    if per_label and metric == "fnr":
-        raise ValueError("metric='fnr' averages over the labels of a row; use metric='recall' with per_label=True")
     grid = None if thresholds is None else np.unique(np.asarray(thresholds, dtype=np.float64))
-    error = 1 - confidence
-    if not per_label:
-        found = _control(data, metric, target, error, method, grid)
-    else:
-        labels = [
-            _control(data.label(j), metric, target, error / data.n_labels, method, grid) for j in range(data.n_labels)
-        ]
-        found = _Selected(*(np.array(column) for column in zip(*labels)))
-    n_rows = len(data.noisy) if data.trusted is None else len(data.trusted)
-    result = RiskControl(*found, metric=metric, target=target, confidence=confidence, n_rows=n_rows)
+    parts, error = data.labels() if per_label else [data], 1 - confidence
+    found = [_control(part, metric, target, error / len(parts), grid) for part in parts]
+    columns: list[Any] = [np.array(column) for column in zip(*found)] if per_label else list(found[0])
+    threshold, bound, estimate, guaranteed, needed = columns
+    claim = metric, target, confidence
+    result = RiskControl(threshold, bound, estimate, guaranteed, needed, *claim, data.n_rows)
     if not np.all(result.guaranteed):
         warnings.warn(str(result), stacklevel=2)
     return result
@@ -299,30 +276,21 @@ class _Data(NamedTuple):
     trusted_scores: FloatArray
 
     @property
-    def n_labels(self) -> int:
-        return int(self.noisy.shape[1])
+    def n_rows(self) -> int:
+        """Number of rows on which the guarantee depends."""
+        return len(self.noisy if self.trusted is None else self.trusted)
 
-    @property
-    def uncertain(self) -> bool:
-        """Whether some rates have a standard error."""
-        return bool((self.se > 0).any())
-
-    def label(self, j: int) -> _Data:
-        """Return the rows of one label."""
+    def labels(self) -> list[_Data]:
+        """Return the rows of each label."""
         noise = self.noise
         if not isinstance(noise, ClassConditionalNoise):
             raise TypeError(f"per_label=True requires a noise model with rates per label; got {type(noise).__name__}")
-        one = slice(j, j + 1)
-        return _Data(
-            self.noisy[:, one],
-            self.scores[:, one],
-            ClassConditionalNoise(noise.rho_pos[one], noise.rho_neg[one]),
-            self.se[:, one],
-            self.at_zero[:, one],
-            None if self.trusted is None else self.trusted[:, one],
-            self.trusted_noisy[:, one],
-            self.trusted_scores[:, one],
-        )
+        parts = []
+        for j in range(noise.n_labels):
+            one = slice(j, j + 1)
+            arrays = {name: value[:, one] for name, value in self._asdict().items() if isinstance(value, np.ndarray)}
+            parts.append(self._replace(noise=ClassConditionalNoise(noise.rho_pos[one], noise.rho_neg[one]), **arrays))
+        return parts
 
 
 def _read(Y_noisy: Labels, scores: Any, noise: Any, trusted: Any) -> _Data:
@@ -338,10 +306,10 @@ def _read(Y_noisy: Labels, scores: Any, noise: Any, trusted: Any) -> _Data:
     n, q = Y.shape
     if noise is None:
         noise = ClassConditionalNoise(0.0, 0.0, n_labels=q)
-    check_noise_or_rates(noise, (NoiseModel, NoiseRates))
+    check_noise_or_rates(noise, (NoiseModel, EstimatedNoise))
     se, at_zero = np.zeros((2, q)), np.zeros((2, q), dtype=bool)
-    if isinstance(noise, NoiseRates):
-        if "upper bound" in noise.kind and trusted is None:
+    if not isinstance(noise, NoiseModel):
+        if "upper bound" in getattr(noise, "kind", ()) and trusted is None:
             warnings.warn(
                 "The noise rates of some labels are upper bounds: the guarantee does not include their bias. Pass "
                 "trusted rows, whose guarantee does not depend on the rates.",
@@ -359,55 +327,43 @@ def _read(Y_noisy: Labels, scores: Any, noise: Any, trusted: Any) -> _Data:
         complete = ~(np.isnan(true) | np.isnan(Y[rows])).any(1)
         rows, truth = rows[complete], true[complete]
     others = np.setdiff1d(np.arange(n), rows)
-    if (len(others) if truth is None else len(truth)) < 2:
+    data = _Data(Y[others], f[others], noise, se, at_zero, truth, Y[rows], f[rows])
+    if data.n_rows < 2:
         what = "calibration rows" if truth is None else "trusted rows with verified labels"
-        raise ValueError(f"Expected at least 2 {what}; got {len(others) if truth is None else len(truth)}")
-    return _Data(Y[others], f[others], noise, se, at_zero, truth, Y[rows], f[rows])
-
-
-class _Selected(NamedTuple):
-    """First fields of ``RiskControl``."""
-
-    threshold: Any
-    bound: Any
-    estimate: Any
-    guaranteed: Any
-    rows_needed: Any
+        raise ValueError(f"Expected at least 2 {what}; got {data.n_rows}")
+    return data
 
 
 def _control(
-    data: _Data, metric: str, target: float, error: float, method: str, thresholds: FloatArray | None
-) -> _Selected:
-    """Test the thresholds at error probability ``error`` and select one of them."""
+    data: _Data, metric: str, target: float, error: float, thresholds: FloatArray | None
+) -> tuple[float, float, float, bool, float]:
+    """Test the thresholds at error probability ``error``; return the first five fields of ``RiskControl``."""
     grid = default_thresholds(np.vstack([data.scores, data.trusted_scores])) if thresholds is None else thresholds
     means = _estimated_means(data, metric, target, grid)
-    n_starts = min(N_STARTS[metric], grid.size)
-    level = error / n_starts
-    span = _range_of_loss(data.noise, metric, target) if method == "bernstein" else None
+    n_starts, sign = min(N_STARTS[metric], grid.size), CONTROLLED[metric]
 
     def passes(means: _Means, tau: float) -> NDArray[np.bool_]:
-        return means.upper_bound(tau, metric, level, span) <= 0
+        return means.upper_bound(tau, sign, error / n_starts) <= 0
 
-    # From safe to unsafe: recall and fnr from the lowest threshold upwards, the others from the highest downwards.
-    upwards = metric in ("recall", "fnr")
-    order = np.arange(grid.size) if upwards else np.arange(grid.size)[::-1]
+    # From safe to unsafe: recall from the lowest threshold upwards, the others from the highest downwards.
+    order = np.arange(grid.size) if metric == "recall" else np.arange(grid.size)[::-1]
     starts = np.unique(np.linspace(0, grid.size - 1, n_starts + 1).astype(int)[:-1])
-    accepted = accepted_hypotheses(passes(means, target)[order], starts)
-    n_rows = len(data.noisy) if data.trusted is None else len(data.trusted)
+    passed = order[accepted_hypotheses(passes(means, target)[order], starts)]
     with np.errstate(invalid="ignore", divide="ignore"):
         estimates = means.N / means.D
-    if accepted.any():
-        passed = order[accepted]
-        best = passed[np.argmin(estimates[passed])] if metric == "hamming" else passed[-1]
-        bound = _bound(lambda tau: bool(passes(means.at(best), tau)[0]), METRICS[metric] == "at least")
-        return _Selected(float(grid[best]), bound, float(estimates[best]), True, float(n_rows))
-    first = means.at(order[starts])
-    needed = _rows_needed(lambda n: bool(passes(first.with_rows(n), target).any()), n_rows)
+    needed = float(data.n_rows)
+    if not passed.size:
+        first = means.at(order[starts])
+        needed = _rows_needed(lambda n: bool(passes(first.with_rows(n), target).any()), data.n_rows)
+        if metric != "hamming":
+            return -math.inf if metric == "recall" else math.inf, math.nan, math.nan, False, needed
     if metric == "hamming":
-        best = int(np.nanargmin(estimates))
-        bound = _bound(lambda tau: bool(passes(means.at(best), tau)[0]), False)
-        return _Selected(float(grid[best]), bound, float(estimates[best]), False, needed)
-    return _Selected(-math.inf if upwards else math.inf, math.nan, math.nan, False, needed)
+        candidates = passed if passed.size else np.arange(grid.size)
+        best = candidates[np.nanargmin(estimates[candidates])]
+    else:
+        best = passed[-1]
+    bound = _bound(lambda tau: bool(passes(means.at(best), tau)[0]), sign > 0)
+    return float(grid[best]), bound, float(estimates[best]), bool(passed.size), needed
 
 
 def default_thresholds(scores: FloatArray) -> FloatArray:
@@ -456,65 +412,48 @@ def _rows_needed(passes: Callable[[int], bool], n_rows: int) -> float:
     return float(high)
 
 
-@dataclass(frozen=True)
-class _Means:
+class _Means(NamedTuple):
     """Estimates of the means of N and D at T thresholds, with their covariance."""
 
     N: FloatArray
     D: FloatArray
-    NN: FloatArray
-    ND: FloatArray
-    DD: FloatArray
-    """Variances and covariance of the two means by the sampling of rows."""
+    covariance: FloatArray
+    """Variance of N, covariance and variance of D by the sampling of rows, (3, T)."""
+    by_rates: FloatArray
+    """The same by the uncertainty of the rates."""
     n: int
-    """Number of rows on which the variances depend."""
+    """Number of rows on which the covariance depends."""
     error: tuple[float, float]
     """N and D of one additional error."""
-    rates: tuple[Any, Any, Any] = (0.0, 0.0, 0.0)
-    """Variances and covariance by the uncertainty of the rates: NN, ND and DD."""
 
-    def upper_bound(self, tau: float, metric: str, level: float, span: float | None) -> FloatArray:
-        """Return an upper confidence bound of the constraint, which must not be positive.
-
-        The bound is that of a t test, or with ``span``, the range of the constraint of a row, an empirical Bernstein
-        bound.
-        """
-        sign = 1.0 if METRICS[metric] == "at least" else -1.0
-        mean = sign * (tau * self.D - self.N)
-        NN, ND, DD = (own + rate for own, rate in zip((self.NN, self.ND, self.DD), self.rates))
+    def upper_bound(self, tau: float, sign: float, level: float) -> FloatArray:
+        """Return an upper confidence bound of the constraint, which must not be positive, by a t test."""
+        NN, ND, DD = self.covariance + self.by_rates
         variance = np.maximum(tau**2 * DD - 2 * tau * ND + NN, 0)
-        if span is not None:
-            log = math.log(2 / level)
-            return np.asarray(mean + np.sqrt(2 * variance * log) + 7 * span * log / (3 * (self.n - 1)))
         # Without the additional error, a sample without any error would have variance 0 and certainly pass.
         extra = sign * (tau * self.error[1] - self.error[0]) / self.n
         quantile = -float(scipy.special.stdtrit(self.n - 1, level))
-        return np.asarray(mean + extra + quantile * np.sqrt(variance + extra**2))
+        return np.asarray(sign * (tau * self.D - self.N) + extra + quantile * np.sqrt(variance + extra**2))
 
     def at(self, index: Any) -> _Means:
         """Return the means at some thresholds."""
         index = np.atleast_1d(index)
-        own = {name: getattr(self, name)[index] for name in ("N", "D", "NN", "ND", "DD")}
-        rates = tuple(np.broadcast_to(part, self.N.shape)[index] for part in self.rates)
-        return replace(self, **own, rates=rates)
+        covariances = self.covariance[:, index], self.by_rates[:, index]
+        return _Means(self.N[index], self.D[index], *covariances, self.n, self.error)
 
     def with_rows(self, n: int) -> _Means:
         """Return the same means with the covariance for another number of rows."""
-        factor = self.n / n
-        return replace(self, NN=factor * self.NN, ND=factor * self.ND, DD=factor * self.DD, n=n)
+        return self._replace(covariance=self.n / n * self.covariance, n=n)
 
 
 def _estimated_means(data: _Data, metric: str, target: float, thresholds: FloatArray) -> _Means:
     """Return the estimated means of N and D at all thresholds, by debiased labels or by trusted rows."""
-    noisy = _debias(data.noisy, data.noise)
-    rows = _Rows(noisy, data.scores, thresholds, metric, data.noise.flips_independent)
-    error = _one_error(data.noise, metric)
+    p = _debias(data.noisy, data.noise)
+    rows = _Rows(p, data.scores, thresholds, metric)
     if data.trusted is not None:
-        return _prediction_powered(data, rows, metric, target, thresholds)
-    means = rows.means(error)
-    if not data.uncertain:
-        return means
-    return replace(means, rates=_rate_covariance(data, noisy, means, metric, thresholds))
+        return _prediction_powered(data, data.trusted, rows, metric, target, thresholds)
+    means = rows.means(_one_error(data.noise, metric))
+    return means._replace(by_rates=_rate_covariance(data, p, metric, thresholds)) if data.se.any() else means
 
 
 def _debias(noisy: FloatArray, noise: NoiseModel) -> FloatArray:
@@ -529,28 +468,17 @@ class _Rows:
               D_i(t) = d_i \quad\text{or}\quad \sum_j 1[s_{ij} \ge t] \text{ (precision)}
     """
 
-    def __init__(
-        self, labels: FloatArray, scores: FloatArray, thresholds: FloatArray, metric: str, independent: bool
-    ) -> None:
+    def __init__(self, labels: FloatArray, scores: FloatArray, thresholds: FloatArray, metric: str) -> None:
         self.n_thresholds = thresholds.size
         # A label is predicted at the thresholds 0, ..., bin - 1.
         self.bins = np.searchsorted(thresholds, scores, side="right")
         self.observed = (~np.isnan(labels)).astype(np.float64)
-        p, q = np.nan_to_num(labels), labels.shape[1]
-        self.constant = np.zeros(len(p))
         self.precision = metric == "precision"
+        p, q = np.nan_to_num(labels), labels.shape[1]
+        self.constant, self.values, self.divisor = np.zeros(len(p)), p, p.sum(1)
         if metric == "hamming":
             self.constant, self.values = p.sum(1) / q, (self.observed - 2 * p) / q
             self.divisor = self.observed.sum(1) / q
-        elif metric == "fnr":
-            complete = np.asarray(self.observed.all(axis=1))
-            weights = np.where(complete[:, None], label_shares(p) if independent else p, 0.0)
-            self.constant, self.values, self.divisor = weights.sum(1), -weights, complete.astype(np.float64)
-        else:
-            self.values, self.divisor = p, p.sum(1)
-
-    def __len__(self) -> int:
-        return len(self.values)
 
     def matrices(self, part: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
         """Return N and D of some rows at all thresholds, (n, T); D is (n, 1) if it does not depend on them."""
@@ -568,39 +496,20 @@ class _Rows:
 
     def means(self, error: tuple[float, float]) -> _Means:
         """Return the means of N and D over rows, with their covariance."""
-        n, size = len(self), max(1, MAX_BLOCK_ENTRIES // self.n_thresholds)
+        n, size = len(self.values), max(1, MAX_BLOCK_ENTRIES // self.n_thresholds)
         sums = np.zeros((5, self.n_thresholds))
         for start in range(0, n, size):
             N, D = self.matrices(slice(start, start + size))
             products = N.sum(0), D.sum(0), np.einsum("it,it->t", N, N), (N * D).sum(0), np.einsum("it,it->t", D, D)
             sums += np.stack(np.broadcast_arrays(*products))
-        N, D, NN, ND, DD = sums / n
-        return _Means(N, D, (NN - N * N) / (n - 1), (ND - N * D) / (n - 1), (DD - D * D) / (n - 1), n, error)
+        N, D = sums[:2] / n
+        covariance = (sums[2:] / n - np.stack([N * N, N * D, D * D])) / (n - 1)
+        return _Means(N, D, covariance, np.zeros_like(covariance), n, error)
 
 
-def label_shares(p: FloatArray) -> FloatArray:
-    r"""Return the multilinear form of :math:`y_j / \max(1, \sum_k y_k)`, the share of label j in the true labels.
-
-    .. math:: p_j \int_0^1 \prod_{k \ne j} (1 - p_k + p_k z)\, dz
-
-    For 0/1 labels the integrand is :math:`z^{|y| - 1}`. With debiased labels the result is unbiased, because no label
-    occurs twice in a product. Gauss-Legendre quadrature is exact for the polynomial of degree q - 1.
-
-    >>> label_shares(np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])).round(3)
-    array([[0.5, 0. , 0.5],
-           [0. , 0. , 0. ]])
-    """
-    nodes, node_weights = np.polynomial.legendre.leggauss(p.shape[1] // 2 + 1)
-    shares, ones = np.zeros_like(p), np.ones((len(p), 1))
-    for z, weight in zip((nodes + 1) / 2, node_weights / 2):
-        factors = 1 - p + p * z
-        before = np.hstack([ones, factors[:, :-1].cumprod(1)])
-        after = np.hstack([factors[:, :0:-1].cumprod(1)[:, ::-1], ones])
-        shares += weight * before * after
-    return shares * p
-
-
-def _prediction_powered(data: _Data, others: _Rows, metric: str, target: float, thresholds: FloatArray) -> _Means:
+def _prediction_powered(
+    data: _Data, truth: FloatArray, others: _Rows, metric: str, target: float, thresholds: FloatArray
+) -> _Means:
     r"""Return means that are unbiased whatever the noise rates are, from trusted rows and other rows.
 
     .. math:: \bar g_m + \lambda (\bar f_n - \bar f_m)
@@ -608,32 +517,25 @@ def _prediction_powered(data: _Data, others: _Rows, metric: str, target: float, 
     Here g is computed from true labels, f from debiased labels, m are the trusted rows and n the other rows. The weight
     :math:`\lambda` minimizes the variance of the constraint at each threshold.
     """
-    assert data.trusted is not None
-    independent = data.noise.flips_independent
-    true = _Rows(data.trusted, data.trusted_scores, thresholds, metric, independent)
-    soft = _Rows(_debias(data.trusted_noisy, data.noise), data.trusted_scores, thresholds, metric, independent)
-    error = _one_error(ClassConditionalNoise(0.0, 0.0, n_labels=data.n_labels), metric)
-    m, n = len(true), len(others)
+    true = _Rows(truth, data.trusted_scores, thresholds, metric)
+    soft = _Rows(_debias(data.trusted_noisy, data.noise), data.trusted_scores, thresholds, metric)
+    error = _one_error(ClassConditionalNoise(0.0, 0.0, n_labels=data.noise.n_labels), metric)
+    m, n = len(truth), len(data.noisy)
     if n < 2:
         return true.means(error)
     rest = others.means(error)
     shape = (m, thresholds.size)
     (N, D), (fN, fD) = ([np.broadcast_to(matrix, shape) for matrix in rows.matrices()] for rows in (true, soft))
     g, f = target * D - N, target * fD - fN
-    f_variance = target**2 * rest.DD - 2 * target * rest.ND + rest.NN
+    f_variance = target**2 * rest.covariance[2] - 2 * target * rest.covariance[1] + rest.covariance[0]
     with np.errstate(invalid="ignore", divide="ignore"):
         optimum = _covariance(g, f) / (_covariance(f, f) + m * f_variance)
     weight = np.clip(np.nan_to_num(optimum), 0.0, 1.0)
     dN, dD = N - weight * fN, D - weight * fD
-    return _Means(
-        dN.mean(0) + weight * rest.N,
-        dD.mean(0) + weight * rest.D,
-        _covariance(dN, dN) / m + weight**2 * rest.NN,
-        _covariance(dN, dD) / m + weight**2 * rest.ND,
-        _covariance(dD, dD) / m + weight**2 * rest.DD,
-        m,
-        error,
-    )
+    own = np.stack([_covariance(dN, dN), _covariance(dN, dD), _covariance(dD, dD)]) / m
+    covariance = own + weight**2 * rest.covariance
+    means = dN.mean(0) + weight * rest.N, dD.mean(0) + weight * rest.D
+    return _Means(*means, covariance, np.zeros_like(covariance), m, error)
 
 
 def _covariance(a: FloatArray, b: FloatArray) -> FloatArray:
@@ -641,76 +543,38 @@ def _covariance(a: FloatArray, b: FloatArray) -> FloatArray:
     return np.asarray(((a - a.mean(0)) * (b - b.mean(0))).sum(0) / (len(a) - 1))
 
 
-def _rate_covariance(
-    data: _Data, p: FloatArray, means: _Means, metric: str, thresholds: FloatArray
-) -> tuple[Any, Any, Any]:
-    r"""Return NN, ND and DD by the uncertainty of the rates, to first order (delta method).
+def _rate_covariance(data: _Data, p: FloatArray, metric: str, thresholds: FloatArray) -> FloatArray:
+    r"""Return the covariance of N and D (3, T) by the uncertainty of the rates, to first order (delta method).
 
-    The derivatives of a debiased label are :math:`p / r` by rho_pos and :math:`(p - 1) / r` by rho_neg. The multilinear
-    metric "fnr" contains products of labels; its derivative is replaced by the change over one standard error. Errors
-    of different rates are independent, except those of rates whose interval contains 0: a rate cannot be negative, so
-    that these rates are overestimated together. Their errors are added up.
+    The derivatives of a debiased label are :math:`p / r` by rho_pos and :math:`(p - 1) / r` by rho_neg, where r is
+    1 - rho_pos - rho_neg. Errors of different rates are independent, except those of rates whose interval contains 0: a
+    rate cannot be negative, so that these rates are overestimated together. Their errors are added up.
     """
     assert isinstance(data.noise, ClassConditionalNoise)
-    signal = 1 - data.noise.rho_pos - data.noise.rho_neg
-    shape = (2, data.n_labels, thresholds.size)
-    dN, dD = np.zeros(shape), np.zeros(shape)
-    if metric == "fnr":
-        for kind, j in zip(*np.nonzero(data.se)):
-            rates, step = [data.noise.rho_pos[j], data.noise.rho_neg[j]], data.se[kind, j]
-            # Upwards, unless the signal would become too small to invert.
-            direction = 1 if step < signal[j] / 2 else -1
-            rates[kind] += direction * step
-            changed = p.copy()
-            changed[:, j] = debias_labels(data.noisy[:, j], rates[0], rates[1])
-            other = _Rows(changed, data.scores, thresholds, metric, independent=True).means((0.0, 0.0))
-            dN[kind, j], dD[kind, j] = direction * (other.N - means.N), direction * (other.D - means.D)
-    else:
-        observed = (~np.isnan(p)).astype(np.float64)
-        for kind in (0, 1):
-            slope = (np.nan_to_num(p) - kind) * observed / signal * data.se[kind]
-            # The rows of the transposed matrices are labels: this sums the predicted labels over samples.
-            labels = _Rows(slope.T, data.scores.T, thresholds, "recall", independent=True)
-            predicted, total = (matrix / len(p) for matrix in labels.matrices())
-            dN[kind] = (total - 2 * predicted) / data.n_labels if metric == "hamming" else predicted
-            dD[kind] = total if metric == "recall" else 0.0
+    signal, observed = 1 - data.noise.rho_pos - data.noise.rho_neg, (~np.isnan(p)).astype(np.float64)
+    dN, dD = np.zeros((2, 2, p.shape[1], thresholds.size))
+    for kind in (0, 1):
+        slope = (np.nan_to_num(p) - kind) * observed / signal * data.se[kind]
+        # The rows of the transposed matrices are labels: this sums the predicted labels over samples.
+        predicted, total = (
+            matrix / len(p) for matrix in _Rows(slope.T, data.scores.T, thresholds, "recall").matrices()
+        )
+        dN[kind] = (total - 2 * predicted) / p.shape[1] if metric == "hamming" else predicted
+        dD[kind] = total if metric == "recall" else 0.0
     shared = data.at_zero
-    N = np.vstack([dN[~shared], dN[shared].sum(0)])
-    D = np.vstack([dD[~shared], dD[shared].sum(0)])
-    return (N * N).sum(0), (N * D).sum(0), (D * D).sum(0)
+    N, D = (np.vstack([slopes[~shared], slopes[shared].sum(0)]) for slopes in (dN, dD))
+    return np.stack([(N * N).sum(0), (N * D).sum(0), (D * D).sum(0)])
 
 
 def _one_error(noise: NoiseModel, metric: str) -> tuple[float, float]:
     """Return N and D of one wrong label, with the largest value that debiasing gives it."""
-    low, high = _label_range(noise)
-    if metric == "recall":
-        return 0.0, float(high.max())
-    if metric == "precision":
-        return float(low.min()), 1.0
-    if metric == "hamming":
-        return float(np.maximum(high, 1 - low).max()) / noise.n_labels, 1 / noise.n_labels
-    return float(high.max()), 1.0
-
-
-def _label_range(noise: NoiseModel) -> tuple[FloatArray, FloatArray]:
-    """Return the smallest and the largest debiased value of every label."""
     if isinstance(noise, ClassConditionalNoise):
         ends = debias_labels(np.array([[0.0], [1.0]]), noise.rho_pos, noise.rho_neg)
     else:
         ends = _debias(np.eye(noise.n_labels), noise)
-    return np.minimum(ends.min(0), 0), np.maximum(ends.max(0), 1)
-
-
-def _range_of_loss(noise: NoiseModel, metric: str, target: float) -> float:
-    """Return an upper bound of the range of the constraint of a row, for every label set and threshold."""
-    low, high = _label_range(noise)
+    low, high = np.minimum(ends.min(0), 0), np.maximum(ends.max(0), 1)
     if metric == "recall":
-        most = np.maximum(target * high, (target - 1) * low)
-        return float((most - np.minimum(target * low, (target - 1) * high)).sum())
+        return 0.0, float(high.max())
     if metric == "precision":
-        return float((high - low).sum())
-    if metric == "hamming":
-        return float((np.maximum(high, 1 - low) - np.minimum(low, 1 - high)).mean())
-    size = np.maximum(np.abs(low), high)
-    factor = np.maximum(np.maximum(1, np.abs(1 - low)), np.abs(1 - high))
-    return float(2 * (size / factor).sum() * factor.prod())
+        return float(low.min()), 1.0
+    return float(np.maximum(high, 1 - low).max()) / noise.n_labels, 1 / noise.n_labels

@@ -14,31 +14,19 @@ import scipy.stats
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import brentq
-from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.multioutput import MultiOutputClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import ccmn
 from ccmn import (
-    CCMNClassifier,
     ClassConditionalNoise,
-    CorrectedClassifier,
-    MissingNoise,
     PartialNoise,
-    RiskControlledClassifier,
     TransitionNoise,
     control_risk,
 )
-from ccmn.data import make_noisy_multilabel
 from ccmn.estimation import NoiseRates
-from ccmn.models.risk_control import METRICS, N_STARTS, accepted_hypotheses, default_thresholds, label_shares
-from helpers import sklearn_checks
+from ccmn.metrics.risk_control import CONTROLLED, N_STARTS, accepted_hypotheses, default_thresholds
 
 AT_LEAST = ("recall", "precision")
-EASY = {"recall": 0.01, "precision": 0.01, "fnr": 0.99, "hamming": 0.99}
+EASY = {"recall": 0.01, "precision": 0.01, "hamming": 0.99}
 """Targets that every threshold of these tests meets."""
 
 
@@ -53,7 +41,6 @@ def make_task(n, q=4, noise=None, random_state=0, difficulty=1.0):
 def clean_metric(metric, Y, scores, threshold):
     """Return the metric of true labels, by loops."""
     true_positives = predicted_labels = positives = wrong = observed = 0
-    missed_shares = []
     for labels, row in zip(Y, scores):
         predicted = [score >= threshold for score in row]
         for y, h in zip(labels, predicted):
@@ -64,14 +51,10 @@ def clean_metric(metric, Y, scores, threshold):
             predicted_labels += h
             positives += y == 1
             wrong += (y == 1) != h
-        if not np.isnan(labels).any():
-            missed = sum(y == 1 and not h for y, h in zip(labels, predicted))
-            missed_shares.append(missed / max(1, labels.sum()))
     return {
         "recall": true_positives / positives,
         "precision": true_positives / predicted_labels,
         "hamming": wrong / observed,
-        "fnr": np.mean(missed_shares),
     }[metric]
 
 
@@ -83,13 +66,7 @@ def row_parts(metric, p, row, threshold):
         return sum(p[j] for j in range(q) if predicted[j]), sum(p)
     if metric == "precision":
         return sum(p[j] for j in range(q) if predicted[j]), sum(predicted)
-    if metric == "hamming":
-        return sum(1 - p[j] if predicted[j] else p[j] for j in range(q)) / q, 1.0
-    share = 0.0
-    for labels in itertools.product((0, 1), repeat=q):  # multilinear extension of the missed share
-        weight = np.prod([p[j] if labels[j] else 1 - p[j] for j in range(q)])
-        share += weight * sum(labels[j] and not predicted[j] for j in range(q)) / max(1, sum(labels))
-    return share, 1.0
+    return sum(1 - p[j] if predicted[j] else p[j] for j in range(q)) / q, 1.0
 
 
 def one_error(metric, noise):
@@ -99,9 +76,7 @@ def one_error(metric, noise):
         return 0.0, values[1].max()
     if metric == "precision":
         return values[0].min(), 1.0
-    if metric == "hamming":
-        return max(values[1].max(), (1 - values[0]).max()) / noise.n_labels, 1 / noise.n_labels
-    return values[1].max(), 1.0
+    return max(values[1].max(), (1 - values[0]).max()) / noise.n_labels, 1 / noise.n_labels
 
 
 def reference_margin(metric, p, scores, threshold, tau, level, noise, rate_variance=None):
@@ -121,7 +96,7 @@ def reference_margin(metric, p, scores, threshold, tau, level, noise, rate_varia
 def reference_control(metric, p, scores, grid, target, error, noise):
     """Return the selected threshold by sequences of tests, or None."""
     n_starts = min(N_STARTS[metric], len(grid))
-    order = list(grid) if metric in ("recall", "fnr") else list(grid)[::-1]
+    order = list(grid) if metric == "recall" else list(grid)[::-1]
     accepted = []
     for k in range(n_starts):
         for threshold in order[int(k * (len(grid) - 1) / n_starts) :]:
@@ -132,7 +107,7 @@ def reference_control(metric, p, scores, grid, target, error, noise):
         return None
     if metric == "hamming":
         return min(accepted, key=lambda t: clean_or_soft(metric, p, scores, t))
-    return max(accepted) if metric in ("recall", "fnr") else min(accepted)
+    return max(accepted) if metric == "recall" else min(accepted)
 
 
 def clean_or_soft(metric, p, scores, threshold):
@@ -146,7 +121,7 @@ def estimate_at(Y_noisy, scores, noise, metric, threshold, **options):
     return control_risk(Y_noisy, scores, noise, metric, EASY[metric], 0.6, thresholds=[threshold], **options)
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", CONTROLLED)
 @pytest.mark.parametrize("threshold", [-5.0, -0.3, 0.4])
 def test_estimate_from_clean_labels(metric, threshold):
     scores, Y, _ = make_task(120)
@@ -155,7 +130,7 @@ def test_estimate_from_clean_labels(metric, threshold):
     assert found.estimate == pytest.approx(clean_metric(metric, Y, scores, threshold))
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", CONTROLLED)
 def test_labels_that_are_not_observed_are_ignored(metric):
     scores, Y, _ = make_task(300)
     Y[np.random.default_rng(1).random(Y.shape) < 0.1] = np.nan
@@ -163,7 +138,7 @@ def test_labels_that_are_not_observed_are_ignored(metric):
     assert found.estimate == pytest.approx(clean_metric(metric, Y, scores, 0.1))
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", CONTROLLED)
 @pytest.mark.parametrize("rates", [((0.25, 0.5, 0.0), (0.25, 0.25, 0.0)), ((0.0,) * 3, (0.5, 0.25, 0.25))])
 def test_estimate_is_unbiased(metric, rates):
     # Every noisy label vector occurs as often as its probability says, in units of 1/64: the estimate is then exact.
@@ -184,18 +159,13 @@ def test_estimate_is_unbiased(metric, rates):
     assert found.estimate == pytest.approx(clean_metric(metric, Y, scores, 0.5))
 
 
-def test_label_shares_of_binary_labels():
-    Y = np.array(list(itertools.product((0, 1), repeat=5)), dtype=float)
-    assert_allclose(label_shares(Y), Y / np.maximum(1, Y.sum(1, keepdims=True)), atol=1e-12)
-
-
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", CONTROLLED)
 @pytest.mark.parametrize("noise", [None, ClassConditionalNoise([0.2, 0.1, 0.3], [0.1, 0.2, 0.0])])
 def test_threshold_and_bound_against_reference(metric, noise):
     scores, _, noisy = make_task(150, 3, noise, random_state=3, difficulty=0.3)
     model = noise or ClassConditionalNoise(0.0, 0.0, n_labels=3)
     p, grid = model.debias(noisy), np.quantile(scores, np.linspace(0, 0.98, 40))
-    target = {"recall": 0.7, "precision": 0.6, "fnr": 0.3, "hamming": 0.3}[metric]
+    target = {"recall": 0.7, "precision": 0.6, "hamming": 0.3}[metric]
     found = control_risk(noisy, scores, noise, metric, target, 0.8, thresholds=grid)
     assert found.threshold == reference_control(metric, p, scores, grid, target, 0.2, model)
     level = 0.2 / N_STARTS[metric]
@@ -207,11 +177,11 @@ def test_threshold_and_bound_against_reference(metric, noise):
     assert (found.bound >= target) if metric in AT_LEAST else (found.bound <= target)
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", CONTROLLED)
 def test_uncertain_rates_widen_the_bound(metric):
     noise = ClassConditionalNoise([0.2, 0.1, 0.3], [0.1, 0.2, 0.15])
     scores, _, noisy = make_task(200, 3, noise, random_state=4, difficulty=0.3)
-    rates = rates_with_errors(noise, noisy, se=1e-4 if metric == "fnr" else 0.02)
+    rates = rates_with_errors(noise, noisy, se=0.02)
     found = estimate_at(noisy, scores, rates, metric, 0.2)
     sign = 1 if metric in AT_LEAST else -1
 
@@ -259,7 +229,7 @@ def test_errors_of_rates_near_zero_add_up():
     assert together < apart
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", CONTROLLED)
 def test_trusted_rows_against_reference(metric):
     noise, wrong = ClassConditionalNoise(0.2, 0.2, n_labels=3), ClassConditionalNoise(0.1, 0.05, n_labels=3)
     scores, Y, noisy = make_task(240, 3, noise, random_state=5, difficulty=0.5)
@@ -323,7 +293,7 @@ def test_sample_without_errors_is_not_certain():
     assert 15 < few.rows_needed < 30
 
 
-@pytest.mark.parametrize(("metric", "target"), [("recall", 0.97), ("precision", 0.7), ("fnr", 0.05), ("hamming", 0.13)])
+@pytest.mark.parametrize(("metric", "target"), [("recall", 0.97), ("precision", 0.7), ("hamming", 0.13)])
 def test_rows_needed(metric, target):
     noise = ClassConditionalNoise(0.3, 0.2, n_labels=4)
     scores, _, noisy = make_task(20, 4, noise, random_state=2, difficulty=0.3)
@@ -358,45 +328,6 @@ def test_safest_threshold_without_guarantee():
     assert found.predict(scores).all()
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_bernstein(metric):
-    noise = ClassConditionalNoise(0.1, 0.1, n_labels=2)
-    scores, _, noisy = make_task(4000, 2, noise, difficulty=0.3)
-    target = {"recall": 0.6, "precision": 0.5, "fnr": 0.4, "hamming": 0.4}[metric]
-    bernstein = control_risk(noisy, scores, noise, metric, target, method="bernstein", thresholds=[0.5])
-    clt = control_risk(noisy, scores, noise, metric, target, thresholds=[0.5])
-    assert bernstein.guaranteed
-    sign = 1 if metric in AT_LEAST else -1
-    p, n, log = noise.debias(noisy), 4000, math.log(2 / 0.1)
-    values = noise.debias(np.array(list(itertools.product((0, 1), repeat=2)), dtype=float))
-
-    def margin(tau):
-        parts = np.array([row_parts(metric, p[i], scores[i], 0.5) for i in range(n)])
-        constraint = sign * (tau * parts[:, 1] - parts[:, 0])
-        return constraint.mean() + math.sqrt(2 * constraint.var(ddof=1) * log / n) + 7 * span * log / (3 * (n - 1))
-
-    corners = [
-        [sign * (target * D - N) for N, D in [row_parts(metric, labels, row, 0)]]
-        for labels in values
-        for row in itertools.product((-1, 1), repeat=2)
-    ]
-    span = np.ptp(corners)  # range over all noisy labels and all predictions
-    # The range of the implementation is an upper bound, so its bound is at most as good.
-    assert margin(target) <= 0
-    reference = brentq(margin, 0, 1)
-    assert sign * bernstein.bound <= sign * reference + 1e-3
-    assert sign * bernstein.bound < sign * clt.bound
-
-
-def test_bernstein_requires_known_rates():
-    noise = PartialNoise(0.2, n_labels=4)
-    scores, Y, noisy = make_task(100, 4, noise)
-    with pytest.raises(ValueError, match="bernstein"):
-        control_risk(noisy, scores, rates_with_errors(noise, noisy, 0.02), method="bernstein")
-    with pytest.raises(ValueError, match="bernstein"):
-        control_risk(noisy, scores, noise, method="bernstein", trusted=(np.arange(50), Y[:50]))
-
-
 @pytest.mark.parametrize("metric", ["recall", "precision", "hamming"])
 def test_per_label(metric):
     noise = ClassConditionalNoise([0.1, 0.3], [0.2, 0.0])
@@ -410,12 +341,6 @@ def test_per_label(metric):
         assert_allclose((found.threshold[j], found.bound[j]), (alone.threshold, alone.bound))
     assert_array_equal(found.predict(scores), scores >= found.threshold)
     assert "for 2 of 2 labels, jointly with confidence 0.9" in str(found)
-
-
-def test_per_label_fnr_is_rejected():
-    scores, Y, _ = make_task(50)
-    with pytest.raises(ValueError, match="recall"):
-        control_risk(Y, scores, None, "fnr", 0.1, per_label=True)
 
 
 def test_containers():
@@ -438,9 +363,8 @@ def test_transition_noise():
     Y = np.eye(3)[(scores + 0.3 * rng.normal(size=scores.shape)).argmax(1)]
     noise = TransitionNoise([[0.8, 0.1, 0.1], [0.0, 0.9, 0.1], [0.2, 0.1, 0.7]])
     noisy = noise.corrupt(Y, random_state=1)
-    recall, fnr = control_risk(noisy, scores, noise, "recall", 0.8), control_risk(noisy, scores, noise, "fnr", 0.2)
-    # Exactly one label of a row is true, so that both metrics are the same.
-    assert recall.threshold == pytest.approx(fnr.threshold, abs=0.1)
+    recall = control_risk(noisy, scores, noise, "recall", 0.8)
+    assert recall.guaranteed
     assert Y[recall.predict(scores) == 1].sum() >= 0.8 * 3000
     with pytest.raises(TypeError, match="per_label"):
         control_risk(noisy, scores, noise, per_label=True)
@@ -450,7 +374,7 @@ def test_transition_noise():
     ("change", "message"),
     [
         ({"metric": "f1"}, "metric must be"),
-        ({"method": "exact"}, "method must be"),
+        ({"metric": "fnr"}, "metric must be"),
         ({"target": 1.0}, "target must be between 0 and 1"),
         ({"confidence": 0.0}, "confidence must be between 0 and 1"),
         ({"scores": np.zeros((3, 4))}, "same shape"),
@@ -495,7 +419,7 @@ def test_rows_in_blocks(monkeypatch):
     noise = ClassConditionalNoise(0.2, 0.1, n_labels=4)
     scores, _, noisy = make_task(300, 4, noise)
     whole = control_risk(noisy, scores, noise, "precision", 0.4)
-    monkeypatch.setattr("ccmn.models.risk_control.MAX_BLOCK_ENTRIES", 7 * 384)
+    monkeypatch.setattr("ccmn.metrics.risk_control.MAX_BLOCK_ENTRIES", 7 * 384)
     blocks = control_risk(noisy, scores, noise, "precision", 0.4)
     assert blocks.threshold == whole.threshold
     assert blocks.bound == pytest.approx(whole.bound)
@@ -509,81 +433,6 @@ def test_fixed_sequence():
 
 def test_exports():
     assert ccmn.control_risk is control_risk
-    assert ccmn.RiskControlledClassifier is RiskControlledClassifier
-
-
-ONE_COLUMN = "multilabel only: the check expects a 1-d answer to a target of one column"
-TWO_VALUES = "labels are 0/1: the column of the check contains 1 and 2"
-EXPECTED = {
-    "check_classifiers_classes": "multilabel only: the check fits a 1-d target",
-    "check_classifiers_train": ONE_COLUMN,
-    "check_estimator_sparse_array": ONE_COLUMN,
-    "check_estimator_sparse_matrix": ONE_COLUMN,
-    "check_estimators_dtypes": TWO_VALUES,
-    "check_classifier_data_not_an_array": TWO_VALUES,
-    "check_fit2d_1feature": TWO_VALUES,
-    "check_classifier_multioutput": "the threshold of the probabilities is selected and not 1/2",
-}
-
-
-@sklearn_checks(
-    [RiskControlledClassifier(CorrectedClassifier(LogisticRegression(), None), None, random_state=0)],
-    EXPECTED,
-)
-@pytest.mark.filterwarnings("ignore")
-def test_sklearn(estimator, check):
-    check(estimator)
-
-
-@pytest.fixture(scope="module")
-def noisy_task():
-    noise = MissingNoise(0.3, n_labels=3)
-    return make_noisy_multilabel(3000, 5, 3, strength=6, noise=noise, random_state=0)
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        CCMNClassifier(MissingNoise(0.3, n_labels=3), loss="hamming", surrogate="square", random_state=0),
-        CorrectedClassifier(LogisticRegression(), MissingNoise(0.3, n_labels=3)),
-        RandomForestClassifier(20, max_depth=6, random_state=0),
-        MultiOutputClassifier(LogisticRegression()),
-        make_pipeline(StandardScaler(), MultiOutputClassifier(LogisticRegression())),
-    ],
-    ids=lambda estimator: type(estimator).__name__,
-)
-def test_classifier_meets_its_target(noisy_task, estimator):
-    noise = "fitted" if isinstance(estimator, (CCMNClassifier, CorrectedClassifier)) else MissingNoise(0.3, n_labels=3)
-    clf = RiskControlledClassifier(estimator, noise, target=0.8, confidence=0.99, random_state=0)
-    clf = clone(clf).fit(noisy_task.X[:2000], noisy_task.Y_noisy[:2000])
-    X, Y = noisy_task.X[2000:], noisy_task.Y[2000:]
-    assert clf.control_.guaranteed
-    assert clf.control_.n_rows == 600
-    predicted = clf.predict(X)
-    assert predicted[Y == 1].mean() > 0.8
-    assert predicted.mean() < 0.8
-    assert_array_equal(predicted, clf.predict_proba(X) >= clf.threshold_)
-
-
-def test_prefit_classifier(noisy_task):
-    base = CCMNClassifier("missing", loss="hamming", surrogate="square", random_state=0)
-    base.fit(noisy_task.X[:1500], noisy_task.Y_noisy[:1500])
-    X, noisy = noisy_task.X[1500:], noisy_task.Y_noisy[1500:]
-    clf = RiskControlledClassifier(base, target=0.8, prefit=True).fit(X, noisy)
-    direct = control_risk(noisy, base.predict_proba(X), base.rates_, target=0.8)
-    assert (clf.threshold_, clf.control_.bound) == (direct.threshold, direct.bound)
-    assert clf.estimator_ is base
-    rows = np.arange(200)
-    clf.calibrate(X, noisy, trusted=(rows, noisy_task.Y[1500:1700]))
-    assert clf.control_.n_rows == 200
-
-
-def test_classifier_without_noise_model(noisy_task):
-    clf = RiskControlledClassifier(MultiOutputClassifier(LogisticRegression()))
-    with pytest.raises(ValueError, match="noise_"):
-        clf.fit(noisy_task.X, noisy_task.Y_noisy)
-    with pytest.raises(ValueError, match="noise must be 'fitted'"):
-        clf.set_params(noise="both").fit(noisy_task.X, noisy_task.Y_noisy)
 
 
 def violation_rate(metric, noise, target, draws=300, n=400, estimated=False):
@@ -604,7 +453,6 @@ def violation_rate(metric, noise, target, draws=300, n=400, estimated=False):
         value = {
             "recall": Y[h].sum() / Y.sum(),
             "precision": Y[h].mean() if h.any() else 1.0,
-            "fnr": ((Y * ~h).sum(1) / np.maximum(Y.sum(1), 1)).mean(),
             "hamming": (h != (Y == 1)).mean(),
         }[metric]
         missed += found.guaranteed and (value < target if metric in AT_LEAST else value > target)
@@ -613,10 +461,10 @@ def violation_rate(metric, noise, target, draws=300, n=400, estimated=False):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("estimated", [False, True])
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", CONTROLLED)
 def test_violation_rate(metric, estimated):
     noise = ClassConditionalNoise([0.3, 0.2, 0.1, 0.0], [0.0, 0.1, 0.1, 0.2])
-    target = {"recall": 0.9, "precision": 0.7, "fnr": 0.1, "hamming": 0.17}[metric]
+    target = {"recall": 0.9, "precision": 0.7, "hamming": 0.17}[metric]
     assert violation_rate(metric, noise, target, estimated=estimated) <= 0.2 + 2 * math.sqrt(0.2 * 0.8 / 300)
 
 
