@@ -520,7 +520,7 @@ def check_soft_labels(labels: Any) -> None:
         remedy = " For -1/+1 labels pass (Y + 1) / 2." if low == -1 else ""
         raise ValueError(
             f"labels must be between 0 and 1 (NaN: not observed); got values from {low:g} to {high:g}.{remedy} "
-            "For debiased labels use ccmn.functional; a loss with noise=... debiases its labels itself."
+            "For debiased labels use ccmn.losses.hamming_loss or ranking_loss; a loss with noise=... debiases labels."
         )
 
 

@@ -42,8 +42,7 @@ from ccmn import (
     metrics,
 )
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
-from ccmn.functional import hamming_loss, ranking_loss
-from ccmn.losses import SURROGATES, ForwardLoss
+from ccmn.losses import SURROGATES, ForwardLoss, hamming_loss, ranking_loss
 from ccmn.paper import ResultStore, prepare, run_table, theory
 from ccmn.paper.baselines import FPML, PARTICLE, PMLLRS, PMLNI
 
