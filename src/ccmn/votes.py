@@ -22,6 +22,7 @@ from sklearn.utils import check_array
 
 from ccmn._containers import is_dataframe, is_sparse, unwrap
 from ccmn._random import RandomState, as_generator
+from ccmn._threads import limit_threads, solver_operations
 from ccmn._validation import FloatArray, check_count
 from ccmn.estimation.dawid_skene import (
     Counts,
@@ -36,7 +37,6 @@ from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL, NoiseRates, NoiseType,
 from ccmn.estimation.out_of_fold import Fold, feature_maps, stratified_folds
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training.newton import LogisticPath
-from ccmn.training.ridge import limit_threads, solver_operations
 from ccmn.vote_table import VoteTable
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from sklearn.utils import check_array
 
 from ccmn._containers import Labels, is_sparse, to_dense_array, unwrap
 from ccmn._random import RandomState, as_generator
+from ccmn._threads import limit_threads, solver_operations
 from ccmn._validation import (
     FloatArray,
     check_choice,
@@ -36,7 +37,6 @@ from ccmn.estimation import NOISE_TYPES, NoiseRates, ScoreNoiseRates, estimate_n
 from ccmn.estimation.out_of_fold import stratified_folds
 from ccmn.noise import NoiseModel, ScoreDependentNoise
 from ccmn.training.forest import MAX_LABELS, fit_forest
-from ccmn.training.ridge import limit_threads, solver_operations
 
 N_FOLDS = 10
 """Folds of the linear model. More rows for training matter more than the time of ten small eigendecompositions."""

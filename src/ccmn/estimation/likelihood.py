@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ccmn._threads import limit_threads, solver_operations
 from ccmn._validation import FloatArray
 from ccmn.estimation.noise_rates import NoiseType
 from ccmn.estimation.out_of_fold import (
@@ -29,7 +30,6 @@ from ccmn.estimation.out_of_fold import (
     label_features,
     stratified_folds,
 )
-from ccmn.training.ridge import limit_threads, solver_operations
 
 N_FOLDS = 3
 """Folds of the held-out likelihood."""

@@ -18,13 +18,13 @@ from torch import Tensor
 
 from ccmn._containers import is_sparse, to_dense_array
 from ccmn._random import RandomState, as_generator
+from ccmn._threads import limit_threads
 from ccmn._validation import FloatArray
 from ccmn.losses import HammingLoss
 from ccmn.training.batches import MAX_DENSE_FEATURES, Features, Rows
 from ccmn.training.loop import Objective, train
 from ccmn.training.networks import Network, StackedLinear
 from ccmn.training.optimizer import StackedAdam
-from ccmn.training.ridge import limit_threads
 from ccmn.training.selection import KeepBest
 
 LEARNING_RATES = (2e-2, 1e-3)

@@ -27,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
+from ccmn._threads import limit_threads, solver_operations
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.likelihood import (
@@ -41,7 +42,6 @@ from ccmn.estimation.likelihood import (
 )
 from ccmn.estimation.noise_rates import Flag, NoiseType
 from ccmn.estimation.out_of_fold import N_COMPONENTS, reduce_features, standardize, stratified_folds
-from ccmn.training.ridge import limit_threads, solver_operations
 
 MIN_ROWS = 500
 """The tests are skipped if fewer rows have all labels observed: their limits were selected on larger data."""

@@ -20,6 +20,7 @@ from scipy.special import expit
 from torch import Tensor
 
 from ccmn._containers import is_sparse
+from ccmn._threads import limit_threads, solver_operations
 from ccmn.losses import MultiLabelLoss
 from ccmn.models.calibration import platt_scaling
 from ccmn.models.predictor import FittedNetwork, MakeModule, extract_run, forest_features, log_odds
@@ -48,7 +49,7 @@ from ccmn.training import (
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.forest import MAX_FEATURES, MAX_LABELS, Forest, fit_forest
 from ccmn.training.newton import LogisticPath
-from ccmn.training.ridge import l2_path, limit_threads, solver_operations
+from ccmn.training.ridge import l2_path
 from ccmn.training.selection import MIN_IMPROVEMENT, ValidationCriterion, criterion_of_scores
 
 MAX_SELECTION_ROWS = 20_000

@@ -28,8 +28,8 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from ccmn._random import RandomState, as_generator
+from ccmn._threads import limit_threads
 from ccmn._validation import FloatArray, check_count
-from ccmn.training.ridge import limit_threads
 
 DEFAULT_TREES = 100
 """Number of trees. 200 trees gain .007 in mean AP (yeast, enron and tmc with 1,500 rows) for twice the time."""

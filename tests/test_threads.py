@@ -7,7 +7,7 @@ import scipy.sparse
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ccmn.training.ridge import limit_threads, solver_operations
+from ccmn._threads import limit_threads, solver_operations
 
 
 def threads():
