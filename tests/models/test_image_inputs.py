@@ -72,7 +72,6 @@ def test_items_of_a_dataset_are_read_in_every_epoch():
     assert items.reads.min() >= FIT["epochs"]
     expected = CCMNClassifier(None, model=make_cnn, **FIT).fit(IMAGES[:200], Y[:200])
     np.testing.assert_allclose(clf.predict_proba(items), expected.predict_proba(IMAGES[:200]), atol=1e-6)
-    np.testing.assert_array_equal(clf.training_rows_.hashes, expected.training_rows_.hashes)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

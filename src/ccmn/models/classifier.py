@@ -39,7 +39,6 @@ from ccmn.models.predictor import (
     top_labels,
     with_names,
 )
-from ccmn.models.row_sketch import TRAINING_ROWS, RowSketch, SketchedSource
 from ccmn.models.solvers import (
     REQUIREMENTS,
     SOLVERS,
@@ -293,9 +292,6 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Shape of one input, if X had more than two dimensions.
     feature_names_in_ : array of str
         Names of the features, if X was a DataFrame.
-    training_rows_ : RowSketch or None
-        Sketch of the rows passed to ``fit``. ``training_rows_.compare(X)`` estimates which share of other rows are
-        training rows. None for models saved by older versions.
     extra_ : dict
         JSON-safe notes that are saved and loaded with the model.
 
@@ -317,7 +313,6 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     _checkpoints: tuple[Checkpoint, ...] = ()
     """Checkpoints of a completed fit, which are deleted after the model has been saved."""
-    training_rows_: RowSketch | None
 
     def __init__(
         self,
@@ -459,7 +454,6 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             result = SOLVERS[solver](config, samples, on_epoch, saved, on_phase)
             on_phase("calibration", 0, 1)
             self._set_fitted(config, result, samples.valid, samples.train)
-        self.training_rows_ = RowSketch.of(X)
         return self
 
     def fit_stream(
@@ -530,14 +524,12 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             files = [(file.name, file.stat().st_size) for file in shards.files]
             shards_content = (files, shards.groups, plan, *shards.footers())
             saved = self._checkpoint(checkpoint, 1, *shards_content, holdout.X, holdout.Y, valid, *initial.values())
-        source = SketchedSource(shards)
-        scaled = source if config.scaling is None else ScaledSource(source, config.scaling)
+        scaled = shards if config.scaling is None else ScaledSource(shards, config.scaling)
         scaled_valid = valid if config.scaling is None else replace(valid, X=config.scaling.transform(valid.X))
         with show_progress(verbose, config.criterion, stream=True) as (on_epoch, on_rows):
             rows = streamed_rows(config, scaled, plan, holdout, noise.model, on_rows)
             result = fit_adam(config, StreamedSplit(rows, scaled_valid), on_epoch, saved)
         self._set_fitted(config, result, valid)
-        self.training_rows_ = source.gather()
         return self
 
     def _warn_about_unused(self, solver: str, checkpoint: Any) -> None:
@@ -681,7 +673,6 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.noise_, self.rates_, self.group_noise_ = noise.model, noise.rates, noise.groups
         self.inferred_ = targets.inferred
         self.risk_parts_: NDArray[np.float64] | None = None
-        self.training_rows_ = None
         self.extra_: dict[str, Any] = {}
 
     def _given_validation(self, validation: tuple[Any, Any], targets: Targets, clean: bool) -> Sample:
@@ -929,9 +920,6 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         scorer = self._scorer
         check_weights(scorer.network, self.n_features_in_, self.thresholds_.size + scorer.has_dummy)
-        arrays = scorer.network.arrays
-        if self.training_rows_ is not None:
-            arrays = {**arrays, TRAINING_ROWS: self.training_rows_.hashes.view(np.int64)}
         description = {
             "parameters": {k: json_safe(v) for k, v in self.get_params(deep=False).items()},
             "kind": self._kind,
@@ -951,7 +939,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "selected": self.selected_,
             "extra": self.extra_,
         }
-        write_model(path, description, arrays)
+        write_model(path, description, scorer.network.arrays)
         for checkpoint in self._checkpoints:
             checkpoint.remove()
         self._checkpoints = ()
@@ -984,8 +972,6 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             clf.feature_names_in_ = np.array(d["feature_names"], dtype=object)
         clf._history, clf.extra_, clf._sparse = d["history"], d["extra"], d["sparse"]
         clf.selected_ = d["selected"]
-        stored = arrays.pop(TRAINING_ROWS, None)  # older models have none
-        clf.training_rows_ = None if stored is None else RowSketch.from_stored(stored)
         network = FittedNetwork(d["network"], arrays)
         check_weights(network, clf.n_features_in_, clf.noise_.n_labels + d["has_dummy"])
         clf.thresholds_ = np.array(d["thresholds"], dtype=np.float64)

@@ -113,44 +113,6 @@ def test_values_outside_the_range_are_marked(run, printed, saved, task, files):
     assert "outside" not in clean
 
 
-class TestTrainingRows:
-    def test_held_out_rows_give_no_note(self, run, printed, saved, fresh, files):
-        assert printed("evaluate", saved, "fresh.npz")["training_rows"] == 0
-        assert run("evaluate", saved, "fresh.csv").stderr == ""
-
-    @pytest.mark.parametrize("name", ["task.npz", "task.csv"])
-    def test_training_rows_are_counted(self, run, printed, saved, files, name):
-        assert printed("evaluate", saved, name)["training_rows"] == 1
-        note = run("evaluate", saved, name).stderr
-        assert "300 of 300 rows have the same features" in note
-        assert "held-out rows" in note
-        assert "--noise" not in note
-
-    def test_estimates_become_approximate(self, run, printed, saved, task, fresh, files):
-        run("noise", "inject", "fresh.npz", "--rho-pos", 0.2, "--rho-neg", 0.1, "--out", "noisy.npz")
-        few = replace(fresh, X=np.concatenate((fresh.X, task.X[:10])), Y=np.concatenate((fresh.Y, task.Y[:10])))
-        many = replace(fresh, X=np.concatenate((fresh.X, task.X[:90])), Y=np.concatenate((fresh.Y, task.Y[:90])))
-        for name, data, share, marked in (("few", few, 10 / 310, False), ("many", many, 90 / 390, True)):
-            write_npz(data, files / f"{name}.npz")
-            arguments = ("evaluate", saved, f"{name}.npz", "--noise", "noisy.rates.json")
-            found = printed(*arguments)
-            assert found["training_rows"] == pytest.approx(share)
-            assert ({estimate["status"] for estimate in found["metrics"].values()} == {"approximate"}) == marked
-            assert ("with --noise they can leave the range" in run(*arguments).stderr) == marked
-        run(*arguments, "--report", "model.html")
-        text = " ".join(check_page((files / "model.html").read_text()).text)
-        assert "90 of 390 rows have the same features" in text
-        assert "approximate" in text
-        assert "unbiased," not in text
-
-    def test_models_without_a_sketch(self, printed, saved, files):
-        model = load_model(saved)
-        model.training_rows_ = None
-        model.save(files / "old.ccmn")
-        assert load_model(files / "old.ccmn").training_rows_ is None
-        assert printed("evaluate", files / "old.ccmn", "task.npz")["training_rows"] is None
-
-
 def test_estimated_rates_widen_the_errors(printed, rejected, run, saved, fresh, files):
     noise = ClassConditionalNoise([0.2, 0.1, 0.0], [0.1, 0.0, 0.3], label_names=["sun", "sea", "sky"])
     known = NoiseRates.known(noise, fresh.Y)

@@ -185,11 +185,6 @@ def test_control_without_guarantee(rejected, saved, task, files):
     assert "rows are needed" in message
 
 
-def test_control_on_training_rows(run, saved, files):
-    result = run("predict", saved, "task.npz", "--control", "recall=0.9", "--calibration", "task.npz")
-    assert "100% of the calibration rows are in the training data" in result.stderr
-
-
 def test_control_of_a_multiclass_model(rejected, task, files):
     kinds = np.array(["cat", "dog", "emu"])[task.Y.sum(1) % 3]
     CCMNClassifier(noise=None, epochs=2).fit(pd.DataFrame(task.X, columns=task.feature_names), kinds).save("three")

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
     from ccmn.data.columns import Columns
     from ccmn.models import CCMNClassifier, RiskControl
-    from ccmn.models.row_sketch import SeenRows
     from ccmn.noise import NoiseModel
 
 BLOCK_ENTRIES = 1 << 22
@@ -178,13 +177,7 @@ def evaluate(
     with prefix_errors(source):
         data = _observed_rows(data) if rates is None else data
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
-    training_rows = None if classifier.training_rows_ is None else classifier.training_rows_.compare(data.X)
-    training_note = None
-    if training_rows is not None:
-        training_note = _training_rows_note(training_rows, data.n, noisy=rates is not None)
-    if training_note is not None:
-        typer.echo(f"ccmn: note: {training_note}", err=True)
-    figures = measure(data.Y, scores, rates, on_training_rows=training_note is not None)
+    figures = measure(data.Y, scores, rates)
     _warn_if_negative(figures["hamming_loss"])
     values = {
         name: figure.value if rates is None else {**asdict(figure), "out_of_range": figure.out_of_range}
@@ -194,13 +187,12 @@ def evaluate(
         from ccmn.app.report.builders import evaluation_report
 
         display = row_display(data, data.Y, size, Path(source).parent, columns.table)
-        write_report(evaluation_report(data, classifier, scores, rates, display, training_note), report)
+        write_report(evaluation_report(data, classifier, scores, rates, display), report)
     if as_json:
         result = {
             "n": data.n,
             "q": data.q,
             "noise": rates and rates.to_dict(),
-            "training_rows": None if training_rows is None else training_rows.share,
             "metrics": values,
         }
         print_json(result if report is None else {**result, "report": str(report)})
@@ -326,13 +318,6 @@ def _control(
 
     if classifier.predict(data.X[:1], sparse=False).ndim == 1:
         raise ValueError("--control requires a multi-label model; this model predicts one class per row")
-    seen = None if classifier.training_rows_ is None else classifier.training_rows_.compare(data.X)
-    if seen is not None and seen.is_large:
-        typer.echo(
-            f"ccmn: note: {seen.share:.0%} of the calibration rows are in the training data of this model: the "
-            "guarantee does not hold. Calibrate on held-out rows.",
-            err=True,
-        )
     rates = None if noise is None else read_rates_option(noise, classifier.label_names_, data.q)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*cannot be guaranteed")  # raised as an error below
@@ -361,18 +346,6 @@ def _predict_blocks(
             predicted = p >= threshold
         ids = None if data.ids is None else data.ids[start : start + size]
         yield Predictions([str(name) for name in names], p, predicted, start, ids, id_name)
-
-
-def _training_rows_note(training_rows: SeenRows, n: int, *, noisy: bool) -> str | None:
-    """Return a warning if the model was trained on many of the evaluated rows."""
-    if not training_rows.is_large:
-        return None
-    count = f"{'' if training_rows.exact else 'about '}{round(training_rows.share * n)} of {n}"
-    effect = "; with --noise they can leave the range of the metric" if noisy else ""
-    return (
-        f"{count} rows have the same features as a row in the training data of this model. If they are the same rows, "
-        f"these figures are too optimistic{effect}. Evaluate on held-out rows."
-    )
 
 
 def _warn_if_negative(hamming: MetricValue) -> None:

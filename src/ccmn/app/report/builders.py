@@ -117,18 +117,12 @@ def evaluation_report(
     scores: FloatArray,
     noise: NoiseModel | NoiseRates | None,
     show: Show,
-    training_note: str | None = None,
 ) -> Report:
-    """Return the report of a model whose scores are (n, q); if ``noise`` is given, the labels of ``data`` are noisy.
-
-    ``training_note`` is a warning for the case that the model was trained on many of these rows.
-    """
+    """Return the report of a model whose scores are (n, q); if ``noise`` is given, the labels of ``data`` are noisy."""
     labels = to_dense_array(data.Y).astype(np.float64)
     names = [str(name) for name in data.label_names or classifier.label_names_ or range(data.q)]
     correcting = None if noise is None else correcting_noise(noise)
-    metrics = metric_facts(
-        labels, scores, noise, "Predictions of the model.", on_training_rows=training_note is not None
-    )
+    metrics = metric_facts(labels, scores, noise, "Predictions of the model.")
     basis = "estimated for the true labels from the noisy ones" if noise is not None else "computed on the given labels"
     wrong = min(max(metrics.rows[-1].values["hamming_loss"].value, 0.0), 1.0)
     note = (
@@ -138,10 +132,7 @@ def evaluation_report(
     variants = label_variants(labels, scores, correcting)
     return Report(
         title=f"Evaluation of the model on {data.name or 'unnamed data'}",
-        lead=(
-            f"The model predicts {wrong:.1%} of the labels wrongly (Hamming loss). The metrics are {basis}.",
-            *([training_note] if training_note else []),
-        ),
+        lead=(f"The model predicts {wrong:.1%} of the labels wrongly (Hamming loss). The metrics are {basis}.",),
         data=data_facts(data.name, data.d, labels, names),
         rates=_evaluation_rates(classifier, noise, names),
         metrics=metrics,

@@ -339,13 +339,11 @@ def measure(
     scores: NDArray[np.floating[Any]],
     noise: Noise | None = None,
     *,
-    on_training_rows: bool = False,
     standard_errors: bool = False,
 ) -> dict[str, MetricValue]:
     """Compute every metric of scores (n, q) with threshold 0; with ``noise``, estimate it from the noisy labels Y.
 
-    Estimates ``on_training_rows`` are approximate: the predictions depend on the errors of the labels. Without
-    ``noise``, ``standard_errors`` adds those over rows.
+    Without ``noise``, ``standard_errors`` adds those over rows.
 
     >>> measure([[1, 0], [0, 1]], np.array([[0.5, -0.5], [0.5, -0.5]]))["hamming_loss"]
     MetricValue(value=0.5, se=None, status=None)
@@ -365,8 +363,7 @@ def measure(
             values[name] = MetricValue(exact, errors.get(name), bounds=metric.bounds(scores.shape[1]))
         else:
             estimate = metric.function(Y, second, noise=noise)
-            status = "approximate" if on_training_rows else str(estimate.status)
-            values[name] = MetricValue(float(estimate.value), float(estimate.se), status, estimate.bounds)
+            values[name] = MetricValue(float(estimate.value), float(estimate.se), str(estimate.status), estimate.bounds)
     return values
 
 
@@ -382,15 +379,13 @@ def out_of_range_note(bounds: tuple[float, float]) -> str:
     )
 
 
-def metric_facts(
-    Y: FloatArray, scores: FloatArray, noise: Noise | None, note: str, *, on_training_rows: bool = False
-) -> MetricFacts:
+def metric_facts(Y: FloatArray, scores: FloatArray, noise: Noise | None, note: str) -> MetricFacts:
     """Compute every metric on the labels as given (if all were observed) and corrected for noise (if it is known)."""
     rows = []
     if not np.isnan(Y).any():
         rows.append(MetricRow(AS_GIVEN, measure(Y, scores, standard_errors=True), 0))
     if noise is not None:
-        rows.append(MetricRow(CORRECTED, measure(Y, scores, noise, on_training_rows=on_training_rows), 1))
+        rows.append(MetricRow(CORRECTED, measure(Y, scores, noise), 1))
         note += (
             " Corrected values estimate the metrics on the true labels, with standard errors. Unbiased estimates are "
             "correct on average; consistent ones in the limit of many rows; approximate ones keep a bias."
