@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-import torch
 from scipy.special import expit, logit
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -111,19 +110,6 @@ def test_damaged_arrays_are_named(tmp_path, fitted, name, change):
     persistence.write_model(tmp_path / "m.ccmn", description, arrays)
     with pytest.raises(ValueError, match=rf"not a valid ccmn model: .*{name}"):
         load_model(tmp_path / "m.ccmn")
-
-
-def test_models_without_scaling_are_loaded(tmp_path, fitted):
-    """Models of version 1.0 have no scaling: their outputs are the log-odds of the average."""
-    fitted.save(tmp_path / "m.ccmn")
-    description, arrays = persistence.read_model(tmp_path / "m.ccmn")
-    slope, offset = arrays.pop("platt")
-    persistence.write_model(tmp_path / "m.ccmn", description, arrays)
-    again = load_model(tmp_path / "m.ccmn")
-    outputs = again._scorer.network.outputs(X_TEST)
-    np.testing.assert_allclose(slope * outputs + offset, fitted._scorer.network.outputs(X_TEST))
-    module = again.to_torch()
-    np.testing.assert_allclose(module(torch.tensor(X_TEST)).numpy(), again.predict_proba(X_TEST), atol=1e-5)
 
 
 def test_scaling_corrects_probabilities_that_are_too_close_to_the_mean():

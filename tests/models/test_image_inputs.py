@@ -74,13 +74,6 @@ def test_items_of_a_dataset_are_read_in_every_epoch():
     np.testing.assert_allclose(clf.predict_proba(items), expected.predict_proba(IMAGES[:200]), atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_worker_processes_read_the_same_items(fitted):
-    X = TensorDataset(torch.tensor(IMAGES), torch.tensor(Y))
-    clf = CCMNClassifier(MissingNoise(0.1, n_labels=10), model=make_cnn, num_workers=2, **RANKING).fit(X, Y)
-    np.testing.assert_allclose(clf.predict_proba(X), fitted.predict_proba(IMAGES), atol=1e-6)
-
-
 def test_items_of_different_shapes_are_rejected():
     items = [np.zeros((1, 2, 3)), np.zeros((1, 3, 2))] * 30
     X = type("Items", (Dataset,), {"__len__": lambda self: 60, "__getitem__": lambda self, i: items[i]})()
@@ -134,53 +127,6 @@ def test_default_trains_on_posterior_probabilities_and_selects_by_debiased_label
 def test_other_losses_and_labels_without_noise_are_not_cross_fitted(monkeypatch, options):
     parameters = {"noise": MissingNoise(0.1, n_labels=10), "model": make_cnn, **FIT, **options}
     assert fitted_samples(monkeypatch, CCMNClassifier(**parameters), IMAGES[:200], Y[:200]).train.noisy is None
-
-
-@pytest.mark.parametrize("autocast", [False, True])
-def test_autocast_trains_in_bfloat16_and_predicts_in_float32(autocast):
-    seen = []
-
-    def make_recording(shape, n_outputs):
-        network = make_cnn(shape, n_outputs)
-        network[-1].register_forward_hook(lambda module, inputs, output: seen.append((module.training, output.dtype)))
-        return network
-
-    noise = MissingNoise(0.1, n_labels=10)
-    clf = CCMNClassifier(noise, model=make_recording, autocast=autocast, **RANKING).fit(IMAGES[:200], Y[:200])
-    clf.predict(IMAGES[:5])
-    assert set(seen) == {(True, torch.bfloat16 if autocast else torch.float32), (False, torch.float32)}
-
-
-@pytest.mark.filterwarnings("ignore:The best epoch")
-@pytest.mark.parametrize("loaded", [False, True])
-def test_warm_start_continues_from_the_weights_of_the_previous_fit(tmp_path, loaded):
-    """A learning rate of almost zero keeps the weights."""
-    clf = CCMNClassifier(None, model=make_cnn, warm_start=True, **FIT).fit(IMAGES[:200], Y[:200])
-    expected = clf.decision_function(IMAGES)
-    if loaded:
-        clf.save(tmp_path / "model.ccmn")
-        clf = load_model(tmp_path / "model.ccmn", model=make_cnn)
-    clf.set_params(lr=1e-12).fit(IMAGES[200:400], Y[200:400])
-    np.testing.assert_allclose(clf.decision_function(IMAGES), expected, atol=1e-5)
-    clf.set_params(warm_start=False).fit(IMAGES[200:400], Y[200:400])
-    assert abs(clf.decision_function(IMAGES) - expected).max() > 0.1
-
-
-@pytest.mark.filterwarnings("ignore:The best epoch")
-def test_warm_start_needs_the_same_custom_network(tmp_path):
-    with pytest.raises(ValueError, match="warm_start=True requires a custom network"):
-        CCMNClassifier(model="mlp", warm_start=True).fit(DATA.X, Y)
-    clf = CCMNClassifier(None, model=make_cnn, warm_start=True, **FIT).fit(IMAGES[:200], Y[:200])
-    with pytest.raises(ValueError, match="warm_start=True requires the network of the previous fit"):
-        clf.fit(IMAGES[:200], Y[:200, :4])
-
-
-@pytest.mark.filterwarnings("ignore:The best epoch")
-def test_checkpoint_of_a_warm_start_belongs_to_its_initial_weights(tmp_path):
-    file = tmp_path / "checkpoint"
-    clf = CCMNClassifier(None, model=make_cnn, warm_start=True, **FIT).fit(IMAGES[:200], Y[:200], checkpoint=file)
-    with pytest.raises(ValueError, match="checkpoint"):
-        clf.fit(IMAGES[:200], Y[:200], checkpoint=file)
 
 
 def test_saved_model_keeps_the_shape(fitted, tmp_path):

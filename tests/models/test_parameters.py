@@ -24,10 +24,8 @@ from ccmn.models.classifier import check_parameters
         ("validation_fraction", 0, "validation_fraction must be between 0 and 1"),
         ("epochs", 2.5, "epochs must be an integer"),
         ("batch_size", 0, "batch_size must be an integer"),
-        ("patience", True, "patience must be an integer"),
         ("threshold", "f2", "threshold must be 'fixed' or 'f1'"),
         ("noise", "both", "noise must be 'estimate' or 'partial' or 'missing'"),
-        ("flood_level", 0.1, "has no effect without correction='flood'"),
     ],
 )
 def test_invalid_parameters(parameter, value, message):
@@ -36,5 +34,5 @@ def test_invalid_parameters(parameter, value, message):
 
 
 def test_valid_parameters():
-    clf = CCMNClassifier(lr=0.1, weight_decay=0, validation_fraction=0.5, batch_size=7, patience=1)
+    clf = CCMNClassifier(lr=0.1, weight_decay=0, validation_fraction=0.5, batch_size=7)
     check_parameters(clf.get_params())

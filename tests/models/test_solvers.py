@@ -80,7 +80,7 @@ def test_failed_refit_resets_the_fitted_state():
     ("parameters", "names"),
     [
         ({"lr": 0.1}, "lr has"),
-        ({"epochs": 3, "patience": 2}, "epochs, patience have"),
+        ({"epochs": 3, "batch_size": 2}, "epochs, batch_size have"),
         (HAMMING | {"lr": 0.1}, "lr has"),
     ],
 )

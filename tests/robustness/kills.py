@@ -292,7 +292,7 @@ def _fit(folder: Path) -> np.ndarray:
     from ccmn import CCMNClassifier
 
     X = np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32)
-    clf = CCMNClassifier(None, epochs=300, lr=0.05, solver="adam", patience=None, batch_size=20, random_state=0)
+    clf = CCMNClassifier(None, epochs=300, lr=0.05, solver="adam", batch_size=20, random_state=0)
     clf.fit(X, X[:, :2] > 0.3, checkpoint=folder / "state")
     scores = clf.decision_function(X)
     clf.save(folder / "model.ccmn")

@@ -82,7 +82,7 @@ from ccmn.models.training_data import (
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel, RowNoise, ScoreDependentNoise
 from ccmn.training import NETWORKS, ProcessGroup
 from ccmn.training.checkpoint import Checkpoint
-from ccmn.training.networks import make_unflattened, make_warm_started
+from ccmn.training.networks import make_unflattened
 from ccmn.votes import infer_labels
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ MAX_CROSS_FIT_EPOCHS = 10
 """Epochs of the networks from whose embeddings rates are estimated; a short training suffices."""
 MAX_POSTERIOR_EPOCHS = 20
 """Epochs of the networks whose out-of-fold probabilities become posterior probabilities of the true labels."""
-ADAM_PARAMETERS = ("lr", "epochs", "batch_size", "patience", "autocast")
+ADAM_PARAMETERS = ("lr", "epochs", "batch_size")
 """Parameters that only Adam uses."""
 MAX_FULL_BATCH_ROWS = 256
 """Up to this number of rows, ``batch_size="auto"`` is all rows, and linear models and networks train in float64."""
@@ -107,11 +107,8 @@ def check_parameters(params: Mapping[str, Any], group: ProcessGroup | None = Non
     _check_noise(params["noise"])
     _check_loss_and_model(params)
     _check_optimization(params)
-    for name in ("scale", "warm_start"):
-        if not isinstance(params[name], (bool, np.bool_)):
-            raise ValueError(f"{name} must be True or False; got {params[name]!r}")
-    if params["warm_start"] and not callable(params["model"]):
-        raise ValueError(f"warm_start=True requires a custom network; got model={params['model']!r}")
+    if not isinstance(params["scale"], (bool, np.bool_)):
+        raise ValueError(f"scale must be True or False; got {params['scale']!r}")
     check_choice(params["threshold"], "threshold", ("fixed", "f1"))
     check_real(params["validation_fraction"], "validation_fraction", 0, 1)
     if group is not None and group.is_distributed:
@@ -154,19 +151,13 @@ def _check_loss_and_model(params: Mapping[str, Any]) -> None:
         CORRECTIONS[correction]
         if loss not in ("auto", *LOSSES):
             raise ValueError(f"correction={correction!r} has no effect with loss={loss!r}; use correction=None")
-    if params["flood_level"] and correction != "flood":
-        raise ValueError(f"flood_level={params['flood_level']!r} has no effect without correction='flood'")
 
 
 def _check_optimization(params: Mapping[str, Any]) -> None:
     check_choice(params["solver"], "solver", ("auto", "adam", "closed_form", "newton"))
     check_count(params["epochs"], "epochs")
-    if params["patience"] is not None:
-        check_count(params["patience"], "patience")
     if params["batch_size"] != "auto":
         check_count(params["batch_size"], "batch_size")
-    if params["num_workers"] != 0:
-        check_count(params["num_workers"], "num_workers")
     try:
         lr = np.atleast_1d(np.asarray(params["lr"], dtype=np.float64))
     except (TypeError, ValueError):
@@ -227,25 +218,13 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         "auto" uses the closed form for a linear model with Hamming loss and square surrogate, Newton steps for the
         logistic surrogate and the loss "plugin", and Adam otherwise. "closed_form" and "newton" select l2 weights on
         validation rows ("newton" by cross-validation) and then fit the model to all rows.
-    correction : {"abs", "relu", "flood"} or None, default=None
+    correction : {"abs", "relu"} or None, default=None
         Risk correction: keeps parts of the unbiased risk from becoming negative; for flexible networks.
-    flood_level : float, default=0.0
-        Lower limit of the parts for ``correction="flood"``.
     threshold : {"fixed", "f1"}, default="fixed"
         Threshold of every label: that of the loss (0, or the score of the dummy label), or the one with the largest
         corrected F1 score on the validation set.
-    patience : int or None, default=None
-        Adam stops if the validation criterion has not improved for this number of epochs.
-    warm_start : bool, default=False
-        Whether a custom network starts from the weights of the previous fit, or of the loaded model, instead of initial
-        weights. Rates are estimated again, and networks for cross-fitting start from initial weights.
     device : str, default="auto"
         "auto", "cpu", "cuda" or another PyTorch device, on which Adam trains. The other solvers use the CPU.
-    autocast : bool, default=False
-        Whether matrix products use bfloat16: on an accelerator, and in custom networks on a CPU. The loss is computed
-        in float32.
-    num_workers : int, default=0
-        Processes that read the items of a ``Dataset`` with inputs of more than one dimension.
     random_state : int, Generator or None, default=None
         Controls the validation split, the estimation of rates, initial weights and batches.
     verbose : int, default=0
@@ -272,13 +251,12 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Threshold of every label; 0 for ``threshold="fixed"``.
     history_ : DataFrame
         Validation criterion of every learning rate and epoch, or of every l2 weight.
-    selected_ : dict or None
+    selected_ : dict
         Configuration selected on the validation set: the name of the criterion (``"criterion"``), its value for the
         fitted model (``"value"``), and for Adam the learning rate (``"lr"``), the epoch (``"epoch"``), the number of
         epochs trained (``"epochs"``) and the training loss of that epoch (``"loss"``). The other solvers select l2
         separately for each of ``"n_labels"`` labels: ``"l2_min"`` and ``"l2_max"`` are the smallest and the largest.
-        For an average, ``"linear_share"`` is the share of the linear model. ``None`` for models saved by versions that
-        did not store it.
+        For an average, ``"linear_share"`` is the share of the linear model.
     risk_parts_ : array of shape (2, q) or (1, q), or None
         Parts of the training risk of every label (R+ and R- of the Hamming loss, one part of the ranking loss). They
         estimate quantities that cannot be negative; ``fit`` warns if one is. None if no part can be negative.
@@ -329,13 +307,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation_fraction: float = 0.2,
         solver: str = "auto",
         correction: str | None = None,
-        flood_level: float = 0.0,
         threshold: str = "fixed",
-        patience: int | None = None,
-        warm_start: bool = False,
         device: str = "auto",
-        autocast: bool = False,
-        num_workers: int = 0,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -351,13 +324,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.validation_fraction = validation_fraction
         self.solver = solver
         self.correction = correction
-        self.flood_level = flood_level
         self.threshold = threshold
-        self.patience = patience
-        self.warm_start = warm_start
         self.device = device
-        self.autocast = autocast
-        self.num_workers = num_workers
         self.random_state = random_state
         self.verbose = verbose
 
@@ -417,7 +385,6 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"sample_weight cannot be combined with correction={self.correction!r}")
         if validation is None and validation_is_clean:
             raise ValueError("validation_is_clean=True has no effect without validation=(X, y)")
-        initial = self._initial_weights()
         self.__dict__.pop("_scorer", None)
         X = read_features(self, X, reset=True)
         data = prepare(X, y, sample_weight=sample_weight, trusted=trusted, groups=groups)
@@ -429,7 +396,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             estimated = partial(on_phase, "noise rates")
             noise = resolve_noise(self.noise, self._estimation_data(data, seed), seed, estimated)
         self._reset(data.targets, noise)
-        config = self._config(noise, data, X.shape[0], seed, initial)
+        config = self._config(noise, data, X.shape[0], seed)
         sample = debias(data, noise, keep_noisy=config.loss_models_noise)
         if self._trains_on_posterior(data, noise):
             settings = self._cross_fit_settings(seed, MAX_POSTERIOR_EPOCHS)
@@ -441,11 +408,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         solver = choose_solver(config, samples)
         if solver != "adam":
             self._warn_about_unused(solver, checkpoint)
-        saved = (
-            None
-            if checkpoint is None
-            else self._checkpoint(checkpoint, 5, samples.train, samples.valid, *initial.values())
-        )
+        saved = None if checkpoint is None else self._checkpoint(checkpoint, 5, samples.train, samples.valid)
         epochs = solver == "adam"
         with (
             show_progress(verbose if epochs else 0, config.criterion) as (on_epoch, _),
@@ -507,9 +470,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose = self.verbose if ProcessGroup.current().is_main else 0
         with show_phases(verbose) as on_phase:
             noise = resolve_noise(self.noise, data, seed, partial(on_phase, "noise rates"))
-        initial = self._initial_weights()
         self._reset(data.targets, noise)
-        config = self._config(noise, data, shards.n, seed, initial, stream=True)
+        config = self._config(noise, data, shards.n, seed, stream=True)
         config = replace(config, batch_size=plan.settings.batch_size, dtype=torch.float32)
         self.n_features_in_ = shards.d
         self.__dict__.pop("feature_names_in_", None)
@@ -523,7 +485,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if checkpoint is not None:
             files = [(file.name, file.stat().st_size) for file in shards.files]
             shards_content = (files, shards.groups, plan, *shards.footers())
-            saved = self._checkpoint(checkpoint, 1, *shards_content, holdout.X, holdout.Y, valid, *initial.values())
+            saved = self._checkpoint(checkpoint, 1, *shards_content, holdout.X, holdout.Y, valid)
         scaled = shards if config.scaling is None else ScaledSource(shards, config.scaling)
         scaled_valid = valid if config.scaling is None else replace(valid, X=config.scaling.transform(valid.X))
         with show_progress(verbose, config.criterion, stream=True) as (on_epoch, on_rows):
@@ -571,8 +533,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _cross_fit_settings(self, seed: int, max_epochs: int) -> dict[str, Any]:
         """Return the parameters of cross-fitting."""
         settings = {"epochs": min(self.epochs, max_epochs), "device": self.device, "random_state": seed}
-        loading = {"num_workers": self.num_workers, "verbose": self.verbose}
-        return {**settings, **loading, "mixed_precision": bool(self.autocast)}
+        return {**settings, "verbose": self.verbose}
 
     def _factory(self, model: Any) -> Any:
         """Return the function that creates a custom network for flat rows, which it reshapes to inputs if necessary."""
@@ -601,26 +562,17 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             surrogate = "logistic" if loss == "hamming" else "sigmoid"
         return loss, surrogate, self._factory(model)
 
-    def _initial_weights(self) -> dict[str, NDArray[Any]]:
-        """Return the weights of the previous fit from which a custom network starts; empty without ``warm_start``."""
-        scorer: Scorer | None = getattr(self, "_scorer", None)
-        started = self.warm_start and scorer is not None and scorer.network.kind == "user"
-        return scorer.network.arrays if started and scorer is not None else {}
-
     def _config(
         self,
         noise: ResolvedNoise,
         data: TrainingData,
         n: int,
         seed: int,
-        initial: Mapping[str, NDArray[Any]] | None = None,
         *,
         stream: bool = False,
     ) -> TrainingConfig:
-        """Return the training configuration for n rows with this noise; ``initial`` are the weights of a warm start."""
+        """Return the training configuration for n rows with this noise."""
         loss_name, surrogate, model = self._resolve(noise, data, stream=stream)
-        if initial:
-            model = partial(make_warm_started, model, initial)
         loss, loss_models_noise = self._loss_function(loss_name, surrogate, noise.model)
         criterion = "hamming_loss"
         if data.targets.kind == "multiclass":
@@ -645,10 +597,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weight_decay=None if isinstance(self.weight_decay, str) else float(self.weight_decay),
             scaling=Scaling.of(data.X, data.weights) if self.scale and isinstance(model, str) else None,
             criterion=criterion,
-            patience=self.patience,
             device=device,
             dtype=torch.float64 if exact else torch.float32,
-            autocast=bool(self.autocast) and (device.type != "cpu" or callable(model)),
             seed=seed,
         )
 
@@ -659,7 +609,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # A transition matrix flips labels jointly; the ranking loss has a different form for it.
         models_noise = not noise.flips_independent
         loss = (HammingLoss if name == "hamming" else RankingLoss)(
-            surrogate, noise if models_noise else None, correction=self.correction, flood_level=self.flood_level
+            surrogate, noise if models_noise else None, correction=self.correction
         )
         return loss, models_noise
 
@@ -702,7 +652,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         per_label = self._kind == "multilabel" and not scorer.has_dummy
         self._scorer = calibrate(scorer, valid, self.threshold, result.valid_outputs, per_label=per_label)
         self.thresholds_, self._history = self._scorer.thresholds, result.history
-        self.selected_: dict[str, Any] | None = result.selected
+        self.selected_ = result.selected
         if result.interrupted:
             warnings.warn("The fit was interrupted; the best model so far is kept.", stacklevel=3)
         if result.advice and ProcessGroup.current().is_main:
@@ -947,16 +897,14 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def _from_description(cls, d: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CCMNClassifier:
         """Return the fitted classifier that :meth:`save` has described; raise an error if a field is invalid."""
-        d = {"sparse": False, "selected": None, "input_shape": None, **d}  # older models do not store these fields
-        params = {"scale": False, **d["parameters"]}
+        params = dict(d["parameters"])
         if isinstance(params["noise"], dict):
             grouped = params["noise"].get("kind") == "grouped"
             params["noise"] = (GroupedNoise if grouped else NoiseModel).from_dict(params["noise"])
         # Functions of the user are stored as null. All other parameters are checked.
         named = {"model": params["model"] or "linear", "surrogate": params["surrogate"] or "auto"}
         clf = cls(**params)
-        is_custom = params["model"] is None and clf.warm_start is True  # a custom network, which is not stored
-        check_parameters({**clf.get_params(deep=False), **named, **({"warm_start": False} if is_custom else {})})
+        check_parameters({**clf.get_params(deep=False), **named})
         clf.noise_ = NoiseModel.from_dict(d["noise"])
         check_description(d, clf.noise_)
         clf.rates_ = clf.group_noise_ = clf.risk_parts_ = clf.inferred_ = None

@@ -223,7 +223,7 @@ def check_description(d: dict[str, Any], noise: NoiseModel) -> None:
     require(d["link"] in LINKS, "link", f"one of {', '.join(LINKS)}")
     if d["link"] == "plugin" and not isinstance(noise, ClassConditionalNoise):
         raise ValueError(f"link 'plugin' requires noise with two rates per label; got {noise.kind!r}")
-    slopes = d["slope"] if isinstance(d["slope"], list) else [d["slope"]]  # older models have one for all labels
+    slopes = d["slope"] if isinstance(d["slope"], list) else [d["slope"]]
     valid = slopes is not d["slope"] or len(slopes) == q
     valid = valid and all(is_number(slope) and 0 < slope < math.inf for slope in slopes)
     require(valid, "slope", f"a positive number, or a list of {q} of them")
@@ -239,7 +239,7 @@ def check_description(d: dict[str, Any], noise: NoiseModel) -> None:
         isinstance(row, dict) and all(map(is_number, row.values())) for row in history
     )
     require(valid, "history", "a list of rows of numbers")
-    require(d["selected"] is None or isinstance(d["selected"], dict), "selected", "an object or null")
+    require(isinstance(d["selected"], dict), "selected", "an object")
     require(isinstance(d["extra"], dict), "extra", "an object")
 
 
@@ -278,12 +278,10 @@ def _check_average(network: FittedNetwork, n_features: int) -> None:
     share = network.arrays["linear_share"]
     if share.shape != (1,) or share.dtype.kind != "f" or not 0 <= share[0] <= 1:
         raise ValueError(f"linear_share must be one number from 0 to 1; got shape {share.shape}")
-    platt = network.arrays.get("platt")
-    if platt is not None:
-        expected = (2, *network.arrays["bias"].shape)
-        valid = platt.shape == expected and platt.dtype.kind == "f" and np.isfinite(platt).all()
-        if not valid or not (platt[0] > 0).all():
-            raise ValueError(f"platt must be positive slopes and finite offsets {expected}; got shape {platt.shape}")
+    platt, expected = network.arrays["platt"], (2, *network.arrays["bias"].shape)
+    valid = platt.shape == expected and platt.dtype.kind == "f" and np.isfinite(platt).all()
+    if not valid or not (platt[0] > 0).all():
+        raise ValueError(f"platt must be positive slopes and finite offsets {expected}; got shape {platt.shape}")
     projection = network.arrays.get("projection")
     if projection is not None:
         if projection.ndim != 2 or projection.shape[0] != n_features or projection.dtype.kind != "f":

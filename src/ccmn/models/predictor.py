@@ -108,7 +108,7 @@ class FittedNetwork:
         linear = FittedNetwork("linear", {name: self.arrays[name] for name in ("weight", "bias")})
         share = float(self.arrays["linear_share"][0])
         of_forest = self.forest.predict(forest_features(X, self.arrays.get("projection")))
-        slope, offset = self.arrays.get("platt", (1.0, 0.0))  # older models have no scaling
+        slope, offset = self.arrays["platt"]
         return np.asarray(slope * log_odds(share * expit(linear.outputs(X)) + (1 - share) * of_forest) + offset)
 
     @property
@@ -321,8 +321,6 @@ class ProbabilityModule(torch.nn.Module):
         share = self.linear_share.to(outputs.dtype)
         mean = share * torch.sigmoid(outputs) + (1 - share) * self.forest(features).to(outputs.dtype)
         outputs = torch.logit(mean, MIN_PROBABILITY)
-        if not hasattr(self, "platt"):  # models of older versions
-            return outputs
         slope, offset = self.platt.to(outputs.dtype)
         scaled: Tensor = slope * outputs + offset
         return scaled

@@ -109,10 +109,8 @@ class TrainingConfig:
     """Scaling of the features on which built-in models are trained."""
     criterion: str
     """Validation criterion, a key of ``ccmn.training.selection.CRITERIA``."""
-    patience: int | None
     device: torch.device
     dtype: torch.dtype
-    autocast: bool
     seed: int
 
     def probabilities(self, outputs: NDArray[Any], labels: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -662,7 +660,7 @@ def _train_network(
     lr = torch.tensor([lrs], dtype=config.dtype, device=config.device)
     weight_decay = DEFAULT_WEIGHT_DECAY if config.weight_decay is None else config.weight_decay
     optimizer = StackedAdam(network.parameters, lr, torch.full_like(lr, weight_decay))
-    selection = KeepBest(criterion, patience=config.patience)
+    selection = KeepBest(criterion)
     result = loop.train(
         network,
         Objective.of(config.loss),
@@ -676,7 +674,6 @@ def _train_network(
         on_progress=on_progress,
         checkpoint=checkpoint,
         group=rows.group,
-        autocast=config.autocast,
     )
     best, selected, history = _training_summary(config, lrs, selection, result)
     checkpoints: tuple[Checkpoint, ...] = ()

@@ -98,7 +98,7 @@ def _flat_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
         estimator.__dict__.pop("input_shape_", None)
     is_custom = callable(getattr(estimator, "model", None))
     if isinstance(X, torch.utils.data.Dataset):
-        X = DatasetRows(X, getattr(estimator, "num_workers", 0))
+        X = DatasetRows(X)
         shape = X.input_shape
         X = X if is_custom and len(shape) > 1 else X.read().reshape(len(X), *shape)
     shape = X.input_shape if isinstance(X, DatasetRows) else tuple(getattr(X, "shape", ()))[1:]

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from ccmn._containers import is_sparse, to_dense_array
 from ccmn.noise import Debiasing
@@ -51,14 +50,12 @@ class DatasetRows:
     ----------
     dataset : Dataset
         Items are inputs, or pairs of inputs and labels. All inputs have the same shape.
-    num_workers : int, default=0
-        Processes that read the items of training batches in advance, and blocks of many rows.
     items : array of int, optional
         Numbers of the items; by default all.
     """
 
-    def __init__(self, dataset: Any, num_workers: int = 0, items: NDArray[Any] | None = None) -> None:
-        self._dataset, self._workers = dataset, num_workers
+    def __init__(self, dataset: Any, items: NDArray[Any] | None = None) -> None:
+        self._dataset = dataset
         self._items = np.arange(len(dataset)) if items is None else items
         if not len(dataset):
             raise ValueError("Expected a Dataset with at least one item; got none")
@@ -79,19 +76,13 @@ class DatasetRows:
             if row.shape != self.input_shape:
                 raise ValueError(f"Expected inputs of shape {self.input_shape}, as in the first item; got {row.shape}")
             return row.reshape(-1)
-        return DatasetRows(self._dataset, self._workers, self._items[rows])
+        return DatasetRows(self._dataset, self._items[rows])
 
     def read(self) -> NDArray[np.float32]:
         """Return all rows."""
-        if not len(self):
-            return np.empty(self.shape, dtype=np.float32)
-        return torch.cat(list(self.batches(np.array_split(np.arange(len(self)), max(1, self._workers))))).numpy()
-
-    def batches(self, parts: Sequence[Any]) -> Iterator[Tensor]:
-        """Yield the rows of batches of row numbers; workers read several batches in advance."""
-        sampler = [np.asarray(part).tolist() for part in parts]
-        items: Any = self  # a map-style dataset whose items are rows
-        yield from DataLoader(items, batch_sampler=sampler, num_workers=self._workers)
+        return (
+            np.stack([self[row] for row in range(len(self))]) if len(self) else np.empty(self.shape, dtype=np.float32)
+        )
 
 
 class Features:
@@ -119,7 +110,6 @@ class Features:
         self._csr: Any = None
         self._dense: Tensor | None = None
         self._rows: DatasetRows | None = None
-        self._loaded: tuple[Tensor, Tensor] | None = None  # row numbers and rows of the batch that was read in advance
         if isinstance(X, DatasetRows):
             self._rows = X
         elif isinstance(X, Tensor):
@@ -140,26 +130,12 @@ class Features:
         if self._dense is not None:
             return take_rows(self._dense, index)
         if self._rows is not None:
-            if self._loaded is not None and self._loaded[0] is index:
-                rows = self._loaded[1]
-            else:
-                rows = torch.from_numpy(self._rows[index.reshape(-1).cpu().numpy()].read())
+            rows = torch.from_numpy(self._rows[index.reshape(-1).cpu().numpy()].read())
             return rows.to(self.device, self.dtype).view(*index.shape, self.d)
         if self.d > MAX_DENSE_FEATURES and index.shape[0] == 1:
             return _csr_tensor(self._csr[index[0].cpu().numpy()], self.dtype).to(self.device)
         flat = torch.from_numpy(self._csr[index.reshape(-1).cpu().numpy()].toarray())
         return flat.to(self.device, self.dtype).view(*index.shape, self.d)
-
-    def in_advance(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield the batches of an epoch; the rows of a Dataset are read before they are gathered."""
-        if self._rows is None:
-            yield from batches
-            return
-        known = list(batches)
-        for batch, rows in zip(known, self._rows.batches([batch.index.reshape(-1).cpu() for batch in known])):
-            self._loaded = batch.index, rows
-            yield batch
-        self._loaded = None
 
 
 def take_rows(values: Tensor, index: Tensor) -> Tensor:

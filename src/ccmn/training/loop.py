@@ -8,7 +8,6 @@ rate.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -71,7 +70,6 @@ def train(
     on_progress: Callable[[EpochProgress], None] | None = None,
     checkpoint: Checkpoint | None = None,
     group: ProcessGroup | None = None,
-    autocast: bool = False,
 ) -> TrainingResult:
     """Train all runs of a network at the same time.
 
@@ -104,8 +102,6 @@ def train(
         File from which the training resumes and to which its state is saved.
     group : ProcessGroup, optional
         Ranks that train together; by default this process alone.
-    autocast : bool, default=False
-        Whether outputs are computed in bfloat16.
 
     Returns
     -------
@@ -115,7 +111,7 @@ def train(
     group = group or ProcessGroup()
     if isinstance(labels, Tensor):
         labels = DenseLabels(labels, dtype=network.parameters[0].values.dtype)
-    step = make_step(network, objective, optimizer, features, labels, weights, group=group, autocast=autocast)
+    step = make_step(network, objective, optimizer, features, labels, weights, group=group)
     result = TrainingResult()
     if checkpoint is not None:
         result.start_epoch = checkpoint.resume(network, optimizer, selection, result)
@@ -127,7 +123,7 @@ def train(
                 break
             losses: list[Tensor] = []
             steps = 0
-            for batch in features.in_advance(batches.epoch(epoch)):
+            for batch in batches.epoch(epoch):
                 losses.append(step(batch))
                 steps += 1
                 if len(losses) == MAX_KEPT_LOSSES:
@@ -220,7 +216,6 @@ def make_step(
     weights: Tensor | None = None,
     *,
     group: ProcessGroup | None = None,
-    autocast: bool = False,
 ) -> Step:
     """Return the training step: gather, outputs, loss, backward, reduce over ranks, update.
 
@@ -234,9 +229,7 @@ def make_step(
         index = batch.index
         X = features.gather(index)
         w = None if weights is None else weights[index]
-        # Entering a context takes as long as a small operation.
-        with torch.autocast(X.device.type, dtype=torch.bfloat16) if autocast else nullcontext():
-            losses = objective(network.outputs(X), labels, index, w)
+        losses = objective(network.outputs(X), labels, index, w)
         if not upstream or upstream[0].dtype != losses.dtype:
             upstream[:] = [torch.ones_like(losses)]
         gradients = list(torch.autograd.grad(losses, leaves, upstream[0], allow_unused=is_user))

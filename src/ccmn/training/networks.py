@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ccmn._registry import Registry
@@ -220,18 +219,6 @@ def make_unflattened(
     return torch.nn.Sequential(torch.nn.Unflatten(1, tuple(shape)), model(tuple(shape), n_outputs))
 
 
-def make_warm_started(
-    model: Callable[..., torch.nn.Module], weights: Mapping[str, NDArray[Any]], n_features: int, n_outputs: int
-) -> torch.nn.Module:
-    """Return ``model(n_features, n_outputs)`` with the weights of an earlier training."""
-    module = model(n_features, n_outputs)
-    try:
-        module.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
-    except RuntimeError as error:
-        raise ValueError(f"warm_start=True requires the network of the previous fit: {error}") from None
-    return module
-
-
 def _initial(
     seeds: Sequence[Sequence[int]], layer: int, rows: int, columns: int, fan_in: int, dtype: torch.dtype
 ) -> Tensor:
@@ -253,8 +240,6 @@ def _first_layer(X: Tensor, W: Tensor) -> Tensor:
     product: Tensor
     if X.layout != torch.strided:
         product = (torch.sparse.mm(X, flat[0, :-1]) + flat[0, -1]).unsqueeze(0)
-    elif torch.is_autocast_enabled(X.device.type):
-        product = torch.baddbmm(flat[:, -1:], X, flat[:, :-1])
     else:
         product = _Affine.apply(X, flat)  # type: ignore[no-untyped-call]
     return product.view(G, -1, K, o).transpose(1, 2)

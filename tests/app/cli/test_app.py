@@ -90,7 +90,7 @@ def test_help_starts_with_an_imperative_verb():
 
 def test_choices_and_defaults_in_help_are_those_of_the_estimator(run):
     help_text = " ".join(run("fit", "--help").stdout.replace("│", " ").split())
-    for word in ("plugin", "logistic", "mlp", "average", "flood", "(default: 200)", "closed_form"):
+    for word in ("plugin", "logistic", "mlp", "average", "relu", "(default: 200)", "closed_form"):
         assert word in help_text
     assert "{" not in help_text.replace("{DATA}", "")
 
@@ -116,6 +116,7 @@ def test_no_arguments_print_help_with_exit_code_2(run, arguments):
         (["fit", "a.csv", "--out", "m", "--model", "tree"], "'tree' is not one of auto, linear, mlp, average"),
         (["fit", "a.csv", "--out", "m", "--device", "abacus"], "device 'abacus' is not available"),
         (["fit", "a.csv", "--out", "m", "--epochs", "0"], "--epochs"),
+        (["fit", "a.csv", "--out", "m", "--patience", "3"], "--patience was removed"),
         (["fit", "a.csv", "--out", "m", "--lr", "-1"], "'--lr': Expected a positive number; got -1"),
         (["fit", "a.csv", "--out", "m", "--validation-fraction", "0"], "--validation-fraction"),
         (["noise", "estimate", "a.csv", "--method", "trusted"], "'trusted' is not one of auto"),

@@ -97,7 +97,6 @@ def test_options_reach_the_estimator(run, files):
         "weight_decay": 0.01,
         "solver": "adam",
         "threshold": "f1",
-        "patience": 2,
         "validation_fraction": 0.3,
         "device": "cpu",
     }

@@ -100,10 +100,6 @@ WeightDecay = Annotated[
 Scale = Annotated[
     bool, typer.Option("--scale/--no-scale", help="Train on scaled features; predictions take the original ones.")
 ]
-Patience = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="Stop after N epochs without improvement (default: {default})."),
-]
 Validation = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Validation set for model selection (default: a part of DATA).")
 ]
@@ -159,7 +155,6 @@ def fit(
     scale: Scale = True,
     solver: Solver = None,
     threshold: Threshold = None,
-    patience: Patience = None,
     validation: Validation = None,
     validation_is_clean: ValidationIsClean = False,
     validation_fraction: ValidationFraction = None,

@@ -105,13 +105,17 @@ HELP_PANELS = {
     ),
     "Model and training": (
         *("loss", "surrogate", "correction", "model", "lr", "epochs", "batch_size", "weight_decay", "scale", "solver"),
-        *("threshold", "patience", "validation", "validation_is_clean", "validation_fraction", "device", "checkpoint"),
+        *("threshold", "validation", "validation_is_clean", "validation_fraction", "device", "checkpoint"),
         *("memory", "n_labels"),
     ),
 }
 """Options that the help shows together, by title. The other options come first."""
 OPTION_ALIASES = {"--seed": "--random-state", "--sides": "--noise-type"}
 """Former names of options, still accepted but not shown in the help."""
+REMOVED_OPTIONS = {
+    "--patience": "the best of --epochs is always selected; use fewer --epochs to save time",
+}
+"""Options that no longer exist, with what replaces them."""
 
 
 LIBRARY_BYTES = 1200 << 20
@@ -222,6 +226,8 @@ class Command(TyperCommand):
         options = {option for parameter in self.params for option in parameter.opts}
         for position, argument in enumerate(args):
             name, equals, value = argument.partition("=")
+            if name in REMOVED_OPTIONS and name not in options:
+                raise typer.BadParameter(f"{name} was removed: {REMOVED_OPTIONS[name]}", ctx=ctx)
             current = OPTION_ALIASES.get(name)
             if current in options:
                 args[position] = f"{current}{equals}{value}"
