@@ -177,10 +177,10 @@ def run(cell: Cell, part: str) -> pd.DataFrame:
         add("ranking loss", lambda: classifier(task, seed, noise, loss="ranking", model="linear", epochs=100))
         return pd.DataFrame(rows)
     rows.append({**cell._asdict(), "method": "rates", **rate_errors(task, rates), "seconds": seconds})
-    add("ccmn", lambda: classifier(task, seed, "estimate"))
+    add("ccmn", lambda: classifier(task, seed, "both"))
     add("ccmn without correction", lambda: classifier(task, seed, None))
-    add("ccmn, linear", lambda: classifier(task, seed, "estimate", model="linear"))
-    add("trusted: ccmn", lambda: classifier(task, seed, "estimate", (task.trusted, task.true[task.trusted])))
+    add("ccmn, linear", lambda: classifier(task, seed, "both", model="linear"))
+    add("trusted: ccmn", lambda: classifier(task, seed, "both", (task.trusted, task.true[task.trusted])))
     if part == "update":
         return pd.DataFrame(rows)
     plain = add("logistic regression", lambda: logistic_regression(task.X, task.noisy, task.X_test))

@@ -324,8 +324,8 @@ def run_training(cell: Cell) -> Iterator[Value]:
         (0, "logistic regression", lambda: regression(noisy)),
         (0, "better labels", lambda: regression(true)),
         (0, "ccmn without correction", lambda: classifier(None)),
-        (0, "ccmn", lambda: classifier("estimate")),
-        *((k, "ccmn", lambda k=k: classifier("estimate", k)) for k in N_TRUSTED),
+        (0, "ccmn", lambda: classifier("both")),
+        *((k, "ccmn", lambda k=k: classifier("both", k)) for k in N_TRUSTED),
         (0, "ccmn, counted rates", lambda: classifier(ClassConditionalNoise.from_pairs(true, noisy))),
     ]
     if find_multilabel_issues_per_class is not None:

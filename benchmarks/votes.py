@@ -191,7 +191,7 @@ def run_training(cell: Cell) -> Iterator[Value]:
     votes, truth, _ = split_votes(load_votes(name), n_shown, 0, cell.draw)
     test = np.random.default_rng(cell.draw).random(len(X)) < 0.3
     majorities = (np.nanmean(votes[~test], 1) > 0.5).astype(int)
-    targets = {"majority vote": (None, majorities), "votes": ("estimate", votes[~test])}
+    targets = {"majority vote": (None, majorities), "votes": ("both", votes[~test])}
     models = {
         "ridge": {"loss": "hamming", "surrogate": "square"},
         "logistic": {"loss": "hamming", "surrogate": "logistic"},

@@ -66,7 +66,7 @@ for name, missed, added in zip(votes.annotator_names, inferred.rho_pos.mean(1), 
 
 # %%
 # A classifier from the votes, compared with one from the majority vote.
-for name, labels, noise in (("majority vote", majority, None), ("votes", votes, "estimate")):
+for name, labels, noise in (("majority vote", majority, None), ("votes", votes, "both")):
     clf = CCMNClassifier(noise, loss="hamming", surrogate="square", random_state=0).fit(X, labels)
     print(f"Hamming loss, {name}: {hamming_loss(Y_test, clf.predict(X_test)):.3f}")
 

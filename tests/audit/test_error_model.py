@@ -362,14 +362,14 @@ class TestAnnotators:
         wrong = (noisy != true)[others].ravel()
         precision = []
         for known in (None, annotator):
-            issues = find_label_issues(noisy, P, trusted=trusted, min_p_wrong=0, annotators=known)
+            issues = find_label_issues(noisy, P, trusted=trusted, min_p_wrong=0, groups=known)
             precision.append(average_precision_score(wrong, scores_of(issues, noisy.shape)[others].ravel()))
         assert precision[1] > precision[0] + 0.05
 
     def test_one_annotator_changes_nothing(self, task):
         true, noisy, P, _ = task
         trusted = np.arange(100), true[:100]
-        alone = find_label_issues(noisy, P, trusted=trusted, annotators=["a"] * len(noisy), min_p_wrong=0)
+        alone = find_label_issues(noisy, P, trusted=trusted, groups=["a"] * len(noisy), min_p_wrong=0)
         without = find_label_issues(noisy, P, trusted=trusted, min_p_wrong=0)
         wrong = (noisy != true)[alone.row, alone.label]
         other = (noisy != true)[without.row, without.label]
@@ -385,10 +385,10 @@ class TestAnnotators:
 
     def test_errors(self, task):
         true, noisy, P, annotator = task
-        with pytest.raises(ValueError, match="annotators have no effect without verified rows"):
-            find_label_issues(noisy, P, annotators=annotator)
-        with pytest.raises(ValueError, match=r"annotators must have one entry per row \(2000\); got 10"):
-            find_label_issues(noisy, P, trusted=(range(10), true[:10]), annotators=annotator[:10])
+        with pytest.raises(ValueError, match="groups have no effect without verified rows"):
+            find_label_issues(noisy, P, groups=annotator)
+        with pytest.raises(ValueError, match=r"groups must have one entry per row \(2000\); got 10"):
+            find_label_issues(noisy, P, trusted=(range(10), true[:10]), groups=annotator[:10])
 
 
 class TestVotes:
@@ -426,4 +426,4 @@ class TestVotes:
         with pytest.raises(ValueError, match="votes on 2000 rows and 4 labels; got 10 and 4"):
             find_label_issues(noisy, P, trusted=(range(10), true[:10]), votes=votes[:10])
         with pytest.raises(ValueError, match="got both"):
-            find_label_issues(noisy, P, trusted=(range(10), true[:10]), votes=votes, annotators=["a"] * 2000)
+            find_label_issues(noisy, P, trusted=(range(10), true[:10]), votes=votes, groups=["a"] * 2000)

@@ -48,14 +48,14 @@ def test_audit_with_known_rates(task):
     assert wrong.mean() > 0.7
 
 
-@pytest.mark.parametrize("noise", ["estimate", "partial", "missing"])
+@pytest.mark.parametrize("noise", ["both", "partial", "missing"])
 def test_audit_with_estimated_rates(task, noise):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = audit_labels(task.X, task.Y_noisy, noise, min_p_wrong=0.8)
     assert isinstance(found.noise, NoiseRates)
     assert (found.issues.p_wrong >= 0.8).all()
-    if noise != "estimate":
+    if noise != "both":
         assert set(found.noise.noise_type) == {noise}
         assert (found.issues.given == (1 if noise == "partial" else 0)).all()
 

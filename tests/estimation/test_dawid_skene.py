@@ -115,10 +115,10 @@ def test_probabilities_of_a_machine_are_calibrated():
 
 def test_rates_of_one_annotator_and_of_mean_votes():
     votes = population(100_000)
-    one = estimate_noise(Y_noisy=votes[:, 2], annotators=votes)
+    one = estimate_noise(Y_noisy=votes[:, 2], votes=votes)
     assert one.rho_pos[0] == pytest.approx(1 - TPR[2], abs=5e-3)
     assert one.rho_neg[0] == pytest.approx(FPR[2], abs=5e-3)
-    mean = estimate_noise(annotators=votes)
+    mean = estimate_noise(votes=votes)
     assert mean.rho_pos[0] == pytest.approx(1 - TPR.mean(), abs=5e-3)
     assert mean.rho_neg[0] == pytest.approx(FPR.mean(), abs=5e-3)
 
@@ -129,7 +129,7 @@ def test_missing_votes_are_ignored():
     votes = (rng.random((4000, 4)) < np.where(y[:, None], TPR, FPR)).astype(float)
     votes[rng.random(votes.shape) < 0.3] = np.nan
     votes[:5] = np.nan
-    rates = estimate_noise(annotators=votes[:, :, None])
+    rates = estimate_noise(votes=votes[:, :, None])
     assert rates.method == ("crowd",)
     assert rates.rho_pos[0] == pytest.approx(1 - TPR.mean(), abs=0.03)
     assert rates.rho_neg[0] == pytest.approx(FPR.mean(), abs=0.03)
@@ -141,11 +141,11 @@ def test_missing_votes_are_ignored():
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_noise_type_few_votes_and_no_votes():
     votes = population(1000)
-    assert estimate_noise(annotators=votes, noise_type="partial").rho_pos[0] == 0
-    assert estimate_noise(annotators=votes, noise_type="missing").rho_neg[0] == 0
-    few = estimate_noise(annotators=votes[:, :2])
+    assert estimate_noise(votes=votes, noise_type="partial").rho_pos[0] == 0
+    assert estimate_noise(votes=votes, noise_type="missing").rho_neg[0] == 0
+    few = estimate_noise(votes=votes[:, :2])
     assert [flag.code for flag in few.flags] == ["few_votes"]
     none = np.concatenate([votes, np.full(votes.shape, np.nan)], 2)
-    rates = estimate_noise(annotators=none)
+    rates = estimate_noise(votes=none)
     assert rates.labels_with("unidentified") == [1]
     assert rates.ci_pos[1].tolist() == [0, 1]

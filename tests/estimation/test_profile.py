@@ -141,7 +141,7 @@ def peaked_at(i, k, height=6.0):
 @pytest.mark.parametrize("factor", [1.0, 0.02])
 def test_hypothesis_weights_equal_plain_sums(factor):
     labels = [factor * values for values in (peaked_at(3, 0), peaked_at(2, 2), peaked_at(4, 1))]
-    parts = {"clean": (0, 0), "missing": (None, 0), "added": (0, None), "both": (None, None)}
+    parts = {"clean": (0, 0), "missing": (None, 0), "partial": (0, None), "both": (None, None)}
     scores, squares = {}, []
     for values in labels:
         finite = [value for value in values.ravel() if np.isfinite(value)]
@@ -166,7 +166,7 @@ def test_hypothesis_weights_equal_plain_sums(factor):
 
 
 @pytest.mark.parametrize(
-    ("pair", "expected"), [((0, 0), "clean"), ((7, 0), "missing"), ((0, 9), "added"), ((6, 8), "both")]
+    ("pair", "expected"), [((0, 0), "clean"), ((7, 0), "missing"), ((0, 9), "partial"), ((6, 8), "both")]
 )
 def test_strong_evidence_selects_the_hypothesis(pair, expected):
     weights = hypothesis_weights([peaked_at(*pair)] * 12)
@@ -184,7 +184,7 @@ def test_average_over_hypotheses():
     values = peaked_at(6, 8)
     only_both = {name: float(name == "both") for name in LOG_PRIOR_WEIGHTS}
     np.testing.assert_allclose(average_hypotheses(values, only_both), normalize(values))
-    averaged = average_hypotheses(values, {"clean": 0.5, "missing": 0.0, "added": 0.0, "both": 0.5})
+    averaged = average_hypotheses(values, {"clean": 0.5, "missing": 0.0, "partial": 0.0, "both": 0.5})
     expected = 0.5 * normalize(values)
     expected[0, 0] += 0.5
     np.testing.assert_allclose(averaged, expected)

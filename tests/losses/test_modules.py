@@ -465,7 +465,7 @@ class TestErrors:
     @BOTH
     def test_construction(self, make):
         with pytest.raises(TypeError, match="got 'estimate'"):
-            make(noise="estimate")
+            make(noise="both")
         with pytest.raises(ValueError, match="got 'average'"):
             make(reduction="average")
         with pytest.raises(ValueError, match="reduction"):

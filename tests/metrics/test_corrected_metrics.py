@@ -129,4 +129,4 @@ class TestEstimates:
         with pytest.raises(ValueError, match="must have 4 labels"):
             hamming_loss([[1, 0]], [[1, 0]], noise=self.noise)
         with pytest.raises(TypeError, match="noise must be a noise model"):
-            hamming_loss([[1, 0]], [[1, 0]], noise="estimate")
+            hamming_loss([[1, 0]], [[1, 0]], noise="both")

@@ -598,7 +598,7 @@ def test_custom_network_gets_dense_blocks_of_limited_size(monkeypatch):
     assert max(sizes) <= 10 * 5000
 
 
-@pytest.mark.parametrize("noise", [None, "estimate"])
+@pytest.mark.parametrize("noise", [None, "both"])
 def test_labels_that_were_never_observed_are_rejected(noise):
     X, unknown = np.eye(9), np.full((9, 2), np.nan)
     with pytest.raises(ValueError, match="only NaN"):

@@ -228,7 +228,7 @@ def test_single_label_is_a_column(task):
     assert forest.predict_proba(task.X).shape == (1200, 1)
 
 
-@pytest.mark.parametrize("noise", [NOISE, "estimate"])
+@pytest.mark.parametrize("noise", [NOISE, "both"])
 def test_bfloat16_tensors_are_converted_to_float32(task, noise):
     X, Y = torch.tensor(task.X[:300]).bfloat16(), task.Y_noisy[:300].astype(float)
     Y[:5, 0] = np.nan

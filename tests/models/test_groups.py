@@ -27,7 +27,7 @@ def right(clf):
 
 def test_rates_per_group_outperform_no_correction(tmp_path):
     known = ridge(NOISE).fit(DATA.X, NOISY, groups=GROUPS)
-    estimated = ridge("estimate").fit(DATA.X, NOISY, groups=GROUPS)
+    estimated = ridge("both").fit(DATA.X, NOISY, groups=GROUPS)
     plain = ridge(None).fit(DATA.X, NOISY)
     assert right(known) > right(plain) + 0.05
     assert right(estimated) > right(plain) + 0.05

@@ -583,7 +583,7 @@ def test_classifier_without_noise_model(noisy_task):
     with pytest.raises(ValueError, match="noise_"):
         clf.fit(noisy_task.X, noisy_task.Y_noisy)
     with pytest.raises(ValueError, match="noise must be 'fitted'"):
-        clf.set_params(noise="estimate").fit(noisy_task.X, noisy_task.Y_noisy)
+        clf.set_params(noise="both").fit(noisy_task.X, noisy_task.Y_noisy)
 
 
 def violation_rate(metric, noise, target, draws=300, n=400, estimated=False):

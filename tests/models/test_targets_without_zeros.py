@@ -39,10 +39,10 @@ def fit(noise, X, Y, **options):
     return CCMNClassifier(noise, epochs=2, random_state=0).fit(X, Y, **options)
 
 
-NOISES = ["missing", "estimate", MISSING, ClassConditionalNoise([0.3] * 3, [0.0] * 3), None]
+NOISES = ["missing", "both", MISSING, ClassConditionalNoise([0.3] * 3, [0.0] * 3), None]
 
 
-@pytest.mark.parametrize("noise", NOISES, ids=["missing", "estimate", "MissingNoise", "ClassConditionalNoise", "None"])
+@pytest.mark.parametrize("noise", NOISES, ids=["missing", "both", "MissingNoise", "ClassConditionalNoise", "None"])
 def test_a_matrix_without_zeros_is_rejected(task, without_zeros, noise):
     Y = pd.DataFrame(without_zeros, columns=NAMES)
     for fit_labels in (fit, lambda noise, X, Y: CorrectedClassifier(LogisticRegression(), noise).fit(X, Y)):
@@ -84,7 +84,7 @@ def test_one_label_without_zeros_is_rejected_if_labels_were_only_removed(task, o
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_one_label_without_zeros_is_accepted_under_other_noise(task, one_without_zeros):
-    for noise in ("estimate", None, PartialNoise([0.1] * 3), ClassConditionalNoise([0.3] * 3, [0.1] * 3)):
+    for noise in ("both", None, PartialNoise([0.1] * 3), ClassConditionalNoise([0.3] * 3, [0.1] * 3)):
         fit(noise, task.X, one_without_zeros)
     estimate_noise(task.X, one_without_zeros)
 

@@ -87,9 +87,9 @@ def test_saved_model(task, tmp_path):
 
 def test_other_arguments_that_describe_noise_are_rejected(task):
     X, _, votes = task
-    with pytest.raises(ValueError, match="votes require noise='estimate'"):
+    with pytest.raises(ValueError, match="votes require noise='both'"):
         CCMNClassifier(ClassConditionalNoise(0.1, 0.1, n_labels=3)).fit(X, votes)
-    with pytest.raises(ValueError, match="votes require noise='estimate'"):
+    with pytest.raises(ValueError, match="votes require noise='both'"):
         CCMNClassifier("partial").fit(X, votes)
     with pytest.raises(ValueError, match="600; got 100"):
         CCMNClassifier().fit(X, votes[:100])

@@ -106,7 +106,7 @@ def run_demo(task: DemoTask, epochs: int = 30, random_state: int = 0) -> Iterato
     DemoModel
         Trained model with its metrics on the test images.
     """
-    noise: dict[str, NoiseModel | str] = {"unbiased": task.noise, "estimated": "estimate"}
+    noise: dict[str, NoiseModel | str] = {"unbiased": task.noise, "estimated": "both"}
     for loss, surrogate in DEMO_LOSSES:
         for strategy in STRATEGIES:
             # All pixels have the same unit; standardization would enlarge those that are rarely used.

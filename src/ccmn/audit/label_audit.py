@@ -85,14 +85,14 @@ class Audit:
 def audit_labels(
     X: Any,
     Y_noisy: Labels,
-    noise: str | Noise = "estimate",
+    noise: str | Noise = "both",
     min_p_wrong: float = 0.5,
     random_state: RandomState = 0,
     *,
     trusted: Any = None,
     diverse: bool = False,
     pred_proba: FloatArray | None = None,
-    annotators: Any = None,
+    groups: Any = None,
     votes: Any = None,
 ) -> Audit:
     """Find and count wrong labels, given features and noisy labels.
@@ -107,8 +107,8 @@ def audit_labels(
         Features.
     Y_noisy : array, tensor, DataFrame or sparse matrix of shape (n, q)
         Given labels in {0, 1}; NaN where not observed.
-    noise : {"estimate", "partial", "missing"}, noise model or estimated rates, default="estimate"
-        Noise of the labels. With "estimate", both rates of every label are estimated. "partial" assumes that labels
+    noise : {"both", "partial", "missing"}, noise model or estimated rates, default="both"
+        Noise of the labels. With "both", both rates of every label are estimated. "partial" assumes that labels
         were only added, "missing" that labels were only removed; either assumption makes the estimated rates much
         more precise. All values of ``noise`` of :func:`ccmn.find_label_issues` are accepted.
     min_p_wrong : float, default=0.5
@@ -121,7 +121,7 @@ def audit_labels(
         Whether to mix the labels in the list, as in :func:`ccmn.find_label_issues`.
     pred_proba : array of shape (n, q), default=None
         Out-of-fold probabilities of the noisy labels, if they are known.
-    annotators : sequence of length n, default=None
+    groups : sequence of length n, default=None
         Annotator who gave the labels of each row, as in :func:`ccmn.find_label_issues`. Requires ``trusted``.
     votes : array of shape (n, a, q), long table or ``VoteTable``, default=None
         Votes from which the labels were aggregated, as in :func:`ccmn.find_label_issues`. Requires ``trusted``.
@@ -147,13 +147,13 @@ def audit_labels(
     check_same_rows(features, labels, ("X", "Y_noisy"))
     seed = int(as_generator(random_state).integers(2**31))
     if isinstance(noise, str):
-        check_choice(noise, "noise", tuple(NOISE_TYPES))
-        noise_type = NOISE_TYPES[noise]
+        check_choice(noise, "noise", NOISE_TYPES)
+        noise_type = noise
         noise = estimate_noise(features, Y_noisy, noise_type=noise_type, trusted=trusted, random_state=seed)
     if pred_proba is None:
         pred_proba = out_of_fold_probabilities(features, labels, seed)
     issues = find_label_issues(
-        Y_noisy, pred_proba, noise, trusted, min_p_wrong, diverse=diverse, annotators=annotators, votes=votes
+        Y_noisy, pred_proba, noise, trusted, min_p_wrong, diverse=diverse, groups=groups, votes=votes
     )
     if isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates)):
         noise = mean_rates(noise, pred_proba)

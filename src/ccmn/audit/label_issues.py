@@ -60,7 +60,7 @@ def find_label_issues(
     min_p_wrong: float = DEFAULT_MIN_P_WRONG,
     *,
     diverse: bool = False,
-    annotators: Any = None,
+    groups: Any = None,
     votes: Any = None,
 ) -> pd.DataFrame:
     """List the labels that are probably wrong, ranked by estimated error probability.
@@ -95,7 +95,7 @@ def find_label_issues(
         Minimum error probability of listed labels; 0 lists every observed label.
     diverse : bool, default=False
         Whether to mix the labels: each listed issue multiplies the rank of the next issue of the same label by 0.9.
-    annotators : sequence of length n, default=None
+    groups : sequence of length n, default=None
         Annotator who gave the labels of each row. The error probabilities then depend on how many more labels of each
         kind the annotator gives than the features predict. Requires ``trusted``.
     votes : array of shape (n, a, q), long table or ``VoteTable``, default=None
@@ -131,7 +131,7 @@ def find_label_issues(
     1    1   sea      0  0.571...          1
     """
     least = check_share(min_p_wrong, "min_p_wrong")
-    scored = score_labels(Y_noisy, pred_proba, noise, trusted, annotators, votes)
+    scored = score_labels(Y_noisy, pred_proba, noise, trusted, groups, votes)
     q = scored.labels.shape[1]
     listed = []
     for start, block, error in scored.blocks():
@@ -304,7 +304,7 @@ def score_labels(
     pred_proba: Any,
     noise: Noise | None,
     trusted: Any = None,
-    annotators: Any = None,
+    groups: Any = None,
     votes: Any = None,
 ) -> ScoredLabels:
     """Check the arguments of :func:`find_label_issues` and return the labels with their score."""
@@ -325,7 +325,7 @@ def score_labels(
     scored = ScoredLabels(labels, probabilities, score, names, np.zeros(0, dtype=np.intp), np.zeros((0, q)))
     known = None if trusted is None else read_trusted(trusted, n, q)
     if known is None:
-        for name, value in (("annotators", annotators), ("votes", votes)):
+        for name, value in (("groups", groups), ("votes", votes)):
             if value is not None:
                 raise ValueError(f"{name} have no effect without verified rows; pass trusted=(rows, Y_true) as well")
         return scored
@@ -336,7 +336,7 @@ def score_labels(
     wrong = np.where(np.isnan(true) | np.isnan(given), np.nan, true != given)
     if np.isnan(wrong).all():
         return scored
-    surplus = _read_surplus(scored, annotators, votes)
+    surplus = _read_surplus(scored, groups, votes)
     of_rows = None if surplus is None else surplus.rows(rows)
     learned = fit_error_model(score, given, predictions, wrong, _prevalence(labels), of_rows)
     return scored._replace(score=learned, verified_rows=rows, wrong=wrong, surplus=surplus)
@@ -352,23 +352,23 @@ class VoteDissent(NamedTuple):
         return self.dissent[rows]
 
 
-def _read_surplus(scored: ScoredLabels, annotators: Any, votes: Any) -> AnnotatorSurplus | VoteDissent | None:
+def _read_surplus(scored: ScoredLabels, groups: Any, votes: Any) -> AnnotatorSurplus | VoteDissent | None:
     """Return the further input of the error model: surplus of annotators, or dissent of votes."""
     n, q = scored.labels.shape
-    if annotators is not None and votes is not None:
-        raise ValueError("Expected annotators (one per row) or votes (several per row); got both")
+    if groups is not None and votes is not None:
+        raise ValueError("Expected groups (one per row) or votes (several per row); got both")
     if votes is not None:
         table = VoteTable.read(votes)
         if (table.shape[0], table.shape[2]) != (n, q):
             raise ValueError(f"Expected votes on {n} rows and {q} labels; got {table.shape[0]} and {table.shape[2]}")
         given, _ = scored.read(slice(None))
         return VoteDissent(np.nan_to_num(np.abs(given - table.mean())))
-    if annotators is None:
+    if groups is None:
         return None
-    if len(annotators) != n:
-        raise ValueError(f"annotators must have one entry per row ({n}); got {len(annotators)}")
+    if len(groups) != n:
+        raise ValueError(f"groups must have one entry per row ({n}); got {len(groups)}")
     parts = (slice(start, start + scored.block_size) for start in range(0, n, scored.block_size))
-    return AnnotatorSurplus.of(check_groups(annotators, n), ((part, *scored.read(part)) for part in parts))
+    return AnnotatorSurplus.of(check_groups(groups, n), ((part, *scored.read(part)) for part in parts))
 
 
 def mean_rates(noise: ScoreDependentNoise | ScoreNoiseRates, pred_proba: Any) -> ClassConditionalNoise:

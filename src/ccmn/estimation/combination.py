@@ -57,7 +57,7 @@ Notes = tuple[tuple[str, str], ...]
 
 def auto(evidence: Evidence) -> list[LabelRates]:
     """Estimate the rates from the votes, if given; otherwise from trusted rows, prevalence and features combined."""
-    if evidence.annotators is not None:
+    if evidence.votes is not None:
         return dawid_skene(evidence)
     if evidence.X is None and evidence.pred_proba is None:
         if evidence.trusted is not None:

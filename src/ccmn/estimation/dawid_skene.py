@@ -106,9 +106,9 @@ def dawid_skene(evidence: Evidence) -> list[LabelRates]:
     .. [1] A. P. Dawid and A. M. Skene, "Maximum Likelihood Estimation of Observer Error-Rates Using the EM Algorithm",
        Applied Statistics 28(1), 1979.
     """
-    votes = evidence.annotators
+    votes = evidence.votes
     if votes is None:
-        raise ValueError("method='dawid_skene' requires annotators, the votes of shape (n, annotators, labels)")
+        raise ValueError("method='dawid_skene' requires votes of shape (n, annotators, labels)")
     posterior, counts = fit_votes(votes).posterior, votes.count()
     return [
         aggregated_rates(posterior[:, j], counts[:, j], evidence.Y[:, j], label_type)

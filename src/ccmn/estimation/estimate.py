@@ -57,7 +57,7 @@ def estimate_noise(
     method: str = "auto",
     noise_type: str | Sequence[str] = "both",
     trusted: Any = None,
-    annotators: Any = None,
+    votes: Any = None,
     random_state: RandomState = 0,
     *,
     pred_proba: Any = None,
@@ -75,7 +75,7 @@ def estimate_noise(
     method: str = "auto",
     noise_type: str | Sequence[str] = "both",
     trusted: Any = None,
-    annotators: Any = None,
+    votes: Any = None,
     random_state: RandomState = 0,
     *,
     pred_proba: Any = None,
@@ -92,7 +92,7 @@ def estimate_noise(
     method: str = "auto",
     noise_type: str | Sequence[str] = "both",
     trusted: Any = None,
-    annotators: Any = None,
+    votes: Any = None,
     random_state: RandomState = 0,
     *,
     pred_proba: Any = None,
@@ -111,7 +111,7 @@ def estimate_noise(
     X : array, DataFrame or CSR matrix of shape (n, d), default=None
         Features, to which models of the noisy labels are fitted.
     Y_noisy : labels of shape (n, q), default=None
-        Noisy labels in {0, 1}, NaN where not observed. May be omitted if ``annotators`` is given; the labels are then
+        Noisy labels in {0, 1}, NaN where not observed. May be omitted if ``votes`` is given; the labels are then
         the mean votes.
     method : str, default="auto"
         Name in ``METHODS``. "auto" fits the model of Dawid and Skene if there are votes. Otherwise it combines profile
@@ -124,7 +124,7 @@ def estimate_noise(
     trusted : (rows, Y_true) or array of shape (n, q), default=None
         Verified rows: their indices and true labels, or an array of the true labels with NaN where not verified.
         The rows should be a random sample, because their share of positives is used as evidence.
-    annotators : array of shape (n, a, q), long table or sparse votes, default=None
+    votes : array of shape (n, a, q), long table or sparse votes, default=None
         Votes of a annotators, NaN where an annotator did not vote; all forms of :func:`ccmn.infer_labels`.
     random_state : int, Generator or None, default=0
         Seed of cross-validation and resampling.
@@ -174,10 +174,10 @@ def estimate_noise(
     >>> bool(abs(rates.rho_neg - [0.2, 0.5]).max() < 0.1), rates.rho_pos.tolist()
     (True, [0.0, 0.0])
     """
-    evidence = read_evidence(X, Y_noisy, noise_type, trusted, annotators, random_state, pred_proba, prevalence)
+    evidence = read_evidence(X, Y_noisy, noise_type, trusted, votes, random_state, pred_proba, prevalence)
     evidence = replace(evidence, on_progress=on_progress)
     names = label_names_of(Y_noisy)
-    if annotators is None and any(label_type != "partial" for label_type in evidence.noise_type):
+    if votes is None and any(label_type != "partial" for label_type in evidence.noise_type):
         only_removed = np.array([label_type == "missing" for label_type in evidence.noise_type])
         check_zeros_observed(evidence.Y, only_removed, names, None if evidence.trusted is None else evidence.trusted.Y)
     if groups is not None:
@@ -327,7 +327,7 @@ def estimate_rates(
         evidence = replace(evidence, surfaces=fit_surfaces(evidence))
     labels = estimator(evidence)
     if violations is None:
-        searched = method == "auto" and evidence.annotators is None
+        searched = method == "auto" and evidence.votes is None
         violations = find_violations(evidence, names) if searched else ()
     if violations:
         # Rates near 0 do not mean that there is no noise: the model of the noise is wrong.
@@ -350,7 +350,7 @@ def uses_likelihood(evidence: Evidence, method: str) -> bool:
     if method == "auto":
         combined = evidence.trusted is not None or evidence.prevalence is not None
         has_scores = evidence.X is not None or (evidence.pred_proba is not None and combined)
-        return evidence.annotators is None and has_scores
+        return evidence.votes is None and has_scores
     if method == "known_prevalence":
         return evidence.X is not None and evidence.prevalence is not None and bool(needs_likelihood(evidence))
     return method == "profile" and evidence.pred_proba is None
@@ -432,7 +432,7 @@ def _overall_flags(evidence: Evidence, labels: Sequence[LabelRates], violations:
         note = f"{n} rows are fewer than {MIN_ROWS}: the estimate is unreliable. Use more rows or pass known rates."
         flags.append(Flag("few_rows", note))
     profiled = any(label.method.startswith("profile") for label in labels)
-    if evidence.trusted is None and evidence.annotators is None and profiled:
+    if evidence.trusted is None and evidence.votes is None and profiled:
         note = (
             "Without trusted rows the rates rest on the assumption that the posterior is logistic along some direction "
             "of the features. A few dozen trusted rows make this assumption unnecessary."

@@ -54,7 +54,7 @@ class Evidence:
         Out-of-fold probabilities of the noisy labels, computed by the user.
     trusted : Trusted or None, default=None
         Rows with known true labels.
-    annotators : VoteTable or None, default=None
+    votes : VoteTable or None, default=None
         Votes of several annotators.
     prevalence : array of shape (q,) or None, default=None
         Known prevalences: shares of samples whose true label is 1. NaN where unknown.
@@ -71,7 +71,7 @@ class Evidence:
     X: Any = None
     pred_proba: FloatArray | None = None
     trusted: Trusted | None = None
-    annotators: VoteTable | None = None
+    votes: VoteTable | None = None
     prevalence: FloatArray | None = None
     seed: int = 0
     surfaces: Surfaces | None = None
@@ -95,10 +95,8 @@ class Evidence:
             kept = position[trusted.rows] >= 0
             trusted = Trusted(position[trusted.rows[kept]], trusted.Y[kept]) if kept.any() else None
         X, pred_proba = (None if values is None else values[rows] for values in (self.X, self.pred_proba))
-        annotators = None if self.annotators is None else self.annotators[rows]
-        return replace(
-            self, Y=self.Y[rows], X=X, pred_proba=pred_proba, annotators=annotators, trusted=trusted, surfaces=None
-        )
+        votes = None if self.votes is None else self.votes[rows]
+        return replace(self, Y=self.Y[rows], X=X, pred_proba=pred_proba, votes=votes, trusted=trusted, surfaces=None)
 
 
 Estimator = Callable[[Evidence], list[LabelRates]]
@@ -141,24 +139,24 @@ def read_evidence(
     Y_noisy: Labels | None,
     noise_type: str | Sequence[str],
     trusted: Any,
-    annotators: Any,
+    votes: Any,
     random_state: RandomState,
     pred_proba: Any,
     prevalence: Any,
 ) -> Evidence:
     """Check the arguments of ``estimate_noise`` and return them as evidence."""
-    if Y_noisy is None and annotators is None:
+    if Y_noisy is None and votes is None:
         raise ValueError("Expected noisy labels: estimate_noise(X, Y_noisy); got Y_noisy=None")
     if X is not None and pred_proba is not None:
         raise ValueError("Expected either features X or probabilities pred_proba, not both")
-    votes = None if annotators is None else VoteTable.read(annotators)
+    votes = None if votes is None else VoteTable.read(votes)
     if Y_noisy is None and votes is not None:
         Y = votes.mean()
     else:
         Y = check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
     n, q = Y.shape
     if votes is not None and (votes.shape[0], votes.shape[2]) != (n, q):
-        raise ValueError(f"annotators must have shape ({n}, annotators, {q}) to match Y_noisy; got shape {votes.shape}")
+        raise ValueError(f"votes must have shape ({n}, annotators, {q}) to match Y_noisy; got shape {votes.shape}")
     if X is not None:
         X = check_array(X if is_sparse(X) else unwrap(X)[0], accept_sparse="csr", dtype=[np.float64, np.float32])
         if X.shape[0] != n:
@@ -173,7 +171,7 @@ def read_evidence(
         X=X,
         pred_proba=pred_proba,
         trusted=None if trusted is None else read_trusted(trusted, n, q),
-        annotators=votes,
+        votes=votes,
         prevalence=None if prevalence is None else check_prevalence(prevalence, q),
         seed=int(as_generator(random_state).integers(2**31)),
     )
@@ -182,7 +180,7 @@ def read_evidence(
 def check_noise_type(noise_type: str | Sequence[str], q: int) -> tuple[NoiseType, ...]:
     """Return the noise type of each of q labels, from one for all or one per label."""
     declared = (noise_type,) * q if isinstance(noise_type, str) else tuple(noise_type)
-    choices = tuple(NOISE_TYPES.values())
+    choices = NOISE_TYPES
     if len(declared) != q:
         raise ValueError(
             f"noise_type must be one of {', '.join(map(repr, choices))}, or a sequence with one of them for each of "
@@ -214,12 +212,12 @@ def check_prevalence(prevalence: Any, q: int) -> FloatArray:
     return values
 
 
-def mean_votes(annotators: Any) -> FloatArray:
+def mean_votes(votes: Any) -> FloatArray:
     """Return the share of positive votes for every row and label, a soft label.
 
     Parameters
     ----------
-    annotators : array of shape (n, a, q), long table or sparse votes
+    votes : array of shape (n, a, q), long table or sparse votes
         Votes, as in :func:`ccmn.infer_labels`: NaN where an annotator did not vote.
 
     Returns
@@ -234,7 +232,7 @@ def mean_votes(annotators: Any) -> FloatArray:
     >>> mean_votes([[[1, 0], [1, np.nan]]])
     array([[1., 0.]])
     """
-    return VoteTable.read(annotators).mean()
+    return VoteTable.read(votes).mean()
 
 
 def check_zeros_observed(

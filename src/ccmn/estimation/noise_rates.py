@@ -19,7 +19,7 @@ from ccmn.noise.class_conditional import debias_labels, limit_rate_sums
 NoiseType = Literal["both", "partial", "missing"]
 """Errors that can occur: both kinds, only added labels (rho_pos = 0), or only removed labels (rho_neg = 0)."""
 
-NOISE_TYPES: dict[str, NoiseType] = {"estimate": "both", "partial": "partial", "missing": "missing"}
+NOISE_TYPES: tuple[NoiseType, ...] = ("both", "partial", "missing")
 """Values of the parameter ``noise`` that request an estimate, with the noise type that each of them declares."""
 
 RateKind = Literal["known", "point", "upper bound"]

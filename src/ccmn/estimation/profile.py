@@ -43,7 +43,7 @@ UNIFORM_SHARE = 0.05
 MAX_LABELS_COUNTED = 8
 """The mean log evidence of the labels counts as that of at most this many independent labels: the labels share the
 misfit of the model, so that their evidence does not add up."""
-LOG_PRIOR_WEIGHTS = {"clean": 0.0, "missing": -0.5, "added": 0.2, "both": 0.9}
+LOG_PRIOR_WEIGHTS = {"clean": 0.0, "missing": -0.5, "partial": 0.2, "both": 0.9}
 """Logarithm of the prior weight of each hypothesis on the noise of all labels, per counted label. "missing" has the
 smallest weight because posteriors of real labels saturate below 1 even without noise, which looks like missing labels.
 Selected on yeast, enron, tmc, deu and cmc with injected noise."""
@@ -132,7 +132,7 @@ def _unknown_prevalence(evidence: Evidence, j: int) -> bool:
 def hypothesis_weights(log_values: Sequence[FloatArray]) -> dict[str, float] | None:
     r"""Return the posterior weights of four hypotheses on the noise of all labels; None without labels.
 
-    The hypotheses are: no noise ("clean"), no added labels ("missing"), no missing labels ("added"), and any pair of
+    The hypotheses are: no noise ("clean"), no added labels ("missing"), no missing labels ("partial"), and any pair of
     rates ("both"). The evidence of a hypothesis for a label is the mean of its likelihood over the pairs of rates that
     the hypothesis allows (Bayesian model averaging [1]_). The weight of hypothesis h is
 
@@ -172,7 +172,7 @@ def information(log_values: FloatArray) -> float:
 
 def _restrict(values: FloatArray, hypothesis: str) -> FloatArray:
     """Return the part of a grid (A, B) that a hypothesis allows; its first row and column are rates of zero."""
-    rows, columns = (1 if hypothesis in allowed else None for allowed in (("clean", "added"), ("clean", "missing")))
+    rows, columns = (1 if hypothesis in allowed else None for allowed in (("clean", "partial"), ("clean", "missing")))
     return values[:rows, :columns]
 
 

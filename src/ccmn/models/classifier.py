@@ -123,7 +123,7 @@ def check_parameters(params: Mapping[str, Any], group: ProcessGroup | None = Non
 
 def _check_noise(noise: Any) -> None:
     if isinstance(noise, str):
-        check_choice(noise, "noise", tuple(NOISE_TYPES), others="a noise model or None")
+        check_choice(noise, "noise", NOISE_TYPES, others="a noise model or None")
     elif isinstance(noise, (ScoreDependentNoise, ScoreNoiseRates, RowNoise)):
         raise TypeError(
             f"CCMNClassifier does not train with noise that depends on the score; got {type(noise).__name__}. Use "
@@ -131,7 +131,7 @@ def _check_noise(noise: Any) -> None:
         )
     elif noise is not None and not isinstance(noise, (NoiseModel, GroupedNoise)):
         raise TypeError(
-            f"noise must be 'estimate', 'partial', 'missing', a noise model or None; got {type(noise).__name__}"
+            f"noise must be 'both', 'partial', 'missing', a noise model or None; got {type(noise).__name__}"
         )
 
 
@@ -178,8 +178,8 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    noise : {"estimate", "partial", "missing"}, NoiseModel, GroupedNoise or None, default="estimate"
-        Noise model of the training labels. With "estimate", both rates of every label are estimated from the data.
+    noise : {"both", "partial", "missing"}, NoiseModel, GroupedNoise or None, default="both"
+        Noise model of the training labels. With "both", both rates of every label are estimated from the data.
         "partial" assumes that labels were only added, "missing" that labels were only removed. ``GroupedNoise``
         requires ``fit(..., groups=)``. ``None`` disables the noise correction.
     loss : {"auto", "plugin", "hamming", "ranking", "forward"}, default="auto"
@@ -294,7 +294,7 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        noise: str | NoiseModel | GroupedNoise | None = "estimate",
+        noise: str | NoiseModel | GroupedNoise | None = "both",
         *,
         loss: str = "auto",
         surrogate: str | Callable[..., Any] = "auto",

@@ -43,10 +43,10 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     estimator : classifier with ``predict_proba``
         A clone is fitted for each label, on the rows where it is observed. If the classifier supports several labels
         (a random forest, ``MLPClassifier``, ``ClassifierChain``) and all labels are observed, one clone is fitted.
-    noise : {"estimate", "partial", "missing"}, noise model, ScoreNoiseRates or None, default="estimate"
+    noise : {"both", "partial", "missing"}, noise model, ScoreNoiseRates or None, default="both"
         Noise model of the labels, a ``ClassConditionalNoise`` or ``ScoreDependentNoise``, or the result of
         :func:`ccmn.estimate_score_noise` for out-of-fold probabilities of ``estimator``, which also calibrates the
-        probabilities. Rates that depend on the score are those at :math:`\tilde\eta_j(x)`. With "estimate", both rates
+        probabilities. Rates that depend on the score are those at :math:`\tilde\eta_j(x)`. With "both", both rates
         of every label are estimated. "partial" assumes that labels were only added, "missing" that labels were only
         removed. Rates are estimated from the features if they are a numeric matrix, otherwise from out-of-fold
         probabilities of clones of ``estimator``. ``None`` disables the noise correction.
@@ -82,7 +82,7 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(self, estimator: Any, noise: Any = "estimate", *, random_state: RandomState = None) -> None:
+    def __init__(self, estimator: Any, noise: Any = "both", *, random_state: RandomState = None) -> None:
         self.estimator = estimator
         self.noise = noise
         self.random_state = random_state
@@ -135,7 +135,7 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             given = repr(noise) if isinstance(noise, str) else type(noise).__name__
             raise ValueError(
                 "noise must be a model with rates per label such as ClassConditionalNoise(rho_pos, rho_neg), the "
-                f"result of estimate_score_noise, or 'estimate', 'partial', 'missing' or None; got {given}"
+                f"result of estimate_score_noise, or 'both', 'partial', 'missing' or None; got {given}"
             )
         seed = int(as_generator(self.random_state).integers(2**31))
         if len(Y) < 2:
@@ -149,7 +149,7 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
             labels = DataFrame(Y, columns=list(names))
         self.rates_: NoiseRates = estimate_noise(
-            features, labels, noise_type=NOISE_TYPES[noise], pred_proba=pred_proba, random_state=seed
+            features, labels, noise_type=noise, pred_proba=pred_proba, random_state=seed
         )
         return self.rates_.shrunk_noise
 

@@ -28,7 +28,7 @@ from ccmn._containers import (
     to_plain_container,
 )
 from ccmn._validation import check_label_values, check_trusted_rows
-from ccmn.estimation import NOISE_TYPES, cross_fit_proba
+from ccmn.estimation import cross_fit_proba
 from ccmn.estimation.noise_rates import MIN_SIGNAL
 from ccmn.losses import LOSSES
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
@@ -493,8 +493,8 @@ def resolve_noise(
     """
     targets = data.targets
     if targets.inferred is not None:
-        if data.groups is not None or not (noise is None or noise == "estimate"):
-            raise ValueError("votes require noise='estimate' and no groups: the rates of annotators are estimated")
+        if data.groups is not None or not (noise is None or noise == "both"):
+            raise ValueError("votes require noise='both' and no groups: the rates of annotators are estimated")
         return ResolvedNoise(_noise_of_probabilities(targets, zero=noise is None))
     if isinstance(noise, GroupedNoise) and data.groups is None:
         raise ValueError("noise is a GroupedNoise, which requires the group of every row: fit(X, y, groups=...)")
@@ -507,7 +507,7 @@ def resolve_noise(
             noise = rates.shrunk_noise
         if not isinstance(noise, GroupedNoise):
             given = "None" if noise is None else type(noise).__name__
-            raise TypeError(f"groups require noise='estimate' or a GroupedNoise; got {given}")
+            raise TypeError(f"groups require noise='both' or a GroupedNoise; got {given}")
         return ResolvedNoise(noise.mean(data.groups), rates, noise)
     if isinstance(noise, NoiseModel):
         _check_labels_of_noise(noise, targets)
@@ -577,7 +577,7 @@ def _estimate(noise: str, data: TrainingData, seed: int, on_progress: Callable[[
 
         labels = DataFrame(to_dense_array(labels), columns=list(data.targets.label_names))
     settings: dict[str, Any] = {"groups": data.groups, "on_progress": on_progress}
-    return estimate_noise(data.X, labels, "auto", NOISE_TYPES[noise], data.trusted, None, seed, **settings)
+    return estimate_noise(data.X, labels, "auto", noise, data.trusted, None, seed, **settings)
 
 
 def with_out_of_fold_features(
@@ -602,7 +602,7 @@ def check_zeros_for(
         only_removed = np.asarray((noise.rho_neg == 0) & (noise.rho_pos > 0))
         if only_removed.size != Y.shape[1] or not only_removed.any():
             return
-    elif noise is None or (isinstance(noise, str) and noise in ("missing", "estimate")):
+    elif noise is None or (isinstance(noise, str) and noise in ("missing", "both")):
         only_removed = np.full(Y.shape[1], noise == "missing")
     else:
         return

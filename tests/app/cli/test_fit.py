@@ -127,7 +127,7 @@ def test_rates_from_a_file_are_matched_by_name(run, files):
     assert load_model("model.ccmn").noise_.rho_pos.tolist() == [0.3, 0.2, 0.1]
 
 
-@pytest.mark.parametrize("noise", ["estimate", "partial", "missing"])
+@pytest.mark.parametrize("noise", ["both", "partial", "missing"])
 def test_estimated_rates(printed, files, noise):
     found = printed("fit", "task.npz", "--noise", noise, *QUICK, "--out", "model.ccmn")
     assert found["noise_is_estimated"] is True

@@ -141,7 +141,7 @@ def test_decisions_of_other_data(rejected, files):
 
 
 @needs_server
-@pytest.mark.parametrize("noise", ["estimate", "rates.json"])
+@pytest.mark.parametrize("noise", ["both", "rates.json"])
 def test_results_of_earlier_commands_are_reused(run, files, monkeypatch, noise):
     """With one folder of results, the review computes neither rates nor probabilities again."""
     run("noise", "estimate", "task.csv", "--labels", "sea,sky,sun", "--cache", "results", "--out", "rates.json")

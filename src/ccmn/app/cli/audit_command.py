@@ -70,10 +70,10 @@ def audit(
         typer.Option(
             "--noise",
             metavar="NOISE",
-            help="Noise of the labels: estimate | partial (labels only added) | missing (labels only removed), or a "
+            help="Noise of the labels: both | partial (labels only added) | missing (labels only removed), or a "
             "JSON file of noise rates, known or from ccmn noise estimate.",
         ),
-    ] = "estimate",
+    ] = "both",
     min_p_wrong: Annotated[
         float | None,
         typer.Option(
@@ -162,7 +162,7 @@ def audit(
         display = row_display(data, Y, size, Path(source).parent, columns.table)
         note = f"No error probability reaches {threshold:g}: these are the most suspicious labels." if below else ""
         command = next_command(
-            context, "review", source, noise=None if noise == "estimate" else noise, picture=picture, port=REVIEW_PORT
+            context, "review", source, noise=None if noise == "both" else noise, picture=picture, port=REVIEW_PORT
         )
         inferred = _infer(data, random_state)
         write_report(audit_report(data, Y, audited, display, top, inferred, note, command), report)
@@ -182,7 +182,7 @@ def audit(
         typer.echo(f"{out}: {len(audited.issues)} labels")
     if report is not None:
         typer.echo(f"report written to {report}")
-    known_noise = None if noise == "estimate" else noise
+    known_noise = None if noise == "both" else noise
     if trusted is None:
         command = next_command(context, "review", source, noise=known_noise, picture=picture)
         print_next(command, "verify rows and correct labels")
@@ -206,7 +206,7 @@ class _GivenLabels:
     def knowledge(self) -> dict[str, Any]:
         """Keyword arguments of ``find_label_issues`` and ``audit_labels``."""
         votes = None if self.trusted is None else self.data.votes
-        return {"trusted": self.trusted, "annotators": self.annotators, "votes": votes}
+        return {"trusted": self.trusted, "groups": self.annotators, "votes": votes}
 
 
 def _find_issues(
@@ -296,15 +296,15 @@ def _described(issues: DataFrame, data: MultiLabelData, *, texts: bool = True) -
 
 def _estimate(data: MultiLabelData, Y: Any, noise: str, verified: Verified | None, results: ResultCache) -> NoiseRates:
     """Estimate the rates from the votes, or with the verified rows of the random sample."""
-    from ccmn.estimation import NOISE_TYPES, estimate_noise
+    from ccmn.estimation import estimate_noise
 
     if data.votes is not None:
-        return estimate_noise(Y_noisy=Y, noise_type=NOISE_TYPES[noise], annotators=data.votes)
+        return estimate_noise(Y_noisy=Y, noise_type=noise, votes=data.votes)
     sample = None
     if verified is not None and verified[2].any():
         rows, true, random = verified
         sample = (rows[random], true[random])
-    return results.rates(data.X, Y, NOISE_TYPES[noise], sample)
+    return results.rates(data.X, Y, noise, sample)
 
 
 def _infer(data: MultiLabelData, random_state: int) -> InferredLabels | None:

@@ -74,7 +74,7 @@ Noise = Annotated[
     typer.Option(
         "--noise",
         metavar="NOISE",
-        help="Noise of the labels: estimate | partial (labels only added) | missing (labels only removed) | none, or "
+        help="Noise of the labels: both | partial (labels only added) | missing (labels only removed) | none, or "
         "a JSON file of noise rates, known or from ccmn noise estimate.",
     ),
 ]
@@ -136,7 +136,7 @@ def fit(
     labels: Labels = None,
     tags: Tags = None,
     sep: Separator = ";",
-    noise: Noise = "estimate",
+    noise: Noise = "both",
     text: Text = None,
     image: Image = None,
     row_id: RowId = None,
@@ -281,14 +281,13 @@ class _File:
 
     def _stored_rates(self, classifier: CCMNClassifier, Y: Any, verified: Any) -> NoiseRates | None:
         """Return the rates that the classifier would estimate, from the cache if it has them; None without a cache."""
-        from ccmn.estimation import NOISE_TYPES
         from ccmn.models.training_data import MIN_SAMPLES_FOR_ESTIMATION
 
         if self._results is None or not isinstance(classifier.noise, str) or self.n < MIN_SAMPLES_FOR_ESTIMATION:
             return None
         if self._data.votes is not None or not hasattr(Y, "columns"):
             return None
-        return self._results.rates(self._data.X, Y, NOISE_TYPES[classifier.noise], verified)
+        return self._results.rates(self._data.X, Y, classifier.noise, verified)
 
 
 def _labels(data: MultiLabelData, candidates: bool) -> Any:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 Rates = TypeVar("Rates", bound="NoiseModel | NoiseRates")
 
-NOISE_WORDS = ("estimate", "partial", "missing")
+NOISE_WORDS = ("both", "partial", "missing")
 """Values of ``--noise`` for which the rates are estimated."""
 MAX_RATE_SUM: dict[str, float | None] = {"literal": None, "moderate": 0.6}
 """Largest rho_pos + rho_neg of the rates that the protocols of the paper sample (None: any sum below 1)."""
@@ -131,7 +131,7 @@ def estimate(
     else:
         from ccmn.votes import infer_labels
 
-        rates = estimate_noise(Y_noisy=label_frame(data, False), annotators=data.votes, noise_type=noise_type)
+        rates = estimate_noise(Y_noisy=label_frame(data, False), votes=data.votes, noise_type=noise_type)
         annotators = infer_labels(data.votes, random_state=random_state).annotators
     if out is not None:
         write_rates(rates, out)

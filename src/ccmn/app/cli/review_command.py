@@ -52,10 +52,10 @@ def review(
         typer.Option(
             "--noise",
             metavar="NOISE",
-            help="Noise of the labels before the review: estimate | partial (labels only added) | missing (labels only "
+            help="Noise of the labels before the review: both | partial (labels only added) | missing (labels only "
             "removed), or a JSON file of noise rates.",
         ),
-    ] = "estimate",
+    ] = "both",
     text: Text = None,
     picture: PictureSize = None,
     image: Image = None,
@@ -97,7 +97,7 @@ def review(
     if demo == (source is not None):
         raise typer.BadParameter("Expected either DATA or --demo")
     described = (labels, tags, text, votes, picture, image, image_dir, row_id, ignore, candidates, data_dir)
-    if demo and (any(described) or noise != "estimate"):
+    if demo and (any(described) or noise != "both"):
         raise typer.BadParameter("--demo cannot be combined with options that describe DATA")
     if image_dir is not None and image is None:
         raise typer.BadParameter("--image-dir requires --image")
@@ -160,10 +160,8 @@ def _stored_results(
     dataset: ReviewDataset, noise: str | NoiseModel | NoiseRates, results: ResultCache
 ) -> tuple[NoiseModel | NoiseRates, NDArray[Any]]:
     """Return noise rates and out-of-fold probabilities, from the cache if it has them."""
-    from ccmn.estimation import NOISE_TYPES
-
     X, Y = dataset.data.X, label_frame(dataset.data, False)  # the labels of the other commands, in the same type
-    rates = results.rates(X, Y, NOISE_TYPES[noise]) if isinstance(noise, str) else noise
+    rates = results.rates(X, Y, noise) if isinstance(noise, str) else noise
     return rates, results.probabilities(X, Y)
 
 

@@ -27,7 +27,7 @@ from ccmn.votes import InferredLabels, infer_labels
 def open_session(
     dataset: ReviewDataset,
     folder: PathLike,
-    noise: str | NoiseModel | NoiseRates = "estimate",
+    noise: str | NoiseModel | NoiseRates = "both",
     random_state: int = 0,
     *,
     pred_proba: FloatArray | None = None,
@@ -41,8 +41,8 @@ def open_session(
     folder : path
         Folder of the answers, exports and models. It is created if it does not exist. The same data, folder and
         ``random_state`` resume a review.
-    noise : {"estimate", "partial", "missing"}, NoiseModel or NoiseRates, default="estimate"
-        Initial noise rates. With "estimate", both rates of each label are estimated from the data; "partial" and
+    noise : {"both", "partial", "missing"}, NoiseModel or NoiseRates, default="both"
+        Initial noise rates. With "both", both rates of each label are estimated from the data; "partial" and
         "missing" assume that labels were only added or only removed. The rates of a noise model are fixed.
     random_state : int, default=0
         Seed of the random sample, the estimation and the training.
@@ -80,11 +80,11 @@ def open_session(
     _open_store(dataset, folder, random_state).close()  # reports errors before the audit, which may take minutes
     estimate, votes = None, dataset.data.votes
     if isinstance(noise, str) and votes is not None:
-        noise_type = NOISE_TYPES[check_choice(noise, "noise", tuple(NOISE_TYPES))]
-        noise = estimate_noise(Y_noisy=dataset.named_labels, noise_type=noise_type, annotators=votes)
+        noise_type = check_choice(noise, "noise", NOISE_TYPES)
+        noise = estimate_noise(Y_noisy=dataset.named_labels, noise_type=noise_type, votes=votes)
     if isinstance(noise, str):
-        check_choice(noise, "noise", tuple(NOISE_TYPES))
-        estimate = IncrementalNoiseEstimator(dataset.data.X, dataset.named_labels, NOISE_TYPES[noise], random_state)
+        check_choice(noise, "noise", NOISE_TYPES)
+        estimate = IncrementalNoiseEstimator(dataset.data.X, dataset.named_labels, noise, random_state)
         noise = estimate.rates()
     audit = audit_labels(dataset.data.X, dataset.named_labels, noise, random_state=random_state, pred_proba=pred_proba)
     rates = audit.noise
