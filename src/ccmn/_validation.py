@@ -8,7 +8,7 @@ noise rates and noise models, tensors and devices.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -541,3 +541,62 @@ def check_one_device(devices: Sequence[Any], names: Sequence[str]) -> None:
     if len(set(devices)) > 1:
         placed = " and ".join(f"{name} on {device}" for name, device in zip(names, devices))
         raise ValueError(f"tensors must be on one device; got {placed}: move them with .to(device)")
+
+
+# -- Parameters of estimators
+
+
+class OneOf:
+    """Allowed texts of a parameter."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    def accepts(self, value: object) -> bool:
+        """Return whether the value is one of the texts."""
+        return isinstance(value, str) and value in self.words
+
+    def __str__(self) -> str:
+        return ", ".join(map(repr, self.words))
+
+
+class Number:
+    """Numbers from ``low`` to ``high``, without the ends that are named in ``open_ends`` ("low", "high", "both")."""
+
+    def __init__(self, low: float, high: float = np.inf, open_ends: str = "", *, integer: bool = False) -> None:
+        self.low, self.high, self.open_ends, self.integer = low, high, open_ends, integer
+
+    def accepts(self, value: object) -> bool:
+        """Return whether the value is a number in the interval."""
+        kinds = (int, np.integer) if self.integer else (int, float, np.integer, np.floating)
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, kinds):
+            return False
+        above = value > self.low if self.open_ends in ("low", "both") else value >= self.low
+        return bool(above and (value < self.high if self.open_ends in ("high", "both") else value <= self.high))
+
+    def __str__(self) -> str:
+        low, high = "(["[self.open_ends not in ("low", "both")], ")]"[self.open_ends not in ("high", "both")]
+        return f"{'an integer' if self.integer else 'a number'} in {low}{self.low:g}, {self.high:g}{high}"
+
+
+class Satisfies:
+    """Values that a function accepts, with their description."""
+
+    def __init__(self, accepts: Callable[[Any], bool], description: str) -> None:
+        self.accepts, self._description = accepts, description
+
+    def __str__(self) -> str:
+        return self._description
+
+
+Constraints = Mapping[str, Sequence[OneOf | Number | Satisfies]]
+"""Allowed values of every parameter of an estimator."""
+
+
+def check_parameters(parameters: Mapping[str, Any], table: Constraints) -> None:
+    """Reject parameters that none of their constraints accepts; the message names all of them."""
+    for name, constraints in table.items():
+        value = parameters[name]
+        if not any(constraint.accepts(value) for constraint in constraints):
+            given = repr(value) if isinstance(value, (str, int, float, tuple, list)) else type(value).__name__
+            raise ValueError(f"{name} must be {' or '.join(map(str, constraints))}; got {given:.100}")

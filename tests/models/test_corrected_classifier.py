@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import torch
+from scipy.special import expit, logit
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -22,8 +23,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
+from ccmn.estimation import NoiseRates
 from ccmn.metrics import hamming_loss
-from ccmn.models.corrected_classifier import MARGIN, CorrectedClassifier, clip_in_order
+from ccmn.models import CorrectedClassifier, load_model, persistence
+from ccmn.models.calibration import platt_scaling
+from ccmn.models.corrected_classifier import out_of_fold_proba
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
 from helpers import sklearn_checks
 
@@ -39,6 +43,12 @@ EXPECTED = {
     "check_estimators_dtypes": TWO_VALUES,
     "check_classifier_data_not_an_array": TWO_VALUES,
     "check_fit2d_1feature": TWO_VALUES,
+    "check_sample_weights_pandas_series": TWO_VALUES,
+    "check_sample_weights_not_an_array": TWO_VALUES,
+    "check_sample_weights_shape": TWO_VALUES,
+    "check_sample_weights_not_overwritten": TWO_VALUES,
+    "check_sample_weight_equivalence_on_dense_data": TWO_VALUES,
+    "check_sample_weight_equivalence_on_sparse_data": TWO_VALUES,
 }
 
 
@@ -48,7 +58,12 @@ def task():
 
 
 @sklearn_checks(
-    [CorrectedClassifier(LogisticRegression(), None), CorrectedClassifier(LogisticRegression(), "partial")],
+    [
+        CorrectedClassifier(noise=None),
+        CorrectedClassifier(random_state=0),
+        CorrectedClassifier(LogisticRegression(), None),
+        CorrectedClassifier(LogisticRegression(), "partial"),
+    ],
     EXPECTED,
 )
 @pytest.mark.filterwarnings("ignore")
@@ -57,14 +72,20 @@ def test_sklearn(estimator, check):
 
 
 def test_formula(task):
-    model = CorrectedClassifier(LogisticRegression(), NOISE).fit(task.X, task.Y_noisy)
-    noisy = np.column_stack([LogisticRegression().fit(task.X, y).predict_proba(task.X)[:, 1] for y in task.Y_noisy.T])
+    """The noise is inverted in probabilities that are calibrated on out-of-fold log-odds."""
+    model = CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(task.X, task.Y_noisy)
+    noisy = np.column_stack([LogisticRegression().fit(task.X, y).decision_function(task.X) for y in task.Y_noisy.T])
+    seed = int(np.random.default_rng(0).integers(2**31))
+    held_out = out_of_fold_proba(LogisticRegression(), task.X, task.Y_noisy.astype(float), 3, seed)
+    slope, offset = platt_scaling(logit(held_out), task.Y_noisy.astype(float), np.ones(task.Y.shape))
+    noisy = expit(slope * noisy + offset)
     eta = (noisy - NOISE.rho_neg) / (1 - NOISE.rho_pos - NOISE.rho_neg)
     proba = model.predict_proba(task.X)
-    np.testing.assert_allclose(proba, np.clip(eta, 0, 1), atol=2 * MARGIN)
+    np.testing.assert_allclose(model.decision_function(task.X), 2 * eta - 1, atol=1e-5)
+    inside = (eta > 0.05) & (eta < 0.95)
+    np.testing.assert_allclose(proba[inside], eta[inside], atol=1e-5)
     assert ((proba > 0) & (proba < 1)).all()
-    cut = (1 - NOISE.rho_pos + NOISE.rho_neg) / 2
-    np.testing.assert_array_equal(model.predict(task.X), noisy >= cut)
+    np.testing.assert_array_equal(model.predict(task.X), eta >= 0.5)
     np.testing.assert_array_equal(model.predict(task.X), model.decision_function(task.X) >= 0)
     for j in range(3):
         order = np.argsort(noisy[:, j])
@@ -72,22 +93,10 @@ def test_formula(task):
         assert len(np.unique(proba[:, j])) == len(np.unique(noisy[:, j]))
 
 
-def test_clip_in_order_keeps_the_order_at_both_ends():
-    values = np.concatenate([np.linspace(-0.6, 1.7, 10_001), [-0.6, 1.7, 0.0, 1.0, MARGIN, 1 - MARGIN]])
-    inside = clip_in_order(values, np.array(-0.6), np.array(1.7))
-    assert (inside > 0).all()
-    assert (inside < 1).all()
-    order = np.argsort(values, kind="stable")
-    assert (np.diff(inside[order])[np.diff(values[order]) > 0] > 0).all()
-    assert (
-        clip_in_order(np.array([0.0, 0.5, 1.0]), np.array(0.0), np.array(1.0)) == [MARGIN / 2, 0.5, 1 - MARGIN / 2]
-    ).all()
-
-
 def test_without_noise_probabilities_are_those_of_the_classifier(task):
     model = CorrectedClassifier(LogisticRegression(), None).fit(task.X, task.Y_noisy)
     plain = MultiOutputClassifier(LogisticRegression()).fit(task.X, task.Y_noisy)
-    np.testing.assert_array_equal(model.predict(task.X), plain.predict(task.X))
+    assert (model.predict(task.X) == plain.predict(task.X)).mean() > 0.98
 
 
 @pytest.mark.parametrize("noise", [PartialNoise(0.6, n_labels=10), "partial"], ids=["known", "estimated"])
@@ -178,15 +187,15 @@ def test_rates_are_estimated_from_out_of_fold_probabilities_without_numeric_feat
 
 def test_containers(task):
     Y = task.Y_noisy
-    expected = CorrectedClassifier(LogisticRegression(), NOISE).fit(task.X, Y).predict(task.X)
+    expected = CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(task.X, Y).predict(task.X)
     for labels in (pd.DataFrame(Y), scipy.sparse.csr_array(Y), Y.tolist(), Y.astype(bool)):
-        model = CorrectedClassifier(LogisticRegression(), NOISE).fit(task.X, labels)
+        model = CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(task.X, labels)
         np.testing.assert_array_equal(model.predict(task.X), expected)
     X = pd.DataFrame(task.X, columns=list("abcde"))
-    model = CorrectedClassifier(LogisticRegression(), NOISE).fit(X, Y)
+    model = CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(X, Y)
     assert model.feature_names_in_.tolist() == list("abcde")
     assert model.n_features_in_ == 5
-    sparse = CorrectedClassifier(LogisticRegression(), NOISE).fit(scipy.sparse.csr_array(task.X), Y)
+    sparse = CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(scipy.sparse.csr_array(task.X), Y)
     assert (sparse.predict(scipy.sparse.csr_array(task.X)) == expected).mean() > 0.99
     named = CorrectedClassifier(LogisticRegression(), None).fit(X, pd.DataFrame(Y, columns=["sea", "sky", "sun"]))
     assert named.noise_.label_names == ("sea", "sky", "sun")
@@ -211,7 +220,9 @@ def test_clone_parameters_grid_search_and_pickle(task):
     assert clone(model).get_params()["estimator__C"] == 2
     assert model.set_params(estimator__C=3, noise=None).estimator.C == 3
     folds = KFold(3, shuffle=True, random_state=0)
-    search = GridSearchCV(CorrectedClassifier(LogisticRegression(), NOISE), {"estimator__C": [1e-4, 1.0]}, cv=folds)
+    search = GridSearchCV(
+        CorrectedClassifier(LogisticRegression(), NOISE, random_state=0), {"estimator__C": [1e-4, 1.0]}, cv=folds
+    )
     search.fit(task.X, task.Y_noisy)
     assert search.best_params_["estimator__C"] in (1e-4, 1.0)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
@@ -219,6 +230,133 @@ def test_clone_parameters_grid_search_and_pickle(task):
     assert (held_out == task.Y).mean() > 0.75
     again = pickle.loads(pickle.dumps(search.best_estimator_))
     np.testing.assert_array_equal(again.predict_proba(task.X), search.predict_proba(task.X))
+
+
+@pytest.fixture(scope="module")
+def default(task):
+    X, Y = pd.DataFrame(task.X[:300], columns=list("abcde")), pd.DataFrame(task.Y_noisy[:300], columns=["x", "y", "z"])
+    return CorrectedClassifier(noise=NOISE, random_state=0).fit(X, Y)
+
+
+@pytest.mark.parametrize("name", ["model.ccmn", "folder"])
+def test_saved_default_predicts_the_same(default, task, tmp_path, name):
+    default.save(tmp_path / name)
+    loaded = load_model(tmp_path / name)
+    X = pd.DataFrame(task.X, columns=list("abcde"))
+    np.testing.assert_array_equal(loaded.predict_proba(X), default.predict_proba(X))
+    assert type(loaded) is CorrectedClassifier
+    assert loaded.get_params() == {**default.get_params(), "noise": loaded.noise}
+    assert loaded.noise == loaded.noise_ == ClassConditionalNoise(NOISE.rho_pos, NOISE.rho_neg)
+    assert (loaded.n_features_in_, loaded.label_names_) == (5, ("x", "y", "z"))
+    assert loaded.feature_names_in_.tolist() == list("abcde")
+
+
+def test_sparse_default_is_saved_and_exported(tmp_path):
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random(200, 300, 0.05, random_state=0, format="csr")
+    Y = (X @ rng.normal(size=(300, 3)) > 0).astype(int)
+    clf = CorrectedClassifier(noise=None, random_state=0).fit(X, scipy.sparse.csr_array(Y))
+    clf.save(tmp_path / "m.ccmn")
+    loaded = load_model(tmp_path / "m.ccmn")
+    np.testing.assert_array_equal(loaded.decision_function(X), clf.decision_function(X))
+    assert scipy.sparse.issparse(loaded.predict(X))
+    module = loaded.to_torch()
+    np.testing.assert_allclose(module(torch.tensor(X.toarray())).numpy(), clf.predict_proba(X), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d, a: d.update(thresholds=[0.0]), "thresholds must be a list of 3 numbers"),
+        (lambda d, a: d.update({"class": "Pipeline"}), "class must be CCMNClassifier or CorrectedClassifier"),
+        (lambda d, a: d["parameters"].update(cv=0), "cv must be an integer"),
+        (lambda d, a: a.update(weight=a["weight"][:, :2]), "weight must be finite numbers of shape"),
+        (lambda d, a: a.update(weight=a["weight"] * np.nan), "weight must be finite numbers of shape"),
+        (lambda d, a: a.update(platt=-a["platt"]), "platt must be positive slopes"),
+        (lambda d, a: a.update(linear_share=np.array([2.0])), "linear_share must be a number from 0 to 1"),
+        (lambda d, a: a.update(other=a["bias"]), "weights must not contain 'other'"),
+        (lambda d, a: a.pop("bias"), "field 'bias' is missing"),
+        (lambda d, a: a.update(feature=a["feature"] + 9), "feature of the forest"),
+    ],
+)
+def test_damaged_model_is_named(default, tmp_path, change, message):
+    default.save(tmp_path / "m.ccmn")
+    description, arrays = persistence.read_model(tmp_path / "m.ccmn")
+    change(description, arrays)
+    persistence.write_model(tmp_path / "m.ccmn", description, arrays)
+    with pytest.raises(ValueError, match=f"not a valid ccmn model: .*{message}"):
+        load_model(tmp_path / "m.ccmn")
+
+
+def test_other_classifiers_are_neither_saved_nor_exported(task, tmp_path):
+    clf = CorrectedClassifier(LogisticRegression(), NOISE).fit(task.X, task.Y_noisy)
+    with pytest.raises(TypeError, match=r"save requires estimator=None; got LogisticRegression.*skops"):
+        clf.save(tmp_path / "m.ccmn")
+    with pytest.raises(TypeError, match="to_torch requires estimator=None"):
+        clf.to_torch()
+
+
+@pytest.mark.parametrize("estimator", [None, LogisticRegression()])
+def test_thresholds_for_f1_are_those_of_the_out_of_fold_predictions(task, estimator):
+    fixed, f1 = (
+        CorrectedClassifier(estimator, NOISE, threshold=threshold, random_state=0).fit(task.X, task.Y_noisy)
+        for threshold in ("fixed", "f1")
+    )
+    shift = fixed.decision_function(task.X) - f1.decision_function(task.X)
+    assert np.ptp(shift, axis=0).max() < 1e-9
+    assert np.abs(shift).max() > 0.01
+    np.testing.assert_array_equal(f1.predict(task.X), f1.predict_proba(task.X) >= 0.5)
+
+
+@pytest.mark.parametrize("estimator", [None, LogisticRegression()])
+def test_label_sets_votes_trusted_rows_and_weights(task, estimator):
+    clf = CorrectedClassifier(estimator, random_state=0)
+    sets = [[f"label {j}" for j in np.flatnonzero(row)] for row in task.Y_noisy]
+    matrix = clone(clf).fit(task.X, task.Y_noisy)
+    np.testing.assert_array_equal(clone(clf).fit(task.X, sets).predict(task.X), matrix.predict(task.X))
+    few = clone(clf).fit(task.X, task.Y_noisy, trusted=(range(200), task.Y[:200]))
+    assert few.rates_.se_neg.mean() < matrix.rates_.se_neg.mean()
+    votes = np.stack([ClassConditionalNoise(0.2, 0.1, n_labels=3).corrupt(task.Y, random_state=a) for a in range(3)], 1)
+    voted = clone(clf).fit(task.X, votes)
+    assert voted.inferred_.proba.shape == (1200, 3)
+    assert (voted.predict(task.X) == task.Y).mean() > 0.85
+    weights = np.repeat([1.0, 0.0], 600)
+    part, weighted = (CorrectedClassifier(estimator, NOISE, random_state=0) for _ in range(2))
+    part.fit(task.X[:600], task.Y_noisy[:600])
+    weighted.fit(task.X, task.Y_noisy, weights)
+    assert (part.predict(task.X) == weighted.predict(task.X)).mean() > 0.95
+
+
+def test_rates_as_noise(task):
+    rates = NoiseRates.known(NOISE, task.Y_noisy)
+    clf = CorrectedClassifier(noise=rates, random_state=0).fit(task.X, task.Y_noisy)
+    assert clf.rates_ is rates
+    assert clf.noise_ == NOISE
+
+
+def test_containers_of_predictions(default, task):
+    X = pd.DataFrame(task.X[:5], columns=list("abcde"), index=list("uvwxy"))
+    proba, labels = default.predict_proba(X), default.predict(X)
+    frames = clone(default).fit(X.sample(60, replace=True, random_state=0), np.tile([[0, 1, 0], [1, 0, 1]], (30, 1)))
+    frames = frames.set_output(transform="pandas")
+    assert frames.predict(X).index.tolist() == list("uvwxy")
+    try:
+        default.set_output(transform="pandas")
+        pd.testing.assert_frame_equal(
+            default.predict_proba(X), pd.DataFrame(proba, index=X.index, columns=["x", "y", "z"])
+        )
+        assert (default.predict(X).to_numpy() == labels).all()
+    finally:
+        default.set_output(transform="default")
+    top, scores = default.top_labels(X, 2)
+    assert (top == np.argsort(-default.decision_function(X), axis=1)[:, :2]).all()
+    assert (scores[:, 0] >= scores[:, 1]).all()
+
+
+def test_many_labels_recommend_the_other_class():
+    Y = np.random.default_rng(0).integers(0, 2, (60, 1001))
+    with pytest.warns(UserWarning, match="meant for up to 1000 labels; y has 1001. CCMNClassifier"):
+        CorrectedClassifier(noise=None, random_state=0).fit(np.arange(120.0).reshape(60, 2), Y)
 
 
 def test_single_label_is_a_column(task):
@@ -242,18 +380,18 @@ def test_error_messages(task):
     X, Y = task.X, task.Y_noisy
     with pytest.raises(TypeError, match=r"must have predict_proba; Perceptron has none\. Wrap it in"):
         CorrectedClassifier(Perceptron(), NOISE).fit(X, Y)
-    for noise in ("estimated", 0.3, TransitionNoise(np.eye(3))):
-        with pytest.raises(ValueError, match=r"noise must be a model with rates per label.*or 'estimate'"):
+    for noise in ("estimate", 0.3, TransitionNoise(np.eye(3))):
+        with pytest.raises(ValueError, match=r"noise must be 'both', 'partial', 'missing' or a ClassConditionalNoise"):
             CorrectedClassifier(DummyClassifier(), noise).fit(X, Y)
-    with pytest.raises(ValueError, match=r"y must have 3 labels.*got shape \(1200, 2\)"):
+    with pytest.raises(ValueError, match="noise model with 2 labels, as y; got 3"):
         CorrectedClassifier(DummyClassifier(), NOISE).fit(X, Y[:, :2])
-    with pytest.raises(ValueError, match=r"got shape \(1200,\). A single label is y.reshape\(-1, 1\)"):
+    with pytest.raises(
+        ValueError, match=r"got one class per row. A single label is y.reshape\(-1, 1\).*TransitionNoise"
+    ):
         CorrectedClassifier(DummyClassifier(), NOISE).fit(X, Y[:, 0])
     with pytest.raises(ValueError, match="y must be 0 or 1"):
         CorrectedClassifier(DummyClassifier(), NOISE).fit(X, 2 * Y.astype(int) - 1)
     with pytest.raises(ValueError, match="only NaN"):
         CorrectedClassifier(DummyClassifier(), NOISE).fit(X, np.full(Y.shape, np.nan))
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+    with pytest.raises(ValueError, match="as many rows in y as in X, 1199; got 1200"):
         CorrectedClassifier(DummyClassifier(), NOISE).fit(X[1:], Y)
-    with pytest.raises(ValueError, match="cannot be estimated from 1 sample"):
-        CorrectedClassifier(DummyClassifier()).fit(X[:1], Y[:1])

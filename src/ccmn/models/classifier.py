@@ -29,7 +29,7 @@ from ccmn.estimation import NOISE_TYPES
 from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES, ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.models.calibration import LINK_OF_LOSS, calibrate
 from ccmn.models.monitor import overfitting_warning, show_phases, show_progress, training_risk_parts
-from ccmn.models.persistence import check_description, check_weights, json_safe, write_model
+from ccmn.models.persistence import check_network_description, check_weights, describe, read_description, write_model
 from ccmn.models.plugin_loss import PluginLoss
 from ccmn.models.predictor import (
     FittedNetwork,
@@ -866,23 +866,16 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scorer = self._scorer
         check_weights(scorer.network, self.n_features_in_, self.thresholds_.size + scorer.has_dummy)
         description = {
-            "parameters": {k: json_safe(v) for k, v in self.get_params(deep=False).items()},
+            **describe(self),
             "kind": self._kind,
             "network": scorer.network.kind,
-            "classes": self.classes_.tolist(),
-            "label_names": self.label_names_,
-            "feature_names": [str(n) for n in getattr(self, "feature_names_in_", [])] or None,
-            "n_features": int(self.n_features_in_),
             "input_shape": [int(size) for size in getattr(self, "input_shape_", ())] or None,
-            "noise": self.noise_.to_dict(),
             "link": scorer.link,
             "has_dummy": scorer.has_dummy,
-            "sparse": self._sparse,
             "slope": np.asarray(scorer.slope).tolist(),
             "thresholds": scorer.thresholds.tolist(),
             "history": self._history,
             "selected": self.selected_,
-            "extra": self.extra_,
         }
         write_model(path, description, scorer.network.arrays)
         for checkpoint in self._checkpoints:
@@ -892,29 +885,18 @@ class CCMNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def _from_description(cls, d: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CCMNClassifier:
         """Return the fitted classifier that :meth:`save` has described; raise an error if a field is invalid."""
-        params = dict(d["parameters"])
-        if isinstance(params["noise"], dict):
-            grouped = params["noise"].get("kind") == "grouped"
-            params["noise"] = (GroupedNoise if grouped else NoiseModel).from_dict(params["noise"])
+        clf = read_description(cls, d, (1, 2) if d["kind"] == "binary" else None)
         # Functions of the user are stored as null. All other parameters are checked.
-        named = {"model": params["model"] or "linear", "surrogate": params["surrogate"] or "auto"}
-        clf = cls(**params)
+        named = {"model": clf.model or "linear", "surrogate": clf.surrogate or "auto"}
         check_parameters({**clf.get_params(deep=False), **named})
-        clf.noise_ = NoiseModel.from_dict(d["noise"])
-        check_description(d, clf.noise_)
-        clf.rates_ = clf.group_noise_ = clf.risk_parts_ = clf.inferred_ = None
-        clf.classes_, clf._kind = np.array(d["classes"]), d["kind"]
-        clf.label_names_ = tuple(d["label_names"]) if d["label_names"] else None
-        clf.n_features_in_ = d["n_features"]
+        check_network_description(d, clf.noise_)
+        clf.group_noise_ = clf.risk_parts_ = None
+        clf._kind, clf._history, clf.selected_ = d["kind"], d["history"], d["selected"]
         if (shape := d["input_shape"]) is not None:
             sizes = shape if isinstance(shape, list) and all(type(size) is int and size > 0 for size in shape) else []
             if d["network"] != "user" or math.prod(sizes) != clf.n_features_in_:
                 raise ValueError(f"input_shape must be the shape of {clf.n_features_in_} features; got {shape!r:.60}")
             clf.input_shape_ = tuple(sizes)
-        if d["feature_names"]:
-            clf.feature_names_in_ = np.array(d["feature_names"], dtype=object)
-        clf._history, clf.extra_, clf._sparse = d["history"], d["extra"], d["sparse"]
-        clf.selected_ = d["selected"]
         network = FittedNetwork(d["network"], arrays)
         check_weights(network, clf.n_features_in_, clf.noise_.n_labels + d["has_dummy"])
         clf.thresholds_ = np.array(d["thresholds"], dtype=np.float64)

@@ -1,66 +1,111 @@
-"""CorrectedClassifier: noise correction of the probabilities of any scikit-learn classifier (plug-in)."""
+"""CorrectedClassifier: the recommended classifier for noisy labels, and the correction of any other classifier."""
 
 from __future__ import annotations
 
+import os
+import warnings
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import Tags, _safe_indexing, assert_all_finite, get_tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.utils import Tags, _safe_indexing, get_tags
+from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
 from typing_extensions import Self
 
-from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array
+from ccmn._containers import is_sparse, to_dense_array
 from ccmn._random import RandomState, as_generator
-from ccmn._validation import FloatArray, check_label_matrix, check_label_width, check_same_labels
-from ccmn.estimation import NOISE_TYPES, NoiseRates, estimate_noise
-from ccmn.estimation.out_of_fold import number_of_folds, stratified_folds
-from ccmn.models.predictor import with_names
-from ccmn.models.training_data import check_zeros_for
+from ccmn._validation import Constraints, FloatArray, Number, OneOf, Satisfies, check_parameters
+from ccmn.estimation import NOISE_TYPES, NoiseRates
+from ccmn.estimation.out_of_fold import stratified_folds
+from ccmn.models.average_model import AverageModel, AverageModule, InversionCurve, fit_average
+from ccmn.models.calibration import f1_thresholds, platt_scaling
+from ccmn.models.label_classifier import LabelClassifier
+from ccmn.models.monitor import show_phases
+from ccmn.models.persistence import describe, read_description, write_model
+from ccmn.models.predictor import log_odds
+from ccmn.models.training_data import (
+    ResolvedNoise,
+    TrainingData,
+    debias,
+    prepare,
+    read_features,
+    require_label_matrix,
+    resolve_noise,
+)
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
 
-MARGIN = 1e-6
-"""Corrected probabilities outside (MARGIN, 1 - MARGIN) are mapped, in their order, into the margins."""
+MAX_RECOMMENDED_LABELS = 1000
+"""``fit`` recommends ``CCMNClassifier`` for more labels."""
+_NO_WORD = "a ClassConditionalNoise, NoiseRates or None"
+CONSTRAINTS: Constraints = {
+    "noise": [
+        OneOf(*NOISE_TYPES),
+        Satisfies(lambda v: v is None or isinstance(v, (ClassConditionalNoise, NoiseRates)), _NO_WORD),
+    ],
+    "threshold": [OneOf("fixed", "f1")],
+    "cv": [Number(2, integer=True)],
+    "verbose": [Number(0, integer=True)],
+}
+"""Allowed values of the parameters."""
 
 
-class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Noise correction of the probabilities of any scikit-learn classifier.
+class CorrectedClassifier(LabelClassifier):
+    r"""Multi-label classifier that is trained on noisy labels and predicts the true ones.
 
-    The classifier is trained on the noisy labels. It learns the probability :math:`\tilde\eta` of the noisy label, from
-    which the probability of the true label follows [1]_:
+    A model of the noisy labels learns :math:`\tilde\eta`, the probability of the noisy label, from which the
+    probability of the true label follows [1]_:
 
     .. math:: \eta_j(x) = \frac{\tilde\eta_j(x) - \rho_{neg,j}}{1 - \rho_{pos,j} - \rho_{neg,j}}, \qquad
               \text{predict } 1 \iff \tilde\eta_j(x) \ge \frac{1 - \rho_{pos,j} + \rho_{neg,j}}{2}
 
-    The result is as good as the calibration of the classifier.
+    It is the recommended classifier for tables and texts with up to about 1,000 labels. :class:`CCMNClassifier` trains
+    networks with the unbiased losses of the paper. Both are the same idea: with least squares, debiasing the
+    predictions equals training on debiased labels.
 
     Parameters
     ----------
-    estimator : classifier with ``predict_proba``
-        A clone is fitted for each label, on the rows where it is observed. If the classifier supports several labels
-        (a random forest, ``MLPClassifier``, ``ClassifierChain``) and all labels are observed, one clone is fitted.
-    noise : {"both", "partial", "missing"}, noise model or None, default="both"
-        Noise model of the labels, a ``ClassConditionalNoise``. With "both", both rates of every label are estimated.
-        "partial" assumes that labels were only added, "missing" that labels were only removed. Rates are estimated
-        from the features if they are a numeric matrix, otherwise from out-of-fold probabilities of clones of
-        ``estimator``. ``None`` disables the noise correction.
+    estimator : classifier with ``predict_proba`` or None, default=None
+        None averages a logistic regression and a random forest, whose shares are selected on held-out rows. Of another
+        classifier, one clone is fitted for each label, on the rows where it is observed; or one clone for all labels if
+        it supports several labels (a random forest, ``MLPClassifier``, ``ClassifierChain``) and all are observed. Its
+        probabilities are calibrated out of fold.
+    noise : {"both", "partial", "missing"}, ClassConditionalNoise, NoiseRates or None, default="both"
+        Which errors the labels can have: "partial" if labels were only added, "missing" if they were only removed. The
+        rates are estimated, from the features if they are numbers and otherwise from out-of-fold probabilities of
+        ``estimator``. A noise model or the result of :func:`ccmn.estimate_noise` gives the rates; None disables the
+        correction.
+    threshold : {"fixed", "f1"}, default="fixed"
+        Threshold of every label: the probability 1/2, or the one with the largest corrected F1 score on out-of-fold
+        predictions.
+    cv : int, default=3
+        Number of folds for the out-of-fold probabilities of ``estimator``.
     random_state : int, Generator or None, default=None
-        Controls the folds of the estimation. The classifier has its own parameter.
+        Controls folds, the estimation of rates and the random forest. Another ``estimator`` has its own parameter.
+    verbose : int, default=0
+        1 shows a progress bar on a terminal.
 
     Attributes
     ----------
     noise_ : ClassConditionalNoise
-        Noise model used for the noise correction.
-    rates_ : NoiseRates
-        Estimated rates with standard errors and flags; only if rates were estimated.
+        Noise model that predictions are corrected with.
+    rates_ : NoiseRates or None
+        Estimated rates with intervals and flags, if they were estimated or passed.
     estimators_ : list of classifiers
-        Fitted clones: one per label with different observed values, or one for all of these labels.
+        Fitted clones of ``estimator``: one per label with different observed values, or one for all of these labels.
+    inferred_ : InferredLabels or None
+        Result of :func:`ccmn.infer_labels` if votes were passed to ``fit``.
     classes_ : array of shape (q,)
-        Names of the labels if ``y`` was a DataFrame, else their numbers.
+        Names of the labels if they are known, else their numbers.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Names of the features, if X was a DataFrame.
 
     References
     ----------
@@ -69,109 +114,127 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
-    >>> from sklearn.linear_model import LogisticRegression
+    >>> from ccmn import CorrectedClassifier, PartialNoise
     >>> from ccmn.data import make_noisy_multilabel
-    >>> from ccmn.noise import PartialNoise
-    >>> noise = PartialNoise([0.6, 0.5])
-    >>> task = make_noisy_multilabel(2000, 5, 2, strength=8, noise=noise, random_state=0)
-    >>> plain = LogisticRegression()
-    >>> corrected = CorrectedClassifier(plain, noise).fit(task.X, task.Y_noisy)
-    >>> bool((corrected.predict(task.X) == task.Y).mean() > 0.9)
+    >>> task = make_noisy_multilabel(2000, 5, 2, strength=8, noise=PartialNoise([0.6, 0.5]), random_state=0)
+    >>> clf = CorrectedClassifier(noise="partial", random_state=0).fit(task.X, task.Y_noisy)
+    >>> bool((clf.predict(task.X) == task.Y).mean() > 0.9)
     True
     """
 
-    def __init__(self, estimator: Any, noise: Any = "both", *, random_state: RandomState = None) -> None:
+    def __init__(
+        self,
+        estimator: Any = None,
+        noise: Any = "both",
+        *,
+        threshold: str = "fixed",
+        cv: int = 3,
+        random_state: RandomState = None,
+        verbose: int = 0,
+    ) -> None:
         self.estimator = estimator
         self.noise = noise
+        self.threshold = threshold
+        self.cv = cv
         self.random_state = random_state
+        self.verbose = verbose
 
-    def fit(self, X: Any, y: Labels) -> Self:
-        """Fit clones of the classifier to noisy labels.
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, trusted: Any = None) -> Self:
+        """Fit the model of the noisy labels and estimate their rates.
 
         Parameters
         ----------
-        X : array, CSR matrix, DataFrame or list of texts
-            Features of n rows in a form that ``estimator`` accepts.
-        y : array, CSR matrix or DataFrame of shape (n, q)
-            Noisy labels 0 or 1; NaN where not observed.
+        X : array, DataFrame or CSR matrix of shape (n, d)
+            Features, or what ``estimator`` accepts, such as a list of texts.
+        y : array, DataFrame or CSR matrix of shape (n, q), list of label sets, or votes
+            Noisy labels: 0, 1 and NaN (not observed), or a list of label sets. Votes of several annotators are an array
+            of shape (n, annotators, q), NaN where an annotator did not vote, or a ``VoteTable``.
+        sample_weight : array of shape (n,), default=None
+            Sample weights.
+        trusted : tuple (rows, Y_true) or array of shape (n, q), default=None
+            True labels of some rows: row numbers and labels, or labels of all rows with NaN where a label has not been
+            verified. They improve estimated rates. Without ``estimator``, they also replace the noisy labels.
 
         Returns
         -------
         CorrectedClassifier
             The fitted classifier.
         """
-        if not hasattr(self.estimator, "predict_proba"):
+        check_parameters(self.get_params(deep=False), CONSTRAINTS)
+        if self.estimator is None:
+            X = read_features(self, X, reset=True)
+        elif not hasattr(self.estimator, "predict_proba"):
             raise TypeError(
                 f"estimator must have predict_proba; {type(self.estimator).__name__} has none. Wrap it in "
                 "sklearn.calibration.CalibratedClassifierCV."
             )
         X = _without_bfloat16(X)
-        Y = _read_labels(X, y)
-        names = label_names_of(y)
-        check_zeros_for(self.noise, Y, names)
-        self.classes_ = np.arange(Y.shape[1]) if names is None else np.array(names)
-        self._posterior = NoisyPosterior(self.estimator).fit(X, Y)
-        self.estimators_ = self._posterior.estimators
+        data = require_label_matrix(prepare(X, y, sample_weight=sample_weight, trusted=trusted), type(self).__name__)
+        targets, seed = data.targets, int(as_generator(self.random_state).integers(2**31))
+        if len(targets.classes) > MAX_RECOMMENDED_LABELS:
+            warnings.warn(
+                f"CorrectedClassifier is meant for up to {MAX_RECOMMENDED_LABELS} labels; y has "
+                f"{len(targets.classes)}. CCMNClassifier trains one network of all labels.",
+                stacklevel=2,
+            )
+        self.classes_, self.label_names_, self.inferred_ = targets.classes, targets.label_names, targets.inferred
+        self.extra_: dict[str, Any] = {}
+        with show_phases(self.verbose) as on_phase:
+            if self.estimator is None:
+                noise = self._resolve_noise(data, seed, on_phase)
+                sample = debias(data, ResolvedNoise(noise), keep_noisy=True)
+                fitted = fit_average(sample, noise, seed, on_phase=on_phase)
+                self._model: AverageModel | NoisyPosterior = fitted.model
+                f, weights = fitted.log_odds, fitted.valid.weights
+                p = fitted.valid.dense_labels().astype(np.float64)
+            else:
+                noise, f, p = self._fit_clones(data, seed, on_phase)
+                weights = data.weights
+        self.noise_, zero = noise, np.zeros(noise.n_labels)
+        self._curve = InversionCurve(noise.rho_pos, noise.rho_neg, zero)
+        if self.threshold == "f1":
+            self._curve = replace(self._curve, thresholds=f1_thresholds(self._curve.scores(f), p, weights))
+        return self
+
+    def _resolve_noise(
+        self, data: TrainingData, seed: int, on_phase: Any, pred_proba: FloatArray | None = None
+    ) -> ClassConditionalNoise:
+        """Return the noise model of the labels, estimated if necessary, and set ``rates_``."""
+        noise = resolve_noise(self.noise, data, seed, partial(on_phase, "noise rates"), pred_proba)
+        self.rates_: NoiseRates | None = noise.rates
+        assert isinstance(noise.model, ClassConditionalNoise)
+        return noise.model
+
+    def _fit_clones(
+        self, data: TrainingData, seed: int, on_phase: Any
+    ) -> tuple[ClassConditionalNoise, FloatArray, FloatArray]:
+        """Fit and calibrate clones of the classifier; return the noise, out-of-fold log-odds and debiased labels."""
+        X, weights, inferred = data.X, data.weights, data.targets.inferred
+        Y = to_dense_array(data.targets.labels).astype(np.float64)
+        if len(Y) < 2:
+            raise ValueError("out-of-fold probabilities require at least 2 rows; got n_samples=1")
+        if inferred is not None:  # classifiers take labels and not probabilities
+            Y = np.where(np.isnan(Y), np.nan, inferred.labels)
+        model = self._model = NoisyPosterior(self.estimator).fit(X, Y, weights)
+        self.estimators_ = model.estimators
         for name in ("n_features_in_", "feature_names_in_"):
             if self.estimators_ and hasattr(self.estimators_[0], name):
                 setattr(self, name, getattr(self.estimators_[0], name))
-        self.noise_ = self._resolve_noise(X, Y, names)
-        return self
-
-    def _resolve_noise(self, X: Any, Y: FloatArray, names: tuple[str, ...] | None) -> ClassConditionalNoise:
-        """Return the given noise model, or one with estimated rates."""
-        noise = self.noise
-        if noise is None:
-            return ClassConditionalNoise(0.0, 0.0, n_labels=Y.shape[1], label_names=names)
-        if isinstance(noise, ClassConditionalNoise):
-            check_label_width(Y.shape, noise.n_labels, "y")
-            check_same_labels(("y", names), ("noise", noise.label_names))
-            return noise
-        if not isinstance(noise, str) or noise not in NOISE_TYPES:
-            given = repr(noise) if isinstance(noise, str) else type(noise).__name__
-            raise ValueError(
-                "noise must be a model with rates per label such as ClassConditionalNoise(rho_pos, rho_neg), "
-                f"'both', 'partial', 'missing' or None; got {given}"
-            )
-        seed = int(as_generator(self.random_state).integers(2**31))
-        if len(Y) < 2:
-            raise ValueError("noise rates cannot be estimated from 1 sample; pass a noise model with known rates")
-        features, pred_proba = X, None
-        if not _is_numeric_matrix(X):
-            features, pred_proba = None, out_of_fold_proba(self.estimator, X, Y, seed)
-        labels: Any = Y
-        if names is not None:
-            from pandas import DataFrame
-
-            labels = DataFrame(Y, columns=list(names))
-        self.rates_: NoiseRates = estimate_noise(
-            features, labels, noise_type=noise, pred_proba=pred_proba, random_state=seed
-        )
-        return self.rates_.shrunk_noise
-
-    def predict(self, X: Any, *, output: str = "array") -> Any:
-        """Predict the true labels.
-
-        Parameters
-        ----------
-        X : array, CSR matrix, DataFrame or list of texts
-            Features of n rows.
-        output : {"array", "frame"}, default="array"
-            "frame" returns a DataFrame with the names of the labels as columns and the index of X if it is a DataFrame.
-
-        Returns
-        -------
-        array or DataFrame of shape (n, q)
-            1 where ``decision_function`` is at least 0, else 0.
-        """
-        return with_names((self.decision_function(X) >= 0).astype(np.int64), self.classes_, X, output)
+        f = log_odds(out_of_fold_proba(self.estimator, X, Y, self.cv, seed, weights))
+        share = np.where(np.isnan(Y), 0.0, 1.0) * (1.0 if weights is None else weights[:, None] / weights.mean())
+        model.slope, model.offset = platt_scaling(f, np.nan_to_num(Y), share)
+        f = model.slope * f + model.offset
+        noise = self._resolve_noise(data, seed, on_phase, None if _is_numeric_matrix(X) else expit(f))
+        if inferred is not None and self.noise is not None:
+            noise = inferred.noise
+        return noise, f, debias_labels(Y, noise.rho_pos, noise.rho_neg)
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Return the corrected probability minus 1/2, before it is mapped into (0, 1).
+        """Return the scores of the labels: twice the corrected probability minus 1, and minus the threshold.
 
         Parameters
         ----------
-        X : array, CSR matrix, DataFrame or list of texts
+        X : array, DataFrame, CSR matrix or list of texts
             Features of n rows.
 
         Returns
@@ -179,57 +242,76 @@ class CorrectedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         array of shape (n, q)
             Scores. A label is predicted when its score is at least 0.
         """
-        return self._corrected(X) - 0.5
+        check_is_fitted(self)
+        X = read_features(self, X, reset=False) if self.estimator is None else _without_bfloat16(X)
+        return self._curve.decisions(self._model.log_odds(X))
 
-    def predict_proba(self, X: Any, *, output: str = "array") -> Any:
-        """Return the probabilities of the true labels.
+    def _probabilities(self, X: Any) -> FloatArray:
+        return self._curve.probabilities(self.decision_function(X))
 
-        Parameters
-        ----------
-        X : array, CSR matrix, DataFrame or list of texts
-            Features of n rows.
-        output : {"array", "frame"}, default="array"
-            "frame" returns a DataFrame with the names of the labels as columns and the index of X if it is a DataFrame.
+    def to_torch(self) -> torch.nn.Module:
+        """Return the fitted classifier as a torch module, for ``torch.export``, ONNX or a service without ccmn.
 
         Returns
         -------
-        array or DataFrame of shape (n, q)
-            P(true label = 1 | x), strictly inside (0, 1).
-        """
-        corrected, noise = self._corrected(X), self.noise_
-        low, high = (
-            debias_labels(noisy, noise.rho_pos, noise.rho_neg)
-            for noisy in (np.zeros(noise.n_labels), np.ones(noise.n_labels))
-        )
-        return with_names(clip_in_order(corrected, low, high), self.classes_, X, output)
+        torch.nn.Module
+            Module that takes a tensor of original, dense features (n, d) and returns what ``predict_proba`` returns.
 
-    def _corrected(self, X: Any) -> FloatArray:
-        """Return corrected probabilities, which can lie outside [0, 1]."""
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(60, 2))
+        >>> clf = CorrectedClassifier(noise=None, random_state=0).fit(X, X > 0)
+        >>> bool(np.allclose(clf.to_torch()(torch.tensor(X)).numpy(), clf.predict_proba(X), atol=1e-5))
+        True
+        """
+        return AverageModule(self._default_model("to_torch"), self._curve).eval()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the model to one file or to a folder, never as a pickle.
+
+        Parameters
+        ----------
+        path : path-like
+            A path with a suffix, such as ``model.ccmn``, becomes one file. A path without suffix becomes a folder.
+        """
+        model = self._default_model("save")
+        thresholds = self._curve.thresholds.tolist()
+        write_model(path, {**describe(self), "thresholds": thresholds}, model.arrays)
+
+    def _default_model(self, method: str) -> AverageModel:
+        """Return the default model; an error if a classifier was passed, which has its own format."""
         check_is_fitted(self)
-        noisy = self._posterior.proba(_without_bfloat16(X))
-        return debias_labels(noisy, self.noise_.rho_pos, self.noise_.rho_neg)
+        if not isinstance(self._model, AverageModel):
+            raise TypeError(
+                f"{method} requires estimator=None; got {type(self.estimator).__name__}. Store other classifiers with "
+                "skops: skops.io.dump(classifier, file)."
+            )
+        return self._model
+
+    @classmethod
+    def _from_description(cls, d: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CorrectedClassifier:
+        """Return the fitted classifier that :meth:`save` has described; raise an error if a field is invalid."""
+        clf = read_description(cls, d)
+        check_parameters(clf.get_params(deep=False), CONSTRAINTS)
+        if not isinstance(clf.noise_, ClassConditionalNoise):
+            raise ValueError(f"noise must have two rates per label; got {clf.noise_.kind!r}")
+        clf._model = AverageModel(arrays)
+        clf._model.check(clf.n_features_in_, clf.noise_.n_labels)
+        clf._curve = InversionCurve(clf.noise_.rho_pos, clf.noise_.rho_neg, np.array(d["thresholds"], dtype=np.float64))
+        return clf
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether the model has been fitted or loaded."""
+        return hasattr(self, "_curve")
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of a multi-label classifier that accepts the features of ``estimator``."""
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output, tags.target_tags.single_output = True, False
-        tags.classifier_tags.multi_label, tags.classifier_tags.multi_class = True, False
-        tags.input_tags = get_tags(self.estimator).input_tags
+        if self.estimator is None:
+            tags.input_tags.sparse = True
+        else:
+            tags.input_tags = get_tags(self.estimator).input_tags
         return tags
-
-
-def clip_in_order(values: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """Map values in [low, high] into (0, 1) without ties: values outside the margins are not changed.
-
-    Values below ``MARGIN`` are spread over the upper half of the lower margin, and values above
-    1 - ``MARGIN`` over the lower half of the upper margin.
-
-    >>> (1e6 * clip_in_order(np.array([-1.0, -0.5, 0.3]), np.array(-1.0), np.array(1.0))).round(2)
-    array([5.0e-01, 7.5e-01, 3.0e+05])
-    """
-    below = MARGIN * (0.5 + 0.5 * (values - low) / (MARGIN - low))
-    above = 1 - MARGIN * (0.5 + 0.5 * (high - values) / (high - 1 + MARGIN))
-    return np.where(values < MARGIN, below, np.where(values > 1 - MARGIN, above, values))
 
 
 def _without_bfloat16(X: Any) -> Any:
@@ -248,13 +330,16 @@ def _is_numeric_matrix(X: Any) -> bool:
     return array.ndim == 2 and bool(np.isfinite(array).all())
 
 
-def out_of_fold_proba(estimator: Any, X: Any, Y: FloatArray, seed: int) -> FloatArray:
+def out_of_fold_proba(
+    estimator: Any, X: Any, Y: FloatArray, n_folds: int, seed: int, weights: FloatArray | None = None
+) -> FloatArray:
     """Return out-of-fold probabilities (n, q) of the noisy labels from clones of a classifier."""
     result = np.empty(Y.shape)
-    folds = stratified_folds(Y, number_of_folds(Y), np.random.default_rng(seed))
+    folds = stratified_folds(Y, min(n_folds, len(Y)), np.random.default_rng(seed))
     for k, held_out in enumerate(folds):
         rest = np.sort(np.concatenate(folds[:k] + folds[k + 1 :]))
-        posterior = NoisyPosterior(estimator).fit(_safe_indexing(X, rest), Y[rest])
+        part = None if weights is None else weights[rest]
+        posterior = NoisyPosterior(estimator).fit(_safe_indexing(X, rest), Y[rest], part)
         result[held_out] = posterior.proba(_safe_indexing(X, held_out))
     return result
 
@@ -268,10 +353,14 @@ class NoisyPosterior:
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
         self.estimators: list[Any] = []
+        self.slope: Any = 1.0
+        self.offset: Any = 0.0
         self._columns: list[NDArray[np.intp]] = []
 
-    def fit(self, X: Any, Y: FloatArray) -> Self:
+    def fit(self, X: Any, Y: FloatArray, weights: FloatArray | None = None) -> Self:
         """Fit one clone for all labels with different observed values, or one for each of them."""
+        if weights is not None and not has_fit_parameter(self.estimator, "sample_weight"):
+            raise ValueError(f"sample_weight is not supported by {type(self.estimator).__name__}; use None")
         ones, zeros = (Y == 1).sum(0), (Y == 0).sum(0)
         self._share = (ones + 0.5) / (ones + zeros + 1)
         varied = np.flatnonzero((ones > 0) & (zeros > 0))
@@ -279,7 +368,7 @@ class NoisyPosterior:
         multi_output = tags.target_tags.multi_output or tags.classifier_tags.multi_label
         if multi_output and varied.size > 1 and not np.isnan(Y[:, varied]).any():
             self._columns = [varied]
-            self.estimators = [clone(self.estimator).fit(X, Y[:, varied].astype(np.int64))]
+            self.estimators = [self._fitted(X, Y[:, varied].astype(np.int64), weights)]
             return self
         self._columns = [np.array([j]) for j in varied]
         for j in varied:
@@ -287,8 +376,11 @@ class NoisyPosterior:
             target = Y[observed, j].astype(np.int64)
             rows = X if observed.size == len(Y) else _safe_indexing(X, observed)
             target = target if tags.target_tags.single_output else target[:, None]
-            self.estimators.append(clone(self.estimator).fit(rows, target))
+            self.estimators.append(self._fitted(rows, target, None if weights is None else weights[observed]))
         return self
+
+    def _fitted(self, X: Any, y: Any, weights: FloatArray | None) -> Any:
+        return clone(self.estimator).fit(X, y, **({} if weights is None else {"sample_weight": weights}))
 
     def proba(self, X: Any) -> FloatArray:
         """Return the probabilities (n, q) in float64."""
@@ -297,6 +389,10 @@ class NoisyPosterior:
             result[:, columns] = positive_columns(estimator.predict_proba(X), columns.size)
         return result
 
+    def log_odds(self, X: Any) -> FloatArray:
+        """Return the calibrated log-odds (n, q) of the noisy labels."""
+        return np.asarray(self.slope * log_odds(self.proba(X)) + self.offset)
+
 
 def positive_columns(proba: Any, q: int) -> FloatArray:
     """Return P(label = 1), (n, q), from q arrays (n, 2), an array (n, q), or an array (n, 2) for one label."""
@@ -304,25 +400,3 @@ def positive_columns(proba: Any, q: int) -> FloatArray:
         return np.column_stack([np.asarray(label)[:, 1] for label in proba])
     array = np.asarray(proba, dtype=np.float64)
     return array[:, -1:] if q == 1 else array
-
-
-def _read_labels(X: Any, y: Labels) -> FloatArray:
-    """Return the noisy labels as a checked matrix; messages follow scikit-learn where it has one."""
-    if y is None:
-        raise ValueError("CorrectedClassifier requires y to be passed, but the target y is None")
-    Y = to_dense_array(y)
-    check_consistent_length(X, Y)
-    if Y.ndim != 2:
-        check_classification_targets(Y)
-        raise ValueError(
-            "y must be a matrix of shape (n, q), a column of 0 and 1 per class. Only binary classification is "
-            f"supported, of one label or several; got shape {Y.shape}. A single label is y.reshape(-1, 1)."
-        )
-    if Y.dtype.kind == "f":
-        assert_all_finite(Y, allow_nan=True, input_name="y")
-    missing = np.isnan(Y.astype(np.float64)) if Y.dtype.kind in "biuf" else np.zeros(1, dtype=bool)
-    if missing.all() and missing.size:
-        raise ValueError("y must contain observed labels; got only NaN")
-    if not missing.any():
-        check_classification_targets(Y)
-    return check_label_matrix(Y, "y")

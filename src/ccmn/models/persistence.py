@@ -12,9 +12,9 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,14 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from ccmn._files import atomic_write, check_file, checksum, write_folder
+from ccmn.estimation import NoiseRates
 from ccmn.models.calibration import LINKS
 from ccmn.models.predictor import FittedNetwork
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
 
 if TYPE_CHECKING:
     from ccmn.models.classifier import CCMNClassifier
+    from ccmn.models.corrected_classifier import CorrectedClassifier
 
 FORMAT, VERSION = "ccmn-model", 1
 KINDS = ("multilabel", "binary", "multiclass")
@@ -38,8 +40,10 @@ _MAX_READS = 10
 """Attempts to read a folder that another process is overwriting."""
 
 
-def load_model(path: str | os.PathLike[str], model: Callable[..., Any] | None = None) -> CCMNClassifier:
-    """Load a model that :meth:`CCMNClassifier.save` wrote.
+def load_model(
+    path: str | os.PathLike[str], model: Callable[..., Any] | None = None
+) -> CCMNClassifier | CorrectedClassifier:
+    """Load a model that :meth:`CorrectedClassifier.save` or :meth:`CCMNClassifier.save` wrote.
 
     The loaded model predicts exactly what the saved one predicted.
 
@@ -53,7 +57,7 @@ def load_model(path: str | os.PathLike[str], model: Callable[..., Any] | None = 
 
     Returns
     -------
-    CCMNClassifier
+    CorrectedClassifier or CCMNClassifier
         Fitted classifier.
 
     Raises
@@ -66,9 +70,9 @@ def load_model(path: str | os.PathLike[str], model: Callable[..., Any] | None = 
     Examples
     --------
     >>> import numpy as np, tempfile
-    >>> from ccmn import CCMNClassifier, load_model
+    >>> from ccmn import CorrectedClassifier, load_model
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
-    >>> clf = CCMNClassifier(noise=None, loss="hamming", surrogate="square").fit(X, X > 0)
+    >>> clf = CorrectedClassifier(noise=None).fit(X, X > 0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     clf.save(f"{folder}/model.ccmn")
     ...     loaded = load_model(f"{folder}/model.ccmn")
@@ -76,15 +80,22 @@ def load_model(path: str | os.PathLike[str], model: Callable[..., Any] | None = 
     True
     """
     from ccmn.models.classifier import CCMNClassifier
+    from ccmn.models.corrected_classifier import CorrectedClassifier
 
+    classes: dict[str, Any] = {c.__name__: c for c in (CCMNClassifier, CorrectedClassifier)}
     description, arrays = read_model(path)
     try:
-        clf = CCMNClassifier._from_description(description, arrays)
+        if description["class"] not in classes:
+            raise ValueError(f"class must be {' or '.join(classes)}; got {description['class']!r:.60}")
+        clf: CCMNClassifier | CorrectedClassifier
+        clf = classes[description["class"]]._from_description(description, arrays)
     except KeyError as missing:
         raise ValueError(f"{path} is not a valid ccmn model: field {missing} is missing") from None
     except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise ValueError(f"{path} is not a valid ccmn model: {error}") from None
     if model is not None:
+        if not isinstance(clf, CCMNClassifier):
+            raise ValueError(f"model= creates the network of a CCMNClassifier; {path} is a {type(clf).__name__}")
         clf._set_module(model)
     return clf
 
@@ -116,8 +127,25 @@ def write_model(path: str | os.PathLike[str], description: dict[str, Any], array
         stream.write(buffer.getvalue())
 
 
+def describe(clf: CCMNClassifier | CorrectedClassifier) -> dict[str, Any]:
+    """Return the part of the description that both estimators share."""
+    return {
+        "class": type(clf).__name__,
+        "parameters": {k: json_safe(v) for k, v in clf.get_params(deep=False).items()},
+        "classes": clf.classes_.tolist(),
+        "label_names": clf.label_names_,
+        "feature_names": [str(n) for n in getattr(clf, "feature_names_in_", [])] or None,
+        "n_features": int(clf.n_features_in_),
+        "noise": clf.noise_.to_dict(),
+        "sparse": clf._sparse,
+        "extra": clf.extra_,
+    }
+
+
 def json_safe(value: Any) -> Any:
     """Return a parameter in a form that JSON can hold; a function becomes None, because code is never stored."""
+    if isinstance(value, NoiseRates):
+        value = value.shrunk_noise
     if isinstance(value, (NoiseModel, GroupedNoise)):
         return value.to_dict()
     if isinstance(value, (np.ndarray, tuple, list)):
@@ -194,53 +222,74 @@ def _read_file(source: Path) -> dict[str, bytes]:
 # -- Validation of what was read. Checksums show that a file is unchanged, not that its content makes sense.
 
 
-def check_description(d: dict[str, Any], noise: NoiseModel) -> None:
-    """Raise a ValueError that names the field if a description is invalid; ``noise`` is described by ``d["noise"]``."""
-    q = noise.n_labels
+Estimator = TypeVar("Estimator", "CCMNClassifier", "CorrectedClassifier")
 
-    def is_number(value: Any) -> bool:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
 
-    def require(valid: bool, field: str, expected: str) -> None:
-        if not valid:
-            given = d[field]
-            shown = f"{len(given)} entries" if isinstance(given, list) else repr(given)[:60]
-            raise ValueError(f"{field} must be {expected}; got {shown}")
+def read_description(cls: type[Estimator], d: dict[str, Any], n_classes: Sequence[int] | None = None) -> Estimator:
+    """Return an estimator with the attributes that :func:`describe` has described; its parameters are not checked.
 
-    def is_names(names: Any, total: int) -> bool:
-        return isinstance(names, list) and len(names) == total and all(isinstance(name, str) for name in names)
-
-    require(d["kind"] in KINDS, "kind", f"one of {', '.join(KINDS)}")
-    count = d["n_features"]
-    require(is_number(count) and isinstance(count, int) and count >= 1, "n_features", "an integer of at least 1")
-    # One class per label, or two classes (or a single one) for one label.
-    classes, sizes = d["classes"], (1, 2) if d["kind"] == "binary" else (q,)
+    Raise a ValueError that names the field if one is invalid. By default, there is one class per label.
+    """
+    params = dict(d["parameters"])
+    if isinstance(params["noise"], dict):
+        grouped = params["noise"].get("kind") == "grouped"
+        params["noise"] = (GroupedNoise if grouped else NoiseModel).from_dict(params["noise"])
+    clf = cls(**params)
+    noise: Any = NoiseModel.from_dict(d["noise"])
+    clf.noise_ = noise
+    q, count, classes, sizes = clf.noise_.n_labels, d["n_features"], d["classes"], n_classes or (clf.noise_.n_labels,)
+    require(d, "n_features", type(count) is int and count >= 1, "an integer of at least 1")
     valid = isinstance(classes, list) and all(isinstance(c, (str, int, float)) for c in classes)
-    valid = valid and len(classes) in sizes and len(set(classes)) == len(classes) and (d["kind"] != "binary" or q == 1)
-    require(valid, "classes", f"a list of {' or '.join(map(str, sizes))} distinct names or numbers")
+    valid = valid and len(classes) in sizes and len(set(classes)) == len(classes)
+    require(d, "classes", valid, f"a list of {' or '.join(map(str, sizes))} distinct names or numbers")
     for field, total in (("label_names", q), ("feature_names", count)):
-        require(d[field] is None or is_names(d[field], total), field, f"a list of {total} names, or null")
-    require(d["link"] in LINKS, "link", f"one of {', '.join(LINKS)}")
+        names = d[field]
+        valid = isinstance(names, list) and len(names) == total and all(isinstance(name, str) for name in names)
+        require(d, field, names is None or valid, f"a list of {total} names, or null")
+    require(d, "sparse", isinstance(d["sparse"], bool), "true or false")
+    require(d, "thresholds", _are_numbers(d["thresholds"], q, -math.inf), f"a list of {q} numbers")
+    require(d, "extra", isinstance(d["extra"], dict), "an object")
+    clf.rates_ = clf.inferred_ = None
+    clf.classes_, clf.extra_, clf._sparse, clf.n_features_in_ = np.array(classes), d["extra"], d["sparse"], count
+    clf.label_names_ = tuple(d["label_names"]) if d["label_names"] else None
+    if d["feature_names"]:
+        clf.feature_names_in_ = np.array(d["feature_names"], dtype=object)
+    return clf
+
+
+def require(d: dict[str, Any], field: str, valid: bool, expected: str) -> None:
+    """Raise a ValueError that names the field of a description unless it is valid."""
+    if not valid:
+        shown = f"{len(d[field])} entries" if isinstance(d[field], list) else repr(d[field])[:60]
+        raise ValueError(f"{field} must be {expected}; got {shown}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _are_numbers(values: Any, total: int, low: float) -> bool:
+    """Return whether values are a list of finite numbers above ``low``."""
+    valid = isinstance(values, list) and len(values) == total
+    return valid and all(_is_number(value) and low < value < math.inf for value in values)
+
+
+def check_network_description(d: dict[str, Any], noise: NoiseModel) -> None:
+    """Raise a ValueError that names the field if the fields of a network are invalid."""
+    q = noise.n_labels
+    require(d, "kind", d["kind"] in KINDS, f"one of {', '.join(KINDS)}")
+    require(d, "link", d["link"] in LINKS, f"one of {', '.join(LINKS)}")
     if d["link"] == "plugin" and not isinstance(noise, ClassConditionalNoise):
         raise ValueError(f"link 'plugin' requires noise with two rates per label; got {noise.kind!r}")
-    slopes = d["slope"] if isinstance(d["slope"], list) else [d["slope"]]
-    valid = slopes is not d["slope"] or len(slopes) == q
-    valid = valid and all(is_number(slope) and 0 < slope < math.inf for slope in slopes)
-    require(valid, "slope", f"a positive number, or a list of {q} of them")
-    for field in ("has_dummy", "sparse"):
-        require(isinstance(d[field], bool), field, "true or false")
-    thresholds = d["thresholds"]
-    valid = isinstance(thresholds, list) and len(thresholds) == q
-    require(
-        valid and all(is_number(t) and math.isfinite(t) for t in thresholds), "thresholds", f"a list of {q} numbers"
-    )
+    slopes, total = (d["slope"], q) if isinstance(d["slope"], list) else ([d["slope"]], 1)
+    require(d, "slope", _are_numbers(slopes, total, 0), f"a positive number, or a list of {q} of them")
+    require(d, "has_dummy", isinstance(d["has_dummy"], bool), "true or false")
     history = d["history"]
     valid = isinstance(history, list) and all(
-        isinstance(row, dict) and all(map(is_number, row.values())) for row in history
+        isinstance(row, dict) and all(map(_is_number, row.values())) for row in history
     )
-    require(valid, "history", "a list of rows of numbers")
-    require(isinstance(d["selected"], dict), "selected", "an object")
-    require(isinstance(d["extra"], dict), "extra", "an object")
+    require(d, "history", valid, "a list of rows of numbers")
+    require(d, "selected", isinstance(d["selected"], dict), "an object")
 
 
 def check_weights(network: FittedNetwork, n_features: int, n_outputs: int) -> None:

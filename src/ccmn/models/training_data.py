@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
 from ccmn import _files
 from ccmn._containers import (
@@ -28,7 +28,7 @@ from ccmn._containers import (
     to_plain_container,
 )
 from ccmn._validation import check_label_values, check_trusted_rows
-from ccmn.estimation import cross_fit_proba
+from ccmn.estimation import NoiseRates, cross_fit_proba
 from ccmn.estimation.noise_rates import MIN_SIGNAL
 from ccmn.losses import LOSSES
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
@@ -58,8 +58,8 @@ Labels = NDArray[np.float32] | SparseLabels
 """Labels (n, q), NaN where not observed: debiased labels, or noisy labels for a loss that models the noise."""
 Trusted = tuple[NDArray[np.int64], Any]
 """Numbers of the trusted rows and their true labels, dense or CSR."""
-Noise = str | NoiseModel | GroupedNoise | None
-"""Value of the parameter ``noise``: a key of ``NOISE_TYPES``, a noise model, or None."""
+Noise = str | NoiseModel | NoiseRates | GroupedNoise | None
+"""Value of the parameter ``noise``: a noise type, a noise model, estimated rates, or None."""
 
 
 # -- Features
@@ -441,8 +441,9 @@ def prepare(
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     targets = encode_targets(y)
-    if targets.labels.shape[0] != X.shape[0]:
-        raise ValueError(f"Expected as many rows in y as in X, {X.shape[0]}; got {targets.labels.shape[0]}")
+    n = _num_samples(X)
+    if targets.labels.shape[0] != n:
+        raise ValueError(f"Expected as many rows in y as in X, {n}; got {targets.labels.shape[0]}")
     weights = None
     if sample_weight is not None:
         given = to_dense_array(sample_weight) if isinstance(sample_weight, torch.Tensor) else sample_weight
@@ -453,6 +454,23 @@ def prepare(
     if verified is None and not is_sparse(targets.labels) and np.isnan(targets.labels).all():
         raise ValueError("y must contain observed labels; got only NaN")
     return TrainingData(X, targets, verified, groups, weights)
+
+
+def require_label_matrix(data: TrainingData, name: str) -> TrainingData:
+    """Return training data with dense labels; raise an error if y has one class per row or is too large."""
+    targets = data.targets
+    n, q = targets.labels.shape
+    if targets.kind != "multilabel":
+        raise ValueError(
+            f"{name} requires a label matrix y of shape (n, q), one column of 0 and 1 per label (Only binary "
+            "classification is supported, of one label or several); got one class per row. A single label is "
+            "y.reshape(-1, 1). For one class per row use CCMNClassifier(TransitionNoise(T))."
+        )
+    if not is_sparse(targets.labels):
+        return data
+    if n * q > MAX_ESTIMATION_ENTRIES:
+        raise ValueError(f"{name} requires dense labels; got {n} x {q}. Use CCMNClassifier with known rates.")
+    return replace(data, targets=replace(targets, labels=to_dense_array(targets.labels)))
 
 
 def read_trusted(trusted: Any, targets: Targets) -> Trusted | None:
@@ -485,17 +503,24 @@ class ResolvedNoise:
 
 
 def resolve_noise(
-    noise: Noise, data: TrainingData, seed: int, on_progress: Callable[[int, int], None] | None = None
+    noise: Noise,
+    data: TrainingData,
+    seed: int,
+    on_progress: Callable[[int, int], None] | None = None,
+    pred_proba: Any = None,
 ) -> ResolvedNoise:
     """Return the given noise model, or the one estimated from the training data.
 
-    ``on_progress`` is called during an estimation with the number of finished steps and of all steps.
+    ``on_progress`` is called during an estimation with the number of finished steps and of all steps. With
+    ``pred_proba``, rates are estimated from these out-of-fold probabilities instead of the features.
     """
     targets = data.targets
     if targets.inferred is not None:
         if data.groups is not None or not (noise is None or noise == "both"):
             raise ValueError("votes require noise='both' and no groups: the rates of annotators are estimated")
         return ResolvedNoise(_noise_of_probabilities(targets, zero=noise is None))
+    if isinstance(noise, NoiseRates):
+        return replace(resolve_noise(noise.shrunk_noise, data, seed), rates=noise)
     if isinstance(noise, GroupedNoise) and data.groups is None:
         raise ValueError("noise is a GroupedNoise, which requires the group of every row: fit(X, y, groups=...)")
     declared = noise.mean(data.groups) if isinstance(noise, GroupedNoise) else noise  # type: ignore[arg-type]
@@ -513,7 +538,7 @@ def resolve_noise(
         _check_labels_of_noise(noise, targets)
         return ResolvedNoise(noise)
     if isinstance(noise, str) and _can_estimate(noise, data):
-        rates = _estimate(noise, data, seed, on_progress)
+        rates = _estimate(noise, data, seed, on_progress, pred_proba)
         return ResolvedNoise(rates.shrunk_noise, rates)
     q = targets.labels.shape[1]
     return ResolvedNoise(ClassConditionalNoise(0.0, 0.0, n_labels=q, label_names=targets.label_names))
@@ -567,7 +592,13 @@ def _noise_of_probabilities(targets: Targets, *, zero: bool) -> ClassConditional
     return ClassConditionalNoise(*rates, label_names=targets.label_names)
 
 
-def _estimate(noise: str, data: TrainingData, seed: int, on_progress: Callable[[int, int], None] | None = None) -> Any:
+def _estimate(
+    noise: str,
+    data: TrainingData,
+    seed: int,
+    on_progress: Callable[[int, int], None] | None = None,
+    pred_proba: Any = None,
+) -> Any:
     """Return estimated rates, which carry the names of the labels."""
     from ccmn.estimation import estimate_noise
 
@@ -576,8 +607,9 @@ def _estimate(noise: str, data: TrainingData, seed: int, on_progress: Callable[[
         from pandas import DataFrame
 
         labels = DataFrame(to_dense_array(labels), columns=list(data.targets.label_names))
-    settings: dict[str, Any] = {"groups": data.groups, "on_progress": on_progress}
-    return estimate_noise(data.X, labels, "auto", noise, data.trusted, None, seed, **settings)
+    X = data.X if pred_proba is None else None
+    settings: dict[str, Any] = {"pred_proba": pred_proba, "groups": data.groups, "on_progress": on_progress}
+    return estimate_noise(X, labels, noise_type=noise, trusted=data.trusted, random_state=seed, **settings)
 
 
 def with_out_of_fold_features(
