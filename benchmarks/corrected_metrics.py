@@ -22,8 +22,7 @@ import numpy as np
 from harness import compare, parser, report
 
 from ccmn.data import MultiLabelData, load_dataset
-from ccmn.metrics import METRICS, Metric
-from ccmn.metrics.metric import Estimate
+from ccmn.metrics import METRICS, Estimate, Metric
 from ccmn.noise import ClassConditionalNoise
 from ccmn.paper.protocols import MODERATE, Repeat, make_repeat
 from ccmn.training.ridge import ridge_path

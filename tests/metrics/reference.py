@@ -53,6 +53,11 @@ def macro_auc(Y, scores):
     return _mean(known) if known else math.nan
 
 
+def mean_average_precision(Y, scores):
+    labels = [(label, f) for label, f in zip(zip(*Y), zip(*scores)) if 1 in label]
+    return _mean([average_precision([label], [f]) for label, f in labels]) if labels else math.nan
+
+
 def _mean(values):
     return sum(values) / len(values)
 
@@ -119,31 +124,6 @@ def psp_at_k(Y, scores, k, propensity):
     weighted = [[yj / pj for yj, pj in zip(y, propensity)] for y in Y]
     best = precision_at_k(weighted, weighted, k)
     return precision_at_k(weighted, scores, k) / best if best else 0.0
-
-
-def psndcg_at_k(Y, scores, k, propensity):
-    """Return the propensity-scored nDCG of pyxclib; the ideal gain depends on the number of observed labels."""
-    numerator = denominator = 0.0
-    for y, f in zip(Y, scores):
-        weighted = [yj / pj for yj, pj in zip(y, propensity)]
-        numerator += _discounted(weighted, top_labels(f, k)) / _ideal(y, k)
-        denominator += _discounted(weighted, top_labels(weighted, k)) / _ideal(y, k)
-    return numerator / denominator if denominator else 0.0
-
-
-def macro_precision_at_k(Y, scores, k):
-    selected = [[j in top_labels(f, k) for j in range(len(f))] for f in scores]
-    return _mean([_share(label, chosen, given=chosen) for label, chosen in zip(zip(*Y), zip(*selected))])
-
-
-def macro_recall_at_k(Y, scores, k):
-    selected = [[j in top_labels(f, k) for j in range(len(f))] for f in scores]
-    shares = [_share(label, chosen, given=label) for label, chosen in zip(zip(*Y), zip(*selected)) if any(label)]
-    return _mean(shares) if shares else math.nan
-
-
-def _share(label, chosen, given):
-    return sum(y and c for y, c in zip(label, chosen)) / sum(given) if sum(given) else 0.0
 
 
 def _discounted(gain, labels):

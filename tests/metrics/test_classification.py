@@ -6,10 +6,13 @@ import sklearn.metrics
 import torch
 from hypothesis import given
 
-from ccmn.metrics import hamming_loss, macro_auc, macro_f1, micro_f1
+from ccmn.metrics import hamming_loss, macro_auc, macro_f1, mean_average_precision, micro_f1
 from ccmn.metrics.classification import auc_rows, f1_over, hamming_rows
+from ccmn.metrics.corrected_metrics import average_precision_sums, corrected_mean_average_precision
+from ccmn.noise import ClassConditionalNoise, MissingNoise
 from metrics import reference
 from metrics.strategies import labels_and_predictions, labels_and_scores, random_case
+from reference import noisy_vectors
 
 
 class TestHammingLoss:
@@ -49,7 +52,7 @@ class TestF1:
         Y, scores = map(torch.tensor, random_case(20, 5))
         stack = torch.stack([scores > 0, scores > 0.5])
         values = f1_over(Y, stack, dim=(-2, -1))
-        torch.testing.assert_close(values, torch.stack([micro_f1(Y, one) for one in stack]))
+        torch.testing.assert_close(values, torch.tensor([micro_f1(Y, one) for one in stack], dtype=torch.float64))
 
 
 class TestMacroAUC:
@@ -78,4 +81,62 @@ class TestMacroAUC:
         values = auc_rows(Y.mT, stack.mT)
         assert values.shape == (3, 4)
         torch.testing.assert_close(values[0] + values[2], torch.ones(4, dtype=torch.float64))
-        torch.testing.assert_close(values.mean(-1), torch.stack([macro_auc(Y, one) for one in stack]))
+        torch.testing.assert_close(
+            values.mean(-1), torch.tensor([macro_auc(Y, one) for one in stack], dtype=torch.float64)
+        )
+
+
+class TestMeanAveragePrecision:
+    @given(labels_and_scores)
+    @pytest.mark.filterwarnings("ignore:mean_average_precision is NaN")
+    def test_agrees_with_reference(self, case):
+        expected = pytest.approx(reference.mean_average_precision(*case), abs=1e-12, nan_ok=True)
+        assert mean_average_precision(*case) == expected
+        Y, scores = (torch.tensor(part).double() for part in case)
+        assert corrected_mean_average_precision(Y, scores).item() == expected
+
+    def test_agrees_with_scikit_learn(self):
+        Y, scores = random_case(200, 12, levels=20)
+        Y[:, 3] = 0
+        expected = sklearn.metrics.average_precision_score(np.delete(Y, 3, 1), np.delete(scores, 3, 1))
+        assert mean_average_precision(Y, scores) == pytest.approx(expected, abs=1e-12)
+
+    def test_without_positive_rows(self):
+        with pytest.warns(UserWarning, match="mean_average_precision is NaN: no label has a positive row") as issued:
+            assert math.isnan(mean_average_precision([[0, 0]], [[0.1, 0.2]]))
+        assert issued[0].filename == __file__
+
+    def test_both_sums_are_unbiased_by_enumeration(self):
+        """The mean of both sums over all noisy versions of a column of five rows, two of which have tied scores."""
+        noise = ClassConditionalNoise([0.3], [0.2])
+        scores = torch.tensor([[0.1], [0.7], [0.7], [0.4], [-0.2]])
+        for true in ([1, 0, 1, 0, 1], [0, 1, 0, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]):
+            mean = torch.zeros(2, dtype=torch.float64)
+            for noisy, probability in noisy_vectors(true, np.full(5, 0.3), np.full(5, 0.2)):
+                p = noise.debias(torch.tensor(noisy, dtype=torch.float64)[:, None])
+                mean += probability * torch.cat(average_precision_sums(p, scores))
+            expected = average_precision_sums(torch.tensor(true).double()[:, None], scores)
+            torch.testing.assert_close(mean, torch.cat(expected), atol=1e-12, rtol=0)
+
+    def test_estimate_is_within_five_standard_errors(self):
+        rng = np.random.default_rng(0)
+        scores = rng.normal(size=(20_000, 4))
+        Y = (scores + rng.normal(size=scores.shape) > 1).astype(int)
+        noise = ClassConditionalNoise([0.3, 0.1, 0.2, 0.0], [0.05, 0.1, 0.0, 0.1])
+        noisy = noise.corrupt(Y, random_state=0)
+        found, expected = mean_average_precision(noisy, scores, noise=noise), mean_average_precision(Y, scores)
+        assert found.status == "consistent"
+        assert abs(found - expected) < 5 * found.se < 0.1
+        assert abs(mean_average_precision(noisy, scores) - expected) > 10 * found.se
+
+    def test_labels_without_clear_positives_are_excluded(self):
+        Y, scores = random_case(500, 3)
+        Y[:, 2] = 0
+        Y[0, 2] = 1
+        noise = ClassConditionalNoise(0.1, 0.2, n_labels=3)
+        found = mean_average_precision(Y, scores, noise=noise)
+        first = ClassConditionalNoise(0.1, 0.2, n_labels=2)
+        assert found.status == "approximate"
+        assert found == pytest.approx(mean_average_precision(Y[:, :2], scores[:, :2], noise=first))
+        only_missing = mean_average_precision(Y, scores, noise=MissingNoise(0.5, n_labels=3))
+        assert only_missing.status == "approximate"  # one positive row is within two standard errors of 0

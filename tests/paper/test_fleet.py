@@ -15,8 +15,9 @@ from ccmn.data import MultiLabelData
 from ccmn.data.synthetic import make_noisy_multilabel
 from ccmn.metrics import METRICS, coverage
 from ccmn.metrics.corrected_metrics import corrected_hamming, pooled_ranking_loss, wrong_pair_weights
-from ccmn.metrics.ranking_metrics import Ranking, pooled_wrong_from
+from ccmn.metrics.ranking_metrics import Ranking
 from ccmn.paper.fleet import FleetSettings, HeldOutSet, criteria, run_fleet
+from ccmn.paper.fleet_metrics import pooled_wrong_from
 from ccmn.paper.protocols import LITERAL, MODERATE, make_repeat
 from ccmn.paper.tables import METHODS, PAPER_METHODS, TABLE_METRICS
 

@@ -1,31 +1,21 @@
 """Multi-label metrics, and estimates from noisy labels of their values on the true labels.
 
-A metric takes matrices in any container and returns one value. With ``noise=`` the labels are noisy, and the metric
-returns an :class:`Estimate` of its value on the true labels: value, standard error and status.
+A metric takes matrices in any container and returns a float. With ``noise=`` the labels are noisy, and the metric
+returns an :class:`Estimate` of its value on the true labels: a float with a standard error and a status.
 """
 
 from __future__ import annotations
 
-from ccmn.metrics.classification import hamming_loss, macro_auc, macro_f1, micro_f1
-from ccmn.metrics.metric import Estimate, Metric
+from ccmn.metrics.classification import hamming_loss, macro_auc, macro_f1, mean_average_precision, micro_f1
+from ccmn.metrics.metric import Estimate
 from ccmn.metrics.ranking_metrics import average_precision, coverage, one_error, ranking_loss
 from ccmn.metrics.risk_control import RiskControl, control_risk
-from ccmn.metrics.scorers import METRICS, NoisyScorer, make_noisy_scorer
-from ccmn.metrics.top_k import (
-    macro_precision_at_k,
-    macro_recall_at_k,
-    ndcg_at_k,
-    precision_at_k,
-    psndcg_at_k,
-    psp_at_k,
-    recall_at_k,
-)
+from ccmn.metrics.scorers import METRICS, make_noisy_scorer
+from ccmn.metrics.top_k import ndcg_at_k, precision_at_k, psp_at_k, recall_at_k
 
 __all__ = [
     "METRICS",
     "Estimate",
-    "Metric",
-    "NoisyScorer",
     "RiskControl",
     "average_precision",
     "control_risk",
@@ -33,14 +23,12 @@ __all__ = [
     "hamming_loss",
     "macro_auc",
     "macro_f1",
-    "macro_precision_at_k",
-    "macro_recall_at_k",
     "make_noisy_scorer",
+    "mean_average_precision",
     "micro_f1",
     "ndcg_at_k",
     "one_error",
     "precision_at_k",
-    "psndcg_at_k",
     "psp_at_k",
     "ranking_loss",
     "recall_at_k",

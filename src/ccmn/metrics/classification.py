@@ -1,4 +1,4 @@
-"""Metrics that treat labels separately: Hamming loss, F1 (micro and macro) and area under the ROC curve.
+"""Metrics that treat labels separately: Hamming loss, F1, area under the ROC curve and mean average precision.
 
 Functions with the suffix ``_rows`` return one value per row. They work on tensors with broadcast leading dimensions,
 without validation and without host synchronization.
@@ -7,7 +7,8 @@ without validation and without host synchronization.
 from __future__ import annotations
 
 import warnings
-from typing import Any, overload
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,30 +18,17 @@ from ccmn.metrics.corrected_metrics import (
     corrected_hamming,
     corrected_macro_auc,
     corrected_macro_f1,
+    corrected_mean_average_precision,
     corrected_micro_f1,
     have_both_classes,
+    have_positives,
 )
-from ccmn.metrics.metric import (
-    Estimate,
-    Noise,
-    Status,
-    Value,
-    estimate,
-    map_row_blocks,
-    read_labels,
-    read_noisy_labels,
-    read_noisy_scores,
-    read_scores,
-    resolve_noise_model,
-)
-from ccmn.metrics.ranking_metrics import Ranking, ranking_loss_from
+from ccmn.metrics.metric import Form, Noise, Status, evaluate, map_row_blocks, mean_of_row_blocks
+from ccmn.metrics.ranking_metrics import Ranking, average_precision_rows, ranking_loss_from
+from ccmn.noise import NoiseModel
 
 
-@overload
-def hamming_loss(Y: Labels, Y_pred: Labels, noise: None = None) -> Value: ...
-@overload
-def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise) -> Estimate: ...
-def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | Estimate:
+def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
     r"""Compute the fraction of labels that are predicted incorrectly; lower is better.
 
     .. math:: \frac{1}{n q} \sum_{i=1}^{n} \sum_{j=1}^{q} 1[h_{ij} \neq y_{ij}]
@@ -59,8 +47,8 @@ def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value
 
     Returns
     -------
-    float, tensor or Estimate
-        Hamming loss; a 0-dimensional tensor if an argument is a tensor, an :class:`Estimate` if ``noise`` is given.
+    float or Estimate
+        Hamming loss; an :class:`Estimate` if ``noise`` is given.
 
     References
     ----------
@@ -77,13 +65,8 @@ def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value
     >>> hamming_loss([[1, 0], [1, 1]], [[1, 0], [0, 1]], noise=ClassConditionalNoise([0.1, 0.0], [0.0, 0.2]))
     Estimate(value=0.1875, se=0.368..., status='unbiased')
     """
-    if noise is not None:
-        noisy, h = read_noisy_labels(Y, Y_pred, noise)
-        return estimate(
-            noisy, noise, lambda p, weights: corrected_hamming(p, h, weights), "unbiased", metric="hamming_loss"
-        )
-    true, predicted, to_output = read_labels(Y, Y_pred)
-    return to_output(map_row_blocks(hamming_rows, true, predicted).mean())
+    plain = partial(mean_of_row_blocks, hamming_rows)
+    return evaluate("hamming_loss", Y, Y_pred, noise, plain, Form(corrected_hamming, "unbiased"), needs="labels")
 
 
 def hamming_rows(Y: Tensor, Y_pred: Tensor) -> Tensor:
@@ -91,11 +74,7 @@ def hamming_rows(Y: Tensor, Y_pred: Tensor) -> Tensor:
     return (Y_pred.bool() != Y.bool()).sum(-1).double() / Y.shape[-1]
 
 
-@overload
-def micro_f1(Y: Labels, Y_pred: Labels, noise: None = None) -> Value: ...
-@overload
-def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise) -> Estimate: ...
-def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | Estimate:
+def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
     r"""Compute F1 over all labels of all rows (micro average); higher is better.
 
     .. math:: F_1 = \frac{2 \sum_{ij} y_{ij} h_{ij}}{\sum_{ij} y_{ij} + \sum_{ij} h_{ij}}
@@ -115,8 +94,8 @@ def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | E
 
     Returns
     -------
-    float, tensor or Estimate
-        Micro F1; a 0-dimensional tensor if an argument is a tensor, an :class:`Estimate` if ``noise`` is given.
+    float or Estimate
+        Micro F1; an :class:`Estimate` if ``noise`` is given.
 
     References
     ----------
@@ -128,25 +107,11 @@ def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | E
     >>> micro_f1([[1, 0], [1, 0]], [[1, 0], [1, 1]])
     0.8
     """
-    if noise is not None:
-        noisy, h = read_noisy_labels(Y, Y_pred, noise)
-        return estimate(
-            noisy,
-            noise,
-            lambda p, weights: corrected_micro_f1(p, h, weights),
-            "consistent",
-            metric="micro_f1",
-            undefined="the corrected number of positive labels is negative",
-        )
-    true, predicted, to_output = read_labels(Y, Y_pred)
-    return to_output(f1_over(true, predicted, dim=(-2, -1)))
+    form = Form(corrected_micro_f1, "consistent", "the corrected number of positive labels is negative")
+    return evaluate("micro_f1", Y, Y_pred, noise, partial(f1_over, dim=(-2, -1)), form, needs="labels")
 
 
-@overload
-def macro_f1(Y: Labels, Y_pred: Labels, noise: None = None) -> Value: ...
-@overload
-def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise) -> Estimate: ...
-def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | Estimate:
+def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
     r"""Compute F1 of each label, averaged over labels (macro average); higher is better.
 
     .. math:: \frac{1}{q} \sum_{j=1}^{q} \frac{2 \sum_i y_{ij} h_{ij}}{\sum_i y_{ij} + \sum_i h_{ij}}
@@ -167,8 +132,8 @@ def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | E
 
     Returns
     -------
-    float, tensor or Estimate
-        Macro F1; a 0-dimensional tensor if an argument is a tensor, an :class:`Estimate` if ``noise`` is given.
+    float or Estimate
+        Macro F1; an :class:`Estimate` if ``noise`` is given.
 
     References
     ----------
@@ -180,19 +145,17 @@ def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> Value | E
     >>> macro_f1([[1, 0], [1, 0]], [[1, 0], [1, 1]])
     0.5
     """
-    if noise is not None:
-        noisy, h = read_noisy_labels(Y, Y_pred, noise)
-        # A label whose corrected number of positives is negative counts 0 without evidence for that value.
-        negative = (resolve_noise_model(noise, noisy).debias(noisy).nansum(0) < 0).any()
-        return estimate(
-            noisy,
-            noise,
-            lambda p, weights: corrected_macro_f1(p, h, weights),
-            "approximate" if bool(negative) else "consistent",
-            metric="macro_f1",
-        )
-    true, predicted, to_output = read_labels(Y, Y_pred)
-    return to_output(f1_over(true, predicted, dim=(-2,)).mean(-1))
+    return evaluate("macro_f1", Y, Y_pred, noise, _mean_f1, _macro_f1_form, needs="labels")
+
+
+def _mean_f1(Y: Tensor, Y_pred: Tensor) -> Tensor:
+    return f1_over(Y, Y_pred, dim=(-2,)).mean(-1)
+
+
+def _macro_f1_form(Y: Tensor, Y_pred: Tensor, model: NoiseModel) -> Form:
+    # A label whose corrected number of positives is negative counts 0 without evidence for that value.
+    negative = bool((model.debias(Y).nansum(0) < 0).any())
+    return Form(corrected_macro_f1, "approximate" if negative else "consistent")
 
 
 def f1_over(Y: Tensor, Y_pred: Tensor, dim: tuple[int, ...]) -> Tensor:
@@ -202,11 +165,7 @@ def f1_over(Y: Tensor, Y_pred: Tensor, dim: tuple[int, ...]) -> Tensor:
     return 2 * both / either.clamp(min=1)
 
 
-@overload
-def macro_auc(Y: Labels, scores: Any, noise: None = None) -> Value: ...
-@overload
-def macro_auc(Y: Labels, scores: Any, noise: Noise) -> Estimate: ...
-def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Estimate:
+def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
     r"""Compute the area under the ROC curve of each label, averaged over labels; higher is better.
 
     .. math:: \frac{1}{|L|} \sum_{j \in L} \frac{1}{|P_j| |N_j|} \sum_{i \in P_j} \sum_{m \in N_j}
@@ -229,8 +188,8 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Est
 
     Returns
     -------
-    float, tensor or Estimate
-        Mean area; a 0-dimensional tensor if an argument is a tensor, an :class:`Estimate` if ``noise`` is given.
+    float or Estimate
+        Mean area; an :class:`Estimate` if ``noise`` is given.
 
     References
     ----------
@@ -244,26 +203,24 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Est
     >>> macro_auc([[1, 0], [0, 0], [1, 0]], [[0.9, 0.1], [0.5, 0.3], [0.4, 0.2]])
     0.5
     """
-    if noise is not None:
-        noisy, f = read_noisy_scores(Y, scores, noise)
-        # If a label with both noisy classes is excluded, the mean covers fewer labels than the metric on true labels.
-        has_both = (noisy == 0).any(0) & (noisy == 1).any(0)
-        excluded = has_both & ~have_both_classes(resolve_noise_model(noise, noisy).debias(noisy))
-        status: Status = "approximate" if bool(excluded.any()) else "consistent"
-        return estimate(
-            noisy,
-            noise,
-            lambda p, weights: corrected_macro_auc(p, f, weights),
-            status,
-            metric="macro_auc",
-            undefined="for no label are the corrected numbers of positive and negative rows both more than two "
-            "standard errors above 0",
-        )
-    true, real, to_output = read_scores(Y, scores)
-    value = map_row_blocks(auc_rows, true.mT, real.mT).nanmean()
+    return evaluate("macro_auc", Y, scores, noise, _mean_auc, _macro_auc_form)
+
+
+def _mean_auc(Y: Tensor, scores: Tensor) -> Tensor:
+    value = map_row_blocks(auc_rows, Y.mT, scores.mT).nanmean()
     if bool(value.isnan()):
-        warnings.warn("macro_auc is NaN: no label has positive and negative rows", stacklevel=2)
-    return to_output(value)
+        warnings.warn("macro_auc is NaN: no label has positive and negative rows", stacklevel=4)
+    return value
+
+
+def _macro_auc_form(Y: Tensor, scores: Tensor, model: NoiseModel) -> Form:
+    # If a label with both noisy classes is excluded, the mean covers fewer labels than the metric on true labels.
+    excluded = (Y == 0).any(0) & (Y == 1).any(0) & ~have_both_classes(model.debias(Y))
+    reason = (
+        "for no label are the corrected numbers of positive and negative rows both more than two standard errors "
+        "above 0"
+    )
+    return Form(corrected_macro_auc, "approximate" if bool(excluded.any()) else "consistent", reason)
 
 
 def auc_rows(Y: Tensor, scores: Tensor) -> Tensor:
@@ -275,3 +232,57 @@ def auc_rows(Y: Tensor, scores: Tensor) -> Tensor:
     ranking = Ranking.of(Y, scores)
     has_both = (ranking.positives > 0) & (ranking.positives < Y.shape[-1])
     return torch.where(has_both, 1 - ranking_loss_from(ranking, ties="half"), torch.nan)
+
+
+def mean_average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
+    r"""Compute the average precision of each label, averaged over labels; higher is better.
+
+    .. math:: \frac{1}{|L|} \sum_{j \in L} \frac{1}{|P_j|} \sum_{i \in P_j}
+              \frac{|\{m \in P_j : f_{mj} \geq f_{ij}\}|}{|\{m : f_{mj} \geq f_{ij}\}|}
+
+    Here :math:`P_j` are the rows with label j, and :math:`L` is the set of labels with at least one. Other labels are
+    excluded. The value is NaN if L is empty. This is the mean of ``average_precision_score`` of scikit-learn over these
+    labels [1]_. The ranking metric :func:`average_precision` ranks the labels of a row instead.
+
+    Parameters
+    ----------
+    Y : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
+        True labels in {0, 1}. With ``noise``, noisy labels; NaN where not observed.
+    scores : array, tensor, DataFrame or nested lists of shape (n, q)
+        Real-valued scores :math:`f`.
+    noise : noise model, NoiseRates or None, default=None
+        Noise of Y. If given, each average precision is a ratio of two unbiased sums of debiased labels, hence
+        consistent. Labels whose corrected number of positive rows is within two standard errors of 0 are excluded; the
+        status is then "approximate".
+
+    Returns
+    -------
+    float or Estimate
+        Mean average precision; an :class:`Estimate` if ``noise`` is given.
+
+    References
+    ----------
+    .. [1] M. Zhu, "Recall, Precision and Average Precision", University of Waterloo, 2004.
+
+    Examples
+    --------
+    >>> from ccmn.metrics import mean_average_precision
+    >>> mean_average_precision([[1, 0], [0, 0], [1, 0]], [[0.9, 0.1], [0.5, 0.3], [0.4, 0.2]])
+    0.8333333333333333
+    """
+    return evaluate("mean_average_precision", Y, scores, noise, _mean_average_precision, _average_precision_form)
+
+
+def _mean_average_precision(Y: Tensor, scores: Tensor) -> Tensor:
+    values = map_row_blocks(average_precision_rows, Y.mT, scores.mT)
+    value = torch.where(Y.any(0), values, torch.nan).nanmean()
+    if bool(value.isnan()):
+        warnings.warn("mean_average_precision is NaN: no label has a positive row", stacklevel=4)
+    return value
+
+
+def _average_precision_form(Y: Tensor, scores: Tensor, model: NoiseModel) -> Form:
+    excluded = (Y == 1).any(0) & ~have_positives(model.debias(Y))
+    reason = "for no label is the corrected number of positive rows more than two standard errors above 0"
+    status: Status = "approximate" if bool(excluded.any()) else "consistent"
+    return Form(corrected_mean_average_precision, status, reason)

@@ -7,7 +7,7 @@ float64. All functions are differentiable in p and in the weights; standard erro
 The functions ``single_label_*`` are for rows with exactly one true label, under noise with a transition matrix. The
 flips of a row are then dependent, so products of debiased labels are biased. Since products of two different true
 labels are 0, the metrics can be written as linear functions of the labels, which are unbiased. Average precision and
-coverage of other rows have multilinear forms (:func:`estimate_multilinear`).
+coverage of other rows have multilinear forms (:func:`multilinear_form`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ccmn.metrics.metric import (
-    Estimate,
-    LabelTransform,
-    Noise,
-    Status,
-    debias_transform,
-    estimate,
-    resolve_noise_model,
-)
-from ccmn.noise import ClassConditionalNoise
+from ccmn.metrics.metric import Form, LabelTransform, debias_transform
+from ccmn.noise import ClassConditionalNoise, NoiseModel
 
 MIN_ROWS_PER_INFLATION = 100
 """Minimum number of rows per unit of variance inflation for the unbiased estimate.
@@ -188,6 +180,43 @@ def corrected_macro_auc(p: Tensor, scores: Tensor, weights: Tensor | None = None
     return torch.where(included.any(-1), auc.sum(-1) / included.sum(-1).clamp_min(1), torch.nan)
 
 
+def corrected_mean_average_precision(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
+    r"""Return the average precision of each label, averaged over labels; each is a ratio of two unbiased sums.
+
+    .. math:: \frac{\sum_i \frac{p_i}{r_i} \Big( 1 + \sum_{m \ne i,\, f_m \ge f_i} p_m \Big)}{\sum_i p_i}
+
+    Here :math:`r_i` is the number of rows with the score of row i or a higher one. For 0/1 labels this is the average
+    over positive rows of the precision at their score, because :math:`p_i^2 = p_i`. Flips of different rows are
+    independent, so that the numerator, which contains no label twice in a term, is unbiased. The ratio is consistent.
+    Only labels whose number of positive rows exceeds 0 by two standard errors (``have_positives``) are included.
+    """
+    included = have_positives(p, weights)
+    above, below = average_precision_sums(p, scores, weights)
+    values = torch.where(included, above / torch.where(included, below, 1.0), 0.0)
+    return torch.where(included.any(-1), values.sum(-1) / included.sum(-1).clamp_min(1), torch.nan)
+
+
+def average_precision_sums(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return numerator (..., q) and denominator (q,) of the average precision of each label."""
+    labels, entry_weights = _fill_unobserved(p.mT, weights, rows=-1)
+    ordered, order = scores.mT.contiguous().sort(dim=-1)
+    y, w = (t.expand(ordered.shape).gather(-1, order) for t in (labels, entry_weights))
+    first_tied = torch.searchsorted(ordered, ordered)
+
+    def at_or_above(values: Tensor) -> Tensor:
+        sums = pad(values.cumsum(-1), (1, 0))
+        return sums[..., -1:] - sums.gather(-1, first_tied)
+
+    hits = at_or_above(w * y) - w * y + w
+    return (w * y * hits / at_or_above(w).clamp_min(_TINY)).sum(-1), (labels * entry_weights).sum(-1)
+
+
+def have_positives(p: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Return for each label (q,) whether the number of its positive rows exceeds 0 by two standard errors."""
+    p, entry_weights = _fill_unobserved(p.detach(), weights)
+    return (p * entry_weights).sum(-2) > _noise_margin(p, entry_weights)
+
+
 def have_both_classes(p: Tensor, weights: Tensor | None = None) -> Tensor:
     """Return for each label (q,) whether its positives and its negatives exceed 0 by two standard errors.
 
@@ -195,8 +224,13 @@ def have_both_classes(p: Tensor, weights: Tensor | None = None) -> Tensor:
     adds to p. It is 0 for true labels, for which one positive and one negative row are sufficient.
     """
     p, entry_weights = _fill_unobserved(p.detach(), weights)
-    margin = 2 * (entry_weights.square() * (p.square() - p)).sum(-2).clamp_min(0).sqrt()
+    margin = _noise_margin(p, entry_weights)
     return ((p * entry_weights).sum(-2) > margin) & (((1 - p) * entry_weights).sum(-2) > margin)
+
+
+def _noise_margin(p: Tensor, entry_weights: Tensor) -> Tensor:
+    """Return two standard errors of the sums (q,) of debiased labels by noise."""
+    return 2 * (entry_weights.square() * (p.square() - p)).sum(-2).clamp_min(0).sqrt()
 
 
 def single_label_ranking_loss(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -251,17 +285,10 @@ def _fill_unobserved(p: Tensor, weights: Tensor | None, rows: int = -2) -> tuple
     return p.double().nan_to_num(0.0), entry_weights
 
 
-def estimate_multilinear(
-    Y: Tensor,
-    scores: Tensor,
-    noise: Noise,
-    multilinear: MetricFunction,
-    single_label: MetricFunction,
-    *,
-    metric: str,
-    bounds: tuple[float, float] = (0.0, 1.0),
-) -> Estimate:
-    r"""Estimate average precision or coverage from its multilinear form, or from its single-label form.
+def multilinear_form(
+    multilinear: MetricFunction, single_label: MetricFunction, Y: Tensor, scores: Tensor, model: NoiseModel
+) -> Form:
+    r"""Return the form of average precision or coverage: multilinear, or for rows with exactly one true label.
 
     Both metrics contain products and quotients of the labels of a row. Every function of 0/1 labels has exactly one
     multilinear form, in which no label occurs twice in a term. Real numbers can replace the labels in this form:
@@ -288,23 +315,12 @@ def estimate_multilinear(
 
     The labels of a row with a transition matrix do not flip independently; the single-label form is linear in them.
     """
-    model = resolve_noise_model(noise, Y)
-    form = multilinear if model.flips_independent else single_label
-    status: Status = "unbiased"
-    transform: LabelTransform = debias_transform
+    if not model.flips_independent:
+        return Form(single_label, "unbiased", complete_rows=True)
     max_inflation = max(1.0, len(Y) / MIN_ROWS_PER_INFLATION)
     if isinstance(model, ClassConditionalNoise) and variance_inflation(model) > max_inflation:
-        status, transform = "approximate", posterior_transform(scores)
-    return estimate(
-        Y,
-        noise,
-        lambda p, weights: form(p, scores, weights),
-        status,
-        transform,
-        metric=metric,
-        complete_rows=True,
-        bounds=bounds,
-    )
+        return Form(multilinear, "approximate", complete_rows=True, transform=posterior_transform(scores))
+    return Form(multilinear, "unbiased", complete_rows=True)
 
 
 def variance_inflation(noise: ClassConditionalNoise) -> float:

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -40,19 +41,15 @@ from ccmn.noise.class_conditional import debias_labels
 
 Status = Literal["unbiased", "consistent", "approximate"]
 
-ROUNDING_TOLERANCE = 1e-9
-"""Values that exceed the range of their metric by at most this much count as inside: sums in float64 are inexact."""
-
 MAX_BLOCK_ENTRIES = 2**18
 """Maximum number of matrix entries per block of rows. Temporary tensors of this size fit in the CPU cache."""
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """Estimate of a metric on true labels, computed from noisy labels.
+class Estimate(float):
+    """Estimate of a metric on true labels, computed from noisy labels: a float with a standard error and a status.
 
     The value is not clipped. An unbiased estimate can lie outside the range of the metric, most often if there are few
-    rows; see ``out_of_range``.
+    rows.
 
     Parameters
     ----------
@@ -64,8 +61,6 @@ class Estimate:
     status : {"unbiased", "consistent", "approximate"}
         "unbiased": the expected value is the metric on true labels for any number of rows. "consistent": the estimate
         converges to it as the number of rows grows. "approximate": a bias remains that ``se`` does not include.
-    bounds : tuple of two floats, default=(-inf, inf)
-        Smallest and largest value of the metric on true labels.
 
     References
     ----------
@@ -76,24 +71,32 @@ class Estimate:
     Examples
     --------
     >>> from ccmn.metrics import Estimate
-    >>> Estimate(-0.02, 0.03, "unbiased", bounds=(0.0, 1.0)).out_of_range
-    True
+    >>> found = Estimate(0.12, 0.03, "unbiased")
+    >>> print(f"{found:.3f} +- {found.se:.3f}, {found.status}")
+    0.120 +- 0.030, unbiased
     """
 
-    value: float
     se: float
     status: Status
-    bounds: tuple[float, float] = field(default=(-math.inf, math.inf), repr=False, compare=False)
+
+    def __new__(cls, value: float, se: float, status: Status) -> Estimate:
+        """Return the value with its standard error and status."""
+        self = super().__new__(cls, value)
+        self.se, self.status = se, status
+        return self
 
     @property
-    def out_of_range(self) -> bool:
-        """Whether the value is outside ``bounds``; False for NaN."""
-        return is_out_of_range(self.value, self.bounds)
+    def value(self) -> float:
+        """The estimate as a plain float."""
+        return float(self)
 
+    def __getnewargs__(self) -> tuple[float, float, Status]:  # type: ignore[override]
+        """Return the arguments of the constructor, for copies and pickles."""
+        return float(self), self.se, self.status
 
-def is_out_of_range(value: float, bounds: tuple[float, float]) -> bool:
-    """Return whether a value lies outside the range of its metric by more than rounding errors; False for NaN."""
-    return value < bounds[0] - ROUNDING_TOLERANCE or value > bounds[1] + ROUNDING_TOLERANCE
+    def __repr__(self) -> str:
+        """Return value, standard error and status."""
+        return f"Estimate(value={float(self)!r}, se={self.se!r}, status={self.status!r})"
 
 
 @dataclass(frozen=True)
@@ -175,77 +178,108 @@ def debias_transform(Y: Tensor, rho_pos: Tensor, rho_neg: Tensor, weights: Tenso
     return torch.where(Y.isnan(), torch.nan, debias_labels(Y.nan_to_num(0.0), rho_pos, rho_neg))
 
 
+class Form(NamedTuple):
+    """Form of a metric for debiased labels."""
+
+    value: Callable[[Tensor, Tensor, Tensor], Tensor]
+    """Function (soft labels, second argument of the metric, row weights) -> metric, NaN if it is undefined."""
+    status: Status
+    """Status of the estimate if the rates are known."""
+    undefined: str = ""
+    """Reason in the warning if the metric is undefined."""
+    complete_rows: bool = False
+    """Whether only rows are used in which every label is observed."""
+    transform: LabelTransform = debias_transform
+    """Function that replaces noisy labels by soft labels."""
+
+
+def evaluate(
+    metric: str,
+    Y: Labels,
+    second: Any,
+    noise: Noise | None,
+    plain: Callable[[Tensor, Tensor], Tensor],
+    form: Form | Callable[[Tensor, Tensor, NoiseModel], Form],
+    needs: Literal["labels", "scores"] = "scores",
+) -> float:
+    """Return a metric of true labels or, with ``noise``, its estimate from noisy labels.
+
+    Parameters
+    ----------
+    metric : str
+        Name of the metric in the warning.
+    Y : labels of shape (n, q)
+        True or noisy labels in any container.
+    second : labels or scores of shape (n, q)
+        Second argument of the metric.
+    noise : noise model, NoiseRates or None
+        Noise of Y.
+    plain : callable
+        Function (true labels, ``second``) -> metric.
+    form : Form or callable
+        Form for debiased labels, or a function (noisy labels, ``second``, noise model) that selects it.
+    needs : {"labels", "scores"}, default="scores"
+        Whether ``second`` are predicted labels or scores.
+
+    Returns
+    -------
+    float
+        Value, or an ``Estimate``.
+    """
+    # Tensors of inference mode cannot be differentiated, which standard errors require.
+    with torch.inference_mode(False):
+        labels, other = _read(Y, second, noise, needs)
+        if noise is None:
+            return float(plain(labels == 1, other))
+        model = resolve_noise_model(noise, labels)
+        form = form if isinstance(form, Form) else form(labels, other, model)
+        reason, found = form.undefined, Estimate(math.nan, math.nan, status_with_rates(form.status, noise))
+        observed = ~labels.isnan()
+        if (observed.all(-1) if form.complete_rows else observed).any():
+            found = differentiate(partial(_theta, form, labels, other, model), noise, _ones(labels), form.status)
+        else:
+            reason = "no row has all labels observed" if form.complete_rows else "no label is observed"
+    if math.isnan(found):
+        warnings.warn(f"{metric} cannot be estimated and is NaN (n_samples={len(labels)}): {reason}", stacklevel=3)
+    return found
+
+
+def _theta(form: Form, Y: Tensor, other: Tensor, model: NoiseModel, weights: Tensor, rates: Sequence[Tensor]) -> Tensor:
+    """Return the metric as a function of row weights and rates."""
+    soft = form.transform(Y, rates[0], rates[1], weights) if rates else model.debias(Y)
+    return form.value(soft, other, weights)
+
+
+def _ones(Y: Tensor) -> Tensor:
+    return torch.ones(len(Y), dtype=torch.float64, device=Y.device)
+
+
+def differentiate(
+    value: Callable[[Tensor, Sequence[Tensor]], Tensor], noise: Noise, weights: Tensor, status: Status
+) -> Estimate:
+    """Return the estimate for a function of row weights (n,) and both rates, with the standard error from its slopes.
+
+    The rates are an empty list if the noise model has no rates per label.
+    """
+    model = noise if isinstance(noise, NoiseModel) else noise.noise
+    # Derivatives are needed even if the caller has disabled gradients.
+    with torch.enable_grad():
+        weights = weights.clone().requires_grad_()
+        known = (model.rho_pos, model.rho_neg) if isinstance(model, ClassConditionalNoise) else ()
+        rates = [torch.tensor(rate, device=weights.device, requires_grad=True) for rate in known]
+        theta = value(weights, rates)
+        slopes = torch.autograd.grad(theta, (weights, *rates), allow_unused=True, materialize_grads=True)
+    undefined = bool(theta.isnan())
+    se = math.nan if undefined else variance_of_estimate(slopes, noise) ** 0.5
+    return Estimate(float(theta.detach()), se, status_with_rates(status, noise))
+
+
 def resolve_noise_model(noise: Noise, Y: Tensor) -> NoiseModel:
     """Return the given or estimated noise model after checking that it has as many labels as Y."""
     check_noise_or_rates(noise, (NoiseModel, EstimatedNoise))
     model = noise if isinstance(noise, NoiseModel) else noise.noise
     check_label_width(Y.shape, model.n_labels, "Y")
     return model
-
-
-def estimate(
-    Y: Tensor,
-    noise: Noise,
-    value: Callable[[Tensor, Tensor], Tensor],
-    status: Status,
-    transform: LabelTransform = debias_transform,
-    *,
-    metric: str,
-    undefined: str = "the corrected sums are not finite",
-    complete_rows: bool = False,
-    bounds: tuple[float, float] = (0.0, 1.0),
-) -> Estimate:
-    """Return ``value(soft labels, row weights)`` with its standard error, from noisy labels.
-
-    The rates of a transition matrix are treated as known. Errors of different rates are treated as independent. A value
-    that cannot be estimated is NaN with a standard error of NaN; a warning names the metric and the reason.
-
-    Parameters
-    ----------
-    Y : tensor of shape (n, q)
-        Noisy labels, NaN where not observed.
-    noise : noise model or estimated rates
-        Noise of the labels.
-    value : callable
-        Metric as a function of soft labels and row weights.
-    status : {"unbiased", "consistent", "approximate"}
-        Status of the estimate if the rates are known.
-    transform : callable, default=debias_transform
-        Function that replaces noisy labels by soft labels.
-    metric : str
-        Name of the metric in the warning.
-    undefined : str
-        Reason in the warning if ``value`` returns NaN.
-    complete_rows : bool, default=False
-        Whether the metric uses only rows in which every label is observed.
-    bounds : tuple of two floats, default=(0.0, 1.0)
-        Range of the metric on true labels.
-
-    Returns
-    -------
-    Estimate
-        Value, standard error and status.
-    """
-    model = resolve_noise_model(noise, Y)
-    status = status_with_rates(status, noise)
-    observed = ~Y.isnan()
-    if not (observed.all(-1) if complete_rows else observed).any():
-        undefined = "no row has all labels observed" if complete_rows else "no label is observed"
-        return undefined_estimate(metric, undefined, len(Y), status, bounds)
-    # Derivatives are needed even if the caller has disabled gradients.
-    with torch.inference_mode(False), torch.enable_grad():
-        weights = torch.ones(len(Y), dtype=torch.float64, device=Y.device, requires_grad=True)
-        rates: tuple[Tensor, ...] = ()
-        if isinstance(model, ClassConditionalNoise):
-            rates = tuple(torch.tensor(r, device=Y.device, requires_grad=True) for r in (model.rho_pos, model.rho_neg))
-        Y = Y.double()
-        soft = transform(Y, rates[0], rates[1], weights) if rates else model.debias(Y)
-        theta = value(soft, weights)
-        slopes = torch.autograd.grad(theta, (weights, *rates), allow_unused=True, materialize_grads=True)
-    result = float(theta.detach())
-    if math.isnan(result):
-        return undefined_estimate(metric, undefined, len(Y), status, bounds)
-    return Estimate(result, variance_of_estimate(slopes, noise) ** 0.5, status, bounds)
 
 
 VERIFIED_METHODS = ("known", "trusted", "dawid")
@@ -279,77 +313,24 @@ def variance_of_estimate(slopes: tuple[Tensor, ...], noise: Noise) -> float:
     return variance
 
 
-def undefined_estimate(metric: str, reason: str, n: int, status: Status, bounds: tuple[float, float]) -> Estimate:
-    """Warn that a metric cannot be estimated and return NaN with a standard error of NaN."""
-    warnings.warn(f"{metric} cannot be estimated and is NaN (n_samples={n}): {reason}", stacklevel=4)
-    return Estimate(math.nan, math.nan, status, bounds)
-
-
-Value = float | Tensor
-"""Value of a metric: a Python float, or a 0-dimensional float64 tensor if an argument is a tensor."""
-
-ToOutput = Callable[[Tensor], Value]
-"""Function that converts the computed 0-dimensional tensor to the type that is returned to the caller."""
-
-
-def read_labels(Y: Labels, Y_pred: Labels) -> tuple[Tensor, Tensor, ToOutput]:
-    """Return true and predicted labels as validated bool tensors (n, q), and the output conversion."""
-    true, predicted, to_output = _read_pair(Y, Y_pred, "Y_pred")
-    check_zero_one(true, "Y")
-    check_zero_one(predicted, "Y_pred")
-    return true == 1, predicted == 1, to_output
-
-
-def read_scores(Y: Labels, scores: Any) -> tuple[Tensor, Tensor, ToOutput]:
-    """Return true labels (bool) and scores (floating) as validated tensors (n, q), and the output conversion."""
-    true, real, to_output = _read_pair(Y, scores, "scores")
-    check_zero_one(true, "Y")
-    check_no_nan(real, "scores")
-    return true == 1, real if real.is_floating_point() else real.double(), to_output
-
-
-def read_noisy_labels(Y: Labels, Y_pred: Labels, noise: object) -> tuple[Tensor, Tensor]:
-    """Return noisy labels in float64 (NaN: not observed) and predicted labels as bool, both validated, (n, q)."""
-    # Tensors created in inference mode cannot be differentiated, which standard errors require.
-    with torch.inference_mode(False):
-        noisy, predicted = _read_noisy_pair(Y, Y_pred, noise, "Y_pred")
-        check_zero_one(predicted, "Y_pred")
-        return _check_noisy(noisy), predicted == 1
-
-
-def read_noisy_scores(Y: Labels, scores: Any, noise: object) -> tuple[Tensor, Tensor]:
-    """Return noisy labels in float64 (NaN: not observed) and floating scores, both validated, (n, q)."""
-    with torch.inference_mode(False):
-        noisy, real = _read_noisy_pair(Y, scores, noise, "scores")
-        check_no_nan(real, "scores")
-        return _check_noisy(noisy), real if real.is_floating_point() else real.double()
-
-
-def _read_noisy_pair(Y: Labels, second: Any, noise: object, name: str) -> tuple[Tensor, Tensor]:
-    """Return both arguments as tensors (n, q) after checking that Y and the noise name the same labels."""
-    check_same_labels(("Y", label_names_of(Y)), ("noise", getattr(noise, "label_names", None)))
-    noisy, other, _ = _read_pair(Y, second, name)
-    return noisy, other
-
-
-def _check_noisy(noisy: Tensor) -> Tensor:
-    """Return noisy labels in float64 after checking that observed values are 0 or 1."""
-    noisy = noisy.double()
-    check_zero_one(noisy.nan_to_num(0.0), "Y")
-    return noisy
-
-
-def _read_pair(first: Any, second: Any, name: str) -> tuple[Tensor, Tensor, ToOutput]:
-    """Return both arguments as tensors (n, q) on one device, and the output conversion."""
-    check_same_labels(("Y", label_names_of(first)), (name, label_names_of(second)))
-    devices = [given.device for given in (first, second) if isinstance(given, Tensor)]
+def _read(Y: Labels, second: Any, noise: object, needs: str) -> tuple[Tensor, Tensor]:
+    """Return both arguments of a metric as checked tensors (n, q): labels in float64, predictions as bool or scores."""
+    name = "Y_pred" if needs == "labels" else "scores"
+    if noise is not None:
+        check_same_labels(("Y", label_names_of(Y)), ("noise", getattr(noise, "label_names", None)))
+    check_same_labels(("Y", label_names_of(Y)), (name, label_names_of(second)))
+    devices = [given.device for given in (Y, second) if isinstance(given, Tensor)]
     check_one_device(devices, ("Y", name))
-    tensors = to_tensor(first, "Y"), to_tensor(second, name)
-    check_matrix_pair(*tensors, ("Y", name))
-    if not devices:
-        return *tensors, float
-    # If only one argument is a tensor, the other is moved to its device.
-    return tensors[0].to(devices[0]), tensors[1].to(devices[0]), lambda value: value
+    labels, other = to_tensor(Y, "Y"), to_tensor(second, name)
+    check_matrix_pair(labels, other, ("Y", name))
+    if devices:  # if only one argument is a tensor, the other is moved to its device
+        labels, other = labels.to(devices[0]), other.to(devices[0])
+    check_zero_one(labels if noise is None else labels.double().nan_to_num(0.0), "Y")
+    if needs == "labels":
+        check_zero_one(other, "Y_pred")
+        return labels.double(), other == 1
+    check_no_nan(other, "scores")
+    return labels.double(), other if other.is_floating_point() else other.double()
 
 
 def to_tensor(values: Any, argument: str) -> Tensor:
@@ -366,6 +347,11 @@ def to_tensor(values: Any, argument: str) -> Tensor:
     dtype = array.dtype if array.dtype in (np.bool_, np.float32) else np.float64
     # Copy in C order: torch does not accept negative strides, and warns about read-only arrays.
     return torch.from_numpy(np.array(array, dtype=dtype, order="C"))
+
+
+def mean_of_row_blocks(rows: Callable[[Tensor, Tensor], Tensor], Y: Tensor, other: Tensor) -> Tensor:
+    """Return the mean of ``rows(Y, other)``, one value per row, computed block by block to bound the memory."""
+    return map_row_blocks(rows, Y, other).mean()
 
 
 def map_row_blocks(rows: Callable[[Tensor, Tensor], Tensor], Y: Tensor, other: Tensor) -> Tensor:

@@ -11,17 +11,13 @@ without host synchronization on accelerators.
 
 Counts are stored in float64, in which integers up to 2^53 are exact. If there are at most ``MAX_PAIRWISE_LABELS``
 labels, counts are stored in the dtype of the scores, in which all possible values are exact as well.
-
-``BatchedMetrics`` computes three metrics of many models on the same rows, epoch after epoch. Quantities that depend
-only on the labels are computed once, the metrics share one ranking per call, and buffers are reused between calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -32,22 +28,14 @@ from ccmn.metrics.corrected_metrics import (
     corrected_average_precision,
     corrected_coverage,
     corrected_one_error,
-    estimate_multilinear,
+    multilinear_form,
     pooled_ranking_loss,
     single_label_average_precision,
     single_label_coverage,
     single_label_ranking_loss,
 )
-from ccmn.metrics.metric import (
-    Estimate,
-    Noise,
-    Value,
-    estimate,
-    map_row_blocks,
-    read_noisy_scores,
-    read_scores,
-    resolve_noise_model,
-)
+from ccmn.metrics.metric import Form, Noise, evaluate, mean_of_row_blocks
+from ccmn.noise import NoiseModel
 
 Ties = Literal["full", "half"]
 
@@ -60,15 +48,8 @@ HIT_WEIGHT = 64
 MAX_PAIRS_PER_BLOCK = 1 << 17
 """Maximum number of pairs that are compared at a time. Buffers of this size fit in the CPU cache."""
 
-MAX_SCORES_PER_BLOCK = 1 << 18
-"""Maximum number of scores per block on a CPU. Blocks of this size fit in the cache."""
 
-
-@overload
-def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: None = None) -> Value: ...
-@overload
-def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", *, noise: Noise) -> Estimate: ...
-def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: Noise | None = None) -> Value | Estimate:
+def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: Noise | None = None) -> float:
     r"""Compute the fraction of label pairs (relevant, irrelevant) in the wrong order; lower is better.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} \frac{1}{|P_i| |N_i|} \sum_{j \in P_i} \sum_{k \in N_i}
@@ -92,8 +73,8 @@ def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: Noise | Non
 
     Returns
     -------
-    float, tensor or Estimate
-        Ranking loss; a 0-dimensional tensor if an argument is a tensor, an :class:`Estimate` if ``noise`` is given.
+    float or Estimate
+        Ranking loss; an :class:`Estimate` if ``noise`` is given.
 
     References
     ----------
@@ -108,27 +89,15 @@ def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: Noise | Non
     (0.5, 0.25)
     """
     check_choice(ties, "ties", ("full", "half"))
-    if noise is not None:
-        noisy, f = read_noisy_scores(Y, scores, noise)
-        if resolve_noise_model(noise, noisy).flips_independent:
-            return estimate(
-                noisy,
-                noise,
-                lambda p, weights: pooled_ranking_loss(p, f, weights),
-                "consistent",
-                metric="ranking_loss",
-                undefined="the corrected number of relevant-irrelevant label pairs is not positive",
-            )
-        return estimate(
-            noisy,
-            noise,
-            lambda p, weights: single_label_ranking_loss(p, f, weights),
-            "unbiased",
-            metric="ranking_loss",
-            complete_rows=True,
-        )
-    true, real, to_output = read_scores(Y, scores)
-    return to_output(map_row_blocks(partial(ranking_loss_rows, ties=ties), true, real).mean())
+    plain = partial(mean_of_row_blocks, partial(ranking_loss_rows, ties=ties))
+    return evaluate("ranking_loss", Y, scores, noise, plain, _ranking_loss_form)
+
+
+def _ranking_loss_form(Y: Tensor, scores: Tensor, model: NoiseModel) -> Form:
+    if not model.flips_independent:
+        return Form(single_label_ranking_loss, "unbiased", complete_rows=True)
+    reason = "the corrected number of relevant-irrelevant label pairs is not positive"
+    return Form(pooled_ranking_loss, "consistent", reason)
 
 
 def ranking_loss_rows(Y: Tensor, scores: Tensor, ties: Ties = "full") -> Tensor:
@@ -149,26 +118,7 @@ def ranking_loss_from(ranking: Ranking, ties: Ties = "full") -> Tensor:
     return wrong / pairs.clamp(min=1)
 
 
-def pooled_wrong_from(ranking: Ranking) -> tuple[Tensor, Tensor]:
-    r"""Return the weights of wrong pairs (a tied pair counts 1/2) and of all pairs of each row, for real-valued labels.
-
-    .. math:: \sum_{j \neq k} p_j (1 - p_k) (1[f_j < f_k] + \tfrac12 1[f_j = f_k])
-              = \tfrac12 \Big( \sum_j (p_j r_j - h_j) + \sum_{j \neq k} p_j (1 - p_k) \Big)
-
-    Here :math:`p_j` is the value of label j, :math:`r_j` its rank and
-    :math:`h_j = \sum_{k: f_k \geq f_j} p_k` its hits. Products of two p cancel on the right-hand side, so the ranking
-    is sufficient.
-    """
-    p, total = ranking.labels, ranking.positives
-    pairs = total * (p.shape[-1] - total) - (p * (1 - p)).sum(-1)
-    return ((p * ranking.rank - ranking.hits).sum(-1) + pairs) / 2, pairs
-
-
-@overload
-def average_precision(Y: Labels, scores: Any, noise: None = None) -> Value: ...
-@overload
-def average_precision(Y: Labels, scores: Any, noise: Noise) -> Estimate: ...
-def average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Estimate:
+def average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
     r"""Compute the label ranking average precision; higher is better.
 
     For each true label, the precision is the fraction of true labels among all labels that rank at least as high. It is
@@ -192,9 +142,8 @@ def average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -> Val
 
     Returns
     -------
-    float, tensor or Estimate
-        Average precision; a 0-dimensional tensor if an argument is a tensor, an :class:`Estimate` if ``noise`` is
-        given.
+    float or Estimate
+        Average precision; an :class:`Estimate` if ``noise`` is given.
 
     References
     ----------
@@ -207,13 +156,9 @@ def average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -> Val
     >>> average_precision([[1, 0, 1, 0]], [[0.9, 0.8, 0.3, 0.1]])
     0.8333333333333333
     """
-    if noise is not None:
-        noisy, f = read_noisy_scores(Y, scores, noise)
-        return estimate_multilinear(
-            noisy, f, noise, corrected_average_precision, single_label_average_precision, metric="average_precision"
-        )
-    true, real, to_output = read_scores(Y, scores)
-    return to_output(map_row_blocks(average_precision_rows, true, real).mean())
+    plain = partial(mean_of_row_blocks, average_precision_rows)
+    form = partial(multilinear_form, corrected_average_precision, single_label_average_precision)
+    return evaluate("average_precision", Y, scores, noise, plain, form)
 
 
 def average_precision_rows(Y: Tensor, scores: Tensor) -> Tensor:
@@ -228,11 +173,7 @@ def average_precision_from(ranking: Ranking) -> Tensor:
     return torch.where(ranking.positives > 0, total / ranking.positives, 1.0)
 
 
-@overload
-def coverage(Y: Labels, scores: Any, normalized: bool = False, noise: None = None) -> Value: ...
-@overload
-def coverage(Y: Labels, scores: Any, normalized: bool = False, *, noise: Noise) -> Estimate: ...
-def coverage(Y: Labels, scores: Any, normalized: bool = False, noise: Noise | None = None) -> Value | Estimate:
+def coverage(Y: Labels, scores: Any, normalized: bool = False, noise: Noise | None = None) -> float:
     r"""Compute the number of top-ranked labels needed to include all true labels; lower is better.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} c_i, \qquad
@@ -255,8 +196,8 @@ def coverage(Y: Labels, scores: Any, normalized: bool = False, noise: Noise | No
 
     Returns
     -------
-    float, tensor or Estimate
-        Coverage; a 0-dimensional tensor if an argument is a tensor, an :class:`Estimate` if ``noise`` is given.
+    float or Estimate
+        Coverage; an :class:`Estimate` if ``noise`` is given.
 
     References
     ----------
@@ -273,20 +214,10 @@ def coverage(Y: Labels, scores: Any, normalized: bool = False, noise: Noise | No
     >>> coverage([[1, 0, 1, 0]], [[0.9, 0.8, 0.3, 0.1]], normalized=True)
     0.5
     """
-    if noise is not None:
-        noisy, f = read_noisy_scores(Y, scores, noise)
-        q = f.shape[-1]
-        return estimate_multilinear(
-            noisy,
-            f,
-            noise,
-            partial(corrected_coverage, normalized=normalized),
-            partial(single_label_coverage, normalized=normalized),
-            metric="coverage",
-            bounds=(0.0, (q - 1) / q if normalized else float(q)),
-        )
-    true, real, to_output = read_scores(Y, scores)
-    return to_output(map_row_blocks(partial(coverage_rows, normalized=normalized), true, real).mean())
+    plain = partial(mean_of_row_blocks, partial(coverage_rows, normalized=normalized))
+    multilinear = partial(corrected_coverage, normalized=normalized)
+    form = partial(multilinear_form, multilinear, partial(single_label_coverage, normalized=normalized))
+    return evaluate("coverage", Y, scores, noise, plain, form)
 
 
 def coverage_rows(Y: Tensor, scores: Tensor, normalized: bool = False) -> Tensor:
@@ -298,11 +229,7 @@ def coverage_rows(Y: Tensor, scores: Tensor, normalized: bool = False) -> Tensor
     return (count - 1).clamp(min=0) / Y.shape[-1] if normalized else count
 
 
-@overload
-def one_error(Y: Labels, scores: Any, noise: None = None) -> Value: ...
-@overload
-def one_error(Y: Labels, scores: Any, noise: Noise) -> Estimate: ...
-def one_error(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Estimate:
+def one_error(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
     r"""Compute the fraction of rows whose top-ranked label is not a true label; lower is better.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} \Big( 1 - \frac{1}{|T_i|} \sum_{j \in T_i} y_{ij} \Big),
@@ -322,8 +249,8 @@ def one_error(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Est
 
     Returns
     -------
-    float, tensor or Estimate
-        One-error; a 0-dimensional tensor if an argument is a tensor, an :class:`Estimate` if ``noise`` is given.
+    float or Estimate
+        One-error; an :class:`Estimate` if ``noise`` is given.
 
     References
     ----------
@@ -336,18 +263,9 @@ def one_error(Y: Labels, scores: Any, noise: Noise | None = None) -> Value | Est
     >>> one_error([[1, 0, 0], [1, 0, 0]], [[0.9, 0.2, 0.1], [0.5, 0.5, 0.1]])
     0.25
     """
-    if noise is not None:
-        noisy, f = read_noisy_scores(Y, scores, noise)
-        return estimate(
-            noisy,
-            noise,
-            lambda p, weights: corrected_one_error(p, f, weights),
-            "unbiased",
-            metric="one_error",
-            complete_rows=True,
-        )
-    true, real, to_output = read_scores(Y, scores)
-    return to_output(map_row_blocks(one_error_rows, true, real).mean())
+    plain = partial(mean_of_row_blocks, one_error_rows)
+    form = Form(corrected_one_error, "unbiased", complete_rows=True)
+    return evaluate("one_error", Y, scores, noise, plain, form)
 
 
 def one_error_rows(Y: Tensor, scores: Tensor) -> Tensor:
@@ -457,107 +375,3 @@ def sum_not_below(f: Tensor, weights: Tensor, buffer: Tensor, out: Tensor) -> Te
         not_below = torch.ge(f, block.unsqueeze(1), out=buffer[: len(block)])
         torch.sum(not_below.mul_(weights), 1, out=out[start : start + size])
     return out
-
-
-class BatchedMetrics:
-    """Hamming loss, ranking loss and average precision of score matrices for one label matrix or a stack of them.
-
-    Parameters
-    ----------
-    Y : tensor of shape (..., n, q)
-        True labels in {0, 1}. Leading dimensions broadcast with the leading dimensions of the scores.
-
-    Examples
-    --------
-    >>> metrics = BatchedMetrics(torch.tensor([[1, 0, 1, 0]]))
-    >>> metrics(torch.tensor([[0.9, 0.8, 0.3, -0.1]]))
-    tensor([0.2500, 0.2500, 0.8333], dtype=torch.float64)
-    """
-
-    def __init__(self, Y: Tensor) -> None:
-        self.Y = Y
-        self._pairwise: _PairwiseMetrics | None = None
-
-    def __call__(self, scores: Tensor) -> Tensor:
-        """Return the three metrics as means over rows: (..., n, q) -> (3, ...), float64.
-
-        A label is predicted if its score is at least 0.
-        """
-        scores = scores.expand(torch.broadcast_shapes(self.Y.shape, scores.shape))  # type: ignore[no-untyped-call]
-        if scores.device.type != "cpu":
-            return _metrics_by_ranking(self.Y, scores).mean(-1)
-        if scores.shape[-1] <= MAX_PAIRWISE_LABELS:
-            if self._pairwise is None or not self._pairwise.fits(scores):
-                self._pairwise = _PairwiseMetrics(self.Y, scores)
-            return self._pairwise(scores).mean(-1)
-        Y = _add_dimensions(self.Y, scores).expand(len(scores), *[-1] * (scores.ndim - 1))
-        return torch.cat([_metrics_by_ranking(Y[block], scores[block]) for block in _blocks(scores)], 1).mean(-1)
-
-
-def _metrics_by_ranking(Y: Tensor, scores: Tensor) -> Tensor:
-    """Return the three metrics of each row from one ranking: (3, ..., n)."""
-    scores = scores.contiguous()
-    ranking, wrong = Ranking.of(Y, scores), (scores >= 0) != Y.bool()
-    hamming = wrong.sum(-1).double() / Y.shape[-1]
-    return torch.stack([hamming, ranking_loss_from(ranking), average_precision_from(ranking)])
-
-
-def _add_dimensions(Y: Tensor, scores: Tensor) -> Tensor:
-    """Return the labels with as many dimensions as the scores."""
-    return Y.reshape((1,) * (scores.ndim - Y.ndim) + Y.shape)
-
-
-def _blocks(scores: Tensor) -> Iterator[slice]:
-    """Yield slices of the first dimension with at most ``MAX_SCORES_PER_BLOCK`` scores, but at least one entry."""
-    size = max(1, MAX_SCORES_PER_BLOCK // max(1, scores[0].numel()))
-    for start in range(0, len(scores), size):
-        yield slice(start, min(start + size, len(scores)))
-
-
-class _PairwiseMetrics:
-    """The three metrics for few labels on a CPU, from comparisons of all label pairs.
-
-    Labels are the outermost dimension, so that every operation is vectorized over rows.
-    """
-
-    def __init__(self, Y: Tensor, like: Tensor) -> None:
-        self._shape, self._dtype = like.shape, like.dtype
-        self._slices = list(_blocks(like))
-        dtype = torch.promote_types(like.dtype, torch.float32)
-        with torch.inference_mode(False):  # buffers must also be writable outside inference mode
-            y = _add_dimensions(Y, like).to(dtype).movedim(-1, 0).contiguous()
-            self._y = y.expand(-1, len(like), *y.shape[2:])
-            self._weights = self._y * HIT_WEIGHT + 1
-            positives = self._y.sum(0).double()
-            self._n_pairs = (positives * (len(self._y) - positives)).clamp(min=1)
-            self._n_positives, self._empty = positives.clamp(min=1), (positives == 0).double()
-            shape = like.shape[-1], self._slices[0].stop, *like.shape[1:-1]
-            self._f, self._rank, self._hits = torch.empty(3, *shape, dtype=dtype).unbind(0)
-            self._ratio, self._divisor = torch.empty(2, *shape, dtype=torch.float64).unbind(0)
-            self._pair_buffer = allocate_pair_buffer(self._f)
-
-    def fits(self, scores: Tensor) -> bool:
-        """Return whether the buffers have the shape and the dtype for these scores."""
-        return (self._shape, self._dtype) == (scores.shape, scores.dtype)
-
-    def __call__(self, scores: Tensor) -> Tensor:
-        """Return the three metrics of each row: (3, ..., n)."""
-        results = [self._compute(scores[block], block) for block in self._slices]
-        return results[0] if len(results) == 1 else torch.cat(results, 1)
-
-    def _compute(self, scores: Tensor, block: slice) -> Tensor:
-        """Return the three metrics of one block."""
-        buffers = (self._f, self._rank, self._hits, self._ratio, self._divisor)
-        f, rank, hits, ratio, divisor = (buffer[:, : len(scores)] for buffer in buffers)
-        y = self._y[:, block]
-        f.copy_(scores.movedim(-1, 0))
-        errors = torch.ge(f, 0, out=hits).ne_(y).sum(0).double()
-        sum_not_below(f, self._weights[:, block], self._pair_buffer[:, :, : len(scores)], out=rank)
-        torch.mul(rank, 1 / HIT_WEIGHT, out=hits).floor_()
-        rank.sub_(hits, alpha=HIT_WEIGHT)
-        hits.mul_(y)
-        precision = ratio.copy_(hits).div_(divisor.copy_(rank)).sum(0)
-        wrong = rank.mul_(y).sub_(hits).sum(0).double()
-        # A row without true labels counts 1; its sum of precisions is 0.
-        precision = (precision + self._empty[block]) / self._n_positives[block]
-        return torch.stack([errors / len(f), wrong / self._n_pairs[block], precision])

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ccmn._containers import Labels
 from ccmn._registry import Registry
-from ccmn.metrics.classification import hamming_loss, macro_auc, macro_f1, micro_f1
-from ccmn.metrics.metric import Estimate, Metric, Noise, Value
+from ccmn.metrics.classification import hamming_loss, macro_auc, macro_f1, mean_average_precision, micro_f1
+from ccmn.metrics.metric import Metric, Noise
 from ccmn.metrics.ranking_metrics import average_precision, coverage, one_error, ranking_loss
 
 METRICS: Registry[Metric] = Registry(
@@ -27,6 +27,7 @@ METRICS: Registry[Metric] = Registry(
             Metric("micro_f1", micro_f1, needs="labels", greater_is_better=True),
             Metric("macro_f1", macro_f1, needs="labels", greater_is_better=True),
             Metric("macro_auc", macro_auc, needs="scores", greater_is_better=True),
+            Metric("mean_average_precision", mean_average_precision, needs="scores", greater_is_better=True),
         )
     },
 )
@@ -89,11 +90,10 @@ class NoisyScorer:
 
     def __call__(self, estimator: Any, X: Any, Y: Labels) -> float:
         """Return the metric of an estimator, negated if lower is better."""
-        result = self.estimate(estimator, X, Y)
-        value = float(result.value if isinstance(result, Estimate) else result)
+        value = float(self.estimate(estimator, X, Y))
         return value if self.metric.greater_is_better else -value
 
-    def estimate(self, estimator: Any, X: Any, Y: Labels) -> Estimate | Value:
+    def estimate(self, estimator: Any, X: Any, Y: Labels) -> float:
         """Return the metric without change of sign, with its standard error if the labels are noisy.
 
         Parameters
@@ -107,11 +107,11 @@ class NoisyScorer:
 
         Returns
         -------
-        Estimate or float
+        float or Estimate
             Estimate of the metric on the true labels; the plain value if ``noise`` is None.
         """
         second = estimator.predict(X) if self.metric.needs == "labels" else _scores(estimator, X)
-        result: Estimate | Value = self.metric.function(Y, second, noise=self.noise)
+        result: float = self.metric.function(Y, second, noise=self.noise)
         return result
 
 

@@ -20,9 +20,10 @@ from torch import Tensor
 
 from ccmn.data.dataset import MultiLabelData
 from ccmn.losses import MultiLabelLoss
-from ccmn.metrics.ranking_metrics import BatchedMetrics, Ranking, coverage_rows, pooled_wrong_from
+from ccmn.metrics.ranking_metrics import Ranking, coverage_rows
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
+from ccmn.paper.fleet_metrics import BatchedMetrics, pooled_wrong_from
 from ccmn.paper.protocols import DEFAULT_BATCH_SIZE, LEARNING_RATES, Repeat
 from ccmn.paper.tables import GREATER_IS_BETTER, METHODS, PAPER_METHODS, SELECTIONS, TABLE_METRICS, Method
 from ccmn.training import (

@@ -18,7 +18,7 @@ from ccmn.audit.label_issues import rates_with_uncertainty
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL
 from ccmn.metrics import METRICS
-from ccmn.metrics.metric import Noise, is_out_of_range
+from ccmn.metrics.metric import Noise
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 
 MAX_DRAWN_LABELS = 60
@@ -117,6 +117,10 @@ class AnnotatorFacts:
     level: float = CONFIDENCE_LEVEL
 
 
+ROUNDING_TOLERANCE = 1e-9
+"""Values that exceed the range of their metric by at most this much count as inside."""
+
+
 @dataclass(frozen=True)
 class MetricValue:
     """Value of a metric; estimates from noisy labels have a standard error and a status."""
@@ -130,7 +134,8 @@ class MetricValue:
     @property
     def out_of_range(self) -> bool:
         """Whether the value is outside ``bounds``; False for NaN."""
-        return is_out_of_range(self.value, self.bounds)
+        # Sums in float64 are inexact.
+        return self.value < self.bounds[0] - ROUNDING_TOLERANCE or self.value > self.bounds[1] + ROUNDING_TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -363,7 +368,8 @@ def measure(
             values[name] = MetricValue(exact, errors.get(name), bounds=metric.bounds(scores.shape[1]))
         else:
             estimate = metric.function(Y, second, noise=noise)
-            values[name] = MetricValue(float(estimate.value), float(estimate.se), str(estimate.status), estimate.bounds)
+            bounds = metric.bounds(scores.shape[1])
+            values[name] = MetricValue(estimate.value, estimate.se, str(estimate.status), bounds)
     return values
 
 

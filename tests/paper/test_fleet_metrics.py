@@ -2,8 +2,9 @@ import pytest
 import torch
 from hypothesis import given
 
-from ccmn.metrics import average_precision, hamming_loss, ranking_loss, ranking_metrics
-from ccmn.metrics.ranking_metrics import BatchedMetrics
+from ccmn.metrics import average_precision, hamming_loss, ranking_loss
+from ccmn.paper import fleet_metrics
+from ccmn.paper.fleet_metrics import BatchedMetrics
 from metrics import reference
 from metrics.strategies import labels_and_scores, random_case
 
@@ -22,7 +23,7 @@ def test_agrees_with_reference(case):
 @pytest.mark.parametrize("q", [1, 14, 32, 33])
 @pytest.mark.parametrize("block_size", [1, 1000, 1 << 18])
 def test_stack_of_models_agrees_with_single_models(q, block_size, monkeypatch):
-    monkeypatch.setattr(ranking_metrics, "MAX_SCORES_PER_BLOCK", block_size)
+    monkeypatch.setattr(fleet_metrics, "MAX_SCORES_PER_BLOCK", block_size)
     cases = [random_case(30, q, levels, seed=seed) for seed in range(3) for levels in (None, 3)]
     Y = torch.stack([torch.tensor(Y) for Y, _ in cases[::2]]).unsqueeze(1).to(torch.uint8)  # three groups of two runs
     scores = torch.stack([torch.tensor(s) for _, s in cases]).float().sub(0.5).view(3, 2, 30, q)
