@@ -60,9 +60,9 @@ test-browser: $(BIN)/.ready  ## Test the pages in Chromium; write screenshots to
 
 # Ray listens on all interfaces, so the tests run in a separate network namespace. A test that hangs prints its stack and
 # ends the run.
-test-cluster: $(BIN)/.ready  ## Test the Ray engine on a local cluster of two nodes, one of which is killed
+test-cluster: $(BIN)/.ready  ## Test Ray's joblib backend on a local cluster of two nodes, one of which is killed
 	$(BIN)/python -c 'import ray' 2> /dev/null || \
-	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt ray
 	$(ONE_THREAD) CCMN_CLUSTER=1 .ci/own-network 900 $(BIN)/python -m pytest -q tests/cluster \
 	    -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 

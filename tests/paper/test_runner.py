@@ -64,7 +64,7 @@ def test_run_interrupted_after_each_group(tmp_path, complete):
     for _ in range(20):
         with ResultStore(path) as store:
             try:
-                run_table(small().columns, store, methods=METHODS, callback=stop)
+                run_table(small().columns, store, methods=METHODS, on_progress=stop)
                 ended = True
                 break
             except StopError:
@@ -119,7 +119,7 @@ def test_run_killed_at_random_times(tmp_path, complete):
 def test_several_processes(tmp_path, complete):
     finished = []
     with ResultStore(tmp_path / "r.db") as store:
-        run_table(small().columns, store, methods=METHODS, jobs=2, callback=finished.append)
+        run_table(small().columns, store, methods=METHODS, jobs=2, on_progress=finished.append)
     found = values(tmp_path / "r.db")
     np.testing.assert_allclose([float(r[-1]) for r in found], [float(r[-1]) for r in complete], atol=1e-6)
     assert finished[-1].cost == pytest.approx(finished[-1].total)
@@ -167,7 +167,7 @@ def main():
     long = replace(column, protocol=replace(column.protocol, epochs=100_000))
     with ResultStore(path) as store:
         run_table([column, long, long], store, methods=["plain-hamming-square", "plain-ranking-square"], jobs=2,
-                  callback=lambda _: path.with_name("started").touch())
+                  on_progress=lambda _: path.with_name("started").touch())
 
 if __name__ == "__main__":
     try:
@@ -175,13 +175,6 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         sys.exit(130)
 """
-
-
-@pytest.mark.slow
-def test_workers_end_when_the_parent_is_killed(two_jobs):
-    assert len(processes_of_session(two_jobs.pid)) >= 3
-    two_jobs.kill()
-    wait_until(lambda: not processes_of_session(two_jobs.pid), 20)
 
 
 @pytest.mark.slow
@@ -332,20 +325,6 @@ with ResultStore(sys.argv[1]) as store:
     print(len(summarize(store.results())))
 """
     assert run_bare(code, str(tmp_path / "r.db")) == "2"
-
-
-def test_options_of_the_engines(tmp_path):
-    with ResultStore(tmp_path / "r.db") as store:
-        with pytest.raises(ValueError, match="address requires engine='ray'"):
-            run_table(small().columns, store, methods=METHODS, address="127.0.0.1:6379")
-        with pytest.raises(ValueError, match="jobs requires engine='local'"):
-            run_table(small().columns, store, methods=METHODS, engine="ray", jobs=2)
-
-
-def test_ray_is_not_installed(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with ResultStore(tmp_path / "r.db") as store, pytest.raises(ImportError, match="pip install ray"):
-        run_table(small().columns, store, methods=METHODS, engine="ray")
 
 
 @pytest.mark.parametrize("command", ["reproduce", "report folder", "report damaged", "report truncated"])

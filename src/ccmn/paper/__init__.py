@@ -8,7 +8,6 @@ from __future__ import annotations
 from ccmn.paper import baselines as baselines
 from ccmn.paper import theory as theory
 from ccmn.paper.protocols import Protocol
-from ccmn.paper.ray_engine import search_on_ray
 from ccmn.paper.result_store import Cell, Result, ResultStore, read_cells, write_cells
 from ccmn.paper.runner import prepare, run_table
 from ccmn.paper.summary import Summary, summarize
@@ -27,7 +26,6 @@ __all__ = [
     "printed_values",
     "read_cells",
     "run_table",
-    "search_on_ray",
     "summarize",
     "write_cells",
 ]

@@ -8,17 +8,11 @@ together as one batch, see :mod:`ccmn.paper.fleet`. Competing methods are fitted
 from __future__ import annotations
 
 import json
-import multiprocessing
-import multiprocessing.connection
-import os
 import platform
-import signal
-import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -26,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
@@ -49,9 +44,6 @@ DIGITS = "digits"
 """Name of the bundled dataset: images with several handwritten digits, composed from the digits of scikit-learn."""
 PROCEDURE = 1
 """Version of the procedure. Increase it if a change of the code alters results, so that stored ones are not reused."""
-
-ENGINES = ("local", "ray")
-"""Where groups of cells run: in processes of this machine, or as tasks of a Ray cluster."""
 
 
 # -- Prepare: tables and data
@@ -239,27 +231,21 @@ class GroupFinished:
     """Estimated cost of all groups."""
 
 
-Callback = Callable[[GroupFinished], None]
-Finished = Generator[tuple[CellGroup, list[Result]], None, None]
-"""Groups that are finished, with their results."""
-
-
 def run_table(
     columns: Sequence[Column],
     store: ResultStore,
     *,
     methods: Sequence[str] | None = None,
-    engine: str = "local",
     device: str = "cpu",
-    jobs: int = 1,
-    address: str | None = None,
+    jobs: int | None = None,
     retry_failed: bool = False,
-    callback: Callback | None = None,
+    on_progress: Callable[[GroupFinished], None] | None = None,
 ) -> list[CellGroup]:
     """Run every cell of the columns that has no result in the store.
 
     Each group of cells is stored in one transaction as soon as it is finished. An interrupted run continues when it is
-    started again with the same store; at most the groups that were running are lost.
+    started again with the same store; at most the groups that were running are lost. Only the calling process writes to
+    the store. Groups run with joblib: any of its backends can distribute them, see the recipe ``with_ray.py``.
 
     Parameters
     ----------
@@ -269,17 +255,13 @@ def run_table(
         Existing results. New results are added to it.
     methods : sequence of str, optional
         Methods to run; by default, all methods of each table.
-    engine : {"local", "ray"}, default="local"
-        Where the groups run.
     device : str, default="cpu"
         Device on which models are trained.
-    jobs : int, default=1
-        Number of processes of the engine "local". Only the calling process writes to the store.
-    address : str, optional
-        HOST:PORT of the cluster of the engine "ray"; by default a cluster is started on this machine.
+    jobs : int, optional
+        Number of workers; by default the number of the surrounding ``joblib.parallel_config``, else 1.
     retry_failed : bool, default=False
         Whether cells that failed before are run again.
-    callback : callable, optional
+    on_progress : callable, optional
         Called with a :class:`GroupFinished` after each group.
 
     Returns
@@ -290,7 +272,7 @@ def run_table(
     Raises
     ------
     ValueError
-        If a method or engine is unknown, or an option does not apply to the engine.
+        If a method is unknown.
     OSError
         If the store cannot be written.
 
@@ -305,32 +287,18 @@ def run_table(
     2
     """
     groups = plan(columns, check_methods(methods) if methods else None, device=device)
-    if engine not in ENGINES:
-        raise ValueError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
-    if (engine == "ray" and jobs != 1) or (engine != "ray" and address is not None):
-        raise ValueError(f"jobs requires engine='local' and address requires engine='ray'; got engine={engine!r}")
-
-    def pending_part(group: CellGroup) -> CellGroup | None:
-        return without_stored(group, store, retry_failed)
-
-    waiting = [group for group in groups if pending_part(group) is not None]
-    if engine == "ray":
-        # Ray is an optional dependency, and its module imports this one.
-        from ccmn.paper.ray_engine import run_on_ray
-
-        finished = run_on_ray(waiting, pending_part, device, address)
-    elif jobs > 1:
-        finished = _run_in_processes(waiting, pending_part, device, jobs)
-    else:
-        finished = _run_in_this_process(waiting, pending_part, device)
+    parts = [without_stored(group, store, retry_failed) for group in groups]
+    tasks = [delayed(_run_numbered)(n, part, device) for n, part in enumerate(parts) if part is not None]
     total = sum(group.cost for group in groups)
-    cost = total - sum(group.cost for group in waiting)
-    with closing(finished):  # stops the workers immediately if storing or the callback fails
-        for group, results in finished:
+    cost = sum(group.cost for group, part in zip(groups, parts) if part is None)
+    # max_nbytes: joblib would send large arrays as read-only memory maps, which torch does not support.
+    parallel = Parallel(jobs, return_as="generator_unordered", batch_size=1, max_nbytes=None)
+    with closing(parallel(tasks)) as finished:  # stops the workers immediately if storing or the callback fails
+        for number, results in finished:
             store.append(results)
-            cost += group.cost
-            if callback is not None:
-                callback(GroupFinished(group, sum(r.failed for r in results), cost, total))
+            cost += groups[number].cost
+            if on_progress is not None:
+                on_progress(GroupFinished(groups[number], sum(r.failed for r in results), cost, total))
     return groups
 
 
@@ -376,69 +344,9 @@ def without_stored(group: CellGroup, store: ResultStore, retry_failed: bool) -> 
     )
 
 
-PendingPart = Callable[[CellGroup], "CellGroup | None"]
-"""Group -> its part without results. It is evaluated again before a group starts, because another process may have
-stored results."""
-
-
-def _run_in_this_process(groups: Sequence[CellGroup], pending_part: PendingPart, device: str) -> Finished:
-    for group in groups:
-        part = pending_part(group)
-        yield group, [] if part is None else run_group(part, device)
-
-
-def _run_in_processes(groups: Sequence[CellGroup], pending_part: PendingPart, device: str, jobs: int) -> Finished:
-    threads = max(1, torch.get_num_threads() // jobs)
-    waiting = iter(groups)
-    running: dict[Future[list[Result]], CellGroup] = {}
-    unrelated = set(multiprocessing.active_children())
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(threads,)) as pool:
-        try:
-            while True:
-                while len(running) < jobs and (group := next(waiting, None)) is not None:
-                    part = pending_part(group)
-                    if part is None:
-                        yield group, []
-                        continue
-                    with _blocked_interrupts():
-                        running[pool.submit(run_group, part, device)] = group
-                if not running:
-                    return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(future), future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in set(multiprocessing.active_children()) - unrelated:
-                worker.terminate()
-            raise
-
-
-@contextmanager
-def _blocked_interrupts() -> Iterator[None]:
-    """Block SIGINT while workers start: they inherit the mask, so that Ctrl-C interrupts only this process."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _start_worker(threads: int) -> None:
-    """Set the number of threads of a worker, and stop the worker when the parent process ends for any reason."""
-    torch.set_num_threads(threads)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
-
-
-def _exit_after(sentinel: int) -> None:
-    """Stop this process when the process of the sentinel has ended."""
-    multiprocessing.connection.wait([sentinel])
-    os._exit(1)
+def _run_numbered(number: int, group: CellGroup, device: str) -> tuple[int, list[Result]]:
+    """Run a group in a worker; the number identifies it, because workers finish in any order."""
+    return number, run_group(group, device)
 
 
 def run_group(group: CellGroup, device: str = "cpu") -> list[Result]:

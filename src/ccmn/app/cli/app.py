@@ -34,6 +34,13 @@ PARAMETER_OPTIONS = {
 }
 """Parameters in warnings of the library, and the options that users of the command line need instead."""
 
+REMOVED_OPTIONS = {
+    "--engine": "Use --jobs N on one machine; on a cluster, run ccmn.paper.run_table with a joblib backend "
+    "(examples/recipes/with_ray.py).",
+}
+"""Options of earlier versions, and what replaces them."""
+REMOVED_OPTIONS["--address"] = REMOVED_OPTIONS["--engine"]
+
 
 class ErrorReporter(CommandGroup):
     """Command group that prints errors and warnings as single lines on stderr."""
@@ -103,6 +110,7 @@ def _usage_message(error: Any) -> str:
     message = str(error.format_message()).replace("\n", " ").strip()
     message = re.sub(r"(Did you mean [^?]*\?) \1", r"\1", message)  # some versions of typer and click both add it
     message = message if message.endswith((".", "?", "!")) else f"{message}."
+    message = " ".join((message, REMOVED_OPTIONS.get(getattr(error, "option_name", ""), ""))).strip()
     return f"{message} See: {context.command_path} --help" if context else message
 
 

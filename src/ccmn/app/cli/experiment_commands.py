@@ -81,15 +81,6 @@ def _check_table(value: str) -> str:
     return value
 
 
-def _check_engine(value: str) -> str:
-    """Return the name of an engine."""
-    from ccmn.paper.runner import ENGINES
-
-    if value not in ENGINES:
-        raise typer.BadParameter(f"{value!r} is not one of {', '.join(ENGINES)}")
-    return value
-
-
 def reproduce(
     table: Annotated[
         str,
@@ -116,12 +107,7 @@ def reproduce(
         typer.Option(metavar="NAME", help="literal | moderate (tables 1, 2), injected | real (table 3); default: all."),
     ] = None,
     store: Annotated[Path, typer.Option(metavar="FILE", help="SQLite file of the results.")] = Path("results.db"),
-    engine: Annotated[str, typer.Option(metavar="NAME", callback=_check_engine, help="local | ray.")] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Address of the Ray cluster (default: start one on this machine)."),
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Number of processes of the local engine.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Number of processes.")] = 1,
     device: Annotated[
         str, typer.Option(metavar="NAME", callback=check_device, help="auto | cpu | cuda | ...")
     ] = "auto",
@@ -145,10 +131,6 @@ def reproduce(
     from ccmn.paper.runner import prepare, run_table
     from ccmn.paper.summary import summarize
 
-    if jobs > 1 and engine != "local":
-        raise typer.BadParameter("--jobs requires --engine local")
-    if address is not None and engine != "ray":
-        raise typer.BadParameter("--address requires --engine ray")
     tables = ["table1", "table2", "table3"] if table == ALL_TABLES else [table]
     prepared = prepare(
         tables, datasets=datasets, protocols=protocol, data_dir=data_dir, small=small, random_state=random_state
@@ -161,12 +143,10 @@ def reproduce(
             prepared.columns,
             results,
             methods=methods,
-            engine=engine,
             device=_resolve_device(device),
             jobs=jobs,
-            address=address,
             retry_failed=retry_failed,
-            callback=lambda finished: _show_progress(progress, task, finished),
+            on_progress=lambda finished: _show_progress(progress, task, finished),
         )
         stored = list(results.results())
         with prefix_errors(store):
