@@ -14,7 +14,7 @@ from ccmn.paper.baselines import CandidateRidge
 from ccmn.paper.protocols import INJECTED, make_repeat
 from ccmn.paper.result_store import ResultStore
 from ccmn.paper.runner import COMPETING_METHODS, CompetingMethod, prepare, run_competing_method, run_table
-from ccmn.paper.tables import PLAIN_BASELINES, PML_METHODS, TABLE_METRICS
+from ccmn.paper.tables import PLAIN_BASELINES, PML_METHODS, RAW_PML_METHODS, TABLE_METRICS
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +24,10 @@ def data():
 
 
 def test_catalog_contains_the_methods_of_the_table():
-    assert set(COMPETING_METHODS) == {*PML_METHODS, *PLAIN_BASELINES}
-    assert all(len(COMPETING_METHODS[name].grid) == 1 for name in ("PMLNI", "PARVLS", "PARMAP", *PLAIN_BASELINES))
+    assert set(COMPETING_METHODS) == {*PML_METHODS, *RAW_PML_METHODS, *PLAIN_BASELINES}
+    assert all(
+        len(COMPETING_METHODS[name].grid) == 1 for name in ("PMLNI", "PMLNI-raw", "PARVLS", "PARMAP", *PLAIN_BASELINES)
+    )
 
 
 def expected_values(method, data, repeat, metric, setting):

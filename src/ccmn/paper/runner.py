@@ -24,6 +24,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
@@ -34,7 +35,8 @@ from ccmn.data import load_digit_scenes
 from ccmn.data.catalog import DATASETS, load_dataset
 from ccmn.data.dataset import MultiLabelData
 from ccmn.noise import ClassConditionalNoise
-from ccmn.paper.baselines import BASELINES
+from ccmn.paper.baselines import BASELINES, PMLNI
+from ccmn.paper.baselines.pml_ni import RangeScaler
 from ccmn.paper.fleet import FleetSettings, HeldOutSet, Outcome, criteria, group_methods, run_group_of_methods
 from ccmn.paper.protocols import Protocol, Repeat, make_repeat
 from ccmn.paper.result_store import Cell, Result, ResultStore
@@ -153,7 +155,7 @@ def prepare(
             selected = [p for p in table.protocols_for(name) if protocols is None or p.name in protocols]
             try:
                 data = load(table, str(dataset), data_dir) if selected else None
-            except FileNotFoundError as error:
+            except (FileNotFoundError, ValueError) as error:  # not available, or not the expected file
                 if datasets:
                     raise
                 absent[dataset] = str(error).splitlines()[0]
@@ -432,7 +434,8 @@ COMPETING_METHODS: Registry[CompetingMethod] = Registry(
     {
         method.name: method
         for method in (
-            CompetingMethod.from_baseline("PMLNI"),
+            CompetingMethod("PMLNI", lambda **settings: make_pipeline(RangeScaler(), PMLNI(**settings))),
+            CompetingMethod("PMLNI-raw", PMLNI),
             # The features are not centered: without an intercept, PMLLRS and fPML could not fit the label frequencies.
             # Residuals of 1e-3 do not change the third decimal of a metric.
             CompetingMethod.from_baseline("PMLLRS", fit_intercept=True, tol=1e-3, max_iter=500),
