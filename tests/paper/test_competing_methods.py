@@ -13,7 +13,7 @@ from ccmn.metrics import METRICS
 from ccmn.paper.baselines import CandidateRidge
 from ccmn.paper.protocols import INJECTED, make_repeat
 from ccmn.paper.result_store import ResultStore
-from ccmn.paper.runner import COMPETING_METHODS, CompetingMethod, prepare, run_competing_method, run_table
+from ccmn.paper.runner import COMPETING_METHODS, CompetingMethod, prepare, run_columns, run_competing_method
 from ccmn.paper.tables import PLAIN_BASELINES, PML_METHODS, RAW_PML_METHODS, TABLE_METRICS
 
 
@@ -79,7 +79,7 @@ def test_selection_does_not_depend_on_test_rows(data):
 def test_competing_methods_and_fleets_in_one_table(tmp_path):
     methods = ["unbiased-hamming-square", "unbiased-hamming-square-estimated", "PMLNI", "logistic"]
     with ResultStore(tmp_path / "r.db") as store:
-        run_table(prepare(["table3"], small=True).columns, store, methods=methods)
+        run_columns(prepare(["table3"], small=True).columns, store, methods=methods)
         results = list(store.results())
     assert [r.error for r in results] == [""] * 8
     assert {r.cell.protocol for r in results} == {"injected"}
