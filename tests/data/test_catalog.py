@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
+import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.io
 
-from ccmn.data import load_dataset, write_csv, write_npz
-from ccmn.data.catalog import DATASETS, dataset_location
+from ccmn.data import MultiLabelData, load_dataset, write_csv, write_npz
+from ccmn.data.catalog import DATASETS, Source, cut_labels_last, dataset_location
 
 ORIGINALS = {
     "yeast.arff": "mulan_yeast.arff.gz",
@@ -24,7 +28,8 @@ ORIGINALS = {
     "tmc2007-500.xml": "mulan_tmc2007-500.xml",
     "mirflickr.mat": "mirflickr_5000.mat",
 }
-WITH_FEATURES = [name for name, row in DATASETS.items() if row.sources]
+WITH_FEATURES = [name for name, row in DATASETS.items() if row.sources and all(file.sha256 for file in row.files)]
+BY_BLOB_ID = [name for name, row in DATASETS.items() if any(file.git_blob for file in row.files)]
 
 
 @pytest.fixture
@@ -54,10 +59,12 @@ def test_shapes_agree_with_the_paper(real_data, name):
         assert (data.n, int(data.cardinality * 100) / 100) == (paper.n, paper.cardinality)
 
 
-@pytest.mark.parametrize("name", ["music_emotion", "music_style"])
-def test_error_for_datasets_without_public_features(name):
-    with pytest.raises(FileNotFoundError, match=f"features of {name} are not publicly available"):
-        load_dataset(name)
+@pytest.mark.parametrize("name", BY_BLOB_ID)
+def test_files_with_a_blob_id_have_a_full_address(name):
+    (source,) = DATASETS[name].files
+    assert re.fullmatch("[0-9a-f]{40}", source.commit)
+    assert re.fullmatch("[0-9a-f]{40}", source.git_blob)
+    assert not source.sha256
 
 
 @pytest.mark.parametrize("name", ["mirflickr", "music_emotion", "music_style"])
@@ -71,7 +78,7 @@ def test_file_with_labels_only(real_data, name):
 def public_home(original, served, monkeypatch, offline):
     """Serve the public files under their public paths on this machine."""
     folder, address = served
-    for source in {source for row in DATASETS.values() for source in row.files}:
+    for source in {source for name in WITH_FEATURES for source in DATASETS[name].files}:
         path = folder / source.repository / source.commit / source.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(unpack(original, source))
@@ -168,10 +175,81 @@ def test_labels_keep_the_order_of_the_arff(real_data):
     assert data.Y.sum(0)[data.label_names.index("D.D18")] == 1
 
 
-def test_dataset_without_public_features_is_read_from_the_data_folder(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"music_style\.mat or music_style\.npz"):
+def test_dataset_in_the_data_folder_is_not_downloaded(tmp_path, offline):
+    with pytest.raises(FileNotFoundError, match=r"(?s)music_style\.npz was not found.*PMFS-FLC.*music_style\.mat"):
         load_dataset("music_style", data_dir=tmp_path)
     np.savez(tmp_path / "music_style.npz", X=np.ones((3, 2), np.float32), Y=np.eye(3, dtype=np.uint8))
     data = load_dataset("music_style", data_dir=tmp_path)
     assert (data.n, data.d, data.q, data.name) == (3, 2, 3, "music_style")
     assert dataset_location("music_style", data_dir=tmp_path) == "folder"
+
+
+@pytest.fixture
+def music(served, offline, monkeypatch):
+    """Serve a small MAT file as music_emotion; return a function that sets its size in the catalog."""
+    folder, address = served
+    content = io.BytesIO()
+    scipy.io.savemat(content, {"data": np.ones((4, 3)), "target": np.eye(2, 4), "partial_labels": np.ones((2, 4))})
+    content = content.getvalue()
+    # git hash-object prints the same id.
+    blob = hashlib.sha1(b"blob " + str(len(content)).encode() + b"\0" + content).hexdigest()
+    source = Source("owner/data", "0123abc", "data/music_emotion.mat", git_blob=blob)
+    path = folder / "owner/data/0123abc/data/music_emotion.mat"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    monkeypatch.setenv("CCMN_MIRROR", address)
+
+    def listed(n):
+        row = DATASETS["music_emotion"]
+        size = row.paper._replace(n=n, d=3, q=2)
+        monkeypatch.setitem(DATASETS._members, "music_emotion", replace(row, paper=size, sources=(source,)))
+
+    return listed
+
+
+def test_download_by_blob_id(music):
+    pytest.importorskip("pooch")
+    music(4)
+    data = load_dataset("music_emotion")
+    assert (data.n, data.d, data.q, data.name) == (4, 3, 2, "music_emotion")
+    assert data.candidates.shape == (4, 2)
+
+
+def test_public_file_of_another_size_is_rejected(music):
+    pytest.importorskip("pooch")
+    music(5)
+    with pytest.raises(ValueError, match="music_emotion has 4 rows, 3 features and 2 labels; expected 5, 3 and 2"):
+        load_dataset("music_emotion")
+
+
+def test_files_of_two_datasets_with_the_same_name(original, tmp_path, offline):
+    """The data folder contains the 5000 rows of mirflickr; the file of mirflickr_full has the same name."""
+    (source,) = DATASETS["mirflickr"].files
+    assert DATASETS["mirflickr_full"].files[0].file == source.file
+    (tmp_path / source.file).write_bytes(unpack(original, source))
+    assert load_dataset("mirflickr", data_dir=tmp_path).n == 5000
+    with pytest.raises(FileNotFoundError, match="could not download"):
+        load_dataset("mirflickr_full", data_dir=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["enron", "slashdot"])
+def test_datasets_as_printed_are_the_columns_with_the_last_ones_as_labels(name, same, real_data):
+    expected = load_dataset(str(real_data / f"{name}_labels_last.npz"))
+    found = load_dataset(f"{name}_as_printed", data_dir=real_data)
+    same(found, expected)
+    assert found.label_names == expected.label_names
+    assert found.feature_names == expected.feature_names
+    assert dataset_location(f"{name}_as_printed", data_dir=real_data) == "folder"
+    row = DATASETS[f"{name}_as_printed"].paper
+    assert (found.n, found.d, found.q) == (row.n, row.d, row.q)
+
+
+def test_cut_labels_last_moves_columns_and_keeps_their_number():
+    data = MultiLabelData(
+        X=[[1, 0, 1], [0, 0, 1]], Y=[[1, 1], [0, 1]], feature_names=["war", "web", "won"], label_names=["BSD", "IT"]
+    )
+    cut = cut_labels_last(data)
+    assert (cut.n, cut.d, cut.q) == (data.n, data.d, data.q)
+    assert (tuple(cut.feature_names), tuple(cut.label_names)) == (("BSD", "IT", "war"), ("web", "won"))
+    np.testing.assert_array_equal(cut.X.toarray(), [[1, 1, 1], [0, 1, 0]])
+    np.testing.assert_array_equal(cut.Y, [[0, 1], [0, 1]])

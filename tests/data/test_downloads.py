@@ -25,6 +25,11 @@ def mirror(served):
     return address
 
 
+BY_BLOB_ID = Source(
+    SOURCE.repository, SOURCE.commit, SOURCE.path, git_blob=hashlib.sha1(b"blob 12000\0" + CONTENT).hexdigest()
+)
+
+
 def files_in(folder):
     return [path for path in folder.rglob("*") if path.is_file()]
 
@@ -52,10 +57,25 @@ def test_environment(mirror, tmp_path, monkeypatch):
     assert (tmp_path / "cache") in download(SOURCE).parents
 
 
-def test_damaged_cache_is_replaced(mirror, tmp_path):
-    path = download(SOURCE, mirror=mirror, cache_dir=tmp_path / "cache")
+@pytest.mark.parametrize("source", [SOURCE, BY_BLOB_ID], ids=["sha256", "git"])
+def test_damaged_cache_is_replaced(mirror, tmp_path, source):
+    path = download(source, mirror=mirror, cache_dir=tmp_path / "cache")
     path.write_bytes(b"damaged")
-    assert download(SOURCE, mirror=mirror, cache_dir=tmp_path / "cache").read_bytes() == CONTENT
+    assert download(source, mirror=mirror, cache_dir=tmp_path / "cache").read_bytes() == CONTENT
+
+
+def test_blob_id_is_that_of_git(tmp_path):
+    (tmp_path / "empty").write_bytes(b"")
+    empty = Source("owner/data", "0123abc", "empty", git_blob="e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
+    assert empty.matches(tmp_path / "empty")
+    assert not BY_BLOB_ID.matches(tmp_path / "empty")
+
+
+def test_another_blob_id(mirror, tmp_path):
+    source = Source(SOURCE.repository, SOURCE.commit, SOURCE.path, git_blob="0" * 40)
+    with pytest.raises(ValueError, match=f"is not the expected file: its git blob id is not {'0' * 40}"):
+        download(source, mirror=mirror, cache_dir=tmp_path / "cache")
+    assert files_in(tmp_path / "cache") == []
 
 
 def test_wrong_checksum(mirror, tmp_path):

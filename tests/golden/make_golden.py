@@ -43,8 +43,10 @@ from ccmn import (
 )
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.losses import SURROGATES, ForwardLoss, hamming_loss, ranking_loss
-from ccmn.paper import ResultStore, prepare, run_table, theory
+from ccmn.paper import theory
 from ccmn.paper.baselines import FPML, PARTICLE, PMLLRS, PMLNI
+from ccmn.paper.result_store import ResultStore
+from ccmn.paper.runner import prepare, run_columns
 
 PATH = Path(__file__).with_name("golden.json")
 
@@ -299,7 +301,7 @@ def table_cells() -> Values:
     columns = prepare(["table1"], protocols=["moderate"], small=True).columns
     found = {}
     with tempfile.TemporaryDirectory() as folder, ResultStore(Path(folder) / "results.db") as store:
-        run_table(columns, store, methods=["unbiased-hamming-square", "unbiased-ranking-sigmoid"])
+        run_columns(columns, store, methods=["unbiased-hamming-square", "unbiased-ranking-sigmoid"])
         for result in store.results():
             for selection, values in result.outcome["values"].items():
                 name = f"{result.cell.method}/{result.cell.repeat}/{selection}"

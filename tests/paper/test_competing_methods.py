@@ -13,8 +13,8 @@ from ccmn.metrics import METRICS
 from ccmn.paper.baselines import CandidateRidge
 from ccmn.paper.protocols import INJECTED, make_repeat
 from ccmn.paper.result_store import ResultStore
-from ccmn.paper.runner import COMPETING_METHODS, CompetingMethod, prepare, run_competing_method, run_table
-from ccmn.paper.tables import PLAIN_BASELINES, PML_METHODS, TABLE_METRICS
+from ccmn.paper.runner import COMPETING_METHODS, CompetingMethod, prepare, run_columns, run_competing_method
+from ccmn.paper.tables import PLAIN_BASELINES, PML_METHODS, RAW_PML_METHODS, TABLE_METRICS
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +24,10 @@ def data():
 
 
 def test_catalog_contains_the_methods_of_the_table():
-    assert set(COMPETING_METHODS) == {*PML_METHODS, *PLAIN_BASELINES}
-    assert all(len(COMPETING_METHODS[name].grid) == 1 for name in ("PMLNI", "PARVLS", "PARMAP", *PLAIN_BASELINES))
+    assert set(COMPETING_METHODS) == {*PML_METHODS, *RAW_PML_METHODS, *PLAIN_BASELINES}
+    assert all(
+        len(COMPETING_METHODS[name].grid) == 1 for name in ("PMLNI", "PMLNI-raw", "PARVLS", "PARMAP", *PLAIN_BASELINES)
+    )
 
 
 def expected_values(method, data, repeat, metric, setting):
@@ -77,7 +79,7 @@ def test_selection_does_not_depend_on_test_rows(data):
 def test_competing_methods_and_fleets_in_one_table(tmp_path):
     methods = ["unbiased-hamming-square", "unbiased-hamming-square-estimated", "PMLNI", "logistic"]
     with ResultStore(tmp_path / "r.db") as store:
-        run_table(prepare(["table3"], small=True).columns, store, methods=methods)
+        run_columns(prepare(["table3"], small=True).columns, store, methods=methods)
         results = list(store.results())
     assert [r.error for r in results] == [""] * 8
     assert {r.cell.protocol for r in results} == {"injected"}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ccmn.paper import prepare, read_cells
-from ccmn.paper.runner import CellGroup, run_group
+from ccmn.paper.result_store import read_cells
+from ccmn.paper.runner import CellGroup, prepare, run_group
 
 CELLS = Path(__file__).parents[2] / "results" / "cells.csv"
 

@@ -16,7 +16,7 @@ import pytest
 from ccmn._files import fingerprint
 from ccmn.paper import runner
 from ccmn.paper.result_store import COLUMNS, ResultStore, rows, write_cells
-from ccmn.paper.runner import prepare, run_table
+from ccmn.paper.runner import prepare, run_columns
 from ccmn.paper.tables import TABLES
 from helpers import run_bare
 
@@ -37,7 +37,7 @@ def complete(tmp_path_factory):
     """Return the values of an uninterrupted run."""
     path = tmp_path_factory.mktemp("complete") / "r.db"
     with ResultStore(path) as store:
-        run_table(small().columns, store, methods=METHODS)
+        run_columns(small().columns, store, methods=METHODS)
     return values(path)
 
 
@@ -47,9 +47,9 @@ def test_every_cell_has_values(complete):
 
 def test_second_run_has_nothing_to_do(tmp_path, complete, monkeypatch):
     with ResultStore(tmp_path / "r.db") as store:
-        run_table(small().columns, store, methods=METHODS)
+        run_columns(small().columns, store, methods=METHODS)
         monkeypatch.setattr(runner, "run_group", lambda *_: pytest.fail("run twice"))
-        run_table(small().columns, store, methods=METHODS)
+        run_columns(small().columns, store, methods=METHODS)
     assert values(tmp_path / "r.db") == complete
 
 
@@ -64,7 +64,7 @@ def test_run_interrupted_after_each_group(tmp_path, complete):
     for _ in range(20):
         with ResultStore(path) as store:
             try:
-                run_table(small().columns, store, methods=METHODS, on_progress=stop)
+                run_columns(small().columns, store, methods=METHODS, on_progress=stop)
                 ended = True
                 break
             except StopError:
@@ -76,7 +76,7 @@ def test_run_interrupted_after_each_group(tmp_path, complete):
 def test_methods_run_one_after_the_other(tmp_path, complete):
     with ResultStore(tmp_path / "r.db") as store:
         for method in METHODS:
-            run_table(small().columns, store, methods=[method])
+            run_columns(small().columns, store, methods=[method])
     found = values(tmp_path / "r.db")
     assert [row[:-1] for row in found] == [row[:-1] for row in complete]
     # Another group rounds differently and may select another epoch.
@@ -119,7 +119,7 @@ def test_run_killed_at_random_times(tmp_path, complete):
 def test_several_processes(tmp_path, complete):
     finished = []
     with ResultStore(tmp_path / "r.db") as store:
-        run_table(small().columns, store, methods=METHODS, jobs=2, on_progress=finished.append)
+        run_columns(small().columns, store, methods=METHODS, jobs=2, on_progress=finished.append)
     found = values(tmp_path / "r.db")
     np.testing.assert_allclose([float(r[-1]) for r in found], [float(r[-1]) for r in complete], atol=1e-6)
     assert finished[-1].cost == pytest.approx(finished[-1].total)
@@ -159,14 +159,15 @@ def two_jobs(tmp_path):
 LONG_RUN = """
 import sys, pathlib
 from dataclasses import replace
-from ccmn.paper import ResultStore, prepare, run_table
+from ccmn.paper.result_store import ResultStore
+from ccmn.paper.runner import prepare, run_columns
 
 def main():
     path = pathlib.Path(sys.argv[1])
     column = prepare(["table1"], small=True, protocols=["literal"]).columns[0]
     long = replace(column, protocol=replace(column.protocol, epochs=100_000))
     with ResultStore(path) as store:
-        run_table([column, long, long], store, methods=["plain-hamming-square", "plain-ranking-square"], jobs=2,
+        run_columns([column, long, long], store, methods=["plain-hamming-square", "plain-ranking-square"], jobs=2,
                   on_progress=lambda _: path.with_name("started").touch())
 
 if __name__ == "__main__":
@@ -192,11 +193,11 @@ def test_full_disk_is_a_clear_error(tmp_path, jobs):
         (pages,) = store._query("PRAGMA page_count")[0]
         store._query(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(OSError, match=r"r\.db: database or disk is full"):
-            run_table(small().columns, store, methods=METHODS, jobs=jobs)
+            run_columns(small().columns, store, methods=METHODS, jobs=jobs)
         # Groups that were stored before the disk was full stay; the run resumes when there is space again.
         stored = {result.cell for result in store.results()}
         store._query(f"PRAGMA max_page_count = {1 << 30}")
-        run_table(small().columns, store, methods=METHODS, jobs=jobs)
+        run_columns(small().columns, store, methods=METHODS, jobs=jobs)
         cells = [result.cell for result in store.results()]
         assert stored < set(cells)
         assert len(cells) == len(set(cells)) == sum(len(group.cells) for group in runner.plan(small().columns, METHODS))
@@ -208,17 +209,17 @@ def test_failure_is_stored_and_retried_on_request(tmp_path, monkeypatch):
     with ResultStore(tmp_path / "r.db") as store:
         with monkeypatch.context() as patch:
             patch.setattr(runner, "run_group_of_methods", broken)
-            run_table(columns, store, methods=METHODS[:1])
+            run_columns(columns, store, methods=METHODS[:1])
         assert [r.error for r in store.results()] == ["MemoryError: too much"] * 2
-        run_table(columns, store, methods=METHODS[:1])
+        run_columns(columns, store, methods=METHODS[:1])
         assert all(r.failed for r in store.results())
-        run_table(columns, store, methods=METHODS[:1], retry_failed=True)
+        run_columns(columns, store, methods=METHODS[:1], retry_failed=True)
         assert not any(r.failed for r in store.results())
 
 
 def test_write_cells(tmp_path, complete):
     with ResultStore(tmp_path / "r.db") as store:
-        run_table(small(protocols=["literal"]).columns, store, methods=METHODS[:1])
+        run_columns(small(protocols=["literal"]).columns, store, methods=METHODS[:1])
         assert write_cells(store.results(), tmp_path / "cells.csv") == 12
     lines = (tmp_path / "cells.csv").read_text().splitlines()
     assert lines[0].split(",") == list(COLUMNS)
@@ -259,7 +260,7 @@ def test_unknown_names(tmp_path):
         ResultStore(tmp_path / "r.db") as store,
         pytest.raises(ValueError, match="did you mean 'unbiased-hamming-square'"),
     ):
-        run_table(small().columns, store, methods=["unbiased-hamming-sqare"])
+        run_columns(small().columns, store, methods=["unbiased-hamming-sqare"])
     with pytest.raises(ValueError, match="has no protocol mild; expected one of literal, moderate"):
         small(protocols=["literal", "mild"])
 
@@ -315,13 +316,13 @@ def test_table_3_uses_real_candidate_sets():
 def test_run_without_optional_libraries(tmp_path):
     """A run needs neither pandas nor the libraries of the command line."""
     code = """
-from ccmn.paper.runner import prepare, run_table
+from ccmn.paper.runner import prepare, run_columns
 from ccmn.paper.result_store import ResultStore
 from ccmn.paper.summary import summarize
 import sys
 with ResultStore(sys.argv[1]) as store:
     found = prepare(["table1"], small=True, protocols=["literal"])
-    run_table(found.columns, store, methods=["plain-hamming-square"])
+    run_columns(found.columns, store, methods=["plain-hamming-square"])
     print(len(summarize(store.results())))
 """
     assert run_bare(code, str(tmp_path / "r.db")) == "2"

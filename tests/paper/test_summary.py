@@ -8,7 +8,7 @@ import scipy.stats
 
 from ccmn.paper.result_store import Cell, Result
 from ccmn.paper.summary import average_ranks, friedman, paired_t_test, summarize
-from ccmn.paper.tables import printed_values
+from ccmn.paper.tables import AS_PRINTED, printed, printed_values
 
 
 def results(values, table="table1", protocol="literal", dataset="yeast", metric="hamming_loss", configuration="{}"):
@@ -71,9 +71,36 @@ def test_comparison_with_the_printed_value():
     assert entry.gain == pytest.approx(printed - 0.21)
     assert entry.at_level
     (worse, _) = summarize(results({"unbiased-hamming-square": [printed + 0.021]}))
-    assert worse.near_printed() == (0, 1)
+    assert worse.near_printed() == (0, 0, 1)
     (just, _) = summarize(results({"unbiased-hamming-square": [printed + 0.02]}))
-    assert just.near_printed() == (1, 1)
+    assert just.near_printed() == (1, 1, 1)
+    (better, _) = summarize(results({"unbiased-hamming-square": [printed - 0.021]}))
+    assert better.near_printed() == (0, 1, 1)
+
+
+def test_two_forms_of_a_dataset():
+    """The wrong cut is compared with the printed values, the correct one is counted in everything else."""
+    wrong = {"unbiased-hamming-square": [0.058] * 3, "plain-hamming-square": [0.01] * 3}
+    (clean, _) = summarize(results(TABLE, dataset="enron") + results(wrong, dataset="enron_as_printed"))
+    assert clean.near_printed() == (1, 1, 1)
+    assert clean.only("enron").near_printed() == (0, 0, 2)
+    assert clean.wins() == (2, 0, 0)
+    assert clean.only("enron_as_printed").wins() == (0, 0, 1)
+    assert clean.ranking is None  # one dataset and metric
+
+
+def test_rivals_of_the_best_proposed_method():
+    values = {
+        "unbiased-hamming-square": [0.20, 0.21, 0.22],
+        "unbiased-ranking-sigmoid": [0.30, 0.31, 0.32],
+        "unbiased-hamming-square-estimated": [0.0, 0.0, 0.0],
+        "PMLNI": [0.30, 0.311, 0.32],  # significantly worse
+        "fPML": [0.20, 0.28, 0.19],  # worse, not significantly
+        "PARMAP": [0.10, 0.11, 0.121],  # significantly better
+        "ridge": [0.9, 0.9, 0.9],
+    }
+    (clean, _) = summarize(results(values, table="table3", protocol="injected"))
+    assert clean.rivals() == (2, 1, 1, 3)
 
 
 def test_ranks_over_data_sets_and_metrics():
@@ -101,8 +128,22 @@ def test_failures_are_listed_and_not_counted():
 
 
 def test_number_of_printed_values():
-    counts = dict(zip(*np.unique([key[0] for key in printed_values()], return_counts=True)))
+    keys = [key for key in printed_values() if key[1] not in AS_PRINTED]
+    counts = dict(zip(*np.unique([key[0] for key in keys], return_counts=True)))
     assert counts == {"table1": 240, "table2": 240, "table3": 168, "journal1": 320, "journal2": 224}
+
+
+def test_printed_values_of_one_cell():
+    found = printed("table1", "yeast", "unbiased-hamming-square")
+    assert found == {"hamming_loss": 0.218, "ranking_loss": 0.210, "average_precision": 0.714}
+    for name in AS_PRINTED:
+        assert printed("table2", name, "plain-hamming-hinge") == printed(
+            "table2", name.removesuffix("_as_printed"), "plain-hamming-hinge"
+        )
+    with pytest.raises(ValueError, match="table1 has no printed values of method 'ridge' on dataset 'yeast'; it has"):
+        printed("table1", "yeast", "ridge")
+    with pytest.raises(ValueError, match="unknown table"):
+        printed("table9", "yeast", "ridge")
 
 
 def test_unknown_table():

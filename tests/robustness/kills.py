@@ -318,10 +318,10 @@ METHODS = ["unbiased-hamming-square"]
 
 def _reproduce(folder: Path) -> list[Any]:
     from ccmn.paper.result_store import ResultStore, rows
-    from ccmn.paper.runner import prepare, run_table
+    from ccmn.paper.runner import prepare, run_columns
 
     with ResultStore(folder / "results.db") as store:
-        run_table(prepare(["table1"], small=True).columns, store, methods=METHODS)
+        run_columns(prepare(["table1"], small=True).columns, store, methods=METHODS)
         return list(rows(store.results()))
 
 

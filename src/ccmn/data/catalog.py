@@ -1,18 +1,22 @@
 """Catalog of the datasets of the paper and of public votes of annotators, and :func:`load_dataset`.
 
 A dataset name is looked up as ``NAME.npz``, or in any other known format, in the folder ``$CCMN_DATA``. Datasets that
-are not there are downloaded from public repositories into a cache and verified with a checksum. Downloads require
-pooch and tqdm (``pip install pooch tqdm``).
+are not there are downloaded from public repositories into a cache and verified with a checksum or git blob id.
+Downloads require pooch and tqdm (``pip install pooch tqdm``).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import scipy.sparse
 
 from ccmn._files import PathLike, checksum
 from ccmn._registry import Registry
@@ -34,12 +38,27 @@ class Source:
     repository: str
     commit: str
     path: str
-    sha256: str
+    sha256: str = ""
+    """SHA-256 checksum; empty for files of which only the git blob id is known."""
+    git_blob: str = ""
+    """Id of the file in git, from the public file list: SHA-1 of "blob SIZE", a zero byte and the content."""
 
     @property
     def file(self) -> str:
         """Name of the file."""
         return PurePosixPath(self.path).name
+
+    def matches(self, path: Path) -> bool:
+        """Return whether a file has the expected content."""
+        if self.sha256:
+            return checksum(path) == self.sha256
+        content = path.read_bytes()
+        return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == self.git_blob
+
+    @property
+    def expected(self) -> str:
+        """Checksum or git blob id in words, for error messages."""
+        return f"SHA-256 checksum is not {self.sha256}" if self.sha256 else f"git blob id is not {self.git_blob}"
 
     def url(self, mirror: str | None = None) -> str:
         """Return the address of the file at ``mirror``, at ``$CCMN_MIRROR``, or at GitHub."""
@@ -69,9 +88,11 @@ class Dataset:
     stem: str = ""
     """Name without suffix of the file in the data folder, if it differs from ``name``."""
     sources: tuple[Source, ...] = ()
-    """Public data files in the order of the rows; empty if the features are not public."""
+    """Public data files in the order of the rows."""
     label_source: Source | None = None
     """Public file with the names of the labels."""
+    recut: str = ""
+    """Dataset of which this one is a wrong cut, see :func:`cut_labels_last`."""
     n_available: int | None = None
     """Number of available rows, if it differs from the paper."""
     note: str = ""
@@ -98,7 +119,20 @@ _TMC_TRAIN = _mulan(
 )
 _TMC_TEST = _mulan("tmc2007/tmc2007-500-test.arff", "b24f9c3f1eba77c9da0bbaff093ba41d331b7351be0167a8e1e3852c62e25e38")
 _TMC_LABELS = _mulan("tmc2007/tmc2007-500.xml", "cb6a67c8ae72fd9b47d89f77aa5b7f6cafb4ba9c20b1124c65a95a3f2caec38d")
-_NO_FEATURES = "the features are not publicly available"
+_UNSEEN = "not used for the published results; the public file was checked by its id only"
+
+
+def _pmfs_flc(file: str, sha256: str = "", git_blob: str = "") -> Source:
+    commit = "7d6af5f38803070ec7ef2da64d82a6adfd75ac24"
+    return Source("zhenzhenSun-FZU/PMFS-FLC", commit, f"data/{file}", sha256, git_blob)
+
+
+def _as_printed(name: str, row: PaperRow) -> Dataset:
+    note = (
+        f"{name} with the last {row.q} columns of the Meka file as labels, which are words; only to explain the paper"
+    )
+    return Dataset(f"{name}_as_printed", "text", row, recut=name, note=note)
+
 
 _ROWS = (
     Dataset(
@@ -138,6 +172,8 @@ _ROWS = (
             ),
         ),
     ),
+    _as_printed("enron", PaperRow(n=1702, d=1001, q=53, cardinality=3.37, batch_size=100)),
+    _as_printed("slashdot", PaperRow(n=3782, d=1079, q=22, cardinality=1.18, batch_size=200)),
     Dataset(
         "tmc",
         "text",
@@ -160,28 +196,37 @@ _ROWS = (
         "image",
         PaperRow(n=10433, d=100, q=7, cardinality=1.77, batch_size=1000),
         stem="mirflickr_5000",
-        sources=(
-            Source(
-                "zhenzhenSun-FZU/PMFS-FLC",
-                "7d6af5f38803070ec7ef2da64d82a6adfd75ac24",
-                "data/mirflickr.mat",
-                "85fe1ab7d65994fca93d03b12b4375478977e9325bc56857cc8850db88cbde66",
-            ),
-        ),
+        sources=(_pmfs_flc("mirflickr.mat", "85fe1ab7d65994fca93d03b12b4375478977e9325bc56857cc8850db88cbde66"),),
         n_available=5000,
         note="5000 of the 10433 rows",
+    ),
+    Dataset(
+        "mirflickr_full",
+        "image",
+        PaperRow(n=10433, d=100, q=7, cardinality=1.77, batch_size=1000),
+        sources=(
+            Source(
+                "zhongjingyu1/PML-ND",
+                "bc37ffc8b5d651bc16d5fee1e859f8b4dc5aa6fc",
+                "PML-ND/data/mirflickr.mat",
+                git_blob="b0028e31bef9882afb265f6f3079326ae3bf07df",
+            ),
+        ),
+        note=_UNSEEN,
     ),
     Dataset(
         "music_emotion",
         "music",
         PaperRow(n=6833, d=98, q=11, cardinality=2.42, batch_size=400),
-        note=_NO_FEATURES,
+        sources=(_pmfs_flc("music_emotion.mat", git_blob="358b403469fc683a459a40425dfde3de57689781"),),
+        note=_UNSEEN,
     ),
     Dataset(
         "music_style",
         "music",
         PaperRow(n=6839, d=98, q=10, cardinality=1.44, batch_size=400),
-        note=_NO_FEATURES,
+        sources=(_pmfs_flc("music_style.mat", git_blob="fddd5c39c6da308bb5df8b3bdd48c59c49e2316f"),),
+        note=_UNSEEN,
     ),
 )
 
@@ -301,8 +346,8 @@ def load_dataset(
     ----------
     name_or_path : str or path
         Path of a file with a known suffix (.csv, .parquet, .arff, .mat, .txt, .svm, .libsvm or .npz), or the name of
-        a dataset: "yeast", "scene", "enron", "slashdot", "tmc", "tmc_full", "mirflickr", or a file of your own in
-        the data folder.
+        a dataset of the catalog ("yeast", "scene", "enron", ...; ``ccmn data list`` shows all), or of a file of your
+        own in the data folder.
     labels : list of str, str, int or path, default=None
         Label columns of a table: names, a pattern such as "label_*", a count from the start (14) or the end (-14), or
         a file with the names (``.xml`` or ``.txt``). Formats with a separate label matrix need none.
@@ -333,20 +378,47 @@ def load_dataset(
     row = DATASETS[name] if name in DATASETS else None  # noqa: SIM401 (get would catch KeyError only)
     # Published ARFF files need the file with their label names; other tables need ``labels``.
     public = row is not None and labels is None and (path is None or not FORMATS[format_suffix(path)].labels_apart)
-    if row is not None and row.sources and public:
+    if row is not None and row.recut and public:
+        data = cut_labels_last(load_dataset(row.recut, data_dir=data_dir))
+    elif row is not None and row.sources and public:
         data = _load_public(row, data_dir)
     elif path is not None:
         data = read_file(path, labels)
     elif row is None:
         raise ValueError(_unknown(name))
-    elif labels is not None:
-        raise ValueError(f"the labels of {name!r} are known: omit labels={labels!r}")
     else:
-        raise FileNotFoundError(
-            f"the features of {name} are not publicly available. If you have them, put features, labels and "
-            f"candidates into {name}.mat or {name}.npz and set CCMN_DATA to its folder: {_searched(data_dir)}."
-        )
+        raise ValueError(f"the labels of {name!r} are known: omit labels={labels!r}")
     return data if row is None else replace(data, name=row.name, domain=row.domain)
+
+
+def cut_labels_last(data: MultiLabelData) -> MultiLabelData:
+    """Return the wrong cut of a Meka file: its last q columns, which are words, as labels.
+
+    Meka files have the labels first and state their number in the header. A reader that expects the labels last, as in
+    Mulan files, takes the last q words as labels and leaves the true labels among the features. Enron and slashdot of
+    the paper were most likely read in this way: the printed values are reached with this cut only (docs/tables.md). The
+    result is not a meaningful task.
+
+    Parameters
+    ----------
+    data : MultiLabelData
+        Dataset with binary features, read correctly.
+
+    Returns
+    -------
+    MultiLabelData
+        Dataset of the same size and with the same columns.
+    """
+    columns = scipy.sparse.hstack([scipy.sparse.csr_array(data.Y), scipy.sparse.csr_array(data.X)], format="csr")
+    names = None
+    if data.feature_names is not None and data.label_names is not None:
+        names = [*data.label_names, *data.feature_names]
+    return MultiLabelData(
+        X=columns[:, : data.d].astype(np.float32),
+        Y=columns[:, data.d :].toarray(),
+        feature_names=names and names[: data.d],
+        label_names=names and names[data.d :],
+    )
 
 
 def dataset_location(name: str, *, data_dir: PathLike | None = None) -> str:
@@ -355,6 +427,8 @@ def dataset_location(name: str, *, data_dir: PathLike | None = None) -> str:
     Only file names are examined; the content is verified when the dataset is loaded.
     """
     row = DATASETS[name]
+    if row.recut:
+        return dataset_location(row.recut, data_dir=data_dir)
     path = _find(name, data_dir)
     if path and (FORMATS[format_suffix(path)].labels_apart or not row.sources):
         return "folder"
@@ -395,24 +469,27 @@ def download(source: Source, *, mirror: str | None = None, cache_dir: PathLike |
         import pooch
     except ImportError:
         raise ImportError("downloading requires pooch and tqdm: pip install pooch tqdm") from None
-    url = source.url(mirror)
+    url, path = source.url(mirror), _cache_path(source, cache_dir)
     pooch.get_logger().setLevel("WARNING")  # pooch logs every download otherwise
+    if path.is_file() and not source.matches(path):
+        path.unlink()
     try:
-        downloaded = pooch.retrieve(
+        pooch.retrieve(
             url,
-            known_hash=f"sha256:{source.sha256}",
+            known_hash=None,  # pooch cannot check git blob ids
             fname=source.file,
-            path=_cache_path(source, cache_dir).parent,
+            path=path.parent,
             downloader=pooch.HTTPDownloader(progressbar=sys.stderr.isatty()),
         )
     except OSError as error:
         raise OSError(f"could not download {url}: {_reason(error)}") from None
-    except ValueError:
+    if not source.matches(path):
+        path.unlink()
         raise ValueError(
-            f"{url} is not the expected file: its SHA-256 checksum is not {source.sha256}. The download was deleted; "
-            "try again, or use another network or mirror."
-        ) from None
-    return Path(downloaded)
+            f"{url} is not the expected file: its {source.expected}. The download was deleted; try again, or use "
+            "another network or mirror."
+        )
+    return path
 
 
 def _is_name(name_or_path: PathLike) -> bool:
@@ -460,7 +537,13 @@ def _load_public(row: Dataset, data_dir: PathLike | None) -> MultiLabelData:
             f"{urls}"
         ) from error
     labels = paths[row.label_source] if row.label_source else None
-    return concatenate([read_file(paths[source], labels) for source in row.sources])
+    data = concatenate([read_file(paths[source], labels) for source in row.sources])
+    if (data.n, data.d, data.q) != (row.n, row.paper.d, row.paper.q):
+        raise ValueError(
+            f"the public file of {row.name} has {data.n} rows, {data.d} features and {data.q} labels; expected "
+            f"{row.n}, {row.paper.d} and {row.paper.q}. Load {paths[row.sources[0]]} by its path to use it as it is."
+        )
+    return data
 
 
 def _local(source: Source, data_dir: PathLike | None) -> Path | None:
@@ -468,12 +551,15 @@ def _local(source: Source, data_dir: PathLike | None) -> Path | None:
     path = _folder(data_dir) / source.file
     if not path.is_file():
         return None
-    if checksum(path) != source.sha256:
-        raise ValueError(
-            f"{path} is not the expected file: its SHA-256 checksum is not {source.sha256}. Replace or remove it; to "
-            "use it as it is, load it by its path."
-        )
-    return path
+    if source.matches(path):
+        return path
+    namesakes = {file for row in DATASETS.values() for file in row.files if file.file == source.file}
+    if any(file.matches(path) for file in namesakes - {source}):
+        return None
+    raise ValueError(
+        f"{path} is not the expected file: its {source.expected}. Replace or remove it; to use it as it is, load it by "
+        "its path."
+    )
 
 
 def _cache_path(source: Source, cache_dir: PathLike | None = None) -> Path:

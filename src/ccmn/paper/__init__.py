@@ -1,31 +1,17 @@
-"""Experiments of the paper: tables, protocols, runs, stored results and summaries.
+"""Experiments of the paper: tables, printed values, repeats, bounds and competing methods.
 
-The command line runs them with ``ccmn reproduce`` and shows the results with ``ccmn report``.
+"The paper" is arXiv 2105.07338; tables and equations are numbered as there. The command line runs the tables with
+``ccmn reproduce`` and shows the results with ``ccmn report``.
 """
 
 from __future__ import annotations
 
 from ccmn.paper import baselines as baselines
 from ccmn.paper import theory as theory
-from ccmn.paper.protocols import Protocol
-from ccmn.paper.result_store import Cell, Result, ResultStore, read_cells, write_cells
-from ccmn.paper.runner import prepare, run_table
-from ccmn.paper.summary import Summary, summarize
-from ccmn.paper.tables import METHODS, TABLES, PaperTable, printed_values
+from ccmn.paper.fleet import metrics
+from ccmn.paper.protocols import make_repeat
+from ccmn.paper.runner import run_table
+from ccmn.paper.summary import summarize
+from ccmn.paper.tables import TABLES, printed
 
-__all__ = [
-    "METHODS",
-    "TABLES",
-    "Cell",
-    "PaperTable",
-    "Protocol",
-    "Result",
-    "ResultStore",
-    "Summary",
-    "prepare",
-    "printed_values",
-    "read_cells",
-    "run_table",
-    "summarize",
-    "write_cells",
-]
+__all__ = ["TABLES", "baselines", "make_repeat", "metrics", "printed", "run_table", "summarize", "theory"]

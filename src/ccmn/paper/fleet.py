@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ccmn.data.dataset import MultiLabelData
@@ -271,7 +271,34 @@ class _Fleet:
         return outcomes
 
 
-# -- Model selection
+# -- Metrics and model selection
+
+
+def metrics(Y: ArrayLike, scores: ArrayLike) -> dict[str, float]:
+    """Return the metrics of tables 1 to 3.
+
+    A label is predicted if its score is at least 0. Ranking metrics of rows without labels are those of scikit-learn:
+    ranking loss 0, average precision 1.
+
+    Parameters
+    ----------
+    Y : array-like of shape (n, q)
+        True labels, 0 or 1.
+    scores : array-like of shape (n, q)
+        Scores, for example of ``decision_function``.
+
+    Returns
+    -------
+    dict
+        Metric -> value: "hamming_loss", "ranking_loss" and "average_precision".
+
+    Examples
+    --------
+    >>> metrics([[1, 0, 1]], [[2.0, 1.0, -1.0]])
+    {'hamming_loss': 0.666..., 'ranking_loss': 0.5, 'average_precision': 0.833...}
+    """
+    values = HeldOutSet(torch.as_tensor(np.asarray(Y))).metrics(torch.as_tensor(np.asarray(scores)), TABLE_METRICS)
+    return {name: float(value) for name, value in values.items()}
 
 
 class Criterion(NamedTuple):

@@ -90,16 +90,22 @@ class Repeat:
         return np.concatenate((self.train, self.validation))
 
 
-def make_repeat(data: MultiLabelData, protocol: Protocol, number: int, random_state: int = 0) -> Repeat:
+def make_repeat(
+    data: MultiLabelData, protocol: str | Protocol = "moderate", repeat: int = 0, random_state: int = 0
+) -> Repeat:
     """Return one repeat of a protocol: a random split, noise rates and noisy labels.
+
+    With the default ``random_state``, it is the repeat with this number in ``results/cells.csv``.
 
     Parameters
     ----------
     data : MultiLabelData
         Features and true labels, and candidate labels for the protocol "real".
-    protocol : Protocol
-        Experimental setup.
-    number : int
+    protocol : {"moderate", "literal", "injected", "real"}, default="moderate"
+        Source of the noisy labels. "literal" samples both rates of every label from .1 to .5, as the paper describes;
+        "moderate" (not in the paper) only pairs with a sum of at most .6. "injected" adds false labels with one rate
+        from .1 to .6. "real" uses the candidate sets of the data.
+    repeat : int, default=0
         Number of the repeat. A repeat does not depend on how many repeats there are.
     random_state : int, default=0
         Seed, combined with the number of the repeat.
@@ -112,12 +118,21 @@ def make_repeat(data: MultiLabelData, protocol: Protocol, number: int, random_st
     Raises
     ------
     ValueError
-        If the protocol needs candidate labels and the data have none.
+        If the protocol is unknown, or needs candidate labels and the data have none.
+
+    Examples
+    --------
+    >>> from ccmn.data import load_digit_scenes
+    >>> data = load_digit_scenes(1000)
+    >>> r = make_repeat(data)
+    >>> len(r.train), len(r.validation), len(r.test), r.noise.n_labels, r.noisy.shape
+    (500, 200, 300, 10, (1000, 10))
     """
-    rng = np.random.default_rng([random_state, number])
+    rng = np.random.default_rng([random_state, repeat])
+    protocol = PROTOCOLS[protocol] if isinstance(protocol, str) else protocol
     training, validation, test = split(data.n, protocol.fractions, random_state=rng)
     noise, noisy = NOISE_GENERATORS[protocol.noise_generator](data, protocol, training, rng)
-    return Repeat(number, training, validation, test, noise, noisy)
+    return Repeat(repeat, training, validation, test, noise, noisy)
 
 
 NoiseGenerator = Callable[
@@ -169,3 +184,6 @@ INJECTED = Protocol("injected", "added", (*_RATES, 0.6))
 REAL = Protocol("real", "candidates", estimator="best_bin")
 """Table 3 on real candidate sets. Their noise depends on the features, and a likelihood explains it as true labels;
 the estimator "best_bin" detects a part of it."""
+
+PROTOCOLS: Registry[Protocol] = Registry("protocol", {p.name: p for p in (LITERAL, MODERATE, INJECTED, REAL)})
+"""Protocols of the tables of the paper by name. Those of the journal version have other splits."""

@@ -24,6 +24,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
@@ -34,7 +35,8 @@ from ccmn.data import load_digit_scenes
 from ccmn.data.catalog import DATASETS, load_dataset
 from ccmn.data.dataset import MultiLabelData
 from ccmn.noise import ClassConditionalNoise
-from ccmn.paper.baselines import BASELINES
+from ccmn.paper.baselines import BASELINES, PMLNI
+from ccmn.paper.baselines.pml_ni import RangeScaler
 from ccmn.paper.fleet import FleetSettings, HeldOutSet, Outcome, criteria, group_methods, run_group_of_methods
 from ccmn.paper.protocols import Protocol, Repeat, make_repeat
 from ccmn.paper.result_store import Cell, Result, ResultStore
@@ -153,7 +155,7 @@ def prepare(
             selected = [p for p in table.protocols_for(name) if protocols is None or p.name in protocols]
             try:
                 data = load(table, str(dataset), data_dir) if selected else None
-            except FileNotFoundError as error:
+            except (FileNotFoundError, ValueError) as error:  # not available, or not the expected file
                 if datasets:
                     raise
                 absent[dataset] = str(error).splitlines()[0]
@@ -231,7 +233,7 @@ class GroupFinished:
     """Estimated cost of all groups."""
 
 
-def run_table(
+def run_columns(
     columns: Sequence[Column],
     store: ResultStore,
     *,
@@ -241,50 +243,10 @@ def run_table(
     retry_failed: bool = False,
     on_progress: Callable[[GroupFinished], None] | None = None,
 ) -> list[CellGroup]:
-    """Run every cell of the columns that has no result in the store.
+    """Run every cell of the columns that has no result in the store, and return all groups.
 
-    Each group of cells is stored in one transaction as soon as it is finished. An interrupted run continues when it is
-    started again with the same store; at most the groups that were running are lost. Only the calling process writes to
-    the store. Groups run with joblib: any of its backends can distribute them, see the recipe ``with_ray.py``.
-
-    Parameters
-    ----------
-    columns : sequence of Column
-        Columns of :func:`prepare`.
-    store : ResultStore
-        Existing results. New results are added to it.
-    methods : sequence of str, optional
-        Methods to run; by default, all methods of each table.
-    device : str, default="cpu"
-        Device on which models are trained.
-    jobs : int, optional
-        Number of workers; by default the number of the surrounding ``joblib.parallel_config``, else 1.
-    retry_failed : bool, default=False
-        Whether cells that failed before are run again.
-    on_progress : callable, optional
-        Called with a :class:`GroupFinished` after each group.
-
-    Returns
-    -------
-    list of CellGroup
-        All groups, including those that were stored before.
-
-    Raises
-    ------
-    ValueError
-        If a method is unknown.
-    OSError
-        If the store cannot be written.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> with ResultStore(pathlib.Path(folder.name) / "results.db") as store:
-    ...     prepared = prepare(["table1"], protocols=["literal"], small=True)
-    ...     groups = run_table(prepared.columns, store, methods=["unbiased-hamming-square"])
-    ...     len(list(store.results()))
-    2
+    Each group of cells is stored in one transaction as soon as it is finished, by the calling process. At most the
+    groups that were running are lost by an interruption. The parameters are those of :func:`run_table`.
     """
     groups = plan(columns, check_methods(methods) if methods else None, device=device)
     parts = [without_stored(group, store, retry_failed) for group in groups]
@@ -300,6 +262,100 @@ def run_table(
             if on_progress is not None:
                 on_progress(GroupFinished(groups[number], sum(r.failed for r in results), cost, total))
     return groups
+
+
+def run_table(
+    table: str,
+    store: PathLike = "results.db",
+    *,
+    datasets: Sequence[str] | None = None,
+    protocols: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    data_dir: PathLike | None = None,
+    small: bool = False,
+    random_state: int = 0,
+    device: str = "cpu",
+    jobs: int | None = None,
+    retry_failed: bool = False,
+    on_progress: Callable[[GroupFinished], None] | None = None,
+) -> list[Result]:
+    """Run a table of the paper: every cell that has no result in the store.
+
+    An interrupted run continues when it is started again with the same store. Cells run with joblib: any of its
+    backends can distribute them, see the recipe ``with_ray.py``.
+
+    Parameters
+    ----------
+    table : str
+        Name in ``TABLES``.
+    store : path, default="results.db"
+        SQLite file of the results. It is created if it does not exist.
+    datasets : sequence of str, optional
+        Datasets or data files to run; by default, the datasets of the table that are available.
+    protocols : sequence of str, optional
+        Protocols to run; by default, all protocols of the table.
+    methods : sequence of str, optional
+        Methods to run; by default, all methods of the table.
+    data_dir : path, optional
+        Folder of the datasets; by default the environment variable ``CCMN_DATA``.
+    small : bool, default=False
+        Whether to run two repeats of ten epochs on the bundled digits (or on ``datasets``). This only shows that the
+        code runs.
+    random_state : int, default=0
+        Seed of the splits and of the noise.
+    device : str, default="cpu"
+        Device on which models are trained.
+    jobs : int, optional
+        Number of workers; by default the number of the surrounding ``joblib.parallel_config``, else 1.
+    retry_failed : bool, default=False
+        Whether cells that failed before are run again.
+    on_progress : callable, optional
+        Called after each group of cells with its ``group``, ``failed`` (cells), ``cost`` and ``total`` (estimated
+        cost of all finished groups and of all groups).
+
+    Returns
+    -------
+    list of Result
+        Stored results of the table, for :func:`summarize`.
+
+    Raises
+    ------
+    ValueError
+        If a table, protocol or method is unknown, or if no dataset is available.
+    FileNotFoundError
+        If a dataset in ``datasets`` is not available.
+    OSError
+        If the store cannot be written.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from ccmn.paper import run_table, summarize
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     results = run_table("table1", pathlib.Path(folder) / "r.db", methods=["ranking"], small=True)
+    Traceback (most recent call last):
+    ValueError: unknown method 'ranking'...
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     results = run_table("table1", pathlib.Path(folder) / "r.db", methods=["unbiased-hamming-square"],
+    ...                         protocols=["literal"], small=True)
+    >>> summary = summarize(results)[0]
+    >>> summary.datasets, summary.methods
+    (['digits'], ['unbiased-hamming-square'])
+    """
+    prepared = prepare(
+        [table], datasets=datasets, protocols=protocols, data_dir=data_dir, small=small, random_state=random_state
+    )
+    with ResultStore(store) as results:
+        run_columns(
+            prepared.columns,
+            results,
+            methods=methods,
+            device=device,
+            jobs=jobs,
+            retry_failed=retry_failed,
+            on_progress=on_progress,
+        )
+        return [result for result in results.results() if result.cell.table == table]
 
 
 def check_methods(methods: Sequence[str]) -> tuple[str, ...]:
@@ -432,7 +488,8 @@ COMPETING_METHODS: Registry[CompetingMethod] = Registry(
     {
         method.name: method
         for method in (
-            CompetingMethod.from_baseline("PMLNI"),
+            CompetingMethod("PMLNI", lambda **settings: make_pipeline(RangeScaler(), PMLNI(**settings))),
+            CompetingMethod("PMLNI-raw", PMLNI),
             # The features are not centered: without an intercept, PMLLRS and fPML could not fit the label frequencies.
             # Residuals of 1e-3 do not change the third decimal of a metric.
             CompetingMethod.from_baseline("PMLLRS", fit_intercept=True, tol=1e-3, max_iter=500),

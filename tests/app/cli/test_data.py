@@ -39,7 +39,7 @@ def test_list_shows_local_files(printed, tmp_path, nothing_here):
     for name in ("yeast.npz", "music_style_labels.npz", "scene.xml", "SLASHDOT-F.arff"):
         (tmp_path / name).touch()
     here = {row["name"]: row["here"] for row in printed("data", "list", "--data-dir", tmp_path)}
-    places = {"yeast": "folder", "slashdot": "folder"}
+    places = {"yeast": "folder", "slashdot": "folder", "slashdot_as_printed": "folder"}
     assert {name: place for name, place in here.items() if place} == places
 
 
@@ -95,7 +95,7 @@ def test_fetch(run, printed, rejected, real_data, nothing_here):
     assert "2417 rows" in run("data", "fetch", "yeast", "--data-dir", real_data).stdout
     found = printed("data", "fetch", "scene", "--data-dir", real_data)
     assert found == {"name": "scene", "here": "folder", "n": 2407, "d": 294, "q": 6}
-    assert "not publicly available" in rejected("data", "fetch", "music_style")
+    assert "music_style.npz was not found" in rejected("data", "fetch", "music_style")
     assert "could not download" in rejected("data", "fetch", "yeast")
 
 

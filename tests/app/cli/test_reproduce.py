@@ -23,6 +23,9 @@ def store(tmp_path_factory):
     assert done.exit_code == 0, done.output
     assert "Table 1" in done.output
     assert "ccmn report" in done.output
+    assert "printed for yeast" in done.output
+    assert ".218" in done.output  # the printed Hamming loss of unbiased-hamming-square
+    assert "only shows that the code runs" in done.output
     return path
 
 

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import torch
-from baselines import reference
 
 from ccmn.paper.baselines import BASELINES, PARTICLE, PMLLRS, CandidateLogistic, CandidateRidge
+from paper.baselines import reference
 
 
 def edge_cases():

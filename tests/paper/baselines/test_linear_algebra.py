@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
-from baselines import reference
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from ccmn.paper.baselines.pml_estimator import (
     shrink_singular_values_tall,
     soft_threshold,
 )
+from paper.baselines import reference
 
 SEEDS, WEIGHTS = st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.1, 1.0, 3.0, 100.0, np.inf])
 

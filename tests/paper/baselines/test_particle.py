@@ -12,12 +12,12 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse
-from baselines import reference
 from sklearn.exceptions import ConvergenceWarning
 
 from ccmn.paper.baselines import PARTICLE, particle, particle_stages
 from ccmn.paper.baselines.particle import VotePosterior, candidate_prior, count_votes, weighted_votes
 from ccmn.paper.baselines.particle_stages import label_pairs
+from paper.baselines import reference
 
 
 @pytest.fixture(scope="module")

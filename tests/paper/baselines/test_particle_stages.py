@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
-from baselines import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from ccmn.paper.baselines.particle_stages import (
     scale_rows,
     transition_matrix,
 )
+from paper.baselines import reference
 
 SEEDS = st.integers(0, 2**32 - 1)
 

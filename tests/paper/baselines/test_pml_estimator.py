@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from baselines import reference
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from ccmn.paper import baselines
 from ccmn.paper.baselines import BASELINES, FPML, PARTICLE, PMLLRS, PMLNI, PartialLabelClassifier
 from ccmn.paper.baselines.pml_estimator import ThresholdPredictor, best_thresholds
 from helpers import run_bare
+from paper.baselines import reference
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6))

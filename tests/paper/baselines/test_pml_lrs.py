@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
-from baselines import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
@@ -13,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ccmn.paper.baselines import PMLLRS
 from ccmn.paper.baselines.pml_estimator import append_ones
 from ccmn.paper.baselines.pml_lrs import solve_pml_lrs
+from paper.baselines import reference
 
 EXACT = {"tol": 1e-11, "max_iter": 50000}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
-from baselines import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
@@ -15,6 +14,8 @@ from ccmn.data import load_dataset
 from ccmn.noise import PartialNoise
 from ccmn.paper.baselines import PMLNI, CandidateRidge
 from ccmn.paper.baselines.pml_estimator import append_ones, best_thresholds
+from ccmn.paper.baselines.pml_ni import RangeScaler
+from paper.baselines import reference
 
 PENALTIES = [(10, 0.5, 0.5), (1, 5.0, 3.0), (1, 3.0, 1.5), (0.0, 1.0, 0.4), (2.0, 0.5, 2.0)]
 
@@ -192,3 +193,17 @@ def test_without_candidates_nothing_is_predicted():
     clf = PMLNI().fit(X, np.zeros_like(S))
     assert not clf.U_.any()
     assert not clf.predict(X).any()
+
+
+def test_range_scaler_is_the_map_of_the_authors():
+    """Each feature: (x - min) / (max - min) * 2 - 1 with the training range; NaN, of constant features, becomes 0."""
+    rng = np.random.default_rng(0)
+    X, X_test = rng.normal(size=(30, 4)), rng.normal(size=(9, 4))
+    X[:, 2] = 5.0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        expected = (X_test - X.min(0)) / (X.max(0) - X.min(0)) * 2 - 1
+    expected[:, 2] = 0
+    for container in (np.asarray, scipy.sparse.csr_array):
+        scaler = RangeScaler().fit(container(X))
+        np.testing.assert_allclose(scaler.transform(container(X_test)), expected)
+        np.testing.assert_allclose(np.abs(scaler.transform(container(X))[:, [0, 1, 3]]).max(0), 1)

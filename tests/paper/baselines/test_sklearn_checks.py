@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from baselines import reference
 from sklearn.base import clone
 from sklearn.metrics import label_ranking_average_precision_score, make_scorer
 from sklearn.model_selection import GridSearchCV, KFold
@@ -13,6 +12,7 @@ from sklearn.preprocessing import MinMaxScaler
 
 from ccmn.paper.baselines import BASELINES, PMLLRS
 from helpers import sklearn_checks
+from paper.baselines import reference
 
 EXPECTED = {
     "check_classifiers_classes": "multilabel only: the check fits a 1-d target",

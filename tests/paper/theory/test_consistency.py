@@ -10,7 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
-from theory.consistency import (
+
+from ccmn.functional import hamming_loss, ranking_loss
+from ccmn.losses import SURROGATES
+from helpers import load_script
+from paper.theory.consistency import (
     TARGETS,
     LabelDistribution,
     bayes_margin,
@@ -21,9 +25,6 @@ from theory.consistency import (
     minimize_surrogate_risk,
     ranking_risk,
 )
-
-from ccmn.losses import SURROGATES, hamming_loss, ranking_loss
-from helpers import load_script
 from reference import PHI, eq3, eq5, noisy_vectors
 from strategies import SEEDS, noises
 

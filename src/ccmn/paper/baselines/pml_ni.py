@@ -6,7 +6,9 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
+from typing_extensions import Self
 
 from ccmn._containers import to_dense_floats
 from ccmn._validation import FloatArray, check_choice, check_count, check_penalty
@@ -64,8 +66,8 @@ class PMLNI(LinearPartialLabelClassifier):
     The loss is a sum over samples, so the effect of the penalties depends on n. The intercept is penalized like every
     weight. For ``gamma >= beta`` V = 0 is optimal, because the trace norm never exceeds the l1 norm; with the published
     defaults the method is therefore trace-norm-regularized ridge regression on the candidate labels. Both parts are
-    nonzero only for :math:`\beta / \sqrt{q (d + 1)} < \gamma < \beta`. The authors scale every feature to [-1, 1]
-    (``MinMaxScaler((-1, 1))`` in a pipeline).
+    nonzero only for :math:`\beta / \sqrt{q (d + 1)} < \gamma < \beta`. The authors map every feature to [-1, 1]: use
+    :class:`RangeScaler` in a pipeline.
 
     References
     ----------
@@ -126,6 +128,25 @@ class PMLNI(LinearPartialLabelClassifier):
         self._set_scores(solution.U[:, :-1], solution.U[:, -1])
         if self.threshold == "size_candidate":
             self.threshold_predictor_ = ThresholdPredictor.fit(self._scores(X), Y)
+
+
+class RangeScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Scaler that maps the training range of every feature to [-1, 1], as the program of PML-NI does.
+
+    Features that are constant on the training samples become 0. Values outside of the training range are extrapolated.
+    """
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Store the range of every feature of X, dense or CSR of shape (n, d)."""
+        X = to_dense_floats(X)
+        self.low_, self.high_ = X.min(0), X.max(0)
+        return self
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return the scaled features as a dense array of shape (n, d)."""
+        width = self.high_ - self.low_
+        slope = np.divide(2.0, width, out=np.zeros_like(width), where=width > 0)
+        return np.asarray((to_dense_floats(X) - (self.low_ + self.high_) / 2) * slope)
 
 
 class NISolution(NamedTuple):
