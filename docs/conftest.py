@@ -1,0 +1,16 @@
+"""Fixture of the doctests of the pages: they run in a folder that contains tickets.csv."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def folder_with_tickets(tmp_path, monkeypatch):
+    """Change to a folder with the file that ``python examples/tickets.py`` writes."""
+    script = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "tickets.py"))
+    script["make_tickets"]().to_csv(tmp_path / "tickets.csv", index=False)
+    monkeypatch.chdir(tmp_path)
