@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from ccmn._validation import check_choice, check_scores_and_targets, check_share
-from ccmn.losses.multilabel_loss import LABEL_REDUCTIONS, Weighted, with_weights
+from ccmn.losses.multilabel_loss import LABEL_REDUCTIONS, observed
 
 
 def asymmetric_loss(
@@ -248,10 +248,10 @@ def large_loss_rejection(
     return _over_labels(values.masked_fill(rejected, 0), label_reduction)
 
 
-def _weighted(scores: Tensor, targets: Tensor) -> Weighted:
+def _weighted(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return scores in float32 or higher precision, with the weights of positive and negative labels."""
     check_scores_and_targets(scores.shape, targets.shape)
-    return with_weights(scores.to(torch.promote_types(scores.dtype, torch.float32)), targets)
+    return observed(scores, targets)
 
 
 def _over_labels(values: Tensor, label_reduction: str) -> Tensor:

@@ -508,19 +508,15 @@ def check_outputs_and_labels(
         raise ValueError(f"outputs and labels must have the same rows; got shapes {tuple(outputs)} and {tuple(labels)}")
 
 
-def check_soft_labels(labels: Any) -> None:
-    """Reject a tensor of labels with values other than NaN and numbers from 0 to 1."""
-    if not labels.numel():
-        return
-    low, high = labels.aminmax()  # one pass; NaN if any label is NaN
-    if low >= 0 and high <= 1:
-        return
-    if ((labels < 0) | (labels > 1)).any():
-        low, high = float(labels.nan_to_num(0).min()), float(labels.nan_to_num(0).max())
-        remedy = " For -1/+1 labels pass (Y + 1) / 2." if low == -1 else ""
+def check_binary_labels(labels: Any) -> None:
+    """Reject a tensor of labels with values other than 0, 1 and NaN."""
+    wrong = labels[(labels != 0) & (labels != 1) & (labels == labels)]
+    if wrong.numel():
+        value = float(wrong[0])
+        remedy = " For -1/+1 labels pass (Y + 1) / 2." if value == -1 else ""
         raise ValueError(
-            f"labels must be between 0 and 1 (NaN: not observed); got values from {low:g} to {high:g}.{remedy} "
-            "For debiased labels use ccmn.losses.hamming_loss or ranking_loss; a loss with noise=... debiases labels."
+            f"labels must be 0, 1 or NaN (not observed); got {value:g}.{remedy} For debiased or soft labels use "
+            "ccmn.losses.hamming_loss or ranking_loss; a loss with noise=... debiases its labels itself."
         )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ccmn.losses import SURROGATES, RankingLoss
-from ccmn.losses._fast import pair_sum
+from ccmn.losses.ranking import pair_sum
 from ccmn.noise import ClassConditionalNoise
 
 if not torch.cuda.is_available():

@@ -331,8 +331,8 @@ def test_hamming_values_and_gradients():
         Y[Y < 0.2] = float("nan")
         for reduction, over_labels in itertools.product(("mean", "sum", "none"), ("sum", "mean")):
             loss = HammingLoss(surrogate, noise, reduction, label_reduction=over_labels).to(DEVICE)
-            assert loss._can_fuse(outputs, Y)
-            assert not loss._can_fuse(outputs.double(), Y)
+            assert can_fuse(outputs, Y, loss.surrogate)
+            assert not can_fuse(outputs.double(), Y, loss.surrogate)
             value, gradient = value_and_gradient(loss, outputs, Y)
             true_value, true_gradient = value_and_gradient(loss, outputs.double(), Y.double())
             case = surrogate, q, dtype, reduction

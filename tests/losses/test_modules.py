@@ -183,12 +183,11 @@ def test_only_nan_labels_give_zero(make):
 
 
 @BOTH
-def test_soft_integer_and_boolean_labels(make):
+def test_integer_and_boolean_labels(make):
     loss = make(noise=NOISE)
     outputs, Y = batch(loss)
     torch.testing.assert_close(loss(outputs, Y), loss(outputs, Y.bool()))
     torch.testing.assert_close(loss(outputs, Y), loss(outputs, Y.to(torch.uint8)))
-    assert torch.isfinite(loss(outputs, Y * 0.8 + 0.1))
 
 
 @BOTH
@@ -259,15 +258,6 @@ def test_custom_operator_passes_opcheck():
     for f, p, n in (torch.randn(3, 2, 30), torch.randn(3, 30, 600).transpose(1, 2)):
         torch.library.opcheck(op, (f, p, n, "sigmoid", True, False))
         torch.library.opcheck(op, (f, p, n, "hinge", True, True))
-
-
-@pytest.mark.parametrize("needs_gradient", [True, False])
-def test_operator_of_ranking_rows_passes_opcheck(needs_gradient):
-    op = torch.ops.ccmn.ranking_rows.default
-    targets = torch.randn(2, 30)
-    targets[0, 3] = float("nan")
-    torch.library.opcheck(op, (torch.randn(2, 31), targets, "sigmoid", True, needs_gradient))
-    torch.library.opcheck(op, (torch.randn(2, 30).bfloat16(), targets, "square", False, needs_gradient))
 
 
 def test_compiled_loss_of_several_models_shares_labels():
@@ -439,8 +429,13 @@ class TestErrors:
     def test_labels_out_of_range(self, make):
         loss = make()
         outputs, Y = batch(loss)
-        with pytest.raises(ValueError, match="from -1 to 1"):
+        with pytest.raises(ValueError, match=r"got -1\. For -1/\+1 labels pass \(Y \+ 1\) / 2"):
             loss(outputs, 2 * Y - 1)
+        for wrong in (0.5, 2.0, float("inf")):
+            labels = Y.double()
+            labels[0, 0], labels[1, 1] = wrong, float("nan")
+            with pytest.raises(ValueError, match=f"0, 1 or NaN .* got {wrong:g}"):
+                loss(outputs, labels)
 
     @BOTH
     def test_shapes(self, make):

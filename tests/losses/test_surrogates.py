@@ -22,24 +22,9 @@ def test_phi_equals_the_reference(surrogate):
 
 @ALL
 def test_slope_is_the_derivative(surrogate):
-    t = T[(T - 1).abs() > 1e-6].clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(surrogate.phi(t).sum(), t)
-    torch.testing.assert_close(surrogate.slope(t.detach()), gradient, rtol=1e-12, atol=1e-15)
-
-
-@ALL
-def test_two_sided_form(surrogate):
-    f, pos, neg = torch.randn(3, 200, dtype=torch.float64)
-    torch.testing.assert_close(surrogate.two_sided(f, pos, neg), pos * surrogate.phi(f) + neg * surrogate.phi(-f))
-
-
-@ALL
-def test_two_sided_form_with_its_slope(surrogate):
-    f, pos, neg = torch.randn(3, 200, dtype=torch.float64)
-    f[:2] = torch.tensor([1.0, -1.0])  # kinks of the hinge
-    value, slope = surrogate.two_sided_slope(f, pos, neg)
-    torch.testing.assert_close(value, surrogate.two_sided(f, pos, neg))
-    torch.testing.assert_close(slope, pos * surrogate.slope(f) - neg * surrogate.slope(-f))
+    t, step = T[((T - 1).abs() > 1e-2) & (T.abs() < 19)], 1e-5
+    difference = (surrogate(t + step) - surrogate(t - step)) / (2 * step)
+    torch.testing.assert_close(surrogate.slope(t), difference, rtol=1e-8, atol=1e-9)
 
 
 @ALL

@@ -5,21 +5,11 @@ from __future__ import annotations
 from ccmn._registry import Registry
 from ccmn.losses.forward import ForwardLoss
 from ccmn.losses.hamming import HammingLoss, hamming_loss
-from ccmn.losses.multilabel_loss import CORRECTIONS, MultiLabelLoss
+from ccmn.losses.multilabel_loss import CORRECTIONS as CORRECTIONS
+from ccmn.losses.multilabel_loss import MultiLabelLoss as MultiLabelLoss
 from ccmn.losses.ranking import RankingLoss, ranking_loss
-from ccmn.losses.surrogates import SURROGATES, Surrogate
+from ccmn.losses.surrogates import SURROGATES
 
 LOSSES: Registry[type[MultiLabelLoss]] = Registry("loss", {"hamming": HammingLoss, "ranking": RankingLoss})
 
-__all__ = [
-    "CORRECTIONS",
-    "LOSSES",
-    "SURROGATES",
-    "ForwardLoss",
-    "HammingLoss",
-    "MultiLabelLoss",
-    "RankingLoss",
-    "Surrogate",
-    "hamming_loss",
-    "ranking_loss",
-]
+__all__ = ["SURROGATES", "ForwardLoss", "HammingLoss", "RankingLoss", "hamming_loss", "ranking_loss"]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from ccmn.losses.multilabel_loss import MultiLabelLoss, with_weights
+from ccmn.losses.multilabel_loss import MultiLabelLoss, observed
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
 
@@ -44,28 +44,23 @@ class ForwardLoss(MultiLabelLoss):
     def __init__(
         self, noise: ClassConditionalNoise | None = None, reduction: str = "mean", *, label_reduction: str = "sum"
     ) -> None:
-        super().__init__("logistic", noise, reduction, None, label_reduction=label_reduction)
+        super().__init__("logistic", None, reduction, None, label_reduction=label_reduction)
         if noise is not None and not isinstance(noise, ClassConditionalNoise):
             raise TypeError(f"noise must be a ClassConditionalNoise (two rates per label); got {type(noise).__name__}")
-
-    def debias_tensor(self, labels: Tensor) -> Tensor:
-        """Return the labels unchanged, because the likelihood is that of the noisy labels."""
-        return labels
+        self.noise = noise
+        if noise is not None:
+            self.rates = noise.debiasing()  # labels are not debiased: the rates are part of the model
 
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the negative log-likelihood of every row."""
-        f, pos, neg = with_weights(outputs.to(targets.dtype), targets)
+        f, pos, neg = observed(outputs, targets)
         log_positive, log_negative = logsigmoid(f), logsigmoid(-f)
         if self.noise is not None:
-            assert isinstance(self.debias, ClassConditionalDebiasing)
-            rho_pos, rho_neg = self.debias.rho_pos.to(f), self.debias.rho_neg.to(f)
+            assert isinstance(self.rates, ClassConditionalDebiasing)
+            rho_pos, rho_neg = self.rates.rho_pos.to(f), self.rates.rho_neg.to(f)
             # log g and log(1 - g), computed in the log domain; logaddexp accepts log 0 = -inf.
             log_positive, log_negative = (
                 torch.logaddexp(rho_neg.log() + log_negative, (1 - rho_pos).log() + log_positive),
                 torch.logaddexp((1 - rho_neg).log() + log_negative, rho_pos.log() + log_positive),
             )
         return -(pos * log_positive + neg * log_negative).sum(-1)
-
-    def corrected_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean over rows; a likelihood is never negative and has no risk correction."""
-        return self.risk(outputs, targets).mean(-1)

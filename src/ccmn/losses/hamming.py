@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
 
-from ccmn._validation import check_scores_and_targets
-from ccmn.losses._fast.cuda import can_fuse, fused_loss
-from ccmn.losses.multilabel_loss import MultiLabelLoss, corrected_means, with_weights
-from ccmn.losses.surrogates import Surrogate, SurrogateLike, phi_of, resolve_surrogate
+from ccmn.losses import _fast
+from ccmn.losses.multilabel_loss import MultiLabelLoss, corrected_means, observed
+from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
 from ccmn.noise import NoiseModel
 
 
 def hamming_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "square") -> Tensor:
-    r"""Return the Hamming surrogate loss of every row: the sum over labels of a margin loss.
+    r"""Return the Hamming surrogate loss of every row: the sum over labels of p phi(f) + (1 - p) phi(-f).
 
     .. math:: \sum_{j=1}^{q} p_j\, \phi(f_j) + (1 - p_j)\, \phi(-f_j)
 
@@ -50,74 +44,14 @@ def hamming_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "sq
     >>> hamming_loss(torch.tensor([0.5, -1.0]), torch.tensor([1.0, 0.0]), "square")
     tensor(0.2500)
     """
-    check_scores_and_targets(scores.shape, targets.shape)
-    phi = resolve_surrogate(surrogate)
-    if isinstance(phi, Surrogate) and targets.shape == scores.shape and _can_fuse(scores, targets, phi):
-        return fused_loss(scores, targets, None, phi, partial(_eager_loss, phi=phi), loss="hamming")
-    return _eager_loss(scores, targets, phi)
-
-
-def _can_fuse(scores: Tensor, targets: Tensor, phi: Surrogate | Callable[[Tensor], Tensor]) -> bool:
-    """Return whether the fused kernels are faster; torch.compile fuses the operations of the eager loss itself."""
-    return not torch.compiler.is_compiling() and can_fuse(scores, targets, phi)
-
-
-def _eager_loss(scores: Tensor, targets: Tensor, phi: Surrogate | Callable[[Tensor], Tensor]) -> Tensor:
-    """Return ``hamming_loss`` without fused kernels."""
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    result: Tensor
-    same = isinstance(phi, Surrogate) and scores.shape == targets.shape and not targets.requires_grad
-    if same and torch.compiler.is_compiling():
-        result = _CompiledRows.apply(scores, targets, phi)  # type: ignore[no-untyped-call]
-        return result
-    f, pos, neg = with_weights(scores, targets)
-    if not isinstance(phi, Surrogate):
-        return (pos * phi(f) + neg * phi(-f)).sum(-1)
-    if same and phi.name == "logistic" and f is scores:  # no NaN: the operator of PyTorch accepts all real targets
-        return binary_cross_entropy_with_logits(f, pos, reduction="none").sum(-1)
-    if torch.compiler.is_compiling() or pos.requires_grad:
-        return phi.two_sided(f, pos, neg).sum(-1)
-    result = _HammingRows.apply(f, pos, neg, phi)  # type: ignore[no-untyped-call]
-    return result
-
-
-class _HammingRows(torch.autograd.Function):
-    """Hamming loss of rows; ``forward`` also computes the derivative, which shares terms with the value."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate) -> Tensor:
-        if not ctx.needs_input_grad[0]:
-            return surrogate.two_sided(scores, pos, neg).sum(-1)
-        value, slope = surrogate.two_sided_slope(scores, pos, neg)
-        ctx.surrogate = surrogate
-        ctx.save_for_backward(scores, pos, neg, slope)
-        return value.sum(-1)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        scores, pos, neg, slope = ctx.saved_tensors
-        if torch.is_grad_enabled():  # create_graph=True
-            value = ctx.surrogate.two_sided(scores, pos, neg).sum(-1)
-            return *torch.autograd.grad(value, scores, grad, create_graph=True), None, None, None
-        by_scores = grad.unsqueeze(-1) * slope
-        # Scores may have been broadcast to the shape of the targets.
-        by_scores = by_scores if by_scores.shape == scores.shape else by_scores.sum_to_size(scores.shape)
-        return by_scores, None, None, None
-
-
-class _CompiledRows(torch.autograd.Function):
-    """The same for torch.compile: one pass computes value and derivative; the compiler would save masks instead."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, targets: Tensor, surrogate: Surrogate) -> Tensor:
-        value, slope = surrogate.two_sided_slope(*with_weights(scores, targets))
-        ctx.save_for_backward(slope)
-        return value.sum(-1)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (slope,) = ctx.saved_tensors
-        return grad.unsqueeze(-1) * slope, None, None
+    phi = surrogate if callable(surrogate) else resolve_surrogate(surrogate)
+    if isinstance(phi, Surrogate) and scores.device.type in _fast.KERNEL_DEVICES:
+        formula = partial(hamming_loss, surrogate=phi.phi)
+        if (fused := _fast.fused_loss(scores, targets, None, phi, formula, loss="hamming")) is not None:
+            return fused
+    f, p, n = observed(scores, targets)  # n = 1 - p; all three are 0 where p is NaN
+    fast = _fast.two_sided_sum(f, p, n, phi)
+    return (p * phi(f) + n * phi(-f)).sum(-1) if fast is None else fast
 
 
 class HammingLoss(MultiLabelLoss):
@@ -137,7 +71,7 @@ class HammingLoss(MultiLabelLoss):
     correction : {"abs", "relu"} or None, default=None
         Risk correction: function g that keeps the estimated risk from becoming negative. It is applied to the parts
         :math:`R^+_j = \frac1n\sum_i p_{ij}\phi(f_{ij})` and :math:`R^-_j = \frac1n\sum_i (1-p_{ij})\phi(-f_{ij})` of
-        every label, which estimate nonnegative numbers; :class:`MultiLabelLoss` lists the functions.
+        every label, which estimate nonnegative numbers.
     label_reduction : {"sum", "mean"}, default="sum"
         Reduction over labels. The formulas use the sum. The mean divides it by q, so that a learning rate selected for
         ``torch.nn.BCEWithLogitsLoss`` can be used.
@@ -155,6 +89,8 @@ class HammingLoss(MultiLabelLoss):
     tensor(2.0794)
     """
 
+    kernels: str | None = "hamming"
+
     def __init__(
         self,
         surrogate: SurrogateLike = "square",
@@ -167,35 +103,11 @@ class HammingLoss(MultiLabelLoss):
         super().__init__(surrogate, noise, reduction, correction, label_reduction=label_reduction)
 
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return ``hamming_loss`` of outputs (..., q) and real-valued targets (..., q)."""
+        """Return Eq. (4) for every row: ``hamming_loss`` of outputs (..., q) and debiased labels (..., q)."""
         return hamming_loss(outputs, targets, self.surrogate)
 
-    def _reduced_risk(self, outputs: Tensor, labels: Tensor, factor: float) -> Tensor:
-        logistic = isinstance(self.surrogate, Surrogate) and self.surrogate.name == "logistic"
-        eager = outputs.device.type == "cpu" and not torch.compiler.is_compiling()
-        eager = eager and not self._can_fuse(outputs, labels)
-        if logistic and eager and self.reduction != "none" and outputs.shape == labels.shape and outputs.numel():
-            targets = self._targets(outputs, labels)
-            if not math.isnan(targets.sum()):
-                # One operator of PyTorch, which accepts all real targets, instead of two sums.
-                scores, scale = outputs.to(targets.dtype), factor
-                if self.reduction == "mean":
-                    scale *= outputs.shape[-1]
-                value = binary_cross_entropy_with_logits(scores, targets, reduction=self.reduction)
-                return value if scale == 1 else value * scale
-        return super()._reduced_risk(outputs, labels, factor)
-
-    _fused_name: ClassVar[str] = "hamming"
-
-    def _can_fuse(self, outputs: Tensor, labels: Tensor) -> bool:
-        return _can_fuse(outputs, labels, self.surrogate)
-
-    def _eager_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return _eager_loss(outputs, targets, self.surrogate)
-
     def corrected_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the sum over labels of g(R+_j) + g(R-_j) for outputs (..., n, q) and targets (..., n, q)."""
-        f, pos, neg = with_weights(outputs.to(targets.dtype), targets)
-        phi, observed = phi_of(self.surrogate), ~targets.isnan()
-        positive, negative = (corrected_means(part, observed, self._correct) for part in (pos * phi(f), neg * phi(-f)))
-        return positive + negative
+        """Return the sum over labels of g(R+_j) + g(R-_j) for outputs (..., n, q) and debiased labels (..., n, q)."""
+        f, p, n = observed(outputs, targets)
+        phi, known = self.surrogate, ~targets.isnan()
+        return sum(corrected_means(part, known, self.g) for part in (p * phi(f), n * phi(-f)))  # type: ignore[return-value]

@@ -14,14 +14,21 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ccmn._registry import Registry
-from ccmn._validation import check_choice, check_noise, check_outputs_and_labels, check_soft_labels, check_tensors
-from ccmn.losses._fast.cuda import fused_loss
+from ccmn._validation import (
+    check_binary_labels,
+    check_choice,
+    check_noise,
+    check_outputs_and_labels,
+    check_scores_and_targets,
+    check_tensors,
+)
+from ccmn.losses import _fast
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
 from ccmn.noise import Debiasing, NoiseModel
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
@@ -55,6 +62,11 @@ class MultiLabelLoss(torch.nn.Module, ABC):
        Unlabeled Datasets: A Consistent Risk Correction Approach", AISTATS, 2020.
     """
 
+    kernels: str | None = None
+    """Name of the loss in ``_fast.fused_loss``, or None if it has no fused kernels."""
+    extra_outputs = 0
+    """Number of outputs before those of the labels."""
+
     def __init__(
         self,
         surrogate: SurrogateLike,
@@ -78,11 +90,13 @@ class MultiLabelLoss(torch.nn.Module, ABC):
                     f'correction={correction!r} requires reduction="mean" or "sum", because it applies to means over '
                     'the batch; got reduction="none"'
                 )
+        self.debias: Debiasing | None = None
         if noise is not None:
-            self.debias: Debiasing = noise.debiasing()
+            self.debias = noise.debiasing()
+            self.debias(torch.zeros(noise.n_labels))  # computes its coefficients before the first batch
 
     def n_outputs(self, q: int) -> int:
-        """Return the number of network outputs for q labels: one per label, unless the loss needs more.
+        """Return the number of network outputs for q labels: one per label, and one for a dummy label.
 
         Parameters
         ----------
@@ -94,7 +108,7 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         int
             Number of outputs.
         """
-        return q
+        return q + self.extra_outputs
 
     def decision(self, outputs: Tensor) -> Tensor:
         """Return the scores of the labels: the outputs themselves, unless the loss needs more outputs.
@@ -113,11 +127,11 @@ class MultiLabelLoss(torch.nn.Module, ABC):
 
     @abstractmethod
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return one value per row for real-valued targets."""
+        """Return one value per row for real-valued targets: the formula of the loss."""
 
-    @abstractmethod
     def corrected_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the corrected mean over rows: (..., n, n_outputs), (..., n, q) -> (...)."""
+        return self.risk(outputs, targets).mean(-1)
 
     def forward(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of a batch.
@@ -127,89 +141,88 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         outputs : Tensor of shape (..., n_outputs(q))
             Outputs of the network.
         labels : Tensor of shape (..., q)
-            Noisy labels: 0 or 1, soft labels in [0, 1], or NaN for labels that were not observed.
+            Noisy labels: 0, 1, or NaN for labels that were not observed.
 
         Returns
         -------
         Tensor
             Loss reduced over rows, or one value per row for ``reduction="none"``.
         """
+        # The common case is recognized without a call; ``_check`` explains what is wrong, or accepts the rest.
+        valid = isinstance(labels, Tensor) and labels.ndim > 0 and outputs.device == labels.device
+        valid = valid and outputs.shape == (*labels.shape[:-1], labels.shape[-1] + self.extra_outputs)
+        valid = valid and (self.noise is None or self.noise.n_labels == labels.shape[-1])
+        if valid and labels.device.type == "cpu" and not torch.compiler.is_compiling():
+            valid = torch.equal(labels, torch.gt(labels, 0, out=torch.empty_like(labels)))
+        if not valid:
+            self._check(outputs, labels)
+        factor = 1.0 if self.label_reduction == "sum" else 1 / max(1, self.n_terms(labels.shape[-1]))
+        if self.correction is None:
+            if outputs.device.type in _fast.KERNEL_DEVICES:
+                fused = self._fused_risk(outputs, labels, self.debias, self.reduction, factor)
+                if fused is not None:
+                    return fused
+            p = labels.to(torch.promote_types(outputs.dtype, torch.float32))
+            values = self.risk(outputs, p if self.debias is None else self.debias(p))
+            if self.reduction != "none":
+                values = values.mean() if self.reduction == "mean" else values.sum()
+            return values if factor == 1 else values * factor
+        rows = outputs.shape[:-1].numel()
+        p = self.debias_tensor(labels.to(torch.promote_types(outputs.dtype, torch.float32)))
+        p = p.expand(*outputs.shape[:-1], -1).reshape(rows, p.shape[-1])
+        mean = self.corrected_risk(outputs.reshape(rows, outputs.shape[-1]), p)
+        return mean * (factor if self.reduction == "mean" else factor * rows)
+
+    def row_losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return ``risk``, from fused kernels if there are some for these tensors."""
+        if outputs.device.type in _fast.KERNEL_DEVICES and targets.dtype != torch.float64:
+            fused = self._fused_risk(outputs, targets, None, "none", 1.0)
+            if fused is not None:
+                return fused
+        return self.risk(outputs, targets)
+
+    def debias_tensor(self, labels: Tensor) -> Tensor:
+        """Return floating-point labels debiased by the noise model of the loss, without checks."""
+        return labels if self.debias is None else self.debias(labels)
+
+    def n_terms(self, q: int) -> int:
+        """Return the number of terms of the loss of a row: one for each label."""
+        return q
+
+    @property
+    def g(self) -> Callable[[Tensor], Tensor]:
+        """Risk correction of this loss; only for losses with a risk correction."""
+        assert self.correction is not None
+        return CORRECTIONS[self.correction]
+
+    def _check(self, outputs: Tensor, labels: Tensor) -> None:
+        """Reject tensors with wrong types, shapes or labels. The labels may lack leading dimensions of the outputs."""
         check_tensors(outputs, labels)
         q = labels.shape[-1] if labels.ndim else 0
         n_labels = None if self.noise is None else self.noise.n_labels
         check_outputs_and_labels(outputs.shape, labels.shape, self.n_outputs(q), n_labels)
         # Values on an accelerator are not checked: reading them would synchronize with the host.
         if labels.device.type == "cpu" and not torch.compiler.is_compiling():
-            check_soft_labels(labels)
-        factor = 1.0 if self.label_reduction == "sum" else 1 / max(1, self._n_terms(q))
-        if self.correction is None:
-            return self._reduced_risk(outputs, labels, factor)
-        rows = outputs.shape[:-1].numel()
-        targets = self._targets(outputs, labels).expand(*outputs.shape[:-1], -1)
-        mean = self.corrected_risk(outputs.reshape(rows, outputs.shape[-1]), targets.reshape(rows, targets.shape[-1]))
-        return mean * (factor if self.reduction == "mean" else factor * rows)
-
-    def _n_terms(self, q: int) -> int:
-        """Return the number of terms of the loss of a row: one for each label."""
-        return q
-
-    def _reduced_risk(self, outputs: Tensor, labels: Tensor, factor: float) -> Tensor:
-        """Return the risk of noisy labels, reduced over rows; fused kernels, if available, include the debiasing."""
-        debias = None if self.noise is None else self.debias
-        if (debias is None or isinstance(debias, ClassConditionalDebiasing)) and self._can_fuse(outputs, labels):
-            return self._fused_risk(outputs, labels, debias, self.reduction, factor)
-        values = self.risk(outputs, self._targets(outputs, labels))
-        if self.reduction != "none":
-            values = values.mean() if self.reduction == "mean" else values.sum()
-        return values if factor == 1 else values * factor
-
-    def _can_fuse(self, outputs: Tensor, labels: Tensor) -> bool:
-        """Return whether fused kernels compute the loss of these tensors."""
-        return False
+            check_binary_labels(labels)
 
     def _fused_risk(
-        self,
-        outputs: Tensor,
-        labels: Tensor,
-        debias: ClassConditionalDebiasing | None,
-        reduction: str = "none",
-        factor: float = 1.0,
-    ) -> Tensor:
-        """Return the loss from fused kernels; ``debias=None`` means that ``labels`` are already debiased."""
-        assert isinstance(self.surrogate, Surrogate)
+        self, outputs: Tensor, labels: Tensor, debias: Debiasing | None, reduction: str, factor: float
+    ) -> Tensor | None:
+        """Return the reduced loss from fused kernels, or None; ``debias=None`` means that labels are debiased."""
+        if self.kernels is None or not (debias is None or isinstance(debias, ClassConditionalDebiasing)):
+            return None
 
         def eager(f: Tensor, y: Tensor) -> Tensor:
             y = y.to(torch.promote_types(f.dtype, torch.float32))
-            return self._eager_risk(f, y if debias is None else debias(y))
+            return self.risk(f, y if debias is None else debias(y))
 
-        return fused_loss(
+        return _fast.fused_loss(
             *(outputs, labels, debias, self.surrogate, eager),
-            loss=self._fused_name,
-            dummy=outputs.shape[-1] > labels.shape[-1],
+            loss=self.kernels,
+            dummy=self.extra_outputs > 0,
             reduction=reduction,
             factor=factor,
         )
-
-    _fused_name: ClassVar[str]
-    """Name of the loss in ``fused_loss``, for losses with fused kernels."""
-
-    def _eager_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return ``risk`` by operations that have second derivatives."""
-        raise NotImplementedError
-
-    def _targets(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the debiased labels in the dtype in which the loss is computed."""
-        return self.debias_tensor(labels.to(torch.promote_types(outputs.dtype, torch.float32)))
-
-    def debias_tensor(self, labels: Tensor) -> Tensor:
-        """Return floating-point labels debiased by the noise model of the loss, without checks."""
-        return labels if self.noise is None else self.debias(labels)
-
-    @property
-    def _correct(self) -> Correction:
-        """Risk correction g of this loss; only for losses with a risk correction."""
-        assert self.correction is not None
-        return CORRECTIONS[self.correction]
 
     def extra_repr(self) -> str:
         """Return the parameters for ``repr``."""
@@ -219,34 +232,24 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         return text if self.label_reduction == "sum" else f"{text}, label_reduction={self.label_reduction!r}"
 
 
-class Weighted(NamedTuple):
-    """Scores with their positive and negative weights; all three are 0 where a label is not observed."""
-
-    scores: Tensor
-    pos: Tensor
-    neg: Tensor
-
-
-def with_weights(scores: Tensor, targets: Tensor) -> Weighted:
-    """Return scores with the weights pos = p and neg = 1 - p of targets p, and zeros where a target is NaN.
+def observed(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return scores f and the weights p and n = 1 - p of targets p, in float32 or higher; all are 0 where p is NaN.
 
     The score of a NaN target is replaced as well, so that its gradient is exactly 0 even if the score is infinite.
     """
-    if targets.dtype != scores.dtype:
-        targets = targets.to(scores.dtype)
+    if scores.shape != targets.shape:
+        check_scores_and_targets(scores.shape, targets.shape)
+    dtype = torch.promote_types(scores.dtype, torch.float32)
+    f, p = scores.to(dtype), targets.to(dtype)
     # On a CPU, the check for NaN saves three passes; the sum is NaN if any target is, and faster than isnan. On an
     # accelerator the check would synchronize with the host.
-    if scores.device.type == "cpu" and not torch.compiler.is_compiling() and not math.isnan(targets.sum()):
-        return Weighted(scores, targets, 1 - targets)
-    missing = targets != targets  # faster than isnan if compiled
-    pos = targets.masked_fill(missing, 0)
-    return Weighted(scores.masked_fill(missing, 0), pos, (1 - targets).masked_fill(missing, 0))
+    if f.device.type == "cpu" and not torch.compiler.is_compiling() and not math.isnan(p.sum().item()):
+        return f, p, 1 - p
+    missing = p != p  # faster than isnan if compiled
+    return f.masked_fill(missing, 0), p.masked_fill(missing, 0), (1 - p).masked_fill(missing, 0)
 
 
-Correction = Callable[[Tensor], Tensor]
-"""Function g(z) that is applied to the parts of the risk."""
-
-CORRECTIONS: Registry[Correction] = Registry(
+CORRECTIONS: Registry[Callable[[Tensor], Tensor]] = Registry(
     "correction",
     {
         "abs": torch.abs,  # increases the risk again when it is negative
@@ -255,33 +258,33 @@ CORRECTIONS: Registry[Correction] = Registry(
 )
 
 
-def corrected_means(parts: Tensor, observed: Tensor, correction: Correction) -> Tensor:
+def corrected_means(parts: Tensor, known: Tensor, g: Callable[[Tensor], Tensor]) -> Tensor:
     """Return the sum over labels of g(mean of the observed rows), weighted by the share of observed rows.
 
     Parameters
     ----------
     parts : Tensor of shape (..., n, q)
         Loss of every label, 0 where it is not observed.
-    observed : Tensor of bool of shape (..., n, q)
+    known : Tensor of bool of shape (..., n, q)
         Whether a label is observed.
-    correction : callable
-        Risk correction g.
+    g : callable
+        Risk correction.
 
     Returns
     -------
     Tensor of shape (...)
         Loss with risk correction. It equals the mean over rows of the sum over labels where g changes nothing.
     """
-    count = observed.sum(-2)
+    count = known.sum(-2)
     means = parts.sum(-2) / count.clamp_min(1)
-    return (correction(means) * count).sum(-1) / parts.shape[-2]
+    return (g(means) * count).sum(-1) / parts.shape[-2]
 
 
-def correction_slopes(parts: Tensor, observed: Tensor, correction: Correction) -> tuple[Tensor, Tensor]:
+def correction_slopes(parts: Tensor, known: Tensor, g: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
     """Return ``corrected_means`` and g'(mean) of every label (..., 1, q), both without gradient."""
     with torch.enable_grad():
         leaf = parts.detach().requires_grad_()
-        value = corrected_means(leaf, observed, correction)
+        value = corrected_means(leaf, known, g)
         (slope,) = torch.autograd.grad(value.sum(), leaf)
     # The derivative of the value with respect to a part is g' / n in every row.
     return value.detach(), slope[..., :1, :] * parts.shape[-2]

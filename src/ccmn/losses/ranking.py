@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ccmn._validation import check_scores_and_targets
-from ccmn.losses._fast import pair_sum, pair_sums_by_label
-from ccmn.losses._fast.cuda import can_fuse, fused_loss
-from ccmn.losses._fast.direct import Needs
-from ccmn.losses._fast.pair_sum import fast_pair_sums, is_compiled_inline
+from ccmn.losses import _fast
 from ccmn.losses.hamming import hamming_loss
-from ccmn.losses.multilabel_loss import MultiLabelLoss, Weighted, correction_slopes, with_weights
-from ccmn.losses.surrogates import SURROGATES, Surrogate, SurrogateLike, resolve_surrogate
+from ccmn.losses.multilabel_loss import MultiLabelLoss, correction_slopes, observed
+from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
 from ccmn.noise import NoiseModel
 
 
 def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "sigmoid") -> Tensor:
-    r"""Return the pairwise ranking surrogate loss of every row.
+    r"""Return the ranking surrogate loss of every row: the sum over pairs j != k of p_j (1 - p_k) phi(f_j - f_k).
 
     .. math:: \sum_{j \neq k} p_j (1 - p_k)\, \phi(f_j - f_k)
 
     With 0/1 targets :math:`p` this is Eq. (5) of the paper [1]_. With debiased labels, ``noise.debias(Y_noisy)``, it
-    is the unbiased loss of Eq. (6), and Eq. (10) for ``PartialNoise``. The time is almost linear in q, see
-    :mod:`ccmn.losses._fast.pair_sum`.
+    is the unbiased loss of Eq. (6), and Eq. (10) for ``PartialNoise``. The time is almost linear in q.
 
     Parameters
     ----------
@@ -54,91 +49,30 @@ def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "si
     >>> ranking_loss(torch.tensor([1.0, 0.0, 0.5]), torch.tensor([1.0, 0.0, 0.0]), "hinge")
     tensor(0.5000)
     """
-    check_scores_and_targets(scores.shape, targets.shape)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    phi = resolve_surrogate(surrogate)
-
-    def eager(f: Tensor, p: Tensor) -> Tensor:
-        return _ranking_rows(f, p, phi, dummy=False)
-
-    if isinstance(phi, Surrogate) and targets.shape == scores.shape and can_fuse(scores, targets, phi):
-        return fused_loss(scores, targets, None, phi, eager, loss="ranking")
-    return eager(scores, targets)
+    phi = surrogate if callable(surrogate) else resolve_surrogate(surrogate)
+    if isinstance(phi, Surrogate) and scores.device.type in _fast.KERNEL_DEVICES:
+        formula = partial(ranking_loss, surrogate=phi.phi)
+        if (fused := _fast.fused_loss(scores, targets, None, phi, formula, loss="ranking")) is not None:
+            return fused
+    f, p, n = observed(scores, targets)  # n = 1 - p; all three are 0 where p is NaN
+    return pair_sum(f, p, n, phi)
 
 
-def _ranking_rows(
-    outputs: Tensor, targets: Tensor, phi: Surrogate | Callable[[Tensor], Tensor], *, dummy: bool
-) -> Tensor:
-    """Return the ranking loss of every row without fused kernels; with ``dummy``, output 0 is the dummy label."""
-    if not torch.compiler.is_compiling() or not isinstance(phi, Surrogate) or targets.requires_grad:
-        return pair_sum(*_with_weights(outputs, targets, dummy=dummy), phi)
-    if is_compiled_inline(outputs, phi):
-        if not dummy or phi.pair_method != "moments":
-            return pair_sum(*_with_weights(outputs, targets, dummy=dummy), phi)
-        # The pairs with the dummy label are a Hamming loss. Padded weights would slow down the compiled code.
-        outputs = outputs.to(targets.dtype)
-        labels, threshold = outputs[..., 1:], outputs[..., :1]
-        return pair_sum(*with_weights(labels, targets), phi) + hamming_loss(labels - threshold, targets, phi)
-    # The compiler would write masks and padded weights to memory before the pair sums; the operator has no need to.
-    rows = outputs.shape[:-1]
-    f, p = outputs.reshape(-1, outputs.shape[-1]), targets.expand(*rows, -1).reshape(-1, targets.shape[-1])
-    values: Tensor = _CompiledRows.apply(f, p, phi.name, dummy)  # type: ignore[no-untyped-call]
-    return values.reshape(rows)
+def pair_sum(f: Tensor, p: Tensor, n: Tensor, phi: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the sum over pairs j != k of p_j n_k phi(f_j - f_k) for every row: the definition, or a faster form."""
+    fast = _fast.pair_sum(f, p, n, phi)
+    if fast is not None:
+        return fast
+    pairs = p.unsqueeze(-1) * n.unsqueeze(-2) * phi(f.unsqueeze(-1) - f.unsqueeze(-2))
+    return pairs.sum((-2, -1)) - pairs.diagonal(0, -2, -1).sum(-1)
 
 
-def _with_weights(outputs: Tensor, targets: Tensor, *, dummy: bool) -> Weighted:
-    """Return the scores and the positive and negative weights of all labels, including the dummy label.
-
-    Both weights of the dummy label are 1. Its pairs with label j are p_j phi(f_j - f_0) and n_j phi(f_0 - f_j), so
-    the pair sum over q + 1 labels is Eq. (6) plus Eq. (8) of the paper.
-    """
-    outputs = outputs.to(targets.dtype)
-    if not dummy:
-        return with_weights(outputs, targets)
-    labels = outputs[..., 1:]
-    f, pos, neg = with_weights(labels, targets)
-    # If no target is NaN, the outputs are used without a copy.
-    scores = outputs if f is labels else torch.cat((outputs[..., :1], f), -1)
-    return Weighted(scores, pad(pos, (1, 0), value=1.0), pad(neg, (1, 0), value=1.0))
-
-
-class _CompiledRows(torch.autograd.Function):
-    """Ranking loss of rows for torch.compile, which does not look into the operator ``ccmn::ranking_rows``."""
-
-    @staticmethod
-    def forward(ctx: Any, outputs: Tensor, targets: Tensor, surrogate: str, dummy: bool) -> Tensor:
-        value, slope = torch.ops.ccmn.ranking_rows(outputs, targets, surrogate, dummy, ctx.needs_input_grad[0])
-        ctx.save_for_backward(slope)
-        ctx.dtype = outputs.dtype
-        return value  # type: ignore[no-any-return]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (slope,) = ctx.saved_tensors
-        return (grad.unsqueeze(-1) * slope).to(ctx.dtype), None, None, None
-
-
-_LIBRARY: Any = torch.library.Library("ccmn", "FRAGMENT")  # type: ignore[no-untyped-call]
-_LIBRARY.define(
-    "ranking_rows(Tensor outputs, Tensor targets, str surrogate, bool dummy, bool needs_gradient) -> (Tensor, Tensor)"
-)
-
-
-def _ranking_rows_op(
-    outputs: Tensor, targets: Tensor, surrogate: str, dummy: bool, needs_gradient: bool
-) -> tuple[Tensor, Tensor]:
-    """Return the loss of every row and its gradient, which is empty unless it is needed."""
-    weighted = _with_weights(outputs, targets, dummy=dummy)
-    sums = fast_pair_sums(*weighted, SURROGATES[surrogate], Needs(needs_gradient, False))
-    return sums.value, sums.value.new_empty(0) if sums.by_scores is None else sums.by_scores.contiguous()
-
-
-_LIBRARY.impl("ranking_rows", _ranking_rows_op, "CompositeExplicitAutograd")
-
-
-@torch.library.register_fake("ccmn::ranking_rows", lib=_LIBRARY)  # type: ignore[untyped-decorator]
-def _(outputs: Tensor, targets: Tensor, surrogate: str, dummy: bool, needs_gradient: bool) -> tuple[Tensor, Tensor]:
-    return targets.new_empty(len(outputs)), targets.new_empty(outputs.shape if needs_gradient else (0,))
+def pair_sum_parts(f: Tensor, p: Tensor, n: Tensor, phi: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the part of every label in the pair sum, p_j times the sum over k != j of n_k phi(f_j - f_k), detached."""
+    with torch.enable_grad():
+        leaf = p.detach().requires_grad_()
+        (by_p,) = torch.autograd.grad(pair_sum(f.detach(), leaf, n.detach(), phi).sum(), leaf)
+    return leaf.detach() * by_p
 
 
 class RankingLoss(MultiLabelLoss):
@@ -163,7 +97,7 @@ class RankingLoss(MultiLabelLoss):
     correction : {"abs", "relu"} or None, default=None
         Risk correction: function g that keeps the estimated risk from becoming negative. It is applied to the part
         :math:`R_j = \frac1n\sum_i p_{ij} \sum_{k \ne j} (1 - p_{ik}) \phi(f_{ij} - f_{ik})` of the risk of every
-        label and of the dummy label; :class:`MultiLabelLoss` lists the functions.
+        label and of the dummy label.
     dummy : bool, default=True
         Whether to learn a threshold between relevant and irrelevant labels. Output 0 is then a dummy label, which is
         trained to rank below the relevant labels and above the others (Eq. (8) of [1]_). Without it, ``decision``
@@ -187,6 +121,8 @@ class RankingLoss(MultiLabelLoss):
     tensor(2.8393)
     """
 
+    kernels: str | None = "ranking"
+
     def __init__(
         self,
         surrogate: SurrogateLike = "sigmoid",
@@ -199,27 +135,15 @@ class RankingLoss(MultiLabelLoss):
     ) -> None:
         super().__init__(surrogate, noise, reduction, correction, label_reduction=label_reduction)
         self.dummy = bool(dummy)
+        self.extra_outputs = int(self.dummy)
         self._one_true_label = noise is not None and not noise.flips_independent
-        if self._one_true_label and correction is not None:
-            raise ValueError(
-                f"correction={correction!r} is not defined for RankingLoss under {type(noise).__name__}; use "
-                "correction=None or HammingLoss"
-            )
-
-    def n_outputs(self, q: int) -> int:
-        """Return the number of network outputs: q, plus one with a dummy label.
-
-        Parameters
-        ----------
-        q : int
-            Number of labels.
-
-        Returns
-        -------
-        int
-            Number of outputs.
-        """
-        return q + 1 if self.dummy else q
+        if self._one_true_label:
+            self.kernels = None
+            if correction is not None:
+                raise ValueError(
+                    f"correction={correction!r} is not defined for RankingLoss under {type(noise).__name__}; use "
+                    "correction=None or HammingLoss"
+                )
 
     def decision(self, outputs: Tensor) -> Tensor:
         """Return the scores minus the score of the dummy label, or the outputs if there is no dummy label.
@@ -237,37 +161,39 @@ class RankingLoss(MultiLabelLoss):
         return outputs[..., 1:] - outputs[..., :1] if self.dummy else outputs
 
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of every row for outputs (..., n_outputs(q)) and real-valued targets (..., q)."""
+        """Return Eq. (6) plus Eq. (8) for every row of outputs (..., n_outputs(q)) and debiased labels (..., q)."""
         if self._one_true_label:
-            outputs = outputs.to(targets.dtype)
-            f, pos, neg = with_weights(outputs[..., 1:] if self.dummy else outputs, targets)
-            pairs = pair_sum(f, pos, (pos + neg), self.surrogate)
-            return pairs + hamming_loss(self.decision(outputs), targets, self.surrogate) if self.dummy else pairs
-        if targets.dtype != torch.float64 and self._can_fuse(outputs, targets):
-            return self._fused_risk(outputs, targets, None)
-        return self._eager_risk(outputs, targets)
+            return self._risk_of_one_true_label(outputs, targets)
+        if not self.dummy:
+            return ranking_loss(outputs, targets, self.surrogate)
+        f0, f = torch.split(outputs.to(targets.dtype), [1, outputs.shape[-1] - 1], -1)
+        return ranking_loss(f, targets, self.surrogate) + hamming_loss(f - f0, targets, self.surrogate)
 
-    _fused_name: ClassVar[str] = "ranking"
+    def _risk_of_one_true_label(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss if exactly one label is true: y_j (1 - y_k) = y_j, so all weights n_k are 1."""
+        f, p, n = observed(outputs[..., 1:] if self.dummy else outputs, targets)
+        pairs = pair_sum(f, p, p + n, self.surrogate)
+        return (
+            pairs + hamming_loss(self.decision(outputs.to(targets.dtype)), targets, self.surrogate)
+            if self.dummy
+            else pairs
+        )
 
-    def _can_fuse(self, outputs: Tensor, labels: Tensor) -> bool:
-        return can_fuse(outputs, labels, self.surrogate)
-
-    def _eager_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return _ranking_rows(outputs, targets, self.surrogate, dummy=self.dummy)
-
-    def _n_terms(self, q: int) -> int:
+    def n_terms(self, q: int) -> int:
         """Return the number of ordered pairs of outputs."""
         return self.n_outputs(q) * (self.n_outputs(q) - 1)
 
     def corrected_risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the sum over labels of g(R_j) for outputs (..., n, n_outputs) and targets (..., n, q)."""
-        f, pos, neg = _with_weights(outputs, targets, dummy=self.dummy)
-        observed = ~targets.isnan()
-        if self.dummy:
-            observed = pad(observed, (1, 0), value=True)
-        parts = pair_sums_by_label(f, pos, neg, self.surrogate)
-        value, slopes = correction_slopes(parts, observed, self._correct)
+        """Return the sum over labels of g(R_j) for outputs (..., n, n_outputs) and debiased labels (..., n, q)."""
+        f, p, n = observed(outputs[..., self.extra_outputs :], targets)
+        known = ~targets.isnan()
+        if (
+            self.dummy
+        ):  # a label with both weights 1: its pairs with label j are p_j phi(f_j - f_0) and n_j phi(f_0 - f_j)
+            f = torch.cat((outputs[..., :1].to(f.dtype), f), -1)
+            p, n, known = (pad(t, (1, 0), value=1) for t in (p, n, known))
+        value, slopes = correction_slopes(pair_sum_parts(f, p, n, self.surrogate), known, self.g)
         # The gradient of sum_j g(R_j) is that of the pair sum whose positive weights are multiplied by g'(R_j). The
         # value is added without a gradient.
-        weighted = pair_sum(f, slopes * pos, neg, self.surrogate).mean(-1)
+        weighted = pair_sum(f, slopes * p, n, self.surrogate).mean(-1)
         return weighted + (value - weighted).detach()

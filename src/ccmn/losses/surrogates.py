@@ -19,7 +19,7 @@ from ccmn._registry import Registry
 
 @dataclass(frozen=True)
 class Surrogate:
-    r"""Margin loss :math:`\phi(t)` with its properties and its fast forms.
+    r"""Margin loss :math:`\phi(t)` with its properties.
 
     The tests check every property numerically, for every member of ``SURROGATES``.
 
@@ -29,15 +29,6 @@ class Surrogate:
         Name in ``SURROGATES``.
     phi : callable
         Function phi(t) on tensors.
-    fill : callable
-        ``fill(minus_t, weights, phi, slope)`` writes weights * phi(t) and weights * phi'(t) into the last two
-        arguments. It allocates no memory and overwrites ``minus_t``.
-    two_sided : callable
-        ``two_sided(f, pos, neg)`` returns pos phi(f) + neg phi(-f) in its cheapest form.
-    two_sided_slope : callable
-        ``two_sided_slope(f, pos, neg)`` returns the value of ``two_sided`` and its derivative with respect to f.
-    pair_method : {"moments", "sorted", "chebyshev"}
-        Fast algorithm for sums over label pairs, see :mod:`ccmn.losses._fast.pair_sum`.
     convex : bool
         Whether phi is convex.
     bounded : bool
@@ -56,16 +47,12 @@ class Surrogate:
 
     Examples
     --------
-    >>> SURROGATES["hinge"].phi(torch.tensor([-1.0, 0.0, 2.0]))
+    >>> SURROGATES["hinge"](torch.tensor([-1.0, 0.0, 2.0]))
     tensor([2., 1., 0.])
     """
 
     name: str
     phi: Callable[[Tensor], Tensor]
-    fill: Callable[[Tensor, Tensor, Tensor, Tensor], None]
-    two_sided: Callable[[Tensor, Tensor, Tensor], Tensor]
-    two_sided_slope: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-    pair_method: str
     convex: bool
     bounded: bool
     symmetric: bool
@@ -73,81 +60,25 @@ class Surrogate:
     hamming_consistent: bool
     ranking_consistent: bool
 
+    def __call__(self, t: Tensor) -> Tensor:
+        """Return phi(t)."""
+        return self.phi(t)
+
     def __reduce__(self) -> tuple[Callable[[str], Surrogate], tuple[str]]:
         """Return the constructor arguments for pickle: members are constants of this module."""
         return _by_name, (self.name,)
 
     def slope(self, t: Tensor) -> Tensor:
-        """Return phi'(t).
-
-        Parameters
-        ----------
-        t : Tensor
-            Margins.
-
-        Returns
-        -------
-        Tensor
-            Derivatives, in the shape of ``t``.
-        """
-        phi, slope = torch.empty_like(t), torch.empty_like(t)
-        self.fill(-t, torch.ones_like(t), phi, slope)
+        """Return phi'(t)."""
+        with torch.enable_grad():
+            leaf = t.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(self.phi(leaf).sum(), leaf)
         return slope
 
     @cached_property
     def at_zero(self) -> float:
         """Value phi(0)."""
         return float(self.phi(torch.zeros((), dtype=torch.float64)))
-
-
-def _fill_square(minus_t: Tensor, weights: Tensor, phi: Tensor, slope: Tensor) -> None:
-    u = minus_t.add_(1)
-    torch.mul(weights, u, out=slope)
-    torch.mul(slope, u, out=phi)
-    slope.mul_(-2)
-
-
-def _fill_hinge(minus_t: Tensor, weights: Tensor, phi: Tensor, slope: Tensor) -> None:
-    u = minus_t.add_(1).clamp_min_(0)
-    torch.mul(weights, u, out=phi)
-    torch.mul(weights, u.sign_(), out=slope).neg_()
-
-
-def _fill_sigmoid(minus_t: Tensor, weights: Tensor, phi: Tensor, slope: Tensor) -> None:
-    value = minus_t.sigmoid_()
-    torch.mul(weights, value, out=phi)
-    torch.addcmul(phi, phi, value, value=-1, out=slope).neg_()
-
-
-def _fill_logistic(minus_t: Tensor, weights: Tensor, phi: Tensor, slope: Tensor) -> None:
-    torch.logaddexp(minus_t, minus_t.new_zeros(()), out=phi).mul_(weights)
-    torch.mul(weights, minus_t.sigmoid_(), out=slope).neg_()
-
-
-def _square_and_slope(f: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
-    both, difference = pos + neg, pos - neg
-    half_slope = torch.addcmul(-difference, both, f)
-    return torch.addcmul(both, half_slope - difference, f), half_slope.mul_(2)
-
-
-def _hinge_and_slope(f: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
-    # With the weights of inactive terms set to 0, the value is pos + neg + f (neg - pos). Comparisons are written as
-    # floating-point numbers, because these operations are vectorized on a CPU and boolean ones are not.
-    pos = pos * torch.lt(f, 1, out=torch.empty_like(f))
-    neg = neg * torch.gt(f, -1, out=torch.empty_like(f))
-    slope = neg - pos
-    return torch.addcmul(pos + neg, slope, f), slope
-
-
-def _sigmoid_and_slope(f: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
-    value = torch.sigmoid(f)
-    weighted = (neg - pos) * value
-    return pos + weighted, torch.addcmul(weighted, weighted, value, value=-1)
-
-
-def _logistic_and_slope(f: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
-    both = pos + neg
-    return both * softplus(f) - pos * f, both * torch.sigmoid(f) - pos
 
 
 SURROGATES: Registry[Surrogate] = Registry(
@@ -158,10 +89,6 @@ SURROGATES: Registry[Surrogate] = Registry(
             Surrogate(
                 name="square",
                 phi=lambda t: (1 - t).square(),
-                fill=_fill_square,
-                two_sided=lambda f, pos, neg: (pos + neg) * (1 + f.square()) - 2 * (pos - neg) * f,
-                two_sided_slope=_square_and_slope,
-                pair_method="moments",
                 convex=True,
                 bounded=False,
                 symmetric=False,
@@ -172,10 +99,6 @@ SURROGATES: Registry[Surrogate] = Registry(
             Surrogate(
                 name="hinge",
                 phi=lambda t: relu(1 - t),  # unlike clamp_min, relu has the slope 0 at 0
-                fill=_fill_hinge,
-                two_sided=lambda f, pos, neg: pos * relu(1 - f) + neg * relu(1 + f),
-                two_sided_slope=_hinge_and_slope,
-                pair_method="sorted",
                 convex=True,
                 bounded=False,
                 symmetric=False,
@@ -186,10 +109,6 @@ SURROGATES: Registry[Surrogate] = Registry(
             Surrogate(
                 name="sigmoid",
                 phi=lambda t: torch.sigmoid(-t),
-                fill=_fill_sigmoid,
-                two_sided=lambda f, pos, neg: pos + (neg - pos) * torch.sigmoid(f),
-                two_sided_slope=_sigmoid_and_slope,
-                pair_method="chebyshev",
                 convex=False,
                 bounded=True,
                 symmetric=True,
@@ -200,11 +119,6 @@ SURROGATES: Registry[Surrogate] = Registry(
             Surrogate(
                 name="logistic",
                 phi=lambda t: softplus(-t),
-                fill=_fill_logistic,
-                # One softplus instead of two; convex in f whenever pos + neg >= 0.
-                two_sided=lambda f, pos, neg: (pos + neg) * softplus(f) - pos * f,
-                two_sided_slope=_logistic_and_slope,
-                pair_method="chebyshev",
                 convex=True,
                 bounded=False,
                 symmetric=False,
@@ -222,21 +136,16 @@ def _by_name(name: str) -> Surrogate:
     return SURROGATES[name]
 
 
-SurrogateLike = str | Callable[[Tensor], Tensor] | Surrogate
+SurrogateLike = str | Callable[[Tensor], Tensor]
 
 
-def resolve_surrogate(surrogate: SurrogateLike) -> Surrogate | Callable[[Tensor], Tensor]:
+def resolve_surrogate(surrogate: SurrogateLike) -> Callable[[Tensor], Tensor]:
     """Return the member of ``SURROGATES`` for a name, or a callable phi unchanged."""
-    if isinstance(surrogate, (Surrogate, str)):
-        return surrogate if isinstance(surrogate, Surrogate) else SURROGATES[surrogate]
+    if isinstance(surrogate, str):
+        return SURROGATES[surrogate]
     if not callable(surrogate):
         raise TypeError(
             f"surrogate must be one of {', '.join(SURROGATES)}, or a callable phi(t) on tensors; "
             f"got {type(surrogate).__name__}"
         )
     return surrogate
-
-
-def phi_of(surrogate: Surrogate | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return the function phi of a surrogate or callable."""
-    return surrogate.phi if isinstance(surrogate, Surrogate) else surrogate

@@ -26,9 +26,8 @@ import torch
 from numpy.typing import NDArray
 
 from ccmn.losses import HammingLoss, MultiLabelLoss, RankingLoss
-from ccmn.losses._fast import pair_sums_by_label
-from ccmn.losses.multilabel_loss import with_weights
-from ccmn.losses.surrogates import phi_of
+from ccmn.losses.multilabel_loss import observed
+from ccmn.losses.ranking import pair_sum_parts
 from ccmn.models.predictor import FittedNetwork
 from ccmn.models.training_data import Sample
 from ccmn.training import EpochProgress, SparseLabels, StreamProgress
@@ -190,14 +189,14 @@ def risk_parts(
         share = share * torch.from_numpy(weights).unsqueeze(-1)
     share = share / share.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
     if isinstance(loss, RankingLoss):
-        f, pos, neg = with_weights(scores[:, 1:], targets)
+        f, pos, neg = observed(scores[:, 1:], targets)
         f = torch.cat((scores[:, :1], f), 1)
         # The dummy label is positive and negative; its own row sum belongs to no label.
         pos, neg = (torch.nn.functional.pad(side, (1, 0), value=1.0) for side in (pos, neg))
-        terms = [pair_sums_by_label(f, pos, neg, loss.surrogate)[:, 1:] / targets.shape[1]]
+        terms = [pair_sum_parts(f, pos, neg, loss.surrogate)[:, 1:] / targets.shape[1]]
     else:
-        f, pos, neg = with_weights(scores, targets)
-        phi = phi_of(loss.surrogate)
+        f, pos, neg = observed(scores, targets)
+        phi = loss.surrogate
         with torch.no_grad():
             terms = [pos * phi(f), neg * phi(-f)]
     means = [(share * values).sum(0) for values in terms]

@@ -196,7 +196,7 @@ class Objective:
             if loss.correction is not None:
                 values.append(loss.corrected_risk(f, t.expand(*f.shape[:-1], -1)))
                 continue
-            rows = loss.risk(f, t)
+            rows = loss.row_losses(f, t)
             if weights is not None:
                 rows = rows * weights.unsqueeze(run_dim).to(rows.dtype)
             values.append(rows.mean(3 - run_dim))

@@ -10,7 +10,6 @@ import torch
 from hypothesis import given, settings
 from torch.autograd import gradcheck, gradgradcheck
 
-from ccmn.losses._fast import pair_sum, pair_sums_by_label
 from ccmn.losses._fast.chebyshev import (
     chebyshev_pair_sum,
     expansion_for,
@@ -19,7 +18,8 @@ from ccmn.losses._fast.chebyshev import (
     order_for,
 )
 from ccmn.losses._fast.direct import Needs, blocked_pair_sum, direct_pair_sum, hinge_indicator_sum, symmetric_pair_sum
-from ccmn.losses._fast.pair_sum import fast_pair_sums, hinge_pair_sum, square_pair_sum
+from ccmn.losses._fast.pair_sum import PAIR_METHODS, fast_pair_sums, hinge_pair_sum, square_pair_sum
+from ccmn.losses.ranking import pair_sum, pair_sum_parts
 from ccmn.losses.surrogates import SURROGATES
 from reference import PHI, double_sum
 from strategies import SEEDS, pair_rows
@@ -60,11 +60,11 @@ def assert_accurate(sums, f, p, n, surrogate):
 def algorithms(surrogate, f):
     """Yield every algorithm that applies to this phi and these rows, not only the one that is selected."""
     yield lambda f, p, n: direct_pair_sum(f, p, n, surrogate, ALL_DERIVATIVES)
-    if surrogate.pair_method == "moments":
+    if PAIR_METHODS[surrogate.name] == "moments":
         yield lambda f, p, n: square_pair_sum(f, p, n, ALL_DERIVATIVES)
-    if surrogate.pair_method == "sorted":
+    if PAIR_METHODS[surrogate.name] == "sorted":
         yield lambda f, p, n: hinge_pair_sum(f, p, n, ALL_DERIVATIVES)
-    if surrogate.pair_method == "chebyshev":
+    if PAIR_METHODS[surrogate.name] == "chebyshev":
         width = max_half_width(f)
         if (series := expansion_for_width(surrogate.name, f, float(width))) is not None:
             yield lambda f, p, n: chebyshev_pair_sum(f, p, n, surrogate.at_zero, series, ALL_DERIVATIVES)
@@ -192,7 +192,7 @@ def test_empty_batches(surrogate):
 @BY_NAME
 def test_row_sums_equal_plain_loops(surrogate):
     f, p, n = torch.randn(3, 2, 7, dtype=torch.float64)
-    parts = pair_sums_by_label(f, p, n, surrogate)
+    parts = pair_sum_parts(f, p, n, surrogate)
     for i in range(2):
         for j in range(7):
             only_j = torch.zeros(7, dtype=torch.float64)

@@ -41,6 +41,36 @@ _MAX_BLOCK_PAIRS = 1 << 22
 """Number of pairs in memory at once in ``blocked_pair_sum``."""
 
 
+def _fill_square(minus_t: Tensor, weights: Tensor, phi: Tensor, slope: Tensor) -> None:
+    u = minus_t.add_(1)
+    torch.mul(weights, u, out=slope)
+    torch.mul(slope, u, out=phi)
+    slope.mul_(-2)
+
+
+def _fill_hinge(minus_t: Tensor, weights: Tensor, phi: Tensor, slope: Tensor) -> None:
+    u = minus_t.add_(1).clamp_min_(0)
+    torch.mul(weights, u, out=phi)
+    torch.mul(weights, u.sign_(), out=slope).neg_()
+
+
+def _fill_sigmoid(minus_t: Tensor, weights: Tensor, phi: Tensor, slope: Tensor) -> None:
+    value = minus_t.sigmoid_()
+    torch.mul(weights, value, out=phi)
+    torch.addcmul(phi, phi, value, value=-1, out=slope).neg_()
+
+
+def _fill_logistic(minus_t: Tensor, weights: Tensor, phi: Tensor, slope: Tensor) -> None:
+    torch.logaddexp(minus_t, minus_t.new_zeros(()), out=phi).mul_(weights)
+    torch.mul(weights, minus_t.sigmoid_(), out=slope).neg_()
+
+
+FILL = {"square": _fill_square, "hinge": _fill_hinge, "sigmoid": _fill_sigmoid, "logistic": _fill_logistic}
+"""Functions (minus_t, weights, phi, slope) that write weights * phi(t) and weights * phi'(t) into the last two.
+
+They allocate no memory and overwrite ``minus_t``."""
+
+
 class PairSums(NamedTuple):
     r"""Value :math:`L = \sum_{j \ne k} p_j n_k \phi(f_j - f_k)` of every row, and its derivatives."""
 
@@ -98,7 +128,7 @@ def _small_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surroga
     phi, slope = buffer.view(2, *scores.shape, scores.shape[1])
     weights = pos.unsqueeze(2) * neg.unsqueeze(1)
     weights.diagonal(0, 1, 2).zero_()
-    surrogate.fill(scores.unsqueeze(1) - scores.unsqueeze(2), weights, phi, slope)
+    FILL[surrogate.name](scores.unsqueeze(1) - scores.unsqueeze(2), weights, phi, slope)
     by_scores = slope.sum(2).sub_(slope.sum(1)) if needs.by_scores else None
     return PairSums(phi.sum((1, 2)), by_scores, None, None)
 
@@ -125,7 +155,7 @@ def _tile_sums(
     by_scores = by_pos = by_neg = None
     if needs.by_weights:
         # The derivatives with respect to the weights need phi without weights.
-        surrogate.fill(minus_t, weights.fill_(1), phi, slope)
+        FILL[surrogate.name](minus_t, weights.fill_(1), phi, slope)
         for values in (phi, slope):
             torch.diagonal(values, label.start, j_dim, k_dim).zero_()
         by_pos = torch.mul(phi, n_k, out=weights).sum(k_dim)
@@ -135,7 +165,7 @@ def _tile_sums(
     else:
         torch.mul(p_j, n_k, out=weights)
         torch.diagonal(weights, label.start, j_dim, k_dim).zero_()
-        surrogate.fill(minus_t, weights, phi, slope)
+        FILL[surrogate.name](minus_t, weights, phi, slope)
         value = phi.sum((j_dim, k_dim))
     if needs.by_scores:
         by_scores = slope.sum(j_dim).neg_()
@@ -177,7 +207,7 @@ def _symmetric_rows(
         reverse[-1] *= 0.5
     constant = reverse.sum((0, 1))
     slope = reverse
-    surrogate.fill(minus_t, weights, phi, slope)
+    FILL[surrogate.name](minus_t, weights, phi, slope)
     torch.add(phi.sum((0, 1)), constant, alpha=2 * surrogate.at_zero, out=value)
     shifted = scores.new_zeros(2 * q, rows)
     for s in range(steps):
