@@ -23,8 +23,9 @@ from ccmn._registry import Registry
 from ccmn._validation import check_choice, check_noise, check_outputs_and_labels, check_soft_labels, check_tensors
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
 from ccmn.losses.triton import fused_loss
-from ccmn.noise import Debiasing, NoiseModel
+from ccmn.noise import NoiseModel
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
+from ccmn.noise.noise_model import Debiasing
 
 LABEL_REDUCTIONS = ("sum", "mean")
 """Reductions over labels, or over pairs of labels."""
