@@ -34,7 +34,7 @@ from ccmn.estimation.noise_rates import (
     collect_rates,
 )
 from ccmn.estimation.profile import profile
-from ccmn.estimation.score_estimators import anchor, best_bin, confident_joint, tightest
+from ccmn.estimation.score_estimators import best_bin
 from ccmn.estimation.trusted import (
     known_prevalence,
     needs_likelihood,
@@ -343,9 +343,6 @@ METHODS: Registry[Estimator] = Registry(
         "auto": auto,
         "profile": profile,
         "best_bin": best_bin,
-        "anchor": anchor,
-        "tightest": tightest,
-        "confident_joint": confident_joint,
         "trusted": trusted_counts,
         "dawid_skene": dawid_skene,
         "known_prevalence": known_prevalence,
