@@ -33,7 +33,7 @@ from ccmn.estimation.noise_rates import (
     unidentified,
 )
 from ccmn.estimation.out_of_fold import reduce_features
-from ccmn.estimation.score_estimators import best_bin_label
+from ccmn.estimation.score_estimators import anchor_label, best_bin_label, joint_label
 
 FloatArray = NDArray[np.float64]
 
@@ -51,6 +51,16 @@ MIN_CONTRAST = 0.02
 """Smallest difference of the other label between both classes at which it is used as an instrument."""
 MAX_NEGATIVE_RATE = 0.02
 """A rate down to minus this value counts as 0."""
+
+
+def anchor(evidence: Evidence, scores: FloatArray) -> list[LabelRates]:
+    """Count noisy labels at both ends of the scores."""
+    return [anchor_label(*evidence.observed(scores, j), kind) for j, kind in enumerate(evidence.noise_type)]
+
+
+def confident_joint(evidence: Evidence, scores: FloatArray) -> list[LabelRates]:
+    """Count observed and confidently predicted labels (confident learning)."""
+    return [joint_label(*evidence.observed(scores, j), kind) for j, kind in enumerate(evidence.noise_type)]
 
 
 def anchor_max(evidence: Evidence, scores: FloatArray) -> list[LabelRates]:

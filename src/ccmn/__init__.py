@@ -37,7 +37,6 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn.estimation import diagnose_noise as diagnose_noise
     from ccmn.estimation import estimate_noise as estimate_noise
     from ccmn.estimation import resolve_uncertain as resolve_uncertain
-    from ccmn.estimation import sensitivity as sensitivity
     from ccmn.losses import HammingLoss as HammingLoss
     from ccmn.losses import RankingLoss as RankingLoss
     from ccmn.metrics import control_risk as control_risk
@@ -61,14 +60,11 @@ _EXPORTS = {
     for module, names in {
         "audit": ("find_label_issues",),
         "data": ("load_dataset",),
-        "estimation": (
-            *("cross_fit_proba", "diagnose_noise", "estimate_noise", "resolve_uncertain"),
-            "sensitivity",
-        ),
+        "estimation": ("cross_fit_proba", "diagnose_noise", "estimate_noise", "resolve_uncertain"),
         "losses": ("HammingLoss", "RankingLoss"),
         "metrics": ("control_risk",),
         "models": ("CCMNClassifier", "CorrectedClassifier", "load_model"),
-        "noise": (*("ClassConditionalNoise", "GroupedNoise", "MissingNoise", "PartialNoise", "TransitionNoise"),),
+        "noise": ("ClassConditionalNoise", "GroupedNoise", "MissingNoise", "PartialNoise", "TransitionNoise"),
         "votes": ("infer_labels", "next_votes"),
     }.items()
     for name in names

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ccmn.data import make_noisy_multilabel
-from ccmn.estimation import IncrementalNoiseEstimator, NoiseRates, estimate_noise
+from ccmn.estimation import NoiseRates, estimate_noise
 from ccmn.estimation.combination import BEST_BIN_MARGIN, ambiguous_shares, dispersion, widen_by_disagreement
-from ccmn.estimation.evidence import Evidence
+from ccmn.estimation.estimate import estimate_rates
+from ccmn.estimation.evidence import Evidence, fit_surfaces, read_evidence, read_trusted
 from ccmn.estimation.likelihood import Surfaces
 from ccmn.estimation.noise_rates import UNKNOWN_RATE, ZERO_RATE, LabelRates, Rate
 from ccmn.noise import ClassConditionalNoise
@@ -79,10 +81,12 @@ def test_intervals_follow_the_trusted_rows_if_the_likelihood_contradicts_them():
     covered = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        estimator = IncrementalNoiseEstimator(data.X, noisy)
+        evidence = read_evidence(data.X, noisy, "both", None, None, 0, None, None)
+        evidence = replace(evidence, surfaces=fit_surfaces(evidence))
         for _ in range(15):
             rows = rng.permutation(800)[:40]
-            rates = estimator.rates((rows, data.Y[rows]))
+            trusted = read_trusted((rows, data.Y[rows]), *noisy.shape)
+            rates = estimate_rates(replace(evidence, trusted=trusted), "auto", None, ())
             covered.append((rates.ci_neg[:, 0] <= added) & (added <= rates.ci_neg[:, 1]))
     assert np.mean(covered) >= 0.85
 

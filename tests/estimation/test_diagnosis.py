@@ -1,17 +1,15 @@
-"""Diagnosis of noise that is not class-conditional, and sensitivity to errors of the rates."""
+"""Diagnosis of noise that is not class-conditional."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import scipy.special
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from ccmn import diagnose_noise, estimate_noise, resolve_uncertain
 from ccmn.data import make_noisy_multilabel
-from ccmn.estimation.diagnosis import AUC, UNKNOWN_AUC, auc, mixture_share, pool_aucs, sensitivity
+from ccmn.estimation.diagnosis import AUC, UNKNOWN_AUC, auc, mixture_share, pool_aucs
 from ccmn.estimation.likelihood import GRIDS, deviance, surface
 from ccmn.noise import ClassConditionalNoise
 
@@ -82,43 +80,6 @@ def test_pooled_auc():
 
 NOISE = ClassConditionalNoise([0.2, 0.1], [0.1, 0.3])
 ETA = np.random.default_rng(0).random((200, 2))
-
-
-@given(st.floats(0.05, 0.4), st.floats(0.05, 0.4), st.floats(0.01, 0.04))
-def test_threshold_moves_by_formula(rho_pos, rho_neg, delta):
-    noise = ClassConditionalNoise([rho_pos], [rho_neg])
-    shift = delta / (2 * (1 - rho_pos - rho_neg))
-    threshold = sensitivity(noise, [[0.5]], delta).threshold[:, 0]
-    np.testing.assert_allclose(threshold, [0.5 - shift, 0.5 + shift, 0.5 + shift, 0.5 - shift], atol=1e-12)
-
-
-def test_sensitivity_equals_computation_with_changed_rates():
-    result = sensitivity(NOISE, ETA, 0.05)
-    other = ClassConditionalNoise(NOISE.rho_pos, NOISE.rho_neg + 0.05)
-    for value, column in ((1, result.target_given_1), (0, result.target_given_0)):
-        given_label = np.full((1, 2), value)
-        np.testing.assert_allclose(column[2], (other.debias(given_label) - NOISE.debias(given_label))[0])
-    signal = 1 - NOISE.rho_pos - NOISE.rho_neg
-    new = (NOISE.rho_neg + signal * ETA - other.rho_neg) / (1 - other.rho_pos - other.rho_neg)
-    np.testing.assert_allclose(result.mean_change[2], np.abs(new - ETA).mean(0))
-    np.testing.assert_allclose(result.changed[2], ((new >= 0.5) != (ETA >= 0.5)).mean(0))
-    between = (ETA >= 0.5) & (result.threshold[2] > ETA)
-    np.testing.assert_allclose(result.changed[2], between.mean(0))
-
-
-def test_changed_rates_stay_valid():
-    result = sensitivity(ClassConditionalNoise([0.0], [0.95]), [[0.5]], 0.2)
-    assert np.isfinite(result.mean_change).all()
-    assert result.threshold[1, 0] == pytest.approx(0.5)
-
-
-def test_sensitivity_rejects_invalid_arguments():
-    with pytest.raises(ValueError, match="delta must be between 0 and 1; got 0"):
-        sensitivity(NOISE, ETA, 0)
-    with pytest.raises(ValueError, match="proba must have 2 labels"):
-        sensitivity(NOISE, ETA[:, :1])
-    with pytest.raises(ValueError, match="proba must be probabilities"):
-        sensitivity(NOISE, 2 * ETA)
 
 
 def mark_uncertain(rate_pos, rate_neg, seed=0):

@@ -1,4 +1,4 @@
-"""estimate_noise and IncrementalNoiseEstimator: recovery of rates, flags, warnings and errors."""
+"""estimate_noise: recovery of rates, flags, warnings and errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import scipy.sparse
 import torch
 
 from ccmn.data import load_dataset, make_noisy_multilabel
-from ccmn.estimation import METHODS, IncrementalNoiseEstimator, NoiseRates, estimate, estimate_noise
+from ccmn.estimation import METHODS, NoiseRates, estimate_noise
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
 
 ignore_rate_warnings = pytest.mark.filterwarnings("ignore:Noise rates of label")
@@ -63,7 +63,7 @@ def test_missing_noise_is_recovered():
     assert "assumes_shape" in codes(rates)
 
 
-@pytest.mark.parametrize("method", ["auto", "anchor", "best_bin", "tightest"])
+@pytest.mark.parametrize("method", ["auto", "best_bin"])
 def test_methods_from_scores_warn_of_upper_bounds(method):
     data = task(ClassConditionalNoise([0.1, 0.3, 0.2], [0.3, 0.1, 0.2]), strength=20.0)
     with pytest.warns(UserWarning, match="are upper bounds.*trusted"):
@@ -204,7 +204,7 @@ def test_uninformative_labels_have_finite_rates_and_flags(noise_type, method):
     assert (rates.rho_pos + rates.rho_neg <= 0.9 + 1e-12).all()
     for j in range(3):
         # Anchor bounds are defined for constant labels; the likelihood shrinks them to the other labels.
-        assert {"unidentified", "shrunk"} & codes(rates, j) or method in ("tightest", "anchor")
+        assert {"unidentified", "shrunk"} & codes(rates, j)
     if method == "auto":
         assert "shrunk" in codes(rates, 3)
     assert NoiseRates.from_dict(json.loads(json.dumps(rates.to_dict()))).noise == rates.noise
@@ -313,30 +313,6 @@ TASK = make_noisy_multilabel(
 )
 
 
-def some_rows(count):
-    rows = np.random.default_rng(count).permutation(300)[:count]
-    return rows, TASK.Y[rows]
-
-
-def test_incremental_estimator_fits_models_once(monkeypatch):
-    fits = []
-    fit = estimate.fit_surfaces
-    monkeypatch.setattr(estimate, "fit_surfaces", lambda evidence: fits.append(1) or fit(evidence))
-    estimator = IncrementalNoiseEstimator(TASK.X, TASK.Y_noisy, "both", random_state=4)
-    found = [estimator.rates(trusted) for trusted in (None, some_rows(20), some_rows(90), None)]
-    assert len(fits) == 1
-    for trusted, rates in zip((None, some_rows(20), some_rows(90), None), found):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            expected = estimate_noise(TASK.X, TASK.Y_noisy, trusted=trusted, random_state=4)
-        assert rates.to_dict() == expected.to_dict()
-
-
-def test_incremental_estimator_rejects_unknown_rows():
-    with pytest.raises(ValueError, match="300"):
-        IncrementalNoiseEstimator(TASK.X, TASK.Y_noisy).rates((np.array([300]), TASK.Y[:1]))
-
-
 @ignore_rate_warnings
 def test_no_noise_is_estimated_where_there_is_none():
     clean = make_noisy_multilabel(1200, 6, 4, strength=8, random_state=0)
@@ -353,8 +329,3 @@ def test_progress_is_reported_while_models_are_fitted():
     rates = estimate_noise(task.X, task.Y_noisy, on_progress=lambda done, total: steps.append((done, total)))
     assert steps == [(k, 7) for k in range(1, 8)]
     np.testing.assert_array_equal(rates.rho_pos, estimate_noise(task.X, task.Y_noisy).rho_pos)
-    steps.clear()
-    estimator = IncrementalNoiseEstimator(task.X, task.Y_noisy, on_progress=lambda *step: steps.append(step))
-    estimator.rates()
-    estimator.rates(trusted=(range(20), task.Y[:20]))
-    assert steps == [(k, 7) for k in range(1, 8)]

@@ -232,23 +232,17 @@ def votes(rng: np.random.Generator, X: Any, Y: Any) -> Any:
 
 
 def diagnose(rng: np.random.Generator, X: Any, Y: Any) -> Any:
-    """Diagnose noise, or estimate uncertain labels or the effect of wrong rates."""
-    from ccmn import diagnose_noise, resolve_uncertain, sensitivity
-    from ccmn.noise import PartialNoise
+    """Diagnose noise, or estimate uncertain labels."""
+    from ccmn import diagnose_noise, resolve_uncertain
 
     proba = np.clip(rng.random((60, N_LABELS)) * rng.choice([1, 1e-300, 2]), 0, 1)
-    kind = rng.integers(3)
-    if kind == 0:
+    if rng.random() < 0.5:
         return "diagnose_noise", np.array([flag.value for flag in diagnose_noise(X, Y).flags if flag.value is not None])
-    if kind == 1:
-        given = rng.integers(0, 2, (60, N_LABELS))
-        given[rng.random(given.shape) < rng.choice([0.1, 0.9])] = -1
-        by_features = rng.random() < 0.5
-        found = resolve_uncertain(X, given) if by_features else resolve_uncertain(None, given, pred_proba=proba)
-        return "resolve_uncertain", np.concatenate([found.proba.ravel(), found.share[(given < 0).any(0)]])
-    rates = PartialNoise(float(rng.choice([0, 0.5, 0.98])), n_labels=N_LABELS)
-    effect = sensitivity(rates, proba, float(rng.choice([0, 0.05, 0.9])))
-    return "sensitivity", np.concatenate([effect.mean_change.ravel(), effect.changed.ravel()])
+    given = rng.integers(0, 2, (60, N_LABELS))
+    given[rng.random(given.shape) < rng.choice([0.1, 0.9])] = -1
+    by_features = rng.random() < 0.5
+    found = resolve_uncertain(X, given) if by_features else resolve_uncertain(None, given, pred_proba=proba)
+    return "resolve_uncertain", np.concatenate([found.proba.ravel(), found.share[(given < 0).any(0)]])
 
 
 def group_noise(rng: np.random.Generator, X: Any, Y: Any) -> Any:

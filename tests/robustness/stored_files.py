@@ -158,13 +158,13 @@ def _read_noise(path: Path) -> None:
     """Read a description of noise; the commands accept only kinds without further inputs per row."""
     from ccmn._files import prefix_errors
     from ccmn.app.cli.noise_commands import read_rates
-    from ccmn.noise import BaseNoise
+    from ccmn.noise import GroupedNoise
 
     if path.name == "transition.json":
         json.dumps(read_rates(path).to_dict())
         return
     with prefix_errors(path):
-        BaseNoise.from_dict(json.loads(path.read_text("utf-8")))
+        GroupedNoise.from_dict(json.loads(path.read_text("utf-8")))
 
 
 # -- Models, folds, vectors and pictures

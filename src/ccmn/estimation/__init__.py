@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ccmn.estimation.cross_fitting import CrossFit, cross_fit_proba
-from ccmn.estimation.diagnosis import AUC, Diagnosis, Sensitivity, UncertainLabels, resolve_uncertain, sensitivity
-from ccmn.estimation.estimate import METHODS, IncrementalNoiseEstimator, diagnose_noise, estimate_noise
+from ccmn.estimation.diagnosis import AUC, Diagnosis, UncertainLabels, resolve_uncertain
+from ccmn.estimation.estimate import METHODS, diagnose_noise, estimate_noise
 from ccmn.estimation.evidence import mean_votes
 from ccmn.estimation.noise_rates import NOISE_TYPES, Flag, GroupRates, NoiseRates
 from ccmn.estimation.out_of_fold import out_of_fold_scores
@@ -18,9 +18,7 @@ __all__ = [
     "Diagnosis",
     "Flag",
     "GroupRates",
-    "IncrementalNoiseEstimator",
     "NoiseRates",
-    "Sensitivity",
     "UncertainLabels",
     "cross_fit_proba",
     "diagnose_noise",
@@ -28,6 +26,5 @@ __all__ = [
     "mean_votes",
     "out_of_fold_scores",
     "resolve_uncertain",
-    "sensitivity",
     "trusted_rows_needed",
 ]

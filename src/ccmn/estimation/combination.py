@@ -283,7 +283,7 @@ def _no_anchor(counted: LabelRates, bound: LabelRates) -> Notes:
         return ()
     note = (
         f"The best-bin bound of {' and '.join(contradicted)} contradicts the trusted rows: probably the features "
-        "determine the label of no row with certainty. Do not use method='anchor' or 'best_bin' for this label."
+        "determine the label of no row with certainty. Do not use method='best_bin' for this label."
     )
     return (("no_anchor_suspected", note),)
 

@@ -1,4 +1,4 @@
-"""Checks of the noise assumptions: class-conditional noise, sensitivity to the rates, and uncertain entries."""
+"""Checks of the noise assumptions: class-conditional noise and uncertain entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from ccmn._random import RandomState
 from ccmn._validation import (
     FloatArray,
     check_label_matrix,
-    check_label_width,
     check_matrix_pair,
     check_probabilities,
 )
@@ -29,8 +28,6 @@ from ccmn.estimation.evidence import Evidence, Trusted
 from ccmn.estimation.likelihood import N_BINS, Surfaces
 from ccmn.estimation.noise_rates import Z_CONFIDENCE, Flag
 from ccmn.estimation.out_of_fold import out_of_fold_scores, reduce_features, standardize
-from ccmn.noise import ClassConditionalNoise
-from ccmn.noise.class_conditional import debias_labels
 
 MIN_FLIPS = 10
 """Smallest number of flipped and of unflipped trusted rows for which an AUC is computed."""
@@ -211,103 +208,6 @@ def _flip_flags(removed: tuple[AUC, ...], added: tuple[AUC, ...], pooled: AUC) -
                 )
                 flags.append(Flag("not_class_conditional", note, j))
     return flags
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """Effect of an error of ``delta`` in one rate, as returned by :func:`ccmn.sensitivity`.
-
-    All arrays have shape (4, q). The rows are: rho_pos larger, rho_pos smaller, rho_neg larger, rho_neg smaller.
-
-    Parameters
-    ----------
-    threshold : float64 array of shape (4, q)
-        Probability, by the given rates, at which the decision changes; 1/2 if there is no effect.
-    target_given_1, target_given_0 : float64 array of shape (4, q)
-        Change of the debiased label of a noisy 1 and of a noisy 0.
-    mean_change : float64 array of shape (4, q)
-        Mean absolute change of the predicted probabilities.
-    changed : float64 array of shape (4, q)
-        Share of decisions that change.
-    delta : float
-        The error of the rate.
-
-    Examples
-    --------
-    >>> from ccmn import ClassConditionalNoise, sensitivity
-    >>> sensitivity(ClassConditionalNoise([0.2], [0.3]), [[0.1], [0.9]]).changed.shape
-    (4, 1)
-    """
-
-    threshold: FloatArray
-    target_given_1: FloatArray
-    target_given_0: FloatArray
-    mean_change: FloatArray
-    changed: FloatArray
-    delta: float
-
-
-def sensitivity(noise: ClassConditionalNoise, pred_proba: object, delta: float = 0.05) -> Sensitivity:
-    r"""Compute how much predictions change if one rate is wrong by ``delta``.
-
-    A model of the noisy posterior :math:`\tilde\eta = \rho_{neg} + r \eta` does not depend on the rates. They convert
-    it into :math:`\eta' = (\tilde\eta - \rho_{neg}') / r'`. The decision threshold therefore moves from 1/2 by
-    :math:`(\Delta\rho_{neg} - \Delta\rho_{pos}) / (2 r)` on the scale of :math:`\eta`. Equal errors of both rates do
-    not change decisions, but they can change the ranking of labels.
-
-    Parameters
-    ----------
-    noise : ClassConditionalNoise
-        The rates that were used.
-    pred_proba : array of shape (n, q)
-        P(true label = 1 | x) by these rates, for example ``clf.predict_proba(X)``.
-    delta : float, default=0.05
-        Error of a rate. Changed rates are at least 0 and their sum is below 1.
-
-    Returns
-    -------
-    Sensitivity
-        Changes for each of the four errors and each label.
-
-    Raises
-    ------
-    ValueError
-        If ``delta`` is not between 0 and 1 or ``pred_proba`` does not match the noise model.
-
-    Examples
-    --------
-    >>> from ccmn import ClassConditionalNoise, sensitivity
-    >>> result = sensitivity(ClassConditionalNoise([0.2], [0.3]), [[0.1], [0.52], [0.9]], delta=0.05)
-    >>> result.threshold[2].round(3), result.changed[2].round(3)
-    (array([0.55]), array([0.333]))
-    """
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must be between 0 and 1; got {delta!r}")
-    eta = check_probabilities(to_dense_array(pred_proba), "pred_proba")
-    check_label_width(eta.shape, noise.n_labels, "pred_proba")
-    pos, neg = noise.rho_pos, noise.rho_neg
-    signal = 1 - pos - neg
-    noisy = neg + signal * eta
-    rows = []
-    for rho_pos, rho_neg in (
-        (np.minimum(pos + delta, np.maximum(pos, 0.99 - neg)), neg),
-        (np.maximum(pos - delta, 0), neg),
-        (pos, np.minimum(neg + delta, np.maximum(neg, 0.99 - pos))),
-        (pos, np.maximum(neg - delta, 0)),
-    ):
-        new_signal = 1 - rho_pos - rho_neg
-        new = debias_labels(noisy, rho_pos, rho_neg)
-        rows.append(
-            (
-                ((1 - rho_pos + rho_neg) / 2 - neg) / signal,
-                (1 - rho_neg) / new_signal - (1 - neg) / signal,
-                -rho_neg / new_signal + neg / signal,
-                np.abs(new - eta).mean(0),
-                ((new >= 0.5) != (eta >= 0.5)).mean(0),
-            )
-        )
-    threshold, given_1, given_0, mean_change, changed = (np.stack(column) for column in zip(*rows))
-    return Sensitivity(threshold, given_1, given_0, mean_change, changed, delta)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,6 @@ from ccmn.estimation.evidence import (
     check_zeros_observed,
     fit_surfaces,
     read_evidence,
-    read_trusted,
 )
 from ccmn.estimation.likelihood import ProgressCallback, observed_prevalence
 from ccmn.estimation.noise_rates import (
@@ -35,7 +34,7 @@ from ccmn.estimation.noise_rates import (
     collect_rates,
 )
 from ccmn.estimation.profile import profile
-from ccmn.estimation.score_estimators import anchor, best_bin, confident_joint, tightest
+from ccmn.estimation.score_estimators import best_bin
 from ccmn.estimation.trusted import (
     known_prevalence,
     needs_likelihood,
@@ -248,73 +247,6 @@ def diagnose_noise(
     return replace(diagnosis, flags=tuple(flag.with_name(names) for flag in diagnosis.flags))
 
 
-class IncrementalNoiseEstimator:
-    """Estimator of noise rates for a growing number of trusted rows.
-
-    The results equal ``estimate_noise(X, Y_noisy, noise_type=noise_type, trusted=trusted)``. Most of the time of that
-    function is spent on models of the noisy labels, which do not depend on trusted rows. Here they are fitted
-    once, at the first call of :meth:`rates`.
-
-    Parameters
-    ----------
-    X : array, DataFrame or CSR matrix of shape (n, d)
-        Features.
-    Y_noisy : labels of shape (n, q)
-        Noisy labels in {0, 1}, NaN where not observed.
-    noise_type : {"both", "partial", "missing"} or sequence of these, default="both"
-        Noise type, as in :func:`ccmn.estimate_noise`.
-    random_state : int, Generator or None, default=0
-        Seed of cross-validation and resampling.
-    on_progress : callable, default=None
-        Progress callback, as in :func:`ccmn.estimate_noise`.
-
-    Examples
-    --------
-    >>> from ccmn.data import make_noisy_multilabel
-    >>> from ccmn.estimation import IncrementalNoiseEstimator
-    >>> from ccmn.noise import PartialNoise
-    >>> task = make_noisy_multilabel(400, 5, 2, strength=8, noise=PartialNoise([0.2, 0.5]), random_state=0)
-    >>> estimator = IncrementalNoiseEstimator(task.X, task.Y_noisy, noise_type="partial")
-    >>> before, after = estimator.rates(), estimator.rates(trusted=(range(100), task.Y[:100]))
-    >>> bool(after.se_neg.mean() < before.se_neg.mean())
-    True
-    """
-
-    def __init__(
-        self,
-        X: Any,
-        Y_noisy: Labels,
-        noise_type: str | Sequence[str] = "both",
-        random_state: RandomState = 0,
-        *,
-        on_progress: ProgressCallback | None = None,
-    ) -> None:
-        evidence = read_evidence(X, Y_noisy, noise_type, None, None, random_state, None, None)
-        self._evidence = replace(evidence, on_progress=on_progress)
-        self._names = label_names_of(Y_noisy)
-        self._violations: tuple[Flag, ...] | None = None
-
-    def rates(self, trusted: Any = None) -> NoiseRates:
-        """Estimate the rates with the given trusted rows; issues are reported as flags, without warnings.
-
-        Parameters
-        ----------
-        trusted : (rows, Y_true) or array of shape (n, q), default=None
-            Verified rows, as in :func:`ccmn.estimate_noise`.
-
-        Returns
-        -------
-        NoiseRates
-            The rates.
-        """
-        known = None if trusted is None else read_trusted(trusted, *self._evidence.Y.shape)
-        if self._evidence.surfaces is None:
-            self._evidence = replace(self._evidence, surfaces=fit_surfaces(self._evidence))
-        if self._violations is None:
-            self._violations = find_violations(self._evidence, self._names)
-        return estimate_rates(replace(self._evidence, trusted=known), "auto", self._names, self._violations)
-
-
 def estimate_rates(
     evidence: Evidence, method: str, names: Sequence[str] | None, violations: tuple[Flag, ...] | None = None
 ) -> NoiseRates:
@@ -411,9 +343,6 @@ METHODS: Registry[Estimator] = Registry(
         "auto": auto,
         "profile": profile,
         "best_bin": best_bin,
-        "anchor": anchor,
-        "tightest": tightest,
-        "confident_joint": confident_joint,
         "trusted": trusted_counts,
         "dawid_skene": dawid_skene,
         "known_prevalence": known_prevalence,

@@ -206,8 +206,8 @@ def rates_from_impurities(a: FloatArray, b: FloatArray, observed: FloatArray) ->
     return np.minimum(rho_pos, 1), np.minimum(rho_neg, 1)
 
 
-def anchor(evidence: Evidence) -> list[LabelRates]:
-    r"""Estimate upper bounds of the rates by counting noisy labels at both ends of the scores.
+def anchor_label(scores: FloatArray, positive: NDArray[np.bool_], noise_type: NoiseType) -> LabelRates:
+    r"""Return upper bounds of the rates of one label by counting noisy labels at both ends of its scores (n,).
 
     .. math:: \hat\rho_{pos} = 1 - \text{mean of } \tilde y \text{ over the } k \text{ highest scores}, \qquad
               \hat\rho_{neg} = \text{mean of } \tilde y \text{ over the } k \text{ lowest}
@@ -223,12 +223,6 @@ def anchor(evidence: Evidence) -> list[LabelRates]:
     .. [2] G. Patrini et al., "Making Deep Neural Networks Robust to Label Noise: A Loss Correction Approach",
        CVPR 2017.
     """
-    scores = held_out_scores(evidence)
-    return [anchor_label(*evidence.observed(scores, j), label_type) for j, label_type in enumerate(evidence.noise_type)]
-
-
-def anchor_label(scores: FloatArray, positive: NDArray[np.bool_], noise_type: NoiseType) -> LabelRates:
-    """Return the bounds of one label from its scores (n,) and whether each row was observed as 1."""
     ones = int(positive.sum())
     pos = ZERO_RATE if noise_type == "partial" else _error_share(scores, positive, ones)
     neg = ZERO_RATE if noise_type == "missing" else _error_share(-scores, ~positive, positive.size - ones)
@@ -261,18 +255,12 @@ def mean_of_highest(values: NDArray[np.bool_], scores: FloatArray, k: int) -> fl
     return float((values[above].sum() + remaining * values[tied].mean()) / k)
 
 
-def tightest(evidence: Evidence) -> list[LabelRates]:
-    """Estimate upper bounds of the rates as the smaller of best bin and anchor, for each rate.
+def tightest_label(evidence: Evidence, scores: FloatArray, j: int) -> LabelRates:
+    """Return the smaller bounds of best bin and anchor of label j.
 
     Both are too large if no row determines its label with certainty, so the smaller one is closer. On the benchmark
     data the best bin is closer for rho_neg and the anchor for rho_pos.
     """
-    scores = held_out_scores(evidence)
-    return [tightest_label(evidence, scores, j) for j in range(len(evidence.noise_type))]
-
-
-def tightest_label(evidence: Evidence, scores: FloatArray, j: int) -> LabelRates:
-    """Return the smaller bounds of best bin and anchor of label j."""
     observed, noise_type = evidence.observed(scores, j), evidence.noise_type[j]
     return smaller_bounds(
         best_bin_label(*observed, noise_type, evidence.generator(j)), anchor_label(*observed, noise_type)
@@ -292,24 +280,18 @@ def smaller_bounds(first: LabelRates, second: LabelRates) -> LabelRates:
     return LabelRates(pos, neg, "upper bound", ", ".join(methods), tuple(notes.items()))
 
 
-def confident_joint(evidence: Evidence) -> list[LabelRates]:
-    """Estimate the rates from counts of observed and confidently predicted labels.
+def joint_label(scores: FloatArray, positive: NDArray[np.bool_], noise_type: NoiseType) -> LabelRates:
+    """Return the rates of one label from counts of observed and confidently predicted labels.
 
     The method of confident learning [1]_ is consistent if the probabilities are nearly ideal within each class. It is
-    biased if a label is rare or the noise is of one type only. It is provided for comparison and for exchange with
-    cleanlab; ``NoiseRates.from_confident_joint`` reads cleanlab's array.
+    biased if a label is rare or the noise is of one type only.
+    ``NoiseRates.from_confident_joint`` reads the array of cleanlab.
 
     References
     ----------
     .. [1] C. Northcutt, L. Jiang and I. Chuang, "Confident Learning: Estimating Uncertainty in Dataset Labels", JAIR
        70, 2021.
     """
-    scores = held_out_scores(evidence)
-    return [joint_label(*evidence.observed(scores, j), label_type) for j, label_type in enumerate(evidence.noise_type)]
-
-
-def joint_label(scores: FloatArray, positive: NDArray[np.bool_], noise_type: NoiseType) -> LabelRates:
-    """Return the rates of one label from its probabilities (n,) and whether each row was observed as 1."""
     if positive.all() or not positive.any():
         note = "All observed values are equal, so the rates are unknown. Exclude the label or add rows."
         return unidentified(noise_type, "point", "confident joint", note)

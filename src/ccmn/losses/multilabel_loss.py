@@ -30,8 +30,9 @@ from ccmn._validation import (
 )
 from ccmn.losses import _fast
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
-from ccmn.noise import Debiasing, NoiseModel
+from ccmn.noise import NoiseModel
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
+from ccmn.noise.noise_model import Debiasing
 
 LABEL_REDUCTIONS = ("sum", "mean")
 """Reductions over labels, or over pairs of labels."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from ccmn.noise.class_conditional import ClassConditionalNoise, MissingNoise, PartialNoise, propensity_noise
+from ccmn.noise.class_conditional import ClassConditionalNoise
 from ccmn.noise.grouped import GroupedNoise
-from ccmn.noise.noise_model import BaseNoise, Debiasing, NoiseModel
+from ccmn.noise.noise_model import NoiseModel
+from ccmn.noise.one_sided import MissingNoise, PartialNoise, propensity_noise
 from ccmn.noise.transition import TransitionNoise
 
 __all__ = [
-    "BaseNoise",
     "ClassConditionalNoise",
-    "Debiasing",
     "GroupedNoise",
     "MissingNoise",
     "NoiseModel",

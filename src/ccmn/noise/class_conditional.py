@@ -4,16 +4,14 @@
 is removed. ``rho_neg[j] = P(noisy_j = 1 | true_j = 0)`` is its false-positive rate: the probability that a false label
 is added. The paper writes them rho with subscripts +1 and -1.
 
-Candidate sets (:class:`PartialNoise`) and missing labels (:class:`MissingNoise`) are the special cases in
-which one rate is zero.
+Candidate sets and missing labels are the special cases in which one rate is zero (``ccmn.noise.one_sided``).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -32,7 +30,6 @@ from ccmn._validation import (
     check_label_width,
     check_rate_sums,
     check_rates,
-    check_real,
     check_same_labels,
     name_some,
 )
@@ -118,20 +115,26 @@ def _flip_csr(labels: Any, rho_pos: FloatArray, rho_neg: FloatArray, rng: np.ran
     return scipy.sparse.coo_array((values, (rows, columns)), shape=(n, q)).tocsr()
 
 
-class RateDebiasing(Debiasing):
-    """Base class of debiasing maps with two rates per label, ``rho_pos`` and ``rho_neg``, as buffers."""
+class ClassConditionalDebiasing(Debiasing):
+    """Debiasing map of class-conditional noise, ``p = scale * y - offset``."""
 
     rho_pos: Tensor
     rho_neg: Tensor
+    scale: Tensor
+    offset: Tensor
 
     def __init__(self, rho_pos: FloatArray, rho_neg: FloatArray) -> None:
         super().__init__()
         self.register_buffer("rho_pos", torch.tensor(rho_pos, dtype=torch.float64))
         self.register_buffer("rho_neg", torch.tensor(rho_neg, dtype=torch.float64))
+        self._set_coefficients()
+        self.register_load_state_dict_post_hook(_update_coefficients)  # type: ignore[no-untyped-call]
 
-
-class ClassConditionalDebiasing(RateDebiasing):
-    """Debiasing map of class-conditional noise, ``p = scale * y - offset``."""
+    def _set_coefficients(self) -> None:
+        """Compute scale and offset from the debiased values of 0 and 1."""
+        at_zero, at_one = (debias_labels(torch.full_like(self.rho_pos, y), self.rho_pos, self.rho_neg) for y in (0, 1))
+        self.register_buffer("scale", at_one - at_zero, persistent=False)
+        self.register_buffer("offset", -at_zero, persistent=False)
 
     def forward(self, Y_noisy: Tensor) -> Tensor:
         """Return the debiased labels in the dtype of ``Y_noisy``; NaN stays NaN."""
@@ -139,118 +142,15 @@ class ClassConditionalDebiasing(RateDebiasing):
         return Y_noisy * scale - offset
 
     def affine(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Return scale and offset of the debiasing map ``p = scale * y - offset``.
-
-        Parameters
-        ----------
-        dtype : torch.dtype
-            Type of the result. The coefficients are computed in float64 and rounded once.
-
-        Returns
-        -------
-        scale, offset : Tensors of shape (q,)
-            Coefficients on the device of the rates. They are cached until a rate changes; do not modify them.
-        """
-        rho_pos, rho_neg = self.rho_pos, self.rho_neg
-        # The version counter of a tensor changes when it is modified in place. Inference tensors have no counter.
-        if torch.compiler.is_compiling():
-            # The compiler repeats this for every row; a division in float64 would take longer than the loss.
-            scale = 1 / (1 - rho_pos - rho_neg).to(dtype)
-            return scale, rho_neg.to(dtype) * scale
-        if rho_pos.is_inference() or rho_neg.is_inference():
-            return _affine(rho_pos, rho_neg, dtype)
-        versions = rho_pos._version, rho_neg._version
-        cache = _affine_caches.get(self)
-        if cache is None or cache.rho_pos is not rho_pos or cache.rho_neg is not rho_neg or cache.versions != versions:
-            cache = _AffineCache(rho_pos, rho_neg, versions, {})
-        if dtype not in cache.coefficients:
-            with torch.inference_mode(False):
-                coefficients = _affine(rho_pos, rho_neg, dtype)
-            # Values computed during CUDA graph capture exist only when the graph is replayed.
-            if rho_pos.is_cuda and torch.cuda.is_current_stream_capturing():
-                return coefficients
-            cache.coefficients[dtype] = coefficients
-            _affine_caches[self] = cache
-        return cache.coefficients[dtype]
+        """Return scale and offset of the debiasing map, computed in float64 and rounded once to ``dtype``."""
+        return self.scale.to(dtype), self.offset.to(dtype)
 
 
-class _AffineCache(NamedTuple):
-    rho_pos: Tensor
-    rho_neg: Tensor
-    versions: tuple[int, int]
-    coefficients: dict[torch.dtype, tuple[Tensor, Tensor]]
+def _update_coefficients(debiasing: ClassConditionalDebiasing, _: Any) -> None:
+    debiasing._set_coefficients()
 
 
-# Not an attribute of the module: copies of a module share neither tensors nor version counters.
-_affine_caches: WeakKeyDictionary[ClassConditionalDebiasing, _AffineCache] = WeakKeyDictionary()
-
-
-def _affine(rho_pos: Tensor, rho_neg: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return scale and offset of the debiasing map from its values at 0 and 1."""
-    at_zero = debias_labels(torch.zeros_like(rho_pos), rho_pos, rho_neg)
-    at_one = debias_labels(torch.ones_like(rho_pos), rho_pos, rho_neg)
-    return (at_one - at_zero).to(dtype), (-at_zero).to(dtype)
-
-
-class RateNoise(NoiseModel):
-    """Base class of noise models in which every label flips independently, with two rates per label."""
-
-    flips_independent: ClassVar[bool] = True
-
-    def __init__(self, rho_pos: FloatArray, rho_neg: FloatArray, *, label_names: Sequence[str] | None = None) -> None:
-        """Store checked rates as read-only arrays."""
-        self._rho_pos, self._rho_neg = rho_pos, rho_neg
-        for rates in (rho_pos, rho_neg):
-            rates.flags.writeable = False
-        self.n_labels = rho_pos.shape[-1]
-        self.label_names = check_label_names(label_names, self.n_labels)
-
-    @property
-    def rho_pos(self) -> FloatArray:
-        """False-negative rates ``P(noisy 0 | true 1)``, a read-only float64 array with the labels on the last axis."""
-        return self._rho_pos
-
-    @property
-    def rho_neg(self) -> FloatArray:
-        """False-positive rates ``P(noisy 1 | true 0)``, a read-only float64 array with the labels on the last axis."""
-        return self._rho_neg
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that can be stored as JSON.
-
-        Returns
-        -------
-        dict
-            Keys ``"kind"``, ``"rho_pos"``, ``"rho_neg"`` and, if known, ``"label_names"``.
-        """
-        names = {} if self.label_names is None else {"label_names": list(self.label_names)}
-        return {"kind": self.kind, "rho_pos": self._rho_pos.tolist(), "rho_neg": self._rho_neg.tolist(), **names}
-
-    @classmethod
-    def _from_fields(cls, d: dict[str, Any]) -> Self:
-        return cls(d["rho_pos"], d["rho_neg"], label_names=d.get("label_names"))
-
-    def _corrupt_array(self, labels: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-        return flip_labels(labels, self._rho_pos, self._rho_neg, rng)
-
-    def _debias_array(self, noisy: NDArray[Any]) -> NDArray[Any]:
-        return debias_labels(noisy, self._rho_pos, self._rho_neg).astype(noisy.dtype, copy=False)
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both have the same type, rates and label names."""
-        return (
-            type(other) is type(self)
-            and np.array_equal(self._rho_pos, other._rho_pos)
-            and np.array_equal(self._rho_neg, other._rho_neg)
-            and self.label_names == other.label_names
-        )
-
-    def __hash__(self) -> int:
-        """Return a hash of the rates and label names."""
-        return hash((self.kind, self._rho_pos.tobytes(), self._rho_neg.tobytes(), self.label_names))
-
-
-class ClassConditionalNoise(RateNoise):
+class ClassConditionalNoise(NoiseModel):
     """Noise model in which each label flips independently, with its own pair of rates [1]_.
 
     Parameters
@@ -297,6 +197,7 @@ class ClassConditionalNoise(RateNoise):
     """
 
     kind: ClassVar[str] = "class_conditional"
+    flips_independent: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -313,8 +214,56 @@ class ClassConditionalNoise(RateNoise):
         if label_names is None:
             label_names = label_names_of(rho_pos) or label_names_of(rho_neg)
         rates = check_rates(rho_pos, "rho_pos", n_labels), check_rates(rho_neg, "rho_neg", n_labels)
-        super().__init__(*rates, label_names=label_names)
+        for array in rates:
+            array.flags.writeable = False
+        self._rho_pos, self._rho_neg = rates
+        self.n_labels = rates[0].size
+        self.label_names = check_label_names(label_names, self.n_labels)
         check_rate_sums(*rates, self.label_names)
+
+    @property
+    def rho_pos(self) -> FloatArray:
+        """False-negative rates ``P(noisy 0 | true 1)``, a read-only float64 array, shape (q,)."""
+        return self._rho_pos
+
+    @property
+    def rho_neg(self) -> FloatArray:
+        """False-positive rates ``P(noisy 1 | true 0)``, a read-only float64 array, shape (q,)."""
+        return self._rho_neg
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description that can be stored as JSON.
+
+        Returns
+        -------
+        dict
+            Keys ``"kind"``, ``"rho_pos"``, ``"rho_neg"`` and, if known, ``"label_names"``.
+        """
+        names = {} if self.label_names is None else {"label_names": list(self.label_names)}
+        return {"kind": self.kind, "rho_pos": self._rho_pos.tolist(), "rho_neg": self._rho_neg.tolist(), **names}
+
+    @classmethod
+    def _from_fields(cls, d: dict[str, Any]) -> Self:
+        return cls(d["rho_pos"], d["rho_neg"], label_names=d.get("label_names"))
+
+    def _corrupt_array(self, labels: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+        return flip_labels(labels, self._rho_pos, self._rho_neg, rng)
+
+    def _debias_array(self, noisy: NDArray[Any]) -> NDArray[Any]:
+        return debias_labels(noisy, self._rho_pos, self._rho_neg).astype(noisy.dtype, copy=False)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both have the same type, rates and label names."""
+        return (
+            type(other) is type(self)
+            and np.array_equal(self._rho_pos, other._rho_pos)
+            and np.array_equal(self._rho_neg, other._rho_neg)
+            and self.label_names == other.label_names
+        )
+
+    def __hash__(self) -> int:
+        """Return a hash of the rates and label names."""
+        return hash((self.kind, self._rho_pos.tobytes(), self._rho_neg.tobytes(), self.label_names))
 
     @classmethod
     def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> ClassConditionalNoise:
@@ -343,7 +292,7 @@ class ClassConditionalNoise(RateNoise):
           label  rho_pos  rho_neg
           0        0.500    0.000
         """
-        rho_pos, rho_neg, names = _observed_rates(Y_true, Y_noisy)
+        rho_pos, rho_neg, names = observed_rates(Y_true, Y_noisy)
         return ClassConditionalNoise(rho_pos, rho_neg, label_names=names)
 
     @classmethod
@@ -477,7 +426,7 @@ class ClassConditionalNoise(RateNoise):
         return "\n".join([head, *lines])
 
 
-def _observed_rates(Y_true: Labels, Y_noisy: Labels) -> tuple[FloatArray, FloatArray, tuple[str, ...] | None]:
+def observed_rates(Y_true: Labels, Y_noisy: Labels) -> tuple[FloatArray, FloatArray, tuple[str, ...] | None]:
     """Return the observed rho_pos and rho_neg and the label names; warn about rates that must be changed."""
     names = label_names_of(Y_true) or label_names_of(Y_noisy)
     check_same_labels(("Y_true", names), ("Y_noisy", label_names_of(Y_noisy)))
@@ -536,191 +485,3 @@ def _count_sparse(true: Any, noisy: Any) -> tuple[Any, Any, Any, Any]:
     kept = true.multiply(noisy).sum(0)
     positives = np.asarray(true.sum(0))
     return positives, true.shape[0] - positives, positives - kept, np.asarray(noisy.sum(0)) - kept
-
-
-class _OneRateNoise(ClassConditionalNoise):
-    """Class-conditional noise with one rate per label; the other rate is 0."""
-
-    rate: ClassVar[str]
-    """Name of the rate that is not zero: "rho_pos" or "rho_neg"."""
-
-    violation: ClassVar[str]
-    """Reason why pairs with flips of the other type are rejected."""
-
-    def __init__(
-        self, rho: ArrayLike, *, n_labels: int | None = None, label_names: Sequence[str] | None = None
-    ) -> None:
-        names = label_names if label_names is not None else label_names_of(rho)
-        # Checked here so that error messages name the parameter rho.
-        rates = check_rates(rho, "rho", n_labels)
-        zero = np.zeros_like(rates)
-        rho_pos, rho_neg = (rates, zero) if self.rate == "rho_pos" else (zero, rates)
-        super().__init__(rho_pos, rho_neg, label_names=names)
-
-    @classmethod
-    def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> Self:
-        """Return the observed flip rates of rows with known true and noisy labels.
-
-        A rate that cannot be observed is set to 0, and a rate of 1 is scaled down. Both cases give a warning.
-
-        Parameters
-        ----------
-        Y_true : array, Tensor, DataFrame or CSR matrix of shape (n, q)
-            True labels 0 or 1, or NaN.
-        Y_noisy : array, Tensor, DataFrame or CSR matrix of shape (n, q)
-            Noisy labels of the same rows. Labels that are NaN in either argument are ignored.
-
-        Returns
-        -------
-        PartialNoise or MissingNoise
-            Noise model with the observed rates.
-
-        Raises
-        ------
-        ValueError
-            If the pairs contain flips of the other type.
-        """
-        rho_pos, rho_neg, names = _observed_rates(Y_true, Y_noisy)
-        rho, excluded = (rho_pos, rho_neg) if cls.rate == "rho_pos" else (rho_neg, rho_pos)
-        if excluded.any():
-            where = name_some(np.flatnonzero(excluded), names, excluded.size)
-            raise ValueError(f"{cls.violation} for {where}; use ClassConditionalNoise.from_pairs for both rates")
-        return cls(rho, label_names=names)
-
-    @classmethod
-    def sample(  # type: ignore[override]  # one rate has no sum to bound
-        cls,
-        q: int,
-        choices: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
-        random_state: RandomState = None,
-    ) -> Self:
-        """Return a noise model with one random rate for all labels, as in the experiments of the paper.
-
-        Parameters
-        ----------
-        q : int
-            Number of labels.
-        choices : sequence of float, default=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
-            Possible rates.
-        random_state : int, Generator or None, default=None
-            Source of randomness.
-
-        Returns
-        -------
-        PartialNoise or MissingNoise
-            Noise model with q labels.
-        """
-        rates = check_rates(choices, "choices", None)
-        return cls(float(as_generator(random_state).choice(rates)), n_labels=check_count(q, "q"))
-
-    @classmethod
-    def _from_fields(cls, d: dict[str, Any]) -> Self:
-        return cls(d[cls.rate], label_names=d.get("label_names"))
-
-
-class PartialNoise(_OneRateNoise):
-    """Noise model that only adds false labels (candidate label sets): ``rho_pos = 0``, ``rho_neg = rho``.
-
-    Parameters
-    ----------
-    rho : float or array-like of shape (q,)
-        False-positive rates ``P(noisy 1 | true 0)``, below 1. A pandas Series also sets the label names.
-    n_labels : int, default=None
-        Number of labels. Required when ``rho`` is a single number.
-    label_names : sequence of str, default=None
-        Names of the labels.
-
-    See Also
-    --------
-    ClassConditionalNoise : Noise with both rates.
-
-    Examples
-    --------
-    >>> PartialNoise(0.3, n_labels=2).debias([[1, 0]]).round(3)
-    array([[ 1.   , -0.429]])
-    """
-
-    kind: ClassVar[str] = "partial"
-    rate: ClassVar[str] = "rho_neg"
-    violation: ClassVar[str] = "Y_noisy must contain every true label (candidate sets), but labels were removed"
-
-
-class MissingNoise(_OneRateNoise):
-    """Noise model that only removes true labels: ``rho_pos = rho``, ``rho_neg = 0``.
-
-    Parameters
-    ----------
-    rho : float or array-like of shape (q,)
-        False-negative rates ``P(noisy 0 | true 1)``, below 1. A pandas Series also sets the label names.
-    n_labels : int, default=None
-        Number of labels. Required when ``rho`` is a single number.
-    label_names : sequence of str, default=None
-        Names of the labels.
-
-    See Also
-    --------
-    ClassConditionalNoise : Noise with both rates.
-
-    Examples
-    --------
-    >>> MissingNoise(0.5, n_labels=2).debias([[1, 0]])
-    array([[2., 0.]])
-    """
-
-    kind: ClassVar[str] = "missing"
-    rate: ClassVar[str] = "rho_pos"
-    violation: ClassVar[str] = "Y_noisy must contain no false label (missing labels only), but labels were added"
-
-
-def propensity_noise(
-    counts: ArrayLike, A: float = 0.55, B: float = 1.5, *, n_samples: int | None = None
-) -> MissingNoise:
-    r"""Return missing-label noise whose rates follow from the frequencies of the labels, by the model of [1]_.
-
-    .. math:: 1 - \rho_{pos,j} = \pi_j = \frac{1}{1 + C (N_j + B)^{-A}}, \qquad C = (\log N - 1) (B + 1)^A
-
-    Here :math:`N_j` is the number of samples with label j and N the number of samples. The propensity :math:`\pi_j` is
-    the probability that a true label is observed; it is smaller for rare labels. Only observed labels are counted, so
-    the model is an assumption about the data and cannot be checked with them. :math:`C` is set to 0 if it is negative
-    (N < 3).
-
-    Parameters
-    ----------
-    counts : array-like of shape (q,)
-        Number of training samples with each label. A pandas Series also sets the label names.
-    A, B : float, default=0.55 and 1.5
-        Parameters of the model. [1]_ fits A = 0.5, B = 0.4 for Wikipedia and A = 0.6, B = 2.6 for Amazon, and
-        recommends the default for other data.
-    n_samples : int, default=None
-        Number of training samples N. ``None`` uses the sum of the counts, with a warning: it is correct if every sample
-        has one label, and too large otherwise, which makes the propensities slightly too small.
-
-    Returns
-    -------
-    MissingNoise
-        Noise model with one rate per label.
-
-    References
-    ----------
-    .. [1] H. Jain, Y. Prabhu and M. Varma, "Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking
-       and Other Missing Label Applications", KDD, 2016.
-
-    Examples
-    --------
-    >>> noise = propensity_noise([1, 100, 10_000], n_samples=20_000)
-    >>> noise.rho_pos.round(2)
-    array([0.9 , 0.54, 0.08])
-    """
-    values = np.asarray(counts, dtype=np.float64)
-    if values.ndim != 1 or not values.size or not (np.isfinite(values) & (values >= 0)).all():
-        raise ValueError(f"counts must be one number of at least 0 per label, shape (q,); got shape {values.shape}")
-    check_real(A, "A", 0.0, np.inf)
-    check_real(B, "B", 0.0, np.inf)
-    if n_samples is None:
-        warnings.warn("n_samples is not given: the sum of the counts is used as the number of samples", stacklevel=2)
-        n_samples = max(1, int(values.sum()))
-    elif check_count(n_samples, "n_samples") < values.max():
-        raise ValueError(f"n_samples must be at least the largest count ({values.max():g}); got {n_samples}")
-    constant = max(0.0, np.log(n_samples) - 1) * (B + 1) ** A
-    propensity = 1 / (1 + constant * (values + B) ** -A)
-    return MissingNoise(1 - propensity, label_names=label_names_of(counts))

@@ -13,12 +13,12 @@ from typing_extensions import Self
 
 from ccmn._containers import Labels, is_sparse, label_names_of, unwrap
 from ccmn._random import RandomState, as_generator
-from ccmn._validation import FloatArray, check_groups, check_same_labels
+from ccmn._validation import FloatArray, check_groups, check_label_values, check_label_width, check_same_labels
 from ccmn.noise.class_conditional import ClassConditionalNoise, debias_labels, flip_labels
-from ccmn.noise.noise_model import BaseNoise
+from ccmn.noise.noise_model import read_description
 
 
-class GroupedNoise(BaseNoise):
+class GroupedNoise:
     r"""Class-conditional noise with separate rates for each group of rows.
 
     .. math:: p_{ij} = \frac{\tilde y_{ij} - \rho_{neg,\,g_i j}}{1 - \rho_{pos,\,g_i j} - \rho_{neg,\,g_i j}}
@@ -178,7 +178,8 @@ class GroupedNoise(BaseNoise):
         """Check labels, which are also given as an array, and return the rates of every row."""
         check_same_labels(("labels", label_names_of(labels)), ("the noise model", self.label_names))
         rates = self.rates_of_rows(groups, len(array))
-        self._check_labels(array.shape, array)
+        check_label_width(array.shape, self.n_labels)
+        check_label_values(array)
         return rates
 
     def to_dict(self) -> dict[str, Any]:
@@ -190,6 +191,27 @@ class GroupedNoise(BaseNoise):
             Keys ``"kind"`` and ``"models"``, a list of ``[group, description]``.
         """
         return {"kind": self.kind, "models": [[key, model.to_dict()] for key, model in self.models.items()]}
+
+    @classmethod
+    def from_dict(cls, d: dict[str, Any]) -> Self:
+        """Return the noise of a description.
+
+        Parameters
+        ----------
+        d : dict
+            Result of ``to_dict``.
+
+        Returns
+        -------
+        GroupedNoise
+            Noise with the models of the description.
+
+        Raises
+        ------
+        ValueError
+            If ``d`` is not a valid description.
+        """
+        return read_description({cls.kind: cls}, d, cls.__name__)
 
     @classmethod
     def _from_fields(cls, d: dict[str, Any]) -> Self:

@@ -1,9 +1,10 @@
-"""Base classes of the noise models: corrupt true labels, debias noisy labels, read and write descriptions."""
+"""Base class of the noise models: corrupt true labels, debias noisy labels, read and write descriptions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from typing_extensions import Self
 from ccmn._containers import Labels, is_sparse, label_names_of, unwrap
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import check_label_values, check_label_width, check_same_labels
+
+Described = TypeVar("Described")
 
 
 class Debiasing(torch.nn.Module, ABC):
@@ -43,11 +46,33 @@ class Debiasing(torch.nn.Module, ABC):
         """
 
 
-class BaseNoise(ABC):
-    """Base class of everything that describes label noise: noise models and groups of noise models."""
+def read_description(kinds: Mapping[str, type[Described]], d: Any, name: str) -> Described:
+    """Return the noise of the description ``d``, which ``to_dict`` of one of the classes ``kinds`` has written."""
+    if not isinstance(d, dict) or d.get("kind") not in tuple(kinds):
+        given = repr(d.get("kind")) if isinstance(d, dict) else type(d).__name__
+        raise ValueError(f"Expected a description of {name} with 'kind' {', '.join(kinds)}; got {given}")
+    try:
+        noise: Described = kinds[d["kind"]]._from_fields(d)  # type: ignore[attr-defined]
+    except KeyError as missing:
+        raise ValueError(f"Description of {d['kind']} noise has no field {missing}") from None
+    except (TypeError, AttributeError, LookupError, OverflowError) as error:
+        raise ValueError(f"Description of {d['kind']} noise has an invalid field: {error}") from None
+    return noise
+
+
+class NoiseModel(ABC):
+    """Base class of noise models that apply to all rows alike.
+
+    A noise model corrupts true labels, and debiases noisy labels by an affine map with
+    ``E[debias(Y_noisy) | Y] = Y``. A loss that is multilinear in the labels becomes unbiased when its labels are
+    replaced by debiased labels. Noise models do not depend on losses.
+    """
 
     kind: ClassVar[str]
     """Name of the noise model in ``to_dict``."""
+
+    flips_independent: ClassVar[bool]
+    """Whether the labels of a row flip independently given the true labels. Losses over label pairs use it."""
 
     n_labels: int
     """Number of labels q."""
@@ -55,13 +80,13 @@ class BaseNoise(ABC):
     label_names: tuple[str, ...] | None
     """Names of the labels, or None."""
 
-    _kinds: ClassVar[dict[str, type[BaseNoise]]] = {}
+    _kinds: ClassVar[dict[str, type[NoiseModel]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Register the class under its ``kind``."""
         super().__init_subclass__(**kwargs)
         if "kind" in cls.__dict__:
-            BaseNoise._kinds[cls.kind] = cls
+            NoiseModel._kinds[cls.kind] = cls
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -84,7 +109,7 @@ class BaseNoise(ABC):
 
         Returns
         -------
-        BaseNoise
+        NoiseModel
             Noise model of the class that ``d["kind"]`` names.
 
         Raises
@@ -92,17 +117,8 @@ class BaseNoise(ABC):
         ValueError
             If ``d`` is not a valid description, or describes a noise model that is not an instance of this class.
         """
-        kinds = {kind: model for kind, model in BaseNoise._kinds.items() if issubclass(model, cls)}
-        if not isinstance(d, dict) or d.get("kind") not in tuple(kinds):
-            given = repr(d.get("kind")) if isinstance(d, dict) else type(d).__name__
-            raise ValueError(f"Expected a description of {cls.__name__} with 'kind' {', '.join(kinds)}; got {given}")
-        try:
-            noise: Self = kinds[d["kind"]]._from_fields(d)
-        except KeyError as missing:
-            raise ValueError(f"Description of {d['kind']} noise has no field {missing}") from None
-        except (TypeError, AttributeError, LookupError, OverflowError) as error:
-            raise ValueError(f"Description of {d['kind']} noise has an invalid field: {error}") from None
-        return noise
+        kinds = {kind: model for kind, model in NoiseModel._kinds.items() if issubclass(model, cls)}
+        return read_description(kinds, d, cls.__name__)
 
     @classmethod
     @abstractmethod
@@ -112,18 +128,6 @@ class BaseNoise(ABC):
         """Check the number of labels and the label values; ``values`` are only the stored ones for CSR."""
         check_label_width(shape, self.n_labels)
         check_label_values(values)
-
-
-class NoiseModel(BaseNoise):
-    """Base class of noise models that apply to all rows alike.
-
-    A noise model corrupts true labels, and debiases noisy labels by an affine map with
-    ``E[debias(Y_noisy) | Y] = Y``. A loss that is multilinear in the labels becomes unbiased when its labels are
-    replaced by debiased labels. Noise models do not depend on losses.
-    """
-
-    flips_independent: ClassVar[bool]
-    """Whether the labels of a row flip independently given the true labels. Losses over label pairs use it."""
 
     def corrupt(self, Y: Labels, random_state: RandomState = None) -> Labels:
         """Flip true labels at random.

@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.special
 import torch
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import Self
 
-from ccmn._validation import FloatArray, check_label_names, check_one_hot, check_transition
+from ccmn._containers import Labels, label_names_of, to_dense_array
+from ccmn._validation import FloatArray, check_label_names, check_one_hot, check_same_labels, check_transition
 from ccmn.noise.noise_model import Debiasing, NoiseModel
+
+CONCENTRATIONS = np.geomspace(0.5, 1000, 34)
+"""Concentrations from which ``from_pairs`` selects: pseudo-counts from half a row to practically no difference."""
 
 
 class TransitionDebiasing(Debiasing):
@@ -76,6 +81,60 @@ class TransitionNoise(NoiseModel):
         self.n_labels = len(self._T)
         self.label_names = check_label_names(label_names, self.n_labels)
 
+    @classmethod
+    def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> TransitionNoise:
+        r"""Return the transition matrix counted on rows with known true and noisy classes, with shrinkage.
+
+        With :math:`c_{jk}` rows of true class j and noisy class k, the diagonal is shrunk towards the common share of
+        correct rows, and the errors of a class towards equal shares of the other classes:
+
+        .. math:: T_{jj} = \frac{c_{jj} + m\, \bar c}{\sum_k c_{jk} + m}, \qquad
+                  T_{jk} = (1 - T_{jj}) \frac{c_{jk} + m' / (q - 1)}{\sum_{l \ne j} c_{jl} + m'}
+
+        The concentrations m and m' maximize the likelihood of the counts under Dirichlet-multinomial distributions with
+        these means (empirical Bayes [1]_). With about ten rows per class, the inverse of the matrix of plain shares has
+        large errors.
+
+        Parameters
+        ----------
+        Y_true : array, Tensor, DataFrame or CSR matrix of shape (n, q)
+            One-hot true classes.
+        Y_noisy : array, Tensor, DataFrame or CSR matrix of shape (n, q)
+            One-hot noisy classes of the same rows. Rows with NaN in either argument are ignored.
+
+        Returns
+        -------
+        TransitionNoise
+            Noise model with the shrunk matrix.
+
+        References
+        ----------
+        .. [1] T. P. Minka, "Estimating a Dirichlet Distribution", Technical Report, MIT, 2000.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> true, noisy = np.eye(3)[[0, 0, 0, 1, 1, 1, 2, 2, 2]], np.eye(3)[[0, 0, 1, 1, 1, 1, 2, 2, 0]]
+        >>> TransitionNoise.from_pairs(true, noisy).T.round(2)
+        array([[0.75, 0.13, 0.12],
+               [0.12, 0.75, 0.12],
+               [0.13, 0.12, 0.75]])
+        """
+        names = label_names_of(Y_true) or label_names_of(Y_noisy)
+        check_same_labels(("Y_true", names), ("Y_noisy", label_names_of(Y_noisy)))
+        true, noisy = (to_dense_array(Y).astype(np.float64) for Y in (Y_true, Y_noisy))
+        if true.shape != noisy.shape or true.ndim != 2 or true.shape[1] < 2:
+            raise ValueError(
+                "Y_true and Y_noisy must be one-hot matrices of the same shape (n, q) with at least two classes; got "
+                f"{true.shape} and {noisy.shape}"
+            )
+        for values in (true, noisy):
+            check_one_hot(values)
+        known = ~(np.isnan(true) | np.isnan(noisy)).any(1)
+        if not known.any():
+            raise ValueError("Y_true and Y_noisy have no row in which both classes are known")
+        return cls(_shrunk_transition(true[known].T @ noisy[known]), label_names=names)
+
     @property
     def T(self) -> FloatArray:
         """Transition matrix ``P(noisy class | true class)``, a read-only float64 array of shape (q, q)."""
@@ -138,3 +197,27 @@ class TransitionNoise(NoiseModel):
         """Return the transition matrix as text."""
         rows = np.array2string(self._T, precision=3, suppress_small=True, threshold=100, prefix="  ")
         return f"TransitionNoise({self.n_labels} classes)\n  {rows}"
+
+
+def _shrunk_transition(counts: FloatArray) -> FloatArray:
+    """Return the transition matrix of ``from_pairs`` for counts (true class, noisy class)."""
+    q, diagonal = len(counts), np.eye(len(counts), dtype=bool)
+    hits = np.stack([counts[diagonal], counts.sum(1) - counts[diagonal]], axis=1)
+    correct = _shrink(hits, (hits.sum(0) + 0.5) / (hits.sum() + 1))[:, 0]
+    errors = _shrink(counts[~diagonal].reshape(q, q - 1), np.full(q - 1, 1 / (q - 1)))
+    T = np.empty((q, q))
+    T[diagonal], T[~diagonal] = correct, ((1 - correct)[:, None] * errors).ravel()
+    return T
+
+
+def _shrink(counts: FloatArray, mean: FloatArray) -> FloatArray:
+    """Return the shares of each row of counts, shrunk towards ``mean`` with the concentration of largest likelihood."""
+    gammaln, sizes = scipy.special.gammaln, counts.sum(1)
+
+    def likelihood(m: float) -> float:
+        rows = (gammaln(m) - gammaln(m + sizes)).sum()
+        return float(rows + (gammaln(counts + m * mean) - gammaln(m * mean)).sum())
+
+    m = max(CONCENTRATIONS, key=likelihood)
+    shares: FloatArray = (counts + m * mean) / (sizes + m)[:, None]
+    return shares

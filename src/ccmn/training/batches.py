@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ccmn._containers import is_sparse, to_dense_array
-from ccmn.noise import Debiasing
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
+from ccmn.noise.noise_model import Debiasing
 
 LABEL_KEYS = ("labels", "label")
 """Keys of the labels in the items of a ``Dataset``; they are not passed to the network."""

@@ -17,7 +17,7 @@ import scipy.sparse
 import torch
 from numpy.typing import NDArray
 
-from ccmn.noise import Debiasing
+from ccmn.noise.noise_model import Debiasing
 from ccmn.training.batches import Batch, Batches, DenseLabels, Features, LabelSource, SparseLabels
 from ccmn.training.distributed import ProcessGroup
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from ccmn.app.review.review_data import FeaturePictures, ReviewDataset
 from ccmn.audit import audit_labels
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.synthetic import DIGIT_SCENE_SHAPE
-from ccmn.estimation import NOISE_TYPES, IncrementalNoiseEstimator, NoiseRates, estimate_noise
+from ccmn.estimation import NOISE_TYPES, NoiseRates, estimate_noise
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.votes import InferredLabels, infer_labels
 
@@ -78,21 +80,30 @@ def open_session(
     >>> session.close(); folder.cleanup()
     """
     _open_store(dataset, folder, random_state).close()  # reports errors before the audit, which may take minutes
-    estimate, votes = None, dataset.data.votes
+    votes = dataset.data.votes
     if isinstance(noise, str) and votes is not None:
         noise_type = check_choice(noise, "noise", NOISE_TYPES)
         noise = estimate_noise(Y_noisy=dataset.named_labels, noise_type=noise_type, votes=votes)
     if isinstance(noise, str):
         check_choice(noise, "noise", NOISE_TYPES)
-        estimate = IncrementalNoiseEstimator(dataset.data.X, dataset.named_labels, noise, random_state)
-        noise = estimate.rates()
+        noise = _estimate_rates(dataset, noise, random_state)
     audit = audit_labels(dataset.data.X, dataset.named_labels, noise, random_state=random_state, pred_proba=pred_proba)
     rates = audit.noise
     if isinstance(rates, ClassConditionalNoise):
         rates = NoiseRates.known(rates, dataset.named_labels)
     assert isinstance(rates, NoiseRates)  # the audit accepts no other noise
     inferred = None if votes is None else infer_labels(votes, dataset.data.X, random_state)
-    return ReviewSession(dataset, audit.pred_proba, rates, folder, random_state, estimate, inferred)
+    return ReviewSession(dataset, audit.pred_proba, rates, folder, random_state, inferred)
+
+
+def _estimate_rates(
+    dataset: ReviewDataset, noise_type: str | Sequence[str], random_state: int, trusted: Any = None
+) -> NoiseRates:
+    """Estimate the rates; issues are shown as flags on the page, without warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        X, labels = dataset.data.X, dataset.named_labels
+        return estimate_noise(X, labels, noise_type=noise_type, trusted=trusted, random_state=random_state)
 
 
 def demo_session(folder: PathLike, n: int = 8000, random_state: int = 0) -> ReviewSession:
@@ -162,8 +173,6 @@ class ReviewSession:
         Folder of the answers, exports and models. It is created if it does not exist.
     random_state : int, default=0
         Seed of the random sample, the estimation and the training.
-    estimate : IncrementalNoiseEstimator, optional
-        Estimator of ``initial_rates``, if they were estimated. It is reused when rows become trusted.
     inferred : InferredLabels, optional
         Labels inferred from votes. Rows are then ordered by the expected gain of another vote.
     """
@@ -175,14 +184,13 @@ class ReviewSession:
         initial_rates: NoiseRates,
         folder: PathLike,
         random_state: int = 0,
-        estimate: IncrementalNoiseEstimator | None = None,
         inferred: InferredLabels | None = None,
     ) -> None:
         self.dataset, self.initial_rates = dataset, initial_rates
         self.folder, self.random_state = Path(folder), random_state
         self.store = _open_store(dataset, folder, random_state)
         self._pred_proba = pred_proba
-        self._estimate, self._inferred = estimate, inferred
+        self._inferred = inferred
         self._cached_rates: tuple[bytes, NoiseRates] | None = None
         self._training_lock, self._estimation_lock = threading.Lock(), threading.Lock()
         scores = self._scores(self.rates_in_use(), learn=self.trained is not None)
@@ -277,14 +285,9 @@ class ReviewSession:
             return self.initial_rates
         key = trusted.rows.tobytes() + trusted.Y.tobytes()
         with self._estimation_lock:  # an export and a training may run at the same time
-            if self._estimate is None:
-                data = self.dataset
-                noise_type = self.initial_rates.noise_type
-                self._estimate = IncrementalNoiseEstimator(
-                    data.data.X, data.named_labels, noise_type, self.random_state
-                )
             if self._cached_rates is None or self._cached_rates[0] != key:
-                self._cached_rates = key, self._estimate.rates(trusted)
+                noise_type = self.initial_rates.noise_type
+                self._cached_rates = key, _estimate_rates(self.dataset, noise_type, self.random_state, trusted)
             return self._cached_rates[1]
 
     def rates_in_use(self) -> NoiseRates:
