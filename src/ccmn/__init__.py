@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn import models as models
     from ccmn import noise as noise
     from ccmn import paper as paper
-    from ccmn import training as training
     from ccmn import votes as votes
     from ccmn.audit import find_label_issues as find_label_issues
     from ccmn.data import load_dataset as load_dataset
@@ -53,7 +52,7 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn.votes import next_votes as next_votes
 
 _SUBMODULES = (
-    *("audit", "data", "estimation", "losses", "metrics", "models", "noise", "paper", "training"),
+    *("audit", "data", "estimation", "losses", "metrics", "models", "noise", "paper"),
     "votes",
 )
 _EXPORTS = {

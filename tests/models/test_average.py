@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from ccmn.models.solvers import TrainingConfig, _linear_share
 from scipy.special import expit, logit
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -23,7 +24,6 @@ from ccmn.data import make_noisy_multilabel
 from ccmn.metrics import hamming_loss
 from ccmn.models import persistence, solvers
 from ccmn.models.predictor import log_odds
-from ccmn.models.solvers import TrainingConfig, _linear_share
 from ccmn.models.training_data import Sample, Split, relative_information, split
 from ccmn.training.forest import DEFAULT_TREES, TRIAL_TREES, fit_forest
 

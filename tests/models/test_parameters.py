@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from ccmn.models.classifier import check_parameters
 
 from ccmn import CCMNClassifier
-from ccmn.models.classifier import check_parameters
 
 
 @pytest.mark.parametrize(

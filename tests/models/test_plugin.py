@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from ccmn.models.plugin_loss import PluginLoss
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, TransitionNoise
 from ccmn.data import make_noisy_multilabel
 from ccmn.metrics import hamming_loss
-from ccmn.models.plugin_loss import PluginLoss
 
 
 def test_scores_invert_the_noise():

@@ -6,11 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
+from ccmn.models.solvers import choose_solver
 from sklearn.exceptions import NotFittedError
 
 from ccmn import CCMNClassifier
 from ccmn.data import make_noisy_multilabel
-from ccmn.models.solvers import choose_solver
 from ccmn.models.training_data import ResolvedNoise, Sample, Split, prepare
 from ccmn.noise import ClassConditionalNoise
 
