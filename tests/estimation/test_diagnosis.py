@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from ccmn import diagnose_noise, estimate_noise, resolve_uncertain
+from ccmn import diagnose_noise, estimate_noise
 from ccmn.data import make_noisy_multilabel
+from ccmn.estimation import resolve_uncertain
 from ccmn.estimation.diagnosis import AUC, UNKNOWN_AUC, auc, mixture_share, pool_aucs, sensitivity
 from ccmn.estimation.likelihood import GRIDS, deviance, surface
 from ccmn.noise import ClassConditionalNoise

@@ -11,10 +11,11 @@ import scipy.sparse
 import torch
 from sklearn.exceptions import NotFittedError
 
-from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
+from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoise
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.metrics import hamming_loss, macro_f1, ranking_loss
 from ccmn.models import predictor
+from ccmn.noise import TransitionNoise
 from ccmn.training import selection
 
 

@@ -7,12 +7,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise, load_model
-from ccmn.data import load_digit_scenes, make_noisy_multilabel
-from ccmn.losses import SURROGATES, ForwardLoss, HammingLoss, RankingLoss
 from ccmn.models.monitor import (
     MAX_RISK_ROWS,
     RiskParts,
@@ -20,6 +14,13 @@ from ccmn.models.monitor import (
     overfitting_warning,
     risk_parts,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoise, load_model
+from ccmn.data import load_digit_scenes, make_noisy_multilabel
+from ccmn.losses import SURROGATES, ForwardLoss, HammingLoss, RankingLoss
+from ccmn.noise import TransitionNoise
 
 ABOUT_PARTS = "estimated training risk is negative"
 

@@ -7,9 +7,10 @@ import pytest
 import torch
 from ccmn.models.plugin_loss import PluginLoss
 
-from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, TransitionNoise
+from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise
 from ccmn.data import make_noisy_multilabel
 from ccmn.metrics import hamming_loss
+from ccmn.noise import TransitionNoise
 
 
 def test_scores_invert_the_noise():

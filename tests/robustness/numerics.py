@@ -216,7 +216,8 @@ def loss(rng: np.random.Generator, X: Any, Y: Any) -> Any:
 
 def votes(rng: np.random.Generator, X: Any, Y: Any) -> Any:
     """Infer labels from the votes of annotators who agree, contradict each other, vote rarely or never."""
-    from ccmn import infer_labels, next_votes
+    from ccmn import infer_labels
+    from ccmn.votes import next_votes
 
     given = (rng.random((60, 3, N_LABELS)) < rng.choice([0.0, 0.05, 0.5, 1.0])).astype(float)
     given[rng.random(given.shape) < rng.choice([0.0, 0.5, 0.99, 1.0])] = np.nan
@@ -230,7 +231,8 @@ def votes(rng: np.random.Generator, X: Any, Y: Any) -> Any:
 
 def diagnose(rng: np.random.Generator, X: Any, Y: Any) -> Any:
     """Diagnose noise, or estimate uncertain labels or the effect of wrong rates."""
-    from ccmn import diagnose_noise, resolve_uncertain, sensitivity
+    from ccmn import diagnose_noise
+    from ccmn.estimation import resolve_uncertain, sensitivity
     from ccmn.noise import PartialNoise
 
     proba = np.clip(rng.random((60, N_LABELS)) * rng.choice([1, 1e-300, 2]), 0, 1)
@@ -250,7 +252,8 @@ def diagnose(rng: np.random.Generator, X: Any, Y: Any) -> Any:
 
 def group_noise(rng: np.random.Generator, X: Any, Y: Any) -> Any:
     """Train on labels with rates per group."""
-    from ccmn import CCMNClassifier, ClassConditionalNoise, GroupedNoise
+    from ccmn import CCMNClassifier, ClassConditionalNoise
+    from ccmn.noise import GroupedNoise
 
     members = [ClassConditionalNoise(*(rng.random((2, N_LABELS)) * 0.499)) for _ in range(2)]
     groups = rng.choice(["a", "b"], 60)

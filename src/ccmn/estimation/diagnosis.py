@@ -215,7 +215,7 @@ def _flip_flags(removed: tuple[AUC, ...], added: tuple[AUC, ...], pooled: AUC) -
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Effect of an error of ``delta`` in one rate, as returned by :func:`ccmn.sensitivity`.
+    """Effect of an error of ``delta`` in one rate, as returned by :func:`ccmn.estimation.sensitivity`.
 
     All arrays have shape (4, q). The rows are: rho_pos larger, rho_pos smaller, rho_neg larger, rho_neg smaller.
 
@@ -234,7 +234,8 @@ class Sensitivity:
 
     Examples
     --------
-    >>> from ccmn import ClassConditionalNoise, sensitivity
+    >>> from ccmn import ClassConditionalNoise
+    >>> from ccmn.estimation import sensitivity
     >>> sensitivity(ClassConditionalNoise([0.2], [0.3]), [[0.1], [0.9]]).changed.shape
     (4, 1)
     """
@@ -276,7 +277,8 @@ def sensitivity(noise: ClassConditionalNoise, pred_proba: object, delta: float =
 
     Examples
     --------
-    >>> from ccmn import ClassConditionalNoise, sensitivity
+    >>> from ccmn import ClassConditionalNoise
+    >>> from ccmn.estimation import sensitivity
     >>> result = sensitivity(ClassConditionalNoise([0.2], [0.3]), [[0.1], [0.52], [0.9]], delta=0.05)
     >>> result.threshold[2].round(3), result.changed[2].round(3)
     (array([0.55]), array([0.333]))
@@ -312,7 +314,7 @@ def sensitivity(noise: ClassConditionalNoise, pred_proba: object, delta: float =
 
 @dataclass(frozen=True, eq=False)
 class UncertainLabels:
-    """Labels with resolved uncertain entries, as returned by :func:`ccmn.resolve_uncertain`.
+    """Labels with resolved uncertain entries, as returned by :func:`ccmn.estimation.resolve_uncertain`.
 
     Parameters
     ----------
@@ -330,7 +332,7 @@ class UncertainLabels:
 
     Examples
     --------
-    >>> from ccmn import resolve_uncertain
+    >>> from ccmn.estimation import resolve_uncertain
     >>> found = resolve_uncertain(Y=[[1], [0], [-1]], pred_proba=[[0.9], [0.1], [0.8]])
     >>> found.counts.tolist(), found.Y[:2].tolist()
     ([1], [[1.0], [0.0]])
@@ -402,7 +404,7 @@ def resolve_uncertain(
     Examples
     --------
     >>> import numpy as np
-    >>> from ccmn import resolve_uncertain
+    >>> from ccmn.estimation import resolve_uncertain
     >>> from ccmn.data import make_noisy_multilabel
     >>> task = make_noisy_multilabel(2000, 5, 2, strength=8, random_state=0)
     >>> rng = np.random.default_rng(0)

@@ -10,8 +10,8 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ from torch import Tensor
 from typing_extensions import Self
 
 from ccmn._containers import is_sparse
-from ccmn._random import as_generator
 from ccmn._validation import (
     Constraints,
     FloatArray,
@@ -38,7 +37,8 @@ from ccmn.estimation import NOISE_TYPES, NoiseRates
 from ccmn.losses import CORRECTIONS, SURROGATES, HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.models.label_classifier import LabelClassifier
 from ccmn.models.persistence import check_network, check_network_description, describe, read_description, write_model
-from ccmn.models.predictor import FittedNetwork, NetworkModule, Scorer, extract_run, fit_slope, link_of
+from ccmn.models.predictor import LINKS, FittedNetwork, NetworkModule, Scorer, extract_run, fit_slope
+from ccmn.models.progress import show_progress
 from ccmn.models.targets import Targets
 from ccmn.models.training_data import (
     ResolvedNoise,
@@ -104,6 +104,10 @@ CONSTRAINTS: Constraints = {
     "scale": [Satisfies(lambda v: isinstance(v, (bool, np.bool_)), "True or False")],
     "validation_fraction": [Number(0, 1, "both")],
     "correction": [OneOf(*CORRECTIONS), Satisfies(lambda v: v is None, "None")],
+    "random_state": [
+        Number(0, integer=True),
+        Satisfies(lambda v: v is None or isinstance(v, np.random.Generator), "a numpy Generator or None"),
+    ],
     "verbose": [Number(0, integer=True)],
 }
 """Allowed values of the parameters."""
@@ -318,7 +322,7 @@ class CCMNClassifier(LabelClassifier):
         check_parameters(self.get_params(deep=False), CONSTRAINTS)
         self._check_combinations(sample_weight, validation, validation_is_clean)
         self.__dict__.pop("_scorer", None)
-        seed = int(as_generator(self.random_state).integers(2**31))
+        seed = int(np.random.default_rng(self.random_state).integers(2**31))
         if hasattr(X, "row_bytes"):  # a ShardedData
             from ccmn.models.streaming import fit_shards
 
@@ -329,7 +333,8 @@ class CCMNClassifier(LabelClassifier):
         X = read_features(self, X, reset=True)
         data = prepare(X, y, sample_weight=sample_weight, trusted=trusted, groups=groups)
         self._check_kind(data)
-        noise = resolve_noise(self.noise, self._estimation_data(data, seed), seed)
+        is_vector = not hasattr(self, "input_shape_") or not isinstance(self.noise, str)
+        noise = resolve_noise(self.noise, data if is_vector else self._with_embeddings(data, seed), seed)
         self._set_targets(data.targets, noise)
         sample = debias(data, noise, keep_noisy=not noise.model.flips_independent)
         if validation is None:
@@ -338,11 +343,16 @@ class CCMNClassifier(LabelClassifier):
         else:
             train, valid = sample, self._given_validation(validation, data.targets, validation_is_clean)
         scaling = Scaling.of(X, data.weights) if self.scale and isinstance(self.model, str) else None
-        saved = self._checkpoint(checkpoint, 5, train, valid)
+        saved = None if checkpoint is None else self._checkpoint(checkpoint, 5, train, valid)
         if scaling is not None:
             train = replace(train, X=scaling.transform(train.X))
-        device, dtype = self._device_and_type(X.shape[0])
-        rows = rows_in_memory(train, self._rows_per_batch(X.shape[0]), seed, device, dtype)
+        n = X.shape[0]
+        device = torch.device(check_device(self.device, torch.cuda.is_available()))
+        # float64 costs nothing for few rows, and results do not depend on the rounding of sums.
+        exact = n <= MAX_FULL_BATCH_ROWS and isinstance(self.model, str) and device.type == "cpu"
+        batch_size = n if n <= MAX_FULL_BATCH_ROWS else 100 if n <= 5000 else 400
+        batch_size = batch_size if isinstance(self.batch_size, str) else int(self.batch_size)
+        rows = rows_in_memory(train, batch_size, seed, device, torch.float64 if exact else torch.float32)
         self._train(rows, valid, scaling, seed, saved)
         return self
 
@@ -390,10 +400,8 @@ class CCMNClassifier(LabelClassifier):
         X = read_features(self, validation[0], reset=False)
         return given_validation(X, validation[1], targets, None if clean else self.noise_)
 
-    def _estimation_data(self, data: TrainingData, seed: int) -> TrainingData:
-        """Return the data from which rates are estimated: out-of-fold embeddings if inputs are not vectors."""
-        if not hasattr(self, "input_shape_") or not isinstance(self.noise, str):
-            return data
+    def _with_embeddings(self, data: TrainingData, seed: int) -> TrainingData:
+        """Return the data with out-of-fold embeddings of the network, from which rates are estimated."""
         make_model = partial(self._factory(self.model), data.X.shape[1], data.targets.labels.shape[1])
         epochs = min(self.epochs, MAX_CROSS_FIT_EPOCHS)
         return with_out_of_fold_features(
@@ -405,21 +413,8 @@ class CCMNClassifier(LabelClassifier):
         shape = getattr(self, "input_shape_", None)
         return model if shape is None else partial(make_unflattened, model, shape)
 
-    def _rows_per_batch(self, n: int) -> int:
-        if isinstance(self.batch_size, str):
-            return n if n <= MAX_FULL_BATCH_ROWS else 100 if n <= 5000 else 400
-        return int(self.batch_size)
-
-    def _device_and_type(self, n: int) -> tuple[torch.device, torch.dtype]:
-        """Return device and type: float64 costs nothing for few rows, and results do not depend on rounding."""
-        device = torch.device(check_device(self.device, torch.cuda.is_available()))
-        exact = n <= MAX_FULL_BATCH_ROWS and isinstance(self.model, str) and device.type == "cpu"
-        return device, torch.float64 if exact else torch.float32
-
-    def _checkpoint(self, path: str | os.PathLike[str] | None, every: int, *content: Any) -> Checkpoint | None:
+    def _checkpoint(self, path: str | os.PathLike[str], every: int, *content: Any) -> Checkpoint:
         """Return the checkpoint of this fit, whose fingerprint identifies parameters, noise and data."""
-        if path is None:
-            return None
         group = ProcessGroup.current()
         parts = [part for value in content for part in (value.parts if isinstance(value, Sample) else [value])]
         name = fit_fingerprint(self.get_params(deep=False), self.noise_.to_dict(), *parts)
@@ -447,12 +442,14 @@ class CCMNClassifier(LabelClassifier):
             name, loss, Features(scaled, dtype=dtype, device=device), labels, weights, rows.group
         )
         lrs = tuple(float(x) for x in np.atleast_1d(np.asarray(self.lr, dtype=np.float64)))
+        is_main = rows.group is None or rows.group.is_main
         is_user, size = not isinstance(self.model, str), (rows.features.d, loss.n_outputs(rows.q))
         results: list[Run] = []
         interrupted = False
         for some in [(lr,) for lr in lrs] if is_user else [lrs]:
             checkpoint = saved.of(f"lr{some[0]:g}") if saved is not None and is_user else saved
-            with torch.random.fork_rng(enabled=is_user), self._progress(name, rows) as on_epoch:
+            show = nullcontext() if not self.verbose or not is_main else show_progress(self.verbose, name, rows.batches)
+            with torch.random.fork_rng(enabled=is_user), show as on_epoch:
                 try:
                     network: Network
                     if is_user:
@@ -474,21 +471,13 @@ class CCMNClassifier(LabelClassifier):
             self._checkpoints = tuple(run.checkpoint for run in results if run.checkpoint is not None)
         if scaling is not None:
             best.network.arrays = scaling.restore(best.network.arrays)
-        scorer = Scorer(best.network, has_dummy, link_of(self.loss, surrogate), 1.0, rows.q)
+        scorer = Scorer(best.network, has_dummy, LINKS.get((self.loss, str(surrogate)), "slope"), 1.0, rows.q)
         # The order of the labels of a row is what the ranking loss learns; only one slope for all labels keeps it.
         self._scorer = fit_slope(scorer, valid, per_label=self._kind == "multilabel" and not has_dummy)
         if interrupted:
             warnings.warn("The fit was interrupted; the best model so far is kept.", stacklevel=3)
-        elif rows.group.is_main and (advice := edge_advice(self.selected_, self._history)):
+        elif is_main and (advice := edge_advice(self.selected_, self._history)):
             warnings.warn(" ".join(advice), stacklevel=3)
-
-    def _progress(self, criterion: str, rows: TrainingRows) -> AbstractContextManager[Any]:
-        """Return a context with the callback that shows the progress, or None."""
-        if not self.verbose or not rows.group.is_main:
-            return nullcontext()
-        from ccmn.models.progress import show_progress
-
-        return show_progress(self.verbose, criterion, rows.batches)
 
     def _train_network(
         self,
@@ -712,11 +701,11 @@ class CCMNClassifier(LabelClassifier):
         return hasattr(self, "_scorer")
 
     def __sklearn_tags__(self) -> Tags:
-        """Return the tags of a multi-label classifier that accepts sparse features."""
-        tags = super().__sklearn_tags__()
+        """Return the tags of a multi-label classifier that accepts sparse features, or of one for classes."""
+        tags, has_classes = super().__sklearn_tags__(), isinstance(self.noise, TransitionNoise)
         tags.input_tags.sparse = True
-        if isinstance(self.noise, TransitionNoise):
-            tags.target_tags.single_output, tags.classifier_tags.multi_class = True, True
+        tags.target_tags.multi_output, tags.target_tags.single_output = True, has_classes
+        tags.classifier_tags.multi_label, tags.classifier_tags.multi_class = True, has_classes
         return tags
 
 
@@ -732,7 +721,8 @@ class TrainingRows:
     batches: Batches
     q: int
     weights: Tensor | None = None
-    group: ProcessGroup = field(default_factory=ProcessGroup)
+    group: ProcessGroup | None = None
+    """Ranks that train together; None for this process alone."""
 
 
 @dataclass(frozen=True)
@@ -751,12 +741,13 @@ def rows_in_memory(
 ) -> TrainingRows:
     """Return the rows of a sample in shuffled batches, of which every rank takes a share."""
     rows: Batches = Rows([np.arange(sample.X.shape[0])], batch_size, [seed], device=device)
-    weights, row_weights, group = None, sample.row_weights(), ProcessGroup.current()
+    weights, row_weights = None, sample.row_weights()
+    group = ProcessGroup.current() if dist.is_available() and dist.is_initialized() else None
     if row_weights is not None:
         # Weights with a mean of 1: the learning rate does not depend on their scale.
         weights = torch.from_numpy(row_weights / row_weights.mean()).to(device, dtype)
     labels = sample.p if sample.noisy is None else sample.noisy
-    rows = SharedBatches(rows, group) if group.is_distributed else rows
+    rows = rows if group is None else SharedBatches(rows, group)
     features = Features(sample.X, dtype=dtype, device=device)
     return TrainingRows(features, label_source(labels, device, dtype), rows, labels.shape[1], weights, group)
 

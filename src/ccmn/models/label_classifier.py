@@ -20,7 +20,7 @@ from ccmn.models.targets import is_votes
 from ccmn.votes import infer_labels
 
 if TYPE_CHECKING:
-    from sklearn.utils import Tags
+    pass
 
 
 MAX_TILE_SCORES = 1 << 20
@@ -157,13 +157,6 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return predictions in the container that ``set_output`` has set."""
         is_default = getattr(self, "_output", "default") == "default"
         return with_names(values, self.classes_, X, "array" if is_default else "frame")
-
-    def __sklearn_tags__(self) -> Tags:
-        """Return the tags of a multi-label classifier."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output, tags.target_tags.single_output = True, False
-        tags.classifier_tags.multi_label, tags.classifier_tags.multi_class = True, False
-        return tags
 
 
 def with_names(values: Any, columns: Any, X: Any, output: str) -> Any:

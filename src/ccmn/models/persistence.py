@@ -276,7 +276,8 @@ def check_network_description(d: dict[str, Any], noise: NoiseModel) -> None:
     """Raise a ValueError that names the field if the fields of a network are invalid."""
     q = noise.n_labels
     require(d, "kind", d["kind"] in KINDS, f"one of {', '.join(KINDS)}")
-    require(d, "link", d["link"] in LINKS, f"one of {', '.join(LINKS)}")
+    links = (*LINKS.values(), "slope")
+    require(d, "link", d["link"] in links, f"one of {', '.join(links)}")
     slopes, total = (d["slope"], q) if isinstance(d["slope"], list) else ([d["slope"]], 1)
     require(d, "slope", are_numbers(slopes, total, 0), f"a positive number, or a list of {q} of them")
     require(d, "has_dummy", isinstance(d["has_dummy"], bool), "true or false")

@@ -22,7 +22,6 @@ from ccmn.models.calibration import (
 from ccmn.models.training_data import Sample
 from ccmn.training.batches import DatasetRows
 from ccmn.training.networks import Network, StackedMLP, UserNetwork
-from ccmn.training.selection import MAX_BLOCK_SCORES
 
 MAX_BLOCK_ROWS = 8192
 """Rows whose outputs are computed at a time."""
@@ -33,9 +32,9 @@ MAX_FLOAT64_WEIGHTS = 1 << 24
 MAX_TILE_WEIGHTS = 1 << 21
 """Weights of a tile of labels: a few megabytes in float64."""
 
-LINKS = ("linear", "logistic", "slope")
-"""Relations of scores and probabilities."""
-MAX_SLOPE_ENTRIES = 1 << 26
+LINKS = {("hamming", "square"): "linear", ("hamming", "logistic"): "logistic"}
+"""Relations of scores and probabilities by loss and surrogate; for all others, a slope is fitted."""
+MAX_SLOPE_ENTRIES = 1 << 22
 """The slope of probabilities is fitted on at most this number of validation scores."""
 MAX_LABEL_SLOPES = 1000
 """With more labels, all labels have the same slope: there are too few scores to fit a slope per label."""
@@ -45,7 +44,6 @@ _LOG_SLOPES = (-4.0, 4.0)
 """Smallest and largest logarithm of the slope for scores of unit root mean square."""
 _LOG_RATIOS = np.linspace(-1.5, 1.5, 101)
 """Logarithms of the ratio of a label's slope to the common slope, over which its posterior is averaged."""
-_MAX_HALF = float(np.finfo(np.float16).max)
 
 
 @dataclass
@@ -168,98 +166,51 @@ class Scorer:
         return [slice(start, min(start + size, self.q)) for start in range(0, self.q, size)]
 
 
-def link_of(loss: str, surrogate: Any) -> str:
-    """Return the relation of the scores of a loss and probabilities: a probability is fitted to most scores."""
-    links = {("hamming", "square"): "linear", ("hamming", "logistic"): "logistic"}
-    return links.get((loss, surrogate if isinstance(surrogate, str) else ""), "slope")
-
-
 # -- Probabilities
 
 
 def fit_slope(scorer: Scorer, valid: Sample, *, per_label: bool) -> Scorer:
     """Return the scorer with the slopes of its probabilities, which are fitted to validation rows.
 
-    Blocks of rows are added to the fit one by one. With ``per_label``, each label has its own slope if there are at
+    With ``per_label``, each label has its own slope if there are at
     most ``MAX_LABEL_SLOPES`` labels.
     """
     if scorer.link != "slope":
         return scorer
-    n, q = valid.p.shape
-    fit, size = SlopeFit(), max(1, MAX_BLOCK_SCORES // q)
-    rows = np.unique(np.linspace(0, n - 1, max(1, min(n, MAX_SLOPE_ENTRIES // q))).astype(np.int64))
-    for start in range(0, rows.size, size):
-        part = valid.take(rows[start : start + size])
-        fit.add(scorer.scores(part.X), part.dense_labels(), part.weights)
-    slope: float | NDArray[np.float64] = fit.slope()
+    q = valid.p.shape[1]
+    part = valid.at_most(max(1, MAX_SLOPE_ENTRIES // q))
+    scores, p = scorer.scores(part.X), part.dense_labels()
+    slope: float | NDArray[np.float64] = common_slope(scores, p, part.weights)
     if per_label and q <= MAX_LABEL_SLOPES:
         part = valid.at_most(MAX_LABEL_SLOPE_ENTRIES // q)
         slope = label_slopes(scorer.scores(part.X), part.dense_labels(), float(slope), part.weights)
     return replace(scorer, slope=slope)
 
 
-@dataclass
-class SlopeFit:
-    """Fit of the slope a > 0 that minimizes the mean of softplus(a f) - p a f over debiased labels p.
+def common_slope(scores: NDArray[Any], p: NDArray[Any], row_weights: NDArray[Any] | None = None) -> float:
+    """Return the slope a > 0 that minimizes the mean of softplus(a f) - p a f over debiased labels p.
 
-    One slope for all labels changes neither the threshold at 0 nor any ranking. The risk depends on the scores through
-    their distribution and on the labels through one sum. With more than one block, scores are counted in float16,
-    which changes the slope by a factor of about 1 +- 1e-4.
+    One slope for all labels changes neither the threshold at 0 nor any ranking. It is 1 if there are no scores that
+    determine it.
     """
+    observed = ~np.isnan(p)
+    f, target = scores[observed], p[observed]
+    weight = np.ones(f.size) if row_weights is None else np.broadcast_to(row_weights[:, None], p.shape)[observed]
+    linear, total = float((weight * target * f).sum()), float(weight.sum())
+    scale = float(np.sqrt((weight * f**2).sum() / total)) if total > 0 else 0.0
+    if scale == 0 or not np.isfinite(scale):
+        return 1.0
+    f = f / scale
 
-    _first: tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None = None
-    """Scores, labels and weights of the first block."""
-    _counts: NDArray[np.float64] | None = None
-    """Sum of weights for every float16 score, if there are several blocks."""
-    _linear: float = 0.0
-    """Sum of weight * p * f, if there are several blocks."""
+    def derivative(log_a: float) -> float:
+        # The zero of the derivative is found to full precision; the minimum of the risk only to half of it.
+        return float((weight * f * expit(np.exp(log_a) * f)).sum() - linear / scale) / total
 
-    def add(self, scores: NDArray[Any], p: NDArray[Any], row_weights: NDArray[Any] | None = None) -> None:
-        """Add scores and debiased labels (n, q) of some rows; NaN labels are ignored."""
-        observed = ~np.isnan(p)
-        f, target = scores[observed], p[observed]
-        weight = np.ones(f.size) if row_weights is None else np.broadcast_to(row_weights[:, None], p.shape)[observed]
-        if self._first is None and self._counts is None:
-            self._first = f, target, weight
-            return
-        if self._first is not None:
-            self._count(*self._first)
-            self._first = None
-        self._count(f, target, weight)
-
-    def _count(self, f: NDArray[Any], target: NDArray[Any], weight: NDArray[Any]) -> None:
-        """Add a block to the histogram of float16 scores and to the linear term."""
-        self._linear += float((weight * target * f).sum())
-        half = np.clip(f, -_MAX_HALF, _MAX_HALF).astype(np.float16).view(np.uint16)
-        counts = np.asarray(np.bincount(half, weights=weight, minlength=1 << 16), dtype=np.float64)
-        self._counts = counts if self._counts is None else self._counts + counts
-
-    def slope(self) -> float:
-        """Return the slope; 1 if there are no scores that determine it."""
-        if self._first is not None:
-            f, target, weight = self._first
-            linear = float((weight * target * f).sum())
-        elif self._counts is not None:
-            kept = np.flatnonzero(self._counts)
-            f, weight = kept.astype(np.uint16).view(np.float16).astype(np.float64), self._counts[kept]
-            linear = self._linear
-        else:
-            return 1.0
-        total = float(weight.sum())
-        scale = float(np.sqrt((weight * f**2).sum() / total)) if total > 0 else 0.0
-        if scale == 0 or not np.isfinite(scale):
-            return 1.0
-        f = f / scale
-
-        def derivative(log_a: float) -> float:
-            # The zero of the derivative is found to full precision; the minimum of the risk only to half of it.
-            return float((weight * f * expit(np.exp(log_a) * f)).sum() - linear / scale) / total
-
-        # The risk is convex in a. If the derivative has no zero in the interval, one of its ends is the minimum.
-        low, high = _LOG_SLOPES
-        if derivative(low) >= 0 or derivative(high) <= 0:
-            return float(np.exp(low if derivative(low) >= 0 else high) / scale)
-        return float(np.exp(brentq(derivative, low, high, xtol=1e-14)) / scale)
+    # The risk is convex in a. If the derivative has no zero in the interval, one of its ends is the minimum.
+    low, high = _LOG_SLOPES
+    if derivative(low) >= 0 or derivative(high) <= 0:
+        return float(np.exp(low if derivative(low) >= 0 else high) / scale)
+    return float(np.exp(brentq(derivative, low, high, xtol=1e-14)) / scale)
 
 
 def label_slopes(

@@ -76,10 +76,11 @@ def encode_targets(Y: Any) -> Targets:
         check_label_values(matrix.data, "y")
         labels = matrix if _is_large(matrix) else np.asarray(matrix.toarray())
         return Targets(labels, "multilabel", np.arange(matrix.shape[1]), None, sparse=True)
-    names = label_names_of(Y) if is_dataframe(Y) or is_other_table(Y) else None
+    is_array = type(Y) is np.ndarray
+    names = None if is_array else label_names_of(Y) if is_dataframe(Y) or is_other_table(Y) else None
     if names is not None and "" in names:
         raise ValueError("y has a column with an empty name, which rows without labels can cause; drop it")
-    array = to_dense_array(Y)
+    array = Y if is_array else to_dense_array(Y)
     if array.ndim == 1 and array.dtype == object:
         _check_all_label_sets(array.tolist())
     if array.ndim == 1 and array.dtype == object and len(array) and all(isinstance(e, _COLLECTIONS) for e in array):

@@ -52,14 +52,17 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     With ``reset``, the attributes ``n_features_in_`` and ``feature_names_in_`` of the estimator are set; otherwise X is
     compared with them. Inputs of a custom network with more dimensions become rows (n, d); see :func:`_flat_rows`.
     """
-    X = _flat_rows(estimator, X, reset=reset)
+    if reset:
+        estimator.__dict__.pop("input_shape_", None)
+    if isinstance(X, torch.utils.data.Dataset) or getattr(X, "ndim", 2) > 2 or hasattr(estimator, "input_shape_"):
+        X = _flat_rows(estimator, X, reset=reset)
     if isinstance(X, DatasetRows):
         if reset:
             estimator.n_features_in_ = X.shape[1]
             estimator.__dict__.pop("feature_names_in_", None)
         return X
-    X = to_plain_container(X)
-    if is_dataframe(X):
+    X = X if type(X) is np.ndarray else to_plain_container(X)
+    if type(X) is not np.ndarray and is_dataframe(X):
         wrong = [str(c) for c, dtype in X.dtypes.items() if dtype.kind not in "biuf"]
         if wrong:
             raise ValueError(
@@ -75,8 +78,6 @@ def _flat_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     With ``reset``, the shape of an input becomes the attribute ``input_shape_``; otherwise it is compared with it. The
     items of a ``Dataset`` are read when they are needed, or now for other models than custom networks.
     """
-    if reset:
-        estimator.__dict__.pop("input_shape_", None)
     is_custom = callable(getattr(estimator, "model", None))
     if isinstance(X, torch.utils.data.Dataset):
         X = DatasetRows(X)
@@ -508,14 +509,12 @@ def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sam
     labels, model = data.targets.labels, noise.model
     if is_sparse(labels):
         return _debias_sparse(data, noise, keep_noisy)
-    if data.targets.inferred is not None:
-        assert isinstance(model, ClassConditionalNoise)
-        rates = model.rho_pos.astype(np.float32), model.rho_neg.astype(np.float32)
-        p = debias_labels(labels, *rates)  # soft labels, which NoiseModel.debias rejects
-    elif noise.groups is None:
-        p = model.debias(labels)
-    else:
+    if noise.groups is not None:
         p = noise.groups.debias(labels, data.groups)  # type: ignore[arg-type]
+    elif isinstance(model, ClassConditionalNoise):
+        p = debias_labels(labels.astype(np.float64), model.rho_pos, model.rho_neg).astype(np.float32)
+    else:
+        p = model.debias(labels)
     noisy, information = labels if keep_noisy else None, None
     if data.trusted is not None:
         rows, true = data.trusted[0], to_dense_array(data.trusted[1])
