@@ -160,6 +160,7 @@ class CorrectedClassifier(LabelClassifier):
             The fitted classifier.
         """
         check_parameters(self.get_params(deep=False), CONSTRAINTS)
+        self.__dict__.pop("_curve", None)
         if self.estimator is None:
             X = read_features(self, X, reset=True)
         elif not hasattr(self.estimator, "predict_proba"):
