@@ -17,9 +17,10 @@ from harness import Result, compare, parser, peak_extra_megabytes, report
 
 from ccmn import CCMNClassifier, ClassConditionalNoise
 from ccmn.losses import HammingLoss, RankingLoss
-from ccmn.training import Objective, SparseLabels, StackedAdam, StackedLinear
-from ccmn.training.batches import Batch, DenseLabels, Features
-from ccmn.training.loop import make_step
+from ccmn.training.batches import Batch, DenseLabels, Features, SparseLabels
+from ccmn.training.loop import Objective, make_step
+from ccmn.training.networks import StackedLinear
+from ccmn.training.optimizer import StackedAdam
 
 SIZES = {False: (131_072, 768, 64), True: (16_384, 64, 64)}
 
@@ -27,7 +28,10 @@ STEP = """
 import numpy as np, scipy.sparse, torch
 from ccmn.losses import RankingLoss
 from ccmn.noise import ClassConditionalNoise
-from ccmn.training import Objective, SparseLabels, StackedAdam, StackedLinear
+from ccmn.training.batches import SparseLabels
+from ccmn.training.loop import Objective
+from ccmn.training.networks import StackedLinear
+from ccmn.training.optimizer import StackedAdam
 from ccmn.training.batches import Batch, Features
 from ccmn.training.loop import make_step
 q, d, batch, n = {q}, {d}, {batch}, 1024

@@ -22,8 +22,11 @@ import torch
 from harness import Result, machine, parser, report, seconds_of
 
 from ccmn.losses import RankingLoss
-from ccmn.training import KeepLast, Objective, Rows, StackedAdam, StackedLinear, train
-from ccmn.training.batches import Features
+from ccmn.training.batches import Features, Rows
+from ccmn.training.loop import Objective, train
+from ccmn.training.networks import StackedLinear
+from ccmn.training.optimizer import StackedAdam
+from ccmn.training.selection import KeepLast
 
 DOCS = Path(__file__).parents[1] / "docs"
 MARKS = "<!-- written by benchmarks/scaling.py -->", "<!-- until here -->"

@@ -42,8 +42,8 @@ from real_noise import C_GRID, data_folder, features, fit_predict, log_loss
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import KFold
 
-from ccmn import CCMNClassifier, infer_labels, next_votes
-from ccmn.votes import VoteTable
+from ccmn import CCMNClassifier, infer_labels
+from ccmn.votes import VoteTable, next_votes
 
 try:
     from cleanlab.multiannotator import get_label_quality_multiannotator

@@ -26,7 +26,8 @@ It prints::
 import numpy as np
 import pandas as pd
 
-from ccmn import CCMNClassifier, ClassConditionalNoise, infer_labels, next_votes
+from ccmn import CCMNClassifier, ClassConditionalNoise, infer_labels
+from ccmn.votes import next_votes
 from ccmn.data import load_digit_scenes
 from ccmn.metrics import hamming_loss
 from ccmn.votes import VoteTable

@@ -29,14 +29,13 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn import models as models
     from ccmn import noise as noise
     from ccmn import paper as paper
-    from ccmn import training as training
     from ccmn import votes as votes
+    from ccmn.audit import audit_labels as audit_labels
     from ccmn.audit import find_label_issues as find_label_issues
     from ccmn.data import load_dataset as load_dataset
     from ccmn.estimation import cross_fit_proba as cross_fit_proba
     from ccmn.estimation import diagnose_noise as diagnose_noise
     from ccmn.estimation import estimate_noise as estimate_noise
-    from ccmn.estimation import resolve_uncertain as resolve_uncertain
     from ccmn.losses import HammingLoss as HammingLoss
     from ccmn.losses import RankingLoss as RankingLoss
     from ccmn.metrics import control_risk as control_risk
@@ -44,28 +43,25 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn.models import CorrectedClassifier as CorrectedClassifier
     from ccmn.models import load_model as load_model
     from ccmn.noise import ClassConditionalNoise as ClassConditionalNoise
-    from ccmn.noise import GroupedNoise as GroupedNoise
     from ccmn.noise import MissingNoise as MissingNoise
     from ccmn.noise import PartialNoise as PartialNoise
-    from ccmn.noise import TransitionNoise as TransitionNoise
     from ccmn.votes import infer_labels as infer_labels
-    from ccmn.votes import next_votes as next_votes
 
 _SUBMODULES = (
-    *("audit", "data", "estimation", "losses", "metrics", "models", "noise", "paper", "training"),
+    *("audit", "data", "estimation", "losses", "metrics", "models", "noise", "paper"),
     "votes",
 )
 _EXPORTS = {
     name: module
     for module, names in {
-        "audit": ("find_label_issues",),
+        "audit": ("audit_labels", "find_label_issues"),
         "data": ("load_dataset",),
-        "estimation": ("cross_fit_proba", "diagnose_noise", "estimate_noise", "resolve_uncertain"),
+        "estimation": ("cross_fit_proba", "diagnose_noise", "estimate_noise"),
         "losses": ("HammingLoss", "RankingLoss"),
         "metrics": ("control_risk",),
         "models": ("CCMNClassifier", "CorrectedClassifier", "load_model"),
-        "noise": ("ClassConditionalNoise", "GroupedNoise", "MissingNoise", "PartialNoise", "TransitionNoise"),
-        "votes": ("infer_labels", "next_votes"),
+        "noise": ("ClassConditionalNoise", "MissingNoise", "PartialNoise"),
+        "votes": ("infer_labels",),
     }.items()
     for name in names
 }

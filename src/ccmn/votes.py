@@ -175,7 +175,7 @@ def infer_labels(
 
     See Also
     --------
-    ccmn.next_votes : Rank the labels for which another vote helps most.
+    ccmn.votes.next_votes : Rank the labels for which another vote helps most.
 
     References
     ----------
@@ -376,7 +376,7 @@ def next_votes(inferred: InferredLabels, n_votes: int = 100, *, annotator: Any =
     >>> import ccmn
     >>> votes = np.repeat(np.arange(40) % 2, 3).reshape(40, 3, 1).astype(float)  # three annotators agree
     >>> votes[4] = [[0], [1], [np.nan]]  # two annotators disagree
-    >>> ccmn.next_votes(ccmn.infer_labels(votes), 1).row.tolist()
+    >>> ccmn.votes.next_votes(ccmn.infer_labels(votes), 1).row.tolist()
     [4]
     """
     from pandas import DataFrame

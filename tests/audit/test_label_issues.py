@@ -14,9 +14,10 @@ from pandas.testing import assert_frame_equal
 
 import ccmn
 from audit import reference
-from ccmn import ClassConditionalNoise, PartialNoise, TransitionNoise, find_label_issues
+from ccmn import ClassConditionalNoise, PartialNoise, find_label_issues
 from ccmn.audit import label_issues, p_wrong, suggest_labels
 from ccmn.estimation import NoiseRates
+from ccmn.noise import TransitionNoise
 from reference import noisy_vectors
 from strategies import SEEDS, noises
 

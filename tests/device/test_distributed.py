@@ -23,7 +23,7 @@ import torch.distributed as dist
 from ccmn.data import make_noisy_multilabel
 from ccmn.models import CCMNClassifier
 from ccmn.noise import ClassConditionalNoise
-from ccmn.training import ProcessGroup
+from ccmn.training.distributed import ProcessGroup
 
 WORKER = "--rank"
 

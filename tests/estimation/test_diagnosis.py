@@ -7,8 +7,9 @@ import pytest
 import scipy.special
 from sklearn.metrics import roc_auc_score
 
-from ccmn import diagnose_noise, estimate_noise, resolve_uncertain
+from ccmn import diagnose_noise, estimate_noise
 from ccmn.data import make_noisy_multilabel
+from ccmn.estimation import resolve_uncertain
 from ccmn.estimation.diagnosis import AUC, UNKNOWN_AUC, auc, mixture_share, pool_aucs
 from ccmn.estimation.likelihood import GRIDS, deviance, surface
 from ccmn.noise import ClassConditionalNoise

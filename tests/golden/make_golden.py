@@ -29,13 +29,12 @@ from threadpoolctl import threadpool_limits
 
 from ccmn import (
     CCMNClassifier,
+    CorrectedClassifier,
     ClassConditionalNoise,
-    GroupedNoise,
     HammingLoss,
     MissingNoise,
     PartialNoise,
     RankingLoss,
-    TransitionNoise,
     control_risk,
     find_label_issues,
     infer_labels,
@@ -43,6 +42,7 @@ from ccmn import (
 )
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.losses import SURROGATES, ForwardLoss, hamming_loss, ranking_loss
+from ccmn.noise import GroupedNoise, TransitionNoise
 from ccmn.paper import theory
 from ccmn.paper.baselines import FPML, PARTICLE, PMLLRS, PMLNI
 from ccmn.paper.result_store import ResultStore
@@ -342,7 +342,7 @@ def default_predictions() -> Values:
     """Return the probabilities and noise rates of the default classifier."""
     found = {}
     for name, (X, Y) in default_tasks().items():
-        model = CCMNClassifier(random_state=0).fit(X[:-50], Y[:-50])
+        model = CorrectedClassifier(random_state=0).fit(X[:-50], Y[:-50])
         proba = model.predict_proba(X[-50:])
         found[f"{name}/first_row"] = np.asarray(proba[0])[:MAX_ENTRIES]
         found[f"{name}/proba"] = proba

@@ -16,14 +16,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import brentq
 
 import ccmn
-from ccmn import (
-    ClassConditionalNoise,
-    PartialNoise,
-    TransitionNoise,
-    control_risk,
-)
+from ccmn import ClassConditionalNoise, PartialNoise, control_risk
 from ccmn.estimation import NoiseRates
 from ccmn.metrics.risk_control import CONTROLLED, N_STARTS, accepted_hypotheses, default_thresholds
+from ccmn.noise import TransitionNoise
 
 AT_LEAST = ("recall", "precision")
 EASY = {"recall": 0.01, "precision": 0.01, "hamming": 0.99}

@@ -18,13 +18,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.multioutput import MultiOutputClassifier
 
-from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, load_model
+from ccmn import ClassConditionalNoise, CorrectedClassifier, PartialNoise, load_model
 from ccmn.data import make_noisy_multilabel
 from ccmn.metrics import hamming_loss
-from ccmn.models import persistence, solvers
-from ccmn.models.predictor import log_odds
-from ccmn.models.solvers import TrainingConfig, _linear_share
-from ccmn.models.training_data import Sample, Split, relative_information, split
+from ccmn.models import average_model, persistence
+from ccmn.models.average_model import _folds, _linear_share, log_odds
+from ccmn.models.training_data import Sample, relative_information, split
 from ccmn.training.forest import DEFAULT_TREES, TRIAL_TREES, fit_forest
 
 NOISE = ClassConditionalNoise([0.3, 0.1, 0.0], [0.1, 0.2, 0.2])
@@ -35,16 +34,16 @@ X_TEST, Y_TEST, Z_TEST = TASK.X[250:], TASK.Y[250:], TASK.Y_noisy[250:]
 
 @pytest.fixture(scope="module")
 def fitted():
-    return CCMNClassifier(NOISE, random_state=0).fit(X, Z)
+    return CorrectedClassifier(noise=NOISE, random_state=0).fit(X, Z)
 
 
 def test_probabilities_are_the_corrected_average_of_both_models(fitted):
-    network = fitted._scorer.network
-    share = fitted.selected_["linear_share"]
-    assert 0 <= share <= 1
-    linear = expit(X_TEST @ network.arrays["weight"] + network.arrays["bias"])
-    mean = share * linear + (1 - share) * network.forest.predict(X_TEST)
-    slope, offset = network.arrays["platt"]
+    model = fitted._model
+    share = model.arrays["linear_share"][0]
+    assert 0 <= share < 1
+    linear = expit(X_TEST @ model.arrays["weight"] + model.arrays["bias"])
+    mean = share * linear + (1 - share) * model.forest.predict(X_TEST)
+    slope, offset = model.arrays["platt"]
     noisy = expit(slope * logit(mean) + offset)
     true = (noisy - NOISE.rho_neg) / (1 - NOISE.rho_pos - NOISE.rho_neg)
     inside = (true > 0.06) & (true < 0.94)  # outside, probabilities approach 0 and 1
@@ -56,26 +55,19 @@ def test_probabilities_are_the_corrected_average_of_both_models(fitted):
 def test_correction_outperforms_no_correction():
     noise = PartialNoise(0.6, n_labels=3)
     labels = noise.corrupt(Y, random_state=0)
-    corrected, plain = (CCMNClassifier(given, random_state=0).fit(X, labels).predict(X_TEST) for given in (noise, None))
+    corrected, plain = (
+        CorrectedClassifier(noise=given, random_state=0).fit(X, labels).predict(X_TEST) for given in (noise, None)
+    )
     assert hamming_loss(Y_TEST, corrected) < hamming_loss(Y_TEST, plain) - 0.1
-
-
-def test_selected_configuration_and_history(fitted):
-    selected, history = fitted.selected_, fitted.history_
-    assert set(selected) == {"criterion", "value", "l2_min", "l2_max", "n_labels", "linear_share"}
-    assert history.iloc[-1][["hamming_loss", "linear_share"]].tolist() == [selected["value"], selected["linear_share"]]
-    assert (history["linear_share"][:-1] == 1).all()
-    assert history["labels"][:-1].sum() == selected["n_labels"] == 3
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, scipy.sparse.csr_array])
 def test_loaded_model_predicts_exactly_the_same(tmp_path, wrap):
-    clf = CCMNClassifier(NOISE, threshold="f1", random_state=0).fit(wrap(X), Z)
+    clf = CorrectedClassifier(noise=NOISE, threshold="f1", random_state=0).fit(wrap(X), Z)
     clf.save(tmp_path / "m.ccmn")
     again = load_model(tmp_path / "m.ccmn")
     for method in ("decision_function", "predict", "predict_proba"):
         assert np.array_equal(getattr(again, method)(wrap(X_TEST)), getattr(clf, method)(wrap(X_TEST)))
-    assert again.selected_ == clf.selected_
 
 
 @pytest.mark.parametrize(
@@ -85,7 +77,7 @@ def test_loaded_model_predicts_exactly_the_same(tmp_path, wrap):
         ("feature", lambda a: a.update(feature=a["feature"][::-1])),
         ("threshold", lambda a: a.update(feature=a["feature"][:-1])),
         ("values", lambda a: a.update(feature=np.full_like(a["feature"], 0))),
-        ("feature", lambda a: a.pop("feature")),
+        ("linear_share", lambda a: a.pop("feature")),
         ("threshold", lambda a: a.update(threshold=a["threshold"][:-1])),
         ("threshold", lambda a: a["threshold"].__setitem__(0, np.nan)),
         ("values", lambda a: a["values"].__setitem__((0, 0), 2)),
@@ -116,9 +108,9 @@ def test_scaling_corrects_probabilities_that_are_too_close_to_the_mean():
     rng = np.random.default_rng(0)
     features = rng.normal(size=(4000, 20))
     labels = (2 * features[:, :3] + rng.logistic(size=(4000, 3)) > 2).astype(int)
-    clf = CCMNClassifier(None, random_state=0).fit(features[:700], labels[:700])
+    clf = CorrectedClassifier(noise=None, random_state=0).fit(features[:700], labels[:700])
     probabilities = clf.predict_proba(features[700:])
-    slope, offset = clf._scorer.network.arrays["platt"]
+    slope, offset = clf._model.arrays["platt"]
     assert (slope > 1.05).all()
     unscaled = expit((logit(probabilities) - offset) / slope)
     errors = [log_loss(labels[700:].ravel(), p.ravel()) for p in (probabilities, unscaled)]
@@ -128,17 +120,17 @@ def test_scaling_corrects_probabilities_that_are_too_close_to_the_mean():
 def test_containers_of_features(fitted):
     expected = fitted.decision_function(X_TEST)
     np.testing.assert_allclose(fitted.decision_function(X_TEST[:7]), expected[:7], atol=1e-6)
-    frame = CCMNClassifier(NOISE, random_state=0).fit(pd.DataFrame(X).add_prefix("x"), pd.DataFrame(Z))
+    frame = CorrectedClassifier(noise=NOISE, random_state=0).fit(pd.DataFrame(X).add_prefix("x"), pd.DataFrame(Z))
     assert np.array_equal(frame.decision_function(pd.DataFrame(X_TEST).add_prefix("x")), expected)
-    csr = CCMNClassifier(NOISE, random_state=0).fit(scipy.sparse.csr_matrix(X), Z)
-    assert "projection" in csr._scorer.network.arrays
+    csr = CorrectedClassifier(noise=NOISE, random_state=0).fit(scipy.sparse.csr_matrix(X), Z)
+    assert "projection" in csr._model.arrays
     agreement = (csr.predict(scipy.sparse.csr_matrix(X_TEST)) == fitted.predict(X_TEST)).mean()
     assert agreement > 0.85
 
 
 def test_same_random_state_same_model(fitted):
-    again = CCMNClassifier(NOISE, random_state=0).fit(X, Z)
-    other = CCMNClassifier(NOISE, random_state=1).fit(X, Z)
+    again = CorrectedClassifier(noise=NOISE, random_state=0).fit(X, Z)
+    other = CorrectedClassifier(noise=NOISE, random_state=1).fit(X, Z)
     assert np.array_equal(again.decision_function(X_TEST), fitted.decision_function(X_TEST))
     assert not np.array_equal(other.decision_function(X_TEST), fitted.decision_function(X_TEST))
 
@@ -154,29 +146,18 @@ def test_copies(fitted):
 
 
 def test_one_label():
-    clf = CCMNClassifier(ClassConditionalNoise([0.3], [0.1]), random_state=0).fit(X, Z[:, :1])
+    clf = CorrectedClassifier(noise=ClassConditionalNoise([0.3], [0.1]), random_state=0).fit(X, Z[:, :1])
     assert clf.predict_proba(X_TEST).shape == (150, 1)
     assert hamming_loss(Y_TEST[:, :1], clf.predict(X_TEST)) < 0.2
 
 
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_classes(n_classes):
-    y = np.array(list("abcd"))[X[:, :n_classes].argmax(1)]
-    clf = CCMNClassifier(None, random_state=0).fit(X, y)
-    assert "linear_share" in clf.selected_
-    p = clf.predict_proba(X)
-    assert p.shape == (250, n_classes)
-    np.testing.assert_allclose(p.sum(1), 1)
-    assert clf.score(X, y) > 0.85
-
-
 def test_unobserved_labels():
     partly = np.where(np.random.default_rng(5).random(Z.shape) < 0.3, np.nan, Z)
-    clf = CCMNClassifier(NOISE, random_state=0).fit(X, partly)
-    assert "linear_share" in clf.selected_
+    clf = CorrectedClassifier(noise=NOISE, random_state=0).fit(X, partly)
+    assert clf._model.forest is not None
     assert hamming_loss(Y_TEST, clf.predict(X_TEST)) < 0.3
     partly[:, 1] = np.nan  # a label that was never observed
-    p = CCMNClassifier(NOISE, random_state=0).fit(X, partly).predict_proba(X_TEST)
+    p = CorrectedClassifier(noise=NOISE, random_state=0).fit(X, partly).predict_proba(X_TEST)
     assert np.isfinite(p).all()
 
 
@@ -184,20 +165,18 @@ def test_unobserved_labels():
 def test_few_rows(n):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # rates are not estimated
-        clf = CCMNClassifier(random_state=0).fit(X[:n], Z[:n])
-        average = CCMNClassifier(model="average", random_state=0).fit(X[:n], Z[:n])
-    assert ("linear_share" in clf.selected_) == (n >= 50)
-    for model in (clf, average):
-        p = model.predict_proba(X_TEST)
-        assert p.shape == (150, 3)
-        assert ((p > 0) & (p < 1)).all()
+        clf = CorrectedClassifier(random_state=0).fit(X[:n], Z[:n])
+    assert (clf._model.forest is not None) == (n >= 50)
+    p = clf.predict_proba(X_TEST)
+    assert p.shape == (150, 3)
+    assert ((p > 0) & (p < 1)).all()
 
 
 @pytest.mark.parametrize("value", [0, 1])
 def test_constant_labels(value):
     labels = Z.copy()
     labels[:, 1] = value
-    clf = CCMNClassifier(None, random_state=0).fit(X, labels)
+    clf = CorrectedClassifier(noise=None, random_state=0).fit(X, labels)
     assert (clf.predict(X_TEST)[:, 1] == value).all()
 
 
@@ -205,17 +184,9 @@ def test_sample_weights():
     """The labels of rows with a small weight are wrong."""
     weights, wrong = np.ones(250), Y.copy()
     weights[::2], wrong[::2] = 1e-3, 1 - Y[::2]
-    weighted = CCMNClassifier(None, random_state=0).fit(X, wrong, weights)
-    plain = CCMNClassifier(None, random_state=0).fit(X, wrong)
+    weighted = CorrectedClassifier(noise=None, random_state=0).fit(X, wrong, weights)
+    plain = CorrectedClassifier(noise=None, random_state=0).fit(X, wrong)
     assert hamming_loss(Y_TEST, weighted.predict(X_TEST)) < 0.25 < hamming_loss(Y_TEST, plain.predict(X_TEST))
-
-
-@pytest.mark.parametrize(("labels", "clean"), [(Y_TEST, True), (Z_TEST, False)])
-def test_given_validation_rows(labels, clean):
-    clf = CCMNClassifier(NOISE, random_state=0).fit(X, Z, validation=(X_TEST, labels), validation_is_clean=clean)
-    p = labels if clean else NOISE.debias(labels.astype(np.float32))
-    h = clf.predict(X_TEST)
-    assert clf.selected_["value"] == pytest.approx((p * (1 - h) + (1 - p) * h).mean(), abs=1e-5)
 
 
 def test_trusted_rows_partly_verified():
@@ -223,15 +194,15 @@ def test_trusted_rows_partly_verified():
     verified[:150, :2] = Y[:150, :2]
     losses = []
     for trusted in (None, verified):
-        predicted = CCMNClassifier(NOISE, random_state=0).fit(X, Z, trusted=trusted).predict(X_TEST)
+        predicted = CorrectedClassifier(noise=NOISE, random_state=0).fit(X, Z, trusted=trusted).predict(X_TEST)
         losses.append(hamming_loss(Y_TEST[:, :2], predicted[:, :2]))
     assert losses[1] < losses[0]
 
 
 def test_f1_thresholds():
     """Thresholds are selected on predictions of rows that the models have not seen."""
-    clf = CCMNClassifier(NOISE, threshold="f1", random_state=0).fit(X, Z)
-    assert clf.thresholds_.any()
+    clf = CorrectedClassifier(noise=NOISE, threshold="f1", random_state=0).fit(X, Z)
+    assert clf._curve.thresholds.any()
     assert ((clf.predict_proba(X_TEST) >= 0.5) == clf.predict(X_TEST)).all()
 
 
@@ -239,8 +210,8 @@ def test_interrupted_fit_leaves_no_model(monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    clf = CCMNClassifier(NOISE, random_state=0).fit(X, Z)
-    monkeypatch.setattr("ccmn.models.solvers.fit_forest", interrupt)
+    clf = CorrectedClassifier(noise=NOISE, random_state=0).fit(X, Z)
+    monkeypatch.setattr("ccmn.models.average_model.fit_forest", interrupt)
     with pytest.raises(KeyboardInterrupt):
         clf.fit(X, Z)
     with pytest.raises(ValueError, match="not fitted"):
@@ -253,10 +224,7 @@ def test_share_of_the_linear_model_equals_a_grid_search():
     mix = 0.3 * expit(f) + 0.7 * forest
     p = NOISE.debias((rng.random(mix.shape) < mix).astype(np.float32))
     p[:20, 0] = np.nan
-    config = object.__new__(TrainingConfig)
-    for name, value in (("noise", NOISE), ("loss_name", "plugin")):
-        object.__setattr__(config, name, value)
-    share = _linear_share(config, Sample(f, p), f, forest)
+    share = _linear_share(Sample(f, p), NOISE, f, forest)
     # The square risk of the noisy labels, whose unit is the same for all labels.
     slope = 1 - NOISE.rho_pos - NOISE.rho_neg
     noisy = p * slope + NOISE.rho_neg
@@ -282,41 +250,35 @@ def test_relative_information_equals_a_simulation():
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.2, 0.4])
-def test_folds_cover_every_row_once(fraction):
+def test_folds_cover_every_row_once(fraction, monkeypatch):
     rows = Sample(np.arange(103.0)[:, None], np.zeros((103, 2), dtype=np.float32))
-    parts = split(rows, fraction, 0)
-    folds = parts.folds(1000)
+    valid_rows = split(rows, fraction, 0).valid_rows
+    folds = _folds(rows, valid_rows)
     np.testing.assert_array_equal(np.sort(np.concatenate([held_out for _, held_out in folds])), np.arange(103))
-    np.testing.assert_array_equal(folds[0][1], parts.valid_rows)
+    np.testing.assert_array_equal(folds[0][1], valid_rows)
     for train, held_out in folds:
         assert not np.isin(held_out, train.X).any()
         assert len(train.X) + len(held_out) == 103
-    assert parts.folds(100) is None
-    assert Split(rows, rows).folds(1000) is None
-    assert split(rows.take(np.arange(40)), fraction, 0).folds(1000) is None
+    monkeypatch.setattr(average_model, "MAX_SELECTION_ROWS", 100)
+    assert len(_folds(rows, valid_rows)) == 1
+    few = rows.take(np.arange(40))
+    assert [len(train.X) for train, _ in _folds(few, split(few, fraction, 0).valid_rows)] == [40]
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, scipy.sparse.csr_array])
 def test_model_is_linear_if_the_forest_has_no_share(monkeypatch, wrap):
-    kept = CCMNClassifier(NOISE, random_state=0).fit(wrap(X), Z)
-    assert kept._scorer.network.kind == "average"
-    monkeypatch.setattr(solvers, "_linear_share", lambda *args: 1.0)
+    kept = CorrectedClassifier(noise=NOISE, random_state=0).fit(wrap(X), Z)
+    assert kept._model.forest is not None
+    monkeypatch.setattr(average_model, "_linear_share", lambda *args: 1.0)
     grown = []
     monkeypatch.setattr(
-        solvers, "fit_forest", lambda *args, **kwargs: grown.append(fit_forest(*args, **kwargs)) or grown[0]
+        average_model, "fit_forest", lambda *args, **kwargs: grown.append(fit_forest(*args, **kwargs)) or grown[0]
     )
-    clf = CCMNClassifier(NOISE, random_state=0).fit(wrap(X), Z)
-    network = clf._scorer.network
-    assert network.kind == "linear"
-    assert set(network.arrays) == {"weight", "bias"}
+    clf = CorrectedClassifier(noise=NOISE, random_state=0).fit(wrap(X), Z)
+    assert set(clf._model.arrays) == {"weight", "bias", "platt"}
     assert grown[0][0].n_trees == TRIAL_TREES
-    # The outputs are those of the linear model of the average after Platt scaling.
-    linear = CCMNClassifier(NOISE, model="linear", random_state=0).fit(wrap(X), Z)
-    ours, other = (model._scorer.network.outputs(wrap(X_TEST)) for model in (clf, linear))
-    for j in range(3):
-        line = np.polyfit(other[:, j], ours[:, j], 1)
-        assert line[0] > 0
-        np.testing.assert_allclose(ours[:, j], np.polyval(line, other[:, j]), atol=1e-6)
+    for name in ("weight", "bias"):
+        np.testing.assert_array_equal(clf._model.arrays[name], kept._model.arrays[name])
 
 
 @pytest.mark.parametrize("useless", [True, False])
@@ -339,7 +301,7 @@ def test_separable_labels_are_predicted_as_well_as_by_logistic_regression():
     rng = np.random.default_rng(0)
     features = rng.normal(size=(3000, 5))
     labels = (features @ rng.normal(size=(5, 3)) > [2.0, -1.5, 1.0]).astype(int)  # thresholds far from the mean
-    clf = CCMNClassifier(random_state=0).fit(features[:1000], labels[:1000])
+    clf = CorrectedClassifier(random_state=0).fit(features[:1000], labels[:1000])
     baseline = MultiOutputClassifier(LogisticRegression(C=1e5, max_iter=1000)).fit(features[:1000], labels[:1000])
     errors = [(model.predict(features[1000:]) != labels[1000:]).mean() for model in (clf, baseline)]
     assert errors[0] <= errors[1] + 0.003
@@ -351,7 +313,7 @@ def test_probabilities_of_rare_labels_without_noise_are_small():
     features = rng.normal(size=(6000, 5))
     labels = (features[:, :1] + rng.logistic(size=(6000, 1)) > 5.5).astype(int)
     assert 0.002 < labels.mean() < 0.02
-    clf = CCMNClassifier(None, random_state=0).fit(features[:3000], labels[:3000])
+    clf = CorrectedClassifier(noise=None, random_state=0).fit(features[:3000], labels[:3000])
     assert clf.predict_proba(features[3000:])[:, -1].mean() < 2 * labels.mean()
 
 
@@ -364,7 +326,7 @@ def test_clean_labels_with_weak_features_are_not_harmed(n):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the rates are poorly identified
         plain, default = (
-            CCMNClassifier(noise, random_state=0).fit(features[:n], labels[:n]) for noise in (None, "both")
+            CorrectedClassifier(noise=noise, random_state=0).fit(features[:n], labels[:n]) for noise in (None, "both")
         )
     losses = [log_loss(labels[n:].ravel(), clf.predict_proba(features[n:]).ravel()) for clf in (plain, default)]
     assert losses[1] < losses[0] + 0.03  # before, 0.06 to 0.12 worse

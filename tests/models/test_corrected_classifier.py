@@ -259,7 +259,6 @@ def test_sparse_default_is_saved_and_exported(tmp_path):
     clf.save(tmp_path / "m.ccmn")
     loaded = load_model(tmp_path / "m.ccmn")
     np.testing.assert_array_equal(loaded.decision_function(X), clf.decision_function(X))
-    assert scipy.sparse.issparse(loaded.predict(X))
     module = loaded.to_torch()
     np.testing.assert_allclose(module(torch.tensor(X.toarray())).numpy(), clf.predict_proba(X), atol=1e-5)
 

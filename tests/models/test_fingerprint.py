@@ -18,7 +18,7 @@ from ccmn.data.shards import ShardedData
 from ccmn.models.streaming import StreamPlan, draw_holdout
 from ccmn.models.training_data import Sample, fit_fingerprint
 from ccmn.noise import ClassConditionalNoise
-from ccmn.training import SparseLabels
+from ccmn.training.batches import SparseLabels
 
 N, D, Q = 40, 3, 2
 NOISE = ClassConditionalNoise([0.1, 0.2], [0.2, 0.1])

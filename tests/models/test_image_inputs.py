@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 import torch
+from ccmn.models.solvers import SOLVERS, fit_adam
 from torch.utils.data import Dataset, TensorDataset
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, load_model
 from ccmn.data import load_digit_scenes
 from ccmn.estimation import cross_fit_proba, estimate_noise
-from ccmn.models.solvers import SOLVERS, fit_adam
 
 DATA = load_digit_scenes(600)
 IMAGES, Y = DATA.X.reshape(-1, 1, 16, 24), DATA.Y

@@ -15,8 +15,8 @@ from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, load_model
 from ccmn.models import predictor, training_data
 from ccmn.models.calibration import SlopeFit
 from ccmn.noise import GroupedNoise
-from ccmn.training import DenseLabels, StackedLinear
-from ccmn.training.batches import Features
+from ccmn.training.batches import DenseLabels, Features
+from ccmn.training.networks import StackedLinear
 from ccmn.training.selection import CRITERIA, ValidationCriterion, criterion_of_scores
 
 N, D, Q = 300, 6, 9

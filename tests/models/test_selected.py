@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from contextlib import nullcontext
 
@@ -24,23 +23,9 @@ def fit(**parameters):
     return CCMNClassifier(**settings).fit(X[:200], Y[:200], validation=VALIDATION, validation_is_clean=True)
 
 
-@pytest.mark.parametrize("surrogate", ["square", "logistic"])
-def test_path_solvers_report_the_criterion_of_the_fitted_model(surrogate):
-    clf = fit(loss="hamming", surrogate=surrogate)
-    history = clf.history_
-    used = history["l2"][history["labels"] > 0]
-    assert clf.selected_ == {
-        "criterion": "hamming_loss",
-        "value": pytest.approx(hamming_loss(VALIDATION[1], clf.predict(VALIDATION[0]))),
-        "l2_min": used.min(),
-        "l2_max": used.max(),
-        "n_labels": 3,
-    }
-
-
 @pytest.mark.parametrize("model", ["linear", lambda d, q: torch.nn.Linear(d, q)])
 def test_adam_reports_learning_rate_and_epoch(model):
-    clf = fit(loss="hamming", solver="adam", model=model, lr=(1e-4, 0.05), epochs=30)
+    clf = fit(loss="hamming", model=model, lr=(1e-4, 0.05), epochs=30)
     selected, history = clf.selected_, clf.history_
     assert (selected["criterion"], selected["lr"], selected["epochs"]) == ("hamming_loss", 0.05, 30)
     row = history[(history["lr"] == selected["lr"]) & (history["epoch"] == selected["epoch"])].iloc[0]
@@ -50,7 +35,7 @@ def test_adam_reports_learning_rate_and_epoch(model):
 
 
 def test_selected_is_saved_with_the_model(tmp_path):
-    clf = fit()
+    clf = fit(epochs=3)
     clf.save(tmp_path / "m.ccmn")
     assert load_model(tmp_path / "m.ccmn").selected_ == clf.selected_
 
@@ -62,7 +47,7 @@ def warnings_of(**parameters):
     return [str(w.message) for w in caught]
 
 
-ADAM = {"loss": "hamming", "surrogate": "sigmoid", "scale": False, "solver": "adam"}
+ADAM = {"loss": "hamming", "surrogate": "sigmoid", "scale": False}
 
 
 def test_one_warning_names_the_edge_of_the_grid_and_the_last_epoch():
@@ -94,22 +79,11 @@ def test_no_warning_for_a_selection_inside_the_grid(parameters):
     assert warnings_of(**ADAM, **parameters) == []
 
 
-@pytest.mark.parametrize("surrogate", ["square", "logistic"])
-def test_warning_if_most_labels_select_the_smallest_l2(surrogate):
-    path = {"loss": "hamming", "surrogate": surrogate}
-    (message,) = warnings_of(**path, weight_decay=0.5)
-    assert re.search(r"weight_decay=0\.5, is selected for [23] of 3 labels; a smaller weight_decay may be", message)
-    assert warnings_of(**path, weight_decay=1e-5) == []
-    assert warnings_of(**path, weight_decay=0.0) == []
-    # The largest l2 leaves only the bias; above it nothing changes.
-    assert warnings_of(**path, weight_decay=1e3) == []
-
-
 def test_no_edge_warning_after_an_interruption(monkeypatch):
     def interrupt(progress):
         if progress.epoch == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("ccmn.models.classifier.show_progress", lambda *_: nullcontext((interrupt, None)))
-    (message,) = warnings_of(**ADAM, epochs=50)
+    monkeypatch.setattr("ccmn.models.ccmn_classifier.show_progress", lambda *_: nullcontext(interrupt))
+    (message,) = warnings_of(**ADAM, epochs=50, verbose=1)
     assert message.startswith("The fit was interrupted")

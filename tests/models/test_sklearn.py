@@ -19,14 +19,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ccmn import (
-    CCMNClassifier,
-    ClassConditionalNoise,
-    CorrectedClassifier,
-    GroupedNoise,
-    PartialNoise,
-)
+from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier, PartialNoise
 from ccmn.data import TablePreprocessor, load_digit_scenes, make_noisy_multilabel
+from ccmn.noise import GroupedNoise
 
 
 @pytest.mark.filterwarnings("ignore")

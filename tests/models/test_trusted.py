@@ -18,7 +18,7 @@ ROWS = np.array([3, 40, 41, 299])
 
 
 def scores(trusted, noise=NOISE):
-    clf = CCMNClassifier(noise, loss="hamming", surrogate="square", random_state=0)
+    clf = CCMNClassifier(noise, loss="hamming", epochs=10, random_state=0)
     return clf.fit(X, Z, trusted=trusted).decision_function(X)
 
 
@@ -55,7 +55,7 @@ def test_array_with_the_wrong_number_of_rows_is_rejected():
 def test_metadata_routing_slices_the_array():
     trusted = np.where(np.arange(len(Y))[:, None] % 2 == 0, Y, np.nan)
     with sklearn.config_context(enable_metadata_routing=True):
-        clf = CCMNClassifier(NOISE, loss="hamming", surrogate="square", random_state=0).set_fit_request(trusted=True)
+        clf = CCMNClassifier(NOISE, loss="hamming", epochs=10, random_state=0).set_fit_request(trusted=True)
         search = GridSearchCV(clf, {"weight_decay": [1e-4, 1e-2]}, cv=2, scoring="accuracy", error_score="raise")
         search.fit(X, Z, trusted=trusted)
     assert search.best_estimator_.coef_.shape == (3, 5)

@@ -122,23 +122,20 @@ def _estimator(rng: np.random.Generator) -> Any:
 
     from ccmn.losses import CORRECTIONS, SURROGATES
     from ccmn.models import CCMNClassifier, CorrectedClassifier
-    from ccmn.models.classifier import LOSS_NAMES
     from ccmn.paper.baselines import BASELINES
 
     kind = rng.integers(9)
     if kind == 5:
-        return CCMNClassifier(random_state=0, model=rng.choice(["auto", "average"]))
+        return CorrectedClassifier(noise=noise(rng), threshold=str(rng.choice(["fixed", "f1"])), random_state=0)
     if kind < 5:
         options: dict[str, Any] = {
             "noise": "partial" if rng.random() < 0.1 else noise(rng),
-            "loss": rng.choice([*LOSS_NAMES]),
-            "surrogate": rng.choice([*SURROGATES]),
-            "model": rng.choice(["linear", "linear", "mlp"]),
-            "solver": rng.choice(["auto", "auto", "adam"]),
+            "loss": str(rng.choice(["hamming", "ranking"])),
+            "surrogate": str(rng.choice([*SURROGATES])),
+            "model": str(rng.choice(["linear", "linear", "mlp"])),
             "lr": float(rng.choice([0.05, 10.0])),
             "epochs": 5,
             "correction": rng.choice([None, None, *CORRECTIONS]),
-            "threshold": rng.choice(["fixed", "fixed", "tuned"]),
             "random_state": 0,
         }
         return CCMNClassifier(**options)
@@ -157,7 +154,7 @@ def estimate(rng: np.random.Generator, X: Any, Y: Any) -> Any:
     if method == "trusted":
         more["trusted"] = ([0, 1, 2, 3], np.array([[0, 1, 0, 1]] * 4))
     elif method == "dawid_skene":
-        more["annotators"] = rng.integers(0, 2, size=(3, Y.shape[0], N_LABELS)).astype(float)
+        more["votes"] = rng.integers(0, 2, size=(3, Y.shape[0], N_LABELS)).astype(float)
     elif method == "known_prevalence":
         more["prevalence"] = rng.random(N_LABELS)
     rates = estimate_noise(X, Y, method, noise_type=str(rng.choice(["both", "partial", "missing"])), **more)
@@ -219,7 +216,8 @@ def loss(rng: np.random.Generator, X: Any, Y: Any) -> Any:
 
 def votes(rng: np.random.Generator, X: Any, Y: Any) -> Any:
     """Infer labels from the votes of annotators who agree, contradict each other, vote rarely or never."""
-    from ccmn import infer_labels, next_votes
+    from ccmn import infer_labels
+    from ccmn.votes import next_votes
 
     given = (rng.random((60, 3, N_LABELS)) < rng.choice([0.0, 0.05, 0.5, 1.0])).astype(float)
     given[rng.random(given.shape) < rng.choice([0.0, 0.5, 0.99, 1.0])] = np.nan
@@ -233,7 +231,8 @@ def votes(rng: np.random.Generator, X: Any, Y: Any) -> Any:
 
 def diagnose(rng: np.random.Generator, X: Any, Y: Any) -> Any:
     """Diagnose noise, or estimate uncertain labels."""
-    from ccmn import diagnose_noise, resolve_uncertain
+    from ccmn import diagnose_noise
+    from ccmn.estimation import resolve_uncertain
 
     proba = np.clip(rng.random((60, N_LABELS)) * rng.choice([1, 1e-300, 2]), 0, 1)
     if rng.random() < 0.5:
@@ -247,7 +246,8 @@ def diagnose(rng: np.random.Generator, X: Any, Y: Any) -> Any:
 
 def group_noise(rng: np.random.Generator, X: Any, Y: Any) -> Any:
     """Train on labels with rates per group."""
-    from ccmn import CCMNClassifier, ClassConditionalNoise, GroupedNoise
+    from ccmn import CCMNClassifier, ClassConditionalNoise
+    from ccmn.noise import GroupedNoise
 
     members = [ClassConditionalNoise(*(rng.random((2, N_LABELS)) * 0.499)) for _ in range(2)]
     groups = rng.choice(["a", "b"], 60)

@@ -12,9 +12,12 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from ccmn.losses import HammingLoss
-from ccmn.training import KeepBest, KeepLast, Objective, Rows, StackedAdam, StackedLinear, UserNetwork, train
-from ccmn.training.batches import Features
+from ccmn.training.batches import Features, Rows
 from ccmn.training.checkpoint import Checkpoint
+from ccmn.training.loop import Objective, train
+from ccmn.training.networks import StackedLinear, UserNetwork
+from ccmn.training.optimizer import StackedAdam
+from ccmn.training.selection import KeepBest, KeepLast
 
 X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
 Y = torch.from_numpy((X[:, :2] > 0).astype(np.float32))

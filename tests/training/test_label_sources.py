@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccmn.noise import ClassConditionalNoise, TransitionNoise
-from ccmn.training import DenseLabels, SparseLabels
+from ccmn.training.batches import DenseLabels, SparseLabels
 
 
 def random_labels(n: int, q: int, seed: int = 0) -> np.ndarray:

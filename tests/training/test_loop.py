@@ -9,21 +9,12 @@ import torch
 
 from ccmn.losses import HammingLoss, RankingLoss
 from ccmn.noise import ClassConditionalNoise
-from ccmn.training import (
-    KeepBest,
-    KeepLast,
-    Objective,
-    Rows,
-    RunLabels,
-    StackedAdam,
-    StackedLinear,
-    StackedMLP,
-    UserNetwork,
-    train,
-)
-from ccmn.training.batches import Features
+from ccmn.training.batches import Features, Rows, RunLabels
 from ccmn.training.checkpoint import Checkpoint
-from ccmn.training.loop import Part
+from ccmn.training.loop import Objective, Part, train
+from ccmn.training.networks import StackedLinear, StackedMLP, UserNetwork
+from ccmn.training.optimizer import StackedAdam
+from ccmn.training.selection import KeepBest, KeepLast
 
 N, D, Q = 60, 7, 4
 ALL = [np.arange(N)]

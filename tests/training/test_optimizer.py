@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ccmn.training import StackedAdam
 from ccmn.training.networks import UserNetwork
+from ccmn.training.optimizer import StackedAdam
 
 
 class _Hidden(torch.nn.Module):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from ccmn.models.classifier import check_parameters
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ccmn import CCMNClassifier
 from ccmn.losses import HammingLoss
-from ccmn.models.classifier import check_parameters
-from ccmn.training import Objective, ProcessGroup, Rows, SharedBatches, StackedAdam, StackedLinear
-from ccmn.training.batches import Batch, DenseLabels, Features
-from ccmn.training.loop import make_step
+from ccmn.training.batches import Batch, DenseLabels, Features, Rows
+from ccmn.training.distributed import ProcessGroup, SharedBatches
+from ccmn.training.loop import Objective, make_step
+from ccmn.training.networks import StackedLinear
+from ccmn.training.optimizer import StackedAdam
 
 
 @given(n=st.integers(1, 20), batch=st.integers(1, 7), world_size=st.integers(1, 5))

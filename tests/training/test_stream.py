@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccmn.noise import ClassConditionalNoise
-from ccmn.training import ProcessGroup, Stream, StreamSettings
+from ccmn.training.distributed import ProcessGroup
+from ccmn.training.stream import Stream, StreamSettings
 
 Group = namedtuple("Group", "rows start")
 

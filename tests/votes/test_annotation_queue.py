@@ -47,17 +47,17 @@ def test_votes_of_a_spammer_gain_nothing():
 def test_queue_of_one_annotator_leaves_out_his_votes():
     _, _, shown = make_votes()
     inferred = ccmn.infer_labels(shown)
-    queue = ccmn.next_votes(inferred, 50, annotator=2)
+    queue = ccmn.votes.next_votes(inferred, 50, annotator=2)
     assert np.isnan(shown[queue.row, 2, queue.label]).all()
     assert queue.gain.is_monotonic_decreasing
-    assert len(ccmn.next_votes(inferred, 50, annotator=0)) == 0  # has voted on everything
+    assert len(ccmn.votes.next_votes(inferred, 50, annotator=0)) == 0  # has voted on everything
     with pytest.raises(ValueError, match="annotator must be"):
-        ccmn.next_votes(inferred, annotator="nobody")
+        ccmn.votes.next_votes(inferred, annotator="nobody")
 
 
 def test_names_of_labels():
     lines = [(0, "a", "sea", 1), (0, "b", "sea", 0), (1, "a", "sky", 1), (1, "b", "sky", 1), (2, "a", "sky", 0)]
-    queue = ccmn.next_votes(ccmn.infer_labels(pd.DataFrame(lines)), 2)
+    queue = ccmn.votes.next_votes(ccmn.infer_labels(pd.DataFrame(lines)), 2)
     assert list(queue.columns) == ["row", "label", "name", "proba", "gain"]
     assert set(queue.name) <= {"sea", "sky"}
 
@@ -68,7 +68,7 @@ def test_votes_of_the_queue_correct_more_labels_than_random_votes():
         Y, votes, shown = make_votes(seed=seed)
         inferred = ccmn.infer_labels(shown)
         rng = np.random.default_rng(seed)
-        queue = ccmn.next_votes(inferred, 120)
+        queue = ccmn.votes.next_votes(inferred, 120)
         chosen = {"queue": (queue.row, queue.label), "random": (rng.integers(400, size=120), rng.integers(3, size=120))}
         for method, (rows, labels) in chosen.items():
             more = shown.copy()

@@ -83,7 +83,7 @@ def find_label_issues(
         Out-of-fold probabilities P(noisy label = 1 | x) of a model trained on the *noisy* labels without noise
         correction, for example from ``cross_val_predict(..., method="predict_proba")`` or
         ``ccmn.audit.out_of_fold_probabilities``. Convert probabilities p of true labels, such as
-        ``CCMNClassifier(noise=...).predict_proba``, to ``rho_neg + (1 - rho_pos - rho_neg) * p`` first.
+        ``CorrectedClassifier().predict_proba``, to ``rho_neg + (1 - rho_pos - rho_neg) * p`` first.
     noise : ClassConditionalNoise, PartialNoise, MissingNoise, NoiseRates or None
         Known noise rates, the result of ``estimate_noise``, or None (default) to use the labels and probabilities
         alone.

@@ -308,7 +308,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     See Also
     --------
-    ccmn.CCMNClassifier : Classifier that takes the features.
+    ccmn.CorrectedClassifier : Classifier that takes the features.
 
     Examples
     --------

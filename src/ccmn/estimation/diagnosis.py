@@ -212,7 +212,7 @@ def _flip_flags(removed: tuple[AUC, ...], added: tuple[AUC, ...], pooled: AUC) -
 
 @dataclass(frozen=True, eq=False)
 class UncertainLabels:
-    """Labels with resolved uncertain entries, as returned by :func:`ccmn.resolve_uncertain`.
+    """Labels with resolved uncertain entries, as returned by :func:`ccmn.estimation.resolve_uncertain`.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ class UncertainLabels:
 
     Examples
     --------
-    >>> from ccmn import resolve_uncertain
+    >>> from ccmn.estimation import resolve_uncertain
     >>> found = resolve_uncertain(Y=[[1], [0], [-1]], pred_proba=[[0.9], [0.1], [0.8]])
     >>> found.counts.tolist(), found.Y[:2].tolist()
     ([1], [[1.0], [0.0]])
@@ -302,7 +302,7 @@ def resolve_uncertain(
     Examples
     --------
     >>> import numpy as np
-    >>> from ccmn import resolve_uncertain
+    >>> from ccmn.estimation import resolve_uncertain
     >>> from ccmn.data import make_noisy_multilabel
     >>> task = make_noisy_multilabel(2000, 5, 2, strength=8, random_state=0)
     >>> rng = np.random.default_rng(0)

@@ -57,12 +57,12 @@ def make_noisy_scorer(metric: str, noise: Noise | None = None) -> NoisyScorer:
     Examples
     --------
     >>> from sklearn.model_selection import cross_val_score
-    >>> from ccmn import CCMNClassifier, PartialNoise
+    >>> from ccmn import CorrectedClassifier, PartialNoise
     >>> from ccmn.data import make_noisy_multilabel
     >>> from ccmn.metrics import make_noisy_scorer
     >>> noise = PartialNoise([0.4, 0.2, 0.3])
     >>> task = make_noisy_multilabel(600, 5, 3, strength=8, noise=noise, random_state=0)
-    >>> clf = CCMNClassifier(noise=noise, loss="hamming", surrogate="square", random_state=0)
+    >>> clf = CorrectedClassifier(noise=noise, random_state=0)
     >>> scores = cross_val_score(clf, task.X, task.Y_noisy, scoring=make_noisy_scorer("hamming_loss", noise), cv=3)
     >>> bool(scores.mean() > -0.15)
     True

@@ -1,6 +1,6 @@
 """scikit-learn estimators for noisy labels, and models on disk."""
 
-from ccmn.models.classifier import CCMNClassifier
+from ccmn.models.ccmn_classifier import CCMNClassifier
 from ccmn.models.corrected_classifier import CorrectedClassifier
 from ccmn.models.persistence import load_model
 

@@ -7,7 +7,7 @@ rows that the models have not seen. Noise is inverted in the result (:class:`Inv
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -22,13 +22,11 @@ from ccmn._containers import is_sparse
 from ccmn._threads import limit_threads, solver_operations
 from ccmn._validation import FloatArray
 from ccmn.models.calibration import corrected_tails, linear_probability, linear_probability_tensor, platt_scaling
-from ccmn.models.predictor import MIN_PROBABILITY, forest_features, log_odds
-from ccmn.models.training_data import Fold, Sample, Scaling, Split, is_small, split
+from ccmn.models.training_data import Sample, Scaling, is_small, split
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
 from ccmn.training.forest import MAX_FEATURES, MAX_LABELS, Forest, fit_forest
-from ccmn.training.newton import LogisticPath
-from ccmn.training.ridge import l2_path
+from ccmn.training.newton import LogisticPath, l2_path
 from ccmn.training.selection import MIN_IMPROVEMENT
 
 VALIDATION_FRACTION = 0.2
@@ -51,6 +49,9 @@ MIN_RISK_DECREASE = 0.5
 """Standard errors by which the validation risk of a label must decrease for a smaller l2 weight to be selected."""
 MIN_EXTRA_DEGREES = 5
 """Degrees of freedom that smaller l2 weights must add without an improvement before the path of a label ends."""
+
+MIN_PROBABILITY = 1e-6
+"""Smallest probability whose log-odds are computed."""
 
 OnPhase = Callable[[str, int, int], None]
 """Called with the name of a phase, the number of finished steps, and that of all steps."""
@@ -208,8 +209,9 @@ def fit_average(sample: Sample, noise: ClassConditionalNoise, seed: int, *, on_p
     first trees of the forest get no share, which is common for texts, no more are grown.
     """
     scaling = Scaling.of(sample.X, sample.weights)
-    data = split(sample, VALIDATION_FRACTION, seed)
-    search, weights, bias = _fit_logistic(data.scaled(scaling), noise, on_phase)
+    scaled = replace(sample, X=scaling.transform(sample.X))
+    valid_rows = split(scaled, VALIDATION_FRACTION, seed).valid_rows
+    search, weights, bias = _fit_logistic(scaled, valid_rows, noise, on_phase)
     dtype = _number_type(sample.X.shape[0])
     arrays = scaling.restore({"weight": weights.astype(dtype), "bias": bias.astype(dtype)})
     valid, linear = search.valid, search.outputs.astype(np.float64)
@@ -219,7 +221,7 @@ def fit_average(sample: Sample, noise: ClassConditionalNoise, seed: int, *, on_p
         projection = sparse_projection(sample.X, scaling.scale, seed) if is_sparse(sample.X) else None
 
         def of_valid(oob: FloatArray) -> FloatArray:
-            return oob if len(linear) == len(oob) else oob[data.valid_rows]
+            return oob if len(linear) == len(oob) else oob[valid_rows]
 
         forest, oob = fit_forest(
             forest_features(sample.X, projection),
@@ -245,15 +247,52 @@ def forest_suits(sample: Sample, n_labels: int) -> bool:
     return not is_small(n, sample.weights) and n <= MAX_FOREST_ROWS and d <= most_features and n_labels <= MAX_LABELS
 
 
+def forest_features(X: Any, projection: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    """Return the features that a forest takes, in the range of float32: dense ones, or projected sparse ones."""
+    limit = float(np.finfo(np.float32).max)
+    features = np.asarray(X if projection is None else X @ projection)
+    return np.asarray(np.clip(features, -limit, limit), dtype=np.float32)
+
+
+def log_odds(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the log-odds of probabilities, which are clipped to ``MIN_PROBABILITY``."""
+    p = np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+    return np.asarray(np.log(p / (1 - p)))
+
+
+Fold = tuple[Sample, NDArray[np.int64]]
+"""Training rows, and the numbers of the rows that are predicted from them."""
+
+
+def _folds(rows: Sample, valid_rows: NDArray[np.int64]) -> list[Fold]:
+    """Return the folds of a cross-validation of all rows, the first of which has the given validation rows.
+
+    There is one fold if there are many rows, and training rows are validation rows as well if there are few.
+    """
+    n, size = rows.X.shape[0], len(valid_rows)
+    if size == n:
+        return [(rows, valid_rows)]
+    rest = np.setdiff1d(np.arange(n), valid_rows)
+    train = rows.take(rest)
+    if n > MAX_SELECTION_ROWS or 2 * size > n:
+        return [(train.at_most(MAX_SELECTION_ROWS), valid_rows)]
+    parts = np.array_split(np.random.default_rng(size).permutation(rest), round(n / size) - 1)
+    folds: list[Fold] = [(train, valid_rows)]
+    for part in parts:
+        kept = np.ones(n, dtype=bool)
+        kept[part] = False
+        folds.append((rows.take(np.flatnonzero(kept)), np.sort(part)))
+    return folds
+
+
 def _fit_logistic(
-    data: Split, noise: ClassConditionalNoise, on_phase: OnPhase
+    rows: Sample, valid_rows: NDArray[np.int64], noise: ClassConditionalNoise, on_phase: OnPhase
 ) -> tuple[PathSearch, FloatArray, FloatArray]:
     """Select the l2 weight of every label by cross-validation and fit it to all scaled rows by Newton steps."""
-    assert data.whole is not None
-    rows, folds = data.whole, data.folds(MAX_SELECTION_ROWS)
-    valid = data.valid if folds is None else rows
-    if folds is None:
-        folds = [(data.train.at_most(MAX_SELECTION_ROWS), np.arange(valid.X.shape[0]))]
+    folds = _folds(rows, valid_rows)
+    valid = rows
+    if len(folds) == 1:
+        valid, folds = rows.take(valid_rows), [(folds[0][0], np.arange(len(valid_rows)))]
     norm = _mean_squared_norm(rows)
     # A quarter of the mean squared norm of a row bounds the curvature. Above it, only the bias is not shrunk to 0.
     l2 = l2_path(MIN_RELATIVE_L2 * norm / max(1.0, float(_frequencies(rows).sum())), norm / 2)

@@ -25,37 +25,16 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import expit, softmax
+from scipy.special import expit
 from torch import Tensor
 
-from ccmn.training.selection import MAX_BLOCK_SCORES
-
 if TYPE_CHECKING:
-    from ccmn.models.predictor import Scorer
-    from ccmn.models.training_data import Sample
-
-LINKS = ("linear", "logistic", "plugin", "slope")
-"""Relations of scores and probabilities."""
-LINK_OF_LOSS: dict[tuple[str, str | None], str] = {
-    ("hamming", "square"): "linear",
-    ("hamming", "logistic"): "logistic",
-    ("forward", None): "logistic",
-    ("plugin", None): "plugin",
-}
-"""Link of a loss and a surrogate; all others have the link "slope"."""
-MAX_SLOPE_ENTRIES = 1 << 26
-"""The slope of probabilities is fitted on at most this number of validation scores."""
-MAX_LABEL_SLOPES = 1000
-"""With more labels, all labels have the same slope: there are too few scores to fit a slope per label."""
-MAX_LABEL_SLOPE_ENTRIES = 1 << 19
-"""The slopes of labels are fitted on at most this number of validation scores, which takes about a second."""
+    pass
 
 PLATT_PENALTY = 3.0
 """Ridge penalty of slopes and offsets of an average. Of 1, 3 and 10, selected on yeast, enron, tmc, deu and cmc."""
@@ -71,11 +50,6 @@ TAIL_SHARE = 0.25
 0.25, 0.5 and 1, selected by the log loss on yeast, enron and tmc."""
 _MAX_LOG_ODDS = 20.0
 """Scores of the logistic link beyond this value are in the tails, because the exponential would run out of digits."""
-_LOG_SLOPES = (-4.0, 4.0)
-"""Smallest and largest logarithm of the slope for scores of unit root mean square."""
-_LOG_RATIOS = np.linspace(-1.5, 1.5, 101)
-"""Logarithms of the ratio of a label's slope to the common slope, over which its posterior is averaged."""
-_MAX_HALF = float(np.finfo(np.float16).max)
 
 
 def linear_probability(f: NDArray[Any], tails: Any = (MAX_TAIL, MAX_TAIL)) -> NDArray[Any]:
@@ -136,147 +110,6 @@ def logistic_probability(f: NDArray[Any]) -> NDArray[Any]:
 def _open_interval(p: NDArray[Any]) -> NDArray[Any]:
     """Return probabilities that are at least the smallest floating-point step away from 0 and 1."""
     return np.asarray(np.clip(p, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0)))
-
-
-def calibrate(
-    scorer: Scorer,
-    valid: Sample,
-    threshold: str,
-    outputs: NDArray[np.float64] | None = None,
-    *,
-    per_label: bool = False,
-) -> Scorer:
-    """Return the scorer with the slopes of its probabilities and, for ``threshold="f1"``, its thresholds.
-
-    Blocks of rows are added to the fit of the slope one by one, tiles of labels get their thresholds one by one.
-    ``outputs`` are those of a model that has not seen the validation rows, if the scorer has. With ``per_label``,
-    each label has its own slope if there are at most ``MAX_LABEL_SLOPES`` labels.
-    """
-    slope, thresholds = scorer.slope, scorer.thresholds
-    n, q = valid.p.shape
-    if scorer.link == "slope":
-        fit, size = SlopeFit(), max(1, MAX_BLOCK_SCORES // q)
-        rows = np.unique(np.linspace(0, n - 1, max(1, min(n, MAX_SLOPE_ENTRIES // q))).astype(np.int64))
-        for start in range(0, rows.size, size):
-            part = valid.take(rows[start : start + size])
-            fit.add(scorer.scores(part.X), part.dense_labels(), part.weights)
-        slope = fit.slope()
-        if per_label and q <= MAX_LABEL_SLOPES:
-            part = valid.at_most(MAX_LABEL_SLOPE_ENTRIES // q)
-            slope = label_slopes(scorer.scores(part.X), part.dense_labels(), slope, part.weights)
-    if threshold == "f1":
-        thresholds = np.concatenate(
-            [
-                f1_thresholds(
-                    scorer.scores(valid.X, labels) if outputs is None else scorer.scores_of(outputs[:, labels], labels),
-                    valid.columns(labels),
-                    valid.weights,
-                )
-                for labels in scorer.tiles(max(1, valid.X.shape[0]))
-            ]
-        )
-    return replace(scorer, slope=slope, thresholds=thresholds)
-
-
-@dataclass
-class SlopeFit:
-    """Fit of the slope a > 0 that minimizes the mean of softplus(a f) - p a f over debiased labels p.
-
-    One slope for all labels changes neither the threshold at 0 nor any ranking. The risk depends on the scores through
-    their distribution and on the labels through one sum. With more than one block, scores are counted in float16,
-    which changes the slope by a factor of about 1 +- 1e-4.
-    """
-
-    _first: tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None = None
-    """Scores, labels and weights of the first block."""
-    _counts: NDArray[np.float64] | None = None
-    """Sum of weights for every float16 score, if there are several blocks."""
-    _linear: float = 0.0
-    """Sum of weight * p * f, if there are several blocks."""
-
-    def add(self, scores: NDArray[Any], p: NDArray[Any], row_weights: NDArray[Any] | None = None) -> None:
-        """Add scores and debiased labels (n, q) of some rows; NaN labels are ignored."""
-        observed = ~np.isnan(p)
-        f, target = scores[observed], p[observed]
-        weight = np.ones(f.size) if row_weights is None else np.broadcast_to(row_weights[:, None], p.shape)[observed]
-        if self._first is None and self._counts is None:
-            self._first = f, target, weight
-            return
-        if self._first is not None:
-            self._count(*self._first)
-            self._first = None
-        self._count(f, target, weight)
-
-    def _count(self, f: NDArray[Any], target: NDArray[Any], weight: NDArray[Any]) -> None:
-        """Add a block to the histogram of float16 scores and to the linear term."""
-        self._linear += float((weight * target * f).sum())
-        half = np.clip(f, -_MAX_HALF, _MAX_HALF).astype(np.float16).view(np.uint16)
-        counts = np.asarray(np.bincount(half, weights=weight, minlength=1 << 16), dtype=np.float64)
-        self._counts = counts if self._counts is None else self._counts + counts
-
-    def slope(self) -> float:
-        """Return the slope; 1 if there are no scores that determine it."""
-        if self._first is not None:
-            f, target, weight = self._first
-            linear = float((weight * target * f).sum())
-        elif self._counts is not None:
-            kept = np.flatnonzero(self._counts)
-            f, weight = kept.astype(np.uint16).view(np.float16).astype(np.float64), self._counts[kept]
-            linear = self._linear
-        else:
-            return 1.0
-        total = float(weight.sum())
-        scale = float(np.sqrt((weight * f**2).sum() / total)) if total > 0 else 0.0
-        if scale == 0 or not np.isfinite(scale):
-            return 1.0
-        f = f / scale
-
-        def derivative(log_a: float) -> float:
-            # The zero of the derivative is found to full precision; the minimum of the risk only to half of it.
-            return float((weight * f * expit(np.exp(log_a) * f)).sum() - linear / scale) / total
-
-        # The risk is convex in a. If the derivative has no zero in the interval, one of its ends is the minimum.
-        low, high = _LOG_SLOPES
-        if derivative(low) >= 0 or derivative(high) <= 0:
-            return float(np.exp(low if derivative(low) >= 0 else high) / scale)
-        return float(np.exp(brentq(derivative, low, high, xtol=1e-14)) / scale)
-
-
-def label_slopes(
-    scores: NDArray[Any], p: NDArray[Any], slope: float, row_weights: NDArray[Any] | None = None
-) -> NDArray[np.float64]:
-    r"""Return the slope of every label, shrunk towards the common slope.
-
-    The slope :math:`a_j = a e^{b_j}` of label j solves :math:`g_j(b_j) = 0` on average, with
-
-    .. math:: g_j(b) = \sum_i w_i\, a f_{ij} \left(\sigma(a e^b f_{ij}) - p_{ij}\right).
-
-    Its variance :math:`v_j` is the sum of the squared terms at b = 0, which is large for strong noise. The prior is
-    normal, with mean 0 and the variance :math:`\tau^2` of DerSimonian and Laird [2]_: of the linear approximation
-    :math:`E[g_j(0)^2] = v_j + I_j^2 \tau^2`, where :math:`I_j = g_j'(0)`. The result is :math:`a e^b` for the posterior
-    mean b, given :math:`g_j(b) \sim N(0, v_j)`. A label whose scores contain little information keeps the common slope,
-    and so do all labels if their slopes differ no more than by chance. The squared moment is bounded, unlike the
-    empirical risk, which decreases without limit in a if p exceeds 1.
-    """
-    observed = ~np.isnan(p)
-    weight = observed * (np.ones(len(p)) if row_weights is None else row_weights)[:, None]
-    x, target = slope * scores, np.where(observed, p, 0.0)
-    at_common = expit(x)
-    terms = weight * x * (at_common - target)
-    moment, variance = terms.sum(0), (terms**2).sum(0)
-    information = (weight * x**2 * at_common * (1 - at_common)).sum(0)
-    known = (variance > 0) & (information > 0)
-    excess = (moment[known] ** 2 / variance[known]).sum() - (known.sum() - 1)
-    if known.sum() < 2 or not excess > 0:  # also if scores are not finite
-        return np.full(p.shape[1], slope)
-    prior_variance = excess / (information[known] ** 2 / variance[known]).sum()
-    linear = (weight * x * target).sum(0)[known]
-    x, weight = x[:, known], weight[:, known]
-    moments = np.stack([(weight * x * expit(np.exp(b) * x)).sum(0) for b in _LOG_RATIOS]) - linear
-    log_posterior = -(moments**2) / (2 * variance[known]) - _LOG_RATIOS[:, None] ** 2 / (2 * prior_variance)
-    log_ratio = np.zeros(p.shape[1])
-    log_ratio[known] = _LOG_RATIOS @ softmax(log_posterior, axis=0)
-    return np.asarray(slope * np.exp(log_ratio))
 
 
 def platt_scaling(

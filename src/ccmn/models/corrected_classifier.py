@@ -22,12 +22,11 @@ from ccmn._random import RandomState, as_generator
 from ccmn._validation import Constraints, FloatArray, Number, OneOf, Satisfies, check_parameters
 from ccmn.estimation import NOISE_TYPES, NoiseRates
 from ccmn.estimation.out_of_fold import stratified_folds
-from ccmn.models.average_model import AverageModel, AverageModule, InversionCurve, fit_average
+from ccmn.models.average_model import AverageModel, AverageModule, InversionCurve, fit_average, log_odds
 from ccmn.models.calibration import f1_thresholds, platt_scaling
 from ccmn.models.label_classifier import LabelClassifier
-from ccmn.models.monitor import show_phases
-from ccmn.models.persistence import describe, read_description, write_model
-from ccmn.models.predictor import log_odds
+from ccmn.models.persistence import are_numbers, describe, read_description, require, write_model
+from ccmn.models.progress import show_phases
 from ccmn.models.training_data import (
     ResolvedNoise,
     TrainingData,
@@ -161,6 +160,7 @@ class CorrectedClassifier(LabelClassifier):
             The fitted classifier.
         """
         check_parameters(self.get_params(deep=False), CONSTRAINTS)
+        self.__dict__.pop("_curve", None)
         if self.estimator is None:
             X = read_features(self, X, reset=True)
         elif not hasattr(self.estimator, "predict_proba"):
@@ -295,6 +295,8 @@ class CorrectedClassifier(LabelClassifier):
         check_parameters(clf.get_params(deep=False), CONSTRAINTS)
         if not isinstance(clf.noise_, ClassConditionalNoise):
             raise ValueError(f"noise must have two rates per label; got {clf.noise_.kind!r}")
+        q = clf.noise_.n_labels
+        require(d, "thresholds", are_numbers(d["thresholds"], q, -np.inf), f"a list of {q} numbers")
         clf._model = AverageModel(arrays)
         clf._model.check(clf.n_features_in_, clf.noise_.n_labels)
         clf._curve = InversionCurve(clf.noise_.rho_pos, clf.noise_.rho_neg, np.array(d["thresholds"], dtype=np.float64))
@@ -307,6 +309,8 @@ class CorrectedClassifier(LabelClassifier):
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of a multi-label classifier that accepts the features of ``estimator``."""
         tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output, tags.target_tags.single_output = True, False
+        tags.classifier_tags.multi_label, tags.classifier_tags.multi_class = True, False
         if self.estimator is None:
             tags.input_tags.sparse = True
         else:

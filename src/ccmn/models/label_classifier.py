@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -14,12 +16,18 @@ from typing_extensions import Self
 
 from ccmn._containers import is_dataframe, is_sparse, to_dense_array
 from ccmn._validation import FloatArray, check_choice, check_count
-from ccmn.models.predictor import predicted_labels, top_labels
-from ccmn.models.training_data import is_votes
+from ccmn.models.targets import is_votes
 from ccmn.votes import infer_labels
 
 if TYPE_CHECKING:
-    from sklearn.utils import Tags
+    pass
+
+
+MAX_TILE_SCORES = 1 << 20
+"""Scores of a tile of rows and labels."""
+
+Scores = Callable[[Any, slice], NDArray[np.float64]]
+"""(features of some rows, some labels) -> their scores."""
 
 
 class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -147,21 +155,67 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _named(self, values: Any, X: Any) -> Any:
         """Return predictions in the container that ``set_output`` has set."""
-        if getattr(self, "_output", "default") == "default":
-            return values
-        from pandas import DataFrame, Series
+        is_default = getattr(self, "_output", "default") == "default"
+        return with_names(values, self.classes_, X, "array" if is_default else "frame")
 
-        index = X.index if is_dataframe(X) else None
-        if is_sparse(values):
-            frame: Any = DataFrame
-            return frame.sparse.from_spmatrix(values, index=index, columns=self.classes_)
-        if values.ndim == 1:
-            return Series(values, index=index)
-        return DataFrame(values, index=index, columns=self.classes_)
 
-    def __sklearn_tags__(self) -> Tags:
-        """Return the tags of a multi-label classifier."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output, tags.target_tags.single_output = True, False
-        tags.classifier_tags.multi_label, tags.classifier_tags.multi_class = True, False
-        return tags
+def with_names(values: Any, columns: Any, X: Any, output: str) -> Any:
+    """Return predictions unchanged, or as a DataFrame or Series with the names of the labels and the index of X."""
+    if output == "array":
+        return values
+    from pandas import DataFrame, Series
+
+    index = X.index if is_dataframe(X) else None
+    if is_sparse(values):
+        frame: Any = DataFrame
+        return frame.sparse.from_spmatrix(values, index=index, columns=columns)
+    if values.ndim == 1:
+        return Series(values, index=index)
+    return DataFrame(values, index=index, columns=columns)
+
+
+# -- Predictions for many labels: scores exist only for one tile of rows and labels at a time
+
+
+def predicted_labels(scores: Scores, X: Any, tiles: list[slice]) -> Any:
+    """Return the labels with a score of at least 0 as a CSR matrix (n, q) of int64."""
+    rows, columns = [], []
+    for labels, part, f in _tile_scores(scores, X, tiles):
+        row, column = np.nonzero(f >= 0)
+        rows.append(row + part.start)
+        columns.append(column + labels.start)
+    at = np.concatenate(rows), np.concatenate(columns)
+    ones = np.ones(at[0].size, dtype=np.int64)
+    return scipy.sparse.coo_matrix((ones, at), shape=(X.shape[0], tiles[-1].stop)).tocsr()
+
+
+def top_labels(scores: Scores, X: Any, tiles: list[slice], k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the k labels with the highest scores of every row, highest first, and these scores: (n, k) each.
+
+    The best k labels so far are merged with one tile at a time by partial sorting, in O(n q) time. Of equal scores, the
+    first label comes first among those that are kept.
+    """
+    n = X.shape[0]
+    best, best_labels = np.full((n, 0), -np.inf), np.zeros((n, 0), dtype=np.int64)
+    for tile in tiles:
+        merged = []
+        for _, part, f in _tile_scores(scores, X, [tile]):
+            values = np.concatenate((best[part], f), 1)
+            new = np.broadcast_to(np.arange(tile.start, tile.start + f.shape[1]), f.shape)
+            labels = np.concatenate((best_labels[part], new), 1)
+            if values.shape[1] > k:
+                kept = np.argpartition(-values, k - 1, axis=1)[:, :k]
+                values, labels = np.take_along_axis(values, kept, 1), np.take_along_axis(labels, kept, 1)
+            merged.append((values, labels))
+        best, best_labels = (np.concatenate(side) for side in zip(*merged))
+    order = np.lexsort((best_labels, -best))
+    return np.take_along_axis(best_labels, order, 1), np.take_along_axis(best, order, 1)
+
+
+def _tile_scores(scores: Scores, X: Any, tiles: list[slice]) -> Iterator[tuple[slice, slice, NDArray[np.float64]]]:
+    """Yield (labels, rows, their scores) tile by tile."""
+    for labels in tiles:
+        size = max(1, MAX_TILE_SCORES // (labels.stop - labels.start))
+        for start in range(0, X.shape[0], size):
+            part = slice(start, min(start + size, X.shape[0]))
+            yield labels, part, scores(X[part], labels)

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,16 +24,15 @@ from safetensors.numpy import save as save_tensors
 
 from ccmn._files import atomic_write, check_file, checksum, write_folder
 from ccmn.estimation import NoiseRates
-from ccmn.models.calibration import LINKS
-from ccmn.models.predictor import FittedNetwork
-from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
+from ccmn.models.predictor import LINKS, FittedNetwork
+from ccmn.noise import GroupedNoise, NoiseModel
 
 if TYPE_CHECKING:
-    from ccmn.models.classifier import CCMNClassifier
+    from ccmn.models.ccmn_classifier import CCMNClassifier
     from ccmn.models.corrected_classifier import CorrectedClassifier
 
 FORMAT, VERSION = "ccmn-model", 1
-KINDS = ("multilabel", "binary", "multiclass")
+KINDS = ("multilabel", "one_hot", "multiclass")
 _FILES = ("model.json", "weights.safetensors")
 _CHECKSUMS = "checksums.json"
 _MAX_READS = 10
@@ -79,7 +78,7 @@ def load_model(
     >>> bool((loaded.predict(X) == clf.predict(X)).all())
     True
     """
-    from ccmn.models.classifier import CCMNClassifier
+    from ccmn.models.ccmn_classifier import CCMNClassifier
     from ccmn.models.corrected_classifier import CorrectedClassifier
 
     classes: dict[str, Any] = {c.__name__: c for c in (CCMNClassifier, CorrectedClassifier)}
@@ -225,10 +224,10 @@ def _read_file(source: Path) -> dict[str, bytes]:
 Estimator = TypeVar("Estimator", "CCMNClassifier", "CorrectedClassifier")
 
 
-def read_description(cls: type[Estimator], d: dict[str, Any], n_classes: Sequence[int] | None = None) -> Estimator:
+def read_description(cls: type[Estimator], d: dict[str, Any]) -> Estimator:
     """Return an estimator with the attributes that :func:`describe` has described; its parameters are not checked.
 
-    Raise a ValueError that names the field if one is invalid. By default, there is one class per label.
+    Raise a ValueError that names the field if one is invalid.
     """
     params = dict(d["parameters"])
     if isinstance(params["noise"], dict):
@@ -237,17 +236,16 @@ def read_description(cls: type[Estimator], d: dict[str, Any], n_classes: Sequenc
     clf = cls(**params)
     noise: Any = NoiseModel.from_dict(d["noise"])
     clf.noise_ = noise
-    q, count, classes, sizes = clf.noise_.n_labels, d["n_features"], d["classes"], n_classes or (clf.noise_.n_labels,)
+    q, count, classes = noise.n_labels, d["n_features"], d["classes"]
     require(d, "n_features", type(count) is int and count >= 1, "an integer of at least 1")
     valid = isinstance(classes, list) and all(isinstance(c, (str, int, float)) for c in classes)
-    valid = valid and len(classes) in sizes and len(set(classes)) == len(classes)
-    require(d, "classes", valid, f"a list of {' or '.join(map(str, sizes))} distinct names or numbers")
+    valid = valid and len(classes) == q and len(set(classes)) == q
+    require(d, "classes", valid, f"a list of {q} distinct names or numbers")
     for field, total in (("label_names", q), ("feature_names", count)):
         names = d[field]
         valid = isinstance(names, list) and len(names) == total and all(isinstance(name, str) for name in names)
         require(d, field, names is None or valid, f"a list of {total} names, or null")
     require(d, "sparse", isinstance(d["sparse"], bool), "true or false")
-    require(d, "thresholds", _are_numbers(d["thresholds"], q, -math.inf), f"a list of {q} numbers")
     require(d, "extra", isinstance(d["extra"], dict), "an object")
     clf.rates_ = clf.inferred_ = None
     clf.classes_, clf.extra_, clf._sparse, clf.n_features_in_ = np.array(classes), d["extra"], d["sparse"], count
@@ -268,7 +266,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _are_numbers(values: Any, total: int, low: float) -> bool:
+def are_numbers(values: Any, total: int, low: float) -> bool:
     """Return whether values are a list of finite numbers above ``low``."""
     valid = isinstance(values, list) and len(values) == total
     return valid and all(_is_number(value) and low < value < math.inf for value in values)
@@ -278,11 +276,10 @@ def check_network_description(d: dict[str, Any], noise: NoiseModel) -> None:
     """Raise a ValueError that names the field if the fields of a network are invalid."""
     q = noise.n_labels
     require(d, "kind", d["kind"] in KINDS, f"one of {', '.join(KINDS)}")
-    require(d, "link", d["link"] in LINKS, f"one of {', '.join(LINKS)}")
-    if d["link"] == "plugin" and not isinstance(noise, ClassConditionalNoise):
-        raise ValueError(f"link 'plugin' requires noise with two rates per label; got {noise.kind!r}")
+    links = (*LINKS.values(), "slope")
+    require(d, "link", d["link"] in links, f"one of {', '.join(links)}")
     slopes, total = (d["slope"], q) if isinstance(d["slope"], list) else ([d["slope"]], 1)
-    require(d, "slope", _are_numbers(slopes, total, 0), f"a positive number, or a list of {q} of them")
+    require(d, "slope", are_numbers(slopes, total, 0), f"a positive number, or a list of {q} of them")
     require(d, "has_dummy", isinstance(d["has_dummy"], bool), "true or false")
     history = d["history"]
     valid = isinstance(history, list) and all(
@@ -292,18 +289,12 @@ def check_network_description(d: dict[str, Any], noise: NoiseModel) -> None:
     require(d, "selected", isinstance(d["selected"], dict), "an object")
 
 
-def check_weights(network: FittedNetwork, n_features: int, n_outputs: int) -> None:
+def check_network(network: FittedNetwork, n_features: int, n_outputs: int) -> None:
     """Raise a ValueError if weights are missing, have the wrong shape or type, or are not finite."""
     if network.kind == "user":
         return  # only the function that creates the module knows its weights
-    if network.kind not in ("linear", "mlp", "average"):
-        raise ValueError(f"network must be linear, mlp, average or user; got {network.kind!r}")
-    if network.kind == "average":
-        _check_average(network, n_features)
-        linear = {name: network.arrays[name] for name in ("weight", "bias")}
-        check_weights(FittedNetwork("linear", linear), n_features, n_outputs)
-        _ = network.forest  # validates its arrays
-        return
+    if network.kind not in ("linear", "mlp"):
+        raise ValueError(f"network must be linear, mlp or user; got {network.kind!r}")
     shapes = {name: array.shape for name, array in network.arrays.items()}
     hidden = shapes["bias"][0] if network.kind == "mlp" else n_outputs
     expected = {"weight": (n_features, hidden), "bias": (hidden,)}
@@ -316,24 +307,3 @@ def check_weights(network: FittedNetwork, n_features: int, n_outputs: int) -> No
             raise ValueError(f"{name} must be floating-point numbers; got {array.dtype}")
         if not np.isfinite(array).all():
             raise ValueError(f"{name} must be finite; got NaN or infinite values")
-
-
-def _check_average(network: FittedNetwork, n_features: int) -> None:
-    """Raise a ValueError if the arrays of an average other than those of its two models are invalid."""
-    known = {"weight", "bias", "feature", "threshold", "values", "linear_share", "platt", "projection"}
-    unknown = set(network.arrays) - known
-    if unknown:
-        raise ValueError(f"weights must not contain {sorted(unknown)[0]!r}")
-    share = network.arrays["linear_share"]
-    if share.shape != (1,) or share.dtype.kind != "f" or not 0 <= share[0] <= 1:
-        raise ValueError(f"linear_share must be one number from 0 to 1; got shape {share.shape}")
-    platt, expected = network.arrays["platt"], (2, *network.arrays["bias"].shape)
-    valid = platt.shape == expected and platt.dtype.kind == "f" and np.isfinite(platt).all()
-    if not valid or not (platt[0] > 0).all():
-        raise ValueError(f"platt must be positive slopes and finite offsets {expected}; got shape {platt.shape}")
-    projection = network.arrays.get("projection")
-    if projection is not None:
-        if projection.ndim != 2 or projection.shape[0] != n_features or projection.dtype.kind != "f":
-            raise ValueError(f"projection must be numbers of shape ({n_features}, r); got shape {projection.shape}")
-        if not np.isfinite(projection).all():
-            raise ValueError("projection must be finite; got NaN or infinite values")

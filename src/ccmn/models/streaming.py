@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
+import torch
 from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
-from ccmn.data.shards import ShardedData
-from ccmn.models.solvers import TrainingConfig, TrainingRows
-from ccmn.models.training_data import Scaling
-from ccmn.noise import NoiseModel
-from ccmn.training import ProcessGroup, Stream, StreamProgress, StreamSettings
-from ccmn.training.stream import Source
+from ccmn._validation import check_device
+from ccmn.models.ccmn_classifier import TrainingRows
+from ccmn.models.training_data import MIN_SAMPLES_TO_SPLIT, Scaling, debias, prepare, resolve_noise
+from ccmn.training.distributed import ProcessGroup
+from ccmn.training.stream import Source, Stream, StreamSettings
+
+if TYPE_CHECKING:
+    from ccmn.models.ccmn_classifier import CCMNClassifier
 
 DEFAULT_STREAM_BATCH_SIZE = 1024
 """Batch size for ``batch_size="auto"``: small batches would take longer than reading."""
+MEMORY = 500 * 2**20
+"""Bytes for buffer, reading, held-out sample and criteria, without the model and the state of its optimizer."""
 MAX_PIECE_ROWS = 8192
 """Maximum number of rows that are read at a time."""
 MAX_HOLDOUT_ROWS = 50_000
@@ -29,25 +34,6 @@ MIN_HOLDOUT_GROUPS = 16
 _BUFFER_SHARE, _PIECE_SHARE, _HOLDOUT_SHARE = 0.35, 0.012, 0.04
 """Shares of the memory: the shuffle buffer; one piece that is read (four, each in about three forms at a time); the
 held-out sample (several copies of which are needed to estimate rates and criteria)."""
-_UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
-
-
-def read_memory(memory: str | float) -> int:
-    """Return a number of bytes from a number or a text such as "500MB".
-
-    >>> read_memory("500MB"), read_memory(1e6)
-    (524288000, 1000000)
-    """
-    try:
-        text = memory.strip().upper() if isinstance(memory, str) else ""
-        size = int(float(text[:-2]) * _UNITS[text[-2:]] if text else memory)
-    except (KeyError, ValueError, OverflowError):
-        size = 0
-    if size <= 0:
-        raise ValueError(
-            f"Expected memory as a positive number of bytes or a text like '500MB' or '2GB'; got {memory!r}"
-        )
-    return size
 
 
 @dataclass(frozen=True)
@@ -59,16 +45,15 @@ class StreamPlan:
     """Maximum number of rows of the held-out sample."""
 
     @classmethod
-    def of(cls, data: ShardedData, memory: int, batch_size: int, seed: int) -> StreamPlan:
+    def of(cls, data: Any, memory: int, batch_size: int, seed: int) -> StreamPlan:
         """Return the plan for a memory limit, which excludes the model, its gradient and the optimizer state."""
         rows_in_memory = memory / data.row_bytes
         batch_size = min(batch_size, data.n)
         buffer = min(int(_BUFFER_SHARE * rows_in_memory), data.n + batch_size)
         if buffer < 4 * batch_size and buffer < data.n:
-            least = int(4 * batch_size * data.row_bytes / _BUFFER_SHARE) // 2**20 + 1
             raise ValueError(
                 f"memory={memory / 2**20:.3g} MB holds a shuffle buffer of {buffer} rows, too few for batches of "
-                f"{batch_size} rows of {data.row_bytes} bytes; use memory='{least}MB' or more, or a smaller batch_size"
+                f"{batch_size} rows of {data.row_bytes} bytes; use a smaller batch_size"
             )
         piece = max(1, min(MAX_PIECE_ROWS, int(_PIECE_SHARE * rows_in_memory)))
         settings = StreamSettings(batch_size, buffer, piece, seed)
@@ -85,7 +70,7 @@ class HoldoutSample:
     """Number of a row group -> which of its rows are held out of the training."""
 
 
-def draw_holdout(data: ShardedData, fraction: float, plan: StreamPlan) -> HoldoutSample:
+def draw_holdout(data: Any, fraction: float, plan: StreamPlan) -> HoldoutSample:
     """Draw a random sample from some row groups: a fraction of all rows, or as many as fit in memory.
 
     With ``fraction=1``, the rows of the sample are used for training as well.
@@ -130,24 +115,43 @@ class ScaledSource:
             yield self._scaling.transform(X), Y
 
 
-def streamed_rows(
-    config: TrainingConfig,
-    data: Source,
-    plan: StreamPlan,
-    holdout: HoldoutSample,
-    noise: NoiseModel,
-    on_progress: Callable[[StreamProgress], None] | None,
-) -> TrainingRows:
-    """Return the stream of the rows that are not held out; labels are debiased batch by batch."""
-    group = ProcessGroup.current()
+def fit_shards(
+    clf: CCMNClassifier,
+    shards: Any,
+    seed: int,
+    validation: tuple[Any, Any] | None,
+    validation_is_clean: bool,
+    checkpoint: Any,
+) -> CCMNClassifier:
+    """Fit a classifier to the stream of the rows of shards, except those of a held-out sample."""
+    batch_size = DEFAULT_STREAM_BATCH_SIZE if isinstance(clf.batch_size, str) else int(clf.batch_size)
+    plan = StreamPlan.of(shards, MEMORY, batch_size, seed)
+    holdout = draw_holdout(shards, 1.0 if shards.n < MIN_SAMPLES_TO_SPLIT else clf.validation_fraction, plan)
+    data = prepare(holdout.X, holdout.Y)
+    data = replace(data, targets=replace(data.targets, label_names=shards.label_names))
+    noise = resolve_noise(clf.noise, data, seed)
+    clf._set_targets(data.targets, noise)
+    clf.n_features_in_ = shards.d
+    clf.__dict__.pop("feature_names_in_", None)
+    if shards.feature_names is not None:
+        clf.feature_names_in_ = np.array(shards.feature_names, dtype=object)
+    valid = debias(data, noise, keep_noisy=False)
+    if validation is not None:
+        valid = clf._given_validation(validation, data.targets, validation_is_clean)
+    files = [(file.name, file.stat().st_size) for file in shards.files]
+    content = (files, shards.groups, plan, *shards.footers(), holdout.X, holdout.Y, valid)
+    saved = None if checkpoint is None else clf._checkpoint(checkpoint, 1, *content)
+    built_in = isinstance(clf.model, str)
+    scaling = Scaling.of(data.X, data.weights) if clf.scale and built_in else None
+    group, device = ProcessGroup.current(), torch.device(check_device(clf.device, torch.cuda.is_available()))
     stream = Stream(
-        data,
+        shards if scaling is None else ScaledSource(shards, scaling),
         plan.settings,
         holdout.masks,
-        None if config.loss_models_noise else noise.debiasing(),
+        noise.model.debiasing() if noise.model.flips_independent else None,
         group=group,
-        on_progress=on_progress,
-        dtype=config.dtype,
-        device=config.device,
+        device=device,
     )
-    return TrainingRows(stream.features, stream.labels, stream, data.q, None, group)
+    rows = TrainingRows(stream.features, stream.labels, stream, shards.q, None, group)
+    clf._train(rows, valid, scaling, seed, saved)
+    return clf

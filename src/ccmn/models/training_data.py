@@ -1,13 +1,11 @@
-"""Training data of a fit: features, encoded labels, trusted rows, resolved noise model and validation split."""
+"""Training data of a fit: features and their scale, resolved noise model, debiased labels and validation split."""
 
 from __future__ import annotations
 
-import json
-import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -15,49 +13,32 @@ import scipy.special
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
-from ccmn import _files
 from ccmn._containers import (
     is_dataframe,
-    is_other_table,
     is_sparse,
-    label_names_of,
     to_dense_array,
     to_plain_container,
 )
-from ccmn._validation import check_label_values, check_trusted_rows
 from ccmn.estimation import NoiseRates, cross_fit_proba
 from ccmn.estimation.noise_rates import MIN_SIGNAL
-from ccmn.losses import LOSSES
+from ccmn.models.targets import Targets, Trusted, encode_like, encode_targets, is_votes, read_trusted
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels, limit_rate_sums
-from ccmn.training import SparseLabels
-from ccmn.training.batches import DatasetRows
-from ccmn.vote_table import VoteTable
-from ccmn.votes import InferredLabels, infer_labels
+from ccmn.training.batches import DatasetRows, SparseLabels
 
 MAX_SAMPLE_WEIGHT = 1e100
 """Larger sample weights are rejected: products of two of them overflow."""
 MIN_SAMPLES_TO_SPLIT = 50
 """Smaller training sets are not split: the training rows are used for validation as well."""
-POSTERIOR_TRAINING = {"lr": 2e-3, "patience": 4}
-"""Parameters of cross-fitting for posterior probabilities, selected on 12,000 digit scenes with one draw of noise."""
-MAX_ROWS_IN_SMALL_BATCHES = 5000
-"""Up to this number of rows, batches of cross-fitting have 32 rows; larger ones would give too few steps."""
 MIN_SAMPLES_FOR_ESTIMATION = 100
 """Noise rates are not estimated below this number of samples: their intervals would span most of [0, 1]."""
 MAX_ESTIMATION_ENTRIES = 1 << 27
 """Noise rates are not estimated from larger label matrices, because this needs several dense copies."""
-MIN_SPARSE_ENTRIES = 1 << 24
-"""Sparse labels and label sets with at most this number of entries, zeros included, are made dense, which is faster."""
 
-Kind = Literal["multilabel", "binary", "multiclass"]
 Labels = NDArray[np.float32] | SparseLabels
 """Labels (n, q), NaN where not observed: debiased labels, or noisy labels for a loss that models the noise."""
-Trusted = tuple[NDArray[np.int64], Any]
-"""Numbers of the trusted rows and their true labels, dense or CSR."""
 Noise = str | NoiseModel | NoiseRates | GroupedNoise | None
 """Value of the parameter ``noise``: a noise type, a noise model, estimated rates, or None."""
 
@@ -71,14 +52,17 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     With ``reset``, the attributes ``n_features_in_`` and ``feature_names_in_`` of the estimator are set; otherwise X is
     compared with them. Inputs of a custom network with more dimensions become rows (n, d); see :func:`_flat_rows`.
     """
-    X = _flat_rows(estimator, X, reset=reset)
+    if reset:
+        estimator.__dict__.pop("input_shape_", None)
+    if isinstance(X, torch.utils.data.Dataset) or getattr(X, "ndim", 2) > 2 or hasattr(estimator, "input_shape_"):
+        X = _flat_rows(estimator, X, reset=reset)
     if isinstance(X, DatasetRows):
         if reset:
             estimator.n_features_in_ = X.shape[1]
             estimator.__dict__.pop("feature_names_in_", None)
         return X
-    X = to_plain_container(X)
-    if is_dataframe(X):
+    X = X if type(X) is np.ndarray else to_plain_container(X)
+    if type(X) is not np.ndarray and is_dataframe(X):
         wrong = [str(c) for c, dtype in X.dtypes.items() if dtype.kind not in "biuf"]
         if wrong:
             raise ValueError(
@@ -94,8 +78,6 @@ def _flat_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     With ``reset``, the shape of an input becomes the attribute ``input_shape_``; otherwise it is compared with it. The
     items of a ``Dataset`` are read when they are needed, or now for other models than custom networks.
     """
-    if reset:
-        estimator.__dict__.pop("input_shape_", None)
     is_custom = callable(getattr(estimator, "model", None))
     if isinstance(X, torch.utils.data.Dataset):
         X = DatasetRows(X)
@@ -201,225 +183,6 @@ def _sparse_scale(rows: Any, share: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(factor * unit * (norm if norm > 0 else 1.0))
 
 
-# -- Labels
-
-
-@dataclass(frozen=True)
-class Targets:
-    """Labels in the form that all later steps use."""
-
-    labels: Any
-    """Label matrix (n, q), float32, NaN where not observed: a dense array, or CSR for many labels."""
-    kind: Kind
-    classes: NDArray[Any]
-    """Multi-label: the columns (0..q-1, or the labels of the sets). Otherwise the class values."""
-    label_names: tuple[str, ...] | None
-    sparse: bool = False
-    """Whether predictions are sparse: the labels were given as a sparse matrix, or as very many label sets."""
-    sets: bool = False
-    """Whether the labels were given as label sets."""
-    inferred: InferredLabels | None = None
-    """Inferred labels if y are votes; ``labels`` are then the probabilities of the true labels."""
-
-
-def is_votes(Y: Any) -> bool:
-    """Return whether labels are votes: a ``VoteTable``, or an array (n, annotators, q)."""
-    return getattr(Y, "ndim", 0) == 3
-
-
-def _encode_votes(votes: Any) -> Targets:
-    """Return the probabilities of the true labels given votes; NaN where nobody voted."""
-    table = VoteTable.read(votes)
-    # Features are not used here: they would add to the probabilities only what the classifier learns itself.
-    inferred = infer_labels(table)
-    labels = np.where(table.count() > 0, inferred.proba, np.nan).astype(np.float32)
-    names = None if table.label_names is None else tuple(map(str, table.label_names))
-    return Targets(labels, "multilabel", np.arange(labels.shape[1]), names, inferred=inferred)
-
-
-def encode_targets(Y: Any) -> Targets:
-    """Return the encoded form of labels: indicator matrix, label sets, one class per row, or votes."""
-    if is_votes(Y):
-        return _encode_votes(Y)
-    if isinstance(Y, (list, tuple)):
-        _check_all_label_sets(Y)
-    if isinstance(Y, (list, tuple)) and _is_label_sets(Y):
-        return _encode_label_sets(
-            Y, sorted({label for row in Y for label in row}, key=lambda label: (str(type(label)), label))
-        )
-    if is_sparse(Y):
-        if Y.ndim != 2 or Y.shape[1] == 0:
-            raise ValueError(f"Expected a label matrix y of shape (n, q); got a sparse matrix of shape {Y.shape}")
-        matrix = Y.tocsr().astype(np.float32)
-        if not matrix.has_canonical_format:
-            matrix.sum_duplicates()
-        check_label_values(matrix.data, "y")
-        labels = matrix if _is_large(matrix) else np.asarray(matrix.toarray())
-        return Targets(labels, "multilabel", np.arange(matrix.shape[1]), None, sparse=True)
-    names = label_names_of(Y) if is_dataframe(Y) or is_other_table(Y) else None
-    if names is not None and "" in names:
-        raise ValueError("y has a column with an empty name, which rows without labels can cause; drop it")
-    array = to_dense_array(Y)
-    if array.ndim == 1 and array.dtype == object:
-        _check_all_label_sets(array.tolist())
-    if array.ndim == 1 and array.dtype == object and len(array) and all(isinstance(e, _COLLECTIONS) for e in array):
-        return encode_targets([set(row) for row in array])  # a Series of lists of tags
-    if array.ndim == 1:
-        _check_joined_tags(array)
-        return _encode_classes(array)
-    if array.ndim != 2 or array.shape[1] == 0:
-        raise ValueError(f"Expected a label matrix y of shape (n, q) or one class per row; got shape {array.shape}")
-    if array.shape[1] == 1 and not _is_zero_one(array):
-        return _encode_classes(array[:, 0])  # scikit-learn passes classes as one column
-    if array.dtype == object:
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError):
-            raise ValueError("Expected 0, 1 or NaN (not observed) in y; got entries that are not numbers") from None
-    if not _is_zero_one(array):
-        check_classification_targets(array)
-    check_label_values(array, "y")
-    classes = np.arange(array.shape[1]) if names is None else np.array(names)
-    return Targets(array.astype(np.float32), "multilabel", classes, names)
-
-
-def encode_like(Y: Any, targets: Targets) -> Any:
-    """Return the labels of other rows in the columns of the training labels, dense or CSR."""
-    if targets.kind == "multilabel":
-        if targets.sets and isinstance(Y, (list, tuple)) and all(isinstance(row, _COLLECTIONS) for row in Y):
-            # Sets of equal size are not a matrix if the training labels are sets, and all of them may be empty.
-            assert targets.label_names is not None
-            return _encode_label_sets([[str(label) for label in row] for row in Y], targets.label_names).labels
-        encoded = encode_targets(Y)
-        if encoded.kind != "multilabel":
-            array = to_dense_array(Y)
-            if targets.labels.shape[1] != 1 or not _is_zero_one(array):
-                raise ValueError("Expected a label matrix as the training labels; got one class per row")
-            encoded = encode_targets(array.reshape(-1, 1))
-        if encoded.label_names and targets.label_names and encoded.label_names != targets.label_names:
-            return _realign(encoded, targets.label_names, sets=not (is_dataframe(Y) or is_other_table(Y)))
-        if encoded.labels.shape[1] != targets.labels.shape[1]:
-            raise ValueError(
-                f"Expected {targets.labels.shape[1]} label columns as in the training labels; "
-                f"got {encoded.labels.shape[1]}"
-            )
-        return encoded.labels
-    y = np.asarray(Y).ravel()
-    unknown = set(y.tolist()) - set(targets.classes.tolist())
-    if unknown:
-        raise ValueError(f"class {next(iter(unknown))!r} is not among the training classes")
-    if targets.kind == "binary":
-        positive = (y == targets.classes[-1]) & (len(targets.classes) == 2)
-        return np.asarray(positive[:, None], dtype=np.float32)
-    return np.asarray(y[:, None] == targets.classes[None, :], dtype=np.float32)
-
-
-_COLLECTIONS = (list, tuple, set, frozenset)
-"""Types of a label set."""
-
-
-def _check_all_label_sets(Y: Sequence[Any]) -> None:
-    """Reject a mixture of label sets and other values, such as NaN where a Series of lists has gaps."""
-    other = [row for row in Y if not isinstance(row, _COLLECTIONS)]
-    if 0 < len(other) < len(Y) and not any(isinstance(row, np.ndarray) for row in other):
-        raise ValueError(
-            f"Expected a list of labels in every row of y; got {len(other)} of {len(Y)} rows without a list, such as "
-            f"{other[0]!r}. Use an empty list for a row without labels, or y.str.get_dummies(...) of a Series of texts."
-        )
-
-
-def _is_label_sets(Y: Sequence[Any]) -> bool:
-    """Return whether the entries of Y are sets, tuples or lists of labels."""
-    if not len(Y):
-        return False
-    if any(isinstance(row, (set, frozenset)) for row in Y):
-        return True
-    rows = [row for row in Y if isinstance(row, (list, tuple))]
-    if len(rows) < len(Y):
-        return False
-    # Nested lists of equal length that hold only numbers are a matrix.
-    return len({len(row) for row in rows}) > 1 or any(isinstance(entry, str) for row in rows for entry in row)
-
-
-def _encode_label_sets(Y: Sequence[Any], labels: Sequence[Any]) -> Targets:
-    """Return label sets as an indicator matrix with these labels."""
-    if not labels:
-        raise ValueError("Expected at least one label in y; got only empty label sets")
-    if "" in labels:
-        raise ValueError(
-            'y contains an empty label: "".split(";") returns [""]. Use an empty list for a row without labels, or '
-            'y.str.get_dummies(";") of a Series of texts.'
-        )
-    column = {label: j for j, label in enumerate(labels)}
-    unknown = next((label for row in Y for label in row if label not in column), None)
-    if unknown is not None:
-        raise ValueError(f"label {unknown!r} is not among the training labels")
-    columns = [np.array([column[label] for label in set(row)], dtype=np.int64) for row in Y]
-    ends = np.cumsum([0, *map(len, columns)])
-    ones = np.ones(ends[-1], dtype=np.float32)
-    matrix = scipy.sparse.csr_matrix((ones, np.concatenate(columns), ends), shape=(len(Y), len(labels)))
-    matrix.sort_indices()
-    large = _is_large(matrix)
-    names = tuple(str(label) for label in labels)
-    encoded = matrix if large else np.asarray(matrix.toarray())
-    return Targets(encoded, "multilabel", np.array(labels), names, sparse=large, sets=True)
-
-
-def _check_joined_tags(y: NDArray[Any]) -> None:
-    """Reject texts that list several tags, such as "a;b", as classes."""
-    for separator in (";", "|"):
-        joined = next((entry for entry in y.tolist() if isinstance(entry, str) and separator in entry), None)
-        if joined is not None:
-            raise ValueError(
-                f"y contains texts that list several labels, such as {joined[:40]!r}. Use one column per label: "
-                f'y.str.get_dummies("{separator}") of a Series.'
-            )
-
-
-def _encode_classes(y: NDArray[Any]) -> Targets:
-    """Return one class per row as one label (two classes) or one label per class."""
-    check_classification_targets(y)
-    classes, codes = np.unique(y, return_inverse=True)
-    names = tuple(str(c) for c in classes)
-    if len(classes) <= 2:
-        positive = codes if len(classes) == 2 else np.zeros(len(y))
-        return Targets(positive.astype(np.float32)[:, None], "binary", classes, names[-1:])
-    return Targets(np.eye(len(classes), dtype=np.float32)[codes], "multiclass", classes, names)
-
-
-def _is_large(matrix: Any) -> bool:
-    """Return whether a sparse label matrix stays sparse."""
-    return bool(matrix.shape[0] * matrix.shape[1] > MIN_SPARSE_ENTRIES)
-
-
-def _is_zero_one(array: NDArray[Any]) -> bool:
-    """Return whether all entries are 0, 1 or NaN."""
-    if array.dtype == bool:
-        return True
-    if not np.issubdtype(array.dtype, np.number):
-        return False
-    return bool(((array == 0) | (array == 1) | (array != array)).all())
-
-
-def _realign(encoded: Targets, wanted: tuple[str, ...], sets: bool) -> Any:
-    """Return labels with their columns in the order of the training labels; a label in none of the sets is 0."""
-    names = encoded.label_names or ()
-    unknown, absent = sorted(set(names) - set(wanted)), sorted(set(wanted) - set(names))
-    if unknown:
-        raise ValueError(f"label {unknown[0]!r} is not among the training labels")
-    if absent and not sets:
-        raise ValueError(f"Expected a column for the training label {absent[0]!r} (NaN where not observed); got none")
-    places = {name: j for j, name in enumerate(wanted)}
-    columns = np.array([places[name] for name in names])
-    n = encoded.labels.shape[0]
-    if is_sparse(encoded.labels):
-        coo = encoded.labels.tocoo()
-        return scipy.sparse.csr_matrix((coo.data, (coo.row, columns[coo.col])), shape=(n, len(wanted)))
-    matrix = np.zeros((n, len(wanted)), dtype=np.float32)
-    matrix[:, columns] = encoded.labels
-    return matrix
-
-
 # -- Preparation
 
 
@@ -471,20 +234,6 @@ def require_label_matrix(data: TrainingData, name: str) -> TrainingData:
     if n * q > MAX_ESTIMATION_ENTRIES:
         raise ValueError(f"{name} requires dense labels; got {n} x {q}. Use CCMNClassifier with known rates.")
     return replace(data, targets=replace(targets, labels=to_dense_array(targets.labels)))
-
-
-def read_trusted(trusted: Any, targets: Targets) -> Trusted | None:
-    """Return numbers and true labels of the trusted rows, or None if no label has been verified.
-
-    ``trusted`` is either (rows, Y_true), or an array (n, q) with NaN where a label has not been verified.
-    """
-    rows, Y_true = check_trusted_rows(trusted, targets.labels.shape[0])
-    if not rows.size:
-        return None
-    labels = encode_like(Y_true, targets)
-    if labels.shape[0] != len(rows):
-        raise ValueError(f"Expected labels for the {len(rows)} rows of trusted; got {labels.shape[0]} rows")
-    return rows.astype(np.int64), labels
 
 
 # -- Noise
@@ -643,17 +392,6 @@ def check_zeros_for(
     check_zeros_observed(Y, only_removed, label_names, None if trusted is None else trusted[1])
 
 
-def check_groups_possible(loss: str, targets: Targets, noisy_validation: bool) -> None:
-    """Raise an error for arguments that cannot be combined with groups."""
-    if loss not in ("auto", *LOSSES):
-        raise ValueError(f"groups require a loss on debiased labels, 'hamming' or 'ranking'; got {loss!r}")
-    if is_sparse(targets.labels):
-        n, q = targets.labels.shape
-        raise ValueError(f"groups require dense labels; got {n} x {q} sparse labels. Pass y.toarray().")
-    if noisy_validation:
-        raise ValueError("groups require clean validation rows (validation_is_clean=True), or none")
-
-
 # -- Samples
 
 
@@ -702,6 +440,17 @@ class Sample:
             return None if self.weights is None else self.weights[:, None]
         return self.information.astype(np.float64) * (1.0 if self.weights is None else self.weights[:, None])
 
+    @property
+    def parts(self) -> list[Any]:
+        """Arrays, matrices and None that identify the rows."""
+        result = [self.X]
+        for labels in (self.p, self.noisy):
+            if isinstance(labels, SparseLabels):
+                result += [labels.matrix, labels.trusted, labels.debias is None]
+            else:
+                result.append(labels)
+        return [*result, self.weights]
+
     def take(self, rows: NDArray[Any]) -> Sample:
         """Return some of the rows."""
         return Sample(
@@ -718,49 +467,14 @@ class Sample:
         return self if n <= count else self.take(np.linspace(0, n - 1, count).astype(np.int64))
 
 
-Fold = tuple[Sample, NDArray[np.int64]]
-"""Training rows, and the numbers of the rows that are predicted from them."""
-
-
 @dataclass(frozen=True)
 class Split:
     """Training and validation rows."""
 
     train: Sample
     valid: Sample
-    whole: Sample | None = None
-    """All rows, to which a model with selected hyperparameters is fitted; None if validation rows were passed."""
-    valid_rows: NDArray[np.int64] | None = None
+    valid_rows: NDArray[np.int64]
     """Numbers of the validation rows among all rows."""
-
-    def folds(self, max_rows: int) -> list[Fold] | None:
-        """Return the folds of a cross-validation of all rows, the first of which has the validation rows.
-
-        None if the validation rows were passed, if they are the training rows, or if there are more than ``max_rows``.
-        """
-        if self.whole is None or self.valid_rows is None or self.whole is self.train:
-            return None
-        n, size = self.whole.X.shape[0], len(self.valid_rows)
-        if n > max_rows or 2 * size > n:
-            return None
-        rest = np.setdiff1d(np.arange(n), self.valid_rows)
-        parts = np.array_split(np.random.default_rng(size).permutation(rest), round(n / size) - 1)
-        folds: list[Fold] = [(self.train, self.valid_rows)]
-        for part in parts:
-            kept = np.ones(n, dtype=bool)
-            kept[part] = False
-            folds.append((self.whole.take(np.flatnonzero(kept)), np.sort(part)))
-        return folds
-
-    def scaled(self, scaling: Scaling | None) -> Split:
-        """Return the rows with scaled features."""
-        if scaling is None:
-            return self
-        train = replace(self.train, X=scaling.transform(self.train.X))
-        valid = train if self.valid is self.train else replace(self.valid, X=scaling.transform(self.valid.X))
-        if self.whole is None or self.whole is self.train:
-            return Split(train, valid, None if self.whole is None else train, self.valid_rows)
-        return Split(train, valid, replace(self.whole, X=scaling.transform(self.whole.X)), self.valid_rows)
 
 
 MAX_INFORMATION = 100.0
@@ -795,14 +509,12 @@ def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sam
     labels, model = data.targets.labels, noise.model
     if is_sparse(labels):
         return _debias_sparse(data, noise, keep_noisy)
-    if data.targets.inferred is not None:
-        assert isinstance(model, ClassConditionalNoise)
-        rates = model.rho_pos.astype(np.float32), model.rho_neg.astype(np.float32)
-        p = debias_labels(labels, *rates)  # soft labels, which NoiseModel.debias rejects
-    elif noise.groups is None:
-        p = model.debias(labels)
-    else:
+    if noise.groups is not None:
         p = noise.groups.debias(labels, data.groups)  # type: ignore[arg-type]
+    elif isinstance(model, ClassConditionalNoise):
+        p = debias_labels(labels.astype(np.float64), model.rho_pos, model.rho_neg).astype(np.float32)
+    else:
+        p = model.debias(labels)
     noisy, information = labels if keep_noisy else None, None
     if data.trusted is not None:
         rows, true = data.trusted[0], to_dense_array(data.trusted[1])
@@ -815,25 +527,6 @@ def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sam
             noisy = noisy.copy()
             noisy[rows] = np.where(verified, mean, noisy[rows])
     return Sample(data.X, p, data.weights, noisy, information)
-
-
-def with_posterior_labels(
-    sample: Sample, data: TrainingData, noise: NoiseModel, make_model: Callable[[], torch.nn.Module], **settings: Any
-) -> Sample:
-    """Return the rows with posterior probabilities of the true labels, on which a network is trained.
-
-    The probabilities of the true labels given the features are those of networks that were not trained on the row.
-    """
-    assert isinstance(noise, ClassConditionalNoise)
-    labels = to_dense_array(data.targets.labels)
-    batch_size = 32 if len(labels) <= MAX_ROWS_IN_SMALL_BATCHES else 128
-    settings = {**POSTERIOR_TRAINING, "batch_size": batch_size, **settings}
-    fitted = cross_fit_proba(make_model, data.X, labels, noise=noise, head=None, **settings)
-    posterior = noise.posterior(labels, fitted.pred_proba).astype(np.float32)
-    if data.trusted is not None:
-        rows, true = data.trusted[0], to_dense_array(data.trusted[1])
-        posterior[rows] = np.where(np.isnan(true), posterior[rows], true)
-    return replace(sample, noisy=posterior)
 
 
 def _debias_sparse(data: TrainingData, noise: ResolvedNoise, keep_noisy: bool) -> Sample:
@@ -868,7 +561,7 @@ def split(sample: Sample, fraction: float, seed: int) -> Split:
     """Return training and validation rows: a random fraction of the rows, or all rows for both if there are few."""
     n = sample.X.shape[0]
     if is_small(n, sample.weights):
-        return Split(sample, sample, sample, np.arange(n))
+        return Split(sample, sample, np.arange(n))
     order = np.random.default_rng(seed).permutation(n)
     n_validation = min(max(1, round(fraction * n)), n - 1)
     train_rows, valid_rows = np.sort(order[n_validation:]), np.sort(order[:n_validation])
@@ -876,7 +569,7 @@ def split(sample: Sample, fraction: float, seed: int) -> Split:
     for part, rows in (("training", train), ("validation", valid)):
         if rows.weights is not None and not rows.weights.any():
             raise ValueError(f"Expected a positive sample_weight in a {part} row; got only 0. Pass validation=(X, y).")
-    return Split(train, valid, sample, valid_rows)
+    return Split(train, valid, valid_rows)
 
 
 def given_validation(X: Any, y: Any, targets: Targets, noise: NoiseModel | None) -> Sample:
@@ -891,36 +584,3 @@ def given_validation(X: Any, y: Any, targets: Targets, noise: NoiseModel | None)
     if is_votes(y) and isinstance(noise, ClassConditionalNoise):
         return Sample(X, debias_labels(Y, noise.rho_pos, noise.rho_neg).astype(np.float32))
     return Sample(X, Y if noise is None else noise.debias(Y))
-
-
-def fit_fingerprint(params: Mapping[str, Any], noise: NoiseModel, *values: Any) -> str:
-    """Return a text that identifies a fit: its parameters, its noise rates and every value of its data.
-
-    Parameters
-    ----------
-    params : mapping
-        Parameters of the estimator. ``noise`` and ``verbose`` are ignored.
-    noise : NoiseModel
-        Resolved noise model, all digits of which count.
-    *values : Sample, array, sparse matrix, bytes or other object
-        Data of the fit. Objects other than arrays count by their ``repr``.
-    """
-    # The address of a function differs between processes.
-    named = [
-        (name, re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value)))
-        for name, value in sorted(params.items())
-        if name not in ("noise", "verbose")
-    ]
-    parts: list[Any] = [named, json.dumps(noise.to_dict())]
-    for value in values:
-        if not isinstance(value, Sample):
-            parts.append(value)
-            continue
-        parts.append(value.X)
-        for labels in (value.p, value.noisy):
-            if isinstance(labels, SparseLabels):
-                parts += [labels.matrix, labels.trusted, labels.debias is None]
-            else:
-                parts.append(labels)
-        parts.append(value.weights)
-    return _files.fingerprint(*("none" if part is None else part for part in parts))

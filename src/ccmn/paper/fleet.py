@@ -26,19 +26,11 @@ from ccmn.noise.class_conditional import debias_labels
 from ccmn.paper.fleet_metrics import BatchedMetrics, pooled_wrong_from
 from ccmn.paper.protocols import DEFAULT_BATCH_SIZE, LEARNING_RATES, Repeat
 from ccmn.paper.tables import GREATER_IS_BETTER, METHODS, PAPER_METHODS, SELECTIONS, TABLE_METRICS, Method
-from ccmn.training import (
-    NETWORKS,
-    BestWeights,
-    Features,
-    Network,
-    Objective,
-    Rows,
-    RunLabels,
-    Selection,
-    StackedAdam,
-    train,
-)
-from ccmn.training.loop import Part
+from ccmn.training.batches import Features, Rows, RunLabels
+from ccmn.training.loop import Objective, Part, train
+from ccmn.training.networks import NETWORKS, Network
+from ccmn.training.optimizer import StackedAdam
+from ccmn.training.selection import BestWeights, Selection
 
 _CACHE_BYTES = 16 << 20
 """Size of the last-level cache that the weights of a group should fit in on a CPU."""

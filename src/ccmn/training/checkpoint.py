@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from ccmn import _files
 from ccmn._files import atomic_write, check_file, remove_stale
 from ccmn.training.networks import Network, UserNetwork
 from ccmn.training.optimizer import StackedAdam
@@ -153,3 +156,24 @@ class Checkpoint:
             return
         self.path.unlink(missing_ok=True)
         remove_stale(self.path)
+
+
+def fit_fingerprint(params: Mapping[str, Any], noise: Mapping[str, Any], *values: Any) -> str:
+    """Return a text that identifies a fit: its parameters, its noise rates and every value of its data.
+
+    Parameters
+    ----------
+    params : mapping
+        Parameters of the estimator. ``noise`` and ``verbose`` are ignored.
+    noise : mapping
+        Description of the resolved noise model, all digits of which count.
+    *values : array, sparse matrix, bytes or other object
+        Data of the fit. Objects other than arrays count by their ``repr``.
+    """
+    # The address of a function differs between processes.
+    named = [
+        (name, re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value)))
+        for name, value in sorted(params.items())
+        if name not in ("noise", "verbose")
+    ]
+    return _files.fingerprint(named, json.dumps(noise), *("none" if value is None else value for value in values))

@@ -108,7 +108,6 @@ def train(
     TrainingResult
         Losses and criteria of every epoch.
     """
-    group = group or ProcessGroup()
     if isinstance(labels, Tensor):
         labels = DenseLabels(labels, dtype=network.parameters[0].values.dtype)
     step = make_step(network, objective, optimizer, features, labels, weights, group=group)
@@ -129,7 +128,7 @@ def train(
                 if len(losses) == MAX_KEPT_LOSSES:
                     losses = [torch.stack(losses).sum(0)]
             loss = torch.stack(losses).sum(0) / steps
-            result.losses.append(group.sum_over_ranks(loss) if group.is_distributed else loss)
+            result.losses.append(loss if group is None else group.sum_over_ranks(loss))
             criterion = selection.on_epoch_end(epoch, network)
             if criterion is not None:
                 result.criteria.append(criterion)

@@ -215,3 +215,30 @@ def _step_sizes(
             break
         step[too_long] /= 2
     return step
+
+
+def l2_path(smallest: float, largest: float, per_decade: int = 2) -> FloatArray:
+    """Return a geometric path of l2 weights from the largest to the smallest.
+
+    Parameters
+    ----------
+    smallest, largest : float
+        Ends of the path, both included.
+    per_decade : int, default=2
+        Number of values per factor of 10.
+
+    Returns
+    -------
+    array of float64
+        Decreasing l2 weights.
+
+    Examples
+    --------
+    >>> l2_path(1e-4, 1e-2, per_decade=1)
+    array([0.01  , 0.001 , 0.0001])
+    """
+    if not np.isfinite(largest):
+        raise ValueError("the mean squared norm of the features is not finite: scale the features")
+    smallest = max(smallest, 1e-10)
+    count = max(2, round(per_decade * np.log10(max(largest / smallest, 1.0))) + 1)
+    return np.geomspace(max(largest, smallest), smallest, count)

@@ -77,8 +77,8 @@ class ValidationCriterion:
         Debiased labels of the validation rows.
     weights : Tensor of shape (n,), optional
         Sample weights.
-    group : ProcessGroup, default=ProcessGroup()
-        Every rank evaluates a part of the blocks.
+    group : ProcessGroup, optional
+        Ranks, each of which evaluates a part of the blocks; by default this process alone.
     """
 
     name: str
@@ -86,7 +86,7 @@ class ValidationCriterion:
     features: Features
     labels: LabelSource
     weights: Tensor | None = None
-    group: ProcessGroup = field(default_factory=ProcessGroup)
+    group: ProcessGroup | None = None
 
     def __call__(self, network: Network) -> Tensor:
         """Return the criterion of every run, (G, K) with G = 1. Smaller is better."""
@@ -97,7 +97,8 @@ class ValidationCriterion:
         rows = torch.arange(self.features.n, device=device).unsqueeze(0)
         q = self.labels.targets(rows[:, :1]).shape[-1]
         size = min(MAX_BLOCK_ROWS, MAX_BLOCK_SCORES // (q * network.runs), MAX_BLOCK_ENTRIES // self.features.d)
-        for block in torch.split(rows, max(1, size), 1)[self.group.rank :: self.group.world_size]:
+        blocks = torch.split(rows, max(1, size), 1)
+        for block in blocks if self.group is None else blocks[self.group.rank :: self.group.world_size]:
             p = self.labels.targets(block)[0, 0]
             scores = self.loss.decision(network.outputs(self.features.gather(block)))
             weights = None if self.weights is None else self.weights[block[0]]
@@ -106,7 +107,7 @@ class ValidationCriterion:
                 wrong[i] += sums.wrong
                 total[i] += sums.total
             wrong[-1] += ~scores.isfinite().all(-1).all(-1)
-        if self.group.is_distributed:
+        if self.group is not None:
             self.group.sum_over_ranks(wrong)
             self.group.sum_over_ranks(total)
         return _total([Sums(w, t) for w, t in zip(wrong, total)], wrong[-1] > 0)

@@ -137,7 +137,7 @@ class Stream(Batches):
         device: torch.device | str = "cpu",
     ) -> None:
         self.source, self.settings, self.held_out = source, settings, held_out
-        self.group, self._on_progress = group or ProcessGroup(), on_progress
+        self.group, self.on_progress = group or ProcessGroup(), on_progress
         # The buffer has room for the rows of all ranks. Memory that is never written is not allocated.
         self._X = torch.zeros(settings.buffer_rows, source.d, dtype=dtype, device=device)
         self.features = Features(self._X, dtype=dtype, device=device)
@@ -174,8 +174,8 @@ class Stream(Batches):
                 yield Batch(torch.from_numpy(rows).to(self._X.device).unsqueeze(0), len(own_places) / len(batch))
                 done += len(batch)
                 now = time.perf_counter() - start_time
-                if self._on_progress is not None and (now - last_call > _SECONDS_BETWEEN_CALLBACKS or done == total):
-                    self._on_progress(StreamProgress(number, done, total, now))
+                if self.on_progress is not None and (now - last_call > _SECONDS_BETWEEN_CALLBACKS or done == total):
+                    self.on_progress(StreamProgress(number, done, total, now))
                     last_call = now
             places = places[whole:]
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from hypothesis import given
 
-from ccmn import ClassConditionalNoise, TransitionNoise
+from ccmn import ClassConditionalNoise
 from ccmn.losses import SURROGATES
+from ccmn.noise import TransitionNoise
 from ccmn.paper.theory import kappa, lipschitz_hamming, lipschitz_ranking, mu_hamming, mu_ranking
 from reference import eq4, eq6, paper_rates
 from strategies import noises

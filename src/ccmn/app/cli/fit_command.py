@@ -52,13 +52,10 @@ if TYPE_CHECKING:
     from ccmn.data.columns import Columns
     from ccmn.data.labeled_table import ColumnRoles
     from ccmn.estimation import NoiseRates
-    from ccmn.models import CCMNClassifier
-    from ccmn.training import ProcessGroup
+    from ccmn.training.distributed import ProcessGroup
 
 PROCESS_GROUP_TIMEOUT = timedelta(minutes=10)
 """A rank that waits longer than this for the others fails; torchrun can then restart all ranks."""
-DEFAULT_MEMORY = "500MB"
-"""Memory limit for a folder of shards."""
 
 
 def _choice(text: str) -> Any:
@@ -78,11 +75,13 @@ Noise = Annotated[
         "a JSON file of noise rates, known or from ccmn noise estimate.",
     ),
 ]
-Loss = Annotated[str | None, _choice("Loss function")]
+Loss = Annotated[
+    str | None,
+    _choice("Unbiased loss of a network; without it, a logistic regression and a forest are corrected for the noise"),
+]
 Surrogate = Annotated[str | None, _choice("Surrogate loss")]
 Correction = Annotated[str | None, _choice("Risk correction, which keeps the estimated risk from becoming negative")]
 Model = Annotated[str | None, _choice("Model")]
-Solver = Annotated[str | None, _choice("Optimization algorithm")]
 Threshold = Annotated[str | None, _choice("Decision threshold per label")]
 LearningRates = Annotated[
     list[float] | None,
@@ -120,9 +119,6 @@ CheckpointFile = Annotated[
         "--checkpoint", metavar="FILE", help="Checkpoint to write and to resume from; deleted when MODEL is saved."
     ),
 ]
-Memory = Annotated[
-    str | None, typer.Option(metavar="SIZE", help=f"Memory limit for a folder of shards (default: {DEFAULT_MEMORY}).")
-]
 NumberOfLabels = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Number of labels, for a folder whose label column lists label numbers."),
@@ -153,7 +149,6 @@ def fit(
     batch_size: BatchSize = None,
     weight_decay: WeightDecay = None,
     scale: Scale = True,
-    solver: Solver = None,
     threshold: Threshold = None,
     validation: Validation = None,
     validation_is_clean: ValidationIsClean = False,
@@ -161,7 +156,6 @@ def fit(
     device: Device = None,
     random_state: RandomState = 0,
     checkpoint: CheckpointFile = None,
-    memory: Memory = None,
     n_labels: NumberOfLabels = None,
     data_dir: DataDir = None,
     cache: CacheFolder = None,
@@ -179,32 +173,44 @@ def fit(
     """
     from ccmn.app.report.console import fit_summary
     from ccmn.estimation import NoiseRates
-    from ccmn.models import CCMNClassifier
+    from ccmn.models import CCMNClassifier, CorrectedClassifier
 
     check_output(out, force, folder=True)
     if validation_is_clean and validation is None:
         raise typer.BadParameter("--validation-is-clean requires --validation")
     # Options with the name of a classifier parameter are its parameters; options that are not given keep its defaults.
-    parameters = CCMNClassifier().get_params().keys() & context.params.keys()
-    settings = {name: context.params[name] for name in parameters if context.params[name] not in (None, ())}
+    is_network = loss is not None or Path(source).is_dir()
+    make: Any = CCMNClassifier if is_network else CorrectedClassifier
+    given = {name for name, value in context.params.items() if value not in (None, (), False)}
+    settings = {name: context.params[name] for name in make().get_params().keys() & given}
+    if is_network:
+        settings["scale"] = scale
+    networks = {"validation", "checkpoint", *CCMNClassifier().get_params()} - {*CorrectedClassifier().get_params()}
+    unused = [
+        f"--{name.replace('_', '-')}" for name in context.params if name in networks & given - {"scale", "device"}
+    ]
+    if unused and not is_network:
+        raise typer.BadParameter(f"{', '.join(unused)} requires --loss hamming or --loss ranking")
+    if threshold is not None and is_network:
+        raise typer.BadParameter("--threshold requires a fit without --loss")
     if Path(source).is_dir():
         if any((tags, text, image, row_id, ignore, votes, trusted, candidates)):
             raise typer.BadParameter("Options other than --labels that select columns or rows require a file as DATA")
-        data: _TrainingData = _Shards(source, labels, n_labels, memory)
-    elif memory is not None or n_labels is not None:
-        raise typer.BadParameter("--memory and --n-labels require a folder of Parquet files as DATA")
+        data: _TrainingData = _Shards(source, labels, n_labels)
+    elif n_labels is not None:
+        raise typer.BadParameter("--n-labels requires a folder of Parquet files as DATA")
     else:
         roles = read_roles(labels, tags, sep, text, image, row_id, ignore)
         results = None if cache is None else ResultCache(cache, random_state)
         data = _File(source, roles, candidates, data_dir, read_vote_columns(votes), trusted, results)
     with _process_group(device) as (group, local_device), _recorded_interrupts() as interrupts:
-        if local_device is not None:
+        if local_device is not None and is_network:
             settings["device"] = local_device
         names, q = data.columns.label_names, data.columns.n_labels
         rates = read_noise_option(noise, names, q, words=(*NOISE_WORDS, "none"))
         estimated = rates if isinstance(rates, NoiseRates) else None
         used = rates.shrunk_noise if isinstance(rates, NoiseRates) else None if rates == "none" else rates
-        classifier = CCMNClassifier(**{**settings, "noise": used}, verbose=1)
+        classifier = make(**{**settings, "noise": used}, verbose=1)
         held_out = None if validation is None else data.read_validation(validation, validation_is_clean)
         data.fit(classifier, held_out, validation_is_clean, checkpoint)
         if estimated is not None:
@@ -217,7 +223,7 @@ def fit(
             **{"model": str(out), "n": data.n, "d": classifier.n_features_in_, "q": data.columns.n_labels},
             "noise": classifier.noise_.to_dict(),
             "noise_is_estimated": classifier.rates_ is not None or classifier.inferred_ is not None,
-            "validation": classifier.selected_,
+            "validation": getattr(classifier, "selected_", None),
         }
         print_json(result) if as_json else typer.echo(fit_summary(result))
         if not as_json:
@@ -237,7 +243,7 @@ class _TrainingData(Protocol):
     n: int
 
     def read_validation(self, source: Path, clean: bool) -> tuple[Any, Any]: ...
-    def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None: ...
+    def fit(self, classifier: Any, held_out: Any, clean: bool, checkpoint: Path | None) -> None: ...
 
 
 class _File:
@@ -265,21 +271,28 @@ class _File:
         rows = self.columns.read_labeled(source, data_dir=self._data_dir)
         return rows.X, _labels(rows, self._candidates and not clean)
 
-    def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None:
+    def fit(self, classifier: Any, held_out: Any, clean: bool, checkpoint: Path | None) -> None:
         """Train the classifier."""
+        from ccmn.models import CCMNClassifier
+
         data = self._data
         X, Y = data.X, _labels(data, self._candidates) if data.votes is None else data.votes
         verified = None if self._verified is None else self._verified[:2]
         rates, requested = self._stored_rates(classifier, Y, verified), classifier.noise
         if rates is not None:
             classifier.noise = rates.shrunk_noise
-        classifier.fit(X, Y, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint, trusted=verified)
+        if isinstance(classifier, CCMNClassifier):
+            classifier.fit(
+                X, Y, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint, trusted=verified
+            )
+        else:
+            classifier.fit(X, Y, trusted=verified)
         if rates is not None:
             classifier.noise, classifier.rates_ = requested, rates
         if self.columns.label_names is not None:
             classifier.label_names_ = tuple(self.columns.label_names)
 
-    def _stored_rates(self, classifier: CCMNClassifier, Y: Any, verified: Any) -> NoiseRates | None:
+    def _stored_rates(self, classifier: Any, Y: Any, verified: Any) -> NoiseRates | None:
         """Return the rates that the classifier would estimate, from the cache if it has them; None without a cache."""
         from ccmn.models.training_data import MIN_SAMPLES_FOR_ESTIMATION
 
@@ -293,7 +306,7 @@ class _File:
 def _labels(data: MultiLabelData, candidates: bool) -> Any:
     """Return a large sparse label matrix as it is and any other one as a DataFrame with label names."""
     from ccmn._containers import is_sparse
-    from ccmn.models import training_data as targets
+    from ccmn.models import targets
 
     many = is_sparse(data.Y) and data.n * data.q > targets.MIN_SPARSE_ENTRIES
     return data.Y if many and not candidates else label_frame(data, candidates)
@@ -302,13 +315,13 @@ def _labels(data: MultiLabelData, candidates: bool) -> Any:
 class _Shards:
     """Training data in a folder of Parquet files."""
 
-    def __init__(self, source: str, labels: str | None, n_labels: int | None, memory: str | None) -> None:
+    def __init__(self, source: str, labels: str | None, n_labels: int | None) -> None:
         from ccmn.data.columns import Columns
         from ccmn.data.shards import ShardedData
 
         self._data = data = ShardedData(source, read_labels(labels), n_labels=n_labels)
         self.columns = Columns(data.d, data.q, data.feature_names, data.label_names)
-        self._memory, self.n = memory or DEFAULT_MEMORY, data.n
+        self.n = data.n
 
     def read_validation(self, source: Path, clean: bool) -> tuple[Any, Any]:
         """Return the features and labels of the validation set."""
@@ -317,11 +330,9 @@ class _Shards:
         rows, names = self.columns.read_labeled(source), self.columns.feature_names
         return pd.DataFrame(rows.X, columns=None if names is None else list(names)), label_frame(rows, False)
 
-    def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None:
+    def fit(self, classifier: Any, held_out: Any, clean: bool, checkpoint: Path | None) -> None:
         """Train the classifier on the stream of shards."""
-        classifier.fit_stream(
-            self._data, memory=self._memory, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint
-        )
+        classifier.fit(self._data, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint)
         # The commands select columns by name and pass arrays to the model.
         if self._data.feature_names is not None:
             del classifier.feature_names_in_
@@ -350,7 +361,7 @@ def _recorded_interrupts() -> Iterator[list[int]]:
 @contextmanager
 def _process_group(device: str | None) -> Iterator[tuple[ProcessGroup, str | None]]:
     """Join the processes that torchrun started and yield them with the device of this rank."""
-    from ccmn.training import ProcessGroup
+    from ccmn.training.distributed import ProcessGroup
 
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ProcessGroup(), device

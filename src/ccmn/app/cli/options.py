@@ -104,9 +104,9 @@ HELP_PANELS = {
         *("annotator", "candidates", "keep"),
     ),
     "Model and training": (
-        *("loss", "surrogate", "correction", "model", "lr", "epochs", "batch_size", "weight_decay", "scale", "solver"),
+        *("loss", "surrogate", "correction", "model", "lr", "epochs", "batch_size", "weight_decay", "scale"),
         *("threshold", "validation", "validation_is_clean", "validation_fraction", "device", "checkpoint"),
-        *("memory", "n_labels"),
+        "n_labels",
     ),
 }
 """Options that the help shows together, by title. The other options come first."""
@@ -114,6 +114,8 @@ OPTION_ALIASES = {"--seed": "--random-state", "--sides": "--noise-type"}
 """Former names of options, still accepted but not shown in the help."""
 REMOVED_OPTIONS = {
     "--patience": "the best of --epochs is always selected; use fewer --epochs to save time",
+    "--solver": "--loss hamming and --loss ranking are trained with Adam",
+    "--memory": "the buffers of a folder of shards take 500 MB",
 }
 """Options that no longer exist, with what replaces them."""
 
@@ -250,9 +252,9 @@ class Command(TyperCommand):
         self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in (self.help or "").split("\n\n"))
         described = [p for p in self.params if re.search("{choices}|{default}", getattr(p, "help", None) or "")]
         if described:
-            from ccmn.models import CCMNClassifier
+            from ccmn.models import CCMNClassifier, CorrectedClassifier
 
-            defaults = CCMNClassifier().get_params()
+            defaults = {**CCMNClassifier().get_params(), **CorrectedClassifier().get_params(), "loss": None}
         for parameter in described:
             name = str(parameter.name)
             choices = " | ".join(CHOICES[name]()) if name in CHOICES else ""
@@ -320,12 +322,6 @@ def _escape_markup(text: str) -> str:
     return re.sub(r"(?<!\\)\[", r"\[", text)
 
 
-def _losses() -> Iterable[str]:
-    from ccmn.models.classifier import LOSS_NAMES
-
-    return ["auto", *LOSS_NAMES]
-
-
 def _surrogates() -> Iterable[str]:
     from ccmn.losses import SURROGATES
 
@@ -338,12 +334,6 @@ def _corrections() -> Iterable[str]:
     return CORRECTIONS
 
 
-def _models() -> Iterable[str]:
-    from ccmn.models.classifier import MODEL_NAMES
-
-    return MODEL_NAMES
-
-
 def _methods() -> Iterable[str]:
     from ccmn.estimation import METHODS
 
@@ -352,11 +342,10 @@ def _methods() -> Iterable[str]:
 
 
 CHOICES: dict[str, Callable[[], Iterable[str]]] = {
-    "loss": _losses,
+    "loss": lambda: ("hamming", "ranking"),
     "surrogate": _surrogates,
     "correction": _corrections,
-    "model": _models,
-    "solver": lambda: ("auto", "adam", "closed_form", "newton"),
+    "model": lambda: ("linear", "mlp"),
     "threshold": lambda: ("fixed", "f1"),
     "noise_type": lambda: ("both", "partial", "missing"),
     "method": _methods,

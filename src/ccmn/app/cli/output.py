@@ -151,7 +151,7 @@ class ResultCache:
         import numpy as np
 
         from ccmn.estimation import NoiseRates, estimate_noise
-        from ccmn.models.monitor import show_phases
+        from ccmn.models.progress import show_phases
 
         settings = ("rates", method, noise_type, None if trusted is None else [part.tolist() for part in trusted])
         path = self._path(X, Y, settings)
@@ -181,7 +181,7 @@ class ResultCache:
 
         from ccmn._containers import to_dense_array
         from ccmn.audit import out_of_fold_probabilities
-        from ccmn.models.monitor import show_phases
+        from ccmn.models.progress import show_phases
 
         path = self._path(X, Y, ("out of fold",))
         stored = self._read(path)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
     from ccmn.data.columns import Columns
     from ccmn.metrics import RiskControl
-    from ccmn.models import CCMNClassifier
+    from ccmn.models import CCMNClassifier, CorrectedClassifier
     from ccmn.noise import NoiseModel
 
 BLOCK_ENTRIES = 1 << 22
@@ -234,7 +234,7 @@ def _observed_rows(data: MultiLabelData) -> MultiLabelData:
     return data.take(rows)
 
 
-def store_columns(classifier: CCMNClassifier, columns: Columns) -> None:
+def store_columns(classifier: CCMNClassifier | CorrectedClassifier, columns: Columns) -> None:
     """Store the names, roles and preprocessing of the columns with a model."""
     classifier.extra_["feature_names"] = None if columns.feature_names is None else list(columns.feature_names)
     if columns.table is not None:
@@ -244,7 +244,7 @@ def store_columns(classifier: CCMNClassifier, columns: Columns) -> None:
         classifier.extra_["text"] = columns.text.to_dict()
 
 
-def _load(path: Path) -> tuple[CCMNClassifier, Columns]:
+def _load(path: Path) -> tuple[CCMNClassifier | CorrectedClassifier, Columns]:
     """Return a saved model and the columns that it reads from a file."""
     from ccmn._files import prefix_errors
     from ccmn.models import load_model
@@ -254,7 +254,7 @@ def _load(path: Path) -> tuple[CCMNClassifier, Columns]:
         return classifier, model_columns(classifier)
 
 
-def model_columns(classifier: CCMNClassifier) -> Columns:
+def model_columns(classifier: CCMNClassifier | CorrectedClassifier) -> Columns:
     """Return the columns that a model reads from a file."""
     from ccmn._validation import check_feature_names
     from ccmn.data.columns import Columns
@@ -312,12 +312,16 @@ def _read_control(
 
 
 def _control(
-    classifier: CCMNClassifier, data: MultiLabelData, noise: Path | None, target: tuple[str, float], confidence: float
+    classifier: CCMNClassifier | CorrectedClassifier,
+    data: MultiLabelData,
+    noise: Path | None,
+    target: tuple[str, float],
+    confidence: float,
 ) -> RiskControl:
     """Return the threshold of the probabilities that guarantees the target; an error if there is none."""
     from ccmn.metrics import control_risk
 
-    if classifier.predict(data.X[:1], sparse=False).ndim == 1:
+    if classifier.predict(data.X[:1]).ndim == 1:
         raise ValueError("--control requires a multi-label model; this model predicts one class per row")
     rates = None if noise is None else read_rates_option(noise, classifier.label_names_, data.q)
     with warnings.catch_warnings():
@@ -329,16 +333,18 @@ def _control(
 
 
 def _predict_blocks(
-    classifier: CCMNClassifier, data: MultiLabelData, threshold: float | None, id_name: str
+    classifier: CCMNClassifier | CorrectedClassifier, data: MultiLabelData, threshold: float | None, id_name: str
 ) -> Iterator[Predictions]:
     """Yield the predicted labels (or classes) and probabilities of consecutive blocks of rows.
 
     With ``threshold``, labels are predicted by their probability.
     """
+    from ccmn._containers import to_dense_array
+
     X, size = data.X, max(1, BLOCK_ENTRIES // classifier.noise_.n_labels)
     for start in range(0, X.shape[0], size):
         rows = X[start : start + size]
-        labels, p = classifier.predict(rows, sparse=False), classifier.predict_proba(rows)
+        labels, p = to_dense_array(classifier.predict(rows)), classifier.predict_proba(rows)
         if labels.ndim == 1:
             names, predicted = list(classifier.classes_), labels[:, None] == classifier.classes_
         else:

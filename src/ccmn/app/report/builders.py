@@ -39,7 +39,7 @@ from ccmn.audit import Audit, audit_labels, find_label_issues
 from ccmn.data import MultiLabelData
 from ccmn.data.synthetic import DIGIT_SCENE_SHAPE
 from ccmn.estimation import NoiseRates
-from ccmn.models import CCMNClassifier
+from ccmn.models import CCMNClassifier, CorrectedClassifier
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.votes import InferredLabels
 
@@ -113,7 +113,7 @@ def audit_report(
 
 def evaluation_report(
     data: MultiLabelData,
-    classifier: CCMNClassifier,
+    classifier: CCMNClassifier | CorrectedClassifier,
     scores: FloatArray,
     noise: NoiseModel | NoiseRates | None,
     show: Show,
@@ -129,6 +129,7 @@ def evaluation_report(
         "Learning curves of the fit, by learning rate. The validation criterion is corrected for the noise that the "
         "model was trained with."
     )
+    curves = curve_facts(histories_by_rate(classifier.history_), note) if hasattr(classifier, "history_") else None
     variants = label_variants(labels, scores, correcting)
     return Report(
         title=f"Evaluation of the model on {data.name or 'unnamed data'}",
@@ -139,12 +140,12 @@ def evaluation_report(
         cooccurrence=cooccurrence_facts(labels, names, correcting),
         precision_recall=precision_recall_facts(names, variants, "Scores of the model."),
         issues=_evaluation_issues(classifier, data, labels, names, correcting, show),
-        curves=curve_facts(histories_by_rate(classifier.history_), note),
+        curves=curves,
     )
 
 
 def _evaluation_rates(
-    classifier: CCMNClassifier, noise: NoiseModel | NoiseRates | None, names: list[str]
+    classifier: CCMNClassifier | CorrectedClassifier, noise: NoiseModel | NoiseRates | None, names: list[str]
 ) -> RateFacts | None:
     """Return the rates of the evaluated labels or, if these are clean, the rates that the model was trained with."""
     if noise is not None:
@@ -153,7 +154,7 @@ def _evaluation_rates(
 
 
 def _evaluation_issues(
-    classifier: CCMNClassifier,
+    classifier: CCMNClassifier | CorrectedClassifier,
     data: MultiLabelData,
     labels: FloatArray,
     names: list[str],

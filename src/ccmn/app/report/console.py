@@ -244,28 +244,14 @@ def fit_summary(result: Mapping[str, Any]) -> str:
     counted = {"row": result["n"], "feature": result["d"], "label": result["q"]}
     size = ", ".join(f"{number} {noun}{'' if number == 1 else 's'}" for noun, number in counted.items())
     noise = _fit_noise(result["noise"], result["noise_is_estimated"])
-    return f"{size}\nnoise: {noise}\n{_fit_validation(result['validation'])}\nsaved to {result['model']}"
+    validation = [] if result["validation"] is None else [_fit_validation(result["validation"])]
+    return "\n".join([size, f"noise: {noise}", *validation, f"saved to {result['model']}"])
 
 
 def _fit_validation(selected: Mapping[str, Any]) -> str:
     """Return the criterion and the selected configuration, see ``CCMNClassifier.selected_``."""
-    if "lr" in selected:
-        how = f"learning rate {selected['lr']:.4g}, epoch {selected['epoch']} of {selected['epochs']}"
-    elif selected["n_labels"] == 1:
-        how = f"l2 {selected['l2_min']:.2g}"
-    else:
-        how = f"l2 selected per label, {_range([selected['l2_min'], selected['l2_max']], 2)}"
-    if "linear_share" in selected:
-        linear = selected["linear_share"]
-        parts = [f"{share:.0%} {name}" for name, share in _shares(linear).items() if f"{share:.0%}" != "0%"]
-        model = f"average of {' and '.join(parts)}" if len(parts) > 1 else parts[0].removeprefix("100% ")
-        how = f"{model}; {how}"
+    how = f"learning rate {selected['lr']:.4g}, epoch {selected['epoch']} of {selected['epochs']}"
     return f"validation {_CRITERIA[selected['criterion']]} {selected['value']:.4g} ({how})"
-
-
-def _shares(linear: float) -> dict[str, float]:
-    """Return the shares of the averaged models."""
-    return {"logistic regression": linear, "random forest": 1 - linear}
 
 
 def _fit_noise(noise: Mapping[str, Any], estimated: bool) -> str:

@@ -25,13 +25,11 @@ from ccmn.app.review.session import ReviewSession
 from ccmn.data.npz import write_npz
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL
-from ccmn.models import CCMNClassifier
-from ccmn.models.training_data import encode_targets, relative_information
+from ccmn.models import CorrectedClassifier
+from ccmn.models.targets import encode_targets
+from ccmn.models.training_data import relative_information
 
 IntArray = NDArray[np.int64]
-
-DEFAULT_CLASSIFIER_PARAMS = {"loss": "hamming", "surrogate": "square"}
-"""Parameters with a closed-form solution, which is computed before the next row is answered."""
 
 RESIDUAL_VARIANCE = 0.1
 """Assumed variance of a true label around the prediction of a model; see :func:`row_weights`."""
@@ -73,8 +71,7 @@ class Retraining:
     on_trained : callable, optional
         Called with the model before it is saved, for example to add notes to it.
     classifier_params : dict, optional
-        Parameters of ``CCMNClassifier`` except ``noise`` and ``random_state``. The default is the Hamming loss with the
-        square surrogate, which has a closed-form solution and is faster than the default of the estimator.
+        Parameters of ``CorrectedClassifier`` except ``noise`` and ``random_state``.
 
     Attributes
     ----------
@@ -87,11 +84,11 @@ class Retraining:
     def __init__(
         self,
         session: ReviewSession,
-        on_trained: Callable[[CCMNClassifier], None] | None = None,
+        on_trained: Callable[[CorrectedClassifier], None] | None = None,
         classifier_params: dict[str, Any] | None = None,
     ) -> None:
         self._session, self._on_trained = session, on_trained
-        self._params = classifier_params or DEFAULT_CLASSIFIER_PARAMS
+        self._params = classifier_params or {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._started = 0.0
@@ -141,12 +138,14 @@ class Retraining:
         }
         session.set_trained({**description, "comparison": self._compare(model, rates, trusted)}, rates)
 
-    def _fit(self, rates: NoiseRates, trusted: TrustedRows | None, left_out: IntArray | None = None) -> CCMNClassifier:
+    def _fit(
+        self, rates: NoiseRates, trusted: TrustedRows | None, left_out: IntArray | None = None
+    ) -> CorrectedClassifier:
         """Fit a classifier, if requested without some rows; without trusted rows, on the given labels alone."""
         dataset, n = self._session.dataset, self._session.dataset.data.n
         X, Y = dataset.data.X, dataset.named_labels
         kept = np.arange(n) if left_out is None else np.setdiff1d(np.arange(n), left_out)
-        classifier = CCMNClassifier(noise=rates.noise, random_state=self._session.random_state, **self._params)
+        classifier = CorrectedClassifier(noise=rates.noise, random_state=self._session.random_state, **self._params)
         if left_out is not None:
             X, Y = X[kept], Y.iloc[kept] if hasattr(Y, "iloc") else Y[kept]
         known = None if trusted is None else _select_rows(trusted, kept)
@@ -157,7 +156,7 @@ class Retraining:
         weights[known.rows] /= weights_of_fit(Y, rates, known)
         return classifier.fit(X, Y, sample_weight=weights, trusted=known)
 
-    def _compare(self, model: CCMNClassifier, rates: NoiseRates, trusted: TrustedRows) -> dict[str, Any] | None:
+    def _compare(self, model: CorrectedClassifier, rates: NoiseRates, trusted: TrustedRows) -> dict[str, Any] | None:
         """Compare models without and with the answers on the test set, or on verified rows by cross-validation.
 
         Returns None if there is no test set and there are too few complete rows of the random sample.
@@ -265,7 +264,7 @@ def row_weights(n: int, rates: NoiseRates, trusted: TrustedRows, sampled_rows: I
 
 
 def weights_of_fit(Y: Any, rates: NoiseRates, trusted: TrustedRows) -> FloatArray:
-    """Return the weights that ``CCMNClassifier.fit`` gives to trusted rows, by which sample weights are divided.
+    """Return the weights that ``CorrectedClassifier.fit`` gives to trusted rows, by which sample weights are divided.
 
     ``fit`` assumes that trusted rows are a random sample, and weights them by the information of their labels.
     Reviewed rows get the weights of :func:`row_weights` in their place.

@@ -1,0 +1,790 @@
+"""CCMNClassifier: the method of the paper, networks trained by Adam with unbiased losses.
+
+``fit`` prepares the labels, resolves the noise model, debiases the labels, splits off validation rows, and trains one
+network per learning rate. The learning rate and the epoch with the smallest corrected validation criterion are kept.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+from typing_extensions import Self
+
+from ccmn._containers import is_sparse
+from ccmn._validation import (
+    Constraints,
+    FloatArray,
+    Number,
+    OneOf,
+    Satisfies,
+    check_device,
+    check_parameters,
+)
+from ccmn.estimation import NOISE_TYPES, NoiseRates
+from ccmn.losses import CORRECTIONS, SURROGATES, HammingLoss, MultiLabelLoss, RankingLoss
+from ccmn.models.label_classifier import LabelClassifier
+from ccmn.models.persistence import check_network, check_network_description, describe, read_description, write_model
+from ccmn.models.predictor import LINKS, FittedNetwork, NetworkModule, Scorer, extract_run, fit_slope
+from ccmn.models.progress import show_progress
+from ccmn.models.targets import Targets
+from ccmn.models.training_data import (
+    ResolvedNoise,
+    Sample,
+    Scaling,
+    TrainingData,
+    debias,
+    given_validation,
+    prepare,
+    read_features,
+    resolve_noise,
+    split,
+    with_out_of_fold_features,
+)
+from ccmn.noise import GroupedNoise, NoiseModel, TransitionNoise
+from ccmn.training import loop
+from ccmn.training.batches import Batches, DenseLabels, Features, LabelSource, Rows, SparseLabels
+from ccmn.training.checkpoint import Checkpoint, fit_fingerprint
+from ccmn.training.distributed import ProcessGroup, SharedBatches
+from ccmn.training.networks import NETWORKS, Network, UserNetwork, make_unflattened
+from ccmn.training.optimizer import StackedAdam
+from ccmn.training.selection import MIN_IMPROVEMENT, KeepBest, ValidationCriterion
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from sklearn.utils import Tags
+
+LOSSES: dict[str, type[HammingLoss] | type[RankingLoss]] = {"hamming": HammingLoss, "ranking": RankingLoss}
+"""Losses by the value of the parameter ``loss``."""
+DEFAULT_SURROGATES = {"hamming": "square", "ranking": "sigmoid"}
+"""Surrogates for ``surrogate="auto"``, as in the loss classes."""
+MAX_CROSS_FIT_EPOCHS = 10
+"""Epochs of the networks from whose embeddings rates are estimated; a short training suffices."""
+MAX_FULL_BATCH_ROWS = 256
+"""Up to this number of rows, ``batch_size="auto"`` is all rows, and linear models and networks train in float64."""
+MIN_LATE_EPOCH = 0.9
+"""A larger learning rate is advised if the best epoch is after this share of the epochs. In 5 synthetic fits with an
+earlier best epoch at the learning rate 0.05, the largest one, adding 0.2 decreased the test loss once."""
+
+
+def _are_rates(value: Any) -> bool:
+    """Return whether a parameter is one positive number or several."""
+    try:
+        lr = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    except (TypeError, ValueError):
+        return False
+    return lr.ndim == 1 and lr.size > 0 and bool(((lr > 0) & np.isfinite(lr)).all())
+
+
+_NO_WORD = "a noise model, NoiseRates or None"
+CONSTRAINTS: Constraints = {
+    "noise": [
+        OneOf(*NOISE_TYPES),
+        Satisfies(lambda v: v is None or isinstance(v, (NoiseModel, GroupedNoise, NoiseRates)), _NO_WORD),
+    ],
+    "loss": [OneOf(*LOSSES)],
+    "surrogate": [OneOf("auto", *SURROGATES), Satisfies(callable, "a function")],
+    "model": [OneOf(*NETWORKS), Satisfies(callable, "a function (n_features, n_outputs) -> torch.nn.Module")],
+    "lr": [Satisfies(_are_rates, "a positive number or a list of them")],
+    "epochs": [Number(1, integer=True)],
+    "batch_size": [OneOf("auto"), Number(1, integer=True)],
+    "weight_decay": [Number(0)],
+    "scale": [Satisfies(lambda v: isinstance(v, (bool, np.bool_)), "True or False")],
+    "validation_fraction": [Number(0, 1, "both")],
+    "correction": [OneOf(*CORRECTIONS), Satisfies(lambda v: v is None, "None")],
+    "random_state": [
+        Number(0, integer=True),
+        Satisfies(lambda v: v is None or isinstance(v, np.random.Generator), "a numpy Generator or None"),
+    ],
+    "verbose": [Number(0, integer=True)],
+}
+"""Allowed values of the parameters."""
+
+
+class CCMNClassifier(LabelClassifier):
+    """Multi-label classifier of the paper: networks that minimize an unbiased loss of noisy labels.
+
+    The losses replace every noisy label by its debiased value, an unbiased estimate of the true label [1]_.
+    :meth:`paper` creates the classifier with the settings of the paper. For tables and texts with up to about 1,000
+    labels, :class:`CorrectedClassifier` is recommended: with least squares, debiasing its predictions equals training
+    on debiased labels.
+
+    Parameters
+    ----------
+    noise : {"both", "partial", "missing"}, NoiseModel, GroupedNoise, NoiseRates or None, default="both"
+        Which errors the labels can have: "partial" if labels were only added, "missing" if they were only removed. The
+        rates are then estimated from the data. A noise model gives known rates: ``PartialNoise`` for candidate sets
+        (uPML), ``TransitionNoise`` for one class per row, ``GroupedNoise`` with ``fit(..., groups=)``. None disables
+        the correction.
+    loss : {"ranking", "hamming"}, default="ranking"
+        "hamming" minimizes Eq. (4); "ranking" minimizes Eq. (6) with the dummy label of Eq. (8).
+    surrogate : {"auto", "sigmoid", "square", "hinge", "logistic"} or callable, default="auto"
+        Surrogate of the 0-1 loss; "auto" is "square" for "hamming" and "sigmoid" for "ranking".
+    model : {"linear", "mlp"} or callable (n_features, n_outputs) -> torch.nn.Module, default="linear"
+        "mlp" has one hidden layer of 128 units. A callable is called as ``model(shape, n_outputs)`` if X has more than
+        two dimensions, such as images.
+    lr : float or sequence of floats, default=(0.05, 0.005, 0.0005)
+        Learning rates of Adam. All are trained at the same time; the best one on the validation set is selected.
+    epochs : int, default=200
+        Number of epochs; the weights of the best one are kept.
+    batch_size : int or "auto", default="auto"
+        Rows per batch. "auto" uses all rows up to 256 rows, 100 up to 5,000 rows, and 400 for more.
+    weight_decay : float, default=1e-4
+        l2 weight as in ``torch.optim.Adam``.
+    scale : bool, default=True
+        Whether built-in models are trained on scaled features: dense features are standardized, sparse ones divided by
+        the mean norm of a row. Predictions take the original features. Custom networks get features as they are.
+    validation_fraction : float, default=0.2
+        Fraction of the rows that are used as validation set, if none is passed to ``fit``. Their labels are noisy as
+        well; the validation criterion is corrected for that.
+    correction : {"abs", "relu"} or None, default=None
+        Risk correction: keeps parts of the unbiased risk from becoming negative; for flexible networks.
+    device : str, default="auto"
+        "auto", "cpu", "cuda" or another PyTorch device.
+    random_state : int, Generator or None, default=None
+        Controls the validation split, the estimation of rates, initial weights and batches.
+    verbose : int, default=0
+        1 shows a progress bar on a terminal; 2 prints a line per epoch.
+
+    Attributes
+    ----------
+    noise_ : NoiseModel
+        Noise model used for training. With groups, it has the mean rates of the rows; with ``noise=None``, rates of 0.
+    rates_ : NoiseRates, GroupRates or None
+        Estimated rates with intervals and flags, if rates were estimated or passed.
+    group_noise_ : GroupedNoise or None
+        With groups, the noise model of every group.
+    inferred_ : InferredLabels or None
+        Result of :func:`ccmn.infer_labels` if votes were passed to ``fit``.
+    history_ : DataFrame
+        Training loss and validation criterion of every learning rate and epoch.
+    selected_ : dict
+        Selected learning rate (``"lr"``) and epoch (``"epoch"``) with the name of the criterion (``"criterion"``), its
+        value (``"value"``), the training loss (``"loss"``) and the number of epochs trained (``"epochs"``).
+    coef_, intercept_ : arrays of shape (q, d) and (q,)
+        Weights and biases of the scores of a linear model; those of the dummy label are subtracted.
+    classes_ : array
+        Names of the labels if they are known, else their numbers; the classes if there is one per row.
+    n_features_in_ : int
+        Number of features.
+    input_shape_ : tuple of int
+        Shape of one input, if X had more than two dimensions.
+    feature_names_in_ : array of str
+        Names of the features, if X was a DataFrame.
+    extra_ : dict
+        JSON-safe notes that are saved and loaded with the model.
+
+    References
+    ----------
+    .. [1] M.-K. Xie and S.-J. Huang, "CCMN: A General Framework for Learning With Class-Conditional Multi-Label
+       Noise", IEEE TPAMI 45(1), 2023.
+
+    Examples
+    --------
+    >>> from ccmn import CCMNClassifier, PartialNoise
+    >>> from ccmn.data import load_digit_scenes
+    >>> data, noise = load_digit_scenes(1000), PartialNoise(0.4, n_labels=10)
+    >>> clf = CCMNClassifier(noise, epochs=30, lr=0.05, random_state=0)
+    >>> clf = clf.fit(data.X, noise.corrupt(data.Y, random_state=0))
+    >>> clf.predict(data.X).shape
+    (1000, 10)
+    """
+
+    _checkpoints: tuple[Checkpoint, ...] = ()
+    """Checkpoints of a completed fit, which are deleted after the model has been saved."""
+
+    def __init__(
+        self,
+        noise: Any = "both",
+        *,
+        loss: str = "ranking",
+        surrogate: str | Callable[..., Any] = "auto",
+        model: str | Callable[..., Any] = "linear",
+        lr: float | Sequence[float] = (5e-2, 5e-3, 5e-4),
+        epochs: int = 200,
+        batch_size: int | str = "auto",
+        weight_decay: float = 1e-4,
+        scale: bool = True,
+        validation_fraction: float = 0.2,
+        correction: str | None = None,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.noise = noise
+        self.loss = loss
+        self.surrogate = surrogate
+        self.model = model
+        self.lr = lr
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.weight_decay = weight_decay
+        self.scale = scale
+        self.validation_fraction = validation_fraction
+        self.correction = correction
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @classmethod
+    def paper(
+        cls, noise: Any, loss: str = "ranking", surrogate: str = "sigmoid", model: str = "linear", **parameters: Any
+    ) -> Self:
+        """Return the classifier with the settings of the paper.
+
+        They are Adam with 200 epochs, the learning rates 5e-2, 5e-3 and 5e-4, the l2 weight 1e-4, the batch sizes of
+        the appendix, and features as they are.
+
+        Parameters
+        ----------
+        noise : NoiseModel or str
+            Noise model of the training labels.
+        loss : {"ranking", "hamming"}, default="ranking"
+            Loss.
+        surrogate : str, default="sigmoid"
+            Surrogate.
+        model : {"linear", "mlp"}, default="linear"
+            Model.
+        **parameters
+            Other parameters of the classifier.
+
+        Returns
+        -------
+        CCMNClassifier
+            Classifier that has not been fitted.
+        """
+        return cls(noise, loss=loss, surrogate=surrogate, model=model, **{"scale": False, **parameters})
+
+    # -- Fitting
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        validation: tuple[Any, Any] | None = None,
+        validation_is_clean: bool = False,
+        trusted: Any = None,
+        groups: Sequence[Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Fit the model to features and noisy labels.
+
+        Parameters
+        ----------
+        X : array, DataFrame, CSR matrix or Tensor of shape (n, d), or inputs of shape (n, ...), or ShardedData
+            Features. For a custom network also an array with more dimensions, such as images, or a map-style
+            ``Dataset`` of such inputs, whose items are read batch by batch; rates are then estimated from out-of-fold
+            embeddings of the network (:func:`ccmn.cross_fit_proba`). A ``ShardedData`` is a folder of Parquet shards
+            with features and labels that may be larger than memory.
+        y : array, DataFrame or CSR matrix of shape (n, q), list of label sets, array of shape (n,), or votes
+            Noisy labels: 0, 1 and NaN (not observed), or a list of label sets; one class per row for
+            ``TransitionNoise``. Votes of several annotators are an array of shape (n, annotators, q), NaN where an
+            annotator did not vote, or a ``VoteTable``; the probabilities of the true labels are then the labels.
+        sample_weight : array of shape (n,), default=None
+            Sample weights.
+        validation : tuple (X, y), default=None
+            Validation set for model selection, instead of a part of the training rows. Its labels are assumed to be as
+            noisy as the training labels unless ``validation_is_clean``.
+        validation_is_clean : bool, default=False
+            Whether the labels of ``validation`` are true.
+        trusted : tuple (rows, Y_true) or array of shape (n, q), default=None
+            True labels of some rows: row numbers and labels, or labels of all rows with NaN where a label has not been
+            verified. They improve estimated rates and replace the noisy labels in training, weighted by the
+            information that they contain.
+        groups : sequence of length n, default=None
+            Source of every row (annotator, site, import batch). Rates are estimated for each group, or taken from a
+            ``GroupedNoise``.
+        checkpoint : path-like, default=None
+            File to which the state of the training is written every few epochs. The same call with the same data,
+            labels, parameters and ``random_state`` resumes from it. A checkpoint of a different fit raises a
+            ValueError. The file of a completed fit is kept until :meth:`save` has written the model, and resumes
+            without training.
+
+        Returns
+        -------
+        CCMNClassifier
+            The fitted classifier.
+        """
+        check_parameters(self.get_params(deep=False), CONSTRAINTS)
+        self._check_combinations(sample_weight, validation, validation_is_clean)
+        self.__dict__.pop("_scorer", None)
+        seed = int(np.random.default_rng(self.random_state).integers(2**31))
+        if hasattr(X, "row_bytes"):  # a ShardedData
+            from ccmn.models.streaming import fit_shards
+
+            for name, value in (("y", y), ("sample_weight", sample_weight), ("trusted", trusted), ("groups", groups)):
+                if value is not None:
+                    raise ValueError(f"{name} must be None if X is a ShardedData, which contains the labels")
+            return fit_shards(self, X, seed, validation, validation_is_clean, checkpoint)
+        X = read_features(self, X, reset=True)
+        data = prepare(X, y, sample_weight=sample_weight, trusted=trusted, groups=groups)
+        self._check_kind(data)
+        is_vector = not hasattr(self, "input_shape_") or not isinstance(self.noise, str)
+        noise = resolve_noise(self.noise, data if is_vector else self._with_embeddings(data, seed), seed)
+        self._set_targets(data.targets, noise)
+        sample = debias(data, noise, keep_noisy=not noise.model.flips_independent)
+        if validation is None:
+            parts = split(sample, self.validation_fraction, seed)
+            train, valid = parts.train, parts.valid
+        else:
+            train, valid = sample, self._given_validation(validation, data.targets, validation_is_clean)
+        scaling = Scaling.of(X, data.weights) if self.scale and isinstance(self.model, str) else None
+        saved = None if checkpoint is None else self._checkpoint(checkpoint, 5, train, valid)
+        if scaling is not None:
+            train = replace(train, X=scaling.transform(train.X))
+        n = X.shape[0]
+        device = torch.device(check_device(self.device, torch.cuda.is_available()))
+        # float64 costs nothing for few rows, and results do not depend on the rounding of sums.
+        exact = n <= MAX_FULL_BATCH_ROWS and isinstance(self.model, str) and device.type == "cpu"
+        batch_size = n if n <= MAX_FULL_BATCH_ROWS else 100 if n <= 5000 else 400
+        batch_size = batch_size if isinstance(self.batch_size, str) else int(self.batch_size)
+        rows = rows_in_memory(train, batch_size, seed, device, torch.float64 if exact else torch.float32)
+        self._train(rows, valid, scaling, seed, saved)
+        return self
+
+    def _check_combinations(self, sample_weight: Any, validation: Any, validation_is_clean: bool) -> None:
+        """Reject arguments that cannot be combined."""
+        if validation is None and validation_is_clean:
+            raise ValueError("validation_is_clean=True has no effect without validation=(X, y)")
+        if self.correction is not None and sample_weight is not None:
+            raise ValueError(f"sample_weight cannot be combined with correction={self.correction!r}")
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            if self.correction is not None:
+                raise ValueError(
+                    f"correction={self.correction!r} needs means over a whole batch, of which each of the "
+                    f"{dist.get_world_size()} ranks has only a share; use correction=None or one process"
+                )
+            if self.random_state is None:
+                raise ValueError("random_state must be a number if several ranks train together; got None")
+
+    def _check_kind(self, data: TrainingData) -> None:
+        """Reject one class per row without ``TransitionNoise``, and labels that cannot be combined with groups."""
+        targets = data.targets
+        if targets.kind == "multiclass" and not isinstance(self.noise, TransitionNoise):
+            raise ValueError(
+                "CCMNClassifier requires a label matrix y of shape (n, q), one column of 0 and 1 per label (Only "
+                "binary classification is supported, of one label or several); got one class per row. A single label "
+                "is y.reshape(-1, 1). For one class per row use CCMNClassifier(TransitionNoise(T))."
+            )
+        if data.groups is not None and is_sparse(targets.labels):
+            n, q = targets.labels.shape
+            raise ValueError(f"groups require dense labels; got {n} x {q} sparse labels. Pass y.toarray().")
+
+    def _set_targets(self, targets: Targets, noise: ResolvedNoise) -> None:
+        """Set the attributes that are known before training."""
+        self.classes_, self.label_names_, self.inferred_ = targets.classes, targets.label_names, targets.inferred
+        self.noise_, self.rates_, self.group_noise_ = noise.model, noise.rates, noise.groups
+        self._sparse = targets.sparse
+        one_hot = "one_hot" if isinstance(noise.model, TransitionNoise) else "multilabel"
+        self._kind = "multiclass" if targets.kind == "multiclass" else one_hot
+        self.extra_: dict[str, Any] = {}
+
+    def _given_validation(self, validation: tuple[Any, Any], targets: Targets, clean: bool) -> Sample:
+        """Return the validation set of the user."""
+        if self.group_noise_ is not None and not clean:
+            raise ValueError("groups require clean validation rows (validation_is_clean=True), or none")
+        X = read_features(self, validation[0], reset=False)
+        return given_validation(X, validation[1], targets, None if clean else self.noise_)
+
+    def _with_embeddings(self, data: TrainingData, seed: int) -> TrainingData:
+        """Return the data with out-of-fold embeddings of the network, from which rates are estimated."""
+        make_model = partial(self._factory(self.model), data.X.shape[1], data.targets.labels.shape[1])
+        epochs = min(self.epochs, MAX_CROSS_FIT_EPOCHS)
+        return with_out_of_fold_features(
+            data, make_model, epochs=epochs, device=self.device, random_state=seed, verbose=self.verbose
+        )
+
+    def _factory(self, model: Any) -> Any:
+        """Return the function that creates a custom network for flat rows, which it reshapes to inputs if necessary."""
+        shape = getattr(self, "input_shape_", None)
+        return model if shape is None else partial(make_unflattened, model, shape)
+
+    def _checkpoint(self, path: str | os.PathLike[str], every: int, *content: Any) -> Checkpoint:
+        """Return the checkpoint of this fit, whose fingerprint identifies parameters, noise and data."""
+        group = ProcessGroup.current()
+        parts = [part for value in content for part in (value.parts if isinstance(value, Sample) else [value])]
+        name = fit_fingerprint(self.get_params(deep=False), self.noise_.to_dict(), *parts)
+        # Several ranks write after every epoch, because any of them may stop.
+        return Checkpoint(path, name, every=1 if group.is_distributed else every, is_main=group.is_main)
+
+    def _train(
+        self, rows: TrainingRows, valid: Sample, scaling: Scaling | None, seed: int, saved: Checkpoint | None
+    ) -> None:
+        """Train one network per learning rate, at the same time or one after the other, and keep the best one."""
+        noise, has_dummy = self.noise_, self.loss == "ranking"
+        surrogate = DEFAULT_SURROGATES[self.loss] if self.surrogate == "auto" else self.surrogate
+        # A transition matrix flips labels jointly: the loss takes noisy labels, and the ranking loss has another form.
+        own_noise = None if noise.flips_independent else noise
+        loss = LOSSES[self.loss](surrogate, own_noise, correction=self.correction).to(rows.features.device)
+        name = "one_error" if self._kind != "multilabel" else "hamming_loss"
+        if name == "hamming_loss" and has_dummy and rows.q > 1:
+            name = "ranking_and_hamming_loss"
+        dtype, device, scaled = rows.features.dtype, rows.features.device, valid.X
+        if scaling is not None:
+            scaled = scaling.transform(scaled)
+        weights = None if valid.weights is None else torch.from_numpy(valid.weights).to(device)
+        labels = label_source(valid.p, device, torch.float32)
+        criterion = ValidationCriterion(
+            name, loss, Features(scaled, dtype=dtype, device=device), labels, weights, rows.group
+        )
+        lrs = tuple(float(x) for x in np.atleast_1d(np.asarray(self.lr, dtype=np.float64)))
+        is_main = rows.group is None or rows.group.is_main
+        is_user, size = not isinstance(self.model, str), (rows.features.d, loss.n_outputs(rows.q))
+        results: list[Run] = []
+        interrupted = False
+        for some in [(lr,) for lr in lrs] if is_user else [lrs]:
+            checkpoint = saved.of(f"lr{some[0]:g}") if saved is not None and is_user else saved
+            show = nullcontext() if not self.verbose or not is_main else show_progress(self.verbose, name, rows.batches)
+            with torch.random.fork_rng(enabled=is_user), show as on_epoch:
+                try:
+                    network: Network
+                    if is_user:
+                        torch.manual_seed(seed)
+                        network = UserNetwork(self._factory(self.model)(*size).to(device))
+                    else:
+                        network = NETWORKS[str(self.model)](*size, [[seed] * len(lrs)], dtype=dtype, device=device)
+                    results.append(self._train_network(network, some, loss, rows, criterion, checkpoint, on_epoch))
+                except KeyboardInterrupt:
+                    if not results:
+                        raise
+                    interrupted = True
+            interrupted = interrupted or results[-1].interrupted
+            if interrupted:
+                break
+        best = results[first_smallest([run.selected["value"] for run in results])]
+        self._history, self.selected_ = [row for run in results for row in run.history], best.selected
+        if not interrupted:
+            self._checkpoints = tuple(run.checkpoint for run in results if run.checkpoint is not None)
+        if scaling is not None:
+            best.network.arrays = scaling.restore(best.network.arrays)
+        scorer = Scorer(best.network, has_dummy, LINKS.get((self.loss, str(surrogate)), "slope"), 1.0, rows.q)
+        # The order of the labels of a row is what the ranking loss learns; only one slope for all labels keeps it.
+        self._scorer = fit_slope(scorer, valid, per_label=self._kind == "multilabel" and not has_dummy)
+        if interrupted:
+            warnings.warn("The fit was interrupted; the best model so far is kept.", stacklevel=3)
+        elif is_main and (advice := edge_advice(self.selected_, self._history)):
+            warnings.warn(" ".join(advice), stacklevel=3)
+
+    def _train_network(
+        self,
+        network: Network,
+        lrs: tuple[float, ...],
+        loss: MultiLabelLoss,
+        rows: TrainingRows,
+        criterion: ValidationCriterion,
+        checkpoint: Checkpoint | None,
+        on_epoch: Any,
+    ) -> Run:
+        """Train a network with some learning rates and return the best run."""
+        lr = torch.tensor([lrs], dtype=rows.features.dtype, device=rows.features.device)
+        optimizer = StackedAdam(network.parameters, lr, torch.full_like(lr, self.weight_decay))
+        selection = KeepBest(criterion)
+        result = loop.train(
+            network,
+            loop.Objective.of(loss),
+            rows.features,
+            rows.labels,
+            rows.batches,
+            optimizer,
+            selection,
+            epochs=self.epochs,
+            weights=rows.weights,
+            on_progress=on_epoch,
+            checkpoint=checkpoint,
+            group=rows.group,
+        )
+        assert selection.best is not None
+        assert selection.best_epoch is not None
+        best, epochs = first_smallest(selection.best[0].tolist()), len(result.losses)
+        # An interrupted epoch may already be the best one, although it has no row in the history.
+        epoch = min(int(selection.best_epoch[0, best]) + 1, epochs)
+        losses = torch.stack(result.losses)[:, 0].double().cpu().numpy()
+        values = torch.stack(result.criteria)[:, 0].cpu().numpy()
+        history = [
+            {"lr": rate, "epoch": e + 1, "loss": float(losses[e, k]), criterion.name: float(values[e, k])}
+            for k, rate in enumerate(lrs)
+            for e in range(len(values))
+        ]
+        selected = {"criterion": criterion.name, "value": float(selection.best[0, best]), "lr": lrs[best]}
+        selected |= {"epoch": epoch, "epochs": epochs, "loss": float(losses[epoch - 1, best])}
+        if checkpoint is not None and not result.interrupted and result.start_epoch < self.epochs:
+            final = Checkpoint(checkpoint.path, checkpoint.fingerprint, every=1, is_main=checkpoint.is_main)
+            final.save(self.epochs - 1, network, optimizer, selection, result)
+        return Run(extract_run(network, best), history, selected, result.interrupted, checkpoint)
+
+    # -- Prediction
+
+    def _scores(self, X: Any, labels: slice | None = None) -> FloatArray:
+        return self._scorer.scores(read_features(self, X, reset=False), labels)
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return the scores of the labels; those of the ranking loss are relative to the dummy label.
+
+        Parameters
+        ----------
+        X : array, DataFrame, CSR matrix or Tensor of shape (n, d)
+            Features.
+
+        Returns
+        -------
+        array of shape (n, q)
+            Scores. A label is predicted when its score is at least 0; with one class per row, the class with the
+            largest score.
+        """
+        check_is_fitted(self)
+        return self._scores(X)
+
+    def _tiles(self) -> list[slice]:
+        return self._scorer.tiles()
+
+    def _tile_scores(self, X: Any, labels: slice) -> FloatArray:
+        return self._scores(X, labels)
+
+    def predict(self, X: Any) -> Any:
+        """Predict the true labels, or the class of every row.
+
+        Parameters
+        ----------
+        X : array, DataFrame, CSR matrix or Tensor of shape (n, d)
+            Features.
+
+        Returns
+        -------
+        array of shape (n, q) or (n,)
+            1 where ``decision_function`` is at least 0, else 0; a CSR matrix if the labels were sparse in ``fit``. With
+            ``TransitionNoise``, the class with the largest score, in the form of the labels in ``fit``.
+        """
+        check_is_fitted(self)
+        if self._kind == "multilabel":
+            return super().predict(X)
+        best = self._scores(X).argmax(1)
+        if self._kind == "multiclass":
+            return self._named(np.asarray(self.classes_[best]), X)
+        return self._named(np.eye(len(self.classes_), dtype=np.int64)[best], X)
+
+    def _probabilities(self, X: Any) -> FloatArray:
+        p = self._scorer.probabilities(self._scores(X))
+        return p if self._kind == "multilabel" else p / p.sum(1, keepdims=True)
+
+    def to_torch(self) -> torch.nn.Module:
+        """Return the fitted classifier as a torch module, for ``torch.export``, ONNX or a service without ccmn.
+
+        Returns
+        -------
+        torch.nn.Module
+            Module that takes a tensor of original, dense features (n, d), or of inputs with the shape of those in
+            ``fit``, and returns what ``predict_proba`` returns.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(60, 2))
+        >>> clf = CCMNClassifier(None, epochs=20, lr=0.05, random_state=0).fit(X, X > 0)
+        >>> bool(np.allclose(clf.to_torch()(torch.tensor(X)).numpy(), clf.predict_proba(X), atol=1e-5))
+        True
+        """
+        check_is_fitted(self)
+        return NetworkModule(self._scorer, normalize=self._kind != "multilabel").eval()
+
+    @property
+    def coef_(self) -> FloatArray:
+        """Weights (q, d) of a linear model."""
+        return self._linear_weights("coef_")[0]
+
+    @property
+    def intercept_(self) -> FloatArray:
+        """Biases (q,) of a linear model."""
+        return self._linear_weights("intercept_")[1]
+
+    def _linear_weights(self, name: str) -> tuple[FloatArray, FloatArray]:
+        """Return weights and biases of the scores; raise an AttributeError if the scores are not linear."""
+        if not hasattr(self, "_scorer"):
+            raise AttributeError(f"{name} is available after fit")
+        if self._scorer.network.kind != "linear":
+            raise AttributeError(f"{name} is only available for model='linear'")
+        weight, bias = (array.astype(np.float64) for array in self._scorer.network.last_layer)
+        if self._scorer.has_dummy:
+            weight, bias = weight[:, 1:] - weight[:, :1], bias[1:] - bias[0]
+        return np.ascontiguousarray(weight.T), bias
+
+    @property
+    def history_(self) -> DataFrame:
+        """Training loss and validation criterion of every learning rate and epoch."""
+        from pandas import DataFrame
+
+        if not hasattr(self, "_history"):
+            raise AttributeError("history_ is available after fit")
+        return DataFrame(self._history)
+
+    # -- Saving and loading
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the model to one file or to a folder, never as a pickle.
+
+        The model is written atomically. The checkpoint of a completed fit (``fit(..., checkpoint=)``) is deleted after
+        the model has been written.
+
+        Parameters
+        ----------
+        path : path-like
+            A path with a suffix, such as ``model.ccmn``, becomes one file. A path without suffix becomes a folder. An
+            existing folder is replaced if the operating system can exchange two folders in one operation (Linux,
+            macOS); otherwise an OSError is raised.
+        """
+        check_is_fitted(self)
+        scorer = self._scorer
+        check_network(scorer.network, self.n_features_in_, scorer.q + scorer.has_dummy)
+        description = {
+            **describe(self),
+            "kind": self._kind,
+            "network": scorer.network.kind,
+            "input_shape": [int(size) for size in getattr(self, "input_shape_", ())] or None,
+            "link": scorer.link,
+            "has_dummy": scorer.has_dummy,
+            "slope": np.asarray(scorer.slope).tolist(),
+            "history": self._history,
+            "selected": self.selected_,
+        }
+        write_model(path, description, scorer.network.arrays)
+        for checkpoint in self._checkpoints:
+            checkpoint.remove()
+        self._checkpoints = ()
+
+    @classmethod
+    def _from_description(cls, d: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CCMNClassifier:
+        """Return the fitted classifier that :meth:`save` has described; raise an error if a field is invalid."""
+        clf = read_description(cls, d)
+        # Functions of the user are stored as null. All other parameters are checked.
+        named = {"model": clf.model or "linear", "surrogate": clf.surrogate or "auto"}
+        check_parameters({**clf.get_params(deep=False), **named}, CONSTRAINTS)
+        check_network_description(d, clf.noise_)
+        clf.group_noise_ = None
+        clf._kind, clf._history, clf.selected_ = d["kind"], d["history"], d["selected"]
+        if (shape := d["input_shape"]) is not None:
+            sizes = shape if isinstance(shape, list) and all(type(size) is int and size > 0 for size in shape) else []
+            if d["network"] != "user" or math.prod(sizes) != clf.n_features_in_:
+                raise ValueError(f"input_shape must be the shape of {clf.n_features_in_} features; got {shape!r:.60}")
+            clf.input_shape_ = tuple(sizes)
+        network = FittedNetwork(d["network"], arrays)
+        check_network(network, clf.n_features_in_, clf.noise_.n_labels + d["has_dummy"])
+        slope = np.array(d["slope"], dtype=np.float64)
+        clf._scorer = Scorer(network, d["has_dummy"], d["link"], slope, clf.noise_.n_labels)
+        return clf
+
+    def _set_module(self, model: Callable[..., Any]) -> None:
+        """Create the custom network of a loaded model and load its weights; built-in networks are not changed."""
+        arrays = self._scorer.network.arrays
+        if self._scorer.network.kind != "user":
+            return
+        module = self._factory(model)(self.n_features_in_, self._scorer.q + self._scorer.has_dummy)
+        try:
+            module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+        except RuntimeError as error:
+            raise ValueError(f"The network created by model(...) does not match the saved weights: {error}") from None
+        self.model, self._scorer = model, replace(self._scorer, network=FittedNetwork("user", arrays, module.eval()))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether the model has been fitted or loaded."""
+        return hasattr(self, "_scorer")
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return the tags of a multi-label classifier that accepts sparse features, or of one for classes."""
+        tags, has_classes = super().__sklearn_tags__(), isinstance(self.noise, TransitionNoise)
+        tags.input_tags.sparse = True
+        tags.target_tags.multi_output, tags.target_tags.single_output = True, has_classes
+        tags.classifier_tags.multi_label, tags.classifier_tags.multi_class = True, has_classes
+        return tags
+
+
+# -- Training
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Training rows in the form that the loop takes: in memory, or a stream."""
+
+    features: Features
+    labels: LabelSource
+    batches: Batches
+    q: int
+    weights: Tensor | None = None
+    group: ProcessGroup | None = None
+    """Ranks that train together; None for this process alone."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Best run of a network."""
+
+    network: FittedNetwork
+    history: list[dict[str, float]]
+    selected: dict[str, Any]
+    interrupted: bool
+    checkpoint: Checkpoint | None
+
+
+def rows_in_memory(
+    sample: Sample, batch_size: int, seed: int, device: torch.device, dtype: torch.dtype
+) -> TrainingRows:
+    """Return the rows of a sample in shuffled batches, of which every rank takes a share."""
+    rows: Batches = Rows([np.arange(sample.X.shape[0])], batch_size, [seed], device=device)
+    weights, row_weights = None, sample.row_weights()
+    group = ProcessGroup.current() if dist.is_available() and dist.is_initialized() else None
+    if row_weights is not None:
+        # Weights with a mean of 1: the learning rate does not depend on their scale.
+        weights = torch.from_numpy(row_weights / row_weights.mean()).to(device, dtype)
+    labels = sample.p if sample.noisy is None else sample.noisy
+    rows = rows if group is None else SharedBatches(rows, group)
+    features = Features(sample.X, dtype=dtype, device=device)
+    return TrainingRows(features, label_source(labels, device, dtype), rows, labels.shape[1], weights, group)
+
+
+def label_source(labels: Any, device: torch.device, dtype: torch.dtype) -> LabelSource:
+    """Return labels in memory as a source of training targets."""
+    if isinstance(labels, SparseLabels):
+        return labels.to(device, dtype)
+    return DenseLabels(torch.from_numpy(labels).to(device, dtype))
+
+
+def first_smallest(values: list[float]) -> int:
+    """Return the index of the first value that is smallest up to rounding; NaN is the largest."""
+    array = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=np.inf, posinf=np.inf)
+    return int(np.flatnonzero(array <= array.min() + MIN_IMPROVEMENT)[0])
+
+
+def edge_advice(selected: dict[str, Any], history: list[dict[str, float]]) -> list[str]:
+    """Return sentences about a diverged training, a learning rate at the edge of its grid, and a best last epoch."""
+    if not np.isfinite(selected["value"]):
+        return ["The training diverged: the scores are not finite. Use a smaller lr, or scale the features."]
+    advice: list[str] = []
+    lr, criterion = selected["lr"], selected["criterion"]
+    given = list(dict.fromkeys(row["lr"] for row in history))
+    grid = sorted(given)
+    # The largest learning rate has converged if its best epoch is not one of the last: a larger one is not needed.
+    converged = selected["epoch"] <= MIN_LATE_EPOCH * selected["epochs"]
+    if len(grid) > 1 and (lr == grid[0] or (lr == grid[-1] and not converged)):
+        next_lr, edge, change = (grid[1], "smallest", "smaller") if lr == grid[0] else (grid[-2], "largest", "larger")
+        # Equally good learning rates are no evidence that a value outside the grid is better.
+        if min(row[criterion] for row in history if row["lr"] == next_lr) > selected["value"] + MIN_IMPROVEMENT:
+            advice.append(
+                f"The selected learning rate {lr:g} is the {edge} of lr={given}; a {change} one may be better."
+            )
+    if selected["epoch"] == selected["epochs"] > 1:
+        advice.append(
+            f"The best epoch is the last one ({selected['epoch']}): the validation loss was still decreasing. "
+            "Increase epochs."
+        )
+    return advice
