@@ -211,15 +211,6 @@ def check_no_missing(X: Any, names: Sequence[str] | None) -> None:
         )
 
 
-def check_nonnegative(X: Any, argument: str) -> None:
-    """Reject a dense or sparse matrix with negative entries."""
-    if X.min() < 0:
-        raise ValueError(
-            f"{argument} must not be negative; its smallest entry is {X.min():g}: scale the features to [0, 1], for "
-            "example with sklearn.preprocessing.MinMaxScaler"
-        )
-
-
 def check_probabilities(values: NDArray[Any], argument: str) -> FloatArray:
     """Return numbers from 0 to 1, without NaN, as float64."""
     check_numeric(values, argument)

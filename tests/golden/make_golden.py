@@ -249,21 +249,18 @@ def bounds() -> Values:
     found = {
         "rademacher_linear": R,
         "kappa": theory.kappa(noise),
-        "lipschitz_hamming": theory.lipschitz_hamming(noise, 0.25),
-        "lipschitz_ranking": theory.lipschitz_ranking(noise, 0.25),
+        "lipschitz_hamming": theory._lipschitz_hamming(noise, 0.25),
+        "lipschitz_ranking": theory._lipschitz_ranking(noise, 0.25),
     }
     for printed in (False, True):
         form = "printed" if printed else "corrected"
         given = {"rademacher": R, "delta": 0.1, "printed": printed}
-        found[f"mu_hamming/{form}"] = theory.mu_hamming(noise, printed=printed)
-        found[f"mu_ranking/{form}"] = theory.mu_ranking(noise, printed=printed)
+        found[f"mu_hamming/{form}"] = theory._mu_hamming(noise, printed=printed)
+        found[f"mu_ranking/{form}"] = theory._mu_ranking(noise, printed=printed)
         for name in ("hamming_bound", "ranking_bound"):
             found[f"{name}/{form}"] = getattr(theory, name)(5000, noise, theta=2.0, lipschitz=0.25, **given)
         for name in ("partial_hamming_bound", "partial_ranking_bound"):
             found[f"{name}/{form}"] = getattr(theory, name)(5000, partial, **given)
-    found["samples_needed"] = theory.samples_needed(
-        0.2, lambda n: theory.hamming_bound(n, noise, theta=1.0, lipschitz=0.25, rademacher=0.0)
-    )
     return {name: numbers(value) for name, value in found.items()}
 
 

@@ -21,7 +21,6 @@ bounds by default and the printed ones with ``printed=True``. The paper differs 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -31,19 +30,11 @@ from ccmn.noise import ClassConditionalNoise, PartialNoise
 __all__ = [
     "hamming_bound",
     "kappa",
-    "lipschitz_hamming",
-    "lipschitz_ranking",
-    "mu_hamming",
-    "mu_ranking",
     "partial_hamming_bound",
     "partial_ranking_bound",
     "rademacher_linear",
     "ranking_bound",
-    "samples_needed",
 ]
-
-MAX_SAMPLES = 2**60
-"""Largest number of samples that :func:`samples_needed` tries."""
 
 
 # -- Constants
@@ -75,65 +66,30 @@ def kappa(noise: ClassConditionalNoise) -> FloatArray:
     return 1 / (1 - noise.rho_pos - noise.rho_neg)
 
 
-def mu_hamming(noise: ClassConditionalNoise, *, printed: bool = False) -> float:
+def _mu_hamming(noise: ClassConditionalNoise, *, printed: bool = False) -> float:
     r"""Return the range of the modified phi of Eq. (4) of the paper, divided by Theta = max phi: the mu of Theorem 2.
 
     .. math:: \mu = \max_j \frac{1 + |d_j|}{r_j}, \qquad \text{printed: } \max_j \frac{1}{r_j}
 
     With :math:`0 \le \phi \le \Theta`, :math:`\tilde\phi` lies between
     :math:`-\kappa_j \max(\rho_{pos,j}, \rho_{neg,j}) \Theta` and
-    :math:`\kappa_j (1 - \min(\rho_{pos,j}, \rho_{neg,j})) \Theta`, and attains both.
-
-    Parameters
-    ----------
-    noise : ClassConditionalNoise
-        Noise rates of the q labels.
-    printed : bool, default=False
-        Whether to return the value of the paper, with which a bound can be violated.
-
-    Returns
-    -------
-    float
-        Constant mu.
-
-    Examples
-    --------
-    >>> noise = ClassConditionalNoise([0.5], [0.0])
-    >>> mu_hamming(noise), mu_hamming(noise, printed=True)
-    (3.0, 2.0)
+    :math:`\kappa_j (1 - \min(\rho_{pos,j}, \rho_{neg,j})) \Theta`, and attains both. With the printed value, a bound
+    can be violated.
     """
     factors = kappa(noise)
     widths = factors if printed else factors * (1 + np.abs(noise.rho_pos - noise.rho_neg))
     return float(widths.max())
 
 
-def mu_ranking(noise: ClassConditionalNoise, *, printed: bool = False) -> float:
+def _mu_ranking(noise: ClassConditionalNoise, *, printed: bool = False) -> float:
     r"""Return the range of the modified phi of Eq. (6) of the paper, divided by Theta = max phi: the mu of Theorem 4.
 
     .. math:: \mu = \max_{j \neq k} \frac{1 + \max(|d_j|, |d_k|)}{r_j r_k},
               \qquad \text{printed: } \max_j \frac{1 + |d_j|}{r_j^2}
 
     A noisy pair (1, 0) or (0, 1) gives the largest :math:`\tilde\phi`, a pair (1, 1) or (0, 0) the smallest. The four
-    differences are :math:`1 \pm d_j` and :math:`1 \pm d_k`, divided by :math:`r_j r_k`.
-
-    Parameters
-    ----------
-    noise : ClassConditionalNoise
-        Noise rates of at least two labels.
-    printed : bool, default=False
-        Whether to return the value of the paper. It is not valid if labels have different rates: a pair of different
-        labels can have a wider range than two labels with the rates of either.
-
-    Returns
-    -------
-    float
-        Constant mu.
-
-    Examples
-    --------
-    >>> noise = ClassConditionalNoise([0.0, 0.3], [0.5, 0.3])
-    >>> round(mu_ranking(noise), 4), round(mu_ranking(noise, printed=True), 4)
-    (7.5, 6.25)
+    differences are :math:`1 \pm d_j` and :math:`1 \pm d_k`, divided by :math:`r_j r_k`. The printed value is not valid
+    if labels have different rates: two of them can have a wider range than two labels with the rates of either.
     """
     factors = kappa(noise)
     check_several_labels(noise.n_labels)
@@ -142,34 +98,18 @@ def mu_ranking(noise: ClassConditionalNoise, *, printed: bool = False) -> float:
     return float((widths * factors).max()) if printed else _max_product(widths, factors)
 
 
-def lipschitz_hamming(noise: ClassConditionalNoise, lipschitz: float) -> float:
+def _lipschitz_hamming(noise: ClassConditionalNoise, lipschitz: float) -> float:
     r"""Return the Lipschitz constant of the modified phi of Eq. (4) of the paper: the K of Theorem 2.
 
     .. math:: K = L \max_j \frac{1 + |d_j|}{r_j}
 
-    Functions phi that are steepest at 0, such as the sigmoid, attain it.
-
-    Parameters
-    ----------
-    noise : ClassConditionalNoise
-        Noise rates of the q labels.
-    lipschitz : float
-        Lipschitz constant L of phi: 1 for hinge and logistic, 1/4 for sigmoid, 4 for square on [-1, 1].
-
-    Returns
-    -------
-    float
-        Constant K.
-
-    Examples
-    --------
-    >>> round(lipschitz_hamming(ClassConditionalNoise([0.2], [0.4]), 1.0), 4)
-    3.0
+    Functions phi that are steepest at 0, such as the sigmoid, attain it. L is the Lipschitz constant of phi: 1 for
+    hinge and logistic, 1/4 for sigmoid, 4 for square on [-1, 1].
     """
-    return _check_lipschitz(lipschitz) * mu_hamming(noise)
+    return _check_lipschitz(lipschitz) * _mu_hamming(noise)
 
 
-def lipschitz_ranking(noise: ClassConditionalNoise, lipschitz: float) -> float:
+def _lipschitz_ranking(noise: ClassConditionalNoise, lipschitz: float) -> float:
     r"""Return the Lipschitz constant of the modified phi of Eq. (6) of the paper in f_j - f_k: the K of Theorem 4.
 
     .. math:: K = \frac{L}{2} \max_{j \neq k} \max\Big(
@@ -180,23 +120,6 @@ def lipschitz_ranking(noise: ClassConditionalNoise, lipschitz: float) -> float:
     The three terms are :math:`|p_j n_k| + |n_j p_k|` for the noisy pairs (1, 0) and (0, 1), (1, 1), (0, 0), where
     :math:`p` is the debiased label and :math:`n = 1 - p`. K is the smallest constant for all L-Lipschitz phi. For a
     non-increasing phi, the larger of the two coefficients would suffice.
-
-    Parameters
-    ----------
-    noise : ClassConditionalNoise
-        Noise rates of at least two labels.
-    lipschitz : float
-        Lipschitz constant L of phi.
-
-    Returns
-    -------
-    float
-        Constant K.
-
-    Examples
-    --------
-    >>> lipschitz_ranking(ClassConditionalNoise([0.0, 0.5], [0.0, 0.0]), 1.0)
-    2.0
     """
     factors = kappa(noise)
     check_several_labels(noise.n_labels)
@@ -277,7 +200,7 @@ def hamming_bound(
     theta : float
         Largest value :math:`\Theta` of phi; the smallest is 0.
     lipschitz : float
-        Lipschitz constant of phi; :func:`lipschitz_hamming` computes K from it.
+        Lipschitz constant of phi: 1 for hinge and logistic, 1/4 for sigmoid, 4 for square on [-1, 1]. It determines K.
     rademacher : float
         :math:`R_n(F)` or a bound on it, such as :func:`rademacher_linear` for the same n.
     delta : float, default=0.05
@@ -297,9 +220,9 @@ def hamming_bound(
     >>> round(hamming_bound(10**6, noise, **at), 4), round(hamming_bound(10**6, noise, **at, printed=True), 4)
     (0.0292, 0.0253)
     """
-    K, q = lipschitz_hamming(noise, lipschitz), noise.n_labels
+    K, q = _lipschitz_hamming(noise, lipschitz), noise.n_labels
     complexity = 4 * q * K * _check_rademacher(rademacher)
-    return complexity + 2 * q * mu_hamming(noise, printed=printed) * _deviation(n, theta, delta, printed)
+    return complexity + 2 * q * _mu_hamming(noise, printed=printed) * _deviation(n, theta, delta, printed)
 
 
 def ranking_bound(
@@ -325,7 +248,7 @@ def ranking_bound(
     theta : float
         Largest value of phi on differences of scores :math:`f_j - f_k`.
     lipschitz : float
-        Lipschitz constant of phi; :func:`lipschitz_ranking` computes K from it.
+        Lipschitz constant of phi, see :func:`hamming_bound`. It determines K.
     rademacher : float
         :math:`R_n(F)` or a bound on it, such as :func:`rademacher_linear` for the same n.
     delta : float, default=0.05
@@ -346,10 +269,10 @@ def ranking_bound(
     >>> round(ranking_bound(10**6, noise, **at), 4), round(ranking_bound(10**6, noise, **at, printed=True), 4)
     (0.0912, 0.1401)
     """
-    K, q = lipschitz_ranking(noise, lipschitz), noise.n_labels
+    K, q = _lipschitz_ranking(noise, lipschitz), noise.n_labels
     complexity = 4 * q * (q - 1) * K * _check_rademacher(rademacher)
     pairs = q * (q - 1) * (2 if printed else 1)
-    return complexity + pairs * mu_ranking(noise, printed=printed) * _deviation(n, theta, delta, printed)
+    return complexity + pairs * _mu_ranking(noise, printed=printed) * _deviation(n, theta, delta, printed)
 
 
 def partial_hamming_bound(
@@ -394,7 +317,7 @@ def partial_hamming_bound(
     if not printed:
         return hamming_bound(n, noise, theta=4.0, lipschitz=4.0, rademacher=rademacher, delta=delta)
     q, mu = noise.n_labels, float(kappa(noise).min())
-    complexity = 4 * q * lipschitz_hamming(noise, 4.0) * _check_rademacher(rademacher)
+    complexity = 4 * q * _lipschitz_hamming(noise, 4.0) * _check_rademacher(rademacher)
     return complexity + 2 * q * mu * _deviation(n, 4.0, delta, printed)
 
 
@@ -443,53 +366,8 @@ def partial_ranking_bound(
         return ranking_bound(n, noise, theta=4.0, lipschitz=4.0, rademacher=rademacher, delta=delta)
     q, rho = noise.n_labels, noise.rho_neg
     mu = float(((1 + rho) / (1 - rho) ** 2).min())
-    complexity = 4 * q * (q - 1) * lipschitz_ranking(noise, 4.0) * _check_rademacher(rademacher)
+    complexity = 4 * q * (q - 1) * _lipschitz_ranking(noise, 4.0) * _check_rademacher(rademacher)
     return complexity + 2 * q * (q - 1) * mu * _deviation(n, 4.0, delta, printed)
-
-
-def samples_needed(excess: float, bound: Callable[[int], float]) -> int:
-    """Return the smallest number of samples for which a bound is at most ``excess``.
-
-    Parameters
-    ----------
-    excess : float
-        Acceptable excess surrogate risk.
-    bound : callable
-        Number of samples -> bound, not increasing: one of the bounds above with all other arguments fixed.
-
-    Returns
-    -------
-    int
-        n with bound(n) <= excess < bound(n - 1).
-
-    Raises
-    ------
-    ValueError
-        If no number of samples up to ``MAX_SAMPLES`` is sufficient.
-
-    Examples
-    --------
-    >>> noise = ClassConditionalNoise(0.2, 0.1, n_labels=5)
-    >>> def bound(n):
-    ...     R = rademacher_linear(n, feature_norm=1.0, weight_norm=1.0)
-    ...     return hamming_bound(n, noise, theta=1.0, lipschitz=0.25, rademacher=R)
-    >>> samples_needed(0.1, bound)
-    85257
-    """
-    check_real(excess, "excess", 0, math.inf)
-    enough = 1
-    while bound(enough) > excess:
-        if enough > MAX_SAMPLES:
-            raise ValueError(
-                f"no number of samples reduces the bound to excess={excess:g}; it is {bound(enough):g} for n={enough}. "
-                "The Rademacher complexity must decrease with n."
-            )
-        enough *= 2
-    too_few = enough // 2
-    while enough - too_few > 1:
-        middle = (too_few + enough) // 2
-        too_few, enough = (middle, enough) if bound(middle) > excess else (too_few, middle)
-    return enough
 
 
 def _deviation(n: int, theta: float, delta: float, printed: bool) -> float:

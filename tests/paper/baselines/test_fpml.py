@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from ccmn.paper.baselines import BASELINES, FPML
-from ccmn.paper.baselines.fpml import ColumnGramFactors, NonNegativeFactors, RowGramFactors, SubspaceFactors
+from ccmn.paper.baselines.fpml import ColumnGramFactors, RowGramFactors, SubspaceFactors
 from ccmn.paper.baselines.pml_estimator import append_ones
 from paper.baselines import reference
 
@@ -93,47 +93,6 @@ def test_rank_as_number_or_share(rank, expected):
 def test_grid_contains_two_a_quarter_half_and_all_labels():
     ranks = [FPML(rank).fit(*data()).rank_ for rank in BASELINES["fPML"].search_grid["rank"]]
     assert ranks == [2, 2, 3, 6]
-
-
-@pytest.mark.filterwarnings("ignore:fPML did not converge")
-@pytest.mark.parametrize("sparse", [False, True])
-def test_nonnegative_factors(sparse):
-    X, Y = data()
-    X = np.maximum(X, 0)
-    features = scipy.sparse.csr_array(X) if sparse else X
-    clf = FPML(3, 0.5, 2.0, 1.0, nonnegative=True, max_iter=100, random_state=0).fit(features, Y)
-    assert clf.Z_.min() >= 0
-    assert np.diff(clf.objective_).max() <= 1e-10 * clf.objective_[0]
-    # The unconstrained optimum is a lower bound; the constrained one is within a factor of two here.
-    unconstrained = FPML(3, 0.5, 2.0, 1.0).fit(X, Y).objective_[-1]
-    assert unconstrained * (1 - 1e-9) <= clf.objective_[-1] <= 2 * unconstrained
-
-
-def test_nonnegative_factors_are_stationary():
-    """The gradient is zero for positive entries and not negative for zero entries."""
-    X, Y = data()
-    X = np.maximum(X, 0)
-    T = Y - 0.2
-    factors = NonNegativeFactors(X, 6, 2, 0.5, np.random.default_rng(0))
-    for _ in range(2000):
-        factors.update(T, 1.5)
-    S, G, F = factors.S, factors.G, factors.F
-    gradients = (
-        (G, 1.5 * S.T @ (S @ G - T)),
-        (F, 0.5 * S.T @ (S @ F - X)),
-        (S, 1.5 * (S @ G - T) @ G.T + 0.5 * (S @ F - X) @ F.T),
-    )
-    for factor, gradient in gradients:
-        assert np.abs(factor * gradient).max() < 1e-4
-        assert gradient.min() > -1e-3
-
-
-def test_nonnegative_factors_require_nonnegative_features():
-    X, Y = data()
-    with pytest.raises(ValueError, match=r"X \(with nonnegative=True\) must not be negative; its smallest entry is -"):
-        FPML(nonnegative=True).fit(X, Y)
-    with pytest.raises(ValueError, match="nonnegative=True requires svd='auto'; got svd='exact'"):
-        FPML(nonnegative=True, svd="exact").fit(np.abs(X), Y)
 
 
 def test_result_is_invariant_under_invertible_transforms_of_the_factors():

@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 from ccmn import ClassConditionalNoise, PartialNoise
 from ccmn.losses import hamming_loss, ranking_loss
 from ccmn.paper.theory import (
+    _lipschitz_hamming,
+    _lipschitz_ranking,
+    _mu_hamming,
+    _mu_ranking,
     hamming_bound,
-    lipschitz_hamming,
-    lipschitz_ranking,
-    mu_hamming,
-    mu_ranking,
     partial_hamming_bound,
     partial_ranking_bound,
     rademacher_linear,
     ranking_bound,
-    samples_needed,
 )
 from strategies import noises
 
@@ -33,8 +32,8 @@ GIVEN = {"theta": 2.0, "lipschitz": 0.25, "rademacher": 0.01, "delta": 0.1}
 
 def test_theorem_2():
     q, n = 3, 500
-    K = lipschitz_hamming(NOISE, 0.25)
-    valid = 4 * q * K * 0.01 + 2 * q * mu_hamming(NOISE) * 2.0 * math.sqrt(math.log(2 / 0.1) / (2 * n))
+    K = _lipschitz_hamming(NOISE, 0.25)
+    valid = 4 * q * K * 0.01 + 2 * q * _mu_hamming(NOISE) * 2.0 * math.sqrt(math.log(2 / 0.1) / (2 * n))
     printed = 4 * q * K * 0.01 + 2 * q * 2.0 * 2.0 * math.sqrt(math.log(1 / 0.1) / (2 * n))
     assert hamming_bound(n, NOISE, **GIVEN) == pytest.approx(valid)
     assert hamming_bound(n, NOISE, **GIVEN, printed=True) == pytest.approx(printed)
@@ -42,8 +41,8 @@ def test_theorem_2():
 
 def test_theorem_4():
     pairs, n = 3 * 2, 500
-    K = lipschitz_ranking(NOISE, 0.25)
-    valid = 4 * pairs * K * 0.01 + pairs * mu_ranking(NOISE) * 2.0 * math.sqrt(math.log(2 / 0.1) / (2 * n))
+    K = _lipschitz_ranking(NOISE, 0.25)
+    valid = 4 * pairs * K * 0.01 + pairs * _mu_ranking(NOISE) * 2.0 * math.sqrt(math.log(2 / 0.1) / (2 * n))
     printed = 4 * pairs * K * 0.01 + 2 * pairs * 6.0 * 2.0 * math.sqrt(math.log(1 / 0.1) / (2 * n))
     assert ranking_bound(n, NOISE, **GIVEN) == pytest.approx(valid)
     assert ranking_bound(n, NOISE, **GIVEN, printed=True) == pytest.approx(printed)
@@ -52,9 +51,9 @@ def test_theorem_4():
 def test_corollary_1():
     q, n, R, delta = 3, 500, 0.01, 0.1
     one, two = (math.sqrt(math.log(sides / delta) / (2 * n)) for sides in (1, 2))
-    K = lipschitz_hamming(PARTIAL, 4.0)
+    K = _lipschitz_hamming(PARTIAL, 4.0)
     first = {True: 8 * q / (1 - 0.1) * one, False: 8 * q * (1.5 / 0.5) * two}
-    K_pair = lipschitz_ranking(PARTIAL, 4.0)
+    K_pair = _lipschitz_ranking(PARTIAL, 4.0)
     second = {True: 8 * q * (q - 1) * (1.1 / 0.81) * one, False: 4 * q * (q - 1) * (1.5 / (0.5 * 0.7)) * two}
     for printed in (True, False):
         got = partial_hamming_bound(n, PARTIAL, rademacher=R, delta=delta, printed=printed)
@@ -77,22 +76,6 @@ def test_rademacher_complexity_of_linear_functions():
     signs = rng.choice([-1.0, 1.0], size=(4000, 50))
     complexity = 2.0 * np.linalg.norm(signs @ X, axis=1).mean() / 50
     assert 0.8 * rademacher_linear(50, 1.0, 2.0) < complexity <= rademacher_linear(50, 1.0, 2.0)
-
-
-@pytest.mark.parametrize("excess", [1e-3, 0.1, 1.0, 30.0, 1e4])
-@pytest.mark.parametrize("bound", [hamming_bound, ranking_bound])
-def test_samples_needed_is_the_inverse(bound, excess):
-    def at(n):
-        return bound(n, NOISE, theta=1.0, lipschitz=0.25, rademacher=rademacher_linear(n, 1.0, 3.0))
-
-    n = samples_needed(excess, at)
-    assert at(n) <= excess
-    assert n == 1 or at(n - 1) > excess
-
-
-def test_samples_needed_without_a_solution():
-    with pytest.raises(ValueError, match="no number of samples"):
-        samples_needed(0.01, lambda n: hamming_bound(n, NOISE, **GIVEN))
 
 
 def ramp(t: torch.Tensor) -> torch.Tensor:
@@ -149,7 +132,7 @@ def test_printed_mu_violates_the_lemma_of_theorem_2(printed, holds):
     targets = noise.debias(torch.tensor([[1.0], [0.0], [1.0], [0.0]], dtype=torch.float64))
     values = hamming_loss(scores, targets, ramp).numpy()
     np.testing.assert_allclose(values, [-0.5, 1.0, 1.5, 0.0], atol=1e-12)
-    beyond = mu_hamming(noise, printed=printed) * math.sqrt(math.log(2 / delta) / (2 * n))
+    beyond = _mu_hamming(noise, printed=printed) * math.sqrt(math.log(2 / delta) / (2 * n))
     probability = tail_of_the_mean(values, np.array([2, 1, 2, 1]) / 6, n, beyond)
     assert (probability <= delta) is holds
     assert holds or probability > 2 * delta
@@ -166,5 +149,3 @@ def test_invalid_arguments():
         ranking_bound(10, NOISE, **{**GIVEN, "rademacher": -1.0})
     with pytest.raises(TypeError, match="PartialNoise"):
         partial_hamming_bound(10, NOISE, rademacher=0.1)
-    with pytest.raises(ValueError, match="excess"):
-        samples_needed(0.0, lambda n: 1 / n)

@@ -13,7 +13,7 @@ from hypothesis import given
 from ccmn import ClassConditionalNoise
 from ccmn.losses import SURROGATES
 from ccmn.noise import TransitionNoise
-from ccmn.paper.theory import kappa, lipschitz_hamming, lipschitz_ranking, mu_hamming, mu_ranking
+from ccmn.paper.theory import _lipschitz_hamming, _lipschitz_ranking, _mu_hamming, _mu_ranking, kappa
 from reference import eq4, eq6, paper_rates
 from strategies import noises
 
@@ -51,27 +51,27 @@ def test_kappa_is_the_factor_of_eq_4(noise):
 
 @given(noises())
 def test_mu_hamming_is_the_range_of_the_modified_phi(noise):
-    assert mu_hamming(noise) == pytest.approx(range_hamming(noise))
-    assert mu_hamming(noise, printed=True) == pytest.approx((1 / (1 - noise.rho_pos - noise.rho_neg)).max())
-    assert mu_hamming(noise, printed=True) <= mu_hamming(noise) <= 2 * mu_hamming(noise, printed=True)
+    assert _mu_hamming(noise) == pytest.approx(range_hamming(noise))
+    assert _mu_hamming(noise, printed=True) == pytest.approx((1 / (1 - noise.rho_pos - noise.rho_neg)).max())
+    assert _mu_hamming(noise, printed=True) <= _mu_hamming(noise) <= 2 * _mu_hamming(noise, printed=True)
 
 
 @given(noises().filter(lambda noise: noise.n_labels > 1))
 def test_mu_ranking_is_the_range_of_the_modified_phi(noise):
-    assert mu_ranking(noise) == pytest.approx(range_ranking(noise))
+    assert _mu_ranking(noise) == pytest.approx(range_ranking(noise))
     signal, difference = 1 - noise.rho_pos - noise.rho_neg, abs(noise.rho_pos - noise.rho_neg)
-    assert mu_ranking(noise, printed=True) == pytest.approx(((1 + difference) / signal**2).max())
+    assert _mu_ranking(noise, printed=True) == pytest.approx(((1 + difference) / signal**2).max())
     # The factor 2 of the printed Theorem 4 compensates for this ratio.
-    assert mu_ranking(noise) <= np.sqrt(2) * mu_ranking(noise, printed=True) * (1 + 1e-12)
+    assert _mu_ranking(noise) <= np.sqrt(2) * _mu_ranking(noise, printed=True) * (1 + 1e-12)
 
 
 def test_printed_mu_can_be_too_small():
     one_sided = ClassConditionalNoise([0.5], [0.0])
-    assert mu_hamming(one_sided) == pytest.approx(3.0)
-    assert mu_hamming(one_sided, printed=True) == pytest.approx(2.0)
+    assert _mu_hamming(one_sided) == pytest.approx(3.0)
+    assert _mu_hamming(one_sided, printed=True) == pytest.approx(2.0)
     different = ClassConditionalNoise([0.0, 0.3], [0.5, 0.3])
-    assert mu_ranking(different) == pytest.approx(7.5)
-    assert mu_ranking(different, printed=True) == pytest.approx(6.25)
+    assert _mu_ranking(different) == pytest.approx(7.5)
+    assert _mu_ranking(different, printed=True) == pytest.approx(6.25)
     assert range_hamming(one_sided) == pytest.approx(3.0)
     assert range_ranking(different) == pytest.approx(7.5)
 
@@ -89,7 +89,7 @@ def test_lipschitz_hamming_is_the_steepest_slope(noise):
         for rho in paper_rates(noise)
         for y in (-1, 1)
     ]
-    assert max(slopes) == pytest.approx(lipschitz_hamming(noise, 0.25), rel=1e-4)
+    assert max(slopes) == pytest.approx(_lipschitz_hamming(noise, 0.25), rel=1e-4)
 
 
 @given(noises().filter(lambda noise: noise.n_labels > 1))
@@ -104,34 +104,34 @@ def test_lipschitz_ranking_is_the_steepest_slope_of_the_four_noisy_pairs(noise):
         )
 
     # phi(t) = abs(t) attains the constant: both terms have slopes of the same sign.
-    assert slope(abs) == pytest.approx(lipschitz_ranking(noise, 1.0))
-    assert slope(lambda s: max(0.0, 2 - s)) <= lipschitz_ranking(noise, 1.0) * (1 + 1e-9)
+    assert slope(abs) == pytest.approx(_lipschitz_ranking(noise, 1.0))
+    assert slope(lambda s: max(0.0, 2 - s)) <= _lipschitz_ranking(noise, 1.0) * (1 + 1e-9)
 
 
 def test_constants_without_noise():
     noise = ClassConditionalNoise(0.0, 0.0, n_labels=4)
-    assert mu_hamming(noise) == mu_ranking(noise) == 1
-    assert lipschitz_hamming(noise, 0.25) == lipschitz_ranking(noise, 0.25) == 0.25
+    assert _mu_hamming(noise) == _mu_ranking(noise) == 1
+    assert _lipschitz_hamming(noise, 0.25) == _lipschitz_ranking(noise, 0.25) == 0.25
 
 
 def test_many_labels_are_fast():
     noise = ClassConditionalNoise.sample(100_000, random_state=0)
     start = time.perf_counter()
-    assert mu_ranking(noise) >= mu_ranking(noise, printed=True) / 2
-    assert lipschitz_ranking(noise, 1.0) > 1
+    assert _mu_ranking(noise) >= _mu_ranking(noise, printed=True) / 2
+    assert _lipschitz_ranking(noise, 1.0) > 1
     assert time.perf_counter() - start < 1
 
 
 @pytest.mark.parametrize("tied", [[0.2, 0.2, 0.2], [0.2, 0.2, 0.1]])
 def test_labels_with_equal_rates_are_a_pair(tied):
     noise = ClassConditionalNoise(tied, tied)
-    assert mu_ranking(noise) == pytest.approx(1 / 0.36)
+    assert _mu_ranking(noise) == pytest.approx(1 / 0.36)
 
 
 def test_invalid_arguments():
     with pytest.raises(TypeError, match=r"ClassConditionalNoise.*TransitionNoise"):
-        mu_hamming(TransitionNoise([[0.9, 0.1], [0.2, 0.8]]))
+        _mu_hamming(TransitionNoise([[0.9, 0.1], [0.2, 0.8]]))
     with pytest.raises(ValueError, match="two labels"):
-        mu_ranking(ClassConditionalNoise([0.1], [0.1]))
+        _mu_ranking(ClassConditionalNoise([0.1], [0.1]))
     with pytest.raises(ValueError, match=r"lipschitz.*inf.*square"):
-        lipschitz_hamming(ClassConditionalNoise([0.1], [0.1]), float("inf"))
+        _lipschitz_hamming(ClassConditionalNoise([0.1], [0.1]), float("inf"))

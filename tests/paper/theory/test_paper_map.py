@@ -10,10 +10,11 @@ import pytest
 ROOT = Path(__file__).parents[3]
 ROWS = [
     [cell.strip() for cell in line.strip("| \n").split(" | ")]
-    for line in (ROOT / "docs" / "paper.md").read_text().split("## Fast pair sums")[0].splitlines()
+    for line in (ROOT / "docs" / "paper.md").read_text().split("## The paper in 12 lines")[0].splitlines()
     if line.startswith("| ") and not line.startswith(("| ---", "| paper"))
 ]
-EQUATIONS = [*(f"Eq. ({k})" for k in range(1, 13)), *(f"Theorem {k}" for k in range(1, 6)), "Lemma 1", "Lemma 2"]
+EQUATIONS = [*(f"Eq. ({k})" for k in range(1, 16)), *(f"Theorem {k}" for k in range(1, 6))]
+LEMMAS = [str(k) for k in range(1, 8)]
 
 
 def source(path):
@@ -39,3 +40,8 @@ def test_functions_and_tests_exist(row):
 def test_every_equation_is_mapped(name):
     names = " ".join(row[0] for row in ROWS)
     assert name in names or name.removeprefix("Eq. ") in names
+
+
+def test_every_lemma_is_mapped():
+    names = [re.findall(r"Lemmas? ([\d, ]+)", row[0]) for row in ROWS]
+    assert sorted({number for found in names for text in found for number in re.findall(r"\d", text)}) == LEMMAS

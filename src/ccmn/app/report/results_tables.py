@@ -23,8 +23,8 @@ from ccmn.paper.tables import AS_PRINTED, GREATER_IS_BETTER, is_proposed, printe
 REASONS = {
     "cut": "enron, slashdot: the paper most likely read the Meka files, which have the labels first, with the labels "
     "last. Its labels are then words, and the true labels are features (columns enron_as_printed and "
-    "slashdot_as_printed). Not explained: plain losses and competing methods on slashdot. The files of the authors were "
-    "not seen.",
+    "slashdot_as_printed). Not explained: plain losses and competing methods on slashdot. The files of the authors "
+    "were not seen.",
     "mirflickr": "mirflickr: only 5000 of the 10433 rows are publicly available. In the real candidate sets, added "
     "labels depend on the picture and not only on the class, which noise rates per label cannot correct.",
     "tmc": "tmc: the paper reports the size of the training file and the cardinality of training and test file "

@@ -9,8 +9,10 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from ccmn._containers import to_dense_floats
-from ccmn._validation import FloatArray, check_count, check_penalty, check_real, name_some
+from ccmn._validation import FloatArray, check_penalty, check_real, name_some
 from ccmn.paper.baselines.pml_estimator import LinearPartialLabelClassifier, ShiftedGram, append_ones
+
+_MAX_ITERATIONS = 1000
 
 
 class CandidateRidge(LinearPartialLabelClassifier):
@@ -25,25 +27,6 @@ class CandidateRidge(LinearPartialLabelClassifier):
     ----------
     lam : float, default=10
         Penalty :math:`\lambda`. 0 gives the least-squares solution of minimum norm.
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (q, d)
-        Weights.
-    intercept_ : ndarray of shape (q,)
-        Intercepts.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ccmn.paper.baselines import CandidateRidge
-    >>> X = np.array([[-1.0], [-0.5], [0.5], [1.0]])
-    >>> candidates = np.array([[0, 1], [0, 1], [1, 1], [1, 0]])
-    >>> CandidateRidge(lam=0.1).fit(X, candidates).predict(X)
-    array([[0, 1],
-           [0, 1],
-           [1, 1],
-           [1, 0]])
     """
 
     def __init__(self, lam: float = 10) -> None:
@@ -68,44 +51,18 @@ class CandidateLogistic(LinearPartialLabelClassifier):
     ----------
     C : float, default=1.0
         Inverse weight of the l2 penalty, as in scikit-learn. The intercept is not penalized.
-    max_iter : int, default=1000
-        Maximum number of iterations per label.
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (q, d)
-        Weights.
-    intercept_ : ndarray of shape (q,)
-        Intercepts.
-    n_iter_ : int
-        Largest number of iterations over the labels.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ccmn.paper.baselines import CandidateLogistic
-    >>> X = np.array([[-1.0], [-0.5], [0.5], [1.0]])
-    >>> candidates = np.array([[0, 1], [0, 1], [1, 0], [1, 0]])
-    >>> CandidateLogistic().fit(X, candidates).predict(X)
-    array([[0, 1],
-           [0, 1],
-           [1, 0],
-           [1, 0]])
     """
 
-    def __init__(self, C: float = 1.0, max_iter: int = 1000) -> None:
+    def __init__(self, C: float = 1.0) -> None:
         self.C = C
-        self.max_iter = max_iter
 
     def _check_parameters(self) -> None:
         check_real(self.C, "C", 0, float("inf"))
-        check_count(self.max_iter, "max_iter")
 
     def _fit(self, X: Any, Y: FloatArray) -> None:
         n, q = Y.shape
         count = Y.sum(0)
         coef, intercept = np.zeros((q, X.shape[1])), np.log((count + 1) / (n - count + 1))
-        self.n_iter_ = 1
         one_class = (count == 0) | (count == n)
         if one_class.any():
             which = name_some(np.flatnonzero(one_class).tolist(), self.label_names_, q)
@@ -114,9 +71,8 @@ class CandidateLogistic(LinearPartialLabelClassifier):
                 stacklevel=3,
             )
         for j in np.flatnonzero(~one_class):
-            model = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(X, Y[:, j])
+            model = LogisticRegression(C=self.C, max_iter=_MAX_ITERATIONS).fit(X, Y[:, j])
             coef[j], intercept[j] = model.coef_[0], model.intercept_[0]
-            self.n_iter_ = max(self.n_iter_, int(model.n_iter_[0]))
         self._set_scores(coef, intercept)
 
     def _thresholds(self, scores: FloatArray) -> FloatArray | float:

@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ccmn._containers import is_sparse, to_dense_floats
 from ccmn._random import RandomState, as_generator
-from ccmn._validation import FloatArray, check_choice, check_count, check_nonnegative, check_penalty, check_share
+from ccmn._validation import FloatArray, check_choice, check_count, check_penalty, check_share
 from ccmn.paper.baselines.pml_estimator import LinearPartialLabelClassifier, ShiftedGram, append_ones, split_intercept
 
 MIN_RELATIVE_DECREASE = 1e-13
@@ -54,13 +54,10 @@ class FPML(LinearPartialLabelClassifier):
         Computation of the factors. "exact" decomposes the smaller Gram matrix in every iteration. "randomized" uses
         subspace iteration from a random start, continued from iteration to iteration. "auto" is exact if n or q + d is
         at most 800.
-    nonnegative : bool, default=False
-        Constrain S, G and F to be non-negative, with multiplicative updates [2]_ [3]_ from a random start. Requires a
-        non-negative X. Slower, and the solution depends on the start.
     max_iter : int, default=500
         Maximum number of iterations.
     random_state : int, numpy Generator or None, default=None
-        Random start of "randomized" and ``nonnegative``.
+        Random start of "randomized".
 
     Attributes
     ----------
@@ -89,8 +86,6 @@ class FPML(LinearPartialLabelClassifier):
     ----------
     .. [1] G. Yu, X. Chen, C. Domeniconi, J. Wang, Z. Li, Z. Zhang and X. Wu, "Feature-induced partial multi-label
        learning", ICDM 2018.
-    .. [2] D. D. Lee and H. S. Seung, "Algorithms for non-negative matrix factorization", NIPS 2000.
-    .. [3] C. Ding, T. Li and M. I. Jordan, "Convex and semi-nonnegative matrix factorizations", IEEE TPAMI 32(1), 2010.
 
     Examples
     --------
@@ -116,7 +111,6 @@ class FPML(LinearPartialLabelClassifier):
         fit_intercept: bool = False,
         *,
         svd: str = "auto",
-        nonnegative: bool = False,
         max_iter: int = 500,
         random_state: RandomState = None,
     ) -> None:
@@ -126,7 +120,6 @@ class FPML(LinearPartialLabelClassifier):
         self.lambda3 = lambda3
         self.fit_intercept = fit_intercept
         self.svd = svd
-        self.nonnegative = nonnegative
         self.max_iter = max_iter
         self.random_state = random_state
 
@@ -135,8 +128,6 @@ class FPML(LinearPartialLabelClassifier):
             check_penalty(getattr(self, name), name)
         check_choice(self.svd, "svd", ("auto", "exact", "randomized"))
         check_count(self.max_iter, "max_iter")
-        if self.nonnegative and self.svd != "auto":
-            raise ValueError(f"nonnegative=True requires svd='auto'; got svd={self.svd!r}")
         if isinstance(self.rank, (float, np.floating)):
             check_share(self.rank, "rank (as a share of the labels)")
         elif self.rank is not None:
@@ -150,11 +141,8 @@ class FPML(LinearPartialLabelClassifier):
             self.rank_ = max(1, int(np.ceil(self.rank * q)))
         else:
             self.rank_ = int(self.rank)
-        if self.nonnegative:
-            check_nonnegative(X, "X (with nonnegative=True)")
         design = append_ones(X) if self.fit_intercept else X
-        svd = "nonnegative" if self.nonnegative else self.svd
-        factors = make_factors(design, q, self.rank_, float(self.lambda1), svd, as_generator(self.random_state))
+        factors = make_factors(design, q, self.rank_, float(self.lambda1), self.svd, as_generator(self.random_state))
         weights = float(self.lambda1), float(self.lambda2), float(self.lambda3)
         solution = solve_fpml(design, Y, factors, *weights, max_iter=self.max_iter)
         if not solution.converged:
@@ -292,39 +280,9 @@ class SubspaceFactors(JointFactors):
         return U @ (U.T @ T), self.squared_norm - float((np.asarray(self.X.T @ U) ** 2).sum())
 
 
-class NonNegativeFactors(JointFactors):
-    r"""Non-negative factors S, G and F by multiplicative updates, for X >= 0.
-
-    T may have negative entries: with :math:`T = T_+ - T_-` every factor is multiplied by the ratio of the negative to
-    the positive part of its gradient, which never increases the objective.
-    """
-
-    n_sweeps = 10
-    min_denominator = 1e-300
-
-    def __init__(self, X: Any, q: int, rank: int, b: float, rng: np.random.Generator) -> None:
-        super().__init__(X, rank, b)
-        n, d = X.shape
-        self.S, self.G, self.F = (rng.random(shape) + 0.1 for shape in ((n, rank), (rank, q), (rank, d)))
-
-    def update(self, T: FloatArray, a: float) -> tuple[FloatArray, float]:
-        """Return Z and the squared error of the features."""
-        positive, negative, tiny = np.maximum(T, 0), np.maximum(-T, 0), self.min_denominator
-        for _ in range(self.n_sweeps):
-            S, b = self.S, self.b
-            self.G = self.G * (S.T @ positive) / (S.T @ S @ self.G + S.T @ negative + tiny)
-            self.F = self.F * np.asarray(self.X.T @ S).T / (S.T @ S @ self.F + tiny)
-            numerator = a * positive @ self.G.T + b * np.asarray(self.X @ self.F.T)
-            denominator = a * (S @ (self.G @ self.G.T) + negative @ self.G.T) + b * S @ (self.F @ self.F.T)
-            self.S = S * numerator / (denominator + tiny)
-        return np.asarray(self.S @ self.G), self._feature_error(self.S, self.F)
-
-
 def make_factors(X: Any, q: int, rank: int, b: float, svd: str, rng: np.random.Generator) -> JointFactors:
-    """Return the factorization for an option of ``svd`` (or "nonnegative") and the shape (n, q + d) of M."""
+    """Return the factorization for an option of ``svd`` and the shape (n, q + d) of M."""
     n, columns = X.shape[0], X.shape[1] + q
-    if svd == "nonnegative":
-        return NonNegativeFactors(X, q, rank, b, rng)
     if svd == "randomized" or (svd == "auto" and min(n, columns) > MAX_EXACT_SIZE):
         return SubspaceFactors(X, rank, b, rng)
     return ColumnGramFactors(X, rank, b) if columns <= n else RowGramFactors(X, rank, b)
