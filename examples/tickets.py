@@ -1,9 +1,9 @@
 """Support tickets with wrong tags, for the tutorials
 ===================================================
 
-Writes tickets.csv: generated tickets whose tags were entered in a hurry. A quarter of the tags is missing, and one in twenty
-of the absent ones was added. The column true_tags has the tags that the texts are about, to check results. Ignore it
-in training.
+Writes tickets.csv: generated tickets whose tags were entered in a hurry. A quarter of the tags is missing, and one in
+twenty of the absent ones was added. The column true_tags has the tags that the texts are about, to check results.
+Ignore it in training.
 
 Run time: a second. Usage: python examples/tickets.py [FOLDER]
 """
@@ -71,15 +71,18 @@ def make_tickets(n: int = 2000, random_state: int = 0) -> pd.DataFrame:
     """Return tickets with the columns id, body, tags and true_tags."""
     rng = np.random.default_rng(random_state)
     Y = (rng.random((n, len(SENTENCES))) < 0.25).astype(int)
-    Y_noisy = NOISE.corrupt(Y, random_state=random_state)
+    Y_noisy = NOISE.corrupt(Y, random_state=rng)
     tags = np.array(list(SENTENCES))
     bodies = []
     for row in Y:
         about = [str(rng.choice(SENTENCES[tag])) for tag in tags[row == 1]]
         about += [str(sentence) for sentence in rng.choice(OTHER, 2, replace=False)]
+        about.append(f"We use version {rng.integers(1, 9)}.{rng.integers(99)} in team {rng.integers(100, 999)}.")
         bodies.append(" ".join(about[k] for k in rng.permutation(len(about))))
     columns = [[";".join(tags[row == 1]) for row in matrix] for matrix in (Y_noisy, Y)]
-    return pd.DataFrame({"id": [f"T{k:04}" for k in range(n)], "body": bodies, "tags": columns[0], "true_tags": columns[1]})
+    return pd.DataFrame(
+        {"id": [f"T{k:04}" for k in range(n)], "body": bodies, "tags": columns[0], "true_tags": columns[1]}
+    )
 
 
 if __name__ == "__main__":

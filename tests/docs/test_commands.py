@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from ccmn import PartialNoise
 from ccmn.app.cli import app
 from ccmn.data import MultiLabelData, make_noisy_multilabel, write_csv
+from helpers import load_script
 from pages import PAGES, ROOT, blocks
 
 LONG_COMMANDS = {"demo", "review", "reproduce"}
@@ -24,14 +25,12 @@ CONSOLE = [page for page in PAGES if any(block.language == "console" and block.r
 
 
 def command_lines():
-    """Yield every line of the pages that starts with ``ccmn``, and the commands in the text of the README."""
+    """Yield every line of the pages that starts with ``ccmn``, and the complete commands in their text."""
     for page in [ROOT / "README.md", *PAGES]:
         lines = re.findall(r"^(?:\$ )?(ccmn [a-z].*)$", page.read_text(), re.MULTILINE)
-        if page.stem == "README":
-            lines += re.findall(r"`(ccmn \w[^`]+(?:\.|--)[^`]+)`", page.read_text())
+        lines += re.findall(r"`(ccmn \w[^`.]+\.\w+ --[^`]+)`", page.read_text())
         for line in lines:
-            if re.match(r"ccmn (demo|embed|fit|predict|evaluate|noise|audit|review|data|reproduce|report)\b", line):
-                yield pytest.param(line.split("  #")[0], id=f"{page.stem}: {line[:60]}")
+            yield pytest.param(line.split("  #")[0], id=f"{page.stem}: {line[:60]}")
 
 
 @pytest.fixture
@@ -41,10 +40,7 @@ def folder(tmp_path, monkeypatch):
     names = ("tag_a", "tag_b", "tag_c")
     for name, Y in {"train": task.Y_noisy, "test": task.Y, "new": task.Y, "clean": task.Y}.items():
         write_csv(MultiLabelData(X=task.X, Y=Y.astype(np.uint8), label_names=names), tmp_path / f"{name}.csv")
-    words = np.array(["invoice", "password", "slow"])
-    tickets = [" ".join(["hello", *words[row == 1]]) for row in task.Y]
-    tags = [";".join(words[row == 1]) for row in task.Y_noisy]
-    pd.DataFrame({"id": range(240), "body": tickets, "tags": tags}).to_csv(tmp_path / "tickets.csv", index=False)
+    load_script("examples/tickets.py").make_tickets(400).to_csv(tmp_path / "tickets.csv", index=False)
     findings = np.where(np.random.default_rng(0).random(task.Y.shape) < 0.1, -1, task.Y.astype(int))  # -1: uncertain
     xray = pd.DataFrame(np.hstack([task.X, findings]), columns=[*"wxyz", "finding_a", "finding_b", "finding_c"])
     xray.to_csv(tmp_path / "xray.csv", index=False)

@@ -13,7 +13,7 @@ import ccmn
 from ccmn.app.cli import app
 from pages import DOCS, PAGES, ROOT, blocks
 
-INTERNAL_PACKAGES = {"app", "vote_table"}
+INTERNAL_PACKAGES = {"app", "training", "vote_table"}
 """Packages without a page in the API reference."""
 PACKAGES = {m.name for m in pkgutil.iter_modules(ccmn.__path__) if not m.name.startswith("_")} - INTERNAL_PACKAGES
 
@@ -52,13 +52,6 @@ def test_every_top_level_name_is_in_the_reference():
     assert [name for name in ccmn.__all__ if f"`ccmn.{name}" not in text] == []
 
 
-def test_every_package_has_a_reference_page():
-    for package in PACKAGES:
-        page = DOCS / "api" / f"{package}.md"
-        assert f".. automodule:: ccmn.{package}" in page.read_text()
-        assert f"\n{package}\n" in (DOCS / "api" / "index.md").read_text()
-
-
 def listed_names(page):
     """Return the names in the lists (autosummary) of a page of the reference."""
     return re.findall(r"^   ([A-Za-z_]\w*)$", page.read_text(), re.MULTILINE)
@@ -70,15 +63,6 @@ def test_every_public_name_has_a_page(package):
     assert sorted(listed_names(DOCS / "api" / f"{package}.md")) == sorted(names)
 
 
-def test_every_tutorial_ends_with_a_corrected_metric_and_next_steps():
-    paths = re.findall(r"\]\(([\w./]+\.md)[)#]", (DOCS / "tutorials" / "index.md").read_text())
-    assert len(set(paths)) == 5  # candidate sets and missing labels share a page
-    for path in paths:
-        text = (DOCS / "tutorials" / path).read_text()
-        assert re.search(r"noise=[\w.]+\)", text), path
-        assert "\n## Next steps\n" in text, path
-
-
 def test_every_recipe_has_a_card_and_every_figure_a_dark_variant():
     cards = (ROOT / "examples" / "recipes" / "README.rst").read_text()
     names = {path.name for path in (ROOT / "examples" / "recipes").glob("*.py")}
@@ -88,10 +72,13 @@ def test_every_recipe_has_a_card_and_every_figure_a_dark_variant():
     assert figures == light | {f"{name}-dark" for name in light}
 
 
-@pytest.mark.parametrize("page", sorted((DOCS / "api").glob("*.md")), ids=lambda page: page.stem)
-def test_every_module_of_the_reference_imports(page):
-    for name in re.findall(r"automodule:: ([\w.]+)", page.read_text()):
-        importlib.import_module(name)
+@pytest.mark.parametrize(
+    "page", [page for page in (DOCS / "api").glob("*.md") if page.stem != "index"], ids=lambda p: p.stem
+)
+def test_names_of_the_reference_exist(page):
+    (module,) = re.findall(r"automodule:: ([\w.]+)", page.read_text())
+    assert [name for name in listed_names(page) if not hasattr(importlib.import_module(module), name)] == []
+    assert f"\n{page.stem}\n" in (DOCS / "api" / "index.md").read_text()
 
 
 def test_every_command_has_a_section():

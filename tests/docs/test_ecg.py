@@ -1,0 +1,41 @@
+"""The reading errors in electrocardiograms that README and guide report."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score
+
+from ccmn import find_label_issues
+from pages import DOCS, ROOT
+
+
+@pytest.fixture(scope="module")
+def ecg(real_data):
+    path = real_data / "real" / "ecg.npz"
+    if not path.exists():
+        pytest.skip("requires real/ecg.npz in the folder CCMN_DATA")
+    return np.load(path)
+
+
+def test_students_errors_are_at_the_top_of_the_list(ecg):
+    students, truth, network = ecg["Y_medical_students"], ecg["Y_true"], ecg["scores"][:, 0]
+    issues = find_label_issues(students, network)
+    assert len(issues) == students.size
+    wrong = (students != truth)[issues.row, issues.label]
+    counts = [int(wrong[:k].sum()) for k in (10, 25, 50)]
+    expected = [f"{k * wrong.mean():.1f}" for k in (10, 25, 50)]
+    for page in (ROOT / "README.md", DOCS / "guides" / "labels.md"):
+        rows = [
+            re.findall(r"[\d.]+", line)
+            for line in page.read_text().splitlines()
+            if line.startswith("| wrong labels in ")
+        ]
+        assert rows[0] == [str(count) for count in counts]
+        assert rows[1][:3] == expected
+    text = (DOCS / "guides" / "labels.md").read_text()
+    precision = average_precision_score(wrong, -np.arange(len(wrong)))
+    assert f"The average precision of the ranking is {precision:.2f}".replace("0.", ".") in text
+    assert f"{wrong.sum()} of {wrong.size:,} labels, a share of {wrong.mean():.3f}".replace(" 0.", " .") in text
