@@ -220,20 +220,24 @@ def summarize(
     neg = np.nan_to_num(surfaces.rho_neg)
     means = [(weights * rate).sum((1, 2)) for rate in (pos, neg)]
     se = [np.sqrt((weights * (r - m[:, None, None]) ** 2).sum((1, 2))) for r, m in zip((pos, neg), means)]
+    # Half widths of the cells of the grid; the mass at 0 is an atom.
+    half_pos = np.gradient(surfaces.rho_pos)[:, None] / 2 * (pos > 0)
+    half_neg = neg * np.gradient(surfaces.phi) / np.maximum(2 * surfaces.phi, MIN_PROBABILITY)
     ci = [np.tile([0.0, 1.0], (q, 1)) for _ in means]
     for j in np.flatnonzero(identified):
-        for limits, rate in zip(ci, (pos[j], neg[j])):
-            limits[j] = weighted_interval(rate.ravel(), for_intervals[j].ravel())
+        for limits, rate, half in zip(ci, (pos[j], neg[j]), (half_pos[j], half_neg[j])):
+            limits[j] = weighted_interval(rate.ravel(), half.ravel(), for_intervals[j].ravel())
     prior = (weights * surfaces.share[:, None, None] * (1 - surfaces.phi) / (1 - surfaces.rho_pos[:, None])).sum((1, 2))
     return RatePosterior(weights, surfaces.slope, surfaces.offset, *means, *se, *ci, prior, identified)
 
 
-def weighted_interval(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the limits between which 90 % of the weights lie; the distribution function is linear between values.
+def weighted_interval(values: FloatArray, half: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the limits between which 90 % of the weights lie; half of a weight is at each end of the cell of a value.
 
-    >>> weighted_interval(np.linspace(0, 1, 101), np.ones(101)).round(3)
+    >>> weighted_interval(np.linspace(0, 1, 101), np.full(101, 0.005), np.ones(101)).round(3)
     array([0.045, 0.945])
     """
+    values, weights = np.concatenate([values - half, values + half]), np.tile(weights, 2)
     order = np.argsort(values, kind="stable")
     cumulative = np.cumsum(weights[order]) / weights.sum()
     tail = (1 - CONFIDENCE_LEVEL) / 2
@@ -251,7 +255,7 @@ def fixed_rates(
     """Return the posterior of known rates (q,): equation (*) is fitted at one pair of rates per label."""
     q = Y.shape[1]
     slope, offset, share = np.ones((q, 1, 1)), np.zeros((q, 1, 1)), np.full(q, 0.5)
-    weight = np.ones(len(f)) if sample_weight is None else sample_weight * len(f) / sample_weight.sum()
+    weight = np.ones(len(f)) if sample_weight is None else sample_weight / sample_weight.mean()
     for j in range(q):
         rows = ~np.isnan(Y[:, j])
         y, w = Y[rows, j], weight[rows]

@@ -64,7 +64,8 @@ def implied_rho_neg(o: Any, rho_pos: Any, phi: Any) -> FloatArray:
     """Return rho_neg of observed share, rho_pos and phi; NaN if pi > 1 or if there is not enough signal."""
     rest = 1 - rho_pos - o * (1 - phi)  # (1 - pi) (1 - rho_pos)
     rho_neg = phi * o * (1 - rho_pos) / np.maximum(rest, MIN_PROBABILITY)
-    return np.where((rest > 0) & (rho_pos + rho_neg <= 1 - MIN_SIGNAL), rho_neg, np.nan)
+    possible = (rest > 0) & (rho_pos + rho_neg <= 1 - MIN_SIGNAL)
+    return np.where(possible | (rho_pos + phi == 0), rho_neg, np.nan)  # no noise is always possible
 
 
 def label_surfaces(
@@ -92,7 +93,7 @@ def label_surfaces(
     settings : DefaultSettings
         Constants.
     """
-    weight = np.ones(len(f)) if sample_weight is None else sample_weight * len(f) / sample_weight.sum()
+    weight = np.ones(len(f)) if sample_weight is None else sample_weight / sample_weight.mean()
     observed = ~np.isnan(Y)
     labels, weights = np.where(observed, Y, 0.0), weight[:, None] * observed
     n = weights.sum(0)
@@ -104,9 +105,9 @@ def label_surfaces(
     for j in range(Y.shape[1]):
         possible = ~np.isnan(rho_neg[j])
         p, m, rows = rho_pos[possible], rho_neg[j][possible], observed[:, j]
-        if not 0 < share[j] < 1:
+        if not 0 < share[j] < 1 or n[j] == 0:
             value[j][possible] = 0.0
-            offset[j][possible] = np.where(share[j] > 0, 1, -1) * np.log1p(n[j])
+            offset[j][possible] = np.sign(share[j] - 0.5) * np.log1p(n[j])
             continue
         y, w = labels[rows, j], weights[rows, j]
         fit = fit_link(bin_scores(f[rows, j, None], y, w), p, m, settings.slope)

@@ -95,7 +95,8 @@ class NoisyLabelModel:
         settings, rng = self.settings, np.random.default_rng(self.random_state)
         Y, weight = np.asarray(Y, np.float64), np.ones(len(Y)) if sample_weight is None else np.asarray(sample_weight)
         distinct, position = distinct_rows(X, Y)
-        weight = np.bincount(position, weight / weight.mean()) / np.bincount(position)
+        weight = np.bincount(position, weight / weight.max()) / np.bincount(position)
+        weight /= weight.mean()
         self._fit_scaling(X)
         A, targets = self._scaled(X[distinct]), Y[distinct]
         sample = np.sort(rng.permutation(np.flatnonzero(weight))[: settings.max_rows])
