@@ -13,12 +13,11 @@ likelihoods; variants of the models fit them again. slashdot and digit scenes ar
 
 from __future__ import annotations
 
-import json
 import pickle
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +94,11 @@ def make_unpredictable(name: str, kind: str, seed: int) -> Draw:
     else:
         n = 150 if kind == "weak150" else 300
         X = rng.normal(size=(n + 1000, 20))
-        P = 1 / (1 + np.exp(1.5 - 0.3 * X[:, :6])) if kind.startswith("weak") else float(kind[4:]) * np.ones((n + 1000, 6))
+        P = (
+            1 / (1 + np.exp(1.5 - 0.3 * X[:, :6]))
+            if kind.startswith("weak")
+            else float(kind[4:]) * np.ones((n + 1000, 6))
+        )
         Y = (rng.random(P.shape) < P).astype(int)
     return Draw(X[:n], Y[:n].astype(float), Y[:n], X[n:], Y[n:].astype(float))
 
@@ -202,9 +205,7 @@ def table_of_others(method: str, draws: list[tuple[str, str, int]]) -> pd.DataFr
         fitted = fit_draw(name, kind, seed)
         if method in fitted.others:
             rates = fitted.others.get(f"{method} rates")
-            rows.append(
-                {"dataset": name, "kind": kind, "seed": seed, **scores(fitted.others[method], fitted, rates)}
-            )
+            rows.append({"dataset": name, "kind": kind, "seed": seed, **scores(fitted.others[method], fitted, rates)})
     return pd.DataFrame(rows).set_index(["dataset", "kind", "seed"])
 
 

@@ -9,6 +9,7 @@ from ccmn.estimation.posterior import (
     CorrectedCurve,
     Flips,
     corrected_curve,
+    count_flips,
     estimate_rates,
     fixed_rates,
     posterior_weights,
@@ -43,10 +44,13 @@ def enumerate_posterior(evidence, absent):
     for (p, F), (r, G) in itertools.product(states(means[0], POS), states(means[1], PHI)):
         joint, weight = [], p * r
         for part in evidence:
-            prior = np.outer(F, G) * np.isfinite(part)
-            terms = np.exp(part) * prior
+            prior = np.zeros(part.shape)
+            for b, mass in enumerate(G):  # the prior of rho_pos given phi has mass 1 on possible pairs
+                given = F * np.isfinite(part[:, b])
+                prior[:, b] = mass * given / max(given.sum(), 1e-300)
+            terms = np.exp(part) * prior / prior.sum()
             joint.append(terms / terms.sum())
-            weight *= terms.sum() / prior.sum()
+            weight *= terms.sum()
         total += weight * np.array(joint)
     return total / total.sum((1, 2), keepdims=True)
 
@@ -100,7 +104,7 @@ def test_verified_rows_determine_the_rates_of_unpredictable_labels():
 
 def test_flips_are_counted():
     noisy, true = np.array([[0, 1], [1, np.nan], [1, 1]]), np.array([[1, 1], [0, 1], [1, np.nan]])
-    flips = Flips.count(noisy, true)
+    flips = count_flips(noisy, true)
     assert [list(part) for part in flips] == [[2, 1], [1, 0], [1, 0], [1, 0]]
 
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from ccmn._validation import FloatArray
 from ccmn.training.default_settings import DEFAULTS, MIN_PROBABILITY, N_BINS, N_NEWTON_STEPS
 
-
 MIN_INCREASE = 1e-2
 """Numerical resolution: Newton steps end when no log-likelihood increases by more than this."""
 

@@ -43,11 +43,11 @@ class Flips(NamedTuple):
     negatives: NDArray[Any]
     added: NDArray[Any]
 
-    @classmethod
-    def count(cls, noisy: FloatArray, true: FloatArray) -> Flips:
-        """Count the flips of noisy labels (m, q) with known true labels; entries that are NaN in either do not count."""
-        positive, negative = (true == 1) & ~np.isnan(noisy), (true == 0) & ~np.isnan(noisy)
-        return cls(*(rows.sum(0) for rows in (positive, positive & (noisy == 0), negative, negative & (noisy == 1))))
+
+def count_flips(noisy: FloatArray, true: FloatArray) -> Flips:
+    """Count the flips of noisy labels (m, q) with known true labels; entries that are NaN in either do not count."""
+    positive, negative = (true == 1) & ~np.isnan(noisy), (true == 0) & ~np.isnan(noisy)
+    return Flips(*(rows.sum(0) for rows in (positive, positive & (noisy == 0), negative, negative & (noisy == 1))))
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,9 @@ def log_evidence(
     o = surfaces.share[:, None, None]
     with np.errstate(divide="ignore"):
         pi = o * (1 - surfaces.phi) / (1 - pos)
-        result = surfaces.value / settings.temperature - settings.rarity * np.log(np.maximum(pi / np.maximum(o, _TINY), 1))
+        result = surfaces.value / settings.temperature - settings.rarity * np.log(
+            np.maximum(pi / np.maximum(o, _TINY), 1)
+        )
         if trusted is not None:
             m_pos, k_pos, m_neg, k_neg = (counts[:, None, None] for counts in trusted)
             for rate, m, k in ((pos, m_pos, k_pos), (neg, m_neg, k_neg)):
@@ -183,12 +185,14 @@ def posterior_weights(
 ) -> FloatArray:
     r"""Return the posterior probabilities (q, A, B) of all pairs of rates.
 
-    With prior masses :math:`F_h(\rho_{pos})` and :math:`G_g(\phi)` at hyperparameters h and g,
+    Let :math:`F_h(\rho_{pos})` and :math:`G_g(\phi)` be prior masses at hyperparameters h and g. The prior of
+    rho_pos given phi is limited to possible pairs, with mass :math:`Z_{hj}(\phi)`, so that the prior of phi does not
+    depend on which pairs are possible. Then
 
-    .. math:: p_j(a, b) \propto \sum_{h, g} w_{hg}\, \frac{L_j(a, b)\, F_h(a)\, G_g(b)}{E_j(h, g)}, \qquad
-              w_{hg} \propto p(h)\, p(g) \prod_j \frac{E_j(h, g)}{Z_j(h, g)},
-
-    where :math:`E_j = \sum_{ab} L_j F_h G_g` and :math:`Z_j` is the prior mass of the possible pairs.
+    .. math:: p_j(\rho_{pos}, \phi) \propto \sum_{h, g} w_{hg}\,
+              \frac{L_j F_h(\rho_{pos})\, G_g(\phi)}{Z_{hj}(\phi)\, E_{hgj}}, \qquad
+              E_{hgj} = \sum_{\rho_{pos}, \phi} \frac{L_j F_h G_g}{Z_{hj}}, \qquad
+              w_{hg} \propto p(h)\, p(g) \prod_j E_{hgj} .
     """
     absent = settings.absent if absent is None else absent
     declared = np.asarray(noise_type)
@@ -203,12 +207,14 @@ def posterior_weights(
         log_w = log_w + np.expand_dims(masses, axis)
     zero_pos, zero_phi = np.isin(declared, ("partial", "none")), np.isin(declared, ("missing", "none"))
     Fs = np.where(zero_pos[:, None, None], np.eye(1, len(rho_pos)), F)
-    Gs = np.where(zero_phi[:, None, None], np.eye(1, len(phi)), G)
-    E, Z = (np.maximum(Fs @ part @ Gs.transpose(0, 2, 1), _TINY) for part in (likelihood, possible.astype(float)))
-    log_w = log_w + (np.log(E) - np.log(Z)).sum(0)
+    Gs = np.where(zero_phi[:, None, None], np.eye(1, len(phi)), G) * possible.any(1)[:, None]
+    Gs = Gs / np.maximum(Gs.sum(2, keepdims=True), _TINY)
+    Z = np.maximum(Fs @ possible, _TINY)
+    E = np.maximum((Fs @ likelihood / Z) @ Gs.transpose(0, 2, 1), _TINY)
+    log_w = log_w + np.log(E).sum(0)
     w = np.exp(log_w - log_w.max())
-    weights = likelihood * (Fs.transpose(0, 2, 1) @ (w / w.sum() / E) @ Gs)
-    return weights / weights.sum((1, 2), keepdims=True)
+    weights = likelihood * (Fs.transpose(0, 2, 1) @ ((w / w.sum() / E) @ Gs / Z))
+    return np.asarray(weights / weights.sum((1, 2), keepdims=True))
 
 
 def summarize(
@@ -228,7 +234,9 @@ def summarize(
         for limits, rate, half in zip(ci, (pos[j], neg[j]), (half_pos[j], half_neg[j])):
             limits[j] = weighted_interval(rate.ravel(), half.ravel(), for_intervals[j].ravel())
     prior = (weights * surfaces.share[:, None, None] * (1 - surfaces.phi) / (1 - surfaces.rho_pos[:, None])).sum((1, 2))
-    return RatePosterior(weights, surfaces.slope, surfaces.offset, *means, *se, *ci, prior, identified)
+    return RatePosterior(
+        weights, surfaces.slope, surfaces.offset, means[0], means[1], se[0], se[1], ci[0], ci[1], prior, identified
+    )
 
 
 def weighted_interval(values: FloatArray, half: FloatArray, weights: FloatArray) -> FloatArray:
@@ -264,11 +272,9 @@ def fixed_rates(
             fit = fit_link(bin_scores(f[rows, j, None], y, w), rho_pos[[j]], rho_neg[[j]], settings.slope)
             slope[j], offset[j] = fit.slope, fit.offset
     prior = np.clip((share - rho_neg) / (1 - rho_pos - rho_neg), 0, 1)
-    exact = [np.stack([rate, rate], 1) for rate in (rho_pos, rho_neg)]
-    zero = np.zeros(q)
-    return RatePosterior(
-        np.ones((q, 1, 1)), slope, offset, rho_pos, rho_neg, zero, zero, *exact, prior, np.ones(q, dtype=bool)
-    )
+    ci_pos, ci_neg = (np.stack([rate, rate], 1) for rate in (rho_pos, rho_neg))
+    weights, zero, known = np.ones((q, 1, 1)), np.zeros(q), np.ones(q, dtype=bool)
+    return RatePosterior(weights, slope, offset, rho_pos, rho_neg, zero, zero, ci_pos, ci_neg, prior, known)
 
 
 # -- Prediction

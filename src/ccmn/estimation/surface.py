@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit, xlogy
+from scipy.special import xlogy
 from torch import Tensor
 
 from ccmn._validation import FloatArray

@@ -18,6 +18,7 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
+from ccmn._containers import is_sparse
 from ccmn._validation import FloatArray
 from ccmn.training.default_settings import DEFAULTS, MIN_PROBABILITY, DefaultSettings
 from ccmn.training.forest import MAX_FEATURES, MAX_LABELS, Forest, fit_forest
@@ -145,7 +146,7 @@ class NoisyLabelModel:
 
     def _fit_scaling(self, X: Any) -> None:
         """Standardize dense columns; scale sparse rows to a mean squared norm of 1."""
-        if scipy.sparse.issparse(X):
+        if is_sparse(X):
             norm = np.sqrt(np.square(X.data, dtype=np.float64).sum() / max(X.shape[0], 1))
             self.mean_, self.scale_ = np.zeros(1), np.full(1, norm or 1.0)
             return
@@ -156,14 +157,14 @@ class NoisyLabelModel:
         self.scale_ = np.where(varied & (deviation > 0), deviation, 1.0)
 
     def _scaled(self, X: Any) -> Any:
-        if scipy.sparse.issparse(X):
+        if is_sparse(X):
             return scipy.sparse.csr_matrix((X.data / self.scale_, X.indices, X.indptr), X.shape)
         return np.clip((X - self.mean_) / self.scale_, -MAX_Z, MAX_Z)
 
     def _fit_projection(self, A: Any) -> None:
         k = self.settings.n_components
         self.components_ = None
-        if scipy.sparse.issparse(A) or A.shape[1] > _NO_PROJECTION * k:
+        if is_sparse(A) or A.shape[1] > _NO_PROJECTION * k:
             size = min(k, min(A.shape) - 1)
             svd = TruncatedSVD(max(size, 1), random_state=self.random_state).fit(A) if size > 0 else None
             self.components_ = np.ones((1, A.shape[1])) if svd is None else svd.components_
@@ -182,17 +183,16 @@ class NoisyLabelModel:
         for j, y in enumerate(Y.T):
             observed = ~np.isnan(y)
             models = [_Logistic(A_train, y[train], weight[train]) for (_, A_train), (_, train) in zip(matrices, parts)]
-            best, worse = np.inf, 0
+            best = np.inf
             for C in self.settings.c_grid:
                 f = np.empty(len(y))
                 for model, (A_test, _), (test, _) in zip(models, matrices, parts):
                     f[test] = self._linear(A_test, *model.fit(C))[:, 0]
                 loss = (weight * (np.logaddexp(0, f) - y * f))[observed].sum()
-                if loss < best:
-                    best, worse, out_of_fold[:, j], self.C_[j] = loss, 0, f, C
-                    self.coef_[j], self.intercept_[j] = models[0].coef, models[0].intercept
-                elif (worse := worse + 1) == 2:
-                    break
+                if loss >= best:
+                    break  # larger values of C would be worse and take most of the time
+                best, out_of_fold[:, j], self.C_[j] = loss, f, C
+                self.coef_[j], self.intercept_[j] = models[0].coef, models[0].intercept
         self._first_fold = self.coef_.copy(), self.intercept_.copy()
         return out_of_fold
 
@@ -303,7 +303,7 @@ def distinct_rows(X: Any, Y: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.i
 def _row_hashes(X: Any) -> NDArray[np.uint64]:
     """Return a 64-bit hash of every row: the sum of the mixed bits of its nonzero values times a number per column."""
     odd = np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64) * 2 + 1
-    if scipy.sparse.issparse(X):
+    if is_sparse(X):
         X = X.copy()
         X.sum_duplicates()
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mixed(X.data) * odd[X.indices], dtype=np.uint64)])
