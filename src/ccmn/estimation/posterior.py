@@ -1,0 +1,315 @@
+r"""Posterior distribution of the noise rates of all labels, and the prediction that it implies.
+
+The prior speaks of rho_pos, the share of the true labels that are missing, and phi, the share of the given labels that
+are false. Each kind of noise is absent in all labels with probability 1/2. Otherwise
+
+.. math:: \rho_{pos,j} \sim \mathrm{Beta}(m_+ c_+, (1 - m_+) c_+), \qquad
+          \phi_j \sim \mathrm{Beta}(m_- c_-, (1 - m_-) c_-),
+
+with means and concentrations that are common to all labels and integrated out. A factor
+:math:`(o / \max(\pi, o))^4` is against prevalences above the observed share. Without evidence the posterior is the
+prior, which changes predictions little. Verified rows multiply the likelihood by those of their flips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc, expit, log_expit, xlogy
+
+from ccmn._validation import FloatArray
+from ccmn.estimation.link import bin_scores, fit_link
+from ccmn.estimation.surface import Surfaces, label_surfaces
+from ccmn.training.default_settings import DEFAULTS, MIN_PROBABILITY, DefaultSettings
+
+CONFIDENCE_LEVEL = 0.9
+"""Level of the intervals."""
+MIN_ROWS = 100
+"""Below this number of observed rows of a label its rates are not estimated: intervals would span most of [0, 1]."""
+MIN_GAIN = 2.0
+"""The features do not predict a label if its gain in log-likelihood is below this number of standard errors."""
+_TINY = 1e-300
+
+
+class Flips(NamedTuple):
+    """Counts on verified rows of every label, each (q,): true ones, those given as 0, true zeros, those given as 1."""
+
+    positives: NDArray[Any]
+    removed: NDArray[Any]
+    negatives: NDArray[Any]
+    added: NDArray[Any]
+
+
+def count_flips(noisy: FloatArray, true: FloatArray) -> Flips:
+    """Count the flips of noisy labels (m, q) with known true labels; entries that are NaN in either do not count."""
+    positive, negative = (true == 1) & ~np.isnan(noisy), (true == 0) & ~np.isnan(noisy)
+    return Flips(*(rows.sum(0) for rows in (positive, positive & (noisy == 0), negative, negative & (noisy == 1))))
+
+
+@dataclass(frozen=True)
+class RatePosterior:
+    """Posterior of the rates of q labels: weights of A x B pairs of rates.
+
+    ``rho_pos``, ``rho_neg``, ``se_pos``, ``se_neg`` and ``prior`` (the prevalence) are posterior means and standard
+    deviations, ``ci_pos`` and ``ci_neg`` 90 % intervals (q, 2). ``predictable`` is False where the features do not
+    predict a label; its intervals are [0, 1].
+    """
+
+    weights: FloatArray
+    """Posterior probabilities of all pairs, (q, A, B)."""
+    slope: FloatArray
+    offset: FloatArray
+    """Equation (*) at every pair, (q, A, B)."""
+    rho_pos: FloatArray
+    rho_neg: FloatArray
+    se_pos: FloatArray
+    se_neg: FloatArray
+    ci_pos: FloatArray
+    ci_neg: FloatArray
+    prior: FloatArray
+    predictable: NDArray[np.bool_]
+
+
+def estimate_rates(
+    f: FloatArray,
+    Y: FloatArray,
+    features: NDArray[Any] | None = None,
+    *,
+    sample_weight: FloatArray | None = None,
+    folds: NDArray[np.intp] | None = None,
+    noise_type: str | Sequence[str] = "both",
+    trusted: Flips | None = None,
+    prevalence: FloatArray | None = None,
+    settings: DefaultSettings = DEFAULTS,
+) -> RatePosterior:
+    """Return the posterior of the rates of all labels.
+
+    Parameters
+    ----------
+    f : array of shape (n, q)
+        Out-of-fold log-odds of the noisy labels.
+    Y : array of shape (n, q)
+        Noisy labels or probabilities in [0, 1]; NaN where not observed.
+    features : array of shape (n, d) or None
+        Centered dense features for the forward-corrected models; None to use f alone.
+    sample_weight, folds : arrays of shape (n,) or None
+        Weights of the rows, and the folds of ``features``.
+    noise_type : {"both", "partial", "missing"} or one per label
+        Declared type of the noise.
+    trusted : Flips or None
+        Counts of verified rows.
+    prevalence : array of shape (q,) or None
+        Known prevalence of the true labels; NaN where unknown.
+    settings : DefaultSettings
+        Constants.
+    """
+    types = [noise_type] * Y.shape[1] if isinstance(noise_type, str) else list(noise_type)
+    surfaces = label_surfaces(f, Y, features, sample_weight, folds, settings)
+    return rate_posterior(surfaces, types, trusted, prevalence, settings)
+
+
+def rate_posterior(
+    surfaces: Surfaces,
+    noise_type: Sequence[str],
+    trusted: Flips | None = None,
+    prevalence: FloatArray | None = None,
+    settings: DefaultSettings = DEFAULTS,
+) -> RatePosterior:
+    """Return the posterior of likelihood surfaces; the parameters are those of :func:`estimate_rates`."""
+    evidence = log_evidence(surfaces, trusted, prevalence, settings)
+    known = np.zeros(len(noise_type)) if trusted is None else trusted.positives + trusted.negatives
+    if prevalence is not None:
+        known = known + np.isfinite(prevalence)
+    few = (surfaces.n < MIN_ROWS) & (known == 0)
+    types = np.where(few, "none", noise_type)
+    weights = posterior_weights(evidence, types, surfaces.rho_pos, surfaces.phi, settings)
+    # Atoms at zero are good for predictions and bad for intervals.
+    without_atoms = posterior_weights(evidence, types, surfaces.rho_pos, surfaces.phi, settings, absent=0.0)
+    predictable = (surfaces.gain >= MIN_GAIN) & ~few
+    result = summarize(surfaces, weights, (weights + without_atoms) / 2, predictable | (known > 0))
+    # A declared rate of zero is zero.
+    for ci, other in ((result.ci_pos, "partial"), (result.ci_neg, "missing")):
+        ci[np.asarray(noise_type) == other] = 0
+    return result
+
+
+def log_evidence(
+    surfaces: Surfaces, trusted: Flips | None, prevalence: FloatArray | None, settings: DefaultSettings = DEFAULTS
+) -> FloatArray:
+    r"""Return the logarithm of everything but the prior of the rates, (q, A, B); -inf where a pair is impossible.
+
+    .. math:: \ell / T + 4 \log \frac{o}{\max(\pi, o)} + k_+ \log \rho_{pos} + (m_+ - k_+) \log(1 - \rho_{pos})
+              + k_- \log \rho_{neg} + (m_- - k_-) \log(1 - \rho_{neg})
+    """
+    pos, neg = surfaces.rho_pos[:, None], surfaces.rho_neg
+    o = surfaces.share[:, None, None]
+    with np.errstate(divide="ignore"):
+        pi = o * (1 - surfaces.phi) / (1 - pos)
+        result = surfaces.value / settings.temperature - settings.rarity * np.log(
+            np.maximum(pi / np.maximum(o, _TINY), 1)
+        )
+        if trusted is not None:
+            m_pos, k_pos, m_neg, k_neg = (counts[:, None, None] for counts in trusted)
+            for rate, m, k in ((pos, m_pos, k_pos), (neg, m_neg, k_neg)):
+                result = result + xlogy(k, np.maximum(rate, MIN_PROBABILITY)) + xlogy(m - k, 1 - rate)
+    if prevalence is not None:
+        # The observed share has a sampling error, and the grid is coarse.
+        known = np.asarray(prevalence, dtype=np.float64)[:, None, None]
+        sampling = np.sqrt(o * (1 - o) / np.maximum(surfaces.n[:, None, None], 1)) / (1 - pos - neg)
+        error = np.hypot(sampling, settings.grid[1] / 2 * o)
+        result = result - np.nan_to_num(((pi - known) / np.maximum(error, _TINY)) ** 2 / 2)
+    return np.where(np.isnan(neg), -np.inf, result)
+
+
+def rate_prior(values: FloatArray, max_mean: float, settings: DefaultSettings = DEFAULTS) -> FloatArray:
+    """Return prior masses (H, A) of grid values: the rate is absent, or Beta with each mean and concentration."""
+    means = np.linspace(0.01, max_mean, 12)
+    concentrations = np.geomspace(*settings.concentrations, 4)
+    m, c = (part.reshape(-1, 1) for part in np.meshgrid(means, concentrations, indexing="ij"))
+    edges = np.concatenate([[0.0], (values[1:] + values[:-1]) / 2, [1.0]])
+    beta = np.diff(betainc(m * c, (1 - m) * c, edges), axis=1)
+    return np.concatenate([np.eye(1, len(values)), beta])
+
+
+def posterior_weights(
+    evidence: FloatArray,
+    noise_type: Sequence[str] | NDArray[Any],
+    rho_pos: FloatArray,
+    phi: FloatArray,
+    settings: DefaultSettings = DEFAULTS,
+    absent: float | None = None,
+) -> FloatArray:
+    r"""Return the posterior probabilities (q, A, B) of all pairs of rates.
+
+    Let :math:`F_h(\rho_{pos})` and :math:`G_g(\phi)` be prior masses at hyperparameters h and g. The prior of
+    rho_pos given phi is limited to possible pairs, with mass :math:`Z_{hj}(\phi)`, so that the prior of phi does not
+    depend on which pairs are possible. Then
+
+    .. math:: p_j(\rho_{pos}, \phi) \propto \sum_{h, g} w_{hg}\,
+              \frac{L_j F_h(\rho_{pos})\, G_g(\phi)}{Z_{hj}(\phi)\, E_{hgj}}, \qquad
+              E_{hgj} = \sum_{\rho_{pos}, \phi} \frac{L_j F_h G_g}{Z_{hj}}, \qquad
+              w_{hg} \propto p(h)\, p(g) \prod_j E_{hgj} .
+    """
+    absent = settings.absent if absent is None else absent
+    declared = np.asarray(noise_type)
+    F, G = (rate_prior(v, m, settings) for v, m in zip((rho_pos, phi), settings.max_means))
+    possible = np.isfinite(evidence)
+    likelihood = np.exp(evidence - evidence.max((1, 2), keepdims=True))
+    log_w: Any = 0.0
+    for H, kind, axis in ((F, "missing", 1), (G, "partial", 0)):
+        # A declared kind of noise is not absent.
+        p = 0.0 if (declared == kind).any() else absent
+        masses = np.log(np.maximum(np.append(p, np.full(len(H) - 1, (1 - p) / (len(H) - 1))), _TINY))
+        log_w = log_w + np.expand_dims(masses, axis)
+    zero_pos, zero_phi = np.isin(declared, ("partial", "none")), np.isin(declared, ("missing", "none"))
+    Fs = np.where(zero_pos[:, None, None], np.eye(1, len(rho_pos)), F)
+    Gs = np.where(zero_phi[:, None, None], np.eye(1, len(phi)), G) * possible.any(1)[:, None]
+    Gs = Gs / np.maximum(Gs.sum(2, keepdims=True), _TINY)
+    Z = np.maximum(Fs @ possible, _TINY)
+    E = np.maximum((Fs @ likelihood / Z) @ Gs.transpose(0, 2, 1), _TINY)
+    log_w = log_w + np.log(E).sum(0)
+    w = np.exp(log_w - log_w.max())
+    weights = likelihood * (Fs.transpose(0, 2, 1) @ ((w / w.sum() / E) @ Gs / Z))
+    return np.asarray(weights / weights.sum((1, 2), keepdims=True))
+
+
+def summarize(
+    surfaces: Surfaces, weights: FloatArray, for_intervals: FloatArray, identified: NDArray[np.bool_]
+) -> RatePosterior:
+    """Return means, standard deviations and intervals of posterior weights (q, A, B)."""
+    q = len(weights)
+    pos = np.broadcast_to(surfaces.rho_pos[:, None], weights.shape)
+    neg = np.nan_to_num(surfaces.rho_neg)
+    means = [(weights * rate).sum((1, 2)) for rate in (pos, neg)]
+    se = [np.sqrt((weights * (r - m[:, None, None]) ** 2).sum((1, 2))) for r, m in zip((pos, neg), means)]
+    # Half widths of the cells of the grid; the mass at 0 is an atom.
+    half_pos = np.gradient(surfaces.rho_pos)[:, None] / 2 * (pos > 0)
+    half_neg = neg * np.gradient(surfaces.phi) / np.maximum(2 * surfaces.phi, MIN_PROBABILITY)
+    ci = [np.tile([0.0, 1.0], (q, 1)) for _ in means]
+    for j in np.flatnonzero(identified):
+        for limits, rate, half in zip(ci, (pos[j], neg[j]), (half_pos[j], half_neg[j])):
+            limits[j] = weighted_interval(rate.ravel(), half.ravel(), for_intervals[j].ravel())
+    prior = (weights * surfaces.share[:, None, None] * (1 - surfaces.phi) / (1 - surfaces.rho_pos[:, None])).sum((1, 2))
+    return RatePosterior(
+        weights, surfaces.slope, surfaces.offset, means[0], means[1], se[0], se[1], ci[0], ci[1], prior, identified
+    )
+
+
+def weighted_interval(values: FloatArray, half: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the limits between which 90 % of the weights lie; half of a weight is at each end of the cell of a value.
+
+    >>> weighted_interval(np.linspace(0, 1, 101), np.full(101, 0.005), np.ones(101)).round(3)
+    array([0.045, 0.945])
+    """
+    values, weights = np.concatenate([values - half, values + half]), np.tile(weights, 2)
+    order = np.argsort(values, kind="stable")
+    cumulative = np.cumsum(weights[order]) / weights.sum()
+    tail = (1 - CONFIDENCE_LEVEL) / 2
+    return np.interp([tail, 1 - tail], cumulative, values[order])
+
+
+def fixed_rates(
+    f: FloatArray,
+    Y: FloatArray,
+    rho_pos: FloatArray,
+    rho_neg: FloatArray,
+    sample_weight: FloatArray | None = None,
+    settings: DefaultSettings = DEFAULTS,
+) -> RatePosterior:
+    """Return the posterior of known rates (q,): equation (*) is fitted at one pair of rates per label."""
+    q = Y.shape[1]
+    slope, offset, share = np.ones((q, 1, 1)), np.zeros((q, 1, 1)), np.full(q, 0.5)
+    weight = np.ones(len(f)) if sample_weight is None else sample_weight / sample_weight.mean()
+    for j in range(q):
+        rows = ~np.isnan(Y[:, j])
+        y, w = Y[rows, j], weight[rows]
+        if w.sum() > 0:
+            share[j] = (w * y).sum() / w.sum()
+            fit = fit_link(bin_scores(f[rows, j, None], y, w), rho_pos[[j]], rho_neg[[j]], settings.slope)
+            slope[j], offset[j] = fit.slope, fit.offset
+    prior = np.clip((share - rho_neg) / (1 - rho_pos - rho_neg), 0, 1)
+    ci_pos, ci_neg = (np.stack([rate, rate], 1) for rate in (rho_pos, rho_neg))
+    weights, zero, known = np.ones((q, 1, 1)), np.zeros(q), np.ones(q, dtype=bool)
+    return RatePosterior(weights, slope, offset, rho_pos, rho_neg, zero, zero, ci_pos, ci_neg, prior, known)
+
+
+# -- Prediction
+
+
+@dataclass(frozen=True)
+class CorrectedCurve:
+    """Log-odds of the true labels as monotone piecewise linear functions of the log-odds f of the noisy labels.
+
+    Parameters
+    ----------
+    knots : array of shape (K,)
+        Log-odds of the noisy label.
+    values : array of shape (q, K)
+        Log-odds of the true label.
+    """
+
+    knots: FloatArray
+    values: FloatArray
+
+    def log_odds(self, f: FloatArray) -> FloatArray:
+        """Return the log-odds (n, q) of the true labels; a label is predicted where they are at least 0."""
+        return np.stack([np.interp(column, self.knots, v) for column, v in zip(f.T, self.values)], 1)
+
+    def __call__(self, f: FloatArray) -> FloatArray:
+        """Return the probabilities (n, q) of the true labels."""
+        return np.asarray(expit(self.log_odds(f)))
+
+
+def corrected_curve(posterior: RatePosterior) -> CorrectedCurve:
+    r"""Return the posterior mean of the curve of equation (*), :math:`\sum_k w_k\, \sigma(a_k f + b_k)`, as a table."""
+    knots = np.arange(-14, 14.01, 0.1)
+    values = np.empty((len(posterior.weights), len(knots)))
+    for j, w in enumerate(posterior.weights):
+        z = posterior.slope[j][w > 1e-9, None] * knots + posterior.offset[j][w > 1e-9, None]
+        w = w[w > 1e-9, None]
+        values[j] = np.log((w * expit(z)).sum(0) + _TINY) - np.log((w * np.exp(log_expit(-z))).sum(0) + _TINY)
+    return CorrectedCurve(knots, np.maximum.accumulate(values, axis=1))

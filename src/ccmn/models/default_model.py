@@ -1,0 +1,322 @@
+"""Model of noisy labels that the default, the rates, the audit and the checks share: logistic regression and a forest.
+
+scikit-learn fits both. Their average has one share of all labels, which minimizes the squared error out of fold. The
+fitted state consists of arrays, so that it can be stored without pickles and exported.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from sklearn.decomposition import TruncatedSVD
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from ccmn._containers import is_sparse
+from ccmn._validation import FloatArray
+from ccmn.training.default_settings import DEFAULTS, MIN_PROBABILITY, DefaultSettings
+from ccmn.training.forest import MAX_FEATURES, MAX_LABELS, Forest, fit_forest
+
+MAX_Z = 10.0
+"""Guard: standardized features are limited to this absolute value."""
+_NO_PROJECTION = 4
+"""Dense features are projected for the forest if there are more than this number times ``n_components``."""
+
+
+@dataclass
+class OutOfFold:
+    """Rows with out-of-fold predictions: what the rates are estimated from."""
+
+    rows: NDArray[np.intp]
+    """Row numbers (m,) in the training data: distinct rows, at most ``max_rows``."""
+    log_odds: FloatArray
+    """Out-of-fold log-odds of the noisy labels, (m, q)."""
+    folds: NDArray[np.intp]
+    """Fold of every row, (m,)."""
+    sample_weight: FloatArray
+    """Weights (m,) with mean 1."""
+    features: NDArray[np.float32]
+    """Centered dense features (m, d') of mean square 1."""
+    representative: NDArray[np.intp]
+    """For every row of the training data, the distinct row that it equals: a position in ``rows``, or -1."""
+
+
+class NoisyLabelModel:
+    """P(noisy label = 1 | x) from logistic regressions and a random forest.
+
+    Parameters
+    ----------
+    random_state : int, default=0
+        Seed of folds, bootstrap samples and projections.
+    settings : DefaultSettings
+        Constants.
+
+    Attributes
+    ----------
+    coef_ : array of shape (q, d)
+        Weights of the logistic regressions of scaled features.
+    intercept_ : array of shape (q,)
+        Their intercepts.
+    C_ : array of shape (q,)
+        Selected inverse l2 weights.
+    mean_, scale_ : arrays of shape (d,)
+        The features are scaled to ``(X - mean_) / scale_``. ``mean_`` is 0 for sparse features.
+    components_ : array of shape (n_components, d) or None
+        Projection of sparse or wide features for the forest.
+    forest_ : Forest or None
+        Random forest; None for more than 100 labels.
+    share_ : float
+        Share of the logistic regression in the average.
+    out_of_fold_ : OutOfFold
+        Out-of-fold predictions of the last fit.
+    """
+
+    def __init__(self, random_state: int = 0, settings: DefaultSettings = DEFAULTS) -> None:
+        self.random_state = random_state
+        self.settings = settings
+
+    def fit(self, X: Any, Y: FloatArray, sample_weight: FloatArray | None = None) -> NoisyLabelModel:
+        """Fit both models and their share.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, d)
+            Finite features.
+        Y : array of shape (n, q)
+            Noisy labels or probabilities in [0, 1]; NaN where not observed.
+        sample_weight : array of shape (n,) or None
+            Weights of the rows; only their ratios matter.
+        """
+        settings, rng = self.settings, np.random.default_rng(self.random_state)
+        Y, weight = np.asarray(Y, np.float64), np.ones(len(Y)) if sample_weight is None else np.asarray(sample_weight)
+        distinct, position = distinct_rows(X, Y)
+        weight = np.bincount(position, weight / weight.max()) / np.bincount(position)
+        weight /= weight.mean()
+        self._fit_scaling(X)
+        A, targets = self._scaled(X[distinct]), Y[distinct]
+        sample = np.sort(rng.permutation(np.flatnonzero(weight))[: settings.max_rows])
+        A_sample, Y_sample, w = A[sample], targets[sample], weight[sample] / weight[sample].mean()
+        folds = stratified_folds(Y_sample, settings.n_folds, rng)
+        linear = self._select_c(A_sample, Y_sample, w, folds)
+        if len(sample) < len(distinct):
+            self._fit_logistic(A, targets, weight)
+        else:
+            self._fit_logistic(A_sample, Y_sample, w)
+        self._fit_projection(A_sample)
+        F = self._projected(A_sample)
+        f = self._fit_share(expit(linear), self._fit_forest(F, Y_sample, w), Y_sample, w)
+        centered = F - F.mean(0)
+        centered /= max(float(np.sqrt(np.square(centered).mean())), MIN_PROBABILITY)
+        lookup = np.full(len(distinct), -1)
+        lookup[sample] = np.arange(len(sample))
+        self.out_of_fold_ = OutOfFold(distinct[sample], f, folds, w, centered, lookup[position])
+        return self
+
+    def log_odds(self, X: Any) -> FloatArray:
+        """Return the log-odds f (n, q) of the noisy labels of new rows."""
+        A = self._scaled(X)
+        p = expit(self._linear(A, self.coef_, self.intercept_))
+        if self.forest_ is not None and self.share_ < 1:
+            p = self.share_ * p + (1 - self.share_) * self.forest_.predict(self._projected(A))
+        return _log_odds(p)
+
+    def out_of_fold_log_odds(self, X: Any) -> FloatArray:
+        """Return out-of-fold log-odds (n, q) of all rows of the training data X.
+
+        Rows that were not sampled are predicted by the models of the first fold, which have not seen them.
+        """
+        known = self.out_of_fold_.representative
+        result = self.out_of_fold_.log_odds[known]
+        unseen = known < 0
+        if unseen.any():
+            A = self._scaled(X[unseen])
+            p = expit(self._linear(A, *self._first_fold))
+            if self.forest_ is not None:
+                p = self.share_ * p + (1 - self.share_) * self.forest_.predict(self._projected(A))
+            result[unseen] = _log_odds(p)
+        return result
+
+    # -- Features
+
+    def _fit_scaling(self, X: Any) -> None:
+        """Standardize dense columns; scale sparse rows to a mean squared norm of 1."""
+        if is_sparse(X):
+            norm = np.sqrt(np.square(X.data, dtype=np.float64).sum() / max(X.shape[0], 1))
+            self.mean_, self.scale_ = np.zeros(1), np.full(1, norm or 1.0)
+            return
+        self.mean_ = X.mean(0, dtype=np.float64)
+        deviation = X.std(0, dtype=np.float64)
+        # Rounding errors give a constant column a small deviation, which must not be scaled up.
+        varied = deviation > 1e-9 * np.abs(self.mean_)
+        self.scale_ = np.where(varied & (deviation > 0), deviation, 1.0)
+
+    def _scaled(self, X: Any) -> Any:
+        if is_sparse(X):
+            return scipy.sparse.csr_matrix((X.data / self.scale_, X.indices, X.indptr), X.shape)
+        return np.clip((X - self.mean_) / self.scale_, -MAX_Z, MAX_Z)
+
+    def _fit_projection(self, A: Any) -> None:
+        k = self.settings.n_components
+        self.components_ = None
+        if is_sparse(A) or A.shape[1] > _NO_PROJECTION * k:
+            size = min(k, min(A.shape) - 1)
+            svd = TruncatedSVD(max(size, 1), random_state=self.random_state).fit(A) if size > 0 else None
+            self.components_ = np.ones((1, A.shape[1])) if svd is None else svd.components_
+
+    def _projected(self, A: Any) -> NDArray[np.float32]:
+        return np.asarray(A if self.components_ is None else A @ self.components_.T, dtype=np.float32)
+
+    # -- Logistic regressions
+
+    def _select_c(self, A: Any, Y: FloatArray, weight: FloatArray, folds: NDArray[np.intp]) -> FloatArray:
+        """Select C of every label by the out-of-fold log loss; return the out-of-fold log-odds."""
+        out_of_fold, self.C_ = np.zeros(Y.shape), np.full(Y.shape[1], self.settings.c_grid[0])
+        self.coef_, self.intercept_ = np.zeros((Y.shape[1], A.shape[1])), np.zeros(Y.shape[1])
+        parts = [(np.flatnonzero(folds == k), np.flatnonzero(folds != k)) for k in np.unique(folds)]
+        matrices = [(A[test], A[train]) for test, train in parts]
+        for j, y in enumerate(Y.T):
+            observed = ~np.isnan(y)
+            models = [_Logistic(A_train, y[train], weight[train]) for (_, A_train), (_, train) in zip(matrices, parts)]
+            best = np.inf
+            for C in self.settings.c_grid:
+                f = np.empty(len(y))
+                for model, (A_test, _), (test, _) in zip(models, matrices, parts):
+                    f[test] = self._linear(A_test, *model.fit(C))[:, 0]
+                loss = (weight * (np.logaddexp(0, f) - y * f))[observed].sum()
+                if loss >= best:
+                    break  # larger values of C would be worse and take most of the time
+                best, out_of_fold[:, j], self.C_[j] = loss, f, C
+                self.coef_[j], self.intercept_[j] = models[0].coef, models[0].intercept
+        self._first_fold = self.coef_.copy(), self.intercept_.copy()
+        return out_of_fold
+
+    def _fit_logistic(self, A: Any, Y: FloatArray, weight: FloatArray) -> None:
+        """Fit the regressions of all labels to all rows, starting from those of a fold."""
+        for j, y in enumerate(Y.T):
+            model = _Logistic(A, y, weight, (self.coef_[j], self.intercept_[j]))
+            self.coef_[j], self.intercept_[j] = model.fit(self.C_[j])
+
+    @staticmethod
+    def _linear(A: Any, coef: FloatArray, intercept: Any) -> FloatArray:
+        return np.asarray(A @ np.atleast_2d(coef).T) + intercept
+
+    # -- Forest and share
+
+    def _fit_forest(self, F: NDArray[np.float32], Y: FloatArray, weight: FloatArray) -> FloatArray | None:
+        """Fit the forest and return its out-of-bag probabilities."""
+        self.forest_: Forest | None = None
+        if Y.shape[1] > MAX_LABELS or F.shape[1] > MAX_FEATURES or F.shape[1] == 0:
+            return None
+        self.forest_, out_of_bag = fit_forest(
+            F,
+            Y,
+            n_trees=self.settings.n_trees,
+            min_samples_leaf=self.settings.min_samples_leaf,
+            sample_weight=weight,
+            random_state=self.random_state,
+        )
+        return out_of_bag
+
+    def _fit_share(self, p: FloatArray, other: FloatArray | None, Y: FloatArray, weight: FloatArray) -> FloatArray:
+        r"""Return the log-odds of the average :math:`s p + (1 - s) p'` with the smallest squared error."""
+        self.share_ = 1.0
+        if other is None:
+            return _log_odds(p)
+        difference, w = p - other, weight[:, None] * ~np.isnan(Y)
+        total = (w * difference**2).sum()
+        if total > 0:
+            share = (w * difference * (np.nan_to_num(Y) - other)).sum() / total
+            self.share_ = float(np.clip(share, 0, 1))
+        return _log_odds(self.share_ * p + (1 - self.share_) * other)
+
+
+class _Logistic:
+    """Logistic regression of one label, which scikit-learn fits; constant if there is only one value."""
+
+    def __init__(self, A: Any, y: FloatArray, weight: FloatArray, start: Any = None) -> None:
+        ones, zeros = np.flatnonzero(y > 0), np.flatnonzero(y < 1)  # both for probabilities, none for NaN
+        self._w = np.concatenate([weight[ones] * y[ones], weight[zeros] * (1 - y[zeros])])
+        self._y = np.repeat([1, 0], [len(ones), len(zeros)])
+        self._A, self._count = A, [self._w[: len(ones)].sum(), self._w[len(ones) :].sum()]
+        self._model: LogisticRegression | None = None
+        if min(self._count) > 0:
+            self._model = LogisticRegression(warm_start=True, max_iter=300)
+            rows = np.concatenate([ones, zeros])
+            if len(rows) == len(y):
+                order = np.argsort(rows)
+                self._y, self._w = self._y[order], self._w[order]
+            else:
+                self._A = A[rows]
+            if start is not None:
+                self._model.coef_, self._model.intercept_ = start[0][None], np.atleast_1d(start[1])
+                self._model.classes_ = np.array([0, 1])
+        k1, k0 = self._count
+        self.coef, self.intercept = np.zeros(A.shape[1]), float(np.log((k1 + 0.5) / (k0 + 0.5)))
+
+    def fit(self, C: float) -> tuple[FloatArray, float]:
+        """Return weights and intercept, starting from those of the last call."""
+        if self._model is not None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                self._model.set_params(C=C).fit(self._A, self._y, self._w)
+            self.coef, self.intercept = self._model.coef_[0], float(self._model.intercept_[0])
+        return self.coef, self.intercept
+
+
+def _log_odds(p: FloatArray) -> FloatArray:
+    return np.asarray(logit(np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY)))
+
+
+def stratified_folds(Y: FloatArray, k: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return the fold (n,) of every row; each fold has equal shares of the rows of the rarest label.
+
+    >>> np.bincount(stratified_folds(np.eye(10)[:, :2], 3, np.random.default_rng(0)))
+    array([4, 3, 3])
+    """
+    positive = Y >= 0.5
+    counts = np.where(positive, positive.sum(0), np.inf)
+    folds = np.empty(len(Y), dtype=np.intp)
+    folds[np.lexsort((rng.random(len(Y)), counts.argmin(1), counts.min(1)))] = np.arange(len(Y)) % k
+    return folds
+
+
+def distinct_rows(X: Any, Y: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the first row of each group of rows that are equal in features and labels, and the group of every row.
+
+    Copies count once, because they are not independent. If fewer than half of the rows are distinct and the groups are
+    not equally large, repeated rows are a property of the data (few values per feature), and all rows are kept.
+    """
+    keys = _row_hashes(X) * np.uint64(0x9E3779B97F4A7C15) + _row_hashes(Y)
+    _, first, group, size = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    if len(first) < len(Y) / 2 and np.ptp(size):
+        return np.arange(len(Y)), np.arange(len(Y))
+    order = np.argsort(np.argsort(first))
+    return np.sort(first), order[group]
+
+
+def _row_hashes(X: Any) -> NDArray[np.uint64]:
+    """Return a 64-bit hash of every row: the sum of the mixed bits of its nonzero values times a number per column."""
+    odd = np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64) * 2 + 1
+    if is_sparse(X):
+        X = X.copy()
+        X.sum_duplicates()
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mixed(X.data) * odd[X.indices], dtype=np.uint64)])
+        return np.asarray(sums[X.indptr[1:]] - sums[X.indptr[:-1]])
+    result = np.zeros(len(X), dtype=np.uint64)
+    for column, factor in zip(X.T, odd):
+        result += _mixed(column) * factor
+    return result
+
+
+def _mixed(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return the mixed bits of numbers, 0 for the number 0 (splitmix64)."""
+    bits = np.ascontiguousarray(values + 0.0, dtype=np.float64).view(np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    return bits ^ (bits >> np.uint64(31))
