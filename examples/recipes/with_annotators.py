@@ -27,10 +27,9 @@ import numpy as np
 import pandas as pd
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, infer_labels
-from ccmn.votes import next_votes
 from ccmn.data import load_digit_scenes
 from ccmn.metrics import hamming_loss
-from ccmn.votes import VoteTable
+from ccmn.votes import VoteTable, next_votes
 
 # %%
 # Eight annotators label pictures of digits. Some miss half of the digits, others add digits that are absent. Four of
