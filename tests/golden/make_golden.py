@@ -29,8 +29,8 @@ from threadpoolctl import threadpool_limits
 
 from ccmn import (
     CCMNClassifier,
-    CorrectedClassifier,
     ClassConditionalNoise,
+    CorrectedClassifier,
     HammingLoss,
     MissingNoise,
     PartialNoise,
