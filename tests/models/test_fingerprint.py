@@ -152,9 +152,9 @@ class TestCompletedFit:
             if progress.epoch == 5:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr("ccmn.models.classifier.show_progress", lambda *_: nullcontext((interrupt, None)))
+        monkeypatch.setattr("ccmn.models.ccmn_classifier.show_progress", lambda *_: nullcontext(interrupt))
         with pytest.warns(UserWarning, match="interrupted"):
-            clf = self.fit(tmp_path / "state")
+            clf = self.fit(tmp_path / "state", verbose=1)
         clf.save(tmp_path / "m.ccmn")
         assert (tmp_path / "state").exists()
 
