@@ -13,11 +13,12 @@ likelihoods; variants of the models fit them again. slashdot and digit scenes ar
 
 from __future__ import annotations
 
+import json
 import pickle
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
