@@ -355,11 +355,12 @@ def hinge_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, needs: Needs) -> Pa
     """
     scores, pos, neg = (t.contiguous() for t in (scores, pos, neg))  # sorting would copy every row
     low, high = torch.aminmax(scores, dim=-1, keepdim=True)
-    f, order = torch.sort(scores - (low + high) / 2, dim=-1)
+    ascending, order = torch.sort(scores, dim=-1)
     p, n = pos.gather(-1, order), neg.gather(-1, order)
+    # Scores are centered in float64: rounding would move pairs across the kink.
+    f64 = ascending.double() - (low.double() + high.double()) / 2
     # Number of scores <= f_j - 1, the index at which the suffix of j begins. It is ascending, because f is.
-    begin = torch.searchsorted(f, f - 1, right=True)
-    f64 = f.double()
+    begin = torch.searchsorted(f64, f64 - 1, right=True)
     S0, S1 = (_suffix_sums(t).gather(-1, begin) for t in (n.double(), n * f64))
     by_pos = (1 - f64) * S0 + S1 - n
     value = (p * by_pos).sum(-1).to(scores.dtype)
@@ -367,7 +368,7 @@ def hinge_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, needs: Needs) -> Pa
     if needs.by_scores or needs.by_weights:
         # The labels j whose suffix contains k are a prefix. It is computed from the same boundaries, so that value
         # and gradient agree for pairs at the kink.
-        position = torch.arange(f.shape[-1], device=f.device).expand_as(begin).contiguous()
+        position = torch.arange(f64.shape[-1], device=f64.device).expand_as(begin).contiguous()
         ended = torch.searchsorted(begin, position, right=True)
         R0 = _prefix_sums(p.double()).gather(-1, ended)
         if needs.by_scores:
