@@ -21,7 +21,7 @@ from losses_of_others import asymmetric_loss
 
 from ccmn import ClassConditionalNoise, HammingLoss, RankingLoss
 from ccmn.losses import SURROGATES
-from ccmn.losses._fast.chebyshev import expansion_table, max_half_width
+from ccmn.losses._fast.chebyshev import expansion_table, half_widths
 
 BATCH = 64
 COST_BATCH = 128
@@ -169,7 +169,7 @@ def limits(loss: RankingLoss, scores: torch.Tensor, Y: torch.Tensor) -> dict[str
     a = torch.randn(8192, 8192, device="cuda")
     flops = 2 * 8192**3 / seconds_of(lambda: a @ a, 0.3)
     table = expansion_table(loss.surrogate.name, scores.device)
-    order = int(table.orders[torch.searchsorted(table.widths, max_half_width(scores))])
+    order = int(table.orders[torch.searchsorted(table.widths, half_widths(scores).amax())])
     # Scores and labels are read three times and the gradient is written once. Each term of the series costs one step
     # of the recurrence and two sums, in two passes.
     moved, computed = 4 * scores.nbytes + 3 * Y.nbytes, scores.numel() * order * 2 * 6

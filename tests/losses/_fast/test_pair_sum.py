@@ -5,20 +5,24 @@ The tolerances are 1e-6 for values and 1e-5 for gradients, relative to their lar
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from hypothesis import given, settings
 from torch.autograd import gradcheck, gradgradcheck
 
 from ccmn.losses._fast.chebyshev import (
+    TILE_SIZE,
     chebyshev_pair_sum,
     expansion_for,
     expansion_for_width,
-    max_half_width,
+    half_widths,
     order_for,
 )
-from ccmn.losses._fast.direct import Needs, blocked_pair_sum, direct_pair_sum, hinge_indicator_sum, symmetric_pair_sum
-from ccmn.losses._fast.pair_sum import PAIR_METHODS, fast_pair_sums, hinge_pair_sum, square_pair_sum
+from ccmn.losses._fast.direct import Needs, blocked_pair_sum, hinge_indicator_sum
+from ccmn.losses._fast.pair_sum import double_sum as all_pairs
+from ccmn.losses._fast.pair_sum import fast_pair_sums, hinge_pair_sum, square_pair_sum
 from ccmn.losses.ranking import pair_sum, pair_sum_parts
 from ccmn.losses.surrogates import SURROGATES
 from reference import PHI, double_sum
@@ -59,37 +63,27 @@ def assert_accurate(sums, f, p, n, surrogate):
 
 def algorithms(surrogate, f):
     """Yield every algorithm that applies to this phi and these rows, not only the one that is selected."""
-    yield lambda f, p, n: direct_pair_sum(f, p, n, surrogate, ALL_DERIVATIVES)
-    if PAIR_METHODS[surrogate.name] == "moments":
+    if surrogate.name == "square":
         yield lambda f, p, n: square_pair_sum(f, p, n, ALL_DERIVATIVES)
-    if PAIR_METHODS[surrogate.name] == "sorted":
+    if surrogate.name == "hinge":
         yield lambda f, p, n: hinge_pair_sum(f, p, n, ALL_DERIVATIVES)
-    if PAIR_METHODS[surrogate.name] == "chebyshev":
-        width = max_half_width(f)
-        if (series := expansion_for_width(surrogate.name, f, float(width))) is not None:
+    if surrogate.name in ("sigmoid", "logistic"):
+        yield lambda f, p, n: all_pairs(f, p, n, surrogate.name, ALL_DERIVATIVES)
+        if (series := expansion_for_width(surrogate.name, f, float(half_widths(f).amax()))) is not None:
             yield lambda f, p, n: chebyshev_pair_sum(f, p, n, surrogate.at_zero, series, ALL_DERIVATIVES)
 
 
 @settings(max_examples=60)
 @given(rows=pair_rows())
-@pytest.mark.parametrize("tile", [1, 300, 1 << 20])
-def test_symmetric_pair_sum(rows, tile):
-    sigmoid = SURROGATES["sigmoid"]
-    assert_value_and_gradient(symmetric_pair_sum(*rows, sigmoid, Needs(True, False), tile), rows, sigmoid)
-
-
-@settings(max_examples=60)
-@given(rows=pair_rows())
-@pytest.mark.parametrize("tile", [1, 300, 1 << 20])
-def test_hinge_indicator_sum(rows, tile):
-    assert_value_and_gradient(hinge_indicator_sum(*rows, Needs(True, False), tile), rows, SURROGATES["hinge"])
+def test_hinge_indicator_sum(rows):
+    assert_value_and_gradient(hinge_indicator_sum(*rows, Needs(True, False)), rows, SURROGATES["hinge"])
 
 
 @pytest.mark.parametrize("shift", [0.0, -3.0, 1e6])
 def test_hinge_indicator_sum_at_the_kink(shift):
     f = torch.tensor([[0.0, 1.0, 2.0, 1.0, -1.0]]) + shift
     p, n = torch.tensor([[1.0, 2.0, -1.0, 0.5, 3.0]]), torch.tensor([[2.0, 1.0, 1.0, -1.0, 0.5]])
-    assert_value_and_gradient(hinge_indicator_sum(f, p, n, Needs(True, False), 100), (f, p, n), SURROGATES["hinge"])
+    assert_value_and_gradient(hinge_indicator_sum(f, p, n, Needs(True, False)), (f, p, n), SURROGATES["hinge"])
 
 
 def assert_value_and_gradient(sums, rows, surrogate):
@@ -218,13 +212,15 @@ def test_small_tiles_give_the_same_result(monkeypatch):
     """Small tiles split rows and labels."""
     torch.manual_seed(0)
     f, p, n = torch.randn(3, 40, 70, dtype=torch.float64)
-    sigmoid = SURROGATES["sigmoid"]
-    expected = direct_pair_sum(f, p, n, sigmoid, ALL_DERIVATIVES)
+    expected = all_pairs(f, p, n, "sigmoid", ALL_DERIVATIVES)
     series = expansion_for("sigmoid", 8.0, order_for(8.0, torch.float64), torch.device("cpu"))
     expected_series = chebyshev_pair_sum(f, p, n, 0.5, series, ALL_DERIVATIVES)
-    monkeypatch.setattr("ccmn.losses._fast.direct._TILE_SIZE", 100)
-    monkeypatch.setattr("ccmn.losses._fast.chebyshev._TILE_SIZE", 100)
-    torch.testing.assert_close(direct_pair_sum(f, p, n, sigmoid, ALL_DERIVATIVES), expected)
+    hinge = hinge_indicator_sum(f, p, n, Needs(True, False))
+    monkeypatch.setattr(sys.modules["ccmn.losses._fast.pair_sum"], "_TILE_SIZE", (1000, 1000))
+    monkeypatch.setattr("ccmn.losses._fast.direct.TILE_SIZE", 1000)
+    monkeypatch.setitem(TILE_SIZE, "cpu", 10_000)
+    torch.testing.assert_close(all_pairs(f, p, n, "sigmoid", ALL_DERIVATIVES), expected)
+    torch.testing.assert_close(hinge_indicator_sum(f, p, n, Needs(True, False)), hinge)
     torch.testing.assert_close(chebyshev_pair_sum(f, p, n, 0.5, series, ALL_DERIVATIVES), expected_series)
     torch.testing.assert_close(expected_series.value, expected.value, rtol=1e-10, atol=1e-9)
 

@@ -9,8 +9,11 @@ like :math:`R^{-M}` with :math:`R = \pi/w + \sqrt{1 + (\pi/w)^2}` [1]_:
 
 C depends only on phi, w and M and is cached. No exponential of a score is computed. The order M grows with w.
 
-All arithmetic is float64 for every input dtype. It costs a third more than float32, and the result does not depend on
-the user's ``float32_matmul_precision``.
+T_{ka+b} is a combination of the products :math:`T_{ki} T_l`, i <= a, l < k, because
+:math:`T_{ka+b} = 2 T_{ka} T_b - T_{ka-b}`. With k of the order of :math:`\sqrt M`, few polynomials of a score
+are evaluated, and their products are part of a matrix product. C is converted to this basis once.
+
+All arithmetic is float64 for every input dtype: the result does not depend on the user's ``float32_matmul_precision``.
 
 References
 ----------
@@ -20,7 +23,6 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -30,29 +32,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccmn.losses._fast.direct import Needs, PairSums, workspace
+from ccmn.losses._fast.direct import Needs, PairSums
 from ccmn.losses.surrogates import SURROGATES
 
+MAX_WIDTH = 100.0
+"""Half width of about ``MAX_ORDER`` terms in float32."""
 MAX_ORDER = 640
 """Rows that need more terms than this (a half width of about 100) use the double sum."""
 
-_TILE_SIZE = 1 << 19
-"""Number of Chebyshev values in memory at once on a CPU (4 MB)."""
-_DEVICE_TILE_SIZE = 1 << 26
-"""Number of Chebyshev values in memory at once on an accelerator."""
+TILE_SIZE = {"cpu": 1 << 19, "cuda": 1 << 25}
+"""Number of values of polynomials in memory at once."""
 
 N_LEVELS = 32
 """Number of half widths in an ``ExpansionTable``, a power of two because a kernel compares with all of them at once."""
 _WIDTH_RATIOS = {"square": 2.0, "sigmoid": 2.0**0.2, "logistic": 2.0**0.2}
 """Ratio of consecutive half widths, which start at 1. The largest is 73, or 2^31 for the three terms of the square."""
-
-
-class Expansion(NamedTuple):
-    """Chebyshev expansion of one kernel: half width w, coefficients C, and the derivative on coefficients."""
-
-    half_width: Tensor
-    coefficients: Tensor
-    derivative: Tensor
 
 
 def order_for(half_width: float, dtype: torch.dtype) -> int:
@@ -75,7 +69,9 @@ def round_up_width(half_width: float) -> float:
 def kernel_coefficients(surrogate: str, half_width: float, order: int) -> NDArray[np.float64]:
     """Return the coefficients C (M, M) of phi(w (x - y)), a cosine transform of its values on the Chebyshev grid."""
     x = np.cos(np.pi * (np.arange(order) + 0.5) / order)
-    grid = SURROGATES[surrogate].phi(torch.from_numpy(half_width * (x[:, None] - x[None, :]))).numpy()
+    t = half_width * (x[:, None] - x[None, :])
+    # softplus of PyTorch has errors of 2e-9 at its threshold, where the series would converge slowly.
+    grid = np.logaddexp(0, -t) if surrogate == "logistic" else SURROGATES[surrogate].phi(torch.from_numpy(t)).numpy()
     C: NDArray[np.float64] = scipy.fft.dctn(grid, type=2) / order**2
     C[0] /= 2
     C[:, 0] /= 2
@@ -94,121 +90,46 @@ def derivative_matrix(order: int) -> NDArray[np.float64]:
     return D
 
 
+def few_terms(order: int) -> int:
+    """Return k, larger than the root of the order because a T_{ka} costs more than a T_b (measured)."""
+    return min(order, math.isqrt(4 * order) + 1)
+
+
+def values_per_score(order: int) -> int:
+    """Return the number of values in memory for each score: T_b, T_{ka}, and two products with T_{ka} in two passes."""
+    return few_terms(order) + 5 * -(-order // few_terms(order))
+
+
+@lru_cache(maxsize=64)
+def product_basis(order: int) -> NDArray[np.float64]:
+    """Return R (order, A k) such that T_m = sum of R[m, k a + b] T_{ka} T_b over a < A and b < k."""
+    k = few_terms(order)
+    R = np.eye(-(-order // k) * k)
+    for m in range(k, len(R)):
+        if m % k:
+            R[m] = 2 * R[m] - R[m - 2 * (m % k)]  # T_{ka+b} = 2 T_{ka} T_b - T_{ka-b}
+    return R[:order]
+
+
+class Expansion(NamedTuple):
+    """Expansion of one kernel in products of polynomials, for rows of at most one width."""
+
+    half_width: float
+    order: int
+    value: Tensor
+    """V, for the value P V N."""
+    along_pos: Tensor
+    """U: the gradient is p times the series N U, plus n times the series P W."""
+    along_neg: Tensor
+    """W."""
+
+
 @lru_cache(maxsize=64)
 def expansion_for(surrogate: str, half_width: float, order: int, device: torch.device) -> Expansion:
     """Return the expansion for rows of at most this half width, on a device."""
-    return Expansion(
-        torch.tensor(half_width, dtype=torch.float64, device=device),
-        torch.from_numpy(kernel_coefficients(surrogate, half_width, order)).to(device),
-        torch.from_numpy(derivative_matrix(order)).to(device),
-    )
-
-
-def chebyshev_pair_sum(
-    scores: Tensor, pos: Tensor, neg: Tensor, at_zero: float, expansion: Expansion, needs: Needs
-) -> PairSums:
-    """Return the pair sums from the moments of each row; no row may be wider than the expansion.
-
-    The first pass over T_a(x) computes the moments, the second evaluates the series of the derivatives.
-    """
-    w, C, D = expansion
-    low, high = torch.aminmax(scores, dim=-1, keepdim=True)
-    passes = TiledPasses(scores, pos, neg, (low.double() + high.double()) / 2, w)
-    P, N = passes.moments(len(C)).unbind(-1)
-    A, B = N @ C.t(), P @ C
-    value = ((P * A).sum(-1) - at_zero * _diagonal(pos, neg)).to(scores.dtype)
-    by_scores = passes.by_scores(A @ D / w, B @ D / w) if needs.by_scores else None
-    if not needs.by_weights:
-        return PairSums(value, by_scores, None, None)
-    by_pos, by_neg = passes.values(A, B)
-    return PairSums(value, by_scores, by_pos - at_zero * neg, by_neg - at_zero * pos)
-
-
-def _diagonal(pos: Tensor, neg: Tensor) -> Tensor:
-    """Return sum_j p_j n_j of every row in float64, in blocks of labels to bound the memory."""
-    labels = max(1, (_TILE_SIZE if pos.device.type == "cpu" else _DEVICE_TILE_SIZE) // len(pos))
-    if pos.shape[1] <= labels:
-        return (pos.double() * neg).sum(-1)
-    total = pos.new_zeros(len(pos), dtype=torch.float64)
-    for p, n in zip(torch.split(pos, labels, 1), torch.split(neg, labels, 1)):
-        total += (p.double() * n).sum(-1)
-    return total
-
-
-class TiledPasses:
-    """Passes over the Chebyshev values of rows, tile by tile: a recurrence and a matrix product each."""
-
-    def __init__(self, scores: Tensor, pos: Tensor, neg: Tensor, center: Tensor, width: Tensor) -> None:
-        self.scores, self.pos, self.neg, self.center, self.width = scores, pos, neg, center, width
-
-    def moments(self, order: int) -> Tensor:
-        """Return P_a and N_a of every row, (n, M, 2)."""
-        moments = self.scores.new_zeros((len(self.scores), order, 2), dtype=torch.float64)
-        for (row, label), T in self._tiles(order):
-            weights = torch.stack((self.pos[row, label], self.neg[row, label]), -1).double()
-            moments[row] += torch.bmm(T, weights)
-        return moments / 2  # the tiles hold 2 T
-
-    def by_scores(self, along_pos: Tensor, along_neg: Tensor) -> Tensor:
-        """Return p_j sum_a u_a T_a(x_j) + n_j sum_a v_a T_a(x_j) for the series u, v (n, M)."""
-        u, v = self.values(along_pos, along_neg)
-        return self.pos * u + self.neg * v
-
-    def values(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        """Return sum_a u_a T_a(x_j) and sum_a v_a T_a(x_j)."""
-        u, v = torch.empty_like(self.scores), torch.empty_like(self.scores)
-        series = torch.stack((first, second), 1) / 2
-        for (row, label), T in self._tiles(first.shape[1]):
-            u[row, label], v[row, label] = torch.bmm(series[row], T).unbind(1)
-        return u, v
-
-    def _tiles(self, order: int) -> Iterator[tuple[tuple[slice, slice], Tensor]]:
-        """Yield slices (rows, labels), complete rows or parts of a row, and their 2 T_a(x), (rows, M, labels)."""
-        rows, q = self.scores.shape
-        cells = max(64, (_TILE_SIZE if self.scores.device.type == "cpu" else _DEVICE_TILE_SIZE) // order)
-        tile_rows, tile_labels = min(rows, max(1, cells // q)), min(q, cells)
-        buffer = workspace((order + order // 2) * tile_rows * tile_labels, torch.float64, self.scores.device)
-        for i in range(0, rows, tile_rows):
-            for j in range(0, q, tile_labels):
-                row, label = slice(i, i + tile_rows), slice(j, j + tile_labels)
-                x = (self.scores[row, label].double() - self.center[row]) / self.width
-                yield (row, label), _doubled_chebyshev(x, order, buffer)
-
-
-@lru_cache(maxsize=64)
-def _descending(order: int, device: torch.device) -> Tensor:
-    """Return the numbers order - 1, ..., 0."""
-    return torch.arange(order - 1, -1, -1, device=device)
-
-
-def _doubled_chebyshev(x: Tensor, order: int, buffer: Tensor) -> Tensor:
-    """Write S_a = 2 T_a(x) for a < order into ``buffer`` and return it, shape (rows, order, labels).
-
-    S_{m+k} = S_m S_k - S_{m-k}, so each of the log2(order) steps doubles the number of known terms. Without the factor
-    2 each step would need one more operation.
-    """
-    rows, labels = x.shape
-    S = buffer[: rows * order * labels].view(rows, order, labels)
-    scratch, descending = buffer[rows * order * labels :], _descending(order, x.device)
-    S[:, 0] = 2
-    if order > 1:
-        torch.mul(x, 2, out=S[:, 1])
-    known = 1
-    while known < order - 1:
-        more = min(known, order - 1 - known)
-        torch.mul(S[:, known : known + 1], S[:, 1 : more + 1], out=S[:, known + 1 : known + more + 1])
-        # The reversed terms go to the workspace: new memory costs more than the subtraction.
-        reversed_terms = scratch[: rows * more * labels].view(rows, more, labels)
-        torch.index_select(S, 1, descending[order - known : order - known + more], out=reversed_terms)
-        S[:, known + 1 : known + more + 1] -= reversed_terms
-        known += more
-    return S
-
-
-def max_half_width(scores: Tensor) -> Tensor:
-    """Return half the range of the scores of the widest row, as a tensor on the device of the scores."""
-    low, high = torch.aminmax(scores, dim=-1)
-    return (high - low).amax() / 2
+    R, C, D = product_basis(order), kernel_coefficients(surrogate, half_width, order), derivative_matrix(order)
+    matrices = (R.T @ M @ R for M in (C, C.T @ D / half_width, C @ D / half_width))
+    return Expansion(half_width, order, *(torch.from_numpy(np.ascontiguousarray(M)).to(device) for M in matrices))
 
 
 def expansion_for_width(surrogate: str, scores: Tensor, half_width: float) -> Expansion | None:
@@ -218,6 +139,70 @@ def expansion_for_width(surrogate: str, scores: Tensor, half_width: float) -> Ex
     half_width = round_up_width(half_width)
     order = order_for(half_width, scores.dtype)
     return expansion_for(surrogate, half_width, order, scores.device) if order <= MAX_ORDER else None
+
+
+def half_widths(scores: Tensor) -> Tensor:
+    """Return half of the range of the scores of every row."""
+    low, high = torch.aminmax(scores, dim=-1)
+    return (high - low) / 2
+
+
+def rows_per_tile(scores: Tensor, order: int) -> int:
+    """Return the number of rows whose polynomials are in memory at once, at least one."""
+    return max(1, TILE_SIZE[scores.device.type] // (scores.shape[1] * values_per_score(order)))
+
+
+def chebyshev_pair_sum(
+    scores: Tensor, pos: Tensor, neg: Tensor, at_zero: float, expansion: Expansion, needs: Needs
+) -> PairSums:
+    """Return the pair sums of rows (n, q) from their moments; no row may be wider than the expansion."""
+    rows, q = scores.shape
+    k = few_terms(expansion.order)
+    low, high = torch.aminmax(scores, dim=-1, keepdim=True)
+    center = (low.double() + high.double()) / 2
+    step = max(1, TILE_SIZE[scores.device.type] // (rows * values_per_score(expansion.order)))
+    tiles = [slice(start, start + step) for start in range(0, q, step)]
+
+    def polynomials(tile: slice) -> tuple[Tensor, Tensor, Tensor]:
+        """Return T_b, b < k; T_{ka}; and p T_{ka}, n T_{ka} of the labels of a tile, each (rows, ., labels)."""
+        x = (scores[:, tile].double() - center) / expansion.half_width
+        few = _chebyshev(x, k + 1)
+        giant = _chebyshev(few[:, k], expansion.value.shape[0] // k)
+        weights = torch.stack((pos[:, tile], neg[:, tile]), 1).double()
+        return few[:, :k], giant, (weights.unsqueeze(2) * giant.unsqueeze(1)).flatten(1, 2)
+
+    kept = [polynomials(tile) for tile in tiles] if len(tiles) == 1 else None
+    moments = sum(
+        torch.bmm(weighted, few.transpose(1, 2)) for few, _, weighted in kept or (polynomials(tile) for tile in tiles)
+    )
+    assert isinstance(moments, Tensor)
+    P, N = moments.view(rows, 2, -1).unbind(1)
+    value = ((P @ expansion.value * N).sum(-1) - at_zero * (pos.double() * neg).sum(-1)).to(scores.dtype)
+    slopes = torch.stack((N @ expansion.along_pos, P @ expansion.along_neg), 1).view(rows, -1, k)
+    series = torch.stack((N @ expansion.value.t(), P @ expansion.value), 1).view(rows, -1, k)
+    by_scores = torch.empty_like(scores) if needs.by_scores else None
+    by_pos, by_neg = (torch.empty_like(pos), torch.empty_like(neg)) if needs.by_weights else (None, None)
+    for tile, (few, giant, weighted) in zip(tiles, kept or (polynomials(tile) for tile in tiles)):
+        if by_scores is not None:
+            by_scores[:, tile] = torch.bmm(slopes, few).mul_(weighted).sum(1)
+        if by_pos is not None and by_neg is not None:
+            sums = (torch.bmm(series, few).view(rows, 2, *giant.shape[1:]) * giant.unsqueeze(1)).sum(2)
+            by_pos[:, tile] = sums[:, 0] - at_zero * neg[:, tile]
+            by_neg[:, tile] = sums[:, 1] - at_zero * pos[:, tile]
+    return PairSums(value, by_scores, by_pos, by_neg)
+
+
+def _chebyshev(x: Tensor, order: int) -> Tensor:
+    """Return T_a(x) for a < order, shape (rows, order, labels)."""
+    T = x.new_empty((len(x), order, x.shape[1]))
+    terms, twice = T.unbind(1), 2 * x
+    terms[0].fill_(1)
+    for a in range(1, order):
+        if a == 1:
+            terms[1].copy_(x)
+        else:
+            torch.mul(terms[a - 1], twice, out=terms[a]).sub_(terms[a - 2])
+    return T
 
 
 class ExpansionTable(NamedTuple):

@@ -5,7 +5,8 @@
 | square | polynomial of six moments | O(q) | square_pair_sum |
 | hinge | sorting and prefix sums | O(q log q) | hinge_pair_sum |
 | sigmoid, logistic | Chebyshev moments | O(q M) | chebyshev.chebyshev_pair_sum |
-| any of these, few labels or a very wide range of scores | double sum in tiles | O(q^2) | direct.direct_pair_sum |
+| sigmoid, logistic with few labels or a very wide range of scores | double sum in tiles | O(q^2) | double_sum |
+| hinge with few labels | double sum of indicators in tiles | O(q^2) | direct.hinge_indicator_sum |
 | callable | double sum in blocks | O(q^2) | direct.blocked_pair_sum |
 
 M is the number of terms of the Chebyshev series. All algorithms need O(q) memory per row. On a CUDA device, the fused
@@ -14,38 +15,42 @@ kernels of ``losses/_fast`` compute most ranking losses instead.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, pad, softplus
 
-from ccmn.losses._fast.chebyshev import Expansion, chebyshev_pair_sum, expansion_for_width, max_half_width, order_for
+from ccmn.losses._fast.chebyshev import (
+    MAX_WIDTH,
+    chebyshev_pair_sum,
+    expansion_for_width,
+    half_widths,
+    order_for,
+    rows_per_tile,
+)
 from ccmn.losses._fast.direct import (
     MAX_PAIRS_WITHOUT_TILES,
     Needs,
     PairSums,
     blocked_pair_sum,
-    direct_pair_sum,
+    hinge_indicator_sum,
+    joined,
 )
 from ccmn.losses.surrogates import SURROGATES, Surrogate
 
-# Costs of the algorithms, measured by benchmarks/crossover.py. The unit is one pair of the double sum in tiles.
-_MIN_PAIRS_FOR_MOMENTS = 10_000
-"""The square surrogate uses moments above this number of pairs in the batch."""
-_PAIRS_PER_SORTED_LABEL = 40
-"""Cost per label of sorting, compared with a double sum that evaluates phi for every pair."""
+_TILE_SIZE = 1 << 17, 1 << 24
+"""Number of pairs in memory at once: on a CPU they stay in the cache, and an accelerator is busy."""
+# Costs of the algorithms. The unit is one pair of the double sum.
 _INDICATORS_PER_SORTED_LABEL = 110
-"""Cost per label of sorting, compared with ``hinge_indicator_sum``, which is faster per pair."""
-_PAIRS_PER_TERM = 1.6
+"""Cost per label of sorting, for the hinge."""
+_PAIRS_PER_TERM = 1.0
 """Cost per label and term of a Chebyshev series."""
-_SETUP_PAIRS = {"sorted": (20_000, 20_000_000), "series": (180_000, 100_000_000)}
-"""Fixed cost of an algorithm: (CPU, accelerator). Kernel launches dominate the cost on an accelerator."""
-
-
-PAIR_METHODS = {"square": "moments", "hinge": "sorted", "sigmoid": "chebyshev", "logistic": "chebyshev"}
-"""Algorithm for many labels."""
+_SETUP_PAIRS = {"sorted": 20_000, "cpu": 100_000, "cuda": 100_000_000}
+"""Fixed cost of sorting, and of a series on a CPU and on an accelerator, where kernel launches dominate."""
 
 Phi = Callable[[Tensor], Tensor]
 
@@ -148,7 +153,7 @@ def pair_sum(f: Tensor, p: Tensor, n: Tensor, phi: Phi) -> Tensor | None:
 def _compiled_pair_sum(f: Tensor, p: Tensor, n: Tensor, phi: Surrogate, few: bool) -> Tensor | None:
     """Return the pair sum by moments, which torch.compile can fuse, or by an operator; None for few pairs."""
     needs = Needs(f.requires_grad, p.requires_grad or n.requires_grad)
-    if PAIR_METHODS[phi.name] == "moments" and not needs.by_weights:
+    if phi.name == "square" and not needs.by_weights:
         moments: Tensor = _CompiledMoments.apply(f, p, n)  # type: ignore[no-untyped-call]
         return moments
     if few:
@@ -183,39 +188,65 @@ class _PairSum(torch.autograd.Function):
 
 def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate, needs: Needs) -> PairSums:
     """Return the pair sums of rows (n, q) and their derivatives, by the algorithm with the lowest cost."""
-    q = scores.shape[-1]
-    if scores.numel() == 0:
+    rows, q = scores.shape
+    if not rows * q:
         zeros = [torch.zeros_like(scores) if need else None for need in (needs.by_scores, *2 * (needs.by_weights,))]
-        return PairSums(scores.new_zeros(len(scores)), *zeros)
-    if PAIR_METHODS[surrogate.name] == "moments" and scores.numel() * q > _MIN_PAIRS_FOR_MOMENTS:
+        return PairSums(scores.new_zeros(rows), *zeros)
+    if surrogate.name == "square":
         return square_pair_sum(scores, pos, neg, needs)
-    if PAIR_METHODS[surrogate.name] == "sorted":
-        indicators = scores.device.type == "cpu" and not needs.by_weights
-        per_label = _INDICATORS_PER_SORTED_LABEL if indicators else _PAIRS_PER_SORTED_LABEL
-        if _is_cheaper(scores, per_label, "sorted"):
-            return hinge_pair_sum(scores, pos, neg, needs)
-    if PAIR_METHODS[surrogate.name] == "chebyshev" and (expansion := _select_expansion(scores, surrogate)) is not None:
-        return chebyshev_pair_sum(scores, pos, neg, surrogate.at_zero, expansion, needs)
-    return direct_pair_sum(scores, pos, neg, surrogate, needs)
+    if surrogate.name == "hinge":
+        pairs = rows * q * (q - _INDICATORS_PER_SORTED_LABEL)
+        is_sorted = needs.by_weights or scores.device.type != "cpu" or pairs > _SETUP_PAIRS["sorted"]
+        return (hinge_pair_sum if is_sorted else hinge_indicator_sum)(scores, pos, neg, needs)
+    least = order_for(1.0, scores.dtype)
+    capturing = scores.is_cuda and torch.cuda.is_current_stream_capturing()  # the widths of the rows cannot be read
+    if capturing or rows * q * (q - _PAIRS_PER_TERM * least) <= _SETUP_PAIRS[scores.device.type]:
+        return double_sum(scores, pos, neg, surrogate.name, needs)
+    # Every run of rows has the order of its own width.
+    widths = half_widths(scores).tolist()
+    widest = max((w for w in widths if w <= MAX_WIDTH), default=1.0)
+    step, parts = rows_per_tile(scores, order_for(max(widest, 1.0), scores.dtype)), []
+    for start in range(0, rows, step):
+        f, p, n = (t[start : start + step] for t in (scores, pos, neg))
+        expansion = expansion_for_width(surrogate.name, f, max(widths[start : start + step]))
+        if expansion is None or q < _PAIRS_PER_TERM * expansion.order:
+            parts.append(double_sum(f, p, n, surrogate.name, needs))
+        else:
+            parts.append(chebyshev_pair_sum(f, p, n, surrogate.at_zero, expansion, needs))
+    return joined(parts)
 
 
-def _is_cheaper(scores: Tensor, per_label: float, algorithm: str) -> bool:
-    """Return whether an algorithm with the cost of ``per_label`` pairs per label is cheaper than the double sum."""
-    setup = _SETUP_PAIRS[algorithm][scores.device.type != "cpu"]
-    return scores.numel() * (scores.shape[-1] - per_label) > setup
-
-
-def _select_expansion(scores: Tensor, surrogate: Surrogate) -> Expansion | None:
-    """Return the Chebyshev expansion for these rows, or None if the double sum is cheaper."""
-    min_order = order_for(1.0, scores.dtype)
-    if not _is_cheaper(scores, _PAIRS_PER_TERM * min_order, "series"):
-        return None
-    if scores.is_cuda and torch.cuda.is_current_stream_capturing():
-        return None  # The width of the rows cannot be read during CUDA graph capture.
-    expansion = expansion_for_width(surrogate.name, scores, float(max_half_width(scores)))
-    if expansion is None or not _is_cheaper(scores, _PAIRS_PER_TERM * len(expansion.coefficients), "series"):
-        return None
-    return expansion
+def double_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: str, needs: Needs) -> PairSums:
+    """Return the pair sums of the sigmoid or logistic surrogate from all pairs, in tiles that stay in the cache."""
+    rows, q = scores.shape
+    tile = _TILE_SIZE[scores.device.type != "cpu"]
+    if rows > 1 and rows * q * q > tile:
+        runs = zip(*(torch.split(t, max(1, tile // (q * q))) for t in (scores, pos, neg)))
+        return joined([double_sum(f, p, n, surrogate, needs) for f, p, n in runs])
+    # The rows are the last dimension, so that the inner loop runs over rows and not over a few labels.
+    f, p, n = (t.t().contiguous() for t in (scores, pos, neg))
+    at_zero = 0.5 if surrogate == "sigmoid" else math.log(2)
+    values, up, down, by_pos, by_neg = [], [], [], [], []
+    size = q if rows * q * q <= tile else max(1, tile // q)
+    for f_j, p_j in ((f, p),) if size == q else zip(torch.split(f, size), torch.split(p, size)):
+        minus_t, p_j = f - f_j.unsqueeze(1), p_j.unsqueeze(1)
+        s = torch.sigmoid(minus_t)
+        phi = s if surrogate == "sigmoid" else torch.logaddexp(minus_t, f.new_zeros(()))
+        weighted = (p_j * n).mul_(phi)
+        values.append(weighted.sum((0, 1)))
+        if needs.by_scores:
+            slopes = weighted.addcmul_(weighted, s, value=-1) if surrogate == "sigmoid" else (p_j * n).mul_(s)
+            up.append(slopes.sum(0))
+            down.append(slopes.sum(1))
+        if needs.by_weights:
+            by_pos.append((phi * n).sum(1))
+            by_neg.append((phi * p_j).sum(0))
+    value = reduce(torch.add, values).sub_((p * n).sum(0), alpha=at_zero)
+    by_scores = reduce(torch.add, up).sub_(torch.cat(down)).t() if needs.by_scores else None
+    if not needs.by_weights:
+        return PairSums(value, by_scores, None, None)
+    weights = torch.cat(by_pos).sub_(n, alpha=at_zero), reduce(torch.add, by_neg).sub_(p, alpha=at_zero)
+    return PairSums(value, by_scores, *(t.t() for t in weights))
 
 
 class _CompiledMoments(torch.autograd.Function):
@@ -324,11 +355,12 @@ def hinge_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, needs: Needs) -> Pa
     """
     scores, pos, neg = (t.contiguous() for t in (scores, pos, neg))  # sorting would copy every row
     low, high = torch.aminmax(scores, dim=-1, keepdim=True)
-    f, order = torch.sort(scores - (low + high) / 2, dim=-1)
+    ascending, order = torch.sort(scores, dim=-1)
     p, n = pos.gather(-1, order), neg.gather(-1, order)
+    # Scores are centered in float64: rounding would move pairs across the kink.
+    f64 = ascending.double() - (low.double() + high.double()) / 2
     # Number of scores <= f_j - 1, the index at which the suffix of j begins. It is ascending, because f is.
-    begin = torch.searchsorted(f, f - 1, right=True)
-    f64 = f.double()
+    begin = torch.searchsorted(f64, f64 - 1, right=True)
     S0, S1 = (_suffix_sums(t).gather(-1, begin) for t in (n.double(), n * f64))
     by_pos = (1 - f64) * S0 + S1 - n
     value = (p * by_pos).sum(-1).to(scores.dtype)
@@ -336,7 +368,7 @@ def hinge_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, needs: Needs) -> Pa
     if needs.by_scores or needs.by_weights:
         # The labels j whose suffix contains k are a prefix. It is computed from the same boundaries, so that value
         # and gradient agree for pairs at the kink.
-        position = torch.arange(f.shape[-1], device=f.device).expand_as(begin).contiguous()
+        position = torch.arange(f64.shape[-1], device=f64.device).expand_as(begin).contiguous()
         ended = torch.searchsorted(begin, position, right=True)
         R0 = _prefix_sums(p.double()).gather(-1, ended)
         if needs.by_scores:
