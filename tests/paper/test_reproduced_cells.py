@@ -18,6 +18,7 @@ GROUPS = [
     ("table2", "moderate", "yeast", "unbiased-hamming-square", (0, 1, 2)),
     ("table3", "injected", "yeast", "unbiased-hamming-square", (0,)),
     ("table3", "injected", "yeast", "PMLNI", (0, 1, 2)),
+    ("table3", "injected", "yeast", "PMLNI-raw", (0,)),
     ("table3", "injected", "yeast", "logistic", (0,)),
     ("table3", "injected", "enron", "ridge", (0,)),
 ]

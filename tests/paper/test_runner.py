@@ -281,7 +281,7 @@ def test_configuration_has_not_changed():
         "metrics": ["hamming_loss", "ranking_loss", "average_precision", "coverage"],
         "model": "linear",
         "name": "literal",
-        "procedure": 1,
+        "procedure": 2,
         "refit": True,
         "seed": 3,
         "weight_decay": 0.0001,

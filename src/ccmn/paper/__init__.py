@@ -14,4 +14,4 @@ from ccmn.paper.runner import run_table
 from ccmn.paper.summary import summarize
 from ccmn.paper.tables import TABLES, printed
 
-__all__ = ["TABLES", "baselines", "make_repeat", "metrics", "printed", "run_table", "summarize", "theory"]
+__all__ = ["TABLES", "make_repeat", "metrics", "printed", "run_table", "summarize"]
