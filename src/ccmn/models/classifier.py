@@ -22,13 +22,14 @@ from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
 from ccmn._containers import is_sparse, to_dense_array
+from ccmn._progress import show_phases
 from ccmn._random import as_generator
 from ccmn._validation import check_choice, check_count, check_device, check_penalty, check_real
 from ccmn.data.shards import ShardedData
 from ccmn.estimation import NOISE_TYPES
 from ccmn.losses import CORRECTIONS, LOSSES, SURROGATES, ForwardLoss, HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.models.calibration import LINK_OF_LOSS, calibrate
-from ccmn.models.monitor import overfitting_warning, show_phases, show_progress, training_risk_parts
+from ccmn.models.monitor import overfitting_warning, show_progress, training_risk_parts
 from ccmn.models.persistence import check_network_description, check_weights, describe, read_description, write_model
 from ccmn.models.plugin_loss import PluginLoss
 from ccmn.models.predictor import (

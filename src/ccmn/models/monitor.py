@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ccmn._progress import show_phases
 from ccmn.losses import HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.losses._fast import pair_sums_by_label
 from ccmn.losses.multilabel_loss import with_weights
@@ -52,8 +53,8 @@ OnRows = Callable[[StreamProgress], None] | None
 def show_progress(verbose: int, criterion: str, *, stream: bool = False) -> Iterator[tuple[OnEpoch, OnRows]]:
     """Yield callbacks for the end of an epoch and for rows of a stream.
 
-    With ``verbose=1``, they draw a progress bar if stderr is a terminal; with ``verbose=2``, they print one line per
-    epoch. The progress bar of a stream counts rows, that of rows in memory counts epochs.
+    With ``verbose=1``, they report the progress; with ``verbose=2``, they print one line per epoch. The progress of a
+    stream counts rows, that of rows in memory counts epochs.
     """
     if verbose >= 2:
         latest: list[StreamProgress] = []
@@ -64,57 +65,20 @@ def show_progress(verbose: int, criterion: str, *, stream: bool = False) -> Iter
 
         yield print_epoch, lambda progress: latest.__setitem__(slice(None), [progress])
         return
-    if verbose < 1 or not sys.stderr.isatty():
+    if verbose < 1:
         yield None, None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    head = (TextColumn("epoch {task.fields[epoch]}"), BarColumn()) if stream else (TextColumn("training"), BarColumn())
-    columns = (*head, *(() if stream else (MofNCompleteColumn(),)), TextColumn("{task.description}"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None, epoch=1)
-
-        def update_epoch(progress: EpochProgress) -> None:
-            if stream:
-                bar.console.print(_epoch_line(progress, criterion))
-                return
-            description = _epoch_values(progress, criterion)
-            bar.update(task, total=progress.epochs, completed=progress.epoch + 1, description=description)
-
-        def update_rows(progress: StreamProgress) -> None:
-            description = _rows_per_second(progress)
-            bar.update(
-                task, total=progress.total, completed=progress.rows, epoch=progress.epoch + 1, description=description
+    with show_phases(verbose) as on_progress:
+        if stream:
+            yield (
+                None,
+                lambda rows: on_progress(f"epoch {rows.epoch + 1}", rows.rows, rows.total, _rows_per_second(rows)),
             )
-
-        yield update_epoch, update_rows
-
-
-@contextlib.contextmanager
-def show_phases(verbose: int) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a callback for the phases of a fit without epochs: their name, finished steps and all steps.
-
-    It draws one progress bar if ``verbose`` is positive and stderr is a terminal.
-    """
-    if verbose < 1 or not sys.stderr.isatty():
-        yield lambda phase, done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None, visible=False)
-        current = [""]
-
-        def update(phase: str, done: int, total: int) -> None:
-            if current != [phase]:
-                bar.reset(task, total=total, description=phase, visible=True)
-                current[:] = [phase]
-            bar.update(task, completed=done)
-
-        yield update
+        else:
+            yield (
+                lambda epoch: on_progress("training", epoch.epoch + 1, epoch.epochs, _epoch_values(epoch, criterion)),
+                None,
+            )
 
 
 def _rows_per_second(progress: StreamProgress) -> str:
