@@ -39,7 +39,7 @@ test-robustness: $(BIN)/.ready  ## Run the robustness campaigns for MINUTES=1 mi
 test-minimum:  ## Run the fast tests with the minimum versions of all dependencies (constraints-min.txt)
 	test -x .venv-min/bin/python || $(PYTHON) -m venv .venv-min
 	.venv-min/bin/python -m pip install -q --disable-pip-version-check -c constraints-min.txt "$$(grep '^torch==' constraints-min.txt)"
-	.venv-min/bin/python -m pip install -q --disable-pip-version-check -c constraints-min.txt -e '.[download,parquet,review,test]'
+	.venv-min/bin/python -m pip install -q --disable-pip-version-check -c constraints-min.txt -e '.[test]'
 	$(ONE_THREAD) .venv-min/bin/python -m pytest -q -n 2 -m 'not slow' tests --ignore=tests/browser --ignore=tests/cluster \
 	    --ignore=tests/docs --ignore=tests/test_recipes.py --ignore=tests/test_docstrings.py
 
@@ -55,14 +55,14 @@ test-browser: $(BIN)/.ready  ## Test the pages in Chromium; write screenshots to
 	installed. Debian: apt-get install --no-install-recommends chromium fonts-dejavu-core. Ubuntu: \
 	snap install chromium. Fedora: dnf install chromium. Then run make test-browser again."; exit 1; }
 	$(BIN)/python -c 'import playwright' 2> /dev/null || \
-	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -r requirements/browser.txt
 	$(ONE_THREAD) CCMN_SCREENSHOTS=screenshots $(BIN)/python -m pytest -q tests/browser
 
 # Ray listens on all interfaces, so the tests run in a separate network namespace. A test that hangs prints its stack and
 # ends the run.
 test-cluster: $(BIN)/.ready  ## Test Ray's joblib backend on a local cluster of two nodes, one of which is killed
 	$(BIN)/python -c 'import ray' 2> /dev/null || \
-	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt ray
+	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -r requirements/cluster.txt
 	$(ONE_THREAD) CCMN_CLUSTER=1 .ci/own-network 900 $(BIN)/python -m pytest -q tests/cluster \
 	    -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
@@ -76,7 +76,7 @@ docs: $(BIN)/.ready  ## Build the documentation in docs/_build/html
 test-recipes: $(BIN)/.ready  ## Run the recipes of examples/recipes and the ONNX export with the libraries they need
 	$(BIN)/python -c 'import importlib.util as u; assert all(map(u.find_spec, \
 	    "lightning transformers accelerate skorch cleanlab onnx onnxscript onnxruntime".split()))' 2> /dev/null || \
-	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[recipes,export]'
+	    $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -r requirements/recipes.txt
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 tests/test_recipes.py
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 tests/models/test_to_torch.py -k onnx
 

@@ -75,7 +75,7 @@ def documented_output(name: str) -> str:
 def test_output_and_claims(name):
     package = NEEDS.get(name)
     if package and importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed: run pip install '.[recipes]' or make test-recipes")
+        pytest.skip(f"{package} is not installed: run pip install -r requirements/recipes.txt")
     printed, expected = run(name).strip(), documented_output(name)
     assert re.sub(NUMBER, "#", printed) == re.sub(NUMBER, "#", expected)
     numbers = [[float(number) for number in re.findall(NUMBER, text)] for text in (printed, expected)]

@@ -6,7 +6,7 @@ With cleanlab's output
 ``NoiseRates.from_confident_joint`` converts cleanlab's confident joints to noise rates. This recipe compares ccmn and
 cleanlab on the same labels with injected noise: the rates, the wrong labels found, and models trained with the rates.
 
-Install the packages with ``pip install '.[recipes]'`` in a clone of the repository. It prints::
+Install the packages with ``pip install -r requirements/recipes.txt`` in a clone of the repository. It prints::
 
     error of the rates, cleanlab's joints: 0.259
     error of the rates, the same probabilities: 0.111

@@ -6,7 +6,7 @@ The criterion is a submodule of the ``LightningModule``. The noise rates are the
 saved in its checkpoints. The validation loss on noisy labels is unbiased, so ``ModelCheckpoint`` and ``EarlyStopping``
 can monitor it. A callback logs the Hamming loss on the true labels, estimated from the noisy ones.
 
-Install the packages with ``pip install '.[recipes]'`` in a clone of the repository. It prints::
+Install the packages with ``pip install -r requirements/recipes.txt`` in a clone of the repository. It prints::
 
     mean error of the estimated rates: 0.076
     Hamming loss estimated from noisy labels, plain: 0.242

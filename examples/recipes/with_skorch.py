@@ -6,7 +6,7 @@ skorch wraps a PyTorch module as a scikit-learn estimator. The ``criterion`` is 
 an argument of the criterion. The rates are estimated from out-of-fold embeddings. The grid search uses noisy labels:
 its scorer estimates the score on the true labels.
 
-Install the packages with ``pip install '.[recipes]'`` in a clone of the repository. It prints::
+Install the packages with ``pip install -r requirements/recipes.txt`` in a clone of the repository. It prints::
 
     mean error of the estimated rates: 0.076
     selected: 64 hidden units

@@ -7,7 +7,7 @@ The noise rates are estimated from out-of-fold embeddings of the same kind of mo
 the Hamming loss on the true labels from noisy ones. Here, a small BERT with random initial weights is trained on
 synthetic texts of different lengths. Nothing is downloaded.
 
-Install the packages with ``pip install '.[recipes]'`` in a clone of the repository. It prints::
+Install the packages with ``pip install -r requirements/recipes.txt`` in a clone of the repository. It prints::
 
     mean error of the estimated rates: 0.123
     Hamming loss estimated from noisy labels, plain: 0.429

@@ -27,12 +27,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ccmn._containers import is_sparse
+if TYPE_CHECKING:  # not imported at run time: commands check paths before they import large libraries
+    from numpy.typing import NDArray
 
 fcntl: Any
 try:
@@ -103,7 +101,7 @@ def prefix_errors(place: object) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        kind = UnpackedSizeError if isinstance(error, UnpackedSizeError) else ValueError
+        kind = next((kept for kept in (UnpackedSizeError, ColumnError) if isinstance(error, kept)), ValueError)
         raise kind(f"{place}: {error}") from None
 
 
@@ -131,6 +129,10 @@ def _memory_bytes() -> float:
     with suppress(ValueError, OSError):  # no container, or "max"
         sizes.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return min(sizes, default=float("inf"))
+
+
+class ColumnError(ValueError):
+    """A column that cannot have the role that an option gives it."""
 
 
 class UnpackedSizeError(ValueError):
@@ -390,9 +392,14 @@ def fingerprint(*values: Any) -> str:
     three arrays, with 64-bit indices, so that equal matrices agree. ``None`` is skipped. Anything that is not an
     array contributes its ``repr``.
 
+    >>> import numpy as np
     >>> fingerprint(np.zeros(3), None) == fingerprint(np.zeros(3)) != fingerprint(np.zeros((3, 1)))
     True
     """
+    import numpy as np
+
+    from ccmn._containers import is_sparse
+
     digest = hashlib.sha256()
     for value in values:
         if value is None:
@@ -410,6 +417,10 @@ def fingerprint(*values: Any) -> str:
 
 def _arrays(value: Any) -> list[NDArray[Any]]:
     """Return the arrays that a matrix consists of."""
+    import numpy as np
+
+    from ccmn._containers import is_sparse
+
     if not is_sparse(value):
         return [np.asarray(value)]
     return [value.indptr.astype(np.int64), value.indices.astype(np.int64), value.data]

@@ -115,7 +115,7 @@ def test_error_lists_the_folder_and_the_public_files(offline, tmp_path, monkeypa
     with pytest.raises(FileNotFoundError, match="it is not in CCMN_DATA=/nowhere"):
         load_dataset("scene")
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(FileNotFoundError, match="pip install pooch tqdm"):
+    with pytest.raises(FileNotFoundError, match=r'pip install "ccmn\[app\]"'):
         load_dataset("scene")
 
 

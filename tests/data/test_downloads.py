@@ -114,7 +114,7 @@ def test_interrupted_connection(mirror, tmp_path, monkeypatch):
 
 def test_error_without_pooch_names_the_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(ImportError, match="pip install pooch tqdm"):
+    with pytest.raises(ImportError, match=r'pip install "ccmn\[app\]"'):
         download(SOURCE, cache_dir=tmp_path)
 
 
@@ -154,9 +154,9 @@ def test_votes_become_a_long_table(votes_mirror, tmp_path):
     }
     assert votes.set_index(["row", "annotator", "label"]).value.to_dict() == expected
     votes.to_csv(tmp_path / "votes.csv", index=False)
-    data, texts = read_votes(tmp_path / "votes.csv", ("row", "annotator", "label", "value"), "text")
-    assert data.votes.shape == (2, 2, 2)
-    assert texts == ["first", "second"]
+    table, items = read_votes(tmp_path / "votes.csv", ("row", "annotator", "label", "value"))
+    assert table.shape == (2, 2, 2)
+    assert items.features.text.tolist() == ["first", "second"]
 
 
 def test_rows_without_identifiers_are_told_apart_by_their_text(votes_mirror):

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.columns import Columns
 from ccmn.data.exchange import read_json, read_json_table, write_label_studio, write_rows, write_tag_csv
 from ccmn.data.formats import read_table
-from ccmn.data.labeled_table import ColumnRoles, LabeledTable
+from ccmn.data.labeled_table import LabeledTable
 
 
 def annotation(choices, who=1, **fields):

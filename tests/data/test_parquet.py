@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from ccmn.data import read_parquet
+from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.columns import Columns
-from ccmn.data.labeled_table import ColumnRoles
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -102,7 +102,7 @@ def test_damaged_levels_do_not_end_the_process(tmp_path):
 def test_error_without_pyarrow_names_the_package(tmp_path, monkeypatch):
     path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match="pip install pyarrow"):
+    with pytest.raises(ImportError, match=r'pip install "ccmn\[app\]"'):
         read_parquet(path, -1)
 
 

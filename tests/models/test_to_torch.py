@@ -103,7 +103,7 @@ def test_exported_program_is_saved_and_loaded(fitted, tmp_path):
 def test_onnx_equals_predict_proba(fitted, name, tmp_path):
     for package in ("onnx", "onnxscript", "onnxruntime"):
         if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed: run pip install '.[export]' or make test-recipes")
+            pytest.skip(f"{package} is not installed: run pip install -r requirements/recipes.txt")
     import onnxruntime
 
     rows, shapes = rows_of(name), {"X": {0: torch.export.Dim("rows", min=2)}}

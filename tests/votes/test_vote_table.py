@@ -9,7 +9,9 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccmn.data.vote_files import read_votes
+from ccmn._files import ColumnError
+from ccmn.data.column_roles import ColumnRoles
+from ccmn.data.vote_files import majority, read_votes
 from ccmn.votes import VoteTable
 
 
@@ -120,21 +122,43 @@ def test_long_table_in_a_file(tmp_path):
     path.write_text(
         "id,who,tag,size,comment\n7,ann,sea,1.5,blue\n7,bob,sky,1.5,blue\n7,ann,sky,1.5,blue\n10,bob,,2,dark\n"
     )
-    data, texts = read_votes(path, ["id", "who", "tag"], "comment")
-    assert data.votes.row_ids == ("10", "7")
-    assert texts == ["dark", "blue"]
-    assert data.X.tolist() == [[2.0], [1.5]]
-    assert data.Y.tolist() == [[0, 0], [0, 1]]  # sea has one vote of two
-    np.testing.assert_array_equal(data.votes.to_array()[1], [[1, 1], [0, 1]])
+    votes, items = read_votes(path, ["id", "who", "tag"], ColumnRoles(text=("comment",)))
+    assert votes.row_ids == ("10", "7")
+    assert items.features.to_dict("list") == {"size": ["2", "1.5"], "comment": ["dark", "blue"]}
+    assert majority(votes).tolist() == [[0, 0], [0, 1]]  # sea has one vote of two
+    np.testing.assert_array_equal(votes.to_array()[1], [[1, 1], [0, 1]])
     frame = pd.read_csv(path)
     frame.to_parquet(tmp_path / "votes.parquet")
-    again, _ = read_votes(tmp_path / "votes.parquet", ["id", "who", "tag"], "comment")
-    assert again.votes.row_ids == (7, 10)
-    assert data.take([1]).votes.value.size == 4
-    with pytest.raises(ValueError, match="'comment' contains 'dark'"):
-        read_votes(path, ["id", "who", "tag"])
+    again, _ = read_votes(tmp_path / "votes.parquet", ["id", "who", "tag"])
+    assert again.row_ids == (7, 10)
     with pytest.raises(ValueError, match="no column 'label'"):
         read_votes(path, ["id", "who", "label"])
+
+
+def test_columns_that_differ_within_an_item_are_not_features(tmp_path):
+    path = tmp_path / "votes.csv"
+    path.write_text("id,who,tag,vote,minute,size\n7,ann,sea,1,5,2\n7,bob,sea,0,6,2\n8,ann,sea,0,7,3\n")
+    with pytest.raises(ColumnError, match=r"votes\.csv: column 'vote' .* use --votes id,who,tag,vote; .*--ignore vote"):
+        read_votes(path, ["id", "who", "tag"])
+    with pytest.warns(UserWarning, match="not used: 'minute'"):
+        votes, items = read_votes(path, ["id", "who", "tag", "vote"])
+    assert list(items.features) == ["size"]
+    assert votes.value.tolist() == [1, 0, 0]
+    with pytest.raises(ColumnError, match=r"column 'minute' \(--text\) differs between the votes"):
+        read_votes(path, ["id", "who", "tag", "vote"], ColumnRoles(text=("minute",)))
+
+
+def test_items_in_their_own_file(tmp_path):
+    (tmp_path / "votes.csv").write_text("id,who,tag\n7,ann,sea\n8,bob,\n7,bob,sea\n")
+    (tmp_path / "items.csv").write_text("name,size,words\n9,1,none\n8,2,dark\n7,3,blue\n")
+    roles = ColumnRoles(text=("words",), id="name")
+    votes, items = read_votes(tmp_path / "votes.csv", ["id", "who", "tag"], roles, tmp_path / "items.csv")
+    assert votes.row_ids == ("9", "8", "7")
+    assert items.features.to_dict("list") == {"size": ["1", "2", "3"], "words": ["none", "dark", "blue"]}
+    np.testing.assert_array_equal(majority(votes), [[np.nan], [0], [1]])
+    (tmp_path / "items.csv").write_text("name,size,words\n8,2,dark\n")
+    with pytest.raises(ValueError, match="'7', which is not the identifier of a row"):
+        read_votes(tmp_path / "votes.csv", ["id", "who", "tag"], roles, tmp_path / "items.csv")
 
 
 @pytest.mark.parametrize("lines", ["7,ann,sea,1\n7,ann\n", "7,ann,sea,1\n7,ann,sea", '7,"a\nb",sea,1\n\n7,ann,sky\n'])
@@ -149,7 +173,7 @@ def test_line_with_fewer_cells_than_the_header(tmp_path, lines):
 def test_empty_cells_at_the_end_of_a_line(tmp_path):
     path = tmp_path / "votes.csv"
     path.write_text("id,who,tag\n7,ann,sea\n  \n8,ann,\n")
-    assert read_votes(path, ["id", "who", "tag"])[0].Y.tolist() == [[1], [0]]
+    assert majority(read_votes(path, ["id", "who", "tag"])[0]).tolist() == [[1], [0]]
 
 
 def test_values_of_votes_that_are_not_numbers(tmp_path):
@@ -158,7 +182,7 @@ def test_values_of_votes_that_are_not_numbers(tmp_path):
     with pytest.raises(ValueError, match=r"votes\.csv: column 'value' must .*; got 'maybe'"):
         read_votes(path, ["id", "who", "tag", "value"])
     path.write_text(path.read_text().replace("maybe", "NaN"))
-    assert read_votes(path, ["id", "who", "tag", "value"])[0].votes.value.tolist() == [1, 0]
+    assert read_votes(path, ["id", "who", "tag", "value"])[0].value.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("content", ["", "a,b,c\n1,2,3,4\n", "a,b,c\n1,2,3\n1,2,3,4,5\n", 'a,b,c\n1,"2,3\n'])

@@ -2,7 +2,7 @@
 
 A dataset name is looked up as ``NAME.npz``, or in any other known format, in the folder ``$CCMN_DATA``. Datasets that
 are not there are downloaded from public repositories into a cache and verified with a checksum or git blob id.
-Downloads require pooch and tqdm (``pip install pooch tqdm``).
+Downloads require pooch and tqdm (``pip install "ccmn[app]"``).
 """
 
 from __future__ import annotations
@@ -468,7 +468,7 @@ def download(source: Source, *, mirror: str | None = None, cache_dir: PathLike |
     try:
         import pooch
     except ImportError:
-        raise ImportError("downloading requires pooch and tqdm: pip install pooch tqdm") from None
+        raise ImportError('downloading requires pooch and tqdm: pip install "ccmn[app]"') from None
     url, path = source.url(mirror), _cache_path(source, cache_dir)
     pooch.get_logger().setLevel("WARNING")  # pooch logs every download otherwise
     if path.is_file() and not source.matches(path):

@@ -10,22 +10,24 @@ import shlex
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
 from ccmn._containers import is_sparse
-from ccmn._files import PathLike, UnpackedSizeError, prefix_errors
+from ccmn._files import PathLike, UnpackedSizeError, data_name, prefix_errors
 from ccmn._validation import check_no_missing
 from ccmn.data.catalog import DATASETS, load_dataset
+from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.dataset import Matrix, MultiLabelData
 from ccmn.data.formats import FORMATS, format_suffix, is_table, read_file, read_rows, read_table, read_text_file
-from ccmn.data.labeled_table import MAX_DISPLAYED_COLUMNS, ColumnRoles, LabeledTable
+from ccmn.data.labeled_table import MAX_DISPLAYED_COLUMNS, LabeledTable
 from ccmn.data.libsvm import read_libsvm
 from ccmn.data.preprocessing import TablePreprocessor, TextFeatures, to_numbers
 from ccmn.data.tables import LabelSpec
-from ccmn.data.vote_files import read_votes
+from ccmn.data.vote_files import majority, read_votes
 
 MIN_NUMBERED_ROWS = 20
 """Shorter columns of consecutive numbers may be features."""
@@ -71,15 +73,16 @@ class Columns:
         roles: ColumnRoles | None = None,
         data_dir: PathLike | None = None,
         votes: Sequence[str] | None = None,
+        items: PathLike | None = None,
     ) -> tuple[Columns, MultiLabelData]:
         """Read training data; return their columns, and the data with all columns converted to features.
 
-        ``roles`` replaces ``labels`` and ``text``. ``votes`` names the columns of a long table of votes, as in
-        :func:`ccmn.vote_table.read_votes`.
+        ``roles`` replaces ``labels`` and ``text``. ``votes`` names the columns of a long table of votes, and ``items``
+        the file of their items, as in :func:`ccmn.data.vote_files.read_votes`. Votes may have no features.
         """
         roles = roles or ColumnRoles(labels, text=() if text is None else (text,))
         if votes is not None:
-            return cls._from_votes(source, roles, votes)
+            return cls._from_votes(source, roles, votes, items)
         columns, data = cls._from_numbers(source, roles, data_dir)
         if columns is None or data is None:
             table = LabeledTable.read(read_table(source), roles)
@@ -95,26 +98,28 @@ class Columns:
         return columns, data
 
     @classmethod
-    def _from_votes(cls, source: PathLike, roles: ColumnRoles, votes: Sequence[str]) -> tuple[Columns, MultiLabelData]:
-        """Read a long table of votes."""
+    def _from_votes(
+        cls, source: PathLike, roles: ColumnRoles, votes: Sequence[str], items: PathLike | None
+    ) -> tuple[Columns, MultiLabelData]:
+        """Read a long table of votes and the features of its items, if there are any."""
         if roles.labels is not None or roles.tags is not None:
             raise ValueError("Expected either label columns or votes, not both (--labels and --votes)")
-        if not roles.is_plain:
-            raise ValueError("--votes cannot be combined with --image, --id, --ignore or several text columns")
-        text = roles.text[0] if roles.text else None
-        data, texts = read_votes(source, votes, text)
-        if text is None or texts is None:
-            features, joined = None, data
+        voted, table = read_votes(source, votes, roles, items)
+        preprocessor: TablePreprocessor | None = None
+        if table.features.shape[1]:
+            preprocessor, data = table.fit()
         else:
-            features = TextFeatures.fit(text, texts)
-            joined = replace(features.join(data, texts), texts=texts)
-        if data.votes.row_ids is not None:
-            joined = replace(joined, ids=[str(name) for name in data.votes.row_ids])
-        with prefix_errors(source):
-            check_no_missing(data.X, data.feature_names)
-            if not joined.d:
-                raise ValueError("there are no features in these data")
-        return cls(data.d, data.q, data.feature_names, data.label_names, features), joined
+            data = table.data(np.empty((voted.shape[0], 0), dtype=np.float32), [])
+        data = replace(
+            data,
+            Y=majority(voted),
+            label_names=voted.label_names,
+            votes=voted,
+            trusted=None,
+            name=data_name(Path(source)),
+        )
+        roles = replace(table.roles, labels=None, tags=None)
+        return cls(data.d, data.q, None, data.label_names, table=preprocessor, roles=roles), data
 
     @classmethod
     def _from_numbers(

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
-import re
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +30,7 @@ from ccmn._files import (
     text_lines,
     unpacked_limit,
 )
+from ccmn.data.column_roles import csv_records, csv_separator
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.labeled_table import RawTable
 from ccmn.data.tables import (
@@ -48,8 +46,6 @@ from ccmn.data.tables import (
 
 _WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 """Words that are accepted as numbers, in any case."""
-SEPARATORS = (",", ";", "\t")
-"""Separators of columns; spreadsheets of many countries write semicolons."""
 INDEX_NAMES = ("", "Unnamed: 0")
 """Names of the index of a DataFrame in a CSV file."""
 _ROWS_PER_BLOCK = 10_000
@@ -106,7 +102,7 @@ def read_csv_table(path: PathLike) -> RawTable:
     names, _, _ = _read_header(path, [], None, may_have_index=True)
     columns: list[list[str]] = [[] for _ in names]
     lines, size, limit = array("q"), 0, unpacked_limit(path)
-    records = _records(path)
+    records = csv_records(path)
     next(records)
     for line, cells in records:
         with prefix_errors(f"{path}, line {line}"):
@@ -122,7 +118,7 @@ def read_csv_table(path: PathLike) -> RawTable:
                 check_column_names(names)
         names, columns = names[1:], columns[1:]
     frame = pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in zip(names, columns)})
-    return RawTable(path, frame, lines, decimal_comma=_separator(next(text_lines(path))) == ";")
+    return RawTable(path, frame, lines, decimal_comma=csv_separator(next(text_lines(path))) == ";")
 
 
 def read_frame_csv(path: Path, **settings: Any) -> Any:
@@ -180,7 +176,7 @@ def read_cells(path: Path) -> Any:
     """Return the cells of a CSV file as a DataFrame of unchanged texts."""
     import pandas as pd
 
-    (_, names), *rows = _records(path)
+    (_, names), *rows = csv_records(path)
     return pd.DataFrame([cells for _, cells in rows], columns=[name.strip() for name in names], dtype=object)
 
 
@@ -188,7 +184,7 @@ def _read_header(
     path: Path, labels: LabelSpec | None, text: str | None, *, may_have_index: bool = False
 ) -> tuple[list[str], NDArray[np.intp], int | None]:
     """Return the column names without the text column, the indices of the label columns, and the text index."""
-    _, names = next(_records(path), (0, []))
+    _, names = next(csv_records(path), (0, []))
     names = [name.strip() for name in names]
     with prefix_errors(path):
         if not names:
@@ -256,7 +252,7 @@ def _read_rows(path: Path, labels: LabelSpec | None, text: str | None) -> tuple[
     width = len(names) + (text_index is not None)
     rows, lines = DenseRows(len(names)), array("q")
     texts: list[str] = []
-    records = _records(path)
+    records = csv_records(path)
     next(records)
     for line, cells in records:
         with prefix_errors(f"{path}, line {line}"):
@@ -266,26 +262,3 @@ def _read_rows(path: Path, labels: LabelSpec | None, text: str | None) -> tuple[
             rows.append(parse_cells(cells, names, missing="", words=_WORDS))
         lines.append(line)
     return Table(path, names, rows.to_array(), lines).split(columns), texts
-
-
-def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number and cells of every record; blank lines are skipped."""
-    lines = text_lines(path)
-    first = next((line for line in lines if line.strip()), "")
-    reader = csv.reader(itertools.chain([first], lines), delimiter=_separator(first), strict=True)
-    try:
-        for cells in reader:
-            if cells:
-                yield reader.line_num, cells
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: not a valid CSV row ({error})") from None
-
-
-def _separator(header: str) -> str:
-    """Return the separator of the columns: a semicolon or tab if the line of names has no comma.
-
-    >>> _separator("sea;sky"), _separator("sea,sky;sun"), _separator("sea")
-    (';', ',', ',')
-    """
-    outside = re.sub(r'"[^"]*"', "", header)
-    return next((separator for separator in SEPARATORS if separator in outside), ",")

@@ -313,7 +313,7 @@ def describe(data: MultiLabelData) -> Characteristics:
         positives_median=float(np.median(positives)),
         positives_max=int(positives.max()),
         rows_without_features=int((stored == 0).sum()) if data.d else 0,
-        duplicate_rows=_duplicate_rows(data.X) if data.d else 0,
+        duplicate_rows=duplicate_rows(data.X) if data.d else 0,
     )
 
 
@@ -322,7 +322,7 @@ def _nonzeros_per_row(X: Matrix) -> NDArray[np.intp]:
     return np.asarray((X != 0).sum(axis=1)).ravel()
 
 
-def _duplicate_rows(X: Matrix) -> int:
+def duplicate_rows(X: Matrix) -> int:
     """Return the number of rows with the same features as an earlier row."""
     if not is_sparse(X):
         return len(X) - len({row.tobytes() for row in X + 0.0})  # adding 0.0 turns -0.0 into 0.0

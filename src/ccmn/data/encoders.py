@@ -30,14 +30,6 @@ HEADS = ("fc", "classifier", "head", "heads")
 BATCHES_PER_PART = 16
 """Batches that are computed between two writes of a resumable run."""
 
-PACKAGES = {
-    "torchvision": ("torchvision", "pillow"),
-    "transformers": ("transformers", "pillow"),
-    "sentence-transformers": ("sentence-transformers",),
-    "pixels": ("pillow",),
-}
-"""Packages that the encoders need."""
-
 Encoder = Callable[[list[Any]], Any]
 
 
@@ -83,7 +75,7 @@ def load_encoder(name: str, kind: str, device: str = "cpu") -> Encoder:
             return ENCODERS[library](model, kind, device)
         except ImportError as error:
             raise ImportError(
-                f"{library} encoders require further packages: pip install {' '.join(PACKAGES[library])} ({error})"
+                f'{library} encoders require further packages: pip install "ccmn[encoders]" ({error})'
             ) from None
     folder = str(Path.cwd())
     added = folder not in sys.path
@@ -187,7 +179,7 @@ def open_images(paths: Sequence[PathLike], folder: PathLike) -> Callable[[int], 
     try:
         from PIL import Image
     except ImportError:
-        raise ImportError("reading images requires pillow: pip install pillow") from None
+        raise ImportError('reading images requires pillow: pip install "ccmn[encoders]"') from None
 
     def open_image(i: int) -> Any:
         path = check_file(Path(folder) / paths[i])

@@ -25,12 +25,14 @@ from ccmn._files import (
     text_lines,
     unpacked_limit,
 )
+from ccmn.data.column_roles import DEFAULT_SEPARATOR, ColumnRoles
 from ccmn.data.dataset import MultiLabelData
-from ccmn.data.labeled_table import DEFAULT_SEPARATOR, ColumnRoles, LabeledTable, RawTable
+from ccmn.data.labeled_table import LabeledTable, RawTable
 from ccmn.data.tables import LabelSpec
-from ccmn.data.vote_files import MEMORY_PER_VOTE
 from ccmn.vote_table import VoteTable
 
+MEMORY_PER_VOTE = 96
+"""Estimated bytes per vote: indices, values and sorting keys."""
 TAG_COLUMNS = ("labels", "tags", "label", "annotation")
 """Columns that list the tags of a row if they contain lists, in this order of preference."""
 TEXT_COLUMNS = ("text", "data", "sentence", "body")
@@ -392,5 +394,8 @@ def _suggestions(data: MultiLabelData, issues: Any) -> dict[int, tuple[list[str]
         values = np.asarray(data.Y[[row]].toarray() if is_sparse(data.Y) else data.Y[[row]], dtype=np.float64)[0]
         for label, suggested in zip(group["label"], group["suggested"]):
             values[place[str(label)]] = suggested
-        found[int(row)] = ([names[j] for j in np.flatnonzero(values == 1)], float(group["p_wrong"].max()))
+        found[int(row)] = (
+            [names[j] for j in np.flatnonzero(values == 1)],
+            float(group["p_wrong"].fillna(group.get("suspicion", 0.0)).max()),
+        )
     return found

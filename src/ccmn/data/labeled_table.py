@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from ccmn._files import check_unpacked_size, data_name, prefix_errors, unpacked_limit
+from ccmn.data.column_roles import DEFAULT_SEPARATOR, ColumnRoles, check_columns
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.preprocessing import TablePreprocessor, category_name, to_numbers, with_decimal_points, without_gap_words
-from ccmn.data.tables import LabelSpec, label_columns
+from ccmn.data.tables import label_columns
 
-DEFAULT_SEPARATOR = ";"
-"""Separator of the tags in a cell."""
 TAG_SEPARATORS = (DEFAULT_SEPARATOR, "|", ",", "#")
 """Separators that are recognized in error messages."""
 MAX_NAMES = 15
@@ -26,70 +24,6 @@ MAX_LIST_CHARACTERS = 200
 """Longer cells are texts and not lists of tags."""
 MAX_DISPLAYED_COLUMNS = 100
 """Cells of larger tables are not kept for display: a person cannot read them, and they would need much memory."""
-
-
-@dataclass(frozen=True)
-class ColumnRoles:
-    """Columns of a table that are not plain features.
-
-    Parameters
-    ----------
-    labels : list of str, str, int or path, default=None
-        Label columns with 0, 1 or nothing: names, a pattern, a count, or a file of names.
-    tags : str, default=None
-        Column that lists the labels of a row, as "a;b" or as a list.
-    separator : str, default=";"
-        Separator of the tags in a cell.
-    text : tuple of str, default=()
-        Text columns.
-    image : str, default=None
-        Column of names of picture files.
-    id : str, default=None
-        Column of identifiers.
-    ignore : tuple of str, default=()
-        Columns that are not used.
-    """
-
-    labels: LabelSpec | None = None
-    tags: str | None = None
-    separator: str = DEFAULT_SEPARATOR
-    text: tuple[str, ...] = ()
-    image: str | None = None
-    id: str | None = None
-    ignore: tuple[str, ...] = ()
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether only label columns and at most one text column are selected."""
-        return not (self.tags or self.image or self.id or self.ignore) and len(self.text) <= 1
-
-    def over(self, defaults: ColumnRoles) -> ColumnRoles:
-        """Return these roles, completed with those that a file or a model declares."""
-        given = {name: value for name, value in vars(self).items() if value not in (None, ())}
-        if "labels" in given and "tags" not in given:
-            defaults = replace(defaults, tags=None)
-        if "tags" not in given and self.separator == DEFAULT_SEPARATOR:
-            given.pop("separator")
-        return replace(defaults, **given)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the roles that a model stores; its labels are stored apart."""
-        return {
-            "tags": self.tags,
-            "separator": self.separator,
-            "text": list(self.text),
-            "image": self.image,
-            "id": self.id,
-        }
-
-    @classmethod
-    def from_dict(cls, d: Any) -> ColumnRoles:
-        """Return the roles described by ``to_dict``."""
-        try:
-            one: dict[str, Any] = {name: None if d[name] is None else str(d[name]) for name in ("tags", "image", "id")}
-            return cls(separator=str(d["separator"]), text=tuple(str(name) for name in d["text"]), **one)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"not a description of columns: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,9 +102,7 @@ class LabeledTable:
                 numbers = [name for name in words if name not in (roles.id, roles.image)]
                 raw = replace(raw, frame=raw.frame.assign(**with_decimal_points(raw.frame[numbers])))
         with prefix_errors(raw.path):
-            _check_columns(raw, roles)
-            if roles.tags is not None and roles.labels is not None:
-                raise ValueError("Expected either label columns or a column of tags, not both (--labels and --tags)")
+            check_columns([str(name) for name in raw.frame.columns], roles)
         if not len(raw.frame):
             raise ValueError(f"{raw.path} has no rows of data")
         if not labeled:
@@ -339,18 +271,6 @@ def _labels(raw: RawTable, name: str) -> Any:
             "means uncertain, use ccmn data convert --uncertain VALUE first."
         )
     return numbers
-
-
-def _check_columns(raw: RawTable, roles: ColumnRoles) -> None:
-    """Reject roles of columns that the table does not have."""
-    names = [str(name) for name in raw.frame.columns]
-    wanted = {"--tags": [roles.tags], "--text": roles.text, "--image": [roles.image], "--id": [roles.id]}
-    for option, columns in {**wanted, "--ignore": roles.ignore}.items():
-        for column in columns:
-            if column is not None and column not in names:
-                near = difflib.get_close_matches(column, names, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(names[:10])}"
-                raise ValueError(f"there is no column {column!r} ({option}); {hint}")
 
 
 def _strings(values: Any) -> list[str]:

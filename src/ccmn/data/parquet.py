@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._files import PathLike, atomic_write, check_file, check_unpacked_size, prefix_errors, unpacked_limit
+from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.dataset import MultiLabelData
-from ccmn.data.labeled_table import ColumnRoles, RawTable
+from ccmn.data.labeled_table import RawTable
 from ccmn.data.tables import LabelSpec, Table, check_column_names, label_columns, text_column
 
 ROLES_KEY = b"ccmn"
@@ -23,7 +24,7 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4, "INT64": 8, "D
 
 
 def read_parquet(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
-    """Read a Parquet file; requires pyarrow (``pip install pyarrow``).
+    """Read a Parquet file; requires pyarrow (``pip install "ccmn[app]"``).
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ def open_parquet(path: Path, **settings: Any) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise ImportError("reading Parquet requires pyarrow: pip install pyarrow") from None
+        raise ImportError('reading Parquet requires pyarrow: pip install "ccmn[app]"') from None
     try:
         return pyarrow.parquet.ParquetFile(path, **settings)
     except (FileNotFoundError, PermissionError):

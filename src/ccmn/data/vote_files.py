@@ -3,75 +3,140 @@
 from __future__ import annotations
 
 import csv
+import shlex
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._files import (
+    ColumnError,
     PathLike,
     check_file,
     check_unpacked_size,
-    data_name,
     prefix_errors,
     text_lines,
     unpacked_limit,
 )
+from ccmn.data.column_roles import ColumnRoles, require_columns
 from ccmn.data.csv_format import read_frame_csv
-from ccmn.data.dataset import MultiLabelData
+from ccmn.data.exchange import MEMORY_PER_VOTE
+from ccmn.data.formats import read_table
+from ccmn.data.labeled_table import LabeledTable, RawTable
 from ccmn.data.parquet import open_parquet, read_frame
+from ccmn.data.preprocessing import category_name
 from ccmn.data.tables import check_width
 from ccmn.vote_table import VoteTable
 
-MEMORY_PER_VOTE = 96
-"""Estimated bytes per vote: indices, values and sorting keys."""
 MEMORY_PER_CELL = 24
 """Bytes per row and label: number of votes, their sum and the label."""
 
 
 def read_votes(
-    path: PathLike, columns: Sequence[str], text: str | None = None, *, features: bool = True
-) -> tuple[MultiLabelData, list[str] | None]:
-    """Read a long table of votes with one line per vote, CSV or Parquet.
+    path: PathLike, columns: Sequence[str], roles: ColumnRoles | None = None, items: PathLike | None = None
+) -> tuple[VoteTable, LabeledTable]:
+    """Read a long table of votes with one line per vote, CSV or Parquet, and the items that the votes are about.
 
     Parameters
     ----------
     path : path-like
         File with a header.
     columns : sequence of 3 or 4 str
-        Columns of the row, the annotator, the label and (optional) the value of a vote. Without a value, every line
-        is a label that the annotator assigned to the row; a line with an empty label assigns none.
-    text : str or None, default=None
-        Column with the text of the row.
-    features : bool, default=True
-        Whether the other columns are features. Otherwise they are ignored.
+        Columns of the item, the annotator, the label and (optional) the value of a vote. Without a value, every line
+        is a label that the annotator assigned to the item; a line with an empty label assigns none.
+    roles : ColumnRoles, default=None
+        Columns of texts and pictures, and columns that are not used.
+    items : path-like, default=None
+        Table with one row per item. Its column of the items is ``roles.id``, by default the name in ``columns``.
+        Without a file, the columns of the votes describe the items if they are the same in all lines of an item.
 
     Returns
     -------
-    data : MultiLabelData
-        Rows in the sorted order of their identifiers. The features are the other columns, from the first line of each
-        row; ``Y`` is the majority of the votes, and ``votes`` contains the votes.
-    texts : list of str or None
-        Texts of the rows.
+    votes : VoteTable
+        Votes on the items of the table. Items of a separate file without votes are included.
+    table : LabeledTable
+        The items. From the file of votes, they are in the sorted order of their identifiers.
+
+    Raises
+    ------
+    ColumnError
+        If a column cannot have its role, such as a text that differs between the votes on an item.
     """
-    path = check_file(path)
+    path, roles = check_file(path), roles or ColumnRoles()
     frame = _read_long_table(path)
     with prefix_errors(path):
-        missing = [name for name in (*columns, *([] if text is None else [text])) if name not in frame.columns]
-        if missing:
-            raise ValueError(f"there is no column {missing[0]!r}; the columns are {', '.join(frame.columns[:20])}")
+        require_columns(list(frame.columns), "--votes", columns)
         _check_size(frame[list(columns)], unpacked_limit(path))
-        table = VoteTable.read(frame[list(columns)])
-        first = frame.drop_duplicates(columns[0]).sort_values(columns[0]).reset_index(drop=True)
-        names = [name for name in frame.columns if features and name not in columns and name != text]
-        X = _numbers(first[names])
-        mean = table.mean()
-        Y = np.where(np.isnan(mean), np.nan, mean > 0.5)
-        data = MultiLabelData(
-            X, Y, feature_names=names, label_names=table.label_names, name=data_name(path), votes=table
+    key = roles.id or columns[0]
+    if items is None:
+        with prefix_errors(path):
+            raw = _items_of_votes(path, frame, columns, replace(roles, id=None))
+    else:
+        raw = read_table(items)
+        with prefix_errors(raw.path):
+            require_columns(list(raw.frame.columns), "--items", [key])
+        raw = replace(raw, frame=raw.frame.assign(**{key: raw.frame[key].map(category_name)}))
+    table = LabeledTable.read(raw, replace(roles, id=key if items else columns[0]), labeled=False)
+    with prefix_errors(path):
+        named = frame[list(columns)]
+        if items is not None:
+            named = named.assign(**{columns[0]: named[columns[0]].map(category_name)})
+        votes = VoteTable.read(named, row_ids=raw.frame[table.roles.id].tolist())
+    return votes, table
+
+
+def majority(votes: VoteTable) -> NDArray[np.float64]:
+    """Return the majority of the votes on every label of every row; NaN where nobody voted."""
+    mean = votes.mean()
+    return np.where(np.isnan(mean), np.nan, mean > 0.5)
+
+
+def _items_of_votes(path: Path, frame: Any, columns: Sequence[str], roles: ColumnRoles) -> RawTable:
+    """Return one line per item with the columns that do not differ between the votes on an item."""
+    import pandas as pd
+
+    item = columns[0]
+    codes, _ = pd.factorize(frame[item], sort=True)
+    found = pd.Series(np.arange(len(frame))).groupby(codes).first()
+    first = found[found.index >= 0].to_numpy()
+    kept: list[str] = [item]
+    differing: list[str] = []
+    for name in frame.columns.difference(list(columns), sort=False):
+        values = pd.factorize(frame[name])[0]
+        same = (values == values[first][codes])[codes >= 0].all()
+        (kept if same else differing).append(name)
+    _check_differing(frame, columns, roles, differing)
+    lines = frame.iloc[first][kept].reset_index(drop=True)
+    text = path.suffix.lower() != ".parquet"
+    lines = lines.astype(object).where(lines.notna(), None) if text else lines
+    return RawTable(path, lines, (first + 2).tolist() if text else None)
+
+
+def _check_differing(frame: Any, columns: Sequence[str], roles: ColumnRoles, differing: Sequence[str]) -> None:
+    """Reject, or report, columns whose values differ between the votes on an item: they do not describe the item."""
+    chosen = {"--text": roles.text, "--image": (roles.image,)}
+    for option, names in chosen.items():
+        for name in set(names) & set(differing):
+            raise ColumnError(
+                f"column {name!r} ({option}) differs between the votes on an item; expected one value per item"
+            )
+    unused = [name for name in differing if name not in roles.ignore]
+    values = [name for name in unused if set(frame[name].dropna().astype(str)) <= {"0", "1", "0.0", "1.0"}]
+    if values and len(columns) == 3:
+        wanted = ",".join((*columns, values[0]))
+        raise ColumnError(
+            f"column {values[0]!r} contains 0 and 1 and differs between the votes on an item. If it is the value of a "
+            f"vote, use --votes {shlex.quote(wanted)}; otherwise use --ignore {shlex.quote(values[0])}."
         )
-    return data, None if text is None else first[text].fillna("").astype(str).tolist()
+    if unused:
+        warnings.warn(
+            f"columns that differ between the votes on an item are not used: {', '.join(map(repr, unused))}",
+            stacklevel=4,
+        )
 
 
 def _check_size(votes: Any, limit: int) -> None:
@@ -79,7 +144,7 @@ def _check_size(votes: Any, limit: int) -> None:
     try:
         n, q = (votes.iloc[:, place].nunique() for place in (0, 2))
     except TypeError:  # lists cannot be compared
-        raise ValueError("the columns of row, annotator and label must contain single values; got lists") from None
+        raise ValueError("the columns of item, annotator and label must contain single values; got lists") from None
     implied = 0 if votes.shape[1] == 4 else len(votes.iloc[:, :2].drop_duplicates()) * q
     check_unpacked_size(MEMORY_PER_CELL * n * q + MEMORY_PER_VOTE * implied, limit)
 
@@ -105,18 +170,3 @@ def _check_widths(path: Any, width: int) -> None:
                     check_width(cells, width)
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: not a valid CSV row ({error})") from None
-
-
-def _numbers(frame: Any) -> NDArray[np.float32]:
-    """Return columns of numbers; raise an error that names any other column."""
-    import pandas as pd
-
-    numbers = frame.apply(pd.to_numeric, errors="coerce")
-    for name in frame.columns:
-        wrong = numbers[name].isna() & frame[name].notna()
-        if wrong.any():
-            raise ValueError(
-                f"column {name!r} contains {str(frame[name][wrong].iloc[0])[:40]!r}, which is not a number. Features "
-                "must be numbers; select a text column (--text) or remove the column."
-            )
-    return np.asarray(numbers, dtype=np.float32).reshape(len(frame), frame.shape[1])

@@ -33,6 +33,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from ccmn._containers import Labels, is_sparse, to_dense_array, unwrap
 from ccmn._files import atomic_write, check_file, fingerprint
+from ccmn._progress import show_phases
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import (
     FloatArray,
@@ -388,21 +389,18 @@ def _head_name(network: torch.nn.Module, head: str | None, q: int) -> str | None
 
 @contextmanager
 def _progress(verbose: int) -> Iterator[Callable[[int], Advance]]:
-    """Yield a function that starts a progress bar with a number of steps and returns its update."""
-    if not verbose:
-        yield lambda total: lambda steps: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    console.quiet = not console.is_terminal  # before version 15, rich ends a disabled progress bar with a blank line
-    columns = TextColumn("cross-fitting"), BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    """Yield a function that starts to report a number of steps and returns its update."""
+    with show_phases(verbose) as on_progress:
 
         def start(total: int) -> Advance:
-            task = progress.add_task("", total=total)
-            return lambda steps: progress.advance(task, steps)
+            done = 0
+
+            def advance(steps: int) -> None:
+                nonlocal done
+                done += steps
+                on_progress("cross-fitting", done, total)
+
+            return advance
 
         yield start
 

@@ -18,6 +18,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_para
 from typing_extensions import Self
 
 from ccmn._containers import is_sparse, to_dense_array
+from ccmn._progress import show_phases
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import Constraints, FloatArray, Number, OneOf, Satisfies, check_parameters
 from ccmn.estimation import NOISE_TYPES, NoiseRates
@@ -26,7 +27,6 @@ from ccmn.models.average_model import AverageModel, AverageModule, InversionCurv
 from ccmn.models.calibration import f1_thresholds, platt_scaling
 from ccmn.models.label_classifier import LabelClassifier
 from ccmn.models.persistence import are_numbers, describe, read_description, require, write_model
-from ccmn.models.progress import show_phases
 from ccmn.models.training_data import (
     ResolvedNoise,
     TrainingData,

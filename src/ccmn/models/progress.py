@@ -1,4 +1,4 @@
-"""Progress display: a bar on a terminal, or one line per epoch."""
+"""Progress of a training: reported to an application, or one line per epoch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 
+from ccmn._progress import show_phases
 from ccmn.training.batches import Batches
 from ccmn.training.loop import EpochProgress
 from ccmn.training.stream import Stream, StreamProgress
@@ -17,8 +18,8 @@ OnEpoch = Callable[[EpochProgress], None] | None
 def show_progress(verbose: int, criterion: str, batches: Batches) -> Iterator[OnEpoch]:
     """Yield the callback for the end of an epoch; a stream of rows also reports them.
 
-    With ``verbose=1``, they draw a progress bar if stderr is a terminal; with ``verbose=2``, they print one line per
-    epoch. The progress bar of a stream counts rows, that of rows in memory counts epochs.
+    With ``verbose=1``, they report the progress; with ``verbose=2``, they print one line per epoch. The progress of a
+    stream counts rows, that of rows in memory counts epochs.
     """
     if verbose >= 2:
         latest: list[StreamProgress] = []
@@ -31,60 +32,19 @@ def show_progress(verbose: int, criterion: str, batches: Batches) -> Iterator[On
             batches.on_progress = lambda progress: latest.__setitem__(slice(None), [progress])
         yield print_epoch
         return
-    if verbose < 1 or not sys.stderr.isatty():
+    if verbose < 1:
         yield None
         return
-    stream = isinstance(batches, Stream)
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    head = (TextColumn("epoch {task.fields[epoch]}"), BarColumn()) if stream else (TextColumn("training"), BarColumn())
-    columns = (*head, *(() if stream else (MofNCompleteColumn(),)), TextColumn("{task.description}"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None, epoch=1)
-
-        def update_epoch(progress: EpochProgress) -> None:
-            if stream:
-                bar.console.print(_epoch_line(progress, criterion))
-                return
-            description = _epoch_values(progress, criterion)
-            bar.update(task, total=progress.epochs, completed=progress.epoch + 1, description=description)
-
-        def update_rows(progress: StreamProgress) -> None:
-            description = _rows_per_second(progress)
-            bar.update(
-                task, total=progress.total, completed=progress.rows, epoch=progress.epoch + 1, description=description
-            )
-
+    with show_phases(verbose) as on_progress:
         if isinstance(batches, Stream):
-            batches.on_progress = update_rows
-        yield update_epoch
-
-
-@contextlib.contextmanager
-def show_phases(verbose: int) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a callback for the phases of a fit without epochs: their name, finished steps and all steps.
-
-    It draws one progress bar if ``verbose`` is positive and stderr is a terminal.
-    """
-    if verbose < 1 or not sys.stderr.isatty():
-        yield lambda phase, done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None, visible=False)
-        current = [""]
-
-        def update(phase: str, done: int, total: int) -> None:
-            if current != [phase]:
-                bar.reset(task, total=total, description=phase, visible=True)
-                current[:] = [phase]
-            bar.update(task, completed=done)
-
-        yield update
+            batches.on_progress = lambda rows: on_progress(
+                f"epoch {rows.epoch + 1}", rows.rows, rows.total, _rows_per_second(rows)
+            )
+            yield None
+        else:
+            yield lambda epoch: on_progress(
+                "training", epoch.epoch + 1, epoch.epochs, _epoch_values(epoch, criterion)
+            )
 
 
 def _rows_per_second(progress: StreamProgress) -> str:

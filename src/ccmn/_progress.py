@@ -1,0 +1,52 @@
+"""Progress of long computations: the library reports it, and an application may draw it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+N_LINES = 10
+"""Without an application, this many lines per phase are printed."""
+
+
+class OnProgress(Protocol):
+    """Callback with the phase of a computation, its finished steps, all steps, and a text about the latest step."""
+
+    def __call__(self, phase: str, done: float, total: float, details: str = "") -> None:
+        """Show the progress."""
+
+
+_displays: list[Callable[[], AbstractContextManager[OnProgress]]] = []
+
+
+def set_display(display: Callable[[], AbstractContextManager[OnProgress]]) -> None:
+    """Let an application draw all progress: ``display()`` is a context manager that returns the callback."""
+    _displays[:] = [display]
+
+
+@contextmanager
+def show_phases(verbose: int) -> Iterator[OnProgress]:
+    """Yield the callback of a computation; without an application, it prints lines on stderr if ``verbose`` > 0."""
+    if verbose < 1:
+        yield lambda phase, done, total, details="": None
+    elif _displays:
+        with _displays[0]() as on_progress:
+            yield on_progress
+    else:
+        yield _Lines()
+
+
+class _Lines:
+    """Callback that prints lines of text."""
+
+    def __init__(self) -> None:
+        self._printed: tuple[str, int] | None = None
+
+    def __call__(self, phase: str, done: float, total: float, details: str = "") -> None:
+        part = int(N_LINES * done / total) if total else 0
+        if self._printed != (phase, part):
+            self._printed = (phase, part)
+            text = f"{phase}: {done:,.0f} of {total:,.0f}" + (f", {details}" if details else "")
+            print(text, file=sys.stderr, flush=True)
