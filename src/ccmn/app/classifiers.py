@@ -31,7 +31,7 @@ def make_classifier(method: str, noise: Any, random_state: int, **settings: Any)
     if method == "corrected":
         return CorrectedClassifier(None, used, random_state=random_state, **settings)
     used = used.shrunk_noise if isinstance(used, NoiseRates) else used
-    return CCMNClassifier(used, loss=method, solver="adam", random_state=random_state, **settings)
+    return CCMNClassifier(used, loss=method, random_state=random_state, **settings)
 
 
 def make_review_classifier(rates: NoiseRates, random_state: int) -> Any:

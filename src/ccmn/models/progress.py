@@ -42,9 +42,7 @@ def show_progress(verbose: int, criterion: str, batches: Batches) -> Iterator[On
             )
             yield None
         else:
-            yield lambda epoch: on_progress(
-                "training", epoch.epoch + 1, epoch.epochs, _epoch_values(epoch, criterion)
-            )
+            yield lambda epoch: on_progress("training", epoch.epoch + 1, epoch.epochs, _epoch_values(epoch, criterion))
 
 
 def _rows_per_second(progress: StreamProgress) -> str:

@@ -52,7 +52,7 @@ from ccmn.app.cli.predict_command import store_columns
 if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
     from ccmn.data.columns import Columns
-    from ccmn.training import ProcessGroup
+    from ccmn.training.distributed import ProcessGroup
 
 PROCESS_GROUP_TIMEOUT = timedelta(minutes=10)
 """A rank that waits longer than this for the others fails; torchrun can then restart all ranks."""
@@ -204,8 +204,6 @@ class _File:
 
     def fit(self, classifier: Any, held_out: Any, checkpoint: Path | None) -> None:
         """Train the classifier."""
-        from ccmn.models import CCMNClassifier
-
         data = self._data
         Y = _labels(data, self._candidates) if data.votes is None else data.votes
         verified = None if self._verified is None else self._verified[:2]

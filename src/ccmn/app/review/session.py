@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
