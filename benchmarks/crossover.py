@@ -2,7 +2,7 @@
 
     python benchmarks/crossover.py           (--quick: fewer sizes)
 
-The baseline is direct_pair_sum, the double sum of ccmn with a hand-written gradient. The right constants are the sizes
+The baselines are the double sums of ccmn with hand-written gradients. The right constants are the sizes
 at which the ratio crosses 1.
 """
 
@@ -12,9 +12,8 @@ import torch
 from harness import Result, compare, parser, report
 
 from ccmn.losses._fast.chebyshev import chebyshev_pair_sum, expansion_for, order_for
-from ccmn.losses._fast.direct import Needs, direct_pair_sum
-from ccmn.losses._fast.pair_sum import hinge_pair_sum
-from ccmn.losses.surrogates import SURROGATES
+from ccmn.losses._fast.direct import Needs, hinge_indicator_sum
+from ccmn.losses._fast.pair_sum import double_sum, hinge_pair_sum
 
 NEEDS = Needs(by_scores=True, by_weights=False)
 
@@ -22,12 +21,11 @@ NEEDS = Needs(by_scores=True, by_weights=False)
 def hinge(q: int, batch: int, budget: float) -> Result:
     """Time the sorted hinge sum."""
     f, p, n = torch.randn(3, batch, q)
-    surrogate = SURROGATES["hinge"]
     return compare(
         f"hinge sorted q={q} batch={batch}",
         lambda: hinge_pair_sum(f, p, n, NEEDS),
         "tiles",
-        lambda: direct_pair_sum(f, p, n, surrogate, NEEDS),
+        lambda: hinge_indicator_sum(f, p, n, NEEDS),
         budget,
     )
 
@@ -38,13 +36,12 @@ def sigmoid(labels_per_term: float, half_width: float, batch: int, budget: float
     q = round(labels_per_term * order)
     f = (2 * torch.rand(batch, q) - 1) * half_width
     p, n = torch.randn(2, batch, q)
-    surrogate = SURROGATES["sigmoid"]
     series = expansion_for("sigmoid", half_width, order, torch.device("cpu"))
     return compare(
         f"sigmoid series {labels_per_term:g} labels/term (q={q}, w={half_width:g}) batch={batch}",
         lambda: chebyshev_pair_sum(f, p, n, 0.5, series, NEEDS),
         "tiles",
-        lambda: direct_pair_sum(f, p, n, surrogate, NEEDS),
+        lambda: double_sum(f, p, n, "sigmoid", NEEDS),
         budget,
     )
 

@@ -49,6 +49,8 @@ _INDICATORS_PER_SORTED_LABEL = 110
 """Cost per label of sorting, for the hinge."""
 _PAIRS_PER_TERM = 1.0
 """Cost per label and term of a Chebyshev series."""
+_MIN_ORDER = 14
+"""Number of terms of the shortest series."""
 _SETUP_PAIRS = {"sorted": 20_000, "cpu": 100_000, "cuda": 100_000_000}
 """Fixed cost of sorting, and of a series on a CPU and on an accelerator, where kernel launches dominate."""
 
@@ -106,22 +108,11 @@ def _hinge_and_slope(f: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tenso
     return torch.addcmul(pos + neg, slope, f), slope
 
 
-def _sigmoid_and_slope(f: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
-    value = torch.sigmoid(f)
-    weighted = (neg - pos) * value
-    return pos + weighted, torch.addcmul(weighted, weighted, value, value=-1)
-
-
-def _logistic_and_slope(f: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
-    both = pos + neg
-    return both * softplus(f) - pos * f, both * torch.sigmoid(f) - pos
-
-
-_TWO_SIDED = {
+_TWO_SIDED: dict[str, Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]] = {
     "square": _square_and_slope,
     "hinge": _hinge_and_slope,
-    "sigmoid": _sigmoid_and_slope,
-    "logistic": _logistic_and_slope,
+    "sigmoid": lambda f, p, n: (p + (w := (n - p) * (s := torch.sigmoid(f))), torch.addcmul(w, w, s, value=-1)),
+    "logistic": lambda f, p, n: ((p + n) * softplus(f) - p * f, (p + n) * torch.sigmoid(f) - p),
 }
 """Functions (f, p, n) that return p phi(f) + n phi(-f) and its derivative with respect to f."""
 
@@ -168,7 +159,11 @@ class _PairSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate) -> Tensor:
         needs = ctx.needs_input_grad
-        sums = fast_pair_sums(scores, pos, neg, surrogate, Needs(needs[0], needs[1] or needs[2]))
+        derivatives = Needs(needs[0], needs[1] or needs[2])
+        if surrogate.name == "sigmoid" and scores.shape[1] <= _MIN_ORDER and scores.numel():  # without overhead
+            sums = double_sum(scores, pos, neg, "sigmoid", derivatives)
+        else:
+            sums = fast_pair_sums(scores, pos, neg, surrogate, derivatives)
         ctx.surrogate = surrogate
         ctx.save_for_backward(scores, pos, neg, sums.by_scores, sums.by_pos, sums.by_neg)
         return sums.value
@@ -198,9 +193,8 @@ def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogat
         pairs = rows * q * (q - _INDICATORS_PER_SORTED_LABEL)
         is_sorted = needs.by_weights or scores.device.type != "cpu" or pairs > _SETUP_PAIRS["sorted"]
         return (hinge_pair_sum if is_sorted else hinge_indicator_sum)(scores, pos, neg, needs)
-    least = order_for(1.0, scores.dtype)
     capturing = scores.is_cuda and torch.cuda.is_current_stream_capturing()  # the widths of the rows cannot be read
-    if capturing or rows * q * (q - _PAIRS_PER_TERM * least) <= _SETUP_PAIRS[scores.device.type]:
+    if capturing or rows * q * (q - _MIN_ORDER) <= _SETUP_PAIRS[scores.device.type]:
         return double_sum(scores, pos, neg, surrogate.name, needs)
     # Every run of rows has the order of its own width.
     widths = half_widths(scores).tolist()
