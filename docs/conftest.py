@@ -1,4 +1,4 @@
-"""Fixture of the doctests of the pages: they run in a folder that contains tickets.csv."""
+"""Fixture of the doctests of the pages: they run in a folder that contains tickets.csv and true_tags.csv."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def folder_with_tickets(tmp_path, monkeypatch):
-    """Change to a folder with the file that ``python examples/tickets.py`` writes."""
+    """Change to a folder with the files that ``python examples/tickets.py`` writes."""
     script = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "tickets.py"))
-    script["make_tickets"]().to_csv(tmp_path / "tickets.csv", index=False)
+    script["write_tickets"](tmp_path)
     monkeypatch.chdir(tmp_path)

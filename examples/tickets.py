@@ -2,8 +2,7 @@
 ===================================================
 
 Writes tickets.csv: generated tickets whose tags were entered in a hurry. A quarter of the tags is missing, and one in
-twenty of the absent ones was added. The column true_tags has the tags that the texts are about, to check results.
-Ignore it in training.
+twenty of the absent ones was added. The file true_tags.csv has the tags that the texts are about, to check results.
 
 Run time: a second. Usage: python examples/tickets.py [FOLDER]
 """
@@ -67,8 +66,8 @@ OTHER = [
 NOISE = ClassConditionalNoise(rho_pos=0.25, rho_neg=0.05, n_labels=len(SENTENCES), label_names=list(SENTENCES))
 
 
-def make_tickets(n: int = 2000, random_state: int = 0) -> pd.DataFrame:
-    """Return tickets with the columns id, body, tags and true_tags."""
+def make_tickets(n: int = 2000, random_state: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return tickets with the columns id, body and tags, and the true tags with the columns id and tags."""
     rng = np.random.default_rng(random_state)
     Y = (rng.random((n, len(SENTENCES))) < 0.25).astype(int)
     Y_noisy = NOISE.corrupt(Y, random_state=rng)
@@ -79,11 +78,16 @@ def make_tickets(n: int = 2000, random_state: int = 0) -> pd.DataFrame:
         about += [str(sentence) for sentence in rng.choice(OTHER, 2, replace=False)]
         about.append(f"We use version {rng.integers(1, 9)}.{rng.integers(99)} in team {rng.integers(100, 999)}.")
         bodies.append(" ".join(about[k] for k in rng.permutation(len(about))))
-    columns = [[";".join(tags[row == 1]) for row in matrix] for matrix in (Y_noisy, Y)]
-    return pd.DataFrame(
-        {"id": [f"T{k:04}" for k in range(n)], "body": bodies, "tags": columns[0], "true_tags": columns[1]}
-    )
+    ids = [f"T{k:04}" for k in range(n)]
+    noisy, true = ([";".join(tags[row == 1]) for row in matrix] for matrix in (Y_noisy, Y))
+    return pd.DataFrame({"id": ids, "body": bodies, "tags": noisy}), pd.DataFrame({"id": ids, "tags": true})
+
+
+def write_tickets(folder: Path, n: int = 2000) -> None:
+    """Write tickets.csv and true_tags.csv."""
+    for name, table in zip(("tickets.csv", "true_tags.csv"), make_tickets(n)):
+        table.to_csv(folder / name, index=False)
 
 
 if __name__ == "__main__":
-    make_tickets().to_csv(Path(*sys.argv[1:2]) / "tickets.csv", index=False)
+    write_tickets(Path(*sys.argv[1:2]))
