@@ -318,7 +318,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> preprocessor = TablePreprocessor().fit(table)
     >>> preprocessor.get_feature_names_out().tolist()
     ['age', 'age:missing', 'city=Rome', 'city:rare']
-    >>> preprocessor.transform(table).round(1).tolist()
+    >>> preprocessor.transform(table).astype(float).round(1).tolist()
     [[-1.2, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0], [1.2, 0.0, 1.0, 0.0]]
     """
 

@@ -667,8 +667,8 @@ def align(values: NDArray[Any], anchors: NDArray[Any], target: NDArray[Any]) -> 
 
     .. math:: (v - \bar a) R + \bar t, \qquad R = \arg\min_{R^\top R = I} \lVert (A - \bar a) R - (T - \bar t) \rVert_F
 
-    >>> align(np.array([[1.0, 0.0]]), np.eye(2), np.array([[0.0, 5.0], [-1.0, 4.0]])).round(6)
-    array([[0., 5.]])
+    >>> align(np.array([[1.0, 0.0]]), np.eye(2), np.array([[1.0, 5.0], [0.0, 4.0]])).round(6)
+    array([[1., 5.]])
     """
     center, target_center = anchors.mean(0), target.mean(0)
     rotation, _ = scipy.linalg.orthogonal_procrustes(anchors - center, target - target_center)

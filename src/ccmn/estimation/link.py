@@ -40,8 +40,8 @@ class Link(NamedTuple):
 def noisy_probability(f: Any, rho_pos: Any, rho_neg: Any, slope: Any = 1.0, offset: Any = 0.0) -> Any:
     r"""Return :math:`\rho_{neg} + (1 - \rho_{pos} - \rho_{neg})\, \sigma(a f + b)`.
 
-    >>> noisy_probability(0.0, 0.2, 0.1)
-    np.float64(0.45)
+    >>> noisy_probability(0.0, 0.25, 0.25)
+    np.float64(0.5)
     """
     return rho_neg + (1 - rho_pos - rho_neg) * scipy.special.expit(slope * f + offset)
 

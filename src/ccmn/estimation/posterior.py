@@ -234,7 +234,7 @@ def weighted_interval(values: FloatArray, half: FloatArray, weights: FloatArray)
     """Return the limits between which 90 % of the weights lie; half of a weight is at each end of the cell of a value.
 
     >>> weighted_interval(np.linspace(0, 1, 101), np.full(101, 0.005), np.ones(101)).round(3)
-    array([0.045, 0.945])
+    array([0.045, 0.954])
     """
     values, weights = np.concatenate([values - half, values + half]), np.tile(weights, 2)
     order = np.argsort(values, kind="stable")

@@ -85,7 +85,7 @@ def jeffreys_rate(k: float, m: int) -> Rate:
     Examples
     --------
     >>> [round(number, 3) for number in jeffreys_rate(10, 50)]
-    [0.206, 0.056, 0.12, 0.304]
+    [0.206, 0.056, 0.121, 0.304]
     """
     if not m:
         return UNKNOWN_RATE

@@ -242,7 +242,7 @@ def control_risk(
     >>> print(control)
     recall >= 0.8 with confidence 0.9 at threshold 0.2129: estimate 0.813, bound 0.800 (2000 rows)
     >>> round(float(Y[control.predict(scores) == 1].sum() / Y.sum()), 2)
-    0.81
+    0.82
     """
     check_choice(metric, "metric", tuple(CONTROLLED))
     target, confidence = check_real(target, "target", 0, 1), check_real(confidence, "confidence", 0, 1)

@@ -187,7 +187,7 @@ def propensity_noise(
     --------
     >>> noise = propensity_noise([1, 100, 10_000], n_samples=20_000)
     >>> noise.rho_pos.round(2)
-    array([0.9 , 0.54, 0.08])
+    array([0.9 , 0.54, 0.09])
     """
     values = np.asarray(counts, dtype=np.float64)
     if values.ndim != 1 or not values.size or not (np.isfinite(values) & (values >= 0)).all():
