@@ -16,7 +16,7 @@ import ccmn
 from ccmn.app.demo_task import make_demo
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-browser")
-pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install starlette uvicorn")
+pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install 'ccmn[app]'")
 expect = playwright.expect
 
 N_ROWS = 100

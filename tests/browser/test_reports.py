@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from browser.conftest import axe_violations
-from ccmn.app.cli import app
+from ccmn.app.cli.app import app
 from ccmn.app.demo_task import make_demo
 from ccmn.data import MultiLabelData, write_npz
 
@@ -46,7 +46,7 @@ def reports(tmp_path_factory):
 
     pictures = ("--picture", "16x24", "--report")
     known = ("--noise", folder / "rates.json")
-    square = ("--loss", "hamming", "--surrogate", "square", "--out", folder / "model.ccmn")
+    square = ("--method", "hamming", "--out", folder / "model.ccmn")
     run("demo", "--quick", "--out", folder / "demo")
     (folder / "demo" / "report.html").rename(folder / "demo.html")
     run("audit", folder / "noisy.npz", *known, *pictures, folder / "audit-pictures.html")

@@ -20,7 +20,7 @@ from ccmn.models import load_model
 from ccmn.noise import ClassConditionalNoise
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-browser")
-pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install starlette uvicorn")
+pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install 'ccmn[app]'")
 expect = playwright.expect
 
 

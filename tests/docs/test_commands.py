@@ -13,7 +13,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from ccmn import PartialNoise
-from ccmn.app.cli import app
+from ccmn.app.cli.app import app
 from ccmn.data import MultiLabelData, make_noisy_multilabel, write_csv
 from pages import PAGES, ROOT, blocks
 

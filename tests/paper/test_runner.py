@@ -332,7 +332,7 @@ with ResultStore(sys.argv[1]) as store:
 def test_command_line_reports_bad_files_in_one_line(tmp_path, command):
     from typer.testing import CliRunner
 
-    from ccmn.app.cli import app
+    from ccmn.app.cli.app import app
 
     (tmp_path / "folder").mkdir()
     (tmp_path / "damaged.db").write_bytes(b"SQLite format 3\x00" + b"\xfe" * 5000)

@@ -69,9 +69,9 @@ def load(rng: np.random.Generator, folder: Path, seconds: float = 30.0) -> str:
     child = os.fork()
     if child == 0:
         session = make_session(folder / "review")
-        item = session.latest()
+        item = session.start()
         for _ in range(20):
-            item = session.queue.after(item.position)
+            item = session.queue.after(item.position, item.stream)
         try:
             serve(session, Retraining(session), lambda url: bool(os.write(write, f"{url}\n".encode())))
         finally:

@@ -35,8 +35,8 @@ COMMANDS = (
     "noise inject task.npz --partial 0.1 --out OUT/new.npz",
     "audit task.npz --out OUT/new.csv",
     "fit task.npz --noise none --out OUT/new.ccmn",
-    "fit task.npz --noise none --solver adam --epochs 2 --lr 0.05 --out OUT/new",
-    "fit task.npz --noise none --solver adam --epochs 20 --lr 0.05 --checkpoint OUT/new.state --out model2.ccmn",
+    "fit task.npz --noise none --method hamming --epochs 2 --lr 0.05 --out OUT/new",
+    "fit task.npz --noise none --method hamming --epochs 20 --lr 0.05 --checkpoint OUT/new.state --out model2.ccmn",
     "report results.db --out OUT/new.html",
     "report results.db --csv OUT/new.csv",
     "reproduce table1 --small --methods unbiased-hamming-square --store OUT/new.db",
@@ -68,7 +68,7 @@ def run(arguments: list[str], folder: Path) -> tuple[int, str]:
     """Run a command in a folder; return the exit code and the last line on stderr. A traceback fails."""
     from typer.testing import CliRunner
 
-    from ccmn.app.cli import app
+    from ccmn.app.cli.app import app
 
     before = os.getcwd()
     os.chdir(folder)
@@ -166,7 +166,7 @@ def _succeed(command: list[str], folder: Path) -> None:
 
 
 MEMORY_COMMANDS = (
-    "fit large.npz --noise none --solver adam --epochs 1 --lr 0.05 --out model.ccmn",
+    "fit large.npz --noise none --method hamming --epochs 1 --lr 0.05 --out model.ccmn",
     "fit large.npz --loss hamming --surrogate square --noise none --out model.ccmn",
     "noise estimate large.npz",
     "audit large.npz --out issues.csv",
@@ -221,10 +221,6 @@ def _run_limited(rng: np.random.Generator, command: list[str], folder: Path) -> 
 
 def _run_with_little_left(rng: np.random.Generator, command: list[str], folder: Path) -> tuple[int, str]:
     """Run a command in this process, which has loaded the libraries; up to 40 MB are left."""
-    from ccmn.app.cli.options import fill_blas_buffers
-
-    # Each command does this while there is memory: OpenBLAS does not return if it cannot allocate its buffers.
-    fill_blas_buffers()
     ctypes.CDLL(None).malloc_trim(0)  # memory that the process has freed is not at its disposal
     with open("/proc/self/statm") as stream:
         used = int(stream.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -278,7 +274,7 @@ def _simulated_gpu_memory(rng: np.random.Generator, folder: Path) -> str:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has no free memory.")
         return grad(*arguments, **settings)
 
-    command = ["fit", "task.npz", "--noise", "none", "--solver", "adam", "--epochs", "20", "--lr", "0.05", "--force"]
+    command = ["fit", "task.npz", "--noise", "none", "--method", "hamming", "--epochs", "20", "--lr", "0.05", "--force"]
     torch.autograd.grad = full
     try:
         code, line = run([*command, "--checkpoint", "state", "--out", "model.ccmn"], folder)

@@ -406,7 +406,7 @@ def _read_cells(path: Path) -> Any:
 def _read_votes(path: Path) -> Any:
     from ccmn.data.vote_files import read_votes
 
-    table = read_votes(path, ["row", "annotator", "label", "value"])[0].votes
+    table = read_votes(path, ["row", "annotator", "label", "value"])[0]
     indices = (table.row_ids, table.row), (table.annotator_names, table.annotator), (table.label_names, table.label)
     votes = zip(
         *([str(names[i]) for i in index] for names, index in indices), (0.0 + table.value).tolist(), strict=True
@@ -432,8 +432,8 @@ def _read_json(path: Path) -> Any:
 
 
 def _read_mixed(path: Path) -> Any:
+    from ccmn.data.column_roles import ColumnRoles
     from ccmn.data.columns import Columns
-    from ccmn.data.labeled_table import ColumnRoles
 
     return Columns.from_training_data(path, roles=ColumnRoles(tags="tags", text=("text",), id="id"))
 

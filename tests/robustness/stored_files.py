@@ -80,7 +80,7 @@ def _hugging_face() -> bytes:
 
 def _embedded() -> bytes:
     """Return an output of ``ccmn embed``: vectors, tags and files, with declared roles."""
-    from ccmn.data.labeled_table import ColumnRoles
+    from ccmn.data.column_roles import ColumnRoles
     from ccmn.data.parquet import ROLES_KEY
 
     columns = {

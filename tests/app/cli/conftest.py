@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from ccmn.app.cli import app
+from ccmn.app.cli.app import app
 from ccmn.data import MultiLabelData, write_csv, write_npz
 
 Run = Callable[..., Result]
@@ -77,7 +77,8 @@ def saved(task: MultiLabelData, run: Run, tmp_path_factory: pytest.TempPathFacto
     """Model fitted on the task."""
     folder = tmp_path_factory.mktemp("saved")
     write_npz(task, folder / "task.npz")
-    run("fit", folder / "task.npz", "--noise", "none", "--epochs", 15, "--lr", 0.05, "--out", folder / "model.ccmn")
+    options = ("--method", "hamming", "--noise", "none", "--epochs", 60, "--lr", 0.05)
+    run("fit", folder / "task.npz", *options, "--out", folder / "model.ccmn")
     return folder / "model.ccmn"
 
 

@@ -195,11 +195,6 @@ def test_convert_errors(rejected, files):
     assert not (files / "new.npz").exists()
 
 
-def test_import_is_a_hidden_alias_of_convert(run, task, files):
-    run("data", "import", "task.npz", "--out", "copy.npz")
-    assert_array_equal(read_npz("copy.npz").X, task.X)
-
-
 def test_help_names_the_commands_that_exist(run):
     visible = [name for name, command in get_command(data_app).commands.items() if not command.hidden]
     assert visible == ["list", "info", "fetch", "convert"]

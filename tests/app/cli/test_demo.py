@@ -12,7 +12,7 @@ def test_demo_prints_a_table_and_writes_a_report(run, tmp_path, monkeypatch):
     assert "ccmn review --demo" in result.stdout
     page = (tmp_path / "ccmn-demo" / "report.html").read_text()
     reader = check_page(page)
-    assert reader.counts["h2"] == 7
+    assert reader.counts["h2"] == 6
     assert reader.counts["img"] == 24
     assert "http:" not in page
     assert len(page) < 500_000

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without torch.distributed"),
 ]
 
-FIT = ["--loss", "ranking", "--noise", "rates.json", "--lr", "0.05", "--batch-size", "50", "--seed", "3"]
+FIT = ["--method", "ranking", "--noise", "rates.json", "--lr", "0.05", "--random-state", "3"]
 
 ENVIRONMENT = {
     **os.environ,
@@ -111,7 +111,7 @@ def shards(folder):
     for i in range(4):
         rows = pa.table(columns).slice(110 * i, 110)
         parquet.write_table(rows, folder / "shards" / f"{i}.parquet", row_group_size=30)
-    return ["shards", "--labels", "label_*", *FIT, "--memory", "100KB"]
+    return ["shards", "--labels", "label_*", *FIT]
 
 
 def test_two_processes_share_a_stream(folder, shards):

@@ -9,8 +9,6 @@ import re
 import resource
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 import zipfile
@@ -20,11 +18,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ccmn.app.cli.options import BLAS_BUFFER_BYTES, fill_blas_buffers
 from ccmn.data import MultiLabelData, read_npz, write_npz
 from ccmn.models import load_model
 
-FIT = ("fit", "task.npz", "--noise", "none", "--solver", "adam", "--lr", 0.05)
+FIT = ("fit", "task.npz", "--noise", "none", "--method", "hamming", "--lr", 0.05)
 
 
 @contextmanager
@@ -127,107 +124,6 @@ def test_not_enough_memory(rejected, files, monkeypatch, error):
     assert line.count("\n") == 1
 
 
-def test_commands_need_memory_for_the_buffers_of_blas(rejected, files, monkeypatch):
-    fill_blas_buffers.cache_clear()
-    with open("/proc/self/statm") as stream:
-        used = int(stream.read().split()[0]) * resource.getpagesize()
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + BLAS_BUFFER_BYTES, limits[1]))
-    try:
-        line = rejected(*FIT, "--out", "model.ccmn")
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
-        fill_blas_buffers.cache_clear()
-    assert "not enough memory: the buffers of OpenBLAS need" in line
-
-
-@pytest.mark.parametrize("megabytes", [100, 150, 200, 1000])
-@pytest.mark.parametrize("command", ["fit task.npz --loss hamming --out model.ccmn", "fit --help"])
-def test_commands_need_memory_for_the_libraries(files, megabytes, command):
-    """Without the check, OpenBLAS hangs, interrupts the process or prints its own message; torch ends the process."""
-    size = megabytes * 1_000_000
-    done = subprocess.run(
-        [sys.executable, "-m", "ccmn", *command.split()],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert re.fullmatch(r"ccmn: not enough memory: the libraries need \d+ MiB; raise ulimit -v\n", done.stderr)
-
-
-@pytest.mark.slow
-def test_decompositions_work_if_the_stack_cannot_grow():
-    code = """
-import resource, numpy as np
-from scipy.linalg import lapack
-from ccmn.app.cli.options import reserve_blas_memory
-
-def limit(free):
-    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + free, resource.getrlimit(resource.RLIMIT_AS)[1]))
-
-matrix = np.asfortranarray(np.random.default_rng(0).normal(size=(900, 900)))
-limit(1 << 32)
-reserve_blas_memory()
-limit(0)
-lapack.dgetrf(matrix, overwrite_a=True)
-"""
-    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "OMP_NUM_THREADS": "2"}, check=False)
-    assert done.returncode == 0
-
-
-@pytest.mark.parametrize("n_threads", ["1", pytest.param("2", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("forked", [False, True])
-def test_blas_works_after_the_memory_is_exhausted(forked, n_threads):
-    """Without reserved buffers, or if they were reserved for other threads, the decomposition does not end."""
-    code = """
-import os, resource, signal, sys, numpy as np, scipy.linalg
-from threadpoolctl import threadpool_limits
-from ccmn.app.cli.options import reserve_blas_memory
-
-def limit(free):
-    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + free, resource.getrlimit(resource.RLIMIT_AS)[1]))
-
-if sys.argv[1] == "True" and (child := os.fork()):
-    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-matrix = np.random.default_rng(0).normal(size=(400, 300))
-reserve_blas_memory()  # no limit, no effect
-limit(1 << 32)
-reserve_blas_memory()
-limit(8_000_000)
-signal.alarm(60)
-with threadpool_limits(1):  # starts the threads again, as scikit-learn does
-    scipy.linalg.qr(matrix, mode="economic")
-scipy.linalg.qr(matrix, mode="economic")
-np.linalg.qr(matrix)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(forked)], env={**os.environ, "OMP_NUM_THREADS": n_threads}, check=False
-    )
-    assert done.returncode == 0
-
-
-@pytest.mark.parametrize("limited", [True, False])
-def test_errors_without_an_exception_are_reported_as_exhausted_memory_if_it_is_limited(
-    files, run, monkeypatch, limited
-):
-    def fail(*_, **__):
-        raise SystemError("error return without exception set")
-
-    monkeypatch.setattr("ccmn.app.cli.options.memory_is_limited", lambda: limited)
-    monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", fail)
-    if limited:
-        result = run(*FIT, "--out", "model.ccmn", code=1)
-        assert "not enough memory for task.npz" in result.stderr
-    else:
-        with pytest.raises(AssertionError, match="SystemError"):
-            run(*FIT, "--out", "model.ccmn")
-
-
 def test_other_runtime_errors_keep_their_traceback(files, run, monkeypatch):
     monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("bug")))
     with pytest.raises(AssertionError, match="RuntimeError"):
@@ -276,7 +172,7 @@ class TestStores:
 
     @pytest.mark.parametrize("damaged", [False, True], ids=["folder", "damaged"])
     def test_review_decisions(self, rejected, files, damaged):
-        pytest.importorskip("uvicorn", reason="the review needs starlette and uvicorn: pip install starlette uvicorn")
+        pytest.importorskip("uvicorn", reason="the review needs starlette and uvicorn: pip install 'ccmn[app]'")
         decisions = files / "task-review" / "decisions.db"
         decisions.parent.mkdir()
         decisions.write_bytes(b"no database" * 100) if damaged else decisions.mkdir()

@@ -41,9 +41,8 @@ def follow(run, monkeypatch):
     def follow_printed(result, name: str, **replaced: str):
         lines = [line for line in result.stderr.splitlines() if line.startswith("next: ")]
         assert len(lines) == 1, result.stderr
-        # A shell reads the line like this; the name of the program depends on the installation.
-        words = shlex.split(lines[0].removeprefix("next: "), comments=True)
-        words = words[3 if words[1] == "-m" else 1 :]
+        name_of_program, *words = shlex.split(lines[0].removeprefix("next: "), comments=True)  # as a shell
+        assert name_of_program == "ccmn"
         assert words[: len(name.split())] == name.split()
         return run(*[replaced.get(word, word) for word in words])
 
@@ -56,11 +55,10 @@ def reviewer(monkeypatch):
 
     def prepare(true):
         def serve(session, retraining, on_start, host, port, command):
-            item = session.latest()
             for _ in range(N_REVIEWED):
+                item = session.queue.open("random")
                 for label in item.asked:
                     session.answer(item, label, "yes" if true[item.row, label] else "no")
-                item = session.queue.after(item.position)
             export_answers(session)
 
         monkeypatch.setattr("ccmn.app.review.server.serve", serve)
@@ -89,7 +87,7 @@ def test_support_tickets(run, follow, reviewer, true):
     tickets.to_csv("it's tickets.csv", index=False)
     reviewer(true)
     options = ("--tags", "tags", "--text", "the body", "--id", "ticket", "--cache", "my results")
-    estimated = run("noise", "estimate", "it's tickets.csv", *options, "--noise-type", "partial", "--out", "rates.json")
+    estimated = run("noise", "estimate", "it's tickets.csv", *options, "--noise", "partial", "--out", "rates.json")
     audited = follow(estimated, "audit")
     assert pd.read_csv("issues.csv").id.isin(tickets.ticket).all()
     reviewed = follow(audited, "review")
@@ -162,7 +160,7 @@ def test_table_with_categories_and_gaps(run, follow, reviewer, true):
     table.to_csv("table.csv", index=False)
     reviewer(true)
     options = ("--labels", ",".join(LABELS), "--random-state", 3)
-    estimated = run("noise", "estimate", "table.csv", *options, "--noise-type", "missing")
+    estimated = run("noise", "estimate", "table.csv", *options, "--noise", "missing")
     reviewed = follow(follow(estimated, "audit"), "review")
     corrected = pd.read_csv("table-review/corrected.csv")
     pd.testing.assert_frame_equal(corrected[["plan", "opened", "score"]], pd.read_csv("table.csv").iloc[:, :3])
@@ -212,7 +210,7 @@ def test_votes_from_label_studio(run, follow, reviewer, printed, true):
     rates = listed.groupby("annotator").rho_pos.mean()
     assert max(rates["ann"], rates["bob"]) < rates["eve"] - 0.1
     audited = follow(run("noise", "estimate", "export.json", "--out", "rates.json"), "audit")
-    run("audit", "export.json", "--min-p-wrong", 0, "--out", "tasks.json")
+    run("audit", "export.json", "--noise", "both", "--min-p-wrong", 0, "--out", "tasks.json")
     assert "predictions" in json.loads(Path("tasks.json").read_text())[0]
     reviewed = follow(audited, "review")
     corrected = pd.read_csv("export-review/corrected.csv", keep_default_na=False)
@@ -224,3 +222,24 @@ def test_votes_from_label_studio(run, follow, reviewer, printed, true):
     assert load_model("model.ccmn").label_names_ == tuple(LABELS)
     # The corrected table can be used in place of the export.
     run("fit", "export-review/corrected.csv", "--tags", "labels", "--text", "text", "--id", "id", "--out", "m.ccmn")
+
+
+def test_votes_with_the_texts_in_a_second_file(run, follow, reviewer, true):
+    rng = np.random.default_rng(4)
+    lines = []
+    for who, error in (("ann", 0.05), ("bob", 0.15), ("eve", 0.4)):
+        votes = true ^ (rng.random(true.shape) < error)
+        lines += [(f"T{i}", who, LABELS[j], int(votes[i, j])) for i in range(N) for j in range(3)]
+    pd.DataFrame(lines, columns=["item", "worker", "emotion", "vote"]).to_csv("votes.csv", index=False)
+    pd.DataFrame({"item": [f"T{i}" for i in range(N)], "text": texts(true)}).to_csv("items.csv", index=False)
+    options = ("--votes", "item,worker,emotion,vote", "--items", "items.csv", "--text", "text")
+    consensus = run("votes", "votes.csv", *options, "--out", "consensus.csv")
+    assert "eve" in consensus.stdout
+    labels = pd.read_csv("consensus.csv").set_index("item").loc[[f"T{i}" for i in range(N)], LABELS]
+    assert (labels.to_numpy() != true).mean() < 0.03
+    reviewer(true)
+    audited = run("audit", "votes.csv", *options, "--noise", "both", "--report", "report.html")
+    reviewed = follow(audited, "review")
+    fitted = follow(reviewed, "fit")
+    follow(fitted, "predict", NEW="items.csv")
+    assert share_wrong(true) < 0.05

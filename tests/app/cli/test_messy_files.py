@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.columns import Columns
-from ccmn.data.labeled_table import ColumnRoles
 
 N = 120
 TAGS = ["Gerät", "Rechnung", "Zugang"]
@@ -119,7 +119,7 @@ def test_corrected_table_keeps_all_other_cells(help_desk):
     roles = ColumnRoles(tags="Schlagwörter", text=("Text",), id="Ticket-ID", ignore=("Erstellt", "Kosten (€)"))
     dataset, _ = read_review_data("export.csv", roles=roles)
     session = open_session(dataset, "review", "partial")
-    item = session.latest()
+    item = session.start()
     given = dataset.given[item.row]
     session.answer(item, item.asked[0], "no" if given[item.asked[0]] else "yes")
     export_answers(session)

@@ -116,7 +116,7 @@ def test_fit_with_estimated_rates_equals_fit_that_estimates(run, printed, noisy)
 
 
 def test_every_command_accepts_estimated_rates(run, printed, noisy):
-    found = printed("noise", "estimate", "noisy.npz", "--noise-type", "partial", "--out", "rates.json")
+    found = printed("noise", "estimate", "noisy.npz", "--noise", "partial", "--out", "rates.json")
     assert json.loads((noisy / "rates.json").read_text()) == found
     assert found["kind"] == "partial"
     assert found["label_names"] == ["sea", "sky", "sun"]
@@ -124,23 +124,22 @@ def test_every_command_accepts_estimated_rates(run, printed, noisy):
     assert found["estimate"]["noise_type"] == ["partial"] * 3
     assert read_rates(noisy / "rates.json") == PartialNoise(found["rho_neg"], label_names=found["label_names"])
     assert printed("noise", "show", "rates.json") == found
-    fitted = printed("fit", "noisy.npz", "--noise", "rates.json", "--epochs", 2, "--lr", 0.05, "--out", "model.ccmn")
+    fitted = printed("fit", "noisy.npz", "--noise", "rates.json", "--out", "model.ccmn")
     assert fitted["noise"]["rho_neg"] == found["rho_neg"]
     assert fitted["noise_is_estimated"]
 
 
 def test_estimate_table(run, noisy):
-    result = run("noise", "estimate", "noisy.npz", "--method", "best_bin", "--out", "rates.json")
-    for word in ("estimated noise, 3 labels", "sky", "upper bound", "best bin", "intervals"):
-        assert word in result.stdout
-    assert "ccmn: note: Noise rates of" in result.stderr
+    result = run("noise", "estimate", "noisy.npz", "--out", "rates.json")
+    for word in ("estimated noise, 3 labels", "sky", "intervals, if errors depend only on the label"):
+        assert word in " ".join(result.stdout.split())
     assert "estimated noise, 3 labels" in run("noise", "show", "rates.json").stdout
 
 
 def test_estimate_from_csv_and_candidates(printed, task, noisy):
     Y = read_npz("noisy.npz").Y
     write_npz(MultiLabelData(task.X, task.Y, candidates=Y), noisy / "both.npz")
-    options = ("--noise-type", "partial", "--random-state", 3)
+    options = ("--noise", "partial", "--random-state", 3)
     expected = printed("noise", "estimate", "noisy.npz", *options)["rho_neg"]
     assert printed("noise", "estimate", "both.npz", "--candidates", *options)["rho_neg"] == expected
     clean = printed("noise", "estimate", "task.csv", "--labels", -3, *options)["rho_neg"]
@@ -150,9 +149,7 @@ def test_estimate_from_csv_and_candidates(printed, task, noisy):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["task.npz", "--noise-type", "left"], 2, "'left' is not one of both, partial, missing"),
-        (["task.npz", "--method", "guess"], 2, "'guess' is not one of auto, profile"),
-        (["task.npz", "--method", "trusted"], 2, "'trusted' is not one of auto"),
+        (["task.npz", "--noise", "left"], 2, "--noise must be both, partial, missing; got 'left'"),
         (["task.npz", "--candidates"], 1, "no candidate sets"),
         (["none.npz"], 1, "none.npz"),
         (["task.npz", "--out", "nowhere/rates.json"], 1, "folder nowhere does not exist"),
@@ -164,7 +161,7 @@ def test_estimate_errors(rejected, files, arguments, code, message):
 
 
 def test_estimated_rates_are_matched_by_name(noisy, printed):
-    printed("noise", "estimate", "noisy.npz", "--noise-type", "partial", "--out", "rates.json")
+    printed("noise", "estimate", "noisy.npz", "--noise", "partial", "--out", "rates.json")
     rates = read_estimate(noisy / "rates.json")
     flagged = NoiseRates.from_dict({**rates.to_dict(), "flags": [("first", "note", 0), ("all", "note", None)]})
     matched = match_rates(flagged, ["sun", "sea", "sky"], 3)

@@ -67,7 +67,7 @@ def test_files_without_names_are_matched_by_position(run, saved, task, files):
 
 def test_models_without_names(run, task, unnamed, files):
     write_npz(unnamed, files / "unnamed.npz")
-    run("fit", "unnamed.npz", "--noise", "none", "--epochs", 2, "--out", "model.ccmn")
+    run("fit", "unnamed.npz", "--noise", "none", "--out", "model.ccmn")
     assert run("predict", "model.ccmn", "unnamed.npz").stdout.startswith("row,0,1,2,p(0),p(1),p(2)\n")
     write_csv(replace(task, Y=task.Y[:, :0], label_names=None), files / "features.csv")
     run("predict", "model.ccmn", "features.csv")

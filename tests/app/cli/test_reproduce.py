@@ -58,7 +58,7 @@ def test_page_latex_and_csv(store, tmp_path):
 def test_errors(store, tmp_path):
     for arguments, message in (
         (("reproduce", "table9"), "not one of table1"),
-        (("reproduce", "table1", "--engine", "ray"), "Use --jobs N on one machine; on a cluster, run"),
+        (("reproduce", "table1", "--engine", "ray"), "use --jobs N on one machine; on a cluster, ccmn"),
         (("reproduce", "table1", "--address", "localhost:1"), "examples/recipes/with_ray.py"),
     ):
         done = run(*arguments)

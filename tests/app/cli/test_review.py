@@ -22,7 +22,7 @@ from ccmn.app.review.decisions import DecisionStore
 
 needs_server = pytest.mark.skipif(
     not all(__import__("importlib.util").util.find_spec(name) for name in ("starlette", "uvicorn")),
-    reason="the review page needs starlette and uvicorn: pip install starlette uvicorn",
+    reason="the review page needs starlette and uvicorn: pip install 'ccmn[app]'",
 )
 
 
@@ -120,7 +120,7 @@ def subject_of(page):
         (["task.npz", "--picture", "2x3"], 1, "Expected 6 features for pictures of size 2x3; got 4 features"),
         (["task.npz", "--picture", "wide"], 1, "HEIGHTxWIDTH"),
         (["task.npz", "--candidates"], 1, "no candidate labels"),
-        (["task.npz", "--noise", "none"], 2, "--noise must be estimate, partial, missing or a JSON file"),
+        (["task.npz", "--noise", "none"], 2, "--noise must be both, partial, missing or a JSON file"),
         (["task.npz", "--out", "nowhere/review"], 1, "folder nowhere does not exist"),
         (["task.npz", "--out", "task.csv"], 1, "task.csv is a file; --out expects a folder"),
         (["task.npz", "--host", "0.0.0.0"], 1, "stands for all addresses"),
@@ -141,7 +141,7 @@ def test_decisions_of_other_data(rejected, files):
 
 
 @needs_server
-@pytest.mark.parametrize("noise", ["both", "rates.json"])
+@pytest.mark.parametrize("noise", [(), ("--noise", "rates.json")])
 def test_results_of_earlier_commands_are_reused(run, files, monkeypatch, noise):
     """With one folder of results, the review computes neither rates nor probabilities again."""
     run("noise", "estimate", "task.csv", "--labels", "sea,sky,sun", "--cache", "results", "--out", "rates.json")
@@ -151,14 +151,14 @@ def test_results_of_earlier_commands_are_reused(run, files, monkeypatch, noise):
         raise AssertionError("this result is in the folder")
 
     monkeypatch.setattr("ccmn.estimation.estimate_noise", computed_again)
-    monkeypatch.setattr("ccmn.audit.out_of_fold_probabilities", computed_again)
+    monkeypatch.setattr("ccmn.app.issues.out_of_fold_probabilities", computed_again)
     monkeypatch.setattr("ccmn.app.review.server.serve", lambda *_: None)
-    run("review", "task.csv", "--labels", "sea,sky,sun", "--cache", "results", "--noise", noise)
+    run("review", "task.csv", "--labels", "sea,sky,sun", "--cache", "results", *noise)
 
 
 def test_missing_dependencies(rejected, files, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "pip install starlette uvicorn" in rejected("review", "task.npz")
+    assert 'pip install "ccmn[app]"' in rejected("review", "task.npz")
     assert not (files / "task-review").exists()
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from ccmn.app.cli.votes_command import label_agreement
 from ccmn.app.review import open_session, read_review_data
+from ccmn.votes import VoteTable
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +43,14 @@ def test_noise_of_the_majority_and_of_the_annotators(printed, run, vote_file, tm
 
 
 def test_rates_of_a_fit_are_estimated_from_the_votes(run, printed, vote_file, tmp_path):
-    command = ("fit", vote_file, "--votes", "item,worker,tag", "--loss", "hamming", "--surrogate", "square", "--out")
+    command = ("fit", vote_file, "--votes", "item,worker,tag", "--method", "hamming", "--out")
     assert printed(*command, tmp_path / "model.ccmn")["noise_is_estimated"]
     assert "class-conditional, estimated" in run(*command, tmp_path / "again.ccmn").stdout
 
 
 def test_audit_describes_the_annotators(run, vote_file, tmp_path):
     page = tmp_path / "report.html"
-    run("audit", vote_file, "--votes", "item,worker,tag", "--report", page, "--min-p-wrong", "0")
+    run("audit", vote_file, "--votes", "item,worker,tag", "--report", page)
     text = page.read_text()
     assert '<h2 id="annotators">' in text
     assert len(re.findall(r"<th[^>]*>eve</th>", text)) == 3  # one line per label
@@ -62,13 +66,97 @@ def test_review_orders_rows_by_the_gain_of_another_vote(vote_file, tmp_path):
         assert scores.row_scores(0).shape == (3,)
         assert scores.label_scores(1)[7] == scores.row_scores(7)[1]
         given = dataset.given
-        assert 0 < scores.max_p_wrong[scores.order[0]] < 1
+        assert 0 < scores.worst[scores.order[0]] < 1
         assert not np.isnan(given).any()
     finally:
         session.close()
 
 
+def test_a_vote_that_would_become_a_feature_is_a_usage_error(rejected, files):
+    lines = [f"i{i},{who},joy,{(i + len(who)) % 2},{i}" for i in range(40) for who in ("ann", "bo")]
+    (files / "v.csv").write_text("\n".join(["item,worker,emotion,vote,size", *lines]))
+    line = rejected("fit", "v.csv", "--votes", "item,worker,emotion", "--out", "m.ccmn", code=2)
+    assert "column 'vote' contains 0 and 1" in line
+    assert "--votes item,worker,emotion,vote" in line
+    assert line.count("\n") == 1
+
+
+@pytest.fixture
+def two_files(files, task):
+    """Votes of three annotators without features, and the features of their items in another order."""
+    rng = np.random.default_rng(0)
+    lines = []
+    for annotator, error in (("ann", 0.05), ("bob", 0.1), ("eve", 0.4)):
+        votes = task.Y ^ (rng.random(task.Y.shape) < error)
+        lines += [f"r{i},{annotator},{task.label_names[j]},{votes[i, j]}" for i in range(task.n) for j in range(task.q)]
+    (files / "votes.csv").write_text("\n".join(["item,worker,label,value", *lines]))
+    frame = pd.DataFrame(task.X, columns=list(task.feature_names)).assign(name=[f"r{i}" for i in range(task.n)])
+    frame.iloc[::-1].to_csv(files / "items.csv", index=False)
+    return ("--votes", "item,worker,label,value")
+
+
+def test_items_in_their_own_file(run, printed, rejected, two_files, files, task):
+    described = (*two_files, "--items", "items.csv", "--id", "name")
+    found = printed("fit", "votes.csv", *described, "--out", "m.ccmn")
+    assert (found["n"], found["d"], found["q"]) == (300, 4, 3)
+    predicted = pd.read_csv(io.StringIO(run("predict", "m.ccmn", "items.csv").stdout))
+    assert predicted.name.tolist() == [f"r{i}" for i in range(299, -1, -1)]
+    assert (predicted[list(task.label_names)].to_numpy() == task.Y[::-1]).mean() > 0.9
+    audited = printed("audit", "votes.csv", *described, "--top", 5)
+    assert audited["issues"][0]["id"].startswith("r")
+    result = run("audit", "votes.csv", *described)
+    assert "ccmn review votes.csv --id name --votes item,worker,label,value --items items.csv" in result.stderr
+    assert "--items FILE" in rejected("fit", "votes.csv", *two_files, "--out", "n.ccmn")
+    assert "no column 'nome' (--items)" in rejected("audit", "votes.csv", *described[:-1], "nome", code=1)
+    assert "--items requires --votes" in rejected("audit", "items.csv", "--items", "items.csv", code=2)
+
+
+def test_consensus(run, printed, rejected, two_files, files, task):
+    result = run("votes", "votes.csv", *two_files, "--out", "consensus.csv")
+    assert "300 items, 3 annotators, 3 labels, 2,700 votes" in result.stdout
+    for word in ("alpha", "ties", "eve", "missing"):
+        assert word in result.stdout
+    table = pd.read_csv("consensus.csv").set_index("item").loc[[f"r{i}" for i in range(300)]]
+    assert list(table) == ["sea", "sky", "sun", "p(sea)", "p(sky)", "p(sun)"]
+    majority = (table[["sea", "sky", "sun"]].to_numpy() == task.Y).mean()
+    assert majority > 0.93
+    found = printed("votes", "votes.csv", *two_files)
+    assert [line["label"] for line in found["agreement"]] == ["sea", "sky", "sun"]
+    assert len(found["annotator_rates"]) == 9
+    described = ("--items", "items.csv", "--id", "name", "--out", "better.csv")
+    run("votes", "votes.csv", *two_files, *described)
+    better = pd.read_csv("better.csv").set_index("item").loc[table.index]
+    assert (better[["sea", "sky", "sun"]].to_numpy() == task.Y).mean() >= majority
+    assert "already exists" in rejected("votes", "votes.csv", *two_files, "--out", "consensus.csv")
+    assert "--out must end in .csv" in rejected("votes", "votes.csv", *two_files, "--out", "consensus.txt", code=2)
+
+
+def slow_alpha(rows):
+    """Return Krippendorff's alpha of the values of each unit, from all pairs of values."""
+    units = [unit for unit in rows if len(unit) >= 2]
+    values = [value for unit in units for value in unit]
+    observed = sum(
+        (unit[a] != unit[b]) / (len(unit) - 1) for unit in units for a, b in itertools.permutations(range(len(unit)), 2)
+    )
+    expected = sum(values[a] != values[b] for a, b in itertools.permutations(range(len(values)), 2))
+    return 1 - (observed / len(values)) / (expected / (len(values) * (len(values) - 1)))
+
+
+def test_agreement_equals_the_definition():
+    rng = np.random.default_rng(0)
+    votes = rng.integers(0, 2, (25, 5, 2)).astype(float)
+    votes[rng.random(votes.shape) < 0.5] = np.nan
+    votes[:, :, 1] = np.where(np.isnan(votes[:, :, 1]), np.nan, 1)
+    found = label_agreement(VoteTable.read(votes))
+    rows = [row[~np.isnan(row)].tolist() for row in votes[:, :, 0]]
+    assert found.alpha[0] == pytest.approx(slow_alpha(rows))
+    assert np.isnan(found.alpha[1])  # all votes are equal
+    shared = [row for row in rows if len(row) >= 2]
+    assert found.ties[0] == pytest.approx(np.mean([sum(row) * 2 == len(row) for row in shared]))
+
+
 def test_invalid_votes(rejected, vote_file, tmp_path):
-    assert "ROW,ANNOTATOR,LABEL" in rejected("noise", "estimate", vote_file, "--votes", "item,worker", code=2)
-    assert "no column 'who'" in rejected("audit", vote_file, "--votes", "item,who,tag")
-    assert "--labels and --votes" in rejected("audit", vote_file, "--labels", "a,b", "--votes", "item,worker,tag")
+    assert "ITEM,ANNOTATOR,LABEL" in rejected("noise", "estimate", vote_file, "--votes", "item,worker", code=2)
+    assert "no column 'who' (--votes)" in rejected("audit", vote_file, "--votes", "item,who,tag")
+    command = ("audit", vote_file, "--labels", "a,b", "--votes", "item,worker,tag")
+    assert "--labels and --votes" in rejected(*command, code=2)

@@ -1,40 +1,36 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.metrics import average_precision_score
 
+from ccmn.app.issues import find_suspicions
 from ccmn.app.report.facts import (
     AS_GIVEN,
     CORRECTED,
     MAX_DRAWN_LABELS,
+    RANK_METRICS,
     RECALL_LEVELS,
     RateFact,
     conditional_shares,
     cooccurrence_facts,
     correcting_noise,
-    curve_facts,
     data_facts,
-    diverse_issues,
-    histories_by_rate,
     issue_facts,
     label_variants,
+    measure,
     metric_facts,
     precision_recall_curve,
     precision_recall_facts,
     rate_facts,
-    selected_history,
 )
 from ccmn.app.report.instances import Snippet
-from ccmn.audit import find_label_issues
 from ccmn.estimation import NoiseRates
 from ccmn.metrics import METRICS
 from ccmn.noise import ClassConditionalNoise, TransitionNoise
@@ -50,23 +46,22 @@ def test_data_facts_match_loops():
     Y = rng.choice([0.0, 1.0, np.nan], size=(40, 5), p=[0.6, 0.2, 0.2])
     facts = data_facts("some", 7, Y, list("abcde"))
     assert (facts.n, facts.d, facts.q) == (40, 7, 5)
-    for j, label in enumerate(facts.labels):
-        assert label.name == "abcde"[j]
-        assert label.given == sum(value == 1 for value in Y[:, j])
-        assert label.observed == sum(value in (0, 1) for value in Y[:, j])
-        assert label.share == label.given / label.observed
+    assert facts.labels == tuple("abcde")
+    for j in range(5):
+        assert facts.given[j] == sum(value == 1 for value in Y[:, j])
+        assert facts.observed[j] == sum(value in (0, 1) for value in Y[:, j])
+        assert facts.shares[j] == facts.given[j] / facts.observed[j]
     assert facts.rows_without_labels == sum(not any(value == 1 for value in row) for row in Y)
-    assert facts.cardinality == pytest.approx(sum(value == 1 for row in Y for value in row) / 40)
-    assert facts.observed == pytest.approx(1 - np.isnan(Y).mean())
 
 
 def test_share_of_label_without_observations_is_zero():
-    assert data_facts("", 1, np.array([[np.nan]]), ["x"]).labels[0].share == 0
+    assert data_facts("", 1, np.array([[np.nan]]), ["x"]).shares == [0]
 
 
 def test_rates_of_noise_model_are_known():
     facts = rate_facts(TWO_LABELS, ["sea", "sky"])
-    assert [(label.name, label.kind) for label in facts.labels] == [("sea", "known"), ("sky", "known")]
+    assert [label.name for label in facts.labels] == ["sea", "sky"]
+    assert "given by the user" in facts.note
     assert facts.labels[1].rho_pos == RateFact(0.3, 0.3, 0.3)
     assert facts.warnings == ()
 
@@ -81,7 +76,7 @@ def test_estimated_rates_keep_intervals_kinds_warnings_and_true_rates():
     facts = rate_facts(rates, ["sea", "sky"], ClassConditionalNoise([0.15, 0.25], [0.2, 0.1]))
     assert facts.labels[1].rho_pos == RateFact(0.3, 0.1, 0.5, 0.25)
     assert facts.labels[1].rho_neg.true == 0.1
-    assert [label.kind for label in facts.labels] == ["point", "upper bound"]
+    assert "if errors depend only on the label" in facts.note
     assert facts.warnings == ("sky: poorly identified", "all labels: few rows")
     # The mean of an upper bound is half of it, as in an audit.
     assert correcting_noise(rates).rho_pos.tolist() == [0.1, 0.15]
@@ -94,9 +89,11 @@ def test_transition_noise_has_no_rates_per_label():
 def test_both_rows_match_the_metrics():
     given_labels, corrected = metric_facts(Y, SCORES, NOISE, "").rows
     assert (given_labels.name, corrected.name) == (AS_GIVEN, CORRECTED)
+    labeled = Y.any(1)
     for name, metric in METRICS.items():
         second = SCORES if metric.needs == "scores" else SCORES >= 0
-        assert given_labels.values[name].value == metric.function(Y, second)
+        rows = labeled if name in RANK_METRICS else np.ones(len(Y), dtype=bool)
+        assert given_labels.values[name].value == metric.function(Y[rows], second[rows])
         expected = metric.function(Y, second, noise=NOISE)
         found = corrected.values[name]
         assert (found.value, found.se, found.status) == (expected.value, expected.se, expected.status)
@@ -223,73 +220,57 @@ def test_cooccurrence_of_label_without_positives_is_nan():
     assert shares[1, 0] == 0
 
 
-def make_issues(**more):
+def make_issues(known=True, **more):
     rng = np.random.default_rng(0)
-    Y = rng.integers(0, 2, (20, 3)).astype(np.float64)
-    issues = find_label_issues(
-        Y, rng.uniform(0.2, 0.8, (20, 3)), ClassConditionalNoise(0.2, 0.2, n_labels=3), min_p_wrong=0.0
-    )
-    found = issue_facts(issues, Y, ["0", "1", "2"], lambda row, j: Snippet(f"{row} {j}"), "", max_shown=5, **more)
-    return Y, issues, found
+    given = rng.integers(0, 2, (20, 3)).astype(np.float64)
+    noise = ClassConditionalNoise(0.2, 0.2, n_labels=3)
+    listed = find_suspicions(given, rng.uniform(0.2, 0.8, (20, 3)), noise, known=known).issues("abc", 5, 0.1)
+    found = issue_facts(listed, given, "abc", lambda row, j: Snippet(f"{row} {j}"), "", known=known, max_rows=5, **more)
+    return given, listed, found
 
 
-def test_shown_issues_are_the_first_ones():
-    Y, issues, found = make_issues()
-    assert found.found == 60
-    assert len(found.issues) == 5
-    for shown, (_, issue) in zip(found.issues, issues.iterrows()):
-        row, label = int(issue.row), int(issue.label)
-        assert (shown.row, shown.label, shown.given) == (row, str(label), Y[row, label])
-        assert shown.p_wrong == issue.p_wrong
-        assert shown.row_labels == tuple(str(k) for k in range(3) if Y[row, k] == 1)
-        assert shown.instance == Snippet(f"{row} {label}")
-    assert found.wrong is None
+@pytest.mark.parametrize("known", [True, False])
+def test_one_card_per_row_with_all_its_labels(known):
+    given, listed, found = make_issues(known)
+    assert [row.row for row in found.rows] == listed.row.drop_duplicates().head(5).tolist()
+    assert found.n_labels == len(listed)
+    assert found.n_rows == (listed.row.nunique() if known else None)
+    for row in found.rows:
+        own = listed[listed.row == row.row]
+        assert [name for name, *_ in row.issues] == own.label.tolist()
+        assert [value for _, value, *_ in row.issues] == own.given.tolist()
+        assert [p for *_, p, _ in row.issues] == (own.p_wrong.tolist() if known else [None] * len(own))
+        assert row.labels == tuple(name for name, value in zip("abc", given[row.row]) if value == 1)
+        assert row.instance == Snippet(f"{row.row} {'abc'.index(own.label.iloc[0])}")
+    assert found.verdicts == []
 
 
 def test_issues_are_compared_with_true_labels():
     found = make_issues(Y_true=np.zeros((20, 3)))[2]
-    assert [issue.is_wrong for issue in found.issues] == [issue.given == 1 for issue in found.issues]
-    assert found.wrong == sum(issue.given for issue in found.issues)
+    values = [value for row in found.rows for _, value, *_ in row.issues]
+    assert found.verdicts == [value == 1 for value in values]
 
 
-LOOP = pd.DataFrame(
-    {
-        "lr": [0.1, 0.1, 0.01, 0.01],
-        "epoch": [1, 2, 1, 2],
-        "loss": [3.0, math.nan, 4.0, 2.0],
-        "hamming_loss": [0.4, 0.3, 0.5, 0.2],
-    }
-)
-PATH = pd.DataFrame({"l2": [1.0, 0.1], "hamming_loss": [0.4, 0.3], "labels": [1, 2]})
+def test_without_probabilities_each_row_has_its_most_suspicious_label():
+    listed = make_issues(known=False)[1]
+    assert listed.row.nunique() == 5
+    assert listed.p_wrong.isna().all()
+    for _, own in listed.groupby("row"):
+        assert (own.suspicion >= 0.5).sum() >= len(own) - 1
+        assert (own.suggested == np.where(own.suspicion >= 0.5, 1 - own.given, own.given)).all()
 
 
-def test_one_curve_per_learning_rate():
-    facts = curve_facts(histories_by_rate(LOOP), "")
-    loss, criterion = facts.charts
-    assert (loss.title, criterion.title) == ("training loss", "validation: hamming loss")
-    assert loss.series == {"learning rate 0.1": ((1.0, 3.0),), "learning rate 0.01": ((1.0, 4.0), (2.0, 2.0))}
-    assert criterion.series["learning rate 0.01"] == ((1.0, 0.5), (2.0, 0.2))
+def test_first_metric_is_the_mean_average_precision():
+    found = measure(Y, SCORES)
+    assert next(iter(found)) == "mean_average_precision"
+    averages = [average_precision_score(y, s) for y, s in zip(Y.T, SCORES.T)]
+    assert found["mean_average_precision"].value == pytest.approx(np.mean(averages))
 
 
-def test_history_of_the_selected_learning_rate():
-    assert selected_history(LOOP).lr.tolist() == [0.01, 0.01]
-    assert selected_history(PATH) is PATH
-
-
-def test_l2_paths_have_their_own_charts():
-    facts = curve_facts({"loop": selected_history(LOOP), "path": PATH}, "")
-    assert [(chart.title, chart.x_name, list(chart.series)) for chart in facts.charts] == [
-        ("training loss", "epoch", ["loop"]),
-        ("validation: hamming loss", "epoch", ["loop"]),
-        ("validation: hamming loss", "log10(l2)", ["path"]),
-    ]
-    assert facts.charts[2].series["path"] == ((0.0, 0.4), (-1.0, 0.3))
-
-
-@given(labels=st.lists(st.sampled_from("abcd"), max_size=40), n_shown=st.integers(1, 20), cap=st.integers(1, 6))
-def test_diverse_issues(labels, n_shown, cap):
-    """Compare with a loop: first the issues within the limit of their label, then the others."""
-    issues = pd.DataFrame({"label": labels, "row": range(len(labels))})
-    within = [i for i, label in enumerate(labels) if labels[:i].count(label) < cap]
-    rest = [i for i in range(len(labels)) if i not in within]
-    assert diverse_issues(issues, n_shown, cap).row.tolist() == sorted((within + rest)[:n_shown])
+def test_rank_metrics_leave_out_rows_without_labels():
+    none = np.vstack([Y, np.zeros((30, 3))])
+    scores = np.vstack([SCORES, np.random.default_rng(1).normal(size=(30, 3))])
+    assert all(measure(none, scores)[name] == measure(Y, SCORES)[name] for name in RANK_METRICS)
+    note = metric_facts(none, scores, None, "").note
+    assert f"use the {int(Y.any(1).sum())} of 80 rows that have a label" in note
+    assert np.isnan(measure(np.zeros((3, 2)), np.ones((3, 2)))["one_error"].value)

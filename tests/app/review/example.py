@@ -24,9 +24,11 @@ def make_dataset(**display) -> ReviewDataset:
     return ReviewDataset(data, **display)
 
 
-def make_session(folder, **display) -> ReviewSession:
-    """Start or resume a review of the example data."""
-    return ReviewSession(make_dataset(**display), *initial_estimates(), folder, random_state=3)
+def make_session(folder, declared="known", **display) -> ReviewSession:
+    """Start or resume a review of the example data; by default, with declared rates."""
+    pred_proba, rates = initial_estimates()
+    noise = rates.noise if declared == "known" else declared
+    return ReviewSession(make_dataset(**display), pred_proba, noise, folder, random_state=3)
 
 
 @cache
@@ -39,9 +41,8 @@ def initial_estimates():
         return pred_proba, estimate_noise(Y_noisy=dataset.named_labels, pred_proba=pred_proba)
 
 
-def answer_correctly(session: ReviewSession, n_items: int) -> None:
-    """Answer the next items of the queue with the true labels."""
-    item = session.latest()
+def answer_correctly(session: ReviewSession, n_items: int, stream: str = "random") -> None:
+    """Answer the next items of a list with the true labels."""
     for _ in range(n_items):
+        item = session.queue.open(stream)
         session.store.record(item, {j: "yes" if TRUE[item.row, j] else "no" for j in item.asked})
-        item = session.queue.after(item.position)

@@ -86,13 +86,13 @@ class HTTPClient:
         return Response(sent[0]["status"], received, b"".join(message.get("body", b"") for message in sent[1:]))
 
 
-def make_client(session, **classifier_params) -> HTTPClient:
+def make_client(session) -> HTTPClient:
     """Return a client that has not signed in."""
     from ccmn.app.review import Retraining
     from ccmn.app.review.security import AccessControl
     from ccmn.app.review.web_app import make_app
 
-    app = make_app(session, Retraining(session, classifier_params=classifier_params))
+    app = make_app(session, Retraining(session))
     return HTTPClient(AccessControl(app, {HOST, "localhost:8000"}, TOKEN))
 
 

@@ -100,13 +100,25 @@ def test_undo_reverts_all_answers_of_an_action(tmp_path):
         assert store.undo() is None
 
 
+def test_every_answer_has_the_list_that_its_row_was_chosen_from(tmp_path):
+    with make_store(tmp_path / "decisions.db") as store:
+        store.record(ITEMS[0], {0: "no"})
+        store.record(ITEMS[1], {0: "no"})
+        assert store.record_many([(1, 0, "yes"), (2, 0, "yes"), (3, 1, "no")]) == 2  # row 2 has an answer
+        chosen = {(answer.row, answer.label): answer.chosen for answer in store.answers()}
+        assert chosen == {(4, 0): "random", (2, 0): "suspicious", (1, 0): "bulk", (3, 1): "bulk"}
+        assert store.undo().position == -1  # all of them at once
+        assert {answer.row for answer in store.answers()} == {2, 4}
+        assert store.progress()["answers"] == 2
+
+
 def test_contents_survive_reopening(tmp_path):
     path = tmp_path / "decisions.db"
     store = make_store(path)
     store.record(ITEMS[0], {0: "no"})
     store.set_metadata("trained", {"a": 1})
     with DecisionStore(path, METADATA) as reopened:  # while the first store is open, as after a kill
-        assert reopened.answers() == [LabelAnswer(4, 0, "no")]
+        assert reopened.answers() == [LabelAnswer(4, 0, "no", "random")]
         assert reopened.item(1) == ITEMS[1]
         assert (reopened.length(), reopened.progress()["drawn"], reopened.queued_rows()) == (3, 2, {2, 4, 5})
         assert reopened.metadata("trained") == {"a": 1}

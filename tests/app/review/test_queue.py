@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.review.example import TRUE, answer_correctly
+from app.review.example import TRUE, answer_correctly, make_session
+from ccmn.app.issues import find_suspicions
 from ccmn.app.review.decisions import ANSWERS, AnswerCount, DecisionStore, LabelAnswer
 from ccmn.app.review.queue import (
     MAX_QUESTIONS,
     FlipCounts,
-    LabelIssueScores,
     ReviewQueue,
+    RowScores,
     corrected_labels,
     count_flips,
     trusted_rows,
@@ -24,101 +25,105 @@ from ccmn.estimation.trusted import count_label, flip_counts
 from ccmn.noise import ClassConditionalNoise
 
 
-def make_queue(q=3, n=12, random_state=5, given=None):
+def make_queue(q=3, n=12, random_state=5, given=None, known=True):
     rng = np.random.default_rng(0)
     given = rng.integers(0, 2, size=(n, q)).astype(np.float32) if given is None else given
     noise = ClassConditionalNoise(np.full(q, 0.3), np.full(q, 0.3))
-    scores = LabelIssueScores(given, rng.random(given.shape), noise)
+    scores = RowScores(find_suspicions(given, rng.random(given.shape), noise, known=known))
     return ReviewQueue(DecisionStore(":memory:", {}), given, scores, random_state)
 
 
-def all_items(queue, accept=False):
-    """Return all items up to the end of the queue, and answer them if requested."""
-    items, item = [], queue.after(-1)
+def all_items(queue, stream, accept=False):
+    """Return all items of a list, and answer them if requested."""
+    items, item = [], queue.after(-1, stream)
     while item is not None:
         items.append(item)
         if accept:
             queue.store.record(item, dict.fromkeys(item.asked, "no"))
-        item = queue.after(item.position)
+        item = queue.after(item.position, stream)
     return items
 
 
-@pytest.fixture
-def alternating(monkeypatch):
-    """Make every second row suspicious from the beginning."""
-    monkeypatch.setattr("ccmn.app.review.queue.INITIAL_RANDOM_ROWS", 0)
+def test_suspicious_rows_come_in_the_order_of_suspicion():
+    for known in (True, False):
+        queue = make_queue(known=known)
+        rows = [item.row for item in all_items(queue, "suspicious")]
+        assert rows == queue.scores.order.tolist()
+        assert (np.diff(queue.scores.worst[rows]) <= 0).all()
 
 
-def test_most_rows_are_random_at_first():
-    streams = [item.stream for item in all_items(make_queue(n=400))]
-    assert streams[:16] == (["random"] * 7 + ["suspicious"]) * 2
-    hundredth = [i for i, stream in enumerate(streams) if stream == "random"][99]
-    assert streams[hundredth + 1 : hundredth + 9].count("suspicious") == 4
-
-
-@pytest.mark.usefixtures("alternating")
 def test_order_of_the_random_sample_is_fixed():
     queue = make_queue()
-    items = all_items(queue)
-    sample = [item.row for item in items if item.stream == "random"]
+    queue.after(-1, "suspicious")
+    sample = [item.row for item in all_items(queue, "random")]
     assert sample == np.random.default_rng(5).permutation(12).tolist()
-    assert [item.stream for item in items[:4]] == ["random", "suspicious"] * 2
-    suspicious = [item.row for item in items if item.stream == "suspicious"]
-    assert all(queue.scores.max_p_wrong[row] >= 0.5 for row in suspicious)
-    assert suspicious[0] == next(row for row in queue.scores.order if row != sample[0])
 
 
-@pytest.mark.usefixtures("alternating")
+def test_the_next_row_belongs_to_the_open_list():
+    queue = make_queue()
+    first, drawn = queue.after(-1, "suspicious"), queue.after(-1, "random")
+    second = queue.after(first.position, "suspicious")
+    assert [item.stream for item in (first, drawn, second)] == ["suspicious", "random", "suspicious"]
+    assert queue.after(drawn.position, "random").stream == "random"
+    assert queue.store.neighbor(second.position, "suspicious", -1) == first
+    assert queue.store.neighbor(first.position, "suspicious", -1) is None
+    assert queue.open("random") == queue.store.neighbor(queue.store.length(), "random", -1)
+
+
 def test_suspicious_rows_stay_in_the_random_sample():
     queue = make_queue()
-    all_items(queue, accept=True)
+    all_items(queue, "suspicious", accept=True)
+    assert queue.store.progress()["counted"] == 0
+    assert queue.after(-1, "random") is None  # every row of the sample has its answers already
     sample = queue.store._query("SELECT row FROM items WHERE stream = 'random'")
     assert len(sample) == len({row for (row,) in sample}) == 12
     assert sorted(queue.store.sampled_rows()) == list(range(12))
 
 
-@pytest.mark.usefixtures("alternating")
-def test_complete_rows_are_not_shown_again():
-    shown = [item.row for item in all_items(make_queue(), accept=True)]
-    assert len(shown) == len(set(shown))
+def test_answers_for_many_rows_do_not_count_as_answers_of_random_rows():
+    queue = make_queue()
+    queue.store.record_many([(row, j, "yes") for row in range(12) for j in range(3)])
+    item = queue.after(-1, "random")
+    assert item is not None
+    assert queue.store.sampled_rows() == []
+    assert queue.store.row_answers(item.row, bulk=False) == {}
+    queue.store.record(item, dict.fromkeys(item.asked, "no"))
+    assert queue.store.sampled_rows() == [item.row]
 
 
-@pytest.mark.usefixtures("alternating")
 def test_a_position_keeps_its_row():
     queue = make_queue()
-    assert queue.after(-1) == queue.after(-1) == queue.store.item(0)
-    assert queue.after(0) == queue.after(0)
+    assert queue.after(-1, "random") == queue.after(-1, "random") == queue.store.item(0)
+    assert queue.after(0, "random") == queue.after(0, "random")
     assert queue.store.item(7) is None
 
 
-@pytest.mark.usefixtures("alternating")
 def test_new_scores_do_not_change_the_random_sample():
     queue, other = make_queue(), make_queue()
-    queue.after(-1), other.after(-1)
-    noise = ClassConditionalNoise([0.4] * 3, [0.4] * 3)
-    other.scores = LabelIssueScores(1 - queue.given, np.full(queue.given.shape, 0.5), noise)
-    samples = [[item.row for item in all_items(q) if item.stream == "random"] for q in (queue, other)]
+    queue.after(-1, "random"), other.after(-1, "random")
+    other.scores = make_queue(given=1 - queue.given).scores
+    samples = [[item.row for item in all_items(q, "random")] for q in (queue, other)]
     assert samples[0] == samples[1]
 
 
-@pytest.mark.usefixtures("alternating")
 def test_number_of_questions_is_limited():
     q = 3 * MAX_QUESTIONS
-    queue = make_queue(q=q, n=40)
-    random, suspicious = queue.after(-1), queue.after(0)
+    given = np.zeros((40, q), dtype=np.float32)
+    given[:, :3] = 1
+    queue = make_queue(q=q, n=40, given=given)
+    random, suspicious = queue.after(-1, "random"), queue.after(-1, "suspicious")
     assert len(set(random.asked)) == len(set(suspicious.asked)) == MAX_QUESTIONS
-    p_wrong = queue.scores.row_scores(suspicious.row)
-    assert p_wrong[list(suspicious.asked)].min() >= np.delete(p_wrong, suspicious.asked).max()
-    assert [p_wrong[j] for j in suspicious.asked] == sorted(p_wrong[list(suspicious.asked)], reverse=True)
+    assert set(suspicious.asked) >= {0, 1, 2}  # the given labels
+    score = queue.scores.row_scores(suspicious.row)
+    assert score[list(suspicious.asked[3:])].min() >= np.delete(score, suspicious.asked).max()
     # The questions of a random row depend on random_state and row only, not on the given labels.
     other = make_queue(q=q, n=40, given=1 - queue.given)
-    assert other.after(-1).asked == random.asked
+    assert other.after(-1, "random").asked == random.asked
 
 
-@pytest.mark.usefixtures("alternating")
-def test_unobserved_labels_are_asked_and_never_suspicious():
+def test_unobserved_labels_are_asked():
     queue = make_queue(q=2, given=np.full((4, 2), np.nan, dtype=np.float32))
-    assert {item.stream for item in all_items(queue)} == {"random"}
+    assert len(all_items(queue, "random")) == 4
     assert queue.store._query("SELECT DISTINCT given FROM sample") == [(None,)]
 
 
@@ -126,10 +131,11 @@ def test_scores_agree_with_find_label_issues():
     queue = make_queue(q=4, n=30)
     scores = queue.scores
     noise = ClassConditionalNoise([0.3] * 4, [0.3] * 4)
-    issues = find_label_issues(queue.given, scores._pred_proba, noise, min_p_wrong=0)
+    issues = find_label_issues(queue.given, scores.found.proba, noise, min_p_wrong=0)
     for issue in issues.head(50).itertuples():
         assert scores.row_scores(issue.row)[issue.label] == pytest.approx(issue.p_wrong)
     assert scores.order[0] == issues.row[0]
+    assert scores.rank[scores.order].tolist() == list(range(1, 31))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.sampled_from(ANSWERS)), max_size=40))
@@ -154,7 +160,7 @@ def test_intervals_shrink_with_more_rows():
 
 
 def test_incomplete_rows_are_not_counted(session):
-    item = session.latest()
+    item = session.queue.open("random")
     for label in item.asked[:-1]:
         session.answer(item, label, "yes")
     assert session.flip_counts() == [FlipCounts()] * 3
@@ -164,8 +170,11 @@ def test_incomplete_rows_are_not_counted(session):
     assert session.flip_counts() == [FlipCounts()] * 3
 
 
-def test_rates_are_estimated_from_the_random_sample_only(session):
-    answer_correctly(session, 60)
+def test_rates_are_estimated_from_the_random_sample_only(tmp_path):
+    session = make_session(tmp_path / "review", declared=None)
+    assert session.rates_in_use() is None
+    answer_correctly(session, 20, "suspicious")
+    answer_correctly(session, 40)
     rows = np.array(sorted(session.store.sampled_rows()))
     progress = session.store.progress()
     assert 0 < len(rows) <= progress["drawn"] < progress["rows"]
@@ -182,15 +191,14 @@ def test_rates_are_estimated_from_the_random_sample_only(session):
     np.testing.assert_array_equal(rates.rho_neg, expected.rho_neg)
     changed = session.dataset.given[rows] != TRUE[rows]
     assert sum(flips.missing + flips.added for flips in session.flip_counts()) == changed.sum()
+    session.close()
 
 
 def test_unsure_answers_are_not_counted(session):
-    assert session.rates() is session.initial_rates
-    item = session.latest()
+    item = session.queue.open("random")
     session.store.record(item, dict.fromkeys(item.asked, "unsure"))
     assert session.store.progress()["counted"] == 1
     assert all(flips == (0, 0, 0, 0) for flips in session.flip_counts())
-    assert session.rates() is session.initial_rates
 
 
 def test_trusted_rows_contain_the_answers():

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import json
 import threading
 
@@ -11,53 +10,61 @@ import pytest
 
 from app.review.example import NAMES, TRUE, answer_correctly, make_session
 from ccmn.app.review import Retraining, export_answers
-from ccmn.app.review.queue import TrustedRows
-from ccmn.app.review.retraining import RESIDUAL_VARIANCE, compare_errors, row_weights, weights_of_fit
+from ccmn.app.review.retraining import compare_errors
 from ccmn.app.review.review_data import read_review_data
 from ccmn.data import read_npz
 from ccmn.estimation import NoiseRates
 from ccmn.models import CCMNClassifier, load_model
-from ccmn.models.training_data import ResolvedNoise, debias, prepare
-from ccmn.noise import ClassConditionalNoise, NoiseModel
+from ccmn.noise import NoiseModel
 
-QUICK = {"epochs": 15, "lr": 0.05}
-NOISE = ClassConditionalNoise([0.3, 0.0], [0.1, 0.4])
-LABELS = np.array([[1, 1], [0, 1], [0, 0], [1, 0]])
-TRUSTED = TrustedRows(np.array([0, 2, 3]), np.array([[1, 0], [1, np.nan], [0, 0]], dtype=np.float32))
+
+def quick(rates, random_state):
+    return CCMNClassifier(rates.noise, loss="hamming", epochs=15, lr=0.05, random_state=random_state)
 
 
 def test_rates_use_the_random_sample_and_training_uses_every_answer(session, monkeypatch):
-    answer_correctly(session, 21)
+    answer_correctly(session, 15)
+    answer_correctly(session, 10, "suspicious")
     seen = {}
     fit = CCMNClassifier.fit
 
     def spy(self, X, y, **kwargs):
-        seen.update(kwargs, noise=self.noise)
+        seen.update(kwargs, noise=self.noise, Y=np.asarray(y))
         return fit(self, X, y, **kwargs)
 
     monkeypatch.setattr(CCMNClassifier, "fit", spy)
-    training = Retraining(session, classifier_params=QUICK)
+    training = Retraining(session, make_classifier=quick)
     training.start()
     training.wait()
     assert training.error == ""
     rows, Y = seen["trusted"]
-    assert len(rows) == session.store.progress()["rows"] > len(session.store.sampled_rows())
+    assert sorted(rows) == sorted(session.store.sampled_rows())  # random rows only
     np.testing.assert_array_equal(Y, TRUE[rows])
+    answered = sorted(session.store.answered_rows())
+    assert len(answered) > len(rows)
+    np.testing.assert_array_equal(seen["Y"][answered], TRUE[answered])  # suspicious rows correct labels
     np.testing.assert_array_equal(seen["noise"].rho_neg, session.rates().rho_neg)
 
 
-def test_new_rates_rank_suspicious_rows_also_after_a_restart(session):
-    answer_correctly(session, 60)
-    before = session.queue.scores.max_p_wrong
-    training = Retraining(session, classifier_params=QUICK)
+@pytest.mark.parametrize(("n_rows", "known"), [(49, False), (50, True)])
+def test_error_probabilities_are_learned_from_enough_random_rows(tmp_path, n_rows, known):
+    """Answers for suspicious rows do not count."""
+    session = make_session(tmp_path / "review", declared=None)
+    answer_correctly(session, 30, "suspicious")
+    while session.store.progress()["counted"] < n_rows:
+        answer_correctly(session, 1)
+    assert not session.queue.scores.known
+    training = Retraining(session, make_classifier=quick)
     training.start()
     training.wait()
-    after = session.queue.scores.max_p_wrong
-    assert not np.array_equal(before, after)
-    resumed = make_session(session.folder)
-    np.testing.assert_array_equal(resumed.queue.scores.max_p_wrong, after)
+    assert training.error == ""
+    assert session.queue.scores.known == known
+    resumed = make_session(session.folder, declared=None)
+    assert resumed.queue.scores.known == known
+    np.testing.assert_array_equal(resumed.queue.scores.worst, session.queue.scores.worst)
     assert resumed.trained == session.trained
     resumed.close()
+    session.close()
 
 
 def test_only_one_training_runs_and_errors_are_reported(session, monkeypatch):
@@ -80,7 +87,7 @@ def test_only_one_training_runs_and_errors_are_reported(session, monkeypatch):
 
 
 def test_training_without_answers(session):
-    training = Retraining(session, on_trained=lambda model: model.extra_.update(note="mine"), classifier_params=QUICK)
+    training = Retraining(session, on_trained=lambda model: model.extra_.update(note="mine"), make_classifier=quick)
     training.start()
     training.wait()
     assert training.state == "done"
@@ -88,45 +95,10 @@ def test_training_without_answers(session):
     assert session.trained["labels"] == 0
 
 
-def test_weight_is_the_inverse_variance():
-    """Compute the variance of debiased labels by enumerating true and noisy labels."""
-    rates = NoiseRates.known(NOISE, LABELS)
-    variances = []
-    for j, prior in enumerate(rates.prior):
-        flips = {1: NOISE.rho_pos[j], 0: NOISE.rho_neg[j]}
-        variance = 0.0
-        for true, noisy in itertools.product((0, 1), repeat=2):
-            probability = (prior if true else 1 - prior) * (flips[true] if noisy != true else 1 - flips[true])
-            p = (noisy - NOISE.rho_neg[j]) / (1 - NOISE.rho_pos[j] - NOISE.rho_neg[j])
-            variance += probability * (p - true) ** 2
-        variances.append(variance)
-    weights = row_weights(4, rates, TRUSTED, [0, 1, 2])
-    assert weights[0] == pytest.approx((RESIDUAL_VARIANCE + np.mean(variances)) / RESIDUAL_VARIANCE)
-
-
-def test_only_complete_random_rows_have_a_higher_weight():
-    weights = row_weights(4, NoiseRates.known(NOISE, LABELS), TRUSTED, [0, 1, 2])
-    assert weights[0] > 1
-    np.testing.assert_array_equal(weights[1:], 1)  # no answers; incomplete; not in the random sample
-    np.testing.assert_array_equal(row_weights(4, NoiseRates.known(NOISE, LABELS), TRUSTED, []), 1)
-
-
-def test_weights_of_fit_are_those_of_the_estimator():
-    data = prepare(np.zeros((len(LABELS), 1)), LABELS, trusted=TRUSTED)
-    sample = debias(data, ResolvedNoise(NOISE), keep_noisy=False)
-    expected = sample.row_weights()[TRUSTED.rows]
-    assert expected.max() > 1
-    np.testing.assert_allclose(weights_of_fit(LABELS, NoiseRates.known(NOISE, LABELS), TRUSTED), expected, rtol=1e-6)
-
-
-def test_weights_are_equal_without_noise():
-    none = ClassConditionalNoise(0.0, 0.0, n_labels=2)
-    np.testing.assert_array_equal(row_weights(4, NoiseRates.known(none, LABELS), TRUSTED, [0, 1, 2, 3]), 1)
-
-
 def test_exported_files(session):
+    answer_correctly(session, 3, "suspicious")
     answer_correctly(session, 9)
-    session.answer(session.latest(), 1, "unsure")
+    session.answer(session.queue.open("random"), 1, "unsure")
     files = export_answers(session)
     assert sorted(
         path.name for path in session.folder.iterdir() if path.suffix not in (".db-wal", ".db-shm")
@@ -135,8 +107,9 @@ def test_exported_files(session):
     with open(session.folder / "trusted.csv", newline="") as stream:
         lines = list(csv.DictReader(stream))
     assert [(int(line["row"]), line["label"], line["answer"]) for line in lines] == [
-        (row, NAMES[label], answer) for row, label, answer in answers
+        (row, NAMES[label], answer) for row, label, answer, _ in answers
     ]
+    assert {line["chosen"] for line in lines} == {"random", "suspicious"}
     assert {int(line["row"]) for line in lines if line["counts_for_rates"] == "1"} == set(session.store.sampled_rows())
     with np.load(session.folder / "trusted.npz", allow_pickle=False) as trusted:
         rows, Y = trusted["rows"], trusted["Y"]
@@ -224,7 +197,7 @@ def test_table_that_changed_during_the_review(tmp_path, suffix):
 
 
 def test_votes_are_those_of_each_reviewer(session):
-    item = session.latest()
+    item = session.start()
     for reviewer, answer in (("Ann", "yes"), ("Bob", "no"), ("", "unsure")):
         session.answer(item, 0, answer, reviewer)
     export_answers(session)
@@ -255,10 +228,9 @@ def test_comparison_uses_rows_that_the_models_were_not_trained_on(session, monke
     assert (comparison["on"], comparison["n_rows"]) == ("random sample", n_sampled)
     assert [n < len(TRUE) for n, _ in fitted] == [False] + [True] * 10  # the model, then two models per part
     assert sum(len(TRUE) - n for n, _ in fitted) == 2 * n_sampled
-    n_trusted = len({answer.row for answer in session.store.answers()})
     for n, trusted in fitted[2::2]:
-        assert len(trusted.rows) == n_trusted - (len(TRUE) - n)
-        assert trusted.rows.max() < n
+        assert len(trusted[0]) == n_sampled - (len(TRUE) - n)
+        assert trusted[0].max() < n
 
 
 def test_intervals_of_the_comparison():

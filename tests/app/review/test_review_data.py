@@ -9,7 +9,7 @@ from ccmn._pictures import encode_png
 from ccmn.app.review import ReviewDataset, read_review_data
 from ccmn.app.review.review_data import MAX_FEATURES, MAX_OTHER_COLUMNS, FeaturePictures, FilePictures
 from ccmn.data import MultiLabelData, write_npz
-from ccmn.data.labeled_table import ColumnRoles
+from ccmn.data.column_roles import ColumnRoles
 
 CSV = "words,file,size,sea,sky\nred boat at sea,a.png,1.5,1,0\nblue sky today,b.png,2,0,1\nnothing here,c.png,3,0,\n"
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-pytest.importorskip("starlette", reason="ccmn review requires starlette: pip install starlette uvicorn")
+pytest.importorskip("starlette", reason="ccmn review requires starlette: pip install 'ccmn[app]'")
 
 from app.review.http_client import HOST, TOKEN, make_client, sign_in
 from ccmn.app.review.security import MAX_BODY_BYTES, SECURITY_HEADERS

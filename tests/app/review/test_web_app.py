@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from markupsafe import escape
 
-pytest.importorskip("starlette", reason="ccmn review requires starlette: pip install starlette uvicorn")
+pytest.importorskip("starlette", reason="ccmn review requires starlette: pip install 'ccmn[app]'")
 
 from app.review.example import NAMES, TRUE, answer_correctly, make_dataset, make_session
 from app.review.http_client import make_client, sign_in
-from ccmn.app.review.queue import INITIAL_PERIOD
+from ccmn.app.review import ReviewDataset, ReviewSession
 from ccmn.app.review.review_data import FeaturePictures, FilePictures
+from ccmn.data import MultiLabelData
 from ccmn.models import load_model
 
 MALICIOUS = '<script>alert("x")</script><img src=x onerror=alert(1)>'
@@ -22,17 +23,17 @@ MALICIOUS = '<script>alert("x")</script><img src=x onerror=alert(1)>'
 
 @pytest.fixture
 def client(session):
-    return sign_in(make_client(session, epochs=20, lr=0.05))
+    return sign_in(make_client(session))
 
 
 def answer(client, position, label, word):
     return client.post(f"/row/{position}/answer", {"label": label, "answer": word})
 
 
-def shown_answers(page):
-    """Return the answers that the page shows, by label."""
-    forms = re.findall(r'<form class="label (\w+)".*? id="label-(\d+)"', page.text)
-    return {int(label): state for state, label in forms if state != "open"}
+def shown_values(page):
+    """Return the values that the page shows, by label: 1, 0 or "unsure"."""
+    chips = re.findall(r'<form class="chip([^"]*)".*? id="label-(\d+)"', page.text)
+    return {int(label): "unsure" if "unsure" in state else int(" on" in state) for state, label in chips}
 
 
 def shown_order(page):
@@ -40,48 +41,114 @@ def shown_order(page):
     return [int(label) for label in re.findall(r' id="label-(\d+)"', page.text)]
 
 
+def open_random(client):
+    return client.post("/list", {"list": "random"})
+
+
 def test_answers_are_stored_and_shown(client, session):
-    page = answer(client, 0, 1, "no")
     row = session.store.item(0).row
-    assert session.store.row_answers(row) == {1: "no"}
-    assert shown_answers(page) == {1: "no"}
+    given = session.dataset.given[row, 1]
+    other = "no" if given == 1 else "yes"
+    page = answer(client, 0, 1, other)
+    assert session.store.row_answers(row) == {1: other}
+    assert shown_values(page)[1] == 1 - given
     assert page.element("answers") == "1"
-    assert 'value="no" aria-pressed="true"' in page.text
+    assert 'id="label-1" data-effect="changed"' in page.text
     page = answer(client, 0, 1, "unsure")
     assert session.store.row_answers(row) == {1: "unsure"}
+    assert shown_values(page)[1] == "unsure"
 
 
-def test_page_explains_why_a_row_is_shown(client):
-    assert "random sample</summary>" in client.get("/row/0").text
-    assert "are used to estimate the noise rates" in client.get("/row/0").text
-    for position in range(INITIAL_PERIOD - 1):
-        page = client.post(f"/row/{position}/next")
-    assert "suspicious</summary>" in page.text
-    assert "they are not used to estimate the noise rates" in page.text
+def test_the_most_suspicious_row_comes_first(client, session):
+    assert client.get("/").element("title").startswith(f"Row {session.queue.scores.order[0]} ")
+    page = client.post("/row/0/accept")
+    assert page.element("title").startswith(f"Row {session.queue.scores.order[1]} ")
+    assert "Rank 2 of 150 suspicious rows" in page.text
 
 
-def test_focus_moves_to_the_next_open_label_and_then_to_the_next_row(client):
-    def focused(page):
-        (found,) = re.findall(r"<[^>]*data-focus[^>]*>", page.text)
-        return found
-
-    first, second, third = shown_order(client.get("/row/0"))
-    assert escape(f"Yes: {NAMES[first]}") in focused(client.get("/row/0"))
-    assert escape(f"Yes: {NAMES[third]}") in focused(answer(client, 0, second, "yes"))
-    assert escape(f"Yes: {NAMES[first]}") in focused(answer(client, 0, third, "yes"))
-    assert 'data-key="a"' in focused(answer(client, 0, first, "yes"))
-    page = client.post("/undo")
-    assert escape(f"Yes: {NAMES[first]}") in focused(page)
+def test_switch_between_suspicious_rows_and_the_random_sample(client, session):
+    page = open_random(client)
+    assert "A random row: only random rows" in page.text
+    assert session.store.item(1).stream == "random"
+    page = client.post("/row/1/accept")
+    assert session.store.item(2).stream == "random"
+    assert page.element("counted") == "1"
+    page = client.post("/list", {"list": "suspicious"})
+    assert page.element("title").startswith(f"Row {session.store.item(0).row} ")
+    assert client.post("/list", {"list": "all"}).status == 400
 
 
-def test_labels_are_sorted_by_error_probability(client, session):
-    for position in range(5):
-        item = session.store.item(position)
-        p_wrong = session.queue.scores.row_scores(item.row)
-        shown = shown_order(client.get(f"/row/{position}"))
-        assert sorted(shown) == sorted(item.asked)
-        assert (np.diff(p_wrong[shown]) <= 0).all()
-        client.post(f"/row/{position}/next")
+def test_page_without_error_probabilities(tmp_path):
+    session = make_session(tmp_path / "review", declared=None)
+    client = sign_in(make_client(session))
+    for url in ("/row/0", "/rows"):
+        page = client.get(url).text
+        assert "This list would also exist if all labels were right" in page
+        assert "% wrong" not in page
+    assert "50 random rows and a training give error probabilities (50 more)" in client.get("/row/0").text
+    assert client.post("/suggestions", {"label": 0, "least": "0.9"}).status == 400
+    assert '<td class="rate-pos" id="used-pos-0">–</td>' in client.get("/rates").text
+    session.close()
+
+
+def test_labels_are_chips_with_number_keys(tmp_path):
+    names = [f"label_{i:02}" for i in range(18)]
+    rng = np.random.default_rng(0)
+    Y = (rng.random((60, 18)) < 0.1).astype(np.uint8)
+    data = MultiLabelData(rng.normal(size=(60, 4)), Y, label_names=names)
+    proba = rng.random(Y.shape)
+    session = ReviewSession(ReviewDataset(data), proba, None, tmp_path / "review")
+    page = sign_in(make_client(session)).get("/")
+    row = session.store.item(0).row
+    order, given = shown_order(page), np.flatnonzero(Y[row])
+    assert sorted(order) == list(range(18))
+    assert set(order[: len(given)]) == set(given)  # given labels first
+    score = session.queue.scores.row_scores(row)
+    assert (np.diff(score[order[len(given) :]]) <= 0).all()  # then the most suspicious ones
+    assert re.findall(r'data-key="(\d)"', page.text) == list("123456789")
+    visible, _, hidden = page.text.partition('<details class="more-labels"')
+    assert visible.count('<form class="chip') == 9
+    assert hidden.count('<form class="chip') == 9
+    assert "show all 18 labels" in page.text
+    assert '<span class="name">07</span>' in page.text  # without the common prefix
+    assert 'title="label_07"' in page.text
+    session.close()
+
+
+def test_reasons_name_the_prediction_and_the_features(client, session):
+    row = session.store.item(0).row
+    worst = int(np.argmax(session.queue.scores.row_scores(row)))
+    reason = session.view(session.store.item(0)).reasons[0]
+    share = session._pred_proba[row, worst]
+    assert f"the model expects it in {share:.0%}".replace("%", " %") in reason
+    assert reason.startswith(f"{NAMES[worst]} is {'given' if session.dataset.given[row, worst] else 'not given'}")
+    assert str(escape(reason)) in client.get("/row/0").text
+    values = session.dataset.data.X[row]
+    assert f"x{worst}" in reason  # each label depends on one feature
+    assert np.isfinite(values).all()
+
+
+def test_suggestions_of_a_row_are_accepted_at_once(client, session):
+    item = session.store.item(0)
+    wrong = session.queue.scores.row_scores(item.row) >= 0.5
+    assert wrong.any()
+    client.post("/row/0/apply")
+    given = session.dataset.given[item.row]
+    expected = {j: "yes" if value == 1 else "no" for j, value in enumerate(np.where(wrong, 1 - given, given))}
+    assert session.store.row_answers(item.row) == expected
+
+
+def test_suggestions_of_a_label_are_accepted_and_undone(client, session):
+    scores = session.queue.scores.label_scores(1)
+    page = client.post("/suggestions", {"label": 1, "least": "0.9"})
+    assert page.notice.startswith("The suggestions were accepted")
+    changed = {answer.row for answer in session.store.answers()}
+    assert changed == set(np.flatnonzero(scores >= 0.9)) != set()
+    assert session.store.progress()["counted"] == 0
+    assert client.post("/undo").notice == "The latest action was undone."
+    assert session.store.answers() == []
+    for fields in ({}, {"label": 99, "least": "0.9"}, {"label": 1, "least": "0.1"}, {"label": 1, "least": "x"}):
+        assert client.post("/suggestions", fields).status == 400
 
 
 def test_accepting_the_rest_keeps_existing_answers(client, session):
@@ -92,7 +159,7 @@ def test_accepting_the_rest_keeps_existing_answers(client, session):
     assert page.element("title").startswith(f"Row {session.store.item(1).row} ")  # the next row
     words = {j: "yes" if session.dataset.given[row, j] else "no" for j in range(3)}
     assert session.store.row_answers(row) == {**words, 0: other}
-    assert page.element("counted") == "1"
+    assert page.element("counted") == "0"  # not a random row
 
 
 def test_two_tabs(client, session):
@@ -100,10 +167,10 @@ def test_two_tabs(client, session):
     answer(client, 0, 0, "yes")  # the first tab
     answer(client, 0, 0, "no")  # the second tab, which still shows the label as open
     page = answer(client, 0, 1, "yes")
-    assert shown_answers(page) == {0: "no", 1: "yes"}
+    assert shown_values(page).items() >= {0: 0, 1: 1}.items()
     client.post("/row/0/accept")  # from a tab that does not show these answers
     page = client.get("/row/0")
-    assert shown_answers(page).items() >= {0: "no", 1: "yes"}.items()
+    assert shown_values(page).items() >= {0: 0, 1: 1}.items()
     first, second = client.post("/row/0/next"), client.post("/row/0/next")
     assert first.element("title") == second.element("title")  # the same next row for both
     assert session.store.length() == 2
@@ -141,14 +208,16 @@ def test_invalid_answers_are_rejected(client, session, fields):
     assert session.store.answers() == []
 
 
-@pytest.mark.parametrize("url", ["/row/0/answer", "/row/0/accept", "/row/0/next", "/undo", "/retrain", "/select"])
+@pytest.mark.parametrize(
+    "url", ["/row/0/answer", "/row/0/accept", "/row/0/next", "/undo", "/retrain", "/select", "/list", "/suggestions"]
+)
 def test_get_requests_change_nothing(client, session, url):
     assert client.get(url).status == 405
     assert session.store.length() == 1
 
 
 def test_positions_beyond_the_queue_are_not_found(client):
-    for what in ("answer", "accept", "next", "note"):
+    for what in ("answer", "accept", "apply", "next", "note"):
         assert client.post(f"/row/5/{what}").status == 404
 
 
@@ -233,11 +302,11 @@ def test_other_errors_are_not_hidden(client, session, monkeypatch):
 
 
 def test_end_of_the_queue(client, session):
-    item = session.latest()
-    while (found := session.queue.after(item.position)) is not None:
+    item = session.start()
+    while (found := session.queue.after(item.position, "suspicious")) is not None:
         item = found
     page = client.post(f"/row/{item.position}/next")
-    assert "All rows have been reviewed" in page.text
+    assert "All rows of this list have been reviewed" in page.text
     assert f"/row/{item.position}" in page.text
 
 
@@ -263,7 +332,7 @@ def test_rows_are_filtered_by_label_and_text(tmp_path):
     def listed(url):
         return [int(row) for row in re.findall(r'name="row" value="(\d+)"', client.get(url).text)]
 
-    given, p_wrong = session.dataset.given, session.queue.scores.max_p_wrong
+    given, p_wrong = session.dataset.given, session.queue.scores.worst
     assert listed("/rows") == np.argsort(-p_wrong, kind="stable")[:48].tolist()
     assert len(listed("/rows?page=3")) == len(TRUE) - 3 * 48
     for value in (0, 1):
@@ -276,7 +345,7 @@ def test_rows_are_filtered_by_label_and_text(tmp_path):
     assert listed("/rows?label=1") == np.argsort(-of_label, kind="stable")[:48].tolist()
     page = client.get("/rows?label=1&given=0").text
     assert '<option value="0" selected>not given</option>' in page
-    assert str(escape(f"{NAMES[1]}: {of_label[given[:, 1] == 0].max():.0%} likely wrong")) in page
+    assert f"not given, perhaps missing ({100 * min(of_label[given[:, 1] == 0].max(), 0.99):.0f} % wrong)" in page
     assert listed("/rows?row=7") == [7]
     assert "T7" in client.get("/rows?row=7").text
     assert listed("/rows?label=99&page=999") == listed("/rows?page=3")
@@ -287,12 +356,22 @@ def test_selected_rows_do_not_count_for_rates(client, session):
     row = session.queue.scores.order[-1]
     page = client.post("/select", {"row": row})
     assert page.element("title").startswith(f"Row {row} ")
-    assert "selected</summary>" in page.text
+    assert "A row that you selected from the list" in page.text
     page = client.post("/row/1/accept")
     assert session.store.progress()["counted"] == 0
     assert set(session.store.row_answers(int(row))) == {0, 1, 2}
     client.post("/select", {"row": row})
     assert [session.store.item(i).row for i in range(session.store.length())].count(row) == 1
+    # The next row comes from the same list, with its filter.
+    listed = session.find_rows(1, 1)
+    page = client.post("/select", {"row": listed[2], "filter": "label=1&given=1"})
+    position = session.store.length() - 1
+    page = client.post(f"/row/{position}/accept", {"filter": "label=1&given=1"})
+    assert page.element("title").startswith(f"Row {listed[3]} ")
+    assert 'value="label=1&amp;given=1"' in page.text
+    client.post("/select", {"row": listed[-1], "filter": "label=1&given=1"})
+    last = client.post(f"/row/{session.store.length() - 1}/next", {"filter": "label=1&given=1"})
+    assert "The list ends here" in last.text
     for invalid in (-1, len(TRUE), "x"):
         assert client.post("/select", {"row": invalid}).status == 400
 
@@ -302,11 +381,12 @@ def test_reviewers_see_their_own_answers_and_their_agreement(client, session):
     answer(client, 0, 0, "yes")
     answer(client, 0, 1, "no")
     client.post("/reviewer", {"name": "Bob"})
-    assert shown_answers(client.get("/row/0")) == {}
+    item = session.store.item(0)
+    assert session.view(item, "Bob").open == session.view(item, "Bob").questions
     assert client.post("/undo").notice == "There is nothing to undo."  # Bob has done nothing
     answer(client, 0, 0, "yes")
     page = answer(client, 0, 1, "yes")
-    assert shown_answers(page) == {0: "yes", 1: "yes"}
+    assert shown_values(page).items() >= {0: 1, 1: 1}.items()
     assert "Ann" not in page.text
     results = client.get("/results").text
     for name in ("Ann &lt;b&gt;", "Bob"):
@@ -339,16 +419,17 @@ def test_browsers_get_error_pages(client, url, status):
 
 def test_rates_that_the_answers_contradict_are_marked(client, session):
     assert "contradict" not in client.get("/rates").text
-    item = session.latest()
     for _ in range(40):  # every label is true, so that many labels are missing
+        item = session.queue.open("random")
         session.store.record(item, dict.fromkeys(item.asked, "yes"))
-        item = session.queue.after(item.position)
     page = client.get("/rates").text
     assert 'id="contradicted"' in page
     assert 'class="rate-pos off"' in page
 
 
-def test_retraining_changes_the_rates_and_saves_a_model(client, session):
+def test_retraining_changes_the_rates_and_saves_a_model(tmp_path):
+    session = make_session(tmp_path / "other", declared="both")
+    client = sign_in(make_client(session))
     answer_correctly(session, 100)
     before = client.get("/rates")
     assert "No model has been trained yet" in client.get("/results").text
@@ -364,6 +445,7 @@ def test_retraining_changes_the_rates_and_saves_a_model(client, session):
     model = load_model(session.folder / "model.ccmn")
     np.testing.assert_allclose(model.noise_.rho_pos, session.rates().rho_pos)
     assert model.label_names_ == NAMES
+    session.close()
 
 
 def wait(client):

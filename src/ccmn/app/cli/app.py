@@ -13,36 +13,34 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from ccmn._progress import set_display
+from ccmn.app.cli import APP_PACKAGES, INSTALL_APP
 from ccmn.app.cli.audit_command import audit
 from ccmn.app.cli.data_commands import data_app
 from ccmn.app.cli.embed_command import embed
 from ccmn.app.cli.experiment_commands import demo, report, reproduce
 from ccmn.app.cli.fit_command import fit
 from ccmn.app.cli.noise_commands import noise_app
-from ccmn.app.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, Command, CommandGroup
+from ccmn.app.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, Command, MistakesError
+from ccmn.app.cli.output import draw_progress
 from ccmn.app.cli.predict_command import evaluate, predict
 from ccmn.app.cli.review_command import review
+from ccmn.app.cli.votes_command import votes
 
 USER_ERRORS = (ValueError, TypeError, OSError, ImportError, MemoryError)
 """Errors caused by files, option values or the machine. Any other exception is a bug and keeps its traceback."""
 
 PARAMETER_OPTIONS = {
-    "noise_type='partial' or 'missing'": "--noise partial or missing (--noise-type of ccmn noise estimate)",
-    "noise_type='both'": "--noise estimate",
+    "noise_type='partial' or 'missing'": "--noise partial or missing",
+    "noise_type='both'": "--noise both",
     "as trusted=(rows, Y_true)": "with --trusted FILE (ccmn review exports it)",
 }
 """Parameters in warnings of the library, and the options that users of the command line need instead."""
 
-REMOVED_OPTIONS = {
-    "--engine": "Use --jobs N on one machine; on a cluster, run ccmn.paper.run_table with a joblib backend "
-    "(examples/recipes/with_ray.py).",
-}
-"""Options of earlier versions, and what replaces them."""
-REMOVED_OPTIONS["--address"] = REMOVED_OPTIONS["--engine"]
 
-
-class ErrorReporter(CommandGroup):
+class ErrorReporter(TyperGroup):
     """Command group that prints errors and warnings as single lines on stderr."""
 
     def main(
@@ -56,6 +54,7 @@ class ErrorReporter(CommandGroup):
     ) -> Any:
         """Run a command and exit; with ``standalone_mode=False`` return its result and let errors propagate."""
         run = partial(super().main, args, prog_name, complete_var, False, windows_expand_args, **extra)
+        set_display(draw_progress)
         if not standalone_mode:
             return run()
         try:
@@ -64,16 +63,28 @@ class ErrorReporter(CommandGroup):
                 code = run()
         except typer.Abort:
             code = EXIT_INTERRUPTED
-        except USER_ERRORS as error:
-            _print_error(_error_message(error))
-            code = EXIT_FAILURE
+        except MistakesError as found:
+            code = max(_report(mistake) for mistake in found.mistakes)
         except Exception as error:
-            # Usage errors of typer are recognized by this method: the module of their class depends on its version.
-            if not hasattr(error, "format_message"):
-                raise
-            _print_error(_usage_message(error))
-            code = getattr(error, "exit_code", EXIT_USAGE)
+            code = _report(error)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _report(error: Exception) -> int:
+    """Print an error in one line and return the exit code; raise errors again that are bugs."""
+    from ccmn._files import ColumnError
+
+    if isinstance(error, ColumnError):
+        _print_error(str(error))
+        return EXIT_USAGE
+    if isinstance(error, USER_ERRORS):
+        _print_error(_error_message(error))
+        return EXIT_FAILURE
+    # Usage errors of typer are recognized by this method: the module of their class depends on its version.
+    if not hasattr(error, "format_message"):
+        raise error
+    _print_error(_usage_message(error))
+    return int(getattr(error, "exit_code", EXIT_USAGE))
 
 
 def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -99,18 +110,20 @@ def _error_message(error: Exception) -> str:
     """Return the message of an error; errors of the operating system start with the name of the file."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, ModuleNotFoundError) and error.name in APP_PACKAGES:
+        return f"this command requires {error.name}: {INSTALL_APP}"
     return str(error) or type(error).__name__
 
 
 def _usage_message(error: Any) -> str:
     """Return the message of a usage error, with the command that prints the relevant help."""
-    if type(error).__name__ == "NoArgsIsHelpError":  # the help has already been printed
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(error.ctx.get_help(), err=True)
         return ""
     context = getattr(error, "ctx", None)
     message = str(error.format_message()).replace("\n", " ").strip()
     message = re.sub(r"(Did you mean [^?]*\?) \1", r"\1", message)  # some versions of typer and click both add it
     message = message if message.endswith((".", "?", "!")) else f"{message}."
-    message = " ".join((message, REMOVED_OPTIONS.get(getattr(error, "option_name", ""), ""))).strip()
     return f"{message} See: {context.command_path} --help" if context else message
 
 
@@ -120,9 +133,21 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: brackets are text
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS: tuple[Callable[..., None], ...] = (demo, embed, fit, predict, evaluate, audit, review, report, reproduce)
+COMMANDS: tuple[Callable[..., None], ...] = (
+    demo,
+    embed,
+    fit,
+    predict,
+    evaluate,
+    audit,
+    review,
+    votes,
+    report,
+    reproduce,
+)
 for command in COMMANDS:
     app.command(cls=Command)(command)
 app.add_typer(noise_app, name="noise")
@@ -145,8 +170,3 @@ def _main(
     ] = False,
 ) -> None:
     """Train multi-label classifiers when some labels are wrong."""
-
-
-def main() -> None:
-    """Run the command line: the entry point of the console script and of ``python -m ccmn``."""
-    app(prog_name="ccmn")

@@ -10,7 +10,6 @@ import typer
 
 from ccmn.app.cli.options import (
     Command,
-    CommandGroup,
     Data,
     DataDir,
     Force,
@@ -22,7 +21,9 @@ from ccmn.app.cli.options import (
     Separator,
     Tags,
     Text,
+    all_mistakes,
     check_output,
+    check_source,
     print_next,
     read_roles,
 )
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ccmn.data import MultiLabelData
+    from ccmn.data.column_roles import ColumnRoles
     from ccmn.data.dataset import Characteristics
-    from ccmn.data.labeled_table import ColumnRoles
     from ccmn.estimation import UncertainLabels
 
-data_app = typer.Typer(cls=CommandGroup, help="List, inspect, download and convert datasets.", no_args_is_help=True)
+data_app = typer.Typer(
+    help="List, inspect, download and convert datasets.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @data_app.command("list", cls=Command)
@@ -165,7 +168,6 @@ def _fetch_votes(name: str, out: Path | None, force: bool, as_json: bool) -> Non
     print_next(f"ccmn audit {out} --votes row,annotator,label,value --text text")
 
 
-@data_app.command("import", cls=Command, hidden=True, deprecated=True)
 @data_app.command(cls=Command)
 def convert(
     source: Data,
@@ -200,13 +202,16 @@ def convert(
     ccmn data convert export.json --out tickets.csv, or
     ccmn data convert xray.csv --labels 'finding_*' --uncertain -1 --out resolved.csv
     """
+    with all_mistakes() as check:
+        file = check(check_source, source, labels, tags, sep, text, image, row_id, ignore, data_dir=data_dir)
+        check(check_output, out, force)
     from ccmn.data.formats import writer_for
 
-    write = writer_for(check_output(out, force))
+    write = writer_for(out)
     if uncertain is not None:
-        _resolve_uncertain(source, read_roles(labels, tags, sep, text, image, row_id, ignore), uncertain, out, as_json)
+        _resolve_uncertain(source, file.roles, uncertain, out, as_json)
         return
-    data = _read_for_exchange(source, read_roles(labels, tags, sep, text, image, row_id, ignore), out, data_dir)
+    data = _read_for_exchange(source, file.roles, out, data_dir)
     if out.suffix.lower() == ".csv" and not data.d and data.q:
         from ccmn.data.exchange import write_tag_csv
 

@@ -24,12 +24,12 @@ from ccmn.app.cli.options import (
     shell_command,
     unused_name,
 )
-from ccmn.app.cli.output import error_console, print_json
+from ccmn.app.cli.output import draw_progress, print_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from ccmn.data.labeled_table import ColumnRoles
+    from ccmn.data.column_roles import ColumnRoles
 
 FOLDER_COLUMNS = ("file", "tags")
 """Columns of the table of a folder: the files, and the names of their sub-folders."""
@@ -80,7 +80,7 @@ def embed(
 
     The output has the numeric columns of DATA, such as labels, the columns of image files, tags and identifiers, and
     columns e0, e1, ... with the vectors. All commands read it, and know the columns of image files, tags and
-    identifiers. The encoders need further libraries: pip install torchvision, transformers or sentence-transformers.
+    identifiers. The encoders need further libraries, those of the extra "encoders" of ccmn.
 
     After an interruption the same command continues where it stopped: finished parts are kept in a folder next to the
     output until it is complete.
@@ -88,8 +88,8 @@ def embed(
     Examples: ccmn embed photos.csv --image file --tags tags --encoder torchvision:resnet50 --out photos.parquet, or
     ccmn embed photos --encoder torchvision:resnet50 --out photos.parquet
     """
+    from ccmn.data.column_roles import ColumnRoles
     from ccmn.data.encoders import remove_parts
-    from ccmn.data.labeled_table import ColumnRoles
 
     if source.is_dir():
         if image or text or tags or labels or row_id:
@@ -153,7 +153,6 @@ def _encode(
 ) -> tuple[Any, Path]:
     """Return the vectors of all rows and the folder of finished parts; show a progress bar in terminals."""
     import torch
-    from rich.progress import Progress
 
     from ccmn._validation import check_device as available_device
     from ccmn.data.encoders import encode_rows, load_encoder, open_images, parts_folder
@@ -161,12 +160,13 @@ def _encode(
     network = load_encoder(encoder, kind, available_device(device, torch.cuda.is_available()))
     item = open_images(items, folder) if kind == "image" else items.__getitem__
     parts = parts_folder(out, encoder, kind, batch_size, items)
-    console = error_console()
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("encoding", total=len(items))
+    done = 0
+    with draw_progress() as on_progress:
 
         def advance(rows: int) -> None:
-            bar.advance(task, rows)
+            nonlocal done
+            done += rows
+            on_progress("encoding", done, len(items))
 
         return encode_rows(network, item, len(items), batch_size=batch_size, parts=parts, on_rows=advance), parts
 

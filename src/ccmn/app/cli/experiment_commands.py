@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccmn.app.cli.options import DataDir, Force, Json, RandomState, check_device, check_output, program_name
-from ccmn.app.cli.output import error_console, print_json, print_table, write_report, write_text
+from ccmn.app.cli.options import (
+    DataDir,
+    Force,
+    Json,
+    RandomState,
+    all_mistakes,
+    check_device,
+    check_inputs,
+    check_output,
+)
+from ccmn.app.cli.output import draw_progress, print_json, print_table, write_report, write_text
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from ccmn.paper.runner import GroupFinished
     from ccmn.paper.summary import Summary
 
@@ -39,8 +46,6 @@ def demo(
 
     Example: ccmn demo --random-state 1
     """
-    from rich.progress import Progress
-
     from ccmn.app.demo_task import DEMO_LOSSES, STRATEGIES, make_demo, run_demo
     from ccmn.app.report.builders import demo_report
 
@@ -50,10 +55,11 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     report = out / "report.html"
     task = make_demo(2000 if quick else 8000, random_state)
-    console = error_console()
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        models = run_demo(task, epochs=10 if quick else 30, random_state=random_state)
-        trained = list(bar.track(models, total=len(STRATEGIES) * len(DEMO_LOSSES), description="training"))
+    trained, n_models = [], len(STRATEGIES) * len(DEMO_LOSSES)
+    with draw_progress() as on_progress:
+        for model in run_demo(task, epochs=10 if quick else 30, random_state=random_state):
+            trained.append(model)
+            on_progress("training", len(trained), n_models)
     write_report(demo_report(task, trained), report)
     if as_json:
         result = {
@@ -71,7 +77,7 @@ def demo(
     print_table(demo_table(task, [model.row for model in trained]))
     typer.echo(f"report written to {report}")
     same = f" --random-state {random_state}" if random_state else ""
-    typer.echo(f"to review the labels of these pictures and retrain, run: {program_name()} review --demo{same}")
+    typer.echo(f"to review the labels of these pictures and retrain, run: ccmn review --demo{same}")
 
 
 def _check_table(value: str) -> str:
@@ -139,8 +145,7 @@ def reproduce(
     )
     for name, reason in prepared.absent.items():
         typer.echo(f"ccmn: note: dataset {name} is skipped: {reason}", err=True)
-    with ResultStore(store) as results, _progress_bar() as progress:
-        task = progress.add_task(tables[0], total=None)
+    with ResultStore(store) as results, draw_progress() as on_progress:
         run_columns(
             prepared.columns,
             results,
@@ -148,7 +153,9 @@ def reproduce(
             device=_resolve_device(device),
             jobs=jobs,
             retry_failed=retry_failed,
-            on_progress=lambda finished: _show_progress(progress, task, finished),
+            on_progress=lambda finished: on_progress(
+                "running", finished.cost, finished.total, _describe_group(finished)
+            ),
         )
         stored = list(results.results())
         with prefix_errors(store):
@@ -176,15 +183,16 @@ def report(
 
     Example: ccmn report results.db --out report.html --csv cells.csv
     """
-    from ccmn._files import check_file, prefix_errors
+    with all_mistakes() as check:
+        check(check_inputs, source)
+        for path in (out, latex, csv):
+            check(check_output, path, force)
+    from ccmn._files import prefix_errors
     from ccmn.app.report.results_tables import latex_tables, results_page
     from ccmn.paper.result_store import ResultStore, read_cells, write_cells
     from ccmn.paper.summary import summarize
 
-    check_file(source)
     outputs = [path for path in (out, latex, csv) if path is not None]
-    for path in outputs:
-        check_output(path, force)
     if source.suffix == ".csv":
         stored = read_cells(source)
     else:
@@ -212,20 +220,9 @@ def _resolve_device(name: str) -> str:
     return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
 
 
-def _progress_bar() -> Progress:
-    """Return a progress bar on stderr that is shown only in terminals."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    console = error_console()
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-
-
-def _show_progress(progress: Progress, task: TaskID, finished: GroupFinished) -> None:
-    """Show the progress after a group of cells."""
+def _describe_group(finished: GroupFinished) -> str:
     column = finished.group.column
-    description = f"{column.table.name} {column.protocol.name} {column.dataset}"
-    progress.update(task, completed=finished.cost, total=finished.total, description=description)
+    return f"{column.table.name} {column.protocol.name} {column.dataset}"
 
 
 def _print_summaries(summaries: Sequence[Summary], as_json: bool, beside: str = "") -> None:

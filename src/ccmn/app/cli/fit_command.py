@@ -8,124 +8,85 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccmn.app.cli.noise_commands import NOISE_WORDS, read_noise_option
+from ccmn.app.cli.noise_commands import check_noise, read_noise_option
 from ccmn.app.cli.options import (
     EXIT_INTERRUPTED,
+    NOISE_TYPES,
     Candidates,
     Data,
     DataDir,
     Force,
     Ignore,
     Image,
+    Items,
     Json,
     Labels,
+    Noise,
     RandomState,
     RowId,
     Separator,
+    Source,
     Tags,
     Text,
     Trusted,
     Votes,
-    check_choice,
+    all_mistakes,
     check_device,
-    check_fraction,
+    check_inputs,
     check_learning_rates,
     check_output,
+    check_source,
     label_frame,
     print_next,
     read_labels,
-    read_roles,
-    read_trusted,
-    read_vote_columns,
     shell_command,
     unused_name,
 )
-from ccmn.app.cli.output import CacheFolder, ResultCache, print_json
+from ccmn.app.cli.output import print_json
 from ccmn.app.cli.predict_command import store_columns
 
 if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
     from ccmn.data.columns import Columns
-    from ccmn.data.labeled_table import ColumnRoles
-    from ccmn.estimation import NoiseRates
-    from ccmn.models import CCMNClassifier
     from ccmn.training import ProcessGroup
 
 PROCESS_GROUP_TIMEOUT = timedelta(minutes=10)
 """A rank that waits longer than this for the others fails; torchrun can then restart all ranks."""
-DEFAULT_MEMORY = "500MB"
-"""Memory limit for a folder of shards."""
-
-
-def _choice(text: str) -> Any:
-    """Return an option with a fixed set of values."""
-    return typer.Option(metavar="NAME", callback=check_choice, help=f"{text}: {{choices}} (default: {{default}}).")
-
+METHODS = ("corrected", "hamming", "ranking")
+NETWORK_OPTIONS = ("lr", "epochs", "device", "validation", "checkpoint")
+"""Options of the methods that train a network."""
 
 ModelFile = Annotated[
     Path, typer.Option("--out", metavar="MODEL", help="File or folder for the model.", show_default=False)
 ]
-Noise = Annotated[
+Method = Annotated[
     str,
     typer.Option(
-        "--noise",
-        metavar="NOISE",
-        help="Noise of the labels: both | partial (labels only added) | missing (labels only removed) | none, or "
-        "a JSON file of noise rates, known or from ccmn noise estimate.",
+        metavar="NAME",
+        help="corrected: logistic regression and random forest with corrected probabilities, for up to about 1,000 "
+        "labels. hamming, ranking: a linear model that minimizes the unbiased Hamming or ranking loss of the paper.",
     ),
 ]
-Loss = Annotated[str | None, _choice("Loss function")]
-Surrogate = Annotated[str | None, _choice("Surrogate loss")]
-Correction = Annotated[str | None, _choice("Risk correction, which keeps the estimated risk from becoming negative")]
-Model = Annotated[str | None, _choice("Model")]
-Solver = Annotated[str | None, _choice("Optimization algorithm")]
-Threshold = Annotated[str | None, _choice("Decision threshold per label")]
 LearningRates = Annotated[
     list[float] | None,
     typer.Option(
-        metavar="X",
-        callback=check_learning_rates,
-        help="Learning rate; repeat the option to select from several (default: {default}).",
+        metavar="X", callback=check_learning_rates, help="Learning rate; repeat the option to select from several."
     ),
 ]
-Epochs = Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of epochs (default: {default}).")]
-BatchSize = Annotated[int | None, typer.Option(metavar="N", min=1, help="Rows per batch (default: {default}).")]
-WeightDecay = Annotated[
-    float | None, typer.Option(metavar="X", min=0.0, help="L2 regularization (default: {default}).")
-]
-Scale = Annotated[
-    bool, typer.Option("--scale/--no-scale", help="Train on scaled features; predictions take the original ones.")
-]
+Epochs = Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of epochs.")]
 Validation = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Validation set for model selection (default: a part of DATA).")
 ]
-ValidationIsClean = Annotated[
-    bool, typer.Option("--validation-is-clean", help="The labels in --validation are noise-free.")
-]
-ValidationFraction = Annotated[
-    float | None,
-    typer.Option(metavar="X", callback=check_fraction, help="Fraction of DATA held out (default: {default})."),
-]
-Device = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", callback=check_device, help="auto | cpu | cuda | ... (default: {default})."),
-]
+Device = Annotated[str | None, typer.Option(metavar="NAME", callback=check_device, help="auto | cpu | cuda | cuda:N.")]
 CheckpointFile = Annotated[
     Path | None,
     typer.Option(
         "--checkpoint", metavar="FILE", help="Checkpoint to write and to resume from; deleted when MODEL is saved."
     ),
-]
-Memory = Annotated[
-    str | None, typer.Option(metavar="SIZE", help=f"Memory limit for a folder of shards (default: {DEFAULT_MEMORY}).")
-]
-NumberOfLabels = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="Number of labels, for a folder whose label column lists label numbers."),
 ]
 
 
@@ -136,88 +97,74 @@ def fit(
     labels: Labels = None,
     tags: Tags = None,
     sep: Separator = ";",
-    noise: Noise = "both",
     text: Text = None,
     image: Image = None,
     row_id: RowId = None,
     ignore: Ignore = None,
     votes: Votes = None,
+    items: Items = None,
     trusted: Trusted = None,
     candidates: Candidates = False,
-    loss: Loss = None,
-    surrogate: Surrogate = None,
-    correction: Correction = None,
-    model: Model = None,
+    noise: Noise = "both",
+    method: Method = "corrected",
     lr: LearningRates = None,
     epochs: Epochs = None,
-    batch_size: BatchSize = None,
-    weight_decay: WeightDecay = None,
-    scale: Scale = True,
-    solver: Solver = None,
-    threshold: Threshold = None,
     validation: Validation = None,
-    validation_is_clean: ValidationIsClean = False,
-    validation_fraction: ValidationFraction = None,
     device: Device = None,
-    random_state: RandomState = 0,
     checkpoint: CheckpointFile = None,
-    memory: Memory = None,
-    n_labels: NumberOfLabels = None,
+    random_state: RandomState = 0,
     data_dir: DataDir = None,
-    cache: CacheFolder = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Train a classifier on noisy labels and save it.
 
-    DATA may be a folder of Parquet files that does not fit in memory. With --votes, the model is trained on the
-    probabilities of the true labels given the votes. Distributed training uses torchrun. Ctrl-C exits with
-    code 130. Training with Adam saves the best model so far, and keeps a checkpoint to resume from.
+    Without declared errors, --noise both estimates how many labels are missing and how many were added by mistake;
+    --noise none trains without correction. DATA may be a folder of Parquet files that does not fit in memory. With
+    --votes, the model is trained on the probabilities of the true labels given the votes. Distributed training uses
+    torchrun. Ctrl-C exits with code 130; the methods hamming and ranking then save the best model so far.
 
     Examples: ccmn fit train.csv --labels 'label_*' --noise rates.json --out model.ccmn, or
-    torchrun --nproc-per-node 2 -m ccmn fit shards --labels 'label_*' --noise rates.json --out model.ccmn
+    torchrun --nproc-per-node 2 -m ccmn fit shards --method ranking --labels 'label_*' --out model.ccmn
     """
+    network = {name: context.params[name] for name in NETWORK_OPTIONS if context.params[name] not in (None, (), [])}
+    with all_mistakes() as check:
+        file = check(check_source, source, labels, tags, sep, text, image, row_id, ignore, votes, items, data_dir)
+        check(check_noise, noise, words=(*NOISE_TYPES, "none"))
+        check(_check_method, method, network, any(Path(source).glob("*.parquet")))
+        check(check_inputs, trusted, validation)
+        check(check_output, out, force, folder=True)
+    from ccmn.app.classifiers import make_classifier
     from ccmn.app.report.console import fit_summary
     from ccmn.estimation import NoiseRates
-    from ccmn.models import CCMNClassifier
 
-    check_output(out, force, folder=True)
-    if validation_is_clean and validation is None:
-        raise typer.BadParameter("--validation-is-clean requires --validation")
-    # Options with the name of a classifier parameter are its parameters; options that are not given keep its defaults.
-    parameters = CCMNClassifier().get_params().keys() & context.params.keys()
-    settings = {name: context.params[name] for name in parameters if context.params[name] not in (None, ())}
+    data: _File | _Shards
     if Path(source).is_dir():
         if any((tags, text, image, row_id, ignore, votes, trusted, candidates)):
             raise typer.BadParameter("Options other than --labels that select columns or rows require a file as DATA")
-        data: _TrainingData = _Shards(source, labels, n_labels, memory)
-    elif memory is not None or n_labels is not None:
-        raise typer.BadParameter("--memory and --n-labels require a folder of Parquet files as DATA")
+        data = _Shards(source, labels)
     else:
-        roles = read_roles(labels, tags, sep, text, image, row_id, ignore)
-        results = None if cache is None else ResultCache(cache, random_state)
-        data = _File(source, roles, candidates, data_dir, read_vote_columns(votes), trusted, results)
+        data = _File(file, candidates, trusted)
     with _process_group(device) as (group, local_device), _recorded_interrupts() as interrupts:
+        columns = data.columns
+        rates = read_noise_option(noise, columns.label_names, columns.n_labels, words=(*NOISE_TYPES, "none"))
+        settings = {name: value for name, value in network.items() if name in ("lr", "epochs")}
         if local_device is not None:
             settings["device"] = local_device
-        names, q = data.columns.label_names, data.columns.n_labels
-        rates = read_noise_option(noise, names, q, words=(*NOISE_WORDS, "none"))
-        estimated = rates if isinstance(rates, NoiseRates) else None
-        used = rates.shrunk_noise if isinstance(rates, NoiseRates) else None if rates == "none" else rates
-        classifier = CCMNClassifier(**{**settings, "noise": used}, verbose=1)
-        held_out = None if validation is None else data.read_validation(validation, validation_is_clean)
-        data.fit(classifier, held_out, validation_is_clean, checkpoint)
-        if estimated is not None:
-            classifier.rates_ = estimated
+        classifier = make_classifier(method, rates, random_state, verbose=1, **settings)
+        held_out = None if validation is None else data.read_validation(validation)
+        data.fit(classifier, held_out, checkpoint)
+        if isinstance(rates, NoiseRates):
+            classifier.rates_ = rates
         if group.is_main:
-            store_columns(classifier, data.columns)
+            store_columns(classifier, columns)
             classifier.save(out)
     if group.is_main:
         result = {
-            **{"model": str(out), "n": data.n, "d": classifier.n_features_in_, "q": data.columns.n_labels},
+            **{"model": str(out), "n": data.n, "d": classifier.n_features_in_, "q": columns.n_labels},
             "noise": classifier.noise_.to_dict(),
             "noise_is_estimated": classifier.rates_ is not None or classifier.inferred_ is not None,
-            "validation": classifier.selected_,
+            "validation": getattr(classifier, "selected_", None),
         }
         print_json(result) if as_json else typer.echo(fit_summary(result))
         if not as_json:
@@ -230,64 +177,40 @@ def fit(
         raise typer.Exit(EXIT_INTERRUPTED)
 
 
-class _TrainingData(Protocol):
-    """Training data: a file or a folder of shards."""
-
-    columns: Columns
-    n: int
-
-    def read_validation(self, source: Path, clean: bool) -> tuple[Any, Any]: ...
-    def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None: ...
+def _check_method(method: str, network: dict[str, Any], shards: bool) -> None:
+    """Reject an unknown method, and options that it does not have."""
+    if method not in METHODS:
+        raise typer.BadParameter(f"--method must be {', '.join(METHODS)}; got {method!r}")
+    if method == "corrected" and (network or shards):
+        unused = ", ".join(f"--{name}" for name in network) or "A folder of Parquet files"
+        raise typer.BadParameter(f"{unused} requires --method hamming or --method ranking")
 
 
 class _File:
     """Training data in one file, or a named dataset."""
 
-    def __init__(
-        self,
-        source: str,
-        roles: ColumnRoles,
-        candidates: bool,
-        data_dir: Path | None,
-        votes: list[str] | None,
-        trusted: Path | None,
-        results: ResultCache | None,
-    ) -> None:
-        from ccmn.data.columns import Columns
+    def __init__(self, source: Source, candidates: bool, trusted: Path | None) -> None:
+        from ccmn.data.trusted_files import read_trusted
 
-        self.columns, self._data = Columns.from_training_data(source, roles=roles, data_dir=data_dir, votes=votes)
-        self._verified = read_trusted(trusted, self._data, roles.id)
-        self._candidates, self._data_dir, self.n = candidates, data_dir, self._data.n
-        self._results = results
+        self.columns, self._data = source.read()
+        source.require_features(self._data)
+        self._verified = read_trusted(trusted, self._data, source.roles.id)
+        self._candidates, self._data_dir, self.n = candidates, source.data_dir, self._data.n
 
-    def read_validation(self, source: Path, clean: bool) -> tuple[Any, Any]:
+    def read_validation(self, source: Path) -> tuple[Any, Any]:
         """Return the features and labels of the validation set."""
         rows = self.columns.read_labeled(source, data_dir=self._data_dir)
-        return rows.X, _labels(rows, self._candidates and not clean)
+        return rows.X, _labels(rows, self._candidates)
 
-    def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None:
+    def fit(self, classifier: Any, held_out: Any, checkpoint: Path | None) -> None:
         """Train the classifier."""
         data = self._data
-        X, Y = data.X, _labels(data, self._candidates) if data.votes is None else data.votes
+        Y = _labels(data, self._candidates) if data.votes is None else data.votes
         verified = None if self._verified is None else self._verified[:2]
-        rates, requested = self._stored_rates(classifier, Y, verified), classifier.noise
-        if rates is not None:
-            classifier.noise = rates.shrunk_noise
-        classifier.fit(X, Y, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint, trusted=verified)
-        if rates is not None:
-            classifier.noise, classifier.rates_ = requested, rates
+        given = {"validation": held_out, "checkpoint": checkpoint, "trusted": verified}
+        classifier.fit(data.X, Y, **{name: value for name, value in given.items() if value is not None})
         if self.columns.label_names is not None:
             classifier.label_names_ = tuple(self.columns.label_names)
-
-    def _stored_rates(self, classifier: CCMNClassifier, Y: Any, verified: Any) -> NoiseRates | None:
-        """Return the rates that the classifier would estimate, from the cache if it has them; None without a cache."""
-        from ccmn.models.training_data import MIN_SAMPLES_FOR_ESTIMATION
-
-        if self._results is None or not isinstance(classifier.noise, str) or self.n < MIN_SAMPLES_FOR_ESTIMATION:
-            return None
-        if self._data.votes is not None or not hasattr(Y, "columns"):
-            return None
-        return self._results.rates(self._data.X, Y, classifier.noise, verified)
 
 
 def _labels(data: MultiLabelData, candidates: bool) -> Any:
@@ -302,26 +225,24 @@ def _labels(data: MultiLabelData, candidates: bool) -> Any:
 class _Shards:
     """Training data in a folder of Parquet files."""
 
-    def __init__(self, source: str, labels: str | None, n_labels: int | None, memory: str | None) -> None:
+    def __init__(self, source: str, labels: str | None) -> None:
         from ccmn.data.columns import Columns
         from ccmn.data.shards import ShardedData
 
-        self._data = data = ShardedData(source, read_labels(labels), n_labels=n_labels)
-        self.columns = Columns(data.d, data.q, data.feature_names, data.label_names)
-        self._memory, self.n = memory or DEFAULT_MEMORY, data.n
+        self._data = data = ShardedData(source, read_labels(labels))
+        self.columns: Columns = Columns(data.d, data.q, data.feature_names, data.label_names)
+        self.n = data.n
 
-    def read_validation(self, source: Path, clean: bool) -> tuple[Any, Any]:
+    def read_validation(self, source: Path) -> tuple[Any, Any]:
         """Return the features and labels of the validation set."""
         import pandas as pd
 
         rows, names = self.columns.read_labeled(source), self.columns.feature_names
         return pd.DataFrame(rows.X, columns=None if names is None else list(names)), label_frame(rows, False)
 
-    def fit(self, classifier: CCMNClassifier, held_out: Any, clean: bool, checkpoint: Path | None) -> None:
+    def fit(self, classifier: Any, held_out: Any, checkpoint: Path | None) -> None:
         """Train the classifier on the stream of shards."""
-        classifier.fit_stream(
-            self._data, memory=self._memory, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint
-        )
+        classifier.fit_stream(self._data, validation=held_out, checkpoint=checkpoint)
         # The commands select columns by name and pass arrays to the model.
         if self._data.feature_names is not None:
             del classifier.feature_names_in_

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 import typer
 
 from ccmn.app.cli.options import (
+    NOISE_TYPES,
     Candidates,
     Command,
-    CommandGroup,
     Data,
     DataDir,
     Force,
     Ignore,
     Image,
+    Items,
     Json,
     Labels,
+    Noise,
     RandomState,
     RowId,
     Separator,
@@ -33,37 +35,34 @@ from ccmn.app.cli.options import (
     Text,
     Trusted,
     Votes,
-    check_choice,
+    all_mistakes,
+    check_inputs,
     check_output,
+    check_source,
     label_frame,
     next_command,
     print_next,
     read_labels,
-    read_roles,
-    read_trusted,
-    read_vote_columns,
     unused_name,
 )
 from ccmn.app.cli.output import CacheFolder, ResultCache, print_json, print_table, write_text
 
 if TYPE_CHECKING:
     from ccmn._random import RandomState as Generator
-    from ccmn.app.cli.options import Verified
     from ccmn.data import MultiLabelData
     from ccmn.data.formats import Writer
+    from ccmn.data.trusted_files import Verified
     from ccmn.estimation import NoiseRates
     from ccmn.noise import NoiseModel
 
 Rates = TypeVar("Rates", bound="NoiseModel | NoiseRates")
 
-NOISE_WORDS = ("both", "partial", "missing")
-"""Values of ``--noise`` for which the rates are estimated."""
 MAX_RATE_SUM: dict[str, float | None] = {"literal": None, "moderate": 0.6}
 """Largest rho_pos + rho_neg of the rates that the protocols of the paper sample (None: any sum below 1)."""
 _MODEL_FIELDS = ("rho_pos", "rho_neg", "label_names")
 """Fields of estimated rates that the description of the noise model contains as well."""
 
-noise_app = typer.Typer(cls=CommandGroup, help="Estimate, inject and show label noise.", no_args_is_help=True)
+noise_app = typer.Typer(help="Estimate, inject and show label noise.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @noise_app.command(cls=Command)
@@ -73,23 +72,14 @@ def estimate(
     labels: Labels = None,
     tags: Tags = None,
     sep: Separator = ";",
-    noise_type: Annotated[
-        str,
-        typer.Option(
-            metavar="TYPE",
-            callback=check_choice,
-            help="Noise type: both | partial (labels only added) | missing (labels only removed).",
-        ),
-    ] = "both",
-    method: Annotated[
-        str, typer.Option(metavar="NAME", callback=check_choice, help="Estimation method: {choices}.")
-    ] = "auto",
+    noise: Noise = "both",
     out: Annotated[Path | None, typer.Option(help="Write the rates to this file.", metavar="JSON")] = None,
     text: Text = None,
     image: Image = None,
     row_id: RowId = None,
     ignore: Ignore = None,
     votes: Votes = None,
+    items: Items = None,
     trusted: Trusted = None,
     candidates: Candidates = False,
     random_state: RandomState = 0,
@@ -100,38 +90,28 @@ def estimate(
 ) -> None:
     """Estimate the missing-label rate and the added-label rate of each label from the noisy data.
 
-    The estimates are much more precise if labels are only added or only removed and --noise-type says so. The
+    The estimates are much more precise if labels are only added or only removed and --noise says so. The
     file of rates can be used with ccmn fit --noise, ccmn audit --noise, ccmn evaluate --noise and ccmn noise show.
     With --votes, the rates of the majority vote and of every annotator are estimated from the votes alone.
 
-    Example: ccmn noise estimate train.csv --labels 'label_*' --noise-type partial --out rates.json
+    Example: ccmn noise estimate train.csv --labels 'label_*' --noise partial --out rates.json
     """
-    from ccmn.data.columns import Columns
+    with all_mistakes() as check:
+        data_file = check(check_source, source, labels, tags, sep, text, image, row_id, ignore, votes, items, data_dir)
+        check(check_noise_type, noise)
+        check(check_inputs, trusted)
+        check(check_output, out, force)
+    from ccmn.data.trusted_files import read_trusted
     from ccmn.estimation import estimate_noise
 
-    if out is not None:
-        check_output(out, force)
-    vote_columns, annotators = read_vote_columns(votes), None
-    if vote_columns is None:
-        roles = read_roles(labels, tags, sep, text, image, row_id, ignore)
-        _, data = Columns.from_training_data(source, roles=roles, data_dir=data_dir)
-    else:
-        from ccmn.data.vote_files import read_votes
-
-        data, _ = read_votes(source, vote_columns, features=False)
+    _, data = data_file.read()
     if data.votes is None:
-        rates = _estimate(
-            data,
-            label_frame(data, candidates),
-            method,
-            noise_type,
-            read_trusted(trusted, data, row_id),
-            ResultCache(cache, random_state),
-        )
+        verified, Y = read_trusted(trusted, data, row_id), label_frame(data, candidates)
+        rates, annotators = estimate_rates(data, Y, noise, verified, ResultCache(cache, random_state)), None
     else:
         from ccmn.votes import infer_labels
 
-        rates = estimate_noise(Y_noisy=label_frame(data, False), votes=data.votes, noise_type=noise_type)
+        rates = estimate_noise(Y_noisy=label_frame(data, False), votes=data.votes, noise_type=noise)
         annotators = infer_labels(data.votes, random_state=random_state).annotators
     if out is not None:
         write_rates(rates, out)
@@ -144,18 +124,22 @@ def estimate(
     print_table(estimate_table(rates))
     if annotators is not None:
         print_table(annotator_table(annotators))
-    noise = out or (None if noise_type == "both" else noise_type)
-    print_next(next_command(context, "audit", source, noise=noise, out=unused_name("issues.csv")))
+    known = out or (None if noise == "both" else noise)
+    print_next(next_command(context, "audit", source, noise=known, out=unused_name("issues.csv")))
 
 
-def _estimate(
-    data: MultiLabelData, Y: Any, method: str, noise_type: str, verified: Verified | None, results: ResultCache
-) -> NoiseRates:
-    """Estimate the rates from features and labels, with the verified rows of a random sample."""
+def estimate_rates(data: MultiLabelData, Y: Any, noise: str, verified: Verified | None, results: ResultCache) -> Any:
+    """Estimate rates from features and labels, with the verified rows of a random sample."""
     sample = None
     if verified is not None and verified[2].any():
         sample = (verified[0][verified[2]], verified[1][verified[2]])
-    return results.rates(data.X, Y, noise_type, sample, method)
+    return results.rates(data.X, Y, noise, sample)
+
+
+def check_noise_type(value: str) -> None:
+    """Reject other values of ``--noise`` than a noise type."""
+    if value not in NOISE_TYPES:
+        raise typer.BadParameter(f"--noise must be {', '.join(NOISE_TYPES)}; got {value!r}")
 
 
 @noise_app.command(cls=Command)
@@ -192,15 +176,19 @@ def inject(
 
     Example: ccmn noise inject yeast --rho-pos 0.2 --rho-neg 0.1 --random-state 1 --out noisy.npz
     """
+    given = {"rates": rates, "rho": (rho_pos, rho_neg), "partial": partial, "missing": missing, "draw": paper_draw}
+    rates_file = out.with_suffix(".rates.json")
+    with all_mistakes() as check:
+        kind = check(_specified_noise, given)
+        check(check_source, source, labels, data_dir=data_dir)
+        check(check_inputs, rates)
+        check(check_output, out, force)
+        check(check_output, rates_file, force)
     from ccmn._random import as_generator
     from ccmn.data import load_dataset
     from ccmn.data.formats import writer_for
 
-    given = {"rates": rates, "rho": (rho_pos, rho_neg), "partial": partial, "missing": missing, "draw": paper_draw}
-    kind = _specified_noise(given)
-    rates_file = out.with_suffix(".rates.json")
-    write = writer_for(check_output(out, force))
-    check_output(rates_file, force)
+    write = writer_for(out)
     data = load_dataset(source, labels=read_labels(labels), data_dir=data_dir)
     observed = _count_observed(data)
     if observed == 0:
@@ -373,32 +361,33 @@ def describe_rates(noise: NoiseModel | NoiseRates) -> dict[str, Any]:
     return {**noise.noise.to_dict(), "estimate": details}
 
 
-def read_noise_option(
-    value: str,
-    label_names: Sequence[str] | None,
-    n_labels: int,
-    *,
-    words: Sequence[str] = NOISE_WORDS,
-) -> str | NoiseModel | NoiseRates:
-    """Return the value of ``--noise``: one of the words, or the rates in a file in the order of the labels."""
-    if value in words:
-        return value
+def check_noise(value: str | None, *, words: Sequence[str] = NOISE_TYPES) -> None:
+    """Reject a value of ``--noise`` that is neither one of the words nor an existing file."""
+    if value is None or value in words:
+        return
     if not value.endswith(".json") and not Path(value).is_file():
         raise typer.BadParameter(f"--noise must be {', '.join(words)} or a JSON file of noise rates; got {value!r}")
-    return _read_matching(Path(value), label_names, n_labels)
+    check_inputs(Path(value))
 
 
-def read_rates_option(path: Path, label_names: Sequence[str] | None, n_labels: int) -> NoiseModel | NoiseRates:
-    """Return the rates in the file given as ``--noise``, in the order of the labels; a noise type is a usage error."""
-    if str(path) in (*NOISE_WORDS, "both", "none") and not path.exists():
+def check_rates_file(path: Path | None) -> None:
+    """Reject a value of ``--noise`` that is not an existing file."""
+    if path is not None and str(path) in (*NOISE_TYPES, "none") and not path.exists():
         raise typer.BadParameter(
             f"--noise of this command must be a JSON file of noise rates, as written by ccmn noise estimate --out; got "
             f"{str(path)!r}"
         )
-    return _read_matching(path, label_names, n_labels)
+    check_inputs(path)
 
 
-def _read_matching(path: Path, label_names: Sequence[str] | None, n_labels: int) -> NoiseModel | NoiseRates:
+def read_noise_option(
+    value: str, label_names: Sequence[str] | None, n_labels: int, *, words: Sequence[str] = NOISE_TYPES
+) -> str | NoiseModel | NoiseRates:
+    """Return the value of ``--noise``: one of the words, or the rates in a file in the order of the labels."""
+    return value if value in words else read_matching(Path(value), label_names, n_labels)
+
+
+def read_matching(path: Path, label_names: Sequence[str] | None, n_labels: int) -> NoiseModel | NoiseRates:
     """Return the rates in a file in the order of the labels; errors name the file."""
     from ccmn._files import prefix_errors
 

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import csv
-import ctypes
 import itertools
 import math
-import os
 import re
 import shlex
-import shutil
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ccmn.data import MultiLabelData
-    from ccmn.data.labeled_table import ColumnRoles
+    from ccmn.data.column_roles import ColumnRoles
+    from ccmn.data.columns import Columns
     from ccmn.data.tables import LabelSpec
-
-    Verified = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -35,6 +27,7 @@ EXIT_INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells."""
 
 DATA_HELP = "Data file (CSV, Parquet, JSON, JSONL, ARFF, MAT, LIBSVM, NPZ) or name of a dataset (see ccmn data list)."
+NOISE_TYPES = ("both", "partial", "missing")
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model saved by ccmn fit.", show_default=False)]
@@ -74,9 +67,43 @@ Votes = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMNS",
-        help="DATA has one line per vote of an annotator (CSV, Parquet). The columns are ROW,ANNOTATOR,LABEL or "
-        "ROW,ANNOTATOR,LABEL,VALUE, with the vote (0, 1 or a probability) as VALUE. Without VALUE, every line is an "
+        help="DATA has one line per vote of an annotator (CSV, Parquet). The columns are ITEM,ANNOTATOR,LABEL or "
+        "ITEM,ANNOTATOR,LABEL,VALUE, with the vote (0, 1 or a probability) as VALUE. Without VALUE, every line is an "
         "assigned label.",
+    ),
+]
+Noise = Annotated[
+    str,
+    typer.Option(
+        "--noise",
+        metavar="NOISE",
+        help="Errors that the labels have: both | partial (labels were only added) | missing (labels were only "
+        "removed), or a JSON file of noise rates, known or from ccmn noise estimate.",
+    ),
+]
+DeclaredNoise = Annotated[
+    str | None,
+    typer.Option(
+        "--noise",
+        metavar="NOISE",
+        help="Declared errors of the labels: both | partial (labels were only added) | missing (labels were only "
+        "removed), or a JSON file of noise rates. Without it, and without verified rows, labels are only ranked.",
+    ),
+]
+RatesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--noise",
+        metavar="FILE",
+        help="JSON file of the noise rates of the labels, as written by ccmn noise estimate (default: correct labels).",
+    ),
+]
+Items = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Table with the features, texts and pictures of the items of --votes. Its column of the items has the "
+        "name in --votes, or that in --id.",
     ),
 ]
 Candidates = Annotated[
@@ -94,113 +121,57 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 CARRIED_OPTIONS = frozenset(
     (
         *("labels", "tags", "sep", "text", "image", "row_id", "ignore", "votes", "candidates"),
-        *("random_state", "data_dir", "cache"),
+        *("items", "random_state", "data_dir", "cache"),
     )
 )
 """Parameters that describe the data; the command that is printed as the next step repeats them."""
-HELP_PANELS = {
-    "Columns of DATA": (
-        *("labels", "tags", "sep", "text", "image", "image_dir", "picture", "row_id", "ignore", "votes"),
-        *("annotator", "candidates", "keep"),
-    ),
-    "Model and training": (
-        *("loss", "surrogate", "correction", "model", "lr", "epochs", "batch_size", "weight_decay", "scale", "solver"),
-        *("threshold", "validation", "validation_is_clean", "validation_fraction", "device", "checkpoint"),
-        *("memory", "n_labels"),
-    ),
-}
-"""Options that the help shows together, by title. The other options come first."""
-OPTION_ALIASES = {"--seed": "--random-state", "--sides": "--noise-type"}
-"""Former names of options, still accepted but not shown in the help."""
 REMOVED_OPTIONS = {
-    "--patience": "the best of --epochs is always selected; use fewer --epochs to save time",
+    "--seed": "use --random-state",
+    "--sides": "use --noise both, partial or missing",
+    "--noise-type": "use --noise both, partial or missing",
+    "--loss": "use --method corrected, hamming or ranking",
+    **dict.fromkeys(
+        ("--engine", "--address"),
+        "use --jobs N on one machine; on a cluster, ccmn.paper.run_table with a joblib backend "
+        "(examples/recipes/with_ray.py)",
+    ),
+    "--diverse": "the list has one entry per row with all its labels",
+    "--annotator": "use --groups COLUMN",
+    **dict.fromkeys(
+        ("--surrogate", "--correction", "--model", "--solver", "--batch-size", "--weight-decay", "--scale"),
+        "use the parameters of ccmn.CCMNClassifier in Python",
+    ),
+    **dict.fromkeys(
+        ("--no-scale", "--patience", "--threshold", "--validation-fraction", "--validation-is-clean"),
+        "use the parameters of ccmn.CCMNClassifier in Python",
+    ),
+    **dict.fromkeys(("--memory", "--n-labels"), "use ccmn.data.ShardedData in Python"),
 }
-"""Options that no longer exist, with what replaces them."""
+"""Former options and their replacements."""
 
 
-LIBRARY_BYTES = 1200 << 20
-"""Address space that torch, scikit-learn, pandas and what they load take, measured on Linux with torch for CPUs."""
-BLAS_BUFFER_BYTES = 36 << 20
-"""OpenBLAS allocates buffers of 32 MiB, and needs some memory beside them."""
-BLAS_THREAD_BYTES = 9 << 20
-"""The stack of a thread of OpenBLAS has 8 MiB by default."""
-STACK_BYTES = 3 << 20
-"""Decompositions of OpenBLAS with several threads use up to six frames of 0.5 MiB on the stack of the process."""
+class Command(TyperCommand):
+    """Command that names the replacements of former options."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; reject former options."""
+        options = {option for parameter in self.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        for argument in itertools.takewhile(lambda argument: argument != "--", args):
+            name = argument.partition("=")[0]
+            if name in REMOVED_OPTIONS and name not in options:
+                raise typer.BadParameter(f"{name} does not exist: {REMOVED_OPTIONS[name]}", ctx)
+        return super().parse_args(ctx, args)
 
-def reserve_blas_memory() -> None:
-    """Let OpenBLAS allocate its buffers and its stack while there is memory if the memory of the process is limited.
-
-    OpenBLAS tries to allocate buffers again and again, without end, if the memory is exhausted when it needs them. A
-    stack that cannot grow ends the process.
-    """
-    if memory_is_limited():
-        _load_libraries()
-        fill_blas_buffers()
-
-
-def memory_is_limited() -> bool:
-    """Return whether the address space of the process is limited (``ulimit -v``)."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return False
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-
-
-def _load_libraries() -> None:
-    """Import the large libraries while there is memory: if it is exhausted, some of them end the process or hang."""
-    if "torch" in sys.modules:
-        return
-    n_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    _check_free(LIBRARY_BYTES + 2 * n_threads * BLAS_THREAD_BYTES, "the libraries")
-    import ccmn.audit
-    import ccmn.models  # noqa: F401
-
-
-def _check_free(size: int, user: str) -> None:
-    """Raise ``MemoryError`` if the limit of the address space leaves less than ``size`` bytes."""
-    import mmap
-
-    try:
-        mmap.mmap(-1, max(1, size)).close()
-    except OSError:
-        raise MemoryError(f"not enough memory: {user} need {size >> 20} MiB; raise ulimit -v") from None
-
-
-@cache
-def fill_blas_buffers() -> None:
-    """Use OpenBLAS of numpy and scipy once, with all their threads; their buffers are kept until the process ends."""
-    import numpy as np
-    from scipy.linalg import blas
-    from threadpoolctl import ThreadpoolController
-
-    libraries = ThreadpoolController().select(internal_api="openblas").lib_controllers
-    n_threads = [library.get_num_threads() for library in libraries]
-    # A call occupies one buffer, or two if it uses several threads.
-    needed = 2 * len(libraries) * BLAS_BUFFER_BYTES + sum(n_threads) * BLAS_THREAD_BYTES + 2 * STACK_BYTES
-    _check_free(needed, "the buffers of OpenBLAS")
-    _grow_stack()
-    # A fork ends the threads. They start again when their number is set, and then occupy buffers that were free before.
-    for library, n in zip(libraries, n_threads):
-        library.set_num_threads(n)
-    matrix = np.ones((300, 300), order="F")  # products of small matrices need no buffer
-    _ = matrix @ matrix, matrix @ matrix[0]
-    blas.dgemm(1.0, matrix, matrix)
-    blas.dgemv(1.0, matrix, matrix[0])
-
-
-def _grow_stack() -> None:
-    """Let the stack grow by ``STACK_BYTES``, or by a part of its limit; it does not shrink again."""
-    import resource
-
-    limit = resource.getrlimit(resource.RLIMIT_STACK)[0]
-    size = STACK_BYTES if limit == resource.RLIM_INFINITY else min(STACK_BYTES, limit * 3 // 8)
-
-    class Block(ctypes.Structure):
-        _fields_ = [("content", ctypes.c_char * size)]
-
-    ctypes.pythonapi.Py_IsInitialized(Block())  # one or two copies of the block are passed on the stack
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; report exhausted memory with the name of the data."""
+        try:
+            return super().invoke(ctx)
+        except (MemoryError, RuntimeError, ImportError) as error:
+            reason = str(error).partition("\n")[0]
+            if not _is_memory_error(error, reason):
+                raise
+            source = ctx.params.get("source") or "these data"
+            raise MemoryError(f"not enough memory for {source}" + (f" ({reason})" if reason else "")) from error
 
 
 def _is_memory_error(error: Exception, reason: str) -> bool:
@@ -209,166 +180,112 @@ def _is_memory_error(error: Exception, reason: str) -> bool:
         return re.search("can't allocate memory|out of memory", reason) is not None
     if isinstance(error, ImportError):  # the loader of shared libraries
         return re.search("failed to map segment|[Cc]annot allocate memory", reason) is not None
-    # A C function that runs out of memory may fail without an exception, which Python reports as SystemError.
-    return isinstance(error, MemoryError) or memory_is_limited()
+    return True
 
 
-class Command(TyperCommand):
-    """Command with hidden option aliases, and with choices and defaults in its help.
+class MistakesError(Exception):
+    """Several mistakes in the arguments of one command."""
 
-    The placeholders "{choices}" and "{default}" of help texts are replaced when the help is printed, because the
-    catalogs of the library take seconds to import.
-    """
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments after replacing former option names."""
-        reserve_blas_memory()  # before the checks of option values import libraries
-        options = {option for parameter in self.params for option in parameter.opts}
-        for position, argument in enumerate(args):
-            name, equals, value = argument.partition("=")
-            if name in REMOVED_OPTIONS and name not in options:
-                raise typer.BadParameter(f"{name} was removed: {REMOVED_OPTIONS[name]}", ctx=ctx)
-            current = OPTION_ALIASES.get(name)
-            if current in options:
-                args[position] = f"{current}{equals}{value}"
-        return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command; report exhausted memory with the name of the data."""
-        try:
-            return super().invoke(ctx)
-        except (MemoryError, RuntimeError, SystemError, ImportError) as error:
-            reason = str(error).partition("\n")[0]
-            if not _is_memory_error(error, reason):
-                raise
-            source = ctx.params.get("source") or "these data"
-            raise MemoryError(f"not enough memory for {source}" + (f" ({reason})" if reason else "")) from error
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help with the choices and with the default parameters of the classifier."""
-        # Unwrap the lines of the docstring: the help is wrapped to the width of the terminal.
-        self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in (self.help or "").split("\n\n"))
-        described = [p for p in self.params if re.search("{choices}|{default}", getattr(p, "help", None) or "")]
-        if described:
-            from ccmn.models import CCMNClassifier
-
-            defaults = CCMNClassifier().get_params()
-        for parameter in described:
-            name = str(parameter.name)
-            choices = " | ".join(CHOICES[name]()) if name in CHOICES else ""
-            default = defaults.get(name)
-            if isinstance(default, tuple):
-                default = ", ".join(f"{value:g}" for value in default)
-            text = str(parameter.help).replace("{choices}", choices)  # type: ignore[attr-defined]
-            parameter.help = text.replace("{default}", "none" if default is None else str(default))  # type: ignore[attr-defined]
-        with _terminal_layout(self, ctx):
-            super().format_help(ctx, formatter)
-
-
-class CommandGroup(TyperGroup):
-    """Group of commands whose help has the layout of the commands."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help."""
-        with _terminal_layout(self, ctx):
-            super().format_help(ctx, formatter)
+    def __init__(self, mistakes: list[Exception]) -> None:
+        super().__init__("; ".join(map(str, mistakes)))
+        self.mistakes = mistakes
 
 
 @contextmanager
-def _terminal_layout(command: Any, ctx: Any) -> Iterator[None]:
-    """Change the help for the terminal: one example per line, options in panels, no type of flags, brackets as text."""
-    panels = {name: title for title, names in HELP_PANELS.items() for name in names}
-    options = [parameter for parameter in command.get_params(ctx) if parameter.param_type_name == "option"]
-    grouped = sum(parameter.name in panels for parameter in options) > 1
-    changes: list[tuple[Any, str, Any]] = [(command, "help", _terminal_help(command.help or ""))]
-    for parameter in options:
-        changes.append((parameter, "help", _escape_markup(parameter.help or "")))
-        if parameter.is_flag:
-            changes.append((parameter, "metavar", ""))
-        if grouped and parameter.name in panels:
-            changes.append((parameter, "rich_help_panel", panels[parameter.name]))
-    original = [getattr(target, name, None) for target, name, _ in changes]
-    try:
-        for target, name, value in changes:
-            setattr(target, name, value)
-        yield
-    finally:
-        for (target, name, _), value in zip(changes, original):
-            setattr(target, name, value)
+def all_mistakes() -> Iterator[Callable[..., Any]]:
+    """Yield a function that runs a check and returns its result; the mistakes of all checks are reported together.
 
-
-def _terminal_help(text: str) -> str:
-    r"""Return the help of a command with one example per line.
-
-    >>> print(_terminal_help("Fit.\n\nExamples: ccmn fit a[b], or ccmn fit c"))
-    Fit.
-    <BLANKLINE>
-    Examples:
-      ccmn fit a\[b]
-      ccmn fit c
+    The checks come before torch and pandas are imported, so that a mistake is reported at once.
     """
-    first, found, examples = text.rpartition("\n\nExample")
-    if not found:
-        return _escape_markup(text)
-    word, _, commands = examples.partition(": ")
-    lines = re.split(r",? or (?=ccmn |torchrun )|, (?=ccmn )", commands)
-    return _escape_markup(f"{first}{found}{word}:\n" + "\n".join(f"  {line}" for line in lines))
+    mistakes: list[Exception] = []
+
+    def check(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        try:
+            return function(*arguments, **options)
+        except MistakesError as found:
+            mistakes.extend(found.mistakes)
+        except (typer.BadParameter, ValueError, OSError) as error:
+            mistakes.append(error)
+
+    yield check
+    if len(mistakes) == 1:
+        raise mistakes[0]
+    if mistakes:
+        raise MistakesError(mistakes)
 
 
-def _escape_markup(text: str) -> str:
-    """Return a text whose brackets rich prints as they are."""
-    return re.sub(r"(?<!\\)\[", r"\[", text)
+class Source(NamedTuple):
+    """Data that the arguments of a command describe."""
+
+    path: str
+    roles: ColumnRoles
+    votes: list[str] | None
+    items: Path | None
+    data_dir: Path | None
+
+    def read(self) -> tuple[Columns, MultiLabelData]:
+        """Return the data with all columns converted to features, and their columns."""
+        from ccmn.data.columns import Columns
+
+        return Columns.from_training_data(
+            self.path, roles=self.roles, data_dir=self.data_dir, votes=self.votes, items=self.items
+        )
+
+    def require_features(self, data: MultiLabelData) -> None:
+        """Reject data without features."""
+        if not data.d:
+            hint = (
+                ""
+                if self.votes is None
+                else (". Describe the items with --items FILE; ccmn votes and ccmn noise estimate need no features")
+            )
+            raise ValueError(f"{self.path}: there are no features in these data{hint}")
 
 
-def _losses() -> Iterable[str]:
-    from ccmn.models.classifier import LOSS_NAMES
-
-    return ["auto", *LOSS_NAMES]
-
-
-def _surrogates() -> Iterable[str]:
-    from ccmn.losses import SURROGATES
-
-    return ["auto", *SURROGATES]
-
-
-def _corrections() -> Iterable[str]:
-    from ccmn.losses import CORRECTIONS
-
-    return CORRECTIONS
-
-
-def _models() -> Iterable[str]:
-    from ccmn.models.classifier import MODEL_NAMES
-
-    return MODEL_NAMES
-
-
-def _methods() -> Iterable[str]:
-    from ccmn.estimation import METHODS
-
-    # These methods need trusted rows, votes or prevalences, which a data file does not contain.
-    return [name for name in METHODS if name not in ("trusted", "dawid_skene", "known_prevalence")]
+def check_source(
+    source: str,
+    labels: str | None = None,
+    tags: str | None = None,
+    sep: str = ";",
+    text: str | None = None,
+    image: str | None = None,
+    row_id: str | None = None,
+    ignore: str | None = None,
+    votes: str | None = None,
+    items: Path | None = None,
+    data_dir: Path | None = None,
+) -> Source:
+    """Return the data that the arguments describe; reject missing files and columns without reading the rows."""
+    roles, columns = read_roles(labels, tags, sep, text, image, row_id, ignore), read_vote_columns(votes)
+    if items is not None and columns is None:
+        raise typer.BadParameter("--items requires --votes ITEM,ANNOTATOR,LABEL")
+    if columns is not None and (labels is not None or tags is not None):
+        raise typer.BadParameter("Expected either label columns or votes, not both (--labels and --votes)")
+    path = Path(source)
+    if not path.is_dir() and (path.exists() or path.suffix or path.name != source):  # else the name of a dataset
+        with all_mistakes() as check:
+            for column_check in check(_column_checks, path, roles, columns, items) or ():
+                check(column_check)
+    return Source(source, roles, columns, items, data_dir)
 
 
-CHOICES: dict[str, Callable[[], Iterable[str]]] = {
-    "loss": _losses,
-    "surrogate": _surrogates,
-    "correction": _corrections,
-    "model": _models,
-    "solver": lambda: ("auto", "adam", "closed_form", "newton"),
-    "threshold": lambda: ("fixed", "f1"),
-    "noise_type": lambda: ("both", "partial", "missing"),
-    "method": _methods,
-}
-"""Values of an option by its parameter name; functions, because the catalogs take seconds to import."""
+def _column_checks(
+    path: Path, roles: ColumnRoles, votes: list[str] | None, items: Path | None
+) -> list[Callable[[], None]]:
+    """Return checks of the columns of a file."""
+    check_inputs(path, items)  # before numpy is imported
+    from ccmn.data.column_roles import table_checks, vote_checks
+
+    return table_checks(path, roles) if votes is None else vote_checks(path, votes, roles, items)
 
 
-def check_choice(param: typer.CallbackParam, value: str | None) -> str | None:
-    """Return the value of an option if it is one of its choices."""
-    if value is None or value in (choices := tuple(CHOICES[str(param.name)]())):
-        return value
-    raise typer.BadParameter(f"{value!r} is not one of {', '.join(choices)}")
+def check_inputs(*paths: Path | None) -> None:
+    """Reject files that do not exist."""
+    from ccmn._files import check_file
+
+    for path in paths:
+        if path is not None:
+            check_file(path)
 
 
 def check_learning_rates(values: list[float] | None) -> list[float] | None:
@@ -387,18 +304,9 @@ def check_fraction(value: float | None) -> float | None:
 
 
 def check_device(value: str | None) -> str | None:
-    """Return the name of a device if torch can use it on this machine."""
-    if value is None or value == "auto":
-        return value
-    import torch
-
-    try:
-        torch.empty(0, device=value)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise typer.BadParameter(
-            f"device {value!r} is not available ({reason}); use --device auto to select one automatically"
-        ) from None
+    """Return the name of a device; whether torch can use it is checked later, because its import takes seconds."""
+    if value is not None and not re.fullmatch(r"auto|cpu|mps|(cuda|xpu)(:\d+)?|meta", value):
+        raise typer.BadParameter(f"Expected auto, cpu, cuda or cuda:N; got {value!r}")
     return value
 
 
@@ -449,7 +357,7 @@ def read_roles(
     ignore: str | None = None,
 ) -> ColumnRoles:
     """Return the columns that the shared options select."""
-    from ccmn.data.labeled_table import ColumnRoles
+    from ccmn.data.column_roles import ColumnRoles
 
     if not separator:
         raise typer.BadParameter("--sep is empty; expected a separator such as ;")
@@ -458,12 +366,18 @@ def read_roles(
     return ColumnRoles(read_labels(labels), tags, separator, text_columns, image, row_id, ignored)
 
 
-def program_name() -> str:
-    """Return the command that starts ccmn in the current shell."""
-    called = Path(sys.argv[0])
-    if shutil.which("ccmn"):
-        return "ccmn"
-    return str(called) if called.stem == "ccmn" else "python -m ccmn"
+def read_vote_columns(text: str | None) -> list[str] | None:
+    """Return the value of ``--votes``: three or four column names.
+
+    >>> read_vote_columns("item, worker, tag")
+    ['item', 'worker', 'tag']
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True))]
+    if len(names) not in (3, 4) or not all(names):
+        raise typer.BadParameter(f"--votes expects ITEM,ANNOTATOR,LABEL or ITEM,ANNOTATOR,LABEL,VALUE; got {text!r}")
+    return names
 
 
 def shell_command(command: str, *arguments: object, **options: object) -> str:
@@ -486,7 +400,7 @@ def shell_command(command: str, *arguments: object, **options: object) -> str:
     words = [str(argument) for argument in arguments]
     for name, value in options.items():
         words += [] if value is None else [f"--{name}", str(value)]
-    return f"{program_name()} {command} {shlex.join(words)}"
+    return f"ccmn {command} {shlex.join(words)}"
 
 
 def next_command(context: typer.Context, command: str, source: object, **options: object) -> str:
@@ -515,102 +429,6 @@ def unused_name(name: str) -> str:
     return next(name for name in names if not Path(name).exists())
 
 
-def read_trusted(path: Path | None, data: MultiLabelData, row_id: str | None = None) -> Verified | None:
-    """Return the verified rows, their labels, and which of them are a random sample.
-
-    Without a file, these are the rows that the data themselves declare as verified, if any.
-    """
-    import numpy as np
-
-    from ccmn._files import check_file, prefix_errors
-    from ccmn._validation import check_label_matrix, check_trusted_rows
-    from ccmn.data.formats import is_table, read_table
-    from ccmn.data.npz import load_arrays
-
-    if path is None:
-        if data.trusted is None or np.isnan(data.trusted).all():
-            return None
-        rows = np.flatnonzero(~np.isnan(data.trusted).all(1))
-        return rows, data.trusted[rows], np.zeros(len(rows), dtype=bool)
-    if is_table(path):
-        frame = read_table(path).frame
-        with prefix_errors(path):
-            rows, Y, random = _trusted_table(frame, data, row_id)
-    else:
-        arrays = load_arrays(check_file(path), {"rows", "Y", "random", "label_names"})
-        with prefix_errors(path):
-            rows, Y, random = _trusted_arrays(arrays, data)
-    with prefix_errors(path):
-        if not rows.size:
-            raise ValueError("there are no verified rows")
-        rows, Y = check_trusted_rows((rows, Y), data.n)
-        Y = check_label_matrix(Y, "the verified labels")
-        if Y.shape != (len(rows), data.q) or random.shape != rows.shape or random.dtype != bool:
-            raise ValueError(f"expected {data.q} labels and a random flag for each of {len(rows)} verified rows")
-    return rows, Y, random
-
-
-def _trusted_arrays(arrays: dict[str, NDArray[Any]], data: MultiLabelData) -> Verified:
-    """Return the verified rows of an NPZ file."""
-    missing = {"rows", "Y", "random", "label_names"} - set(arrays)
-    if missing:
-        raise ValueError(f"not a file of verified rows: it has no {', '.join(sorted(missing))}")
-    names = tuple(map(str, arrays["label_names"].ravel()))
-    if data.label_names is not None and names != tuple(data.label_names):
-        raise ValueError(f"verified labels {', '.join(map(repr, names[:4]))} ... are not the labels of the data")
-    return arrays["rows"], arrays["Y"], arrays["random"]
-
-
-def _trusted_table(frame: Any, data: MultiLabelData, row_id: str | None) -> Verified:
-    """Return the verified rows of a table with label columns, or with one answer per line."""
-    import numpy as np
-    import pandas as pd
-
-    from ccmn.data.preprocessing import category_name, to_numbers, without_gap_words
-
-    key = row_id if row_id is not None and row_id in frame else "row"
-    if key not in frame:
-        raise ValueError(f"not a file of verified rows: it has no column {row_id or 'row'!r}")
-    names = [str(name) for name in data.label_names or range(data.q)]
-    ids = list(data.ids) if key == row_id and data.ids is not None else [str(i) for i in range(data.n)]
-    rows = pd.Index(ids).get_indexer(pd.Index([category_name(value) for value in frame[key]]))
-    if not pd.Index(ids).is_unique or (rows < 0).any():
-        raise ValueError(f"column {key!r} contains {frame[key][int((rows < 0).argmax())]!r}, which is not a unique row")
-    labels = pd.DataFrame(np.nan, index=range(data.n), columns=names)
-    random = np.ones(data.n, dtype=bool)
-    if {"label", "answer"} <= set(frame.columns):
-        value = frame["answer"].map({"yes": 1.0, "no": 0.0})
-        for row, label, answer in zip(rows, frame["label"].map(category_name), value):
-            if label not in labels:
-                raise ValueError(f"label {label!r} is not a label of the data")
-            labels.loc[row, label] = answer
-        if "counts_for_rates" in frame:
-            random[rows] = frame["counts_for_rates"].map(category_name).isin(("1", "True", "yes")).to_numpy()
-    else:
-        missing = [name for name in names if name not in frame]
-        if missing:
-            raise ValueError(f"not a file of verified rows: it has no label column {missing[0]!r}")
-        columns = frame[names]
-        columns = without_gap_words(columns) if columns.dtypes.map(str).eq("object").all() else columns
-        labels.iloc[rows] = np.column_stack([to_numbers(columns[name]) for name in names])
-    verified = np.flatnonzero(labels.notna().any(axis=1))
-    return verified, labels.to_numpy(np.float64)[verified], random[verified]
-
-
-def read_vote_columns(text: str | None) -> list[str] | None:
-    """Return the value of ``--votes``: three or four column names.
-
-    >>> read_vote_columns("item, worker, tag")
-    ['item', 'worker', 'tag']
-    """
-    if text is None:
-        return None
-    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True))]
-    if len(names) not in (3, 4) or not all(names):
-        raise typer.BadParameter(f"--votes expects ROW,ANNOTATOR,LABEL or ROW,ANNOTATOR,LABEL,VALUE; got {text!r}")
-    return names
-
-
 def label_frame(data: MultiLabelData, candidates: bool) -> Any:
     """Return the labels, or the candidate sets, as a DataFrame if the names of the labels are known."""
     if candidates and data.candidates is None:
@@ -625,15 +443,18 @@ def label_frame(data: MultiLabelData, candidates: bool) -> Any:
     return pd.DataFrame(to_dense_array(Y), columns=list(data.label_names))
 
 
-def check_output(path: Path, force: bool, *, folder: bool = False) -> Path:
-    """Return a path that can be written: its folder exists, and a file of that name exists only with ``--force``.
+def check_output(path: Path | None, force: bool, *, folder: bool = False, suffixes: tuple[str, ...] = ()) -> None:
+    """Reject a path that cannot be written: without its folder, or of a file that exists without ``--force``.
 
-    If ``folder`` is True, the path may be an existing folder.
+    If ``folder`` is True, the path may be an existing folder. ``suffixes`` are the endings that are expected, if any.
     """
+    if path is None:
+        return
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise typer.BadParameter(f"--out must end in {' or '.join(suffixes)}; got {path.name!r}")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist; create it to write {path.name}")
     if path.exists() and not force:
         raise FileExistsError(f"{path} already exists; use --force to overwrite it")
     if path.is_dir() and not folder:
         raise IsADirectoryError(f"{path} is a folder; expected the path of a file")
-    return path

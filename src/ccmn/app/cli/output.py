@@ -6,8 +6,9 @@ import json
 import math
 import os
 import re
+import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +17,8 @@ import typer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from rich.console import Console
 
+    from ccmn._progress import OnProgress
     from ccmn.app.report.facts import Report
     from ccmn.app.report.instances import Show
     from ccmn.data import MultiLabelData
@@ -75,13 +76,28 @@ def print_table(table: Any) -> None:
     console.print(table)
 
 
-def error_console() -> Console:
-    """Return the console for progress, which is shown on stderr and only in terminals."""
+@contextmanager
+def draw_progress() -> Iterator[OnProgress]:
+    """Draw the progress of the current phase as a bar on stderr, only in terminals."""
+    if not sys.stderr.isatty():
+        yield lambda phase, done, total, details="": None
+        return
     from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
-    console.quiet = not console.is_terminal  # before version 15, rich ends a disabled progress bar with a blank line
-    return console
+    counts = TextColumn("{task.completed:,.0f}/{task.total:,.0f} {task.fields[details]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), counts, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1, visible=False, details="")
+        current = [""]
+
+        def update(phase: str, done: float, total: float, details: str = "") -> None:
+            if current != [phase]:
+                bar.reset(task, total=total, description=phase, visible=True)
+                current[:] = [phase]
+            bar.update(task, completed=done, total=total, details=details)
+
+        yield update
 
 
 def read_picture_size(text: str | None) -> tuple[int, ...] | None:
@@ -150,8 +166,8 @@ class ResultCache:
         """Return the estimated rates, with a progress bar in terminals if they are not stored."""
         import numpy as np
 
+        from ccmn._progress import show_phases
         from ccmn.estimation import NoiseRates, estimate_noise
-        from ccmn.models.monitor import show_phases
 
         settings = ("rates", method, noise_type, None if trusted is None else [part.tolist() for part in trusted])
         path = self._path(X, Y, settings)
@@ -179,9 +195,8 @@ class ResultCache:
         """Return the out-of-fold probabilities of the noisy labels, with a progress bar in terminals."""
         import numpy as np
 
-        from ccmn._containers import to_dense_array
-        from ccmn.audit import out_of_fold_probabilities
-        from ccmn.models.monitor import show_phases
+        from ccmn._progress import show_phases
+        from ccmn.app.issues import predict_out_of_fold
 
         path = self._path(X, Y, ("out of fold",))
         stored = self._read(path)
@@ -190,11 +205,8 @@ class ResultCache:
             return stored
         name = f"out-of-fold probabilities of {Y.shape[1]} labels"
         with show_phases(1) as show:
-            computed = out_of_fold_probabilities(
-                X,
-                to_dense_array(Y).astype(np.float64),
-                self.seed,
-                on_phase=lambda phase, done, total: show(f"{name}, {phase}", done, total),
+            computed = predict_out_of_fold(
+                X, Y, self.seed, lambda phase, done, total: show(f"{name}, {phase}", done, total)
             )
         self._write(path, computed)
         return computed

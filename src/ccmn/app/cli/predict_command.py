@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccmn.app.cli.noise_commands import read_rates_option
+from ccmn.app.cli.noise_commands import check_rates_file, read_matching
 from ccmn.app.cli.options import (
     Data,
     DataDir,
@@ -21,11 +21,14 @@ from ccmn.app.cli.options import (
     Json,
     Labels,
     Model,
+    RatesFile,
     RowId,
     Separator,
     Tags,
+    all_mistakes,
     check_fraction,
     check_output,
+    check_source,
     read_roles,
 )
 from ccmn.app.cli.output import (
@@ -70,7 +73,7 @@ def predict(
         str | None,
         typer.Option(
             metavar="METRIC=TARGET",
-            help="Select the threshold that guarantees a metric on clean labels: recall=0.9, precision=0.8 or "
+            help="Select the threshold that guarantees a metric on clean labels: recall=0.9, precision=0.8, fnr=0.1 or "
             "hamming=0.1. Requires --calibration.",
         ),
     ] = None,
@@ -81,10 +84,7 @@ def predict(
     tags: Tags = None,
     sep: Separator = ";",
     row_id: RowId = None,
-    noise: Annotated[
-        Path | None,
-        typer.Option(metavar="JSON", help="Noise rates of the labels in --calibration (default: clean labels)."),
-    ] = None,
+    noise: RatesFile = None,
     confidence: Annotated[
         float,
         typer.Option(metavar="P", callback=check_fraction, help="Probability that the target of --control is met."),
@@ -104,18 +104,21 @@ def predict(
 
     Example: ccmn predict model.ccmn new.csv --out predictions.csv
     """
+    with all_mistakes() as check:
+        check(check_model, model)
+        check(check_source, source, row_id=row_id, data_dir=data_dir)
+        target = check(_read_control, control, calibration, labels, noise)
+        check(check_rates_file, noise)
+        check(_check_csv, out)
+        check(check_output, out, force)
+        if calibration is not None:
+            rows_file = check(check_source, calibration, labels, tags, sep, data_dir=data_dir)
     from ccmn._files import atomic_write
 
-    target = _read_control(control, calibration, labels, noise)
-    if out is not None:
-        if out.suffix.lower() in OTHER_FORMATS:
-            raise typer.BadParameter(f"--out writes CSV; got {out.name!r}. Use a name that ends in .csv")
-        check_output(out, force)
     classifier, columns = _load(model)
     guarantee = None
     if target is not None and calibration is not None:
-        chosen = read_roles(labels, tags, sep)
-        rows = columns.read_labeled(calibration, roles=chosen, data_dir=data_dir)
+        rows = columns.read_labeled(calibration, roles=rows_file.roles, data_dir=data_dir)
         guarantee = _control(classifier, rows, noise, target, confidence)
         typer.echo(f"ccmn: note: {guarantee}", err=True)
     data = columns.read_rows(source, roles=read_roles(row_id=row_id), data_dir=data_dir)
@@ -146,13 +149,7 @@ def evaluate(
     tags: Tags = None,
     sep: Separator = ";",
     row_id: RowId = None,
-    noise: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="JSON",
-            help="Noise rates of the labels in DATA, known or estimated: estimate the metrics on true labels.",
-        ),
-    ] = None,
+    noise: RatesFile = None,
     report: ReportFile = None,
     picture: PictureSize = None,
     data_dir: DataDir = None,
@@ -166,18 +163,23 @@ def evaluate(
 
     Example: ccmn evaluate model.ccmn test.csv
     """
+    with all_mistakes() as check:
+        check(check_model, model)
+        file = check(check_source, source, labels, tags, sep, row_id=row_id, data_dir=data_dir)
+        size = check(read_picture_size, picture)
+        check(check_rates_file, noise)
+        check(check_output, report, force)
     from ccmn._files import prefix_errors
-    from ccmn.app.report.facts import measure, out_of_range_note
+    from ccmn.app.duplicates import count_duplicates
+    from ccmn.app.report.facts import measure, out_of_range_note, rows_with_labels
 
-    size = read_picture_size(picture)
-    if report is not None:
-        check_output(report, force)
     classifier, columns = _load(model)
-    data = columns.read_labeled(source, roles=read_roles(labels, tags, sep, row_id=row_id), data_dir=data_dir)
-    rates = None if noise is None else read_rates_option(noise, columns.label_names, data.q)
+    data = columns.read_labeled(source, roles=file.roles, data_dir=data_dir)
+    rates = None if noise is None else read_matching(noise, columns.label_names, data.q)
     with prefix_errors(source):
         data = _observed_rows(data) if rates is None else data
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
+    repeated = count_duplicates(data)
     figures = measure(data.Y, scores, rates)
     _warn_if_negative(figures["hamming_loss"])
     values = {
@@ -188,19 +190,20 @@ def evaluate(
         from ccmn.app.report.builders import evaluation_report
 
         display = row_display(data, data.Y, size, Path(source).parent, columns.table)
-        write_report(evaluation_report(data, classifier, scores, rates, display), report)
+        write_report(evaluation_report(data, classifier, scores, rates, display, repeated), report)
     if as_json:
         result = {
             "n": data.n,
             "q": data.q,
             "noise": rates and rates.to_dict(),
+            "duplicates": repeated._asdict(),
             "metrics": values,
         }
         print_json(result if report is None else {**result, "report": str(report)})
         return
     from ccmn.app.report.console import metrics_table
 
-    print_table(metrics_table(values, data.n, corrected=rates is not None))
+    print_table(metrics_table(values, data.n, int(rows_with_labels(data.Y).sum()), corrected=rates is not None))
     for bounds in sorted({figure.bounds for figure in figures.values() if figure.out_of_range}):
         typer.echo(out_of_range_note(bounds))
     if rates is None and not _is_clean(classifier.noise_):
@@ -208,6 +211,8 @@ def evaluate(
             "If these labels are as noisy as the training labels, add --noise RATES.json (written by ccmn noise "
             "estimate --out): the metrics on the true labels are then estimated."
         )
+    if note := repeated.note(data.n):
+        typer.echo(note)
     if report is not None:
         typer.echo(f"report written to {report}")
 
@@ -234,6 +239,17 @@ def _observed_rows(data: MultiLabelData) -> MultiLabelData:
     return data.take(rows)
 
 
+def check_model(path: Path) -> None:
+    """Reject a model that does not exist."""
+    if not path.exists():
+        raise FileNotFoundError(f"model {path} does not exist")
+
+
+def _check_csv(out: Path | None) -> None:
+    if out is not None and out.suffix.lower() in OTHER_FORMATS:
+        raise typer.BadParameter(f"--out writes CSV; got {out.name!r}. Use a name that ends in .csv")
+
+
 def store_columns(classifier: CCMNClassifier, columns: Columns) -> None:
     """Store the names, roles and preprocessing of the columns with a model."""
     classifier.extra_["feature_names"] = None if columns.feature_names is None else list(columns.feature_names)
@@ -257,8 +273,8 @@ def _load(path: Path) -> tuple[CCMNClassifier, Columns]:
 def model_columns(classifier: CCMNClassifier) -> Columns:
     """Return the columns that a model reads from a file."""
     from ccmn._validation import check_feature_names
+    from ccmn.data.column_roles import ColumnRoles
     from ccmn.data.columns import Columns
-    from ccmn.data.labeled_table import ColumnRoles
     from ccmn.data.preprocessing import TablePreprocessor, TextFeatures
 
     extra = classifier.extra_
@@ -315,11 +331,12 @@ def _control(
     classifier: CCMNClassifier, data: MultiLabelData, noise: Path | None, target: tuple[str, float], confidence: float
 ) -> RiskControl:
     """Return the threshold of the probabilities that guarantees the target; an error if there is none."""
+    from ccmn._containers import to_dense_array
     from ccmn.metrics import control_risk
 
-    if classifier.predict(data.X[:1], sparse=False).ndim == 1:
+    if to_dense_array(classifier.predict(data.X[:1])).ndim == 1:
         raise ValueError("--control requires a multi-label model; this model predicts one class per row")
-    rates = None if noise is None else read_rates_option(noise, classifier.label_names_, data.q)
+    rates = None if noise is None else read_matching(noise, classifier.label_names_, data.q)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*cannot be guaranteed")  # raised as an error below
         result = control_risk(data.Y, classifier.predict_proba(data.X), rates, *target, confidence)
@@ -335,10 +352,12 @@ def _predict_blocks(
 
     With ``threshold``, labels are predicted by their probability.
     """
+    from ccmn._containers import to_dense_array
+
     X, size = data.X, max(1, BLOCK_ENTRIES // classifier.noise_.n_labels)
     for start in range(0, X.shape[0], size):
         rows = X[start : start + size]
-        labels, p = classifier.predict(rows, sparse=False), classifier.predict_proba(rows)
+        labels, p = to_dense_array(classifier.predict(rows)), classifier.predict_proba(rows)
         if labels.ndim == 1:
             names, predicted = list(classifier.classes_), labels[:, None] == classifier.classes_
         else:

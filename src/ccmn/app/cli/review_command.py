@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccmn.app.cli.noise_commands import read_noise_option
+from ccmn.app.cli.noise_commands import check_noise, read_noise_option
 from ccmn.app.cli.options import (
     DATA_HELP,
     Candidates,
     DataDir,
+    DeclaredNoise,
     Ignore,
     Image,
+    Items,
     Json,
     Labels,
     RandomState,
@@ -22,22 +24,20 @@ from ccmn.app.cli.options import (
     Tags,
     Text,
     Votes,
+    all_mistakes,
+    check_source,
     label_frame,
     next_command,
     print_next,
-    read_roles,
-    read_vote_columns,
     unused_name,
 )
-from ccmn.app.cli.output import CacheFolder, PictureSize, ResultCache, error_console, print_json
+from ccmn.app.cli.output import CacheFolder, PictureSize, ResultCache, print_json
 from ccmn.app.cli.predict_command import store_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ccmn.app.review import ReviewDataset, ReviewSession
-    from ccmn.estimation import NoiseRates
-    from ccmn.noise import NoiseModel
 
 
 def review(
@@ -47,15 +47,7 @@ def review(
     labels: Labels = None,
     tags: Tags = None,
     sep: Separator = ";",
-    noise: Annotated[
-        str,
-        typer.Option(
-            "--noise",
-            metavar="NOISE",
-            help="Noise of the labels before the review: both | partial (labels only added) | missing (labels only "
-            "removed), or a JSON file of noise rates.",
-        ),
-    ] = "both",
+    noise: DeclaredNoise = None,
     text: Text = None,
     picture: PictureSize = None,
     image: Image = None,
@@ -65,6 +57,7 @@ def review(
     row_id: RowId = None,
     ignore: Ignore = None,
     votes: Votes = None,
+    items: Items = None,
     candidates: Candidates = False,
     out: Annotated[
         Path | None,
@@ -81,32 +74,35 @@ def review(
     cache: CacheFolder = None,
     as_json: Json = False,
 ) -> None:
-    """Start a local web app to review labels: a random sample and suspicious rows.
+    """Start a local web app to review labels: suspicious rows first, or a random sample.
 
-    The app shows one row at a time and asks for each label whether it is correct. The random sample gives unbiased
-    estimates of the noise rates, the suspicious rows correct wrong labels, and both improve a retrained model. Every
-    decision is stored immediately. The same command resumes the review. Ctrl-C stops the server.
+    The app shows one row at a time and asks for each label whether it is correct. Suspicious rows correct wrong labels.
+    A random sample, which a switch on the page selects, measures how many labels are wrong. Every decision is stored
+    immediately. The same command resumes the review. Ctrl-C stops the server.
 
     Examples: ccmn review train.csv --labels 'label_*' --text review, or ccmn review --demo
     """
+    with all_mistakes() as check:
+        if demo == (source is not None):
+            check(_reject, "Expected either DATA or --demo")
+        described = (labels, tags, text, votes, items, picture, image, image_dir, row_id, ignore, candidates, data_dir)
+        if demo and any((*described, noise)):
+            check(_reject, "--demo cannot be combined with options that describe DATA")
+        if image_dir is not None and image is None:
+            check(_reject, "--image-dir requires --image")
+        if source is not None:
+            file = check(check_source, source, labels, tags, sep, text, image, row_id, ignore, votes, items, data_dir)
+        check(check_noise, noise)
+        folder = check(_review_folder, out, "digits" if source is None else Path(source).name.partition(".")[0])
     from ccmn._files import private_files
     from ccmn.app.review import Retraining, demo_session, open_session, read_review_data
     from ccmn.app.review.server import check_host, check_installed, serve
 
     check_installed()
-    if demo == (source is not None):
-        raise typer.BadParameter("Expected either DATA or --demo")
-    described = (labels, tags, text, votes, picture, image, image_dir, row_id, ignore, candidates, data_dir)
-    if demo and (any(described) or noise != "both"):
-        raise typer.BadParameter("--demo cannot be combined with options that describe DATA")
-    if image_dir is not None and image is None:
-        raise typer.BadParameter("--image-dir requires --image")
     check_host(host)
     with private_files():
-        searching = error_console().status("searching for suspicious labels")
         if source is None:
-            with searching:
-                session, columns = demo_session(_review_folder(out, "digits"), random_state=random_state), None
+            session, columns = demo_session(folder, random_state=random_state), None
         else:
             dataset, columns = read_review_data(
                 source,
@@ -114,15 +110,16 @@ def review(
                 image_dir=image_dir,
                 candidates=candidates,
                 data_dir=data_dir,
-                votes=read_vote_columns(votes),
-                roles=read_roles(labels, tags, sep, text, image, row_id, ignore),
+                votes=file.votes,
+                items=items,
+                roles=file.roles,
             )
-            rates = read_noise_option(noise, dataset.data.label_names, dataset.data.q)
-            folder, known = _review_folder(out, dataset.data.name), None
-            if cache is not None and dataset.data.votes is None:
-                rates, known = _stored_results(dataset, rates, ResultCache(cache, random_state))
-            with searching:
-                session = open_session(dataset, folder, rates, random_state, pred_proba=known)
+            rates, known = None, None
+            if noise is not None:
+                rates = read_noise_option(noise, dataset.data.label_names, dataset.data.q)
+            if cache is not None:
+                known = _stored_probabilities(dataset, ResultCache(cache, random_state))
+            session = open_session(dataset, folder, rates, random_state, pred_proba=known)
         retraining = Retraining(
             session, on_trained=lambda model: None if columns is None else store_columns(model, columns)
         )
@@ -156,13 +153,14 @@ def _print_next_step(session: ReviewSession, command: str) -> None:
         )
 
 
-def _stored_results(
-    dataset: ReviewDataset, noise: str | NoiseModel | NoiseRates, results: ResultCache
-) -> tuple[NoiseModel | NoiseRates, NDArray[Any]]:
-    """Return noise rates and out-of-fold probabilities, from the cache if it has them."""
-    X, Y = dataset.data.X, label_frame(dataset.data, False)  # the labels of the other commands, in the same type
-    rates = results.rates(X, Y, noise) if isinstance(noise, str) else noise
-    return rates, results.probabilities(X, Y)
+def _reject(message: str) -> None:
+    raise typer.BadParameter(message)
+
+
+def _stored_probabilities(dataset: ReviewDataset, results: ResultCache) -> NDArray[Any]:
+    """Return out-of-fold probabilities, from the cache if it has them."""
+    # The labels of the other commands, in the same type.
+    return results.probabilities(dataset.data.X, label_frame(dataset.data, False))
 
 
 def _announce(url: str, folder: Path, show: bool, as_json: bool) -> None:

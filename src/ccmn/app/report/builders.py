@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ccmn._containers import to_dense_array
 from ccmn._validation import FloatArray
 from ccmn.app.demo_task import DEMO_LOSSES, STRATEGIES, DemoModel, DemoTask
+from ccmn.app.issues import RANKING_NOTE, Suspicions, find_suspicions, predict_out_of_fold
 from ccmn.app.report.facts import (
-    CurveFacts,
+    DEFAULT_SHOWN_ROWS,
+    MEAN_AVERAGE_PRECISION,
     IssueFacts,
     MetricFacts,
     MetricRow,
@@ -23,25 +24,25 @@ from ccmn.app.report.facts import (
     annotator_facts,
     cooccurrence_facts,
     correcting_noise,
-    curve_facts,
     data_facts,
-    histories_by_rate,
     issue_facts,
     label_variants,
     measure,
     metric_facts,
     precision_recall_facts,
     rate_facts,
-    selected_history,
 )
 from ccmn.app.report.instances import Show, pictures
-from ccmn.audit import Audit, audit_labels, find_label_issues
 from ccmn.data import MultiLabelData
 from ccmn.data.synthetic import DIGIT_SCENE_SHAPE
 from ccmn.estimation import NoiseRates
-from ccmn.models import CCMNClassifier
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.votes import InferredLabels
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from ccmn.app.duplicates import Duplicates
 
 REVIEW_PORT = 8765
 """Port of ``ccmn review``, if it is free."""
@@ -57,66 +58,76 @@ _DEMO_GROUPS = {"hamming": "trained with the Hamming loss", "ranking": "trained 
 
 def audit_report(
     data: MultiLabelData,
-    Y: Any,
-    audit: Audit,
+    found: Suspicions,
+    issues: DataFrame,
+    noise: NoiseModel | NoiseRates | None,
     show: Show,
-    max_shown: int,
+    max_rows: int,
     inferred: InferredLabels | None = None,
-    issues_note: str = "",
+    repeated: Duplicates | None = None,
     review_command: str = f"ccmn review DATA --port {REVIEW_PORT}",
 ) -> Report:
-    """Return the report of an audit of the labels Y, with the rows of the first ``max_shown`` label issues.
+    """Return the report of an audit, with the contents of the first ``max_rows`` listed rows.
 
-    If the labels are the majority of votes, ``inferred`` describes the annotators. ``issues_note`` is added to the
-    explanation of the label issues. ``review_command`` starts the web app that the links to rows open.
+    Numbers of errors and noise rates are shown only if error probabilities are known; ``noise`` is None otherwise. If
+    the labels are the majority of votes, ``inferred`` describes the annotators. ``review_command`` starts the web app
+    that the links to rows open.
     """
-    labels = to_dense_array(Y).astype(np.float64)
-    names = [str(name) for name in audit.summary.label]
-    noise = correcting_noise(audit.noise)
-    false, missing = audit.summary["false"].sum(), audit.summary["missing"].sum()
-    given, observed = audit.summary.given.sum(), audit.summary.observed.sum()
-    lead = (
-        f"Of the {given:,} given labels, about {false:,.0f} are false. Of the {observed - given:,} labels that are not "
-        f"given, about {missing:,.0f} are missing. For a single label, only the probability of an error can be "
-        "estimated, so review some of the labels listed below."
-    )
-    score_note = "Out-of-fold predictions of a linear model and a random forest, trained without noise correction."
-    note = (
-        "The probability that a label is wrong follows from out-of-fold predictions of a linear model and a random "
-        "forest, the noise rates and, if there are any, verified rows."
-    )
-    note = f"{issues_note} {note}".strip()
-    variants = label_variants(labels, audit.pred_proba, noise)
+    names = [str(name) for name in data.label_names or range(data.q)]
+    score_note = "Out-of-fold predictions of a model that was trained without noise correction."
+    note = repeated.note(data.n) if repeated is not None else ""
+    rates = None if noise is None else rate_facts(noise, names)
+    correcting = None if noise is None else correcting_noise(noise)
     return Report(
         title=f"Audit of the labels of {data.name or 'unnamed data'}",
-        lead=(lead,),
-        data=data_facts(data.name, data.d, labels, names),
-        rates=rate_facts(audit.noise, names),
+        lead=(audit_headline(found),),
+        data=data_facts(data.name, data.d, found.given, names, note),
+        rates=rates,
         annotators=None if inferred is None else annotator_facts(inferred.annotators),
-        metrics=metric_facts(labels, audit.pred_proba - 0.5, audit.noise, score_note),
-        cooccurrence=cooccurrence_facts(labels, names, noise),
-        precision_recall=precision_recall_facts(names, variants, score_note),
+        metrics=metric_facts(found.given, found.proba - 0.5, noise, score_note),
+        cooccurrence=cooccurrence_facts(found.given, names, correcting),
+        precision_recall=precision_recall_facts(
+            names, label_variants(found.given, found.proba, correcting), score_note
+        ),
         issues=issue_facts(
-            audit.issues,
-            labels,
+            issues,
+            found.given,
             names,
             show,
-            note,
-            max_shown=max_shown,
+            "A model predicted the labels of rows that it was not trained on.",
+            known=found.p_wrong is not None,
+            max_rows=max_rows,
             review_url=f"http://127.0.0.1:{REVIEW_PORT}",
             review_command=review_command,
             ids=data.ids,
         ),
         first="issues",
+        warnings=() if rates is None else rates.warnings,
+    )
+
+
+def audit_headline(found: Suspicions) -> str:
+    """Return the numbers of errors, or what a list without error probabilities means."""
+    expected = found.expected()
+    if expected is None:
+        return RANKING_NOTE
+    false, missing = (round(float(numbers.sum())) for numbers in expected)
+    given = int((found.given == 1).sum())
+    absent = int((found.given == 0).sum())
+    return (
+        f"Expected number of false labels: {false:,} of the {given:,} given ones. Expected number of missing labels: "
+        f"{missing:,} of the {absent:,} that are not given. These are the sums of the error probabilities of all "
+        "labels; the list has those whose probability is large."
     )
 
 
 def evaluation_report(
     data: MultiLabelData,
-    classifier: CCMNClassifier,
+    classifier: Any,
     scores: FloatArray,
     noise: NoiseModel | NoiseRates | None,
     show: Show,
+    repeated: Duplicates | None = None,
 ) -> Report:
     """Return the report of a model whose scores are (n, q); if ``noise`` is given, the labels of ``data`` are noisy."""
     labels = to_dense_array(data.Y).astype(np.float64)
@@ -124,36 +135,37 @@ def evaluation_report(
     correcting = None if noise is None else correcting_noise(noise)
     metrics = metric_facts(labels, scores, noise, "Predictions of the model.")
     basis = "estimated for the true labels from the noisy ones" if noise is not None else "computed on the given labels"
-    wrong = min(max(metrics.rows[-1].values["hamming_loss"].value, 0.0), 1.0)
-    note = (
-        "Learning curves of the fit, by learning rate. The validation criterion is corrected for the noise that the "
-        "model was trained with."
-    )
-    variants = label_variants(labels, scores, correcting)
+    values = metrics.rows[-1].values
+    average, wrong = values[MEAN_AVERAGE_PRECISION].value, min(max(values["hamming_loss"].value, 0.0), 1.0)
+    rates = _evaluation_rates(classifier, noise, names)
     return Report(
         title=f"Evaluation of the model on {data.name or 'unnamed data'}",
-        lead=(f"The model predicts {wrong:.1%} of the labels wrongly (Hamming loss). The metrics are {basis}.",),
-        data=data_facts(data.name, data.d, labels, names),
-        rates=_evaluation_rates(classifier, noise, names),
+        lead=(
+            f"The mean average precision of the labels is {average:.2f}. The model predicts {wrong:.1%} of the labels "
+            f"wrongly (Hamming loss). The metrics are {basis}.",
+        ),
+        data=data_facts(data.name, data.d, labels, names, repeated.note(data.n) if repeated is not None else ""),
+        rates=rates,
         metrics=metrics,
         cooccurrence=cooccurrence_facts(labels, names, correcting),
-        precision_recall=precision_recall_facts(names, variants, "Scores of the model."),
+        precision_recall=precision_recall_facts(
+            names, label_variants(labels, scores, correcting), "Scores of the model."
+        ),
         issues=_evaluation_issues(classifier, data, labels, names, correcting, show),
-        curves=curve_facts(histories_by_rate(classifier.history_), note),
+        first="precision_recall",
+        warnings=() if rates is None else rates.warnings,
     )
 
 
-def _evaluation_rates(
-    classifier: CCMNClassifier, noise: NoiseModel | NoiseRates | None, names: list[str]
-) -> RateFacts | None:
+def _evaluation_rates(classifier: Any, noise: NoiseModel | NoiseRates | None, names: list[str]) -> RateFacts | None:
     """Return the rates of the evaluated labels or, if these are clean, the rates that the model was trained with."""
     if noise is not None:
         return rate_facts(noise, names)
-    return rate_facts(classifier.noise_, names, kind="training")
+    return rate_facts(classifier.noise_, names, note="The model was trained with these rates.")
 
 
 def _evaluation_issues(
-    classifier: CCMNClassifier,
+    classifier: Any,
     data: MultiLabelData,
     labels: FloatArray,
     names: list[str],
@@ -165,21 +177,18 @@ def _evaluation_issues(
         return None
     clean = classifier.predict_proba(data.X)
     noisy = noise.rho_neg + (1 - noise.rho_pos - noise.rho_neg) * clean
-    # Without label names, the column "label" of the issues contains indices.
-    unnamed = ClassConditionalNoise(noise.rho_pos, noise.rho_neg)
-    issues = find_label_issues(labels, noisy, unnamed)
-    issues["label"] = [names[j] for j in issues.label]
+    issues = find_suspicions(labels, noisy, noise, known=True).issues(names, DEFAULT_SHOWN_ROWS)
     note = (
         "The probability that a label is wrong follows from the probabilities of the model and the noise rates. It "
         "is valid only for rows that the model was not trained on: a model reproduces errors of its training labels."
     )
-    return issue_facts(issues, labels, names, show, note, ids=data.ids)
+    return issue_facts(issues, labels, names, show, note, known=True, ids=data.ids)
 
 
 def demo_report(task: DemoTask, models: Sequence[DemoModel]) -> Report:
     """Return the report of the demo: simulated noise, estimated rates, models with and without noise correction."""
     names = task.noise.label_names or ()
-    hamming, ranking = ({m.row.strategy: m for m in models if m.row.loss.startswith(loss)} for loss, _ in DEMO_LOSSES)
+    hamming = {m.row.strategy: m for m in models if m.row.loss.startswith(DEMO_LOSSES[0][0])}
     rates = replace(hamming["estimated"].classifier.rates_, label_names=tuple(names))
     noisy = task.Y_noisy.astype(np.float64)
     lead = (
@@ -197,7 +206,7 @@ def demo_report(task: DemoTask, models: Sequence[DemoModel]) -> Report:
         cooccurrence=cooccurrence_facts(noisy, names, correcting_noise(rates)),
         precision_recall=_demo_precision_recall(task, hamming, names),
         issues=_demo_issues(task, rates, noisy, names),
-        curves=_demo_curves(ranking),
+        first="issues",
     )
 
 
@@ -227,22 +236,11 @@ def _demo_precision_recall(
 
 
 def _demo_issues(task: DemoTask, rates: NoiseRates, noisy: FloatArray, names: Sequence[str]) -> IssueFacts:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the report contains the warnings about the rates
-        audit = audit_labels(task.X, task.Y_noisy, rates)
+    found = find_suspicions(noisy, predict_out_of_fold(task.X, noisy, 0), rates, known=True)
     note = (
-        "The probability that a label is wrong follows from out-of-fold predictions of a linear model and a random "
-        "forest and the estimated noise rates. The true labels are known here because the noise was simulated. To "
-        "review labels and retrain, run: ccmn review --demo (with the --random-state of ccmn demo, if you set one)."
+        "The probability that a label is wrong follows from out-of-fold predictions and the estimated noise rates. The "
+        "true labels are known here because the noise was simulated. To review labels and retrain, run: ccmn review "
+        "--demo (with the --random-state of ccmn demo, if you set one)."
     )
-    show = pictures(task.X, DIGIT_SCENE_SHAPE)
-    return issue_facts(audit.issues, noisy, names, show, note, Y_true=task.Y.astype(np.float64))
-
-
-def _demo_curves(ranking: Mapping[str, DemoModel]) -> CurveFacts:
-    note = (
-        "Models with the ranking loss, at the selected learning rate. Each model has its own validation criterion: "
-        "its own labels and noise correction. Values of different models therefore cannot be compared."
-    )
-    histories = {_DEMO_MODELS[s]: selected_history(model.classifier.history_) for s, model in ranking.items()}
-    return curve_facts(histories, note)
+    issues, show = found.issues(names, DEFAULT_SHOWN_ROWS), pictures(task.X, DIGIT_SCENE_SHAPE)
+    return issue_facts(issues, noisy, names, show, note, known=True, Y_true=task.Y.astype(np.float64))

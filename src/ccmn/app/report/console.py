@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ if TYPE_CHECKING:  # not imported at run time: each command needs only one of th
     import pandas as pd
 
     from ccmn.app.demo_task import DemoRow, DemoTask
-    from ccmn.audit import Audit
+    from ccmn.app.issues import Suspicions
     from ccmn.data.catalog import Dataset, PaperRow
     from ccmn.data.dataset import Characteristics
     from ccmn.estimation import NoiseRates
@@ -40,6 +41,10 @@ _CHARACTERISTICS = {
     "positives_max": "positives of the most frequent label",
     "rows_without_features": "rows whose features are all 0",
     "duplicate_rows": "rows with the same features as an earlier row",
+}
+_METRIC_TITLES = {
+    "average_precision": "label ranking average precision",
+    "mean_average_precision": "mean average precision of the labels",
 }
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _LOCATIONS = {"folder": "in the folder", "cache": "in the cache", "": "-"}
@@ -153,17 +158,18 @@ def _transition_table(noise: TransitionNoise) -> Table:
 def estimate_table(rates: NoiseRates) -> Group:
     """Return estimated rates with confidence intervals, followed by the first warnings about them."""
     names = _names(rates)
-    table = Table(title=f"estimated noise, {rates.n_labels} labels", caption="in parentheses: 90 % intervals")
+    table = Table(
+        title=f"estimated noise, {rates.n_labels} labels",
+        caption="in parentheses: 90 % intervals, if errors depend only on the label",
+    )
     table.add_column("label", no_wrap=True)
-    for column in ("given", "missing\nrho_pos", "", "added\nrho_neg", "", "true\nshare"):
+    for column in ("given\nshare", "missing\nrho_pos", "", "added\nrho_neg", "", "true\nshare"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("kind")
-    table.add_column("method")
     share = rates.n_pos / (rates.n_pos + rates.n_neg).clip(1)
     for j, name in enumerate(names):
         rho_pos, rho_neg = f"{rates.rho_pos[j]:.3f}", f"{rates.rho_neg[j]:.3f}"
         cells = (f"{share[j]:.3f}", rho_pos, _interval(rates.ci_pos[j]), rho_neg, _interval(rates.ci_neg[j]))
-        table.add_row(escape(name), *cells, f"{rates.prior[j]:.3f}", rates.kind[j], rates.method[j])
+        table.add_row(escape(name), *cells, f"{rates.prior[j]:.3f}")
     notes = [
         f"! {'all labels' if flag.label is None else names[flag.label]}: {flag.note} [{flag.code}]"
         for flag in rates.flags[:MAX_FLAGS]
@@ -171,6 +177,26 @@ def estimate_table(rates: NoiseRates) -> Group:
     rest = len(rates.flags) - len(notes)
     notes += [f"! ... and {rest} more (use --json to print all of them)"] if rest else []
     return Group(table, *(escape(note) for note in notes))
+
+
+def agreement_table(agreement: pd.DataFrame) -> Table:
+    """Return how well annotators agree on each label."""
+    table = Table(
+        title="agreement",
+        caption="Krippendorff's alpha: 1 perfect, 0 by chance; ties: equally many votes for and against",
+    )
+    table.add_column("label", no_wrap=True)
+    for column in ("votes", "share of 1", "alpha", "ties"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for line in agreement.to_dict("records"):
+        table.add_row(
+            escape(line["label"]),
+            f"{line['votes']:,}",
+            f"{line['share_positive']:.2f}",
+            _decimals(line["alpha"]),
+            f"{100 * line['ties']:.0f} %",
+        )
+    return table
 
 
 def annotator_table(annotators: pd.DataFrame) -> Table:
@@ -197,14 +223,16 @@ def _names(noise: NoiseModel | NoiseRates) -> tuple[str, ...]:
 def metric_title(name: str) -> str:
     """Return the name of a metric in words.
 
-    >>> metric_title("hamming_loss"), metric_title("micro_f1")
-    ('Hamming loss', 'micro F1')
+    >>> metric_title("hamming_loss"), metric_title("average_precision")
+    ('Hamming loss', 'label ranking average precision')
     """
+    if name in _METRIC_TITLES:
+        return _METRIC_TITLES[name]
     words = {"hamming": "Hamming", "f1": "F1", "auc": "AUC"}
     return " ".join(words.get(word, word) for word in name.split("_"))
 
 
-def metrics_table(values: Mapping[str, Any], n: int, *, corrected: bool) -> Table:
+def metrics_table(values: Mapping[str, Any], n: int, n_labeled: int, *, corrected: bool) -> Table:
     """Return a table of metrics with arrows in the direction of improvement.
 
     A value is a number or, if ``corrected``, a mapping with "value", "se", "status", "bounds" and "out_of_range".
@@ -213,7 +241,8 @@ def metrics_table(values: Mapping[str, Any], n: int, *, corrected: bool) -> Tabl
     kind = (
         "estimated for the true labels from noisy labels; ±: standard error" if corrected else "on the labels as given"
     )
-    table = Table(caption=f"{n} rows, {kind}")
+    ranked = f"; metrics of the order of labels: the {n_labeled:,} rows with a label" if n_labeled < n else ""
+    table = Table(caption=f"{n:,} rows, {kind}{'' if corrected else ranked}")
     table.add_column("metric", no_wrap=True)
     table.add_column("value", justify="right")
     if corrected:
@@ -223,9 +252,9 @@ def metrics_table(values: Mapping[str, Any], n: int, *, corrected: bool) -> Tabl
         title = f"{metric_title(name)} {'↑' if METRICS[name].greater_is_better else '↓'}"
         if corrected:
             mark = "*" if value["out_of_range"] else ""
-            table.add_row(title, f"{value['value']:.4f}{mark}", f"{value['se']:.4f}", value["status"])
+            table.add_row(title, _decimals(value["value"], mark), _decimals(value["se"]), value["status"])
         else:
-            table.add_row(title, f"{value:.4f}")
+            table.add_row(title, _decimals(value))
     return table
 
 
@@ -233,39 +262,32 @@ def fit_summary(result: Mapping[str, Any]) -> str:
     """Return the result of ``ccmn fit`` as four lines of text.
 
     >>> noise = {"kind": "partial", "rho_pos": [0.0, 0.0], "rho_neg": [0.1, 0.3]}
-    >>> validation = {"criterion": "hamming_loss", "value": 0.25, "lr": 0.05, "epoch": 7, "epochs": 20, "loss": 1.5}
+    >>> validation = {"criterion": "hamming_loss", "value": 0.25, "lr": 0.05, "epoch": 7, "epochs": 20}
     >>> print(fit_summary({"model": "m.ccmn", "n": 9, "d": 3, "q": 2, "noise": noise, "noise_is_estimated": True,
     ...                    "validation": validation}))
     9 rows, 3 features, 2 labels
-    noise: partial, estimated; missing-label rate 0, added-label rate 0.1 to 0.3
-    validation Hamming loss 0.25 (learning rate 0.05, epoch 7 of 20)
+    noise: partial, estimated; missing-label rate 0.00, added-label rate 0.10 to 0.30
+    validation Hamming loss 0.250 (learning rate 0.05, epoch 7 of 20)
     saved to m.ccmn
     """
     counted = {"row": result["n"], "feature": result["d"], "label": result["q"]}
     size = ", ".join(f"{number} {noun}{'' if number == 1 else 's'}" for noun, number in counted.items())
     noise = _fit_noise(result["noise"], result["noise_is_estimated"])
-    return f"{size}\nnoise: {noise}\n{_fit_validation(result['validation'])}\nsaved to {result['model']}"
+    return f"{size}\nnoise: {noise}\n{_fit_validation(result['validation'])}saved to {result['model']}"
 
 
-def _fit_validation(selected: Mapping[str, Any]) -> str:
-    """Return the criterion and the selected configuration, see ``CCMNClassifier.selected_``."""
+def _decimals(value: float | None, mark: str = "") -> str:
+    return "–" if value is None or math.isnan(value) else f"{value:.3f}{mark}"
+
+
+def _fit_validation(selected: Mapping[str, Any] | None) -> str:
+    """Return the criterion of the selected configuration, see ``CCMNClassifier.selected_``."""
+    if not selected:
+        return ""
+    how = ""
     if "lr" in selected:
-        how = f"learning rate {selected['lr']:.4g}, epoch {selected['epoch']} of {selected['epochs']}"
-    elif selected["n_labels"] == 1:
-        how = f"l2 {selected['l2_min']:.2g}"
-    else:
-        how = f"l2 selected per label, {_range([selected['l2_min'], selected['l2_max']], 2)}"
-    if "linear_share" in selected:
-        linear = selected["linear_share"]
-        parts = [f"{share:.0%} {name}" for name, share in _shares(linear).items() if f"{share:.0%}" != "0%"]
-        model = f"average of {' and '.join(parts)}" if len(parts) > 1 else parts[0].removeprefix("100% ")
-        how = f"{model}; {how}"
-    return f"validation {_CRITERIA[selected['criterion']]} {selected['value']:.4g} ({how})"
-
-
-def _shares(linear: float) -> dict[str, float]:
-    """Return the shares of the averaged models."""
-    return {"logistic regression": linear, "random forest": 1 - linear}
+        how = f" (learning rate {selected['lr']:g}, epoch {selected['epoch']} of {selected['epochs']})"
+    return f"validation {_CRITERIA[selected['criterion']]} {selected['value']:.3f}{how}\n"
 
 
 def _fit_noise(noise: Mapping[str, Any], estimated: bool) -> str:
@@ -278,52 +300,49 @@ def _fit_noise(noise: Mapping[str, Any], estimated: bool) -> str:
     return f"{kind}; {rates}"
 
 
-def _range(values: Sequence[float], digits: int = 3) -> str:
-    low, high = f"{min(values):.{digits}g}", f"{max(values):.{digits}g}"
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
     return low if low == high else f"{low} to {high}"
 
 
-def audit_tables(audit: Audit, shown: pd.DataFrame, sets: Sequence[Mapping[str, Any]]) -> Group:
-    """Return the number of wrong labels, the first label issues, and the suggested label sets of their rows."""
-    summary = Table(title="estimated number of wrong labels", caption="in parentheses: 90 % intervals")
+def audit_tables(
+    found: Suspicions, shown: pd.DataFrame, sets: Sequence[Mapping[str, Any]], names: Sequence[str], n_listed: int
+) -> Group:
+    """Return the expected number of wrong labels, if it is known, and the first rows with suspicious labels."""
+    from ccmn.app.issues import RANKING_NOTE
+
+    expected = found.expected()
+    if expected is None:
+        return Group(_rows_table(shown, sets, f"the {len(sets)} most suspicious rows"), RANKING_NOTE)
+    summary = Table(title="expected number of wrong labels", caption="sums of the error probabilities")
     summary.add_column("label", no_wrap=True)
-    for column in ("observed", "given", "false", "", "missing", ""):
+    for column in ("given", "false", "not given", "missing"):
         summary.add_column(column, justify="right", no_wrap=True)
-    for line in audit.summary.to_dict("records"):
-        cells = [str(line["observed"]), str(line["given"])]
-        for name in ("false", "missing"):
-            cells += [f"{line[name]:.0f}", f"({line[f'{name}_low']:.0f}, {line[f'{name}_high']:.0f})"]
-        summary.add_row(escape(str(line["label"])), *cells)
+    for j, (name, false, missing) in enumerate(zip(names, *expected)):
+        given, absent = ((found.given[:, j] == value).sum() for value in (1, 0))
+        summary.add_row(escape(name), f"{given:,}", f"{false:.0f}", f"{absent:,}", f"{missing:.0f}")
     if not len(shown):
-        return Group(summary, "no label issues found")
-    return Group(summary, _issues_table(shown, len(audit.issues)), _sets_table(sets))
+        return Group(summary, "no label has an error probability as large as asked for (--min-p-wrong)")
+    return Group(summary, _rows_table(shown, sets, f"first {len(sets)} rows with {n_listed:,} listed labels"))
 
 
-def _issues_table(shown: pd.DataFrame, total: int) -> Table:
-    title = f"first {len(shown)} of {total} label issues, most probable errors first"
-    table = Table(title=title, caption="rows are numbered from 0")
+def _rows_table(shown: pd.DataFrame, sets: Sequence[Mapping[str, Any]], title: str) -> Table:
+    """Return one line per row: its labels, and what is suspicious in the order of suspicion."""
+    table = Table(title=title, caption="- label: given, perhaps false; + label: not given, perhaps missing")
     table.add_column("row", justify="right")
-    identified = "id" in shown.columns
-    if identified:
+    if "id" in shown.columns:
         table.add_column("id", no_wrap=True)
-    table.add_column("label", no_wrap=True)
-    for column in ("given", "p_wrong", "suggested"):
-        table.add_column(column, justify="right")
-    for line in shown.to_dict("records"):
-        cells = (str(line["given"]), f"{line['p_wrong']:.3f}", str(line["suggested"]))
-        names = (escape(str(line["id"])),) if identified else ()
-        table.add_row(str(line["row"]), *names, escape(str(line["label"])), *cells)
-    return table
-
-
-def _sets_table(sets: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="label sets of these rows")
-    table.add_column("row", justify="right")
-    table.add_column("given")
-    table.add_column("suggested")
+    table.add_column("labels given")
+    table.add_column("suspicious")
     for line in sets:
-        given, suggested = (escape(", ".join(line[name])) or "-" for name in ("given", "suggested"))
-        table.add_row(str(line["row"]), given, suggested)
+        issues = shown[shown.row == line["row"]].to_dict("records")
+        marks = []
+        for issue in issues:
+            p = "" if math.isnan(issue["p_wrong"]) else f" {issue['p_wrong']:.2f}"
+            marks.append(f"{'-' if issue['given'] else '+'} {escape(str(issue['label']))}{p}")
+        identifier = [escape(str(issues[0]["id"]))] if "id" in shown.columns else []
+        given = escape(", ".join(line["given"])) or "–"
+        table.add_row(str(line["row"]), *identifier, given, "\n".join(marks))
     return table
 
 

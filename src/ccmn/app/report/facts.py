@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ccmn._containers import is_sparse
 from ccmn._validation import FloatArray
 from ccmn.app.report.instances import Instance, Show
 from ccmn.audit.label_issues import rates_with_uncertainty
@@ -24,39 +25,35 @@ from ccmn.noise import ClassConditionalNoise, NoiseModel
 MAX_DRAWN_LABELS = 60
 """Charts show at most this number of labels; tables contain all of them, except that of co-occurrence."""
 
-DEFAULT_SHOWN_ISSUES = 24
-"""Number of label issues that a report shows with their rows."""
+DEFAULT_SHOWN_ROWS = 24
+"""Number of rows with suspicious labels that a report shows."""
 
 RECALL_LEVELS = tuple(np.arange(0, 21) / 20)
 """Levels of recall at which precision is reported."""
 
+ESTIMATED_NOTE = "The rates are estimated. Their intervals hold if errors depend only on the label, not on the row."
+MEAN_AVERAGE_PRECISION = "mean_average_precision"
+RANK_METRICS = ("ranking_loss", "average_precision", "one_error", "coverage")
+"""Metrics of the order of the labels in a row."""
 AS_GIVEN, CORRECTED = "labels as given", "corrected for noise"
 """Names of the two evaluations on noisy labels."""
 
 
-@dataclass(frozen=True)
-class LabelCount:
-    """Number of rows that have a label, and number of rows in which it was observed."""
-
-    name: str
-    given: int
-    observed: int
-
-    @property
-    def share(self) -> float:
-        """Share of the observed rows that have the label; 0 if no row was observed."""
-        return self.given / max(self.observed, 1)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DataFacts:
     """Size of the data and frequency of the labels."""
 
     name: str
     n: int
     d: int
-    labels: tuple[LabelCount, ...]
+    labels: tuple[str, ...]
+    given: NDArray[np.intp]
+    """Number of rows with each label."""
+    observed: NDArray[np.intp]
+    """Number of rows in which each label was observed."""
     rows_without_labels: int
+    note: str = ""
+    """Sentence about repeated rows."""
 
     @property
     def q(self) -> int:
@@ -64,14 +61,9 @@ class DataFacts:
         return len(self.labels)
 
     @property
-    def cardinality(self) -> float:
-        """Mean number of labels per row."""
-        return sum(label.given for label in self.labels) / max(self.n, 1)
-
-    @property
-    def observed(self) -> float:
-        """Share of the label matrix that was observed."""
-        return sum(label.observed for label in self.labels) / max(self.n * self.q, 1)
+    def shares(self) -> list[float]:
+        """Share of the observed rows that have each label."""
+        return [float(share) for share in self.given / np.maximum(self.observed, 1)]
 
 
 @dataclass(frozen=True)
@@ -91,8 +83,6 @@ class LabelRateFacts:
     name: str
     rho_pos: RateFact
     rho_neg: RateFact
-    kind: str
-    method: str
 
 
 @dataclass(frozen=True)
@@ -100,6 +90,8 @@ class RateFacts:
     """Noise rates of all labels, and warnings about them."""
 
     labels: tuple[LabelRateFacts, ...]
+    note: str
+    """How the rates are known."""
     warnings: tuple[str, ...] = ()
     level: float = CONFIDENCE_LEVEL
     """Nominal coverage of the intervals."""
@@ -118,7 +110,7 @@ class AnnotatorFacts:
 
 
 ROUNDING_TOLERANCE = 1e-9
-"""Values that exceed the range of their metric by at most this much count as inside."""
+"""Values that exceed the range of their metric by at most this much count as inside: sums are inexact."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +126,6 @@ class MetricValue:
     @property
     def out_of_range(self) -> bool:
         """Whether the value is outside ``bounds``; False for NaN."""
-        # Sums in float64 are inexact.
         return self.value < self.bounds[0] - ROUNDING_TOLERANCE or self.value > self.bounds[1] + ROUNDING_TOLERANCE
 
 
@@ -164,42 +155,37 @@ class MetricFacts:
 
 
 @dataclass(frozen=True)
-class LabelIssue:
-    """Label that is probably wrong."""
+class IssueRow:
+    """Row with suspicious labels."""
 
     row: int
-    label: str
-    given: int
-    p_wrong: float
-    row_labels: tuple[str, ...]
-    """All labels given to the row, this one included."""
+    id: str | None
+    labels: tuple[str, ...]
+    """Labels given to the row."""
+    issues: tuple[tuple[str, int, float | None, bool | None], ...]
+    """Suspicious labels: name, given value, error probability or None, and whether the label is wrong, if known."""
     instance: Instance
-    is_wrong: bool | None
-    """Whether the label is wrong; None if the true labels are not known."""
-    id: str | None = None
-    """Identifier of the row; None if rows have none."""
 
 
 @dataclass(frozen=True)
 class IssueFacts:
-    """Label issues with the largest error probabilities, in descending order."""
+    """Rows with suspicious labels, the most suspicious first."""
 
-    issues: tuple[LabelIssue, ...]
-    found: int
-    """Number of issues that were found; ``issues`` are some of them."""
+    rows: tuple[IssueRow, ...]
+    n_rows: int | None
+    """Number of rows with listed labels; None without error probabilities, where every row has a rank."""
+    n_labels: int
+    """Number of listed labels."""
     note: str
-    max_per_label: int = DEFAULT_SHOWN_ISSUES
-    """Maximum number of shown issues of a label, unless there are too few of the other labels."""
     review_url: str | None = None
     """Address of the web app for label review; None without links."""
     review_command: str = ""
     """Command that starts the web app at this address."""
 
     @property
-    def wrong(self) -> int | None:
-        """Number of the shown labels that are wrong; None if the true labels are not known."""
-        verdicts = [issue.is_wrong for issue in self.issues]
-        return None if None in verdicts else sum(map(bool, verdicts))
+    def verdicts(self) -> list[bool]:
+        """Which of the shown suspicious labels are wrong; empty if the true labels are not known."""
+        return [wrong for row in self.rows for *_, wrong in row.issues if wrong is not None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,23 +217,6 @@ class CooccurrenceFacts:
 
 
 @dataclass(frozen=True)
-class CurveChart:
-    """Learning curves of one quantity, over epochs or over the l2 penalty."""
-
-    title: str
-    x_name: str
-    series: Mapping[str, tuple[tuple[float, float], ...]]
-
-
-@dataclass(frozen=True)
-class CurveFacts:
-    """Learning curves of fitted models, a chart per quantity."""
-
-    charts: tuple[CurveChart, ...]
-    note: str
-
-
-@dataclass(frozen=True)
 class Report:
     """Facts of one report; sections that do not apply are None."""
 
@@ -261,28 +230,28 @@ class Report:
     cooccurrence: CooccurrenceFacts | None = None
     precision_recall: PrecisionRecallFacts | None = None
     issues: IssueFacts | None = None
-    curves: CurveFacts | None = None
     first: str = "metrics"
-    """Section after the data."""
+    """First section."""
+    warnings: tuple[str, ...] = ()
+    """The most important ones first."""
 
 
-def data_facts(name: str, d: int, Y: FloatArray, names: Sequence[str]) -> DataFacts:
+def data_facts(name: str, d: int, Y: FloatArray, names: Sequence[str], note: str = "") -> DataFacts:
     """Count labels (n, q); NaN means not observed.
 
     >>> facts = data_facts("two rows", 3, np.array([[1, 0], [0, np.nan]]), ["sea", "sky"])
-    >>> facts.cardinality, facts.observed, facts.rows_without_labels, facts.labels[1]
-    (0.5, 0.75, 1, LabelCount(name='sky', given=0, observed=1))
+    >>> facts.given.tolist(), facts.observed.tolist(), facts.rows_without_labels
+    ([1, 0], [2, 1], 1)
     """
-    ones, observed = (Y == 1), ~np.isnan(Y)
-    labels = (LabelCount(*count) for count in zip(names, ones.sum(0).tolist(), observed.sum(0).tolist()))
-    return DataFacts(name, len(Y), d, tuple(labels), int((~ones.any(1)).sum()))
+    ones = Y == 1
+    return DataFacts(name, len(Y), d, tuple(names), ones.sum(0), (~np.isnan(Y)).sum(0), int((~ones.any(1)).sum()), note)
 
 
 def rate_facts(
     noise: NoiseModel | NoiseRates,
     names: Sequence[str],
     true: ClassConditionalNoise | None = None,
-    kind: str = "known",
+    note: str = "The rates are known: they were given by the user.",
 ) -> RateFacts | None:
     """Return estimated or known noise rates; None for noise models without rates per label."""
     if isinstance(noise, NoiseRates):
@@ -290,10 +259,10 @@ def rate_facts(
     if not isinstance(noise, ClassConditionalNoise):
         return None
     labels = (
-        LabelRateFacts(name, RateFact(pos, pos, pos), RateFact(neg, neg, neg), kind, "as given")
+        LabelRateFacts(name, RateFact(pos, pos, pos), RateFact(neg, neg, neg))
         for name, pos, neg in zip(names, noise.rho_pos.tolist(), noise.rho_neg.tolist())
     )
-    return RateFacts(tuple(labels))
+    return RateFacts(tuple(labels), note)
 
 
 def _estimated_rates(rates: NoiseRates, names: Sequence[str], true: ClassConditionalNoise | None) -> RateFacts:
@@ -302,12 +271,9 @@ def _estimated_rates(rates: NoiseRates, names: Sequence[str], true: ClassConditi
         known = None if true is None else float(getattr(true, f"rho_{side}")[j])
         return RateFact(float(value), float(ends[0]), float(ends[1]), known)
 
-    labels = (
-        LabelRateFacts(name, fact(j, "pos"), fact(j, "neg"), rates.kind[j], rates.method[j])
-        for j, name in enumerate(names)
-    )
+    labels = (LabelRateFacts(name, fact(j, "pos"), fact(j, "neg")) for j, name in enumerate(names))
     warnings = (f"{'all labels' if flag.label is None else names[flag.label]}: {flag.note}" for flag in rates.flags)
-    return RateFacts(tuple(labels), tuple(warnings))
+    return RateFacts(tuple(labels), ESTIMATED_NOTE, tuple(warnings))
 
 
 def annotator_facts(annotators: pd.DataFrame) -> AnnotatorFacts:
@@ -316,7 +282,7 @@ def annotator_facts(annotators: pd.DataFrame) -> AnnotatorFacts:
     groups = annotators.groupby("annotator", sort=False)
     means = groups[sides].mean().assign(votes=groups.votes.sum()).sort_values("votes", ascending=False, kind="stable")
     facts = (
-        LabelRateFacts(str(name), RateFact(*map(float, line[:3])), RateFact(*map(float, line[3:])), "point", "votes")
+        LabelRateFacts(str(name), RateFact(*map(float, line[:3])), RateFact(*map(float, line[3:])))
         for name, line in zip(means.index, means[sides].to_numpy())
     )
     numbers = annotators[["share_positive", "agreement", *sides]].map(lambda value: f"{value:.3f}").to_numpy()
@@ -340,15 +306,12 @@ def correcting_noise(noise: NoiseModel | NoiseRates) -> NoiseModel:
 
 
 def measure(
-    Y: Any,
-    scores: NDArray[np.floating[Any]],
-    noise: Noise | None = None,
-    *,
-    standard_errors: bool = False,
+    Y: Any, scores: NDArray[np.floating[Any]], noise: Noise | None = None, *, standard_errors: bool = False
 ) -> dict[str, MetricValue]:
     """Compute every metric of scores (n, q) with threshold 0; with ``noise``, estimate it from the noisy labels Y.
 
-    Without ``noise``, ``standard_errors`` adds those over rows.
+    The mean average precision over labels comes first. Without ``noise``, metrics of the order of labels in a row use
+    the rows that have a label: in a row without labels no order is wrong. ``standard_errors`` adds those over rows.
 
     >>> measure([[1, 0], [0, 1]], np.array([[0.5, -0.5], [0.5, -0.5]]))["hamming_loss"]
     MetricValue(value=0.5, se=None, status=None)
@@ -356,21 +319,36 @@ def measure(
     predicted = (scores >= 0).astype(int)
     values: dict[str, MetricValue] = {}
     errors: dict[str, float | None] = {}
-    if noise is None and standard_errors:
-        none = ClassConditionalNoise(0.0, 0.0, n_labels=scores.shape[1])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the metrics themselves warn below
-            errors = {name: estimate.se for name, estimate in measure(Y, scores, none).items()}
-    for name, metric in METRICS.items():
+    labeled = rows_with_labels(Y) if noise is None else np.ones(len(scores), dtype=bool)
+    for name in sorted(METRICS, key=lambda name: name != MEAN_AVERAGE_PRECISION):
+        metric = METRICS[name]
         second = scores if metric.needs == "scores" else predicted
-        if noise is None:
-            exact = float(metric.function(Y, second))
-            values[name] = MetricValue(exact, errors.get(name), bounds=metric.bounds(scores.shape[1]))
-        else:
+        used = labeled if name in RANK_METRICS else np.ones(len(scores), dtype=bool)
+        given = Y if used.all() else _take(Y, used)
+        bounds = metric.bounds(scores.shape[1])
+        if noise is not None:
             estimate = metric.function(Y, second, noise=noise)
-            bounds = metric.bounds(scores.shape[1])
             values[name] = MetricValue(estimate.value, estimate.se, str(estimate.status), bounds)
+        elif not used.any():
+            values[name] = MetricValue(math.nan, None, bounds=bounds)
+        else:
+            if standard_errors:
+                clean = ClassConditionalNoise(0.0, 0.0, n_labels=scores.shape[1])
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)  # the metrics themselves warn below
+                    errors[name] = float(metric.function(given, second[used], noise=clean).se)
+            exact = float(metric.function(given, second[used]))
+            values[name] = MetricValue(exact, errors.get(name), bounds=bounds)
     return values
+
+
+def rows_with_labels(Y: Any) -> NDArray[np.bool_]:
+    """Return which rows have a label."""
+    return np.asarray((Y == 1).sum(1) if is_sparse(Y) else (np.asarray(Y) == 1).sum(1)).ravel() > 0
+
+
+def _take(Y: Any, rows: NDArray[np.bool_]) -> Any:
+    return Y[rows] if is_sparse(Y) else np.asarray(Y)[rows]
 
 
 def out_of_range_note(bounds: tuple[float, float]) -> str:
@@ -396,6 +374,9 @@ def metric_facts(Y: FloatArray, scores: FloatArray, noise: Noise | None, note: s
             " Corrected values estimate the metrics on the true labels, with standard errors. Unbiased estimates are "
             "correct on average; consistent ones in the limit of many rows; approximate ones keep a bias."
         )
+    labeled = int(rows_with_labels(Y).sum())
+    if rows and rows[0].name == AS_GIVEN and labeled < len(Y):
+        note += f" Metrics of the order of labels in a row use the {labeled:,} of {len(Y):,} rows that have a label."
     return MetricFacts(tuple(rows), note)
 
 
@@ -486,94 +467,30 @@ def conditional_shares(p: FloatArray) -> FloatArray:
 
 def issue_facts(
     issues: pd.DataFrame,
-    Y: FloatArray,
+    given: FloatArray,
     names: Sequence[str],
     show: Show,
     note: str,
     *,
-    max_shown: int = DEFAULT_SHOWN_ISSUES,
+    known: bool,
+    max_rows: int = DEFAULT_SHOWN_ROWS,
     Y_true: FloatArray | None = None,
     review_url: str | None = None,
     review_command: str = "",
     ids: Sequence[str] | None = None,
 ) -> IssueFacts:
-    """Return label issues found by :func:`ccmn.find_label_issues` with the content of their rows.
-
-    The shown issues are the first ones of several labels, see :func:`diverse_issues`.
-    """
-    position = {name: j for j, name in enumerate(names)}
-    max_per_label = max(1, math.ceil(2 * max_shown / max(issues["label"].nunique(), 1)))
-    shown = []
-    for line in diverse_issues(issues, max_shown, max_per_label).to_dict("records"):
-        row, label = int(line["row"]), str(line["label"])
-        j = position[label]
-        row_labels = tuple(name for name, given in zip(names, Y[row]) if given == 1)
-        wrong = None if Y_true is None else bool(Y_true[row, j] != line["given"])
-        name = None if ids is None else ids[row]
-        shown.append(
-            LabelIssue(row, label, int(line["given"]), float(line["p_wrong"]), row_labels, show(row, j), wrong, name)
-        )
-    return IssueFacts(tuple(shown), len(issues), note, max_per_label, review_url, review_command)
-
-
-def diverse_issues(issues: pd.DataFrame, n_shown: int, max_per_label: int) -> pd.DataFrame:
-    """Return the first issues with at most ``max_per_label`` of each label, in their order.
-
-    If this leaves fewer than ``n_shown`` issues, the first of the other issues are added.
-
-    >>> issues = pd.DataFrame({"label": ["sea", "sea", "sea", "sky"], "row": [1, 2, 3, 4]})
-    >>> diverse_issues(issues, 3, 2).row.tolist(), diverse_issues(issues, 4, 1).row.tolist()
-    ([1, 2, 4], [1, 2, 3, 4])
-    """
-    extra = issues.groupby("label", sort=False).cumcount().to_numpy() >= max_per_label
-    chosen = np.sort(np.argsort(extra, kind="stable")[:n_shown])
-    return issues.iloc[chosen]
-
-
-def histories_by_rate(history: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Split the history of a fit by learning rate; an l2 path is not split."""
-    if "lr" not in history:
-        return {"l2 path": history}
-    return {f"learning rate {lr:g}": part for lr, part in history.groupby("lr", sort=False)}
-
-
-def selected_history(history: pd.DataFrame) -> pd.DataFrame:
-    """Return the part of a history that belongs to the learning rate with the lowest validation criterion."""
-    if "lr" not in history:
-        return history
-    criterion = history[history.columns[-1]].fillna(math.inf)
-    best = history["lr"].iloc[int(criterion.argmin())]
-    return pd.DataFrame(history[history["lr"] == best])
-
-
-def curve_facts(histories: Mapping[str, pd.DataFrame], note: str) -> CurveFacts:
-    """Return a chart for every quantity of the histories; epochs and l2 paths have separate charts."""
-    titles = {"loss": "training loss", "ranking_and_hamming_loss": "validation: ranking + Hamming loss"}
-    axes = {"epoch": "epoch", "l2": "log10(l2)"}
-    quantities = dict.fromkeys(
-        str(name)
-        for history in histories.values()
-        for name in history.columns
-        if name not in ("lr", "epoch", "l2", "labels")
-    )
-    charts = []
-    for quantity in quantities:
-        for column, x_name in axes.items():
-            series = {
-                name: _points(history, column, quantity)
-                for name, history in histories.items()
-                if quantity in history and column in history
-            }
-            series = {name: points for name, points in series.items() if points}
-            if series:
-                title = titles.get(quantity, f"validation: {quantity.replace('_', ' ')}")
-                charts.append(CurveChart(title, x_name, series))
-    return CurveFacts(tuple(charts), note)
-
-
-def _points(history: pd.DataFrame, column: str, quantity: str) -> tuple[tuple[float, float], ...]:
-    """Return the finite points of a curve; l2 penalties on a logarithmic scale, without 0."""
-    pairs = [(x, float(y)) for x, y in zip(history[column], history[quantity]) if math.isfinite(y)]
-    if column == "l2":
-        return tuple((math.log10(x), y) for x, y in pairs if x > 0)
-    return tuple((float(x), y) for x, y in pairs)
+    """Return the first rows with listed labels (:meth:`ccmn.app.issues.Suspicions.issues`) and their contents."""
+    column = {str(name): j for j, name in enumerate(names)}
+    first = issues.row.unique()[:max_rows].tolist()
+    rows = []
+    for row in first:
+        listed = issues[issues.row == row].to_dict("records")
+        entries = []
+        for line in listed:
+            wrong = None if Y_true is None else bool(Y_true[row, column[line["label"]]] != line["given"])
+            entries.append((line["label"], int(line["given"]), float(line["p_wrong"]) if known else None, wrong))
+        labels = tuple(str(name) for name, value in zip(names, given[row]) if value == 1)
+        shown = show(row, column[listed[0]["label"]])
+        rows.append(IssueRow(row, None if ids is None else ids[row], labels, tuple(entries), shown))
+    found = issues.row.nunique() if known else None
+    return IssueFacts(tuple(rows), found, len(issues), note, review_url, review_command)

@@ -27,7 +27,6 @@ from ccmn.app.report.facts import (
     RECALL_LEVELS,
     AnnotatorFacts,
     CooccurrenceFacts,
-    CurveFacts,
     DataFacts,
     IssueFacts,
     LabelRateFacts,
@@ -94,18 +93,27 @@ def render_page(template: str, **context: Any) -> str:
 
 def report_page(report: Report) -> str:
     """Render the report of an audit, an evaluation or the demo."""
-    order = sorted(_VIEWS, key=lambda name: (name != report.first, name != "data"))
+    order = sorted(_VIEWS, key=lambda name: name != report.first)
     sections = {name: _VIEWS[name](facts) for name in order if (facts := getattr(report, name)) is not None}
-    return render_page("report.html", title=report.title, lead=report.lead, sections=sections)
+    return render_page("report.html", title=report.title, lead=report.lead, warnings=report.warnings, sections=sections)
 
 
 def _data(facts: DataFacts) -> dict[str, Any]:
-    most_frequent = sorted(facts.labels, key=lambda label: -label.share)[:MAX_DRAWN_LABELS]
+    shares = facts.shares
+    most_frequent = sorted(range(facts.q), key=lambda j: -shares[j])[:MAX_DRAWN_LABELS]
     title = "share of rows with each label"
     title += f", {MAX_DRAWN_LABELS} most frequent" if facts.q > MAX_DRAWN_LABELS else ""
-    chart = bar_chart([Bar(label.name, label.share) for label in most_frequent], title, title)
-    rows = [(c.name, str(c.given), str(c.observed), f"{c.share:.4f}") for c in facts.labels]
-    return {"facts": facts, "charts": [chart], "head": ("label", "given", "observed", "share"), "rows": rows}
+    chart = bar_chart([Bar(facts.labels[j], shares[j]) for j in most_frequent], title, title)
+    columns = zip(facts.labels, facts.given.tolist(), facts.observed.tolist(), shares)
+    rows = [(name, str(given), str(observed), f"{share:.3f}") for name, given, observed, share in columns]
+    return {
+        "facts": facts,
+        "cardinality": facts.given.sum() / max(facts.n, 1),
+        "observed": facts.observed.sum() / max(facts.n * facts.q, 1),
+        "charts": [chart],
+        "head": ("label", "given", "observed", "share"),
+        "rows": rows,
+    }
 
 
 def _rates(facts: RateFacts) -> dict[str, Any]:
@@ -119,12 +127,11 @@ def _rates(facts: RateFacts) -> dict[str, Any]:
     columns = ("from", "to", "true") if true else ("from", "to")
     return {
         "facts": facts,
-        "kinds": list(dict.fromkeys(label.kind for label in facts.labels)),
         "intervals": any(value.low < value.high for values in charts.values() for value in values),
         "true": true,
         "not_drawn": len(facts.labels) - len(drawn),
         "charts": [interval_chart(values, end, title, title) for title, values in charts.items()],
-        "head": ("label", "missing", *columns, "added", *columns, "kind", "method"),
+        "head": ("label", "missing", *columns, "added", *columns),
         "rows": [_rate_cells(label, true) for label in facts.labels],
     }
 
@@ -151,7 +158,7 @@ def _rate_cells(label: LabelRateFacts, true: bool) -> tuple[str, ...]:
     numbers: list[float | None] = []
     for rate in (label.rho_pos, label.rho_neg):
         numbers += (rate.value, rate.low, rate.high, rate.true) if true else (rate.value, rate.low, rate.high)
-    return (label.name, *("" if number is None else f"{number:.3f}" for number in numbers), label.kind, label.method)
+    return (label.name, *("" if number is None else f"{number:.3f}" for number in numbers))
 
 
 def _metrics(facts: MetricFacts) -> dict[str, Any]:
@@ -195,19 +202,7 @@ def _metric_cell(metric: MetricValue) -> str:
 
 
 def _issues(facts: IssueFacts) -> dict[str, Any]:
-    known = bool(facts.issues) and facts.issues[0].is_wrong is not None
-    identified = bool(facts.issues) and facts.issues[0].id is not None
-    head = ("row", *(("id",) if identified else ()), "label", "given", "p_wrong", "labels given to the row")
-    head += ("is wrong",) if known else ()
-    rows = []
-    for issue in facts.issues:
-        verdict = () if issue.is_wrong is None else ("yes" if issue.is_wrong else "no",)
-        labels = ", ".join(issue.row_labels) or "–"
-        row = (str(issue.row),) if issue.id is None else (str(issue.row), issue.id)
-        rows.append((*row, issue.label, str(issue.given), f"{issue.p_wrong:.4f}", labels, *verdict))
-    highest = f"{_HIGHEST_PERCENTAGE:.1%}"
-    percentages = [f"{i.p_wrong:.1%}" if i.p_wrong < _HIGHEST_PERCENTAGE else f"over {highest}" for i in facts.issues]
-    return {"facts": facts, "percentages": percentages, "highest": highest, "head": head, "rows": rows}
+    return {"facts": facts, "known": facts.n_rows is not None, "highest": _HIGHEST_PERCENTAGE}
 
 
 def _precision_recall(facts: PrecisionRecallFacts) -> dict[str, Any]:
@@ -258,32 +253,16 @@ def _cooccurrence_map(facts: CooccurrenceFacts, title: str, shares: FloatArray) 
     return {"title": title, "chart": chart, "head": ("", *facts.names), "rows": rows}
 
 
-def _curves(facts: CurveFacts) -> dict[str, Any]:
-    names = dict.fromkeys(name for chart in facts.charts for name in chart.series)
-    colors = {name: number for number, name in enumerate(names)}
-    charts = []
-    for chart in facts.charts:
-        values = {name: dict(points) for name, points in chart.series.items()}
-        places = sorted({x for points in values.values() for x in points})
-        rows = [
-            (f"{x:.4g}", *(f"{points[x]:.4f}" if x in points else "–" for points in values.values())) for x in places
-        ]
-        drawn = line_chart(chart.series, chart.title, chart.title, colors, x_name=chart.x_name)
-        charts.append({"chart": drawn, "head": (chart.x_name, *values), "rows": rows})
-    return {"facts": facts, "colors": colors, "charts": charts}
-
-
 _VIEWS: Mapping[str, Any] = {
-    "data": _data,
     "rates": _rates,
     "annotators": _annotators,
     "metrics": _metrics,
     "issues": _issues,
     "precision_recall": _precision_recall,
+    "data": _data,
     "cooccurrence": _cooccurrence,
-    "curves": _curves,
 }
-"""Sections in the order of the page, except that ``Report.first`` follows the data.
+"""Sections in the order of the page, except that ``Report.first`` comes first.
 
 Each field of the report has a function from its facts to charts and table cells. The facts of a section are the numbers
 and texts that it shows (:mod:`ccmn.app.report.facts`).

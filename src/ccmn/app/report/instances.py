@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ccmn._containers import is_sparse
 from ccmn._pictures import to_pixels
 from ccmn._validation import FloatArray
+from ccmn.app.evidence import feature_evidence
 from ccmn.data.preprocessing import cell_text
 
 MAX_CHARACTERS = 280
@@ -115,16 +116,8 @@ def snippets(texts: Sequence[str]) -> Show:
 
 
 def informative_features(X: Any, Y: FloatArray, names: Sequence[str] | None) -> Show:
-    r"""Show the features of a row with the strongest evidence for or against a label.
-
-    The evidence of feature j in row i for label k is
-
-    .. math:: t_{ij} = z_{ij}\, r_{jk}, \qquad z_{ij} = (x_{ij} - \bar x_j) / s_j
-
-    with r_jk the correlation of feature j and the noisy label k. Class-conditional noise multiplies all correlations
-    with a label by the same factor, so the order of the features is that of the true label.
-    """
-    values_and_evidence = _evidence(X, Y)
+    """Show the features of a row with the strongest evidence for or against a label."""
+    values_and_evidence = feature_evidence(X, Y)
 
     def show(row: int, label: int) -> Features:
         values, evidence = values_and_evidence(row, label)
@@ -154,7 +147,7 @@ def informative_columns(X: Any, Y: FloatArray, cells: Any, columns: Sequence[str
     columns : sequence of str, length d
         Column of each feature.
     """
-    values_and_evidence = _evidence(X, Y)
+    values_and_evidence = feature_evidence(X, Y)
     names = list(dict.fromkeys(columns))
     place = np.array([names.index(column) for column in columns])
 
@@ -165,27 +158,3 @@ def informative_columns(X: Any, Y: FloatArray, cells: Any, columns: Sequence[str
         return Features(tuple(Feature(names[j], cell_text(cell[names[j]]), float(evidence[j])) for j in strongest))
 
     return show
-
-
-def _evidence(X: Any, Y: FloatArray) -> Callable[[int, int], tuple[FloatArray, FloatArray]]:
-    """Return a function of (row, label) that returns the features of the row and their evidence for the label."""
-    mean = np.asarray(X.mean(0), dtype=np.float64).ravel()
-    squares = X.multiply(X).mean(0) if is_sparse(X) else (np.asarray(X, dtype=np.float64) ** 2).mean(0)
-    deviation = np.sqrt(np.maximum(np.asarray(squares).ravel() - mean**2, 0))
-    scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 1e-12)
-    correlations: dict[int, FloatArray] = {}
-
-    def values_and_evidence(row: int, label: int) -> tuple[FloatArray, FloatArray]:
-        if label not in correlations:
-            correlations[label] = _standardize(Y[:, label]) @ X * scale / len(Y)
-        values = np.asarray(X[[row]].toarray() if is_sparse(X) else X[[row]], dtype=np.float64).ravel()
-        return values, (values - mean) * scale * correlations[label]
-
-    return values_and_evidence
-
-
-def _standardize(y: FloatArray) -> FloatArray:
-    """Scale the observed labels to mean 0 and standard deviation 1; labels that were not observed become 0."""
-    centered = np.nan_to_num(y - np.nanmean(y)) if (~np.isnan(y)).any() else np.zeros_like(y)
-    deviation = np.sqrt((centered**2).mean())
-    return np.asarray(centered / deviation if deviation > 0 else centered)

@@ -18,8 +18,9 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
-const cards = [...document.querySelectorAll(".card[data-label]")];
-const names = [...new Set(cards.map((card) => card.dataset.label))].sort();
+const cards = [...document.querySelectorAll(".card[data-labels]")];
+const labels = new Map(cards.map((card) => [card, JSON.parse(card.dataset.labels)]));
+const names = [...new Set([...labels.values()].flat())].sort();
 if (names.length > 1) {
   const label = document.createElement("label"), select = document.createElement("select");
   for (const name of ["all labels", ...names]) select.add(new Option(name));
@@ -27,6 +28,6 @@ if (names.length > 1) {
   label.className = "filter";
   document.querySelector(".cards").before(label);
   select.addEventListener("change", () => {
-    for (const card of cards) card.hidden = select.selectedIndex > 0 && card.dataset.label !== select.value;
+    for (const card of cards) card.hidden = select.selectedIndex > 0 && !labels.get(card).includes(select.value);
   });
 }

@@ -18,18 +18,23 @@ Answer = Literal["yes", "no", "unsure"]
 
 ANSWERS: tuple[Answer, ...] = get_args(Answer)
 
-Stream = Literal["random", "suspicious", "selected"]
-"""Reason why a row is shown: it is in the random sample, a label is probably wrong, or the reviewer selected it."""
+Stream = Literal["suspicious", "random", "selected"]
+"""List that a row was chosen from: the suspicious rows, the random sample, or the list of rows of the reviewer."""
+
+BULK_POSITION = -1
+"""Position of suggestions that were accepted for many rows at once, which nobody looked at one by one."""
 
 TOTALS = ("rows", "answers", "drawn", "counted")
 """Numbers of rows with an answer, of answers, of rows in the random sample, and of complete rows in that sample."""
 
 _COMPLETE_ROWS = """
-SELECT row FROM sample LEFT JOIN answers USING (row, label) GROUP BY row HAVING COUNT(answer) = COUNT(*)
+SELECT row FROM sample LEFT JOIN (SELECT row, label, answer FROM answers WHERE position >= 0) USING (row, label)
+GROUP BY row HAVING COUNT(answer) = COUNT(*)
 """
 
 _HISTORY = """
-SELECT row, label, COALESCE(name, ''), answer FROM decisions LEFT JOIN reviewers ON decision = id WHERE NOT undone
+SELECT row, label, COALESCE(name, ''), answer, position FROM decisions LEFT JOIN reviewers ON decision = id
+WHERE NOT undone
 """
 _ROW_HISTORY = f"{_HISTORY} AND row = ? ORDER BY id"
 _LATEST_ACTION = """
@@ -48,11 +53,13 @@ class QueueItem(NamedTuple):
 
 
 class LabelAnswer(NamedTuple):
-    """Current answer for one label of one row."""
+    """Current answer for one label of one row, and the list that the row was chosen from."""
 
     row: int
     label: int
     answer: Answer
+    chosen: str = ""
+    """A value of ``Stream``, or "bulk" for a suggestion that was accepted for many rows at once."""
 
 
 class AnswerCount(NamedTuple):
@@ -127,7 +134,7 @@ CREATE TABLE IF NOT EXISTS decisions (           -- history of all answers, incl
 CREATE INDEX IF NOT EXISTS decisions_by_entry ON decisions (row, label);
 CREATE INDEX IF NOT EXISTS decisions_by_action ON decisions (action);
 CREATE TABLE IF NOT EXISTS answers (             -- current answers
-    row INTEGER, label INTEGER, answer TEXT NOT NULL, PRIMARY KEY (row, label)
+    row INTEGER, label INTEGER, answer TEXT NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (row, label)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS reviewers (           -- reviewer of a decision; decisions without name have no entry
     decision INTEGER PRIMARY KEY, name TEXT NOT NULL
@@ -185,10 +192,19 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
             raise self._not_a_store(f"the labels at position {position} are not a list")
         return QueueItem(position, row, stream, tuple(labels))
 
-    def position_of(self, row: int) -> int | None:
-        """Return the last position of a row in the queue; None if it is not in the queue."""
-        (found,) = self._query("SELECT MAX(position) FROM items WHERE row = ?", (row,))
+    def position_of(self, row: int, stream: Stream) -> int | None:
+        """Return the position of a row in a list; None if it is not in the list."""
+        (found,) = self._query("SELECT MAX(position) FROM items WHERE row = ? AND stream = ?", (row, stream))
         return None if found[0] is None else int(found[0])
+
+    def neighbor(self, position: int, stream: Stream, step: int) -> QueueItem | None:
+        """Return the item after (``step`` 1) or before (-1) a position in one list; None if there is none."""
+        comparison, order = (">", "ASC") if step > 0 else ("<", "DESC")
+        query = (
+            f"SELECT position FROM items WHERE position {comparison} ? AND stream = ? ORDER BY position {order} LIMIT 1"
+        )
+        found = self._query(query, (position, stream))
+        return self.item(found[0][0]) if found else None
 
     def length(self) -> int:
         """Return the number of items in the queue."""
@@ -231,7 +247,29 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
                 )
                 if reviewer:
                     execute("INSERT INTO reviewers VALUES (?, ?)", (added.lastrowid, reviewer))
-                execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (item.row, label, value))
+                execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", (item.row, label, value, item.position))
+
+    def record_many(self, answers: Sequence[tuple[int, int, Answer]], *, reviewer: str = "") -> int:
+        """Store answers (row, label, answer) that a reviewer gives at once, as one action; return their number.
+
+        Labels that have an answer are skipped. The answers do not count for rates.
+        """
+        stored = 0
+        with self._transaction() as execute:
+            (action,) = execute("SELECT COALESCE(MAX(action), 0) + 1 FROM decisions").fetchone()
+            for row, label, value in answers:
+                if execute("SELECT 1 FROM answers WHERE row = ? AND label = ?", (row, label)).fetchone():
+                    continue
+                with _update_counts(execute, row):
+                    added = execute(
+                        "INSERT INTO decisions (action, position, row, label, answer, at) VALUES (?, ?, ?, ?, ?, ?)",
+                        (action, BULK_POSITION, row, label, value, time.time()),
+                    )
+                    if reviewer:
+                        execute("INSERT INTO reviewers VALUES (?, ?)", (added.lastrowid, reviewer))
+                    execute("INSERT INTO answers VALUES (?, ?, ?, ?)", (row, label, value, BULK_POSITION))
+                stored += 1
+        return stored
 
     def undo(self, reviewer: str = "") -> UndoneAction | None:
         """Undo the latest action of a reviewer and restore the previous answers; return None without an action."""
@@ -242,9 +280,11 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
             (action,) = found
             parts = execute("SELECT position, row, label FROM decisions WHERE action = ?", (action,)).fetchall()
             execute("UPDATE decisions SET undone = 1 WHERE action = ?", (action,))
-            with _update_counts(execute, parts[0][1]):  # all parts of an action belong to one row
-                for _, row, label in parts:
-                    _restore_previous(execute, row, label)
+            for changed in dict.fromkeys(row for _, row, _ in parts):
+                with _update_counts(execute, changed):
+                    for _, row, label in parts:
+                        if row == changed:
+                            _restore_previous(execute, row, label)
             return UndoneAction(parts[0][0], tuple(label for _, _, label in parts))
 
     def can_undo(self, reviewer: str = "") -> bool:
@@ -253,13 +293,22 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
 
     def answers(self) -> list[LabelAnswer]:
         """Return all current answers, sorted by row and label."""
-        return [LabelAnswer(*found) for found in self._query("SELECT row, label, answer FROM answers ORDER BY 1, 2")]
+        query = """
+SELECT answers.row, label, answer, COALESCE(stream, 'bulk') FROM answers LEFT JOIN items USING (position) ORDER BY 1, 2
+"""
+        return [LabelAnswer(*found) for found in self._query(query)]
 
-    def row_answers(self, row: int, reviewer: str | None = None) -> dict[int, Answer]:
-        """Return the current answers of a row by label; with ``reviewer``, the latest answers of this reviewer."""
+    def row_answers(self, row: int, reviewer: str | None = None, *, bulk: bool = True) -> dict[int, Answer]:
+        """Return the current answers of a row by label; with ``reviewer``, the latest answers of this reviewer.
+
+        Without ``bulk``, answers for many rows at once are left out.
+        """
+        least = BULK_POSITION if bulk else 0
         if reviewer is None:
-            return dict(self._query("SELECT label, answer FROM answers WHERE row = ?", (row,)))
-        return _own_answers(self._query(_ROW_HISTORY, (row,)), reviewer)
+            query = "SELECT label, answer FROM answers WHERE row = ? AND position >= ?"
+            return dict(self._query(query, (row, least)))
+        history = self._query(_ROW_HISTORY, (row,))
+        return _own_answers([entry for entry in history if entry[4] >= least], reviewer)
 
     def answered_rows(self) -> set[int]:
         """Return the rows with an answer."""
@@ -268,7 +317,7 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
     def reviewer_answers(self) -> list[ReviewerAnswer]:
         """Return the latest answer of each reviewer for each label, sorted by row, label and reviewer."""
         history = self._query(f"{_HISTORY} ORDER BY id")
-        latest = {(row, label, name): answer for row, label, name, answer in history}
+        latest = {(row, label, name): answer for row, label, name, answer, _ in history}
         return [ReviewerAnswer(*key, answer) for key, answer in sorted(latest.items())]
 
     # -- notes
@@ -307,9 +356,9 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
         return {**dict.fromkeys(TOTALS, 0), **dict(self._query("SELECT name, times FROM totals"))}
 
 
-def _own_answers(history: Sequence[tuple[int, int, str, Answer]], reviewer: str) -> dict[int, Answer]:
+def _own_answers(history: Sequence[tuple[int, int, str, Answer, int]], reviewer: str) -> dict[int, Answer]:
     """Return the latest answers of a reviewer by label, from the decisions about one row."""
-    return {label: answer for _, label, name, answer in history if name == reviewer}
+    return {label: answer for _, label, name, answer, _ in history if name == reviewer}
 
 
 @contextmanager
@@ -333,7 +382,9 @@ def _row_counts(execute: Execute, row: int) -> Counter[str | tuple[int, int, str
     """Return what a row contributes to the totals and, if it is complete, to the counts of the sample."""
     answers = dict(execute("SELECT label, answer FROM answers WHERE row = ?", (row,)).fetchall())
     sample = execute("SELECT label, given FROM sample WHERE row = ?", (row,)).fetchall()
-    complete = bool(sample) and all(label in answers for label, _ in sample)
+    query = "SELECT label FROM answers WHERE row = ? AND position >= 0"
+    looked_at = {label for (label,) in execute(query, (row,)).fetchall()}
+    complete = bool(sample) and all(label in looked_at for label, _ in sample)
     totals = zip(TOTALS, (bool(answers), len(answers), bool(sample), complete))
     counts: Counter[str | tuple[int, int, str]] = Counter(dict(totals))
     if complete:
@@ -344,8 +395,9 @@ def _row_counts(execute: Execute, row: int) -> Counter[str | tuple[int, int, str
 def _restore_previous(execute: Execute, row: int, label: int) -> None:
     """Replace the current answer by the latest one that is not undone, if there is one."""
     previous = execute(
-        "SELECT answer FROM decisions WHERE row = ? AND label = ? AND NOT undone ORDER BY id DESC LIMIT 1", (row, label)
+        "SELECT answer, position FROM decisions WHERE row = ? AND label = ? AND NOT undone ORDER BY id DESC LIMIT 1",
+        (row, label),
     ).fetchone()
     execute("DELETE FROM answers WHERE row = ? AND label = ?", (row, label))
     if previous is not None:
-        execute("INSERT INTO answers VALUES (?, ?, ?)", (row, label, *previous))
+        execute("INSERT INTO answers VALUES (?, ?, ?, ?)", (row, label, *previous))

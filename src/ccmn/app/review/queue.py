@@ -1,4 +1,4 @@
-"""Order in which rows are shown, and statistics of the answers: flip counts and trusted rows."""
+"""Lists of rows to review, and statistics of the answers: flip counts and trusted rows."""
 
 from __future__ import annotations
 
@@ -11,141 +11,86 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
+from ccmn.app.issues import Suspicions
 from ccmn.app.review.decisions import AnswerCount, DecisionStore, LabelAnswer, QueueItem, Stream
-from ccmn.audit.label_issues import score_labels
-from ccmn.estimation import NoiseRates
 from ccmn.estimation.noise_rates import Rate
 from ccmn.estimation.trusted import jeffreys_rate
-from ccmn.noise import NoiseModel
 from ccmn.votes import InferredLabels, next_votes
 
 MAX_QUESTIONS = 24
-"""Maximum number of labels per row in question. Random rows use a random subset, suspicious rows the worst labels."""
-
-INITIAL_RANDOM_ROWS = 100
-"""Number of random rows before the share of suspicious rows rises: about as many as useful noise rates require."""
-
-INITIAL_PERIOD = 8
-"""Every eighth row is suspicious until the random sample has ``INITIAL_RANDOM_ROWS`` rows."""
-
-PERIOD = 2
-"""Every second row is suspicious afterwards."""
-
-MIN_P_WRONG = 0.5
-"""A row is suspicious if the estimated error probability of one of its labels reaches this value..."""
-
-MIN_RELATIVE_P_WRONG = 0.5
-"""...or this share of the highest one: without verified rows, error probabilities may all be below 0.5."""
-
-_BLOCK_SIZE = 2**16
+"""Maximum number of labels per row in question. Random rows use a random subset, other rows the most suspicious."""
 
 
-class LabelIssueScores:
-    """Estimated error probabilities of the given labels.
+class RowScores:
+    """Order of the rows and of the labels of a row, by how suspicious their labels are.
 
     Parameters
     ----------
-    given : ndarray of float32, shape (n, q)
-        Given labels; NaN if not observed.
-    pred_proba : ndarray of float64, shape (n, q)
-        Out-of-fold probabilities of the noisy labels.
-    noise : NoiseModel or NoiseRates
-        Noise rates of the given labels.
-    trusted : TrustedRows or None, default=None
-        Verified rows, from which the error probabilities are learned.
+    found : Suspicions
+        Suspicions, and error probabilities if they are known.
+    order : ndarray of int64, shape (n,), optional
+        Rows in the order of the review; by default the most suspicious rows first.
 
     Attributes
     ----------
-    max_p_wrong : ndarray of float64, shape (n,)
-        Highest error probability of each row; 0 if no label of the row is observed.
-    order : ndarray of int64, shape (n,)
-        Rows by descending ``max_p_wrong``.
-    min_p_wrong : float
-        Rows are suspicious from this value of ``max_p_wrong`` on.
+    worst : ndarray of float64, shape (n,)
+        Score of the most suspicious label of each row; 0 if no label of the row is observed.
     """
 
-    def __init__(
-        self,
-        given: NDArray[np.float32],
-        pred_proba: FloatArray,
-        noise: NoiseModel | NoiseRates,
-        trusted: TrustedRows | None = None,
-    ) -> None:
-        self._given, self._pred_proba = given, pred_proba
-        self._score = score_labels(given, pred_proba, noise, trusted).score
-        step = max(1, _BLOCK_SIZE // given.shape[1])
-        blocks = [self._p_wrong(slice(i, i + step)) for i in range(0, len(given), step)]
-        self.max_p_wrong: FloatArray = np.concatenate([np.nan_to_num(block).max(1) for block in blocks])
-        self.order = np.argsort(-self.max_p_wrong, kind="stable")
-        self.min_p_wrong = min(MIN_P_WRONG, MIN_RELATIVE_P_WRONG * float(self.max_p_wrong.max()) or MIN_P_WRONG)
+    def __init__(self, found: Suspicions, order: NDArray[np.intp] | None = None) -> None:
+        self.found = found
+        self._score: FloatArray = found.score
+        self.worst: FloatArray = np.nan_to_num(self._score).max(1)
+        self.order = np.argsort(-self.worst, kind="stable") if order is None else order
+        self.rank = np.empty(len(self.worst), dtype=np.intp)
+        self.rank[self.order] = np.arange(1, len(self.order) + 1)
+
+    @property
+    def known(self) -> bool:
+        """Whether the scores are error probabilities."""
+        return self.found.p_wrong is not None
 
     def row_scores(self, row: int) -> FloatArray:
-        """Return the error probability of each label of a row; NaN if not observed."""
-        scores: FloatArray = self._p_wrong(slice(row, row + 1))[0]
+        """Return the score of each label of a row; NaN if not observed."""
+        scores: FloatArray = self._score[row]
         return scores
 
     def label_scores(self, label: int) -> FloatArray:
-        """Return the error probability of one label in each row; 0 if not observed."""
-        step = max(1, _BLOCK_SIZE // self._given.shape[1])
-        blocks = (self._p_wrong(slice(i, i + step)) for i in range(0, len(self._given), step))
-        return np.concatenate([np.nan_to_num(block[:, label]) for block in blocks])
+        """Return the score of one label in each row; 0 if not observed."""
+        return np.nan_to_num(self._score[:, label])
 
-    def _p_wrong(self, rows: slice) -> FloatArray:
-        return self._score(self._given[rows], self._pred_proba[rows])
-
-
-class VoteScores(LabelIssueScores):
-    """Error probabilities of the majority of votes; rows are ordered by the expected gain of another vote.
-
-    Parameters
-    ----------
-    given : ndarray of float32, shape (n, q)
-        Majority of the votes; NaN where nobody voted.
-    inferred : InferredLabels
-        Result of :func:`ccmn.infer_labels`.
-    """
-
-    def __init__(self, given: NDArray[np.float32], inferred: InferredLabels) -> None:
+    @classmethod
+    def of_votes(cls, given: NDArray[np.float32], inferred: InferredLabels) -> RowScores:
+        """Return the scores of the majority of votes; rows are ordered by the expected gain of another vote."""
         wrong = np.where(given == 1, 1 - inferred.proba, inferred.proba)
-        self._wrong: FloatArray = np.where(np.isnan(given), np.nan, wrong)
-        self.max_p_wrong = np.nan_to_num(self._wrong).max(1)
-        queue = next_votes(inferred, given.size)
-        self.order = queue.row.drop_duplicates().to_numpy()
-        self.min_p_wrong = 0.0
-
-    def row_scores(self, row: int) -> FloatArray:
-        """Return the error probability of each label of a row; NaN if nobody voted."""
-        scores: FloatArray = self._wrong[row]
-        return scores
-
-    def label_scores(self, label: int) -> FloatArray:
-        """Return the error probability of one label in each row; 0 if nobody voted."""
-        return np.nan_to_num(self._wrong[:, label])
+        found = Suspicions(
+            np.asarray(given, dtype=np.float64), inferred.proba, np.where(np.isnan(given), np.nan, wrong)
+        )
+        voted = next_votes(inferred, given.size).row.drop_duplicates().to_numpy(np.intp)
+        return cls(found, np.append(voted, np.setdiff1d(np.arange(len(given)), voted)))
 
 
 class ReviewQueue:
-    """Queue of rows to review. Items are created on demand and stored.
+    """Rows to review, in one list per reason. Items are created on demand and stored.
 
-    Most of the first rows are a random sample, later every second one; the others are the most suspicious rows. The
-    order of the random sample is fixed in advance by ``random_state``. It is therefore a simple random sample,
-    independent of all answers. A row that was shown as suspicious can be drawn again as a random row, and only then
-    contributes to the noise rates: to exclude it would remove the noisiest rows from the sample.
+    The list of suspicious rows has the most suspicious first. The order of the random sample is fixed in advance by
+    ``random_state``: it is a simple random sample, independent of all answers. A row that was shown as suspicious can
+    be drawn again as a random row, and only then contributes to the noise rates: to exclude it would remove the
+    noisiest rows from the sample.
 
     Parameters
     ----------
     store : DecisionStore
-        Store of the queue and of the answers.
+        Store of the lists and of the answers.
     given : ndarray of float32, shape (n, q)
         Given labels; NaN if not observed.
-    scores : LabelIssueScores
-        Error probabilities of the given labels. May be replaced when better noise rates are known.
+    scores : RowScores
+        Order of the rows. May be replaced when better noise rates are known.
     random_state : int
         Seed of the random sample.
     """
 
-    def __init__(
-        self, store: DecisionStore, given: NDArray[np.float32], scores: LabelIssueScores, random_state: int
-    ) -> None:
+    def __init__(self, store: DecisionStore, given: NDArray[np.float32], scores: RowScores, random_state: int) -> None:
         self.store = store
         self.given = given
         self.scores = scores
@@ -154,65 +99,66 @@ class ReviewQueue:
         self._queued = store.queued_rows()
         self._lock = threading.Lock()
 
-    def after(self, position: int) -> QueueItem | None:
-        """Return the item after a position and create it if necessary; None at the end of the data."""
+    def after(self, position: int, stream: Stream) -> QueueItem | None:
+        """Return the item after a position in a list and create it if necessary; None at the end of the list."""
         with self._lock:
-            item = self.store.item(position + 1)
+            item = self.store.neighbor(position, stream, 1)
             while item is None:
-                added = self._extend()
+                added = self._extend(stream)
                 if added is None:
                     return None
                 # A random row may have been answered completely before, as a suspicious row: there is nothing to ask.
-                if not set(added.asked) <= self.store.row_answers(added.row).keys():
+                answered = self.store.row_answers(added.row, bulk=False)
+                if added.stream == stream and not set(added.asked) <= answered.keys():
                     item = added
             return item
 
+    def open(self, stream: Stream) -> QueueItem | None:
+        """Return the row of a list where the review continues; None at the end of the list."""
+        item = self.store.neighbor(self.store.length(), stream, -1) or self.after(-1, stream)
+        while item is not None and set(item.asked) <= self.store.row_answers(item.row, bulk=False).keys():
+            item = self.after(item.position, stream)
+        return item
+
     def select(self, row: int) -> QueueItem:
-        """Return the item of a row; a row that is not in the queue is appended as a selected row.
+        """Return the item of a row that the reviewer selects; it is appended if it is not in a list.
 
         Selected rows do not contribute to the noise rates, because they are not a random sample.
         """
         with self._lock:
-            found = self.store.position_of(row)
+            found = self.store.position_of(row, "selected")
             while found is None:
                 self.store.append(QueueItem(self.store.length(), row, "selected", self._questions(row, "selected")), ())
                 self._queued.add(row)
-                found = self.store.position_of(row)  # None if another process has taken the position
+                found = self.store.position_of(row, "selected")  # None if another process has taken the position
             item = self.store.item(found)
             assert item is not None
             return item
 
-    def _extend(self) -> QueueItem | None:
-        """Append an item and return it, or the item that another process has appended first."""
-        position, n_drawn = self.store.length(), self.store.progress()["drawn"]
-        period = INITIAL_PERIOD if n_drawn < INITIAL_RANDOM_ROWS else PERIOD
-        row = self._most_suspicious() if position % period == period - 1 else None
-        stream: Stream = "random" if row is None else "suspicious"
+    def _extend(self, stream: Stream) -> QueueItem | None:
+        """Append an item to a list and return it, or the item that another process has appended first."""
+        position = self.store.length()
+        if stream == "random":
+            n_drawn = self.store.progress()["drawn"]
+            row = int(self._sample_order[n_drawn]) if n_drawn < len(self._sample_order) else None
+        else:
+            row = next((int(row) for row in self.scores.order if int(row) not in self._queued), None)
         if row is None:
-            if n_drawn >= len(self._sample_order):
-                return None
-            row = int(self._sample_order[n_drawn])
+            return None
         item = QueueItem(position, row, stream, self._questions(row, stream))
         given = self.given[row]
         self.store.append(item, [None if np.isnan(given[j]) else int(given[j]) for j in item.asked])
         self._queued.add(row)
         return self.store.item(position)
 
-    def _most_suspicious(self) -> int | None:
-        """Return the most suspicious row that is not in the queue."""
-        for row in self.scores.order:
-            if self.scores.max_p_wrong[row] < self.scores.min_p_wrong:
-                return None
-            if int(row) not in self._queued:
-                return int(row)
-        return None
-
     def _questions(self, row: int, stream: Stream) -> tuple[int, ...]:
-        """Return the labels of a row to ask about, in display order."""
+        """Return the labels of a row to ask about."""
         q = self.given.shape[1]
         if stream != "random":
-            worst = np.argsort(-np.nan_to_num(self.scores.row_scores(row)), kind="stable")
-            return tuple(worst[:MAX_QUESTIONS].tolist())
+            order = np.lexsort(
+                (-np.nan_to_num(self.scores.row_scores(row)), self.given[row] != 1)
+            )  # given labels first
+            return tuple(order[:MAX_QUESTIONS].tolist())
         if q <= MAX_QUESTIONS:
             return tuple(range(q))
         # The choice must not depend on the given labels: that would bias the noise rates.

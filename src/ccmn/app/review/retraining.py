@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ccmn._files import atomic_write
 from ccmn._validation import FloatArray
+from ccmn.app.classifiers import make_review_classifier
 from ccmn.app.review.decisions import LabelAnswer
 from ccmn.app.review.queue import TrustedRows, corrected_labels, trusted_rows
 from ccmn.app.review.review_data import ReviewDataset
@@ -25,16 +26,8 @@ from ccmn.app.review.session import ReviewSession
 from ccmn.data.npz import write_npz
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL
-from ccmn.models import CCMNClassifier
-from ccmn.models.training_data import encode_targets, relative_information
 
 IntArray = NDArray[np.int64]
-
-DEFAULT_CLASSIFIER_PARAMS = {"loss": "hamming", "surrogate": "square"}
-"""Parameters with a closed-form solution, which is computed before the next row is answered."""
-
-RESIDUAL_VARIANCE = 0.1
-"""Assumed variance of a true label around the prediction of a model; see :func:`row_weights`."""
 
 MIN_ROWS_FOR_COMPARISON = 20
 """The accuracy before and after the answers is compared on at least this number of complete random rows."""
@@ -54,7 +47,7 @@ EXPORTED_FILES = {
 }
 """Files of an export with their contents."""
 
-TRUSTED_COLUMNS = ("row", "label", "given", "answer", "counts_for_rates")
+TRUSTED_COLUMNS = ("row", "label", "given", "answer", "chosen", "counts_for_rates")
 
 State = Literal["idle", "running", "done", "failed"]
 
@@ -62,9 +55,8 @@ State = Literal["idle", "running", "done", "failed"]
 class Retraining:
     """Background job that trains a model with the answers and saves it.
 
-    The noise rates are estimated with the complete rows of the random sample only. In training, each answer replaces
-    the noisy label, and the complete rows of the random sample have a higher weight (:func:`row_weights`). The new
-    rates are then used to rank suspicious rows.
+    The noise rates and the order of the rows are learned from the complete rows of the random sample only. In training,
+    these rows are trusted samples; answers for other rows replace the noisy labels.
 
     Parameters
     ----------
@@ -72,9 +64,8 @@ class Retraining:
         Review whose answers are used. The model is saved in its folder as ``model.ccmn``.
     on_trained : callable, optional
         Called with the model before it is saved, for example to add notes to it.
-    classifier_params : dict, optional
-        Parameters of ``CCMNClassifier`` except ``noise`` and ``random_state``. The default is the Hamming loss with the
-        square surrogate, which has a closed-form solution and is faster than the default of the estimator.
+    make_classifier : callable, optional
+        Function of noise rates and a random seed that returns a classifier.
 
     Attributes
     ----------
@@ -87,11 +78,11 @@ class Retraining:
     def __init__(
         self,
         session: ReviewSession,
-        on_trained: Callable[[CCMNClassifier], None] | None = None,
-        classifier_params: dict[str, Any] | None = None,
+        on_trained: Callable[[Any], None] | None = None,
+        make_classifier: Callable[[NoiseRates, int], Any] = make_review_classifier,
     ) -> None:
         self._session, self._on_trained = session, on_trained
-        self._params = classifier_params or DEFAULT_CLASSIFIER_PARAMS
+        self._make_classifier = make_classifier
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._started = 0.0
@@ -141,33 +132,33 @@ class Retraining:
         }
         session.set_trained({**description, "comparison": self._compare(model, rates, trusted)}, rates)
 
-    def _fit(self, rates: NoiseRates, trusted: TrustedRows | None, left_out: IntArray | None = None) -> CCMNClassifier:
+    def _fit(self, rates: NoiseRates, trusted: TrustedRows | None, left_out: IntArray | None = None) -> Any:
         """Fit a classifier, if requested without some rows; without trusted rows, on the given labels alone."""
-        dataset, n = self._session.dataset, self._session.dataset.data.n
-        X, Y = dataset.data.X, dataset.named_labels
+        session, dataset = self._session, self._session.dataset
+        n = dataset.data.n
         kept = np.arange(n) if left_out is None else np.setdiff1d(np.arange(n), left_out)
-        classifier = CCMNClassifier(noise=rates.noise, random_state=self._session.random_state, **self._params)
-        if left_out is not None:
-            X, Y = X[kept], Y.iloc[kept] if hasattr(Y, "iloc") else Y[kept]
-        known = None if trusted is None else _select_rows(trusted, kept)
-        if known is None or not len(known.rows):
-            return classifier.fit(X, Y)
-        weights = row_weights(n, rates, known, self._session.store.sampled_rows())[kept]
-        known = known._replace(rows=np.searchsorted(kept, known.rows))
-        weights[known.rows] /= weights_of_fit(Y, rates, known)
-        return classifier.fit(X, Y, sample_weight=weights, trusted=known)
+        classifier = self._make_classifier(rates, session.random_state)
+        if trusted is None:
+            return classifier.fit(dataset.data.X[kept], dataset.named(dataset.given[kept]))
+        sample = _select_rows(session.sample(), kept)
+        Y = dataset.named(corrected_labels(dataset.given, trusted)[kept])
+        if not len(sample.rows):
+            return classifier.fit(dataset.data.X[kept], Y)
+        return classifier.fit(
+            dataset.data.X[kept], Y, trusted=(np.searchsorted(kept, sample.rows), sample.Y.astype(np.float64))
+        )
 
-    def _compare(self, model: CCMNClassifier, rates: NoiseRates, trusted: TrustedRows) -> dict[str, Any] | None:
+    def _compare(self, model: Any, rates: NoiseRates, trusted: TrustedRows) -> dict[str, Any] | None:
         """Compare models without and with the answers on the test set, or on verified rows by cross-validation.
 
         Returns None if there is no test set and there are too few complete rows of the random sample.
         """
-        session, initial = self._session, self._session.initial_rates
+        session, initial = self._session, self._session.rates(sampled=False)
         if session.dataset.test is not None:
             X, Y = session.dataset.test
             before, after = (_row_errors(Y, fitted.predict(X)) for fitted in (self._fit(initial, None), model))
             return {"on": "test set", **compare_errors(before, after)}
-        sample = _select_rows(trusted, np.array(session.store.sampled_rows(), dtype=np.int64))
+        sample = session.sample()
         if len(sample.rows) < MIN_ROWS_FOR_COMPARISON:
             return None
         before, after = np.empty(len(sample.rows)), np.empty(len(sample.rows))
@@ -225,74 +216,11 @@ def compare_errors(before: FloatArray, after: FloatArray) -> dict[str, Any]:
     return {"n_rows": len(before), **parts}
 
 
-def row_weights(n: int, rates: NoiseRates, trusted: TrustedRows, sampled_rows: Iterable[int]) -> FloatArray:
-    r"""Return the weights of the rows in training: inverse label variances, scaled to 1 for rows with noisy labels.
-
-    Around the true label, a debiased label has the variance
-
-    .. math:: v_j = \frac{\pi_j \rho_{pos,j} (1 - \rho_{pos,j}) + (1 - \pi_j) \rho_{neg,j} (1 - \rho_{neg,j})}
-                         {(1 - \rho_{pos,j} - \rho_{neg,j})^2}
-
-    and a verified label the variance 0. Around the prediction of a model, both have the additional variance ``s``
-    (``RESIDUAL_VARIANCE``). A row with verified labels is therefore weighted like :math:`1 + \bar v / s` noisy rows.
-    Only complete rows of the random sample get this weight. Suspicious rows are not a random sample, so that a higher
-    weight would bias the training. In an incomplete row, the weight would also apply to noisy labels.
-
-    Parameters
-    ----------
-    n : int
-        Number of rows.
-    rates : NoiseRates
-        Noise rates and label prevalence.
-    trusted : TrustedRows
-        Verified labels.
-    sampled_rows : iterable of int
-        Complete rows of the random sample.
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        Weights.
-    """
-    pos, neg, prior = rates.noise.rho_pos, rates.noise.rho_neg, np.nan_to_num(rates.prior, nan=0.5)
-    variance = (prior * pos * (1 - pos) + (1 - prior) * neg * (1 - neg)) / (1 - pos - neg) ** 2
-    complete = trusted.rows[~np.isnan(trusted.Y).any(1)]
-    weights = np.ones(n)
-    weights[np.intersect1d(complete, np.array(list(sampled_rows), dtype=np.int64))] += (
-        variance.mean() / RESIDUAL_VARIANCE
-    )
-    return weights
-
-
-def weights_of_fit(Y: Any, rates: NoiseRates, trusted: TrustedRows) -> FloatArray:
-    """Return the weights that ``CCMNClassifier.fit`` gives to trusted rows, by which sample weights are divided.
-
-    ``fit`` assumes that trusted rows are a random sample, and weights them by the information of their labels.
-    Reviewed rows get the weights of :func:`row_weights` in their place.
-
-    Parameters
-    ----------
-    Y : array, DataFrame or sparse matrix of shape (n, q)
-        Noisy labels.
-    rates : NoiseRates
-        Noise rates.
-    trusted : TrustedRows
-        Verified labels of m rows.
-
-    Returns
-    -------
-    ndarray of float64, shape (m,)
-        Weights.
-    """
-    information = relative_information(rates.noise, encode_targets(Y).labels)
-    return np.asarray(np.exp((~np.isnan(trusted.Y) * np.log(information)).mean(1)))
-
-
 def export_answers(session: ReviewSession) -> list[Path]:
     """Write the answers of a review to files in its folder; overwrite earlier exports.
 
     - ``corrected.csv``: the reviewed table with all its columns and corrected labels, if the data are a table.
-    - ``trusted.csv``: one answer per line.
+    - ``trusted.csv``: one answer per line, with the list that its row was chosen from.
     - ``trusted.npz``: ``rows``, ``Y`` (NaN if not verified) and ``random``, which marks the complete rows of the
       random sample. Only these rows are suitable for estimating noise rates.
     - ``corrected.npz``: features and corrected labels as numbers.
@@ -375,9 +303,9 @@ def _correct_table(table: Any, dataset: ReviewDataset, corrected: NDArray[np.flo
 
 def _trusted_lines(session: ReviewSession, answers: list[LabelAnswer], sampled: set[int]) -> Iterator[tuple[Any, ...]]:
     given, names = session.dataset.given, session.dataset.label_names
-    for row, label, answer in answers:
+    for row, label, answer, chosen in answers:
         value = given[row, label]
-        yield row, names[label], "" if np.isnan(value) else int(value), answer, int(row in sampled)
+        yield row, names[label], "" if np.isnan(value) else int(value), answer, chosen, int(row in sampled)
 
 
 def _write_lines(path: Path, head: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:

@@ -38,27 +38,24 @@
     return load(button.form.action, { method: "POST", body: fields });
   }
 
-  const labels = () => [...document.querySelectorAll("form.label")];
-  const current = () => document.activeElement.closest("form.label");
+  const chips = () => [...document.querySelectorAll("form.chip")];
+  const current = () => document.activeElement.closest("form.chip");
 
   function move(step) {
-    const all = labels(), here = all.indexOf(current());
+    const all = chips().filter((chip) => chip.offsetParent), here = all.indexOf(current());
     const next = all[here < 0 ? (step > 0 ? 0 : all.length - 1) : here + step];
-    if (next) (next.querySelector("[aria-pressed=true]") || next.querySelector("button")).focus();
+    next?.querySelector("button").focus();
   }
 
   function act(key) {
-    const answer = { y: "yes", n: "no", u: "unsure" }[key];
-    if (answer) {
-      const label = current() || document.querySelector("form.label.open");
-      return label && press(label.querySelector(`button[value=${answer}]`));
-    }
+    if (key === "u") return current() ? press(current().querySelector("button.ask")) : undefined;
+    if (key === "m") return document.getElementById("more-labels")?.toggleAttribute("open");
     if (key === "ArrowUp" || key === "ArrowDown") return move(key === "ArrowDown" ? 1 : -1);
     const button = document.querySelector(`[data-key="${key}"]`);
     return button ? press(button) : undefined;
   }
 
-  const KEYS = ["y", "n", "u", "a", "z", "+", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"];
+  const KEYS = [..."123456789", "a", "s", "u", "m", "z", "+", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"];
   document.addEventListener("keydown", (event) => {
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     if (event.target.closest("input, select, textarea") || !document.querySelector("main.review")) return;

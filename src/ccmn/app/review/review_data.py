@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,11 +17,11 @@ from numpy.typing import NDArray
 from ccmn._containers import is_sparse
 from ccmn._files import PathLike
 from ccmn._pictures import encode_png, parse_size, to_pixels
+from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.columns import Columns
 from ccmn.data.csv_format import read_cells
 from ccmn.data.dataset import Matrix, MultiLabelData
 from ccmn.data.formats import format_suffix, is_table, read_table
-from ccmn.data.labeled_table import ColumnRoles
 from ccmn.data.preprocessing import cell_text
 from ccmn.data.tables import LabelSpec
 
@@ -163,11 +165,26 @@ class ReviewDataset:
     @property
     def named_labels(self) -> Any:
         """Given labels as a data frame if they have names, else as an array."""
+        return self.named(self.given)
+
+    def named(self, Y: NDArray[Any]) -> Any:
+        """Return labels as a data frame if they have names, else as an array."""
         if self.data.label_names is None:
-            return self.given
+            return Y
         import pandas as pd
 
-        return pd.DataFrame(self.given, columns=list(self.data.label_names))
+        return pd.DataFrame(Y, columns=list(self.data.label_names))
+
+    @cached_property
+    def name_prefix(self) -> str:
+        """Common beginning of all label names up to a separator, which a page need not repeat."""
+        names = list(self.label_names)
+        common = os.path.commonprefix(names) if len(names) > 1 else ""  # noqa: RUF071
+        return re.sub(r"[^_\-:/. ]*$", "", common)
+
+    def short_name(self, label: int) -> str:
+        """Return the name of a label without the common beginning of all names."""
+        return self.label_names[label].removeprefix(self.name_prefix) or self.label_names[label]
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -209,11 +226,11 @@ class ReviewDataset:
     def excerpt(self, row: int) -> str:
         """Return the beginning of the text of a row, or of its cells."""
         if self.texts is not None:
-            return " ".join(self.texts[row][:MAX_EXCERPT].split())
+            return shorten(" ".join(self.texts[row].split()))
         n_columns = self.data.d if self.data.cells is None else self.data.cells.shape[1]
         shown = self.features(row) if self.picture is None and n_columns <= MAX_OTHER_COLUMNS else []
         cells = [f"{cell.name}: {cell.value}" for cell in shown if cell.value != cell_text(None)]
-        return ", ".join(cells)[:MAX_EXCERPT]
+        return shorten(", ".join(cells))
 
     def _cells(self, row: int) -> list[DisplayedFeature]:
         cells = self.data.cells.iloc[row]
@@ -230,6 +247,15 @@ class ReviewDataset:
         return mean, np.sqrt(np.maximum(variance, np.finfo(np.float32).eps))
 
 
+def shorten(text: str) -> str:
+    """Return the beginning of a text; a word is never cut without an ellipsis.
+
+    >>> shorten("a " * 200)[-5:]
+    'a a …'
+    """
+    return text if len(text) <= MAX_EXCERPT else text[:MAX_EXCERPT].rpartition(" ")[0].rstrip() + " …"
+
+
 def read_review_data(
     source: PathLike,
     labels: LabelSpec | None = None,
@@ -241,6 +267,7 @@ def read_review_data(
     candidates: bool = False,
     data_dir: PathLike | None = None,
     votes: Sequence[str] | None = None,
+    items: PathLike | None = None,
     roles: ColumnRoles | None = None,
 ) -> tuple[ReviewDataset, Columns]:
     """Read data to review from a file.
@@ -266,7 +293,9 @@ def read_review_data(
     data_dir : path, optional
         Folder of the dataset catalog.
     votes : sequence of str, optional
-        Columns of row, annotator, label and (optional) value of a long table of votes.
+        Columns of item, annotator, label and (optional) value of a long table of votes.
+    items : path, optional
+        Table of the items of the votes.
     roles : ColumnRoles, optional
         Columns of labels, tags, texts, pictures and identifiers, instead of ``labels``, ``text`` and ``image``.
 
@@ -285,14 +314,15 @@ def read_review_data(
     roles = roles or ColumnRoles(labels, text=() if text is None else (text,), image=image)
     if sum(map(bool, (roles.text, picture, roles.image))) > 1:
         raise ValueError("Expected at most one of text, picture and image; got more than one")
-    if roles.image is not None and votes is not None:
-        raise ValueError("Expected either image or votes, not both (--image and --votes)")
-    columns, data = Columns.from_training_data(source, roles=roles, data_dir=data_dir, votes=votes)
+    columns, data = Columns.from_training_data(source, roles=roles, data_dir=data_dir, votes=votes, items=items)
+    if not data.d:
+        raise ValueError(f"{source}: there are no features in these data; describe the items with --items FILE")
     shown: Callable[[int], Picture | None] | None = None
     if picture is not None:
         shown = FeaturePictures(data.X, parse_size(picture))
     elif data.images is not None:
-        shown = FilePictures(list(data.images), Path(source).parent if image_dir is None else image_dir)
+        folder = Path(source if items is None else items).parent
+        shown = FilePictures(list(data.images), folder if image_dir is None else image_dir)
     tags = None if columns.roles.tags is None else (columns.roles.tags, columns.roles.separator)
     table = None if votes is not None else _table_reader(source)
     dataset = ReviewDataset(data, data.texts, shown, table=table, tags=tags, ids=data.ids)

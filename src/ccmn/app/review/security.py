@@ -8,8 +8,8 @@ the printed URL.
 Starlette's ``TrustedHostMiddleware`` is not used because it ignores the port and answers with status 400 instead of
 421, and because Starlette has no middleware for the other checks.
 
-Connections of clients that send a request or read a response too slowly are closed, so that they do not accumulate.
-uvicorn only limits the time between two requests.
+Requests whose body arrives too slowly are answered with status 408. uvicorn limits the number of connections, the time
+between two requests and the length of a head.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import base64
 import hashlib
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 from http import HTTPStatus
 from importlib import resources
@@ -29,7 +29,6 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_BODY_BYTES = 4096
 """Maximum length of a request body. The app itself sends a few dozen bytes."""
@@ -38,7 +37,7 @@ MAX_PATH_LENGTH = 200
 """Maximum length of the path of a URL. Longer numbers than Python converts would be an error of the server."""
 
 MAX_SECONDS = 10.0
-"""Maximum time for the head of a request, for its body, and for a client to read a part of the response."""
+"""Maximum time for the body of a request, and between two requests of a connection."""
 
 ERROR_STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --rule: #d5d9df; --soft: #f3f5f8; --accent: #0b57b0; --on-accent: #fff; }
@@ -218,50 +217,6 @@ def error_response(headers: Mapping[str, str], status: int, reason: str) -> Resp
 
 def _read_template(name: str) -> str:
     return resources.files("ccmn.app.review").joinpath("templates", name).read_text("utf-8")
-
-
-class TimeLimitedProtocol(H11Protocol):
-    """HTTP protocol of uvicorn that closes connections of clients that send or read too slowly."""
-
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the head of the first request."""
-        super().connection_made(transport)
-        self._start(self._close_unless_answering)
-
-    def on_response_complete(self) -> None:
-        """Wait for the head of the next request."""
-        self._start(self._close_unless_answering)
-        super().on_response_complete()
-
-    def pause_writing(self) -> None:
-        """Wait until the client reads."""
-        super().pause_writing()
-        self._start(self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """Continue the response."""
-        self._stop()
-        super().resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
-        self._stop()
-        super().connection_lost(exc)
-
-    def _start(self, action: Callable[[], None]) -> None:
-        self._stop()
-        self._deadline = self.loop.call_later(MAX_SECONDS, action)
-
-    def _stop(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-
-    def _close_unless_answering(self) -> None:
-        """Close the connection if no request has arrived; the application itself may take longer to answer."""
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.abort()
 
 
 async def _read_body(headers: Headers, receive: Receive) -> bytes:

@@ -16,6 +16,12 @@ from ccmn.app.review.session import ReviewSession
 
 DEFAULT_HOST = "127.0.0.1"
 
+MAX_CONNECTIONS = 64
+"""Further connections are answered with status 503: a browser opens about six."""
+
+MAX_HEAD_BYTES = 1 << 14
+"""Maximum length of the head of a request."""
+
 PREFERRED_PORT = 8765
 """Port that is used if it is free and no other one is requested. The links of audit reports lead to it."""
 
@@ -57,7 +63,7 @@ def serve(
     check_installed()
     import uvicorn
 
-    from ccmn.app.review.security import AccessControl, TimeLimitedProtocol
+    from ccmn.app.review.security import MAX_SECONDS, AccessControl
     from ccmn.app.review.web_app import make_app
 
     family = socket.AF_INET6 if ":" in check_host(host) else socket.AF_INET
@@ -79,7 +85,10 @@ def serve(
         on_start(f"http://{address}/?token={token}")
         config = uvicorn.Config(
             app,
-            http=TimeLimitedProtocol,
+            http="h11",
+            timeout_keep_alive=int(MAX_SECONDS),
+            limit_concurrency=MAX_CONNECTIONS,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             ws="none",
             log_level="warning",
             access_log=False,
@@ -96,7 +105,7 @@ def check_installed() -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
-        raise ImportError("ccmn review requires starlette and uvicorn: pip install starlette uvicorn") from None
+        raise ImportError('ccmn review requires starlette and uvicorn: pip install "ccmn[app]"') from None
 
 
 def check_host(host: str) -> str:

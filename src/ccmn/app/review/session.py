@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +12,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._files import PathLike
+from ccmn._random import as_generator
 from ccmn._validation import FloatArray, check_choice
 from ccmn.app.demo_task import make_demo
+from ccmn.app.evidence import feature_evidence
+from ccmn.app.issues import DEFAULT_MIN_P_WRONG, N_ROWS_FOR_PROBABILITIES, find_suspicions, predict_out_of_fold
 from ccmn.app.review.decisions import Answer, DecisionStore, Note, QueueItem, UndoneAction
-from ccmn.app.review.queue import FlipCounts, LabelIssueScores, ReviewQueue, VoteScores, count_flips, trusted_rows
+from ccmn.app.review.queue import FlipCounts, ReviewQueue, RowScores, TrustedRows, count_flips, trusted_rows
 from ccmn.app.review.review_data import FeaturePictures, ReviewDataset
-from ccmn.audit import audit_labels
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.synthetic import DIGIT_SCENE_SHAPE
-from ccmn.estimation import NOISE_TYPES, IncrementalNoiseEstimator, NoiseRates, estimate_noise
+from ccmn.estimation import NoiseRates, estimate_noise
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.votes import InferredLabels, infer_labels
+
+NOISE_TYPES = ("both", "partial", "missing")
+MAX_REASONS = 3
+"""Number of suspicious labels whose reasons are shown."""
+MAX_FEATURES = 5
+"""Number of words or features in a reason."""
 
 
 def open_session(
     dataset: ReviewDataset,
     folder: PathLike,
-    noise: str | NoiseModel | NoiseRates = "both",
+    noise: str | NoiseModel | NoiseRates | None = None,
     random_state: int = 0,
     *,
     pred_proba: FloatArray | None = None,
 ) -> ReviewSession:
-    """Audit the given labels and start or resume a review.
+    """Predict the given labels out of fold and start or resume a review.
 
     Parameters
     ----------
@@ -41,9 +50,9 @@ def open_session(
     folder : path
         Folder of the answers, exports and models. It is created if it does not exist. The same data, folder and
         ``random_state`` resume a review.
-    noise : {"both", "partial", "missing"}, NoiseModel or NoiseRates, default="both"
-        Initial noise rates. With "both", both rates of each label are estimated from the data; "partial" and
-        "missing" assume that labels were only added or only removed. The rates of a noise model are fixed.
+    noise : {"both", "partial", "missing"}, NoiseModel, NoiseRates or None, default=None
+        Declared errors of the labels: their type, or known rates. Without a declaration, labels are ranked, and error
+        probabilities are learned from verified random rows.
     random_state : int, default=0
         Seed of the random sample, the estimation and the training.
     pred_proba : array of shape (n, q), optional
@@ -71,28 +80,21 @@ def open_session(
     >>> task = make_noisy_multilabel(400, 5, 2, noise=noise, random_state=0)
     >>> folder = tempfile.TemporaryDirectory()
     >>> session = open_session(ReviewDataset(MultiLabelData(task.X, task.Y_noisy)), folder.name, noise)
-    >>> item = session.latest()
+    >>> item = session.start()
     >>> session.answer(item, label=0, answer="yes")
     >>> session.store.progress()["answers"]
     1
     >>> session.close(); folder.cleanup()
     """
-    _open_store(dataset, folder, random_state).close()  # reports errors before the audit, which may take minutes
-    estimate, votes = None, dataset.data.votes
-    if isinstance(noise, str) and votes is not None:
-        noise_type = check_choice(noise, "noise", NOISE_TYPES)
-        noise = estimate_noise(Y_noisy=dataset.named_labels, noise_type=noise_type, votes=votes)
+    _open_store(dataset, folder, random_state).close()  # reports errors before the predictions, which may take minutes
     if isinstance(noise, str):
         check_choice(noise, "noise", NOISE_TYPES)
-        estimate = IncrementalNoiseEstimator(dataset.data.X, dataset.named_labels, noise, random_state)
-        noise = estimate.rates()
-    audit = audit_labels(dataset.data.X, dataset.named_labels, noise, random_state=random_state, pred_proba=pred_proba)
-    rates = audit.noise
-    if isinstance(rates, ClassConditionalNoise):
-        rates = NoiseRates.known(rates, dataset.named_labels)
-    assert isinstance(rates, NoiseRates)  # the audit accepts no other noise
-    inferred = None if votes is None else infer_labels(votes, dataset.data.X, random_state)
-    return ReviewSession(dataset, audit.pred_proba, rates, folder, random_state, estimate, inferred)
+    data = dataset.data
+    inferred = None if data.votes is None else infer_labels(data.votes, data.X, random_state)
+    if pred_proba is None:
+        seed = int(as_generator(random_state).integers(2**31))  # as in the other commands
+        pred_proba = predict_out_of_fold(data.X, dataset.given, seed)
+    return ReviewSession(dataset, pred_proba, noise, folder, random_state, inferred)
 
 
 def demo_session(folder: PathLike, n: int = 8000, random_state: int = 0) -> ReviewSession:
@@ -115,7 +117,7 @@ def demo_session(folder: PathLike, n: int = 8000, random_state: int = 0) -> Revi
     task = make_demo(n, random_state)
     data = MultiLabelData(task.X, task.Y_noisy, label_names=task.noise.label_names, name="digit scenes")
     dataset = ReviewDataset(data, picture=FeaturePictures(task.X, DIGIT_SCENE_SHAPE), test=(task.X_test, task.Y_test))
-    return open_session(dataset, folder, random_state=random_state)
+    return open_session(dataset, folder, "both", random_state)
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,15 @@ class LabelQuestion:
     given: int | None
     """0, 1 or None (not observed)."""
     p_wrong: float | None
-    """Estimated error probability of the given label; None if not observed."""
+    """Error probability of the given label; None if it is not known."""
+    suggested: bool
+    """Whether the other value is more probable than the given one."""
     answer: Answer | None
+
+    @property
+    def value(self) -> int | None:
+        """Value of the label after the answer."""
+        return self.given if self.answer in (None, "unsure") else int(self.answer == "yes")
 
 
 @dataclass(frozen=True)
@@ -137,7 +146,11 @@ class RowView:
 
     item: QueueItem
     questions: tuple[LabelQuestion, ...]
-    """Questions in display order, highest error probability first."""
+    """Questions in display order: given labels first, then the most suspicious ones."""
+    reasons: tuple[str, ...]
+    """Why labels are suspicious, in words."""
+    rank: int
+    """Rank of the row among the suspicious rows."""
     can_undo: bool
     notes: list[Note]
 
@@ -156,14 +169,12 @@ class ReviewSession:
         Data to review.
     pred_proba : ndarray of float64, shape (n, q)
         Out-of-fold probabilities of the noisy labels.
-    initial_rates : NoiseRates
-        Noise rates before the first answer.
+    noise : {"both", "partial", "missing"}, NoiseModel, NoiseRates or None
+        Declared errors of the labels.
     folder : path
         Folder of the answers, exports and models. It is created if it does not exist.
     random_state : int, default=0
         Seed of the random sample, the estimation and the training.
-    estimate : IncrementalNoiseEstimator, optional
-        Estimator of ``initial_rates``, if they were estimated. It is reused when rows become trusted.
     inferred : InferredLabels, optional
         Labels inferred from votes. Rows are then ordered by the expected gain of another vote.
     """
@@ -172,44 +183,102 @@ class ReviewSession:
         self,
         dataset: ReviewDataset,
         pred_proba: FloatArray,
-        initial_rates: NoiseRates,
+        noise: str | NoiseModel | NoiseRates | None,
         folder: PathLike,
         random_state: int = 0,
-        estimate: IncrementalNoiseEstimator | None = None,
         inferred: InferredLabels | None = None,
     ) -> None:
-        self.dataset, self.initial_rates = dataset, initial_rates
+        self.dataset, self.declared = dataset, noise
         self.folder, self.random_state = Path(folder), random_state
         self.store = _open_store(dataset, folder, random_state)
-        self._pred_proba = pred_proba
-        self._estimate, self._inferred = estimate, inferred
-        self._cached_rates: tuple[bytes, NoiseRates] | None = None
+        self._pred_proba, self._inferred = pred_proba, inferred
+        self._cached_rates: dict[bytes, NoiseRates] = {}
         self._training_lock, self._estimation_lock = threading.Lock(), threading.Lock()
-        scores = self._scores(self.rates_in_use(), learn=self.trained is not None)
-        self.queue = ReviewQueue(self.store, dataset.given, scores, random_state)
+        self.queue = ReviewQueue(self.store, dataset.given, self._scores(), random_state)
 
-    def latest(self) -> QueueItem:
-        """Return the last item of the queue, where the review continues."""
-        item = self.store.item(self.store.length() - 1) or self.queue.after(-1)
+    def start(self) -> QueueItem:
+        """Return the row where the review continues: the latest one, at first the most suspicious one."""
+        item = self.store.item(self.store.length() - 1) or self.queue.after(-1, "suspicious")
         assert item is not None  # data have at least one row
         return item
 
+    def following(self, item: QueueItem, rows: NDArray[np.int64] | None = None) -> QueueItem | None:
+        """Return the next row of the list that an item belongs to; of selected rows, the next one of ``rows``."""
+        if item.stream != "selected":
+            return self.queue.after(item.position, item.stream)
+        places = np.flatnonzero(rows == item.row) if rows is not None else np.empty(0, dtype=int)
+        if rows is None or not places.size or places[0] + 1 == len(rows):
+            return None
+        return self.queue.select(int(rows[places[0] + 1]))
+
     def view(self, item: QueueItem, reviewer: str = "") -> RowView:
         """Return the contents of the page of an item, with the answers of a reviewer."""
-        given, p_wrong = self.dataset.given[item.row], self.queue.scores.row_scores(item.row)
-        answers = self.store.row_answers(item.row, reviewer)
-        asked = sorted(item.asked, key=lambda label: -np.nan_to_num(p_wrong[label], nan=-1.0))
+        given, scores = self.dataset.given[item.row], self.queue.scores
+        score = np.nan_to_num(scores.row_scores(item.row), nan=-1.0)
+        answers = self.store.row_answers(item.row, reviewer, bulk=item.stream != "random")
+        asked = sorted(item.asked, key=lambda label: (given[label] != 1, -score[label]))
         questions = tuple(
             LabelQuestion(
                 label,
                 self.dataset.label_names[label],
                 None if np.isnan(given[label]) else int(given[label]),
-                None if np.isnan(p_wrong[label]) else float(p_wrong[label]),
+                float(score[label]) if scores.known and score[label] >= 0 else None,
+                bool(score[label] >= DEFAULT_MIN_P_WRONG),
                 answers.get(label),
             )
             for label in asked
         )
-        return RowView(item, questions, self.store.can_undo(reviewer), self.store.notes(item.row))
+        reasons = self.reasons(item.row, sorted(item.asked, key=lambda label: -score[label]))
+        undo, notes = self.store.can_undo(reviewer), self.store.notes(item.row)
+        return RowView(item, questions, reasons, int(scores.rank[item.row]), undo, notes)
+
+    def reasons(self, row: int, labels: list[int]) -> tuple[str, ...]:
+        """Return why the most suspicious labels of a row are suspicious; ``labels`` are in the order of suspicion."""
+        score = np.nan_to_num(self.queue.scores.row_scores(row), nan=-1.0)
+        shown = [label for label in labels if score[label] >= DEFAULT_MIN_P_WRONG] or labels[:1]
+        return tuple(self._reason(row, label) for label in shown[:MAX_REASONS] if score[label] >= 0)
+
+    def _reason(self, row: int, label: int) -> str:
+        """Return why a label is suspicious: the prediction, its features, and who gave the label."""
+        data, given = self.dataset, self.dataset.given[row, label] == 1
+        share = f"{self._pred_proba[row, label]:.0%}".replace("%", " %")
+        parts = [
+            f"{data.label_names[label]} is {'given' if given else 'not given'}; the model expects it in {share} of "
+            f"similar {'texts' if data.texts is not None else 'rows'}."
+        ]
+        values, evidence = self._evidence(row, label)
+        sign = -1 if given else 1
+        names = data.data.feature_names
+        strongest = np.argsort(-sign * evidence, kind="stable")[:MAX_FEATURES]
+        # Of a text, only words that occur in it are named.
+        kept = [j for j in strongest if sign * evidence[j] > 0 and (data.texts is None or values[j] != 0)]
+        if kept and data.picture is None:
+            named = ", ".join(_feature_name(str(names[j])) if names else f"x{j}" for j in kept)
+            parts.append(f"{'Against' if given else 'For'} it: {named}.")
+        if self._inferred is not None:
+            parts.append(self._voters(row, label))
+        return " ".join(parts)
+
+    def _voters(self, row: int, label: int) -> str:
+        """Return who gave a label, and how often their votes agree with the inferred labels."""
+        assert self._inferred is not None
+        votes = self._inferred.votes[[row]]
+        cast = votes.label == label
+        names = votes.annotator_names or range(votes.shape[1])
+        people = votes.annotator[cast & (votes.value > 0.5)]
+        record = [f"{names[a]} (right in {self._agreement[str(names[a])]:.0%} of votes)" for a in people[:MAX_REASONS]]
+        by = f": {', '.join(record)}" if record else ""
+        return f"{len(people)} of {int(cast.sum())} annotators gave it{by}.".replace("%", " %")
+
+    @cached_property
+    def _agreement(self) -> dict[str, float]:
+        assert self._inferred is not None
+        means = self._inferred.annotators.groupby("annotator", sort=False).agreement.mean()
+        return {str(name): float(value) for name, value in means.items()}
+
+    @cached_property
+    def _evidence(self) -> Any:
+        return feature_evidence(self.dataset.data.X, np.asarray(self.dataset.given, dtype=np.float64))
 
     def answer(self, item: QueueItem, label: int, answer: Answer, reviewer: str = "") -> None:
         """Store the answer of a reviewer for one label of an item."""
@@ -217,13 +286,35 @@ class ReviewSession:
             raise ValueError(f"label {label} is not in question at position {item.position}")
         self.store.record(item, {label: answer}, reviewer=reviewer)
 
-    def accept_rest(self, item: QueueItem, reviewer: str = "") -> None:
-        """Confirm the given labels that have no answer; labels that were not observed become "unsure"."""
+    def accept_rest(self, item: QueueItem, reviewer: str = "", *, suggestions: bool = False) -> None:
+        """Confirm the given labels that have no answer, or the suggested ones.
+
+        Labels that were not observed become "unsure".
+        """
         given = self.dataset.given[item.row]
+        wrong = np.nan_to_num(self.queue.scores.row_scores(item.row)) >= DEFAULT_MIN_P_WRONG
+        values = np.where(wrong, 1 - given, given) if suggestions else given
         answers: dict[int, Answer] = {
-            j: "unsure" if np.isnan(given[j]) else "yes" if given[j] == 1 else "no" for j in item.asked
+            j: "unsure" if np.isnan(given[j]) else "yes" if values[j] == 1 else "no" for j in item.asked
         }
         self.store.record(item, answers, reviewer=reviewer, only_open=True)
+
+    def accept_suggestions(self, label: int, least: float, reviewer: str = "") -> int:
+        """Accept the other value of a label in all rows with at least this error probability; return their number.
+
+        Raises
+        ------
+        ValueError
+            If error probabilities are not known.
+        """
+        if not self.queue.scores.known:
+            raise ValueError("error probabilities are not known yet")
+        rows = np.flatnonzero(self.queue.scores.label_scores(label) >= max(least, DEFAULT_MIN_P_WRONG))
+        given = self.dataset.given
+        answers: list[tuple[int, int, Answer]] = [
+            (int(row), label, "no" if given[row, label] == 1 else "yes") for row in rows
+        ]
+        return self.store.record_many(answers, reviewer=reviewer)
 
     def undo(self, reviewer: str = "") -> UndoneAction | None:
         """Undo the latest action of a reviewer; return None if there is no action."""
@@ -232,7 +323,7 @@ class ReviewSession:
     def find_rows(self, label: int | None = None, given: int | None = None, text: str = "") -> NDArray[np.int64]:
         """Return the rows with a given value of a label whose text contains ``text``, most suspicious first.
 
-        With ``label``, the rows are ordered by the error probability of this label.
+        With ``label``, the rows are ordered by how suspicious this label is.
 
         Parameters
         ----------
@@ -255,8 +346,7 @@ class ReviewSession:
         if text:
             texts, part = self.dataset.texts or [""] * len(matches), text.casefold()
             matches &= np.array([part in content.casefold() for content in texts], dtype=bool)
-        p_wrong = scores.max_p_wrong if label is None else scores.label_scores(label)
-        order = np.argsort(-p_wrong, kind="stable")
+        order = scores.order if label is None else np.argsort(-scores.label_scores(label), kind="stable")
         rows: NDArray[np.int64] = order[matches[order]]
         return rows
 
@@ -264,33 +354,53 @@ class ReviewSession:
         """Return the flips of each label on the complete rows of the random sample."""
         return count_flips(self.store.sampled_counts(), self.dataset.data.q)
 
-    def rates(self) -> NoiseRates:
+    def rates(self, *, sampled: bool = True) -> NoiseRates:
         """Estimate the noise rates from the data and the complete rows of the random sample.
+
+        Parameters
+        ----------
+        sampled : bool, default=True
+            Whether to use the random sample.
 
         Returns
         -------
         NoiseRates
-            The estimate. Without a complete row, and if the rates are known, these are the initial rates.
+            The estimate; the declared rates if they are known.
         """
-        trusted = trusted_rows(self.store.sampled_answers(), self.dataset.data.q)
-        if not len(trusted.rows) or "known" in self.initial_rates.kind:
-            return self.initial_rates
-        key = trusted.rows.tobytes() + trusted.Y.tobytes()
+        data, declared = self.dataset, self.declared
+        if isinstance(declared, NoiseRates):
+            return declared
+        if isinstance(declared, ClassConditionalNoise):
+            return NoiseRates.known(declared, data.named_labels)
+        sample = self.sample() if sampled else trusted_rows((), data.data.q)
+        key = sample.rows.tobytes() + sample.Y.tobytes()
+        kind = declared if isinstance(declared, str) else NOISE_TYPES[0]
         with self._estimation_lock:  # an export and a training may run at the same time
-            if self._estimate is None:
-                data = self.dataset
-                noise_type = self.initial_rates.noise_type
-                self._estimate = IncrementalNoiseEstimator(
-                    data.data.X, data.named_labels, noise_type, self.random_state
-                )
-            if self._cached_rates is None or self._cached_rates[0] != key:
-                self._cached_rates = key, self._estimate.rates(trusted)
-            return self._cached_rates[1]
+            if key not in self._cached_rates:
+                if data.data.votes is not None:
+                    rates = estimate_noise(Y_noisy=data.named_labels, noise_type=kind, votes=data.data.votes)
+                else:
+                    trusted = sample if len(sample.rows) else None
+                    rates = estimate_noise(
+                        data.data.X,
+                        data.named_labels,
+                        noise_type=kind,
+                        trusted=trusted,
+                        random_state=self.random_state,
+                    )
+                self._cached_rates[key] = rates
+            return self._cached_rates[key]
 
-    def rates_in_use(self) -> NoiseRates:
-        """Return the rates of the latest training, or the initial rates if no model has been trained."""
+    def sample(self) -> TrustedRows:
+        """Return the complete rows of the random sample with their verified labels."""
+        return trusted_rows(self.store.sampled_answers(), self.dataset.data.q)
+
+    def rates_in_use(self) -> NoiseRates | None:
+        """Return the rates of the latest training, or the declared rates; None if there are none."""
         trained = self.trained
-        return self.initial_rates if trained is None else NoiseRates.from_dict(trained["rates"])
+        if trained is not None:
+            return NoiseRates.from_dict(trained["rates"])
+        return None if self.declared is None else self.rates(sampled=False)
 
     @property
     def trained(self) -> dict[str, Any] | None:
@@ -299,23 +409,31 @@ class ReviewSession:
         return description
 
     def set_trained(self, description: dict[str, Any], rates: NoiseRates) -> None:
-        """Store the description of a trained model and use its rates to rank suspicious rows."""
-        scores = self._scores(rates, learn=True)
+        """Store the description of a trained model and order the rows with its rates and the random sample."""
         with self._training_lock:
             self.store.set_metadata("trained", {**description, "rates": rates.to_dict()})
-            self.queue.scores = scores
+            self.queue.scores = self._scores()
 
-    def _scores(self, rates: NoiseRates, learn: bool) -> LabelIssueScores:
-        """Return the scores of suspicious rows; with ``learn``, from all answers."""
+    def _scores(self) -> RowScores:
+        """Return the order of the rows; error probabilities are declared, or learned from enough random rows."""
         if self._inferred is not None:
-            return VoteScores(self.dataset.given, self._inferred)
-        trusted = trusted_rows(self.store.answers(), self.dataset.data.q) if learn else None
-        known = trusted if trusted is not None and len(trusted.rows) else None
-        return LabelIssueScores(self.dataset.given, self._pred_proba, rates, known)
+            return RowScores.of_votes(self.dataset.given, self._inferred)
+        sample = self.sample() if self.trained is not None else trusted_rows((), self.dataset.data.q)
+        learned = len(sample.rows) >= N_ROWS_FOR_PROBABILITIES
+        known = learned or self.declared is not None
+        rates = self.rates_in_use() if known else None
+        knowledge = {"trusted": sample} if len(sample.rows) and known else {}
+        found = find_suspicions(self.dataset.given, self._pred_proba, rates, known=known, **knowledge)
+        return RowScores(found)
 
     def close(self) -> None:
         """Close the store of answers."""
         self.store.close()
+
+
+def _feature_name(name: str) -> str:
+    """Return the word of a feature of a text, or the name of another feature."""
+    return f"“{name.partition(':')[2].strip()}”" if ":" in name else name
 
 
 def _open_store(dataset: ReviewDataset, folder: PathLike, random_state: int) -> DecisionStore:

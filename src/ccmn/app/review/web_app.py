@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
 import numpy as np
@@ -17,11 +18,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from ccmn.app.review.decisions import ANSWERS, QueueItem, ReviewerAnswer
-from ccmn.app.review.queue import INITIAL_RANDOM_ROWS
+from ccmn.app.issues import N_ROWS_FOR_PROBABILITIES
+from ccmn.app.review.decisions import ANSWERS, QueueItem, ReviewerAnswer, Stream
 from ccmn.app.review.retraining import EXPORTED_FILES, MIN_ROWS_FOR_COMPARISON, Retraining, export_answers
 from ccmn.app.review.security import error_response
-from ccmn.app.review.session import ReviewSession, RowView
+from ccmn.app.review.session import ReviewSession
 from ccmn.estimation.noise_rates import Rate
 
 STATIC_FILES = {"review.css": "text/css", "review.js": "text/javascript"}
@@ -29,6 +30,7 @@ STATIC_FILES = {"review.css": "text/css", "review.js": "text/javascript"}
 
 NOTICES = {
     "undone": "The latest action was undone.",
+    "accepted": "The suggestions were accepted. Undo restores the labels.",
     "nothing": "There is nothing to undo.",
     "exported": "Exported. The files are listed below.",
     "noted": "The note was saved.",
@@ -40,8 +42,11 @@ NOTICES = {
 MAX_CHARACTERS = 20_000
 """Longer texts are truncated to this number of characters."""
 
-MIN_COMPLETE_ROWS = 50
-"""The page warns about imprecise noise rates if fewer rows of the random sample have all their answers."""
+MIN_VISIBLE_LABELS = 9
+"""Further labels of a row are collapsed, unless they are given; these have number keys."""
+
+BULK_LEVELS = (0.99, 0.95, 0.9, 0.8)
+"""Error probabilities from which all suggestions for a label can be accepted at once."""
 
 MAX_NOTE = 300
 """Maximum number of characters of a note: a request has at most 4 KiB, and a character up to 12 bytes in a form."""
@@ -88,10 +93,13 @@ class ReviewApp:
             Route("/export/{name}", self.exported_file),
             Route(f"{row}/answer", self.answer, methods=post),
             Route(f"{row}/accept", self.accept, methods=post),
+            Route(f"{row}/apply", self.apply, methods=post),
             Route(f"{row}/next", self.next, methods=post),
             Route(f"{row}/note", self.note, methods=post),
             Route("/undo", self.undo, methods=post),
+            Route("/list", self.open_list, methods=post),
             Route("/select", self.select, methods=post),
+            Route("/suggestions", self.accept_suggestions, methods=post),
             Route("/reviewer", self.reviewer, methods=post),
             Route("/export", self.export, methods=post),
             Route("/retrain", self.retrain, methods=post),
@@ -101,7 +109,7 @@ class ReviewApp:
 
     def home(self, request: Request) -> Response:
         """Redirect to the row where the review continues."""
-        return _redirect(f"/row/{self._session.latest().position}")
+        return _redirect(f"/row/{self._session.start().position}")
 
     def row(self, request: Request) -> Response:
         """Return the page of a row with its labels."""
@@ -109,28 +117,30 @@ class ReviewApp:
         session, dataset, reviewer = self._session, self._session.dataset, _reviewer(request)
         view = session.view(item, reviewer)
         is_table = dataset.picture is None and dataset.texts is None
-        focus = _focused_label(view, _parse_int(query.get("at")), _parse_int(query.get("after")))
+        previous = session.store.neighbor(item.position, item.stream, -1)
+        n_visible = max(MIN_VISIBLE_LABELS, sum(question.given == 1 for question in view.questions))
         return self._page(
             request,
             "row.html",
             tab="review",
             position=item.position,
             view=view,
-            focus=focus,
+            focus=_parse_int(query.get("after")),
+            n_visible=n_visible,
+            previous=None if previous is None else previous.position,
+            filter=_filter_query(query),
+            known=session.queue.scores.known,
             text=None if dataset.texts is None else dataset.texts[item.row],
             features=dataset.features(item.row) if is_table else dataset.other_columns(item.row),
             is_table=is_table,
-            answers=ANSWERS,
             max_characters=MAX_CHARACTERS,
             max_note=MAX_NOTE,
         )
 
     def rows(self, request: Request) -> Response:
         """Return the list of rows, filtered by label and text; with ``row``, one row."""
-        query, dataset = request.query_params, self._session.dataset
-        label, search = _parse_int(query.get("label")), query.get("text", "")[:100]
-        given = {"0": 0, "1": 1}.get(query.get("given", ""))
-        chosen = label if 0 <= label < dataset.data.q else None
+        query = request.query_params
+        chosen, given, search = self._filter(query)
         found = self._session.find_rows(chosen, given, search)
         if "row" in query:
             found = found[found == _parse_int(query.get("row"))]
@@ -149,6 +159,9 @@ class ReviewApp:
             n_pages=n_pages,
             page=page,
             query=urlencode(kept),
+            filter=_filter_query(query),
+            known=self._session.queue.scores.known,
+            levels=BULK_LEVELS,
             rows=_listed_rows(self._session, shown, chosen),
         )
 
@@ -185,11 +198,10 @@ class ReviewApp:
             position=at if position is None and tab != "review" and 0 <= at < session.store.length() else position,
             notice=NOTICES.get(query.get("notice", ""), ""),
             progress=session.store.progress(),
-            goal=min(INITIAL_RANDOM_ROWS, session.dataset.data.n),
+            goal=min(N_ROWS_FOR_PROBABILITIES, session.dataset.data.n),
             reviewer=_reviewer(request),
             dataset=session.dataset,
             trained=session.trained,
-            min_complete_rows=MIN_COMPLETE_ROWS,
             **context,
         )
         return HTMLResponse(content)
@@ -231,20 +243,49 @@ class ReviewApp:
         if label not in item.asked or answer not in ANSWERS:
             raise HTTPException(400, "Expected the answer yes, no or unsure for a label of this row.")
         await run_in_threadpool(self._session.answer, item, label, answer, _reviewer(request))
-        return _redirect(f"/row/{item.position}", after=label)
+        return _redirect(f"/row/{item.position}", after=label, **_parse_query(form.get("filter", "")))
 
-    def accept(self, request: Request) -> Response:
+    async def accept(self, request: Request) -> Response:
         """Accept the given values of all labels of a row that have no answer, and go to the next row."""
-        self._session.accept_rest(self._item(request), _reviewer(request))
-        return self.next(request)
+        await run_in_threadpool(self._session.accept_rest, self._item(request), _reviewer(request))
+        return await self.next(request)
 
-    def next(self, request: Request) -> Response:
-        """Redirect to the next row, or show the final page after the last one."""
-        item = self._item(request)
-        following = self._session.queue.after(item.position)
+    async def apply(self, request: Request) -> Response:
+        """Accept the suggested values of all labels of a row that have no answer, and go to the next row."""
+        item, reviewer = self._item(request), _reviewer(request)
+        await run_in_threadpool(lambda: self._session.accept_rest(item, reviewer, suggestions=True))
+        return await self.next(request)
+
+    async def next(self, request: Request) -> Response:
+        """Redirect to the next row of the open list, or show the final page after the last one."""
+        item, query = self._item(request), _parse_query((await _read_form(request)).get("filter", ""))
+        rows = self._session.find_rows(*self._filter(query)) if item.stream == "selected" else None
+        following = await run_in_threadpool(self._session.following, item, rows)
         if following is None:
-            return self._page(request, "end.html", tab="review", position=item.position)
-        return _redirect(f"/row/{following.position}")
+            return self._page(request, "end.html", tab="review", position=item.position, stream=item.stream)
+        return _redirect(f"/row/{following.position}", **(query if item.stream == "selected" else {}))
+
+    async def open_list(self, request: Request) -> Response:
+        """Continue with the suspicious rows or with the random sample."""
+        name = (await _read_form(request)).get("list")
+        if name not in ("suspicious", "random"):
+            raise HTTPException(400, "Expected the list suspicious or random.")
+        item = await run_in_threadpool(self._session.queue.open, cast(Stream, name))
+        if item is None:
+            position = self._session.start().position
+            return self._page(request, "end.html", tab="review", position=position, stream=name)
+        return _redirect(f"/row/{item.position}")
+
+    async def accept_suggestions(self, request: Request) -> Response:
+        """Accept all suggestions for a label from an error probability on."""
+        form = await _read_form(request)
+        label, least = _parse_int(form.get("label")), form.get("least", "")
+        if not 0 <= label < self._session.dataset.data.q or least not in map(str, BULK_LEVELS):
+            raise HTTPException(400, "Expected a label and an error probability.")
+        if not self._session.queue.scores.known:
+            raise HTTPException(400, "Error probabilities are not known yet.")
+        await run_in_threadpool(self._session.accept_suggestions, label, float(least), _reviewer(request))
+        return _redirect("/rows", label=label, notice="accepted")
 
     async def note(self, request: Request) -> Response:
         """Store a note about a row."""
@@ -255,11 +296,12 @@ class ReviewApp:
 
     async def select(self, request: Request) -> Response:
         """Go to a row of the data."""
-        row = _parse_int((await _read_form(request)).get("row"))
+        form = await _read_form(request)
+        row = _parse_int(form.get("row"))
         if not 0 <= row < self._session.dataset.data.n:
             raise HTTPException(400, f"Expected a row number from 0 to {self._session.dataset.data.n - 1}.")
         item = await run_in_threadpool(self._session.queue.select, row)
-        return _redirect(f"/row/{item.position}")
+        return _redirect(f"/row/{item.position}", **_parse_query(form.get("filter", "")))
 
     async def reviewer(self, request: Request) -> Response:
         """Set the name of the reviewer, which is kept in a cookie of the browser."""
@@ -276,8 +318,10 @@ class ReviewApp:
         """Undo the latest action of the reviewer and show its row."""
         undone = self._session.undo(_reviewer(request))
         if undone is None:
-            return _redirect(f"/row/{self._session.latest().position}", notice="nothing")
-        return _redirect(f"/row/{undone.position}", at=undone.labels[0], notice="undone")
+            return _redirect(f"/row/{self._session.start().position}", notice="nothing")
+        if undone.position < 0:
+            return _redirect("/rows", label=undone.labels[0], notice="undone")
+        return _redirect(f"/row/{undone.position}", after=undone.labels[0], notice="undone")
 
     async def export(self, request: Request) -> Response:
         """Write the answers to the folder of the review."""
@@ -296,6 +340,12 @@ class ReviewApp:
         if isinstance(error, OSError) or str(self._session.store.path) in str(error):
             return error_response(request.headers, 500, str(error))
         raise error
+
+    def _filter(self, query: Mapping[str, str]) -> tuple[int | None, int | None, str]:
+        """Return the label, its value and the part of a text by which rows are filtered."""
+        label, given = _parse_int(query.get("label")), {"0": 0, "1": 1}.get(query.get("given", ""))
+        chosen = label if 0 <= label < self._session.dataset.data.q else None
+        return chosen, given, query.get("text", "")[:100]
 
     def _item(self, request: Request) -> QueueItem:
         position = request.path_params["position"]
@@ -328,6 +378,16 @@ async def _read_form(request: Request) -> dict[str, str]:
     except ValueError:
         raise HTTPException(400, "Expected a URL-encoded form.") from None
     return {name: values[-1] for name, values in fields.items()}
+
+
+def _filter_query(query: Mapping[str, str]) -> str:
+    """Return the part of a query that filters the rows."""
+    return urlencode({name: query[name][:100] for name in ("label", "given", "text") if query.get(name)})
+
+
+def _parse_query(text: str) -> dict[str, str]:
+    """Return the filter of the rows in a form."""
+    return {name: values[-1] for name, values in parse_qs(text).items() if name in ("label", "given", "text")}
 
 
 def _parse_int(text: str | None) -> int:
@@ -370,45 +430,36 @@ class DisplayedRate(NamedTuple):
     low: float
     high: float
     """Ends of the interval."""
-    tick: float
-    """Position of the rate that the app uses."""
+    tick: float | None
+    """Position of the rate that the app uses; None if it uses no rates."""
     dot: float | None
     """Position of the counted rate; None without rows."""
     contradicted: bool
     """Whether the rate that the app uses is outside the interval of the counted rate."""
 
 
-def _focused_label(view: RowView, requested: int, answered: int) -> int | None:
-    """Return the requested label, or the next label without an answer; None if all labels have an answer."""
-    labels = [question.label for question in view.questions]
-    if requested in labels:
-        return requested
-    start = labels.index(answered) + 1 if answered in labels else 0
-    following = [*view.questions[start:], *view.questions[:start]]
-    return next((question.label for question in following if question.answer is None), None)
-
-
 def _displayed_rates(session: ReviewSession) -> list[tuple[str, DisplayedRate, DisplayedRate]]:
     """Return name, missing-label rate and added-label rate of each label."""
     used, names, counts = session.rates_in_use(), session.dataset.label_names, session.flip_counts()
 
-    def displayed(key: str, j: int, rate: float, counted: Rate, n_flips: int, n_rows: int) -> DisplayedRate:
+    def displayed(key: str, j: int, rate: float | None, counted: Rate, n_flips: int, n_rows: int) -> DisplayedRate:
         return DisplayedRate(
             key=f"{key}-{j}",
-            used=f"{'≤ ' if used.kind[j] == 'upper bound' else ''}{rate:.3f}",
+            used="–" if rate is None else f"{rate:.2f}",
             counted=f"{n_flips} of {n_rows}" if n_rows else "–",
             interval=f"{counted.low:.2f}–{counted.high:.2f}",
             low=round(100 * counted.low, 1),
             high=round(100 * counted.high, 1),
-            tick=round(100 * rate, 1),
+            tick=None if rate is None else round(100 * rate, 1),
             dot=round(100 * counted.value, 1) if n_rows else None,
-            contradicted=bool(n_rows) and not counted.low <= rate <= counted.high,
+            contradicted=bool(n_rows) and rate is not None and not counted.low <= rate <= counted.high,
         )
 
     rows = []
     for j, flips in enumerate(counts[:MAX_RATES]):
-        missing = displayed("pos", j, float(used.rho_pos[j]), flips.rho_pos, flips.missing, flips.positives)
-        added = displayed("neg", j, float(used.rho_neg[j]), flips.rho_neg, flips.added, flips.negatives)
+        pos, neg = (None, None) if used is None else (float(used.rho_pos[j]), float(used.rho_neg[j]))
+        missing = displayed("pos", j, pos, flips.rho_pos, flips.missing, flips.positives)
+        added = displayed("neg", j, neg, flips.rho_neg, flips.added, flips.negatives)
         rows.append((names[j], missing, added))
     return rows
 
@@ -420,27 +471,32 @@ class ListedRow(NamedTuple):
     id: str
     excerpt: str
     given: list[str]
+    rank: int
+    """Rank of the row among the suspicious rows."""
     suspect: str
-    """Label with the highest error probability, or the label that rows are filtered by; empty if not observed."""
-    p_wrong: float
-    """Error probability of this label."""
+    """The most suspicious label, or the label that rows are filtered by; empty if not observed."""
+    suspect_given: bool
+    p_wrong: float | None
+    """Error probability of this label; None if it is not known."""
     answered: bool
 
 
 def _listed_rows(session: ReviewSession, rows: list[int], label: int | None) -> list[ListedRow]:
-    dataset, answered = session.dataset, session.store.answered_rows()
+    dataset, answered, scores = session.dataset, session.store.answered_rows(), session.queue.scores
     listed = []
     for row in rows:
-        p_wrong = np.nan_to_num(session.queue.scores.row_scores(row), nan=-1.0)
-        suspect = int(p_wrong.argmax()) if label is None else label
+        score = np.nan_to_num(scores.row_scores(row), nan=-1.0)
+        suspect = int(score.argmax()) if label is None else label
         listed.append(
             ListedRow(
                 row,
                 dataset.name(row),
                 dataset.excerpt(row),
-                [name for name, value in zip(dataset.label_names, dataset.given[row]) if value == 1],
-                dataset.label_names[suspect] if p_wrong[suspect] >= 0 else "",
-                float(p_wrong[suspect]),
+                [dataset.short_name(int(j)) for j in np.flatnonzero(dataset.given[row] == 1)],
+                int(scores.rank[row]),
+                dataset.short_name(suspect) if score[suspect] >= 0 else "",
+                bool(dataset.given[row, suspect] == 1),
+                float(score[suspect]) if scores.known else None,
                 row in answered,
             )
         )
