@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccmn._files import PathLike, check_file, prefix_errors, text_lines
-from ccmn.data.tables import LabelSpec, label_columns
+
+if TYPE_CHECKING:
+    from ccmn.data.tables import LabelSpec
 
 DEFAULT_SEPARATOR = ";"
 """Separator of the tags in a cell."""
@@ -102,6 +104,8 @@ def table_checks(path: PathLike, roles: ColumnRoles) -> list[Callable[[], None]]
 
     def labels_exist() -> None:
         if names is not None and roles.labels is not None and roles.tags is None:
+            from ccmn.data.tables import label_columns
+
             with prefix_errors(path):
                 label_columns(roles.labels, names)
 

@@ -273,6 +273,7 @@ def _column_checks(
     path: Path, roles: ColumnRoles, votes: list[str] | None, items: Path | None
 ) -> list[Callable[[], None]]:
     """Return checks of the columns of a file."""
+    check_inputs(path, items)  # before numpy is imported
     from ccmn.data.column_roles import table_checks, vote_checks
 
     return table_checks(path, roles) if votes is None else vote_checks(path, votes, roles, items)
