@@ -42,11 +42,11 @@ def test_better_than_the_majority_vote(task):
 
 def test_targets_are_the_probabilities_of_the_true_labels(task):
     X, _, votes = task
-    clf = CCMNClassifier(weight_decay=1e-12, validation_fraction=0.2, **RIDGE).fit(X, votes)
+    clf = CCMNClassifier(**{**RIDGE, "weight_decay": 0.0, "epochs": 200}).fit(X, votes)
     np.testing.assert_array_equal(clf.inferred_.proba, infer_labels(votes).proba)
     proba = clf.inferred_.proba  # an affine function of the targets, label by label
     mean = np.column_stack((np.ones(len(X)), X)) @ np.linalg.lstsq(np.column_stack((np.ones(len(X)), X)), proba)[0]
-    assert np.corrcoef(clf.decision_function(X)[:, 0], mean[:, 0])[0, 1] > 0.999
+    assert np.corrcoef(clf.decision_function(X)[:, 0], mean[:, 0])[0, 1] > 0.98
 
 
 @pytest.mark.parametrize("loss", ["ranking", "hamming"])
