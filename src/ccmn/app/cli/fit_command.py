@@ -242,7 +242,7 @@ class _Shards:
 
     def fit(self, classifier: Any, held_out: Any, checkpoint: Path | None) -> None:
         """Train the classifier on the stream of shards."""
-        classifier.fit_stream(self._data, validation=held_out, checkpoint=checkpoint)
+        classifier.fit(self._data, validation=held_out, checkpoint=checkpoint)
         # The commands select columns by name and pass arrays to the model.
         if self._data.feature_names is not None:
             del classifier.feature_names_in_
