@@ -13,11 +13,12 @@ likelihoods; variants of the models fit them again. slashdot and digit scenes ar
 
 from __future__ import annotations
 
+import json
 import pickle
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def make_draw(name: str, kind: str, seed: int) -> Draw:
     task = default.make_task(default.Cell(name, kind, seed))
     Y_test = task.Y_test.astype(float)
     if kind == "real":
-        X, Y, noisy = default.read(name)
+        _, Y, noisy = default.read(name)
         size = min(default.MAX_ROWS, 2 * len(Y) // 3)
         order = np.random.default_rng([seed, *map(ord, name)]).permutation(len(Y))
         train, test = np.sort(order[:size]), np.sort(order[size : size + default.MAX_ROWS])
@@ -227,9 +228,40 @@ def main() -> None:
             if cell[0] in options.sets.split(","):
                 fit_draw(*cell)
         return
-    draws = list(cells(range(1)))[:2] if options.quick else list(cells(seeds))
+    draws = list(cells(range(1)))[:2] if options.quick else stored(seeds)
+    rows = []
     base = table_of(DEFAULTS, draws)
-    print(base.groupby("kind").mean().round(4).to_string())
+    with_evidence = [cell for cell in draws if cell[1] not in WITHOUT_EVIDENCE]
+    tables = [("constants", "chosen", base), ("old default", "", table_of_others("old", with_evidence))]
+    tables += [(name, value, table_of(settings, draws)) for name, value, settings in prior_variants()]
+    for name, value, table in tables:
+        shared = base.loc[table.index]
+        for kind in sorted({cell[1] for cell in draws}):
+            if (part := table[table.index.get_level_values("kind") == kind]).empty:
+                continue
+            row = {"field": name, "value": value, "kind": kind, "draws": len(part), "ratio": part.ratio.mean()}
+            for metric in METRICS:
+                change = part[metric] - shared.loc[part.index, metric]
+                row |= {metric: part[metric].mean(), f"{metric}_change": change.mean(), f"{metric}_se": change.sem()}
+            rows.append(row)
+    result = pd.DataFrame(rows)
+    if options.json:
+        print(json.dumps(json.loads(result.to_json(orient="records"))))
+    elif options.quick:
+        print(result.round(4).to_string())
+    else:
+        result.to_csv(RESULTS, index=False, float_format="%.5f")
+
+
+def prior_variants() -> Iterator[tuple[str, str, DefaultSettings]]:
+    """Yield the fields that act on stored likelihoods, halved and doubled, or removed."""
+    for name in ("temperature", "max_means", "concentrations"):
+        value = getattr(DEFAULTS, name)
+        for factor in (0.5, 1.9 if name == "max_means" else 2.0):
+            changed = tuple(factor * v for v in value) if isinstance(value, tuple) else factor * value
+            yield name, str(changed), replace(DEFAULTS, **{name: changed})
+    yield "rarity", "0", replace(DEFAULTS, rarity=0.0)
+    yield "rarity", "2", replace(DEFAULTS, rarity=2.0)
 
 
 if __name__ == "__main__":

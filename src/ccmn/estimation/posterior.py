@@ -1,13 +1,13 @@
 r"""Posterior distribution of the noise rates of all labels, and the prediction that it implies.
 
 The prior speaks of rho_pos, the share of the true labels that are missing, and phi, the share of the given labels that
-are false. Each kind of noise is absent in all labels with probability 1/2. Otherwise
+are false,
 
 .. math:: \rho_{pos,j} \sim \mathrm{Beta}(m_+ c_+, (1 - m_+) c_+), \qquad
           \phi_j \sim \mathrm{Beta}(m_- c_-, (1 - m_-) c_-),
 
 with means and concentrations that are common to all labels and integrated out. A factor
-:math:`(o / \max(\pi, o))^4` is against prevalences above the observed share. Without evidence the posterior is the
+:math:`o / \max(\pi, o)` is against prevalences above the observed share. Without evidence the posterior is the
 prior, which changes predictions little. Verified rows multiply the likelihood by those of their flips.
 """
 
@@ -127,13 +127,14 @@ def rate_posterior(
     few = (surfaces.n < MIN_ROWS) & (known == 0)
     types = np.where(few, "none", noise_type)
     weights = posterior_weights(evidence, types, surfaces.rho_pos, surfaces.phi, settings)
-    # Atoms at zero are good for predictions and bad for intervals.
-    without_atoms = posterior_weights(evidence, types, surfaces.rho_pos, surfaces.phi, settings, absent=0.0)
     predictable = (surfaces.gain >= MIN_GAIN) & ~few
-    result = summarize(surfaces, weights, (weights + without_atoms) / 2, predictable | (known > 0))
+    # The prior is good for predictions; intervals must also hold where the noise is stronger than it expects.
+    flat = np.exp(evidence - evidence.max((1, 2), keepdims=True)) * (weights > 0)
+    for_intervals = (weights + flat / flat.sum((1, 2), keepdims=True)) / 2
+    result = summarize(surfaces, weights, for_intervals, predictable | (known > 0))
     # A declared rate of zero is zero.
     for ci, other in ((result.ci_pos, "partial"), (result.ci_neg, "missing")):
-        ci[np.asarray(noise_type) == other] = 0
+        ci[[declared == other for declared in noise_type]] = 0
     return result
 
 
@@ -142,7 +143,7 @@ def log_evidence(
 ) -> FloatArray:
     r"""Return the logarithm of everything but the prior of the rates, (q, A, B); -inf where a pair is impossible.
 
-    .. math:: \ell / T + 4 \log \frac{o}{\max(\pi, o)} + k_+ \log \rho_{pos} + (m_+ - k_+) \log(1 - \rho_{pos})
+    .. math:: \ell / T + \log \frac{o}{\max(\pi, o)} + k_+ \log \rho_{pos} + (m_+ - k_+) \log(1 - \rho_{pos})
               + k_- \log \rho_{neg} + (m_- - k_-) \log(1 - \rho_{neg})
     """
     pos, neg = surfaces.rho_pos[:, None], surfaces.rho_neg
@@ -166,13 +167,12 @@ def log_evidence(
 
 
 def rate_prior(values: FloatArray, max_mean: float, settings: DefaultSettings = DEFAULTS) -> FloatArray:
-    """Return prior masses (H, A) of grid values: the rate is absent, or Beta with each mean and concentration."""
+    """Return prior masses (H, A) of grid values: Beta with each mean and concentration."""
     means = np.linspace(0.01, max_mean, 12)
     concentrations = np.geomspace(*settings.concentrations, 4)
     m, c = (part.reshape(-1, 1) for part in np.meshgrid(means, concentrations, indexing="ij"))
     edges = np.concatenate([[0.0], (values[1:] + values[:-1]) / 2, [1.0]])
-    beta = np.diff(betainc(m * c, (1 - m) * c, edges), axis=1)
-    return np.concatenate([np.eye(1, len(values)), beta])
+    return np.asarray(np.diff(betainc(m * c, (1 - m) * c, edges), axis=1))
 
 
 def posterior_weights(
@@ -181,7 +181,6 @@ def posterior_weights(
     rho_pos: FloatArray,
     phi: FloatArray,
     settings: DefaultSettings = DEFAULTS,
-    absent: float | None = None,
 ) -> FloatArray:
     r"""Return the posterior probabilities (q, A, B) of all pairs of rates.
 
@@ -192,26 +191,19 @@ def posterior_weights(
     .. math:: p_j(\rho_{pos}, \phi) \propto \sum_{h, g} w_{hg}\,
               \frac{L_j F_h(\rho_{pos})\, G_g(\phi)}{Z_{hj}(\phi)\, E_{hgj}}, \qquad
               E_{hgj} = \sum_{\rho_{pos}, \phi} \frac{L_j F_h G_g}{Z_{hj}}, \qquad
-              w_{hg} \propto p(h)\, p(g) \prod_j E_{hgj} .
+              w_{hg} \propto \prod_j E_{hgj} .
     """
-    absent = settings.absent if absent is None else absent
     declared = np.asarray(noise_type)
     F, G = (rate_prior(v, m, settings) for v, m in zip((rho_pos, phi), settings.max_means))
     possible = np.isfinite(evidence)
     likelihood = np.exp(evidence - evidence.max((1, 2), keepdims=True))
-    log_w: Any = 0.0
-    for H, kind, axis in ((F, "missing", 1), (G, "partial", 0)):
-        # A declared kind of noise is not absent.
-        p = 0.0 if (declared == kind).any() else absent
-        masses = np.log(np.maximum(np.append(p, np.full(len(H) - 1, (1 - p) / (len(H) - 1))), _TINY))
-        log_w = log_w + np.expand_dims(masses, axis)
     zero_pos, zero_phi = np.isin(declared, ("partial", "none")), np.isin(declared, ("missing", "none"))
     Fs = np.where(zero_pos[:, None, None], np.eye(1, len(rho_pos)), F)
     Gs = np.where(zero_phi[:, None, None], np.eye(1, len(phi)), G) * possible.any(1)[:, None]
     Gs = Gs / np.maximum(Gs.sum(2, keepdims=True), _TINY)
     Z = np.maximum(Fs @ possible, _TINY)
     E = np.maximum((Fs @ likelihood / Z) @ Gs.transpose(0, 2, 1), _TINY)
-    log_w = log_w + np.log(E).sum(0)
+    log_w = np.log(E).sum(0)
     w = np.exp(log_w - log_w.max())
     weights = likelihood * (Fs.transpose(0, 2, 1) @ ((w / w.sum() / E) @ Gs / Z))
     return np.asarray(weights / weights.sum((1, 2), keepdims=True))

@@ -113,7 +113,7 @@ def label_surfaces(
         fit = fit_link(bin_scores(f[rows, j, None], y, w), p, m, settings.slope)
         slope[j][possible], offset[j][possible], best = fit.slope, fit.offset, fit.value
         if len(pairs[j]):
-            bins = bin_scores(scores[j][rows], y, w)
+            bins = bin_scores(scores[j][rows].astype(np.float64), y, w)
             for k in _nearest_pairs(p, m, pairs[j]).T:
                 best = np.maximum(best, fit_link(Bins(*(part[k] for part in bins)), p, m, settings.slope).value)
         value[j][possible] = best
@@ -127,7 +127,7 @@ def likelihood_gain(f: FloatArray, Y: FloatArray, weights: FloatArray, share: Fl
     n = np.maximum(weights.sum(0), 1)
     mean = (weights * gain).sum(0) / n
     se = np.sqrt((weights * (gain - mean) ** 2).sum(0)) / n
-    return mean / np.maximum(se, MIN_PROBABILITY)
+    return np.asarray(mean / np.maximum(se, MIN_PROBABILITY))
 
 
 # -- Forward-corrected models

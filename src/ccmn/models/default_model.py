@@ -204,7 +204,7 @@ class NoisyLabelModel:
 
     @staticmethod
     def _linear(A: Any, coef: FloatArray, intercept: Any) -> FloatArray:
-        return np.asarray(A @ np.atleast_2d(coef).T) + intercept
+        return np.asarray(np.asarray(A @ np.atleast_2d(coef).T) + intercept)
 
     # -- Forest and share
 

@@ -43,10 +43,8 @@ class DefaultSettings:
         Mean and standard deviation of the normal prior of log a: cross-fitted log-odds are too small.
     temperature : float
         Divisor of the log-likelihood, because equation (*) holds only approximately.
-    absent : float
-        Prior probability that a kind of noise is absent in all labels.
     max_means : tuple of float
-        Largest prior means of rho_pos and of phi of labels with noise.
+        Largest prior means of rho_pos and of phi; means are uniform below and common to all labels.
     concentrations : tuple of float
         Smallest and largest sum of the two parameters of their Beta priors.
     rarity : float
@@ -63,10 +61,9 @@ class DefaultSettings:
     coarse: tuple[tuple[float, ...], tuple[float, ...]] = ((0.0, 0.25, 0.5), (0.0, 0.3, 0.6, 0.85))
     slope: tuple[float, float] = (0.2, 0.5)
     temperature: float = 2.5
-    absent: float = 0.5
-    max_means: tuple[float, float] = (0.6, 0.9)
-    concentrations: tuple[float, float] = (2.0, 50.0)
-    rarity: float = 4.0
+    max_means: tuple[float, float] = (0.5, 0.5)
+    concentrations: tuple[float, float] = (1.0, 4.0)
+    rarity: float = 1.0
 
 
 DEFAULTS = DefaultSettings()
