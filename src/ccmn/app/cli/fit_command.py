@@ -209,7 +209,7 @@ def fit(
         names, q = data.columns.label_names, data.columns.n_labels
         rates = read_noise_option(noise, names, q, words=(*NOISE_WORDS, "none"))
         estimated = rates if isinstance(rates, NoiseRates) else None
-        used = rates.shrunk_noise if isinstance(rates, NoiseRates) else None if rates == "none" else rates
+        used = rates.noise if isinstance(rates, NoiseRates) else None if rates == "none" else rates
         classifier = make(**{**settings, "noise": used}, verbose=1)
         held_out = None if validation is None else data.read_validation(validation, validation_is_clean)
         data.fit(classifier, held_out, validation_is_clean, checkpoint)
@@ -278,10 +278,11 @@ class _File:
         data = self._data
         X, Y = data.X, _labels(data, self._candidates) if data.votes is None else data.votes
         verified = None if self._verified is None else self._verified[:2]
-        rates, requested = self._stored_rates(classifier, Y, verified), classifier.noise
+        is_network, requested = isinstance(classifier, CCMNClassifier), classifier.noise
+        rates = self._stored_rates(classifier, Y, verified) if is_network else None
         if rates is not None:
-            classifier.noise = rates.shrunk_noise
-        if isinstance(classifier, CCMNClassifier):
+            classifier.noise = rates.noise
+        if is_network:
             classifier.fit(
                 X, Y, validation=held_out, validation_is_clean=clean, checkpoint=checkpoint, trusted=verified
             )

@@ -81,9 +81,6 @@ def estimate(
             help="Noise type: both | partial (labels only added) | missing (labels only removed).",
         ),
     ] = "both",
-    method: Annotated[
-        str, typer.Option(metavar="NAME", callback=check_choice, help="Estimation method: {choices}.")
-    ] = "auto",
     out: Annotated[Path | None, typer.Option(help="Write the rates to this file.", metavar="JSON")] = None,
     text: Text = None,
     image: Image = None,
@@ -123,7 +120,6 @@ def estimate(
         rates = _estimate(
             data,
             label_frame(data, candidates),
-            method,
             noise_type,
             read_trusted(trusted, data, row_id),
             ResultCache(cache, random_state),
@@ -149,13 +145,13 @@ def estimate(
 
 
 def _estimate(
-    data: MultiLabelData, Y: Any, method: str, noise_type: str, verified: Verified | None, results: ResultCache
+    data: MultiLabelData, Y: Any, noise_type: str, verified: Verified | None, results: ResultCache
 ) -> NoiseRates:
     """Estimate the rates from features and labels, with the verified rows of a random sample."""
     sample = None
     if verified is not None and verified[2].any():
         sample = (verified[0][verified[2]], verified[1][verified[2]])
-    return results.rates(data.X, Y, noise_type, sample, method)
+    return results.rates(data.X, Y, noise_type, sample)
 
 
 @noise_app.command(cls=Command)

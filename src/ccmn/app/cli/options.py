@@ -115,6 +115,7 @@ OPTION_ALIASES = {"--seed": "--random-state", "--sides": "--noise-type"}
 REMOVED_OPTIONS = {
     "--patience": "the best of --epochs is always selected; use fewer --epochs to save time",
     "--solver": "--loss hamming and --loss ranking are trained with Adam",
+    "--method": "rates have one method; use --noise-type, --trusted or --votes to add what is known",
     "--memory": "the buffers of a folder of shards take 500 MB",
 }
 """Options that no longer exist, with what replaces them."""
@@ -334,13 +335,6 @@ def _corrections() -> Iterable[str]:
     return CORRECTIONS
 
 
-def _methods() -> Iterable[str]:
-    from ccmn.estimation import METHODS
-
-    # These methods need trusted rows, votes or prevalences, which a data file does not contain.
-    return [name for name in METHODS if name not in ("trusted", "dawid_skene", "known_prevalence")]
-
-
 CHOICES: dict[str, Callable[[], Iterable[str]]] = {
     "loss": lambda: ("hamming", "ranking"),
     "surrogate": _surrogates,
@@ -348,7 +342,6 @@ CHOICES: dict[str, Callable[[], Iterable[str]]] = {
     "model": lambda: ("linear", "mlp"),
     "threshold": lambda: ("fixed", "f1"),
     "noise_type": lambda: ("both", "partial", "missing"),
-    "method": _methods,
 }
 """Values of an option by its parameter name; functions, because the catalogs take seconds to import."""
 
