@@ -31,7 +31,7 @@ import torch
 from harness import parser
 from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
 
-from ccmn import CCMNClassifier
+from ccmn import CorrectedClassifier
 from ccmn.estimation.posterior import RatePosterior, corrected_curve, rate_posterior
 from ccmn.estimation.surface import Surfaces, label_surfaces
 from ccmn.training.default_model import NoisyLabelModel
@@ -134,7 +134,7 @@ def fit_draw(name: str, kind: str, seed: int) -> Fitted:
     surfaces, f = fit_models(draw, seed)
     seconds["new"] = time.process_time() - start
     start = time.process_time()
-    old = CCMNClassifier(random_state=seed).fit(draw.X, draw.noisy)
+    old = CorrectedClassifier(random_state=seed).fit(draw.X, draw.noisy)
     others["old"] = old.predict_proba(draw.X_test)
     seconds["old"] = time.process_time() - start
     others["old rates"] = np.stack([old.rates_.rho_pos, old.rates_.rho_neg])

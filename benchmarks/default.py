@@ -38,7 +38,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from ccmn import CCMNClassifier, estimate_noise
+from ccmn import CCMNClassifier, CorrectedClassifier, estimate_noise
 from ccmn.data import load_dataset
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "default.csv"
@@ -148,7 +148,9 @@ def corrected(P: np.ndarray, noise: object) -> np.ndarray:
 
 
 def classifier(task: Task, seed: int, noise: object, trusted: object = None, **params: object) -> np.ndarray:
-    clf = CCMNClassifier(noise, random_state=seed, **params).fit(task.X, task.noisy, trusted=trusted)
+    make = CCMNClassifier if params else CorrectedClassifier
+    clf = make(noise=noise, random_state=seed, **params)
+    clf.fit(task.X, task.noisy, trusted=trusted)
     return clf.predict_proba(task.X_test)
 
 
@@ -173,13 +175,11 @@ def run(cell: Cell, part: str) -> pd.DataFrame:
     if part == "losses":
         boosted = boosting(task.X, task.noisy, task.X_test, seed)
         add("corrected boosting", lambda: corrected(boosted, noise))
-        add("forward loss", lambda: classifier(task, seed, noise, loss="forward", model="linear", epochs=100))
         add("ranking loss", lambda: classifier(task, seed, noise, loss="ranking", model="linear", epochs=100))
         return pd.DataFrame(rows)
     rows.append({**cell._asdict(), "method": "rates", **rate_errors(task, rates), "seconds": seconds})
     add("ccmn", lambda: classifier(task, seed, "both"))
     add("ccmn without correction", lambda: classifier(task, seed, None))
-    add("ccmn, linear", lambda: classifier(task, seed, "both", model="linear"))
     add("trusted: ccmn", lambda: classifier(task, seed, "both", (task.trusted, task.true[task.trusted])))
     if part == "update":
         return pd.DataFrame(rows)
@@ -294,9 +294,7 @@ def timings() -> list[Result]:
         features = scaled(X, X)[0]
         baseline = cpu(lambda a=features, b=noisy: OneVsRestClassifier(LogisticRegressionCV(Cs=6, cv=3)).fit(a, b))
         calls = {
-            "default": lambda X=X, Y=noisy: CCMNClassifier(random_state=0).fit(X, Y),
-            "linear default": lambda X=X, Y=noisy: CCMNClassifier(model="linear", random_state=0).fit(X, Y),
-            "linear, no rates": lambda X=X, Y=noisy: CCMNClassifier(None, model="linear", random_state=0).fit(X, Y),
+            "default": lambda X=X, Y=noisy: CorrectedClassifier(random_state=0).fit(X, Y),
             "estimate_noise": lambda X=X, Y=noisy: estimate_noise(X, Y),
         }
         for label, call in calls.items():
@@ -306,7 +304,7 @@ def timings() -> list[Result]:
     X = rng.normal(size=(300_000, 100)).astype(np.float32)
     Y = (X @ rng.normal(size=(100, 20)) + 5 * rng.normal(size=(300_000, 20)) > 5).astype(int)
     noisy = inject("two-sided", X, Y, rng)
-    seconds = cpu(lambda: CCMNClassifier(random_state=0).fit(X, noisy))
+    seconds = cpu(lambda: CorrectedClassifier(random_state=0).fit(X, noisy))
     results.append(Result("300,000 x 100 x 20: default", seconds, "limit of 60 s", 60.0, 60 / seconds))
     return results
 

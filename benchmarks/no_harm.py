@@ -32,7 +32,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import StandardScaler
 
-from ccmn import CCMNClassifier, ClassConditionalNoise
+from ccmn import ClassConditionalNoise, CorrectedClassifier
 from ccmn.data import load_dataset
 
 SIMULATED = ("separable", "weak", "nonlinear", "steps")
@@ -103,8 +103,8 @@ def run(task: Task) -> Iterator[dict[str, object]]:
         Y = np.asarray(ClassConditionalNoise(rho_pos, rho_neg, n_labels=kept.sum()).corrupt(true, random_state=0))
         methods = {
             "logistic regression": logistic_regression(train, Y, test),
-            "without correction": CCMNClassifier(None, random_state=0).fit(train, Y).predict_proba(test),
-            "default": CCMNClassifier(random_state=0).fit(train, Y).predict_proba(test),
+            "without correction": CorrectedClassifier(noise=None, random_state=0).fit(train, Y).predict_proba(test),
+            "default": CorrectedClassifier(random_state=0).fit(train, Y).predict_proba(test),
         }
         for method, P in methods.items():
             yield {"group": task.group, "task": task.name, "labels": labels, "method": method, **evaluate(Y_test, P)}

@@ -53,8 +53,8 @@ from sklearn.metrics import average_precision_score, f1_score
 from sklearn.model_selection import KFold
 
 from ccmn import (
-    CCMNClassifier,
     ClassConditionalNoise,
+    CorrectedClassifier,
     estimate_noise,
     find_label_issues,
     infer_labels,
@@ -299,7 +299,7 @@ def run_training(cell: Cell) -> Iterator[Value]:
 
     def classifier(noise: object, k: int = 0) -> tuple[np.ndarray, np.ndarray]:
         rows = sampled_rows(len(X), k, cell.split)
-        model = CCMNClassifier(noise, random_state=cell.split)
+        model = CorrectedClassifier(noise=noise, random_state=cell.split)
         model.fit(X, noisy, trusted=(rows, true[rows]) if k else None)
         return model.decision_function(X_test), model.predict(X_test)
 

@@ -33,7 +33,14 @@ from math import nan, sqrt
 import numpy as np
 from harness import machine, parser
 
-from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoise, control_risk, estimate_noise
+from ccmn import (
+    ClassConditionalNoise,
+    CorrectedClassifier,
+    MissingNoise,
+    PartialNoise,
+    control_risk,
+    estimate_noise,
+)
 from ccmn.data import load_dataset
 from ccmn.metrics import RiskControl
 from ccmn.noise import NoiseModel
@@ -106,7 +113,7 @@ def load_population(name: str) -> Population:
     Y = np.asarray(data.Y.toarray() if hasattr(data.Y, "toarray") else data.Y, dtype=np.float64)
     order = np.random.default_rng(0).permutation(data.n)
     train, rest = order[:n], order[n:]
-    model = CCMNClassifier(None, loss="hamming", surrogate="square", random_state=0).fit(data.X[train], Y[train])
+    model = CorrectedClassifier(noise=None, random_state=0).fit(data.X[train], Y[train])
     return Population(name, Y[rest], model.predict_proba(data.X[rest]))
 
 

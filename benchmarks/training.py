@@ -1,4 +1,4 @@
-"""Training: fleets compared with single runs, one fit compared with a plain loop, direct solvers, memory.
+"""Training: fleets compared with single runs, one fit compared with a plain loop, memory.
 
 A fleet is a group of models trained together as one batch.
 
@@ -13,7 +13,6 @@ three metrics on the validation set after each epoch.
 
 from __future__ import annotations
 
-import itertools
 import time
 from dataclasses import replace
 
@@ -21,12 +20,10 @@ import numpy as np
 import torch
 from harness import Result, compare, parser, peak_extra_megabytes, report
 
-from ccmn import CCMNClassifier
 from ccmn.data import MultiLabelData, load_dataset
 from ccmn.data.synthetic import make_noisy_multilabel
-from ccmn.losses import SURROGATES, hamming_loss
+from ccmn.losses import SURROGATES
 from ccmn.metrics.classification import hamming_rows
-from ccmn.metrics.corrected_metrics import corrected_hamming
 from ccmn.metrics.ranking_metrics import Ranking, average_precision_from, ranking_loss_from
 from ccmn.paper.fleet import FleetSettings, run_fleet
 from ccmn.paper.protocols import LEARNING_RATES, LITERAL, Repeat, make_repeat
@@ -136,38 +133,6 @@ def single_fit(device: str, quick: bool) -> list[Result]:
     ]
 
 
-SOLVERS = {"closed_form": "square", "newton": "logistic"}
-"""Solvers of linear models with the Hamming loss, and the surrogate that each is timed with."""
-
-
-def direct_solvers(names: tuple[str, ...]) -> tuple[list[Result], dict[str, object]]:
-    """Compare an l2 path with 200 epochs of Adam at three learning rates; also return the validation losses."""
-    results: list[Result] = []
-    hamming: dict[str, dict[str, float]] = {}
-    risk: dict[str, dict[str, float]] = {}
-    for (solver, surrogate), name in itertools.product(SOLVERS.items(), names):
-        data = dataset(name)
-        repeat = make_repeat(data, LITERAL, 0)
-        X, Z = data.X[repeat.train], repeat.noisy[repeat.train]
-        validation = (data.X[repeat.validation], np.asarray(data.Y)[repeat.validation])
-        p, seconds = torch.as_tensor(validation[1]).double(), {}
-        # Load libraries before the measurement.
-        options = {"loss": "hamming", "surrogate": surrogate, "random_state": 0}
-        CCMNClassifier(repeat.noise, solver=solver, **options).fit(X[:200], Z[:200])
-        for algorithm in (solver, "adam"):
-            clf = CCMNClassifier(repeat.noise, solver=algorithm, **options)
-            start = time.perf_counter()
-            clf.fit(X, Z, validation=validation, validation_is_clean=True)
-            seconds[algorithm] = time.perf_counter() - start
-            scores = torch.from_numpy(clf.decision_function(validation[0])).double()
-            case = f"{name}, {surrogate}"
-            hamming.setdefault(case, {})[algorithm] = round(float(corrected_hamming(p, scores >= 0)), 4)
-            risk.setdefault(case, {})[algorithm] = round(float(hamming_loss(scores, p, surrogate).mean()), 3)
-        ratio = seconds["adam"] / seconds[solver]
-        results.append(Result(f"{solver}: {name}", seconds[solver], "200 epochs of Adam", seconds["adam"], ratio))
-    return results, {"validation Hamming loss": hamming, "validation surrogate loss": risk}
-
-
 SPARSE_CODE = """
 import numpy as np, scipy.sparse, warnings
 warnings.filterwarnings("ignore")
@@ -204,9 +169,6 @@ def main() -> None:
             torch.cuda.synchronize()
             notes[f"yeast, 150 runs x 200 epochs, seconds ({attempt} attempt)"] = round(time.perf_counter() - start, 2)
     else:
-        solved, losses = direct_solvers(("yeast",) if options.quick else ("yeast", "scene", "enron"))
-        results += solved
-        notes |= losses
         size = {"n": 20_000, "d": 10_000} if options.quick else {"n": 100_000, "d": 50_000}
         title = f"fit on CSR {size['n']} x {size['d']}, 1 % nonzeros, 100 labels: peak memory including the data, MB"
         notes[title] = round(peak_extra_megabytes(SPARSE_CODE.format(**size)))

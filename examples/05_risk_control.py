@@ -21,7 +21,7 @@ import warnings
 import numpy as np
 from drawing import BLUE, GRAY, ORANGE, arguments, save
 
-from ccmn import CCMNClassifier, MissingNoise, control_risk
+from ccmn import CorrectedClassifier, MissingNoise, control_risk
 from ccmn.data import load_digit_scenes
 
 TARGET = 0.9
@@ -36,7 +36,7 @@ STYLES = {
 def make_population(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Return true labels and scores of rows that the model was not trained on."""
     data = load_digit_scenes(n + N_TRAIN)
-    clf = CCMNClassifier(None, loss="hamming", surrogate="square", random_state=0)
+    clf = CorrectedClassifier(noise=None, random_state=0)
     clf.fit(data.X[:N_TRAIN], data.Y[:N_TRAIN])
     return np.asarray(data.Y[N_TRAIN:], dtype=float), clf.predict_proba(data.X[N_TRAIN:])
 

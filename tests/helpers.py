@@ -50,3 +50,24 @@ def load_script(path: str) -> ModuleType:
     sys.modules[name] = module  # dataclasses look up their module
     spec.loader.exec_module(module)
     return module
+
+
+ONE_COLUMN = "multilabel only: the check expects a 1-d answer to a target of one column"
+TWO_VALUES = "labels are 0/1: the check's one column holds 1 and 2"
+LABELS_ONLY = {
+    "check_classifiers_classes": "multilabel only: the check fits a 1-d target",
+    "check_decision_proba_consistency": "multilabel only: the check fits a 1-d target",
+    "check_classifiers_train": ONE_COLUMN,
+    "check_estimator_sparse_array": ONE_COLUMN,
+    "check_estimator_sparse_matrix": ONE_COLUMN,
+    "check_estimators_dtypes": TWO_VALUES,
+    "check_classifier_data_not_an_array": TWO_VALUES,
+    "check_fit2d_1feature": TWO_VALUES,
+    "check_sample_weights_pandas_series": TWO_VALUES,
+    "check_sample_weights_not_an_array": TWO_VALUES,
+    "check_sample_weights_shape": TWO_VALUES,
+    "check_sample_weights_not_overwritten": TWO_VALUES,
+    "check_sample_weight_equivalence_on_dense_data": TWO_VALUES,
+    "check_sample_weight_equivalence_on_sparse_data": TWO_VALUES,
+}
+"""Checks of scikit-learn that classifiers of label matrices do not pass, with the reason."""

@@ -175,7 +175,7 @@ def test_tables_of_other_libraries(library):
     assert found.label_names_ == expected.label_names_ == ("sea", "sky")
     assert found.feature_names_in_.tolist() == ["a", "b", "c"]
     np.testing.assert_allclose(found.predict_proba(table_X), expected.predict_proba(X), rtol=1e-9)
-    assert found.predict(table_X, output="frame").columns.tolist() == ["sea", "sky"]
+    assert found.set_output(transform="pandas").predict(table_X).columns.tolist() == ["sea", "sky"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # wide intervals
         assert estimate_noise(table_X, table_Y).label_names == ("sea", "sky")

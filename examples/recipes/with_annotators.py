@@ -26,7 +26,7 @@ It prints::
 import numpy as np
 import pandas as pd
 
-from ccmn import CCMNClassifier, ClassConditionalNoise, infer_labels
+from ccmn import ClassConditionalNoise, CorrectedClassifier, infer_labels
 from ccmn.data import load_digit_scenes
 from ccmn.metrics import hamming_loss
 from ccmn.votes import VoteTable, next_votes
@@ -67,7 +67,7 @@ for name, missed, added in zip(votes.annotator_names, inferred.rho_pos.mean(1), 
 # %%
 # A classifier from the votes, compared with one from the majority vote.
 for name, labels, noise in (("majority vote", majority, None), ("votes", votes, "both")):
-    clf = CCMNClassifier(noise, loss="hamming", surrogate="square", random_state=0).fit(X, labels)
+    clf = CorrectedClassifier(noise=noise, random_state=0).fit(X, labels)
     print(f"Hamming loss, {name}: {hamming_loss(Y_test, clf.predict(X_test)):.3f}")
 
 # %%

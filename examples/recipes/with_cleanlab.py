@@ -29,7 +29,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import cross_val_predict
 from sklearn.multiclass import OneVsRestClassifier
 
-from ccmn import CCMNClassifier, ClassConditionalNoise, estimate_noise, find_label_issues
+from ccmn import ClassConditionalNoise, CorrectedClassifier, estimate_noise, find_label_issues
 from ccmn.data import load_digit_scenes
 from ccmn.estimation import NoiseRates
 from ccmn.metrics import hamming_loss
@@ -74,7 +74,7 @@ print(f"wrong labels found, ccmn: {average_precision_score(wrong, p_wrong.ravel(
 # %%
 # Models trained with each estimate, and without noise correction ("none").
 for name, estimate in {"none": None, **rates}.items():
-    clf = CCMNClassifier(estimate and estimate.noise, loss="hamming", surrogate="square", random_state=0)
+    clf = CorrectedClassifier(noise=estimate and estimate.noise, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # warns if the rates are much too high
         clf.fit(X, Y_noisy)

@@ -14,13 +14,13 @@ from scipy.stats import rankdata
 from ccmn import CCMNClassifier, ClassConditionalNoise, load_model
 from ccmn.data import load_dataset
 from ccmn.models.calibration import (
-    SlopeFit,
-    label_slopes,
     linear_probability,
     linear_probability_tensor,
 )
+from ccmn.models.predictor import common_slope, label_slopes
+from ccmn.noise import TransitionNoise
 
-pytestmark = pytest.mark.filterwarnings("ignore:The selected learning rate", "ignore:The estimated training risk")
+pytestmark = pytest.mark.filterwarnings("ignore:The selected learning rate")
 
 Q = 6
 NOISE = ClassConditionalNoise([0.2, 0.1, 0.3, 0.2, 0.1, 0.1], [0.1, 0.2, 0.1, 0.2, 0.1, 0.2])
@@ -32,12 +32,6 @@ def make_scores(n: int, slopes: list[float], seed: int = 0, rate: float = 0.2):
     f = rng.normal(size=(n, len(slopes))) * 2 - 0.5
     noise = ClassConditionalNoise([rate] * len(slopes), [rate] * len(slopes))
     return f, noise.debias(noise.corrupt((rng.random(f.shape) < expit(f * slopes)).astype(int), random_state=seed))
-
-
-def common_slope(f: np.ndarray, p: np.ndarray, weights: np.ndarray | None = None) -> float:
-    fit = SlopeFit()
-    fit.add(f, p, weights)
-    return fit.slope()
 
 
 def reference_slopes(f: np.ndarray, p: np.ndarray, slope: float, weights: np.ndarray) -> list[float]:
@@ -146,7 +140,7 @@ def test_thresholds_and_ranks_within_labels_do_not_change(task, fitted):
 def test_log_loss_on_true_labels_decreases(task, monkeypatch):
     X, noisy, Y = task
     scorer = fit(X[:800], noisy[:800])._scorer
-    monkeypatch.setattr("ccmn.models.calibration.MAX_LABEL_SLOPES", 0)
+    monkeypatch.setattr("ccmn.models.predictor.MAX_LABEL_SLOPES", 0)
     common = fit(X[:800], noisy[:800])._scorer
     scores = scorer.scores(X[800:])
     assert (common.scores(X[800:]) == scores).all()
@@ -174,7 +168,7 @@ def test_calibration_error_on_yeast(real_data, surrogate, monkeypatch):
         return np.sum(sums, 0).mean() / len(test)
 
     with_slopes = calibration_error()
-    monkeypatch.setattr("ccmn.models.calibration.MAX_LABEL_SLOPES", 0)
+    monkeypatch.setattr("ccmn.models.predictor.MAX_LABEL_SLOPES", 0)
     assert with_slopes < 0.9 * calibration_error()
 
 
@@ -194,14 +188,14 @@ def test_where_all_labels_have_one_slope(task, monkeypatch):
     assert np.ndim(ranking._scorer.slope) == 0
     order = rankdata(ranking.decision_function(X), axis=1)
     assert (rankdata(ranking.predict_proba(X), axis=1) == order).all()
-    classes = fit(X, Y.argmax(1), None)
+    classes = fit(X, Y.argmax(1), TransitionNoise(np.eye(Q)))
     assert np.ndim(classes._scorer.slope) == 0
-    monkeypatch.setattr("ccmn.models.calibration.MAX_LABEL_SLOPES", Q - 1)
+    monkeypatch.setattr("ccmn.models.predictor.MAX_LABEL_SLOPES", Q - 1)
     assert np.ndim(fit(X, noisy)._scorer.slope) == 0
 
 
 def test_slopes_are_fitted_on_some_rows(task, fitted, monkeypatch):
-    monkeypatch.setattr("ccmn.models.calibration.MAX_LABEL_SLOPE_ENTRIES", 100 * Q)
+    monkeypatch.setattr("ccmn.models.predictor.MAX_LABEL_SLOPE_ENTRIES", 100 * Q)
     fewer = fit(task[0], task[1])._scorer.slope
     assert (fewer != fitted._scorer.slope).any()
     assert np.abs(np.log(fewer / fitted._scorer.slope)).max() < 1

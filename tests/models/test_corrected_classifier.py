@@ -29,27 +29,9 @@ from ccmn.metrics import hamming_loss
 from ccmn.models import CorrectedClassifier, corrected_classifier, load_model, persistence
 from ccmn.models.corrected_classifier import out_of_fold_proba
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
-from helpers import sklearn_checks
+from helpers import LABELS_ONLY, sklearn_checks
 
 NOISE = ClassConditionalNoise([0.1, 0.2, 0.3], [0.5, 0.3, 0.1])
-ONE_COLUMN = "multilabel only: the check expects a 1-d answer to a target of one column"
-TWO_VALUES = "labels are 0/1: the check's one column holds 1 and 2"
-EXPECTED = {
-    "check_classifiers_classes": "multilabel only: the check fits a 1-d target",
-    "check_decision_proba_consistency": "multilabel only: the check fits a 1-d target",
-    "check_classifiers_train": ONE_COLUMN,
-    "check_estimator_sparse_array": ONE_COLUMN,
-    "check_estimator_sparse_matrix": ONE_COLUMN,
-    "check_estimators_dtypes": TWO_VALUES,
-    "check_classifier_data_not_an_array": TWO_VALUES,
-    "check_fit2d_1feature": TWO_VALUES,
-    "check_sample_weights_pandas_series": TWO_VALUES,
-    "check_sample_weights_not_an_array": TWO_VALUES,
-    "check_sample_weights_shape": TWO_VALUES,
-    "check_sample_weights_not_overwritten": TWO_VALUES,
-    "check_sample_weight_equivalence_on_dense_data": TWO_VALUES,
-    "check_sample_weight_equivalence_on_sparse_data": TWO_VALUES,
-}
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +46,7 @@ def task():
         CorrectedClassifier(LogisticRegression(), None),
         CorrectedClassifier(LogisticRegression(), "partial"),
     ],
-    EXPECTED,
+    LABELS_ONLY,
 )
 @pytest.mark.filterwarnings("ignore")
 def test_sklearn(estimator, check):

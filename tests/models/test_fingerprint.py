@@ -16,9 +16,10 @@ import torch
 from ccmn import CCMNClassifier, _files
 from ccmn.data.shards import ShardedData
 from ccmn.models.streaming import StreamPlan, draw_holdout
-from ccmn.models.training_data import Sample, fit_fingerprint
+from ccmn.models.training_data import Sample
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training.batches import SparseLabels
+from ccmn.training.checkpoint import fit_fingerprint
 
 N, D, Q = 40, 3, 2
 NOISE = ClassConditionalNoise([0.1, 0.2], [0.2, 0.1])
@@ -41,7 +42,8 @@ def changed(array, at=(-1, -1)):
 
 def of(clf=None, training=None, held_out=None):
     clf = clf or classifier()
-    return fit_fingerprint(clf.get_params(), clf.noise, training or sample(), held_out or sample())
+    parts = (*(training or sample()).parts, *(held_out or sample()).parts)
+    return fit_fingerprint(clf.get_params(), clf.noise.to_dict(), *parts)
 
 
 def test_same_fit_has_the_same_fingerprint():
@@ -150,9 +152,9 @@ class TestCompletedFit:
             if progress.epoch == 5:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr("ccmn.models.classifier.show_progress", lambda *_: nullcontext((interrupt, None)))
+        monkeypatch.setattr("ccmn.models.ccmn_classifier.show_progress", lambda *_: nullcontext(interrupt))
         with pytest.warns(UserWarning, match="interrupted"):
-            clf = self.fit(tmp_path / "state")
+            clf = self.fit(tmp_path / "state", verbose=1)
         clf.save(tmp_path / "m.ccmn")
         assert (tmp_path / "state").exists()
 
@@ -176,7 +178,7 @@ class TestShards:
     def fingerprint(self, folder, fraction):
         data = ShardedData(folder, "y")
         holdout = draw_holdout(data, fraction, StreamPlan.of(data, 2**24, 16, 0))
-        return fit_fingerprint(classifier().get_params(), NOISE, *data.footers(), holdout.X, holdout.Y)
+        return fit_fingerprint(classifier().get_params(), NOISE.to_dict(), *data.footers(), holdout.X, holdout.Y)
 
     def test_values_of_the_held_out_sample_count(self, write, tmp_path):
         x = np.arange(200.0)
@@ -201,4 +203,5 @@ def test_clean_and_noisy_sparse_validation_labels_differ():
     labels = scipy.sparse.csr_matrix(np.eye(N, Q, dtype=np.float32))
     clean, noisy = (Sample(np.ones((N, D)), SparseLabels(labels, debias)) for debias in (None, NOISE.debiasing()))
     params = classifier().get_params(deep=False)
-    assert fit_fingerprint(params, NOISE, clean) != fit_fingerprint(params, NOISE, noisy)
+    first, second = (fit_fingerprint(params, NOISE.to_dict(), *rows.parts) for rows in (clean, noisy))
+    assert first != second

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from ccmn.models.solvers import SOLVERS, fit_adam
 from torch.utils.data import Dataset, TensorDataset
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, load_model
@@ -94,41 +93,6 @@ def test_rates_are_estimated_from_out_of_fold_embeddings():
     np.testing.assert_allclose(clf.rates_.rho_pos, expected.rho_pos, atol=1e-3)
 
 
-def fitted_samples(monkeypatch, clf, *arguments, **options):
-    """Fit a classifier and return the rows that were passed to Adam."""
-    seen = []
-
-    def adam(config, samples, *others):
-        seen.append(samples)
-        return fit_adam(config, samples, *others)
-
-    monkeypatch.setitem(SOLVERS, "adam", adam)
-    clf.fit(*arguments, **options)
-    return seen[0]
-
-
-def test_default_trains_on_posterior_probabilities_and_selects_by_debiased_labels(monkeypatch):
-    noise = ClassConditionalNoise(0.3, 0.1, n_labels=10)
-    images, noisy, trusted = IMAGES[:200], noise.corrupt(Y[:200], random_state=0), ([3, 7], Y[[3, 7]])
-    clf = CCMNClassifier(noise, model=make_cnn, **FIT)
-    rows = fitted_samples(monkeypatch, clf, images, noisy, trusted=trusted)
-    seed = int(np.random.default_rng(0).integers(2**31))
-    settings = {"epochs": 3, "lr": 2e-3, "patience": 4, "batch_size": 32, "random_state": seed}
-    networks = cross_fit_proba(lambda: make_cnn((1, 16, 24), 10), images, noisy, noise=noise, **settings)
-    expected = noise.posterior(noisy, networks.pred_proba)
-    expected[trusted[0]] = trusted[1]
-    np.testing.assert_allclose(rows.whole.noisy, expected, atol=1e-4)
-    debiased = noise.debias(noisy)
-    debiased[trusted[0]] = trusted[1]
-    np.testing.assert_allclose(rows.valid.p, debiased[rows.valid_rows], atol=1e-5)
-
-
-@pytest.mark.parametrize("options", [{"loss": "ranking"}, {"correction": "relu"}, {"noise": None}])
-def test_other_losses_and_labels_without_noise_are_not_cross_fitted(monkeypatch, options):
-    parameters = {"noise": MissingNoise(0.1, n_labels=10), "model": make_cnn, **FIT, **options}
-    assert fitted_samples(monkeypatch, CCMNClassifier(**parameters), IMAGES[:200], Y[:200]).train.noisy is None
-
-
 def test_saved_model_keeps_the_shape(fitted, tmp_path):
     fitted.save(tmp_path / "model.ccmn")
     loaded = load_model(tmp_path / "model.ccmn", model=make_cnn)
@@ -140,7 +104,7 @@ def test_saved_model_keeps_the_shape(fitted, tmp_path):
 def test_invalid_shape_in_a_description_is_rejected(fitted, tmp_path, monkeypatch, shape):
     described = {}
     monkeypatch.setattr(
-        "ccmn.models.classifier.write_model", lambda path, d, arrays: described.update(d=d, arrays=arrays)
+        "ccmn.models.ccmn_classifier.write_model", lambda path, d, arrays: described.update(d=d, arrays=arrays)
     )
     fitted.save(tmp_path / "model.ccmn")
     d = json.loads(json.dumps(described["d"])) | {"input_shape": shape}

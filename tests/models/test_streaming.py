@@ -1,4 +1,4 @@
-"""fit_stream: fits to shards within a memory limit."""
+"""Fits to shards within a memory limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise
 from ccmn.data import ShardedData
 from ccmn.data.synthetic import make_noisy_multilabel
 from ccmn.metrics import ranking_loss
-from ccmn.models.streaming import StreamPlan, draw_holdout, read_memory
+from ccmn.models.streaming import StreamPlan, draw_holdout
 
 pa = pytest.importorskip("pyarrow", reason="reading Parquet needs pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -40,8 +40,9 @@ def folder(task, tmp_path_factory):
     return path
 
 
-def test_stream_is_as_good_as_fit(task, folder):
-    stream = CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels="label_*", memory="4MB")
+def test_stream_is_as_good_as_fit(task, folder, monkeypatch):
+    monkeypatch.setattr("ccmn.models.streaming.MEMORY", 4 * 2**20)
+    stream = CCMNClassifier(NOISE, **SETTINGS).fit(ShardedData(folder, "label_*"))
     memory = CCMNClassifier(NOISE, **SETTINGS).fit(task.X, task.Y_noisy)
     losses = [ranking_loss(task.Y, clf.decision_function(task.X)) for clf in (stream, memory)]
     assert losses[0] < losses[1] + 0.01
@@ -52,7 +53,7 @@ def test_stream_is_as_good_as_fit(task, folder):
 
 
 def test_same_seed_gives_the_same_model(folder):
-    fits = [CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels=-Q, memory="1MB") for _ in range(2)]
+    fits = [CCMNClassifier(NOISE, **SETTINGS).fit(ShardedData(folder, -Q)) for _ in range(2)]
     assert np.array_equal(fits[0].coef_, fits[1].coef_)
 
 
@@ -63,21 +64,21 @@ def test_rates_are_estimated_from_the_held_out_sample(tmp_path):
     lists = pa.array([np.flatnonzero(row).tolist() for row in task.Y_noisy])
     pq.write_table(pa.table({"x": vectors, "y": lists}), tmp_path / "0.parquet", row_group_size=500)
     data = ShardedData(tmp_path, ["y"], n_labels=2)
-    clf = CCMNClassifier("partial", validation_fraction=0.5, **SETTINGS).fit_stream(data)
+    clf = CCMNClassifier("partial", validation_fraction=0.5, **SETTINGS).fit(data)
     assert np.abs(clf.noise_.rho_neg - 0.4).max() < 0.1
     assert clf.rates_ is not None
     assert clf.predict(task.X).format == "csr"
 
 
 def test_stopped_fit_resumes(folder, tmp_path):
-    whole = CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels="label_*")
+    whole = CCMNClassifier(NOISE, **SETTINGS).fit(ShardedData(folder, "label_*"))
     stopped = CCMNClassifier(NOISE, **SETTINGS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ccmn.training.selection.ValidationCriterion.__call__", _fails_at(4))
         with pytest.raises(RuntimeError, match="stopped"):
-            stopped.fit_stream(folder, labels="label_*", checkpoint=tmp_path / "state")
+            stopped.fit(ShardedData(folder, "label_*"), checkpoint=tmp_path / "state")
     assert (tmp_path / "state").exists()
-    clf = CCMNClassifier(NOISE, **SETTINGS).fit_stream(folder, labels="label_*", checkpoint=tmp_path / "state")
+    clf = CCMNClassifier(NOISE, **SETTINGS).fit(ShardedData(folder, "label_*"), checkpoint=tmp_path / "state")
     assert np.array_equal(clf.coef_, whole.coef_)
     clf.save(tmp_path / "m.ccmn")
     assert not (tmp_path / "state").exists()
@@ -104,24 +105,25 @@ def test_given_validation_set(task, folder):
 
     X = pd.DataFrame(validation[0], columns=[f"f{j}" for j in range(6)])
     Y = pd.DataFrame(validation[1], columns=[f"label_{j}" for j in range(Q)])
-    clf.fit_stream(folder, labels="label_*", validation=(X, Y), validation_is_clean=True)
+    clf.fit(ShardedData(folder, "label_*"), validation=(X, Y), validation_is_clean=True)
     assert clf.history_.iloc[:, -1].min() < 0.3
 
 
-def test_unsupported_solvers_and_memory(folder):
-    for surrogate, solver in (("square", "closed_form"), ("logistic", "newton")):
-        with pytest.raises(ValueError, match=f"{solver}.*in memory"):
-            CCMNClassifier(NOISE, loss="hamming", surrogate=surrogate, solver=solver).fit_stream(folder, labels=-Q)
-    with pytest.raises(ValueError, match=r"memory='\d+MB' or more"):
-        CCMNClassifier(NOISE).fit_stream(folder, labels=-Q, memory=10_000)
-    for memory in ("much", "MB", "", "infMB", float("nan"), "0GB", -5):
-        with pytest.raises(ValueError, match=r"'500MB'"):
-            read_memory(memory)
+def test_too_little_memory(folder, monkeypatch):
+    monkeypatch.setattr("ccmn.models.streaming.MEMORY", 10_000)
+    with pytest.raises(ValueError, match="use a smaller batch_size"):
+        CCMNClassifier(NOISE).fit(ShardedData(folder, -Q))
+
+
+@pytest.mark.parametrize("name", ["sample_weight", "trusted", "groups"])
+def test_shards_contain_the_labels(folder, name):
+    with pytest.raises(ValueError, match=f"{name} must be None"):
+        CCMNClassifier(NOISE).fit(ShardedData(folder, -Q), **{name: np.ones(4000)})
 
 
 def test_size_of_the_held_out_sample(folder):
     data = ShardedData(folder, -Q)
-    plan = StreamPlan.of(data, read_memory("8MB"), 100, seed=3)
+    plan = StreamPlan.of(data, 8 * 2**20, 100, seed=3)
     holdout = draw_holdout(data, 0.2, plan)
     assert len(holdout.X) == len(holdout.Y) == 800
     assert sum(int(mask.sum()) for mask in holdout.masks.values()) == 800
@@ -134,7 +136,7 @@ def test_size_of_the_held_out_sample(folder):
 def test_few_rows(tmp_path, n):
     """Few rows are not split, as in fit."""
     pq.write_table(pa.table({"f": np.arange(n) / 10, "y": np.arange(n) % 2}), tmp_path / "0.parquet")
-    clf = CCMNClassifier(None, **SETTINGS).fit_stream(tmp_path, labels=["y"])
+    clf = CCMNClassifier(None, **SETTINGS).fit(ShardedData(tmp_path, ["y"]))
     assert clf.coef_.shape == (1, 1)
 
 
@@ -144,6 +146,8 @@ from pathlib import Path
 import numpy as np, pyarrow as pa, pyarrow.parquet as pq
 from ccmn import CCMNClassifier, ClassConditionalNoise
 from ccmn.data import ShardedData
+from ccmn.models import streaming
+streaming.MEMORY = 50 * 2**20
 folder, d, q = Path(sys.argv[1]), 100, 20
 def write(folder, files, rows):
     folder.mkdir()
@@ -155,7 +159,7 @@ def write(folder, files, rows):
 def fit(folder):
     noise = ClassConditionalNoise(0.1, 0.1, n_labels=q)
     clf = CCMNClassifier(noise, loss="hamming", surrogate="logistic", lr=1e-3, epochs=1, random_state=0)
-    return clf.fit_stream(folder, labels=["y"], memory="50MB")
+    return clf.fit(ShardedData(folder, ["y"]))
 write(folder / "small", 1, 3000)
 fit(folder / "small")  # loads modules
 write(folder / "large", 16, 32768)
@@ -186,5 +190,5 @@ def test_held_out_sample_leaves_a_training_row(tmp_path, task):
     columns |= {f"label_{j}": task.Y_noisy[:60, j].astype(np.uint8) for j in range(Q)}
     pq.write_table(pa.table(columns), tmp_path / "0.parquet")
     data = ShardedData(tmp_path, -Q)
-    holdout = draw_holdout(data, 0.999, StreamPlan.of(data, read_memory("500MB"), 10, seed=0))
+    holdout = draw_holdout(data, 0.999, StreamPlan.of(data, 500 * 2**20, 10, seed=0))
     assert len(holdout.X) == 59

@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse
 import torch
 
-from ccmn import CCMNClassifier, ClassConditionalNoise
+from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier
+from ccmn.noise import TransitionNoise
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 6)) * [1, 10, 100, 1, 1, 0.01] + [0, 5, 2000, 0, -3, 0]
@@ -35,18 +36,15 @@ def make_cnn(shape: tuple[int, ...], n_outputs: int) -> torch.nn.Module:
 
 SHORT = {"epochs": 3, "lr": 0.01}
 CASES = {
-    "average": ({}, X, Y),
-    "average, f1": ({"threshold": "f1"}, X, Y),
-    "average, sparse": ({"noise": None}, WORDS, (WORDS @ RNG.normal(size=(300, 2)) > 0).astype(int)),
-    "plugin, linear": ({"model": "linear"}, X, Y),
-    "Hamming square, linear": ({"loss": "hamming", "surrogate": "square", "model": "linear"}, X, Y),
-    "ranking, linear": ({"loss": "ranking", "model": "linear", **SHORT}, X, Y),
-    "ranking, mlp": ({"loss": "ranking", "model": "mlp", **SHORT}, X, Y),
-    "forward, mlp": ({"loss": "forward", "model": "mlp", **SHORT}, X, Y),
-    "Hamming, own network": ({"loss": "hamming", "model": make_network, **SHORT}, X, Y),
-    "ranking, images": ({"loss": "ranking", "model": make_cnn, **SHORT}, IMAGES, Y),
-    "two classes": ({"noise": None, "model": "linear"}, X, Y[:, 0]),
-    "three classes": ({"noise": None}, X, Y[:, :2].sum(1)),
+    "average": (CorrectedClassifier(noise=NOISE), X, Y),
+    "average, f1": (CorrectedClassifier(noise=NOISE, threshold="f1"), X, Y),
+    "average, sparse": (CorrectedClassifier(noise=None), WORDS, (WORDS @ RNG.normal(size=(300, 2)) > 0).astype(int)),
+    "Hamming square, linear": (CCMNClassifier(NOISE, loss="hamming", **SHORT), X, Y),
+    "ranking, linear": (CCMNClassifier(NOISE, **SHORT), X, Y),
+    "ranking, mlp": (CCMNClassifier(NOISE, model="mlp", **SHORT), X, Y),
+    "Hamming, own network": (CCMNClassifier(NOISE, loss="hamming", model=make_network, **SHORT), X, Y),
+    "ranking, images": (CCMNClassifier(NOISE, model=make_cnn, **SHORT), IMAGES, Y),
+    "three classes": (CCMNClassifier(TransitionNoise(np.eye(3)), **SHORT), X, Y[:, :2].sum(1)),
 }
 
 
@@ -56,8 +54,7 @@ def fitted():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # three epochs overfit or underfit
         return {
-            name: CCMNClassifier(**{"noise": NOISE, "random_state": 0, **settings}).fit(inputs, labels)
-            for name, (settings, inputs, labels) in CASES.items()
+            name: clf.set_params(random_state=0).fit(inputs, labels) for name, (clf, inputs, labels) in CASES.items()
         }
 
 
@@ -68,11 +65,11 @@ def rows_of(name: str) -> np.ndarray:
 
 
 def test_the_cases_include_every_kind_of_model(fitted):
-    networks = {clf._scorer.network.kind for clf in fitted.values()}
-    assert networks == {"linear", "mlp", "average", "user"}
-    assert {clf._scorer.link for clf in fitted.values()} == {"linear", "logistic", "plugin", "slope"}
-    assert 0 < fitted["average"].selected_["linear_share"] < 1
-    assert fitted["average, sparse"].selected_["linear_share"] < 1
+    scorers = [clf._scorer for clf in fitted.values() if isinstance(clf, CCMNClassifier)]
+    assert {scorer.network.kind for scorer in scorers} == {"linear", "mlp", "user"}
+    assert {scorer.link for scorer in scorers} == {"linear", "slope"}
+    assert fitted["average"]._model.forest is not None
+    assert "projection" in fitted["average, sparse"]._model.arrays
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -118,9 +115,7 @@ def test_onnx_equals_predict_proba(fitted, name, tmp_path):
         np.testing.assert_allclose(result, fitted[name].predict_proba(part), atol=1e-5)
 
 
-def test_unfitted_classifier_and_single_class_are_rejected():
+@pytest.mark.parametrize("clf", [CCMNClassifier(), CorrectedClassifier()])
+def test_unfitted_classifier_is_rejected(clf):
     with pytest.raises(ValueError, match="not fitted"):
-        CCMNClassifier().to_torch()
-    clf = CCMNClassifier(None).fit(np.zeros((5, 2)), np.zeros(5))
-    with pytest.raises(ValueError, match="to_torch requires two classes"):
         clf.to_torch()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from ccmn.models.classifier import check_parameters
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,9 +80,11 @@ def test_single_process():
     assert group.sum_over_ranks(torch.ones(2)).tolist() == [1, 1]
 
 
-def test_parameters_that_several_ranks_do_not_support():
+def test_parameters_that_several_ranks_do_not_support(monkeypatch):
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
+    X = np.eye(4)
     with pytest.raises(ValueError, match="correction='abs'"):
-        check_parameters(CCMNClassifier(correction="abs", random_state=0).get_params(), ProcessGroup(0, 2))
+        CCMNClassifier(None, correction="abs", random_state=0).fit(X, X)
     with pytest.raises(ValueError, match="random_state"):
-        check_parameters(CCMNClassifier().get_params(), ProcessGroup(1, 2))
-    check_parameters(CCMNClassifier(correction="abs").get_params(), ProcessGroup())
+        CCMNClassifier(None).fit(X, X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 import ccmn
-from ccmn.votes import VoteTable, classifier_prior
+from ccmn.estimation.dawid_skene import error_rates
+from ccmn.votes import VoteTable, out_of_fold_log_odds
 
 
 class Task(NamedTuple):
@@ -73,7 +75,7 @@ def test_classifier_never_sees_the_row_that_it_predicts():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 100))  # enough features to memorize random labels
     posterior = rng.integers(0, 2, (120, 2)).astype(float)
-    prior = classifier_prior([X], posterior, np.ones((120, 2), dtype=bool), 0)
+    prior = out_of_fold_log_odds(X, posterior, np.ones((120, 2), dtype=bool), 0)
     assert abs(np.corrcoef(prior.ravel(), posterior.ravel())[0, 1]) < 0.25
 
 
@@ -107,12 +109,13 @@ def test_votes_of_an_adversary_are_inverted():
     assert (inferred.labels != task.Y).mean() < wrong_without
 
 
-def test_annotator_with_one_vote_gets_the_rates_of_the_label():
+def test_annotator_with_one_vote_gets_the_rates_of_a_typical_annotator():
     task = make_votes(600, 5, 2, 4, 0)
     one = np.full((600, 1, 2), np.nan)
     one[0, 0] = 1
     inferred = ccmn.infer_labels(np.concatenate([task.votes, one], 1))
-    assert abs(inferred.rho_pos[5] - inferred.rho_pos[:5].mean(0)).max() < 0.15
+    typical, _ = error_rates(inferred.model.shares, np.array([[0.0, 1.0]]))  # shift and slope
+    assert abs(inferred.rho_pos[5] - typical).max() < 0.2
     width = inferred.ci_pos[..., 1] - inferred.ci_pos[..., 0]
     assert (width[5] > 1.5 * width[:5].max(0)).all()
 
@@ -135,7 +138,7 @@ def test_labels_that_nobody_or_everybody_uses_and_a_single_annotator():
     np.testing.assert_array_equal(inferred.labels, votes[:, 0])
     single = ccmn.infer_labels(votes[:, :1])
     np.testing.assert_array_equal(single.labels, votes[:, 0])
-    assert (inferred.rates.rho_pos + inferred.rates.rho_neg < 1).all()
+    assert (inferred.noise.rho_pos + inferred.noise.rho_neg < 1).all()
 
 
 def test_probabilities_of_a_machine_are_one_more_annotator():
@@ -144,9 +147,58 @@ def test_probabilities_of_a_machine_are_one_more_annotator():
     machine = 1 / (1 + np.exp(-2 * logit))[:, None]  # overconfident
     people = mean_precision(task.Y, ccmn.infer_labels(task.votes).proba)
     inferred = ccmn.infer_labels(np.concatenate([task.votes, machine], 1))
-    assert mean_precision(task.Y, inferred.proba) > people + 0.02
-    expected = (machine[:, 0] * (1 - task.Y)).sum(0) / (1 - task.Y).sum(0)
-    np.testing.assert_allclose(inferred.rho_neg[4], expected, atol=0.05)
+    assert mean_precision(task.Y, inferred.proba) > people + 0.01
+
+
+def test_probabilities_that_are_shifted_count_as_much_as_calibrated_ones():
+    task = make_votes(1500, 4, 2, 3, 0)
+    rng = np.random.default_rng(1)
+    log_odds = np.where(task.Y == 1, 2, -2) + rng.normal(size=task.Y.shape)
+    stated = {name: 1 / (1 + np.exp(-z)) for name, z in (("good", log_odds), ("shifted", 3 * log_odds + 9))}
+    proba = {
+        name: ccmn.infer_labels(np.concatenate([task.votes, machine[:, None]], 1)).proba
+        for name, machine in stated.items()
+    }
+    assert abs(proba["good"] - proba["shifted"]).mean() < 0.02
+    assert ((proba["shifted"] > 0.5) != task.Y).mean() < (ccmn.infer_labels(task.votes).labels != task.Y).mean()
+
+
+def test_useless_probabilities_of_a_machine_do_no_harm():
+    task = make_votes(1500, 4, 2, 3, 0)
+    confident = np.random.default_rng(1).choice([0.001, 0.999], (1500, 1, 2))
+    with_machine = ccmn.infer_labels(np.concatenate([task.votes, confident], 1))
+    without = (ccmn.infer_labels(task.votes).labels != task.Y).mean()
+    assert (with_machine.labels != task.Y).mean() < without + 0.003
+
+
+@pytest.mark.parametrize("n_annotators", [3, 4, 5])
+def test_majority_decides_without_evidence(n_annotators):
+    patterns = np.array(list(itertools.product([0.0, 1.0], repeat=n_annotators)))[:, :, None]
+    inferred = ccmn.infer_labels(patterns)  # all patterns are equally frequent: annotators are equal and uninformative
+    share = patterns[:, :, 0].mean(1)
+    decided = share != 0.5
+    np.testing.assert_array_equal(inferred.labels[decided, 0], (share > 0.5)[decided])
+    np.testing.assert_allclose(inferred.proba[~decided], 0.5, atol=1e-6)
+    one_each = np.full((10, 10, 1), np.nan)
+    one_each[np.arange(10), np.arange(10), 0] = np.arange(10) % 2
+    np.testing.assert_array_equal(ccmn.infer_labels(one_each).labels[:, 0], np.arange(10) % 2)
+
+
+def test_difficult_rows_are_not_taken_for_true_labels():
+    rng = np.random.default_rng(0)
+    share = np.repeat([0.02, 0.35, 0.95], [1400, 400, 200])  # votes agree on clear rows and disagree on difficult ones
+    votes = (rng.random((2000, 5)) < share[:, None]).astype(float)[:, :, None]
+    inferred = ccmn.infer_labels(votes)
+    truth = share > 0.5
+    assert (inferred.labels[:, 0] != truth).mean() <= ((votes.mean(1)[:, 0] > 0.5) != truth).mean()
+    assert inferred.proba.sum() == pytest.approx(truth.sum(), rel=0.35)
+
+
+def test_intervals_are_computed_on_demand():
+    inferred = ccmn.infer_labels(make_votes(200, 5, 2, 3, 0).votes)
+    assert "intervals" not in vars(inferred)
+    assert inferred.ci_pos.shape == inferred.ci_neg.shape == (5, 2, 2)
+    assert "intervals" in vars(inferred)
 
 
 def test_noise_of_the_aggregated_labels():
@@ -185,8 +237,6 @@ def test_results_are_reproducible_and_do_not_depend_on_the_container():
 def test_shapes_that_do_not_agree():
     with pytest.raises(ValueError, match="3 rows"):
         ccmn.infer_labels(np.ones((4, 2, 2)), np.ones((3, 1)))
-    with pytest.raises(ValueError, match="n_rounds"):
-        ccmn.infer_labels(np.ones((4, 2, 2)), n_rounds=0)
 
 
 @pytest.mark.slow

@@ -1,78 +1,49 @@
-r"""Model of Dawid and Skene with shrinkage: true labels and error rates of annotators from votes.
+r"""Model of votes: true labels, difficulty of rows, and error rates of annotators.
 
-Every annotator w has two rates for each label j. Given the true label, votes are independent:
+The model of Dawid and Skene has one class of true and one class of absent labels, and votes are independent in each of
+them. Votes of people are not: they disagree on the same difficult rows, which the model takes for a class of its own.
+It then calls every label true that some annotators gave. Here each label of a row has a level g, and an annotator w
 
-.. math:: P(z_{iwj} = 0 \mid y_{ij} = 1) = \rho^{pos}_{wj}, \qquad P(z_{iwj} = 1 \mid y_{ij} = 0) = \rho^{neg}_{wj}
+.. math:: P(z_{iwj} = 1 \mid g) = \sigma(b_{wj} + s_{wj}\, g), \qquad \sum_w n_{wj} b_{wj} = 0,
 
-The rates of a label have a beta prior, whose mean and concentration are estimated from all annotators (empirical
-Bayes). The rates of an annotator with few votes are thereby shrunk towards the mean of the label, and the mean of a
-label towards the mean of all labels.
+so that a typical annotator gives the label with probability :math:`\sigma(g)`. The label is true if g > 0: most
+annotators would give it. The shares of the levels are estimated for every label (two levels are the model of Dawid and
+Skene). The slopes and shifts of an annotator have normal priors around the means of the annotator over all labels, and
+these means have normal priors around 1 and 0. Annotators without evidence are thereby equal, and the majority decides.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 import scipy.special
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.noise_rates import UNKNOWN_RATE, ZERO_RATE, LabelRates, NoiseType, Rate, unidentified
 from ccmn.estimation.trusted import jeffreys_rate
-from ccmn.vote_table import VoteTable
+from ccmn.vote_table import IntArray, VoteTable
 
-MAX_ITERATIONS = 100
-"""Iterations of the EM algorithm."""
-TOLERANCE = 1e-4
-"""Largest change of a posterior probability at which the EM algorithm stops."""
-MIN_MEAN_VOTES = 3.0
-"""Mean votes per row below which annotator errors and true labels are poorly identified."""
-LABEL_PRIOR_VOTES = 2.0
-"""Weight of the mean of all labels in the mean of a label, in votes."""
-MIN_CONCENTRATION, MAX_CONCENTRATION = 2.0, 200.0
-"""Limits of the weight of the mean of a label in the rates of an annotator, in votes."""
+LEVELS = np.linspace(-5, 5, 10)
+"""Levels g: log-odds that a typical annotator gives the label."""
+LEVEL_COUNT = 0.3
+"""Rows that the prior adds to every level."""
+PRIOR_MEAN, PRIOR_VARIANCE = np.array([0.0, 1.0]), np.array([1.0, 0.1])
+"""Mean and variance of the normal priors of shift and slope."""
+MAX_STEP = 0.5
+"""Largest change of shift and slope in one iteration, because full Newton steps can overshoot."""
+MAX_ITERATIONS, TOLERANCE = 100, 2e-4
+"""Iterations of the EM algorithm, and mean change of the posterior probabilities at which it stops."""
 MAX_LOG_ODDS = 8.0
 """Limit of the log-odds of a machine's probability: a machine can be certain and wrong."""
+MIN_MEAN_VOTES = 3.0
+"""Mean votes per row below which annotator errors and true labels are poorly identified."""
 
-MAX_NEWTON_STEP = 0.3
-"""Largest change of offset and slope of a calibration in one iteration: full steps overshoot if v is near 0 or 1."""
-
-
-class Counts(NamedTuple):
-    """Expected votes of every annotator on every label, each of shape (a, q)."""
-
-    removed: FloatArray
-    """Votes of 0 on true labels."""
-    positives: FloatArray
-    """Votes on true labels."""
-    added: FloatArray
-    """Votes of 1 on absent labels."""
-    negatives: FloatArray
-    """Votes on absent labels."""
-
-
-class BetaPrior(NamedTuple):
-    """Beta prior of a rate of every label: means and concentrations, each of shape (q,)."""
-
-    mean: FloatArray
-    concentration: FloatArray
-
-    def parameters(self, events: FloatArray, trials: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return both parameters (a, q) of the beta posterior of the rates."""
-        return events + self.concentration * self.mean, trials - events + self.concentration * (1 - self.mean)
-
-    def posterior_mean(self, events: FloatArray, trials: FloatArray) -> FloatArray:
-        """Return the mean of the rates (a, q) given the votes."""
-        return (events + self.concentration * self.mean) / (trials + self.concentration)
-
-
-class Calibration(NamedTuple):
-    """Log-odds of a true label given a machine's probability v: ``offset + slope * logit(v)``, each (a, q)."""
-
-    offset: FloatArray
-    slope: FloatArray
+IS_TRUE = LEVELS > 0
 
 
 class VoteModel(NamedTuple):
@@ -80,14 +51,24 @@ class VoteModel(NamedTuple):
 
     posterior: FloatArray
     """Probability that each label is true, (n, q)."""
-    rho_pos: FloatArray
-    """P(vote 0 | true 1) of every annotator, (a, q)."""
-    rho_neg: FloatArray
-    """P(vote 1 | true 0) of every annotator, (a, q)."""
-    prior: FloatArray
-    """Log-odds of the true labels without votes: (q,), or (n, q) if a classifier gave them."""
-    calibration: Calibration | None
-    """Calibration of annotators that vote by probabilities; None if there are none."""
+    shares: FloatArray
+    """Share of every level, (q, levels)."""
+    skills: FloatArray
+    """Shift and slope of every annotator, (a, q, 2)."""
+    prior: FloatArray | None
+    """Log-odds of the true labels given the features, (n, q)."""
+
+    @property
+    def rates(self) -> tuple[FloatArray, FloatArray]:
+        """Rates P(vote 0 | true) and P(vote 1 | absent) of every annotator, each (a, q)."""
+        return error_rates(self.shares, self.skills)
+
+
+def error_rates(shares: FloatArray, skills: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the rates of annotators, averaged over the levels of true and of absent labels."""
+    vote = scipy.special.expit(skills[..., :1] + skills[..., 1:] * LEVELS)
+    pos, neg = shares * IS_TRUE, shares * ~IS_TRUE
+    return 1 - (vote * pos).sum(-1) / pos.sum(-1), (vote * neg).sum(-1) / neg.sum(-1)
 
 
 def dawid_skene(evidence: Evidence) -> list[LabelRates]:
@@ -109,7 +90,7 @@ def dawid_skene(evidence: Evidence) -> list[LabelRates]:
     votes = evidence.votes
     if votes is None:
         raise ValueError("method='dawid_skene' requires votes of shape (n, annotators, labels)")
-    posterior, counts = fit_votes(votes).posterior, votes.count()
+    posterior, counts = fit_votes(calibrate_machines(votes)).posterior, votes.count()
     return [
         aggregated_rates(posterior[:, j], counts[:, j], evidence.Y[:, j], label_type)
         for j, label_type in enumerate(evidence.noise_type)
@@ -138,25 +119,85 @@ def aggregated_rates(
     return LabelRates(pos, neg, "point", "crowd", tuple(notes))
 
 
-def fit_votes(
-    table: VoteTable,
-    prior: FloatArray | None = None,
-    start: FloatArray | None = None,
-    max_iterations: int = MAX_ITERATIONS,
-) -> VoteModel:
-    """Fit the model to votes with the EM algorithm, all labels at the same time.
+class VoteDesign:
+    """Votes as a sparse matrix: one row per label with votes, two columns (votes 0 and 1) per annotator and label."""
 
-    Without a classifier, the classes of a label are named so that votes of 1 are more likely for true labels.
+    def __init__(self, table: VoteTable) -> None:
+        self.n, self.a, self.q = table.shape
+        self.cells, row = _renumber(table.cell, self.n * self.q)
+        self.pairs, pair = _renumber(table.pair, self.a * self.q)
+        entries = np.concatenate((1 - table.value, table.value)).astype(np.float32)  # half the time of float64
+        used = entries > 0
+        index = np.tile(row, 2)[used], np.concatenate((2 * pair, 2 * pair + 1))[used]
+        self.votes = scipy.sparse.csr_array((entries[used], index), shape=(self.cells.size, 2 * self.pairs.size))
+        self.cell_label, self.pair_label = self.cells % self.q, self.pairs % self.q
+        self.pair_votes = np.bincount(pair, minlength=self.pairs.size)
+
+    def by_label(self, index: IntArray, values: NDArray[Any]) -> FloatArray:
+        """Return the sums of values (rows, k) by label, (q, k)."""
+        return np.stack([np.bincount(index, column, self.q) for column in np.ascontiguousarray(values.T)], 1)
+
+    def levels(self, shares: FloatArray, skills: FloatArray, prior: FloatArray | None) -> FloatArray:
+        """Return the posterior of the levels of every label with votes (E step)."""
+        scores = skills[:, :1] + skills[:, 1:] * LEVELS
+        log_vote = -np.logaddexp(0, np.stack((scores, -scores), 1)).reshape(-1, LEVELS.size)
+        log_odds = self.votes @ log_vote.astype(np.float32) + np.log(shares).astype(np.float32)[self.cell_label]
+        if prior is not None:
+            share = (shares * IS_TRUE).sum(1)
+            shift = prior.ravel()[self.cells] - scipy.special.logit(share)[self.cell_label]
+            log_odds[:, IS_TRUE] += shift.astype(np.float32)[:, None]
+        largest = log_odds[:, 0].copy()
+        for column in log_odds.T[1:]:  # faster than the maximum over short rows
+            np.maximum(largest, column, out=largest)
+        odds = np.exp(log_odds - largest[:, None])
+        odds /= (odds @ np.ones(LEVELS.size, dtype=np.float32))[:, None]
+        return np.asarray(odds)
+
+    def update_skills(
+        self, levels: FloatArray, skills: FloatArray, means: FloatArray
+    ) -> tuple[FloatArray, tuple[FloatArray, FloatArray, FloatArray]]:
+        """Return shifts and slopes after a Newton step, and their posterior variances and covariance."""
+        counts = np.asarray(self.votes.T @ levels, dtype=np.float64)
+        zeros, ones = counts[::2], counts[1::2]
+        vote = scipy.special.expit(skills[:, :1] + skills[:, 1:] * LEVELS)
+        residual, weight = ones - (zeros + ones) * vote, (zeros + ones) * vote * (1 - vote)
+        pull = (skills - means[self.pairs // self.q]) / PRIOR_VARIANCE
+        gradient = residual.sum(1) - pull[:, 0], residual @ LEVELS - pull[:, 1]
+        curvature = weight.sum(1) + 1 / PRIOR_VARIANCE[0], weight @ LEVELS, weight @ LEVELS**2 + 1 / PRIOR_VARIANCE[1]
+        determinant = curvature[0] * curvature[2] - curvature[1] ** 2
+        covariance = curvature[2] / determinant, -curvature[1] / determinant, curvature[0] / determinant
+        steps = [covariance[k] * gradient[0] + covariance[k + 1] * gradient[1] for k in (0, 1)]
+        return skills + np.clip(np.stack(steps, 1), -MAX_STEP, MAX_STEP), covariance
+
+    def center(self, skills: FloatArray) -> FloatArray:
+        """Return the skills with a mean shift of zero over the votes on every label."""
+        weights = np.stack((self.pair_votes * skills[:, 0], self.pair_votes), 1)
+        total = self.by_label(self.pair_label, weights)
+        mean = total[:, 0] / np.maximum(total[:, 1], 1)
+        return skills - np.stack((mean[self.pair_label], np.zeros(len(skills))), 1)
+
+    def annotator_means(self, skills: FloatArray) -> FloatArray:
+        """Return the mean skills of every annotator over all labels, shrunk by one label with the prior mean."""
+        annotator = self.pairs // self.q
+        total = np.stack([np.bincount(annotator, column, self.a) for column in skills.T], 1)
+        return np.asarray((total + PRIOR_MEAN) / (np.bincount(annotator, minlength=self.a)[:, None] + 1))
+
+    def all_skills(self, skills: FloatArray, means: FloatArray) -> FloatArray:
+        """Return the skills (a, q, 2); annotators without votes on a label have their means."""
+        every = np.repeat(means, self.q, 0)
+        every[self.pairs] = skills
+        return every.reshape(self.a, self.q, 2)
+
+
+def fit_votes(table: VoteTable, prior: FloatArray | None = None, max_iterations: int = MAX_ITERATIONS) -> VoteModel:
+    """Fit the model to votes with the EM algorithm, all labels at the same time.
 
     Parameters
     ----------
     table : VoteTable
-        The votes.
+        The votes; probabilities of machines count as fractions of votes.
     prior : array of shape (n, q) or None, default=None
-        Log-odds of the true labels given the features. Without them, every label has one prevalence, which is
-        estimated.
-    start : array of shape (n, q) or None, default=None
-        Posterior to start from. By default, the mean votes, shrunk towards the mean of the label by one vote.
+        Log-odds of the true labels given the features. Without them, the shares of the levels are the prior.
     max_iterations : int, default=100
         Largest number of iterations.
 
@@ -165,148 +206,56 @@ def fit_votes(
     VoteModel
         The fitted model.
     """
-    posterior = initial_posterior(table) if start is None else start
-    machine = machine_annotators(table)
-    calibration = initial_calibration(table) if machine.any() else None
+    design = VoteDesign(table)
+    start = np.exp(-((np.abs(LEVELS) - 3) ** 2) / 2)  # clear labels
+    shares = np.tile(start / start.sum(), (design.q, 1))
+    means = np.tile(PRIOR_MEAN, (design.a, 1))
+    skills = means[design.pairs // design.q]
+    true = np.zeros(design.cells.size)
     for _ in range(max_iterations):
-        counts = expected_counts(table, posterior)
-        rho_pos, rho_neg = shrunk_rates(counts)
-        prevalence = scipy.special.logit(np.clip(posterior.mean(0), 1e-6, 1 - 1e-6))
-        log_odds = prevalence if prior is None else prior
-        if calibration is not None:
-            calibration = update_calibration(table, posterior, calibration)
-        previous = posterior
-        evidence = vote_evidence(table, rho_pos, rho_neg, calibration, prevalence)
-        posterior = scipy.special.expit(log_odds + evidence)
-        if np.abs(posterior - previous).max() < TOLERANCE:
+        levels = design.levels(shares, skills, prior)
+        previous, true = true, levels @ IS_TRUE
+        if np.abs(true - previous).mean() < TOLERANCE:
             break
-    if prior is None:
-        inverted = ((counts.positives - counts.removed) / np.maximum(counts.positives, 1e-9)).mean(0) < (
-            counts.added / np.maximum(counts.negatives, 1e-9)
-        ).mean(0)
-        posterior = np.where(inverted, 1 - posterior, posterior)
-        rho_pos, rho_neg = np.where(inverted, 1 - rho_neg, rho_pos), np.where(inverted, 1 - rho_pos, rho_neg)
-        log_odds = np.where(inverted, -log_odds, log_odds)
-        if calibration is not None:
-            sign = np.where(inverted, -1.0, 1.0)
-            calibration = Calibration(sign * calibration.offset, sign * calibration.slope)
-    return VoteModel(posterior, rho_pos, rho_neg, log_odds, calibration)
+        counts = design.by_label(design.cell_label, levels) + LEVEL_COUNT
+        shares = counts / counts.sum(1, keepdims=True)
+        skills = design.center(design.update_skills(levels, skills, means)[0])
+        means = design.annotator_means(skills)
+    share = (shares * IS_TRUE).sum(1)
+    posterior = np.tile(share, design.n) if prior is None else scipy.special.expit(prior.ravel())
+    posterior[design.cells] = true
+    return VoteModel(posterior.reshape(design.n, design.q), shares, design.all_skills(skills, means), prior)
 
 
-def initial_posterior(table: VoteTable) -> FloatArray:
-    """Return the mean votes, shrunk towards the mean of the label by one vote; the mean of the label without votes."""
-    counts, mean = table.count(), table.mean()
-    total = np.maximum(counts.sum(0), 1)
-    label_mean = np.nansum(np.where(counts > 0, mean * counts, 0), 0) / total
-    return np.asarray((np.where(counts > 0, mean * counts, 0) + label_mean) / (counts + 1))
+def calibrate_machines(table: VoteTable) -> VoteTable:
+    """Return the votes with the probabilities of machines calibrated against the labels that people infer.
 
-
-def expected_counts(table: VoteTable, posterior: FloatArray) -> Counts:
-    """Return the expected votes of every annotator given the posterior of the true labels (n, q)."""
-    _, a, q = table.shape
-    pair, value, mu = table.pair, table.value, posterior.ravel()[table.cell]
-    weights = (mu * (1 - value), mu, (1 - mu) * value, 1 - mu)
-    return Counts(*(_totals(pair, weight, (a, q)) for weight in weights))
-
-
-def shrunk_rates(counts: Counts) -> tuple[FloatArray, FloatArray]:
-    """Return both rates (a, q) of all annotators, shrunk towards the mean of the label."""
-    pos, neg = rate_prior(counts.removed, counts.positives), rate_prior(counts.added, counts.negatives)
-    return pos.posterior_mean(counts.removed, counts.positives), neg.posterior_mean(counts.added, counts.negatives)
-
-
-def rate_prior(events: FloatArray, trials: FloatArray) -> BetaPrior:
-    r"""Return the beta prior of a rate of every label from the votes of all annotators, by the method of moments.
-
-    For :math:`k_w` events in :math:`m_w` trials, beta-binomial counts with mean g and concentration s satisfy
-
-    .. math:: E \sum_w \frac{(k_w - m_w g)^2}{m_w} = g (1 - g) \sum_w \left(1 + \frac{m_w - 1}{s + 1}\right)
-
-    which is solved for s. Annotators with less than one expected trial are left out.
+    A logistic regression on the log-odds of each machine replaces its probabilities (Platt scaling). Without people,
+    the probabilities are kept.
     """
-    overall = (events.sum() + 1) / (trials.sum() + 2)
-    mean = (events.sum(0) + LABEL_PRIOR_VOTES * overall) / (trials.sum(0) + LABEL_PRIOR_VOTES)
-    used = trials >= 1
-    squares = np.where(used, (events - trials * mean) ** 2 / np.maximum(trials, 1), 0).sum(0)
-    excess = squares / (mean * (1 - mean)) - used.sum(0)
-    room = np.where(used, trials - 1, 0).sum(0)
-    correlation = np.where(room > 0, excess / np.maximum(room, 1e-9), 0)
-    limits = 1 / (MAX_CONCENTRATION + 1), 1 / (MIN_CONCENTRATION + 1)
-    return BetaPrior(mean, 1 / np.clip(correlation, *limits) - 1)
-
-
-def vote_evidence(
-    table: VoteTable,
-    rho_pos: FloatArray,
-    rho_neg: FloatArray,
-    calibration: Calibration | None = None,
-    prevalence: FloatArray | None = None,
-) -> FloatArray:
-    """Return the log-likelihood ratios (n, q) of the votes on every label: true against absent.
-
-    The evidence of a machine's probability is its calibrated log-odds minus those of the prevalence (q,).
-    """
-    n, _, q = table.shape
-    evidence = votes_log_ratio(table, rho_pos, rho_neg)
-    if calibration is not None and prevalence is not None:
-        pair = table.pair
-        graded = machine_annotators(table)[table.annotator]
-        log_odds = calibration.offset.ravel()[pair] + calibration.slope.ravel()[pair] * vote_log_odds(table)
-        evidence = np.where(graded, log_odds - prevalence[table.label], evidence)
-    return _totals(table.cell, evidence, (n, q))
-
-
-def votes_log_ratio(table: VoteTable, rho_pos: FloatArray, rho_neg: FloatArray) -> FloatArray:
-    """Return the log-likelihood ratio of every single vote, interpolated between those of 0 and 1."""
-    pair = table.pair
-    for_one, for_zero = np.log((1 - rho_pos) / rho_neg).ravel()[pair], np.log(rho_pos / (1 - rho_neg)).ravel()[pair]
-    return np.asarray(for_zero + table.value * (for_one - for_zero))
-
-
-def machine_annotators(table: VoteTable) -> NDArray[np.bool_]:
-    """Return whether each annotator votes by probabilities, (a,)."""
     graded = (table.value > 0) & (table.value < 1)
-    return np.bincount(table.annotator[graded], minlength=table.shape[1]) > 0
+    machine = np.bincount(table.annotator[graded], minlength=table.shape[1])[table.annotator] > 0
+    if machine.all() or not machine.any():
+        return table
+    people = table.select(~machine)
+    known, target = people.count().ravel()[table.cell] > 0, fit_votes(people).posterior.ravel()[table.cell]
+    margin = scipy.special.expit(-MAX_LOG_ODDS)
+    log_odds = scipy.special.logit(np.clip(table.value, margin, 1 - margin))[:, None]
+    value = table.value.copy()
+    for pair in np.unique(table.pair[machine]):
+        votes = table.pair == pair
+        rows = votes & known
+        if rows.any():
+            features, true = np.tile(log_odds[rows], (2, 1)), np.repeat((1, 0), rows.sum())
+            weights = np.concatenate((target[rows], 1 - target[rows]))
+            value[votes] = LogisticRegression().fit(features, true, weights).predict_proba(log_odds[votes])[:, 1]
+    return VoteTable(table.row, table.annotator, table.label, value, table.shape)
 
 
-def vote_log_odds(table: VoteTable) -> FloatArray:
-    """Return the log-odds of every vote, limited to ``MAX_LOG_ODDS``."""
-    low = scipy.special.expit(-MAX_LOG_ODDS)
-    return np.asarray(scipy.special.logit(np.clip(table.value, low, 1 - low)))
-
-
-def initial_calibration(table: VoteTable) -> Calibration:
-    """Return the calibration of probabilities that are used as given."""
-    return Calibration(np.zeros(table.shape[1:]), np.ones(table.shape[1:]))
-
-
-def update_calibration(table: VoteTable, posterior: FloatArray, calibration: Calibration) -> Calibration:
-    """Return the calibration after a Newton step of the penalized logistic regression of true labels on log-odds.
-
-    Offset and slope have normal priors with means 0 and 1 and variance 1 (Platt scaling with shrinkage).
-    """
-    _, a, q = table.shape
-    pair, x, mu = table.pair, vote_log_odds(table), posterior.ravel()[table.cell]
-    fitted = scipy.special.expit(calibration.offset.ravel()[pair] + calibration.slope.ravel()[pair] * x)
-    residual, weight = mu - fitted, fitted * (1 - fitted)
-
-    def total(values: FloatArray) -> FloatArray:
-        return _totals(pair, values, (a, q))
-
-    gradient = total(residual) - calibration.offset, total(residual * x) - (calibration.slope - 1)
-    curvature = total(weight) + 1, total(weight * x), total(weight * x * x) + 1
-    determinant = curvature[0] * curvature[2] - curvature[1] ** 2
-    steps = (
-        (curvature[2] * gradient[0] - curvature[1] * gradient[1]) / determinant,
-        (curvature[0] * gradient[1] - curvature[1] * gradient[0]) / determinant,
-    )
-    offset, slope = (np.clip(step, -MAX_NEWTON_STEP, MAX_NEWTON_STEP) for step in steps)
-    return Calibration(calibration.offset + offset, calibration.slope + slope)
-
-
-def _totals(index: NDArray[np.intp], values: FloatArray, shape: tuple[int, int]) -> FloatArray:
-    """Return the sums of values by their index in a flattened array of this shape."""
-    return np.asarray(np.bincount(index, values, shape[0] * shape[1]).reshape(shape), dtype=np.float64)
+def _renumber(index: IntArray, size: int) -> tuple[IntArray, IntArray]:
+    """Return the sorted distinct values of an index below ``size``, and the position of every entry among them."""
+    used = np.bincount(index, minlength=size) > 0
+    return np.flatnonzero(used), (np.cumsum(used) - 1)[index]
 
 
 def _weighted_rate(weight: FloatArray, wrong: FloatArray) -> Rate:

@@ -193,13 +193,12 @@ def posterior_weights(
               E_{hgj} = \sum_{\rho_{pos}, \phi} \frac{L_j F_h G_g}{Z_{hj}}, \qquad
               w_{hg} \propto \prod_j E_{hgj} .
     """
-    declared = np.asarray(noise_type)
     F, G = (rate_prior(v, m, settings) for v, m in zip((rho_pos, phi), settings.max_means))
     possible = np.isfinite(evidence)
     likelihood = np.exp(evidence - evidence.max((1, 2), keepdims=True))
-    zero_pos, zero_phi = np.isin(declared, ("partial", "none")), np.isin(declared, ("missing", "none"))
+    zero_pos, zero_phi = (np.array([t in (kind, "none") for t in noise_type]) for kind in ("partial", "missing"))
     Fs = np.where(zero_pos[:, None, None], np.eye(1, len(rho_pos)), F)
-    Gs = np.where(zero_phi[:, None, None], np.eye(1, len(phi)), G) * possible.any(1)[:, None]
+    Gs = np.where(zero_phi[:, None, None], np.eye(1, len(phi)), G) * possible.any(1, keepdims=True)
     Gs = Gs / np.maximum(Gs.sum(2, keepdims=True), _TINY)
     Z = np.maximum(Fs @ possible, _TINY)
     E = np.maximum((Fs @ likelihood / Z) @ Gs.transpose(0, 2, 1), _TINY)

@@ -76,7 +76,7 @@ def encode_targets(Y: Any) -> Targets:
         check_label_values(matrix.data, "y")
         labels = matrix if _is_large(matrix) else np.asarray(matrix.toarray())
         return Targets(labels, "multilabel", np.arange(matrix.shape[1]), None, sparse=True)
-    is_array = type(Y) is np.ndarray
+    is_array = type(Y) is np.ndarray and Y.dtype.kind in "biuf"
     names = None if is_array else label_names_of(Y) if is_dataframe(Y) or is_other_table(Y) else None
     if names is not None and "" in names:
         raise ValueError("y has a column with an empty name, which rows without labels can cause; drop it")

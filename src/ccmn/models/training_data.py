@@ -60,8 +60,9 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
             estimator.n_features_in_ = X.shape[1]
             estimator.__dict__.pop("feature_names_in_", None)
         return X
-    X = X if type(X) is np.ndarray else to_plain_container(X)
-    if type(X) is not np.ndarray and is_dataframe(X):
+    is_array = type(X) is np.ndarray and X.dtype.kind in "biuf"
+    X = X if is_array else to_plain_container(X)
+    if not is_array and is_dataframe(X):
         wrong = [str(c) for c, dtype in X.dtypes.items() if dtype.kind not in "biuf"]
         if wrong:
             raise ValueError(
