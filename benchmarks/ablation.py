@@ -34,7 +34,7 @@ from sklearn.metrics import average_precision_score, label_ranking_average_preci
 from ccmn import CorrectedClassifier
 from ccmn.estimation.posterior import RatePosterior, corrected_curve, rate_posterior
 from ccmn.estimation.surface import Surfaces, label_surfaces
-from ccmn.models.default_model import NoisyLabelModel
+from ccmn.training.default_model import NoisyLabelModel
 from ccmn.training.default_settings import DEFAULTS, DefaultSettings
 
 ROOT = Path(__file__).resolve().parents[1]

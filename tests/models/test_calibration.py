@@ -14,11 +14,8 @@ from scipy.stats import rankdata
 from ccmn import CCMNClassifier, ClassConditionalNoise, load_model
 from ccmn.data import load_dataset
 from ccmn.models.calibration import (
-    MAX_TAIL,
-    corrected_tails,
     linear_probability,
     linear_probability_tensor,
-    platt_scaling,
 )
 from ccmn.models.predictor import common_slope, label_slopes
 from ccmn.noise import TransitionNoise
@@ -204,30 +201,6 @@ def test_slopes_are_fitted_on_some_rows(task, fitted, monkeypatch):
     assert np.abs(np.log(fewer / fitted._scorer.slope)).max() < 1
 
 
-def test_platt_scaling_minimizes_the_penalized_logistic_loss():
-    rng = np.random.default_rng(0)
-    outputs = rng.normal(-1, 2, (500, 3))
-    labels = (rng.random(outputs.shape) < expit([0.5, 1, 3] * outputs + [1, 0, -1])).astype(float)
-    weights = rng.integers(0, 3, outputs.shape).astype(float)
-    found = platt_scaling(outputs, labels, weights)
-    for j in range(3):
-        # The objective is convex: its gradient is zero at the minimum.
-        residual = weights[:, j] * (expit(found[0, j] * outputs[:, j] + found[1, j]) - labels[:, j])
-        assert residual @ outputs[:, j] + 3 * (found[0, j] - 1) == pytest.approx(0, abs=1e-6)
-        assert residual.sum() + 3 * found[1, j] == pytest.approx(0, abs=1e-6)
-
-
-def test_platt_scaling_keeps_log_odds_without_evidence():
-    outputs = np.random.default_rng(0).normal(size=(50, 2))
-    found = platt_scaling(outputs, np.zeros((50, 2)), np.zeros((50, 2)))
-    np.testing.assert_allclose(found, [[1, 1], [0, 0]])
-
-
-def test_slopes_of_platt_scaling_are_positive():
-    outputs = np.random.default_rng(0).normal(size=(2000, 1))
-    assert platt_scaling(outputs, (outputs < 0).astype(float), np.ones_like(outputs))[0, 0] > 0
-
-
 @pytest.mark.parametrize("tails", [(0.0, 0.0), (0.05, 0.0), (0.0, 0.01), (0.02, 0.05)])
 def test_linear_probabilities_increase_and_are_exact_between_the_tails(tails):
     low, high = tails
@@ -240,12 +213,3 @@ def test_linear_probabilities_increase_and_are_exact_between_the_tails(tails):
     np.testing.assert_allclose(np.diff(found)[1:-1], np.diff(found)[2:], rtol=0.2)  # no jump of value or slope
     of_tensor = linear_probability_tensor(torch.tensor(2 * p - 1), torch.tensor(tails, dtype=torch.float64))
     np.testing.assert_allclose(of_tensor.numpy(), found, atol=1e-12)
-
-
-def test_tails_of_corrected_probabilities():
-    rho_pos, rho_neg = np.array([0.0, 0.2, 0.0, 0.004]), np.array([0.0, 0.0, 0.1, 0.016])
-    tails = corrected_tails(rho_pos, rho_neg, np.zeros(4))
-    expected = [[0, 0, 0.1 / 0.9 / 4, 0.016 / 0.98 / 4], [0, MAX_TAIL, 0, 0.004 / 0.98 / 4]]
-    np.testing.assert_allclose(tails, expected)
-    # A threshold of -0.6 moves all probabilities up by 0.3: above 1 there, away from 0.
-    np.testing.assert_allclose(corrected_tails(rho_pos, rho_neg, np.full(4, -0.6)), [[0] * 4, [MAX_TAIL] * 4])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ccmn.estimation.cross_fitting import CrossFit, cross_fit_proba
 from ccmn.estimation.diagnosis import AUC, Diagnosis, UncertainLabels, resolve_uncertain
-from ccmn.estimation.estimate import METHODS, diagnose_noise, estimate_noise
+from ccmn.estimation.estimate import diagnose_noise, estimate_noise
 from ccmn.estimation.evidence import mean_votes
 from ccmn.estimation.noise_rates import NOISE_TYPES, Flag, GroupRates, NoiseRates
 from ccmn.estimation.out_of_fold import out_of_fold_scores
@@ -12,7 +12,6 @@ from ccmn.estimation.trusted import trusted_rows_needed
 
 __all__ = [
     "AUC",
-    "METHODS",
     "NOISE_TYPES",
     "CrossFit",
     "Diagnosis",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.special
-from numpy.typing import ArrayLike
 
 from ccmn._containers import Labels, label_names_of, to_dense_array
-from ccmn._validation import FloatArray, check_joint, check_label_names, check_rate_sums, check_rates
+from ccmn._validation import FloatArray, check_label_names, check_rate_sums, check_rates
+from ccmn.estimation.posterior import CONFIDENCE_LEVEL, MIN_ROWS, Flips, RatePosterior
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, MissingNoise, PartialNoise
-from ccmn.noise.class_conditional import debias_labels, limit_rate_sums
+from ccmn.noise.class_conditional import debias_labels
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 NoiseType = Literal["both", "partial", "missing"]
 """Errors that can occur: both kinds, only added labels (rho_pos = 0), or only removed labels (rho_neg = 0)."""
@@ -25,28 +28,14 @@ NOISE_TYPES: tuple[NoiseType, ...] = ("both", "partial", "missing")
 RateKind = Literal["known", "point", "upper bound"]
 """Meaning of a rate: given by the user, an estimate of the rate, or an estimate of an upper bound of it."""
 
-CONFIDENCE_LEVEL = 0.9
-"""Nominal coverage of all intervals."""
-
 Z_CONFIDENCE = math.sqrt(2) * float(scipy.special.erfinv(CONFIDENCE_LEVEL))
 """Half width of a normal interval of that coverage, in standard errors."""
 
 MIN_SIGNAL = 0.1
 """Lower bound of 1 - rho_pos - rho_neg: debiased labels of smaller signal have too large a variance to train with."""
 
-POOLING_POS, POOLING_NEG = 2.0, 0.3
-"""Factors of the standard errors of rho_pos and rho_neg in :func:`pool_rates`, for labels without trusted rows. The
-standard errors of rho_pos do not include the misfit of the noise model; those of rho_neg are too large, because they
-include the disagreement of two priors. Selected on yeast, enron, tmc and deu by the average precision of corrected
-classifiers in nine noise scenarios (``benchmarks/noise_kinds.py``)."""
-
-UNVERIFIED_SHARE = 0.6
-"""Without trusted rows, training uses this share of the difference by which rho_pos exceeds rho_neg. The difference
-moves the decision boundary: with the full rate, the Hamming loss on human labels (deu) is .006 above that without noise
-correction, although the rate is correct on average; with .6 it is .001 above. The correction for removed labels then
-achieves about two thirds of what is possible. Selected from .5 to .8 on deu, yeast, enron, tmc and cmc; the results on
-the other datasets of ``benchmarks/default.py`` were seen as well. That the share applies to the difference and not to
-rho_pos was selected on the same five datasets: under two-sided noise, the Hamming loss decreases by .001 to .009."""
+MAX_REPEATED_SHARE = 0.1
+"""A larger share of rows that repeat another one is reported."""
 
 MAX_IDENTIFIED_WIDTH = 0.4
 """A rate whose interval is wider than this is poorly identified."""
@@ -127,8 +116,6 @@ class LabelRates(NamedTuple):
     method: str
     notes: tuple[tuple[str, str], ...] = ()
     """(code, note) of every flag of the label."""
-    sources: tuple[tuple[str, float, float], ...] = ()
-    """(method, rho_pos, rho_neg) of every source of evidence that was compared."""
 
 
 def unidentified(noise_type: NoiseType, kind: RateKind, method: str, note: str) -> LabelRates:
@@ -153,8 +140,7 @@ class NoiseRates:
     prior : array of shape (q,)
         Prevalence P(true 1) that follows from the rates and the noisy labels.
     kind : tuple of {"known", "point", "upper bound"}
-        Meaning of the rates of each label. An upper bound exceeds the rate unless the features determine the label of
-        some rows with certainty.
+        Meaning of the rates of each label.
     method : tuple of str
         Method that produced the rates of each label.
     noise_type : tuple of {"both", "partial", "missing"}
@@ -164,7 +150,7 @@ class NoiseRates:
     flags : tuple of Flag, default=()
         Warnings about single labels (``flag.label`` is set) and about the whole result.
     settings : dict, default={}
-        Options of the estimation: method, seed and origin of the scores.
+        Origin of the scores of the rows.
     label_names : tuple of str or None, default=None
         Names of the labels.
 
@@ -225,16 +211,6 @@ class NoiseRates:
         return self.rho_pos.size
 
     @property
-    def sources(self) -> dict[str, FloatArray]:
-        """Rates by each source of evidence, arrays of shape (q, 2) with rho_pos and rho_neg; NaN where unknown.
-
-        The sources of the method "auto" are the profile likelihood alone, the confident joint and the best bin, and
-        the counts of trusted rows if there are any. Their disagreement widens the intervals. Other methods have none.
-        """
-        given = self.settings.get("sources", {})
-        return {name: np.array(values, dtype=np.float64) for name, values in given.items()}
-
-    @property
     def noise(self) -> ClassConditionalNoise:
         """Noise model with these rates.
 
@@ -245,33 +221,6 @@ class NoiseRates:
         if set(self.noise_type) == {"missing"}:
             return MissingNoise(self.rho_pos, label_names=self.label_names)
         return ClassConditionalNoise(self.rho_pos, self.rho_neg, label_names=self.label_names)
-
-    @property
-    def shrunk_noise(self) -> ClassConditionalNoise:
-        """Noise model for training: rates with noise type "both" are shrunk towards the pooled estimate of all labels.
-
-        Rates of the profile likelihood are shrunk by empirical Bayes (:func:`pool_rates`). Without trusted rows,
-        rho_pos is poorly identified and then nearly the same for all labels. Where it exceeds rho_neg, 0.6 of the
-        difference is kept: human labels have such rates on average, but not near the decision boundary, which the
-        difference moves. The rho_neg of other methods is multiplied by 1 - w / 2 if its interval has a width w > 0.4.
-        Rates of a declared noise type, known rates and rates from votes are not changed. Overestimated rates reduce the
-        accuracy more than rates that are underestimated by the same amount (``benchmarks/gap_closed.py``).
-        """
-        both = np.array([noise_type == "both" for noise_type in self.noise_type])
-        profiled = both & np.array(["profile" in method for method in self.method])
-        width = self.ci_neg[:, 1] - self.ci_neg[:, 0]
-        wide = (width > MAX_IDENTIFIED_WIDTH) & both & ~profiled
-        if not (profiled.any() or wide.any()):
-            return self.noise
-        rho_pos, rho_neg = self.rho_pos.copy(), np.where(wide, self.rho_neg * (1 - width / 2), self.rho_neg)
-        trusted = np.array(["trusted" in method for method in self.method])[profiled]
-        for rates, se, factor in ((rho_pos, self.se_pos, POOLING_POS), (rho_neg, self.se_neg, POOLING_NEG)):
-            if profiled.any():
-                rates[profiled] = pool_rates(rates[profiled], se[profiled] * np.where(trusted, 1.0, factor))
-        excess = np.maximum(rho_pos - rho_neg, 0)[profiled]
-        rho_pos[profiled] -= np.where(trusted, 0.0, (1 - UNVERIFIED_SHARE) * excess)
-        rho_pos, rho_neg = limit_rate_sums(rho_pos, rho_neg, 1 - MIN_SIGNAL)
-        return ClassConditionalNoise(rho_pos, rho_neg, label_names=self.label_names)
 
     @classmethod
     def known(cls, noise: ClassConditionalNoise, Y_noisy: Labels) -> NoiseRates:
@@ -299,39 +248,23 @@ class NoiseRates:
         names = noise.label_names or label_names_of(Y_noisy)
         return collect_rates(labels, Y, (noise_type,) * len(labels), {}, names)
 
-    @classmethod
-    def from_confident_joint(cls, joint: ArrayLike, label_names: Sequence[str] | None = None) -> NoiseRates:
-        """Return rates from one confident joint per label, in the format of cleanlab.
-
-        Parameters
-        ----------
-        joint : array of shape (q, 2, 2)
-            Counts or shares of the whole dataset by label, observed value and true value, as computed by
-            ``cleanlab.count.compute_confident_joint(..., multi_label=True)``.
-        label_names : sequence of str or None, default=None
-            Names of the labels.
+    def to_frame(self) -> DataFrame:
+        """Return the rates as a table with one row per label.
 
         Returns
         -------
-        NoiseRates
-            Rates with binomial standard errors. If ``joint`` contains shares, the standard errors are unknown.
-
-        Examples
-        --------
-        >>> from ccmn.estimation import NoiseRates
-        >>> NoiseRates.from_confident_joint([[[60, 10], [5, 25]]]).rho_pos.round(3)
-        array([0.286])
+        DataFrame
+            Rates, standard errors, limits of the 90 % intervals, prevalence and codes of the flags.
         """
-        counts = check_joint(joint)
-        true, observed = counts.sum(1), counts.sum(2)
-        pos = _binomial_rates(counts[:, 0, 1] / true[:, 1], true[:, 1])
-        neg = _binomial_rates(counts[:, 1, 0] / true[:, 0], true[:, 0])
-        labels = [LabelRates(*pair, "point", "confident joint") for pair in zip(pos, neg)]
-        both: list[NoiseType] = ["both" for _ in labels]
-        rates = collect_rates(labels, np.zeros((0, len(labels))), both, {}, label_names)
-        return replace(
-            rates, n_pos=observed[:, 1].round(), n_neg=observed[:, 0].round(), prior=true[:, 1] / true.sum(1)
-        )
+        from pandas import DataFrame
+
+        columns: dict[str, Any] = {}
+        for side in ("pos", "neg"):
+            low, high = getattr(self, f"ci_{side}").T
+            columns |= {f"rho_{side}": getattr(self, f"rho_{side}"), f"se_{side}": getattr(self, f"se_{side}")}
+            columns |= {f"low_{side}": low, f"high_{side}": high}
+        codes = [", ".join(flag.code for flag in self.flags if flag.label == j) for j in range(self.n_labels)]
+        return DataFrame({**columns, "prior": self.prior, "flags": codes}, index=self.label_names)
 
     def labels_with(self, code: str) -> list[int]:
         """Return the indices of the labels that have a flag.
@@ -373,7 +306,7 @@ class NoiseRates:
         Parameters
         ----------
         d : mapping
-            The description. Files of version 0.1, in which ``noise_type`` is called ``sides``, are accepted.
+            The description.
 
         Returns
         -------
@@ -386,8 +319,6 @@ class NoiseRates:
             If entries are missing or unknown, or if a value is invalid.
         """
         entries = dict(d) if isinstance(d, Mapping) else {}
-        if "sides" in entries and "noise_type" not in entries:
-            entries["noise_type"] = entries.pop("sides")
         wrong = sorted({entry.name for entry in fields(cls)} ^ set(entries))
         if wrong:
             listed = ", ".join(map(str, wrong[:5]))
@@ -445,11 +376,6 @@ class GroupRates:
         return GroupedNoise({group: _two_rates(rates.noise) for group, rates in self.rates.items()})
 
     @property
-    def shrunk_noise(self) -> GroupedNoise:
-        """Noise model for training; see :attr:`NoiseRates.shrunk_noise`."""
-        return GroupedNoise({group: _two_rates(rates.shrunk_noise) for group, rates in self.rates.items()})
-
-    @property
     def flags(self) -> tuple[tuple[Any, Flag], ...]:
         """Pairs (group, flag) of all groups."""
         return tuple((group, flag) for group, rates in self.rates.items() for flag in rates.flags)
@@ -494,31 +420,61 @@ def _two_rates(noise: ClassConditionalNoise) -> ClassConditionalNoise:
     return ClassConditionalNoise(noise.rho_pos, noise.rho_neg, label_names=noise.label_names)
 
 
-def pool_rates(values: FloatArray, se: FloatArray) -> FloatArray:
-    r"""Return rates shrunk towards their pooled mean, by empirical Bayes with a normal prior [1]_.
-
-    .. math:: s_j \rho_j + (1 - s_j) m, \qquad s_j = \frac{t}{t + \sigma_j^2}, \qquad
-        t = \max\Bigl(\frac1q \sum_j (\rho_j - m)^2 - \frac1q \sum_j \sigma_j^2,\; 10^{-4}\Bigr)
-
-    where m is the mean with weights :math:`1 / (\sigma_j^2 + 0.01)` and t is the variance between labels.
-
-    References
-    ----------
-    .. [1] C. N. Morris, "Parametric Empirical Bayes Inference: Theory and Applications", JASA 78(381), 1983.
-    """
-    weights = 1 / (se**2 + 0.01)
-    mean = float((weights * values).sum() / weights.sum())
-    between = max(float(((values - mean) ** 2).mean() - (se**2).mean()), 1e-4)
-    own = between / (between + se**2)
-    result: FloatArray = own * values + (1 - own) * mean
-    return result
-
-
-def _binomial_rates(values: FloatArray, counts: FloatArray) -> list[Rate]:
-    """Return shares with binomial standard errors; the error is unknown where ``counts`` are shares, not counts."""
-    errors = np.where(counts > 1, np.sqrt(values * (1 - values) / np.maximum(counts, 1)), UNKNOWN_SE)
-    low, high = (np.clip(values + sign * Z_CONFIDENCE * errors, 0, 1) for sign in (-1, 1))
-    return [Rate(*map(float, numbers)) for numbers in zip(values, errors, low, high)]
+def rates_from_posterior(
+    posterior: RatePosterior,
+    Y: FloatArray,
+    noise_type: Sequence[NoiseType],
+    names: Sequence[str] | None,
+    flips: Flips | None = None,
+    *,
+    repeated: float = 0.0,
+    scores: str = "out of fold",
+) -> NoiseRates:
+    """Return the means and intervals of a posterior distribution, with flags for labels whose rates are not known."""
+    n = (~np.isnan(Y)).sum(0)
+    verified = np.zeros(len(n)) if flips is None else flips.positives + flips.negatives
+    flags = []
+    for j in np.flatnonzero((n < MIN_ROWS) & (verified == 0)).tolist():
+        note = f"{n[j]} observed rows are fewer than {MIN_ROWS}: no rates are estimated. Use more rows or known rates."
+        flags.append(Flag("few_rows", note, j))
+    for j in np.flatnonzero(~posterior.predictable & ((n >= MIN_ROWS) | (verified > 0))).tolist():
+        note = "The features do not predict this label; its rates are unknown. Pass trusted rows or better features."
+        flags.append(Flag("unpredicted", note, j))
+    width = np.maximum(np.ptp(posterior.ci_pos, axis=1), np.ptp(posterior.ci_neg, axis=1))
+    for j in np.flatnonzero(posterior.predictable & (width > MAX_IDENTIFIED_WIDTH)).tolist():
+        note = f"A 90 % interval is wider than {MAX_IDENTIFIED_WIDTH:g}. Pass trusted rows or declare the noise type."
+        flags.append(Flag("wide_interval", note, j))
+    if flips is not None:
+        for excluded, what, counts in (("partial", "removed", flips.removed), ("missing", "added", flips.added)):
+            for j in [j for j, declared in enumerate(noise_type) if declared == excluded and counts[j]]:
+                note = (
+                    f"noise_type={excluded!r} declares that no label was {what}, but {counts[j]} were on the trusted "
+                    "rows. Use noise_type='both' for this label."
+                )
+                flags.append(Flag("noise_type_contradicted", note, j))
+    if scores == "pred_proba" and not verified.any():
+        note = "Probabilities of the noisy labels alone hardly identify the rates. Pass features or trusted rows."
+        flags.append(Flag("probabilities_only", note))
+    if repeated > MAX_REPEATED_SHARE:
+        note = f"{repeated:.0%} of the rows repeat another row and are counted once: intervals assume independent rows."
+        flags.append(Flag("repeated_rows", note))
+    return NoiseRates(
+        rho_pos=posterior.rho_pos,
+        rho_neg=posterior.rho_neg,
+        se_pos=posterior.se_pos,
+        se_neg=posterior.se_neg,
+        ci_pos=posterior.ci_pos,
+        ci_neg=posterior.ci_neg,
+        prior=posterior.prior,
+        kind=tuple("point" for _ in n),
+        method=("posterior" if flips is None else "posterior, trusted",) * len(n),
+        noise_type=tuple(noise_type),
+        n_pos=(Y > 0.5).sum(0),
+        n_neg=(Y <= 0.5).sum(0),
+        flags=tuple(flags),
+        settings={"scores": scores},
+        label_names=None if names is None else tuple(names),
+    )
 
 
 def collect_rates(
@@ -531,14 +487,6 @@ def collect_rates(
 ) -> NoiseRates:
     """Return the estimates of all labels as one result, with limited rates and the prevalence that they imply."""
     limited = [limit_rates(label) if label.kind != "known" else label for label in labels]
-    by_label = [
-        {name: [None if math.isnan(rate) else rate for rate in rates] for name, *rates in label.sources}
-        for label in labels
-    ]
-    if any(by_label):
-        names = dict.fromkeys(name for sources in by_label for name in sources)
-        given = {name: [sources.get(name, [None, None]) for sources in by_label] for name in names}
-        settings = {**settings, "sources": given}
     rho_pos, rho_neg = (np.array([rate.value for rate in rates]) for rates in zip(*((r.pos, r.neg) for r in limited)))
     # Soft labels (mean votes) count as positive above 1/2.
     n_pos, n_neg = (Y > 0.5).sum(0), (Y <= 0.5).sum(0)

@@ -286,13 +286,17 @@ class CorrectedCurve:
     knots: FloatArray
     values: FloatArray
 
-    def log_odds(self, f: FloatArray) -> FloatArray:
+    def scores(self, f: FloatArray) -> FloatArray:
         """Return the log-odds (n, q) of the true labels; a label is predicted where they are at least 0."""
         return np.stack([np.interp(column, self.knots, v) for column, v in zip(f.T, self.values)], 1)
 
+    def probabilities(self, scores: FloatArray) -> FloatArray:
+        """Return the probabilities (n, q) of log-odds."""
+        return np.asarray(expit(scores))
+
     def __call__(self, f: FloatArray) -> FloatArray:
         """Return the probabilities (n, q) of the true labels."""
-        return np.asarray(expit(self.log_odds(f)))
+        return self.probabilities(self.scores(f))
 
 
 def corrected_curve(posterior: RatePosterior) -> CorrectedCurve:

@@ -6,15 +6,10 @@ Probabilities lie strictly inside (0, 1), increase with the score and are 1/2 at
 | --- | --- | --- | --- |
 | hamming / square | linear | (1 + f) / 2, with tails that never reach 0 or 1 | the minimizer is f = 2 P - 1 |
 | hamming / logistic, forward | logistic | sigma(f) | the minimizer is the log-odds |
-| plugin | plugin | (P_noisy - rho_neg) / (1 - rho_pos - rho_neg), with shorter tails | the noise is inverted |
 | all others | slope | sigma(a f), a > 0 fitted on debiased validation labels | Platt scaling [1]_ without offset |
 
 The slope of the ranking loss and of classes is the same for all labels, so that probabilities order the labels of a
 row as the scores do. Other losses have a slope for every label (:func:`label_slopes`) [2]_.
-
-The average of a linear model and a forest predicts probabilities that are too close to the share of the label: both
-models are regularized, and so is their average. Its log-odds have a slope and an offset for every label, fitted to the
-noisy labels of rows that the models have not seen (:func:`platt_scaling`).
 
 References
 ----------
@@ -25,7 +20,7 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,21 +28,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
-if TYPE_CHECKING:
-    pass
-
-PLATT_PENALTY = 3.0
-"""Ridge penalty of slopes and offsets of an average. Of 1, 3 and 10, selected on yeast, enron, tmc, deu and cmc."""
-MIN_PLATT_SLOPE = 0.1
-"""Smallest slope of an average: it must increase, so that the order of the rows does not change."""
-PLATT_STEPS = 15
-"""Newton steps of slopes and offsets; they converge in fewer than ten."""
-
 MAX_TAIL = 0.05
-"""Largest probability in the tails of the linear and the plug-in link."""
-TAIL_SHARE = 0.25
-"""Tail of the plug-in link, relative to the distance by which corrected probabilities can leave [0, 1]. Of 0.02, 0.1,
-0.25, 0.5 and 1, selected by the log loss on yeast, enron and tmc."""
+"""Largest probability in the tails of the linear link."""
 _MAX_LOG_ODDS = 20.0
 """Scores of the logistic link beyond this value are in the tails, because the exponential would run out of digits."""
 
@@ -82,19 +64,6 @@ def linear_probability_tensor(f: Tensor, tails: Tensor) -> Tensor:
     return torch.where(p < low, bottom, torch.where(1 - p < high, top, p))
 
 
-def corrected_tails(
-    rho_pos: NDArray[np.float64], rho_neg: NDArray[np.float64], thresholds: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the tails (2, q) of corrected probabilities minus half of the thresholds.
-
-    Corrected probabilities are between -rho_neg / r and 1 + rho_pos / r, r = 1 - rho_pos - rho_neg. Without noise they
-    never leave (0, 1) and need no tail, so that rare labels keep their small probabilities.
-    """
-    signal = 1 - rho_pos - rho_neg
-    outside = np.stack((rho_neg / signal + thresholds / 2, rho_pos / signal - thresholds / 2))
-    return np.clip(TAIL_SHARE * outside, 0, MAX_TAIL)
-
-
 def logistic_probability(f: NDArray[Any]) -> NDArray[Any]:
     """Return sigma(f) for abs(f) < 20; the tails approach 0 and 1 like 1 / abs(f), so that ranks are kept.
 
@@ -110,39 +79,6 @@ def logistic_probability(f: NDArray[Any]) -> NDArray[Any]:
 def _open_interval(p: NDArray[Any]) -> NDArray[Any]:
     """Return probabilities that are at least the smallest floating-point step away from 0 and 1."""
     return np.asarray(np.clip(p, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0)))
-
-
-def platt_scaling(
-    outputs: NDArray[np.float64], targets: NDArray[np.float64], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    r"""Return slope and offset of the log-odds of every label (2, q), by Platt scaling [1]_ with normal priors.
-
-    They minimize the logistic loss of :math:`a_j f_{ij} + b_j` plus :math:`\tfrac{3}{2} ((a_j - 1)^2 + b_j^2)`, which
-    keeps the log-odds of labels with few positives. The objective is convex; Newton steps are limited in size.
-
-    Parameters
-    ----------
-    outputs : array of shape (n, q)
-        Log-odds of models that were not fitted to the row.
-    targets : array of shape (n, q)
-        Labels or probabilities.
-    weights : array of shape (n, q)
-        Weights; 0 where a label was not observed.
-    """
-    slope, offset = np.ones(outputs.shape[1]), np.zeros(outputs.shape[1])
-    for _ in range(PLATT_STEPS):
-        p = expit(slope * outputs + offset)
-        residual, curvature = weights * (p - targets), weights * p * (1 - p)
-        of_slope = (residual * outputs).sum(0) + PLATT_PENALTY * (slope - 1)
-        of_offset = residual.sum(0) + PLATT_PENALTY * offset
-        weighted = curvature * outputs
-        second = (weighted * outputs).sum(0) + PLATT_PENALTY
-        mixed, last = weighted.sum(0), curvature.sum(0) + PLATT_PENALTY
-        determinant = second * last - mixed**2
-        slope = slope - np.clip((last * of_slope - mixed * of_offset) / determinant, -0.5, 0.5)
-        offset = offset - np.clip((second * of_offset - mixed * of_slope) / determinant, -1, 1)
-        slope = np.maximum(slope, MIN_PLATT_SLOPE)
-    return np.stack((slope, offset))
 
 
 def f1_thresholds(

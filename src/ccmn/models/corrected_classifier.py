@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.base import clone
 from sklearn.utils import Tags, _safe_indexing, get_tags
 from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
+from torch import Tensor
 from typing_extensions import Self
 
 from ccmn._containers import is_sparse, to_dense_array
@@ -22,22 +22,25 @@ from ccmn._progress import show_phases
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import Constraints, FloatArray, Number, OneOf, Satisfies, check_parameters
 from ccmn.estimation import NOISE_TYPES, NoiseRates
-from ccmn.estimation.out_of_fold import stratified_folds
-from ccmn.models.average_model import AverageModel, AverageModule, InversionCurve, fit_average, log_odds
-from ccmn.models.calibration import f1_thresholds, platt_scaling
+from ccmn.estimation.estimate import model_posterior
+from ccmn.estimation.noise_rates import rates_from_posterior
+from ccmn.estimation.posterior import (
+    CorrectedCurve,
+    Flips,
+    RatePosterior,
+    corrected_curve,
+    count_flips,
+    estimate_rates,
+    fixed_rates,
+)
+from ccmn.models.calibration import f1_thresholds
 from ccmn.models.label_classifier import LabelClassifier
 from ccmn.models.persistence import are_numbers, describe, read_description, require, write_model
-from ccmn.models.training_data import (
-    ResolvedNoise,
-    TrainingData,
-    debias,
-    prepare,
-    read_features,
-    require_label_matrix,
-    resolve_noise,
-)
+from ccmn.models.training_data import TrainingData, known_noise, prepare, read_features, require_label_matrix
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
+from ccmn.training.default_model import NoisyLabelModel, NoisyLabelModule, stratified_folds
+from ccmn.training.default_settings import MIN_PROBABILITY
 
 MAX_RECOMMENDED_LABELS = 1000
 """``fit`` recommends ``CCMNClassifier`` for more labels."""
@@ -60,8 +63,11 @@ class CorrectedClassifier(LabelClassifier):
     A model of the noisy labels learns :math:`\tilde\eta`, the probability of the noisy label, from which the
     probability of the true label follows [1]_:
 
-    .. math:: \eta_j(x) = \frac{\tilde\eta_j(x) - \rho_{neg,j}}{1 - \rho_{pos,j} - \rho_{neg,j}}, \qquad
-              \text{predict } 1 \iff \tilde\eta_j(x) \ge \frac{1 - \rho_{pos,j} + \rho_{neg,j}}{2}
+    .. math:: \tilde\eta(x) = \rho_{neg} + (1 - \rho_{pos} - \rho_{neg})\, \sigma(a f(x) + b)
+
+    where f are the log-odds of the model. The likelihood of this equation and a prior give the posterior of the rates;
+    the prediction is the posterior mean of :math:`\sigma(a f + b)`. In the probabilities of another ``estimator``, the
+    noise is inverted, :math:`(\tilde\eta - \rho_{neg}) / (1 - \rho_{pos} - \rho_{neg})`, limited to [0, 1].
 
     It is the recommended classifier for tables and texts with up to about 1,000 labels. :class:`CCMNClassifier` trains
     networks with the unbiased losses of the paper. Both are the same idea: with least squares, debiasing the
@@ -70,7 +76,7 @@ class CorrectedClassifier(LabelClassifier):
     Parameters
     ----------
     estimator : classifier with ``predict_proba`` or None, default=None
-        None averages a logistic regression and a random forest, whose shares are selected on held-out rows. Of another
+        None averages logistic regressions and a random forest, with a share that is selected out of fold. Of another
         classifier, one clone is fitted for each label, on the rows where it is observed; or one clone for all labels if
         it supports several labels (a random forest, ``MLPClassifier``, ``ClassifierChain``) and all are observed. Its
         probabilities are calibrated out of fold.
@@ -152,7 +158,7 @@ class CorrectedClassifier(LabelClassifier):
             Sample weights.
         trusted : tuple (rows, Y_true) or array of shape (n, q), default=None
             True labels of some rows: row numbers and labels, or labels of all rows with NaN where a label has not been
-            verified. They improve estimated rates. Without ``estimator``, they also replace the noisy labels.
+            verified. They improve estimated rates. Without ``estimator``, they also train the model.
 
         Returns
         -------
@@ -179,58 +185,97 @@ class CorrectedClassifier(LabelClassifier):
             )
         self.classes_, self.label_names_, self.inferred_ = targets.classes, targets.label_names, targets.inferred
         self.extra_: dict[str, Any] = {}
+        noise = known_noise(self.noise, data)
         with show_phases(self.verbose) as on_phase:
-            if self.estimator is None:
-                noise = self._resolve_noise(data, seed, on_phase)
-                sample = debias(data, ResolvedNoise(noise), keep_noisy=True)
-                fitted = fit_average(sample, noise, seed, on_phase=on_phase)
-                self._model: AverageModel | NoisyPosterior = fitted.model
-                f, weights = fitted.log_odds, fitted.valid.weights
-                p = fitted.valid.dense_labels().astype(np.float64)
-            else:
-                noise, f, p = self._fit_clones(data, seed, on_phase)
-                weights = data.weights
-        self.noise_, zero = noise, np.zeros(noise.n_labels)
-        self._curve = InversionCurve(noise.rho_pos, noise.rho_neg, zero)
+            on_phase("model of the noisy labels", 0, 2)
+            fit = self._fit_default if self.estimator is None else self._fit_clones
+            f, Y, weights = fit(data, noise, seed)
+            on_phase("thresholds", 1, 2)
         if self.threshold == "f1":
-            self._curve = replace(self._curve, thresholds=f1_thresholds(self._curve.scores(f), p, weights))
+            Y = debias_labels(Y, self.noise_.rho_pos, self.noise_.rho_neg)
+            self._thresholds = f1_thresholds(self._curve.scores(f), Y, weights)
         return self
 
-    def _resolve_noise(
-        self, data: TrainingData, seed: int, on_phase: Any, pred_proba: FloatArray | None = None
-    ) -> ClassConditionalNoise:
-        """Return the noise model of the labels, estimated if necessary, and set ``rates_``."""
-        noise = resolve_noise(self.noise, data, seed, partial(on_phase, "noise rates"), pred_proba)
-        self.rates_: NoiseRates | None = noise.rates
-        assert isinstance(noise.model, ClassConditionalNoise)
-        return noise.model
+    def _fit_default(
+        self, data: TrainingData, noise: ClassConditionalNoise | None, seed: int
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Fit the default model and the curve; return out-of-fold log-odds, labels and weights."""
+        Y = data.targets.labels.astype(np.float64)
+        model = NoisyLabelModel(seed).fit(data.X, Y, data.weights)
+        posterior = self._rates(model, Y, noise, data)
+        if data.trusted is not None:
+            # Where the true label is known, the mean of the noisy label replaces the noisy label itself.
+            rows, true = data.trusted[0], to_dense_array(data.trusted[1])
+            rate = posterior.rho_neg + (1 - posterior.rho_pos - posterior.rho_neg) * true
+            known = Y.copy()
+            known[rows] = np.where(np.isnan(true), Y[rows], rate)
+            model.fit(data.X, known, data.weights)
+            posterior = self._rates(model, Y, noise, data)
+        self._model: NoisyLabelModel | NoisyPosterior = model
+        self._curve: CorrectedCurve | InversionCurve = corrected_curve(posterior)
+        self._thresholds = np.zeros(len(self.classes_))
+        found = model.out_of_fold_
+        return found.log_odds, Y[found.rows], found.sample_weight
+
+    def _rates(
+        self, model: NoisyLabelModel, Y: FloatArray, noise: ClassConditionalNoise | None, data: TrainingData
+    ) -> RatePosterior:
+        """Return the posterior of the rates, known or estimated; set ``rates_`` and ``noise_``."""
+        found = model.out_of_fold_
+        if noise is not None:
+            self.noise_, self.rates_ = noise, self.noise if isinstance(self.noise, NoiseRates) else None
+            return fixed_rates(found.log_odds, Y[found.rows], noise.rho_pos, noise.rho_neg, found.sample_weight)
+        flips = verified_flips(data, Y)
+        posterior = model_posterior(model, Y, self.noise, flips)
+        self._set_rates(posterior, Y, flips, model.repeated_share_, "out of fold")
+        return posterior
+
+    def _set_rates(
+        self, posterior: RatePosterior, Y: FloatArray, flips: Flips | None, repeated: float, scores: str
+    ) -> None:
+        types = (self.noise,) * Y.shape[1]
+        rates = rates_from_posterior(posterior, Y, types, self.label_names_, flips, repeated=repeated, scores=scores)
+        self.rates_: NoiseRates | None = rates
+        self.noise_ = rates.noise
 
     def _fit_clones(
-        self, data: TrainingData, seed: int, on_phase: Any
-    ) -> tuple[ClassConditionalNoise, FloatArray, FloatArray]:
-        """Fit and calibrate clones of the classifier; return the noise, out-of-fold log-odds and debiased labels."""
+        self, data: TrainingData, noise: ClassConditionalNoise | None, seed: int
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Fit and calibrate clones of the classifier; return out-of-fold log-odds, labels and weights."""
         X, weights, inferred = data.X, data.weights, data.targets.inferred
-        Y = to_dense_array(data.targets.labels).astype(np.float64)
+        Y = data.targets.labels.astype(np.float64)
         if len(Y) < 2:
             raise ValueError("out-of-fold probabilities require at least 2 rows; got n_samples=1")
         if inferred is not None:  # classifiers take labels and not probabilities
             Y = np.where(np.isnan(Y), np.nan, inferred.labels)
+            noise = noise if self.noise is None else inferred.noise
         model = self._model = NoisyPosterior(self.estimator).fit(X, Y, weights)
         self.estimators_ = model.estimators
         for name in ("n_features_in_", "feature_names_in_"):
             if self.estimators_ and hasattr(self.estimators_[0], name):
                 setattr(self, name, getattr(self.estimators_[0], name))
         f = log_odds(out_of_fold_proba(self.estimator, X, Y, self.cv, seed, weights))
-        share = np.where(np.isnan(Y), 0.0, 1.0) * (1.0 if weights is None else weights[:, None] / weights.mean())
-        model.slope, model.offset = platt_scaling(f, np.nan_to_num(Y), share)
-        f = model.slope * f + model.offset
-        noise = self._resolve_noise(data, seed, on_phase, None if _is_numeric_matrix(X) else expit(f))
-        if inferred is not None and self.noise is not None:
-            noise = inferred.noise
-        return noise, f, debias_labels(Y, noise.rho_pos, noise.rho_neg)
+        zero = np.zeros(Y.shape[1])
+        calibration = fixed_rates(f, Y, zero, zero, weights)
+        if noise is not None:
+            self.noise_, self.rates_ = noise, self.noise if isinstance(self.noise, NoiseRates) else None
+        elif (numbers := _numeric_matrix(X)) is not None:
+            # A calibrated probability of the noisy label does not identify the rates; directions of the features do.
+            self._rates(NoisyLabelModel(seed).fit(numbers, Y, weights), Y, None, data)
+        else:
+            flips = verified_flips(data, Y)
+            posterior = estimate_rates(f, Y, sample_weight=weights, noise_type=self.noise, trusted=flips)
+            self._set_rates(posterior, Y, flips, 0.0, "pred_proba")
+        rates = self.noise_.rho_pos, self.noise_.rho_neg
+        self._curve = InversionCurve(*rates, calibration.slope[:, 0, 0], calibration.offset[:, 0, 0])
+        self._thresholds = zero
+        return f, Y, np.ones(len(Y)) if weights is None else weights
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Return the scores of the labels: twice the corrected probability minus 1, and minus the threshold.
+        """Return the scores of the labels, which increase with the probabilities, minus the thresholds.
+
+        Without ``estimator``, they are the log-odds of the true labels; with it, twice the corrected probability minus
+        1, which can lie outside [-1, 1].
 
         Parameters
         ----------
@@ -244,10 +289,10 @@ class CorrectedClassifier(LabelClassifier):
         """
         check_is_fitted(self)
         X = read_features(self, X, reset=False) if self.estimator is None else _without_bfloat16(X)
-        return self._curve.decisions(self._model.log_odds(X))
+        return self._curve.scores(self._model.log_odds(X)) - self._thresholds
 
     def _probabilities(self, X: Any) -> FloatArray:
-        return self._curve.probabilities(self.decision_function(X))
+        return self._curve.probabilities(self.decision_function(X) + self._thresholds)
 
     def to_torch(self) -> torch.nn.Module:
         """Return the fitted classifier as a torch module, for ``torch.export``, ONNX or a service without ccmn.
@@ -264,7 +309,7 @@ class CorrectedClassifier(LabelClassifier):
         >>> bool(np.allclose(clf.to_torch()(torch.tensor(X)).numpy(), clf.predict_proba(X), atol=1e-5))
         True
         """
-        return AverageModule(self._default_model("to_torch"), self._curve).eval()
+        return CorrectedModule(self._default_model("to_torch"), self._curve).eval()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the model to one file or to a folder, never as a pickle.
@@ -275,13 +320,13 @@ class CorrectedClassifier(LabelClassifier):
             A path with a suffix, such as ``model.ccmn``, becomes one file. A path without suffix becomes a folder.
         """
         model = self._default_model("save")
-        thresholds = self._curve.thresholds.tolist()
-        write_model(path, {**describe(self), "thresholds": thresholds}, model.arrays)
+        curve = {"knots": self._curve.knots, "curve": self._curve.values}
+        write_model(path, {**describe(self), "thresholds": self._thresholds.tolist()}, {**model.arrays(), **curve})
 
-    def _default_model(self, method: str) -> AverageModel:
+    def _default_model(self, method: str) -> NoisyLabelModel:
         """Return the default model; an error if a classifier was passed, which has its own format."""
         check_is_fitted(self)
-        if not isinstance(self._model, AverageModel):
+        if not isinstance(self._model, NoisyLabelModel):
             raise TypeError(
                 f"{method} requires estimator=None; got {type(self.estimator).__name__}. Store other classifiers with "
                 "skops: skops.io.dump(classifier, file)."
@@ -297,9 +342,12 @@ class CorrectedClassifier(LabelClassifier):
             raise ValueError(f"noise must have two rates per label; got {clf.noise_.kind!r}")
         q = clf.noise_.n_labels
         require(d, "thresholds", are_numbers(d["thresholds"], q, -np.inf), f"a list of {q} numbers")
-        clf._model = AverageModel(arrays)
-        clf._model.check(clf.n_features_in_, clf.noise_.n_labels)
-        clf._curve = InversionCurve(clf.noise_.rho_pos, clf.noise_.rho_neg, np.array(d["thresholds"], dtype=np.float64))
+        knots, values = (np.asarray(arrays.pop(name), dtype=np.float64) for name in ("knots", "curve"))
+        increasing = np.isfinite(values).all() and (np.diff(values) >= 0).all() and (np.diff(knots) > 0).all()
+        if knots.ndim != 1 or not knots.size or values.shape != (q, knots.size) or not increasing:
+            raise ValueError(f"curve must be {q} increasing functions of increasing knots; got shape {values.shape}")
+        clf._model = NoisyLabelModel.from_arrays(arrays, clf.n_features_in_, q)
+        clf._curve, clf._thresholds = CorrectedCurve(knots, values), np.array(d["thresholds"], dtype=np.float64)
         return clf
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -323,15 +371,63 @@ def _without_bfloat16(X: Any) -> Any:
     return to_dense_array(X) if isinstance(X, torch.Tensor) and X.dtype == torch.bfloat16 else X
 
 
-def _is_numeric_matrix(X: Any) -> bool:
-    """Return whether X is a matrix of finite numbers, from which rates can be estimated without a classifier."""
+def _numeric_matrix(X: Any) -> Any:
+    """Return X as a matrix of finite numbers, from which rates can be estimated; None if it is something else."""
     if is_sparse(X):
-        return bool(np.isfinite(X.tocsr().data).all())
+        return X.tocsr() if np.isfinite(X.tocsr().data).all() else None
     try:
         array = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):
-        return False
-    return array.ndim == 2 and bool(np.isfinite(array).all())
+        return None
+    return array if array.ndim == 2 and np.isfinite(array).all() else None
+
+
+def verified_flips(data: TrainingData, Y: FloatArray) -> Flips | None:
+    """Return the counts of flips on the trusted rows."""
+    return None if data.trusted is None else count_flips(Y[data.trusted[0]], to_dense_array(data.trusted[1]))
+
+
+def log_odds(p: FloatArray) -> FloatArray:
+    """Return the log-odds of limited probabilities."""
+    return np.asarray(logit(np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY)))
+
+
+@dataclass(frozen=True)
+class InversionCurve:
+    """Inversion of the noise in calibrated probabilities of the noisy labels, sigmoid(slope f + offset)."""
+
+    rho_pos: FloatArray
+    rho_neg: FloatArray
+    slope: FloatArray
+    offset: FloatArray
+
+    def scores(self, f: FloatArray) -> FloatArray:
+        """Return 2 p - 1 for the corrected probabilities p, which can lie outside [0, 1]."""
+        return 2 * debias_labels(expit(self.slope * f + self.offset), self.rho_pos, self.rho_neg) - 1
+
+    def probabilities(self, scores: FloatArray) -> FloatArray:
+        """Return the corrected probabilities, limited to [0, 1]."""
+        return np.clip((1 + scores) / 2, 0, 1)
+
+
+class CorrectedModule(torch.nn.Module):
+    """Torch module of the fitted default: features (n, d) in, probabilities of the true labels (n, q) out."""
+
+    values: Tensor
+
+    def __init__(self, model: NoisyLabelModel, curve: CorrectedCurve) -> None:
+        super().__init__()
+        self.model = NoisyLabelModule(model)
+        self.first, self.step = float(curve.knots[0]), float(curve.knots[1] - curve.knots[0])
+        self.register_buffer("values", torch.tensor(curve.values.T))
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the probabilities of the true labels: the curve is interpolated between equidistant knots."""
+        place = ((self.model(X) - self.first) / self.step).clamp(0, self.values.shape[0] - 1)
+        below = place.floor().clamp(max=self.values.shape[0] - 2)
+        index = below.long()
+        low, high = self.values.gather(0, index), self.values.gather(0, index + 1)
+        return torch.sigmoid(low + (place - below) * (high - low))
 
 
 def out_of_fold_proba(
@@ -339,9 +435,9 @@ def out_of_fold_proba(
 ) -> FloatArray:
     """Return out-of-fold probabilities (n, q) of the noisy labels from clones of a classifier."""
     result = np.empty(Y.shape)
-    folds = stratified_folds(Y, min(n_folds, len(Y)), np.random.default_rng(seed))
-    for k, held_out in enumerate(folds):
-        rest = np.sort(np.concatenate(folds[:k] + folds[k + 1 :]))
+    folds = stratified_folds(np.nan_to_num(Y), min(n_folds, len(Y)), np.random.default_rng(seed))
+    for k in np.unique(folds):
+        held_out, rest = np.flatnonzero(folds == k), np.flatnonzero(folds != k)
         part = None if weights is None else weights[rest]
         posterior = NoisyPosterior(estimator).fit(_safe_indexing(X, rest), Y[rest], part)
         result[held_out] = posterior.proba(_safe_indexing(X, held_out))
@@ -357,8 +453,6 @@ class NoisyPosterior:
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
         self.estimators: list[Any] = []
-        self.slope: Any = 1.0
-        self.offset: Any = 0.0
         self._columns: list[NDArray[np.intp]] = []
 
     def fit(self, X: Any, Y: FloatArray, weights: FloatArray | None = None) -> Self:
@@ -394,8 +488,8 @@ class NoisyPosterior:
         return result
 
     def log_odds(self, X: Any) -> FloatArray:
-        """Return the calibrated log-odds (n, q) of the noisy labels."""
-        return np.asarray(self.slope * log_odds(self.proba(X)) + self.offset)
+        """Return the log-odds (n, q) of the noisy labels."""
+        return log_odds(self.proba(X))
 
 
 def positive_columns(proba: Any, q: int) -> FloatArray:

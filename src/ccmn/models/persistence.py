@@ -144,7 +144,7 @@ def describe(clf: CCMNClassifier | CorrectedClassifier) -> dict[str, Any]:
 def json_safe(value: Any) -> Any:
     """Return a parameter in a form that JSON can hold; a function becomes None, because code is never stored."""
     if isinstance(value, NoiseRates):
-        value = value.shrunk_noise
+        value = value.noise
     if isinstance(value, (NoiseModel, GroupedNoise)):
         return value.to_dict()
     if isinstance(value, (np.ndarray, tuple, list)):

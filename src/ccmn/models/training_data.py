@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +20,7 @@ from ccmn._containers import (
     to_dense_array,
     to_plain_container,
 )
-from ccmn.estimation import NoiseRates, cross_fit_proba
+from ccmn.estimation import NoiseRates, cross_fit_proba, estimate_noise
 from ccmn.estimation.noise_rates import MIN_SIGNAL
 from ccmn.models.targets import Targets, Trusted, encode_like, encode_targets, is_votes, read_trusted
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
@@ -252,46 +251,47 @@ class ResolvedNoise:
     """Noise model of every group if rows belong to groups."""
 
 
-def resolve_noise(
-    noise: Noise,
-    data: TrainingData,
-    seed: int,
-    on_progress: Callable[[int, int], None] | None = None,
-    pred_proba: Any = None,
-) -> ResolvedNoise:
-    """Return the given noise model, or the one estimated from the training data.
-
-    ``on_progress`` is called during an estimation with the number of finished steps and of all steps. With
-    ``pred_proba``, rates are estimated from these out-of-fold probabilities instead of the features.
-    """
+def known_noise(noise: Noise, data: TrainingData) -> Any:
+    """Return the given noise model of the labels, without noise for None, or None if the rates are to be estimated."""
     targets = data.targets
     if targets.inferred is not None:
         if data.groups is not None or not (noise is None or noise == "both"):
             raise ValueError("votes require noise='both' and no groups: the rates of annotators are estimated")
-        return ResolvedNoise(_noise_of_probabilities(targets, zero=noise is None))
-    if isinstance(noise, NoiseRates):
-        return replace(resolve_noise(noise.shrunk_noise, data, seed), rates=noise)
+        return _noise_of_probabilities(targets, zero=noise is None)
+    noise = noise.noise if isinstance(noise, NoiseRates) else noise
     if isinstance(noise, GroupedNoise) and data.groups is None:
         raise ValueError("noise is a GroupedNoise, which requires the group of every row: fit(X, y, groups=...)")
     declared = noise.mean(data.groups) if isinstance(noise, GroupedNoise) else noise  # type: ignore[arg-type]
     check_zeros_for(declared, targets.labels, targets.label_names, data.trusted)
-    if data.groups is not None:
-        rates = None
-        if isinstance(noise, str):
-            rates = _estimate(noise, data, seed, on_progress)
-            noise = rates.shrunk_noise
-        if not isinstance(noise, GroupedNoise):
-            given = "None" if noise is None else type(noise).__name__
-            raise TypeError(f"groups require noise='both' or a GroupedNoise; got {given}")
-        return ResolvedNoise(noise.mean(data.groups), rates, noise)
+    if data.groups is not None and not isinstance(noise, (str, GroupedNoise)):
+        given = "None" if noise is None else type(noise).__name__
+        raise TypeError(f"groups require noise='both' or a GroupedNoise; got {given}")
+    if isinstance(noise, str):
+        n, q = targets.labels.shape
+        if n * q > MAX_ESTIMATION_ENTRIES:
+            raise ValueError(
+                f"noise={noise!r} would estimate the rates of {q} labels from {n} rows, which needs too much memory; "
+                "pass noise=ClassConditionalNoise(rho_pos, rho_neg) with rates estimated by estimate_noise on fewer "
+                "rows or on groups of labels"
+            )
+        return None
     if isinstance(noise, NoiseModel):
         _check_labels_of_noise(noise, targets)
-        return ResolvedNoise(noise)
-    if isinstance(noise, str) and _can_estimate(noise, data):
-        rates = _estimate(noise, data, seed, on_progress, pred_proba)
-        return ResolvedNoise(rates.shrunk_noise, rates)
-    q = targets.labels.shape[1]
-    return ResolvedNoise(ClassConditionalNoise(0.0, 0.0, n_labels=q, label_names=targets.label_names))
+    if noise is None:
+        return ClassConditionalNoise(0.0, 0.0, n_labels=targets.labels.shape[1], label_names=targets.label_names)
+    return noise
+
+
+def resolve_noise(noise: Noise, data: TrainingData, seed: int) -> ResolvedNoise:
+    """Return the given noise model, or the one estimated from the training data."""
+    known = known_noise(noise, data)
+    rates = noise if isinstance(noise, NoiseRates) else None
+    if known is None:
+        rates = _estimate(noise, data, seed)
+        known = rates.noise
+    if isinstance(known, GroupedNoise):
+        return ResolvedNoise(known.mean(data.groups), rates, known)  # type: ignore[arg-type]
+    return ResolvedNoise(known, rates)
 
 
 def _check_labels_of_noise(noise: NoiseModel, targets: Targets) -> None:
@@ -304,24 +304,6 @@ def _check_labels_of_noise(noise: NoiseModel, targets: Targets) -> None:
             f"The label names of the noise model, {', '.join(noise.label_names[:4])} ..., differ from the names in "
             f"y, {', '.join(names[:4])} ...; use the same order, or omit the names"
         )
-
-
-def _can_estimate(noise: str, data: TrainingData) -> bool:
-    """Return whether there are enough rows to estimate rates; raise an error if there are too many labels and rows."""
-    n, q = data.targets.labels.shape
-    if n * q > MAX_ESTIMATION_ENTRIES:
-        raise ValueError(
-            f"noise={noise!r} would estimate the rates of {q} labels from {n} rows, which needs too much memory; pass "
-            "noise=ClassConditionalNoise(rho_pos, rho_neg) with rates estimated by estimate_noise on fewer rows or on "
-            "groups of labels"
-        )
-    if n < MIN_SAMPLES_FOR_ESTIMATION and data.trusted is None:
-        warnings.warn(
-            f"n_samples={n} is below the minimum of {MIN_SAMPLES_FOR_ESTIMATION}: noise rates are not estimated "
-            "and labels are used without noise correction. Pass a noise model to correct them.",
-            stacklevel=4,
-        )
-    return bool(n >= MIN_SAMPLES_FOR_ESTIMATION)
 
 
 def _noise_of_probabilities(targets: Targets, *, zero: bool) -> ClassConditionalNoise:
@@ -342,24 +324,15 @@ def _noise_of_probabilities(targets: Targets, *, zero: bool) -> ClassConditional
     return ClassConditionalNoise(*rates, label_names=targets.label_names)
 
 
-def _estimate(
-    noise: str,
-    data: TrainingData,
-    seed: int,
-    on_progress: Callable[[int, int], None] | None = None,
-    pred_proba: Any = None,
-) -> Any:
+def _estimate(noise: Any, data: TrainingData, seed: int) -> Any:
     """Return estimated rates, which carry the names of the labels."""
-    from ccmn.estimation import estimate_noise
-
     labels = data.targets.labels
     if data.targets.label_names is not None:
         from pandas import DataFrame
 
         labels = DataFrame(to_dense_array(labels), columns=list(data.targets.label_names))
-    X = data.X if pred_proba is None else None
-    settings: dict[str, Any] = {"pred_proba": pred_proba, "groups": data.groups, "on_progress": on_progress}
-    return estimate_noise(X, labels, noise_type=noise, trusted=data.trusted, random_state=seed, **settings)
+    settings: dict[str, Any] = {"trusted": data.trusted, "groups": data.groups, "random_state": seed}
+    return estimate_noise(data.X, labels, noise_type=noise, **settings)
 
 
 def with_out_of_fold_features(

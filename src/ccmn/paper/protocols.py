@@ -36,8 +36,9 @@ class Protocol:
     learning_rates: tuple[float, ...] = LEARNING_RATES
     batch_sizes: Mapping[str, int] = field(default_factory=dict)
     """Batch size by dataset; the default is the size in the appendix of the paper."""
-    estimator: str = "auto"
-    """Method of ``estimate_noise`` that provides the rates of the methods named "...-estimated"."""
+    estimator: str = "posterior"
+    """How the rates of the methods named "...-estimated" are estimated: "posterior" (``estimate_noise``) or
+    "best_bin"."""
     epochs: int = 200
     weight_decay: float = 1e-4
     refit: bool = False

@@ -37,6 +37,7 @@ from ccmn.data.dataset import MultiLabelData
 from ccmn.noise import ClassConditionalNoise
 from ccmn.paper.baselines import BASELINES, PMLNI
 from ccmn.paper.baselines.pml_ni import RangeScaler
+from ccmn.paper.best_bin import best_bin_noise
 from ccmn.paper.fleet import FleetSettings, HeldOutSet, Outcome, criteria, group_methods, run_group_of_methods
 from ccmn.paper.protocols import Protocol, Repeat, make_repeat
 from ccmn.paper.result_store import Cell, Result, ResultStore
@@ -446,8 +447,10 @@ def _estimated_noise(column: Column, number: int) -> ClassConditionalNoise:
 
     repeat = make_repeat(column.data, column.protocol, number, column.random_state)
     noise_type = "both" if column.protocol.noise_generator == "both_ways" else "partial"
-    X, Y, method = column.data.X[repeat.train], repeat.noisy[repeat.train], column.protocol.estimator
-    return estimate_noise(X, Y, method, noise_type, random_state=column.random_state).noise
+    X, Y = column.data.X[repeat.train], repeat.noisy[repeat.train]
+    if column.protocol.estimator == "best_bin":
+        return best_bin_noise(X, Y, column.random_state)
+    return estimate_noise(X, Y, noise_type=noise_type, random_state=column.random_state).noise
 
 
 def machine(device: str) -> dict[str, str]:

@@ -162,14 +162,14 @@ class ResultCache:
         if folder is not None:
             folder.mkdir(exist_ok=True)
 
-    def rates(self, X: Any, Y: Any, noise_type: str, trusted: Any = None, method: str = "auto") -> NoiseRates:
+    def rates(self, X: Any, Y: Any, noise_type: str, trusted: Any = None) -> NoiseRates:
         """Return the estimated rates, with a progress bar in terminals if they are not stored."""
         import numpy as np
 
         from ccmn._progress import show_phases
         from ccmn.estimation import NoiseRates, estimate_noise
 
-        settings = ("rates", method, noise_type, None if trusted is None else [part.tolist() for part in trusted])
+        settings = ("rates", noise_type, None if trusted is None else [part.tolist() for part in trusted])
         path = self._path(X, Y, settings)
         stored = self._read(path)
         if stored is not None and stored.dtype.kind == "U" and not stored.ndim:
@@ -177,16 +177,7 @@ class ResultCache:
                 known = NoiseRates.from_dict(json.loads(str(stored)))
                 if known.noise.n_labels == Y.shape[1]:
                     return known
-        with show_phases(1) as on_phase:
-            rates = estimate_noise(
-                X,
-                Y,
-                method=method,
-                noise_type=noise_type,
-                trusted=trusted,
-                random_state=self.seed,
-                on_progress=partial(on_phase, f"noise rates of {Y.shape[1]} labels, folds and calibration"),
-            )
+        rates = estimate_noise(X, Y, noise_type=noise_type, trusted=trusted, random_state=self.seed)
         assert isinstance(rates, NoiseRates)  # no groups are given
         self._write(path, np.array(json.dumps(rates.to_dict())))
         return rates

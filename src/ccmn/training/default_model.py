@@ -7,16 +7,19 @@ fitted state consists of arrays, so that it can be stored without pickles and ex
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+import torch
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.decomposition import TruncatedSVD
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from torch import Tensor
 
 from ccmn._containers import is_sparse
 from ccmn._validation import FloatArray
@@ -73,6 +76,8 @@ class NoisyLabelModel:
         Random forest; None for more than 100 labels.
     share_ : float
         Share of the logistic regression in the average.
+    repeated_share_ : float
+        Share of the rows that repeat another one.
     out_of_fold_ : OutOfFold
         Out-of-fold predictions of the last fit.
     """
@@ -95,7 +100,10 @@ class NoisyLabelModel:
         """
         settings, rng = self.settings, np.random.default_rng(self.random_state)
         Y, weight = np.asarray(Y, np.float64), np.ones(len(Y)) if sample_weight is None else np.asarray(sample_weight)
+        if not weight.any():
+            raise ValueError("Expected a positive sample_weight in at least one row; got only 0")
         distinct, position = distinct_rows(X, Y)
+        self.repeated_share_ = 1 - len(distinct) / len(Y)
         weight = np.bincount(position, weight / weight.max()) / np.bincount(position)
         weight /= weight.mean()
         self._fit_scaling(X)
@@ -120,7 +128,7 @@ class NoisyLabelModel:
 
     def log_odds(self, X: Any) -> FloatArray:
         """Return the log-odds f (n, q) of the noisy labels of new rows."""
-        A = self._scaled(X)
+        A = self._scaled(X.toarray() if self.is_dense and is_sparse(X) else X)
         p = expit(self._linear(A, self.coef_, self.intercept_))
         if self.forest_ is not None and self.share_ < 1:
             p = self.share_ * p + (1 - self.share_) * self.forest_.predict(self._projected(A))
@@ -141,6 +149,47 @@ class NoisyLabelModel:
                 p = self.share_ * p + (1 - self.share_) * self.forest_.predict(self._projected(A))
             result[unseen] = _log_odds(p)
         return result
+
+    # -- Storage
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the model was fitted to dense features; sparse features have one common scale and components."""
+        return self.mean_.size > 1 or self.components_ is None
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays to store; :meth:`from_arrays` reads them."""
+        result = {"coef": self.coef_, "intercept": self.intercept_, "mean": self.mean_, "scale": self.scale_}
+        result["share"] = np.array([self.share_])
+        result |= {} if self.components_ is None else {"components": self.components_}
+        return result | ({} if self.forest_ is None else self.forest_.arrays())
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], n_features: int, n_labels: int) -> NoisyLabelModel:
+        """Return the model of stored arrays; a ValueError names one that is invalid."""
+        shapes: dict[str, tuple[int, ...]] = {"coef": (n_labels, n_features), "intercept": (n_labels,), "share": (1,)}
+        d = arrays["scale"].size
+        shapes |= dict.fromkeys(("mean", "scale"), (1,) if d == 1 else (n_features,))
+        if "components" in arrays:
+            shapes["components"] = (*arrays["components"].shape[:1], n_features)
+        forest = {"feature", "threshold", "values"} if "feature" in arrays else set()
+        if unknown := set(arrays) - set(shapes) - forest:
+            raise ValueError(f"weights must not contain {min(unknown)!r}")
+        for name, shape in shapes.items():
+            array = arrays[name]
+            if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+                raise ValueError(f"{name} must be finite numbers of shape {shape}; got shape {array.shape}")
+        if not (arrays["scale"] > 0).all():
+            raise ValueError("scale must be positive")
+        if not 0 <= arrays["share"][0] <= 1:
+            raise ValueError("share must be a number from 0 to 1")
+        model = cls()
+        model.coef_, model.intercept_ = arrays["coef"], arrays["intercept"]
+        model.mean_, model.scale_, model.share_ = arrays["mean"], arrays["scale"], float(arrays["share"][0])
+        model.components_ = arrays.get("components")
+        width = n_features if model.components_ is None else len(model.components_)
+        model.forest_ = Forest.from_arrays(arrays, width, n_labels) if forest else None
+        return model
 
     # -- Features
 
@@ -234,6 +283,34 @@ class NoisyLabelModel:
             share = (w * difference * (np.nan_to_num(Y) - other)).sum() / total
             self.share_ = float(np.clip(share, 0, 1))
         return _log_odds(self.share_ * p + (1 - self.share_) * other)
+
+
+class NoisyLabelModule(torch.nn.Module):
+    """Torch module of a fitted model: dense features (n, d) in, log-odds of the noisy labels (n, q) out."""
+
+    coef: Tensor
+    intercept: Tensor
+    mean: Tensor
+    scale: Tensor
+    components: Tensor
+
+    def __init__(self, model: NoisyLabelModel) -> None:
+        super().__init__()
+        for name, array in model.arrays().items():
+            if name in ("coef", "intercept", "mean", "scale", "components"):
+                self.register_buffer(name, torch.tensor(array))
+        self.limit = MAX_Z if model.is_dense else torch.inf
+        self.share = model.share_
+        self.forest = model.forest_.module if model.forest_ is not None and model.share_ < 1 else None
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the log-odds of the noisy labels."""
+        A = ((X.to(self.coef.dtype) - self.mean) / self.scale).clamp(-self.limit, self.limit)
+        p = torch.sigmoid(A @ self.coef.T + self.intercept)
+        if self.forest is not None:
+            features = A @ self.components.T if hasattr(self, "components") else A
+            p = self.share * p + (1 - self.share) * self.forest(features).to(p.dtype)
+        return torch.logit(p, MIN_PROBABILITY)
 
 
 class _Logistic:

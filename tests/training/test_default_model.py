@@ -6,7 +6,7 @@ import scipy.sparse
 from scipy.special import expit
 
 from ccmn.estimation.posterior import corrected_curve, estimate_rates
-from ccmn.models.default_model import NoisyLabelModel, distinct_rows, stratified_folds
+from ccmn.training.default_model import NoisyLabelModel, distinct_rows, stratified_folds
 from ccmn.training.default_settings import DefaultSettings
 
 FAST = DefaultSettings(n_trees=5, c_grid=(1e-2, 1.0))
