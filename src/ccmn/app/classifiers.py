@@ -30,7 +30,7 @@ def make_classifier(method: str, noise: Any, random_state: int, **settings: Any)
     used = None if isinstance(noise, str) and noise == "none" else noise
     if method == "corrected":
         return CorrectedClassifier(None, used, random_state=random_state, **settings)
-    used = used.shrunk_noise if isinstance(used, NoiseRates) else used
+    used = used.noise if isinstance(used, NoiseRates) else used
     return CCMNClassifier(used, loss=method, random_state=random_state, **settings)
 
 

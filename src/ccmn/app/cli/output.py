@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -166,7 +165,6 @@ class ResultCache:
         """Return the estimated rates, with a progress bar in terminals if they are not stored."""
         import numpy as np
 
-        from ccmn._progress import show_phases
         from ccmn.estimation import NoiseRates, estimate_noise
 
         settings = ("rates", noise_type, None if trusted is None else [part.tolist() for part in trusted])
