@@ -77,7 +77,20 @@ def saved(task: MultiLabelData, run: Run, tmp_path_factory: pytest.TempPathFacto
     """Model fitted on the task."""
     folder = tmp_path_factory.mktemp("saved")
     write_npz(task, folder / "task.npz")
-    run("fit", folder / "task.npz", "--noise", "none", "--epochs", 15, "--lr", 0.05, "--out", folder / "model.ccmn")
+    run(
+        "fit",
+        folder / "task.npz",
+        "--noise",
+        "none",
+        "--loss",
+        "hamming",
+        "--epochs",
+        15,
+        "--lr",
+        0.05,
+        "--out",
+        folder / "model.ccmn",
+    )
     return folder / "model.ccmn"
 
 

@@ -90,7 +90,7 @@ def test_help_starts_with_an_imperative_verb():
 
 def test_choices_and_defaults_in_help_are_those_of_the_estimator(run):
     help_text = " ".join(run("fit", "--help").stdout.replace("│", " ").split())
-    for word in ("plugin", "logistic", "mlp", "average", "relu", "(default: 200)", "closed_form"):
+    for word in ("ranking", "logistic", "mlp", "relu", "(default: 200)"):
         assert word in help_text
     assert "{" not in help_text.replace("{DATA}", "")
 
@@ -111,9 +111,9 @@ def test_no_arguments_print_help_with_exit_code_2(run, arguments):
         (["fit", "a.csv"], "--out"),
         (
             ["fit", "a.csv", "--out", "m", "--loss", "rankin"],
-            "'rankin' is not one of auto, hamming, ranking, forward, plugin",
+            "'rankin' is not one of hamming, ranking",
         ),
-        (["fit", "a.csv", "--out", "m", "--model", "tree"], "'tree' is not one of auto, linear, mlp, average"),
+        (["fit", "a.csv", "--out", "m", "--model", "tree"], "'tree' is not one of linear, mlp"),
         (["fit", "a.csv", "--out", "m", "--device", "abacus"], "device 'abacus' is not available"),
         (["fit", "a.csv", "--out", "m", "--epochs", "0"], "--epochs"),
         (["fit", "a.csv", "--out", "m", "--patience", "3"], "--patience was removed"),

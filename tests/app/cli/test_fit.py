@@ -12,9 +12,8 @@ import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose
 
-from ccmn.app.report.console import fit_summary
 from ccmn.data import load_dataset, write_csv, write_npz
-from ccmn.models import load_model
+from ccmn.models import CorrectedClassifier, load_model
 from ccmn.noise import ClassConditionalNoise
 
 QUICK = ("--loss", "ranking", "--epochs", 3, "--lr", 0.05)
@@ -26,23 +25,6 @@ def test_printed_summary(run, files):
     assert "noise: none" in text
     assert re.search(r"^validation ranking \+ Hamming loss 0\.\d+ \(learning rate 0\.05, epoch \d of 3\)$", text, re.M)
     assert text.endswith("saved to model.ccmn\n")
-
-
-@pytest.mark.parametrize(
-    ("share", "words"),
-    [
-        (0.999, "(logistic regression; l2 0.1)"),
-        (0.001, "(random forest;"),
-        (0.6, "(average of 60% logistic regression"),
-    ],
-)
-def test_summary_names_only_models_with_a_share(share, words):
-    noise = {"kind": "partial", "rho_pos": [0.0], "rho_neg": [0.1]}
-    selected = {"criterion": "hamming_loss", "value": 0.1, "n_labels": 1, "l2_min": 0.1, "linear_share": share}
-    result = {"model": "m.ccmn", "n": 9, "d": 3, "q": 1, "noise": noise, "noise_is_estimated": True}
-    printed = fit_summary({**result, "validation": selected})
-    assert words in printed
-    assert printed.startswith("9 rows, 3 features, 1 label\n")
 
 
 def test_json(printed, files):
@@ -60,30 +42,25 @@ def test_selection_at_the_edge_is_noted(run, files):
     assert "The best epoch is the last one (3)" in result.stderr
 
 
-@pytest.mark.parametrize("surrogate", ["square", "logistic"])
-def test_path_solvers_print_the_selected_l2_and_criterion(run, printed, files, surrogate):
-    command = ("fit", "task.npz", "--noise", "none", "--loss", "hamming", "--surrogate", surrogate, "--out", "m.ccmn")
-    selected = printed(*command)["validation"]
-    assert (selected["criterion"], selected["n_labels"]) == ("hamming_loss", 3)
-    history = load_model("m.ccmn").history_
-    used = history["l2"][history["labels"] > 0]
-    assert (selected["l2_min"], selected["l2_max"]) == (used.min(), used.max())
-    # The worst row of the history, a large l2 that no label selects, has a much larger loss.
-    assert selected["value"] <= history["hamming_loss"].min() + 0.02 < history["hamming_loss"].max()
-    text = run(*command, "--force").stdout
-    assert f"\nvalidation Hamming loss {selected['value']:.4g} (l2 selected per label, {used.min():.2g}" in text
+def test_default_is_the_corrected_classifier(run, files):
+    text = run("fit", "task.npz", "--noise", "none", "--threshold", "f1", "--out", "model.ccmn").stdout
+    assert "validation" not in text
+    model = load_model("model.ccmn")
+    assert type(model) is CorrectedClassifier
+    assert model.threshold == "f1"
 
 
-@pytest.mark.parametrize("model", [(), ("--model", "auto"), ("--model", "average")])
-def test_average_prints_the_selected_shares(run, printed, files, model):
-    command = ("fit", "task.npz", "--noise", "none", *model, "--out", "m.ccmn")
-    selected = printed(*command)["validation"]
-    assert selected == load_model("m.ccmn").selected_
-    share = selected["linear_share"]
-    text = run(*command, "--force").stdout
-    shares = f"average of {share:.0%} logistic regression and {1 - share:.0%} random forest"
-    shares = {"100%": "logistic regression", "0%": "random forest"}.get(f"{share:.0%}", shares)
-    assert f"\nvalidation Hamming loss {selected['value']:.4g} ({shares}; l2 selected per label, " in text
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--epochs", 3), "--epochs requires --loss hamming or --loss ranking"),
+        (("--solver", "newton"), "--solver was removed"),
+        (("--memory", "50MB"), "--memory was removed"),
+        (("--loss", "hamming", "--threshold", "f1"), "--threshold requires a fit without --loss"),
+    ],
+)
+def test_options_of_the_other_method(rejected, files, options, message):
+    assert message in rejected("fit", "task.npz", *options, "--out", "model.ccmn", code=2)
 
 
 def test_options_reach_the_estimator(run, files):
@@ -95,8 +72,6 @@ def test_options_reach_the_estimator(run, files):
         "epochs": 4,
         "batch_size": 50,
         "weight_decay": 0.01,
-        "solver": "adam",
-        "threshold": "f1",
         "validation_fraction": 0.3,
         "device": "cpu",
     }
@@ -140,7 +115,7 @@ def test_validation_file(run, task, files):
     order = [2, 0, 3, 1]
     names = [task.feature_names[j] for j in order]
     write_csv(replace(task, X=task.X[:, order], feature_names=names), files / "validation.csv")
-    arguments = ("fit", "task.npz", "--noise", "none", "--loss", "hamming", "--surrogate", "square")
+    arguments = ("fit", "task.npz", "--noise", "none", "--loss", "hamming", "--epochs", 3)
     history = {}
     for name in ("validation.csv", "task.npz"):
         run(*arguments, "--validation", name, "--validation-is-clean", "--out", f"{name}.ccmn")
@@ -187,7 +162,7 @@ def test_text(run, files):
     table.drop(columns="stars").to_parquet("text.parquet", index=False)
     run("fit", "text.csv", "--text", "review", "--labels", "label_*", "--noise", "none", *QUICK, "--out", "both.ccmn")
     assert load_model("both.ccmn").n_features_in_ == 1 + 6
-    arguments = ("--labels", "label_*", "--noise", "none", "--epochs", 60, "--out", "words.ccmn")
+    arguments = ("--labels", "label_*", "--noise", "none", "--out", "words.ccmn")
     run("fit", "text.parquet", "--text", "review", *arguments)
     pd.DataFrame({"review": ["a boat!", "blue, blue", "unknown words"]}).to_csv("new.csv", index=False)
     assert run("predict", "words.ccmn", "new.csv", "--top", 1).stdout.splitlines()[1].startswith("0,1,label_boat,0.")
@@ -210,8 +185,8 @@ def test_sparse_labels_stay_sparse_and_keep_their_names(run, files, monkeypatch)
     (files / "rows.svm").write_text("\n".join(rows) + "\n")
     (files / "names.txt").write_text("sea\nsky\nsun\n")
     monkeypatch.setattr("scipy.sparse.csr_array.toarray", _reject)
-    monkeypatch.setattr("ccmn.models.training_data.MIN_SPARSE_ENTRIES", 10)
-    command = ("fit", "rows.svm", "--labels", "names.txt", "--noise", "none", "--epochs", 2, "--out", "m.ccmn")
+    monkeypatch.setattr("ccmn.models.targets.MIN_SPARSE_ENTRIES", 10)
+    command = ("fit", "rows.svm", "--labels", "names.txt", "--noise", "none", *QUICK, "--out", "m.ccmn")
     run(*command, "--validation", "rows.svm")
     monkeypatch.undo()
     assert load_model(files / "m.ccmn").label_names_ == ("sea", "sky", "sun")
@@ -226,7 +201,7 @@ def _reject(self, *_, **__):
 def test_label_name_with_a_comma(run, files):
     text = (files / "task.csv").read_text().replace("sea,", '"sea, deep",', 1)
     (files / "task.csv").write_text(text)
-    run("fit", "task.csv", "--labels", '"sea, deep",sky', "--noise", "none", "--epochs", 2, "--out", "m.ccmn")
+    run("fit", "task.csv", "--labels", '"sea, deep",sky', "--noise", "none", "--out", "m.ccmn")
     assert load_model(files / "m.ccmn").label_names_ == ("sea, deep", "sky")
 
 
@@ -238,12 +213,10 @@ def test_label_name_with_a_comma(run, files):
         (["task.csv", "--labels", "see"], "did you mean 'sea'?"),
         (["task.npz", "--noise", "none.json"], "there is no file none.json"),
         (["task.npz", "--noise", "rates.json"], "rates of 2 labels"),
-        (["task.npz", "--validation", "none.npz"], "there is no file none.npz"),
-        (["task.npz", "--validation", "other.npz"], "the model was fitted on 4 features; got 2"),
+        (["task.npz", *QUICK, "--validation", "none.npz"], "there is no file none.npz"),
+        (["task.npz", *QUICK, "--validation", "other.npz"], "the model was fitted on 4 features; got 2"),
         (["task.npz", "--text", "review"], "a text column ('review') can be read from .csv, .parquet, not from NPZ"),
         (["task.csv", "--labels", "-3", "--text", "revue"], "there is no column 'revue'"),
-        (["task.npz", "--solver", "closed_form"], "solver='closed_form'"),
-        (["task.npz", "--loss", "plugin", "--correction", "abs"], "correction='abs'"),
         (["bare.npz"], "there are no features in these data"),
         (["empty.csv", "--labels", "sea"], "empty.csv has no rows"),
     ],
@@ -304,7 +277,7 @@ def shards(files, task):
 
 def test_shards(shards, printed, run):
     labels = "sea,sky,sun"
-    result = printed("fit", shards, "--labels", labels, "--noise", "none", *QUICK, "--memory", "4MB", "--out", "m.ccmn")
+    result = printed("fit", shards, "--labels", labels, "--noise", "none", *QUICK, "--out", "m.ccmn")
     assert (result["n"], result["d"], result["q"]) == (300, 4, 3)
     predicted = run("predict", "m.ccmn", "task.csv")
     assert predicted.stdout.startswith("row,sea,sky,sun,p(sea)")
@@ -315,5 +288,4 @@ def test_shards(shards, printed, run):
 
 def test_options_that_require_a_file_or_a_folder(shards, rejected):
     assert "require a file" in rejected("fit", shards, "--labels", "sea", "--text", "sky", "--out", "m.ccmn", code=2)
-    assert "require a folder" in rejected("fit", "task.npz", "--memory", "1GB", "--out", "m.ccmn", code=2)
-    assert "got 'much'" in rejected("fit", shards, "--labels", "sea", "--memory", "much", "--out", "m.ccmn")
+    assert "requires a folder" in rejected("fit", "task.npz", "--n-labels", 3, "--out", "m.ccmn", code=2)

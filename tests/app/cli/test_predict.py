@@ -12,6 +12,7 @@ from ccmn import ClassConditionalNoise, control_risk
 from ccmn.app.cli.predict_command import model_columns
 from ccmn.data import write_csv, write_npz
 from ccmn.models import CCMNClassifier, load_model
+from ccmn.noise import TransitionNoise
 
 
 def test_predictions_equal_those_of_the_model(run, task, saved, files):
@@ -67,7 +68,7 @@ def test_files_without_names_are_matched_by_position(run, saved, task, files):
 
 def test_models_without_names(run, task, unnamed, files):
     write_npz(unnamed, files / "unnamed.npz")
-    run("fit", "unnamed.npz", "--noise", "none", "--epochs", 2, "--out", "model.ccmn")
+    run("fit", "unnamed.npz", "--noise", "none", "--out", "model.ccmn")
     assert run("predict", "model.ccmn", "unnamed.npz").stdout.startswith("row,0,1,2,p(0),p(1),p(2)\n")
     write_csv(replace(task, Y=task.Y[:, :0], label_names=None), files / "features.csv")
     run("predict", "model.ccmn", "features.csv")
@@ -76,7 +77,8 @@ def test_models_without_names(run, task, unnamed, files):
 def test_multiclass_and_binary_models(run, task, files):
     kinds = np.array(["cat", "dog", "emu"])[task.Y.sum(1) % 3]
     for name, y in (("three", kinds), ("two", kinds == "dog")):
-        CCMNClassifier(noise=None, epochs=2).fit(pd.DataFrame(task.X, columns=task.feature_names), y).save(name)
+        clf = CCMNClassifier(TransitionNoise(np.eye(len(set(y)))), epochs=2)
+        clf.fit(pd.DataFrame(task.X, columns=task.feature_names), y).save(name)
     three = pd.read_csv(files / "three.csv") if run("predict", "three", "task.npz", "--out", "three.csv") else None
     assert list(three)[:4] == ["row", "cat", "dog", "emu"]
     assert (three[["cat", "dog", "emu"]].sum(axis=1) == 1).all()
@@ -187,7 +189,9 @@ def test_control_without_guarantee(rejected, saved, task, files):
 
 def test_control_of_a_multiclass_model(rejected, task, files):
     kinds = np.array(["cat", "dog", "emu"])[task.Y.sum(1) % 3]
-    CCMNClassifier(noise=None, epochs=2).fit(pd.DataFrame(task.X, columns=task.feature_names), kinds).save("three")
+    CCMNClassifier(TransitionNoise(np.eye(3)), epochs=2).fit(
+        pd.DataFrame(task.X, columns=task.feature_names), kinds
+    ).save("three")
     write_npz(replace(task, Y=np.eye(3, dtype=np.uint8)[task.Y.sum(1) % 3], label_names=["cat", "dog", "emu"]), "c.npz")
     message = rejected("predict", "three", "task.npz", "--control", "recall=0.9", "--calibration", "c.npz")
     assert "--control requires a multi-label model" in message

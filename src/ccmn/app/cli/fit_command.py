@@ -181,7 +181,7 @@ def fit(
     # Options with the name of a classifier parameter are its parameters; options that are not given keep its defaults.
     is_network = loss is not None or Path(source).is_dir()
     make: Any = CCMNClassifier if is_network else CorrectedClassifier
-    given = {name for name, value in context.params.items() if value not in (None, (), False)}
+    given = {name for name, value in context.params.items() if value is not False and value not in (None, ())}
     settings = {name: context.params[name] for name in make().get_params().keys() & given}
     if is_network:
         settings["scale"] = scale
