@@ -111,7 +111,7 @@ ENTRY_POINTS = {
         TensorDataset(FEATURES[:, None], LABELS), LABELS
     ),
     "to_torch": lambda: CCMNClassifier(NOISE, random_state=0).fit(FEATURES, LABELS).to_torch()(FEATURES),
-    "CorrectedClassifier": lambda: CorrectedClassifier(LogisticRegression(), NOISE).fit(FEATURES, LABELS),
+    "CorrectedClassifier": lambda: CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(FEATURES, LABELS),
     **{
         f"loss {name}": lambda loss=loss: loss(noise=NOISE)(torch.zeros(len(X), loss().n_outputs(3)).bfloat16(), LABELS)
         for name, loss in LOSSES.items()
@@ -151,7 +151,7 @@ def test_missing_labels_at_the_entry_points(labels):
     observed[0, 0] = np.nan
     np.testing.assert_array_equal(np.asarray(NOISE.debias(labels)), NOISE.debias(observed))
     options = {"epochs": 2, "random_state": 0, "device": "cpu"}
-    for clf in (CCMNClassifier(NOISE, **options), CorrectedClassifier(LogisticRegression(), NOISE)):
+    for clf in (CCMNClassifier(NOISE, **options), CorrectedClassifier(LogisticRegression(), NOISE, random_state=0)):
         found = clf.fit(X, labels).decision_function(X)
         np.testing.assert_allclose(found, clf.fit(X, observed).decision_function(X))
     assert len(find_label_issues(labels, np.full(Y.shape, 0.5), NOISE)) <= Y.size - 1
