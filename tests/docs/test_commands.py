@@ -21,6 +21,8 @@ from pages import PAGES, ROOT, blocks
 LONG_COMMANDS = {"demo", "review", "reproduce"}
 """These commands take minutes or wait for a browser; pages mark their blocks as not run by the tests."""
 
+COMMANDS = set(typer.main.get_command(app).commands)
+
 CONSOLE = [page for page in PAGES if any(block.language == "console" and block.runs for block in blocks(page))]
 
 
@@ -29,7 +31,7 @@ def command_lines():
     for page in [ROOT / "README.md", *PAGES]:
         lines = re.findall(r"^(?:\$ )?(ccmn [a-z].*)$", page.read_text(), re.MULTILINE)
         lines += re.findall(r"`(ccmn \w[^`.]+\.\w+ --[^`]+)`", page.read_text())
-        for line in lines:
+        for line in [line for line in lines if line.split()[1] in COMMANDS]:
             yield pytest.param(line.split("  #")[0], id=f"{page.stem}: {line[:60]}")
 
 
