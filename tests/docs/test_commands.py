@@ -21,6 +21,8 @@ from pages import PAGES, ROOT, blocks
 LONG_COMMANDS = {"demo", "review", "reproduce"}
 """These commands take minutes or wait for a browser; pages mark their blocks as not run by the tests."""
 
+COMMANDS = set(typer.main.get_command(app).commands)
+
 CONSOLE = [page for page in PAGES if any(block.language == "console" and block.runs for block in blocks(page))]
 
 
@@ -29,7 +31,7 @@ def command_lines():
     for page in [ROOT / "README.md", *PAGES]:
         lines = re.findall(r"^(?:\$ )?(ccmn [a-z].*)$", page.read_text(), re.MULTILINE)
         lines += re.findall(r"`(ccmn \w[^`.]+\.\w+ --[^`]+)`", page.read_text())
-        for line in lines:
+        for line in [line for line in lines if line.split()[1] in COMMANDS]:
             yield pytest.param(line.split("  #")[0], id=f"{page.stem}: {line[:60]}")
 
 
@@ -73,3 +75,10 @@ def test_every_line_parses(line):
         name = words.pop(0)
         command = command.commands[name]
     command.make_context(name, words)
+
+
+def test_the_audit_of_the_readme_prints_its_output(folder):
+    load_script("examples/tickets.py").write_tickets(folder)
+    audit, printed = [block for block in blocks(ROOT / "README.md") if block.language in ("console", "text")][:2]
+    result = CliRunner().invoke(app, shlex.split(audit.commands[0])[1:], prog_name="ccmn")
+    assert set(printed.text.splitlines()) <= set(result.output.splitlines())

@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 import ccmn
-from ccmn.app.cli import app
+from ccmn.app.cli.app import app
 from pages import DOCS, PAGES, ROOT, blocks
 
 INTERNAL_PACKAGES = {"app", "training", "vote_table"}
