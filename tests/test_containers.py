@@ -111,7 +111,9 @@ ENTRY_POINTS = {
         TensorDataset(FEATURES[:, None], LABELS), LABELS
     ),
     "to_torch": lambda: CCMNClassifier(NOISE, random_state=0).fit(FEATURES, LABELS).to_torch()(FEATURES),
-    "CorrectedClassifier": lambda: CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(FEATURES, LABELS),
+    "CorrectedClassifier": lambda: CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(
+        FEATURES, LABELS
+    ),
     **{
         f"loss {name}": lambda loss=loss: loss(noise=NOISE)(torch.zeros(len(X), loss().n_outputs(3)).bfloat16(), LABELS)
         for name, loss in LOSSES.items()

@@ -456,7 +456,7 @@ class TestErrors:
 
     @BOTH
     def test_construction(self, make):
-        with pytest.raises(TypeError, match="got 'estimate'"):
+        with pytest.raises(TypeError, match="got 'both'"):
             make(noise="both")
         with pytest.raises(ValueError, match="got 'average'"):
             make(reduction="average")

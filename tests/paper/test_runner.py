@@ -274,7 +274,7 @@ def test_configuration_has_not_changed():
         "data": fingerprint(column.data.X, column.data.Y, None),
         "draw": "both_ways",
         "epochs": 10,
-        "estimator": "auto",
+        "estimator": "posterior",
         "fractions": [0.48, 0.12, 0.4],
         "learning_rates": [0.01, 0.001],
         "max_sum": None,

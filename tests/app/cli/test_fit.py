@@ -13,7 +13,7 @@ import scipy.sparse
 from numpy.testing import assert_allclose
 
 from ccmn.data import load_dataset, write_csv, write_npz
-from ccmn.models import CorrectedClassifier, load_model
+from ccmn.models import load_model
 from ccmn.noise import ClassConditionalNoise
 
 QUICK = ("--method", "ranking", "--epochs", 3, "--lr", 0.05)
