@@ -41,6 +41,7 @@ def hamming_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "sq
 
     Examples
     --------
+    >>> import torch
     >>> hamming_loss(torch.tensor([0.5, -1.0]), torch.tensor([1.0, 0.0]), "square")
     tensor(0.2500)
     """
@@ -83,6 +84,7 @@ class HammingLoss(MultiLabelLoss):
 
     Examples
     --------
+    >>> import torch
     >>> from ccmn import ClassConditionalNoise
     >>> loss = HammingLoss("logistic", noise=ClassConditionalNoise(0.2, 0.1, n_labels=3))
     >>> loss(torch.zeros(2, 3), torch.tensor([[1, 0, 1], [0, 0, 1]]))
