@@ -192,6 +192,15 @@ class NoisyLabelModel:
         model.forest_ = Forest.from_arrays(arrays, width, n_labels) if forest else None
         return model
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the arrays for pickle and skops, without the out-of-fold predictions of the training rows."""
+        return {"arrays": self.arrays()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the fitted model."""
+        q, d = state["arrays"]["coef"].shape
+        self.__dict__.update(self.from_arrays(state["arrays"], d, q).__dict__)
+
     # -- Features
 
     def _fit_scaling(self, X: Any) -> None:

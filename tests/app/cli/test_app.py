@@ -17,9 +17,8 @@ from typer.testing import CliRunner
 import ccmn
 from ccmn import __version__
 from ccmn.app.cli import app, options
-from ccmn.app.cli.options import CHOICES, read_labels
+from ccmn.app.cli.options import read_labels
 from ccmn.data import write_npz
-from ccmn.estimation import METHODS
 
 COMMANDS = [
     ("demo",),
@@ -119,7 +118,7 @@ def test_no_arguments_print_help_with_exit_code_2(run, arguments):
         (["fit", "a.csv", "--out", "m", "--patience", "3"], "--patience was removed"),
         (["fit", "a.csv", "--out", "m", "--lr", "-1"], "'--lr': Expected a positive number; got -1"),
         (["fit", "a.csv", "--out", "m", "--validation-fraction", "0"], "--validation-fraction"),
-        (["noise", "estimate", "a.csv", "--method", "trusted"], "'trusted' is not one of auto"),
+        (["noise", "estimate", "a.csv", "--method", "trusted"], "--method was removed"),
         (["fit", "a.csv", "--out", "m", "--validation-is-clean"], "--validation-is-clean requires --validation"),
         (["fit", "a.csv", "--out", "m", "--labels", ""], "--labels is empty"),
         (["predict", "model.ccmn"], "DATA"),
@@ -132,10 +131,6 @@ def test_usage_errors_are_one_line_with_exit_code_2(rejected, arguments, message
     line = rejected(*arguments, code=2)
     assert message in line
     assert line.count("\n") == 1
-
-
-def test_methods_that_need_more_than_a_data_file_are_not_offered():
-    assert set(METHODS) - set(CHOICES["method"]()) == {"trusted", "dawid_skene", "known_prevalence"}
 
 
 @pytest.mark.parametrize(
