@@ -32,8 +32,8 @@ from harness import parser
 from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
 
 from ccmn import CorrectedClassifier
+from ccmn.estimation.likelihood import Surfaces, label_surfaces
 from ccmn.estimation.posterior import RatePosterior, corrected_curve, rate_posterior
-from ccmn.estimation.surface import Surfaces, label_surfaces
 from ccmn.training.default_model import NoisyLabelModel
 from ccmn.training.default_settings import DEFAULTS, DefaultSettings
 

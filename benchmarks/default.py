@@ -171,7 +171,7 @@ def run(cell: Cell, part: str) -> pd.DataFrame:
 
     start = time.process_time()
     rates = estimate_noise(task.X, task.noisy, random_state=seed)
-    noise, seconds = rates.shrunk_noise, time.process_time() - start
+    noise, seconds = rates.noise, time.process_time() - start
     if part == "losses":
         boosted = boosting(task.X, task.noisy, task.X_test, seed)
         add("corrected boosting", lambda: corrected(boosted, noise))
@@ -230,7 +230,7 @@ def rate_errors(task: Task, rates: object) -> dict[str, float]:
         "rho_neg": float(rates.rho_neg.mean()),
         "rho_pos_error": float(np.abs(rates.rho_pos - true.rho_pos).mean()),
         "rho_neg_error": float(np.abs(rates.rho_neg - true.rho_neg).mean()),
-        "used_rho_pos": float(rates.shrunk_noise.rho_pos.mean()),
+        "used_rho_pos": float(rates.noise.rho_pos.mean()),
     }
 
 

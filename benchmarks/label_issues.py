@@ -32,12 +32,13 @@ import pandas as pd
 import torch
 from harness import Result, compare, parser, report
 from noise_kinds import KINDS, inject
+from scipy.special import expit
 from sklearn.metrics import average_precision_score
 
 from ccmn import ClassConditionalNoise, estimate_noise, find_label_issues
 from ccmn._containers import to_dense_array
 from ccmn.data import load_dataset
-from ccmn.estimation import out_of_fold_scores
+from ccmn.training.default_model import NoisyLabelModel
 
 try:
     from cleanlab.multilabel_classification.filter import find_multilabel_issues_per_class
@@ -81,7 +82,7 @@ def evaluate(name: str, n_draws: int, *, from_features: bool) -> Iterator[dict[s
     for draw in range(n_draws):
         noise = ClassConditionalNoise.sample(q, max_sum=0.6, random_state=draw)
         noisy = noise.corrupt(Y, random_state=100 + draw)
-        P = out_of_fold_scores(data.X, noisy, random_state=draw)
+        P = expit(NoisyLabelModel(draw).fit(data.X, noisy).out_of_fold_log_odds(data.X))
         noises = {"known rates": noise, "no rates": None}
         if from_features:
             noises[FROM_FEATURES] = estimate_noise(data.X, noisy, random_state=draw)
@@ -113,7 +114,7 @@ def evaluate_kinds(n_rows: int = 2500) -> Iterator[dict[str, object]]:
             X, Y = data.X[rows], to_dense_array(data.Y)[rows].astype(np.float64)
             Y = Y[:, (Y.sum(0) >= 10) & ((1 - Y).sum(0) >= 10)]
             noisy = inject(kind, X, Y, rng).astype(np.float64)
-            P = out_of_fold_scores(X, noisy, random_state=0)
+            P = expit(NoisyLabelModel(0).fit(X, noisy).out_of_fold_log_odds(X))
             scores = {
                 "self-confidence": np.where(noisy == 1, 1 - P, P),
                 "no rates": error_probabilities(noisy, P, None),

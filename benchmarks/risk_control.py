@@ -185,7 +185,7 @@ def simulate_estimated(population: Population, noise: NoiseModel, metric: str, d
         true, verified = population.Y[rows], np.arange(N_TRUSTED)
         noisy = noise.corrupt(true, random_state=rng)
         pairs = verified, true[verified]
-        rates = estimate_noise(pred_proba=population.scores[rows], Y_noisy=noisy, method="trusted", trusted=pairs)
+        rates = estimate_noise(Y_noisy=noisy, trusted=pairs)
         trusted.add(noisy, rows, rates, pairs)
         if metric == "recall":
             rates_only.add(noisy, rows, rates)

@@ -91,7 +91,6 @@ ENTRY_POINTS = {
     "estimate_noise, features": lambda: ccmn.estimate_noise(FEATURES, LABELS, trusted=TRUSTED),
     "estimate_noise, probabilities": lambda: ccmn.estimate_noise(pred_proba=PROBABILITIES, Y_noisy=LABELS),
     "diagnose_noise": lambda: ccmn.diagnose_noise(Y_noisy=LABELS, pred_proba=PROBABILITIES),
-    "out_of_fold_scores": lambda: ccmn.estimation.out_of_fold_scores(FEATURES, LABELS),
     "out_of_fold_probabilities": lambda: ccmn.audit.out_of_fold_probabilities(FEATURES, LABELS),
     "cross_fit_proba, array": lambda: cross_fit(FEATURES, LABELS),
     "cross_fit_proba, mapping": lambda: cross_fit({"input": FEATURES}, LABELS),

@@ -2,9 +2,8 @@
 With cleanlab's output
 ======================
 
-``estimate_noise`` and ``find_label_issues`` accept the same out-of-fold probabilities as cleanlab, and
-``NoiseRates.from_confident_joint`` converts cleanlab's confident joints to noise rates. This recipe compares ccmn and
-cleanlab on the same labels with injected noise: the rates, the wrong labels found, and models trained with the rates.
+``estimate_noise`` and ``find_label_issues`` accept the same out-of-fold probabilities as cleanlab, whose confident
+joints contain noise rates. This recipe compares ccmn and cleanlab on the same labels with injected noise: the rates, the wrong labels found, and models trained with the rates.
 
 Install the packages with ``pip install -r requirements/recipes.txt`` in a clone of the repository. It prints::
 
@@ -31,7 +30,6 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from ccmn import ClassConditionalNoise, CorrectedClassifier, estimate_noise, find_label_issues
 from ccmn.data import load_digit_scenes
-from ccmn.estimation import NoiseRates
 from ccmn.metrics import hamming_loss
 
 # %%
@@ -46,13 +44,14 @@ label_sets = [np.flatnonzero(row).tolist() for row in Y_noisy]
 
 # %%
 # Three estimates of the rates: cleanlab's confident joints (q, 2, 2), converted to rates; an estimate from the same
-# probabilities, which gives upper bounds; and an estimate from the features, which also uses the shape of the
-# posterior.
+# probabilities; and an estimate from the features, which alone identify the rates.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)  # warns that the estimates are bounds
     joints = compute_confident_joint(label_sets, pred_proba, multi_label=True)
     rates = {
-        "cleanlab's joints": NoiseRates.from_confident_joint(joints),
+        "cleanlab's joints": ClassConditionalNoise(
+            joints[:, 0, 1] / joints[:, :, 1].sum(1), joints[:, 1, 0] / joints[:, :, 0].sum(1)
+        ),
         "the same probabilities": estimate_noise(pred_proba=pred_proba, Y_noisy=Y_noisy),
         "features": estimate_noise(X, Y_noisy),
     }
@@ -74,7 +73,7 @@ print(f"wrong labels found, ccmn: {average_precision_score(wrong, p_wrong.ravel(
 # %%
 # Models trained with each estimate, and without noise correction ("none").
 for name, estimate in {"none": None, **rates}.items():
-    clf = CorrectedClassifier(noise=estimate and estimate.noise, random_state=0)
+    clf = CorrectedClassifier(noise=getattr(estimate, "noise", estimate), random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # warns if the rates are much too high
         clf.fit(X, Y_noisy)

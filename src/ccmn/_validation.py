@@ -406,16 +406,6 @@ def check_transition(T: ArrayLike) -> FloatArray:
     return matrix
 
 
-def check_joint(joint: Any) -> FloatArray:
-    """Return a confident joint: counts or shares of shape (q, 2, 2) in which both true classes occur."""
-    counts = np.asarray(joint, dtype=np.float64)
-    if counts.ndim != 3 or counts.shape[1:] != (2, 2) or not counts.size:
-        raise ValueError(f"a confident joint must have shape (labels, 2, 2): observed x true; got {counts.shape}")
-    if not (counts >= 0).all() or not (counts.sum(1) > 0).all():
-        raise ValueError("a confident joint must be counts of at least 0, with some rows of each true class")
-    return counts
-
-
 def check_noise(noise: object, kind: type) -> None:
     """Reject anything but a noise model (an instance of ``kind``) or None."""
     if noise is None or isinstance(noise, kind):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.special
 from sklearn.metrics import roc_auc_score
 
 from ccmn import diagnose_noise, estimate_noise
 from ccmn.data import make_noisy_multilabel
 from ccmn.estimation import resolve_uncertain
 from ccmn.estimation.diagnosis import AUC, UNKNOWN_AUC, auc, mixture_share, pool_aucs
-from ccmn.estimation.likelihood import GRIDS, deviance, surface
 from ccmn.noise import ClassConditionalNoise
 
 DATA = make_noisy_multilabel(2000, 4, 3, strength=4.0, random_state=0)
@@ -34,8 +32,6 @@ def test_feature_dependent_noise_is_flagged():
     labels = {flag.label for flag in found.flags if flag.code == "not_class_conditional"}
     assert labels == {None, 0, 1, 2}
     assert "rates per label do not describe the noise" in found.flags[0].note
-    rates = estimate_noise(DATA.X, flipped_by_posterior(), trusted=TRUSTED)
-    assert "not_class_conditional" in {flag.code for flag in rates.flags}
 
 
 def test_class_conditional_noise_is_not_flagged():
@@ -43,23 +39,9 @@ def test_class_conditional_noise_is_not_flagged():
     found = diagnose_noise(DATA.X, noise.corrupt(DATA.Y, random_state=0), TRUSTED)
     assert found.pooled.low < 0.5 < found.pooled.high + 0.05
     assert not found.flags
-    assert (found.p_value > 1e-3).all()
     free = diagnose_noise(DATA.X, noise.corrupt(DATA.Y, random_state=0))
     assert free.pooled == UNKNOWN_AUC
     assert not free.flags
-
-
-def test_deviance_of_oscillating_posterior_is_large():
-    """A posterior that oscillates along a line is not logistic at any rates."""
-    rng = np.random.default_rng(0)
-    scores = np.sort(rng.normal(size=(4000, 1)), 0)
-    noisy = (rng.random(4000) < np.where(np.arange(4000) // 500 % 2 == 0, 0.1, 0.9)).astype(float)
-    pairs, grid = np.zeros((1, 2)), GRIDS["both"]
-    wave = deviance(scores, noisy, surface(scores, noisy, pairs, grid), pairs, grid)
-    right = (rng.random(4000) < 0.1 + 0.7 * scipy.special.expit(2 * scores[:, 0])).astype(float)
-    line = deviance(scores, right, surface(scores, right, pairs, grid), pairs, grid)
-    assert line < 100 < wave
-    assert np.isnan(deviance(scores, np.ones(4000), np.zeros((1, 1)), pairs, grid))
 
 
 def test_auc_equals_scikit_learn():

@@ -1,168 +1,86 @@
-"""Held-out likelihood: stacked models, calibration and the surface over the grid of rates."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
-import scipy.optimize
 import scipy.special
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ccmn.data import make_noisy_multilabel
-from ccmn.estimation import likelihood
-from ccmn.estimation.likelihood import (
-    GRIDS,
-    StackedModels,
-    bin_scores,
-    calibrate,
-    fitted_pairs,
-    held_out_logits,
-    label_surfaces,
-    likelihood_gradient,
-    log_likelihood,
-    number_of_rows,
-    surface,
-)
-from ccmn.estimation.out_of_fold import stratified_folds
-from ccmn.noise import ClassConditionalNoise
+from ccmn.estimation.likelihood import implied_rho_neg, label_surfaces, likelihood_gain, rate_grid
+from ccmn.estimation.link import noisy_probability
 
 
-@given(
-    st.sampled_from(GRIDS["both"].pos[:9].tolist()),
-    st.sampled_from(GRIDS["both"].neg[:16].tolist()),
-    st.floats(0.5, 3.0),
-    st.floats(-2.0, 1.0),
-)
-def test_true_pair_is_most_likely_in_exact_population(rho_pos, rho_neg, slope, offset):
-    """Bins with the expected numbers of zeros and ones are most likely at the true rates."""
-    scores = np.linspace(-6, 6, 41)
-    g = rho_neg + (1 - rho_pos - rho_neg) * scipy.special.expit(slope * scores + offset)
-    ones, zeros = 1000 * g, 1000 * (1 - g)
-    pos, neg = (rates.ravel() for rates in GRIDS["both"].pairs)
-    tiled = (np.tile(part, (pos.size, 1)) for part in (scores, zeros, ones))
-    value = np.where(pos + neg < 0.85, calibrate(*tiled, pos, neg).value, -np.inf)
-    best = value.argmax()
-    # The prior on the slope may change the order of neighboring pairs only.
-    assert abs(pos[best] - rho_pos) < 0.051
-    assert abs(neg[best] - rho_neg) < 0.021
+def simulate(n=3000, d=5, rho_pos=0.2, rho_neg=0.2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    f = X @ np.full(d, 1.5)
+    y = (rng.random(n) < noisy_probability(f, rho_pos, rho_neg)).astype(float)
+    return X, f[:, None].astype(float), y[:, None], np.arange(n) % 3
 
 
-def test_calibration_equals_general_optimizer():
+@pytest.mark.parametrize("rho_pos", [0.0, 0.3])
+@pytest.mark.parametrize("phi", [0.0, 0.2, 0.9])
+@pytest.mark.parametrize("o", [0.02, 0.3, 0.6])
+def test_rho_neg_follows_from_the_share_of_false_labels(o, phi, rho_pos):
+    pi = o * (1 - phi) / (1 - rho_pos)
+    rho_neg = implied_rho_neg(o, rho_pos, phi)
+    if np.isnan(rho_neg):
+        assert rho_pos + phi * o / (1 - pi) > 0.85
+        return
+    assert o == pytest.approx(pi * (1 - rho_pos) + (1 - pi) * rho_neg)
+    assert phi == pytest.approx(rho_neg * (1 - pi) / o)
+
+
+def test_grid_leaves_out_impossible_pairs():
+    pos, phi, neg = rate_grid(np.array([0.9]))
+    possible = ~np.isnan(neg[0])
+    assert possible[0, 0]
+    assert not possible[np.searchsorted(pos, 0.5), 0]  # 90 % positives are not half of the true ones
+    assert (pos[:, None] + neg[0])[possible].max() <= 0.85 + 1e-9
+    assert len(phi) == neg.shape[2]
+
+
+def test_surface_is_largest_near_the_true_rates():
+    X, f, Y, folds = simulate(20_000)
+    surfaces = label_surfaces(f, Y, X, folds=folds)
+    a, b = np.unravel_index(surfaces.value[0].argmax(), surfaces.value[0].shape)
+    assert surfaces.rho_pos[a] == pytest.approx(0.2, abs=0.06)
+    assert surfaces.rho_neg[0, a, b] == pytest.approx(0.2, abs=0.04)
+
+
+def test_forward_corrected_scores_increase_the_likelihood_at_the_true_rates():
+    X, f, Y, folds = simulate(rho_neg=0.4, rho_pos=0.1)
+    f = f + 8 * np.random.default_rng(1).normal(size=f.shape)  # a poor score
+    alone, both = label_surfaces(f, Y), label_surfaces(f, Y, X, folds=folds)
+    assert both.value[np.isfinite(both.value)].max() > alone.value[np.isfinite(alone.value)].max() + 50
+    assert (both.value >= alone.value).all()
+
+
+def test_constant_sample_weights_change_nothing():
+    X, f, Y, folds = simulate(300)
+    plain = label_surfaces(f, Y, X, folds=folds)
+    for scale in (1e-9, 7.0, 1e12):
+        scaled = label_surfaces(f, Y, X, np.full(300, scale), folds)
+        assert scaled.value == pytest.approx(plain.value)
+
+
+def test_missing_entries_do_not_count():
+    X, f, Y, folds = simulate(400)
+    Y[100:] = np.nan
+    partly, alone = label_surfaces(f, Y), label_surfaces(f[:100], Y[:100])
+    assert partly.n == 100
+    assert partly.value[np.isfinite(partly.value)] == pytest.approx(alone.value[np.isfinite(alone.value)], abs=0.2)
+    assert np.isfinite(label_surfaces(f, Y, X, folds=folds).value[0, 0, 0])
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, np.nan])
+def test_constant_labels_have_flat_surfaces(value):
+    surfaces = label_surfaces(np.zeros((20, 1)), np.full((20, 1), value))
+    possible = np.isfinite(surfaces.value)
+    assert possible[0, 0, 0]
+    assert (surfaces.value[possible] == 0).all()
+
+
+def test_gain_is_the_mean_over_its_standard_error():
     rng = np.random.default_rng(0)
-    scores = np.sort(rng.normal(size=12))
-    ones = 20 * scipy.special.expit(scores) + rng.random(12)
-    zeros = 21 - ones
-    for rho_pos, rho_neg in ((0.0, 0.0), (0.2, 0.3), (0.4, 0.0)):
-
-        def loss(at, rho_pos=rho_pos, rho_neg=rho_neg):
-            g = rho_neg + (1 - rho_pos - rho_neg) * scipy.special.expit(np.exp(at[0]) * scores + at[1])
-            return -(ones @ np.log(g) + zeros @ np.log(1 - g)) + 0.5 * ((at[0] - 0.2) / 0.5) ** 2
-
-        found = calibrate(*(part[None] for part in (scores, zeros, ones)), np.array([rho_pos]), np.array([rho_neg]))
-        expected = scipy.optimize.minimize(
-            loss, [0.2, 0.0], method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-10}
-        )
-        assert found.value[0] == pytest.approx(-expected.fun, abs=1e-3)
-
-
-def test_bins_contain_every_row():
-    rng = np.random.default_rng(0)
-    for n in (1, 5, 64, 1000):
-        scores, positive = rng.normal(size=n), rng.random(n) < 0.3
-        centers, zeros, ones = bin_scores(scores, positive)
-        assert (np.diff(centers) >= 0).all()
-        assert ones.sum() == positive.sum()
-        assert (zeros + ones).sum() == n
-        assert centers @ (zeros + ones) == pytest.approx(scores.sum())
-
-
-def test_fitted_pairs():
-    assert fitted_pairs("both", 0.3)[0].tolist() == [0, 0]
-    assert (fitted_pairs("both", 0.2)[:, 1] <= 0.25).all()
-    assert not fitted_pairs("partial", 0.5)[:, 0].any()
-    assert not fitted_pairs("missing", 0.5)[:, 1].any()
-    assert len(fitted_pairs("both", 1.0)) >= 1
-
-
-def test_surface_of_single_class_is_flat():
-    logits, pairs = np.zeros((20, 1)), np.zeros((1, 2))
-    for noisy in (np.zeros(20), np.ones(20), np.full(20, np.nan)):
-        values = surface(logits, noisy, pairs, GRIDS["both"])
-        assert set(values[np.isfinite(values)]) == {0.0}
-
-
-def test_surface_ignores_unobserved_rows():
-    rng = np.random.default_rng(0)
-    logits, noisy = rng.normal(size=(60, 1)), (rng.random(60) < 0.4).astype(float)
-    pairs = np.zeros((1, 2))
-    masked = np.concatenate([noisy, np.full(10, np.nan)])
-    more = np.concatenate([logits, rng.normal(size=(10, 1))])
-    np.testing.assert_array_equal(
-        surface(logits, noisy, pairs, GRIDS["both"]), surface(more, masked, pairs, GRIDS["both"])
-    )
-
-
-def test_surface_supports_true_rates_and_excludes_no_noise():
-    noise = ClassConditionalNoise([0.2, 0.4], [0.3, 0.1])
-    data = make_noisy_multilabel(3000, 5, 2, strength=6.0, noise=noise, random_state=0)
-    found = label_surfaces(data.X, data.Y_noisy.astype(float), ("both", "both"), 0)
-    for j, values in enumerate(found.values):
-        at = int(noise.rho_pos[j] / 0.05 + 0.5), int(noise.rho_neg[j] / 0.02 + 0.5)
-        assert values.max() - values[at] < 4
-        assert values.max() - values[0, 0] > 20
-    assert found.scores.shape == (3000, 2)
-
-
-def test_number_of_rows_decreases_with_work():
-    pairs = [np.zeros((20, 2))]
-    assert number_of_rows(100, pairs * 5) == 20_000
-    assert 2_000 < number_of_rows(100, pairs * 50) < 20_000
-    assert number_of_rows(10_000, pairs * 5000) == 2_000
-
-
-NOISE = ClassConditionalNoise([0.2, 0.1, 0.3], [0.1, 0.3, 0.0])
-DATA = make_noisy_multilabel(400, 4, 3, strength=5.0, noise=NOISE, random_state=0)
-Y = DATA.Y_noisy.astype(float)
-X = DATA.X.astype(float)
-FOLDS = stratified_folds(Y, 3, np.random.default_rng(0))
-PAIRS = [np.array([[0.0, 0.0], [0.2, 0.1]]), np.array([[0.0, 0.0]]), np.array([[0.0, 0.0], [0.4, 0.0], [0.2, 0.2]])]
-
-
-def test_stacked_models_equal_separate_models(monkeypatch):
-    stacked = held_out_logits(X, Y, PAIRS, FOLDS)
-    assert [found.shape for found in stacked] == [(400, 2), (400, 1), (400, 3)]
-    monkeypatch.setattr(likelihood, "MAX_ENTRIES", 1)
-    for one, other in zip(stacked, held_out_logits(X, Y, PAIRS, FOLDS)):
-        np.testing.assert_allclose(one, other, atol=1e-3)
-
-
-def test_label_is_not_predicted_from_itself():
-    """A random label cannot be predicted, although its column is a feature of the other labels."""
-    chance = Y.copy()
-    chance[:, 0] = np.random.default_rng(1).random(400) < 0.5
-    logits = held_out_logits(X, chance, PAIRS, FOLDS)[0][:, 0]
-    assert abs(np.corrcoef(logits, chance[:, 0])[0, 1]) < 0.2
-
-
-def test_true_labels_are_predicted():
-    logits = held_out_logits(X, Y, PAIRS, FOLDS)
-    for j, pair in enumerate((1, 0, 1)):
-        assert np.corrcoef(logits[j][:, pair], DATA.Y[:, j])[0, 1] > 0.6
-
-
-def test_unobserved_rows_give_finite_logits():
-    masked = Y.copy()
-    masked[::7, 1] = np.nan
-    found = held_out_logits(X, masked, PAIRS, FOLDS)
-    assert all(np.isfinite(part).all() for part in found)
-
-
-def test_gradient_of_the_likelihood():
-    label = torch.zeros(3, dtype=torch.long)
-    models = StackedModels(label, torch.tensor([0.0, 0.2, 0.3]).double(), torch.tensor([0.0, 0.1, 0.4]).double(), label)
-    logits = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    labels = (torch.arange(18).view(6, 3) % 2).double()
-    log_likelihood(logits, labels, models).sum().backward()
-    np.testing.assert_allclose(likelihood_gradient(logits, labels, models).detach(), logits.grad, atol=1e-10)
+    f, Y = rng.normal(size=(50, 1)), (rng.random((50, 1)) < 0.4).astype(float)
+    o = Y.mean()
+    gains = [np.log(scipy.special.expit(v if y else -v)) - np.log(o if y else 1 - o) for v, y in zip(f[:, 0], Y[:, 0])]
+    expected = np.mean(gains) / (np.std(gains) / np.sqrt(50))
+    assert likelihood_gain(f, Y, np.ones((50, 1)), np.array([o])) == pytest.approx(expected)

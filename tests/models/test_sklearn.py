@@ -98,11 +98,11 @@ NOISE_TYPES = ["ccmn.noise.class_conditional.ClassConditionalNoise"]
 RATE_TYPES = ["ccmn.estimation.noise_rates.Flag", "ccmn.estimation.noise_rates.NoiseRates"]
 CORRECTED_TYPES = ["ccmn.models.corrected_classifier.CorrectedClassifier"]
 CORRECTED_TYPES += ["ccmn.models.corrected_classifier.NoisyPosterior"]
-CORRECTED_TYPES += ["ccmn.models.average_model.InversionCurve"]
-AVERAGE_TYPES = ["ccmn.models.corrected_classifier.CorrectedClassifier", "ccmn.models.average_model.AverageModel"]
-AVERAGE_TYPES += ["ccmn.models.average_model.InversionCurve"]
+CORRECTED_TYPES += ["ccmn.models.corrected_classifier.InversionCurve"]
+DEFAULT_TYPES = ["ccmn.models.corrected_classifier.CorrectedClassifier", "ccmn.training.default_model.NoisyLabelModel"]
+DEFAULT_TYPES += ["ccmn.estimation.posterior.CorrectedCurve"]
 SAVED = {
-    "default": (CorrectedClassifier(random_state=0), AVERAGE_TYPES + NOISE_TYPES + RATE_TYPES),
+    "default": (CorrectedClassifier(random_state=0), DEFAULT_TYPES + NOISE_TYPES + RATE_TYPES),
     "linear": (CCMNClassifier(NOISE, loss="hamming", epochs=5, random_state=0), CCMN_TYPES + NOISE_TYPES),
     "network": (CCMNClassifier(NOISE, model="mlp", epochs=2, random_state=0), CCMN_TYPES + NOISE_TYPES),
     "corrected": (CorrectedClassifier(LogisticRegression(), NOISE), CORRECTED_TYPES + NOISE_TYPES),

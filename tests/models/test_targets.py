@@ -39,7 +39,7 @@ def test_sets_of_numbers_are_sorted_columns():
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_estimated_rates_and_their_flags_name_labels(monkeypatch):
-    task = make_noisy_multilabel(150, 3, 2, random_state=0)
+    task = make_noisy_multilabel(60, 3, 2, random_state=0)
     table = pd.DataFrame(task.Y, columns=["sea", "sky"])
     corrected = CorrectedClassifier(LogisticRegression(), random_state=0).fit(task.X, table)
     monkeypatch.setattr(targets, "MIN_SPARSE_ENTRIES", 0)  # the label sets become a sparse matrix

@@ -68,8 +68,8 @@ def test_the_cases_include_every_kind_of_model(fitted):
     scorers = [clf._scorer for clf in fitted.values() if isinstance(clf, CCMNClassifier)]
     assert {scorer.network.kind for scorer in scorers} == {"linear", "mlp", "user"}
     assert {scorer.link for scorer in scorers} == {"linear", "slope"}
-    assert fitted["average"]._model.forest is not None
-    assert "projection" in fitted["average, sparse"]._model.arrays
+    assert fitted["average"]._model.forest_ is not None
+    assert fitted["average, sparse"]._model.components_ is not None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -147,18 +147,16 @@ def _estimator(rng: np.random.Generator) -> Any:
 
 def estimate(rng: np.random.Generator, X: Any, Y: Any) -> Any:
     """Estimate the noise rates."""
-    from ccmn.estimation import METHODS, estimate_noise
+    from ccmn.estimation import estimate_noise
 
-    method = str(rng.choice([*METHODS]))
-    more: dict[str, Any] = {}
-    if method == "trusted":
-        more["trusted"] = ([0, 1, 2, 3], np.array([[0, 1, 0, 1]] * 4))
-    elif method == "dawid_skene":
-        more["votes"] = rng.integers(0, 2, size=(3, Y.shape[0], N_LABELS)).astype(float)
-    elif method == "known_prevalence":
-        more["prevalence"] = rng.random(N_LABELS)
-    rates = estimate_noise(X, Y, method, noise_type=str(rng.choice(["both", "partial", "missing"])), **more)
-    return f"estimate_noise {method}", np.stack([rates.noise.rho_pos, rates.noise.rho_neg])
+    known: dict[str, dict[str, Any]] = {
+        "features": {},
+        "trusted": {"trusted": ([0, 1, 2, 3], np.array([[0, 1, 0, 1]] * 4))},
+        "prevalence": {"prevalence": rng.random(N_LABELS)},
+    }
+    name = str(rng.choice([*known]))
+    rates = estimate_noise(X, Y, noise_type=str(rng.choice(["both", "partial", "missing"])), **known[name])
+    return f"estimate_noise {name}", np.stack([rates.noise.rho_pos, rates.noise.rho_neg])
 
 
 def audit(rng: np.random.Generator, X: Any, Y: Any) -> Any:

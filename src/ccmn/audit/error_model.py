@@ -38,9 +38,12 @@ import scipy.special
 from numpy.typing import NDArray
 
 from ccmn._validation import FloatArray
-from ccmn.estimation.likelihood import fit_scaling
-from ccmn.estimation.violations import MIN_EMPTIED, MIN_Z_EMPTIED, excess_of_empty_rows
+from ccmn.estimation.link import fit_scaling
 
+TOP_SHARE = 0.25
+"""Share of the rows with the largest expected number of labels, among which emptied rows are counted."""
+MIN_EMPTIED, MIN_Z_EMPTIED = 0.02, 3.0
+"""Smallest excess of empty rows, and the same in standard errors."""
 MAX_SAMPLE_ROWS = 3000
 """Rows from which the evidence is computed. More rows do not change it noticeably."""
 MAX_SAMPLE_ENTRIES = 2**22
@@ -388,10 +391,34 @@ def unsupervised_score(
     return EmptiedRows(score, share) if share else score
 
 
+def excess_of_empty_rows(Y: FloatArray, proba: FloatArray) -> tuple[float, float]:
+    r"""Return the excess of empty rows where many labels are expected, and its standard error.
+
+    The number of labels of a row is a sum of independent indicators, given the features, if labels are independent.
+    Its distribution then satisfies Newton's inequality :math:`P_1^2 \ge 2 P_0 P_2` [1]_, which bounds the share of
+    empty rows by :math:`P_1^2 / (2 P_2)`. The larger of this bound and of the mean of :math:`\prod_j (1 - p_j)` is
+    expected.
+
+    References
+    ----------
+    .. [1] R. P. Stanley, "Log-Concave and Unimodal Sequences in Algebra, Combinatorics, and Geometry", Annals of the
+       New York Academy of Sciences 576, 1989, Theorem 2.
+    """
+    expected = proba.sum(1)
+    rows = expected >= np.quantile(expected, 1 - TOP_SHARE)
+    m = int(rows.sum())
+    empty, one, two = ((Y[rows].sum(1) == k).mean() for k in range(3))
+    one, two = one + 1 / m, max(two, 1 / m)
+    bound = one**2 / (2 * two)
+    independent = float(np.exp(np.log1p(-proba[rows]).sum(1)).mean())
+    variance = empty * (1 - empty) / m + bound**2 * (4 / one + 1 / two) / m
+    return float(empty - max(bound, independent)), float(np.sqrt(variance))
+
+
 def emptied_share(given: FloatArray, pred_proba: FloatArray) -> float:
     """Return the share of rows that lost all labels; 0 if it is not significant.
 
-    The test is that of the flag "emptied_rows" of :func:`ccmn.estimate_noise`.
+    The test is that of :func:`excess_of_empty_rows`.
     """
     complete = ~np.isnan(given).any(1)
     if complete.sum() < MIN_COMPLETE_ROWS:

@@ -7,7 +7,6 @@ from ccmn.estimation.diagnosis import AUC, Diagnosis, UncertainLabels, resolve_u
 from ccmn.estimation.estimate import diagnose_noise, estimate_noise
 from ccmn.estimation.evidence import mean_votes
 from ccmn.estimation.noise_rates import NOISE_TYPES, Flag, GroupRates, NoiseRates
-from ccmn.estimation.out_of_fold import out_of_fold_scores
 from ccmn.estimation.trusted import trusted_rows_needed
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "diagnose_noise",
     "estimate_noise",
     "mean_votes",
-    "out_of_fold_scores",
     "resolve_uncertain",
     "trusted_rows_needed",
 ]

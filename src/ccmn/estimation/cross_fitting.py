@@ -45,7 +45,7 @@ from ccmn._validation import (
     check_penalty,
     check_real,
 )
-from ccmn.estimation.likelihood import fit_scaling
+from ccmn.estimation.link import fit_scaling
 from ccmn.estimation.out_of_fold import Fold, stratified_folds
 from ccmn.losses import ForwardLoss, HammingLoss, MultiLabelLoss
 from ccmn.noise import ClassConditionalNoise

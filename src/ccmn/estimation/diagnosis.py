@@ -17,17 +17,18 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_array
 
 from ccmn._containers import is_sparse, to_dense_array, unwrap
-from ccmn._random import RandomState
+from ccmn._random import RandomState, as_generator
 from ccmn._validation import (
     FloatArray,
     check_label_matrix,
     check_matrix_pair,
     check_probabilities,
 )
+from ccmn.estimation.checks import confused_labels
 from ccmn.estimation.evidence import Evidence, Trusted
-from ccmn.estimation.likelihood import N_BINS, Surfaces
 from ccmn.estimation.noise_rates import Z_CONFIDENCE, Flag
-from ccmn.estimation.out_of_fold import out_of_fold_scores, reduce_features, standardize
+from ccmn.estimation.out_of_fold import reduce_features, standardize
+from ccmn.training.default_model import NoisyLabelModel
 
 MIN_FLIPS = 10
 """Smallest number of flipped and of unflipped trusted rows for which an AUC is computed."""
@@ -39,8 +40,6 @@ MAX_HARMLESS_EXCESS = 0.05
 """An AUC whose interval starts below 1/2 plus this value is not flagged: a weak dependence does little harm."""
 N_EM_STEPS = 200
 """Steps of the EM algorithm for the share of positives among uncertain entries."""
-MIN_P_VALUE = 1e-3
-"""A label is flagged for lack of fit if its p-value is smaller."""
 
 
 class AUC(NamedTuple):
@@ -83,12 +82,8 @@ class Diagnosis:
         cross-validation on the trusted rows. Unknown if there are fewer than ten rows of either kind.
     pooled : AUC
         Mean over all labels, weighted by the number of pairs.
-    p_value : float64 array of shape (q,)
-        p-value of the goodness of fit of class-conditional noise with a logistic posterior, NaN if unknown.
     flags : tuple of Flag
-        "not_class_conditional" (from trusted rows), "lack_of_fit" (from the p-values), and the violations that are
-        found without trusted rows: "confused_labels", "emptied_rows", "boundary_noise", "feature_dependent_noise" and
-        "noise_type_contradicted".
+        "not_class_conditional" (from trusted rows) and "confused_labels" (found without trusted rows).
 
     Examples
     --------
@@ -102,36 +97,30 @@ class Diagnosis:
     removed: tuple[AUC, ...]
     added: tuple[AUC, ...]
     pooled: AUC
-    p_value: FloatArray
     flags: tuple[Flag, ...]
 
 
-def diagnose(evidence: Evidence, surfaces: Surfaces, violations: Sequence[Flag] = ()) -> Diagnosis:
-    """Check trusted rows, if there are any, and the goodness of fit of the fitted likelihoods; append violations."""
+def diagnose(evidence: Evidence, names: Sequence[str] | None) -> Diagnosis:
+    """Check how well flips on trusted rows are predicted, if there are any, and search for confused labels."""
+    if evidence.pred_proba is None:
+        f = NoisyLabelModel(evidence.seed).fit(evidence.X, evidence.Y).out_of_fold_log_odds(evidence.X)
+    else:
+        f = scipy.special.logit(np.clip(evidence.pred_proba, 1e-4, 1 - 1e-4))
     removed = added = (UNKNOWN_AUC,) * evidence.Y.shape[1]
     if evidence.trusted is not None:
-        removed, added = (flip_aucs(evidence, surfaces, evidence.trusted, true) for true in (1, 0))
+        removed, added = (flip_aucs(evidence, f, evidence.trusted, true) for true in (1, 0))
     pooled = pool_aucs([*removed, *added])
-    p_value = np.asarray(scipy.stats.chi2.sf(surfaces.deviance, N_BINS - 4), dtype=np.float64)
-    flags = [*_flip_flags(removed, added, pooled)]
-    note = (
-        "Class-conditional noise with a logistic posterior does not fit the noisy labels. Run diagnose_noise with "
-        "trusted rows to find out whether the noise or the features are the cause."
-    )
-    flags += [Flag("lack_of_fit", note, j) for j, p in enumerate(p_value) if p < MIN_P_VALUE]
-    return Diagnosis(removed, added, pooled, p_value, (*flags, *violations))
+    flags = [*_flip_flags(removed, added, pooled), *confused_labels(evidence.Y, f, names)]
+    return Diagnosis(removed, added, pooled, tuple(flag.with_name(names) for flag in flags))
 
 
-def flip_aucs(evidence: Evidence, surfaces: Surfaces, trusted: Trusted, true: int) -> tuple[AUC, ...]:
+def flip_aucs(evidence: Evidence, scores: FloatArray, trusted: Trusted, true: int) -> tuple[AUC, ...]:
     """Return for every label how well flips among the trusted rows of one true class are predicted.
 
     The predictions are out-of-fold log-odds of a logistic regression on the score of the label and ten principal
     components of the features.
     """
-    logits = scipy.special.logit(np.clip(surfaces.scores, 1e-4, 1 - 1e-4))
-    scores = np.tile(logits.mean(0), (len(evidence.Y), 1))  # rows without a score get the mean
-    scores[surfaces.rows] = logits
-    features = logits if evidence.X is None else evidence.X
+    features = scores if evidence.X is None else evidence.X
     left, values, _ = np.linalg.svd(reduce_features(features[trusted.rows], evidence.seed), full_matrices=False)
     components = (left * values)[:, :N_COMPONENTS]
     noisy, scores = evidence.Y[trusted.rows], scores[trusted.rows]
@@ -323,7 +312,8 @@ def resolve_uncertain(
     labels = check_label_matrix(np.where(unclear, np.nan, values), "Y")
     if pred_proba is None:
         features = check_array(X if is_sparse(X) else unwrap(X)[0], accept_sparse="csr", dtype=np.float64)
-        scores = out_of_fold_scores(features, labels, random_state)
+        model = NoisyLabelModel(int(as_generator(random_state).integers(2**31))).fit(features, labels)
+        scores = scipy.special.expit(model.out_of_fold_log_odds(features))
     else:
         scores = check_probabilities(to_dense_array(pred_proba), "pred_proba")
     check_matrix_pair(labels, scores, ("Y", "the probabilities"))

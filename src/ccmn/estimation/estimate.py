@@ -15,7 +15,7 @@ from ccmn._random import RandomState
 from ccmn._validation import FloatArray, check_groups, name_some
 from ccmn.estimation.dawid_skene import dawid_skene
 from ccmn.estimation.diagnosis import Diagnosis, diagnose
-from ccmn.estimation.evidence import Evidence, check_zeros_observed, fit_surfaces, read_evidence
+from ccmn.estimation.evidence import Evidence, check_zeros_observed, read_evidence
 from ccmn.estimation.noise_rates import (
     MAX_IDENTIFIED_WIDTH,
     Flag,
@@ -25,7 +25,6 @@ from ccmn.estimation.noise_rates import (
     rates_from_posterior,
 )
 from ccmn.estimation.posterior import MIN_ROWS, Flips, RatePosterior, count_flips, estimate_rates
-from ccmn.estimation.violations import find_violations
 from ccmn.training.default_model import NoisyLabelModel
 from ccmn.training.default_settings import MIN_PROBABILITY
 
@@ -201,16 +200,13 @@ def diagnose_noise(
     trusted: Any = None,
     random_state: RandomState = 0,
     *,
-    noise_type: str | Sequence[str] = "both",
     pred_proba: Any = None,
 ) -> Diagnosis:
     """Check whether the noise is class-conditional, that is, whether flips are independent of the features.
 
     With trusted rows, the function measures how well the features predict which labels were flipped, separately for
     true labels 1 and 0.
-    Without them, it tests the goodness of fit of class-conditional noise with a logistic posterior, and searches for
-    five violations of the noise model: confused labels, emptied rows, noise near the decision boundary,
-    feature-dependent noise and a wrong noise type. These five tests require 500 rows with all labels observed.
+    It also searches for confused labels, which requires 500 rows with all labels observed.
 
     Parameters
     ----------
@@ -222,15 +218,13 @@ def diagnose_noise(
         Verified rows, as in :func:`ccmn.estimate_noise`.
     random_state : int, Generator or None, default=0
         Seed of cross-validation.
-    noise_type : {"both", "partial", "missing"} or sequence of these, default="both"
-        Noise type, as in :func:`ccmn.estimate_noise`.
     pred_proba : array of shape (n, q), default=None
-        Out-of-fold probabilities of the noisy labels, instead of ``X``. The goodness of fit is then unknown.
+        Out-of-fold probabilities of the noisy labels, instead of ``X``.
 
     Returns
     -------
     Diagnosis
-        AUC values, p-values and flags.
+        AUC values and flags.
 
     Raises
     ------
@@ -248,10 +242,9 @@ def diagnose_noise(
     """
     if X is None and pred_proba is None:
         raise ValueError("diagnose_noise requires the features X or probabilities pred_proba; got neither")
-    evidence = read_evidence(X, Y_noisy, noise_type, trusted, None, random_state, pred_proba, None)
+    evidence = read_evidence(X, Y_noisy, "both", trusted, None, random_state, pred_proba, None)
     names = label_names_of(Y_noisy)
-    diagnosis = diagnose(evidence, fit_surfaces(evidence), find_violations(evidence, names))
-    return replace(diagnosis, flags=tuple(flag.with_name(names) for flag in diagnosis.flags))
+    return diagnose(evidence, names)
 
 
 def _estimate_groups(evidence: Evidence, names: Sequence[str] | None, groups: Sequence[Any]) -> GroupRates:

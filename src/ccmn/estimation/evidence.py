@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -20,9 +20,7 @@ from ccmn._validation import (
     check_probabilities,
     check_trusted_rows,
 )
-from ccmn.estimation.likelihood import ProgressCallback, Surfaces, flat_surfaces, label_surfaces
-from ccmn.estimation.noise_rates import NOISE_TYPES, LabelRates, NoiseType
-from ccmn.estimation.out_of_fold import out_of_fold_scores
+from ccmn.estimation.noise_rates import NOISE_TYPES, NoiseType
 from ccmn.vote_table import VoteTable
 
 MIN_POSITIVES_WITHOUT_ZERO = 10
@@ -60,10 +58,6 @@ class Evidence:
         Known prevalences: shares of samples whose true label is 1. NaN where unknown.
     seed : int, default=0
         Seed of all random numbers.
-    surfaces : Surfaces or None, default=None
-        Held-out log-likelihood surface of every label, as returned by :func:`fit_surfaces`; None before the fit.
-    on_progress : callable or None, default=None
-        Called with the numbers of finished and of all steps while the surfaces are fitted.
     """
 
     Y: FloatArray
@@ -74,20 +68,9 @@ class Evidence:
     votes: VoteTable | None = None
     prevalence: FloatArray | None = None
     seed: int = 0
-    surfaces: Surfaces | None = None
-    on_progress: ProgressCallback | None = None
-
-    def generator(self, label: int) -> np.random.Generator:
-        """Return a random generator for one label; its stream does not depend on the other labels."""
-        return np.random.default_rng([self.seed, label])
-
-    def observed(self, scores: FloatArray, label: int) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Return the scores of the rows in which a label was observed, and whether it was observed as 1."""
-        is_observed = ~np.isnan(self.Y[:, label])
-        return scores[is_observed, label], self.Y[is_observed, label] == 1
 
     def subset(self, rows: NDArray[np.intp]) -> Evidence:
-        """Return the evidence of some rows; trusted rows are renumbered, fitted likelihoods are dropped."""
+        """Return the evidence of some rows; trusted rows are renumbered."""
         trusted = self.trusted
         if trusted is not None:
             position = np.full(len(self.Y), -1, dtype=np.intp)
@@ -96,42 +79,7 @@ class Evidence:
             trusted = Trusted(position[trusted.rows[kept]], trusted.Y[kept]) if kept.any() else None
         X, pred_proba = (None if values is None else values[rows] for values in (self.X, self.pred_proba))
         votes = None if self.votes is None else self.votes[rows]
-        return replace(self, Y=self.Y[rows], X=X, pred_proba=pred_proba, votes=votes, trusted=trusted, surfaces=None)
-
-
-Estimator = Callable[[Evidence], list[LabelRates]]
-"""Member of ``METHODS``: a function from evidence to the rates of every label."""
-
-
-def held_out_scores(evidence: Evidence) -> FloatArray:
-    """Return out-of-fold probabilities of the noisy labels: the given ones, or predictions of models fitted here."""
-    if evidence.pred_proba is not None:
-        return evidence.pred_proba
-    _require_scores(evidence)
-    return out_of_fold_scores(evidence.X, evidence.Y, evidence.seed)
-
-
-def fit_surfaces(evidence: Evidence) -> Surfaces:
-    """Fit the models of all labels and return their held-out log-likelihood surfaces; this is the expensive step.
-
-    A surface contains the log-likelihood at every pair of rates. Without features the surfaces are flat:
-    any probabilities of noisy labels are also possible as probabilities of true labels, so they do not identify the
-    rates.
-    """
-    _require_scores(evidence)
-    if evidence.X is None:
-        flat, unknown = flat_surfaces(evidence.Y, evidence.noise_type), np.full(evidence.Y.shape[1], np.nan)
-        return Surfaces(flat, held_out_scores(evidence), np.arange(len(evidence.Y)), unknown)
-    return label_surfaces(evidence.X, evidence.Y, evidence.noise_type, evidence.seed, evidence.on_progress)
-
-
-def _require_scores(evidence: Evidence) -> None:
-    """Raise an error if there are neither features nor probabilities."""
-    if evidence.X is None and evidence.pred_proba is None:
-        raise ValueError(
-            "Expected features X, or out-of-fold probabilities of the noisy labels pred_proba; got neither. With "
-            "trusted=(rows, Y_true) alone use method='trusted'."
-        )
+        return replace(self, Y=self.Y[rows], X=X, pred_proba=pred_proba, votes=votes, trusted=trusted)
 
 
 def read_evidence(

@@ -12,7 +12,8 @@ import scipy.special
 
 from ccmn._containers import Labels, label_names_of, to_dense_array
 from ccmn._validation import FloatArray, check_label_names, check_rate_sums, check_rates
-from ccmn.estimation.posterior import CONFIDENCE_LEVEL, MIN_ROWS, Flips, RatePosterior
+from ccmn.estimation.posterior import CONFIDENCE_LEVEL as CONFIDENCE_LEVEL
+from ccmn.estimation.posterior import MIN_ROWS, Flips, RatePosterior
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, MissingNoise, PartialNoise
 from ccmn.noise.class_conditional import debias_labels
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from scipy.special import betainc, expit, log_expit, xlogy
 
 from ccmn._validation import FloatArray
+from ccmn.estimation.likelihood import Surfaces, label_surfaces
 from ccmn.estimation.link import bin_scores, fit_link
-from ccmn.estimation.surface import Surfaces, label_surfaces
 from ccmn.training.default_settings import DEFAULTS, MIN_PROBABILITY, DefaultSettings
 
 CONFIDENCE_LEVEL = 0.9

@@ -235,8 +235,7 @@ class CorrectedClassifier(LabelClassifier):
     ) -> None:
         types = (self.noise,) * Y.shape[1]
         rates = rates_from_posterior(posterior, Y, types, self.label_names_, flips, repeated=repeated, scores=scores)
-        self.rates_: NoiseRates | None = rates
-        self.noise_ = rates.noise
+        self.rates_, self.noise_ = rates, rates.noise
 
     def _fit_clones(
         self, data: TrainingData, noise: ClassConditionalNoise | None, seed: int
@@ -309,7 +308,7 @@ class CorrectedClassifier(LabelClassifier):
         >>> bool(np.allclose(clf.to_torch()(torch.tensor(X)).numpy(), clf.predict_proba(X), atol=1e-5))
         True
         """
-        return CorrectedModule(self._default_model("to_torch"), self._curve).eval()
+        return CorrectedModule(*self._default_model("to_torch")).eval()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the model to one file or to a folder, never as a pickle.
@@ -319,19 +318,19 @@ class CorrectedClassifier(LabelClassifier):
         path : path-like
             A path with a suffix, such as ``model.ccmn``, becomes one file. A path without suffix becomes a folder.
         """
-        model = self._default_model("save")
-        curve = {"knots": self._curve.knots, "curve": self._curve.values}
-        write_model(path, {**describe(self), "thresholds": self._thresholds.tolist()}, {**model.arrays(), **curve})
+        model, curve = self._default_model("save")
+        arrays = {**model.arrays(), "knots": curve.knots, "curve": curve.values}
+        write_model(path, {**describe(self), "thresholds": self._thresholds.tolist()}, arrays)
 
-    def _default_model(self, method: str) -> NoisyLabelModel:
-        """Return the default model; an error if a classifier was passed, which has its own format."""
+    def _default_model(self, method: str) -> tuple[NoisyLabelModel, CorrectedCurve]:
+        """Return the default model and its curve; an error if a classifier was passed, which has its own format."""
         check_is_fitted(self)
-        if not isinstance(self._model, NoisyLabelModel):
+        if not isinstance(self._model, NoisyLabelModel) or not isinstance(self._curve, CorrectedCurve):
             raise TypeError(
                 f"{method} requires estimator=None; got {type(self.estimator).__name__}. Store other classifiers with "
                 "skops: skops.io.dump(classifier, file)."
             )
-        return self._model
+        return self._model, self._curve
 
     @classmethod
     def _from_description(cls, d: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CorrectedClassifier:

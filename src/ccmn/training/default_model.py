@@ -28,6 +28,8 @@ from ccmn.training.forest import MAX_FEATURES, MAX_LABELS, Forest, fit_forest
 
 MAX_Z = 10.0
 """Guard: standardized features are limited to this absolute value."""
+MAX_SPARSE_RATIO = 10.0
+"""Guard: sparse columns with values that exceed those of the median column by more than this factor are scaled down."""
 _NO_PROJECTION = 4
 """Dense features are projected for the forest if there are more than this number times ``n_components``."""
 
@@ -69,7 +71,7 @@ class NoisyLabelModel:
     C_ : array of shape (q,)
         Selected inverse l2 weights.
     mean_, scale_ : arrays of shape (d,)
-        The features are scaled to ``(X - mean_) / scale_``. ``mean_`` is 0 for sparse features.
+        The features are scaled to ``(X - mean_) / scale_``. ``mean_`` is a single 0 for sparse features.
     components_ : array of shape (n_components, d) or None
         Projection of sparse or wide features for the forest.
     forest_ : Forest or None
@@ -168,8 +170,7 @@ class NoisyLabelModel:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], n_features: int, n_labels: int) -> NoisyLabelModel:
         """Return the model of stored arrays; a ValueError names one that is invalid."""
         shapes: dict[str, tuple[int, ...]] = {"coef": (n_labels, n_features), "intercept": (n_labels,), "share": (1,)}
-        d = arrays["scale"].size
-        shapes |= dict.fromkeys(("mean", "scale"), (1,) if d == 1 else (n_features,))
+        shapes |= {"mean": (1,) if arrays["mean"].size == 1 else (n_features,), "scale": (n_features,)}
         if "components" in arrays:
             shapes["components"] = (*arrays["components"].shape[:1], n_features)
         forest = {"feature", "threshold", "values"} if "feature" in arrays else set()
@@ -191,13 +192,26 @@ class NoisyLabelModel:
         model.forest_ = Forest.from_arrays(arrays, width, n_labels) if forest else None
         return model
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the arrays for pickle and skops, without the out-of-fold predictions of the training rows."""
+        return {"arrays": self.arrays()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the fitted model."""
+        q, d = state["arrays"]["coef"].shape
+        self.__dict__.update(self.from_arrays(state["arrays"], d, q).__dict__)
+
     # -- Features
 
     def _fit_scaling(self, X: Any) -> None:
         """Standardize dense columns; scale sparse rows to a mean squared norm of 1."""
         if is_sparse(X):
-            norm = np.sqrt(np.square(X.data, dtype=np.float64).sum() / max(X.shape[0], 1))
-            self.mean_, self.scale_ = np.zeros(1), np.full(1, norm or 1.0)
+            squares = np.bincount(X.indices, np.square(X.data, dtype=np.float64), X.shape[1])
+            size = np.sqrt(squares / np.maximum(np.bincount(X.indices, minlength=X.shape[1]), 1))
+            typical = float(np.median(size[size > 0])) if size.any() else 1.0
+            factor = np.maximum(size / (MAX_SPARSE_RATIO * typical), 1)
+            norm = np.sqrt((squares / factor**2).sum() / X.shape[0])
+            self.mean_, self.scale_ = np.zeros(1), factor * (norm or 1.0)
             return
         self.mean_ = X.mean(0, dtype=np.float64)
         deviation = X.std(0, dtype=np.float64)
@@ -207,7 +221,7 @@ class NoisyLabelModel:
 
     def _scaled(self, X: Any) -> Any:
         if is_sparse(X):
-            return scipy.sparse.csr_matrix((X.data / self.scale_, X.indices, X.indptr), X.shape)
+            return scipy.sparse.csr_matrix((X.data / self.scale_[X.indices], X.indices, X.indptr), X.shape)
         return np.clip((X - self.mean_) / self.scale_, -MAX_Z, MAX_Z)
 
     def _fit_projection(self, A: Any) -> None:
