@@ -78,3 +78,13 @@ def test_many_problems_are_fitted_independently():
     ]
     assert together == pytest.approx(alone, abs=0.05)
     assert noisy_probability(f, 0.1, 0.2) == pytest.approx(0.2 + 0.7 * expit(f))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_rejected_step_is_not_convergence(seed):
+    rng = np.random.default_rng(seed)
+    f = 5 * rng.normal(size=60) - 4
+    y = (rng.random(60) < 0.6 * expit(1.5 * f)).astype(float)  # rare labels, of which many are missing
+    fit = fit_link(bin_scores(f[:, None], y, np.ones(60)), np.zeros(1), np.zeros(1), PRIOR)
+    reference = minimize(negative_likelihood, [0.2, 0.0], (f, y, 0, 0), method="Nelder-Mead")
+    assert fit.value[0] == pytest.approx(-reference.fun, abs=0.05)

@@ -108,7 +108,7 @@ def fit_link(
         new_u = u + np.clip((hbb * gu - hub * gb) / determinant, -1, 1)
         new_b = b + np.clip((huu * gb - hub * gu) / determinant, -3, 3)
         trial, new_dP, new_P = likelihood(new_u, new_b)
-        better, converged = trial >= value, (trial - value).max() < MIN_INCREASE
+        better, converged = trial >= value, np.abs(trial - value).max() < MIN_INCREASE
         u, b, value = np.where(better, new_u, u), np.where(better, new_b, b), np.where(better, trial, value)
         dP, P = np.where(better[:, None], new_dP, dP), np.where(better[:, None], new_P, P)
         damping = np.where(better, 0.3 * damping, 10 * damping)
