@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 import ccmn
 from ccmn import __version__
-from ccmn.app.cli import app, options
-from ccmn.app.cli.options import read_labels
+from ccmn.app.cli.app import app
+from ccmn.app.cli.options import REMOVED_OPTIONS, read_labels
 from ccmn.data import write_npz
 
 COMMANDS = [
@@ -99,10 +99,10 @@ def test_no_arguments_print_help_with_exit_code_2(run, arguments):
         (["fit", "a.csv", "--out", "m", "--device", "abacus"], "Expected auto, cpu, cuda or cuda:N; got 'abacus'"),
         (["fit", "a.csv", "--out", "m", "--epochs", "0"], "--epochs"),
         (["fit", "a.csv", "--out", "m", "--lr", "-1"], "'--lr': Expected a positive number; got -1"),
-        (["fit", "a.csv", "--out", "m", "--validation-fraction", "0"], "--validation-fraction"),
-        (["noise", "estimate", "a.csv", "--method", "trusted"], "--method was removed"),
-        (["fit", "a.csv", "--out", "m", "--validation-is-clean"], "--validation-is-clean requires --validation"),
-        (["fit", "a.csv", "--out", "m", "--labels", ""], "--labels is empty"),
+        (["fit", "task.npz", "--out", "m", "--method", "tree"], "--method must be corrected, hamming, ranking; got"),
+        (["fit", "task.npz", "--out", "m", "--epochs", "3"], "--epochs requires --method hamming or --method ranking"),
+        (["fit", "task.npz", "--out", "m", "--labels", ""], "--labels is empty"),
+        (["fit", "task.npz", "--out", "m", "--noise", "estimate"], "--noise must be both, partial, missing, none or a"),
         (["predict", "model.ccmn"], "DATA"),
         (["predict", "model.ccmn", "a.csv", "--top", "0"], "--top"),
         (["data", "inf"], "No such command 'inf'. Did you mean 'info'? See: ccmn data --help"),
@@ -113,20 +113,6 @@ def test_usage_errors_are_one_line_with_exit_code_2(rejected, files, arguments, 
     line = rejected(*arguments, code=2)
     assert message in line
     assert line.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("former", "current"), [("--sides", "--noise-type"), ("--sides=partial", "--noise-type=partial")]
-)
-def test_former_option_names(run, former, current):
-    value = () if "=" in former else ("partial",)
-    result = run("noise", "estimate", "none.csv", former, *value, "--seed", 1, code=1)
-    assert result.output == run("noise", "estimate", "none.csv", current, *value, "--random-state", 1, code=1).output
-    page = run("noise", "estimate", "--help").stdout
-    assert "--noise-type" in page
-    assert "--random-state" in page
-    assert "--sides" not in page
-    assert "--seed" not in page
 
 
 @pytest.mark.parametrize(
