@@ -104,7 +104,7 @@ def noisy(run, files):
 
 
 def test_fit_with_estimated_rates_equals_fit_that_estimates(run, printed, noisy):
-    """Estimated rates in a file are shrunk for training as those that fit estimates itself."""
+    """Estimated rates in a file are those that fit estimates itself."""
     estimated = printed("noise", "estimate", "noisy.npz", "--out", "rates.json")
     from_file = printed("fit", "noisy.npz", "--noise", "rates.json", "--out", "file.ccmn")
     own = printed("fit", "noisy.npz", "--out", "own.ccmn")
