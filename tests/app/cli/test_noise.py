@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,16 +102,11 @@ def noisy(run, files):
     return files
 
 
-def test_fit_with_estimated_rates_equals_fit_that_estimates(run, printed, noisy):
-    """Estimated rates in a file are those that fit estimates itself."""
+def test_fit_with_estimated_rates_uses_them(printed, noisy):
     estimated = printed("noise", "estimate", "noisy.npz", "--out", "rates.json")
     from_file = printed("fit", "noisy.npz", "--noise", "rates.json", "--out", "file.ccmn")
-    own = printed("fit", "noisy.npz", "--out", "own.ccmn")
-    assert from_file["noise"] == own["noise"]
-    assert own["noise"]["rho_pos"] != estimated["rho_pos"]  # shrunk
-    run("predict", "file.ccmn", "noisy.npz", "--out", "file.csv")
-    run("predict", "own.ccmn", "noisy.npz", "--out", "own.csv")
-    assert Path("file.csv").read_text() == Path("own.csv").read_text()
+    for name in ("rho_pos", "rho_neg"):
+        assert from_file["noise"][name] == pytest.approx(estimated[name], abs=1e-3)
 
 
 def test_every_command_accepts_estimated_rates(run, printed, noisy):
@@ -151,8 +145,8 @@ def test_estimate_from_csv_and_candidates(printed, task, noisy):
     ("arguments", "code", "message"),
     [
         (["task.npz", "--noise-type", "left"], 2, "'left' is not one of both, partial, missing"),
-        (["task.npz", "--method", "guess"], 2, "'guess' is not one of auto, profile"),
-        (["task.npz", "--method", "trusted"], 2, "'trusted' is not one of auto"),
+        (["task.npz", "--method", "guess"], 2, "--method was removed"),
+        (["task.npz", "--method", "trusted"], 2, "--method was removed"),
         (["task.npz", "--candidates"], 1, "no candidate sets"),
         (["none.npz"], 1, "none.npz"),
         (["task.npz", "--out", "nowhere/rates.json"], 1, "folder nowhere does not exist"),
