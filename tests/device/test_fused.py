@@ -44,7 +44,7 @@ def value_and_gradient(loss, outputs, Y, weights=None):
 
 def target_weights(loss, Y):
     """Return p and n in float64, including the dummy label."""
-    p = Y.double() if loss.debias is None else loss.debias(Y.double())
+    p = loss.debias_tensor(Y.double())
     n = 1 - p
     missing = p.isnan()
     p, n = p.masked_fill(missing, 0), n.masked_fill(missing, 0)
@@ -271,7 +271,7 @@ def test_functional_form():
     for surrogate, q in (("sigmoid", 30), ("logistic", 2500), ("hinge", 5000)):
         loss = RankingLoss(surrogate, noise_of(q), "none", dummy=False).to(DEVICE)
         outputs, Y = batch(loss, 8, q)
-        p = loss.debias(Y.float())
+        p = loss.debias_tensor(Y.float())
         assert_equal_float32(
             value_and_gradient(partial(ranking_loss, surrogate=surrogate), outputs, p),
             value_and_gradient(loss, outputs, Y),

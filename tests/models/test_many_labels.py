@@ -17,7 +17,7 @@ from ccmn.models.predictor import common_slope
 from ccmn.noise import GroupedNoise
 from ccmn.training.batches import DenseLabels, Features
 from ccmn.training.networks import StackedLinear
-from ccmn.training.selection import CRITERIA, ValidationCriterion
+from ccmn.training.selection import CRITERIA, ValidationCriterion, criterion_of_scores
 
 N, D, Q = 300, 6, 9
 
@@ -135,8 +135,7 @@ def test_criterion_in_blocks_equals_criterion_of_all_rows(monkeypatch, task, nam
     from ccmn.losses import HammingLoss
 
     criterion = ValidationCriterion(name, HammingLoss(), Features(X), DenseLabels(p), weights)
-    sums = [part(p, network.outputs(torch.from_numpy(X)[None]), weights) for part in CRITERIA[name]]
-    whole = sum(s.wrong / s.total for s in sums)
+    whole = criterion_of_scores(name, p, network.outputs(torch.from_numpy(X)[None]), weights)
     monkeypatch.setattr("ccmn.training.selection.MAX_BLOCK_SCORES", 7 * Q * 2)
     torch.testing.assert_close(criterion(network), whole)
     network.parameters[0].values.data[0, 0, 1] = torch.inf

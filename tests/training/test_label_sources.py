@@ -26,6 +26,7 @@ def test_batch_equals_that_of_dense_labels(n, q, seed, data):
     sparse = SparseLabels(scipy.sparse.csr_matrix(Y), noise.debiasing(), known)
     index = rows.unsqueeze(0)
     torch.testing.assert_close(sparse.targets(index), DenseLabels(torch.from_numpy(p)).targets(index))
+    np.testing.assert_allclose(sparse.columns(slice(0, q)), p, atol=1e-6)
     np.testing.assert_allclose(
         sparse[rows.numpy()].targets(torch.arange(len(rows))[None])[0, 0], p[rows.numpy()], atol=1e-6
     )

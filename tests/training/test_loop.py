@@ -29,7 +29,9 @@ def task():
     return X, torch.from_numpy(Y)
 
 
-def fit(X, Y, *, groups=ALL, seeds, lrs, parts=HAMMING, rates=None, network=StackedLinear, epochs=6, batch=16, **extra):
+def fit(
+    X, Y, *, groups=ALL, seeds, lrs, objective=HAMMING, rates=None, network=StackedLinear, epochs=6, batch=16, **extra
+):
     """Train G groups of K runs in float64."""
     dtype = torch.float64
     net = network(D, Q, seeds, dtype=dtype)
@@ -39,7 +41,7 @@ def fit(X, Y, *, groups=ALL, seeds, lrs, parts=HAMMING, rates=None, network=Stac
     rows = Rows(groups, batch, [s[0] for s in seeds])
     selection = extra.pop("selection", None) or KeepLast()
     labels = Y.to(dtype) if rates is None else RunLabels(Y, *rates, dtype=dtype)
-    result = train(net, parts, features, labels, rows, optimizer, selection, epochs=epochs, **extra)
+    result = train(net, objective, features, labels, rows, optimizer, selection, epochs=epochs, **extra)
     return net, result
 
 
@@ -50,14 +52,14 @@ def test_runs_of_a_stack_equal_single_fits(task, network):
     groups, seeds, lrs = [np.arange(0, 40), np.arange(20, 60)], [[5, 5, 6, 6], [7, 7, 8, 8]], [0.05, 0.01, 0.05, 0.01]
     rho_pos, rho_neg = torch.rand(2, 2, 4, Q, generator=torch.Generator().manual_seed(0)) * 0.4
     rho_pos[:, 0] = rho_neg[:, 0] = 0  # one run without noise correction
-    parts = [Part(RankingLoss("sigmoid", dummy=False), slice(0, 2)), Part(HammingLoss("logistic"), slice(2, 4))]
+    losses = [Part(slice(0, 2), RankingLoss("sigmoid", dummy=False)), Part(slice(2, 4), HammingLoss("logistic"))]
     stack, _ = fit(
         X,
         Y,
         groups=groups,
         seeds=seeds,
         lrs=lrs,
-        parts=parts,
+        objective=Objective(losses),
         rates=(rho_pos, rho_neg),
         network=network,
     )
@@ -88,7 +90,7 @@ def test_adam_equals_torch_adam(task):
     """Weights equal those of torch.optim.Adam with weight decay (except for the bias) up to rounding."""
     X, Y = task
     loss = HammingLoss("square", ClassConditionalNoise(0.2, 0.1, n_labels=Q))
-    net, _ = fit(X, Y, seeds=[[3]], lrs=[0.02], parts=Objective.of(loss), epochs=5)
+    net, _ = fit(X, Y, seeds=[[3]], lrs=[0.02], objective=Objective.of(loss), epochs=5)
     start = StackedLinear(D, Q, [[3]], dtype=torch.float64).parameters[0].values.detach()[0, :, 0]
     weight, bias = start[:-1].clone().requires_grad_(), start[-1].clone().requires_grad_()
     optimizer = torch.optim.Adam([{"params": [weight], "weight_decay": 1e-3}, {"params": [bias]}], lr=0.02)
@@ -219,7 +221,7 @@ def test_sample_weights_count_rows(task):
     X, Y = task
     weights = torch.tensor(np.random.default_rng(0).integers(0, 3, N), dtype=torch.float64)
     repeated = np.repeat(np.arange(N), weights.int().numpy())
-    common = dict(seeds=[[1]], lrs=[0.1], parts=Objective.of(RankingLoss("hinge", dummy=False)), batch=10**6)  # noqa: C408
+    common = dict(seeds=[[1]], lrs=[0.1], objective=Objective.of(RankingLoss("hinge", dummy=False)), batch=10**6)  # noqa: C408
     a, _ = fit(X, Y, weights=weights / weights.mean(), **common)
     b, _ = fit(X, Y, groups=[repeated], **common)
     torch.testing.assert_close(a.parameters[0].values, b.parameters[0].values, rtol=1e-9, atol=1e-10)

@@ -124,7 +124,7 @@ def test_every_command_accepts_estimated_rates(run, printed, noisy):
 
 
 def test_estimate_table(run, noisy):
-    result = run("noise", "estimate", "noisy.npz", "--method", "best_bin", "--out", "rates.json")
+    result = run("noise", "estimate", "noisy.npz", "--out", "rates.json")
     for word in ("estimated noise, 3 labels", "sky", "upper bound", "best bin", "intervals"):
         assert word in result.stdout
     assert "ccmn: note: Noise rates of" in result.stderr
