@@ -3,7 +3,8 @@ With cleanlab's output
 ======================
 
 ``estimate_noise`` and ``find_label_issues`` accept the same out-of-fold probabilities as cleanlab, whose confident
-joints contain noise rates. This recipe compares ccmn and cleanlab on the same labels with injected noise: the rates, the wrong labels found, and models trained with the rates.
+joints contain noise rates. This recipe compares ccmn and cleanlab on the same labels with injected noise: the rates,
+the wrong labels found, and models trained with the rates.
 
 Install the packages with ``pip install -r requirements/recipes.txt`` in a clone of the repository. It prints::
 

@@ -95,7 +95,7 @@ FRAME = pd.DataFrame(TASK.Y_noisy, columns=NOISE.label_names)
 CCMN_TYPES = ["ccmn.models.ccmn_classifier.CCMNClassifier", "ccmn.models.predictor.FittedNetwork"]
 CCMN_TYPES += ["ccmn.models.predictor.Scorer"]
 NOISE_TYPES = ["ccmn.noise.class_conditional.ClassConditionalNoise"]
-RATE_TYPES = ["ccmn.estimation.noise_rates.Flag", "ccmn.estimation.noise_rates.NoiseRates"]
+RATE_TYPES = ["ccmn.estimation.noise_rates.NoiseRates"]
 CORRECTED_TYPES = ["ccmn.models.corrected_classifier.CorrectedClassifier"]
 CORRECTED_TYPES += ["ccmn.models.corrected_classifier.NoisyPosterior"]
 CORRECTED_TYPES += ["ccmn.models.corrected_classifier.InversionCurve"]

@@ -113,6 +113,8 @@ def read_evidence(
         pred_proba = to_dense_array(pred_proba)
         check_matrix_pair(Y, pred_proba, ("Y_noisy", "pred_proba"))
         pred_proba = check_probabilities(pred_proba, "pred_proba")
+    # The seed of a classifier is passed on as it is, so that both estimate the same rates.
+    is_seed = isinstance(random_state, int) and 0 <= random_state < 2**32
     return Evidence(
         Y=Y,
         noise_type=check_noise_type(noise_type, q),
@@ -121,7 +123,7 @@ def read_evidence(
         trusted=None if trusted is None else read_trusted(trusted, n, q),
         votes=votes,
         prevalence=None if prevalence is None else check_prevalence(prevalence, q),
-        seed=int(as_generator(random_state).integers(2**31)),
+        seed=int(random_state if is_seed else as_generator(random_state).integers(2**31)),  # type: ignore[arg-type]
     )
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,16 +102,11 @@ def noisy(run, files):
     return files
 
 
-def test_fit_with_estimated_rates_equals_fit_that_estimates(run, printed, noisy):
-    """Estimated rates in a file are shrunk for training as those that fit estimates itself."""
+def test_fit_with_estimated_rates_uses_them(printed, noisy):
     estimated = printed("noise", "estimate", "noisy.npz", "--out", "rates.json")
     from_file = printed("fit", "noisy.npz", "--noise", "rates.json", "--out", "file.ccmn")
-    own = printed("fit", "noisy.npz", "--out", "own.ccmn")
-    assert from_file["noise"] == own["noise"]
-    assert own["noise"]["rho_pos"] != estimated["rho_pos"]  # shrunk
-    run("predict", "file.ccmn", "noisy.npz", "--out", "file.csv")
-    run("predict", "own.ccmn", "noisy.npz", "--out", "own.csv")
-    assert Path("file.csv").read_text() == Path("own.csv").read_text()
+    for name in ("rho_pos", "rho_neg"):
+        assert from_file["noise"][name] == pytest.approx(estimated[name], abs=1e-3)
 
 
 def test_every_command_accepts_estimated_rates(run, printed, noisy):
