@@ -421,7 +421,7 @@ class ReviewSession:
         sample = self.sample() if self.trained is not None else trusted_rows((), self.dataset.data.q)
         learned = len(sample.rows) >= N_ROWS_FOR_PROBABILITIES
         known = learned or self.declared is not None
-        rates = self.rates_in_use() if known else None
+        rates = None if self.declared is None else self.rates_in_use()
         knowledge = {"trusted": sample} if len(sample.rows) and known else {}
         found = find_suspicions(self.dataset.given, self._pred_proba, rates, known=known, **knowledge)
         return RowScores(found)
