@@ -47,7 +47,6 @@ MATCHING = {
     "boundary": "boundary_noise",
     "feature": "feature_dependent_noise",
     "confusion": "confused_labels",
-    "empty": "emptied_rows",
 }
 WRONG = {"partial": ("two-sided", "missing", "asymmetric"), "missing": ("two-sided", "added")}
 """Kinds of noise that contradict a declared noise type. Asymmetric noise adds 2 or 5 % of the labels only."""

@@ -10,18 +10,15 @@ from scipy.special import expit
 
 from ccmn import diagnose_noise
 from ccmn.data import make_noisy_multilabel
-from ccmn.estimation import Flag, violations
-from ccmn.estimation.estimate import estimate_rates
-from ccmn.estimation.evidence import Evidence, fit_surfaces
+from ccmn.estimation import violations
+from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.likelihood import bin_scores
 from ccmn.estimation.violations import (
     BOUNDARY_STRENGTH,
     RATE_PAIRS,
-    TOP_SHARE,
     _predict_from_others,
     calibrate_scores,
     confusions,
-    excess_of_empty_rows,
     find_violations,
     rate_likelihood,
     read_scores,
@@ -49,10 +46,6 @@ def confuse():
     return noisy
 
 
-def empty():
-    return np.where(np.random.default_rng(0).random((N, 1)) < 0.1, 0, DATA.Y)
-
-
 def flip_at_boundary():
     rate = np.minimum(DATA.posterior, 1 - DATA.posterior)
     return np.where(np.random.default_rng(0).random((N, Q)) < rate, 1 - DATA.Y, DATA.Y)
@@ -68,7 +61,6 @@ def flip_by_feature():
     ("noisy", "code"),
     [
         (confuse, "confused_labels"),
-        (empty, "emptied_rows"),
         (flip_at_boundary, "boundary_noise"),
         (flip_by_feature, "feature_dependent_noise"),
     ],
@@ -92,6 +84,15 @@ def test_class_conditional_noise_is_not_flagged(noise):
     assert codes(noise.corrupt(DATA.Y, random_state=0)) == set()
 
 
+def test_correct_labels_are_not_flagged():
+    """Rows without labels, and nested labels: a parent holds if any child does, and children need a gate."""
+    rng = np.random.default_rng(0)
+    assert codes(np.where(rng.random((N, 1)) < 0.1, 0, DATA.Y)) == set()
+    gate = rng.random((N, 1)) < expit(1.2 * DATA.X[:, :1] - 1)
+    children = gate & (rng.random((N, Q)) < expit(0.7 * DATA.X @ rng.normal(size=(10, Q))))
+    assert codes(np.column_stack([children.any(1), children])) == set()
+
+
 def test_declared_noise_type_is_contradicted_only_if_wrong():
     added = PartialNoise(0.3, n_labels=Q).corrupt(DATA.Y, random_state=0)
     removed = MissingNoise(0.4, n_labels=Q).corrupt(DATA.Y, random_state=0)
@@ -113,34 +114,13 @@ def test_probabilities_replace_features():
 
 
 def test_few_complete_rows_are_not_tested():
-    noisy = empty().astype(float)
+    noisy = confuse().astype(float)
     assert codes(noisy[:499], X=DATA.X[:499]) == set()
     partly = noisy.copy()
     partly[600:, 0] = np.nan
     assert codes(partly) == codes(noisy[:600], X=DATA.X[:600])
     partly[:, 0] = np.nan
     assert codes(partly) == set()
-
-
-def test_violations_remove_no_noise_detected():
-    data = make_noisy_multilabel(600, 5, 3, strength=8.0, random_state=0)
-    evidence = Evidence(Y=data.Y.astype(float), noise_type=("both",) * 3, X=data.X)
-    evidence = Evidence(Y=evidence.Y, noise_type=evidence.noise_type, X=data.X, surfaces=fit_surfaces(evidence))
-    assert estimate_rates(evidence, "auto", None, ()).labels_with("no_noise_detected")
-    flagged = estimate_rates(evidence, "auto", None, (Flag("emptied_rows", "Rows are empty."),))
-    assert not flagged.labels_with("no_noise_detected")
-    assert "emptied_rows" in {flag.code for flag in flagged.flags}
-
-
-def test_excess_of_empty_rows_equals_counts():
-    Y = (RNG.random((400, 5)) < 0.4).astype(float)
-    proba = RNG.uniform(0.1, 0.9, (400, 5))
-    limit = np.quantile([sum(row) for row in proba], 1 - TOP_SHARE)
-    top = [i for i in range(400) if proba[i].sum() >= limit]
-    share = [sum(sum(Y[i]) == k for i in top) / len(top) for k in range(3)]
-    bound = (share[1] + 1 / len(top)) ** 2 / (2 * share[2])
-    independent = np.mean([np.prod([1 - p for p in proba[i]]) for i in top])
-    assert excess_of_empty_rows(Y, proba)[0] == pytest.approx(share[0] - max(bound, independent))
 
 
 def test_share_of_moved_labels_is_estimated():

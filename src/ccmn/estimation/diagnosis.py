@@ -87,7 +87,7 @@ class Diagnosis:
         p-value of the goodness of fit of class-conditional noise with a logistic posterior, NaN if unknown.
     flags : tuple of Flag
         "not_class_conditional" (from trusted rows), "lack_of_fit" (from the p-values), and the violations that are
-        found without trusted rows: "confused_labels", "emptied_rows", "boundary_noise", "feature_dependent_noise" and
+        found without trusted rows: "confused_labels", "boundary_noise", "feature_dependent_noise" and
         "noise_type_contradicted".
 
     Examples

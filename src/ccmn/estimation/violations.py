@@ -4,8 +4,6 @@ All tests compare the noisy labels with out-of-fold log-odds of a linear model o
 calibrated without a shape assumption (isotonic regression), so that rates of any size and a misfit of the model leave
 no trace in the residuals of a label. What remains is specific to one violation:
 
-- *Emptied rows.* Independent flips hardly produce rows without labels where many labels are expected, unless rows with
-  one label are also frequent there.
 - *Confused labels.* Where the features indicate label j most clearly, j is absent and label k present instead.
 - *Noise near the decision boundary.* The other labels predict label j worse at p = 1/2 than at p = 1/4 or 3/4; or the
   noisy posterior is flatter at 1/2 than rates of any size explain, and still reaches its ends.
@@ -55,13 +53,6 @@ N_FOLDS = 5
 """Folds of the out-of-fold scores and of the regressions on them."""
 MAX_FLAGS = 5
 """Flags of one test for single labels."""
-
-TOP_SHARE = 0.25
-"""Share of the rows with the largest expected number of labels, among which emptied rows are counted."""
-MIN_EMPTIED = 0.02
-"""Smallest excess of empty rows that is flagged."""
-MIN_Z_EMPTIED = 3.0
-"""Smallest excess of empty rows in standard errors."""
 
 MIN_CONFUSABLE = 40
 """Positives from which on a label is tested for confusions, and smallest number of its top rows."""
@@ -153,7 +144,7 @@ def find_violations(evidence: Evidence, names: Sequence[str] | None = None) -> t
     if scores is None:
         return ()
     name = (lambda j: repr(names[j])) if names is not None else str
-    flags = [*confused_labels(scores, name), *emptied_rows(scores)]
+    flags = confused_labels(scores, name)
     flags += boundary_noise(scores, read_shape_scores(evidence, scores))
     return (*flags, *feature_dependent_noise(scores), *contradicted_noise_type(scores, evidence.noise_type))
 
@@ -219,43 +210,6 @@ def calibrate_scores(logits: FloatArray, noisy: FloatArray) -> FloatArray:
     for half in (odd, ~odd):
         proba[half] = model.fit(logits[~half], noisy[~half]).predict(logits[half])
     return proba
-
-
-def emptied_rows(scores: Scores) -> list[Flag]:
-    """Flag rows without labels that independent flips do not explain."""
-    excess, error = excess_of_empty_rows(scores.Y, scores.proba)
-    if excess < MIN_EMPTIED or excess < MIN_Z_EMPTIED * error:
-        return []
-    note = (
-        f"About {excess:.0%} of the rows have no label although the features indicate several and rows with a single "
-        "label are rarer: labels of whole rows seem to be missing. Remove these rows or set their labels to NaN, "
-        "unless such rows are truly without labels."
-    )
-    return [Flag("emptied_rows", note)]
-
-
-def excess_of_empty_rows(Y: FloatArray, proba: FloatArray) -> tuple[float, float]:
-    r"""Return the excess of empty rows where many labels are expected, and its standard error.
-
-    The number of labels of a row is a sum of independent indicators, given the features, if labels are independent.
-    Its distribution then satisfies Newton's inequality :math:`P_1^2 \ge 2 P_0 P_2` [1]_, which bounds the share of
-    empty rows by :math:`P_1^2 / (2 P_2)`. The larger of this bound and of the mean of :math:`\prod_j (1 - p_j)` is
-    expected.
-
-    References
-    ----------
-    .. [1] R. P. Stanley, "Log-Concave and Unimodal Sequences in Algebra, Combinatorics, and Geometry", Annals of the
-       New York Academy of Sciences 576, 1989, Theorem 2.
-    """
-    expected = proba.sum(1)
-    rows = expected >= np.quantile(expected, 1 - TOP_SHARE)
-    m = int(rows.sum())
-    empty, one, two = ((Y[rows].sum(1) == k).mean() for k in range(3))
-    one, two = one + 1 / m, max(two, 1 / m)
-    bound = one**2 / (2 * two)
-    independent = float(np.exp(np.log1p(-proba[rows]).sum(1)).mean())
-    variance = empty * (1 - empty) / m + bound**2 * (4 / one + 1 / two) / m
-    return float(empty - max(bound, independent)), float(np.sqrt(variance))
 
 
 def confused_labels(scores: Scores, name: Callable[[int], str]) -> list[Flag]:
