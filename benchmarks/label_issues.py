@@ -66,11 +66,11 @@ def label_lists(Y: np.ndarray) -> list[list[int]]:
     return [np.flatnonzero(row).tolist() for row in Y]
 
 
-def error_probabilities(Y: np.ndarray, pred_proba: np.ndarray, noise: object, trusted: object = None) -> np.ndarray:
-    """Return the matrix of error probabilities."""
-    issues = find_label_issues(Y, pred_proba, noise, trusted, min_p_wrong=0)
+def suspicions(Y: np.ndarray, pred_proba: np.ndarray, noise: object, trusted: object = None) -> np.ndarray:
+    """Return the matrix of suspicions: error probabilities if the noise is known."""
+    issues = find_label_issues(Y, pred_proba, noise, trusted, min_p_wrong=None if noise is trusted is None else 0)
     scores = np.empty(Y.shape)
-    scores[issues.row, issues.label] = issues.p_wrong
+    scores[issues.row, issues.label] = issues.suspicion
     return scores
 
 
@@ -86,7 +86,7 @@ def evaluate(name: str, n_draws: int, *, from_features: bool) -> Iterator[dict[s
         noises = {"known rates": noise, "no rates": None}
         if from_features:
             noises[FROM_FEATURES] = estimate_noise(data.X, noisy, random_state=draw)
-        scores = {method: error_probabilities(noisy, P, used) for method, used in noises.items()}
+        scores = {method: suspicions(noisy, P, used) for method, used in noises.items()}
         lists = label_lists(noisy)
         for method, settings in CLEANLAB.items():
             scores[method] = -np.asarray(get_label_quality_scores_per_class(lists, P, **settings))
@@ -95,7 +95,7 @@ def evaluate(name: str, n_draws: int, *, from_features: bool) -> Iterator[dict[s
         for method, matrix in scores.items():
             values = matrix.ravel()
             result = {"average_precision": average_precision_score(wrong, values)}
-            if method not in CLEANLAB:
+            if method not in CLEANLAB and noises[method] is not None:
                 for threshold, suffix in ((0.5, ""), (0.95, "_95")):
                     listed = values >= threshold
                     result[f"listed{suffix}"] = listed.sum()
@@ -116,19 +116,18 @@ def evaluate_kinds(n_rows: int = 2500) -> Iterator[dict[str, object]]:
             noisy = inject(kind, X, Y, rng).astype(np.float64)
             P = expit(NoisyLabelModel(0).fit(X, noisy).out_of_fold_log_odds(X))
             scores = {
-                "self-confidence": np.where(noisy == 1, 1 - P, P),
-                "no rates": error_probabilities(noisy, P, None),
+                "self-confidence": suspicions(noisy, P, None),
             }
             if kind in DECLARED:
                 rates = estimate_noise(X, noisy, noise_type=DECLARED[kind])
-                scores["declared type"] = error_probabilities(noisy, P, rates)
+                scores["declared type"] = suspicions(noisy, P, rates)
             case = {"dataset": name, "kind": kind, "wrong": round((noisy != Y).mean(), 4)}
             for method, matrix in scores.items():
                 yield {**case, "method": method, "sample": 0, **calibration(matrix, noisy != Y)}
             for sample in range(N_SAMPLES):
                 verified = np.random.default_rng([number, 2, sample]).permutation(len(Y))[:N_VERIFIED]
                 others = np.setdiff1d(np.arange(len(Y)), verified)
-                learned = error_probabilities(noisy, P, None, (verified, Y[verified]))
+                learned = suspicions(noisy, P, None, (verified, Y[verified]))
                 values = calibration(learned[others], (noisy != Y)[others])
                 yield {**case, "method": f"{N_VERIFIED} verified rows", "sample": sample, **values}
 
@@ -193,15 +192,8 @@ def timings(quick: bool) -> list[Result]:
             budget,
         ),
         compare(
-            "issues without rates, n = 20,000, q = 50",
-            lambda: find_label_issues(Y, P),
-            "cleanlab find_multilabel_issues_per_class",
-            lambda: find_multilabel_issues_per_class(lists, P, n_jobs=1),
-            budget,
-        ),
-        compare(
             "all labels ranked, n = 20,000, q = 50",
-            lambda: find_label_issues(Y, P, min_p_wrong=0),
+            lambda: find_label_issues(Y, P),
             "cleanlab, issues of each label ranked",
             lambda: find_multilabel_issues_per_class(lists, P, n_jobs=1, **ranked),
             budget,

@@ -195,7 +195,7 @@ def shared_probabilities(cell: Cell, task: Task) -> np.ndarray:
 
 def error_probabilities(issues: pd.DataFrame, shape: tuple[int, int]) -> np.ndarray:
     scores = np.full(shape, np.nan)
-    scores[issues.row, issues.label] = issues.p_wrong
+    scores[issues.row, issues.label] = issues.suspicion
     return scores
 
 
@@ -223,10 +223,10 @@ def run_audit(cell: Cell) -> Iterator[Value]:
     noisy, wrong, n = task.noisy, task.noisy != task.true, len(task.X)
     P = shared_probabilities(cell, task)
     confidence = np.where(noisy == 1, 1 - P, P)
-    scores = error_probabilities(find_label_issues(noisy, P, min_p_wrong=0), noisy.shape)
+    scores = error_probabilities(find_label_issues(noisy, P), noisy.shape)
     yield 0, "base rate", "share_wrong", wrong.mean()
     yield from ((0, "self-confidence", *value) for value in audit_values(confidence, wrong))
-    yield from ((0, "ccmn", *value) for value in audit_values(scores, wrong))
+    yield from ((0, "ccmn", *value) for value in audit_values(scores, wrong, calibrated=False))
     posterior = p_wrong(noisy, P, *limited_rates(*flip_rates(noisy, task.true)))
     yield from ((0, "posterior at counted rates", *value) for value in audit_values(posterior, wrong))
     for k in N_TRUSTED:
@@ -236,7 +236,7 @@ def run_audit(cell: Cell) -> Iterator[Value]:
         learned = error_probabilities(issues, noisy.shape)
         yield from ((k, "ccmn", *value) for value in audit_values(learned[others], wrong[others]))
         if (annotators := annotators_of(cell.dataset)) is not None:
-            settings = {"trusted": (rows, task.true[rows]), "annotators": annotators, "min_p_wrong": 0}
+            settings = {"trusted": (rows, task.true[rows]), "groups": annotators, "min_p_wrong": 0}
             learned = error_probabilities(find_label_issues(noisy, P, **settings), noisy.shape)
             yield from ((k, "ccmn, annotators", *value) for value in audit_values(learned[others], wrong[others]))
         same_rows = audit_values(confidence[others], wrong[others], calibrated=False)
@@ -248,11 +248,14 @@ def run_texts(cell: Cell) -> Iterator[Value]:
     task = load(cell.dataset, cell.variant)
     wrong = task.noisy != task.true
     _, data = Columns.from_training_data(data_folder() / f"{cell.dataset}.csv", "label_*", "text")
-    found = audit_labels(data.X, task.noisy, min_p_wrong=0, random_state=cell.split)
+    found = audit_labels(data.X, task.noisy, random_state=cell.split)
     own = error_probabilities(found.issues, wrong.shape)
-    posterior = p_wrong(task.noisy, found.pred_proba, found.noise.rho_pos, found.noise.rho_neg)
-    for method, scores in {"ccmn audit": own, "posterior at its rates": posterior}.items():
-        yield from ((0, method, *value) for value in audit_values(scores, wrong))
+    declared = audit_labels(
+        data.X, task.noisy, "both", min_p_wrong=0, pred_proba=found.pred_proba, random_state=cell.split
+    )
+    posterior = error_probabilities(declared.issues, wrong.shape)
+    yield from ((0, "ccmn audit", *value) for value in audit_values(own, wrong, calibrated=False))
+    yield from ((0, "posterior at its rates", *value) for value in audit_values(posterior, wrong))
 
 
 def train_and_test(cell: Cell, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -91,7 +91,6 @@ ENTRY_POINTS = {
     "estimate_noise, features": lambda: ccmn.estimate_noise(FEATURES, LABELS, trusted=TRUSTED),
     "estimate_noise, probabilities": lambda: ccmn.estimate_noise(pred_proba=PROBABILITIES, Y_noisy=LABELS),
     "diagnose_noise": lambda: ccmn.diagnose_noise(Y_noisy=LABELS, pred_proba=PROBABILITIES),
-    "out_of_fold_probabilities": lambda: ccmn.audit.out_of_fold_probabilities(FEATURES, LABELS),
     "cross_fit_proba, array": lambda: cross_fit(FEATURES, LABELS),
     "cross_fit_proba, mapping": lambda: cross_fit({"input": FEATURES}, LABELS),
     "cross_fit_proba, dataset": lambda: cross_fit(TensorDataset(FEATURES, LABELS)),
@@ -180,7 +179,7 @@ def test_tables_of_other_libraries(library):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # wide intervals
         assert estimate_noise(table_X, table_Y).label_names == ("sea", "sky")
-    issues = find_label_issues(table_Y, expected.predict_proba(X), min_p_wrong=0)
+    issues = find_label_issues(table_Y, expected.predict_proba(X))
     assert set(issues.label) == {"sea", "sky"}
     mixed = X.assign(town=["Rome", "Oslo", None] * 50)
     np.testing.assert_array_equal(

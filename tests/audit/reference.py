@@ -25,46 +25,27 @@ def issues(Y, P, rho_pos, rho_neg, least):
     ]
 
 
-def smallest_share(ones, least):
-    """Return the smallest share of ones among the first k values, k >= least, plus its standard error."""
-    best = math.inf
-    for k in range(min(least, len(ones)), len(ones) + 1):
-        share = (sum(ones[:k]) + 0.5) / (k + 1)
-        best = min(best, share + math.sqrt(share * (1 - share) / k))
-    return best
+def annotator_terms(Y, P, annotators):
+    """Return the term of every label, by loops over the rows of its annotator and 50 average rows."""
+    q = len(Y[0])
+    seen = [(i, j) for i, row in enumerate(Y) for j in range(q) if not math.isnan(row[j])]
+    mean = sum(abs(Y[i][j] - P[i][j]) for i, j in seen) / len(seen)
+    counts = [sum(k == j for _, k in seen) for j in range(q)]
+    share = [(sum(P[i][k] for i, k in seen if k == j) + 0.5) / (counts[j] + 1) for j in range(q)]
+    terms = []
+    for i, row in enumerate(Y):
+        own = [(k, j) for k, j in seen if annotators[k] == annotators[i]]
+        deviation = sum(abs(Y[k][j] - P[k][j]) for k, j in own) + 50 * q * mean
+        deviates = math.log(deviation / ((len(own) + 50 * q) * mean))
+        terms.append([])
+        for j in range(q):
+            given = sum(Y[k][j] for k, m in own if m == j) + 50 * share[j]
+            expected = sum(P[k][j] for k, m in own if m == j) + 50 * share[j]
+            terms[-1].append(deviates + (1 if row[j] == 1 else -1) * math.log(given / expected))
+    return terms
 
 
-def end_rates(given, probabilities):
-    """Return (share of ones at the lower end, share of zeros at the upper end) of one label without ties."""
-    pairs = sorted((p, y) for p, y in zip(probabilities, given) if not math.isnan(y))
-    labels = [y for _, y in pairs]
-    low = smallest_share(labels, max(15, int(0.02 * len(given))))
-    return low, smallest_share([1 - y for y in reversed(labels)], 15)
-
-
-def unsupervised(given, p_noisy, calibrated, low, high, mean_low, mean_contradiction):
-    """Return the mixture of posterior and self-confidence for one label; rho_pos has two equally probable values."""
-    weight = min(max((mean_low - 0.15) / 0.015, 0), 0.995)
-    levels = [high * (0.5 - 12**-0.5), high * (0.5 + 12**-0.5)]
-    posterior = sum(p_wrong(given, calibrated, rho_pos, min(low, 0.5)) for rho_pos in levels) / 2
-    contradiction = 1 - p_noisy if given == 1 else p_noisy
-    return weight * posterior + (1 - weight) * (0.2 * mean_contradiction + 0.16 * contradiction)
-
-
-def emptied(given, p_noisy, share, other):
-    """Return the error probabilities of one row; ``other`` are those of labels that were not removed together."""
-    if any(y != 0 for y in given):
-        return other
-    removed = share / (share + (1 - share) * math.prod(1 - p for p in p_noisy))
-    return [removed * min(p / (1 - share), 1) + (1 - removed) * score for p, score in zip(p_noisy, other)]
-
-
-def diverse_order(labels, p):
-    """Return the order of a diverse list by repeated selection of the best discounted issue."""
-    left, taken, order = list(range(len(p))), dict.fromkeys(labels, 0), []
-    while left:
-        best = max(left, key=lambda i: (p[i] * 0.9 ** taken[labels[i]], p[i], -i))
-        left.remove(best)
-        taken[labels[best]] += 1
-        order.append(best)
-    return order
+def vote_term(given, votes, mean_dissent):
+    """Return the term of one label with a list of votes."""
+    share = (sum(abs(vote - given) for vote in votes) + mean_dissent) / (len(votes) + 1)
+    return math.log(share / (1 - share)) - math.log(mean_dissent / (1 - mean_dissent))

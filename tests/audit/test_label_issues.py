@@ -15,13 +15,14 @@ from pandas.testing import assert_frame_equal
 import ccmn
 from audit import reference
 from ccmn import ClassConditionalNoise, PartialNoise, find_label_issues
-from ccmn.audit import label_issues, p_wrong, suggest_labels
+from ccmn.audit import label_issues, p_wrong
 from ccmn.estimation import NoiseRates
 from ccmn.noise import TransitionNoise
 from reference import noisy_vectors
 from strategies import SEEDS, noises
 
 NOISE = ClassConditionalNoise([0.2, 0.1, 0.3], [0.1, 0.3, 0.0])
+COLUMNS = ["row", "label", "given", "suspicion", "p_wrong", "suggested"]
 
 
 def random_labels(seed, n=40, q=3):
@@ -50,14 +51,15 @@ def test_find_label_issues_agrees_with_reference(noise, seed, least, masked):
         given_label, p = all_labels[row.row, row.label]
         assert row.given == given_label
         assert abs(row.p_wrong - p) < 1e-10
-        assert row.suggested == (1 - row.given if row.p_wrong >= 0.5 else row.given)
+        assert row.suspicion == row.p_wrong
+        assert row.suggested == (1 - row.given if row.suspicion > 0.5 else row.given)
 
 
 def test_columns_and_dtypes():
     found = find_label_issues(*random_labels(0), NOISE)
-    assert list(found.columns) == ["row", "label", "given", "p_wrong", "suggested"]
+    assert list(found.columns) == COLUMNS
     assert found.index.tolist() == list(range(len(found)))
-    assert [found[name].dtype.kind for name in found] == ["i", "i", "i", "f", "i"]
+    assert [found[name].dtype.kind for name in found] == ["i", "i", "i", "f", "f", "i"]
     assert (found.p_wrong >= 0.5).all()
     assert (found.suggested == 1 - found.given).all()
 
@@ -100,7 +102,7 @@ def test_label_names_from_noise_model():
 def test_no_issues():
     found = find_label_issues(*random_labels(4), ClassConditionalNoise(0.0, 0.0, n_labels=3))
     assert len(found) == 0
-    assert list(found.columns) == ["row", "label", "given", "p_wrong", "suggested"]
+    assert list(found.columns) == COLUMNS
 
 
 def test_unobserved_labels_are_not_listed():
@@ -128,37 +130,46 @@ def test_known_estimates_equal_a_noise_model():
     assert_frame_equal(find_label_issues(Y, P, NoiseRates.known(NOISE, Y)), find_label_issues(Y, P, NOISE))
 
 
+def test_without_noise_all_labels_are_ranked_by_self_confidence():
+    Y, P = random_labels(8, 60)
+    P = P.round(1)  # ties
+    found = find_label_issues(Y, P)
+    assert list(found.columns) == COLUMNS
+    assert len(found) == Y.size
+    assert found.p_wrong.isna().all()
+    assert_allclose(found.suspicion, np.where(Y == 1, 1 - P, P)[found.row, found.label])
+    assert_array_equal(np.lexsort((found.label, found.row, -found.suspicion)), np.arange(len(found)))
+    assert (found.suggested == np.where(found.suspicion > 0.5, 1 - found.given, found.given)).all()
+
+
+@pytest.mark.parametrize("noise", [None, NOISE])
+def test_top_is_the_beginning_of_the_list(monkeypatch, noise):
+    Y, P = random_labels(8, 60)
+    whole = find_label_issues(Y, P.round(1), noise)
+    monkeypatch.setattr(label_issues, "MAX_BLOCK_ENTRIES", 7)
+    for top in (1, 20, 10_000):
+        assert_frame_equal(find_label_issues(Y, P.round(1), noise, top=top), whole.head(top))
+    with pytest.raises(ValueError, match="top must be an integer of at least 1; got 0"):
+        find_label_issues(Y, P, noise, top=0)
+
+
+def test_min_p_wrong_requires_error_probabilities():
+    with pytest.raises(ValueError, match=r"min_p_wrong requires error probabilities.*trusted="):
+        find_label_issues(*random_labels(8), min_p_wrong=0.5)
+
+
 def test_without_noise_blocks_and_containers_give_the_same_result(monkeypatch):
     Y, P = random_labels(8, 60)
-    whole = find_label_issues(Y, P, min_p_wrong=0)
-    assert len(whole) == Y.size
-    assert (whole.p_wrong > 0).all()
+    whole = find_label_issues(Y, P)
     trusted = (np.arange(20), 1 - Y[:20])
     learned = find_label_issues(Y, P, trusted=trusted, min_p_wrong=0.1)
+    assert learned.p_wrong.notna().all()
     monkeypatch.setattr(label_issues, "MAX_BLOCK_ENTRIES", 7)
     for labels in (Y, scipy.sparse.csr_array(Y), torch.tensor(Y)):
-        assert_frame_equal(find_label_issues(labels, P, min_p_wrong=0), whole)
+        assert_frame_equal(find_label_issues(labels, P), whole)
         assert_frame_equal(find_label_issues(labels, P, trusted=trusted, min_p_wrong=0.1), learned)
-    named = find_label_issues(Y, pd.DataFrame(P, columns=list("abc")), min_p_wrong=0)
+    named = find_label_issues(Y, pd.DataFrame(P, columns=list("abc")))
     assert named.label.tolist() == ["abc"[j] for j in whole.label]
-
-
-@given(SEEDS)
-def test_diverse_list_agrees_with_reference(seed):
-    Y, P = random_labels(seed, 15)
-    P = P.round(1) if seed % 2 else P
-    plain = find_label_issues(Y, P, NOISE, min_p_wrong=0.2)
-    diverse = find_label_issues(Y, P, NOISE, min_p_wrong=0.2, diverse=True)
-    order = reference.diverse_order(plain.label.tolist(), plain.p_wrong.tolist())
-    assert_frame_equal(diverse, plain.iloc[order].reset_index(drop=True))
-
-
-def test_diverse_list_mixes_labels():
-    P = np.full((100, 2), 0.4)
-    P[:, 0] = np.linspace(0.05, 0.06, 100)
-    noise = ClassConditionalNoise(0.2, 0.3, n_labels=2)
-    assert (find_label_issues(np.ones((100, 2)), P, noise).label.head(50) == 0).all()
-    assert find_label_issues(np.ones((100, 2)), P, noise, min_p_wrong=0, diverse=True).label.head(24).nunique() == 2
 
 
 def test_public_name():
@@ -213,47 +224,6 @@ def test_label_names_must_match():
 def test_invalid_min_p_wrong(value, message):
     with pytest.raises(ValueError, match=message):
         find_label_issues(Y, P, NOISE, min_p_wrong=value)
-
-
-@given(noises(), SEEDS)
-def test_suggest_labels_flips_listed_issues(noise, seed):
-    rng = np.random.default_rng(seed)
-    Y, P = rng.integers(0, 2, (8, noise.n_labels)), rng.random((8, noise.n_labels))
-    expected = Y.copy()
-    for row in find_label_issues(Y, P, noise).itertuples():
-        expected[row.row, row.label] = row.suggested
-    assert_array_equal(suggest_labels(Y, P, noise), expected)
-
-
-def test_containers_of_suggest_labels(monkeypatch):
-    rng = np.random.default_rng(0)
-    Y, P = rng.integers(0, 2, (30, 3)), rng.random((30, 3))
-    noise = ClassConditionalNoise([0.3, 0.1, 0.2], [0.1, 0.3, 0.2])
-    expected = suggest_labels(Y, P, noise)
-    assert (expected != Y).any()
-    assert expected.dtype == Y.dtype
-    monkeypatch.setattr(label_issues, "MAX_BLOCK_ENTRIES", 12)
-    for kind in (scipy.sparse.csr_array, scipy.sparse.csr_matrix):
-        sparse = suggest_labels(kind(Y), P, noise)
-        assert type(sparse) is kind
-        assert sparse.dtype == Y.dtype
-        assert_array_equal(sparse.toarray(), expected)
-    frame = pd.DataFrame(Y, columns=list("abc"), index=range(3, 33))
-    suggested = suggest_labels(frame, P, noise)
-    assert suggested.index.equals(frame.index)
-    assert_array_equal(suggested, expected)
-    assert_array_equal(suggest_labels(torch.tensor(Y), P, noise), expected)
-
-
-def test_suggest_labels_keeps_unobserved_labels():
-    noise = ClassConditionalNoise(0.2, 0.2, n_labels=2)
-    suggested = suggest_labels(np.array([[np.nan, 1.0]]), np.array([[0.9, 0.1]]), noise)
-    assert_array_equal(suggested, [[np.nan, 0.0]])
-
-
-def test_suggest_labels_rejects_min_p_wrong_below_one_half():
-    with pytest.raises(ValueError, match=r"from 0\.5 to 1; got 0\.3"):
-        suggest_labels([[1]], [[0.5]], ClassConditionalNoise([0.1], [0.1]), min_p_wrong=0.3)
 
 
 @given(noises(q=4), SEEDS)

@@ -147,7 +147,7 @@ def resume_parts(rng: np.random.Generator, folder: Path) -> str:
                 path.unlink()
             keep(folder / "cache")
 
-    with patch("ccmn.audit.out_of_fold_probabilities", lambda *_, **__: proba):
+    with patch("ccmn.app.issues.out_of_fold_probabilities", lambda *_, **__: proba):
         keep(folder / "cache")
         names = sorted(os.listdir(folder / "cache"))
         killed(work, float(rng.exponential(0.1)))

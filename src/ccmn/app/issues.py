@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,9 @@ import pandas as pd
 
 from ccmn._containers import to_dense_array
 from ccmn._validation import FloatArray
-from ccmn.audit import find_label_issues, out_of_fold_probabilities
+from ccmn.audit.label_audit import out_of_fold_probabilities
+from ccmn.audit.label_issues import DEFAULT_MIN_P_WRONG, find_label_issues
 
-DEFAULT_MIN_P_WRONG = 0.5
-"""From this error probability on, a label is more likely wrong than correct."""
 N_ROWS_FOR_PROBABILITIES = 50
 """About this number of verified random rows gives useful error probabilities."""
 RANKING_NOTE = (
@@ -35,29 +34,27 @@ class Suspicions:
         Given labels, NaN where not observed.
     proba : array of shape (n, q)
         Out-of-fold probabilities of the given labels.
-    p_wrong : array of shape (n, q) or None
-        Error probabilities; None if the errors are neither declared nor learned from verified rows.
+    score : array of shape (n, q)
+        Suspicions, which order rows and labels, NaN where not observed: error probabilities if they are known.
+    known : bool
+        Whether the errors are declared or learned from verified rows, so that the suspicions are error probabilities.
     """
 
     given: FloatArray
     proba: FloatArray
-    p_wrong: FloatArray | None
+    score: FloatArray
+    known: bool
 
     @property
-    def suspicion(self) -> FloatArray:
-        """One minus the probability of the given label (n, q), NaN where not observed. It orders rows and labels."""
-        return np.where(self.given == 1, 1 - self.proba, np.where(self.given == 0, self.proba, np.nan))
-
-    @property
-    def score(self) -> FloatArray:
-        """What rows and labels are ordered by: error probabilities if they are known, otherwise the suspicion."""
-        return self.suspicion if self.p_wrong is None else self.p_wrong
+    def p_wrong(self) -> FloatArray | None:
+        """Error probabilities (n, q), None if they are not known."""
+        return self.score if self.known else None
 
     def expected(self) -> tuple[FloatArray, FloatArray] | None:
         """Return the expected numbers of false and of missing labels (q,), sums of error probabilities."""
-        if self.p_wrong is None:
+        if not self.known:
             return None
-        wrong = np.nan_to_num(self.p_wrong)
+        wrong = np.nan_to_num(self.score)
         return (wrong * (self.given == 1)).sum(0), (wrong * (self.given == 0)).sum(0)
 
     def issues(self, names: Sequence[str], n_rows: int, min_p_wrong: float = DEFAULT_MIN_P_WRONG) -> pd.DataFrame:
@@ -67,7 +64,7 @@ class Suspicions:
         first ``n_rows`` rows that the model does not expect, and the most suspicious label of each row.
         """
         score = np.nan_to_num(self.score, nan=-1.0)
-        if self.p_wrong is None:
+        if not self.known:
             worst = score.max(1)
             rows = np.argsort(-worst, kind="stable")[:n_rows]
             listed = np.zeros(score.shape, dtype=bool)
@@ -79,9 +76,9 @@ class Suspicions:
         order = np.argsort(-score[row, column], kind="stable")
         row, column = row[order], column[order]
         given = self.given[row, column].astype(np.int8)
-        suspicion = self.suspicion[row, column]
-        p_wrong = np.full(len(row), np.nan) if self.p_wrong is None else self.p_wrong[row, column]
-        suggested = np.where(score[row, column] >= DEFAULT_MIN_P_WRONG, 1 - given, given)
+        suspicion = score[row, column]
+        p_wrong = suspicion if self.known else np.full(len(row), np.nan)
+        suggested = np.where(suspicion > DEFAULT_MIN_P_WRONG, 1 - given, given)
         label = np.array([str(name) for name in names], dtype=object)[column]
         columns = {"row": row, "label": label, "given": given, "suspicion": suspicion, "p_wrong": p_wrong}
         return pd.DataFrame({**columns, "suggested": suggested})
@@ -109,12 +106,11 @@ def find_suspicions(Y: Any, proba: FloatArray, noise: Any, *, known: bool, **kno
         Suspicions and, if they are known, error probabilities.
     """
     given = to_dense_array(Y).astype(np.float64)
-    if not known:
-        return Suspicions(given, proba, None)
-    found = find_label_issues(given, proba, _without_names(noise), min_p_wrong=0, **knowledge)
-    p_wrong = np.full(given.shape, np.nan)
-    p_wrong[found.row.to_numpy(), found.label.to_numpy()] = found.p_wrong.to_numpy()
-    return Suspicions(given, proba, p_wrong)
+    used, least = (_without_names(noise), 0.0) if known else (None, None)
+    found = find_label_issues(given, proba, used, min_p_wrong=least, **knowledge)
+    score = np.full(given.shape, np.nan)
+    score[found.row.to_numpy(), found.label.to_numpy()] = found.suspicion.to_numpy()
+    return Suspicions(given, proba, score, known)
 
 
 def _without_names(noise: Any) -> Any:
@@ -124,12 +120,9 @@ def _without_names(noise: Any) -> Any:
     return type(noise).from_dict({**noise.to_dict(), "label_names": None})
 
 
-def predict_out_of_fold(
-    X: Any, Y: Any, seed: int, on_phase: Callable[[str, int, int], None] | None = None
-) -> FloatArray:
+def predict_out_of_fold(X: Any, Y: Any, seed: int) -> FloatArray:
     """Return the out-of-fold probabilities of the given labels."""
-    labels = to_dense_array(Y).astype(np.float64)
-    return out_of_fold_probabilities(X, labels, seed, on_phase=on_phase or (lambda phase, done, total: None))
+    return out_of_fold_probabilities(X, to_dense_array(Y).astype(np.float64), seed)
 
 
 def label_sets(

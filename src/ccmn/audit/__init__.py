@@ -1,18 +1,9 @@
-"""Label-error detection from out-of-fold probabilities, noise rates and the given labels."""
+"""Suspicious labels: a ranking by out-of-fold predictions, and error probabilities where they are known."""
 
 from __future__ import annotations
 
-from ccmn.audit.error_model import calibrate_to_noise, p_wrong
-from ccmn.audit.label_audit import Audit, audit_labels, label_summary, out_of_fold_probabilities
-from ccmn.audit.label_issues import find_label_issues, suggest_labels
+from ccmn.audit.error_model import p_wrong
+from ccmn.audit.label_audit import Audit, audit_labels
+from ccmn.audit.label_issues import find_label_issues
 
-__all__ = [
-    "Audit",
-    "audit_labels",
-    "calibrate_to_noise",
-    "find_label_issues",
-    "label_summary",
-    "out_of_fold_probabilities",
-    "p_wrong",
-    "suggest_labels",
-]
+__all__ = ["Audit", "audit_labels", "find_label_issues", "p_wrong"]

@@ -100,7 +100,7 @@ def test_groups(run, printed, rejected, task, noisy, files):
     assert found["probabilities"]
     assert len(found["issues"]) == 900
     assert "--ignore who" in run(*arguments, "--trusted", "trusted.npz").stderr
-    assert "no effect without verified rows" in rejected(*arguments, code=2)
+    assert "no effect on --noise without verified rows" in rejected(*arguments, "--noise", "both", code=2)
     assert "has no" not in rejected(*arguments[:-1], "nobody", "--trusted", "trusted.npz")
     assert "--groups requires a table" in rejected("audit", "noisy.npz", "--groups", "who", "--trusted", "trusted.npz")
 
@@ -112,7 +112,7 @@ def test_verified_rows(printed, task, noisy, files):
     arguments = ("audit", "noisy.npz", "--trusted", "trusted.npz", "--min-p-wrong", 0, "--top", 900)
     found = printed(*arguments, "--noise", "noisy.rates.json")
     rates = read_rates(files / "noisy.rates.json")
-    expected = audit_labels(noisy.X, noisy.Y, rates, 0, trusted=(rows, task.Y[rows])).issues
+    expected = audit_labels(noisy.X, noisy.Y, rates, trusted=(rows, task.Y[rows]), min_p_wrong=0).issues
     assert [issue["row"] for issue in found["issues"]] == expected.row.tolist()
     estimates = printed(*arguments, "--noise", "partial")["noise"]["estimate"]
     assert estimates["se_neg"] < printed("audit", "noisy.npz", "--noise", "partial")["noise"]["estimate"]["se_neg"]

@@ -116,7 +116,7 @@ def audit(
     with all_mistakes() as check:
         file = check(check_source, source, labels, tags, sep, text, image, row_id, used, votes, items, data_dir)
         check(check_noise, noise)
-        check(_check_groups, groups, trusted, votes)
+        check(_check_groups, groups, trusted, votes, noise)
         size = check(read_picture_size, picture)
         check(check_inputs, trusted)
         check(check_output, out, force, suffixes=(".csv", ".json"))
@@ -133,17 +133,17 @@ def audit(
     verified = read_trusted(trusted, data, row_id)
     results = ResultCache(cache, random_state)
     rates: Any = read_noise_option(noise or NOISE_TYPES[0], data.label_names, data.q)
+    known = noise is not None or verified is not None
     if isinstance(rates, str):
-        rates = _estimate(data, Y, rates, verified, results)
+        rates = None if not known else _estimate(data, Y, rates, verified, results)
     names = [str(name) for name in data.label_names or range(data.q)]
     pred_proba = results.probabilities(data.X, Y)
     knowledge = {
         "trusted": None if verified is None else verified[:2],
         "groups": sources,
-        "votes": None if verified is None else data.votes,
+        "votes": None if noise is not None and verified is None else data.votes,
     }
-    known = noise is not None or verified is not None
-    found = find_suspicions(Y, pred_proba, rates, known=known, **knowledge)
+    found = find_suspicions(Y, pred_proba, None if noise is None else rates, known=known, **knowledge)
     issues, repeated = found.issues(names, top, min_p_wrong), count_duplicates(data)
     _export(issues, found, data, out, cleanlab)
     if report is not None:
@@ -151,9 +151,7 @@ def audit(
 
         display = row_display(data, Y, size, Path(source).parent, columns.table)
         command = next_command(context, "review", source, noise=noise, picture=picture, port=REVIEW_PORT)
-        page = audit_report(
-            data, found, issues, rates if known else None, display, top, _infer(data, random_state), repeated, command
-        )
+        page = audit_report(data, found, issues, rates, display, top, _infer(data, random_state), repeated, command)
         write_report(page, report)
     rows = issues.row.unique()[:top].tolist()
     shown = _described(issues[issues.row.isin(rows)], data, texts=False)
@@ -166,7 +164,7 @@ def audit(
         ]
         print_json(
             {
-                **{"n": data.n, "q": data.q, "probabilities": known, "noise": describe_rates(rates)},
+                **{"n": data.n, "q": data.q, "probabilities": known, "noise": rates and describe_rates(rates)},
                 **{"expected": counts, "duplicates": repeated._asdict(), "found": len(issues)},
                 **{"issues": shown.to_dict("records"), "rows": sets},
                 **{"out": out and str(out), "report": report and str(report)},
@@ -189,12 +187,12 @@ def audit(
     print_next(next_command(context, "fit", source, noise=noise, trusted=trusted, out=unused_name("model.ccmn")))
 
 
-def _check_groups(column: str | None, trusted: Path | None, votes: str | None) -> None:
+def _check_groups(column: str | None, trusted: Path | None, votes: str | None, noise: str | None) -> None:
     """Reject ``--groups`` where it has no effect."""
     if column is not None and votes is not None:
         raise typer.BadParameter("--groups names who labeled a row; with --votes the annotators are known")
-    if column is not None and trusted is None:
-        raise typer.BadParameter("--groups has no effect without verified rows; pass --trusted as well")
+    if column is not None and noise is not None and trusted is None:
+        raise typer.BadParameter("--groups has no effect on --noise without verified rows; pass --trusted as well")
 
 
 def _read_groups(source: str, column: str | None) -> list[Any] | None:

@@ -181,10 +181,9 @@ class ResultCache:
         return rates
 
     def probabilities(self, X: Any, Y: Any) -> NDArray[Any]:
-        """Return the out-of-fold probabilities of the noisy labels, with a progress bar in terminals."""
+        """Return the out-of-fold probabilities of the noisy labels."""
         import numpy as np
 
-        from ccmn._progress import show_phases
         from ccmn.app.issues import predict_out_of_fold
 
         path = self._path(X, Y, ("out of fold",))
@@ -192,11 +191,7 @@ class ResultCache:
         valid = stored is not None and stored.shape == Y.shape and stored.dtype == np.float64
         if stored is not None and valid and ((stored >= 0) & (stored <= 1)).all():
             return stored
-        name = f"out-of-fold probabilities of {Y.shape[1]} labels"
-        with show_phases(1) as show:
-            computed = predict_out_of_fold(
-                X, Y, self.seed, lambda phase, done, total: show(f"{name}, {phase}", done, total)
-            )
+        computed = predict_out_of_fold(X, Y, self.seed)
         self._write(path, computed)
         return computed
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ccmn._containers import is_sparse
 from ccmn._validation import FloatArray
 from ccmn.app.report.instances import Instance, Show
-from ccmn.audit.label_issues import rates_with_uncertainty
+from ccmn.audit.label_issues import read_rates
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL
 from ccmn.metrics import METRICS
@@ -294,15 +294,12 @@ def annotator_facts(annotators: pd.DataFrame) -> AnnotatorFacts:
 
 
 def correcting_noise(noise: NoiseModel | NoiseRates) -> NoiseModel:
-    """Return the noise model that a report corrects for; of estimated upper bounds the mean, as in an audit.
+    """Return the noise model that a report corrects for.
 
     >>> correcting_noise(ClassConditionalNoise([0.1], [0.2])).rho_neg
     array([0.2])
     """
-    if isinstance(noise, NoiseModel):
-        return noise
-    rates = rates_with_uncertainty(noise)
-    return ClassConditionalNoise(rates.rho_pos, rates.rho_neg, label_names=rates.label_names)
+    return noise if isinstance(noise, NoiseModel) else read_rates(noise)
 
 
 def measure(

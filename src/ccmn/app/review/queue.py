@@ -64,7 +64,7 @@ class RowScores:
         """Return the scores of the majority of votes; rows are ordered by the expected gain of another vote."""
         wrong = np.where(given == 1, 1 - inferred.proba, inferred.proba)
         found = Suspicions(
-            np.asarray(given, dtype=np.float64), inferred.proba, np.where(np.isnan(given), np.nan, wrong)
+            np.asarray(given, dtype=np.float64), inferred.proba, np.where(np.isnan(given), np.nan, wrong), True
         )
         voted = next_votes(inferred, given.size).row.drop_duplicates().to_numpy(np.intp)
         return cls(found, np.append(voted, np.setdiff1d(np.arange(len(given)), voted)))

@@ -16,10 +16,11 @@ from ccmn._random import as_generator
 from ccmn._validation import FloatArray, check_choice
 from ccmn.app.demo_task import make_demo
 from ccmn.app.evidence import feature_evidence
-from ccmn.app.issues import DEFAULT_MIN_P_WRONG, N_ROWS_FOR_PROBABILITIES, find_suspicions, predict_out_of_fold
+from ccmn.app.issues import N_ROWS_FOR_PROBABILITIES, find_suspicions, predict_out_of_fold
 from ccmn.app.review.decisions import Answer, DecisionStore, Note, QueueItem, UndoneAction
 from ccmn.app.review.queue import FlipCounts, ReviewQueue, RowScores, TrustedRows, count_flips, trusted_rows
 from ccmn.app.review.review_data import FeaturePictures, ReviewDataset
+from ccmn.audit.label_issues import DEFAULT_MIN_P_WRONG
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.synthetic import DIGIT_SCENE_SHAPE
 from ccmn.estimation import NoiseRates, estimate_noise
@@ -421,7 +422,7 @@ class ReviewSession:
         sample = self.sample() if self.trained is not None else trusted_rows((), self.dataset.data.q)
         learned = len(sample.rows) >= N_ROWS_FOR_PROBABILITIES
         known = learned or self.declared is not None
-        rates = self.rates_in_use() if known else None
+        rates = None if self.declared is None else self.rates_in_use()
         knowledge = {"trusted": sample} if len(sample.rows) and known else {}
         found = find_suspicions(self.dataset.given, self._pred_proba, rates, known=known, **knowledge)
         return RowScores(found)
