@@ -7,12 +7,11 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from ccmn.functional import hamming_loss, ranking_loss
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from ccmn.losses import SURROGATES
+from ccmn.losses import SURROGATES, hamming_loss, ranking_loss
 from helpers import load_script
 from paper.theory.consistency import (
     TARGETS,
