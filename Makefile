@@ -28,8 +28,8 @@ test-slow: $(BIN)/.ready  ## Run the slow tests
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 -m slow tests --ignore=tests/browser --ignore=tests/cluster \
 	    --ignore=tests/test_recipes.py
 
-# Malformed files, kills, faults, power cuts, extreme numbers, slow and many clients: counts per outcome. The campaigns
-# share the time; with 10 minutes or more they include torchrun and Ray.
+# Malformed files, kills, faults and extreme numbers: counts per outcome. The campaigns share the time; with 10 minutes or
+# more they include torchrun and Ray.
 MINUTES ?= 1
 SEED ?= 0
 test-robustness: $(BIN)/.ready  ## Run the robustness campaigns for MINUTES=1 minutes (SEED=0)

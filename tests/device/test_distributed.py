@@ -54,7 +54,7 @@ def curve(loss, model):
     """Return loss and criterion of every epoch; the last batch of an epoch is smaller."""
     noise = ClassConditionalNoise(0.1, 0.3, n_labels=5)
     task = make_noisy_multilabel(430, 8, 5, noise=noise, random_state=0)
-    settings = {"lr": [0.01, 0.001], "epochs": 6, "batch_size": 50, "solver": "adam", "random_state": 0}
+    settings = {"lr": [0.01, 0.001], "epochs": 6, "batch_size": 50, "random_state": 0}
     surrogate = "sigmoid" if loss == "ranking" else "logistic"
     clf = CCMNClassifier(noise, loss=loss, surrogate=surrogate, model=model, device="cuda", **settings)
     return clf.fit(task.X, task.Y_noisy).history_.to_numpy(dtype=np.float64)
@@ -68,7 +68,7 @@ def reducing():
     """Fit in one process with the distributed code path: gradients and criteria are reduced by the process group."""
     with (
         patch.object(ProcessGroup, "current", classmethod(lambda cls: ReducingGroup())),
-        patch("ccmn.models.solvers.SharedBatches", lambda batches, group: batches),
+        patch("ccmn.models.ccmn_classifier.SharedBatches", lambda batches, group: batches),
     ):
         yield
 

@@ -186,9 +186,9 @@ def _peak_bytes() -> int:
 
 def campaigns() -> dict[str, Campaign]:
     """Return all campaigns by name."""
-    from robustness import clients, faults, kills, malformed, numerics, power_cuts
+    from robustness import faults, kills, malformed, numerics
 
-    modules = (malformed, kills, faults, numerics, power_cuts, clients)
+    modules = (malformed, kills, faults, numerics)
     return {campaign.name: campaign for module in modules for campaign in module.CAMPAIGNS}
 
 

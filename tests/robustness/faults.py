@@ -167,7 +167,6 @@ def _succeed(command: list[str], folder: Path) -> None:
 
 MEMORY_COMMANDS = (
     "fit large.npz --noise none --method hamming --epochs 1 --lr 0.05 --out model.ccmn",
-    "fit large.npz --loss hamming --surrogate square --noise none --out model.ccmn",
     "noise estimate large.npz",
     "audit large.npz --out issues.csv",
     "data convert large.npz --out large.csv",
@@ -250,7 +249,7 @@ def gpu_memory(rng: np.random.Generator, folder: Path) -> str:
 
     X = rng.normal(size=(20_000, 500)).astype(np.float32)
     write_npz(MultiLabelData(X, (X[:, :20] > 0).astype(np.uint8)), folder / "large.npz")
-    options = {"noise": "none", "solver": "adam", "epochs": "2", "lr": "0.05", "device": "cuda", "out": "model.ccmn"}
+    options = {"noise": "none", "method": "hamming", "epochs": "2", "lr": "0.05", "device": "cuda", "out": "model.ccmn"}
     command = ["fit", "large.npz", *(word for name, value in options.items() for word in (f"--{name}", value))]
     done = subprocess.run(
         [sys.executable, "-c", code, *command], cwd=folder, capture_output=True, text=True, check=False

@@ -60,7 +60,7 @@ def models() -> tuple[Any, Any, np.ndarray, tuple[np.ndarray, np.ndarray]]:
     from ccmn import CCMNClassifier
 
     X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
-    options = {"solver": "adam", "epochs": 2, "random_state": 0}
+    options = {"epochs": 2, "random_state": 0}
     both = [CCMNClassifier(None, lr=rate, **options).fit(X, X > 0) for rate in (0.1, 0.5)]
     scores = tuple(clf.decision_function(X) for clf in both)
     expect(not np.array_equal(*scores), "equal models")
@@ -292,7 +292,7 @@ def _fit(folder: Path) -> np.ndarray:
     from ccmn import CCMNClassifier
 
     X = np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32)
-    clf = CCMNClassifier(None, epochs=300, lr=0.05, solver="adam", batch_size=20, random_state=0)
+    clf = CCMNClassifier(None, epochs=300, lr=0.05, batch_size=20, random_state=0)
     clf.fit(X, X[:, :2] > 0.3, checkpoint=folder / "state")
     scores = clf.decision_function(X)
     clf.save(folder / "model.ccmn")

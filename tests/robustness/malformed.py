@@ -252,7 +252,7 @@ def _table_model() -> bytes:
 
     with tempfile.TemporaryDirectory() as place:
         columns, data = _read_mixed(write(place, "mixed.csv", _mixed()))
-        options: dict[str, Any] = {"loss": "hamming", "surrogate": "square", "random_state": 0}
+        options: dict[str, Any] = {"loss": "hamming", "epochs": 2, "lr": 0.1, "random_state": 0}
         classifier = CCMNClassifier(None, **options).fit(data.X, data.Y)
         store_columns(classifier, columns)
         classifier.save(Path(place) / "m.ccmn")
@@ -286,7 +286,7 @@ def _fit_with_checkpoint(path: Path) -> np.ndarray:
     from ccmn import CCMNClassifier
 
     X, Y = table()
-    clf = CCMNClassifier(None, epochs=6, lr=0.1, solver="adam", random_state=0)
+    clf = CCMNClassifier(None, epochs=6, lr=0.1, random_state=0)
     return clf.fit(X, Y, checkpoint=path).decision_function(X)
 
 

@@ -120,8 +120,8 @@ def fit(rng: np.random.Generator, X: Any, Y: Any) -> Any:
 def _estimator(rng: np.random.Generator) -> Any:
     from sklearn.linear_model import LogisticRegression
 
+    from ccmn import CCMNClassifier, CorrectedClassifier
     from ccmn.losses import CORRECTIONS, SURROGATES
-    from ccmn.models import CCMNClassifier, CorrectedClassifier
     from ccmn.paper.baselines import BASELINES
 
     kind = rng.integers(9)
@@ -147,16 +147,22 @@ def _estimator(rng: np.random.Generator) -> Any:
 
 def estimate(rng: np.random.Generator, X: Any, Y: Any) -> Any:
     """Estimate the noise rates."""
-    from ccmn.estimation import estimate_noise
+    from ccmn import estimate_noise
 
-    known: dict[str, dict[str, Any]] = {
+    inputs: dict[str, dict[str, Any]] = {
         "features": {},
         "trusted": {"trusted": ([0, 1, 2, 3], np.array([[0, 1, 0, 1]] * 4))},
+        "votes": {"votes": rng.integers(0, 2, size=(60, 3, N_LABELS)).astype(float)},
         "prevalence": {"prevalence": rng.random(N_LABELS)},
+        "pred_proba": {"pred_proba": np.clip(rng.random((60, N_LABELS)) * rng.choice([1, 1e-300, 2]), 0, 1)},
     }
-    name = str(rng.choice([*known]))
-    rates = estimate_noise(X, Y, noise_type=str(rng.choice(["both", "partial", "missing"])), **known[name])
-    return f"estimate_noise {name}", np.stack([rates.noise.rho_pos, rates.noise.rho_neg])
+    kind, noise_type = str(rng.choice([*inputs])), str(rng.choice(["both", "partial", "missing"]))
+    if kind == "votes":
+        X = Y = None
+    elif kind == "pred_proba":
+        X = None
+    rates = estimate_noise(X, Y, noise_type=noise_type, random_state=0, **inputs[kind])
+    return f"estimate_noise {kind}", np.stack([rates.rho_pos, rates.rho_neg, *rates.ci_pos, *rates.ci_neg])
 
 
 def audit(rng: np.random.Generator, X: Any, Y: Any) -> Any:

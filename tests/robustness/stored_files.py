@@ -134,7 +134,7 @@ def _trusted_csv() -> bytes:
 
 
 def _read_trusted(path: Path) -> Any:
-    from ccmn.app.cli.options import read_trusted
+    from ccmn.data.trusted_files import read_trusted
     from ccmn.estimation.evidence import read_trusted as check
 
     rows, labels, random = read_trusted(path, _data())
@@ -172,24 +172,26 @@ def _read_noise(path: Path) -> None:
 
 @cache
 def _model(kind: str) -> bytes:
-    """Return a model with a random forest, a hidden layer or noise that depends on groups."""
+    """Return a default model, one with a hidden layer, or one with noise that depends on groups."""
     import tempfile
 
     import pandas as pd
 
-    from ccmn import CCMNClassifier
+    from ccmn import CCMNClassifier, CorrectedClassifier
     from ccmn.noise import GroupedNoise
 
     X = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
     options: dict[str, Any] = {
-        "forest": {"model": "average"},
         "mlp": {"model": "mlp", "epochs": 2, "lr": 0.1},
-        "groups": {"loss": "hamming", "surrogate": "square"},
-    }[kind]
+        "groups": {"loss": "hamming", "epochs": 2, "lr": 0.1},
+    }
     noise = GroupedNoise.from_dict(json.loads(_noise("groups"))) if kind == "groups" else None
     groups = None if noise is None else list("abc" * 20)
     Y = pd.DataFrame((X[:, :2] > 0).astype(int), columns=NAMES)
-    classifier = CCMNClassifier(noise, random_state=0, **options).fit(X, Y, groups=groups)
+    if kind == "corrected":
+        classifier: Any = CorrectedClassifier(random_state=0).fit(X, Y)
+    else:
+        classifier = CCMNClassifier(noise, random_state=0, **options[kind]).fit(X, Y, groups=groups)
     with tempfile.TemporaryDirectory() as place:
         classifier.save(Path(place) / "m.ccmn")
         return (Path(place) / "m.ccmn").read_bytes()
@@ -324,7 +326,7 @@ FORMATS = (
     Format("answers.csv", _answers, _read_trusted),
     Format("groups.json", partial(_noise, "groups"), _read_noise),
     Format("transition.json", partial(_noise, "transition"), _read_noise),
-    Format("forest.ccmn", partial(_model, "forest"), _read_model, None, ZIP),
+    Format("corrected.ccmn", partial(_model, "corrected"), _read_model, None, ZIP),
     Format("mlp.ccmn", partial(_model, "mlp"), _read_model, None, ZIP),
     Format("groups.ccmn", partial(_model, "groups"), _read_model, None, ZIP),
     Format("folder.zip", partial(_model, "mlp"), _read_model_folder, None, ZIP, only_inner=True),
