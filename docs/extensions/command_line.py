@@ -12,7 +12,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from ccmn.app.cli import app as program
+from ccmn.app.cli.app import app as program
 
 
 def find_command(words: list[str]) -> tuple[Any, Any]:
