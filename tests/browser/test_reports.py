@@ -18,7 +18,8 @@ from ccmn.data import MultiLabelData, write_npz
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-browser")
 
 CONTROLS = "summary, a[href], button, select, input, th[role=button], [onclick]"
-REPORTS = ("demo", "audit-pictures", "audit-texts", "audit-table", "evaluate-clean", "evaluate-noisy", "tables")
+REPORTS = ("demo", "audit-pictures", "audit-ranks", "audit-texts", "audit-table", "evaluate-clean", "evaluate-noisy")
+REPORTS += ("tables",)
 PHONE = 390
 
 
@@ -50,6 +51,7 @@ def reports(tmp_path_factory):
     run("demo", "--quick", "--out", folder / "demo")
     (folder / "demo" / "report.html").rename(folder / "demo.html")
     run("audit", folder / "noisy.npz", *known, *pictures, folder / "audit-pictures.html")
+    run("audit", folder / "noisy.npz", *pictures, folder / "audit-ranks.html")
     texts = ("--text", "words", "--labels", "sea,a very long name of a label", "--noise", "partial")
     run("audit", folder / "texts.csv", *texts, "--report", folder / "audit-texts.html")
     table = ("--labels", "phone", "--id", "customer", "--noise", "missing", "--min-p-wrong", "0")
@@ -127,19 +129,37 @@ def test_every_table_is_printed(open_report, keep, name):
 def test_tables_are_sorted_and_label_issues_filtered(open_report):
     page = open_report("audit-pictures")
     section = page.locator("section:has(> #issues)")
-    labels = {card.get_attribute("data-label") for card in section.locator(".card").all()}
-    assert len(labels) >= 4  # not the same label 24 times
-    chosen = sorted(labels)[1]
+    cards = {card: json.loads(card.get_attribute("data-labels")) for card in section.locator(".card").all()}
+    chosen = "8"
+    holding = sum(chosen in labels for labels in cards.values())
+    assert 0 < holding < len(cards)
     section.locator("select").select_option(chosen)
-    visible = section.locator(".card:visible").all()
-    assert {card.get_attribute("data-label") for card in visible} == {chosen}
-    section.locator("summary").click()
-    section.get_by_role("button", name="p_wrong").click()
-    values = [float(text) for text in section.locator("table.sortable tr td:nth-child(4)").all_inner_texts()]
-    assert values == sorted(values)
-    section.get_by_role("button", name="p_wrong").click()
-    values = [float(text) for text in section.locator("table.sortable tr td:nth-child(4)").all_inner_texts()]
-    assert values == sorted(values, reverse=True)
+    assert section.locator(".card:visible").count() == holding
+    for card in section.locator(".card:visible").all():
+        assert chosen in json.loads(card.get_attribute("data-labels"))
+    rates = page.locator("section:has(> #rates)")
+    rates.locator("summary", has_text="numbers").click()
+    for sign in (1, -1):
+        rates.get_by_role("button", name="missing", exact=True).click()
+        values = [float(text) for text in rates.locator("table.sortable tr td:nth-child(2)").all_inner_texts()]
+        assert len(values) == 10
+        assert values == sorted(values, key=lambda value: sign * value)
+
+
+def test_suspicion_is_a_rank_without_declared_errors(open_report, keep):
+    page = open_report("audit-ranks")
+    text = page.locator("body").inner_text()
+    assert "This list would also exist if all labels were right" in text
+    assert "rank 1, row" in text
+    assert "%" not in page.locator("section:has(> #issues)").inner_text()
+    assert page.locator("#rates").count() == 0
+    keep(page, "ranks")
+
+
+def test_headline_explains_estimates_outside_their_range(open_report):
+    lead = open_report("evaluate-noisy").locator("p.lead").inner_text()  # of rows that the model was trained on
+    assert 0 <= float(re.search(r"precision of the labels is ([\d.]+)\.", lead).group(1)) <= 1
+    assert "An estimate is outside [0, 1]" in lead
 
 
 CLIPPED_CARDS = "[...document.querySelectorAll('.card')].filter(e => e.scrollWidth > e.clientWidth).length"

@@ -65,11 +65,31 @@ def row_of(page):
     return int(page.locator("#title").inner_text().split()[1])
 
 
-def answer_row(page, truth):
-    """Answer every label of the row with the keyboard, in display order."""
-    for label in page.locator("form.label input[name=label]").all():
-        page.keyboard.press("y" if truth[row_of(page), int(label.get_attribute("value"))] else "n")
-    expect(page.locator("form.label.open")).to_have_count(0)
+def open_random_rows(page):
+    page.get_by_role("button", name="Measure my error rate").click()
+    expect(page.locator("p.stream")).to_contain_text("A random row")
+
+
+def correct_row(page, truth):
+    """Change the labels of a row that are not the true ones, with number keys where labels have one."""
+    row, n_keys = row_of(page), 0
+    for value in page.locator("form.chip input[name=label]").all():
+        label = int(value.get_attribute("value"))
+        toggle = page.locator(f"#label-{label} .toggle")
+        if (toggle.get_attribute("aria-pressed") == "true") == bool(truth[row, label]):
+            continue
+        key = toggle.get_attribute("data-key")
+        n_keys += 1
+        page.keyboard.press(key) if key else toggle.click()
+        expect(toggle).to_have_attribute("aria-pressed", "true" if truth[row, label] else "false")
+    return n_keys
+
+
+def next_row(page, key="a"):
+    """Accept the labels of a row, or the suggestions, and wait for the next row."""
+    title = page.locator("#title").inner_text()
+    page.keyboard.press(key)
+    expect(page.locator("#title")).not_to_have_text(title)
 
 
 def used_rates(page):
@@ -81,10 +101,11 @@ def test_review_survives_restart_and_retrains(context, start, tmp_path, keep):
     server = start("--demo")
     page = open_page(context, server)
     assert "token" not in page.url
-    answer_row(page, truth)
-    page.keyboard.press("ArrowRight")
-    expect(page.locator("form.label.open")).to_have_count(10)
-    answer_row(page, truth)  # 20 labels in total
+    keep(page, "suspicious")
+    open_random_rows(page)
+    for _ in range(2):
+        correct_row(page, truth)
+        next_row(page)
     expect(page.locator("#answers")).to_have_text("20")
     expect(page.locator("#counted")).to_have_text("2")
     row = row_of(page)
@@ -110,9 +131,8 @@ def test_review_survives_restart_and_retrains(context, start, tmp_path, keep):
     page.get_by_role("link", name="Review", exact=True).click()
     page.wait_for_url("**/row/*")
     for _ in range(8):
-        page.keyboard.press("ArrowRight")
-        expect(page.locator("form.label.open").first).to_be_visible()
-        answer_row(page, truth)
+        correct_row(page, truth)
+        next_row(page)
     page.get_by_role("link", name="Train and export").click()
     page.locator("#export").click()
     expect(page.locator("#notice")).to_contain_text("Exported.")
@@ -129,47 +149,67 @@ def test_review_survives_restart_and_retrains(context, start, tmp_path, keep):
     keep(page, "retrained")
     page.get_by_role("link", name="Noise rates").click()
     assert used_rates(page) != before
+    keep(page, "rates")
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390  # no horizontal scrolling on a phone
     keep(page, "dark-phone")
 
 
-def test_keys_mouse_undo_and_two_tabs(context, start, keep, tmp_path):
+@pytest.fixture
+def texts(tmp_path):
+    """Write a table of texts with two labels."""
     lines = ["words,sea,sky"] + [
         f"<b>text</b> {'water' if i % 3 else 'cloud'} {i},{i % 2},{i % 3 == 0:d}" for i in range(120)
     ]
     (tmp_path / "texts.csv").write_text("\n".join(lines) + "\n")
-    page = open_page(context, start("texts.csv", "--text", "words", "--labels", "sea,sky", "--noise", "partial"))
+    return ("texts.csv", "--text", "words", "--labels", "sea,sky")
+
+
+def test_keys_mouse_undo_and_two_tabs(context, start, keep, texts):
+    page = open_page(context, start(*texts, "--noise", "partial"))
     other = context.new_page()
     other.goto(page.url)
     assert page.locator("blockquote b").count() == 0  # the text is escaped
     expect(page.locator("blockquote")).to_contain_text("<b>text</b>")
 
-    focused = page.locator("*:focus")
-    first, second = page.locator("form.label .name").all_inner_texts()  # the highest error probability first
-    expect(focused).to_have_attribute("aria-label", f"Yes: {first}")
+    focused, changed = page.locator("*:focus"), page.locator("form.chip[data-effect=changed] .name")
+    first, second = page.locator("form.chip .name").all_inner_texts()  # given labels first, then by suspicion
+    expect(focused).to_contain_text("All right as shown")
+    page.keyboard.press("1")
+    expect(changed).to_have_text(first)
+    expect(focused).to_contain_text(first)
+    page.keyboard.press("1")  # the given value again
+    expect(page.locator("form.chip[data-effect=confirmed] .name")).to_have_text(first)
     page.keyboard.press("ArrowDown")
-    expect(focused).to_have_attribute("aria-label", f"Yes: {second}")
+    expect(focused).to_contain_text(second)
     page.keyboard.press("u")
-    expect(page.locator("form.label.unsure .name")).to_have_text(second)
-    expect(focused).to_have_attribute("aria-label", f"Yes: {first}")
-    page.locator(f"button[aria-label='No: {first}']").click()
-    expect(page.locator("form.label.no .name")).to_have_text(first)
-    expect(focused).to_contain_text("Next row")
+    expect(page.locator("form.chip.unsure .name")).to_have_text(second)
+    page.locator("form.chip .toggle", has_text=first).click()
+    expect(changed).to_have_text(first)
     keep(page, "text")
 
     title = page.locator("#title").inner_text()
     other.keyboard.press("a")  # this tab shows old answers: it overwrites nothing and goes to the next row
     expect(other.locator("#title")).not_to_have_text(title)
-    page.keyboard.press("Enter")
+    page.keyboard.press("a")
     expect(page.locator("#title")).to_have_text(other.locator("#title").inner_text())
     page.keyboard.press("z")
     expect(page.locator("#notice")).to_have_text("The latest action was undone.")
-    expect(page.locator("form.label.open .name")).to_have_text(first)
-    expect(page.locator("form.label.unsure .name")).to_have_text(second)
+    expect(page.locator("form.chip[data-effect=confirmed] .name")).to_have_text(first)
+    expect(page.locator("form.chip.unsure .name")).to_have_text(second)
     page.keyboard.press("Control+z")
-    expect(page.locator("form.label.open")).to_have_count(2)
+    expect(page.locator("form.chip.unsure")).to_have_count(0)
+
+
+def test_suspicion_is_a_rank_without_declared_errors(context, start, keep, texts):
+    page = open_page(context, start(*texts))
+    for name in ("Review", "Rows"):
+        page.get_by_role("link", name=name, exact=True).click()
+        expect(page.locator("main")).to_contain_text("This list would also exist if all labels were right")
+        assert "% wrong" not in page.locator("main").inner_text()
+        keep(page, name.lower())
+    expect(page.locator(".rows li").first).to_contain_text("rank 1:")
 
 
 def test_accessibility(context, start, tmp_path):
@@ -225,21 +265,22 @@ CUT_OFF_TABLES = (
 
 TAGS = ("tag_damaged", "tag_password", "tag_shipping", "tag_refund", "tag_crash", "tag_billing", "tag_login")
 TAGS += ("tag_delivery_address_change", "tag_invoice", "tag_return", "tag_slow", "tag_feature_request")
+TAGS += ("tag_cancel", "tag_warranty", "tag_discount", "tag_spam", "tag_manual", "tag_availability_in_other_countries")
 
 
 @pytest.fixture
 def tickets(tmp_path):
-    """Write a table of texts with an identifier, twelve labels and a price."""
-    rng = np.random.default_rng(0)
-    lines = [",".join(["id", "message", *TAGS, "price"])]
-    for i in range(200):
-        true = rng.random(12) < 0.22
-        given = np.where(true, rng.random(12) > 0.25, rng.random(12) < 0.05)
+    """Write a table of texts with an identifier, eighteen labels and a price."""
+    rng, n_labels = np.random.default_rng(0), len(TAGS)
+    lines, truth = [",".join(["id", "message", *TAGS, "price"])], rng.random((200, n_labels)) < 0.15
+    for i, true in enumerate(truth):
+        given = np.where(true, rng.random(n_labels) > 0.25, rng.random(n_labels) < 0.03)
         words = [tag.split("_")[1] for tag, value in zip(TAGS, true) if value]
         text = f"Hello, I need help with: {' and '.join(words) or 'something else'}. Ticket {i}. " + "Thank you! " * 5
         lines.append(",".join([f"T{i:03d}", f'"{text}"', *(str(int(value)) for value in given), f"{i / 2:.2f}"]))
     (tmp_path / "tickets.csv").write_text("\n".join(lines) + "\n")
-    rates = ClassConditionalNoise(0.25, 0.05, n_labels=12, label_names=TAGS)
+    np.save(tmp_path / "truth.npy", truth)
+    rates = ClassConditionalNoise(0.25, 0.03, n_labels=n_labels, label_names=TAGS)
     (tmp_path / "rates.json").write_text(json.dumps(rates.to_dict()))
     return ("tickets.csv", "--text", "message", "--id", "id", "--labels", "tag_*", "--noise", "rates.json")
 
@@ -250,23 +291,40 @@ def test_text_and_main_action_are_visible_without_scrolling(context, start, keep
     page.set_viewport_size({"width": width, "height": height})
     assert page.evaluate("document.documentElement.scrollHeight") <= height
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for selector in ("blockquote", "button.main", "#progress", "form.label"):
+    for selector in ("blockquote", "button.main", "#progress", "form.chip"):
         box = page.locator(selector).first.bounding_box()
         assert box["y"] >= 0
         assert box["y"] + box["height"] <= height
         assert box["x"] + box["width"] <= width
-    if width == 1280:
-        assert page.locator("blockquote").bounding_box()["width"] >= 500
-        heights = {round(form.bounding_box()["height"]) for form in page.locator("form.label").all()}
-        assert max(heights) < 50  # one line each
-        assert page.locator("form.label").last.bounding_box()["y"] < height - 60  # all twelve labels are visible
-    page.get_by_role("link", name="Rows").click()
-    page.get_by_role("button", name="Review row").first.click()  # the most suspicious row
-    page.locator("form.label").first.get_by_role("button", name="No").click()
-    expect(page.locator("form.label.no")).to_have_count(1)
+    assert page.locator("form.chip:visible").count() == 9
     keep(page, "review")  # docs/figures/review.png is a copy
     page.emulate_media(color_scheme="dark")
     keep(page, "review-dark")
+    page.keyboard.press("m")
+    expect(page.locator("form.chip:visible")).to_have_count(18)
+    keep(page, "all-labels")
+    if width == 1280:
+        assert page.locator("blockquote").bounding_box()["width"] >= 500
+        assert page.locator(".labels").evaluate("box => box.scrollHeight <= box.clientHeight")  # no scrolling
+        assert {round(chip.bounding_box()["height"]) < 50 for chip in page.locator("form.chip").all()} == {True}
+
+
+def test_keys_of_twenty_rows(context, start, tickets, tmp_path):
+    """A row whose suggestions are right needs one key; the other rows need a few."""
+    page = open_page(context, start(*tickets))
+    truth, n_keys = np.load(tmp_path / "truth.npy"), []
+    for _ in range(20):
+        n_keys.append(1)
+        suggested = {
+            int(chip.get_attribute("id").removeprefix("label-")) for chip in page.locator(".chip.suspect").all()
+        }
+        given = {int(chip.get_attribute("id").removeprefix("label-")) for chip in page.locator("form.chip.on").all()}
+        if given ^ suggested == set(np.flatnonzero(truth[row_of(page)])):
+            next_row(page, "s")
+        else:
+            n_keys[-1] += correct_row(page, truth)
+            next_row(page, "a")
+    assert sum(n_keys) <= 60
 
 
 @pytest.mark.parametrize("kind", ["pictures", "features"])
@@ -313,12 +371,12 @@ def test_find_a_row_and_export_the_table(context, start, tickets, tmp_path):
     page.get_by_role("button", name="Filter").click()
     page.get_by_role("button", name="Review row 17").click()
     expect(page.locator("#title")).to_contain_text("Row 17 (T017)")
-    form = page.locator("form.label").first
-    name, given = form.locator(".name").inner_text(), form.locator(".given").inner_text()
-    form.get_by_role("button", name="No" if given == "given" else "Yes", exact=False).first.click()
-    expect(page.locator("form.label[data-effect=changed]")).to_have_count(1)
+    toggle = page.locator("form.chip .toggle").first
+    name, given = toggle.get_attribute("title"), toggle.get_attribute("aria-pressed") == "true"
+    toggle.click()
+    expect(page.locator("form.chip[data-effect=changed]")).to_have_count(1)
     page.keyboard.press("a")
-    expect(page.locator("#title")).not_to_contain_text("Row 17 ")
+    expect(page.locator("main")).to_contain_text("The list ends here")  # one row has this text
     page.get_by_role("link", name="Train and export").click()
     page.locator("#export").click()
     expect(page.locator("#files")).to_contain_text("corrected.csv")
@@ -329,7 +387,7 @@ def test_find_a_row_and_export_the_table(context, start, tickets, tmp_path):
     changed = [i for i, (old, new) in enumerate(zip(before, after)) if old.replace('"', "") != new.replace('"', "")]
     assert changed == [18]
     column = before[0].split(",").index(name) - len(before[0].split(","))
-    assert after[18].split(",")[column] == ("0" if given == "given" else "1")
+    assert after[18].split(",")[column] == ("0" if given else "1")
 
 
 def test_link_of_a_report_opens_the_row(context, start, tickets, tmp_path):
@@ -349,7 +407,7 @@ CONTRASTS = """() => {
   const background = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
     if (!c.endsWith(", 0)")) return c; } return getComputedStyle(document.body).backgroundColor; };
   const found = {};
-  for (const e of document.querySelectorAll("h1, h2, p, .name, .given, .p-wrong, .faint, small, caption, summary, th, "
+  for (const e of document.querySelectorAll("h1, h2, p, li, .name, .faint, small, caption, summary, th, "
       + "td, button:not(:disabled), kbd")) {
     const [a, b] = [luminance(getComputedStyle(e).color), luminance(background(e))].sort((x, y) => y - x);
     const key = e.tagName + "." + e.className; found[key] = Math.min(found[key] ?? 99, (a + .05) / (b + .05)); }

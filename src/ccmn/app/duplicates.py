@@ -28,9 +28,9 @@ class Duplicates(NamedTuple):
         """Return a sentence about the repeated rows; empty if there are none."""
         if not self.exact + self.near:
             return ""
-        near = f", and {self.near:,} nearly repeat one" if self.near else ""
+        near = f", and {self.near:,} nearly repeat{'s' if self.near == 1 else ''} one" if self.near else ""
         return (
-            f"{self.exact:,} of {n:,} rows repeat an earlier row{near}. Repeated rows in training and test sets make "
+            f"{self.exact:,} of {n:,} rows repeat{'s' if self.exact == 1 else ''} an earlier row{near}. Repeated rows in training and test sets make "
             "models look better than they are, and intervals too narrow."
         )
 

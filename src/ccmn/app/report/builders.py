@@ -15,6 +15,7 @@ from ccmn.app.issues import RANKING_NOTE, Suspicions, find_suspicions, predict_o
 from ccmn.app.report.facts import (
     DEFAULT_SHOWN_ROWS,
     MEAN_AVERAGE_PRECISION,
+    OUT_OF_RANGE_REASONS,
     IssueFacts,
     MetricFacts,
     MetricRow,
@@ -136,13 +137,16 @@ def evaluation_report(
     metrics = metric_facts(labels, scores, noise, "Predictions of the model.")
     basis = "estimated for the true labels from the noisy ones" if noise is not None else "computed on the given labels"
     values = metrics.rows[-1].values
-    average, wrong = values[MEAN_AVERAGE_PRECISION].value, min(max(values["hamming_loss"].value, 0.0), 1.0)
+    estimates = values[MEAN_AVERAGE_PRECISION].value, values["hamming_loss"].value
+    average, wrong = np.clip(estimates, 0.0, 1.0)
+    outside = any(value < 0 or value > 1 for value in estimates)
     rates = _evaluation_rates(classifier, noise, names)
     return Report(
         title=f"Evaluation of the model on {data.name or 'unnamed data'}",
         lead=(
             f"The mean average precision of the labels is {average:.2f}. The model predicts {wrong:.1%} of the labels "
-            f"wrongly (Hamming loss). The metrics are {basis}.",
+            f"wrongly (Hamming loss). The metrics are {basis}."
+            + (f" An estimate is outside [0, 1]: {OUT_OF_RANGE_REASONS}." if outside else ""),
         ),
         data=data_facts(data.name, data.d, labels, names, repeated.note(data.n) if repeated is not None else ""),
         rates=rates,

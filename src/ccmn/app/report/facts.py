@@ -37,6 +37,11 @@ RANK_METRICS = ("ranking_loss", "average_precision", "one_error", "coverage")
 """Metrics of the order of the labels in a row."""
 AS_GIVEN, CORRECTED = "labels as given", "corrected for noise"
 """Names of the two evaluations on noisy labels."""
+OUT_OF_RANGE_REASONS = (
+    "there are too few rows for this much noise, the stated noise rates are too high, or the model was trained on "
+    "these rows"
+)
+"""Why an estimate can be outside the range of its metric."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,10 +359,7 @@ def out_of_range_note(bounds: tuple[float, float]) -> str:
     >>> out_of_range_note((0.0, 1.0)).split(":")[0]
     '* outside [0, 1]'
     """
-    return (
-        f"* outside [{bounds[0]:g}, {bounds[1]:g}]: there are too few rows for this much noise, the stated noise rates "
-        "are too high, or the model was trained on these rows."
-    )
+    return f"* outside [{bounds[0]:g}, {bounds[1]:g}]: {OUT_OF_RANGE_REASONS}."
 
 
 def metric_facts(Y: FloatArray, scores: FloatArray, noise: Noise | None, note: str) -> MetricFacts:

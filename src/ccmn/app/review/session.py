@@ -244,7 +244,7 @@ class ReviewSession:
         data, given = self.dataset, self.dataset.given[row, label] == 1
         share = f"{self._pred_proba[row, label]:.0%}".replace("%", " %")
         parts = [
-            f"{data.label_names[label]} is {'given' if given else 'not given'}; the model expects it in {share} of "
+            f"{data.short_name(label)} is {'given' if given else 'not given'}; the model expects it in {share} of "
             f"similar {'texts' if data.texts is not None else 'rows'}."
         ]
         values, evidence = self._evidence(row, label)

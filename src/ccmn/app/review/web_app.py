@@ -42,8 +42,11 @@ NOTICES = {
 MAX_CHARACTERS = 20_000
 """Longer texts are truncated to this number of characters."""
 
+MAX_SHORT_TEXT = 600
+"""Texts of at most this number of characters are displayed in large type."""
+
 MIN_VISIBLE_LABELS = 9
-"""Further labels of a row are collapsed, unless they are given; these have number keys."""
+"""Further labels of a suspicious row are collapsed, unless they are given; these have number keys."""
 
 BULK_LEVELS = (0.99, 0.95, 0.9, 0.8)
 """Error probabilities from which all suggestions for a label can be accepted at once."""
@@ -119,6 +122,8 @@ class ReviewApp:
         is_table = dataset.picture is None and dataset.texts is None
         previous = session.store.neighbor(item.position, item.stream, -1)
         n_visible = max(MIN_VISIBLE_LABELS, sum(question.given == 1 for question in view.questions))
+        if item.stream == "random" or n_visible + 1 == len(view.questions):
+            n_visible = len(view.questions)  # rates count the answers of all labels: none may be confirmed unseen
         return self._page(
             request,
             "row.html",
@@ -134,6 +139,7 @@ class ReviewApp:
             features=dataset.features(item.row) if is_table else dataset.other_columns(item.row),
             is_table=is_table,
             max_characters=MAX_CHARACTERS,
+            max_short=MAX_SHORT_TEXT,
             max_note=MAX_NOTE,
         )
 
