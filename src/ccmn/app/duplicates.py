@@ -30,8 +30,8 @@ class Duplicates(NamedTuple):
             return ""
         near = f", and {self.near:,} nearly repeat{'s' if self.near == 1 else ''} one" if self.near else ""
         return (
-            f"{self.exact:,} of {n:,} rows repeat{'s' if self.exact == 1 else ''} an earlier row{near}. Repeated rows in training and test sets make "
-            "models look better than they are, and intervals too narrow."
+            f"{self.exact:,} of {n:,} rows repeat{'s' if self.exact == 1 else ''} an earlier row{near}. "
+            "Repeated rows in training and test sets make models look better than they are, and intervals too narrow."
         )
 
 
