@@ -49,7 +49,7 @@ class LabelDistribution:
     Examples
     --------
     >>> p = LabelDistribution([0.1, 0.2, 0.3, 0.4])
-    >>> p.marginals.round(6).tolist()
+    >>> p.marginals.round(decimals=6).tolist()
     [0.7, 0.6]
     >>> p.pairs[0, 1].item()
     0.3
