@@ -59,7 +59,8 @@ from ccmn import (
     find_label_issues,
     infer_labels,
 )
-from ccmn.audit import audit_labels, p_wrong
+from ccmn.audit import audit_labels
+from ccmn.audit.error_model import p_wrong
 from ccmn.data.columns import Columns
 
 try:

@@ -11,8 +11,8 @@ from pandas.testing import assert_frame_equal
 from scipy.special import expit
 
 from ccmn import PartialNoise, find_label_issues
-from ccmn.audit import Audit, audit_labels
-from ccmn.audit.label_audit import out_of_fold_probabilities
+from ccmn.audit import audit_labels
+from ccmn.audit.label_audit import Audit, out_of_fold_probabilities
 from ccmn.data import make_noisy_multilabel
 from ccmn.estimation import NoiseRates
 from ccmn.noise import ClassConditionalNoise

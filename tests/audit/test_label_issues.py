@@ -15,7 +15,8 @@ from pandas.testing import assert_frame_equal
 import ccmn
 from audit import reference
 from ccmn import ClassConditionalNoise, PartialNoise, find_label_issues
-from ccmn.audit import label_issues, p_wrong
+from ccmn.audit import label_issues
+from ccmn.audit.error_model import p_wrong
 from ccmn.estimation import NoiseRates
 from ccmn.noise import TransitionNoise
 from reference import noisy_vectors

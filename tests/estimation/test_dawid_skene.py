@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from ccmn.estimation import estimate_noise, mean_votes
+from ccmn.estimation import estimate_noise
 from ccmn.estimation.dawid_skene import (
     LEVEL_COUNT,
     LEVELS,
@@ -18,6 +18,7 @@ from ccmn.estimation.dawid_skene import (
     calibrate_machines,
     fit_votes,
 )
+from ccmn.estimation.evidence import mean_votes
 from ccmn.votes import VoteTable
 
 TPR, FPR, PRIOR = np.array([0.9, 0.8, 0.7, 0.85]), np.array([0.1, 0.05, 0.2, 0.3]), 0.3

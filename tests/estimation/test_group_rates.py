@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ccmn.data import make_noisy_multilabel
-from ccmn.estimation import GroupRates, estimate_noise
+from ccmn.estimation import estimate_noise
+from ccmn.estimation.noise_rates import GroupRates
 from ccmn.noise import ClassConditionalNoise, GroupedNoise
 
 N, Q = 2400, 3

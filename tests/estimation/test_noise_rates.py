@@ -7,10 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from ccmn.estimation import Flag, NoiseRates
+from ccmn.estimation import NoiseRates
 from ccmn.estimation.noise_rates import (
     UNKNOWN_RATE,
     ZERO_RATE,
+    Flag,
     LabelRates,
     Rate,
     collect_rates,

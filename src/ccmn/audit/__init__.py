@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ccmn.audit.error_model import p_wrong
-from ccmn.audit.label_audit import Audit, audit_labels
+from ccmn.audit.label_audit import audit_labels
 from ccmn.audit.label_issues import find_label_issues
 
-__all__ = ["Audit", "audit_labels", "find_label_issues", "p_wrong"]
+__all__ = ["audit_labels", "find_label_issues"]

@@ -86,7 +86,7 @@ def p_wrong(noisy: NDArray[Any], pred_proba: FloatArray, rho_pos: FloatArray, rh
     Examples
     --------
     >>> import numpy as np
-    >>> from ccmn.audit import p_wrong
+    >>> from ccmn.audit.error_model import p_wrong
     >>> p_wrong(np.array([1, 0]), np.array([0.5, 0.5]), np.array([0.1, 0.2]), np.array([0.3, 0.0]))
     array([0.4 , 0.25])
     """

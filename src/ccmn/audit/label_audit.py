@@ -14,7 +14,8 @@ from ccmn._containers import Labels, is_sparse, to_dense_array, unwrap
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_choice, check_label_matrix, check_same_rows, check_share
 from ccmn.audit.label_issues import DEFAULT_MIN_P_WRONG, Noise, find_label_issues
-from ccmn.estimation import NOISE_TYPES, NoiseRates, estimate_noise
+from ccmn.estimation import NoiseRates, estimate_noise
+from ccmn.estimation.noise_rates import NOISE_TYPES
 from ccmn.noise import NoiseModel
 from ccmn.training.default_model import NoisyLabelModel
 

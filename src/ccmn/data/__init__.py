@@ -22,7 +22,6 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn.data.parquet import read_parquet as read_parquet
     from ccmn.data.preprocessing import TablePreprocessor as TablePreprocessor
     from ccmn.data.shards import ShardedData as ShardedData
-    from ccmn.data.synthetic import SyntheticTask as SyntheticTask
     from ccmn.data.synthetic import load_digit_scenes as load_digit_scenes
     from ccmn.data.synthetic import make_noisy_multilabel as make_noisy_multilabel
 
@@ -39,7 +38,7 @@ _EXPORTS = {
         "parquet": ("read_parquet",),
         "preprocessing": ("TablePreprocessor",),
         "shards": ("ShardedData",),
-        "synthetic": ("SyntheticTask", "load_digit_scenes", "make_noisy_multilabel"),
+        "synthetic": ("load_digit_scenes", "make_noisy_multilabel"),
     }.items()
     for name in names
 }

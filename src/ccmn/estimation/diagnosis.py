@@ -56,7 +56,7 @@ class AUC(NamedTuple):
 
     Examples
     --------
-    >>> from ccmn.estimation import AUC
+    >>> from ccmn.estimation.diagnosis import AUC
     >>> AUC(0.6, 0.5, 0.7, 100).value
     0.6
     """

@@ -178,7 +178,7 @@ def mean_votes(votes: Any) -> FloatArray:
     Examples
     --------
     >>> import numpy as np
-    >>> from ccmn.estimation import mean_votes
+    >>> from ccmn.estimation.evidence import mean_votes
     >>> mean_votes([[[1, 0], [1, np.nan]]])
     array([[1., 0.]])
     """

@@ -61,7 +61,7 @@ class Flag(NamedTuple):
 
     Examples
     --------
-    >>> from ccmn.estimation import Flag
+    >>> from ccmn.estimation.noise_rates import Flag
     >>> str(Flag("few_rows", "60 rows are few."))
     'all labels: 60 rows are few. [few_rows]'
     """
@@ -356,7 +356,8 @@ class GroupRates:
     Examples
     --------
     >>> from ccmn.data import make_noisy_multilabel
-    >>> from ccmn.estimation import GroupRates, NoiseRates
+    >>> from ccmn.estimation import NoiseRates
+    >>> from ccmn.estimation.noise_rates import GroupRates
     >>> from ccmn.noise import PartialNoise
     >>> task = make_noisy_multilabel(100, 5, 1, noise=PartialNoise([0.2]), random_state=0)
     >>> rates = GroupRates({"web": NoiseRates.known(task.noise, task.Y_noisy)})

@@ -52,7 +52,7 @@ def trusted_rows_needed(rate: float, half_width: float) -> int:
 
     Examples
     --------
-    >>> from ccmn.estimation import trusted_rows_needed
+    >>> from ccmn.estimation.trusted import trusted_rows_needed
     >>> trusted_rows_needed(0.2, 0.06)
     121
     """

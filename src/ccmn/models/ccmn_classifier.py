@@ -33,7 +33,8 @@ from ccmn._validation import (
     check_device,
     check_parameters,
 )
-from ccmn.estimation import NOISE_TYPES, NoiseRates
+from ccmn.estimation import NoiseRates
+from ccmn.estimation.noise_rates import NOISE_TYPES
 from ccmn.losses import CORRECTIONS, SURROGATES, HammingLoss, MultiLabelLoss, RankingLoss
 from ccmn.models.label_classifier import LabelClassifier
 from ccmn.models.persistence import check_network, check_network_description, describe, read_description, write_model

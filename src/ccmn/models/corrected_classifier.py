@@ -21,9 +21,9 @@ from ccmn._containers import is_sparse, to_dense_array
 from ccmn._progress import show_phases
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import Constraints, FloatArray, Number, OneOf, Satisfies, check_parameters
-from ccmn.estimation import NOISE_TYPES, NoiseRates
+from ccmn.estimation import NoiseRates
 from ccmn.estimation.estimate import model_posterior
-from ccmn.estimation.noise_rates import rates_from_posterior
+from ccmn.estimation.noise_rates import NOISE_TYPES, rates_from_posterior
 from ccmn.estimation.posterior import (
     CorrectedCurve,
     Flips,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
     from ccmn.data.column_roles import ColumnRoles
     from ccmn.data.dataset import Characteristics
-    from ccmn.estimation import UncertainLabels
+    from ccmn.estimation.diagnosis import UncertainLabels
 
 data_app = typer.Typer(
     help="List, inspect, download and convert datasets.", no_args_is_help=True, rich_markup_mode=None
