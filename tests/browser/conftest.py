@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-INSTALL = "see make test-browser"
+INSTALL = "see make test-all"
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",

@@ -15,7 +15,7 @@ import pytest
 import ccmn
 from ccmn.app.demo_task import make_demo
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-browser")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-all")
 pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install 'ccmn[app]'")
 expect = playwright.expect
 

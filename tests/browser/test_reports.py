@@ -15,7 +15,7 @@ from ccmn.app.cli.app import app
 from ccmn.app.demo_task import make_demo
 from ccmn.data import MultiLabelData, write_npz
 
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-browser")
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-all")
 
 CONTROLS = "summary, a[href], button, select, input, th[role=button], [onclick]"
 REPORTS = ("demo", "audit-pictures", "audit-ranks", "audit-texts", "audit-table", "evaluate-clean", "evaluate-noisy")

@@ -19,7 +19,7 @@ from ccmn.app.demo_task import make_demo
 from ccmn.models import load_model
 from ccmn.noise import ClassConditionalNoise
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-browser")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-all")
 pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install 'ccmn[app]'")
 expect = playwright.expect
 

@@ -1,6 +1,6 @@
-"""Ray cluster on this machine for `make test-cluster`; otherwise these tests are skipped.
+"""Ray cluster on this machine for `make test-all`; otherwise these tests are skipped.
 
-Ray always listens on every network interface. Therefore `make test-cluster` runs in its own network namespace if
+Ray always listens on every network interface. Therefore `make test-all` runs in its own network namespace if
 possible, and nodes require a random token.
 """
 
@@ -19,7 +19,7 @@ NODE = {"num_cpus": 1, "object_store_memory": 100_000_000}
 def cluster():
     """Start a head node with one processor, without connecting to it."""
     if not os.environ.get("CCMN_CLUSTER"):
-        pytest.skip("starts a Ray cluster; run make test-cluster")
+        pytest.skip("starts a Ray cluster; run make test-all")
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="r") as folder:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_AUTH_MODE", "token")

@@ -1,6 +1,6 @@
 """Run robustness campaigns: many seeded cases, each in a child process, with a count per outcome.
 
-    make test-robustness MINUTES=10
+    make test-all MINUTES=10
     python tests/robustness/campaign.py --campaign malformed --cases 50000 --seed 1
 
 A campaign is a function that checks one case and returns its outcome, a word such as "accepted" or "rejected". A case
