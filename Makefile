@@ -36,7 +36,7 @@ test-all: test  ## Run all tests: also slow ones, robustness (MINUTES=1 SEED=0),
 	$(PIP) -c $(CONSTRAINTS) -r requirements/recipes.txt -r requirements/cluster.txt -r requirements/browser.txt
 	$(PYTEST) -n 2 -m slow --ignore=tests/browser --ignore=tests/cluster
 	OMP_NUM_THREADS=1 $(BIN)/python tests/robustness/campaign.py --minutes $(MINUTES) --seed $(SEED)
-	CCMN_CLUSTER=1 .ci/own-network 900 $(PYTEST) tests/cluster -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
+	OMP_NUM_THREADS=1 CCMN_CLUSTER=1 .ci/own-network 900 $(BIN)/python -m pytest -q tests/cluster -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then CCMN_SCREENSHOTS=screenshots $(PYTEST) tests/browser; \
 	    else echo "Chromium is not installed: the browser tests were skipped. Debian: apt-get install chromium"; fi
 
