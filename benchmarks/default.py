@@ -2,7 +2,7 @@
 
 ``--timing`` measures the cost against ``LogisticRegressionCV`` in the same run.
 
-Every cell is a dataset, a noise scenario (benchmarks/noise_kinds.py, and "real": human labels from one annotator or
+Every cell is a dataset, a noise scenario (benchmarks/harness.py, and "real": human labels from one annotator or
 coder, CCMN_DATA/real) and a random split with up to 1,500 training and 1,500 test rows. Test labels are true labels.
 All methods see the same noisy training labels. "logistic regression" is one-vs-rest with l2 by 3-fold cross-validation
 of the log-loss on standardized features. Corrected learners and other losses use the rates that the default has
@@ -28,8 +28,7 @@ import pandas as pd
 import real_noise
 import scipy.sparse
 import torch
-from harness import Result, parser, report
-from noise_kinds import KINDS, inject
+from harness import KINDS, Result, inject, parser, report
 from sklearn.decomposition import TruncatedSVD
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegressionCV

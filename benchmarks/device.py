@@ -17,7 +17,6 @@ import statistics
 
 import torch
 from harness import Result, compare, machine, parser, report, seconds_of
-from losses_of_others import asymmetric_loss
 
 from ccmn import ClassConditionalNoise, HammingLoss, RankingLoss
 from ccmn.losses import SURROGATES
@@ -73,7 +72,6 @@ def loss_costs(
         noise = ClassConditionalNoise(0.2, 0.1, n_labels=q)
         losses = {
             "BCE": bce,
-            "asymmetric": lambda f, Y: asymmetric_loss(f, Y).mean(),
             **{f"Hamming {phi}": HammingLoss(phi, noise).to(device) for phi in SURROGATES},
             **{f"ranking {phi}": RankingLoss(phi, noise).to(device) for phi in SURROGATES},
         }

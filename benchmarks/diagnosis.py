@@ -5,7 +5,7 @@
     python benchmarks/diagnosis.py --csv results/diagnosis.csv    resumes from this file and writes every fit to it
 
 Each draw takes 70 % of the rows of a dataset at random (at most 15,000) and injects one kind of noise of
-``noise_kinds.py``. The flag "confused_labels" under confusions counts as power; any flag on clean labels and under
+``harness.py``. The flag "confused_labels" under confusions counts as power; any flag on clean labels and under
 class-conditional noise counts as a false alarm. The limits were selected on other draws of yeast, enron and tmc. On
 "synthetic", labels are independent given the features.
 """
@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from harness import parser
-from noise_kinds import CLASS_CONDITIONAL, KINDS, VIOLATIONS, inject
+from harness import CLASS_CONDITIONAL, KINDS, VIOLATIONS, inject, parser
 
 from ccmn import diagnose_noise
 from ccmn._containers import to_dense_array

@@ -30,8 +30,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from harness import Result, compare, parser, report
-from noise_kinds import KINDS, inject
+from harness import KINDS, Result, compare, inject, parser, report
 from scipy.special import expit
 from sklearn.metrics import average_precision_score
 
