@@ -66,11 +66,10 @@ def test_rates_of_noise_model_are_known():
     assert facts.warnings == ()
 
 
-def test_estimated_rates_keep_intervals_kinds_warnings_and_true_rates():
+def test_estimated_rates_keep_intervals_warnings_and_true_rates():
     rates = replace(
         NoiseRates.known(TWO_LABELS, np.eye(2)),
         ci_pos=[[0.0, 0.2], [0.1, 0.5]],
-        kind=("point", "upper bound"),
         flags=[("wide_interval", "poorly identified", 1), ("few_rows", "few rows", None)],
     )
     facts = rate_facts(rates, ["sea", "sky"], ClassConditionalNoise([0.15, 0.25], [0.2, 0.1]))
@@ -78,8 +77,7 @@ def test_estimated_rates_keep_intervals_kinds_warnings_and_true_rates():
     assert facts.labels[1].rho_neg.true == 0.1
     assert "if errors depend only on the label" in facts.note
     assert facts.warnings == ("sky: poorly identified", "all labels: few rows")
-    # The mean of an upper bound is half of it, as in an audit.
-    assert correcting_noise(rates).rho_pos.tolist() == [0.1, 0.15]
+    assert correcting_noise(rates).rho_pos.tolist() == [0.1, 0.3]
 
 
 def test_transition_noise_has_no_rates_per_label():

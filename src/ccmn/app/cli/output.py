@@ -175,7 +175,9 @@ class ResultCache:
                 known = NoiseRates.from_dict(json.loads(str(stored)))
                 if known.noise.n_labels == Y.shape[1]:
                     return known
-        rates = estimate_noise(X, Y, noise_type=noise_type, trusted=trusted, random_state=self.seed)
+        with draw_progress() as on_progress:
+            on_progress("noise rates", 0, 1)
+            rates = estimate_noise(X, Y, noise_type=noise_type, trusted=trusted, random_state=self.seed)
         assert isinstance(rates, NoiseRates)  # no groups are given
         self._write(path, np.array(json.dumps(rates.to_dict())))
         return rates
@@ -191,7 +193,9 @@ class ResultCache:
         valid = stored is not None and stored.shape == Y.shape and stored.dtype == np.float64
         if stored is not None and valid and ((stored >= 0) & (stored <= 1)).all():
             return stored
-        computed = predict_out_of_fold(X, Y, self.seed)
+        with draw_progress() as on_progress:
+            on_progress("out-of-fold probabilities", 0, 1)
+            computed = predict_out_of_fold(X, Y, self.seed)
         self._write(path, computed)
         return computed
 
