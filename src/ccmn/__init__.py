@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn import noise as noise
     from ccmn import paper as paper
     from ccmn import votes as votes
+    from ccmn._warnings import NoiseWarning as NoiseWarning
     from ccmn.audit import audit_labels as audit_labels
     from ccmn.audit import find_label_issues as find_label_issues
     from ccmn.data import load_dataset as load_dataset
@@ -54,6 +55,7 @@ _SUBMODULES = (
 _EXPORTS = {
     name: module
     for module, names in {
+        "_warnings": ("NoiseWarning",),
         "audit": ("audit_labels", "find_label_issues"),
         "data": ("load_dataset",),
         "estimation": ("cross_fit_proba", "diagnose_noise", "estimate_noise"),

@@ -347,7 +347,7 @@ def test_missing_labels(scenes):
     Z = noise.corrupt(Y, random_state=0)
     unbiased = CCMNClassifier(noise, lr=0.05, epochs=60, random_state=0).fit(X, Z)
     plain = CCMNClassifier(None, lr=0.05, epochs=60, random_state=0).fit(X, Z)
-    assert hamming_loss(Y_test, unbiased.predict(X_test)) < hamming_loss(Y_test, plain.predict(X_test)) - 0.05
+    assert hamming_loss(Y_test, unbiased.predict(X_test)) < hamming_loss(Y_test, plain.predict(X_test)) - 0.03
 
 
 class TestErrors:

@@ -7,7 +7,6 @@ identifiers, several texts) are converted by a :class:`ccmn.data.TablePreprocess
 from __future__ import annotations
 
 import shlex
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ import scipy.sparse
 from ccmn._containers import is_sparse
 from ccmn._files import PathLike, UnpackedSizeError, data_name, prefix_errors
 from ccmn._validation import check_no_missing
+from ccmn._warnings import warn
 from ccmn.data.catalog import DATASETS, load_dataset
 from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.dataset import Matrix, MultiLabelData
@@ -290,10 +290,9 @@ def _warn_of_row_numbers(source: PathLike, columns: Any) -> None:
     """Warn of features that number the rows, which are usually identifiers; ``columns`` maps names to values."""
     for name, values in columns.items():
         if _numbers_rows(values):
-            warnings.warn(
+            warn(
                 f"{source}: column {name!r} numbers the rows and is used as a feature. Use --id or --ignore "
-                f"{shlex.quote(str(name))} if it is not.",
-                stacklevel=3,
+                f"{shlex.quote(str(name))} if it is not."
             )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import shlex
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from ccmn._files import (
     text_lines,
     unpacked_limit,
 )
+from ccmn._warnings import warn
 from ccmn.data.column_roles import ColumnRoles, require_columns
 from ccmn.data.csv_format import read_frame_csv
 from ccmn.data.exchange import MEMORY_PER_VOTE
@@ -133,10 +133,7 @@ def _check_differing(frame: Any, columns: Sequence[str], roles: ColumnRoles, dif
             f"vote, use --votes {shlex.quote(wanted)}; otherwise use --ignore {shlex.quote(values[0])}."
         )
     if unused:
-        warnings.warn(
-            f"columns that differ between the votes on an item are not used: {', '.join(map(repr, unused))}",
-            stacklevel=4,
-        )
+        warn(f"columns that differ between the votes on an item are not used: {', '.join(map(repr, unused))}")
 
 
 def _check_size(votes: Any, limit: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, overload
@@ -13,6 +12,7 @@ from scipy.special import logit
 from ccmn._containers import Labels, label_names_of
 from ccmn._random import RandomState
 from ccmn._validation import FloatArray, check_groups, name_some
+from ccmn._warnings import warn
 from ccmn.estimation.dawid_skene import dawid_skene
 from ccmn.estimation.diagnosis import Diagnosis, diagnose
 from ccmn.estimation.evidence import Evidence, check_zeros_observed, read_evidence
@@ -291,23 +291,20 @@ def _warn(rates: NoiseRates) -> None:
     n = int((rates.n_pos + rates.n_neg).max(initial=0))
     few = rates.labels_with("few_rows")
     if len(few) == rates.n_labels and n < MIN_ROWS:
-        warnings.warn(
+        warn(
             f"n_samples={n} is below the minimum of {MIN_ROWS}: noise rates are not estimated and labels are used "
-            "without noise correction. Pass a noise model or trusted rows to correct them.",
-            stacklevel=3,
+            "without noise correction. Pass a noise model or trusted rows to correct them."
         )
     wide = rates.labels_with("wide_interval")
     if wide:
-        warnings.warn(
+        warn(
             f"Noise rates of {name_some(wide, rates.label_names, rates.n_labels)} are poorly identified (90 % interval "
             f"wider than {MAX_IDENTIFIED_WIDTH:g}). Declare noise_type='partial' or 'missing' if only one kind of "
-            "error occurs, or pass a few dozen rows with true labels, drawn at random, as trusted=(rows, Y_true).",
-            stacklevel=3,
+            "error occurs, or pass a few dozen rows with true labels, drawn at random, as trusted=(rows, Y_true)."
         )
     contradicted = rates.labels_with("noise_type_contradicted")
     if contradicted:
-        warnings.warn(
+        warn(
             f"Trusted rows contradict the declared noise type of "
-            f"{name_some(contradicted, rates.label_names, rates.n_labels)}. Use noise_type='both' for these labels.",
-            stacklevel=3,
+            f"{name_some(contradicted, rates.label_names, rates.n_labels)}. Use noise_type='both' for these labels."
         )

@@ -6,7 +6,6 @@ without validation and without host synchronization.
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ccmn._containers import Labels
+from ccmn._warnings import warn
 from ccmn.metrics.corrected_metrics import (
     corrected_hamming,
     corrected_macro_auc,
@@ -209,7 +209,7 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
 def _mean_auc(Y: Tensor, scores: Tensor) -> Tensor:
     value = map_row_blocks(auc_rows, Y.mT, scores.mT).nanmean()
     if bool(value.isnan()):
-        warnings.warn("macro_auc is NaN: no label has positive and negative rows", stacklevel=4)
+        warn("macro_auc is NaN: no label has positive and negative rows")
     return value
 
 
@@ -277,7 +277,7 @@ def _mean_average_precision(Y: Tensor, scores: Tensor) -> Tensor:
     values = map_row_blocks(average_precision_rows, Y.mT, scores.mT)
     value = torch.where(Y.any(0), values, torch.nan).nanmean()
     if bool(value.isnan()):
-        warnings.warn("mean_average_precision is NaN: no label has a positive row", stacklevel=4)
+        warn("mean_average_precision is NaN: no label has a positive row")
     return value
 
 

@@ -14,7 +14,6 @@ ratio. The other two sums add the uncertainty of estimated noise rates by the de
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +35,7 @@ from ccmn._validation import (
     check_same_labels,
     check_zero_one,
 )
+from ccmn._warnings import warn
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels
 
@@ -240,7 +240,7 @@ def evaluate(
         else:
             reason = "no row has all labels observed" if form.complete_rows else "no label is observed"
     if math.isnan(found):
-        warnings.warn(f"{metric} cannot be estimated and is NaN (n_samples={len(labels)}): {reason}", stacklevel=3)
+        warn(f"{metric} cannot be estimated and is NaN (n_samples={len(labels)}): {reason}")
     return found
 
 

@@ -16,7 +16,6 @@ References
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -39,6 +38,7 @@ from ccmn._validation import (
     check_same_labels,
     check_trusted_rows,
 )
+from ccmn._warnings import warn
 from ccmn.metrics.metric import EstimatedNoise, Noise
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels
@@ -255,7 +255,7 @@ def control_risk(
     claim = metric, target, confidence
     result = RiskControl(threshold, bound, estimate, guaranteed, needed, *claim, data.n_rows)
     if not np.all(result.guaranteed):
-        warnings.warn(str(result), stacklevel=2)
+        warn(str(result))
     return result
 
 
@@ -310,10 +310,9 @@ def _read(Y_noisy: Labels, scores: Any, noise: Any, trusted: Any) -> _Data:
     se, at_zero = np.zeros((2, q)), np.zeros((2, q), dtype=bool)
     if not isinstance(noise, NoiseModel):
         if "upper bound" in getattr(noise, "kind", ()) and trusted is None:
-            warnings.warn(
+            warn(
                 "The noise rates of some labels are upper bounds: the guarantee does not include their bias. Pass "
-                "trusted rows, whose guarantee does not depend on the rates.",
-                stacklevel=3,
+                "trusted rows, whose guarantee does not depend on the rates."
             )
         se = np.stack([noise.se_pos, noise.se_neg])
         at_zero = np.stack([noise.ci_pos[:, 0], noise.ci_neg[:, 0]]) <= 0

@@ -12,7 +12,6 @@ grows with n k and with the number of positive labels, but not with n q.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -36,6 +35,7 @@ from ccmn._validation import (
     check_same_labels,
     check_zero_one,
 )
+from ccmn._warnings import warn
 from ccmn.metrics.metric import (
     MAX_BLOCK_ENTRIES,
     EstimatedNoise,
@@ -209,10 +209,9 @@ def psp_at_k(Y: Labels, scores: Any, k: int, noise: Noise | None = None) -> floa
     0.75
     """
     if noise is not None and getattr(getattr(noise, "noise", noise), "rho_neg", np.zeros(1)).any():
-        warnings.warn(
+        warn(
             "psp_at_k is divided by the best ranking of the observed labels, some of which were added (rho_neg > 0): "
-            "use precision_at_k for an unbiased estimate",
-            stacklevel=2,
+            "use precision_at_k for an unbiased estimate"
         )
     return _ratio(
         Y, scores, k, noise, lambda top, p: (p.at_top(top).sum(1), _best_gain(top, p)), "approximate", "psp_at_k"
@@ -284,7 +283,7 @@ def _ratio(Y: Labels, scores: Any, k: int, noise: Noise | None, rows: Rows, stat
         found = differentiate(value, noise, weights, status)
     if math.isnan(found):
         reason = "no label is 1" if top.n else "no row has all labels observed"
-        warnings.warn(f"{metric} cannot be estimated and is NaN (n_samples={top.n}): {reason}", stacklevel=3)
+        warn(f"{metric} cannot be estimated and is NaN (n_samples={top.n}): {reason}")
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from ccmn._validation import (
     check_device,
     check_parameters,
 )
+from ccmn._warnings import warn
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.noise_rates import NOISE_TYPES
 from ccmn.losses import CORRECTIONS, SURROGATES, HammingLoss, MultiLabelLoss, RankingLoss
@@ -476,9 +476,9 @@ class CCMNClassifier(LabelClassifier):
         # The order of the labels of a row is what the ranking loss learns; only one slope for all labels keeps it.
         self._scorer = fit_slope(scorer, valid, per_label=self._kind == "multilabel" and not has_dummy)
         if interrupted:
-            warnings.warn("The fit was interrupted; the best model so far is kept.", stacklevel=3)
+            warn("The fit was interrupted; the best model so far is kept.")
         elif is_main and (advice := edge_advice(self.selected_, self._history)):
-            warnings.warn(" ".join(advice), stacklevel=3)
+            warn(" ".join(advice))
 
     def _train_network(
         self,

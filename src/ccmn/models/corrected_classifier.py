@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +20,7 @@ from ccmn._containers import is_sparse, to_dense_array
 from ccmn._progress import show_phases
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import Constraints, FloatArray, Number, OneOf, Satisfies, check_parameters
+from ccmn._warnings import warn
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.estimate import model_posterior
 from ccmn.estimation.noise_rates import NOISE_TYPES, rates_from_posterior
@@ -178,10 +178,9 @@ class CorrectedClassifier(LabelClassifier):
         data = require_label_matrix(prepare(X, y, sample_weight=sample_weight, trusted=trusted), type(self).__name__)
         targets, seed = data.targets, int(as_generator(self.random_state).integers(2**31))
         if len(targets.classes) > MAX_RECOMMENDED_LABELS:
-            warnings.warn(
+            warn(
                 f"CorrectedClassifier is meant for up to {MAX_RECOMMENDED_LABELS} labels; y has "
-                f"{len(targets.classes)}. CCMNClassifier trains one network of all labels.",
-                stacklevel=2,
+                f"{len(targets.classes)}. CCMNClassifier trains one network of all labels."
             )
         self.classes_, self.label_names_, self.inferred_ = targets.classes, targets.label_names, targets.inferred
         self.extra_: dict[str, Any] = {}

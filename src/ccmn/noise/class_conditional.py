@@ -9,7 +9,6 @@ Candidate sets and missing labels are the special cases in which one rate is zer
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -33,6 +32,7 @@ from ccmn._validation import (
     check_same_labels,
     name_some,
 )
+from ccmn._warnings import warn
 from ccmn.noise.noise_model import Debiasing, NoiseModel
 
 MAX_OBSERVED_RATE_SUM = 0.99
@@ -438,17 +438,16 @@ def observed_rates(Y_true: Labels, Y_noisy: Labels) -> tuple[FloatArray, FloatAr
     for total, which, rate in ((positives, "positive", "rho_pos"), (negatives, "negative", "rho_neg")):
         if (total == 0).any():
             where = name_some(np.flatnonzero(total == 0), names, total.size)
-            warnings.warn(f"Y_true has no {which} sample for {where}: {rate} is set to 0", stacklevel=3)
+            warn(f"Y_true has no {which} sample for {where}: {rate} is set to 0")
     rho_pos, rho_neg = removed / np.maximum(positives, 1), added / np.maximum(negatives, 1)
     total = rho_pos + rho_neg
     too_large = total > 1 - 1e-9
     if too_large.any():
         where = name_some(np.flatnonzero(too_large), names, total.size)
-        warnings.warn(
+        warn(
             f"Observed rates have a sum of 1 or more for {where}: they are scaled down to a sum of "
             f"{MAX_OBSERVED_RATE_SUM}. The noisy labels contain no information about the true ones; use more "
-            "rows, or drop the labels.",
-            stacklevel=3,
+            "rows, or drop the labels."
         )
         factor = np.where(too_large, MAX_OBSERVED_RATE_SUM / np.maximum(total, 1e-9), 1.0)
         rho_pos, rho_neg = rho_pos * factor, rho_neg * factor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ from typing_extensions import Self
 from ccmn._containers import Labels, label_names_of
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import check_count, check_rates, check_real, name_some
+from ccmn._warnings import warn
 from ccmn.noise.class_conditional import ClassConditionalNoise, observed_rates
 
 
@@ -195,7 +195,7 @@ def propensity_noise(
     check_real(A, "A", 0.0, np.inf)
     check_real(B, "B", 0.0, np.inf)
     if n_samples is None:
-        warnings.warn("n_samples is not given: the sum of the counts is used as the number of samples", stacklevel=2)
+        warn("n_samples is not given: the sum of the counts is used as the number of samples")
         n_samples = max(1, int(values.sum()))
     elif check_count(n_samples, "n_samples") < values.max():
         raise ValueError(f"n_samples must be at least the largest count ({values.max():g}); got {n_samples}")

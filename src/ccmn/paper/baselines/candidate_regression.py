@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from ccmn._containers import to_dense_floats
 from ccmn._validation import FloatArray, check_penalty, check_real, name_some
+from ccmn._warnings import warn
 from ccmn.paper.baselines.pml_estimator import LinearPartialLabelClassifier, ShiftedGram, append_ones
 
 _MAX_ITERATIONS = 1000
@@ -66,10 +66,7 @@ class CandidateLogistic(LinearPartialLabelClassifier):
         one_class = (count == 0) | (count == n)
         if one_class.any():
             which = name_some(np.flatnonzero(one_class).tolist(), self.label_names_, q)
-            warnings.warn(
-                f"Scores are constant for {which}: candidates of every sample or of none",
-                stacklevel=3,
-            )
+            warn(f"Scores are constant for {which}: candidates of every sample or of none")
         for j in np.flatnonzero(~one_class):
             model = LogisticRegression(C=self.C, max_iter=_MAX_ITERATIONS).fit(X, Y[:, j])
             coef[j], intercept[j] = model.coef_[0], model.intercept_[0]

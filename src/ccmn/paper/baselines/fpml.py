@@ -8,7 +8,6 @@ stopped 0.04 % above its minimum.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ccmn._containers import is_sparse, to_dense_floats
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_choice, check_count, check_penalty, check_share
+from ccmn._warnings import warn
 from ccmn.paper.baselines.pml_estimator import LinearPartialLabelClassifier, ShiftedGram, append_ones, split_intercept
 
 MIN_RELATIVE_DECREASE = 1e-13
@@ -146,11 +146,7 @@ class FPML(LinearPartialLabelClassifier):
         weights = float(self.lambda1), float(self.lambda2), float(self.lambda3)
         solution = solve_fpml(design, Y, factors, *weights, max_iter=self.max_iter)
         if not solution.converged:
-            warnings.warn(
-                f"fPML did not converge in max_iter={self.max_iter} iterations; increase max_iter",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            warn(f"fPML did not converge in max_iter={self.max_iter} iterations; increase max_iter", ConvergenceWarning)
         self.Z_, self.objective_, self.n_iter_ = solution.Z, solution.objective, solution.n_iter
         self.W_, intercept = split_intercept(solution.W, self.fit_intercept)
         self._set_scores(self.W_.T, intercept)

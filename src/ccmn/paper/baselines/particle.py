@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -24,6 +23,7 @@ from ccmn._validation import (
     check_share,
     name_some,
 )
+from ccmn._warnings import warn
 from ccmn.paper.baselines.particle_stages import (
     SVM_SOLVERS,
     VIRTUAL,
@@ -164,10 +164,9 @@ class PARTICLE(PartialLabelClassifier):
         X, Y = self._validate(X, y)
         n, q = Y.shape
         if q > MAX_LABELS_WITHOUT_WARNING:
-            warnings.warn(
+            warn(
                 f"{q} labels require {q * (q - 1) // 2 + q} pairwise classifiers, which may be slow; use n_jobs=-1 to "
-                "train on all cores",
-                stacklevel=2,
+                "train on all cores"
             )
         if credible is not None:
             given = check_candidates(to_dense_array(credible), "credible")
@@ -177,10 +176,9 @@ class PARTICLE(PartialLabelClassifier):
             self.folds_ = self._assign_folds(n)
             n_empty = int((Y.sum(1) == 0).sum())
             if n_empty:
-                warnings.warn(
+                warn(
                     f"{n_empty} of {n} samples have an empty candidate set. They have no influence on label "
-                    "propagation, and they get the credible labels of their neighbors.",
-                    stacklevel=2,
+                    "propagation, and they get the credible labels of their neighbors."
                 )
             alpha, thr = float(self.alpha), float(self.thr)
             with _ProgressLine("credible labels, folds", self.verbose) as line:
@@ -201,9 +199,7 @@ class PARTICLE(PartialLabelClassifier):
     def _assign_folds(self, n: int) -> NDArray[np.intp]:
         n_folds = min(self.n_folds, n)
         if n_folds < self.n_folds:
-            warnings.warn(
-                f"n_folds={self.n_folds} exceeds the number of samples; using n_folds={n_folds}", stacklevel=3
-            )
+            warn(f"n_folds={self.n_folds} exceeds the number of samples; using n_folds={n_folds}")
         return assign_folds(n, n_folds, None if self.random_state is None else as_generator(self.random_state))
 
     def _fit(self, X: Any, Y: FloatArray) -> None:
@@ -216,10 +212,9 @@ class PARTICLE(PartialLabelClassifier):
         one_class = np.flatnonzero(self.pairs_.accuracy[-q:] == 0)
         if one_class.size:
             which = name_some(one_class.tolist(), self.label_names_, q)
-            warnings.warn(
+            warn(
                 f"No positive or no negative training samples for {which}: the vote against the virtual label is "
-                "omitted",
-                stacklevel=3,
+                "omitted"
             )
         if self.variant == "map":
             counts = count_votes(self.pairs_.votes(X), q)

@@ -31,6 +31,7 @@ from sklearn.svm import SVC, LinearSVC
 from ccmn._containers import is_sparse, to_dense_floats
 from ccmn._registry import Registry
 from ccmn._validation import FloatArray
+from ccmn._warnings import warn
 
 T = TypeVar("T")
 ProgressCallback = Callable[[int, int], None]
@@ -203,10 +204,9 @@ def propagate(transition: Any, Y: FloatArray, alpha: float) -> FloatArray:
         # The spectral norm, computed from the small q x q Gram matrix.
         if np.sqrt(max(0.0, np.linalg.eigvalsh(change.T @ change)[-1])) < PROPAGATION_TOLERANCE:
             return F
-    warnings.warn(
+    warn(
         f"Label propagation did not converge in {MAX_PROPAGATION_ITERATIONS} iterations; decrease alpha",
         ConvergenceWarning,
-        stacklevel=2,
     )
     return F
 
@@ -265,10 +265,10 @@ def elicit_credible(
     n, n_folds = len(Y), int(folds.max()) + 1
     n_available = max(0, n - int(np.bincount(folds).max()) - 1)
     if k > n_available:
-        warnings.warn(f"k={k} exceeds the number of available neighbors; using k={n_available}", stacklevel=3)
+        warn(f"k={k} exceeds the number of available neighbors; using k={n_available}")
         k = n_available
     if k == 0:
-        warnings.warn("Too few samples for a neighbor search; all candidate labels are used as credible", stacklevel=3)
+        warn("Too few samples for a neighbor search; all candidate labels are used as credible")
         return Y.astype(np.int64)
     table = NeighborTable(X, folds, k)
     credible = np.zeros(Y.shape, dtype=np.int64)
@@ -365,12 +365,11 @@ def fit_pairs(
                 progress(len(hyperplanes), len(pairs))
     n_unfinished = sum(not h.converged for h in hyperplanes)
     if n_unfinished:
-        warnings.warn(
+        warn(
             f"{n_unfinished} of {len(pairs)} pairwise classifiers did not converge within {MAX_LIBSVM_ITERATIONS} "
             f"iterations of libsvm or {MAX_LIBLINEAR_SWEEPS} sweeps of liblinear. Scale the features, for example with "
             "sklearn.preprocessing.MinMaxScaler in a pipeline, or decrease C.",
             ConvergenceWarning,
-            stacklevel=4,
         )
     w, b, accuracy, _ = zip(*hyperplanes)
     return PairClassifiers(Y.shape[1], np.stack(w, 1), np.array(b), np.array(accuracy))

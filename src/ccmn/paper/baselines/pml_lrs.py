@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ccmn._validation import FloatArray, check_choice, check_count, check_penalty, check_real
+from ccmn._warnings import warn
 from ccmn.paper.baselines.pml_estimator import (
     LinearPartialLabelClassifier,
     ShiftedGram,
@@ -129,11 +129,10 @@ class PMLLRS(LinearPartialLabelClassifier):
         penalties = float(self.gamma), float(self.beta), float(self.eta)
         solution = solve_pml_lrs(design, Y, *penalties, max_iter=self.max_iter, tol=float(self.tol))
         if not solution.converged:
-            warnings.warn(
+            warn(
                 f"PML-LRS did not converge to tol={self.tol} in max_iter={self.max_iter} iterations; increase max_iter "
                 "or scale the features",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         self.U_, self.V_, self.n_iter_ = solution.U, solution.V, solution.n_iter
         self.W_, intercept = split_intercept(solution.W, self.fit_intercept)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from typing_extensions import Self
 
 from ccmn._containers import to_dense_floats
 from ccmn._validation import FloatArray, check_choice, check_count, check_penalty
+from ccmn._warnings import warn
 from ccmn.paper.baselines.pml_estimator import (
     LinearPartialLabelClassifier,
     ShiftedGram,
@@ -119,10 +119,8 @@ class PMLNI(LinearPartialLabelClassifier):
         penalties = float(self.lam), float(self.beta), float(self.gamma)
         solution = solve_pml_ni(append_ones(X), Y, *penalties, max_iter=self.max_iter)
         if not solution.converged:
-            warnings.warn(
-                f"PML-NI did not converge in max_iter={self.max_iter} iterations; increase max_iter",
-                ConvergenceWarning,
-                stacklevel=3,
+            warn(
+                f"PML-NI did not converge in max_iter={self.max_iter} iterations; increase max_iter", ConvergenceWarning
             )
         self.U_, self.V_, self.n_iter_ = solution.U, solution.V, solution.n_iter
         self._set_scores(solution.U[:, :-1], solution.U[:, -1])

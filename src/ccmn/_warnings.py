@@ -1,0 +1,39 @@
+"""NoiseWarning, the category of all warnings, and the function that issues them at the line of the user."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import FrameType
+
+_NOT_THE_USER = ("ccmn", "joblib", "sklearn")
+_warned: set[tuple[str, int, str, int]] = set()
+
+
+class NoiseWarning(UserWarning):
+    """Category of all warnings of ccmn."""
+
+
+def warn(message: str) -> None:
+    """Issue a warning at the first line of the call stack outside of ccmn and scikit-learn.
+
+    Below scikit-learn, as in a grid search, each caller in ccmn warns once per line of the user.
+    """
+    caller = frame = sys._getframe(1)
+    packages = set()
+    while frame.f_back is not None and (package := _package(frame)) in _NOT_THE_USER:
+        packages.add(package)
+        frame = frame.f_back
+    if "sklearn" in packages:
+        place = (caller.f_code.co_filename, caller.f_lineno, frame.f_code.co_filename, frame.f_lineno)
+        if place in _warned:
+            return
+        _warned.add(place)
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    module = frame.f_globals.get("__name__", "<unknown>")
+    warnings.warn_explicit(message, NoiseWarning, frame.f_code.co_filename, frame.f_lineno, module, registry)
+
+
+def _package(frame: FrameType) -> str:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0]
