@@ -11,10 +11,10 @@ _warned: set[tuple[str, int, str, int]] = set()
 
 
 class NoiseWarning(UserWarning):
-    """Category of all warnings of ccmn."""
+    """Category of the warnings of ccmn."""
 
 
-def warn(message: str) -> None:
+def warn(message: str, category: type[Warning] = NoiseWarning) -> None:
     """Issue a warning at the first line of the call stack outside of ccmn and scikit-learn.
 
     Below scikit-learn, as in a grid search, each caller in ccmn warns once per line of the user.
@@ -31,7 +31,7 @@ def warn(message: str) -> None:
         _warned.add(place)
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     module = frame.f_globals.get("__name__", "<unknown>")
-    warnings.warn_explicit(message, NoiseWarning, frame.f_code.co_filename, frame.f_lineno, module, registry)
+    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, module, registry)
 
 
 def _package(frame: FrameType) -> str:

@@ -430,10 +430,10 @@ class TestErrors:
         with pytest.raises(ValueError, match=r"Expected 2 label columns .* got 3"):
             CCMNClassifier(None, epochs=1).fit(self.X, self.Y, validation=(self.X, np.zeros((60, 3))))
 
-    def test_no_output_without_terminal(self, capsys):
+    def test_progress_is_printed_on_request(self, capsys):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            CCMNClassifier(None, loss="ranking", lr=0.05, epochs=1, verbose=1).fit(self.X, self.Y)
+            CCMNClassifier(None, loss="ranking", lr=0.05, epochs=1).fit(self.X, self.Y)
         assert capsys.readouterr().err == ""
         CCMNClassifier(None, loss="ranking", epochs=2, verbose=2).fit(self.X, self.Y)
         assert "epoch 2/2: loss" in capsys.readouterr().err

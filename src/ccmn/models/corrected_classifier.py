@@ -93,7 +93,7 @@ class CorrectedClassifier(LabelClassifier):
     random_state : int, Generator or None, default=None
         Controls folds, the estimation of rates and the random forest. Another ``estimator`` has its own parameter.
     verbose : int, default=0
-        1 shows a progress bar on a terminal.
+        1 prints the progress on stderr.
 
     Attributes
     ----------
