@@ -11,7 +11,14 @@ _warned: set[tuple[str, int, str, int]] = set()
 
 
 class NoiseWarning(UserWarning):
-    """Category of the warnings of ccmn."""
+    """Category of the warnings of ccmn.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import ccmn
+    >>> warnings.simplefilter("ignore", ccmn.NoiseWarning)
+    """
 
 
 def warn(message: str, category: type[Warning] = NoiseWarning) -> None:

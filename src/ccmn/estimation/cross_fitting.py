@@ -174,7 +174,7 @@ def cross_fit_proba(
     random_state : int, Generator or None, default=0
         Seed of folds, initial weights and batches.
     verbose : int, default=0
-        If positive, a progress bar is shown on stderr in terminals.
+        If positive, the progress is printed on stderr.
 
     Returns
     -------

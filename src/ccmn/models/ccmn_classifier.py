@@ -157,7 +157,7 @@ class CCMNClassifier(LabelClassifier):
     random_state : int, Generator or None, default=None
         Controls the validation split, the estimation of rates, initial weights and batches.
     verbose : int, default=0
-        1 shows a progress bar on a terminal; 2 prints a line per epoch.
+        1 prints the progress on stderr; 2 prints a line per epoch.
 
     Attributes
     ----------
