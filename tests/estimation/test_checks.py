@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,29 +11,26 @@ from scipy.special import expit
 
 from ccmn import diagnose_noise
 from ccmn.data import make_noisy_multilabel
-from ccmn.estimation.checks import confused_labels, confusions
 
-N, Q = 1500, 6
-DATA = make_noisy_multilabel(N, 10, Q, strength=6.0, random_state=1)
 RNG = np.random.default_rng(7)
 
 
-def confuse():
-    """Move 35 % of the positives of every even label to the next label."""
-    noisy = DATA.Y.copy()
-    for j in range(0, Q, 2):
-        moved = (DATA.Y[:, j] == 1) & (DATA.Y[:, j + 1] == 0) & (np.random.default_rng(j).random(N) < 0.35)
-        noisy[moved, j], noisy[moved, j + 1] = 0, 1
-    return noisy
-
-
 def test_confused_labels_are_named():
-    found = diagnose_noise(DATA.X, pd.DataFrame(confuse(), columns=list("abcdef")))
-    flag = next(flag for flag in found.flags if flag.code == "confused_labels")
-    pairs = [("a", "b"), ("c", "d"), ("e", "f")]
-    assert any({flag.name} < set(pair) and f"label {(set(pair) - {flag.name}).pop()!r}" in flag.note for pair in pairs)
+    """35 % of the positives of every label are moved to the next label."""
+    data = make_noisy_multilabel(3000, 20, 10, strength=4.0, random_state=21)
+    drawn, noisy = np.random.default_rng(0).random(data.Y.shape), data.Y.copy()
+    for j, k in zip(range(10), [*range(1, 10), 0]):
+        moved = (data.Y[:, j] == 1) & (data.Y[:, k] == 0) & (drawn[:, j] < 0.35)
+        noisy[moved, j], noisy[moved, k] = 0, 1
+    flags = diagnose_noise(data.X, pd.DataFrame(noisy, columns=list("abcdefghij"))).flags
+    assert {flag.code for flag in flags} == {"confused_labels"}
+    successor = dict(zip("abcdefghij", "bcdefghija"))
+    assert all(f"label {successor[flag.name]!r} is given instead" in flag.note for flag in flags)
+    few = noisy.astype(float)
+    few[400:, 0] = np.nan
+    assert diagnose_noise(data.X, few).flags == ()
     with pytest.raises(ValueError, match="got neither"):
-        diagnose_noise(Y_noisy=confuse())
+        diagnose_noise(Y_noisy=noisy)
 
 
 def test_nested_labels_and_rows_without_labels_are_not_accused():
@@ -42,20 +41,14 @@ def test_nested_labels_and_rows_without_labels_are_not_accused():
     assert not diagnose_noise(X, np.column_stack([children, children.any(1)]).astype(int)).flags
 
 
-def test_few_complete_rows_are_not_tested():
-    Y = confuse().astype(float)
-    Y[400:, 0] = np.nan
-    assert confused_labels(Y, DATA.X[:, :Q]) == []
-
-
 def test_share_of_moved_labels_is_estimated():
     score = np.sort(RNG.normal(size=3000))[::-1]
     true = score > 1
     moved = true & (RNG.random(3000) < 0.35)
     other = RNG.random(3000) < 0.2
-    Y = np.column_stack([true & ~moved, other | moved]).astype(float)
-    found = confusions(Y, np.column_stack([score, -score]))
-    assert [(pair.label, pair.other) for pair in found] == [(0, 1)]
-    assert found[0].moved == pytest.approx(0.35, abs=0.08)
-    independent = np.column_stack([true & ~moved, other]).astype(float)
-    assert not confusions(independent, np.column_stack([score, -score]))
+    proba = expit(np.column_stack([score, -score]))
+    confused, independent = (np.column_stack([true & ~moved, o]).astype(int) for o in (other | moved, other))
+    (flag,) = diagnose_noise(Y_noisy=confused, pred_proba=proba).flags
+    assert flag.label == 0
+    assert 27 <= int(re.search(r"about (\d+)% .* label 1 is given instead", flag.note)[1]) <= 43
+    assert not diagnose_noise(Y_noisy=independent, pred_proba=proba).flags

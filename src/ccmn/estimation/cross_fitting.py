@@ -117,8 +117,7 @@ def cross_fit_proba(
 
     One network per fold is trained on the rows of the other folds, with the logistic loss of the noisy labels and
     without noise correction. The held-out fold selects the number of epochs. Pass the embeddings to
-    ``estimate_noise(embeddings, Y_noisy)`` and the probabilities to :func:`ccmn.find_label_issues`. From
-    probabilities alone, ``estimate_noise(pred_proba=...)`` estimates upper bounds of the rates. Do not pass
+    ``estimate_noise(embeddings, Y_noisy)`` and the probabilities to :func:`ccmn.find_label_issues`. Do not pass
     probabilities or embeddings of a network that was trained on the same rows: they hide the noise that the network
     has memorized.
 
