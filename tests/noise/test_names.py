@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from ccmn import metrics
-from ccmn._containers import label_names_of
 from ccmn.models import CCMNClassifier, CorrectedClassifier
 from ccmn.noise import ClassConditionalNoise, GroupedNoise
 
@@ -58,13 +57,6 @@ def test_other_names_or_order_are_rejected(name):
 @pytest.mark.parametrize("labels", [Y, UNNAMED, Y.to_numpy()], ids=["named", "unnamed", "array"])
 def test_same_order_or_no_names_do_not_raise(name, labels):
     CALLS[name](labels)
-
-
-def test_range_index_gives_no_names():
-    assert label_names_of(UNNAMED) is None
-    assert label_names_of(pd.Series([0.1, 0.2])) is None
-    assert label_names_of(pd.Series({"sea": 0.1})) == ("sea",)
-    assert label_names_of(pd.DataFrame([[1, 0]], columns=[1990, 1991])) == ("1990", "1991")
 
 
 class TestValidationRows:

@@ -24,7 +24,6 @@ from ccmn.noise import (
     TransitionNoise,
     propensity_noise,
 )
-from ccmn.noise.class_conditional import debias_labels
 from reference import noisy_vectors, posterior
 from strategies import SEEDS, label_matrices, noises
 
@@ -82,17 +81,6 @@ def test_same_seed_same_flips_in_dense_containers(noise):
     expected = noise.corrupt(ONE_HOT, random_state=9)
     for kind in ("bool", "float32", "torch", "pandas"):
         assert (dense(noise.corrupt(containers(ONE_HOT)[kind], random_state=9)) == expected).all()
-
-
-@ALL_MODELS
-def test_global_random_state_is_not_changed(noise):
-    np.random.seed(0)  # noqa: NPY002
-    torch.manual_seed(0)
-    before = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
-    noise.corrupt(ONE_HOT, random_state=1)
-    noise.corrupt(ONE_HOT)
-    assert (np.random.get_state()[1] == before[0]).all()  # noqa: NPY002
-    assert (torch.get_rng_state() == before[1]).all()
 
 
 @ALL_MODELS
@@ -237,36 +225,21 @@ def test_many_sparse_labels_stay_sparse():
     assert counted.rho_neg.mean() == pytest.approx(1e-4, rel=0.05)
 
 
-def test_debias_formula():
-    np.testing.assert_allclose(debias_labels(np.array([1.0, 0.0]), np.array([0.2]), np.array([0.3])), [1.4, -0.6])
+def test_rates_and_coefficients_follow_a_state_dict():
+    debiasing, other = (ClassConditionalNoise(rate, 0.1, n_labels=3).debiasing() for rate in (0.2, 0.4))
+    debiasing.load_state_dict(other.state_dict())
+    y = torch.eye(3)
+    torch.testing.assert_close(debiasing(y), other(y), rtol=0, atol=0)
+    torch.testing.assert_close(copy.deepcopy(debiasing)(y), other(y), rtol=0, atol=0)
 
 
-class TestAffine:
-    NOISE = ClassConditionalNoise([0.1, 0.2, 0.3], [0.3, 0.0, 0.2])
-
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    def test_coefficients_are_those_of_debias(self, dtype):
-        debiasing = self.NOISE.debiasing()
-        scale, offset = debiasing.affine(dtype)
-        assert scale.dtype == offset.dtype == dtype
-        for y in (torch.zeros(3), torch.ones(3), torch.full((3,), 0.4)):
-            expected = debias_labels(y.double().numpy(), self.NOISE.rho_pos, self.NOISE.rho_neg)
-            torch.testing.assert_close(scale * y.to(dtype) - offset, torch.tensor(expected).to(dtype))
-
-    def test_follow_the_rates_of_a_state_dict(self):
-        debiasing, other = self.NOISE.debiasing(), ClassConditionalNoise(0.4, 0.1, n_labels=3).debiasing()
-        assert set(other.state_dict()) == {"rho_pos", "rho_neg"}
-        debiasing.load_state_dict(other.state_dict())
-        torch.testing.assert_close(debiasing.affine(torch.float32), other.affine(torch.float32))
-        torch.testing.assert_close(copy.deepcopy(debiasing).affine(torch.float64), other.affine(torch.float64))
-
-    def test_use_in_inference_mode_and_then_in_training(self):
-        debiasing = self.NOISE.debiasing()
-        with torch.inference_mode():
-            debiasing(torch.ones(3))
-        y = torch.ones(3, requires_grad=True)
-        debiasing(y).sum().backward()
-        assert y.grad.isfinite().all()
+def test_debias_in_inference_mode_and_then_in_training():
+    debiasing = MEMBERS["class_conditional"].debiasing()
+    with torch.inference_mode():
+        debiasing(torch.ones(3))
+    y = torch.ones(3, requires_grad=True)
+    debiasing(y).sum().backward()
+    assert y.grad.isfinite().all()
 
 
 class TestClassConditional:
@@ -295,11 +268,6 @@ class TestClassConditional:
         assert hash(a) == hash(b)
         assert a != ClassConditionalNoise([0.1], [0.3])
         assert PartialNoise([0.1]) != ClassConditionalNoise([0.0], [0.1])
-
-    def test_table_of_many_labels_is_short(self):
-        text = str(ClassConditionalNoise.sample(5000, random_state=0))
-        assert "... and 4990 more" in text
-        assert len(text.splitlines()) == 13
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -364,14 +332,14 @@ class TestFromPairs:
 
     def test_rates_with_a_sum_of_one_are_clipped(self):
         Y, Z = np.array([[1, 1], [1, 1], [0, 0], [0, 0]]), np.array([[0, 1], [1, 1], [0, 0], [1, 0]])
-        with pytest.warns(UserWarning, match=r"sum of 1 or more for label 0 \(of 2\)"):
+        with pytest.warns(UserWarning, match=r"sum above 0\.99 for label 0 \(of 2\)"):
             noise = ClassConditionalNoise.from_pairs(Y, Z)
         np.testing.assert_allclose(noise.rho_pos, [0.495, 0])
         np.testing.assert_allclose(noise.rho_neg, [0.495, 0])
-        with pytest.warns(UserWarning, match="sum of 1 or more"):
+        with pytest.warns(UserWarning, match="sum above"):
             inverted = ClassConditionalNoise.from_pairs(Y, 1 - Y)
         np.testing.assert_allclose(inverted.rho_pos + inverted.rho_neg, 0.99)
-        with pytest.warns(UserWarning, match="sum of 1 or more"):
+        with pytest.warns(UserWarning, match="sum above"):
             assert PartialNoise.from_pairs(Y, np.ones_like(Y)).rho_neg == pytest.approx([0.99, 0.99])
 
     def test_bad_shapes(self):
@@ -454,10 +422,6 @@ class TestTransition:
             noise.corrupt(wrap(np.array([[1, 1, 0]])))
         with pytest.raises(ValueError, match="exactly one 1 per row"):
             noise.debias(wrap(np.array([[0, 0, 0]])))
-
-    def test_repr(self):
-        assert repr(MEMBERS["transition"]) == "TransitionNoise(3 classes)"
-        assert len(str(MEMBERS["transition"]).splitlines()) == 4
 
     def test_counts_of_many_pairs_are_the_matrix(self):
         T = np.array([[0.7, 0.2, 0.1], [0.0, 0.9, 0.1], [0.3, 0.1, 0.6]])

@@ -36,7 +36,7 @@ from ccmn._warnings import warn
 from ccmn.noise.noise_model import Debiasing, NoiseModel
 
 MAX_OBSERVED_RATE_SUM = 0.99
-"""Two observed rates with a sum of 1 or more are scaled down to this sum, because they cannot be inverted."""
+"""Two observed rates with a larger sum are scaled down to this sum, because they can hardly be inverted."""
 
 _MIN_PRIOR = 1e-6
 """Probabilities are clipped to [eps, 1 - eps] before Bayes' rule."""
@@ -125,16 +125,10 @@ class ClassConditionalDebiasing(Debiasing):
 
     def __init__(self, rho_pos: FloatArray, rho_neg: FloatArray) -> None:
         super().__init__()
-        self.register_buffer("rho_pos", torch.tensor(rho_pos, dtype=torch.float64))
-        self.register_buffer("rho_neg", torch.tensor(rho_neg, dtype=torch.float64))
-        self._set_coefficients()
-        self.register_load_state_dict_post_hook(_update_coefficients)  # type: ignore[no-untyped-call]
-
-    def _set_coefficients(self) -> None:
-        """Compute scale and offset from the debiased values of 0 and 1."""
-        at_zero, at_one = (debias_labels(torch.full_like(self.rho_pos, y), self.rho_pos, self.rho_neg) for y in (0, 1))
-        self.register_buffer("scale", at_one - at_zero, persistent=False)
-        self.register_buffer("offset", -at_zero, persistent=False)
+        at_zero, at_one = (debias_labels(np.full_like(rho_pos, y), rho_pos, rho_neg) for y in (0, 1))
+        coefficients = {"rho_pos": rho_pos, "rho_neg": rho_neg, "scale": at_one - at_zero, "offset": -at_zero}
+        for name, values in coefficients.items():
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
 
     def forward(self, Y_noisy: Tensor) -> Tensor:
         """Return the debiased labels in the dtype of ``Y_noisy``; NaN stays NaN."""
@@ -144,10 +138,6 @@ class ClassConditionalDebiasing(Debiasing):
     def affine(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return scale and offset of the debiasing map, computed in float64 and rounded once to ``dtype``."""
         return self.scale.to(dtype), self.offset.to(dtype)
-
-
-def _update_coefficients(debiasing: ClassConditionalDebiasing, _: Any) -> None:
-    debiasing._set_coefficients()
 
 
 class ClassConditionalNoise(NoiseModel):
@@ -170,6 +160,8 @@ class ClassConditionalNoise(NoiseModel):
         Number of labels q.
     label_names : tuple of str or None
         Names of the labels.
+    rho_pos, rho_neg : ndarray of float64, shape (q,)
+        Both rates of every label, read-only.
 
     See Also
     --------
@@ -187,16 +179,13 @@ class ClassConditionalNoise(NoiseModel):
     >>> noise = ClassConditionalNoise([0.1, 0.2], [0.3, 0.0], label_names=["sea", "sky"])
     >>> noise
     ClassConditionalNoise(2 labels, rho_pos 0.1 to 0.2, rho_neg 0 to 0.3)
-    >>> print(noise)
-    ClassConditionalNoise(2 labels)
-      label  rho_pos  rho_neg
-      sea      0.100    0.300
-      sky      0.200    0.000
     >>> noise.debias(np.array([[1, 0]]))
     array([[1.16666667, 0.        ]])
     """
 
     kind: ClassVar[str] = "class_conditional"
+    stored: ClassVar[tuple[str, ...]] = ("rho_pos", "rho_neg")
+    arguments: ClassVar[tuple[str, ...]] = ("rho_pos", "rho_neg")
     flips_independent: ClassVar[bool] = True
 
     def __init__(
@@ -216,61 +205,23 @@ class ClassConditionalNoise(NoiseModel):
         rates = check_rates(rho_pos, "rho_pos", n_labels), check_rates(rho_neg, "rho_neg", n_labels)
         for array in rates:
             array.flags.writeable = False
-        self._rho_pos, self._rho_neg = rates
+        self.rho_pos, self.rho_neg = rates
         self.n_labels = rates[0].size
         self.label_names = check_label_names(label_names, self.n_labels)
         check_rate_sums(*rates, self.label_names)
 
-    @property
-    def rho_pos(self) -> FloatArray:
-        """False-negative rates ``P(noisy 0 | true 1)``, a read-only float64 array, shape (q,)."""
-        return self._rho_pos
-
-    @property
-    def rho_neg(self) -> FloatArray:
-        """False-positive rates ``P(noisy 1 | true 0)``, a read-only float64 array, shape (q,)."""
-        return self._rho_neg
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that can be stored as JSON.
-
-        Returns
-        -------
-        dict
-            Keys ``"kind"``, ``"rho_pos"``, ``"rho_neg"`` and, if known, ``"label_names"``.
-        """
-        names = {} if self.label_names is None else {"label_names": list(self.label_names)}
-        return {"kind": self.kind, "rho_pos": self._rho_pos.tolist(), "rho_neg": self._rho_neg.tolist(), **names}
-
-    @classmethod
-    def _from_fields(cls, d: dict[str, Any]) -> Self:
-        return cls(d["rho_pos"], d["rho_neg"], label_names=d.get("label_names"))
-
     def _corrupt_array(self, labels: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-        return flip_labels(labels, self._rho_pos, self._rho_neg, rng)
+        return flip_labels(labels, self.rho_pos, self.rho_neg, rng)
 
     def _debias_array(self, noisy: NDArray[Any]) -> NDArray[Any]:
-        return debias_labels(noisy, self._rho_pos, self._rho_neg).astype(noisy.dtype, copy=False)
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both have the same type, rates and label names."""
-        return (
-            type(other) is type(self)
-            and np.array_equal(self._rho_pos, other._rho_pos)
-            and np.array_equal(self._rho_neg, other._rho_neg)
-            and self.label_names == other.label_names
-        )
-
-    def __hash__(self) -> int:
-        """Return a hash of the rates and label names."""
-        return hash((self.kind, self._rho_pos.tobytes(), self._rho_neg.tobytes(), self.label_names))
+        return debias_labels(noisy, self.rho_pos, self.rho_neg).astype(noisy.dtype, copy=False)
 
     @classmethod
-    def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> ClassConditionalNoise:
+    def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> Self:
         """Return the observed flip rates of rows with known true and noisy labels.
 
         A rate that cannot be observed, because ``Y_true`` contains no positive (or no negative) sample of the label, is
-        set to 0. Two rates of a label with a sum of 1 or more are scaled down, because they cannot be inverted. Both
+        set to 0. Rates of a label with a sum near 1 or above are scaled down, because they cannot be inverted. Both
         cases give a warning with the names of the labels.
 
         Parameters
@@ -282,18 +233,25 @@ class ClassConditionalNoise(NoiseModel):
 
         Returns
         -------
-        ClassConditionalNoise
-            Noise model with the observed rates.
+        ClassConditionalNoise, PartialNoise or MissingNoise
+            Noise model of this class with the observed rates.
+
+        Raises
+        ------
+        ValueError
+            If the pairs contain flips that the noise model does not have.
 
         Examples
         --------
-        >>> print(ClassConditionalNoise.from_pairs([[1], [1], [0], [0]], [[1], [0], [0], [0]]))
-        ClassConditionalNoise(1 label)
-          label  rho_pos  rho_neg
-          0        0.500    0.000
+        >>> ClassConditionalNoise.from_pairs([[1], [1], [0], [0]], [[1], [0], [0], [0]])
+        ClassConditionalNoise(1 label, rho_pos 0.5, rho_neg 0)
         """
-        rho_pos, rho_neg, names = observed_rates(Y_true, Y_noisy)
-        return ClassConditionalNoise(rho_pos, rho_neg, label_names=names)
+        rho_pos, rho_neg, names = _observed_rates(Y_true, Y_noisy)
+        return cls._from_rates(rho_pos, rho_neg, names)
+
+    @classmethod
+    def _from_rates(cls, rho_pos: FloatArray, rho_neg: FloatArray, names: tuple[str, ...] | None) -> Self:
+        return cls(rho_pos, rho_neg, label_names=names)
 
     @classmethod
     def sample(
@@ -346,7 +304,7 @@ class ClassConditionalNoise(NoiseModel):
         Debiasing
             Module with the buffers ``rho_pos`` and ``rho_neg``.
         """
-        return ClassConditionalDebiasing(self._rho_pos, self._rho_neg)
+        return ClassConditionalDebiasing(self.rho_pos, self.rho_neg)
 
     def posterior(self, Y_noisy: Labels, pred_proba: Any) -> FloatArray:
         r"""Return the probabilities of the true labels given the noisy labels, by Bayes' rule.
@@ -394,93 +352,60 @@ class ClassConditionalNoise(NoiseModel):
             raise ValueError(f"pred_proba must be probabilities of shape {noisy.shape}; got shape {prior.shape}")
         # The limits avoid 0 / 0 for a label that has probability 0 under the model.
         prior = np.clip(prior, _MIN_PRIOR, 1 - _MIN_PRIOR)
-        noisy_proba = self._rho_neg + (1 - self._rho_pos - self._rho_neg) * prior
-        if_one, if_zero = (1 - self._rho_pos) * prior / noisy_proba, self._rho_pos * prior / (1 - noisy_proba)
+        noisy_proba = self.rho_neg + (1 - self.rho_pos - self.rho_neg) * prior
+        if_one, if_zero = (1 - self.rho_pos) * prior / noisy_proba, self.rho_pos * prior / (1 - noisy_proba)
         posterior: FloatArray = noisy * if_one + (1 - noisy) * if_zero
         return posterior
 
     def _corrupt_csr(self, labels: Any, rng: np.random.Generator) -> Any:
-        return type(labels)(_flip_csr(labels, self._rho_pos, self._rho_neg, rng).astype(labels.dtype))
+        return type(labels)(_flip_csr(labels, self.rho_pos, self.rho_neg, rng).astype(labels.dtype))
 
     def __repr__(self) -> str:
         """Return one line with the ranges of the rates, for the representation of estimators."""
         ranges = ", ".join(
             f"{name} {rates.min():.2g}" + (f" to {rates.max():.2g}" if rates.max() > rates.min() else "")
-            for name, rates in (("rho_pos", self._rho_pos), ("rho_neg", self._rho_neg))
+            for name, rates in (("rho_pos", self.rho_pos), ("rho_neg", self.rho_neg))
         )
-        return f"{type(self).__name__}({self._count()}, {ranges})"
-
-    def _count(self) -> str:
-        return f"{self.n_labels} label{'s' if self.n_labels > 1 else ''}"
-
-    def __str__(self) -> str:
-        """Return the rates as a table."""
-        head = f"{type(self).__name__}({self._count()})"
-        names = self.label_names or tuple(str(j) for j in range(self.n_labels))
-        shown = range(self.n_labels) if self.n_labels <= 12 else range(10)
-        width = max(5, *(len(names[j]) for j in shown))
-        lines = [f"  {'label':<{width}}  rho_pos  rho_neg"]
-        lines += [f"  {names[j]:<{width}}  {self._rho_pos[j]:7.3f}  {self._rho_neg[j]:7.3f}" for j in shown]
-        if len(shown) < self.n_labels:
-            lines.append(f"  ... and {self.n_labels - len(shown)} more")
-        return "\n".join([head, *lines])
+        return f"{type(self).__name__}({self.n_labels} label{'s' if self.n_labels > 1 else ''}, {ranges})"
 
 
-def observed_rates(Y_true: Labels, Y_noisy: Labels) -> tuple[FloatArray, FloatArray, tuple[str, ...] | None]:
+def _observed_rates(Y_true: Labels, Y_noisy: Labels) -> tuple[FloatArray, FloatArray, tuple[str, ...] | None]:
     """Return the observed rho_pos and rho_neg and the label names; warn about rates that must be changed."""
     names = label_names_of(Y_true) or label_names_of(Y_noisy)
     check_same_labels(("Y_true", names), ("Y_noisy", label_names_of(Y_noisy)))
-    if is_sparse(Y_true) and is_sparse(Y_noisy):
-        counts = _count_sparse(Y_true.tocsr(), Y_noisy.tocsr())
-    else:
-        counts = _count_dense(to_dense_array(Y_true), to_dense_array(Y_noisy))
-    positives, negatives, removed, added = (np.asarray(c, dtype=np.float64).ravel() for c in counts)
+    positives, negatives, removed, added = _count_flips(Y_true, Y_noisy)
     for total, which, rate in ((positives, "positive", "rho_pos"), (negatives, "negative", "rho_neg")):
         if (total == 0).any():
             where = name_some(np.flatnonzero(total == 0), names, total.size)
             warn(f"Y_true has no {which} sample for {where}: {rate} is set to 0")
     rho_pos, rho_neg = removed / np.maximum(positives, 1), added / np.maximum(negatives, 1)
-    total = rho_pos + rho_neg
-    too_large = total > 1 - 1e-9
-    if too_large.any():
-        where = name_some(np.flatnonzero(too_large), names, total.size)
+    too_large = np.flatnonzero(rho_pos + rho_neg > MAX_OBSERVED_RATE_SUM)
+    if too_large.size:
         warn(
-            f"Observed rates have a sum of 1 or more for {where}: they are scaled down to a sum of "
-            f"{MAX_OBSERVED_RATE_SUM}. The noisy labels contain no information about the true ones; use more "
-            "rows, or drop the labels."
+            f"Observed rates have a sum above {MAX_OBSERVED_RATE_SUM} for {name_some(too_large, names, rho_pos.size)}: "
+            "they are scaled down to this sum. The noisy labels contain no information about the true ones; use more "
+            "rows, or drop the labels.",
         )
-        factor = np.where(too_large, MAX_OBSERVED_RATE_SUM / np.maximum(total, 1e-9), 1.0)
-        rho_pos, rho_neg = rho_pos * factor, rho_neg * factor
-    return rho_pos, rho_neg, names
+    return *limit_rate_sums(rho_pos, rho_neg, MAX_OBSERVED_RATE_SUM), names
 
 
-def _check_pair_shapes(true_shape: tuple[int, ...], noisy_shape: tuple[int, ...]) -> None:
-    if true_shape != noisy_shape or len(true_shape) != 2:
-        raise ValueError(f"Y_true and Y_noisy must have the same shape (n, q); got {true_shape} and {noisy_shape}")
-
-
-def _count_dense(true: NDArray[Any], noisy: NDArray[Any]) -> tuple[Any, Any, Any, Any]:
-    """Return, per label, the numbers of 1s in ``true``, of 0s in ``true``, of removed labels and of added labels."""
-    _check_pair_shapes(true.shape, noisy.shape)
-    check_label_values(true, "Y_true")
-    check_label_values(noisy, "Y_noisy")
-    # Comparisons with NaN are False, so pairs with a NaN are not counted.
-    positive, negative = (true == 1) & (noisy == noisy), (true == 0) & (noisy == noisy)
-    return (
-        positive.sum(0),
-        negative.sum(0),
-        (positive & (noisy == 0)).sum(0),
-        (negative & (noisy == 1)).sum(0),
-    )
-
-
-def _count_sparse(true: Any, noisy: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the same numbers for CSR matrices."""
-    _check_pair_shapes(true.shape, noisy.shape)
+def _count_flips(Y_true: Labels, Y_noisy: Labels) -> list[FloatArray]:
+    """Return, per label, the numbers of true 1s, of true 0s, of removed labels and of added labels."""
+    sparse = is_sparse(Y_true) and is_sparse(Y_noisy)
+    true: Any
+    noisy: Any
+    true, noisy = (scipy.sparse.csr_array(Y) if sparse else to_dense_array(Y) for Y in (Y_true, Y_noisy))
+    if true.shape != noisy.shape or true.ndim != 2:
+        raise ValueError(f"Y_true and Y_noisy must have the same shape (n, q); got {true.shape} and {noisy.shape}")
     for matrix, argument in ((true, "Y_true"), (noisy, "Y_noisy")):
-        check_label_values(matrix.data, argument)
-        if np.isnan(matrix.data).any():
+        check_label_values(matrix.data if sparse else matrix, argument)
+        if sparse and np.isnan(matrix.data).any():
             raise ValueError(f"{argument} must not contain NaN when it is sparse; pass dense arrays instead")
-    kept = true.multiply(noisy).sum(0)
-    positives = np.asarray(true.sum(0))
-    return positives, true.shape[0] - positives, positives - kept, np.asarray(noisy.sum(0)) - kept
+    rows: Any = true.shape[0]
+    if not sparse:
+        known = (true == true) & (noisy == noisy)
+        true, noisy = np.where(known, true, 0.0), np.where(known, noisy, 0.0)
+        rows = known.sum(0)
+    positives, kept, given = true.sum(0), (true * noisy).sum(0), noisy.sum(0)
+    counts = positives, rows - positives, positives - kept, given - kept
+    return [np.asarray(count, dtype=np.float64) for count in counts]

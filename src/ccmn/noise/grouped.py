@@ -7,18 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
-import torch
-from numpy.typing import NDArray
 from typing_extensions import Self
 
-from ccmn._containers import Labels, is_sparse, label_names_of, unwrap
+from ccmn._containers import Labels, is_sparse
 from ccmn._random import RandomState, as_generator
-from ccmn._validation import FloatArray, check_groups, check_label_values, check_label_width, check_same_labels
-from ccmn.noise.class_conditional import ClassConditionalNoise, debias_labels, flip_labels
-from ccmn.noise.noise_model import read_description
+from ccmn._validation import FloatArray, check_groups
+from ccmn.noise.class_conditional import ClassConditionalNoise
+from ccmn.noise.noise_model import Described
 
 
-class GroupedNoise:
+class GroupedNoise(Described):
     r"""Class-conditional noise with separate rates for each group of rows.
 
     .. math:: p_{ij} = \frac{\tilde y_{ij} - \rho_{neg,\,g_i j}}{1 - \rho_{pos,\,g_i j} - \rho_{neg,\,g_i j}}
@@ -74,16 +72,6 @@ class GroupedNoise:
         """Groups, in the order of the rows of ``rho_pos`` and ``rho_neg``."""
         return tuple(self.models)
 
-    @property
-    def rho_pos(self) -> FloatArray:
-        """False-negative rates ``P(noisy 0 | true 1)``, a float64 array of shape (groups, q)."""
-        return np.stack([model.rho_pos for model in self.models.values()])
-
-    @property
-    def rho_neg(self) -> FloatArray:
-        """False-positive rates ``P(noisy 1 | true 0)``, a float64 array of shape (groups, q)."""
-        return np.stack([model.rho_neg for model in self.models.values()])
-
     def corrupt(self, Y: Labels, groups: Sequence[Any], random_state: RandomState = None) -> Labels:
         """Flip true labels at random, with the rates of the group of each row.
 
@@ -102,18 +90,13 @@ class GroupedNoise:
             Noisy labels in the container and dtype of ``Y``.
         """
         rng = as_generator(random_state)
-        if is_sparse(Y):
-            return self._corrupt_csr(Y.tocsr(), groups, rng)
-        array, rewrap = unwrap(Y)
-        return rewrap(flip_labels(array, *self._rates_of_rows(Y, array, groups), rng))
-
-    def _corrupt_csr(self, labels: Any, groups: Sequence[Any], rng: np.random.Generator) -> Any:
-        """Corrupt the rows of each group, then restore the order of the rows."""
-        index = check_groups(groups, labels.shape[0], self.groups)
+        if not is_sparse(Y):
+            return self._rates_of_rows(groups, len(Y)).corrupt(Y, rng)
+        index = check_groups(groups, Y.shape[0], self.groups)
         rows = [np.flatnonzero(index == g) for g in range(len(self.models))]
-        parts = [model.corrupt(labels[own], rng) for own, model in zip(rows, self.models.values())]
+        parts = [model.corrupt(Y.tocsr()[own], rng) for own, model in zip(rows, self.models.values())]
         original_order = np.argsort(np.concatenate(rows))
-        return type(labels)(scipy.sparse.vstack(parts, format="csr")[original_order])
+        return type(Y)(scipy.sparse.vstack(parts, format="csr")[original_order])
 
     def debias(self, Y_noisy: Labels, groups: Sequence[Any]) -> Labels:
         """Return real-valued labels whose expectation given the true labels is the true labels.
@@ -130,33 +113,8 @@ class GroupedNoise:
         array, Tensor or DataFrame of shape (n, q)
             Debiased labels. CSR input gives a dense array.
         """
-        if is_sparse(Y_noisy):
-            Y_noisy = Y_noisy.toarray()
-        is_tensor = isinstance(Y_noisy, torch.Tensor)
-        if is_tensor and not Y_noisy.is_floating_point():
-            Y_noisy = Y_noisy.to(torch.get_default_dtype())
-        array, rewrap = unwrap(Y_noisy)
-        rates = self._rates_of_rows(Y_noisy, array, groups)
-        dtype = array.dtype if is_tensor or array.dtype == np.float32 else np.float64
-        return rewrap(debias_labels(array.astype(np.float64), *rates).astype(dtype))
-
-    def rates_of_rows(self, groups: Sequence[Any], n: int) -> tuple[FloatArray, FloatArray]:
-        """Return the rates of the group of each row.
-
-        Parameters
-        ----------
-        groups : sequence of length n
-            Group of each row.
-        n : int
-            Number of rows.
-
-        Returns
-        -------
-        rho_pos, rho_neg : arrays of shape (n, q)
-            Rates of every row.
-        """
-        index = check_groups(groups, n, self.groups)
-        return self.rho_pos[index], self.rho_neg[index]
+        n = Y_noisy.shape[0] if is_sparse(Y_noisy) else len(Y_noisy)
+        return self._rates_of_rows(groups, n).debias(Y_noisy)
 
     def mean(self, groups: Sequence[Any]) -> ClassConditionalNoise:
         """Return the noise model of a random row: the rates averaged over the rows.
@@ -171,16 +129,15 @@ class GroupedNoise:
         ClassConditionalNoise
             Noise model with the mean rates.
         """
-        rho_pos, rho_neg = self.rates_of_rows(groups, len(groups))
-        return ClassConditionalNoise(rho_pos.mean(0), rho_neg.mean(0), label_names=self.label_names)
+        rates = self._rates_of_rows(groups, len(groups))
+        return ClassConditionalNoise(rates.rho_pos.mean(0), rates.rho_neg.mean(0), label_names=self.label_names)
 
-    def _rates_of_rows(self, labels: Any, array: NDArray[Any], groups: Sequence[Any]) -> tuple[FloatArray, FloatArray]:
-        """Check labels, which are also given as an array, and return the rates of every row."""
-        check_same_labels(("labels", label_names_of(labels)), ("the noise model", self.label_names))
-        rates = self.rates_of_rows(groups, len(array))
-        check_label_width(array.shape, self.n_labels)
-        check_label_values(array)
-        return rates
+    def _rates_of_rows(self, groups: Sequence[Any], n: int) -> _RatesOfRows:
+        """Return the rates of the group of each row."""
+        index = check_groups(groups, n, self.groups)
+        rho_pos = np.stack([model.rho_pos for model in self.models.values()])
+        rho_neg = np.stack([model.rho_neg for model in self.models.values()])
+        return _RatesOfRows(rho_pos[index], rho_neg[index], self.label_names)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description that can be stored as JSON if the groups can.
@@ -193,46 +150,17 @@ class GroupedNoise:
         return {"kind": self.kind, "models": [[key, model.to_dict()] for key, model in self.models.items()]}
 
     @classmethod
-    def from_dict(cls, d: dict[str, Any]) -> Self:
-        """Return the noise of a description.
-
-        Parameters
-        ----------
-        d : dict
-            Result of ``to_dict``.
-
-        Returns
-        -------
-        GroupedNoise
-            Noise with the models of the description.
-
-        Raises
-        ------
-        ValueError
-            If ``d`` is not a valid description.
-        """
-        return read_description({cls.kind: cls}, d, cls.__name__)
-
-    @classmethod
     def _from_fields(cls, d: dict[str, Any]) -> Self:
         return cls({key: ClassConditionalNoise.from_dict(model) for key, model in d["models"]})
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both have the same type and models."""
-        return type(other) is type(self) and self.models == other.models
-
-    def __hash__(self) -> int:
-        """Return a hash of the models."""
-        return hash(tuple(self.models.items()))
 
     def __repr__(self) -> str:
         """Return one line, for the representation of estimators."""
         return f"GroupedNoise({len(self.models)} groups, {self.n_labels} labels)"
 
-    def __str__(self) -> str:
-        """Return the mean rates of the first twelve groups."""
-        lines = [
-            f"  {key}: mean rho_pos {model.rho_pos.mean():.3f}, mean rho_neg {model.rho_neg.mean():.3f}"
-            for key, model in list(self.models.items())[:12]
-        ]
-        return "\n".join([repr(self), *lines, *(["  ..."] if len(self.models) > 12 else [])])
+
+class _RatesOfRows(ClassConditionalNoise):
+    """Class-conditional noise with rates (n, q), for n rows of labels."""
+
+    def __init__(self, rho_pos: FloatArray, rho_neg: FloatArray, label_names: tuple[str, ...] | None) -> None:
+        self.rho_pos, self.rho_neg = rho_pos, rho_neg
+        self.n_labels, self.label_names = rho_pos.shape[1], label_names

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,8 +13,6 @@ from typing_extensions import Self
 from ccmn._containers import Labels, is_sparse, label_names_of, unwrap
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import check_label_values, check_label_width, check_same_labels
-
-Described = TypeVar("Described")
 
 
 class Debiasing(torch.nn.Module, ABC):
@@ -46,33 +43,17 @@ class Debiasing(torch.nn.Module, ABC):
         """
 
 
-def read_description(kinds: Mapping[str, type[Described]], d: Any, name: str) -> Described:
-    """Return the noise of the description ``d``, which ``to_dict`` of one of the classes ``kinds`` has written."""
-    if not isinstance(d, dict) or d.get("kind") not in tuple(kinds):
-        given = repr(d.get("kind")) if isinstance(d, dict) else type(d).__name__
-        raise ValueError(f"Expected a description of {name} with 'kind' {', '.join(kinds)}; got {given}")
-    try:
-        noise: Described = kinds[d["kind"]]._from_fields(d)  # type: ignore[attr-defined]
-    except KeyError as missing:
-        raise ValueError(f"Description of {d['kind']} noise has no field {missing}") from None
-    except (TypeError, AttributeError, LookupError, OverflowError) as error:
-        raise ValueError(f"Description of {d['kind']} noise has an invalid field: {error}") from None
-    return noise
-
-
-class NoiseModel(ABC):
-    """Base class of noise models that apply to all rows alike.
-
-    A noise model corrupts true labels, and debiases noisy labels by an affine map with
-    ``E[debias(Y_noisy) | Y] = Y``. A loss that is multilinear in the labels becomes unbiased when its labels are
-    replaced by debiased labels. Noise models do not depend on losses.
-    """
+class Described:
+    """Base class of objects that ``to_dict`` describes and ``from_dict`` reads."""
 
     kind: ClassVar[str]
-    """Name of the noise model in ``to_dict``."""
+    """Name of the class in ``to_dict``."""
 
-    flips_independent: ClassVar[bool]
-    """Whether the labels of a row flip independently given the true labels. Losses over label pairs use it."""
+    stored: ClassVar[tuple[str, ...]]
+    """Arrays in ``to_dict``."""
+
+    arguments: ClassVar[tuple[str, ...]]
+    """Those among them that the constructor takes."""
 
     n_labels: int
     """Number of labels q."""
@@ -80,23 +61,24 @@ class NoiseModel(ABC):
     label_names: tuple[str, ...] | None
     """Names of the labels, or None."""
 
-    _kinds: ClassVar[dict[str, type[NoiseModel]]] = {}
+    _kinds: ClassVar[dict[str, type[Described]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Register the class under its ``kind``."""
         super().__init_subclass__(**kwargs)
         if "kind" in cls.__dict__:
-            NoiseModel._kinds[cls.kind] = cls
+            Described._kinds[cls.kind] = cls
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return a description that can be stored as JSON.
 
         Returns
         -------
         dict
-            Description with the key ``"kind"``. ``from_dict`` reads it.
+            Key ``"kind"``, the rates or matrices and, if known, ``"label_names"``. ``from_dict`` reads it.
         """
+        names = {} if self.label_names is None else {"label_names": list(self.label_names)}
+        return {"kind": self.kind, **{name: getattr(self, name).tolist() for name in self.stored}, **names}
 
     @classmethod
     def from_dict(cls, d: dict[str, Any]) -> Self:
@@ -109,7 +91,7 @@ class NoiseModel(ABC):
 
         Returns
         -------
-        NoiseModel
+        NoiseModel or GroupedNoise
             Noise model of the class that ``d["kind"]`` names.
 
         Raises
@@ -117,12 +99,40 @@ class NoiseModel(ABC):
         ValueError
             If ``d`` is not a valid description, or describes a noise model that is not an instance of this class.
         """
-        kinds = {kind: model for kind, model in NoiseModel._kinds.items() if issubclass(model, cls)}
-        return read_description(kinds, d, cls.__name__)
+        kinds = {kind: model for kind, model in Described._kinds.items() if issubclass(model, cls)}
+        if not isinstance(d, dict) or d.get("kind") not in tuple(kinds):
+            given = repr(d.get("kind")) if isinstance(d, dict) else type(d).__name__
+            raise ValueError(f"Expected a description of {cls.__name__} with 'kind' {', '.join(kinds)}; got {given}")
+        try:
+            return kinds[d["kind"]]._from_fields(d)
+        except KeyError as missing:
+            raise ValueError(f"Description of {d['kind']} noise has no field {missing}") from None
+        except (TypeError, AttributeError, LookupError, OverflowError) as error:
+            raise ValueError(f"Description of {d['kind']} noise has an invalid field: {error}") from None
 
     @classmethod
-    @abstractmethod
-    def _from_fields(cls, d: dict[str, Any]) -> Self: ...
+    def _from_fields(cls, d: dict[str, Any]) -> Self:
+        return cls(*(d[name] for name in cls.arguments), label_names=d.get("label_names"))  # type: ignore[call-arg]
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both have the same type, rates and label names."""
+        return type(other) is type(self) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        """Return a hash of the rates and label names."""
+        return hash(repr(self.to_dict()))
+
+
+class NoiseModel(Described, ABC):
+    """Base class of noise models that apply to all rows alike.
+
+    A noise model corrupts true labels, and debiases noisy labels by an affine map with
+    ``E[debias(Y_noisy) | Y] = Y``. A loss that is multilinear in the labels becomes unbiased when its labels are
+    replaced by debiased labels. Noise models do not depend on losses.
+    """
+
+    flips_independent: ClassVar[bool]
+    """Whether the labels of a row flip independently given the true labels. Losses over label pairs use it."""
 
     def _check_labels(self, shape: Any, values: NDArray[Any]) -> None:
         """Check the number of labels and the label values; ``values`` are only the stored ones for CSR."""

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from typing_extensions import Self
 
-from ccmn._containers import Labels, label_names_of
+from ccmn._containers import label_names_of
 from ccmn._random import RandomState, as_generator
-from ccmn._validation import check_count, check_rates, check_real, name_some
+from ccmn._validation import FloatArray, check_count, check_rates, check_real, name_some
 from ccmn._warnings import warn
-from ccmn.noise.class_conditional import ClassConditionalNoise, observed_rates
+from ccmn.noise.class_conditional import ClassConditionalNoise
 
 
 class _OneRateNoise(ClassConditionalNoise):
     """Class-conditional noise with one rate per label; the other rate is 0."""
-
-    rate: ClassVar[str]
-    """Name of the rate that is not zero: "rho_pos" or "rho_neg"."""
 
     violation: ClassVar[str]
     """Reason why pairs with flips of the other type are rejected."""
@@ -32,34 +29,13 @@ class _OneRateNoise(ClassConditionalNoise):
         # Checked here so that error messages name the parameter rho.
         rates = check_rates(rho, "rho", n_labels)
         zero = np.zeros_like(rates)
-        rho_pos, rho_neg = (rates, zero) if self.rate == "rho_pos" else (zero, rates)
+        rho_pos, rho_neg = (rates, zero) if self.arguments == ("rho_pos",) else (zero, rates)
         super().__init__(rho_pos, rho_neg, label_names=names)
 
     @classmethod
-    def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> Self:
-        """Return the observed flip rates of rows with known true and noisy labels.
-
-        A rate that cannot be observed is set to 0, and a rate of 1 is scaled down. Both cases give a warning.
-
-        Parameters
-        ----------
-        Y_true : array, Tensor, DataFrame or CSR matrix of shape (n, q)
-            True labels 0 or 1, or NaN.
-        Y_noisy : array, Tensor, DataFrame or CSR matrix of shape (n, q)
-            Noisy labels of the same rows. Labels that are NaN in either argument are ignored.
-
-        Returns
-        -------
-        PartialNoise or MissingNoise
-            Noise model with the observed rates.
-
-        Raises
-        ------
-        ValueError
-            If the pairs contain flips of the other type.
-        """
-        rho_pos, rho_neg, names = observed_rates(Y_true, Y_noisy)
-        rho, excluded = (rho_pos, rho_neg) if cls.rate == "rho_pos" else (rho_neg, rho_pos)
+    def _from_rates(cls, rho_pos: FloatArray, rho_neg: FloatArray, names: tuple[str, ...] | None) -> Self:
+        (rate,) = cls.arguments
+        rho, excluded = (rho_pos, rho_neg) if rate == "rho_pos" else (rho_neg, rho_pos)
         if excluded.any():
             where = name_some(np.flatnonzero(excluded), names, excluded.size)
             raise ValueError(f"{cls.violation} for {where}; use ClassConditionalNoise.from_pairs for both rates")
@@ -91,10 +67,6 @@ class _OneRateNoise(ClassConditionalNoise):
         rates = check_rates(choices, "choices", None)
         return cls(float(as_generator(random_state).choice(rates)), n_labels=check_count(q, "q"))
 
-    @classmethod
-    def _from_fields(cls, d: dict[str, Any]) -> Self:
-        return cls(d[cls.rate], label_names=d.get("label_names"))
-
 
 class PartialNoise(_OneRateNoise):
     """Noise model that only adds false labels (candidate label sets): ``rho_pos = 0``, ``rho_neg = rho``.
@@ -119,7 +91,7 @@ class PartialNoise(_OneRateNoise):
     """
 
     kind: ClassVar[str] = "partial"
-    rate: ClassVar[str] = "rho_neg"
+    arguments: ClassVar[tuple[str, ...]] = ("rho_neg",)
     violation: ClassVar[str] = "Y_noisy must contain every true label (candidate sets), but labels were removed"
 
 
@@ -146,7 +118,7 @@ class MissingNoise(_OneRateNoise):
     """
 
     kind: ClassVar[str] = "missing"
-    rate: ClassVar[str] = "rho_pos"
+    arguments: ClassVar[tuple[str, ...]] = ("rho_pos",)
     violation: ClassVar[str] = "Y_noisy must contain no false label (missing labels only), but labels were added"
 
 

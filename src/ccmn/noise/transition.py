@@ -9,7 +9,6 @@ import numpy as np
 import scipy.special
 import torch
 from numpy.typing import ArrayLike, NDArray
-from typing_extensions import Self
 
 from ccmn._containers import Labels, label_names_of, to_dense_array
 from ccmn._validation import FloatArray, check_label_names, check_one_hot, check_same_labels, check_transition
@@ -59,6 +58,8 @@ class TransitionNoise(NoiseModel):
         Number of classes q.
     label_names : tuple of str or None
         Names of the classes.
+    T : ndarray of float64, shape (q, q)
+        Transition matrix ``P(noisy class | true class)``, read-only.
 
     References
     ----------
@@ -73,12 +74,14 @@ class TransitionNoise(NoiseModel):
     """
 
     kind: ClassVar[str] = "transition"
+    stored: ClassVar[tuple[str, ...]] = ("T",)
+    arguments: ClassVar[tuple[str, ...]] = ("T",)
     flips_independent: ClassVar[bool] = False
 
     def __init__(self, T: ArrayLike, *, label_names: Sequence[str] | None = None) -> None:
-        self._T = check_transition(T)
-        self._inverse = np.linalg.inv(self._T)
-        self.n_labels = len(self._T)
+        self.T = check_transition(T)
+        self._inverse = np.linalg.inv(self.T)
+        self.n_labels = len(self.T)
         self.label_names = check_label_names(label_names, self.n_labels)
 
     @classmethod
@@ -135,26 +138,6 @@ class TransitionNoise(NoiseModel):
             raise ValueError("Y_true and Y_noisy have no row in which both classes are known")
         return cls(_shrunk_transition(true[known].T @ noisy[known]), label_names=names)
 
-    @property
-    def T(self) -> FloatArray:
-        """Transition matrix ``P(noisy class | true class)``, a read-only float64 array of shape (q, q)."""
-        return self._T
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that can be stored as JSON.
-
-        Returns
-        -------
-        dict
-            Keys ``"kind"``, ``"T"`` and, if known, ``"label_names"``.
-        """
-        names = {} if self.label_names is None else {"label_names": list(self.label_names)}
-        return {"kind": self.kind, "T": self._T.tolist(), **names}
-
-    @classmethod
-    def _from_fields(cls, d: dict[str, Any]) -> Self:
-        return cls(d["T"], label_names=d.get("label_names"))
-
     def debiasing(self) -> Debiasing:
         """Return ``debias`` as a PyTorch module that does not check its input.
 
@@ -163,7 +146,7 @@ class TransitionNoise(NoiseModel):
         Debiasing
             Module with the buffers ``transition`` and ``inverse``.
         """
-        return TransitionDebiasing(self._T)
+        return TransitionDebiasing(self.T)
 
     def _check_labels(self, shape: Any, values: NDArray[Any]) -> None:
         super()._check_labels(shape, values)
@@ -175,7 +158,7 @@ class TransitionNoise(NoiseModel):
         known = np.asarray(~np.isnan(rows.astype(np.float64)).any(axis=1))
         true = np.nan_to_num(rows.astype(np.float64)).argmax(1)
         # Inverse transform sampling with one uniform number per row; the last class gets the rounding error.
-        cumulative = self._T.cumsum(1)[true, :-1]
+        cumulative = self.T.cumsum(1)[true, :-1]
         drawn = (rng.random((len(rows), 1)) >= cumulative).sum(axis=1)
         noisy = np.where(known[:, None], np.eye(self.n_labels)[drawn], rows)
         return noisy.reshape(labels.shape).astype(labels.dtype)
@@ -192,11 +175,6 @@ class TransitionNoise(NoiseModel):
     def __repr__(self) -> str:
         """Return one line, for the representation of estimators."""
         return f"TransitionNoise({self.n_labels} classes)"
-
-    def __str__(self) -> str:
-        """Return the transition matrix as text."""
-        rows = np.array2string(self._T, precision=3, suppress_small=True, threshold=100, prefix="  ")
-        return f"TransitionNoise({self.n_labels} classes)\n  {rows}"
 
 
 def _shrunk_transition(counts: FloatArray) -> FloatArray:
