@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import platform
@@ -75,29 +74,30 @@ def compare(
     return Result(name, mine, baseline, other, other / mine)
 
 
-def peak_extra_megabytes(code: str) -> float:
-    """Return the peak of resident memory that code adds in a separate process.
+def cost_of(code: str) -> tuple[float, float]:
+    """Return processor time and the peak of resident memory that code adds in a separate process, in seconds and MB.
 
     The measurement starts when ``code`` calls ``begin()``.
     """
     prelude = """
+import time
 def _status(key):
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) / 1024 for line in status if line.startswith(key))
 def begin():
-    global _before
+    global _before, _start
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # reset the peak
-    _before = _status("VmRSS")
+    _before, _start = _status("VmRSS"), time.process_time()
 """
-    finish = "\nprint(_status('VmHWM') - _before)\n"
+    finish = "\nprint(time.process_time() - _start, _status('VmHWM') - _before)\n"
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     command = [sys.executable, "-c", prelude + code + finish]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise RuntimeError(f"The measured code failed:\n{done.stderr}")
-    gc.collect()
-    return float(done.stdout.strip().splitlines()[-1])
+    seconds, megabytes = done.stdout.strip().splitlines()[-1].split()
+    return float(seconds), float(megabytes)
 
 
 def machine() -> str:

@@ -1,90 +1,131 @@
-"""Growth of training time with rows, features, labels and runs, as measured exponents.
+"""Growth of processor time and memory with rows n, features d and labels q, as measured exponents.
 
-    python benchmarks/scaling.py            (two minutes on an idle machine)
-    python benchmarks/scaling.py --docs     (writes docs/figures/scaling.csv and .png and the table in docs/scaling.md)
-    python benchmarks/scaling.py --quick    (fewer and smaller sizes)
+    python benchmarks/scaling.py            (ten minutes)
+    python benchmarks/scaling.py --docs     (writes docs/figures/scaling.csv and .png and the table in docs/measured.md)
+    python benchmarks/scaling.py --quick    (two numbers of rows, in less than 50 s of processor time)
 
-Times are processor times of one thread, so that other processes count only through the caches. The baseline of each
-axis is the time of the smallest size, extrapolated linearly. The exponent is the slope of log time over log size, over
-the larger half of the sizes.
+Every call runs in a process of its own with one thread, after the same call on 200 rows. Times are processor times;
+memory is the peak beyond the data. An exponent is the slope of log time over log size, over the larger half of the
+sizes. "logistic regression" (one per label) and "forest" (one of all labels) are scikit-learn's, with the folds, values
+of C, trees and leaves of the default. Votes are five for every row; "paper" is ten epochs of the ranking loss with
+known rates.
 """
 
 from __future__ import annotations
 
 import csv
-import os
-import time
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
-from harness import Result, machine, parser, report, seconds_of
+from harness import cost_of, machine, parser
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegressionCV
 
-from ccmn.losses import RankingLoss
-from ccmn.training.batches import Features, Rows
-from ccmn.training.loop import Objective, train
-from ccmn.training.networks import StackedLinear
-from ccmn.training.optimizer import StackedAdam
-from ccmn.training.selection import KeepLast
+from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier, audit_labels, infer_labels
+from ccmn.training.default_settings import DEFAULTS
 
 DOCS = Path(__file__).parents[1] / "docs"
 MARKS = "<!-- written by benchmarks/scaling.py -->", "<!-- until here -->"
-ROUNDS = 5
-AXES = {
-    "rows n": ([2_000, 4_000, 8_000, 16_000, 32_000], "one epoch, d = 64, q = 32, batch 100"),
-    "features d": ([64, 256, 1024, 4096, 16_384, 65_536], "one step, q = 64, batch 100"),
-    "labels q": ([1024, 2048, 4096, 8192, 16_384, 32_768], "one step, d = 64, batch 64"),
-    "runs R": ([1, 4, 16, 64, 256], "one step of all runs, d = 100, q = 14, batch 100"),
+START = {"n": 1000, "d": 64, "q": 8}
+SIZES = {"n": (1000, 2000, 4000, 8000, 16_000), "d": (32, 64, 128, 256, 512), "q": (4, 8, 16, 32, 64)}
+QUICK = {"n": (500, 1000)}
+
+
+def logistic_regression(X: np.ndarray, Y: np.ndarray, noise: object) -> None:
+    settings = {"Cs": list(DEFAULTS.c_grid), "cv": DEFAULTS.n_folds, "scoring": "neg_log_loss", "max_iter": 1000}
+    for y in Y.T:
+        LogisticRegressionCV(**settings).fit(X, y)
+
+
+def forest(X: np.ndarray, Y: np.ndarray, noise: object) -> None:
+    RandomForestClassifier(DEFAULTS.n_trees, min_samples_leaf=DEFAULTS.min_samples_leaf, random_state=0).fit(X, Y)
+
+
+def votes(X: np.ndarray, Y: np.ndarray, noise: ClassConditionalNoise) -> None:
+    infer_labels(np.stack([noise.corrupt(Y, random_state=k) for k in range(5)], axis=1))
+
+
+METHODS: dict[str, Callable[[np.ndarray, np.ndarray, ClassConditionalNoise], object]] = {
+    "default": lambda X, Y, noise: CorrectedClassifier(random_state=0).fit(X, Y),
+    "audit": lambda X, Y, noise: audit_labels(X, Y),
+    "paper": lambda X, Y, noise: CCMNClassifier(noise, lr=5e-3, epochs=10, random_state=0).fit(X, Y),
+    "votes": votes,
+    "logistic regression": logistic_regression,
+    "forest": forest,
 }
+"""Calls on features, noisy labels and their rates."""
 
 
-def training(n: int, d: int, q: int, batch: int, runs: int = 1) -> Callable[[], object]:
-    """Return a function that trains one epoch of the sigmoid ranking loss on n rows."""
+def task(n: int, d: int, q: int) -> tuple[np.ndarray, np.ndarray, ClassConditionalNoise]:
+    """Return standard normal features, noisy labels of linear models with 30 % positives, and their rates."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, d)).astype(np.float32)
-    p = torch.from_numpy(((rng.random((n, q)) < 0.1) * 1.3 - 0.1).astype(np.float32))
-    network = StackedLinear(d, q + 1, [list(range(runs))])
-    optimizer = StackedAdam(network.parameters, torch.full((1, runs), 1e-3), torch.zeros(1, runs))
-    features, rows = Features(X), Rows([np.arange(n)], batch, [0])
-    objective = Objective.of(RankingLoss("sigmoid"))
-    return lambda: train(network, objective, features, p, rows, optimizer, KeepLast(), epochs=1)
+    scores = 2 * X @ rng.normal(size=(d, q)) / np.sqrt(d) + rng.logistic(size=(n, q))
+    noise = ClassConditionalNoise(0.2, 0.1, n_labels=q)
+    return X, noise.corrupt((scores > 2).astype(np.uint8), random_state=0), noise
 
 
-CASES: dict[str, Callable[[int], Callable[[], object]]] = {
-    "rows n": lambda n: training(n, 64, 32, 100),
-    "features d": lambda d: training(100, d, 64, 100),
-    "labels q": lambda q: training(64, 64, q, 64),
-    "runs R": lambda runs: training(100, 100, 14, 100, runs),
-}
+CODE = """
+import sys, warnings
+sys.path.insert(0, {folder!r})
+import scaling
+call, small, data = scaling.METHODS[{method!r}], scaling.task(200, 8, 2), scaling.task({n}, {d}, {q})
+warnings.simplefilter("ignore")
+call(*small)
+begin()
+call(*data)
+"""
 
 
-def measure(axis: str, quick: bool) -> list[tuple[int, float]]:
-    """Return the minimum time of every size over several rounds, so that other load affects all sizes."""
-    sizes = AXES[axis][0][:3] if quick else AXES[axis][0]
-    cases = [CASES[axis](size) for size in sizes]
-    budget = 0.1 if quick else 0.4
-    rounds = [[seconds_of(case, budget, clock=time.process_time) for case in cases] for _ in range(ROUNDS)]
-    return list(zip(sizes, np.min(rounds, axis=0).tolist()))
+def measure(axis: str, sizes: tuple[int, ...]) -> list[dict[str, object]]:
+    """Return seconds and megabytes of every method and size of an axis."""
+    rows: list[dict[str, object]] = []
+    for method in METHODS:
+        for size in sizes if (method, axis) != ("votes", "d") else ():
+            code = CODE.format(folder=str(Path(__file__).parent), method=method, **{**START, axis: size})
+            seconds, megabytes = cost_of(code)
+            rows.append({"axis": axis, "method": method, "size": size, "seconds": seconds, "megabytes": megabytes})
+            print(f"{axis} = {size}, {method}: {seconds:.2f} s, {megabytes:.0f} MB", file=sys.stderr)
+    return rows
 
 
-def exponent(points: list[tuple[int, float]]) -> float:
-    """Return the slope of log time over log size."""
-    sizes, times = np.log(np.array(points[len(points) // 2 - (len(points) < 4) :])).T
-    return float(np.polyfit(sizes, times, 1)[0])
+def points(rows: list[dict[str, object]], axis: str, method: str) -> tuple[np.ndarray, ...]:
+    """Return sizes, seconds and megabytes of a method."""
+    found = [(r["size"], r["seconds"], r["megabytes"]) for r in rows if (r["axis"], r["method"]) == (axis, method)]
+    return tuple(np.array(found, dtype=float).reshape(-1, 3).T)
 
 
-def write_table(found: dict[str, list[tuple[int, float]]], path: Path) -> None:
-    """Write the table of exponents between the two marks of a document."""
-    before, after = (path.read_text().split(mark)[i] for mark, i in zip(MARKS, (0, 1)))
-    lines = ["| size | exponent | what was timed |", "| --- | --- | --- |"]
-    lines += [f"| {a} | {exponent(p):.2f} | {AXES[a][1]}, {a[-1]} to {p[-1][0]:,} |" for a, p in found.items()]
-    lines += ["", f"{machine()}; one thread, processor time; load average {os.getloadavg()[0]:.1f}."]
-    path.write_text("\n".join([before + MARKS[0], *lines, MARKS[1] + after]))
+def exponent(sizes: np.ndarray, values: np.ndarray) -> float:
+    """Return the slope of log value over log size."""
+    half = len(sizes) // 2 - (len(sizes) < 4)
+    return float(np.polyfit(np.log(sizes[half:]), np.log(np.maximum(values[half:], 1e-3)), 1)[0])
 
 
-def write_figure(found: dict[str, list[tuple[int, float]]], path: Path) -> None:
-    """Write the measured times as CSV and as a figure."""
+def table(rows: list[dict[str, object]]) -> list[str]:
+    """Return the lines of a table of time and memory at the largest sizes, with the exponents of the time."""
+    largest = {
+        axis: max(r["size"] for r in rows if r["axis"] == axis) for axis in dict.fromkeys(r["axis"] for r in rows)
+    }
+    lines = [
+        "| | "
+        + " | ".join(f"{axis} = {size:,}" for axis, size in largest.items())
+        + f" | exponents {', '.join(largest)} |"
+    ]
+    lines += ["| --- " * (len(largest) + 2) + "|"]
+    for method in METHODS:
+        found = {axis: points(rows, axis, method) for axis in largest}
+        cells = [f"{s[-1]:.1f} s, {m[-1]:.0f} MB" if len(s) else "" for _, s, m in found.values()]
+        slopes = [f"{exponent(sizes, seconds):.2f}" if len(sizes) else "-" for sizes, seconds, _ in found.values()]
+        lines.append(f"| {method} | {' | '.join(cells)} | {', '.join(slopes)} |")
+    return lines
+
+
+def write_figure(rows: list[dict[str, object]], path: Path) -> None:
+    """Write the values as CSV, and the times as a figure."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -92,21 +133,24 @@ def write_figure(found: dict[str, list[tuple[int, float]]], path: Path) -> None:
 
     with open(f"{path}.csv", "w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["axis", "size", "seconds"])
-        writer.writerows((axis, size, f"{seconds:.6g}") for axis, points in found.items() for size, seconds in points)
+        writer.writerow(["axis", "method", "size", "seconds", "megabytes"])
+        writer.writerows(
+            (r["axis"], r["method"], r["size"], f"{r['seconds']:.4g}", f"{r['megabytes']:.4g}") for r in rows
+        )
     dark = dict.fromkeys(("figure.facecolor", "axes.facecolor"), "#131416")
-    for ending, style, color in (("", "default", "#0072B2"), ("-dark", ["dark_background", dark], "#56B4E9")):
+    for ending, style in (("", "default"), ("-dark", ["dark_background", dark])):
         with plt.style.context(style):
-            figure, panels = plt.subplots(1, len(found), figsize=(13, 3.2), constrained_layout=True)
-            for panel, (axis, points) in zip(panels, found.items()):
-                sizes, times = zip(*points)
-                panel.loglog(sizes, times, "o-", color=color, label=f"measured, exponent {exponent(points):.2f}")
-                panel.loglog(sizes, [times[0] * s / sizes[0] for s in sizes], ":", color="gray", label="linear")
-                panel.set_title(f"{axis}: {AXES[axis][1]}", fontsize=7)
-                panel.set_xlabel(axis)
+            figure, panels = plt.subplots(1, len(SIZES), figsize=(11, 3.4), sharey=True, constrained_layout=True)
+            for panel, axis in zip(panels, SIZES):
+                for method in METHODS:
+                    sizes, seconds, _ = points(rows, axis, method)
+                    dashed = method in ("logistic regression", "forest")
+                    panel.loglog(sizes, seconds, "--o" if dashed else "-o", ms=3, label=method)
+                fixed = ", ".join(f"{name} = {value:,}" for name, value in START.items() if name != axis)
+                panel.set_xlabel(f"{axis}   ({fixed})")
                 panel.minorticks_off()
-                panel.legend(fontsize=7)
-            panels[0].set_ylabel("seconds")
+            panels[0].set_ylabel("seconds of one processor")
+            panels[0].legend(fontsize=7)
             figure.savefig(f"{path}{ending}.png", dpi=110)
 
 
@@ -117,18 +161,16 @@ def main() -> None:
     if options.docs and options.quick:
         arguments.error("--docs cannot be combined with --quick")
     torch.set_num_threads(1)
-    found = {axis: measure(axis, options.quick) for axis in AXES}
-    results = []
-    for axis, points in found.items():
-        (small, first), (large, last) = points[0], points[-1]
-        linear = first * large / small
-        results.append(
-            Result(f"{axis} = {large}: {AXES[axis][1]}", last, f"{axis} = {small}, linear", linear, linear / last)
-        )
+    rows = [row for axis, sizes in (QUICK if options.quick else SIZES).items() for row in measure(axis, sizes)]
     if options.docs:
-        write_figure(found, DOCS / "figures" / "scaling")
-        write_table(found, DOCS / "scaling.md")
-    report(results, {"exponents": {axis: round(exponent(points), 2) for axis, points in found.items()}}, options.json)
+        page = DOCS / "measured.md"
+        before, after = (page.read_text().split(mark)[i] for mark, i in zip(MARKS, (0, 1)))
+        page.write_text("\n".join([before + MARKS[0], *table(rows), MARKS[1] + after]))
+        write_figure(rows, DOCS / "figures" / "scaling")
+    if options.json:
+        print(json.dumps({"machine": machine(), "threads": 1, "results": rows}))
+    else:
+        print(f"{machine()}; one thread", *table(rows), sep="\n")
 
 
 if __name__ == "__main__":
