@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 import types
 from pathlib import Path
@@ -15,10 +14,13 @@ from sphinx.transforms import SphinxTransform
 
 import ccmn
 from ccmn._version import __version__
+from ccmn.app.report.results_tables import results_page
+from ccmn.paper import summarize
+from ccmn.paper.result_store import read_cells
 
 HERE = Path(__file__).parent
 REPORT = "tables-report.html"
-"""Name of the report ``tables.html`` in the site, where the page ``tables.md`` has that name."""
+"""Name of the report of the tables in the site."""
 sys.path.insert(0, str(HERE / "extensions"))
 
 project = "ccmn"
@@ -135,16 +137,11 @@ class DarkFigures(SphinxTransform):
                 image.parent.insert(image.parent.index(image) + 1, twin)
 
 
-def link_report(app: Any, page: str, source: list[str]) -> None:
-    """Replace the link to ``tables.html`` by the name of the report in the site."""
-    if page == "tables":
-        source[0] = source[0].replace('href="tables.html"', f'href="{REPORT}"')
-
-
-def copy_report(app: Any, error: Exception | None) -> None:
-    """Copy the report of the tables to the site."""
+def write_report(app: Any, error: Exception | None) -> None:
+    """Write the report of ``results/cells.csv``, to which the page of the tables links, to the site."""
     if error is None:
-        shutil.copyfile(HERE / "tables.html", Path(app.outdir) / REPORT)
+        results = read_cells(HERE.parent / "results" / "cells.csv")
+        (Path(app.outdir) / REPORT).write_text(results_page(summarize(results), results))
 
 
 def strip_code_blocks(app: Any, tree: Any) -> None:
@@ -157,8 +154,7 @@ def strip_code_blocks(app: Any, tree: Any) -> None:
 
 def setup(app: Any) -> None:
     """Connect the functions of this module to the events of Sphinx."""
-    app.connect("source-read", link_report)
-    app.connect("build-finished", copy_report)
+    app.connect("build-finished", write_report)
     app.connect("doctree-read", strip_code_blocks)
     app.connect("autodoc-skip-member", skip_members)
     app.connect("autodoc-process-docstring", shorten_docstring)

@@ -76,6 +76,6 @@ def test_search(context):
 
 def test_tables_page(context):
     page = open_page(context, "tables")
-    page.get_by_role("link", name="tables.html").click()
+    page.get_by_role("link", name="report", exact=True).click()
     page.wait_for_url("**/tables-report.html")
     assert page.locator("table").count() > 10
