@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from browser.conftest import axe_violations
 from ccmn.app.cli.app import app
 from ccmn.app.demo_task import make_demo
-from ccmn.data import MultiLabelData, write_npz
+from ccmn.data import MultiLabelData, write_file
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-all")
 
@@ -34,8 +34,8 @@ def reports(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
     task = make_demo(1000)
     names = task.noise.label_names
-    write_npz(MultiLabelData(task.X, task.Y_noisy, label_names=names, name="digits"), folder / "noisy.npz")
-    write_npz(MultiLabelData(task.X_test, task.Y_test, label_names=names, name="digits"), folder / "test.npz")
+    write_file(MultiLabelData(task.X, task.Y_noisy, label_names=names, name="digits"), folder / "noisy.npz")
+    write_file(MultiLabelData(task.X_test, task.Y_test, label_names=names, name="digits"), folder / "test.npz")
     (folder / "rates.json").write_text(json.dumps(task.noise.to_dict()))
     lines = [f"a <b>text</b> of {'water' if i % 3 else 'clouds'} {i},{i % 2},{i % 3 == 0:d}" for i in range(150)]
     (folder / "texts.csv").write_text("\n".join(["words,sea,a very long name of a label", *lines]) + "\n")

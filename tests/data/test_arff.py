@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from ccmn.data import load_dataset, read_arff
+from ccmn.data import load_dataset, read_file
 from ccmn.data.dataset import concatenate
 
 DENSE = """% a comment
@@ -41,7 +41,7 @@ XML = '<labels><label name="sky"/><label name="sea"/></labels>'
 
 
 def test_meka_dense(write):
-    data = read_arff(write("weather.arff", DENSE))
+    data = read_file(write("weather.arff", DENSE))
     assert data.label_names == ("sea", "it's sky")
     assert data.feature_names == ("wind speed", "rain")
     assert_array_equal(data.X, np.array([[0.5, -1000], [np.nan, 2], [3, 4]], np.float32))
@@ -49,7 +49,7 @@ def test_meka_dense(write):
 
 
 def test_mulan_sparse_labels_keep_the_order_of_the_attributes(write):
-    data = read_arff(write("weather.arff", SPARSE), write("labels.xml", XML))
+    data = read_file(write("weather.arff", SPARSE), write("labels.xml", XML))
     assert scipy.sparse.issparse(data.X)
     assert data.label_names == ("sea", "sky")
     assert_array_equal(data.X.toarray(), [[1, 0], [0, 0], [0, -2.5], [0, np.nan]])
@@ -69,11 +69,11 @@ def test_mulan_sparse_labels_keep_the_order_of_the_attributes(write):
 def test_label_count_in_the_relation(write, relation, labels):
     rows = "@data\n1,0,1,0\n"
     text = DENSE.partition("@data")[0].replace("'Weather: -C 2 -split-number 2' %50", relation) + rows
-    assert read_arff(write("weather.arff", text)).label_names == labels
+    assert read_file(write("weather.arff", text)).label_names == labels
 
 
 def test_given_labels_override_the_relation(write):
-    assert read_arff(write("weather.arff", DENSE), ["sea"]).label_names == ("sea",)
+    assert read_file(write("weather.arff", DENSE), ["sea"]).label_names == ("sea",)
 
 
 def test_round_trip(write, small, same):
@@ -83,7 +83,7 @@ def test_round_trip(write, small, same):
     dense = "\n".join(",".join(f"{v:.9g}" for v in row) for row in rows)
     sparse = "\n".join("{" + ", ".join(f"{j} {row[j]:.9g}" for j in np.flatnonzero(row)) + "}" for row in rows)
     for text in (dense, sparse):
-        back = read_arff(write("small.arff", head + text), -2)
+        back = read_file(write("small.arff", head + text), -2)
         same(back, small)
         assert (back.feature_names, back.label_names, back.name) == (small.feature_names, small.label_names, "small")
 
@@ -132,36 +132,36 @@ HEAD = "@relation x\n@attribute a numeric\n@attribute sea {0,1}\n"
 def test_malformed(write, text, message):
     path = write("data.arff", text)
     with pytest.raises(ValueError, match=message) as caught:
-        read_arff(path, ["sea"])
+        read_file(path, ["sea"])
     assert str(path) in str(caught.value)
 
 
 def test_error_without_labels_names_the_xml_file(write):
     path = write("weather.arff", SPARSE)
     with pytest.raises(ValueError, match="specify which attributes are labels"):
-        read_arff(path)
+        read_file(path)
     beside = write("weather.xml", XML)
     with pytest.raises(ValueError, match=r"weather\.xml may list them") as caught:
-        read_arff(path)
+        read_file(path)
     assert str(beside) in str(caught.value)
 
 
 @pytest.mark.parametrize("count", ["99", "-99", "0"])
 def test_invalid_label_count(write, count):
     with pytest.raises(ValueError, match="must count columns"):
-        read_arff(write("data.arff", DENSE.replace("-C 2", f"-C {count}")))
+        read_file(write("data.arff", DENSE.replace("-C 2", f"-C {count}")))
 
 
 def test_compressed(tmp_path, same, write):
     path = tmp_path / "weather.arff.gz"
     path.write_bytes(gzip.compress(DENSE.encode()))
-    same(read_arff(path), read_arff(write("weather.arff", DENSE)))
+    same(read_file(path), read_file(write("weather.arff", DENSE)))
     path.write_bytes(gzip.compress(DENSE.encode())[:-12])
     with pytest.raises(ValueError, match="is damaged: its compressed data end too early"):
-        read_arff(path)
+        read_file(path)
     path.write_bytes(DENSE.encode())
     with pytest.raises(ValueError, match="is not compressed with gzip"):
-        read_arff(path)
+        read_file(path)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -174,12 +174,12 @@ def test_compressed(tmp_path, same, write):
 def test_mutated_text_parses_or_is_rejected(write, rejection, text, data, cut, insert):
     at = data.draw(st.integers(0, len(text)))
     path = write("data.arff", text[:at] + insert + text[at + cut :])
-    message = rejection(read_arff, path, -2)
+    message = rejection(read_file, path, -2)
     assert not message or str(path) in message
 
 
 def mulan(original, stem, xml):
-    return read_arff(original / f"mulan_{stem}.arff.gz", original / f"mulan_{xml}.xml")
+    return read_file(original / f"mulan_{stem}.arff.gz", original / f"mulan_{xml}.xml")
 
 
 def test_mulan_files_equal_the_npz(real_data, original, same):
@@ -209,7 +209,7 @@ def test_mulan_files_equal_the_npz(real_data, original, same):
     ],
 )
 def test_meka_files_equal_the_npz(real_data, original, same, file, name, rows):
-    data = read_arff(original / file).take(rows)
+    data = read_file(original / file).take(rows)
     expected = load_dataset(name, data_dir=real_data)
     same(data, expected)
     assert data.feature_names == expected.feature_names
@@ -218,5 +218,5 @@ def test_meka_files_equal_the_npz(real_data, original, same, file, name, rows):
 
 
 def test_slashdot_with_its_xml_file(real_data, original, same):
-    data = read_arff(original / "meka_SLASHDOT-F.arff.gz", original / "meka_SLASHDOT-F.xml")
+    data = read_file(original / "meka_SLASHDOT-F.arff.gz", original / "meka_SLASHDOT-F.xml")
     same(data, load_dataset("slashdot", data_dir=real_data))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.io
 
-from ccmn.data import MultiLabelData, load_dataset, write_csv, write_npz
+from ccmn.data import MultiLabelData, load_dataset, write_file
 from ccmn.data.catalog import DATASETS, Source, cut_labels_last, dataset_location
 
 ORIGINALS = {
@@ -120,15 +120,15 @@ def test_error_lists_the_folder_and_the_public_files(offline, tmp_path, monkeypa
 
 
 def test_names_are_looked_up_in_the_data_folder(small, same, tmp_path, monkeypatch):
-    write_npz(small, tmp_path / "yeast.npz")
+    write_file(small, tmp_path / "yeast.npz")
     assert load_dataset("yeast", data_dir=tmp_path).domain == "biology"
-    write_csv(small, tmp_path / "mine.csv")
+    write_file(small, tmp_path / "mine.csv")
     same(load_dataset("mine", labels=-2, data_dir=tmp_path), small)
     monkeypatch.setenv("CCMN_DATA", str(tmp_path))
     same(load_dataset("mine", labels=["sea", "sky"]), small)
     with pytest.raises(ValueError, match="specify which columns are labels"):
         load_dataset("mine")
-    write_npz(small, tmp_path / "mine.npz")
+    write_file(small, tmp_path / "mine.npz")
     same(load_dataset("mine"), small)
 
 
@@ -139,7 +139,7 @@ def test_public_file_with_another_checksum_is_rejected(tmp_path):
 
 
 def test_by_path(small, tmp_path, same, monkeypatch):
-    write_csv(small, tmp_path / "small.csv")
+    write_file(small, tmp_path / "small.csv")
     same(load_dataset(tmp_path / "small.csv", labels=["sea", "sky"]), small)
     monkeypatch.chdir(tmp_path)
     same(load_dataset("small.csv", labels=-2), small)

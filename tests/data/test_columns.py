@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 from numpy.testing import assert_array_equal
 
-from ccmn.data import write_csv, write_npz
+from ccmn.data import write_file
 from ccmn.data.columns import Columns
 
 
@@ -20,7 +20,7 @@ def columns():
 @pytest.mark.parametrize("suffix", [".csv", ".npz"])
 def test_features_and_labels_have_the_order_of_the_model(columns, small, tmp_path, suffix):
     path = tmp_path / f"small{suffix}"
-    (write_csv if suffix == ".csv" else write_npz)(small, path)
+    write_file(small, path)
     rows, data = columns.read_rows(path), columns.read_labeled(path)
     assert_array_equal(rows.X, small.X[:, ::-1])
     assert rows.q == 0
@@ -30,13 +30,13 @@ def test_features_and_labels_have_the_order_of_the_model(columns, small, tmp_pat
 
 
 def test_candidates_are_kept(columns, small, tmp_path):
-    write_npz(replace(small, candidates=np.array([[1, 0], [0, 1], [1, 1]])), tmp_path / "small.npz")
+    write_file(replace(small, candidates=np.array([[1, 0], [0, 1], [1, 1]])), tmp_path / "small.npz")
     assert_array_equal(columns.read_labeled(tmp_path / "small.npz").candidates, [[0, 1], [1, 0], [1, 1]])
 
 
 def test_columns_without_names_are_matched_by_position(small, tmp_path):
-    write_npz(small, tmp_path / "small.npz")
-    write_csv(small, tmp_path / "small.csv")
+    write_file(small, tmp_path / "small.npz")
+    write_file(small, tmp_path / "small.csv")
     bare = Columns(2, 2)
     assert_array_equal(bare.read_labeled(tmp_path / "small.npz").X, small.X)
     with pytest.raises(ValueError, match="fitted on 2 features; got 4"):
@@ -60,7 +60,7 @@ def test_libsvm_files_may_lack_the_last_columns(write):
 
 
 def test_other_sparse_files_must_have_all_columns(small, tmp_path):
-    write_npz(replace(small, X=scipy.sparse.csr_array(small.X)), tmp_path / "small.npz")
+    write_file(replace(small, X=scipy.sparse.csr_array(small.X)), tmp_path / "small.npz")
     with pytest.raises(ValueError, match="fitted on 3 features; got 2"):
         Columns(3, 2).read_rows(tmp_path / "small.npz")
 

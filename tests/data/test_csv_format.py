@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from ccmn.data import csv_format, read_csv, write_csv
+from ccmn.data import csv_format, read_file, write_file
 
 TEXT = """length,"wide, very",label_sea,label_sky
 0.5,,1,0
@@ -21,7 +21,7 @@ TEXT = """length,"wide, very",label_sea,label_sky
 
 
 def test_reads_missing_features_and_unobserved_labels(write):
-    data = read_csv(write("data.csv", TEXT), "label_*")
+    data = read_file(write("data.csv", TEXT), "label_*")
     assert data.feature_names == ("length", "wide, very")
     assert data.label_names == ("label_sea", "label_sky")
     assert data.name == "data"
@@ -30,24 +30,24 @@ def test_reads_missing_features_and_unobserved_labels(write):
 
 
 def test_label_columns_in_any_position(write):
-    data = read_csv(write("data.csv", "sea,x,sky\n1,5,0\n"), ["sky", "sea"])
+    data = read_file(write("data.csv", "sea,x,sky\n1,5,0\n"), ["sky", "sea"])
     assert data.label_names == ("sea", "sky")
     assert_array_equal(data.Y, [[1, 0]])
     assert data.Y.dtype == np.uint8
 
 
 def test_true_false_yes_no(write):
-    data = read_csv(write("data.csv", "old,sea,sky\nTrue,True,no\nfalse, FALSE ,Yes\nyes,,1\n"), ["sea", "sky"])
+    data = read_file(write("data.csv", "old,sea,sky\nTrue,True,no\nfalse, FALSE ,Yes\nyes,,1\n"), ["sea", "sky"])
     assert_array_equal(data.Y, [[1, 0], [0, 1], [np.nan, 1]])
     assert_array_equal(data.X, [[1], [0], [1]])
 
 
 def test_whole_numbers_as_column_names(write):
-    assert read_csv(write("data.csv", "0,1,2\n0.5,1,0\n"), -1).feature_names == ("0", "1")
+    assert read_file(write("data.csv", "0,1,2\n0.5,1,0\n"), -1).feature_names == ("0", "1")
 
 
 def test_features_only(write):
-    data = read_csv(write("data.csv", "a,b\n1,2\n"), [])
+    data = read_file(write("data.csv", "a,b\n1,2\n"), [])
     assert (data.d, data.q) == (2, 0)
 
 
@@ -56,7 +56,7 @@ def test_other_separators_of_columns(write, separator):
     text = '"a, b",c,sea\n1.5,2,0\n'.replace(",c,", f"{separator}c{separator}").replace(
         ",2,", f"{separator}2{separator}"
     )
-    data = read_csv(write("data.csv", text), ["sea"])
+    data = read_file(write("data.csv", text), ["sea"])
     assert data.feature_names == ("a, b", "c")
     assert_array_equal(data.X, [[1.5, 2]])
 
@@ -64,14 +64,14 @@ def test_other_separators_of_columns(write, separator):
 def test_compressed_and_with_byte_order_mark(tmp_path):
     path = tmp_path / "data.csv.gz"
     path.write_bytes(gzip.compress("\ufeffa,sea\r\n1,0\r\n".encode()))
-    data = read_csv(path, -1)
+    data = read_file(path, -1)
     assert data.feature_names == ("a",)
     assert data.name == "data"
 
 
 def test_round_trip(small, same, tmp_path):
-    write_csv(small, tmp_path / "small.csv")
-    back = read_csv(tmp_path / "small.csv", -2)
+    write_file(small, tmp_path / "small.csv")
+    back = read_file(tmp_path / "small.csv", -2)
     same(back, small)
     assert (back.feature_names, back.label_names) == (small.feature_names, small.label_names)
     assert (tmp_path / "small.csv").read_text().splitlines()[1] == "0.1,0,1,0"
@@ -85,8 +85,8 @@ def test_round_trip_of_sparse_unnamed_unobserved(small, same, tmp_path):
         feature_names=None,
         label_names=None,
     )
-    write_csv(data, tmp_path / "data.csv")
-    back = read_csv(tmp_path / "data.csv", "label_*")
+    write_file(data, tmp_path / "data.csv")
+    back = read_file(tmp_path / "data.csv", "label_*")
     same(back, data)
     assert back.feature_names == ("x0", "x1")
 
@@ -95,16 +95,16 @@ def test_failed_write_keeps_the_old_file(small, tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("old content")
     with pytest.raises(ValueError, match="together: the column name 'sea' occurs more than once; column names"):
-        write_csv(dataclasses.replace(small, feature_names=["sea", "b"]), path)
+        write_file(dataclasses.replace(small, feature_names=["sea", "b"]), path)
     assert path.read_text() == "old content"
     assert [file.name for file in tmp_path.iterdir()] == ["data.csv"]
 
 
 def test_candidates_are_rejected(small, tmp_path):
-    with pytest.raises(ValueError, match="use write_npz"):
-        write_csv(dataclasses.replace(small, candidates=small.Y), tmp_path / "data.csv")
+    with pytest.raises(ValueError, match=r"write an .npz file"):
+        write_file(dataclasses.replace(small, candidates=small.Y), tmp_path / "data.csv")
     with pytest.raises(FileNotFoundError, match="does not exist"):
-        write_csv(small, tmp_path / "nowhere" / "data.csv")
+        write_file(small, tmp_path / "nowhere" / "data.csv")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_candidates_are_rejected(small, tmp_path):
 def test_malformed(write, text, message):
     path = write("data.csv", text)
     with pytest.raises(ValueError, match=message) as caught:
-        read_csv(path, ["sea"])
+        read_file(path, ["sea"])
     assert str(path) in str(caught.value)
 
 
@@ -144,14 +144,14 @@ def test_not_text(tmp_path):
     path = tmp_path / "data.csv"
     path.write_bytes(bytes(range(256)))
     with pytest.raises(ValueError, match="is not UTF-8 text"):
-        read_csv(path, -1)
+        read_file(path, -1)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(TEXT)), st.integers(0, 3), st.text('0,\n"\x00;e', max_size=3))
 def test_mutated_text_parses_or_is_rejected(write, rejection, at, cut, insert):
     path = write("data.csv", TEXT[:at] + insert + TEXT[at + cut :])
-    message = rejection(read_csv, path, -2)
+    message = rejection(read_file, path, -2)
     assert not message or str(path) in message
 
 
@@ -166,7 +166,7 @@ def test_both_readers_agree(write, same, monkeypatch, at, cut, insert):
 
     def outcome():
         try:
-            return read_csv(path, -1)
+            return read_file(path, -1)
         except ValueError as error:
             return str(error)
 

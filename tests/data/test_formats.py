@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from ccmn.data import write_csv, write_npz
+from ccmn.data import write_file
 from ccmn.data.formats import FORMATS, read_file
 
 
 def test_suffix_selects_the_reader(tmp_path, small, same, write):
-    write_csv(small, tmp_path / "small.CSV")
-    write_npz(small, tmp_path / "small.npz")
+    write_file(small, tmp_path / "small.CSV")
+    write_file(small, tmp_path / "small.npz")
     same(read_file(tmp_path / "small.CSV", -2), small)
     same(read_file(str(tmp_path / "small.npz")), small)
     for suffix in (".txt", ".svm", ".libsvm"):

@@ -18,9 +18,9 @@ import scipy.sparse
 import sklearn.datasets
 
 from ccmn.app.cli import embed_command
-from ccmn.data import ShardedData, load_dataset, read_arff, read_csv, read_libsvm, read_mat, read_npz, read_parquet
+from ccmn.data import ShardedData, load_dataset, read_file
 from ccmn.data.exchange import read_json
-from ccmn.data.formats import FORMATS, read_file
+from ccmn.data.formats import FORMATS
 from ccmn.data.parquet import read_parquet_table, read_parquet_text
 from ccmn.data.vote_files import read_votes
 
@@ -47,13 +47,13 @@ def rejected(read, *arguments):
 def test_compressed_text(tmp_path, rows):
     path = tmp_path / "data.csv.gz"
     path.write_bytes(gzip.compress(b"a,sea\n" + rows))
-    rejected(read_csv, path, -1)
+    rejected(read_file, path, -1)
     path = tmp_path / "data.svm.gz"
     path.write_bytes(gzip.compress(b"0 1:1\n" + rows.replace(b"0,1", b"0 1:1")))
-    rejected(read_libsvm, path)
+    rejected(read_file, path)
     path = tmp_path / "data.arff.gz"
     path.write_bytes(gzip.compress(b"@relation x\n@attribute a numeric\n@attribute b {0,1}\n@data\n" + rows))
-    rejected(read_arff, path, -1)
+    rejected(read_file, path, -1)
 
 
 def test_error_names_the_file_once(tmp_path):
@@ -68,21 +68,21 @@ def test_rows_of_short_numbers(tmp_path, monkeypatch):
     """Numbers take more memory than their text. A file that is too large is not read a second time, row by row."""
     monkeypatch.setattr("ccmn.data.csv_format._read_rows", lambda *_: pytest.fail("read row by row"))
     (tmp_path / "data.csv").write_bytes(b"a,sea\n" + b"0,1\n" * 4_000)
-    rejected(read_csv, tmp_path / "data.csv", -1)
+    rejected(read_file, tmp_path / "data.csv", -1)
     (tmp_path / "data.csv.gz").write_bytes(gzip.compress(b"a,sea\n" + b"0,1\n" * 10_000))
-    rejected(read_csv, tmp_path / "data.csv.gz", -1)
+    rejected(read_file, tmp_path / "data.csv.gz", -1)
 
 
 def test_many_short_rows_of_libsvm(tmp_path):
     """Every row takes much more memory than its text."""
     path = tmp_path / "data.svm.gz"
     path.write_bytes(gzip.compress(b"0\n" * 5000))
-    rejected(read_libsvm, path)
+    rejected(read_file, path)
 
 
 def test_npz(tmp_path):
     np.savez_compressed(tmp_path / "data.npz", X=np.zeros((10_000, 2), np.float32), Y=np.zeros((10_000, 1), np.uint8))
-    rejected(read_npz, tmp_path / "data.npz")
+    rejected(read_file, tmp_path / "data.npz")
 
 
 def test_npz_header_that_declares_more_than_it_contains(tmp_path):
@@ -91,13 +91,13 @@ def test_npz_header_that_declares_more_than_it_contains(tmp_path):
     with zipfile.ZipFile(tmp_path / "data.npz", "w") as archive:
         archive.writestr("X.npy", stream.getvalue())
     with pytest.raises(ValueError, match=r"data\.npz .*X\.npy declares the shape"):
-        read_npz(tmp_path / "data.npz", need_labels=False)
+        read_file(tmp_path / "data.npz")
 
 
 def test_mat(tmp_path):
     variables = {"data": np.zeros((5_000, 1)), "target": np.ones((1, 5_000))}
     scipy.io.savemat(tmp_path / "data.mat", variables, do_compression=True)
-    rejected(read_mat, tmp_path / "data.mat")
+    rejected(read_file, tmp_path / "data.mat")
 
 
 @pytest.mark.parametrize("shape", [(2**31 - 1, 1), (3, 1)])
@@ -105,13 +105,13 @@ def test_mat_sparse_dimensions(tmp_path, shape):
     labels = scipy.sparse.csc_matrix((10**6 if shape[0] == 3 else 1, 3))
     data = scipy.sparse.csc_matrix(([1.0], ([0], [0])), shape=shape)
     scipy.io.savemat(tmp_path / "data.mat", {"data": data, "target": labels})
-    rejected(read_mat, tmp_path / "data.mat")
+    rejected(read_file, tmp_path / "data.mat")
 
 
 def test_dense_labels_of_sparse_arff(tmp_path):
     attributes = "".join(f"@attribute a{j} {{0,1}}\n" for j in range(100))
     (tmp_path / "data.arff").write_text(f"@relation x\n{attributes}@data\n" + "{}\n" * 100)
-    rejected(read_arff, tmp_path / "data.arff", -99)
+    rejected(read_file, tmp_path / "data.arff", -99)
 
 
 def test_parquet(tmp_path):
@@ -120,7 +120,7 @@ def test_parquet(tmp_path):
 
     path = tmp_path / "data.parquet"
     pq.write_table(pa.table({"a": np.zeros(10_000), "sea": np.zeros(10_000, np.int8)}), path)
-    rejected(read_parquet, path, -1)
+    rejected(read_file, path, -1)
     pq.write_table(pa.table({"text": ["x" * 1000] * 1000, "sea": np.zeros(1000, np.int8)}), path)
     rejected(read_parquet_text, path, "text", ["sea"])
 
@@ -147,7 +147,7 @@ def test_many_nominal_declarations(tmp_path):
         attributes = "".join(f"@attribute a{j} {{0,{j + 2}}}\n" for j in range(count))
         (tmp_path / "data.arff").write_text(f"@relation x\n{attributes}@attribute sea {{0,1}}\n@data\n{{}}\n")
         start = time.process_time()
-        assert read_arff(tmp_path / "data.arff", ["sea"]).d == count
+        assert read_file(tmp_path / "data.arff", ["sea"]).d == count
         return time.process_time() - start
 
     few = min(seconds(500) for _ in range(3))

@@ -6,7 +6,7 @@ import scipy.io
 import scipy.sparse
 from numpy.testing import assert_array_equal
 
-from ccmn.data import load_dataset, read_mat
+from ccmn.data import load_dataset, read_file
 
 
 def save(path, **variables):
@@ -19,7 +19,7 @@ def save(path, **variables):
 def test_round_trip(tmp_path, small, same, signed, sparse):
     target = 2 * small.Y.T.astype(np.int16) - 1 if signed else small.Y.T
     container = scipy.sparse.csc_matrix if sparse else np.asarray
-    data = read_mat(save(tmp_path / "small.mat", data=container(small.X.astype(float)), target=container(target)))
+    data = read_file(save(tmp_path / "small.mat", data=container(small.X.astype(float)), target=container(target)))
     same(data, small)
     assert scipy.sparse.issparse(data.X) == sparse
     assert data.X.dtype == np.float32
@@ -27,7 +27,7 @@ def test_round_trip(tmp_path, small, same, signed, sparse):
 
 def test_partial_labels(tmp_path, small):
     partial = np.ones((2, 3))
-    data = read_mat(save(tmp_path / "small.mat", data=small.X, target=small.Y.T, partial_labels=partial))
+    data = read_file(save(tmp_path / "small.mat", data=small.X, target=small.Y.T, partial_labels=partial))
     assert_array_equal(data.candidates, partial.T)
 
 
@@ -55,7 +55,7 @@ def test_malformed(tmp_path, small, change, message):
     variables = {"data": small.X, "target": small.Y.T} | change
     path = save(tmp_path / "data.mat", **{key: value for key, value in variables.items() if value is not None})
     with pytest.raises(ValueError, match=message) as caught:
-        read_mat(path)
+        read_file(path)
     assert str(path) in str(caught.value)
 
 
@@ -64,34 +64,34 @@ def test_truncated(tmp_path, small, keep):
     path = save(tmp_path / "data.mat", data=np.ones((30, 20)), target=np.ones((2, 30)))
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ValueError, match=r"data\.mat"):
-        read_mat(path)
+        read_file(path)
 
 
 def test_not_a_mat_file(tmp_path):
     path = tmp_path / "data.mat"
     path.write_bytes(bytes(range(256)) * 4)
     with pytest.raises(ValueError, match="is not a complete MAT file"):
-        read_mat(path)
+        read_file(path)
 
 
 def test_version_7_3(tmp_path):
     path = tmp_path / "data.mat"
     path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + b"\x89HDF\r\n\x1a\n")
     with pytest.raises(ValueError, match=r"version 7\.3 .*-v7"):
-        read_mat(path)
+        read_file(path)
 
 
 @pytest.mark.parametrize("name", ["yeast", "enron"])
 def test_real_files_equal_the_npz(real_data, original, same, name):
-    same(read_mat(original / f"{name}.mat"), load_dataset(name, data_dir=real_data))
+    same(read_file(original / f"{name}.mat"), load_dataset(name, data_dir=real_data))
 
 
 def test_mirflickr_with_candidates(real_data, original, same):
-    same(read_mat(original / "mirflickr_5000.mat"), load_dataset("mirflickr", data_dir=real_data))
+    same(read_file(original / "mirflickr_5000.mat"), load_dataset("mirflickr", data_dir=real_data))
 
 
 def test_slashdot_lacks_the_positives_of_interviews(real_data, original):
-    data, expected = read_mat(original / "slashdot.mat"), load_dataset("slashdot", data_dir=real_data)
+    data, expected = read_file(original / "slashdot.mat"), load_dataset("slashdot", data_dir=real_data)
     assert_array_equal(data.X, expected.X.toarray())
     lost = expected.Y.astype(int) - data.Y
     j = expected.label_names.index("Interviews")

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ccmn.data.mat import read_mat, read_variables
+from ccmn.data import read_file
+from ccmn.data.mat import read_variables
 
 DTYPES = ["u1", "i1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"]
 
@@ -87,7 +88,7 @@ def test_any_changed_byte_is_read_or_rejected(whole, tmp_path):
             damaged[place] ^= change
             path.write_bytes(damaged)
             try:
-                data = read_mat(path)
+                data = read_file(path)
             except ValueError as error:
                 assert str(path) in str(error)  # noqa: PT017
             else:
@@ -99,7 +100,7 @@ def test_any_truncation_is_rejected(whole, tmp_path):
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         with pytest.raises(ValueError, match=r"data\.mat"):
-            read_mat(path)
+            read_file(path)
 
 
 def test_declared_sizes_are_not_allocated():
@@ -127,4 +128,4 @@ def test_version_4_is_rejected(tmp_path):
     path = tmp_path / "old.mat"
     scipy.io.savemat(path, {"data": np.ones((3, 2)), "target": np.eye(2, 3)}, format="4")
     with pytest.raises(ValueError, match=r"old\.mat is a MAT file of version 4; .*-v7"):
-        read_mat(path)
+        read_file(path)

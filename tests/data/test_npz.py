@@ -8,12 +8,12 @@ import pytest
 import scipy.sparse
 from numpy.testing import assert_array_equal
 
-from ccmn.data import read_npz, write_npz
+from ccmn.data import read_file, write_file
 
 
 def test_round_trip(small, same, tmp_path):
-    write_npz(small, tmp_path / "small.npz")
-    back = read_npz(tmp_path / "small.npz")
+    write_file(small, tmp_path / "small.npz")
+    back = read_file(tmp_path / "small.npz")
     same(back, small)
     assert (back.feature_names, back.label_names, back.name) == (small.feature_names, small.label_names, "small")
     assert back.Y.dtype == np.uint8
@@ -27,8 +27,8 @@ def test_round_trip_of_sparse_and_candidates(small, same, tmp_path):
         candidates=np.ones((3, 2)),
         feature_names=None,
     )
-    write_npz(data, tmp_path / "data.npz")
-    back = read_npz(tmp_path / "data.npz")
+    write_file(data, tmp_path / "data.npz")
+    back = read_file(tmp_path / "data.npz")
     same(back, data)
     assert scipy.sparse.issparse(back.X)
     assert scipy.sparse.issparse(back.Y)
@@ -38,15 +38,15 @@ def test_round_trip_of_sparse_and_candidates(small, same, tmp_path):
 def test_unobserved_labels_and_files_with_labels_only(tmp_path):
     Y = np.array([[1, np.nan], [0, 1]])
     np.savez(tmp_path / "labels.npz", Y=Y, something_else=np.arange(3))
-    data = read_npz(tmp_path / "labels.npz")
+    data = read_file(tmp_path / "labels.npz")
     assert data.X.shape == (2, 0)
     assert_array_equal(data.Y, Y)
-    write_npz(data, tmp_path / "again.npz")
-    assert_array_equal(read_npz(tmp_path / "again.npz").Y, Y)
+    write_file(data, tmp_path / "again.npz")
+    assert_array_equal(read_file(tmp_path / "again.npz").Y, Y)
 
 
 def test_layout(small, tmp_path):
-    write_npz(dataclasses.replace(small, X=scipy.sparse.csr_array(small.X)), tmp_path / "data.npz")
+    write_file(dataclasses.replace(small, X=scipy.sparse.csr_array(small.X)), tmp_path / "data.npz")
     with np.load(tmp_path / "data.npz", allow_pickle=False) as z:
         assert set(z.files) == {"X_data", "X_indices", "X_indptr", "X_shape", "Y", "feature_names", "label_names"}
         assert (z["X_data"].dtype, z["X_indices"].dtype, z["X_indptr"].dtype) == (np.float32, np.int32, np.int32)
@@ -63,7 +63,7 @@ def test_failed_write_keeps_the_old_file(small, tmp_path, monkeypatch):
 
     monkeypatch.setattr(np, "savez_compressed", fail)
     with pytest.raises(KeyboardInterrupt):
-        write_npz(small, path)
+        write_file(small, path)
     assert path.read_text() == "old content"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -107,7 +107,7 @@ def test_malformed(tmp_path, small, change, message):
     path = tmp_path / "data.npz"
     np.savez(path, **{key: value for key, value in arrays.items() if value is not None})
     with pytest.raises(ValueError, match=message) as caught:
-        read_npz(path)
+        read_file(path)
     assert str(path) in str(caught.value)
 
 
@@ -122,7 +122,7 @@ def test_pickled_member_is_never_loaded(tmp_path, small):
     path = tmp_path / "data.npz"
     np.savez(path, X=small.X, Y=np.array([[Trap()]], dtype=object))
     with pytest.raises(ValueError, match="not a complete NPZ file of plain arrays"):
-        read_npz(path)
+        read_file(path)
 
 
 def test_pickle_file_is_never_loaded(tmp_path):
@@ -131,7 +131,7 @@ def test_pickle_file_is_never_loaded(tmp_path):
     path = tmp_path / "data.npz"
     path.write_bytes(pickle.dumps(Trap()))
     with pytest.raises(ValueError, match="not a complete NPZ file of plain arrays"):
-        read_npz(path)
+        read_file(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", bytes(range(256)), b"text"])
@@ -139,19 +139,19 @@ def test_random_content(tmp_path, content):
     path = tmp_path / "data.npz"
     path.write_bytes(content)
     with pytest.raises(ValueError, match="not a complete NPZ file"):
-        read_npz(path)
+        read_file(path)
 
 
 def test_damaged(tmp_path, small, rejection):
     path = tmp_path / "data.npz"
-    write_npz(small, path)
+    write_file(small, path)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match="not a complete NPZ file"):
-        read_npz(path)
+        read_file(path)
     for at in range(0, len(whole), 7):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
-        message = rejection(read_npz, path)
+        message = rejection(read_file, path)
         assert not message or str(path) in message
 
 
@@ -161,4 +161,4 @@ def test_other_zip_files(tmp_path):
         archive.writestr("Y.npy", "not an array")
         archive.writestr("readme.txt", "hello")
     with pytest.raises(ValueError, match=r"data\.npz"):
-        read_npz(path)
+        read_file(path)

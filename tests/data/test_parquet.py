@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ccmn.data import read_parquet
+from ccmn.data import read_file
 from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.columns import Columns
 
@@ -29,7 +29,7 @@ def test_reads_numbers_booleans_and_nulls(tmp_path):
         label_sea=pa.array([1, 0, None], pa.int8()),
         label_sky=pa.array([True, False, True]),
     )
-    data = read_parquet(path, "label_*")
+    data = read_file(path, "label_*")
     assert data.feature_names == ("length", "count", "flag")
     assert_array_equal(data.X, np.array([[0.5, 1, 1], [np.nan, 2, 0], [1.5, 2**40, 1]], np.float32))
     assert_array_equal(data.Y, [[1, 1], [0, 0], [np.nan, 1]])
@@ -37,7 +37,7 @@ def test_reads_numbers_booleans_and_nulls(tmp_path):
 
 def test_round_trip(small, same, tmp_path):
     columns = dict(zip(small.feature_names, small.X.T)) | dict(zip(small.label_names, small.Y.T))
-    back = read_parquet(write_table(tmp_path / "small.parquet", **columns), -2)
+    back = read_file(write_table(tmp_path / "small.parquet", **columns), -2)
     same(back, small)
     assert back.name == "small"
 
@@ -57,14 +57,14 @@ def test_round_trip(small, same, tmp_path):
 def test_malformed(tmp_path, columns, message):
     path = write_table(tmp_path / "data.parquet", **columns)
     with pytest.raises(ValueError, match=message) as caught:
-        read_parquet(path, ["sea"])
+        read_file(path, ["sea"])
     assert str(path) in str(caught.value)
 
 
 def test_duplicate_names(tmp_path):
     pq.write_table(pa.table([pa.array([1]), pa.array([0])], names=["a", "a"]), tmp_path / "data.parquet")
     with pytest.raises(ValueError, match="'a' occurs more than once"):
-        read_parquet(tmp_path / "data.parquet", -1)
+        read_file(tmp_path / "data.parquet", -1)
 
 
 @pytest.mark.parametrize("keep", [0, 10, 200])
@@ -72,7 +72,7 @@ def test_damaged(tmp_path, keep):
     path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ValueError, match="is not a complete Parquet file"):
-        read_parquet(path, -1)
+        read_file(path, -1)
 
 
 def test_damaged_footer_is_reported_in_one_line(tmp_path):
@@ -81,7 +81,7 @@ def test_damaged_footer_is_reported_in_one_line(tmp_path):
     content[-60:-8] = b"\xff" * 52
     path.write_bytes(content)
     with pytest.raises(ValueError, match="is not a complete Parquet file") as caught:
-        read_parquet(path, -1)
+        read_file(path, -1)
     assert "\n" not in str(caught.value)
 
 
@@ -92,7 +92,7 @@ def test_damaged_levels_do_not_end_the_process(tmp_path):
     optional, required = b"\x25\x02\x18\x01a", b"\x25\x00\x18\x01a"  # whether column a has empty cells, in Thrift
     assert content.count(optional) == 1
     path.write_bytes(content.replace(optional, required))
-    code = "import sys; from ccmn.data import read_parquet; read_parquet(sys.argv[1], -1)"
+    code = "import sys; from ccmn.data import read_file; read_file(sys.argv[1], -1)"
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "ValueError" in done.stderr
@@ -103,7 +103,7 @@ def test_error_without_pyarrow_names_the_package(tmp_path, monkeypatch):
     path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r'pip install "ccmn\[app\]"'):
-        read_parquet(path, -1)
+        read_file(path, -1)
 
 
 def test_texts_that_are_not_utf8_are_rejected(tmp_path):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from ccmn import PartialNoise
 from ccmn.app.cli.app import app
-from ccmn.data import MultiLabelData, make_noisy_multilabel, write_csv
+from ccmn.data import MultiLabelData, make_noisy_multilabel, write_file
 from helpers import load_script
 from pages import PAGES, ROOT, blocks
 
@@ -41,7 +41,7 @@ def folder(tmp_path, monkeypatch):
     task = make_noisy_multilabel(240, 4, 3, strength=6, noise=PartialNoise([0.2, 0.3, 0.1]), random_state=0)
     names = ("tag_a", "tag_b", "tag_c")
     for name, Y in {"train": task.Y_noisy, "test": task.Y, "new": task.Y, "clean": task.Y}.items():
-        write_csv(MultiLabelData(X=task.X, Y=Y.astype(np.uint8), label_names=names), tmp_path / f"{name}.csv")
+        write_file(MultiLabelData(X=task.X, Y=Y.astype(np.uint8), label_names=names), tmp_path / f"{name}.csv")
     load_script("examples/tickets.py").write_tickets(tmp_path, 400)
     findings = np.where(np.random.default_rng(0).random(task.Y.shape) < 0.1, -1, task.Y.astype(int))  # -1: uncertain
     xray = pd.DataFrame(np.hstack([task.X, findings]), columns=[*"wxyz", "finding_a", "finding_b", "finding_c"])

@@ -48,7 +48,7 @@ def files() -> dict[str, bytes]:
     """Return the input files of the commands."""
     import tempfile
 
-    from ccmn.data import MultiLabelData, write_csv, write_npz
+    from ccmn.data import MultiLabelData, write_file
     from robustness.malformed import _store
 
     X = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
@@ -57,8 +57,8 @@ def files() -> dict[str, bytes]:
     )
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        write_csv(data, folder / "task.csv")
-        write_npz(data, folder / "task.npz")
+        write_file(data, folder / "task.csv")
+        write_file(data, folder / "task.npz")
         run(COMMANDS[7].replace("OUT/new", "model").split(), folder)
         contents = {path.name: path.read_bytes() for path in folder.iterdir()}
     return {**contents, "results.db": _store("results")}
@@ -178,11 +178,11 @@ def large_file() -> bytes:
     """Return data whose copies and products take tens of megabytes."""
     import tempfile
 
-    from ccmn.data import MultiLabelData, write_npz
+    from ccmn.data import MultiLabelData, write_file
 
     X = np.random.default_rng(0).normal(size=(4000, 500)).astype(np.float32)
     with tempfile.TemporaryDirectory() as place:
-        write_npz(MultiLabelData(X, (X[:, :20] > 0).astype(np.uint8)), Path(place) / "large.npz")
+        write_file(MultiLabelData(X, (X[:, :20] > 0).astype(np.uint8)), Path(place) / "large.npz")
         return (Path(place) / "large.npz").read_bytes()
 
 
@@ -245,10 +245,10 @@ def gpu_memory(rng: np.random.Generator, folder: Path) -> str:
         "import sys, torch; torch.cuda.set_per_process_memory_fraction(2e-4); from ccmn.app.cli import main; "
         "sys.argv = ['ccmn', *sys.argv[1:]]; main()"
     )
-    from ccmn.data import MultiLabelData, write_npz
+    from ccmn.data import MultiLabelData, write_file
 
     X = rng.normal(size=(20_000, 500)).astype(np.float32)
-    write_npz(MultiLabelData(X, (X[:, :20] > 0).astype(np.uint8)), folder / "large.npz")
+    write_file(MultiLabelData(X, (X[:, :20] > 0).astype(np.uint8)), folder / "large.npz")
     options = {"noise": "none", "method": "hamming", "epochs": "2", "lr": "0.05", "device": "cuda", "out": "model.ccmn"}
     command = ["fit", "large.npz", *(word for name, value in options.items() for word in (f"--{name}", value))]
     done = subprocess.run(

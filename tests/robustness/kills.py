@@ -91,15 +91,15 @@ def write_files(rng: np.random.Generator, folder: Path) -> str:
     """Write data files and rates, with the writers that exports, votes and caches use, too."""
     from ccmn.app.cli.noise_commands import read_rates, write_rates
     from ccmn.app.review.retraining import _write_lines
-    from ccmn.data import MultiLabelData, read_csv, read_npz, write_csv, write_npz
+    from ccmn.data import MultiLabelData, read_file, write_file
     from ccmn.noise import PartialNoise
 
     X, rows = np.arange(300, dtype=np.float32).reshape(100, 3), range(100)
     data = [MultiLabelData(X + i, np.full((100, 2), i, np.uint8)) for i in range(2)]
 
     def write(i: int) -> None:
-        write_npz(data[i], folder / "data.npz")
-        write_csv(data[i], folder / "data.csv")
+        write_file(data[i], folder / "data.npz")
+        write_file(data[i], folder / "data.csv")
         write_rates(PartialNoise([0.1 + i / 10, 0.2]), folder / "rates.json")
         _write_lines(folder / "votes.csv", ("row", "annotator", "label", "value"), [(r, "ann", "sea", i) for r in rows])
 
@@ -110,7 +110,7 @@ def write_files(rng: np.random.Generator, folder: Path) -> str:
 
     write(0)
     killed(work, float(rng.exponential(0.03)))
-    for found in (read_npz(folder / "data.npz"), read_csv(folder / "data.csv", -2)):
+    for found in (read_file(folder / "data.npz"), read_file(folder / "data.csv", -2)):
         i = int(found.Y[0, 0])
         expect(np.array_equal(found.X, X + i) and bool((i == found.Y).all()), "damaged", found.name)
     expect(read_rates(folder / "rates.json").rho_neg[0] in (0.1, 0.2), "damaged", "rates.json")

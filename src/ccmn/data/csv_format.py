@@ -154,7 +154,7 @@ def write_csv(data: MultiLabelData, path: PathLike) -> None:
     import pandas as pd
 
     if data.candidates is not None:
-        raise ValueError("CSV cannot store candidate sets in addition to labels; use write_npz")
+        raise ValueError("CSV cannot store candidate sets in addition to labels; write an .npz file")
     features = data.feature_names or [f"x{j}" for j in range(data.d)]
     labels = data.label_names or [f"label_{j}" for j in range(data.q)]
     with prefix_errors("the names of features and labels together"):

@@ -90,13 +90,63 @@ def format_suffix(path: PathLike) -> str:
 
 
 def read_file(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
-    """Read a data file of any known format, determined by its suffix (``.gz`` for compressed text)."""
+    """Read a data file of any known format, determined by its suffix (``.gz`` for compressed text).
+
+    Parameters
+    ----------
+    path : str or path
+        File with one of the suffixes .csv, .parquet, .json, .jsonl, .arff, .txt, .svm, .libsvm, .mat and .npz.
+    labels : list of str, str, int or path, default=None
+        Label columns of a table: names, a pattern such as "label_*", a count from the start (14) or the end (-14), or
+        a file with the names (``.xml`` or ``.txt``). LIBSVM text: names or number of the labels. Formats with a
+        separate label matrix (.mat, .npz) and Meka files, which declare their labels, need none.
+
+    Returns
+    -------
+    MultiLabelData
+        Features, labels and names.
+
+    Raises
+    ------
+    ValueError
+        If the suffix is unknown or the file is malformed; the message names the file and, for text, the line.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from ccmn.data import MultiLabelData, read_file, write_file
+    >>> data = MultiLabelData([[0.5], [1.5]], [[1, 0], [1, 1]], label_names=["sea", "sky"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_file(data, pathlib.Path(folder) / "data.csv")
+    ...     print(read_file(pathlib.Path(folder) / "data.csv", labels=["sea", "sky"]))
+    MultiLabelData(data: n=2, d=1 dense, q=2)
+    """
     path = check_file(path)
     with prefix_errors(path):
         form = FORMATS[format_suffix(path)]
         if form.labels_apart and labels is not None:
             raise ValueError(f"{form.name} stores labels in a separate matrix: omit labels={labels!r}")
     return form.read(path) if form.labels_apart else form.read(path, labels)
+
+
+def write_file(data: MultiLabelData, path: PathLike) -> None:
+    """Write data to a file in the format of its suffix; an existing file is replaced when the new one is complete.
+
+    Parameters
+    ----------
+    data : MultiLabelData
+        Data to write.
+    path : str or path
+        ".npz" stores everything that has a number or a name, sparse matrices as such. ".csv" has the features, then
+        the labels as last columns. ".json" (Label Studio) and ".jsonl" (rows of Argilla, doccano and Hugging Face)
+        have identifiers, texts or pictures with their labels.
+
+    Raises
+    ------
+    ValueError
+        If the suffix is unknown, or the format cannot store these data.
+    """
+    writer_for(path)(data, path)
 
 
 def read_rows(path: PathLike) -> MultiLabelData:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ccmn.app.cli.app import app
-from ccmn.data import MultiLabelData, write_csv, write_npz
+from ccmn.data import MultiLabelData, write_file
 
 Run = Callable[..., Result]
 
@@ -66,8 +66,8 @@ def task() -> MultiLabelData:
 @pytest.fixture
 def files(task: MultiLabelData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Working directory with the task as task.csv and task.npz."""
-    write_csv(task, tmp_path / "task.csv")
-    write_npz(task, tmp_path / "task.npz")
+    write_file(task, tmp_path / "task.csv")
+    write_file(task, tmp_path / "task.npz")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -76,7 +76,7 @@ def files(task: MultiLabelData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def saved(task: MultiLabelData, run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Model fitted on the task."""
     folder = tmp_path_factory.mktemp("saved")
-    write_npz(task, folder / "task.npz")
+    write_file(task, folder / "task.npz")
     options = ("--method", "hamming", "--noise", "none", "--epochs", 60, "--lr", 0.05)
     run("fit", folder / "task.npz", *options, "--out", folder / "model.ccmn")
     return folder / "model.ccmn"

@@ -19,7 +19,7 @@ import ccmn
 from ccmn import __version__
 from ccmn.app.cli.app import app
 from ccmn.app.cli.options import REMOVED_OPTIONS, read_labels
-from ccmn.data import write_npz
+from ccmn.data import write_file
 
 COMMANDS = [
     ("demo",),
@@ -133,7 +133,7 @@ def test_errors_name_the_parameter_and_its_value(rejected, files, arguments, mes
 def test_rates_that_the_data_do_not_identify_are_reported_with_options(run, unnamed, files):
     rng = np.random.default_rng(0)
     Y = unnamed.X[:, :3] * 0.3 + rng.normal(size=unnamed.Y.shape) > 0.3  # hardly depends on the features
-    write_npz(replace(unnamed, Y=Y.astype(np.uint8)), "weak.npz")
+    write_file(replace(unnamed, Y=Y.astype(np.uint8)), "weak.npz")
     result = run("noise", "estimate", "weak.npz")
     assert "! 0: The features do not predict this label" in result.stdout
     assert "--noise partial or missing" in result.stderr

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from app.report.checks import check_page
 from ccmn.app.cli.noise_commands import read_rates
 from ccmn.audit import audit_labels, find_label_issues
-from ccmn.data import MultiLabelData, read_npz, write_csv, write_npz
+from ccmn.data import MultiLabelData, read_file, write_file
 from ccmn.noise import PartialNoise
 
 
@@ -20,7 +20,7 @@ from ccmn.noise import PartialNoise
 def noisy(run, files):
     """Task with noisy labels, and their rates in noisy.rates.json."""
     run("noise", "inject", "task.npz", "--rho-pos", 0.1, "--rho-neg", 0.2, "--out", "noisy.npz")
-    return read_npz("noisy.npz")
+    return read_file("noisy.npz")
 
 
 def test_known_rates(printed, task, noisy, files):
@@ -153,14 +153,14 @@ def _without_digits(issues):
 
 def test_formats_candidates_and_unobserved_labels(printed, task, noisy, files):
     expected = printed("audit", "noisy.npz", "--noise", "noisy.rates.json")
-    write_csv(noisy, files / "noisy.csv")
+    write_file(noisy, files / "noisy.csv")
     same = printed("audit", "noisy.csv", "--labels", "sea,sky,sun", "--noise", "noisy.rates.json")
     assert _without_digits(same["issues"]) == _without_digits(expected["issues"])
-    write_npz(MultiLabelData(task.X, task.Y, candidates=noisy.Y, label_names=task.label_names), files / "both.npz")
+    write_file(MultiLabelData(task.X, task.Y, candidates=noisy.Y, label_names=task.label_names), files / "both.npz")
     assert printed("audit", "both.npz", "--candidates", "--noise", "noisy.rates.json")["issues"] == expected["issues"]
     Y = noisy.Y.astype(np.float32)
     Y[:100] = np.nan
-    write_npz(MultiLabelData(task.X, Y), files / "weak.npz")
+    write_file(MultiLabelData(task.X, Y), files / "weak.npz")
     weak = printed("audit", "weak.npz", "--noise", "noisy.rates.json", "--top", 900, "--min-p-wrong", 0)
     assert weak["found"] == 600
     assert min(issue["row"] for issue in weak["issues"]) >= 100
@@ -233,8 +233,8 @@ def test_report_of_texts(run, files):
 def test_names_that_look_like_formulas_are_written_unchanged(printed, noisy, files):
     """They still match the labels of the data; the documentation describes how to open such files."""
     names = ["=1+1", "@sky", '-"sun", +1']
-    write_npz(replace(noisy, label_names=names), files / "formulas.npz")
+    write_file(replace(noisy, label_names=names), files / "formulas.npz")
     printed("audit", "formulas.npz", "--noise", "partial", "--min-p-wrong", 0, "--out", "issues.csv")
     assert set(pd.read_csv("issues.csv").label) == set(names)
-    write_csv(replace(noisy, label_names=names), files / "formulas.csv")
+    write_file(replace(noisy, label_names=names), files / "formulas.csv")
     assert list(pd.read_csv("formulas.csv"))[-3:] == names

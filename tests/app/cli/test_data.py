@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from typer.main import get_command
 
 from ccmn.app.cli.data_commands import data_app
-from ccmn.data import make_noisy_multilabel, read_csv, read_npz, write_npz
+from ccmn.data import make_noisy_multilabel, read_file, write_file
 from ccmn.data.catalog import DATASETS, VOTE_SOURCES, Source, VoteSource
 
 
@@ -127,20 +127,20 @@ def test_fetch_requires_a_dataset_name(rejected, files):
 
 def test_convert(run, task, files):
     run("data", "convert", "task.csv", "--labels", -3, "--out", "copy.npz")
-    copy = read_npz("copy.npz")
+    copy = read_file("copy.npz")
     assert_array_equal(copy.X, task.X)
     assert_array_equal(copy.Y, task.Y)
     assert copy.label_names == task.label_names
     out = run("data", "convert", "copy.npz", "--out", "again.csv", "--json").stdout
     assert json.loads(out) == {"out": "again.csv", "n": 300, "d": 4, "q": 3}
-    assert_array_equal(read_csv("again.csv", labels=["sea", "sky", "sun"]).X, task.X)
+    assert_array_equal(read_file("again.csv", labels=["sea", "sky", "sun"]).X, task.X)
 
 
 def test_convert_of_real_arff(run, real_data, tmp_path):
     arff = real_data / "original" / "mulan_yeast.arff.gz"
     labels = real_data / "original" / "mulan_yeast.xml"
     run("data", "convert", arff, "--labels", labels, "--out", tmp_path / "yeast.npz")
-    assert_array_equal(read_npz(tmp_path / "yeast.npz").Y, read_npz(real_data / "yeast.npz").Y)
+    assert_array_equal(read_file(tmp_path / "yeast.npz").Y, read_file(real_data / "yeast.npz").Y)
 
 
 def uncertain_table(path):
@@ -212,6 +212,6 @@ def test_convert_overwrites_with_force(run, files):
 def test_convert_of_unobserved_labels(run, task, files):
     Y = task.Y.astype(np.float32)
     Y[0, 0] = np.nan
-    write_npz(type(task)(task.X, Y), files / "weak.npz")
+    write_file(type(task)(task.X, Y), files / "weak.npz")
     run("data", "convert", "weak.npz", "--out", "weak.csv")
-    assert_array_equal(read_csv("weak.csv", labels="label_*").Y, Y)
+    assert_array_equal(read_file("weak.csv", labels="label_*").Y, Y)

@@ -17,7 +17,7 @@ import torch.distributed
 
 import ccmn
 from ccmn.app.cli.fit_command import _local_gpu
-from ccmn.data import MultiLabelData, write_npz
+from ccmn.data import MultiLabelData, write_file
 from ccmn.models import load_model
 
 pytestmark = [
@@ -41,7 +41,7 @@ def folder(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(430, 5)).astype(np.float32)
     Y = (X[:, :3] + rng.normal(size=(430, 3)) > 0.3).astype(np.uint8)
-    write_npz(MultiLabelData(X=X, Y=Y), tmp_path / "task.npz")
+    write_file(MultiLabelData(X=X, Y=Y), tmp_path / "task.npz")
     rates = {"kind": "class_conditional", "rho_pos": [0.1, 0.2, 0.0], "rho_neg": [0.1, 0.0, 0.2]}
     (tmp_path / "rates.json").write_text(json.dumps(rates))
     return tmp_path

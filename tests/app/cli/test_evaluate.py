@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score
 from app.report.checks import check_page
 from ccmn.app.report.console import metric_title
 from ccmn.app.report.facts import RANK_METRICS
-from ccmn.data import write_csv, write_npz
+from ccmn.data import write_file
 from ccmn.estimation import NoiseRates
 from ccmn.metrics import METRICS
 from ccmn.models import load_model
@@ -24,8 +24,8 @@ def fresh(task, files):
     """Held-out rows, as fresh.csv and fresh.npz."""
     X = np.random.default_rng(1).normal(size=task.X.shape).astype(np.float32)
     data = replace(task, X=X, Y=(X[:, :3] > 0.3).astype(np.uint8), name="fresh")
-    write_npz(data, files / "fresh.npz")
-    write_csv(data, files / "fresh.csv")
+    write_file(data, files / "fresh.npz")
+    write_file(data, files / "fresh.csv")
     return data
 
 
@@ -58,8 +58,8 @@ def test_hint_at_rates_if_the_model_was_trained_on_noisy_labels(run, saved, fres
 def test_labels_are_matched_by_name(printed, saved, task, files):
     order = [2, 0, 1]
     reordered = replace(task, Y=task.Y[:, order], label_names=[task.label_names[j] for j in order])
-    write_npz(reordered, files / "reordered.npz")
-    write_csv(reordered, files / "reordered.csv")
+    write_file(reordered, files / "reordered.npz")
+    write_file(reordered, files / "reordered.csv")
     expected = printed("evaluate", saved, "task.npz")
     assert printed("evaluate", saved, "reordered.npz") == expected
     assert printed("evaluate", saved, "reordered.csv") == expected
@@ -67,7 +67,7 @@ def test_labels_are_matched_by_name(printed, saved, task, files):
 
 
 def test_labels_without_names_are_matched_by_position(printed, saved, unnamed, files):
-    write_npz(unnamed, files / "unnamed.npz")
+    write_file(unnamed, files / "unnamed.npz")
     assert printed("evaluate", saved, "unnamed.npz") == printed("evaluate", saved, "task.npz")
 
 
@@ -85,7 +85,7 @@ def test_noisy_labels(run, printed, rejected, saved, fresh, files):
 
 def test_note_on_rates_of_clean_labels(run, saved, fresh, files):
     predicted = replace(fresh, Y=(load_model(saved).decision_function(fresh.X) >= 0).astype(np.uint8))
-    write_npz(predicted, files / "right.npz")
+    write_file(predicted, files / "right.npz")
     (files / "much.json").write_text(json.dumps(ClassConditionalNoise(0.2, 0.3, n_labels=3).to_dict()))
     assert "If they are clean, omit --noise" in run("evaluate", saved, "right.npz", "--noise", "much.json").stderr
     assert run("evaluate", saved, "right.npz").stderr == ""
@@ -93,7 +93,7 @@ def test_note_on_rates_of_clean_labels(run, saved, fresh, files):
 
 def test_values_outside_the_range_are_marked(run, printed, saved, task, files):
     predicted = replace(task, Y=(load_model(saved).decision_function(task.X) >= 0).astype(np.uint8))
-    write_npz(predicted, files / "right.npz")
+    write_file(predicted, files / "right.npz")
     (files / "much.json").write_text(json.dumps(ClassConditionalNoise(0.2, 0.3, n_labels=3).to_dict()))
     arguments = ("evaluate", saved, "right.npz", "--noise", "much.json")
     found = printed(*arguments)["metrics"]
@@ -153,7 +153,7 @@ def test_estimated_rates_widen_the_errors(printed, rejected, run, saved, fresh, 
 def test_unobserved_labels_are_ignored_with_noise(printed, saved, task, files):
     Y = task.Y.astype(np.float32)
     Y[5, 1] = np.nan
-    write_npz(replace(task, Y=Y), files / "weak.npz")
+    write_file(replace(task, Y=Y), files / "weak.npz")
     (files / "none.json").write_text(json.dumps(ClassConditionalNoise(0.0, 0.0, n_labels=3).to_dict()))
     found = printed("evaluate", saved, "weak.npz", "--noise", "none.json")["metrics"]
     scores = load_model(saved).decision_function(task.X)
@@ -173,12 +173,12 @@ def test_unobserved_labels_are_ignored_with_noise(printed, saved, task, files):
     ],
 )
 def test_errors(rejected, saved, task, files, arguments, message):
-    write_csv(replace(task, Y=task.Y[:, :0], label_names=None), files / "nolabels.csv")
+    write_file(replace(task, Y=task.Y[:, :0], label_names=None), files / "nolabels.csv")
     np.savez(files / "nolabels.npz", X=task.X)
-    write_npz(replace(task, Y=task.Y[:, :2], label_names=None), files / "two.npz")
+    write_file(replace(task, Y=task.Y[:, :2], label_names=None), files / "two.npz")
     Y = task.Y.astype(np.float32)
     Y[:, 1] = np.nan
-    write_npz(replace(task, Y=Y), files / "weak.npz")
+    write_file(replace(task, Y=Y), files / "weak.npz")
     assert message in rejected("evaluate", saved, *arguments)
 
 
@@ -208,8 +208,8 @@ def test_rows_with_unobserved_labels_are_left_out_without_noise(run, printed, sa
     """Metrics on the labels as given need all labels of a row."""
     Y = task.Y.astype(np.float32)
     Y[::3, 1] = np.nan
-    write_npz(replace(task, Y=Y), files / "some.npz")
-    write_npz(task.take(np.arange(300) % 3 > 0), files / "complete.npz")
+    write_file(replace(task, Y=Y), files / "some.npz")
+    write_file(task.take(np.arange(300) % 3 > 0), files / "complete.npz")
     result = run("evaluate", saved, "some.npz")
     assert "100 of 300 rows with missing labels are left out" in result.stderr
     assert printed("evaluate", saved, "some.npz")["metrics"] == printed("evaluate", saved, "complete.npz")["metrics"]
@@ -218,7 +218,7 @@ def test_rows_with_unobserved_labels_are_left_out_without_noise(run, printed, sa
 def test_report_with_unobserved_labels(run, saved, task, files):
     Y = task.Y.astype(np.float32)
     Y[5, 1] = np.nan
-    write_npz(replace(task, Y=Y), files / "weak.npz")
+    write_file(replace(task, Y=Y), files / "weak.npz")
     (files / "none.json").write_text(json.dumps(ClassConditionalNoise(0.0, 0.0, n_labels=3).to_dict()))
     run("evaluate", saved, "weak.npz", "--noise", "none.json", "--report", "weak.html")
     reader = check_page((files / "weak.html").read_text())
@@ -228,7 +228,7 @@ def test_report_with_unobserved_labels(run, saved, task, files):
 
 def test_repeated_rows_are_counted(run, printed, saved, task, files):
     twice = replace(task, X=np.concatenate([task.X, task.X[:30]]), Y=np.concatenate([task.Y, task.Y[:30]]))
-    write_npz(twice, files / "twice.npz")
+    write_file(twice, files / "twice.npz")
     assert printed("evaluate", saved, "twice.npz")["duplicates"] == {"exact": 30, "near": 0}
     assert "30 of 330 rows repeat an earlier row" in run("evaluate", saved, "twice.npz").stdout
     assert "repeat" not in run("evaluate", saved, "task.npz").stdout
@@ -237,11 +237,11 @@ def test_repeated_rows_are_counted(run, printed, saved, task, files):
 def test_rank_metrics_use_rows_with_labels(printed, saved, task, files):
     """Rows without labels have no order that could be wrong: they must not hide a poor order of the others."""
     empty = replace(task, Y=np.where(np.arange(300)[:, None] < 290, 0, task.Y).astype(np.uint8))
-    write_npz(empty, files / "empty.npz")
+    write_file(empty, files / "empty.npz")
     found = printed("evaluate", saved, "empty.npz")["metrics"]
     rows = np.flatnonzero(empty.Y.any(1))
     few = replace(task, X=task.X[rows], Y=empty.Y[rows])
-    write_npz(few, files / "few.npz")
+    write_file(few, files / "few.npz")
     expected = printed("evaluate", saved, "few.npz")["metrics"]
     assert {name: found[name] for name in RANK_METRICS} == {name: expected[name] for name in RANK_METRICS}
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ccmn.data import MultiLabelData, read_npz, write_npz
+from ccmn.data import MultiLabelData, read_file, write_file
 from ccmn.models import load_model
 
 FIT = ("fit", "task.npz", "--noise", "none", "--method", "hamming", "--lr", 0.05)
@@ -140,7 +140,7 @@ def test_messages_of_several_lines_are_printed_in_one(rejected, files, monkeypat
 
 def test_control_characters_in_names_do_not_reach_the_terminal(run, rejected, task, files):
     names = ["\x1b]0;title\x07", "\x1b[2J", "[/]\u202e"]
-    write_npz(replace(task, label_names=names), files / "[red].npz")
+    write_file(replace(task, label_names=names), files / "[red].npz")
     for command in (("noise", "estimate", "[red].npz"), ("audit", "[red].npz"), ("data", "info", "[red].npz")):
         result = run(*command)
         assert "\x1b" not in result.output
@@ -202,7 +202,7 @@ class TestRateFiles:
         assert line.count("\n") == 1
 
     def test_noise_requires_observed_labels(self, rejected, task, files):
-        write_npz(MultiLabelData(task.X, np.full((task.n, 2), np.nan)), files / "unknown.npz")
+        write_file(MultiLabelData(task.X, np.full((task.n, 2), np.nan)), files / "unknown.npz")
         message = rejected("noise", "inject", "unknown.npz", "--partial", 0.1, "--out", "noisy.npz")
         assert "unknown.npz contains no observed labels" in message
 
@@ -262,14 +262,14 @@ TRUSTED = {"rows": [0, 2], "Y": np.eye(2, 3, dtype=np.uint8), "random": [True, F
     ],
 )
 def test_damaged_verified_rows_are_named(files, rejected, change, reason):
-    np.savez("trusted.npz", **{**TRUSTED, "label_names": read_npz("task.npz").label_names, **change})
+    np.savez("trusted.npz", **{**TRUSTED, "label_names": read_file("task.npz").label_names, **change})
     line = rejected("noise", "estimate", "task.npz", "--trusted", "trusted.npz")
     assert line.startswith("ccmn: trusted.npz: ")
     assert reason in line
 
 
 def test_verified_rows_in_a_damaged_file(files, rejected, monkeypatch):
-    np.savez("trusted.npz", **{**TRUSTED, "label_names": read_npz("task.npz").label_names})
+    np.savez("trusted.npz", **{**TRUSTED, "label_names": read_file("task.npz").label_names})
     content = (files / "trusted.npz").read_bytes()
     arguments = ("noise", "estimate", "task.npz", "--trusted", "trusted.npz")
     for damaged in (content[:60], content[:200] + bytes(8) + content[208:], b""):
@@ -286,8 +286,8 @@ def test_verified_rows_in_a_damaged_file(files, rejected, monkeypatch):
 def test_errors_of_matching_files_name_them(files, run, rejected, saved):
     (files / "rates.json").write_text('{"kind": "partial", "rho_neg": [0.1, 0.1]}')
     assert "rates.json: Expected noise rates of 3 labels" in rejected("audit", "task.npz", "--noise", "rates.json")
-    task = read_npz("task.npz")
-    write_npz(replace(task, Y=np.full(task.Y.shape, np.nan)), "unknown.npz")
+    task = read_file("task.npz")
+    write_file(replace(task, Y=np.full(task.Y.shape, np.nan)), "unknown.npz")
     assert "unknown.npz: no row has all labels observed" in rejected("evaluate", saved, "unknown.npz")
     assert "only NaN" in rejected("fit", "unknown.npz", "--noise", "none", "--out", "model.ccmn")
     assert not (files / "model.ccmn").exists()

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose
 
-from ccmn.data import load_dataset, write_csv, write_npz
+from ccmn.data import load_dataset, write_file
 from ccmn.models import load_model
 from ccmn.noise import ClassConditionalNoise
 
@@ -77,7 +77,7 @@ def test_validation_file(run, task, files):
     """Columns of the validation file are matched by name."""
     order = [2, 0, 3, 1]
     names = [task.feature_names[j] for j in order]
-    write_csv(replace(task, X=task.X[:, order], feature_names=names), files / "validation.csv")
+    write_file(replace(task, X=task.X[:, order], feature_names=names), files / "validation.csv")
     arguments = ("fit", "task.npz", "--noise", "none", *QUICK)
     history = {}
     for name in ("validation.csv", "task.npz"):
@@ -88,7 +88,7 @@ def test_validation_file(run, task, files):
 
 def test_candidates(run, rejected, task, files):
     candidates = np.maximum(task.Y, np.random.default_rng(1).random(task.Y.shape) < 0.3)
-    write_npz(replace(task, candidates=candidates), files / "partial.npz")
+    write_file(replace(task, candidates=candidates), files / "partial.npz")
     arguments = ("--noise", "partial", "--candidates", *QUICK)
     text = run("fit", "partial.npz", "--validation", "partial.npz", *arguments, "--out", "model.ccmn").stdout
     assert "missing-label rate 0.00, added-label rate 0." in text
@@ -187,8 +187,8 @@ def test_label_name_with_a_comma(run, files):
 def test_errors(rejected, files, task, arguments, message):
     (files / "rates.json").write_text('{"kind": "partial", "rho_neg": [0.1, 0.2]}')
     (files / "empty.csv").write_text("x,sea\n")
-    write_npz(type(task)(task.X[:, :2], task.Y), files / "other.npz")
-    write_npz(type(task)(task.X[:, :0], task.Y), files / "bare.npz")
+    write_file(type(task)(task.X[:, :2], task.Y), files / "other.npz")
+    write_file(type(task)(task.X[:, :0], task.Y), files / "bare.npz")
     assert message in rejected("fit", *arguments, "--out", "model.ccmn")
     assert not (files / "model.ccmn").exists()
 

@@ -7,14 +7,14 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from ccmn.app.cli.noise_commands import match_rates, read_estimate, read_rates
-from ccmn.data import MultiLabelData, read_csv, read_npz, write_npz
+from ccmn.data import MultiLabelData, read_file, write_file
 from ccmn.estimation import NoiseRates
 from ccmn.noise import ClassConditionalNoise, PartialNoise, TransitionNoise
 
 
 def test_inject_writes_data_rates_and_counts(printed, task, files):
     found = printed("noise", "inject", "task.npz", "--rho-pos", 0.3, "--rho-neg", 0.1, "--out", "noisy.npz")
-    noisy, noise = read_npz("noisy.npz"), read_rates(files / "noisy.rates.json")
+    noisy, noise = read_file("noisy.npz"), read_rates(files / "noisy.rates.json")
     assert_array_equal(noisy.X, task.X)
     assert found["labels"] == 900
     assert found["lost"] == ((task.Y == 1) & (noisy.Y == 0)).sum()
@@ -27,14 +27,14 @@ def test_inject_prints_counts(run, files):
     text = run("noise", "inject", "task.csv", "--labels", -3, "--partial", 0.5, "--out", "noisy.csv").stdout
     assert " 0 removed, " in text
     assert "rates in noisy.rates.json" in text
-    assert read_csv("noisy.csv", labels=-3).label_names == ("sea", "sky", "sun")
+    assert read_file("noisy.csv", labels=-3).label_names == ("sea", "sky", "sun")
 
 
 def test_inject_is_reproducible(run, files):
     options = ("--paper-draw", "literal", "--out")
     for random_state, name in ((1, "a.npz"), (1, "b.npz"), (2, "c.npz")):
         run("noise", "inject", "task.npz", "--random-state", random_state, *options, name)
-    a, b, c = (read_npz(name).Y for name in ("a.npz", "b.npz", "c.npz"))
+    a, b, c = (read_file(name).Y for name in ("a.npz", "b.npz", "c.npz"))
     assert_array_equal(a, b)
     assert (a != c).any()
 
@@ -59,7 +59,7 @@ def test_inject_matches_rates_by_name(run, task, files):
     rates = {"kind": "class_conditional", "rho_pos": [1e-9, 0.9, 0], "rho_neg": [0, 0, 0.5]}
     (files / "rates.json").write_text(json.dumps({**rates, "label_names": ["sun", "sky", "sea"]}))
     run("noise", "inject", "task.npz", "--rates", "rates.json", "--out", "noisy.npz")
-    flipped = (read_npz("noisy.npz").Y != task.Y).mean(0)
+    flipped = (read_file("noisy.npz").Y != task.Y).mean(0)
     assert flipped[2] == 0
     assert (flipped[:2] > 0.1).all()
     assert read_rates(files / "noisy.rates.json").rho_neg.tolist() == [0.5, 0, 0]
@@ -68,11 +68,11 @@ def test_inject_matches_rates_by_name(run, task, files):
 def test_sparse_and_unobserved_labels(printed, task, files):
     Y = task.Y.astype(np.float32)
     Y[:10] = np.nan
-    write_npz(MultiLabelData(task.X, Y), files / "weak.npz")
+    write_file(MultiLabelData(task.X, Y), files / "weak.npz")
     assert printed("noise", "inject", "weak.npz", "--partial", 0.2, "--out", "noisy.npz")["labels"] == 870
     (files / "rows.svm").write_text("0,1 1:0.5\n1 2:1\n")
     found = printed("noise", "inject", "rows.svm", "--missing", 0.5, "--out", "sparse.npz")
-    noisy = read_npz("sparse.npz").Y.toarray()
+    noisy = read_file("sparse.npz").Y.toarray()
     assert found["labels"] == 4
     assert (found["lost"], found["added"]) == (3 - noisy.sum(), 0)
     assert noisy[1, 0] == 0
@@ -131,8 +131,8 @@ def test_estimate_table(run, noisy):
 
 
 def test_estimate_from_csv_and_candidates(printed, task, noisy):
-    Y = read_npz("noisy.npz").Y
-    write_npz(MultiLabelData(task.X, task.Y, candidates=Y), noisy / "both.npz")
+    Y = read_file("noisy.npz").Y
+    write_file(MultiLabelData(task.X, task.Y, candidates=Y), noisy / "both.npz")
     options = ("--noise", "partial", "--random-state", 3)
     expected = printed("noise", "estimate", "noisy.npz", *options)["rho_neg"]
     assert printed("noise", "estimate", "both.npz", "--candidates", *options)["rho_neg"] == expected

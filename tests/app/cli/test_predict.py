@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from ccmn import ClassConditionalNoise, control_risk
 from ccmn.app.cli.predict_command import model_columns
-from ccmn.data import write_csv, write_npz
+from ccmn.data import write_file
 from ccmn.models import CCMNClassifier, load_model
 from ccmn.noise import TransitionNoise
 
@@ -67,10 +67,10 @@ def test_files_without_names_are_matched_by_position(run, saved, task, files):
 
 
 def test_models_without_names(run, task, unnamed, files):
-    write_npz(unnamed, files / "unnamed.npz")
+    write_file(unnamed, files / "unnamed.npz")
     run("fit", "unnamed.npz", "--noise", "none", "--out", "model.ccmn")
     assert run("predict", "model.ccmn", "unnamed.npz").stdout.startswith("row,0,1,2,p(0),p(1),p(2)\n")
-    write_csv(replace(task, Y=task.Y[:, :0], label_names=None), files / "features.csv")
+    write_file(replace(task, Y=task.Y[:, :0], label_names=None), files / "features.csv")
     run("predict", "model.ccmn", "features.csv")
 
 
@@ -156,7 +156,7 @@ def calibration(task, files):
     X = np.random.default_rng(1).normal(size=(1500, 4)).astype(np.float32)
     Y = (X[:, :3] > 0.3).astype(np.uint8)
     noisy = noise.corrupt(Y, random_state=0)
-    write_npz(replace(task, X=X, Y=noisy), files / "calibration.npz")
+    write_file(replace(task, X=X, Y=noisy), files / "calibration.npz")
     (files / "rates.json").write_text(json.dumps(noise.to_dict()))
     return X, noisy, noise
 
@@ -179,7 +179,7 @@ def test_control(run, printed, saved, task, calibration):
 
 
 def test_control_without_guarantee(rejected, saved, task, files):
-    write_npz(replace(task, X=task.X[:10], Y=task.Y[:10]), files / "few.npz")
+    write_file(replace(task, X=task.X[:10], Y=task.Y[:10]), files / "few.npz")
     message = rejected("predict", saved, "task.npz", "--control", "recall=0.99", "--calibration", "few.npz")
     assert "recall >= 0.99 cannot be guaranteed with confidence 0.9 from 10 rows" in message
     assert "rows are needed" in message
@@ -189,7 +189,9 @@ def test_control_of_a_multiclass_model(rejected, task, files):
     kinds = np.array(["cat", "dog", "emu"])[task.Y.sum(1) % 3]
     three = CCMNClassifier(TransitionNoise(np.eye(3)), epochs=2)
     three.fit(pd.DataFrame(task.X, columns=task.feature_names), kinds).save("three")
-    write_npz(replace(task, Y=np.eye(3, dtype=np.uint8)[task.Y.sum(1) % 3], label_names=["cat", "dog", "emu"]), "c.npz")
+    write_file(
+        replace(task, Y=np.eye(3, dtype=np.uint8)[task.Y.sum(1) % 3], label_names=["cat", "dog", "emu"]), "c.npz"
+    )
     message = rejected("predict", "three", "task.npz", "--control", "recall=0.9", "--calibration", "c.npz")
     assert "--control requires a multi-label model" in message
 

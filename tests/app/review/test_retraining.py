@@ -12,7 +12,7 @@ from app.review.example import NAMES, TRUE, answer_correctly, make_session
 from ccmn.app.review import Retraining, export_answers
 from ccmn.app.review.retraining import compare_errors
 from ccmn.app.review.review_data import read_review_data
-from ccmn.data import read_npz
+from ccmn.data import read_file
 from ccmn.estimation import NoiseRates
 from ccmn.models import CCMNClassifier, load_model
 from ccmn.noise import NoiseModel
@@ -116,7 +116,7 @@ def test_exported_files(session):
         assert set(rows[trusted["random"]].tolist()) == set(session.store.sampled_rows())
     known = ~np.isnan(Y)
     np.testing.assert_array_equal(Y[known], TRUE[rows][known])
-    corrected = read_npz(session.folder / "corrected.npz")
+    corrected = read_file(session.folder / "corrected.npz")
     np.testing.assert_array_equal(corrected.Y[rows][known], TRUE[rows][known])
     unchanged = np.setdiff1d(np.arange(len(TRUE)), rows)
     np.testing.assert_array_equal(corrected.Y[unchanged], session.dataset.data.Y[unchanged])
@@ -139,7 +139,7 @@ def test_exported_rates_can_be_read_as_noise_model_and_as_rates(session):
 
 def test_export_without_answers(session):
     export_answers(session)
-    np.testing.assert_array_equal(read_npz(session.folder / "corrected.npz").Y, session.dataset.data.Y)
+    np.testing.assert_array_equal(read_file(session.folder / "corrected.npz").Y, session.dataset.data.Y)
 
 
 def test_failed_export_keeps_the_previous_files(session, monkeypatch):

@@ -8,7 +8,7 @@ from app.review.example import make_dataset
 from ccmn._pictures import encode_png
 from ccmn.app.review import ReviewDataset, read_review_data
 from ccmn.app.review.review_data import MAX_FEATURES, MAX_OTHER_COLUMNS, FeaturePictures, FilePictures
-from ccmn.data import MultiLabelData, write_npz
+from ccmn.data import MultiLabelData, write_file
 from ccmn.data.column_roles import ColumnRoles
 
 CSV = "words,file,size,sea,sky\nred boat at sea,a.png,1.5,1,0\nblue sky today,b.png,2,0,1\nnothing here,c.png,3,0,\n"
@@ -44,7 +44,7 @@ def test_picture_files_are_displayed_and_not_used_as_features(table):
 
 def test_features_as_pictures_and_candidates(tmp_path):
     Y = np.array([[1, 0], [0, 1]])
-    write_npz(MultiLabelData(np.eye(2, 4), Y, candidates=np.ones_like(Y)), tmp_path / "data.npz")
+    write_file(MultiLabelData(np.eye(2, 4), Y, candidates=np.ones_like(Y)), tmp_path / "data.npz")
     dataset, _ = read_review_data(tmp_path / "data.npz", picture="2x2", candidates=True)
     assert dataset.picture(0).media_type == "image/png"
     assert dataset.given.tolist() == [[1, 1], [1, 1]]

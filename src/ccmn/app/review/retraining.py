@@ -23,7 +23,7 @@ from ccmn.app.review.decisions import LabelAnswer
 from ccmn.app.review.queue import TrustedRows, corrected_labels, trusted_rows
 from ccmn.app.review.review_data import ReviewDataset
 from ccmn.app.review.session import ReviewSession
-from ccmn.data.npz import write_npz
+from ccmn.data import write_file
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL
 
@@ -263,7 +263,7 @@ def export_answers(session: ReviewSession) -> list[Path]:
     with atomic_write(files["trusted.npz"]) as stream:
         random = np.isin(trusted.rows, list(sampled))
         np.savez_compressed(stream, label_names=names, random=random, **trusted._asdict())
-    write_npz(replace(dataset.data, Y=corrected), files["corrected.npz"])
+    write_file(replace(dataset.data, Y=corrected), files["corrected.npz"])
     votes = session.store.reviewer_answers()
     known = (vote for vote in votes if vote.answer != "unsure")
     lines = ((v.row, v.reviewer or "reviewer", names[v.label], int(v.answer == "yes")) for v in known)
