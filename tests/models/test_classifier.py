@@ -15,7 +15,6 @@ from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoi
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.metrics import hamming_loss, ranking_loss
 from ccmn.models import predictor
-from ccmn.models.training_data import ResolvedNoise, debias, prepare
 from ccmn.noise import TransitionNoise
 from ccmn.training import selection
 
@@ -208,9 +207,9 @@ def test_checkpoint_resumes_to_the_same_model(scenes, tmp_path):
 
     save = module.Checkpoint.save
 
-    def save_and_die(self, epoch, *rest):
-        save(self, epoch, *rest)
-        if epoch == 7:
+    def save_and_die(self, *state):
+        save(self, *state)
+        if len(state[-1].losses) == 10:
             raise KilledError
 
     with pytest.MonkeyPatch.context() as patch:
@@ -366,7 +365,7 @@ class TestErrors:
             ({"epochs": 0}, r"epochs must be an integer in \[1, inf\]; got 0"),
             ({"epochs": 2.5}, "epochs must be an integer"),
             ({"batch_size": -1}, "batch_size must be 'auto' or an integer"),
-            ({"lr": -0.1}, r"lr must be a positive number or a list of them; got -0\.1"),
+            ({"lr": -0.1}, r"lr must be a number in .* or a list of positive numbers; got -0\.1"),
             ({"lr": "quick"}, "lr must be"),
             ({"lr": None}, "lr must be"),
             ({"lr": ()}, "lr must be"),
@@ -437,23 +436,6 @@ class TestErrors:
         assert capsys.readouterr().err == ""
         CCMNClassifier(None, loss="ranking", epochs=2, verbose=2).fit(self.X, self.Y)
         assert "epoch 2/2: loss" in capsys.readouterr().err
-
-
-def test_only_verified_labels_of_trusted_rows_replace_noisy_labels():
-    noise = ClassConditionalNoise([0.2, 0.1, 0.0], [0.1, 0.3, 0.2])
-    Y = np.random.default_rng(0).integers(0, 2, (60, 3))
-    Z, X = noise.corrupt(Y, random_state=0), np.zeros((60, 2))
-    expected = noise.debias(Z.astype(np.float32))
-    nothing = debias(prepare(X, Z, trusted=([3, 7], np.full((2, 3), np.nan))), ResolvedNoise(noise), keep_noisy=False)
-    np.testing.assert_allclose(nothing.p, expected, rtol=1e-6)
-    assert (nothing.information == 1).all()
-    some = np.where([True, True, False], Y[:20], np.nan)
-    sample = debias(prepare(X, Z, trusted=(np.arange(20), some)), ResolvedNoise(noise), keep_noisy=False)
-    expected[:20, :2] = Y[:20, :2]
-    np.testing.assert_allclose(sample.p, expected, rtol=1e-6)
-    assert (sample.information[:20, :2] > 1).all()
-    assert (sample.information[20:] == 1).all()
-    assert (sample.information[:, 2] == 1).all()
 
 
 @pytest.mark.parametrize(

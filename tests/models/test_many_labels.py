@@ -9,15 +9,9 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse
-import torch
 
-from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, load_model
-from ccmn.models import label_classifier, predictor, targets
-from ccmn.models.predictor import common_slope
+from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, load_model, metrics
 from ccmn.noise import GroupedNoise
-from ccmn.training.batches import DenseLabels, Features
-from ccmn.training.networks import StackedLinear
-from ccmn.training.selection import CRITERIA, ValidationCriterion, criterion_of_scores
 
 N, D, Q = 300, 6, 9
 
@@ -34,9 +28,9 @@ def task():
 @pytest.fixture
 def always_sparse(monkeypatch):
     """Keep small CSR label matrices sparse and use tiny tiles."""
-    monkeypatch.setattr(targets, "MIN_SPARSE_ENTRIES", 0)
-    monkeypatch.setattr(predictor, "MAX_TILE_WEIGHTS", 4 * D)
-    monkeypatch.setattr(label_classifier, "MAX_TILE_SCORES", 70)
+    monkeypatch.setattr("ccmn.models.targets.MIN_SPARSE_ENTRIES", 0)
+    monkeypatch.setattr("ccmn.models.predictor.MAX_TILE_WEIGHTS", 4 * D)
+    monkeypatch.setattr("ccmn.models.label_classifier.MAX_TILE_SCORES", 70)
 
 
 @pytest.mark.parametrize(
@@ -124,46 +118,27 @@ def test_rates_of_very_many_labels_are_not_estimated(monkeypatch, task):
         CCMNClassifier("partial").fit(task[0], scipy.sparse.csr_matrix(task[1]))
 
 
-@pytest.mark.parametrize("name", list(CRITERIA))
+@pytest.mark.parametrize("loss", ["ranking", "hamming"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_criterion_in_blocks_equals_criterion_of_all_rows(monkeypatch, task, name, weighted):
-    """Blocks of seven rows give the criterion of all rows."""
+def test_criterion_in_blocks_is_that_of_all_rows(monkeypatch, task, loss, weighted):
+    """The validation criterion in blocks of seven rows equals the metrics of all validation rows."""
     X, Z, _, noise = task
-    p = torch.from_numpy(noise.debias(Z).astype(np.float32))
-    weights = torch.rand(N, generator=torch.Generator().manual_seed(0)).double() if weighted else None
-    network = StackedLinear(D, Q, [[0, 1]])
-    from ccmn.losses import HammingLoss
-
-    criterion = ValidationCriterion(name, HammingLoss(), Features(X), DenseLabels(p), weights)
-    whole = criterion_of_scores(name, p, network.outputs(torch.from_numpy(X)[None]), weights)
-    monkeypatch.setattr("ccmn.training.selection.MAX_BLOCK_SCORES", 7 * Q * 2)
-    torch.testing.assert_close(criterion(network), whole)
-    network.parameters[0].values.data[0, 0, 1] = torch.inf
-    assert criterion(network)[0, 1] == torch.inf
-
-
-def test_slope_minimizes_the_risk():
-    rng = np.random.default_rng(0)
-    f = rng.normal(size=(400, 7)) * 3
-    p = (rng.random(f.shape) < 1 / (1 + np.exp(-0.7 * f))) * 1.3 - 0.1
-    p[0, 0] = np.nan
-    weights = rng.random(400)
-
-    def risk(a):
-        """Return the risk from its formula."""
-        terms = np.logaddexp(0, a * f) - p * a * f
-        return np.nansum(weights[:, None] * terms)
-
-    best = common_slope(f, p, weights)
-    assert all(risk(best) < risk(best * factor) for factor in (0.999, 1.001))
-
-
-def test_slope_at_the_end_of_its_range():
-    """For separable labels, the slope is the largest allowed: e^4 for scores of unit size."""
-    f = np.array([[2.0], [-2.0]])
-    for p, expected in ((np.array([[1.0], [0.0]]), np.exp(4) / 2), (np.array([[0.0], [1.0]]), np.exp(-4) / 2)):
-        assert common_slope(f, p) == pytest.approx(expected)
-    assert common_slope(f, np.full((2, 1), np.nan)) == 1
+    weights = np.random.default_rng(0).uniform(0.5, 2, N) if weighted else None
+    monkeypatch.setattr("ccmn.training.selection.MAX_BLOCK_SCORES", 7 * Q)
+    few = CCMNClassifier(noise, loss=loss, lr=0.05, epochs=3, random_state=0).fit(X, Z, weights)
+    monkeypatch.undo()
+    whole = CCMNClassifier(noise, loss=loss, lr=0.05, epochs=3, random_state=0).fit(X, Z, weights)
+    name = "hamming_loss" if loss == "hamming" else "ranking_and_hamming_loss"
+    np.testing.assert_allclose(few.history_[name], whole.history_[name], rtol=1e-6)
+    given = CCMNClassifier(noise, loss=loss, lr=0.05, epochs=3, random_state=0).fit(X, Z, validation=(X, Z))
+    scores = given.decision_function(X)
+    expected = metrics.hamming_loss(Z, (scores >= 0).astype(int), noise=noise).value
+    if loss == "ranking":
+        p = noise.debias(Z)
+        pairs = p[:, :, None] * (1 - p[:, None, :]) * (1 - np.eye(Q))
+        wrong = (scores[:, :, None] < scores[:, None, :]) + 0.5 * (scores[:, :, None] == scores[:, None, :])
+        expected += (pairs * wrong).sum() / pairs.sum()
+    assert given.selected_["value"] == pytest.approx(expected, rel=1e-4)
 
 
 MEMORY = """

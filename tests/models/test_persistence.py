@@ -197,7 +197,7 @@ def test_full_disk_names_the_model(tmp_path, monkeypatch, name):
 
 def test_weights_that_are_not_finite_are_not_saved(tmp_path):
     clf = fitted()
-    clf._scorer.network.arrays["weight"][0, 0] = np.inf
+    clf._network.arrays["weight"][0, 0] = np.inf
     with pytest.raises(ValueError, match="weight must be finite"):
         clf.save(tmp_path / "m.ccmn")
     assert not any(tmp_path.iterdir())

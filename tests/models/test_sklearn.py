@@ -93,7 +93,6 @@ TASK = make_noisy_multilabel(300, 5, 3, strength=6, noise=NOISE, random_state=0)
 FRAME = pd.DataFrame(TASK.Y_noisy, columns=NOISE.label_names)
 
 CCMN_TYPES = ["ccmn.models.ccmn_classifier.CCMNClassifier", "ccmn.models.predictor.FittedNetwork"]
-CCMN_TYPES += ["ccmn.models.predictor.Scorer"]
 NOISE_TYPES = ["ccmn.noise.class_conditional.ClassConditionalNoise"]
 RATE_TYPES = ["ccmn.estimation.noise_rates.NoiseRates"]
 CORRECTED_TYPES = ["ccmn.models.corrected_classifier.CorrectedClassifier"]

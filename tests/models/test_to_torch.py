@@ -65,9 +65,9 @@ def rows_of(name: str) -> np.ndarray:
 
 
 def test_the_cases_include_every_kind_of_model(fitted):
-    scorers = [clf._scorer for clf in fitted.values() if isinstance(clf, CCMNClassifier)]
-    assert {scorer.network.kind for scorer in scorers} == {"linear", "mlp", "user"}
-    assert {scorer.link for scorer in scorers} == {"linear", "slope"}
+    networks = [clf._network for clf in fitted.values() if isinstance(clf, CCMNClassifier)]
+    assert {network.kind for network in networks} == {"linear", "mlp", "user"}
+    assert {network.link for network in networks} == {"linear", "slope"}
     assert fitted["average"]._model.forest_ is not None
     assert fitted["average, sparse"]._model.components_ is not None
 

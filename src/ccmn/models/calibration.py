@@ -8,14 +8,12 @@ Probabilities lie strictly inside (0, 1), increase with the score and are 1/2 at
 | hamming / logistic, forward | logistic | sigma(f) | the minimizer is the log-odds |
 | all others | slope | sigma(a f), a > 0 fitted on debiased validation labels | Platt scaling [1]_ without offset |
 
-The slope of the ranking loss and of classes is the same for all labels, so that probabilities order the labels of a
-row as the scores do. Other losses have a slope for every label (:func:`label_slopes`) [2]_.
+The slope is the same for all labels, so that probabilities order the labels of a row as the scores do.
 
 References
 ----------
 .. [1] J. Platt, "Probabilistic outputs for support vector machines and comparisons to regularized likelihood methods",
    Advances in Large Margin Classifiers, MIT Press, 1999.
-.. [2] R. DerSimonian and N. Laird, "Meta-analysis in clinical trials", Controlled Clinical Trials 7(3), 1986.
 """
 
 from __future__ import annotations
@@ -23,10 +21,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import expit
-from torch import Tensor
 
 MAX_TAIL = 0.05
 """Largest probability in the tails of the linear link."""
@@ -34,34 +30,16 @@ _MAX_LOG_ODDS = 20.0
 """Scores of the logistic link beyond this value are in the tails, because the exponential would run out of digits."""
 
 
-def linear_probability(f: NDArray[Any], tails: Any = (MAX_TAIL, MAX_TAIL)) -> NDArray[Any]:
-    """Return p = (1 + f) / 2, with tails that approach 0 and 1 like 1 / abs(f), so that ranks are kept.
-
-    The tails are p below ``tails[0]`` and above ``1 - tails[1]``, numbers or arrays of shape (q,).
+def linear_probability(f: NDArray[Any]) -> NDArray[Any]:
+    """Return p = (1 + f) / 2, with tails below .05 and above .95 that approach 0 and 1 like 1 / abs(f).
 
     >>> linear_probability(np.array([-3.0, 0.0, 0.5, 1.0])).round(3)
     array([0.002, 0.5  , 0.75 , 0.975])
-    >>> linear_probability(np.array([-0.99, 0.0, 0.5, 1.0]), (0.0, 0.01)).round(3)
-    array([0.005, 0.5  , 0.75 , 0.995])
     """
-    low, high = tails
     p = (1 + f) / 2
     tiny = np.finfo(np.float64).tiny
-    bottom, top = low**2 / np.maximum(2 * low - p, tiny), 1 - high**2 / np.maximum(2 * high - 1 + p, tiny)
-    return _open_interval(np.where(p < low, bottom, np.where(1 - p < high, top, p)))
-
-
-def linear_probability_tensor(f: Tensor, tails: Tensor) -> Tensor:
-    """Return :func:`linear_probability` of a tensor.
-
-    >>> linear_probability_tensor(torch.tensor([-3.0, 0.0, 0.5, 1.0]), torch.tensor([0.05, 0.05]))
-    tensor([0.0023, 0.5000, 0.7500, 0.9750])
-    """
-    low, high = tails
-    p = (1 + f) / 2
-    tiny = torch.finfo(f.dtype).tiny
-    bottom, top = low**2 / (2 * low - p).clamp_min(tiny), 1 - high**2 / (2 * high - 1 + p).clamp_min(tiny)
-    return torch.where(p < low, bottom, torch.where(1 - p < high, top, p))
+    low, high = (MAX_TAIL**2 / np.maximum(2 * MAX_TAIL - part, tiny) for part in (p, 1 - p))
+    return _open_interval(np.where(p < MAX_TAIL, low, np.where(1 - p < MAX_TAIL, 1 - high, p)))
 
 
 def logistic_probability(f: NDArray[Any]) -> NDArray[Any]:

@@ -6,11 +6,9 @@ network per learning rate. The learning rate and the epoch with the smallest cor
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +20,6 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from typing_extensions import Self
 
-from ccmn._containers import is_sparse
 from ccmn._validation import (
     Constraints,
     FloatArray,
@@ -35,10 +32,10 @@ from ccmn._validation import (
 from ccmn._warnings import warn
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.noise_rates import NOISE_TYPES
-from ccmn.losses import CORRECTIONS, SURROGATES, HammingLoss, MultiLabelLoss, RankingLoss
+from ccmn.losses import CORRECTIONS, SURROGATES, HammingLoss, RankingLoss
 from ccmn.models.label_classifier import LabelClassifier
-from ccmn.models.persistence import check_network, check_network_description, describe, read_description, write_model
-from ccmn.models.predictor import LINKS, FittedNetwork, NetworkModule, Scorer, extract_run, fit_slope
+from ccmn.models.persistence import describe, describe_network, read_description, read_network, write_model
+from ccmn.models.predictor import LINKS, FittedNetwork, NetworkModule
 from ccmn.models.progress import show_progress
 from ccmn.models.targets import Targets
 from ccmn.models.training_data import (
@@ -56,12 +53,11 @@ from ccmn.models.training_data import (
 )
 from ccmn.noise import GroupedNoise, NoiseModel, TransitionNoise
 from ccmn.training import loop
-from ccmn.training.batches import Batches, DenseLabels, Features, LabelSource, Rows, SparseLabels
+from ccmn.training.batches import Batches, Features, LabelSource, Rows, label_source
 from ccmn.training.checkpoint import Checkpoint, fit_fingerprint
 from ccmn.training.distributed import ProcessGroup, SharedBatches
-from ccmn.training.networks import NETWORKS, Network, UserNetwork, make_unflattened
-from ccmn.training.optimizer import StackedAdam
-from ccmn.training.selection import MIN_IMPROVEMENT, KeepBest, ValidationCriterion
+from ccmn.training.networks import NETWORKS, Network, StackedAdam, UserNetwork, make_unflattened
+from ccmn.training.selection import MIN_IMPROVEMENT, KeepBest, ValidationCriterion, edge_advice
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -75,20 +71,8 @@ MAX_CROSS_FIT_EPOCHS = 10
 """Epochs of the networks from whose embeddings rates are estimated; a short training suffices."""
 MAX_FULL_BATCH_ROWS = 256
 """Up to this number of rows, ``batch_size="auto"`` is all rows, and linear models and networks train in float64."""
-MIN_LATE_EPOCH = 0.9
-"""A larger learning rate is advised if the best epoch is after this share of the epochs. In 5 synthetic fits with an
-earlier best epoch at the learning rate 0.05, the largest one, adding 0.2 decreased the test loss once."""
 
-
-def _are_rates(value: Any) -> bool:
-    """Return whether a parameter is one positive number or several."""
-    try:
-        lr = np.atleast_1d(np.asarray(value, dtype=np.float64))
-    except (TypeError, ValueError):
-        return False
-    return lr.ndim == 1 and lr.size > 0 and bool(((lr > 0) & np.isfinite(lr)).all())
-
-
+_POSITIVE = Number(0, np.inf, "both")
 _NO_WORD = "a noise model, NoiseRates or None"
 CONSTRAINTS: Constraints = {
     "noise": [
@@ -98,7 +82,13 @@ CONSTRAINTS: Constraints = {
     "loss": [OneOf(*LOSSES)],
     "surrogate": [OneOf("auto", *SURROGATES), Satisfies(callable, "a function")],
     "model": [OneOf(*NETWORKS), Satisfies(callable, "a function (n_features, n_outputs) -> torch.nn.Module")],
-    "lr": [Satisfies(_are_rates, "a positive number or a list of them")],
+    "lr": [
+        _POSITIVE,
+        Satisfies(
+            lambda v: isinstance(v, (list, tuple, np.ndarray)) and len(v) > 0 and all(map(_POSITIVE.accepts, v)),
+            "a list of positive numbers",
+        ),
+    ],
     "epochs": [Number(1, integer=True)],
     "batch_size": [OneOf("auto"), Number(1, integer=True)],
     "weight_decay": [Number(0)],
@@ -322,7 +312,7 @@ class CCMNClassifier(LabelClassifier):
         """
         check_parameters(self.get_params(deep=False), CONSTRAINTS)
         self._check_combinations(sample_weight, validation, validation_is_clean)
-        self.__dict__.pop("_scorer", None)
+        self.__dict__.pop("_network", None)
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         if hasattr(X, "row_bytes"):  # a ShardedData
             from ccmn.models.streaming import fit_shards
@@ -332,29 +322,33 @@ class CCMNClassifier(LabelClassifier):
                     raise ValueError(f"{name} must be None if X is a ShardedData, which contains the labels")
             return fit_shards(self, X, seed, validation, validation_is_clean, checkpoint)
         X = read_features(self, X, reset=True)
-        data = prepare(X, y, sample_weight=sample_weight, trusted=trusted, groups=groups)
-        self._check_kind(data)
+        data = prepare(self, X, y, sample_weight=sample_weight, trusted=trusted, groups=groups)
         is_vector = not hasattr(self, "input_shape_") or not isinstance(self.noise, str)
         noise = resolve_noise(self.noise, data if is_vector else self._with_embeddings(data, seed), seed)
         self._set_targets(data.targets, noise)
-        sample = debias(data, noise, keep_noisy=not noise.model.flips_independent)
+        train = debias(data, noise)
         if validation is None:
-            parts = split(sample, self.validation_fraction, seed)
-            train, valid = parts.train, parts.valid
+            train, valid = split(train, self.validation_fraction, seed)
         else:
-            train, valid = sample, self._given_validation(validation, data.targets, validation_is_clean)
+            valid = self._given_validation(validation, data.targets, validation_is_clean)
         scaling = Scaling.of(X, data.weights) if self.scale and isinstance(self.model, str) else None
         saved = None if checkpoint is None else self._checkpoint(checkpoint, 5, train, valid)
-        if scaling is not None:
-            train = replace(train, X=scaling.transform(train.X))
-        n = X.shape[0]
-        device = torch.device(check_device(self.device, torch.cuda.is_available()))
+        n, device = X.shape[0], torch.device(check_device(self.device, torch.cuda.is_available()))
         # float64 costs nothing for few rows, and results do not depend on the rounding of sums.
         exact = n <= MAX_FULL_BATCH_ROWS and isinstance(self.model, str) and device.type == "cpu"
+        dtype = torch.float64 if exact else torch.float32
         batch_size = n if n <= MAX_FULL_BATCH_ROWS else 100 if n <= 5000 else 400
         batch_size = batch_size if isinstance(self.batch_size, str) else int(self.batch_size)
-        rows = rows_in_memory(train, batch_size, seed, device, torch.float64 if exact else torch.float32)
-        self._train(rows, valid, scaling, seed, saved)
+        features = Features(train.X if scaling is None else scaling.transform(train.X), dtype=dtype, device=device)
+        labels = label_source(train.p if train.noisy is None else train.noisy, device, dtype)
+        batches: Batches = Rows([np.arange(features.n)], batch_size, [seed], device=device)
+        group = ProcessGroup.current() if dist.is_available() and dist.is_initialized() else None
+        if group is not None:
+            batches = SharedBatches(batches, group)
+        row_weights, weights = train.row_weights(), None
+        if row_weights is not None:  # with a mean of 1, so that the learning rate does not depend on their scale
+            weights = torch.from_numpy(row_weights / row_weights.mean()).to(device, dtype)
+        self._train(features, labels, batches, weights, valid, scaling, seed, saved, group)
         return self
 
     def _check_combinations(self, sample_weight: Any, validation: Any, validation_is_clean: bool) -> None:
@@ -371,19 +365,6 @@ class CCMNClassifier(LabelClassifier):
                 )
             if self.random_state is None:
                 raise ValueError("random_state must be a number if several ranks train together; got None")
-
-    def _check_kind(self, data: TrainingData) -> None:
-        """Reject one class per row without ``TransitionNoise``, and labels that cannot be combined with groups."""
-        targets = data.targets
-        if targets.kind == "multiclass" and not isinstance(self.noise, TransitionNoise):
-            raise ValueError(
-                "CCMNClassifier requires a label matrix y of shape (n, q), one column of 0 and 1 per label (Only "
-                "binary classification is supported, of one label or several); got one class per row. A single label "
-                "is y.reshape(-1, 1). For one class per row use CCMNClassifier(TransitionNoise(T))."
-            )
-        if data.groups is not None and is_sparse(targets.labels):
-            n, q = targets.labels.shape
-            raise ValueError(f"groups require dense labels; got {n} x {q} sparse labels. Pass y.toarray().")
 
     def _set_targets(self, targets: Targets, noise: ResolvedNoise) -> None:
         """Set the attributes that are known before training."""
@@ -423,114 +404,104 @@ class CCMNClassifier(LabelClassifier):
         return Checkpoint(path, name, every=1 if group.is_distributed else every, is_main=group.is_main)
 
     def _train(
-        self, rows: TrainingRows, valid: Sample, scaling: Scaling | None, seed: int, saved: Checkpoint | None
+        self,
+        features: Features,
+        labels: LabelSource,
+        batches: Batches,
+        weights: Tensor | None,
+        valid: Sample,
+        scaling: Scaling | None,
+        seed: int,
+        saved: Checkpoint | None,
+        group: ProcessGroup | None,
     ) -> None:
         """Train one network per learning rate, at the same time or one after the other, and keep the best one."""
-        noise, has_dummy = self.noise_, self.loss == "ranking"
+        noise, has_dummy, q = self.noise_, self.loss == "ranking", valid.p.shape[1]
+        dtype, device, is_main = features.dtype, features.device, group is None or group.is_main
         surrogate = DEFAULT_SURROGATES[self.loss] if self.surrogate == "auto" else self.surrogate
         # A transition matrix flips labels jointly: the loss takes noisy labels, and the ranking loss has another form.
         own_noise = None if noise.flips_independent else noise
-        loss = LOSSES[self.loss](surrogate, own_noise, correction=self.correction).to(rows.features.device)
+        loss = LOSSES[self.loss](surrogate, own_noise, correction=self.correction).to(device)
         name = "one_error" if self._kind != "multilabel" else "hamming_loss"
-        if name == "hamming_loss" and has_dummy and rows.q > 1:
+        if name == "hamming_loss" and has_dummy and q > 1:
             name = "ranking_and_hamming_loss"
-        dtype, device, scaled = rows.features.dtype, rows.features.device, valid.X
-        if scaling is not None:
-            scaled = scaling.transform(scaled)
-        weights = None if valid.weights is None else torch.from_numpy(valid.weights).to(device)
-        labels = label_source(valid.p, device, torch.float32)
-        criterion = ValidationCriterion(
-            name, loss, Features(scaled, dtype=dtype, device=device), labels, weights, rows.group
-        )
-        lrs = tuple(float(x) for x in np.atleast_1d(np.asarray(self.lr, dtype=np.float64)))
-        is_main = rows.group is None or rows.group.is_main
-        is_user, size = not isinstance(self.model, str), (rows.features.d, loss.n_outputs(rows.q))
-        results: list[Run] = []
+        scaled = valid.X if scaling is None else scaling.transform(valid.X)
+        valid_weights = None if valid.weights is None else torch.from_numpy(valid.weights).to(device)
+        valid_labels = label_source(valid.p, device, torch.float32)
+        valid_features = Features(scaled, dtype=dtype, device=device)
+        criterion = ValidationCriterion(name, loss, valid_features, valid_labels, valid_weights, group)
+        lrs = [float(x) for x in np.atleast_1d(self.lr)]
+        is_user, size = not isinstance(self.model, str), (features.d, loss.n_outputs(q))
+        runs: list[tuple[dict[str, Any], Network, int]] = []
+        history: list[dict[str, float]] = []
+        checkpoints: list[Checkpoint] = []
         interrupted = False
-        for some in [(lr,) for lr in lrs] if is_user else [lrs]:
+        for some in [[lr] for lr in lrs] if is_user else [lrs]:
             checkpoint = saved.of(f"lr{some[0]:g}") if saved is not None and is_user else saved
-            show = nullcontext() if not self.verbose or not is_main else show_progress(self.verbose, name, rows.batches)
+            checkpoints += [] if checkpoint is None else [checkpoint]
+            show = show_progress(self.verbose, name, batches) if self.verbose and is_main else nullcontext()
             with torch.random.fork_rng(enabled=is_user), show as on_epoch:
+                network: Network
+                if is_user:
+                    torch.manual_seed(seed)
+                    network = UserNetwork(self._factory(self.model)(*size).to(device))
+                else:
+                    network = NETWORKS[str(self.model)](*size, [[seed] * len(lrs)], dtype=dtype, device=device)
+                lr = torch.tensor([some], dtype=dtype, device=device)
+                selection = KeepBest(criterion)
                 try:
-                    network: Network
-                    if is_user:
-                        torch.manual_seed(seed)
-                        network = UserNetwork(self._factory(self.model)(*size).to(device))
-                    else:
-                        network = NETWORKS[str(self.model)](*size, [[seed] * len(lrs)], dtype=dtype, device=device)
-                    results.append(self._train_network(network, some, loss, rows, criterion, checkpoint, on_epoch))
+                    result = loop.train(
+                        network,
+                        [loop.Part(slice(None), loss)],
+                        features,
+                        labels,
+                        batches,
+                        StackedAdam(network.parameters, lr, torch.full_like(lr, self.weight_decay)),
+                        selection,
+                        epochs=self.epochs,
+                        weights=weights,
+                        on_progress=on_epoch,
+                        checkpoint=checkpoint,
+                        group=group,
+                    )
                 except KeyboardInterrupt:
-                    if not results:
+                    if not runs:
                         raise
                     interrupted = True
-            interrupted = interrupted or results[-1].interrupted
+                    break
+            losses = torch.stack(result.losses)[:, 0].double().cpu().numpy()
+            values = torch.stack(result.criteria)[:, 0].cpu().numpy()
+            for k, rate in enumerate(some):
+                history += [
+                    {"lr": rate, "epoch": e + 1, "loss": float(losses[e, k]), name: float(values[e, k])}
+                    for e in range(len(values))
+                ]
+                # An interrupted epoch may already be the best one, although it has no row in the history.
+                epoch = min(int(selection.epoch[0, 0, k]) + 1, len(losses))
+                selected = {"criterion": name, "value": float(selection.value[0, 0, k]), "lr": rate}
+                selected |= {"epoch": epoch, "epochs": len(losses), "loss": float(losses[epoch - 1, k])}
+                runs.append((selected, network, k))
+            interrupted = result.interrupted
             if interrupted:
                 break
-        best = results[first_smallest([run.selected["value"] for run in results])]
-        self._history, self.selected_ = [row for run in results for row in run.history], best.selected
-        if not interrupted:
-            self._checkpoints = tuple(run.checkpoint for run in results if run.checkpoint is not None)
+        smallest = min(selected["value"] for selected, *_ in runs)
+        # The first value that is smallest up to rounding.
+        self.selected_, network, k = next(run for run in runs if run[0]["value"] <= smallest + MIN_IMPROVEMENT)
+        self._history, self._checkpoints = history, () if interrupted else tuple(checkpoints)
+        link = LINKS.get((self.loss, str(surrogate)), "slope")
+        self._network = FittedNetwork.of(network, k, q, has_dummy, link)
         if scaling is not None:
-            best.network.arrays = scaling.restore(best.network.arrays)
-        scorer = Scorer(best.network, has_dummy, LINKS.get((self.loss, str(surrogate)), "slope"), 1.0, rows.q)
-        # The order of the labels of a row is what the ranking loss learns; only one slope for all labels keeps it.
-        self._scorer = fit_slope(scorer, valid, per_label=self._kind == "multilabel" and not has_dummy)
+            self._network.arrays = scaling.restore(self._network.arrays)
+        self._network.fit_slope(valid)
         if interrupted:
             warn("The fit was interrupted; the best model so far is kept.")
-        elif is_main and (advice := edge_advice(self.selected_, self._history)):
+        elif is_main and (advice := edge_advice(self.selected_, history)):
             warn(" ".join(advice))
-
-    def _train_network(
-        self,
-        network: Network,
-        lrs: tuple[float, ...],
-        loss: MultiLabelLoss,
-        rows: TrainingRows,
-        criterion: ValidationCriterion,
-        checkpoint: Checkpoint | None,
-        on_epoch: Any,
-    ) -> Run:
-        """Train a network with some learning rates and return the best run."""
-        lr = torch.tensor([lrs], dtype=rows.features.dtype, device=rows.features.device)
-        optimizer = StackedAdam(network.parameters, lr, torch.full_like(lr, self.weight_decay))
-        selection = KeepBest(criterion)
-        result = loop.train(
-            network,
-            loop.Objective.of(loss),
-            rows.features,
-            rows.labels,
-            rows.batches,
-            optimizer,
-            selection,
-            epochs=self.epochs,
-            weights=rows.weights,
-            on_progress=on_epoch,
-            checkpoint=checkpoint,
-            group=rows.group,
-        )
-        assert selection.best is not None
-        assert selection.best_epoch is not None
-        best, epochs = first_smallest(selection.best[0].tolist()), len(result.losses)
-        # An interrupted epoch may already be the best one, although it has no row in the history.
-        epoch = min(int(selection.best_epoch[0, best]) + 1, epochs)
-        losses = torch.stack(result.losses)[:, 0].double().cpu().numpy()
-        values = torch.stack(result.criteria)[:, 0].cpu().numpy()
-        history = [
-            {"lr": rate, "epoch": e + 1, "loss": float(losses[e, k]), criterion.name: float(values[e, k])}
-            for k, rate in enumerate(lrs)
-            for e in range(len(values))
-        ]
-        selected = {"criterion": criterion.name, "value": float(selection.best[0, best]), "lr": lrs[best]}
-        selected |= {"epoch": epoch, "epochs": epochs, "loss": float(losses[epoch - 1, best])}
-        if checkpoint is not None and not result.interrupted and result.start_epoch < self.epochs:
-            final = Checkpoint(checkpoint.path, checkpoint.fingerprint, every=1, is_main=checkpoint.is_main)
-            final.save(self.epochs - 1, network, optimizer, selection, result)
-        return Run(extract_run(network, best), history, selected, result.interrupted, checkpoint)
 
     # -- Prediction
 
     def _scores(self, X: Any, labels: slice | None = None) -> FloatArray:
-        return self._scorer.scores(read_features(self, X, reset=False), labels)
+        return self._network.scores(read_features(self, X, reset=False), labels)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return the scores of the labels; those of the ranking loss are relative to the dummy label.
@@ -550,7 +521,7 @@ class CCMNClassifier(LabelClassifier):
         return self._scores(X)
 
     def _tiles(self) -> list[slice]:
-        return self._scorer.tiles()
+        return self._network.tiles()
 
     def _tile_scores(self, X: Any, labels: slice) -> FloatArray:
         return self._scores(X, labels)
@@ -578,7 +549,7 @@ class CCMNClassifier(LabelClassifier):
         return self._named(np.eye(len(self.classes_), dtype=np.int64)[best], X)
 
     def _probabilities(self, X: Any) -> FloatArray:
-        p = self._scorer.probabilities(self._scores(X))
+        p = self._network.probabilities(self._scores(X))
         return p if self._kind == "multilabel" else p / p.sum(1, keepdims=True)
 
     def to_torch(self) -> torch.nn.Module:
@@ -598,7 +569,7 @@ class CCMNClassifier(LabelClassifier):
         True
         """
         check_is_fitted(self)
-        return NetworkModule(self._scorer, normalize=self._kind != "multilabel").eval()
+        return NetworkModule(self._network, normalize=self._kind != "multilabel").eval()
 
     @property
     def coef_(self) -> FloatArray:
@@ -612,12 +583,12 @@ class CCMNClassifier(LabelClassifier):
 
     def _linear_weights(self, name: str) -> tuple[FloatArray, FloatArray]:
         """Return weights and biases of the scores; raise an AttributeError if the scores are not linear."""
-        if not hasattr(self, "_scorer"):
+        if not hasattr(self, "_network"):
             raise AttributeError(f"{name} is available after fit")
-        if self._scorer.network.kind != "linear":
+        if self._network.kind != "linear":
             raise AttributeError(f"{name} is only available for model='linear'")
-        weight, bias = (array.astype(np.float64) for array in self._scorer.network.last_layer)
-        if self._scorer.has_dummy:
+        weight, bias = (array.astype(np.float64) for array in self._network.last_layer)
+        if self._network.has_dummy:
             weight, bias = weight[:, 1:] - weight[:, :1], bias[1:] - bias[0]
         return np.ascontiguousarray(weight.T), bias
 
@@ -646,20 +617,7 @@ class CCMNClassifier(LabelClassifier):
             macOS); otherwise an OSError is raised.
         """
         check_is_fitted(self)
-        scorer = self._scorer
-        check_network(scorer.network, self.n_features_in_, scorer.q + scorer.has_dummy)
-        description = {
-            **describe(self),
-            "kind": self._kind,
-            "network": scorer.network.kind,
-            "input_shape": [int(size) for size in getattr(self, "input_shape_", ())] or None,
-            "link": scorer.link,
-            "has_dummy": scorer.has_dummy,
-            "slope": np.asarray(scorer.slope).tolist(),
-            "history": self._history,
-            "selected": self.selected_,
-        }
-        write_model(path, description, scorer.network.arrays)
+        write_model(path, {**describe(self), **describe_network(self)}, self._network.arrays)
         for checkpoint in self._checkpoints:
             checkpoint.remove()
         self._checkpoints = ()
@@ -671,35 +629,24 @@ class CCMNClassifier(LabelClassifier):
         # Functions of the user are stored as null. All other parameters are checked.
         named = {"model": clf.model or "linear", "surrogate": clf.surrogate or "auto"}
         check_parameters({**clf.get_params(deep=False), **named}, CONSTRAINTS)
-        check_network_description(d, clf.noise_)
-        clf.group_noise_ = None
-        clf._kind, clf._history, clf.selected_ = d["kind"], d["history"], d["selected"]
-        if (shape := d["input_shape"]) is not None:
-            sizes = shape if isinstance(shape, list) and all(type(size) is int and size > 0 for size in shape) else []
-            if d["network"] != "user" or math.prod(sizes) != clf.n_features_in_:
-                raise ValueError(f"input_shape must be the shape of {clf.n_features_in_} features; got {shape!r:.60}")
-            clf.input_shape_ = tuple(sizes)
-        network = FittedNetwork(d["network"], arrays)
-        check_network(network, clf.n_features_in_, clf.noise_.n_labels + d["has_dummy"])
-        slope = np.array(d["slope"], dtype=np.float64)
-        clf._scorer = Scorer(network, d["has_dummy"], d["link"], slope, clf.noise_.n_labels)
+        read_network(clf, d, arrays)
         return clf
 
     def _set_module(self, model: Callable[..., Any]) -> None:
         """Create the custom network of a loaded model and load its weights; built-in networks are not changed."""
-        arrays = self._scorer.network.arrays
-        if self._scorer.network.kind != "user":
+        network = self._network
+        if network.kind != "user":
             return
-        module = self._factory(model)(self.n_features_in_, self._scorer.q + self._scorer.has_dummy)
+        module = self._factory(model)(self.n_features_in_, network.n_labels + network.has_dummy)
         try:
-            module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+            module.load_state_dict({name: torch.from_numpy(array) for name, array in network.arrays.items()})
         except RuntimeError as error:
             raise ValueError(f"The network created by model(...) does not match the saved weights: {error}") from None
-        self.model, self._scorer = model, replace(self._scorer, network=FittedNetwork("user", arrays, module.eval()))
+        self.model, network.module = model, module.eval()
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether the model has been fitted or loaded."""
-        return hasattr(self, "_scorer")
+        return hasattr(self, "_network")
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of a multi-label classifier that accepts sparse features, or of one for classes."""
@@ -708,84 +655,3 @@ class CCMNClassifier(LabelClassifier):
         tags.target_tags.multi_output, tags.target_tags.single_output = True, has_classes
         tags.classifier_tags.multi_label, tags.classifier_tags.multi_class = True, has_classes
         return tags
-
-
-# -- Training
-
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """Training rows in the form that the loop takes: in memory, or a stream."""
-
-    features: Features
-    labels: LabelSource
-    batches: Batches
-    q: int
-    weights: Tensor | None = None
-    group: ProcessGroup | None = None
-    """Ranks that train together; None for this process alone."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """Best run of a network."""
-
-    network: FittedNetwork
-    history: list[dict[str, float]]
-    selected: dict[str, Any]
-    interrupted: bool
-    checkpoint: Checkpoint | None
-
-
-def rows_in_memory(
-    sample: Sample, batch_size: int, seed: int, device: torch.device, dtype: torch.dtype
-) -> TrainingRows:
-    """Return the rows of a sample in shuffled batches, of which every rank takes a share."""
-    rows: Batches = Rows([np.arange(sample.X.shape[0])], batch_size, [seed], device=device)
-    weights, row_weights = None, sample.row_weights()
-    group = ProcessGroup.current() if dist.is_available() and dist.is_initialized() else None
-    if row_weights is not None:
-        # Weights with a mean of 1: the learning rate does not depend on their scale.
-        weights = torch.from_numpy(row_weights / row_weights.mean()).to(device, dtype)
-    labels = sample.p if sample.noisy is None else sample.noisy
-    rows = rows if group is None else SharedBatches(rows, group)
-    features = Features(sample.X, dtype=dtype, device=device)
-    return TrainingRows(features, label_source(labels, device, dtype), rows, labels.shape[1], weights, group)
-
-
-def label_source(labels: Any, device: torch.device, dtype: torch.dtype) -> LabelSource:
-    """Return labels in memory as a source of training targets."""
-    if isinstance(labels, SparseLabels):
-        return labels.to(device, dtype)
-    return DenseLabels(torch.from_numpy(labels).to(device, dtype))
-
-
-def first_smallest(values: list[float]) -> int:
-    """Return the index of the first value that is smallest up to rounding; NaN is the largest."""
-    array = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=np.inf, posinf=np.inf)
-    return int(np.flatnonzero(array <= array.min() + MIN_IMPROVEMENT)[0])
-
-
-def edge_advice(selected: dict[str, Any], history: list[dict[str, float]]) -> list[str]:
-    """Return sentences about a diverged training, a learning rate at the edge of its grid, and a best last epoch."""
-    if not np.isfinite(selected["value"]):
-        return ["The training diverged: the scores are not finite. Use a smaller lr, or scale the features."]
-    advice: list[str] = []
-    lr, criterion = selected["lr"], selected["criterion"]
-    given = list(dict.fromkeys(row["lr"] for row in history))
-    grid = sorted(given)
-    # The largest learning rate has converged if its best epoch is not one of the last: a larger one is not needed.
-    converged = selected["epoch"] <= MIN_LATE_EPOCH * selected["epochs"]
-    if len(grid) > 1 and (lr == grid[0] or (lr == grid[-1] and not converged)):
-        next_lr, edge, change = (grid[1], "smallest", "smaller") if lr == grid[0] else (grid[-2], "largest", "larger")
-        # Equally good learning rates are no evidence that a value outside the grid is better.
-        if min(row[criterion] for row in history if row["lr"] == next_lr) > selected["value"] + MIN_IMPROVEMENT:
-            advice.append(
-                f"The selected learning rate {lr:g} is the {edge} of lr={given}; a {change} one may be better."
-            )
-    if selected["epoch"] == selected["epochs"] > 1:
-        advice.append(
-            f"The best epoch is the last one ({selected['epoch']}): the validation loss was still decreasing. "
-            "Increase epochs."
-        )
-    return advice

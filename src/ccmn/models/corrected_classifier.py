@@ -36,7 +36,7 @@ from ccmn.estimation.posterior import (
 from ccmn.models.calibration import f1_thresholds
 from ccmn.models.label_classifier import LabelClassifier
 from ccmn.models.persistence import are_numbers, describe, read_description, require, write_model
-from ccmn.models.training_data import TrainingData, known_noise, prepare, read_features, require_label_matrix
+from ccmn.models.training_data import TrainingData, known_noise, prepare, read_features, with_dense_labels
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
 from ccmn.training.default_model import NoisyLabelModel, NoisyLabelModule, stratified_folds
@@ -175,7 +175,7 @@ class CorrectedClassifier(LabelClassifier):
                 "sklearn.calibration.CalibratedClassifierCV."
             )
         X = _without_bfloat16(X)
-        data = require_label_matrix(prepare(X, y, sample_weight=sample_weight, trusted=trusted), type(self).__name__)
+        data = with_dense_labels(prepare(self, X, y, sample_weight=sample_weight, trusted=trusted), type(self).__name__)
         targets, seed = data.targets, int(as_generator(self.random_state).integers(2**31))
         if len(targets.classes) > MAX_RECOMMENDED_LABELS:
             warn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -18,10 +18,6 @@ from ccmn._containers import is_dataframe, is_sparse, to_dense_array
 from ccmn._validation import FloatArray, check_choice, check_count
 from ccmn.models.targets import is_votes
 from ccmn.votes import infer_labels
-
-if TYPE_CHECKING:
-    pass
-
 
 MAX_TILE_SCORES = 1 << 20
 """Scores of a tile of rows and labels."""

@@ -272,14 +272,28 @@ def are_numbers(values: Any, total: int, low: float) -> bool:
     return valid and all(_is_number(value) and low < value < math.inf for value in values)
 
 
-def check_network_description(d: dict[str, Any], noise: NoiseModel) -> None:
-    """Raise a ValueError that names the field if the fields of a network are invalid."""
-    q = noise.n_labels
+def describe_network(clf: CCMNClassifier) -> dict[str, Any]:
+    """Return the part of the description that only networks have."""
+    network = clf._network
+    check_network(network, clf.n_features_in_)
+    return {
+        "kind": clf._kind,
+        "network": network.kind,
+        "input_shape": [int(size) for size in getattr(clf, "input_shape_", ())] or None,
+        "link": network.link,
+        "has_dummy": network.has_dummy,
+        "slope": network.slope,
+        "history": clf._history,
+        "selected": clf.selected_,
+    }
+
+
+def read_network(clf: CCMNClassifier, d: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Set the attributes that :func:`describe_network` has described; raise an error if a field is invalid."""
     require(d, "kind", d["kind"] in KINDS, f"one of {', '.join(KINDS)}")
     links = (*LINKS.values(), "slope")
     require(d, "link", d["link"] in links, f"one of {', '.join(links)}")
-    slopes, total = (d["slope"], q) if isinstance(d["slope"], list) else ([d["slope"]], 1)
-    require(d, "slope", are_numbers(slopes, total, 0), f"a positive number, or a list of {q} of them")
+    require(d, "slope", are_numbers([d["slope"]], 1, 0), "a positive number")
     require(d, "has_dummy", isinstance(d["has_dummy"], bool), "true or false")
     history = d["history"]
     valid = isinstance(history, list) and all(
@@ -287,10 +301,20 @@ def check_network_description(d: dict[str, Any], noise: NoiseModel) -> None:
     )
     require(d, "history", valid, "a list of rows of numbers")
     require(d, "selected", isinstance(d["selected"], dict), "an object")
+    clf._kind, clf._history, clf.selected_, clf.group_noise_ = d["kind"], history, d["selected"], None
+    if (shape := d["input_shape"]) is not None:
+        sizes = shape if isinstance(shape, list) and all(type(size) is int and size > 0 for size in shape) else []
+        if d["network"] != "user" or math.prod(sizes) != clf.n_features_in_:
+            raise ValueError(f"input_shape must be the shape of {clf.n_features_in_} features; got {shape!r:.60}")
+        clf.input_shape_ = tuple(sizes)
+    slope = float(d["slope"])
+    clf._network = FittedNetwork(d["network"], arrays, clf.noise_.n_labels, d["has_dummy"], d["link"], slope)
+    check_network(clf._network, clf.n_features_in_)
 
 
-def check_network(network: FittedNetwork, n_features: int, n_outputs: int) -> None:
+def check_network(network: FittedNetwork, n_features: int) -> None:
     """Raise a ValueError if weights are missing, have the wrong shape or type, or are not finite."""
+    n_outputs = network.n_labels + network.has_dummy
     if network.kind == "user":
         return  # only the function that creates the module knows its weights
     if network.kind not in ("linear", "mlp"):

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
 from ccmn._validation import check_device
-from ccmn.models.ccmn_classifier import TrainingRows
 from ccmn.models.training_data import MIN_SAMPLES_TO_SPLIT, Scaling, debias, prepare, resolve_noise
 from ccmn.training.distributed import ProcessGroup
 from ccmn.training.stream import Source, Stream, StreamSettings
@@ -127,7 +126,7 @@ def fit_shards(
     batch_size = DEFAULT_STREAM_BATCH_SIZE if isinstance(clf.batch_size, str) else int(clf.batch_size)
     plan = StreamPlan.of(shards, MEMORY, batch_size, seed)
     holdout = draw_holdout(shards, 1.0 if shards.n < MIN_SAMPLES_TO_SPLIT else clf.validation_fraction, plan)
-    data = prepare(holdout.X, holdout.Y)
+    data = prepare(clf, holdout.X, holdout.Y)
     data = replace(data, targets=replace(data.targets, label_names=shards.label_names))
     noise = resolve_noise(clf.noise, data, seed)
     clf._set_targets(data.targets, noise)
@@ -135,7 +134,7 @@ def fit_shards(
     clf.__dict__.pop("feature_names_in_", None)
     if shards.feature_names is not None:
         clf.feature_names_in_ = np.array(shards.feature_names, dtype=object)
-    valid = debias(data, noise, keep_noisy=False)
+    valid = debias(data, noise)
     if validation is not None:
         valid = clf._given_validation(validation, data.targets, validation_is_clean)
     files = [(file.name, file.stat().st_size) for file in shards.files]
@@ -152,6 +151,5 @@ def fit_shards(
         group=group,
         device=device,
     )
-    rows = TrainingRows(stream.features, stream.labels, stream, shards.q, None, group)
-    clf._train(rows, valid, scaling, seed, saved)
+    clf._train(stream.features, stream.labels, stream, None, valid, scaling, seed, saved, group)
     return clf

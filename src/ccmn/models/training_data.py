@@ -21,9 +21,10 @@ from ccmn._containers import (
     to_plain_container,
 )
 from ccmn.estimation import NoiseRates, cross_fit_proba, estimate_noise
+from ccmn.estimation.evidence import check_zeros_observed
 from ccmn.estimation.noise_rates import MIN_SIGNAL
 from ccmn.models.targets import Targets, Trusted, encode_like, encode_targets, is_votes, read_trusted
-from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel
+from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel, TransitionNoise
 from ccmn.noise.class_conditional import debias_labels, limit_rate_sums
 from ccmn.training.batches import DatasetRows, SparseLabels
 
@@ -119,7 +120,10 @@ class Scaling:
         unit = np.where(largest > 0, largest, 1.0)  # squares of large values would overflow
         rows = rows / unit
         mean = share @ rows
-        std = _weighted_std(np.clip(rows, *_tails(rows, share)), share)
+        order, columns = rows.argsort(0), np.arange(rows.shape[1])
+        below = share[order].cumsum(0)
+        ends = (np.minimum((below < level).sum(0), len(rows) - 1) for level in TAIL_QUANTILES)
+        std = _weighted_std(np.clip(rows, *(rows[order[end, columns], columns] for end in ends)), share)
         std = np.where(std > MIN_RELATIVE_STD, std, _weighted_std(rows, share))  # a column that is mostly constant
         constant = std <= MIN_RELATIVE_STD
         total = np.sqrt(max(1, int((~constant).sum())))
@@ -150,15 +154,6 @@ MIN_RELATIVE_STD = 1e-9
 """A column is constant if its standard deviation is a smaller share of its largest value."""
 MAX_SPARSE_RATIO = 10.0
 """Sparse columns whose values are larger than the median column by more than this factor are scaled down."""
-
-
-def _tails(rows: NDArray[np.float64], share: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return two weighted quantiles of every column."""
-    order = rows.argsort(0)
-    below = share[order].cumsum(0)
-    low, high = (np.minimum((below < level).sum(0), len(rows) - 1) for level in TAIL_QUANTILES)
-    columns = np.arange(rows.shape[1])
-    return rows[order[low, columns], columns], rows[order[high, columns], columns]
 
 
 def _weighted_std(rows: NDArray[np.float64], share: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -198,15 +193,34 @@ class TrainingData:
 
 
 def prepare(
-    X: Any, y: Any, *, sample_weight: Any = None, trusted: Any = None, groups: Sequence[Any] | None = None
+    estimator: BaseEstimator,
+    X: Any,
+    y: Any,
+    *,
+    sample_weight: Any = None,
+    trusted: Any = None,
+    groups: Sequence[Any] | None = None,
 ) -> TrainingData:
-    """Return the training data of ``fit`` with encoded labels; X has been validated by :func:`read_features`."""
+    """Return the training data of ``fit`` with encoded labels; X has been validated by :func:`read_features`.
+
+    One class per row is an error unless the noise of the estimator is a ``TransitionNoise``.
+    """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     targets = encode_targets(y)
     n = _num_samples(X)
     if targets.labels.shape[0] != n:
         raise ValueError(f"Expected as many rows in y as in X, {n}; got {targets.labels.shape[0]}")
+    if targets.kind == "multiclass" and not isinstance(estimator.noise, TransitionNoise):
+        raise ValueError(
+            f"{type(estimator).__name__} requires a label matrix y of shape (n, q), one column of 0 and 1 per label "
+            "(Only binary classification is supported, of one label or several); got one class per row. A single label "
+            "is y.reshape(-1, 1). For one class per row use CCMNClassifier(TransitionNoise(T))."
+        )
+    if groups is not None and is_sparse(targets.labels):
+        raise ValueError(
+            f"groups require dense labels; got {n} x {targets.labels.shape[1]} sparse labels. Pass y.toarray()."
+        )
     weights = None
     if sample_weight is not None:
         given = to_dense_array(sample_weight) if isinstance(sample_weight, torch.Tensor) else sample_weight
@@ -219,18 +233,12 @@ def prepare(
     return TrainingData(X, targets, verified, groups, weights)
 
 
-def require_label_matrix(data: TrainingData, name: str) -> TrainingData:
-    """Return training data with dense labels; raise an error if y has one class per row or is too large."""
+def with_dense_labels(data: TrainingData, name: str) -> TrainingData:
+    """Return training data with dense labels; raise an error if they are too large."""
     targets = data.targets
-    n, q = targets.labels.shape
-    if targets.kind != "multilabel":
-        raise ValueError(
-            f"{name} requires a label matrix y of shape (n, q), one column of 0 and 1 per label (Only binary "
-            "classification is supported, of one label or several); got one class per row. A single label is "
-            "y.reshape(-1, 1). For one class per row use CCMNClassifier(TransitionNoise(T))."
-        )
     if not is_sparse(targets.labels):
         return data
+    n, q = targets.labels.shape
     if n * q > MAX_ESTIMATION_ENTRIES:
         raise ValueError(f"{name} requires dense labels; got {n} x {q}. Use CCMNClassifier with known rates.")
     return replace(data, targets=replace(targets, labels=to_dense_array(targets.labels)))
@@ -253,21 +261,26 @@ class ResolvedNoise:
 
 def known_noise(noise: Noise, data: TrainingData) -> Any:
     """Return the given noise model of the labels, without noise for None, or None if the rates are to be estimated."""
-    targets = data.targets
+    targets, groups = data.targets, data.groups
+    (n, q), names = targets.labels.shape, targets.label_names
     if targets.inferred is not None:
-        if data.groups is not None or not (noise is None or noise == "both"):
+        if groups is not None or not (noise is None or noise == "both"):
             raise ValueError("votes require noise='both' and no groups: the rates of annotators are estimated")
         return _noise_of_probabilities(targets, zero=noise is None)
+    given = "None" if noise is None else type(noise).__name__
     noise = noise.noise if isinstance(noise, NoiseRates) else noise
-    if isinstance(noise, GroupedNoise) and data.groups is None:
+    if isinstance(noise, GroupedNoise) and groups is None:
         raise ValueError("noise is a GroupedNoise, which requires the group of every row: fit(X, y, groups=...)")
-    declared = noise.mean(data.groups) if isinstance(noise, GroupedNoise) else noise  # type: ignore[arg-type]
-    check_zeros_for(declared, targets.labels, targets.label_names, data.trusted)
-    if data.groups is not None and not isinstance(noise, (str, GroupedNoise)):
-        given = "None" if noise is None else type(noise).__name__
+    # Labels that are never 0 can be neither learned without noise nor corrected under noise that removes labels.
+    mean: Any = noise.mean(groups) if isinstance(noise, GroupedNoise) else noise  # type: ignore[arg-type]
+    only_removed = np.full(q, isinstance(noise, str) and noise == "missing")
+    if isinstance(mean, ClassConditionalNoise) and mean.n_labels == q:
+        only_removed = np.asarray((mean.rho_neg == 0) & (mean.rho_pos > 0))
+    if only_removed.any() or noise is None or (isinstance(noise, str) and noise == "both"):
+        check_zeros_observed(targets.labels, only_removed, names, None if data.trusted is None else data.trusted[1])
+    if groups is not None and not isinstance(noise, (str, GroupedNoise)):
         raise TypeError(f"groups require noise='both' or a GroupedNoise; got {given}")
     if isinstance(noise, str):
-        n, q = targets.labels.shape
         if n * q > MAX_ESTIMATION_ENTRIES:
             raise ValueError(
                 f"noise={noise!r} would estimate the rates of {q} labels from {n} rows, which needs too much memory; "
@@ -275,35 +288,35 @@ def known_noise(noise: Noise, data: TrainingData) -> Any:
                 "rows or on groups of labels"
             )
         return None
-    if isinstance(noise, NoiseModel):
-        _check_labels_of_noise(noise, targets)
     if noise is None:
-        return ClassConditionalNoise(0.0, 0.0, n_labels=targets.labels.shape[1], label_names=targets.label_names)
+        return ClassConditionalNoise(0.0, 0.0, n_labels=q, label_names=names)
+    if isinstance(noise, NoiseModel):
+        if noise.n_labels != q:
+            raise ValueError(f"Expected a noise model with {q} labels, as y; got {noise.n_labels}")
+        if names and noise.label_names and names != noise.label_names:
+            raise ValueError(
+                f"The label names of the noise model, {', '.join(noise.label_names[:4])} ..., differ from the names in "
+                f"y, {', '.join(names[:4])} ...; use the same order, or omit the names"
+            )
     return noise
 
 
 def resolve_noise(noise: Noise, data: TrainingData, seed: int) -> ResolvedNoise:
     """Return the given noise model, or the one estimated from the training data."""
     known = known_noise(noise, data)
-    rates = noise if isinstance(noise, NoiseRates) else None
+    rates: Any = noise if isinstance(noise, NoiseRates) else None
     if known is None:
-        rates = _estimate(noise, data, seed)
+        labels = data.targets.labels
+        if data.targets.label_names is not None:
+            from pandas import DataFrame
+
+            labels = DataFrame(to_dense_array(labels), columns=list(data.targets.label_names))
+        settings: dict[str, Any] = {"trusted": data.trusted, "groups": data.groups, "random_state": seed}
+        rates = estimate_noise(data.X, labels, noise_type=str(noise), **settings)
         known = rates.noise
     if isinstance(known, GroupedNoise):
         return ResolvedNoise(known.mean(data.groups), rates, known)  # type: ignore[arg-type]
     return ResolvedNoise(known, rates)
-
-
-def _check_labels_of_noise(noise: NoiseModel, targets: Targets) -> None:
-    """Raise an error unless the noise model has the labels of y."""
-    q, names = targets.labels.shape[1], targets.label_names
-    if noise.n_labels != q:
-        raise ValueError(f"Expected a noise model with {q} labels, as y; got {noise.n_labels}")
-    if names and noise.label_names and names != noise.label_names:
-        raise ValueError(
-            f"The label names of the noise model, {', '.join(noise.label_names[:4])} ..., differ from the names in "
-            f"y, {', '.join(names[:4])} ...; use the same order, or omit the names"
-        )
 
 
 def _noise_of_probabilities(targets: Targets, *, zero: bool) -> ClassConditionalNoise:
@@ -324,17 +337,6 @@ def _noise_of_probabilities(targets: Targets, *, zero: bool) -> ClassConditional
     return ClassConditionalNoise(*rates, label_names=targets.label_names)
 
 
-def _estimate(noise: Any, data: TrainingData, seed: int) -> Any:
-    """Return estimated rates, which carry the names of the labels."""
-    labels = data.targets.labels
-    if data.targets.label_names is not None:
-        from pandas import DataFrame
-
-        labels = DataFrame(to_dense_array(labels), columns=list(data.targets.label_names))
-    settings: dict[str, Any] = {"trusted": data.trusted, "groups": data.groups, "random_state": seed}
-    return estimate_noise(data.X, labels, noise_type=noise, **settings)
-
-
 def with_out_of_fold_features(
     data: TrainingData, make_model: Callable[[], torch.nn.Module], **settings: Any
 ) -> TrainingData:
@@ -349,23 +351,6 @@ def with_out_of_fold_features(
     return replace(data, X=scipy.special.logit(fitted.pred_proba) if features is None else features)
 
 
-def check_zeros_for(
-    noise: Noise, Y: Any, label_names: Sequence[str] | None, trusted: tuple[Any, Any] | None = None
-) -> None:
-    """Raise an error if labels are 1 or NaN and never 0, without noise or under noise that removes true labels."""
-    if isinstance(noise, ClassConditionalNoise):
-        only_removed = np.asarray((noise.rho_neg == 0) & (noise.rho_pos > 0))
-        if only_removed.size != Y.shape[1] or not only_removed.any():
-            return
-    elif noise is None or (isinstance(noise, str) and noise in ("missing", "both")):
-        only_removed = np.full(Y.shape[1], noise == "missing")
-    else:
-        return
-    from ccmn.estimation.evidence import check_zeros_observed
-
-    check_zeros_observed(Y, only_removed, label_names, None if trusted is None else trusted[1])
-
-
 # -- Samples
 
 
@@ -378,16 +363,10 @@ class Sample:
     """Debiased labels (n, q), true labels in trusted rows; NaN where not observed."""
     weights: NDArray[np.float64] | None = None
     noisy: Labels | None = None
-    """Labels that the loss takes instead of ``p``. If the loss itself models the noise, these are the noisy labels, and
-    a verified label is replaced by the mean of the noisy label given the true one. Custom networks can be trained on
-    posterior probabilities instead; verified labels are then the true ones."""
+    """Labels that the loss takes instead of ``p`` if it models the noise itself."""
     information: NDArray[np.float32] | None = None
     """Information (n, q) of a label relative to a noisy one: 1 for noisy labels, more for verified ones. For sparse
     labels, the geometric mean (n, 1) of the information of a row."""
-
-    def columns(self, labels: slice) -> NDArray[np.float32]:
-        """Return the debiased labels of some columns."""
-        return self.p.columns(labels) if isinstance(self.p, SparseLabels) else self.p[:, labels]
 
     def dense_labels(self) -> NDArray[np.float32]:
         """Return all debiased labels as a dense array."""
@@ -395,24 +374,12 @@ class Sample:
             return self.p
         return self.p.targets(torch.arange(self.p.shape[0]).unsqueeze(0))[0, 0].numpy()
 
-    def fitted_labels(self) -> NDArray[np.float64]:
-        """Return the dense labels that the loss takes."""
-        labels = self.p if self.noisy is None else self.noisy
-        assert isinstance(labels, np.ndarray)
-        return labels.astype(np.float64)
-
     def row_weights(self) -> NDArray[np.float64] | None:
         """Return the weight of every row: the sample weight times the geometric mean of its information."""
         if self.information is None:
             return self.weights
         mean = np.exp(np.log(self.information.astype(np.float64)).mean(1))
         return np.asarray(mean if self.weights is None else mean * self.weights)
-
-    def label_weights(self) -> NDArray[np.float64] | None:
-        """Return the weights of rows (n, 1), or of every label of every row (n, q)."""
-        if self.information is None:
-            return None if self.weights is None else self.weights[:, None]
-        return self.information.astype(np.float64) * (1.0 if self.weights is None else self.weights[:, None])
 
     @property
     def parts(self) -> list[Any]:
@@ -439,16 +406,6 @@ class Sample:
         """Return the sample itself, or this number of its rows, evenly spread."""
         n = self.X.shape[0]
         return self if n <= count else self.take(np.linspace(0, n - 1, count).astype(np.int64))
-
-
-@dataclass(frozen=True)
-class Split:
-    """Training and validation rows."""
-
-    train: Sample
-    valid: Sample
-    valid_rows: NDArray[np.int64]
-    """Numbers of the validation rows among all rows."""
 
 
 MAX_INFORMATION = 100.0
@@ -478,32 +435,28 @@ def relative_information(noise: NoiseModel, labels: Any) -> NDArray[np.float64]:
     return np.asarray(np.clip(mean * (1 - mean) / (slope**2 * prevalence * (1 - prevalence)), 1, MAX_INFORMATION))
 
 
-def debias(data: TrainingData, noise: ResolvedNoise, *, keep_noisy: bool) -> Sample:
+def debias(data: TrainingData, noise: ResolvedNoise) -> Sample:
     """Return the rows with debiased labels, and with the noisy ones if the loss itself models the noise."""
     labels, model = data.targets.labels, noise.model
     if is_sparse(labels):
-        return _debias_sparse(data, noise, keep_noisy)
+        return _debias_sparse(data, noise.model)
     if noise.groups is not None:
         p = noise.groups.debias(labels, data.groups)  # type: ignore[arg-type]
     elif isinstance(model, ClassConditionalNoise):
         p = debias_labels(labels.astype(np.float64), model.rho_pos, model.rho_neg).astype(np.float32)
     else:
         p = model.debias(labels)
-    noisy, information = labels if keep_noisy else None, None
+    information = None
     if data.trusted is not None:
         rows, true = data.trusted[0], to_dense_array(data.trusted[1])
         verified = ~np.isnan(true)
         p[rows] = np.where(verified, true, p[rows])
         information = np.ones(labels.shape, dtype=np.float32)
         information[rows] = np.where(verified, relative_information(model, labels), 1)
-        if noisy is not None and isinstance(model, ClassConditionalNoise):
-            mean = model.rho_neg + (1 - model.rho_pos - model.rho_neg) * true
-            noisy = noisy.copy()
-            noisy[rows] = np.where(verified, mean, noisy[rows])
-    return Sample(data.X, p, data.weights, noisy, information)
+    return Sample(data.X, p, data.weights, None if model.flips_independent else labels, information)
 
 
-def _debias_sparse(data: TrainingData, noise: ResolvedNoise, keep_noisy: bool) -> Sample:
+def _debias_sparse(data: TrainingData, model: NoiseModel) -> Sample:
     """Return the rows with labels that are debiased when a batch of them is gathered."""
     labels = matrix = data.targets.labels
     is_trusted, information = None, None
@@ -517,33 +470,27 @@ def _debias_sparse(data: TrainingData, noise: ResolvedNoise, keep_noisy: bool) -
         is_trusted = np.zeros(n, dtype=bool)
         is_trusted[rows] = True
         information = np.ones((n, 1), dtype=np.float32)
-        information[is_trusted] = np.exp(np.log(relative_information(noise.model, labels)).mean())
+        information[is_trusted] = np.exp(np.log(relative_information(model, labels)).mean())
         # The true labels are appended as new rows, which then take the places of the trusted rows.
         place = np.arange(n)
         place[rows] = n + np.arange(len(rows))
         matrix = scipy.sparse.vstack((labels, scipy.sparse.csr_array(true)), format="csr")[place]
-    p = SparseLabels(matrix, noise.model.debiasing(), is_trusted)
-    return Sample(data.X, p, data.weights, SparseLabels(labels) if keep_noisy else None, information)
+    p = SparseLabels(matrix, model.debiasing(), is_trusted)
+    return Sample(data.X, p, data.weights, None if model.flips_independent else SparseLabels(labels), information)
 
 
-def is_small(n: int, weights: NDArray[np.float64] | None) -> bool:
-    """Return whether rows are too few to be split; rows with a weight of 0 do not count."""
-    return (n if weights is None else int(np.count_nonzero(weights))) < MIN_SAMPLES_TO_SPLIT
-
-
-def split(sample: Sample, fraction: float, seed: int) -> Split:
+def split(sample: Sample, fraction: float, seed: int) -> tuple[Sample, Sample]:
     """Return training and validation rows: a random fraction of the rows, or all rows for both if there are few."""
     n = sample.X.shape[0]
-    if is_small(n, sample.weights):
-        return Split(sample, sample, np.arange(n))
+    if (n if sample.weights is None else np.count_nonzero(sample.weights)) < MIN_SAMPLES_TO_SPLIT:
+        return sample, sample
     order = np.random.default_rng(seed).permutation(n)
     n_validation = min(max(1, round(fraction * n)), n - 1)
-    train_rows, valid_rows = np.sort(order[n_validation:]), np.sort(order[:n_validation])
-    train, valid = sample.take(train_rows), sample.take(valid_rows)
+    train, valid = (sample.take(np.sort(rows)) for rows in (order[n_validation:], order[:n_validation]))
     for part, rows in (("training", train), ("validation", valid)):
         if rows.weights is not None and not rows.weights.any():
             raise ValueError(f"Expected a positive sample_weight in a {part} row; got only 0. Pass validation=(X, y).")
-    return Split(train, valid, valid_rows)
+    return train, valid
 
 
 def given_validation(X: Any, y: Any, targets: Targets, noise: NoiseModel | None) -> Sample:

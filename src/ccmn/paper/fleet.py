@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ccmn.data.dataset import MultiLabelData
-from ccmn.losses import MultiLabelLoss
 from ccmn.metrics.ranking_metrics import Ranking, coverage_rows
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
@@ -27,10 +26,9 @@ from ccmn.paper.fleet_metrics import BatchedMetrics, pooled_wrong_from
 from ccmn.paper.protocols import DEFAULT_BATCH_SIZE, LEARNING_RATES, Repeat
 from ccmn.paper.tables import GREATER_IS_BETTER, METHODS, PAPER_METHODS, SELECTIONS, TABLE_METRICS, Method
 from ccmn.training.batches import Features, Rows, RunLabels
-from ccmn.training.loop import Objective, Part, train
-from ccmn.training.networks import NETWORKS, Network
-from ccmn.training.optimizer import StackedAdam
-from ccmn.training.selection import BestWeights, Selection
+from ccmn.training.loop import Part, train
+from ccmn.training.networks import NETWORKS, Network, StackedAdam
+from ccmn.training.selection import KeepBest
 
 _CACHE_BYTES = 16 << 20
 """Size of the last-level cache that the weights of a group should fit in on a CPU."""
@@ -159,39 +157,50 @@ class _Fleet:
         self.features = Features(data.X, device=device)
         self.Y = torch.from_numpy(np.asarray(data.Y)).to(device)
         self.noisy = torch.stack([torch.from_numpy(np.asarray(r.noisy)) for r in repeats]).to(self.features.device)
-        self.n_rates = len(settings.learning_rates)
+        self.n_rates, self.loss = len(settings.learning_rates), methods[0].make_loss()
 
     def run(self) -> list[Outcome]:
         """Return the outcomes of all methods in all repeats."""
-        loss = self.methods[0].make_loss()
-        wanted = criteria(self.settings.metrics, self.settings.selections)
-        best = BestEpochs(wanted, loss, validation=self._held_out("validation"))
-        network = self._train([r.train for r in self.repeats], best)
+        wanted, validation = criteria(self.settings.metrics, self.settings.selections), self._held_out("validation")
+        best = KeepBest(lambda network: -validation.measure(wanted, self._scores(network, validation)), 0.0)
+        network, curve = self._train([r.train for r in self.repeats], best, self.settings.epochs)
         final = best
         if self.settings.refit:
-            final = BestEpochs(wanted, loss, epochs=best.best_epoch)
-            network = self._train([r.known for r in self.repeats], final)
-        return self._outcomes(best, final.evaluate(network, self._held_out("test")))
+            epochs = itertools.count()
+            final = KeepBest(lambda network: -(best.epoch == next(epochs)).double())
+            network, _ = self._train([r.known for r in self.repeats], final, int(best.epoch.max()) + 1)
+        tested: dict[tuple[str, str], Tensor] = {}
+        test = self._held_out("test")
+        for number, criterion in enumerate(wanted):
+            final.load(network, number)
+            with torch.no_grad():
+                metrics = test.metrics(self._scores(network, test), criterion.decides)
+            tested |= {(criterion.selection, metric): value for metric, value in metrics.items()}
+        return self._outcomes(wanted, best, curve, tested)
 
-    def _train(self, rows: list[NDArray[np.intp]], best: BestEpochs) -> Network:
-        """Train all runs on these rows of every repeat, each from its own initial weights."""
+    def _scores(self, network: Network, rows: HeldOutSet) -> Tensor:
+        """Return the scores of every run, (G, K, n, q)."""
+        return self.loss.decision(network.outputs(rows.inputs()))
+
+    def _train(self, rows: list[NDArray[np.intp]], best: KeepBest, epochs: int) -> tuple[Network, Tensor]:
+        """Train all runs on these rows of every repeat, each from its own initial weights; return all criteria, too."""
         settings, device = self.settings, self.features.device
         G, K = len(self.repeats), len(self.methods) * self.n_rates
         seeds = [[r.number * 1000 + k % self.n_rates for k in range(K)] for r in self.repeats]
-        outputs = best.loss.n_outputs(self.Y.shape[1])
+        outputs = self.loss.n_outputs(self.Y.shape[1])
         network = NETWORKS[settings.model](self.features.d, outputs, seeds, device=device)
         lr = torch.tensor(settings.learning_rates * len(self.methods), device=device).expand(G, K)
-        train(
+        result = train(
             network,
-            Objective(self._parts()),
+            self._parts(),
             self.features,
             RunLabels(self.noisy, *self._rates(for_training=True)),
             Rows(rows, settings.batch_size, [r.number * 1000 for r in self.repeats], device=device),
             StackedAdam(network.parameters, lr, torch.full_like(lr, settings.weight_decay), clip=None),
             best,
-            epochs=settings.epochs,
+            epochs=epochs,
         )
-        return network
+        return network, -torch.stack(result.criteria)
 
     def _parts(self) -> list[Part]:
         """Return the slices of the runs with the same surrogate."""
@@ -232,11 +241,13 @@ class _Fleet:
         debiased = debias_labels(noisy.unsqueeze(1), rho_pos, rho_neg)
         return HeldOutSet(clean, debiased.float(), features=self.features, rows=rows)
 
-    def _outcomes(self, best: BestEpochs, test: Mapping[tuple[str, str], Tensor]) -> list[Outcome]:
+    def _outcomes(
+        self, wanted: Sequence[Criterion], best: KeepBest, curve: Tensor, test: Mapping[tuple[str, str], Tensor]
+    ) -> list[Outcome]:
         """Return the values at the best learning rate of every criterion and repeat."""
-        shape = len(best.criteria), len(self.repeats), len(self.methods), self.n_rates
-        value, epoch = (t.cpu().view(shape) for t in (best.best, best.best_epoch))
-        curves = torch.stack(best.curve).cpu().view(-1, *shape)
+        shape = len(wanted), len(self.repeats), len(self.methods), self.n_rates
+        value, epoch = (t.cpu().view(shape) for t in (-best.value, best.epoch))
+        curves = curve.cpu().view(-1, *shape)
         tested = {key: values.cpu().view(shape[1:]) for key, values in test.items()}
         points = np.unique(np.linspace(0, len(curves) - 1, _CURVE_POINTS).round().astype(int))
         outcomes = []
@@ -245,7 +256,7 @@ class _Fleet:
             outcome = Outcome(
                 self.methods[m].name, self.repeats[g].number, {s: {} for s in selections}, {s: {} for s in selections}
             )
-            for number, criterion in enumerate(best.criteria):
+            for number, criterion in enumerate(wanted):
                 rate = int(value[number, g, m].argmax())
                 choice = {
                     "learning_rate": self.settings.learning_rates[rate],
@@ -325,9 +336,9 @@ class HeldOutSet:
     debiased : tensor (G, K, n, q) or (G, 1, n, q), optional
         Noisy labels, debiased with the rates that each run knows; not needed for test rows.
     features : Features, optional
-        Features of all rows of the data; required by :meth:`scores`.
+        Features of all rows of the data; required by :meth:`inputs`.
     rows : tensor (G, n), optional
-        Row numbers; required by :meth:`scores`.
+        Row numbers; required by :meth:`inputs`.
     """
 
     def __init__(
@@ -343,16 +354,16 @@ class HeldOutSet:
         self._X: Tensor | None = None
         self._table_metrics = BatchedMetrics(clean)
 
-    def scores(self, network: Network, loss: MultiLabelLoss) -> Tensor:
-        """Return the scores of every run, (G, K, n, q)."""
+    def inputs(self) -> Tensor:
+        """Return the features (G, n, d), or sparse (n, d)."""
         X = self._X
         if X is None:
             if self._features is None or self._rows is None:
-                raise ValueError("scores of a network require features and rows")
+                raise ValueError("inputs of a network require features and rows")
             X = self._features.gather(self._rows)
             if X.layout == torch.strided and X.nbytes <= _MAX_KEPT_BYTES:
                 self._X = X
-        return loss.decision(network.outputs(X))
+        return X
 
     def metrics(self, scores: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
         """Return metrics on the true labels of scores (..., n, q), (...) each."""
@@ -378,77 +389,3 @@ class HeldOutSet:
             values["noisy", "ranking_loss"] = wrong.sum(-1) / pairs.sum(-1)
         stacked = torch.stack([c.sign * values[c.selection, c.name] for c in wanted])
         return stacked.masked_fill(~scores.sum((-1, -2)).isfinite(), torch.nan)
-
-
-class BestEpochs(Selection):
-    """Weights of the best epoch of every run, for each criterion.
-
-    Weights are kept instead of computing test metrics every epoch. The test rows are evaluated once, after the
-    selection, and no value is read back from the device during the training.
-
-    Parameters
-    ----------
-    criteria : sequence of Criterion
-        Validation metrics.
-    loss : MultiLabelLoss
-        Loss whose decision turns outputs into scores.
-    validation : HeldOutSet, optional
-        Validation rows that select the epochs.
-    epochs : tensor (C, G, K), optional
-        Epochs that were selected before; used for a refit, which has no validation rows.
-    """
-
-    def __init__(
-        self,
-        criteria: Sequence[Criterion],
-        loss: MultiLabelLoss,
-        *,
-        validation: HeldOutSet | None = None,
-        epochs: Tensor | None = None,
-    ) -> None:
-        self.criteria, self.loss = list(criteria), loss
-        self.curve: list[Tensor] = []
-        self._validation, self._epochs = validation, epochs
-        self._last_epoch = None if epochs is None else int(epochs.max())
-        self._kept = BestWeights(min_improvement=0.0)
-
-    @property
-    def best(self) -> Tensor:
-        """Best value of each criterion, (C, G, K)."""
-        assert self._kept.value is not None
-        return -self._kept.value
-
-    @property
-    def best_epoch(self) -> Tensor:
-        """Epoch of the best value, starting at 0, (C, G, K)."""
-        assert self._kept.epoch is not None
-        return self._kept.epoch
-
-    @torch.no_grad()
-    def on_epoch_end(self, epoch: int, network: Network) -> Tensor | None:
-        """Keep the weights of the runs that improved, or whose selected epoch this is."""
-        if self._epochs is not None:
-            self._kept.keep(self._epochs == epoch, network)
-            return None
-        assert self._validation is not None
-        value = self._validation.measure(self.criteria, self._validation.scores(network, self.loss))
-        self.curve.append(value)
-        self._kept.keep(self._kept.improved(epoch, -value), network)
-        return None
-
-    def finished(self, epoch: int) -> bool:
-        """Return whether all selected epochs of a refit have been reached."""
-        return self._last_epoch is not None and epoch >= self._last_epoch
-
-    def load_best(self, network: Network) -> None:
-        """Leave the network as it is: every criterion has its own weights."""
-
-    @torch.no_grad()
-    def evaluate(self, network: Network, test: HeldOutSet) -> dict[tuple[str, str], Tensor]:
-        """Return (selection, metric) -> (G, K): each metric on the test rows, with the weights selected for it."""
-        test_values = {}
-        for number, criterion in enumerate(self.criteria):
-            self._kept.load(network, number)
-            for metric, value in test.metrics(test.scores(network, self.loss), criterion.decides).items():
-                test_values[criterion.selection, metric] = value
-        return test_values

@@ -80,9 +80,7 @@ class DatasetRows:
 
     def read(self) -> NDArray[np.float32]:
         """Return all rows."""
-        return (
-            np.stack([self[row] for row in range(len(self))]) if len(self) else np.empty(self.shape, dtype=np.float32)
-        )
+        return np.stack([self[row] for row in range(len(self))])
 
 
 class Features:
@@ -354,19 +352,6 @@ class SparseLabels(LabelSource):
         trusted = None if self.trusted is None else self.trusted[rows]
         return SparseLabels(self.matrix[rows], self.debias, trusted, dtype=self.dtype, device=self.device)
 
-    def to(self, device: torch.device, dtype: torch.dtype) -> SparseLabels:
-        """Return the same labels with targets on another device or of another type."""
-        return SparseLabels(self.matrix, self.debias, self.trusted, dtype=dtype, device=device)
-
-    def columns(self, labels: slice) -> NDArray[np.float32]:
-        """Return the targets (n, B) of some labels, for noise whose labels flip independently."""
-        part = np.asarray(self.matrix[:, labels].toarray(), dtype=np.float32)
-        if self.debias is None:
-            return part
-        low, high = (self.debias(torch.full((1, self.shape[1]), x))[0, labels].cpu().numpy() for x in (0.0, 1.0))
-        targets = low + part * (high - low)
-        return targets if self.trusted is None else np.where(self.trusted[:, None], part, targets)
-
     def targets(self, index: Tensor, run_dim: int = 1) -> Tensor:
         """Return the training targets of some rows, see :meth:`LabelSource.targets`."""
         rows = index.reshape(-1).cpu().numpy()
@@ -382,3 +367,10 @@ class SparseLabels(LabelSource):
             trusted = torch.from_numpy(self.trusted[rows]).to(self.device)
             targets[trusted] = labels[trusted]
         return targets.view(*index.shape, -1).unsqueeze(run_dim)
+
+
+def label_source(labels: Any, device: torch.device, dtype: torch.dtype) -> LabelSource:
+    """Return labels in memory, an array or ``SparseLabels``, as a source of training targets."""
+    if isinstance(labels, SparseLabels):
+        return SparseLabels(labels.matrix, labels.debias, labels.trusted, dtype=dtype, device=device)
+    return DenseLabels(torch.from_numpy(labels).to(device, dtype))

@@ -15,16 +15,15 @@ from safetensors.torch import save
 
 from ccmn import _files
 from ccmn._files import atomic_write, check_file, remove_stale
-from ccmn.training.networks import Network, UserNetwork
-from ccmn.training.optimizer import StackedAdam
-from ccmn.training.selection import Selection
+from ccmn.training.networks import Network, StackedAdam, UserNetwork
+from ccmn.training.selection import KeepBest
 
 if TYPE_CHECKING:
     from ccmn.training.loop import TrainingResult
 
 
 class Checkpoint:
-    """File with the state of a training run, written atomically every few epochs.
+    """File with the state of a training run, written atomically every few epochs and after the last one.
 
     Parameters
     ----------
@@ -42,38 +41,38 @@ class Checkpoint:
         self.path, self.fingerprint, self.every, self.is_main = Path(path), fingerprint, every, is_main
 
     def save(
-        self, epoch: int, network: Network, optimizer: StackedAdam, selection: Selection, result: TrainingResult
+        self, network: Network, optimizer: StackedAdam, selection: KeepBest | None, result: TrainingResult
     ) -> None:
-        """Write the state after an epoch if the number of epochs is a multiple of ``every``.
+        """Write the state after the last epoch of ``result``.
 
         Raises
         ------
         OSError
             If the file cannot be written, for example because the disk is full. The previous file is kept.
         """
-        if (epoch + 1) % self.every or not self.is_main:
+        if not self.is_main:
             return
-        tensors = {f"weights.{i}": p.values.detach() for i, p in enumerate(network.parameters)}
-        tensors |= {f"network_buffer.{i}": b for i, b in enumerate(network.buffers)}
-        tensors |= {f"first.{i}": t for i, t in enumerate(optimizer.first)}
-        tensors |= {f"second.{i}": t for i, t in enumerate(optimizer.second)}
-        tensors |= {f"selection.{name}": t for name, t in selection.state().items()}
-        tensors |= {"steps": optimizer.steps, "losses": torch.stack(result.losses)}
-        if result.criteria:
-            tensors["criteria"] = torch.stack(result.criteria)
+        tensors = {name: t.detach().cpu().contiguous().clone() for name, t in _state(network, optimizer).items()}
+        tensors["losses"] = torch.stack(result.losses).cpu()
+        if selection is not None:
+            kept = {f"best.{i}": t for i, t in enumerate(selection.weights[0] + selection.buffers)}
+            kept |= {"criteria": torch.stack(result.criteria), "best_value": selection.value}
+            kept["best_epoch"] = selection.epoch
+            tensors |= {name: t.cpu().contiguous().clone() for name, t in kept.items()}
         if isinstance(network, UserNetwork):
             # Layers such as dropout use the global random generator.
             tensors["random_state"] = torch.get_rng_state()
-            if network.parameters[0].values.is_cuda:
-                tensors["cuda_random_state"] = torch.cuda.get_rng_state(network.parameters[0].values.device)
-        tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-        content = save(tensors, metadata={"fingerprint": self.fingerprint, "epoch": str(epoch)})
+            if optimizer.steps.is_cuda:
+                tensors["cuda_random_state"] = torch.cuda.get_rng_state(optimizer.steps.device)
+        content = save(tensors, metadata={"fingerprint": self.fingerprint})
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(self.path) as stream:
             stream.write(content)
 
-    def resume(self, network: Network, optimizer: StackedAdam, selection: Selection, result: TrainingResult) -> int:
-        """Restore the saved state, if there is one; return the number of the next epoch.
+    def resume(
+        self, network: Network, optimizer: StackedAdam, selection: KeepBest | None, result: TrainingResult
+    ) -> None:
+        """Restore the saved state, if there is one.
 
         Raises
         ------
@@ -81,69 +80,43 @@ class Checkpoint:
             If the file is damaged or belongs to a different fit.
         """
         if not self.path.exists():
-            return 0
+            return
         try:
-            with safe_open(check_file(self.path), "pt") as file:
+            with safe_open(check_file(self.path), "pt", device=str(optimizer.steps.device)) as file:
                 tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise ValueError(
-                f"checkpoint {self.path} is damaged ({error}); delete it to start from the beginning"
-            ) from None
-        if metadata.get("fingerprint") != self.fingerprint:
-            raise ValueError(
-                f"checkpoint {self.path} belongs to a different fit (data, labels or parameters differ); delete it to "
-                "start from the beginning, or use another file"
-            )
-        try:
-            self._restore(tensors, network, optimizer, selection, result)
-            epoch, finished = metadata["epoch"], len(result.losses)
-            # A fit that stopped early is stored with its last possible epoch, so that it does not continue.
-            if not re.fullmatch("[0-9]{1,9}", epoch) or int(epoch) + 1 < finished:
-                raise TypeError(f"expected at least epoch {finished - 1}; got {epoch[:20]!r}")
-            best = tensors.get("selection.best_epoch")
-            if best is not None and not ((best >= -1) & (best < finished)).all():
-                raise TypeError(f"expected a best epoch below {finished}")
-            return int(epoch) + 1
-        except (KeyError, IndexError, TypeError, RuntimeError) as error:
+            if metadata.get("fingerprint") != self.fingerprint:
+                raise ValueError(
+                    f"checkpoint {self.path} belongs to a different fit (data, labels or parameters differ); delete it "
+                    "to start from the beginning, or use another file"
+                )
+            state = _state(network, optimizer)
+            shapes, stored = ({name: tuple(some[name].shape) for name in state} for some in (state, tensors))
+            if shapes != stored:
+                raise ValueError(
+                    f"checkpoint {self.path} belongs to a different network: expected the shapes {shapes}; got "
+                    f"{stored}. Delete the file to start from the beginning, or use another file."
+                )
+            for name, tensor in state.items():
+                tensor.detach().copy_(tensors[name])
+            result.losses = list(tensors["losses"].unbind(0))
+            if selection is not None:
+                result.criteria = list(tensors["criteria"].unbind(0))
+                selection.value, selection.epoch = tensors["best_value"], tensors["best_epoch"]
+                finished = len(result.criteria)
+                if finished != len(result.losses) or not ((selection.epoch >= 0) & (selection.epoch < finished)).all():
+                    raise TypeError(f"expected a best epoch below {len(result.losses)}")
+                count = len(network.parameters)
+                kept = [tensors[f"best.{i}"] for i in range(count + len(network.buffers))]
+                selection.weights, selection.buffers = [kept[:count]], kept[count:]
+            if "random_state" in tensors:
+                torch.set_rng_state(tensors["random_state"].cpu())
+            if "cuda_random_state" in tensors:
+                torch.cuda.set_rng_state(tensors["cuda_random_state"].cpu(), optimizer.steps.device)
+        except (KeyError, IndexError, TypeError, RuntimeError, SafetensorError, OSError) as error:
             reason = " ".join(str(error).split())
             raise ValueError(
                 f"checkpoint {self.path} is damaged ({reason}); delete it to start from the beginning"
             ) from None
-
-    def _restore(
-        self,
-        tensors: dict[str, torch.Tensor],
-        network: Network,
-        optimizer: StackedAdam,
-        selection: Selection,
-        result: TrainingResult,
-    ) -> None:
-        """Copy the saved state into the objects of a training run."""
-        shapes = [tuple(p.values.shape) for p in network.parameters]
-        stored = [tuple(tensors[f"weights.{i}"].shape) for i in range(sum(k.startswith("weights.") for k in tensors))]
-        if shapes != stored:
-            raise ValueError(
-                f"checkpoint {self.path} belongs to a different network: expected weights of the shapes {shapes}; got "
-                f"{stored}. Delete the file to start from the beginning, or use another file."
-            )
-        device = network.parameters[0].values.device
-        if "random_state" in tensors:
-            torch.set_rng_state(tensors.pop("random_state"))
-        if "cuda_random_state" in tensors:
-            torch.cuda.set_rng_state(tensors.pop("cuda_random_state"), device)
-        tensors = {name: t.to(device) for name, t in tensors.items()}
-        with torch.no_grad():
-            for i, parameter in enumerate(network.parameters):
-                parameter.values.copy_(tensors[f"weights.{i}"])
-                optimizer.first[i].copy_(tensors[f"first.{i}"])
-                optimizer.second[i].copy_(tensors[f"second.{i}"])
-            optimizer.steps.copy_(tensors["steps"])
-            for i, buffer in enumerate(network.buffers):
-                buffer.copy_(tensors[f"network_buffer.{i}"])
-        prefix = "selection."
-        selection.load_state({k[len(prefix) :]: t for k, t in tensors.items() if k.startswith(prefix)})
-        result.losses = list(tensors["losses"].unbind(0))
-        result.criteria = list(tensors["criteria"].unbind(0)) if "criteria" in tensors else []
 
     def of(self, part: str) -> Checkpoint:
         """Return the checkpoint of one of several training runs that follow one another."""
@@ -156,6 +129,14 @@ class Checkpoint:
             return
         self.path.unlink(missing_ok=True)
         remove_stale(self.path)
+
+
+def _state(network: Network, optimizer: StackedAdam) -> dict[str, torch.Tensor]:
+    """Return the tensors that a training changes by name."""
+    state = {f"weights.{i}": p.values for i, p in enumerate(network.parameters)}
+    state |= {f"buffer.{i}": b for i, b in enumerate(network.buffers)}
+    state |= {f"first.{i}": t for i, t in enumerate(optimizer.first)}
+    return state | {f"second.{i}": t for i, t in enumerate(optimizer.second)} | {"steps": optimizer.steps}
 
 
 def fit_fingerprint(params: Mapping[str, Any], noise: Mapping[str, Any], *values: Any) -> str:

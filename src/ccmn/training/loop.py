@@ -9,20 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ccmn.losses import MultiLabelLoss
-from ccmn.training.batches import Batch, Batches, DenseLabels, Features, LabelSource
+from ccmn.training.batches import Batch, Batches, Features, LabelSource
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.distributed import ProcessGroup
-from ccmn.training.networks import Network, UserNetwork
-from ccmn.training.optimizer import StackedAdam
-from ccmn.training.selection import Selection
+from ccmn.training.networks import Network, StackedAdam, UserNetwork
+from ccmn.training.selection import KeepBest
 
 MAX_KEPT_LOSSES = 1 << 16
 """Losses of an epoch that are kept before they are summed: an epoch of a stream can have millions of batches."""
+
+
+class Part(NamedTuple):
+    """Slice of the runs of every group with the same loss."""
+
+    runs: slice
+    loss: MultiLabelLoss
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class EpochProgress:
     epoch: int
     """Number of the epoch, starting at 0."""
     epochs: int
-    """Maximum number of epochs."""
+    """Number of epochs."""
     loss: Tensor
     """Mean training loss of the epoch."""
     criterion: Tensor | None
@@ -47,23 +54,21 @@ class TrainingResult:
     """Record of a training."""
 
     losses: list[Tensor] = field(default_factory=list)
-    """Mean training losses of every epoch, (G, K) each."""
+    """Mean training loss of every epoch, (G, K) each."""
     criteria: list[Tensor] = field(default_factory=list)
     """Validation criteria of every epoch, (G, K) each."""
     interrupted: bool = False
     """Whether Ctrl-C ended the training."""
-    start_epoch: int = 0
-    """First epoch after resuming from a checkpoint."""
 
 
 def train(
     network: Network,
-    objective: Objective,
+    parts: Sequence[Part],
     features: Features,
-    labels: Tensor | LabelSource,
+    labels: LabelSource,
     batches: Batches,
     optimizer: StackedAdam,
-    selection: Selection,
+    selection: KeepBest | None,
     *,
     epochs: int,
     weights: Tensor | None = None,
@@ -80,20 +85,20 @@ def train(
     ----------
     network : Network
         Weights of all runs.
-    objective : Objective
-        Loss of every run.
+    parts : sequence of Part
+        Losses of consecutive slices of the runs.
     features : Features
         Features of all rows.
-    labels : LabelSource, or Tensor of shape (n, q) or (G, n, q)
-        Source of the training targets, or the targets themselves.
+    labels : LabelSource
+        Source of the training targets.
     batches : Batches
         Training rows of every step.
     optimizer : StackedAdam
         Optimizer of the parameters of ``network``.
-    selection : Selection
-        Selection of the final weights.
+    selection : KeepBest or None
+        Selection of the final weights; None keeps those of the last epoch.
     epochs : int
-        Maximum number of epochs.
+        Number of epochs.
     weights : Tensor of shape (n,), optional
         Sample weights with a mean of 1.
     on_progress : callable, optional
@@ -108,18 +113,12 @@ def train(
     TrainingResult
         Losses and criteria of every epoch.
     """
-    if isinstance(labels, Tensor):
-        labels = DenseLabels(labels, dtype=network.parameters[0].values.dtype)
-    step = make_step(network, objective, optimizer, features, labels, weights, group=group)
+    step = make_step(network, parts, optimizer, features, labels, weights, group=group)
     result = TrainingResult()
     if checkpoint is not None:
-        result.start_epoch = checkpoint.resume(network, optimizer, selection, result)
-    network.train_mode(True)
+        checkpoint.resume(network, optimizer, selection, result)
     try:
-        for epoch in range(result.start_epoch, epochs):
-            # Before an epoch and not after it: a resumed training may have to stop at once.
-            if epoch > 0 and selection.finished(epoch - 1):
-                break
+        for epoch in range(len(result.losses), epochs):
             losses: list[Tensor] = []
             steps = 0
             for batch in batches.epoch(epoch):
@@ -129,77 +128,54 @@ def train(
                     losses = [torch.stack(losses).sum(0)]
             loss = torch.stack(losses).sum(0) / steps
             result.losses.append(loss if group is None else group.sum_over_ranks(loss))
-            criterion = selection.on_epoch_end(epoch, network)
-            if criterion is not None:
-                result.criteria.append(criterion)
-            if checkpoint is not None:
-                checkpoint.save(epoch, network, optimizer, selection, result)
+            if selection is not None:
+                result.criteria.append(selection.on_epoch_end(epoch, network))
+            if checkpoint is not None and ((epoch + 1) % checkpoint.every == 0 or epoch + 1 == epochs):
+                checkpoint.save(network, optimizer, selection, result)
             if on_progress is not None:
+                criterion = result.criteria[-1] if result.criteria else None
                 on_progress(EpochProgress(epoch, epochs, result.losses[-1], criterion))
     except KeyboardInterrupt:
-        if not selection.has_best or not result.losses:
+        if not result.losses or (selection is not None and not result.criteria):
             raise
         # An epoch that was interrupted before its criterion was computed does not count.
-        if result.criteria:
+        if selection is not None:
             del result.losses[len(result.criteria) :]
         result.interrupted = True
-    network.train_mode(False)
-    selection.load_best(network)
+    if selection is not None:
+        selection.load(network)
     return result
 
 
 # -- One step
 
 
-@dataclass(frozen=True)
-class Part:
-    """Slice of the runs of every group with the same loss."""
-
-    runs: slice
-    loss: MultiLabelLoss
-
-
-class Objective:
-    """Mean loss of a batch for every run.
-
-    Parameters
-    ----------
-    parts : sequence of Part
-        Losses of consecutive slices of the runs.
-    """
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self.parts = list(parts)
-        self._corrected = any(part.loss.correction is not None for part in parts)
-
-    @classmethod
-    def of(cls, loss: MultiLabelLoss) -> Objective:
-        """Return the objective in which all runs have the same loss."""
-        return cls([Part(slice(None), loss)])
-
-    def __call__(self, outputs: Tensor, labels: LabelSource, index: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the losses (G, K) of outputs (G, K, B, o) for the rows ``index`` (G, B) with weights (G, B)."""
-        # Rows are independent. They are processed in the order of memory, (G, B, K) after a linear layer, so that no
-        # operation has to combine two orders.
-        run_dim = 1 if self._corrected or outputs.is_contiguous() else 2
-        targets = labels.targets(index, run_dim)
-        if targets.dtype != outputs.dtype:
-            targets = targets.to(torch.promote_types(outputs.dtype, torch.float32))
-        values = []
-        for runs, loss in ((part.runs, part.loss) for part in self.parts):
-            f = outputs[:, runs] if run_dim == 1 else outputs[:, runs].transpose(1, 2)
-            t = targets
-            if targets.shape[run_dim] > 1:
-                t = targets[:, runs] if run_dim == 1 else targets[:, :, runs]
-            t = loss.debias_tensor(t)
-            if loss.correction is not None:
-                values.append(loss.corrected_risk(f, t.expand(*f.shape[:-1], -1)))
-                continue
-            rows = loss.row_losses(f, t)
-            if weights is not None:
-                rows = rows * weights.unsqueeze(run_dim).to(rows.dtype)
-            values.append(rows.mean(3 - run_dim))
-        return values[0] if len(values) == 1 else torch.cat(values, 1)
+def mean_losses(
+    parts: Sequence[Part], outputs: Tensor, labels: LabelSource, index: Tensor, weights: Tensor | None = None
+) -> Tensor:
+    """Return the losses (G, K) of outputs (G, K, B, o) for the rows ``index`` (G, B) with weights (G, B)."""
+    # Rows are independent. They are processed in the order of memory, (G, B, K) after a linear layer, so that no
+    # operation has to combine two orders.
+    is_corrected = any(loss.correction is not None for _, loss in parts)
+    run_dim = 1 if is_corrected or outputs.is_contiguous() else 2
+    targets = labels.targets(index, run_dim)
+    if targets.dtype != outputs.dtype:
+        targets = targets.to(torch.promote_types(outputs.dtype, torch.float32))
+    values = []
+    for runs, loss in parts:
+        f = outputs[:, runs] if run_dim == 1 else outputs[:, runs].transpose(1, 2)
+        t = targets
+        if targets.shape[run_dim] > 1:
+            t = targets[:, runs] if run_dim == 1 else targets[:, :, runs]
+        t = t if loss.debias is None else loss.debias(t)
+        if loss.correction is not None:
+            values.append(loss.corrected_risk(f, t.expand(*f.shape[:-1], -1)))
+            continue
+        rows = loss.row_losses(f, t)
+        if weights is not None:
+            rows = rows * weights.unsqueeze(run_dim).to(rows.dtype)
+        values.append(rows.mean(3 - run_dim))
+    return values[0] if len(values) == 1 else torch.cat(values, 1)
 
 
 Step = Callable[[Batch], Tensor]
@@ -208,7 +184,7 @@ Step = Callable[[Batch], Tensor]
 
 def make_step(
     network: Network,
-    objective: Objective,
+    parts: Sequence[Part],
     optimizer: StackedAdam,
     features: Features,
     labels: LabelSource,
@@ -228,7 +204,7 @@ def make_step(
         index = batch.index
         X = features.gather(index)
         w = None if weights is None else weights[index]
-        losses = objective(network.outputs(X), labels, index, w)
+        losses = mean_losses(parts, network.outputs(X), labels, index, w)
         if not upstream or upstream[0].dtype != losses.dtype:
             upstream[:] = [torch.ones_like(losses)]
         gradients = list(torch.autograd.grad(losses, leaves, upstream[0], allow_unused=is_user))

@@ -1,4 +1,4 @@
-"""Networks that hold the weights of many independent runs in one tensor per parameter.
+"""Networks that hold the weights of many independent runs in one tensor per parameter, and Adam for all of them.
 
 ``outputs`` maps a batch of features to (G, K, B, n_outputs). Features are (G, B, d) dense, or one sparse CSR tensor
 (B, d) for G = 1.
@@ -23,6 +23,10 @@ MAX_SQUARED_ELEMENTS = 1 << 22
 """Tensors up to this size are squared as a whole to compute norms; this is faster but needs a copy."""
 _RANDOM_BLOCK = 1 << 20
 """Number of float64 random numbers that are drawn at a time."""
+BETAS = (0.9, 0.999)
+"""Decay rates of the moments, the defaults of ``torch.optim.Adam``."""
+EPS = 1e-8
+"""Constant in the denominator, the default of ``torch.optim.Adam``."""
 
 
 @dataclass
@@ -97,10 +101,6 @@ class Network(ABC):
     def outputs(self, X: Tensor) -> Tensor:
         """Return the outputs (G, K, B, n_outputs) of features (G, B, d), or sparse (B, d)."""
 
-    def train_mode(self, training: bool) -> None:
-        """Switch layers that behave differently in training and evaluation, such as dropout."""
-        return
-
 
 class StackedLinear(Network):
     """Linear model of every run, one matrix product (B, d) x (d, K n_outputs) per group.
@@ -128,29 +128,27 @@ class StackedLinear(Network):
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.groups, self.runs, self.n_outputs = len(seeds), len(seeds[0]), n_outputs
+        self.groups, self.runs = len(seeds), len(seeds[0])
         weights = _initial(seeds, 0, n_features + 1, n_outputs, n_features, dtype).permute(0, 2, 1, 3).contiguous()
         self.parameters = [Stacked(weights.to(device).requires_grad_(), run_dim=2, bias_row=n_features)]
         self.buffers = []
 
     def outputs(self, X: Tensor) -> Tensor:
         """Return the outputs (G, K, B, n_outputs) of features (G, B, d), or sparse (B, d)."""
-        return _first_layer(X, self.parameters[0].values)
+        W = self.parameters[0].values
+        flat = W.view(W.shape[0], W.shape[1], -1)
+        product: Tensor
+        if X.layout != torch.strided:
+            product = (torch.sparse.mm(X, flat[0, :-1]) + flat[0, -1]).unsqueeze(0)
+        else:
+            product = _Affine.apply(X, flat)  # type: ignore[no-untyped-call]
+        return product.view(W.shape[0], -1, *W.shape[2:]).transpose(1, 2)
 
 
-class StackedMLP(Network):
+class StackedMLP(StackedLinear):
     """Multilayer perceptron of every run with one hidden layer of 128 rectified linear units.
 
-    Parameters
-    ----------
-    n_features, n_outputs : int
-        Numbers of inputs and outputs.
-    seeds : sequence of G sequences of K ints
-        Seeds of the initial weights. A run has the same initial weights as a single fit with its seed.
-    dtype : torch.dtype, default=torch.float32
-        Type of the weights.
-    device : torch.device or str, default="cpu"
-        Device of the weights.
+    The parameters are those of :class:`StackedLinear`.
     """
 
     def __init__(
@@ -162,25 +160,19 @@ class StackedMLP(Network):
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.groups, self.runs, self.n_outputs = len(seeds), len(seeds[0]), n_outputs
-        first = _initial(seeds, 0, n_features + 1, HIDDEN_UNITS, n_features, dtype).permute(0, 2, 1, 3).contiguous()
-        second = _initial(seeds, 1, HIDDEN_UNITS, n_outputs, HIDDEN_UNITS, dtype)
-        bias = _initial(seeds, 2, 1, n_outputs, HIDDEN_UNITS, dtype)
-        self.parameters = [
-            Stacked(first.to(device).requires_grad_(), run_dim=2, bias_row=n_features),
-            Stacked(second.to(device).requires_grad_(), run_dim=1),
-            Stacked(bias.to(device).requires_grad_(), run_dim=1),
-        ]
-        self.buffers = []
+        super().__init__(n_features, HIDDEN_UNITS, seeds, dtype=dtype, device=device)
+        for layer, rows in ((1, HIDDEN_UNITS), (2, 1)):  # weights and bias of the second layer
+            weights = _initial(seeds, layer, rows, n_outputs, HIDDEN_UNITS, dtype)
+            self.parameters.append(Stacked(weights.to(device).requires_grad_(), run_dim=1))
 
     def outputs(self, X: Tensor) -> Tensor:
         """Return the outputs (G, K, B, n_outputs) of features (G, B, d), or sparse (B, d)."""
-        first, second, bias = (parameter.values for parameter in self.parameters)
-        return _first_layer(X, first).relu() @ second + bias
+        _, second, bias = self.parameters
+        return super().outputs(X).relu() @ second.values + bias.values
 
 
 class UserNetwork(Network):
-    """Module of a user as a network of one run.
+    """Module of a user as a network of one run. It is in training mode while gradients are recorded.
 
     Parameters
     ----------
@@ -203,13 +195,10 @@ class UserNetwork(Network):
 
     def outputs(self, X: Tensor) -> Tensor:
         """Return the outputs (1, 1, B, n_outputs) of features (1, B, d), or sparse (B, d)."""
-        batch = X.to_dense() if X.layout != torch.strided else X[0]
-        result: Tensor = self.module(batch)
+        if self.module.training != torch.is_grad_enabled():
+            self.module.train(torch.is_grad_enabled())
+        result: Tensor = self.module(X.to_dense() if X.layout != torch.strided else X[0])
         return result[None, None]
-
-    def train_mode(self, training: bool) -> None:
-        """Switch the module to training or evaluation mode."""
-        self.module.train(training)
 
 
 def make_unflattened(
@@ -233,18 +222,6 @@ def _initial(
     return weights
 
 
-def _first_layer(X: Tensor, W: Tensor) -> Tensor:
-    """Return features (G, B, d) times weights (G, d + 1, K, o), whose last row is the bias: (G, K, B, o)."""
-    G, _, K, o = W.shape
-    flat = W.view(G, W.shape[1], K * o)
-    product: Tensor
-    if X.layout != torch.strided:
-        product = (torch.sparse.mm(X, flat[0, :-1]) + flat[0, -1]).unsqueeze(0)
-    else:
-        product = _Affine.apply(X, flat)  # type: ignore[no-untyped-call]
-    return product.view(G, -1, K, o).transpose(1, 2)
-
-
 class _Affine(torch.autograd.Function):
     """Product x W + b with b in the last row of the weights, whose gradient is written in one piece.
 
@@ -266,7 +243,114 @@ class _Affine(torch.autograd.Function):
         return None, by_weights
 
 
-MakeNetwork = Callable[..., Network]
-
-NETWORKS: Registry[MakeNetwork] = Registry("model", {"linear": StackedLinear, "mlp": StackedMLP})
+NETWORKS: Registry[type[StackedLinear]] = Registry("model", {"linear": StackedLinear, "mlp": StackedMLP})
 """Built-in networks by the value of the parameter ``model``."""
+
+
+# -- Optimizer
+
+
+class StackedAdam:
+    """Adam [1]_ for all runs at the same time: the formula of ``torch.optim.Adam`` with a learning rate per run.
+
+    As in ``torch.optim.Adam``, the weight decay is added to the gradient. The bias of the first layer is not decayed.
+
+    Parameters
+    ----------
+    parameters : list of Stacked
+        Parameters, which are updated in place.
+    lr : Tensor of shape (G, K)
+        Learning rate of every run.
+    weight_decay : Tensor of shape (G, K)
+        Weight decay of every run.
+    clip : float or None, default=10.0
+        Maximum norm of the gradient of a run. Larger gradients are scaled to this norm.
+
+    References
+    ----------
+    .. [1] D. P. Kingma and J. Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015.
+    """
+
+    def __init__(
+        self, parameters: list[Stacked], lr: Tensor, weight_decay: Tensor, *, clip: float | None = 10.0
+    ) -> None:
+        self.parameters, self.clip = parameters, clip
+        self.first = [torch.zeros_like(p.values, requires_grad=False) for p in parameters]
+        self.second = [torch.zeros_like(p.values, requires_grad=False) for p in parameters]
+        # A tensor, because the steps of a CUDA graph are counted on the device.
+        self.steps = torch.zeros((), dtype=torch.float64, device=parameters[0].values.device)
+        # A single run has one learning rate: the fused step of torch replaces a dozen small operations.
+        self._single: tuple[float, float] | None = None
+        is_single = lr.numel() == 1 and self.steps.device.type == "cpu"
+        if is_single and all(_same_layout(moment, p.values) for moment, p in zip(self.first, parameters)):
+            self._single = float(lr), float(weight_decay)
+            return
+        self._lr, self._decay = (
+            [p.spread(value.to(p.values), along_outputs=True) for p in parameters] for value in (lr, weight_decay)
+        )
+        self._has_decay = bool((weight_decay != 0).any())
+        self._workspace = [torch.empty_like(p.values, requires_grad=False) for p in parameters]
+
+    @torch.no_grad()
+    def step(self, gradients: list[Tensor]) -> None:
+        """Update the parameters; the gradients of the summed losses are modified in place."""
+        if self.clip is not None:
+            squares = [p.per_run_squares(g) for p, g in zip(self.parameters, gradients)]
+            norm = torch.stack(squares).sum(0).sqrt()
+            factor = (self.clip / norm.clamp_min(self.clip)).nan_to_num(0.0)
+            for parameter, gradient in zip(self.parameters, gradients):
+                gradient.mul_(parameter.spread(factor))
+        self.steps += 1
+        if self._single is not None:
+            return self._fused_step(gradients, *self._single)
+        b1, b2 = BETAS
+        root: Any
+        rescale: Any
+        if self.steps.device.type == "cpu":
+            t = float(self.steps)
+            root = math.sqrt(1 - b2**t)
+            rescale = root / (1 - b1**t)
+        else:  # tensors, because a CUDA graph counts the steps on the device
+            exact_root, dtype = (1 - b2**self.steps).sqrt(), self._workspace[0].dtype
+            root, rescale = exact_root.to(dtype), (exact_root / (1 - b1**self.steps)).to(dtype)
+        for i, (parameter, gradient) in enumerate(zip(self.parameters, gradients)):
+            values, update = parameter.values, self._workspace[i]
+            if self._has_decay:
+                parameter.decayed(gradient).addcmul_(parameter.decayed(values), self._decay[i])
+            self.first[i].lerp_(gradient, 1 - b1)
+            self.second[i].mul_(b2).addcmul_(gradient, gradient, value=1 - b2)
+            # lr * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps); eps is scaled so that the value is that of torch.
+            torch.sqrt(self.second[i], out=update).add_(EPS * root)
+            torch.div(self.first[i], update, out=update)
+            values.addcmul_(update, self._lr[i] * rescale, value=-1)
+        return None
+
+    def _fused_step(self, gradients: list[Tensor], lr: float, weight_decay: float) -> None:
+        """Call the kernel of ``torch.optim.Adam(fused=True)`` without the overhead of the optimizer class."""
+        values = [p.values for p in self.parameters]
+        if weight_decay:
+            for parameter, gradient in zip(self.parameters, gradients):
+                parameter.decayed(gradient).add_(parameter.decayed(parameter.values), alpha=weight_decay)
+        # The kernel ignores strides. A gradient with a different memory layout is copied to that of its parameter, as
+        # ``backward`` does for the ``grad`` of a parameter.
+        gradients = [g if _same_layout(g, v) else torch.empty_like(v).copy_(g) for g, v in zip(gradients, values)]
+        torch._fused_adam_(
+            values,
+            gradients,
+            self.first,
+            self.second,
+            [],
+            [self.steps] * len(values),
+            lr=lr,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            weight_decay=0.0,
+            eps=EPS,
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+def _same_layout(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors of equal shape have their elements at the same places in memory."""
+    return (one.is_contiguous() and other.is_contiguous()) or one.stride() == other.stride()

@@ -1,0 +1,463 @@
+"""Training: stacked runs equal single fits and torch.optim.Adam; selection, interruption, checkpoints, ranks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from ccmn import CCMNClassifier
+from ccmn.losses import HammingLoss, RankingLoss
+from ccmn.noise import ClassConditionalNoise, TransitionNoise
+from ccmn.training.batches import Batch, DenseLabels, Features, Rows, RunLabels, SparseLabels
+from ccmn.training.checkpoint import Checkpoint
+from ccmn.training.distributed import ProcessGroup, SharedBatches
+from ccmn.training.loop import Part, make_step, train
+from ccmn.training.networks import StackedAdam, StackedLinear, StackedMLP, UserNetwork
+from ccmn.training.selection import KeepBest
+
+N, D, Q = 60, 7, 4
+ALL = [np.arange(N)]
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, D)).astype(np.float32)
+Y = torch.from_numpy((X @ RNG.normal(size=(D, Q)) > 0).astype(np.float32))
+
+
+def whole(loss):
+    return [Part(slice(None), loss)]
+
+
+def fit(
+    X=X, *, groups=ALL, seeds=((1,),), lrs=(0.1,), parts=None, rates=None, network=StackedLinear, epochs=6, **extra
+):
+    """Train G groups of K runs in float64."""
+    dtype = torch.float64
+    net = network(D, Q, seeds, dtype=dtype)
+    lr = torch.tensor(lrs, dtype=dtype).expand(len(groups), -1)
+    optimizer = StackedAdam(net.parameters, lr, torch.full_like(lr, 1e-3))
+    rows = Rows(groups, extra.pop("batch", 16), [s[0] for s in seeds])
+    labels = DenseLabels(Y.to(dtype)) if rates is None else RunLabels(Y, *rates, dtype=dtype)
+    arguments = (parts or whole(HammingLoss()), Features(X, dtype=dtype), labels, rows, optimizer)
+    return net, train(net, *arguments, extra.pop("selection", None), epochs=epochs, **extra)
+
+
+class Dropped(torch.nn.Module):
+    """Network with dropout and a running mean that is a new tensor in every step."""
+
+    def __init__(self, n_outputs):
+        super().__init__()
+        self.linear, self.dropout = torch.nn.Linear(D, n_outputs), torch.nn.Dropout(0.5)
+        self.register_buffer("mean", torch.zeros(D))
+
+    def forward(self, features):
+        if self.training:
+            self.mean = 0.9 * self.mean + features.mean(0).detach()
+        return self.linear(self.dropout(features - self.mean))
+
+
+def fit_module(checkpoint=None, epochs=6, selection=None, n_outputs=Q):
+    """Return the network and the result of a small training with dropout."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = UserNetwork(Dropped(n_outputs))
+        optimizer = StackedAdam(network.parameters, torch.full((1, 1), 0.1), torch.zeros(1, 1))
+        labels = DenseLabels(Y[:, :1].repeat(1, n_outputs))
+        arguments = (whole(HammingLoss("logistic")), Features(X), labels, Rows(ALL, 16, [0]), optimizer, selection)
+        result = train(network, *arguments, epochs=epochs, checkpoint=checkpoint)
+    return network, result
+
+
+@pytest.mark.parametrize("network", [StackedLinear, StackedMLP])
+def test_runs_of_a_stack_equal_single_fits(network):
+    """Two groups with losses, noise rates and learning rates per run equal eight single fits."""
+    groups, seeds, lrs = [np.arange(0, 40), np.arange(20, 60)], [[5, 5, 6, 6], [7, 7, 8, 8]], [0.05, 0.01, 0.05, 0.01]
+    rates = torch.rand(2, 2, 4, Q, generator=torch.Generator().manual_seed(0)) * 0.4
+    rates[:, :, 0] = 0  # one run without noise correction
+    parts = [Part(slice(0, 2), RankingLoss("sigmoid", dummy=False)), Part(slice(2, 4), HammingLoss("logistic"))]
+    stack, _ = fit(groups=groups, seeds=seeds, lrs=lrs, parts=parts, rates=rates, network=network)
+    outputs = stack.outputs(torch.from_numpy(X).double().expand(2, N, D))
+    for g in range(2):
+        for k in range(4):
+            noise = ClassConditionalNoise(rates[0, g, k].numpy(), rates[1, g, k].numpy())
+            loss = RankingLoss("sigmoid", noise, dummy=False) if k < 2 else HammingLoss("logistic", noise)
+            rows = Rows([groups[g]], 16, [seeds[g][0]])
+            net = network(D, Q, [[seeds[g][k]]], dtype=torch.float64)
+            lr = torch.tensor([[lrs[k]]], dtype=torch.float64)
+            optimizer = StackedAdam(net.parameters, lr, torch.full_like(lr, 1e-3))
+            labels = DenseLabels(Y.double())
+            train(net, whole(loss), Features(X, dtype=torch.float64), labels, rows, optimizer, None, epochs=6)
+            single = net.outputs(torch.from_numpy(X).double()[None])
+            torch.testing.assert_close(single[0, 0], outputs[g, k], rtol=1e-9, atol=1e-9)
+
+
+def test_adam_equals_torch_adam():
+    """Weights equal those of torch.optim.Adam with weight decay (except for the bias) up to rounding."""
+    loss = HammingLoss("square", ClassConditionalNoise(0.2, 0.1, n_labels=Q))
+    net, _ = fit(seeds=[[3]], lrs=[0.02], parts=whole(loss), epochs=5)
+    start = StackedLinear(D, Q, [[3]], dtype=torch.float64).parameters[0].values.detach()[0, :, 0]
+    weight, bias = start[:-1].clone().requires_grad_(), start[-1].clone().requires_grad_()
+    optimizer = torch.optim.Adam([{"params": [weight], "weight_decay": 1e-3}, {"params": [bias]}], lr=0.02)
+    for epoch in range(5):
+        for batch in Rows(ALL, 16, [3]).epoch(epoch):
+            index = batch.index[0]
+            optimizer.zero_grad()
+            loss(torch.from_numpy(X).double()[index] @ weight + bias, Y.double()[index]).backward()
+            optimizer.step()
+    expected = torch.cat((weight, bias[None])).detach()
+    torch.testing.assert_close(net.parameters[0].values.detach()[0, :, 0], expected, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("stored", ["in rows", "in columns", "with gaps"])
+@pytest.mark.parametrize("product", ["plain", "einsum"])
+def test_a_single_run_equals_torch_adam_for_any_strides(stored, product):
+    generator = torch.Generator().manual_seed(0)
+    inputs, targets = (torch.randn(30, size, generator=generator) for size in (6, 5))
+    numbers = torch.randn(6, 5, generator=generator)
+    layouts = {"in rows": numbers.clone, "in columns": lambda: numbers.t().contiguous().t()}
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(numbers.clone())
+            gaps = lambda: torch.zeros(6, 10)[:, ::2].copy_(numbers)  # noqa: E731
+            self.weight.data = layouts.get(stored, gaps)()  # a clone would have a different memory layout
+
+        def forward(self, x):
+            return x @ self.weight if product == "plain" else torch.einsum("nd,dh->hn", x, self.weight).t()
+
+    ours, theirs = Layer(), Layer()
+    network = UserNetwork(ours)
+    optimizer = StackedAdam(network.parameters, torch.full((1, 1), 0.05), torch.full((1, 1), 0.01), clip=None)
+    adam = torch.optim.Adam(theirs.parameters(), lr=0.05, weight_decay=0.01)
+    for _ in range(10):
+        loss = (network.outputs(inputs[None]) - targets).square().mean()
+        optimizer.step([g.clone() for g in torch.autograd.grad(loss, list(ours.parameters()))])
+        adam.zero_grad()
+        (theirs(inputs) - targets).square().mean().backward()
+        adam.step()
+    torch.testing.assert_close(ours.weight, theirs.weight, rtol=1e-4, atol=1e-5)
+
+
+def test_gradient_clipping_is_per_run():
+    net = StackedLinear(2, 1, [[0, 1]], dtype=torch.float64)
+    optimizer = StackedAdam(net.parameters, torch.ones(1, 2), torch.zeros(1, 2), clip=1.0)
+    gradient = torch.zeros_like(net.parameters[0].values)
+    gradient[0, :, 0] = 3.0
+    gradient[0, 0, 1] = 0.5
+    optimizer.step([gradient])
+    assert gradient[0, :, 0].norm().item() == pytest.approx(1.0)
+    assert gradient[0, 0, 1].item() == 0.5
+
+
+def test_the_best_epoch_of_each_run_is_loaded():
+    seen = []
+
+    def criterion(net):
+        # Run 0 is best in epoch 1, run 1 in epoch 3.
+        seen.append(net.parameters[0].values.detach().clone())
+        return torch.tensor([[abs(len(seen) - 2.0), abs(len(seen) - 4.0)]])
+
+    selection = KeepBest(criterion)
+    net, result = fit(seeds=[[1, 2]], lrs=[0.1, 0.1], selection=selection)
+    W = net.parameters[0].values
+    torch.testing.assert_close(W[:, :, 0], seen[1][:, :, 0])
+    torch.testing.assert_close(W[:, :, 1], seen[3][:, :, 1])
+    assert selection.epoch.tolist() == [[[1, 3]]]
+    assert len(result.criteria) == len(result.losses) == 6
+
+
+def test_buffers_of_the_best_epoch_are_loaded():
+    """The buffers belong to the same epoch as the weights, also if the module replaces them."""
+    values = iter([3.0, 1.0, 2.0, 2.0])
+    best, _ = fit_module(epochs=4, selection=KeepBest(lambda network: torch.full((1, 1), next(values))))
+    expected, _ = fit_module(epochs=2)
+    assert torch.equal(best.module.mean, expected.module.mean)
+    assert torch.equal(best.module.linear.weight, expected.module.linear.weight)
+
+
+def test_modules_are_in_evaluation_mode_without_gradients():
+    network, result = fit_module(epochs=40)
+    assert result.losses[-1].item() < 0.8 * result.losses[0].item()
+    with torch.no_grad():
+        torch.testing.assert_close(*(network.outputs(torch.from_numpy(X)[None]) for _ in range(2)))
+    with pytest.raises(ValueError, match="trainable parameters"):
+        UserNetwork(torch.nn.ReLU())
+
+
+def test_sparse_features_give_the_same_weights(monkeypatch):
+    """Dense batches of a narrow CSR matrix and sparse products of a wide one equal dense features."""
+    rows = X * (np.abs(X) > 0.7)
+    common = {"seeds": [[1, 2]], "lrs": [0.1, 0.01]}
+    dense, _ = fit(rows, **common)
+    for widest in (4096, 2):
+        monkeypatch.setattr("ccmn.training.batches.MAX_DENSE_FEATURES", widest)
+        sparse, _ = fit(scipy.sparse.csr_array(rows), **common)
+        torch.testing.assert_close(sparse.parameters[0].values, dense.parameters[0].values, rtol=1e-9, atol=1e-9)
+
+
+def test_sample_weights_count_rows():
+    """In full batches, a weight of 2 equals a repeated row and a weight of 0 a missing row."""
+    weights = torch.tensor(np.random.default_rng(0).integers(0, 3, N), dtype=torch.float64)
+    repeated = np.repeat(np.arange(N), weights.int().numpy())
+    common = {"parts": whole(RankingLoss("hinge", dummy=False)), "batch": 10**6}
+    a, _ = fit(weights=weights / weights.mean(), **common)
+    b, _ = fit(groups=[repeated], **common)
+    torch.testing.assert_close(a.parameters[0].values, b.parameters[0].values, rtol=1e-9, atol=1e-10)
+
+
+def test_order_depends_only_on_seed_and_epoch():
+    rows, alone = Rows([np.arange(50)] * 2, 16, [4, 9]), Rows([np.arange(50)], 16, [9])
+    for epoch in (0, 3):
+        for both, one in zip(rows.epoch(epoch), alone.epoch(epoch)):
+            assert torch.equal(both.index[1], one.index[0])
+    assert sorted(torch.cat([batch.index for batch in rows.epoch(1)], 1)[0].tolist()) == list(range(50))
+    assert not torch.equal(next(iter(rows.epoch(0))).index, next(iter(rows.epoch(1))).index)
+
+
+def test_no_warning_for_read_only_features():
+    # In a separate process, because torch warns only once per process.
+    code = """
+import warnings
+import numpy as np
+import torch
+from ccmn.training.batches import Features
+warnings.simplefilter("error")
+X = np.arange(6, dtype=np.float32).reshape(3, 2)
+X.flags.writeable = False
+print(Features(X).gather(torch.tensor([[2, 0]])).tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[[[4.0, 5.0], [0.0, 1.0]]]"
+
+
+# -- Label sources
+
+
+@given(n=st.integers(1, 8), q=st.integers(1, 6), seed=st.integers(0, 99), data=st.data())
+def test_batches_of_sparse_labels_equal_those_of_dense_labels(n, q, seed, data):
+    rng, noise = np.random.default_rng(seed), ClassConditionalNoise(0.2, np.linspace(0, 0.5, q))
+    labels = (rng.random((n, q)) < 0.3).astype(np.float32)
+    labels[rng.random((n, q)) < 0.1] = np.nan
+    rows = torch.tensor(data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=9)))
+    known = rng.random(n) < 0.5
+    p = torch.from_numpy(np.where(known[:, None], labels, noise.debias(labels)))
+    sparse = SparseLabels(scipy.sparse.csr_matrix(labels), noise.debiasing(), known)
+    dense = DenseLabels(p).targets(rows[None])
+    torch.testing.assert_close(sparse.targets(rows[None]), dense, equal_nan=True)
+    part = sparse[rows.numpy()].targets(torch.arange(len(rows))[None])
+    torch.testing.assert_close(part, dense, equal_nan=True)
+
+
+def test_several_groups_of_labels():
+    labels = Y[:10].double()
+    index = torch.tensor([[0, 3, 3], [9, 1, 0]])
+    for container in (scipy.sparse.csr_array, scipy.sparse.csc_matrix, scipy.sparse.coo_array):
+        sparse = SparseLabels(container(labels.numpy()), dtype=torch.float64)
+        torch.testing.assert_close(sparse.targets(index)[:, 0], labels[index])
+    per_group = torch.stack((labels, 1 - labels))
+    expected = torch.stack((per_group[0, index[0]], per_group[1, index[1]]))
+    torch.testing.assert_close(DenseLabels(per_group).targets(index)[:, 0], expected)
+
+
+def test_transition_matrix_mixes_labels():
+    noise = TransitionNoise(np.full((3, 3), 0.1) + 0.7 * np.eye(3))
+    classes = np.eye(3, dtype=np.float32)
+    batch = SparseLabels(scipy.sparse.csr_array(classes), noise.debiasing()).targets(torch.tensor([[2, 0]]))[0, 0]
+    np.testing.assert_allclose(batch, noise.debias(classes)[[2, 0]], atol=1e-6)
+
+
+# -- Interruption and checkpoints
+
+
+def squares():
+    return KeepBest(lambda net: torch.stack([p.per_run_squares(p.values) for p in net.parameters]).sum(0))
+
+
+def interrupt_at(epoch):
+    def on_progress(progress):
+        if progress.epoch == epoch:
+            raise KeyboardInterrupt
+
+    return on_progress
+
+
+@pytest.mark.parametrize("network", [StackedLinear, StackedMLP])
+def test_interrupted_fit_resumes_to_the_same_weights(tmp_path, network):
+    common = {"seeds": [[1, 2]], "lrs": [0.1, 0.01], "network": network, "epochs": 11}
+    expected, expected_result = fit(selection=squares(), **common)
+    file = Checkpoint(tmp_path / "fit.ckpt", "same", every=2)
+    stopped, result = fit(selection=squares(), on_progress=interrupt_at(6), checkpoint=file, **common)
+    assert result.interrupted
+    assert len(result.losses) == 7
+    assert torch.isfinite(stopped.parameters[0].values).all()
+    for _ in range(2):  # the second time, there is nothing left to train
+        resumed, result = fit(selection=squares(), checkpoint=file, **common)
+        for a, b in zip(expected.parameters, resumed.parameters):
+            assert torch.equal(a.values, b.values)
+        assert torch.equal(torch.stack(result.losses), torch.stack(expected_result.losses))
+        assert torch.equal(torch.stack(result.criteria), torch.stack(expected_result.criteria))
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+@pytest.mark.parametrize("number", [1, 3])
+def test_killed_while_writing(tmp_path, monkeypatch, step, number):
+    """The process is killed before the file is complete or renamed, with and without a previous file."""
+    checkpoint, calls, real = Checkpoint(tmp_path / "state", "a fit", every=1), [], getattr(os, step)
+
+    def fails(*arguments):
+        calls.append(arguments)
+        if len(calls) == number:
+            raise SystemExit("killed")
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, fails)
+        with pytest.raises(SystemExit):
+            fit(checkpoint=checkpoint)
+    assert (tmp_path / "state").exists() == (number > 1)
+    (tmp_path / ".state.0123abcd").write_bytes(b"half")
+    (resumed, _), (expected, _) = fit(checkpoint=checkpoint), fit()
+    assert torch.equal(resumed.parameters[0].values, expected.parameters[0].values)
+    checkpoint.remove()
+    assert not any(tmp_path.iterdir())
+
+
+def test_only_rank_0_writes(tmp_path):
+    fit(checkpoint=Checkpoint(tmp_path / "state", "a fit", every=1, is_main=False), epochs=2)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_full_or_read_only_disk_names_the_file_and_keeps_the_previous_one(tmp_path, monkeypatch, number):
+    checkpoint = Checkpoint(tmp_path / "state", "a fit", every=1)
+    fit(checkpoint=checkpoint, epochs=1)
+    before = (tmp_path / "state").read_bytes()
+
+    def fails(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(OSError, match=f"{os.strerror(number)}.*state"):
+        fit(checkpoint=checkpoint)
+    assert (tmp_path / "state").read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
+def test_dropout_and_replaced_buffers_resume(tmp_path):
+    fit_module(Checkpoint(tmp_path / "state", "a fit", every=2), epochs=4)
+    resumed, _ = fit_module(Checkpoint(tmp_path / "state", "a fit", every=2))
+    uninterrupted, _ = fit_module()
+    for name, value in uninterrupted.module.state_dict().items():
+        assert torch.equal(resumed.module.state_dict()[name], value), name
+
+
+def test_foreign_checkpoints_are_rejected(tmp_path):
+    """Functions that create networks count by their name only."""
+    checkpoint = Checkpoint(tmp_path / "state", "a fit")
+    fit_module(checkpoint, epochs=1)
+    with pytest.raises(ValueError, match="a different network"):
+        fit_module(checkpoint, n_outputs=5)
+    with pytest.raises(ValueError, match="a different fit"):
+        fit_module(Checkpoint(tmp_path / "state", "another"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(lambda tensors, name=name: tensors.pop(name) for name in ("steps", "losses", "first.0", "best.0")),
+        *(lambda tensors, e=e: tensors["best_epoch"].fill_(e) for e in (-2, 6, 2.0**62, float("nan"))),
+        lambda tensors: tensors.update(criteria=tensors["criteria"][1:]),
+        None,
+    ],
+)
+def test_damaged_checkpoints_are_rejected(tmp_path, change):
+    path = tmp_path / "state"
+    fit(selection=squares(), checkpoint=Checkpoint(path, "a fit"))
+    if change is None:
+        path.write_bytes(path.read_bytes()[:100])
+    else:
+        with safe_open(path, "pt") as file:
+            tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+        change(tensors)
+        save_file(tensors, path, metadata)
+    with pytest.raises(ValueError, match=r"state is damaged .*delete it"):
+        fit(selection=squares(), checkpoint=Checkpoint(path, "a fit"))
+
+
+# -- Ranks
+
+
+@given(n=st.integers(1, 20), batch=st.integers(1, 7), world_size=st.integers(1, 5))
+def test_shares_make_up_the_batches(n, batch, world_size):
+    together = list(Rows([np.arange(n)], batch, [3]).epoch(1))
+    parts = []
+    for rank in range(world_size):
+        shared = SharedBatches(Rows([np.arange(n)], batch, [3]), ProcessGroup(rank, world_size))
+        parts.append([(index[0].tolist(), weight) for index, weight in shared.epoch(1)])
+    for number, (index, _) in enumerate(together):
+        shares = [part[number] for part in parts]
+        assert sum(weight for _, weight in shares) == pytest.approx(1)
+        assert sorted(row for rows, weight in shares if weight for row in rows) == sorted(index[0].tolist())
+        assert all(len(rows) == 1 for rows, weight in shares if not weight)
+
+
+def test_distributed_step_uses_the_weighted_sum_of_gradients(monkeypatch):
+    """Two ranks with 3 and 1 rows of a batch of 4 take the same step as one process with all 4 rows."""
+    rows, labels = torch.from_numpy(X[:4]).double(), DenseLabels(Y[:4].double())
+    lr = torch.full((1, 1), 0.1, dtype=torch.float64)
+
+    def step_of(group):
+        network = StackedLinear(D, Q, [[0]], dtype=torch.float64)
+        optimizer = StackedAdam(network.parameters, lr, torch.zeros_like(lr))
+        features = Features(rows, dtype=torch.float64)
+        return network, make_step(network, whole(HammingLoss()), optimizer, features, labels, group=group)
+
+    expected, step = step_of(None)
+    step(Batch(torch.arange(4)[None]))
+    # The gradient of the other rank, which the process group adds.
+    _, step = step_of(ProcessGroup(1, 2))
+    received = []
+    monkeypatch.setattr(ProcessGroup, "sum_over_ranks", lambda self, tensor: received.append(tensor.clone()) or tensor)
+    loss = step(Batch(torch.tensor([[3]]), 0.25))
+    monkeypatch.setattr(ProcessGroup, "sum_over_ranks", lambda self, tensor: tensor.add_(received[0]))
+    network, step = step_of(ProcessGroup(0, 2))
+    loss = loss + step(Batch(torch.arange(3)[None], 0.75))
+    torch.testing.assert_close(network.parameters[0].values, expected.parameters[0].values)
+    outputs = StackedLinear(D, Q, [[0]], dtype=torch.float64).outputs(rows[None])[0, 0]
+    torch.testing.assert_close(loss[0, 0], HammingLoss()(outputs, labels.targets(torch.arange(4)[None])[0, 0]))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_tensors_are_contiguous_when_they_are_summed(monkeypatch, transposed):
+    """NCCL accepts only contiguous tensors; gradients of products may be transposed."""
+
+    def all_reduce(tensor):
+        assert tensor.is_contiguous()
+        tensor.mul_(2)
+
+    monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
+    tensor = torch.arange(6.0).reshape(2, 3)
+    tensor = tensor.T if transposed else tensor
+    expected = 2 * tensor
+    assert ProcessGroup(0, 2).sum_over_ranks(tensor) is tensor
+    torch.testing.assert_close(tensor, expected)
+
+
+def test_parameters_that_several_ranks_do_not_support(monkeypatch):
+    assert ProcessGroup.current() == ProcessGroup(0, 1)
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
+    with pytest.raises(ValueError, match="correction='abs'"):
+        CCMNClassifier(None, correction="abs", random_state=0).fit(X, Y)
+    with pytest.raises(ValueError, match="random_state"):
+        CCMNClassifier(None).fit(X, Y)
