@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 Labels = Any
 """Accepted label containers: ndarray, tensor, DataFrame, CSR matrix, or nested lists of 0 and 1."""
 
-
-def is_sparse(labels: Any) -> bool:
-    """Return whether ``labels`` is a scipy sparse matrix or array."""
-    return bool(scipy.sparse.issparse(labels))
+is_sparse: Callable[[Any], bool] = scipy.sparse.issparse
 
 
 def is_dataframe(labels: object) -> bool:
