@@ -81,7 +81,7 @@ def fit_module(checkpoint=None, epochs=6, selection=None, n_outputs=Q):
 def test_runs_of_a_stack_equal_single_fits(network):
     """Two groups with losses, noise rates and learning rates per run equal eight single fits."""
     groups, seeds, lrs = [np.arange(0, 40), np.arange(20, 60)], [[5, 5, 6, 6], [7, 7, 8, 8]], [0.05, 0.01, 0.05, 0.01]
-    rates = torch.rand(2, 2, 4, Q, generator=torch.Generator().manual_seed(0)) * 0.4
+    rates = torch.rand(2, 2, 4, Q, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 0.4
     rates[:, :, 0] = 0  # one run without noise correction
     parts = [Part(slice(0, 2), RankingLoss("sigmoid", dummy=False)), Part(slice(2, 4), HammingLoss("logistic"))]
     stack, _ = fit(groups=groups, seeds=seeds, lrs=lrs, parts=parts, rates=rates, network=network)
