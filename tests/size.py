@@ -1,4 +1,4 @@
-"""Size of the package: statements, constants, public names, and how many functions one call executes.
+"""Size of the repository: statements, lines, constants, public names, and how many functions one call executes.
 
 ``python tests/size.py`` prints the measurements and fails if one exceeds its limit. The limits only ever decrease.
 """
@@ -9,6 +9,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 import threading
 import warnings
@@ -17,10 +18,35 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "ccmn"
+PARTS = ("data", "app", "paper")
+"""Folders with a limit of their own; everything else is the library."""
 STATISTICS = ("estimation", "models", "audit")
 DOCSTRING_OWNERS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
-LIMITS: dict[str, int] = {}
+LIMITS = {
+    "statements": 18_650,
+    "lines of the library": 19_600,
+    "lines of data": 5_700,
+    "lines of app": 8_850,
+    "lines of paper": 4_750,
+    "files over 600 lines": 3,
+    "numeric constants": 338,
+    "float literals of the statistics": 67,
+    "public names": 80,
+    "functions of default fit": 90,
+    "modules of default fit": 18,
+    "functions of fit with the ranking loss": 113,
+    "modules of fit with the ranking loss": 21,
+    "functions of one ranking loss": 13,
+    "modules of one ranking loss": 5,
+    "lines of tests": 32_500,
+    "imports of inner modules in tests": 297,
+    "lines of benchmarks": 3_275,
+    "benchmark scripts": 13,
+    "words of the README": 950,
+    "words of the documentation": 20_100,
+    "make targets": 10,
+}
 """Largest allowed value of each measurement."""
 
 
@@ -53,31 +79,52 @@ def source_measures() -> dict[str, int]:
         "statements": 0,
         "numeric constants": 0,
         "float literals of the statistics": 0,
-        "lines of the longest file": 0,
+        **{f"lines of {part}": 0 for part in ("the library", *PARTS)},
+        "files over 600 lines": 0,
     }
     for path in SOURCE.rglob("*.py"):
         tree = ast.parse(path.read_text())
         docstrings = {id(n.body[0]) for n in ast.walk(tree) if isinstance(n, DOCSTRING_OWNERS) and ast.get_docstring(n)}
         found["statements"] += sum(isinstance(n, ast.stmt) and id(n) not in docstrings for n in ast.walk(tree))
         found["numeric constants"] += constants_of(tree)
-        if path.relative_to(SOURCE).parts[0] in STATISTICS:
+        folder, length = path.relative_to(SOURCE).parts[0], len(path.read_text().splitlines())
+        found[f"lines of {folder if folder in PARTS else 'the library'}"] += length
+        found["files over 600 lines"] += length > 600 and "cuda" not in path.name
+        if folder in STATISTICS:
             floats = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, float)]
             found["float literals of the statistics"] += sum(
                 value not in (0.0, 0.5, 1.0, 2.0) and not 0 < abs(value) <= 1e-6 for value in floats
             )
-        if "cuda" not in path.name:
-            length = len(path.read_text().splitlines())
-            found["lines of the longest file"] = max(found["lines of the longest file"], length)
     return found
 
 
+def inner_imports() -> int:
+    """Return how often tests import a module below the packages of ccmn, or one whose name starts with "_"."""
+    count = 0
+    for path in ROOT.glob("tests/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+            if isinstance(node, ast.ImportFrom):
+                package = node.module or ""
+                below = SOURCE.joinpath(*package.split(".")[1:])
+                modules = [f"{package}.{name}" for name in names if (below / f"{name}.py").exists()]
+                names = [package, *(modules if package.startswith("ccmn.") else [])]
+            for parts in (name.split(".") for name in names):
+                public = parts[:2] == ["ccmn", "paper"] and len(parts) <= 3
+                inner = len(parts) >= 3 or any(part.startswith("_") for part in parts)
+                count += parts[0] == "ccmn" and inner and not public
+    return count
+
+
 def public_names() -> int:
-    """Return the number of names in the ``__all__`` of ccmn, its packages and the packages of ccmn.paper."""
+    """Return the number of names in the ``__all__`` of ccmn, its packages and those of ccmn.paper and ccmn.app."""
     import ccmn
+    import ccmn.app
     import ccmn.paper
 
     modules = ["ccmn", *(f"ccmn.{m.name}" for m in pkgutil.iter_modules(ccmn.__path__) if not m.name.startswith("_"))]
-    modules += [f"ccmn.paper.{m.name}" for m in pkgutil.iter_modules(ccmn.paper.__path__) if m.ispkg]
+    for parent in (ccmn.paper, ccmn.app):
+        modules += [f"{parent.__name__}.{m.name}" for m in pkgutil.iter_modules(parent.__path__) if m.ispkg]
     names = set()
     for module in map(importlib.import_module, modules):
         listed = getattr(module, "__all__", ())
@@ -136,9 +183,12 @@ def measure() -> dict[str, int]:
         "public names": public_names(),
         **walks(),
         "lines of tests": lines_of("tests/**/*.py"),
+        "imports of inner modules in tests": inner_imports(),
         "lines of benchmarks": lines_of("benchmarks/*.py"),
+        "benchmark scripts": len(list(ROOT.glob("benchmarks/*.py"))),
         "words of the README": words_of("README.md"),
-        "words of the documentation": words_of("docs/**/*.md"),
+        "words of the documentation": words_of("docs/**/*.md", "docs/**/*.rst"),
+        "make targets": len(re.findall(r"^[a-z][a-z-]*:", (ROOT / "Makefile").read_text(), re.MULTILINE)),
     }
 
 
