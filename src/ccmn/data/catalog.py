@@ -92,7 +92,7 @@ class Dataset:
     label_source: Source | None = None
     """Public file with the names of the labels."""
     recut: str = ""
-    """Dataset of which this one is a wrong cut, see :func:`cut_labels_last`."""
+    """Dataset that this one splits into features and labels at a wrong column, see :func:`cut_labels_last`."""
     n_available: int | None = None
     """Number of available rows, if it differs from the paper."""
     note: str = ""

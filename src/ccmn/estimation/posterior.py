@@ -1,6 +1,6 @@
 r"""Posterior distribution of the noise rates of all labels, and the prediction that it implies.
 
-The prior speaks of rho_pos, the share of the true labels that are missing, and phi, the share of the given labels that
+The prior describes rho_pos, the share of the true labels that are missing, and phi, the share of the given labels that
 are false,
 
 .. math:: \rho_{pos,j} \sim \mathrm{Beta}(m_+ c_+, (1 - m_+) c_+), \qquad
