@@ -20,6 +20,39 @@ LOSSES = {
 """Rows of the table of networks, and the methods of results/deep.csv."""
 
 
+def read(name):
+    return pd.read_csv(ROOT / "results" / f"{name}.csv")
+
+
+def short(value):
+    return f"{value:.3f}".removeprefix("0")
+
+
+def results_of_the_readme():
+    """Yield the start and the two numbers of the rows of the table of results, after the first."""
+    found = read("label_issues").groupby(["dataset", "method"]).average_precision.mean().groupby("method").mean()
+    yield "finding injected errors", found["cleanlab self-confidence"], found["rates from features"]
+    default = read("default")
+    default = default[default.dataset.isin(UNSEEN) & default.method.isin(["ccmn", "logistic regression"])]
+    means = default.groupby(["kind", "dataset", "method"]).average_precision.mean().groupby(["kind", "method"]).mean()
+    rows = {"predictions after missing": "two-sided", "the same, correct": "clean", "the same, labels of": "real"}
+    for title, kind in rows.items():
+        yield title, means[kind, "logistic regression"], means[kind, "ccmn"]
+    deep = read("deep").query("noise == 'two-sided'").groupby("method").average_precision.mean()
+    yield "a network", deep["BCE"], deep["ranking sigmoid, estimated rates"]
+
+
+UNSEEN = ("scene", "slashdot", "mirflickr", "relex", "ptbr")
+"""Datasets that were not used to choose the default."""
+
+
+def test_results_of_the_readme():
+    table = (ROOT / "README.md").read_text().split("\n## Results\n")[1].split("\n## ")[0]
+    for title, *numbers in results_of_the_readme():
+        (row,) = [line for line in table.splitlines() if line.startswith(f"| {title}")]
+        assert re.findall(r"\.\d{3}", row) == [short(number) for number in numbers], row
+
+
 def table_rows(section):
     """Return the cells of the table of a section of the page of measurements."""
     text = (DOCS / "measured.md").read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
@@ -29,6 +62,6 @@ def table_rows(section):
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_networks(loss):
-    values = pd.read_csv(ROOT / "results" / "deep.csv").query("noise == 'two-sided'").set_index("method")
+    values = read("deep").query("noise == 'two-sided'").set_index("method")
     means = values.loc[[LOSSES[loss]], ["hamming_loss", "average_precision"]].mean()
-    assert table_rows("Networks")[loss] == [f"{mean:.3f}".removeprefix("0") for mean in means]
+    assert table_rows("Networks")[loss] == [short(mean) for mean in means]
