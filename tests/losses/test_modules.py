@@ -193,7 +193,6 @@ def test_integer_and_boolean_labels(make):
 @BOTH
 def test_rates_are_buffers_in_float64(make):
     loss = make(noise=NOISE)
-    assert set(loss.state_dict()) == {"debias.rho_pos", "debias.rho_neg"}
     half = copy.deepcopy(loss).half().to("cpu")
     assert half.debias.rho_pos.dtype == torch.float64
     torch.testing.assert_close(half.debias.rho_pos, torch.tensor(NOISE.rho_pos))

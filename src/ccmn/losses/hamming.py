@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from torch import Tensor
 
 from ccmn.losses import _fast
 from ccmn.losses.multilabel_loss import MultiLabelLoss, corrected_means, observed
-from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
-from ccmn.noise import NoiseModel
+from ccmn.losses.surrogates import SurrogateLike, resolve_surrogate
 
 
 def hamming_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "square") -> Tensor:
@@ -46,10 +43,6 @@ def hamming_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "sq
     tensor(0.2500)
     """
     phi = surrogate if callable(surrogate) else resolve_surrogate(surrogate)
-    if isinstance(phi, Surrogate) and scores.device.type in _fast.KERNEL_DEVICES:
-        formula = partial(hamming_loss, surrogate=phi.phi)
-        if (fused := _fast.fused_loss(scores, targets, None, phi, formula, loss="hamming")) is not None:
-            return fused
     f, p, n = observed(scores, targets)  # n = 1 - p; all three are 0 where p is NaN
     fast = _fast.two_sided_sum(f, p, n, phi)
     return (p * phi(f) + n * phi(-f)).sum(-1) if fast is None else fast
@@ -92,17 +85,6 @@ class HammingLoss(MultiLabelLoss):
     """
 
     kernels: str | None = "hamming"
-
-    def __init__(
-        self,
-        surrogate: SurrogateLike = "square",
-        noise: NoiseModel | None = None,
-        reduction: str = "mean",
-        correction: str | None = None,
-        *,
-        label_reduction: str = "sum",
-    ) -> None:
-        super().__init__(surrogate, noise, reduction, correction, label_reduction=label_reduction)
 
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return Eq. (4) for every row: ``hamming_loss`` of outputs (..., q) and debiased labels (..., q)."""

@@ -46,13 +46,13 @@ class MultiLabelLoss(torch.nn.Module, ABC):
 
     Parameters
     ----------
-    surrogate : {"square", "hinge", "sigmoid", "logistic"} or callable
+    surrogate : {"square", "hinge", "sigmoid", "logistic"} or callable, default="square"
         Margin loss phi.
-    noise : NoiseModel or None
+    noise : NoiseModel or None, default=None
         Noise model of the labels passed to ``forward``.
-    reduction : {"mean", "sum", "none"}
+    reduction : {"mean", "sum", "none"}, default="mean"
         Reduction over rows.
-    correction : {"abs", "relu"} or None
+    correction : {"abs", "relu"} or None, default=None
         Risk correction: function g that keeps the estimated risk from becoming negative [1]_.
     label_reduction : {"sum", "mean"}, default="sum"
         Reduction over labels, or over pairs of labels.
@@ -70,10 +70,10 @@ class MultiLabelLoss(torch.nn.Module, ABC):
 
     def __init__(
         self,
-        surrogate: SurrogateLike,
-        noise: NoiseModel | None,
-        reduction: str,
-        correction: str | None,
+        surrogate: SurrogateLike = "square",
+        noise: NoiseModel | None = None,
+        reduction: str = "mean",
+        correction: str | None = None,
         *,
         label_reduction: str = "sum",
     ) -> None:
@@ -84,17 +84,13 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         self.reduction = check_choice(reduction, "reduction", ("none", "mean", "sum"))
         self.label_reduction = check_choice(label_reduction, "label_reduction", LABEL_REDUCTIONS)
         self.correction = correction
-        if correction is not None:
-            CORRECTIONS[correction]
-            if reduction == "none":
-                raise ValueError(
-                    f'correction={correction!r} requires reduction="mean" or "sum", because it applies to means over '
-                    'the batch; got reduction="none"'
-                )
-        self.debias: Debiasing | None = None
-        if noise is not None:
-            self.debias = noise.debiasing()
-            self.debias(torch.zeros(noise.n_labels))  # computes its coefficients before the first batch
+        self.g: Any = None if correction is None else CORRECTIONS[correction]
+        if correction is not None and reduction == "none":
+            raise ValueError(
+                f'correction={correction!r} requires reduction="mean" or "sum", because it applies to means over '
+                'the batch; got reduction="none"'
+            )
+        self.debias: Debiasing | None = None if noise is None else noise.debiasing()
 
     def n_outputs(self, q: int) -> int:
         """Return the number of network outputs for q labels: one per label, and one for a dummy label.
@@ -190,12 +186,6 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         """Return the number of terms of the loss of a row: one for each label."""
         return q
 
-    @property
-    def g(self) -> Callable[[Tensor], Tensor]:
-        """Risk correction of this loss; only for losses with a risk correction."""
-        assert self.correction is not None
-        return CORRECTIONS[self.correction]
-
     def _check(self, outputs: Tensor, labels: Tensor) -> None:
         """Reject tensors with wrong types, shapes or labels. The labels may lack leading dimensions of the outputs."""
         check_tensors(outputs, labels)
@@ -254,7 +244,7 @@ CORRECTIONS: Registry[Callable[[Tensor], Tensor]] = Registry(
     "correction",
     {
         "abs": torch.abs,  # increases the risk again when it is negative
-        "relu": lambda z: z.clamp_min(0),  # has no gradient when the risk is negative
+        "relu": torch.relu,  # has no gradient when the risk is negative
     },
 )
 

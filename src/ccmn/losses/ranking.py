@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from torch.nn.functional import pad
 from ccmn.losses import _fast
 from ccmn.losses.hamming import hamming_loss
 from ccmn.losses.multilabel_loss import MultiLabelLoss, correction_slopes, observed
-from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
+from ccmn.losses.surrogates import SurrogateLike, resolve_surrogate
 from ccmn.noise import NoiseModel
 
 
@@ -50,10 +49,6 @@ def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "si
     tensor(0.5000)
     """
     phi = surrogate if callable(surrogate) else resolve_surrogate(surrogate)
-    if isinstance(phi, Surrogate) and scores.device.type in _fast.KERNEL_DEVICES:
-        formula = partial(ranking_loss, surrogate=phi.phi)
-        if (fused := _fast.fused_loss(scores, targets, None, phi, formula, loss="ranking")) is not None:
-            return fused
     f, p, n = observed(scores, targets)  # n = 1 - p; all three are 0 where p is NaN
     return pair_sum(f, p, n, phi)
 
@@ -65,6 +60,12 @@ def pair_sum(f: Tensor, p: Tensor, n: Tensor, phi: Callable[[Tensor], Tensor]) -
         return fast
     pairs = p.unsqueeze(-1) * n.unsqueeze(-2) * phi(f.unsqueeze(-1) - f.unsqueeze(-2))
     return pairs.sum((-2, -1)) - pairs.diagonal(0, -2, -1).sum(-1)
+
+
+def _loss_of_one_true_label(scores: Tensor, targets: Tensor, phi: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the ranking loss of rows with exactly one true label: y_j (1 - y_k) = y_j, so all weights n_k are 1."""
+    f, p, n = observed(scores, targets)
+    return pair_sum(f, p, p + n, phi)
 
 
 def pair_sum_parts(f: Tensor, p: Tensor, n: Tensor, phi: Callable[[Tensor], Tensor]) -> Tensor:
@@ -139,11 +140,11 @@ class RankingLoss(MultiLabelLoss):
         self._one_true_label = noise is not None and not noise.flips_independent
         if self._one_true_label:
             self.kernels = None
-            if correction is not None:
-                raise ValueError(
-                    f"correction={correction!r} is not defined for RankingLoss under {type(noise).__name__}; use "
-                    "correction=None or HammingLoss"
-                )
+        if self._one_true_label and correction is not None:
+            raise ValueError(
+                f"correction={correction!r} is not defined for RankingLoss under {type(noise).__name__}; use "
+                "correction=None or HammingLoss"
+            )
 
     def decision(self, outputs: Tensor) -> Tensor:
         """Return the scores minus the score of the dummy label, or the outputs if there is no dummy label.
@@ -162,22 +163,11 @@ class RankingLoss(MultiLabelLoss):
 
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return Eq. (6) plus Eq. (8) for every row of outputs (..., n_outputs(q)) and debiased labels (..., q)."""
-        if self._one_true_label:
-            return self._risk_of_one_true_label(outputs, targets)
+        ranking = _loss_of_one_true_label if self._one_true_label else ranking_loss
         if not self.dummy:
-            return ranking_loss(outputs, targets, self.surrogate)
+            return ranking(outputs, targets, self.surrogate)
         f0, f = torch.split(outputs.to(targets.dtype), [1, outputs.shape[-1] - 1], -1)
-        return ranking_loss(f, targets, self.surrogate) + hamming_loss(f - f0, targets, self.surrogate)
-
-    def _risk_of_one_true_label(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss if exactly one label is true: y_j (1 - y_k) = y_j, so all weights n_k are 1."""
-        f, p, n = observed(outputs[..., 1:] if self.dummy else outputs, targets)
-        pairs = pair_sum(f, p, p + n, self.surrogate)
-        return (
-            pairs + hamming_loss(self.decision(outputs.to(targets.dtype)), targets, self.surrogate)
-            if self.dummy
-            else pairs
-        )
+        return ranking(f, targets, self.surrogate) + hamming_loss(f - f0, targets, self.surrogate)
 
     def n_terms(self, q: int) -> int:
         """Return the number of ordered pairs of outputs."""
@@ -187,9 +177,7 @@ class RankingLoss(MultiLabelLoss):
         """Return the sum over labels of g(R_j) for outputs (..., n, n_outputs) and debiased labels (..., n, q)."""
         f, p, n = observed(outputs[..., self.extra_outputs :], targets)
         known = ~targets.isnan()
-        if (
-            self.dummy
-        ):  # a label with both weights 1: its pairs with label j are p_j phi(f_j - f_0) and n_j phi(f_0 - f_j)
+        if self.dummy:  # a label with both weights 1: its pairs with j are p_j phi(f_j - f_0) and n_j phi(f_0 - f_j)
             f = torch.cat((outputs[..., :1].to(f.dtype), f), -1)
             p, n, known = (pad(t, (1, 0), value=1) for t in (p, n, known))
         value, slopes = correction_slopes(pair_sum_parts(f, p, n, self.surrogate), known, self.g)

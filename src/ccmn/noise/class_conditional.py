@@ -132,8 +132,7 @@ class ClassConditionalDebiasing(Debiasing):
 
     def forward(self, Y_noisy: Tensor) -> Tensor:
         """Return the debiased labels in the dtype of ``Y_noisy``; NaN stays NaN."""
-        scale, offset = self.affine(Y_noisy.dtype)
-        return Y_noisy * scale - offset
+        return Y_noisy * self.scale.to(Y_noisy.dtype) - self.offset.to(Y_noisy.dtype)
 
     def affine(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return scale and offset of the debiasing map, computed in float64 and rounded once to ``dtype``."""

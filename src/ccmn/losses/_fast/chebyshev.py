@@ -32,7 +32,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccmn.losses._fast.direct import Needs, PairSums
+from ccmn.losses._fast.direct import Needs, PairSums, workspace
 from ccmn.losses.surrogates import SURROGATES
 
 MAX_WIDTH = 100.0
@@ -158,22 +158,27 @@ def chebyshev_pair_sum(
     """Return the pair sums of rows (n, q) from their moments; no row may be wider than the expansion."""
     rows, q = scores.shape
     k = few_terms(expansion.order)
+    sizes = [k + 1, *((len(expansion.value) // k) * n for n in (1, 2, 2))]
     low, high = torch.aminmax(scores, dim=-1, keepdim=True)
     center = (low.double() + high.double()) / 2
     step = max(1, TILE_SIZE[scores.device.type] // (rows * values_per_score(expansion.order)))
     tiles = [slice(start, start + step) for start in range(0, q, step)]
 
-    def polynomials(tile: slice) -> tuple[Tensor, Tensor, Tensor]:
-        """Return T_b, b < k; T_{ka}; and p T_{ka}, n T_{ka} of the labels of a tile, each (rows, ., labels)."""
+    def polynomials(tile: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return T_b, b < k; T_{ka}; p T_{ka}, n T_{ka}; and space for products, each (rows, ., labels of a tile)."""
         x = (scores[:, tile].double() - center) / expansion.half_width
-        few = _chebyshev(x, k + 1)
-        giant = _chebyshev(few[:, k], expansion.value.shape[0] // k)
+        memory = torch.split(workspace(x.numel() * sum(sizes), x.dtype, x.device), [size * x.numel() for size in sizes])
+        few, giant, weighted, product = (part.view(rows, -1, x.shape[1]) for part in memory)
+        _chebyshev(x, few)
+        _chebyshev(few[:, k], giant)
         weights = torch.stack((pos[:, tile], neg[:, tile]), 1).double()
-        return few[:, :k], giant, (weights.unsqueeze(2) * giant.unsqueeze(1)).flatten(1, 2)
+        torch.mul(weights.unsqueeze(2), giant.unsqueeze(1), out=weighted.view(rows, 2, *giant.shape[1:]))
+        return few[:, :k], giant, weighted, product
 
     kept = [polynomials(tile) for tile in tiles] if len(tiles) == 1 else None
     moments = sum(
-        torch.bmm(weighted, few.transpose(1, 2)) for few, _, weighted in kept or (polynomials(tile) for tile in tiles)
+        torch.bmm(weighted, few.transpose(1, 2))
+        for few, _, weighted, _ in kept or (polynomials(tile) for tile in tiles)
     )
     assert isinstance(moments, Tensor)
     P, N = moments.view(rows, 2, -1).unbind(1)
@@ -182,27 +187,26 @@ def chebyshev_pair_sum(
     series = torch.stack((N @ expansion.value.t(), P @ expansion.value), 1).view(rows, -1, k)
     by_scores = torch.empty_like(scores) if needs.by_scores else None
     by_pos, by_neg = (torch.empty_like(pos), torch.empty_like(neg)) if needs.by_weights else (None, None)
-    for tile, (few, giant, weighted) in zip(tiles, kept or (polynomials(tile) for tile in tiles)):
+    for tile, (few, giant, weighted, product) in zip(tiles, kept or (polynomials(tile) for tile in tiles)):
         if by_scores is not None:
-            by_scores[:, tile] = torch.bmm(slopes, few).mul_(weighted).sum(1)
+            by_scores[:, tile] = torch.bmm(slopes, few, out=product).mul_(weighted).sum(1)
         if by_pos is not None and by_neg is not None:
-            sums = (torch.bmm(series, few).view(rows, 2, *giant.shape[1:]) * giant.unsqueeze(1)).sum(2)
+            products = torch.bmm(series, few, out=product).view(rows, 2, *giant.shape[1:])
+            sums = products.mul_(giant.unsqueeze(1)).sum(2)
             by_pos[:, tile] = sums[:, 0] - at_zero * neg[:, tile]
             by_neg[:, tile] = sums[:, 1] - at_zero * pos[:, tile]
     return PairSums(value, by_scores, by_pos, by_neg)
 
 
-def _chebyshev(x: Tensor, order: int) -> Tensor:
-    """Return T_a(x) for a < order, shape (rows, order, labels)."""
-    T = x.new_empty((len(x), order, x.shape[1]))
-    terms, twice = T.unbind(1), 2 * x
+def _chebyshev(x: Tensor, out: Tensor) -> None:
+    """Compute T_a(x) for all a of ``out``, shape (rows, order, labels)."""
+    terms, twice = out.unbind(1), 2 * x
     terms[0].fill_(1)
-    for a in range(1, order):
+    for a, T in enumerate(terms[1:], 1):
         if a == 1:
-            terms[1].copy_(x)
+            T.copy_(x)
         else:
-            torch.mul(terms[a - 1], twice, out=terms[a]).sub_(terms[a - 2])
-    return T
+            torch.mul(terms[a - 1], twice, out=T).sub_(terms[a - 2])
 
 
 class ExpansionTable(NamedTuple):

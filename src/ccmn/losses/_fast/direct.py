@@ -1,13 +1,4 @@
-r"""Double sums over all label pairs: O(q^2) time and O(q) memory per row.
-
-For the hinge, let :math:`m_{jk} = 1[f_k > f_j - 1]` and :math:`s_{jk} = p_j n_k m_{jk}`. Then the value follows from
-the gradient, without the differences of the scores and without phi:
-
-.. math:: \frac{\partial L}{\partial f_j} = \sum_k s_{kj} - \sum_k s_{jk}, \qquad
-          L = \sum_{j \ne k} s_{jk} (1 - f_j + f_k) = \sum_{j \ne k} s_{jk} + \sum_j f_j \frac{\partial L}{\partial f_j}
-
-:func:`blocked_pair_sum` uses differentiable operations only. It serves callables and second derivatives.
-"""
+"""Double sums over all label pairs by differentiable operations, for callables and second derivatives."""
 
 from __future__ import annotations
 
@@ -19,8 +10,6 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-TILE_SIZE = 1 << 19
-"""Number of pairs in a tile of ``hinge_indicator_sum``."""
 MAX_PAIRS_WITHOUT_TILES = 1 << 18
 """For batches with at most this number of pairs, the definition is compiled, or used for callables."""
 _MAX_BLOCK_PAIRS = 1 << 22
@@ -53,27 +42,6 @@ def joined(parts: list[PairSums]) -> PairSums:
         return parts[0]
     value, *others = ([t for t in tensors if t is not None] for tensors in zip(*parts))
     return PairSums(torch.cat(value), *(torch.cat(tensors) if tensors else None for tensors in others))
-
-
-def hinge_indicator_sum(scores: Tensor, pos: Tensor, neg: Tensor, needs: Needs) -> PairSums:
-    """Return value and gradient of the hinge from indicators, in tiles that stay in the cache."""
-    rows, q = scores.shape
-    tile_rows = min(rows, max(1, TILE_SIZE // (q * q)))
-    buffer = workspace(2 * q * q * tile_rows, scores.dtype, scores.device)
-    value, by_scores = scores.new_empty(rows), torch.empty_like(scores)
-    for start in range(0, rows, tile_rows):
-        part = slice(start, start + tile_rows)
-        # The rows are the last dimension, so that the inner loop runs over rows and not over a few labels.
-        f, p, n = (t[part].t().contiguous() for t in (scores, pos, neg))
-        active, weighted = (half[: q * f.numel()].view(q, *f.shape) for half in buffer.chunk(2))
-        torch.gt(f, (f - 1).unsqueeze(1), out=active)
-        active.diagonal(0, 0, 1).zero_()
-        as_positive = torch.mul(active, n, out=weighted).sum(1).mul_(p)
-        slopes = active.mul_(p.unsqueeze(1)).sum(0).mul_(n).sub_(as_positive)
-        by_scores[part] = slopes.t()
-        # The slopes have the sum 0, so the scores can be centered, which reduces rounding errors.
-        torch.sum(as_positive.addcmul_(f - f.mean(0), slopes), 0, out=value[part])
-    return PairSums(value, by_scores if needs.by_scores else None, None, None)
 
 
 _thread_memory = threading.local()

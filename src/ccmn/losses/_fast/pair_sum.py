@@ -5,8 +5,7 @@
 | square | polynomial of six moments | O(q) | square_pair_sum |
 | hinge | sorting and prefix sums | O(q log q) | hinge_pair_sum |
 | sigmoid, logistic | Chebyshev moments | O(q M) | chebyshev.chebyshev_pair_sum |
-| sigmoid, logistic with few labels or a very wide range of scores | double sum in tiles | O(q^2) | double_sum |
-| hinge with few labels | double sum of indicators in tiles | O(q^2) | direct.hinge_indicator_sum |
+| few labels, or a very wide range of scores | double sum in tiles | O(q^2) | double_sum |
 | callable | double sum in blocks | O(q^2) | direct.blocked_pair_sum |
 
 M is the number of terms of the Chebyshev series. All algorithms need O(q) memory per row. On a CUDA device, the fused
@@ -37,7 +36,6 @@ from ccmn.losses._fast.direct import (
     Needs,
     PairSums,
     blocked_pair_sum,
-    hinge_indicator_sum,
     joined,
 )
 from ccmn.losses.surrogates import SURROGATES, Surrogate
@@ -45,7 +43,7 @@ from ccmn.losses.surrogates import SURROGATES, Surrogate
 _TILE_SIZE = 1 << 17, 1 << 24
 """Number of pairs in memory at once: on a CPU they stay in the cache, and an accelerator is busy."""
 # Costs of the algorithms. The unit is one pair of the double sum.
-_INDICATORS_PER_SORTED_LABEL = 110
+_PAIRS_PER_SORTED_LABEL = 60
 """Cost per label of sorting, for the hinge."""
 _PAIRS_PER_TERM = 1.0
 """Cost per label and term of a Chebyshev series."""
@@ -135,21 +133,12 @@ def pair_sum(f: Tensor, p: Tensor, n: Tensor, phi: Phi) -> Tensor | None:
     few = f.numel() * f.shape[1] <= MAX_PAIRS_WITHOUT_TILES
     if not isinstance(phi, Surrogate):
         return None if few else blocked_pair_sum(f, p, n, phi)
-    if torch.compiler.is_compiling():
-        return _compiled_pair_sum(f, p, n, phi, few)
-    result: Tensor = _PairSum.apply(f, p, n, phi)  # type: ignore[no-untyped-call]
-    return result
-
-
-def _compiled_pair_sum(f: Tensor, p: Tensor, n: Tensor, phi: Surrogate, few: bool) -> Tensor | None:
-    """Return the pair sum by moments, which torch.compile can fuse, or by an operator; None for few pairs."""
-    needs = Needs(f.requires_grad, p.requires_grad or n.requires_grad)
-    if phi.name == "square" and not needs.by_weights:
-        moments: Tensor = _CompiledMoments.apply(f, p, n)  # type: ignore[no-untyped-call]
-        return moments
-    if few:
+    if torch.compiler.is_compiling() and phi.name == "square":
+        return square_pair_sum(f, p, n, Needs(False, False)).value  # the compiler fuses the moments
+    if torch.compiler.is_compiling() and few:
         return None
-    result: Tensor = _CompiledPairSum.apply(f, p, n, phi.name, needs)  # type: ignore[no-untyped-call]
+    needs = Needs(f.requires_grad, p.requires_grad or n.requires_grad)
+    result: Tensor = _PairSum.apply(f, p, n, phi, needs)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -157,28 +146,29 @@ class _PairSum(torch.autograd.Function):
     """Differentiable pair sums; ``forward`` also computes the derivatives, which share terms with the value."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate) -> Tensor:
-        needs = ctx.needs_input_grad
-        derivatives = Needs(needs[0], needs[1] or needs[2])
-        if surrogate.name == "sigmoid" and scores.shape[1] <= _MIN_ORDER and scores.numel():  # without overhead
-            sums = double_sum(scores, pos, neg, "sigmoid", derivatives)
+    def forward(ctx: Any, scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate, needs: Needs) -> Tensor:
+        ctx.surrogate, ctx.needs = surrogate, needs
+        if torch.compiler.is_compiling():  # torch.compile does not look into the operator
+            value, *derivatives = torch.ops.ccmn.pair_sums(scores, pos, neg, surrogate.name, *needs)
+            ctx.save_for_backward(*derivatives)
         else:
-            sums = fast_pair_sums(scores, pos, neg, surrogate, derivatives)
-        ctx.surrogate = surrogate
-        ctx.save_for_backward(scores, pos, neg, sums.by_scores, sums.by_pos, sums.by_neg)
-        return sums.value
+            value, *derivatives = fast_pair_sums(scores, pos, neg, surrogate, needs)
+            ctx.save_for_backward(*derivatives, scores, pos, neg)
+        return value  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        scores, pos, neg, *derivatives = ctx.saved_tensors
-        needs = ctx.needs_input_grad[:3]
-        if torch.is_grad_enabled():  # create_graph=True: the double sum has all derivatives of phi
-            scores, pos, neg = (t.view_as(t) for t in (scores, pos, neg))  # n may be a function of p
-            inputs = [t for t, need in zip((scores, pos, neg), needs) if need]
+        by_scores, by_pos, by_neg, *inputs = ctx.saved_tensors
+        if inputs and torch.is_grad_enabled():  # create_graph=True: the double sum has all derivatives of phi
+            inputs = [t.view_as(t) for t in inputs]  # n may be a function of p
+            needed = [t for t, need in zip(inputs, ctx.needs_input_grad) if need]
+            scores, pos, neg = inputs
             value = blocked_pair_sum(scores, pos, neg, ctx.surrogate.phi)
-            grads = iter(torch.autograd.grad(value, inputs, grad, create_graph=True, allow_unused=True))
-            return (*(next(grads) if need else None for need in needs), None)
-        return (*(grad.unsqueeze(-1) * d if need else None for d, need in zip(derivatives, needs)), None)
+            grads = iter(torch.autograd.grad(value, needed, grad, create_graph=True, allow_unused=True))
+            return (*(next(grads) if need else None for need in ctx.needs_input_grad[:3]), None, None)
+        g = grad.unsqueeze(-1)
+        weights = (g * by_pos, g * by_neg) if ctx.needs.by_weights else (None, None)
+        return (g * by_scores if ctx.needs.by_scores else None, *weights, None, None)
 
 
 def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate, needs: Needs) -> PairSums:
@@ -189,12 +179,12 @@ def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogat
         return PairSums(scores.new_zeros(rows), *zeros)
     if surrogate.name == "square":
         return square_pair_sum(scores, pos, neg, needs)
-    if surrogate.name == "hinge":
-        pairs = rows * q * (q - _INDICATORS_PER_SORTED_LABEL)
-        is_sorted = needs.by_weights or scores.device.type != "cpu" or pairs > _SETUP_PAIRS["sorted"]
-        return (hinge_pair_sum if is_sorted else hinge_indicator_sum)(scores, pos, neg, needs)
+    if surrogate.name == "hinge" and (
+        scores.device.type != "cpu" or rows * q * (q - _PAIRS_PER_SORTED_LABEL) > _SETUP_PAIRS["sorted"]
+    ):
+        return hinge_pair_sum(scores, pos, neg, needs)
     capturing = scores.is_cuda and torch.cuda.is_current_stream_capturing()  # the widths of the rows cannot be read
-    if capturing or rows * q * (q - _MIN_ORDER) <= _SETUP_PAIRS[scores.device.type]:
+    if surrogate.name == "hinge" or capturing or rows * q * (q - _MIN_ORDER) <= _SETUP_PAIRS[scores.device.type]:
         return double_sum(scores, pos, neg, surrogate.name, needs)
     # Every run of rows has the order of its own width.
     widths = half_widths(scores).tolist()
@@ -210,8 +200,20 @@ def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogat
     return joined(parts)
 
 
+_PHI: dict[str, tuple[Phi, float, Phi]] = {
+    "sigmoid": (torch.sigmoid_, 0.5, lambda phi: phi.addcmul_(phi, phi, value=-1)),
+    "logistic": (
+        lambda t: torch.logaddexp(t, t.new_zeros(()), out=t),
+        math.log(2),
+        lambda phi: phi.neg_().expm1_().neg_(),
+    ),
+    "hinge": (lambda t: t.add_(1).relu_(), 1.0, torch.Tensor.sign_),
+}
+"""Function that replaces -t by phi(t); phi(0); and function that replaces phi(t) by -phi'(t)."""
+
+
 def double_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: str, needs: Needs) -> PairSums:
-    """Return the pair sums of the sigmoid or logistic surrogate from all pairs, in tiles that stay in the cache."""
+    """Return the pair sums of a surrogate other than the square from all pairs, in tiles that stay in the cache."""
     rows, q = scores.shape
     tile = _TILE_SIZE[scores.device.type != "cpu"]
     if rows > 1 and rows * q * q > tile:
@@ -219,61 +221,26 @@ def double_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: str, needs: 
         return joined([double_sum(f, p, n, surrogate, needs) for f, p, n in runs])
     # The rows are the last dimension, so that the inner loop runs over rows and not over a few labels.
     f, p, n = (t.t().contiguous() for t in (scores, pos, neg))
-    at_zero = 0.5 if surrogate == "sigmoid" else math.log(2)
+    phi_of, at_zero, slope_of = _PHI[surrogate]
     values, up, down, by_pos, by_neg = [], [], [], [], []
     size = q if rows * q * q <= tile else max(1, tile // q)
     for f_j, p_j in ((f, p),) if size == q else zip(torch.split(f, size), torch.split(p, size)):
-        minus_t, p_j = f - f_j.unsqueeze(1), p_j.unsqueeze(1)
-        s = torch.sigmoid(minus_t)
-        phi = s if surrogate == "sigmoid" else torch.logaddexp(minus_t, f.new_zeros(()))
-        weighted = (p_j * n).mul_(phi)
-        values.append(weighted.sum((0, 1)))
-        if needs.by_scores:
-            slopes = weighted.addcmul_(weighted, s, value=-1) if surrogate == "sigmoid" else (p_j * n).mul_(s)
-            up.append(slopes.sum(0))
-            down.append(slopes.sum(1))
+        p_j = p_j.unsqueeze(1)
+        pairs, phi = p_j * n, phi_of(f - f_j.unsqueeze(1))
+        values.append((pairs * phi).sum((0, 1)))
         if needs.by_weights:
             by_pos.append((phi * n).sum(1))
             by_neg.append((phi * p_j).sum(0))
+        if needs.by_scores:
+            slopes = pairs.mul_(slope_of(phi))
+            up.append(slopes.sum(0))
+            down.append(slopes.sum(1))
     value = reduce(torch.add, values).sub_((p * n).sum(0), alpha=at_zero)
     by_scores = reduce(torch.add, up).sub_(torch.cat(down)).t() if needs.by_scores else None
     if not needs.by_weights:
         return PairSums(value, by_scores, None, None)
     weights = torch.cat(by_pos).sub_(n, alpha=at_zero), reduce(torch.add, by_neg).sub_(p, alpha=at_zero)
     return PairSums(value, by_scores, *(t.t() for t in weights))
-
-
-class _CompiledMoments(torch.autograd.Function):
-    """Pair sums of the square surrogate for torch.compile, which fuses the moments with the derivative."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, pos: Tensor, neg: Tensor) -> Tensor:
-        sums = square_pair_sum(scores, pos, neg, Needs(True, False))
-        ctx.save_for_backward(sums.by_scores)
-        return sums.value
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (by_scores,) = ctx.saved_tensors
-        return grad.unsqueeze(-1) * by_scores, None, None
-
-
-class _CompiledPairSum(torch.autograd.Function):
-    """The same for torch.compile, which does not look into the operator ``ccmn::pair_sums``."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, pos: Tensor, neg: Tensor, surrogate: str, needs: Needs) -> Tensor:
-        value, *derivatives = torch.ops.ccmn.pair_sums(scores, pos, neg, surrogate, *needs)
-        ctx.needs = needs
-        ctx.save_for_backward(*derivatives)
-        return value  # type: ignore[no-any-return]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        by_scores, by_pos, by_neg = ctx.saved_tensors
-        g = grad.unsqueeze(-1)
-        weights = (g * by_pos, g * by_neg) if ctx.needs.by_weights else (None, None)
-        return (g * by_scores if ctx.needs.by_scores else None, *weights, None, None)
 
 
 # The wrappers of torch.library.custom_op take 40 microseconds per call, as long as the sums of a small batch.
