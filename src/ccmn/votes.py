@@ -53,7 +53,7 @@ MIN_ROWS_FOR_CLASSIFIER = 50
 """With fewer rows with votes, features are not used."""
 L2_PATH = (0.3, 0.1, 0.03, 0.01, 0.003)
 """l2 weights of the logistic regressions, for features of mean square 1; the first fold selects one per label."""
-MAX_NEWTON_STEPS, MAX_GRADIENT, MAX_RESIDUAL = 30, 1e-3, 0.1
+MAX_NEWTON_STEPS, MAX_GRADIENT, MAX_RESIDUAL = 30, 1e-4, 0.1
 """Numerical resolution: steps of Newton and of conjugate gradients, largest scaled gradient, remaining residual."""
 N_SWEEPS, N_BURN_IN = 300, 30
 """Kept and discarded sweeps of the Gibbs sampler."""
@@ -273,7 +273,7 @@ def _out_of_fold(X: FloatArray, targets: FloatArray, used: NDArray[np.bool_], fo
     return log_odds
 
 
-def logistic_regressions(X: NDArray[np.float32], p: NDArray[np.float32], l2: float, weights: FloatArray) -> FloatArray:
+def logistic_regressions(X: NDArray[Any], p: NDArray[Any], l2: float, weights: FloatArray) -> FloatArray:
     """Return weights and biases (d + 1, q) of logistic regressions of soft labels p, starting from other weights.
 
     All labels share every product with the features: Newton steps by preconditioned conjugate gradients. For one label
@@ -283,7 +283,7 @@ def logistic_regressions(X: NDArray[np.float32], p: NDArray[np.float32], l2: flo
     ridge = np.append(np.full(X.shape[1], l2), 0.0)[:, None]
     bound = np.append(np.square(X).mean(0) / 4, 0.25)[:, None] + ridge
 
-    def gradient(residual: NDArray[np.float32], w: FloatArray) -> FloatArray:
+    def gradient(residual: NDArray[Any], w: FloatArray) -> FloatArray:
         sums = np.vstack((X.T @ residual, residual.sum(0, keepdims=True)))
         return np.asarray(sums / len(X) + ridge * w, dtype=np.float64)
 

@@ -279,9 +279,9 @@ class NoisyLabelModel:
         self.forest_, out_of_bag = fit_forest(
             F,
             Y,
+            weight,
             n_trees=self.settings.n_trees,
             min_samples_leaf=self.settings.min_samples_leaf,
-            sample_weight=weight,
             random_state=self.random_state,
         )
         return out_of_bag

@@ -16,27 +16,21 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy import sparse
+from sklearn.tree import DecisionTreeRegressor
 from torch import Tensor, nn
 
-from ccmn._random import RandomState, as_generator
 from ccmn._threads import limit_threads
-from ccmn._validation import FloatArray, check_count
+from ccmn._validation import FloatArray
 
-DEFAULT_TREES = 100
-"""Number of trees. 200 trees gain .007 in mean AP (yeast, enron and tmc with 1,500 rows) for twice the time."""
-TRIAL_TREES = 20
-"""A caller may end the growth after this number of trees if they do not help."""
-DEFAULT_MIN_SAMPLES_LEAF = 5
-"""Training rows per leaf. With 3 rows, mean AP changes by +.028 (clean tmc) to -.009 (enron, two-sided noise)."""
 MAX_TREE_ROWS = 10_000
 """Each tree is grown on at most this number of random rows, which bounds the time to grow it for any number of rows.
 
@@ -75,62 +69,31 @@ class Forest:
     values: NDArray[np.float32]
     n_features: int
 
-    @property
-    def n_trees(self) -> int:
-        """Number of trees."""
-        return len(self.module.roots)
-
     @cached_property
     def module(self) -> ForestModule:
         """Torch module of the forest."""
         return ForestModule(self)
 
     def predict(self, X: Any) -> NDArray[np.float32]:
-        """Return label probabilities, the mean over the trees.
-
-        Parameters
-        ----------
-        X : array of shape (n, n_features)
-            Finite dense features; compared in float32.
-
-        Returns
-        -------
-        float32 array of shape (n, n_labels)
-            Probabilities.
-        """
-        blocks = [self.module.mean_value(leaves).numpy() for _, leaves in self._leaf_blocks(X)]
-        return np.concatenate(blocks) if blocks else np.empty((0, self.values.shape[1]), dtype=np.float32)
+        """Return label probabilities (n, n_labels) of finite features (n, n_features): the mean over the trees."""
+        rows = np.ascontiguousarray(X, dtype=np.float32)
+        step = max(1, _BLOCK_ELEMENTS // (len(self.module.roots) * self.values.shape[1]))
+        result = np.empty((len(rows), self.values.shape[1]), dtype=np.float32)
+        with limit_threads(len(rows) * len(self.module.roots) * _OPERATIONS_PER_PATH):
+            for start in range(0, len(rows), step):
+                result[start : start + step] = self.module(torch.tensor(rows[start : start + step])).numpy()
+        return result
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays to store; :meth:`from_arrays` reads them.
-
-        Returns
-        -------
-        dict
-            Arrays "feature", "threshold" and "values".
-        """
+        """Return the arrays to store; :meth:`from_arrays` reads them."""
         return {"feature": self.feature, "threshold": self.threshold, "values": self.values}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], n_features: int, n_labels: int) -> Forest:
-        """Return the forest of stored arrays, which are validated: they may come from an untrusted file.
+        """Return the forest of stored arrays, which may come from an untrusted file.
 
-        Parameters
-        ----------
-        arrays : mapping
-            Result of :meth:`arrays`.
-        n_features, n_labels : int
-            Expected numbers of features and labels.
-
-        Returns
-        -------
-        Forest
-            Valid forest: every walk from a root ends in a leaf after at most ``MAX_DEPTH`` comparisons.
-
-        Raises
-        ------
-        ValueError
-            If an array is missing or invalid; the message names it.
+        Every walk from a root of a valid forest ends in a leaf after at most ``MAX_DEPTH`` comparisons. Otherwise, a
+        ValueError names the array that is missing or invalid.
         """
         expected = {"feature": (np.int32, 1), "threshold": (np.float32, 1), "values": (np.float32, 2)}
         for name, (dtype, ndim) in expected.items():
@@ -155,18 +118,6 @@ class Forest:
         forest = cls(feature, threshold, values, n_features)
         _ = forest.module  # validates the structure
         return forest
-
-    def _leaf_blocks(self, X: Any) -> Iterator[tuple[slice, Tensor]]:
-        """Yield slices of the rows and the leaves (n_trees, rows) that they reach."""
-        rows = np.ascontiguousarray(X, dtype=np.float32)
-        if rows.ndim != 2 or rows.shape[1] != self.n_features:
-            raise ValueError(f"X must have shape (n, {self.n_features}); got {rows.shape}")
-        step = max(1, _BLOCK_ELEMENTS // (self.n_trees * self.values.shape[1]))
-        for start in range(0, len(rows), step):
-            block = slice(start, start + step)
-            with limit_threads(len(rows) * self.n_trees * _OPERATIONS_PER_PATH):
-                leaves = self.module.leaves(torch.tensor(rows[block]))
-            yield block, leaves
 
 
 class ForestModule(nn.Module):
@@ -208,10 +159,6 @@ class ForestModule(nn.Module):
 
     def forward(self, X: Tensor) -> Tensor:
         """Return label probabilities (n, n_labels) of features (n, n_features)."""
-        return self.mean_value(self.leaves(X))
-
-    def leaves(self, X: Tensor) -> Tensor:
-        """Return the leaf (n_trees, n) that each row reaches in each tree, as a row of ``values``."""
         n, n_features = X.shape
         n_trees = self.roots.shape[0]
         entries = X.to(torch.float32).reshape(-1)
@@ -222,14 +169,9 @@ class ForestModule(nn.Module):
             x = entries.index_select(0, offset + self.feature.index_select(0, node))
             is_left = x <= self.threshold.index_select(0, node)
             node = torch.where(is_left, node + 1, self.right.index_select(0, node))
-        return self.leaf.index_select(0, node).reshape(n_trees, n)
-
-    def mean_value(self, leaves: Tensor) -> Tensor:
-        """Return the mean (n, n_labels) of the values of leaves (n_trees, n)."""
-        gathered = self.values.index_select(0, leaves.reshape(-1))
-        by_tree = gathered.reshape(leaves.shape[0], leaves.shape[1], self.values.shape[1])
+        leaves = self.values.index_select(0, self.leaf.index_select(0, node))
         # In float64, the sum does not depend on its order, which varies with the number of rows.
-        return by_tree.mean(0, dtype=torch.float64).to(self.values.dtype)
+        return leaves.reshape(n_trees, n, -1).mean(0, dtype=torch.float64).to(self.values.dtype)
 
 
 def _preorder_structure(is_leaf: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -265,15 +207,13 @@ def _depth(is_leaf: NDArray[np.bool_], right: NDArray[np.int64], roots: NDArray[
 
 
 def fit_forest(
-    X: Any,
-    Y: Any,
+    X: NDArray[np.float32],
+    Y: FloatArray,
+    sample_weight: FloatArray,
     *,
-    n_trees: int = DEFAULT_TREES,
-    min_samples_leaf: int = DEFAULT_MIN_SAMPLES_LEAF,
-    sample_weight: Any = None,
-    random_state: RandomState = None,
-    on_tree: Callable[[int, int], None] = lambda done, total: None,
-    is_useless: Callable[[Forest, FloatArray], bool] = lambda forest, oob: False,
+    n_trees: int,
+    min_samples_leaf: int,
+    random_state: int,
 ) -> tuple[Forest, FloatArray]:
     """Fit a random forest to labels or label probabilities and return it with its out-of-bag predictions.
 
@@ -287,19 +227,14 @@ def fit_forest(
         Finite dense features, at most ``MAX_FEATURES``. Their scale has no effect.
     Y : array of shape (n, q)
         Labels or probabilities from 0 to 1 of at most ``MAX_LABELS`` labels; NaN where not observed.
-    n_trees : int, default=100
-        Number of trees.
-    min_samples_leaf : int, default=5
-        Smallest number of training rows in a leaf.
-    sample_weight : array of shape (n,), optional
+    sample_weight : array of shape (n,)
         Sample weights. Rows with weight 0 are in no bootstrap sample.
-    random_state : int, Generator or None, default=None
+    n_trees : int
+        Number of trees.
+    min_samples_leaf : int
+        Smallest number of training rows in a leaf.
+    random_state : int
         Seed of the bootstrap samples and of the features that splits consider.
-    on_tree : callable, optional
-        Called after each tree with the number of trees that are done and of all trees.
-    is_useless : callable, optional
-        Called with the forest of the first ``TRIAL_TREES`` trees and its out-of-bag predictions. If it returns True,
-        this forest is the result.
 
     Returns
     -------
@@ -311,125 +246,57 @@ def fit_forest(
 
     Examples
     --------
-    >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> forest, oob = fit_forest(X, X > 0, n_trees=20, random_state=0)
+    >>> X = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
+    >>> settings = {"n_trees": 20, "min_samples_leaf": 5, "random_state": 0}
+    >>> forest, oob = fit_forest(X, (X > 0).astype(float), np.ones(200), **settings)
     >>> forest.predict([[1.0, -1.0]]).round(1)
     array([[1., 0.]], dtype=float32)
     >>> bool(((oob > 0.5) == (X > 0)).mean() > 0.95)
     True
     """
-    from sklearn.tree import DecisionTreeRegressor
-
-    rows, targets, weight = _check_training_data(X, Y, sample_weight)
-    rng = as_generator(random_state)
-    options = {"max_depth": MAX_DEPTH, "max_features": "sqrt"}
-    options["min_samples_leaf"] = check_count(min_samples_leaf, "min_samples_leaf")
-    observed, used = ~np.isnan(targets), np.flatnonzero(weight)
+    rng, used = np.random.default_rng(random_state), np.flatnonzero(sample_weight)
+    observed = ~np.isnan(Y)
     # A label without observations has the mean 0.5.
-    mean = np.ma.filled(np.ma.average(np.ma.masked_invalid(targets), axis=0, weights=weight), 0.5)
-    imputed = np.where(observed, targets, mean)
-    trees: list[Any] = []
-    samples: list[_Sample] = []
-
-    def grown() -> tuple[Forest, FloatArray]:
-        forest = _flatten(trees, rows.shape[1])
-        if not observed.all():
-            forest = _with_observed_values(forest, rows, targets, samples, mean)
-        return forest, _out_of_bag(forest, rows, samples, mean)
-
-    for number in range(check_count(n_trees, "n_trees")):
+    mean = np.ma.filled(np.ma.average(np.ma.masked_invalid(Y), axis=0, weights=sample_weight), 0.5)
+    imputed = np.where(observed, Y, mean)
+    total, count = np.zeros(Y.shape), np.zeros((len(Y), 1))
+    trees = []
+    for _ in range(n_trees):
         drawn = used[rng.integers(len(used), size=min(len(used), MAX_TREE_ROWS))]
-        sample, counts = np.unique(drawn, return_counts=True)
-        tree = DecisionTreeRegressor(**options, random_state=int(rng.integers(2**31)))
-        trees.append(tree.fit(rows[sample], imputed[sample], sample_weight=counts * weight[sample]).tree_)
-        samples.append(_Sample(sample, counts * weight[sample]))
-        on_tree(number + 1, n_trees)
-        if number + 1 == TRIAL_TREES < n_trees and is_useless(*(trial := grown())):
-            return trial
-    return grown()
-
-
-class _Sample(NamedTuple):
-    """Bootstrap sample: different rows and their weights, which count how often a row was drawn."""
-
-    rows: NDArray[np.intp]
-    weights: FloatArray
-
-
-def _check_training_data(X: Any, Y: Any, sample_weight: Any) -> tuple[NDArray[np.float32], FloatArray, FloatArray]:
-    """Return features, targets (n, q) and sample weights, or raise a ValueError."""
-    rows, targets = np.asarray(X, dtype=np.float32), np.asarray(Y, dtype=np.float64)
-    if rows.ndim != 2 or targets.ndim != 2 or len(rows) != len(targets) or 0 in (rows.size, targets.size):
-        raise ValueError(f"X and Y must be matrices with the same rows; got shapes {rows.shape} and {targets.shape}")
-    if rows.shape[1] > MAX_FEATURES or targets.shape[1] > MAX_LABELS:
-        raise ValueError(
-            f"a forest takes at most {MAX_FEATURES} features and {MAX_LABELS} labels; got {rows.shape[1]} and "
-            f"{targets.shape[1]}"
+        sample, draws = np.unique(drawn, return_counts=True)
+        weight = draws * sample_weight[sample]
+        model = DecisionTreeRegressor(
+            max_depth=MAX_DEPTH,
+            max_features="sqrt",
+            min_samples_leaf=min_samples_leaf,
+            random_state=int(rng.integers(2**31)),
         )
-    if not np.isfinite(rows).all():
-        raise ValueError("X must be finite in float32")
-    if ((targets < 0) | (targets > 1)).any():
-        raise ValueError("Y must be labels or probabilities, from 0 to 1, or NaN where not observed")
-    if sample_weight is None:
-        return rows, targets, np.ones(len(rows))
-    weight = np.asarray(sample_weight, dtype=np.float64)
-    if weight.shape != (len(rows),) or not (np.isfinite(weight) & (weight >= 0)).all() or not weight.any():
-        raise ValueError(f"sample_weight must be {len(rows)} numbers of at least 0, not all 0")
-    return rows, targets, weight
+        tree = model.fit(X[sample], imputed[sample], sample_weight=weight).tree_
+        is_leaf = tree.children_left < 0
+        leaves, values = (np.cumsum(is_leaf) - 1)[tree.apply(X)], tree.value[is_leaf, :, 0]
+        if not observed.all():
+            reached = sparse.csr_array((weight, (leaves[sample], sample)), shape=(len(values), len(X)))
+            known = reached @ observed.astype(np.float64)
+            sums = reached @ np.where(observed, Y, 0.0)
+            values = np.divide(sums, known, out=np.tile(mean, (len(values), 1)), where=known > 0)
+        values = values.clip(0, 1).astype(np.float32)
+        held_out = np.ones(len(X), dtype=bool)
+        held_out[sample] = False
+        total[held_out] += values[leaves[held_out]]
+        count[held_out] += 1
+        trees.append((*_nodes(tree, is_leaf), values))
+    feature, threshold, leaf_values = (np.concatenate(parts) for parts in zip(*trees))
+    forest = Forest(feature, threshold, leaf_values, X.shape[1])
+    return forest, np.divide(total, count, out=np.tile(mean, (len(Y), 1)), where=count > 0)
 
 
-def _flatten(trees: Sequence[Any], n_features: int) -> Forest:
-    """Return the forest of fitted scikit-learn trees."""
-    for tree in trees:
-        inner = np.flatnonzero(tree.children_left >= 0)
-        if (tree.children_left[inner] != inner + 1).any():
-            raise RuntimeError("scikit-learn no longer stores trees in preorder; use a version that ccmn supports")
-    is_leaf = np.concatenate([tree.children_left < 0 for tree in trees])
-    threshold = np.concatenate([tree.threshold for tree in trees])
+def _nodes(tree: Any, is_leaf: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return features and thresholds of the nodes of a fitted scikit-learn tree."""
+    inner = np.flatnonzero(~is_leaf)
+    if (tree.children_left[inner] != inner + 1).any():
+        raise RuntimeError("scikit-learn no longer stores trees in preorder; use a version that ccmn supports")
     # scikit-learn compares float32 features with float64 thresholds. The largest float32 number that does not exceed
     # the threshold gives the same result for every feature value.
-    rounded = threshold.astype(np.float32)
-    rounded = np.where(rounded > threshold, np.nextafter(rounded, np.float32(-np.inf)), rounded)
-    feature = np.concatenate([tree.feature for tree in trees])
-    values = np.concatenate([tree.value[tree.children_left < 0, :, 0] for tree in trees])
-    return Forest(
-        np.where(is_leaf, -1, feature).astype(np.int32),
-        np.where(is_leaf, np.float32(0), rounded),
-        values.clip(0, 1).astype(np.float32),
-        n_features,
-    )
-
-
-def _with_observed_values(
-    forest: Forest,
-    rows: NDArray[np.float32],
-    targets: FloatArray,
-    samples: Sequence[_Sample],
-    mean: FloatArray,
-) -> Forest:
-    """Return the forest with leaf values that are means of the observed labels of their bootstrap samples."""
-    leaves = np.concatenate([block.numpy().astype(np.int32) for _, block in forest._leaf_blocks(rows)], axis=1)
-    observed = ~np.isnan(targets)
-    known = np.where(observed, targets, 0.0)
-    total, count = np.zeros(forest.values.shape), np.zeros(forest.values.shape)
-    for tree_leaves, sample in zip(leaves, samples):
-        reached = tree_leaves[sample.rows]
-        first, last = reached.min(), reached.max() + 1
-        sums = csr_array((sample.weights, (reached - first, sample.rows)), shape=(last - first, len(rows)))
-        total[first:last], count[first:last] = sums @ known, sums @ observed.astype(np.float64)
-    values = np.divide(total, count, out=np.tile(mean, (len(total), 1)), where=count > 0)
-    return Forest(forest.feature, forest.threshold, values.clip(0, 1).astype(np.float32), forest.n_features)
-
-
-def _out_of_bag(forest: Forest, rows: NDArray[np.float32], samples: Sequence[_Sample], mean: FloatArray) -> FloatArray:
-    """Return the mean prediction (n, q) of the trees whose sample leaves a row out, else the mean of the label."""
-    left_out = np.ones((len(samples), len(rows)), dtype=bool)
-    for tree, sample in zip(left_out, samples):
-        tree[sample.rows] = False
-    predicted = np.tile(mean, (len(rows), 1))
-    for block, leaves in forest._leaf_blocks(rows):
-        trees = left_out[:, block]
-        total = np.einsum("tn,tnq->nq", trees.astype(np.float32), forest.values[leaves.numpy()])
-        count = trees.sum(0)[:, None]
-        np.divide(total, count, out=predicted[block], where=count > 0)
-    return predicted
+    threshold = tree.threshold.astype(np.float32)
+    threshold = np.where(threshold > tree.threshold, np.nextafter(threshold, np.float32(-np.inf)), threshold)
+    return np.where(is_leaf, -1, tree.feature).astype(np.int32), np.where(is_leaf, np.float32(0), threshold)
