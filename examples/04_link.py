@@ -1,5 +1,5 @@
 """What does the equation of the default look like?
-===============================================
+================================================
 
 The probability of a noisy label is a logistic curve with a floor and a ceiling: the floor is the added-label rate,
 the ceiling is one minus the missing-label rate. The probability of the true label is the logistic curve itself. The
