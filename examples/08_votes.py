@@ -1,8 +1,8 @@
 """How many votes per row are enough?
 =====================================
 
-Eight annotators of different quality, one of whom votes nearly at random, label three labels of 600 rows; a random part of
-their votes is used. The figure shows the share of wrong labels of the majority vote, of the labels that
+Eight annotators of different quality, one of whom votes nearly at random, label three labels of 600 rows; a random part
+of their votes is used. The figure shows the share of wrong labels of the majority vote, of the labels that
 ``infer_labels`` infers from the votes alone, and of those that it infers from votes and features, for one to five votes
 per row. Ties of the majority vote count as 0. Bars are standard errors over five draws.
 
