@@ -3,7 +3,8 @@
     python benchmarks/default.py               all cells that are not in results/default.csv, then the tables
     python benchmarks/default.py --timing      cost, against ``LogisticRegressionCV`` in the same run
 
-Every cell is a dataset, a kind of noise (``harness.inject``; "human": labels of one annotator or coder, CCMN_DATA/real) and a random split with up to 1,500 training and 1,500 test rows. Test labels are true labels; entries
+Every cell is a dataset, a kind of noise (``harness.inject``; "human": labels of one annotator or coder,
+CCMN_DATA/real) and a random split with up to 1,500 training and 1,500 test rows. Test labels are true labels; entries
 on which the other annotators are evenly split are left out. All methods see the same noisy training labels. "logistic
 regression" is one-vs-rest with l2 by 3-fold cross-validation of the log loss on standardized features.
 

@@ -1,4 +1,4 @@
-"""Does the default keep correct labels that the features hardly predict?
+"""Measure whether the default keeps correct labels that the features hardly predict.
 
     python benchmarks/no_harm.py               ten draws of every task, results/no_harm.csv (needs CCMN_DATA)
 

@@ -1,35 +1,24 @@
-"""NoiseRates: fields, checks, serialization and display."""
+"""NoiseRates and GroupRates: fields, checks, serialization and display."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from ccmn.estimation import NoiseRates
-from ccmn.estimation.noise_rates import (
-    UNKNOWN_RATE,
-    ZERO_RATE,
-    Flag,
-    LabelRates,
-    Rate,
-    collect_rates,
-    limit_rates,
-    prior_from_rates,
-)
-from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
+from ccmn.data import make_noisy_multilabel
+from ccmn.estimation import NoiseRates, estimate_noise
+from ccmn.estimation.noise_rates import Flag, GroupRates
+from ccmn.noise import ClassConditionalNoise, GroupedNoise, MissingNoise, PartialNoise
 
 Y = np.array([[1, 0], [0, 1], [1, np.nan], [0, 0]])
+TWO_SIDED = NoiseRates.known(ClassConditionalNoise([0.2, 0.3], [0.1, 0.2]), Y)
 
 
-def label(rho_pos=0.2, rho_neg=0.1, **changes):
-    pos, neg = (Rate(value, 0.05, max(value - 0.1, 0), value + 0.1) for value in (rho_pos, rho_neg))
-    return LabelRates(pos, neg, "point", "test")._replace(**changes)
-
-
-def rates(labels=None, noise_type=("both", "both"), names=None, flags=()):
-    return collect_rates(labels or [label(), label(0.3, 0.2)], Y, noise_type, {}, names, flags)
+def rates(names=None, flags=()):
+    return replace(TWO_SIDED, label_names=names, flags=flags)
 
 
 def test_shapes_and_counts():
@@ -41,35 +30,21 @@ def test_shapes_and_counts():
     assert result.ci_pos.shape == result.ci_neg.shape == (2, 2)
     assert result.n_pos.tolist() == [2, 1]
     assert result.n_neg.tolist() == [2, 2]
-    assert result.kind == ("point", "point")
     assert result.n_labels == 2
 
 
 def test_prior_follows_from_rates():
     np.testing.assert_allclose(rates().prior, [(0.5 - 0.1) / 0.7, (1 / 3 - 0.2) / 0.5])
-    assert prior_from_rates(np.array([0.1, 0.9]), np.array([0.2, 0.2]), np.array([0.2, 0.2])).tolist() == [0, 1]
+    limited = NoiseRates.known(ClassConditionalNoise([0.2, 0.2], [0.6, 0.0]), Y)
+    assert limited.prior.tolist() == pytest.approx([0, 1 / 3 / 0.8])
 
 
-def test_class_of_noise_model_follows_noise_type():
-    assert rates().noise == ClassConditionalNoise([0.2, 0.3], [0.1, 0.2])
-    partial = [label(pos=ZERO_RATE), label(pos=ZERO_RATE)]
-    assert rates(partial, ("partial", "partial")).noise == PartialNoise([0.1, 0.1])
-    missing = [label(neg=ZERO_RATE), label(neg=ZERO_RATE)]
-    assert rates(missing, ("missing", "missing"), ("sea", "sky")).noise == MissingNoise(
-        [0.2, 0.2], label_names=["sea", "sky"]
-    )
-    assert type(rates([partial[0], missing[0]], ("partial", "missing")).noise) is ClassConditionalNoise
-
-
-def test_rates_are_limited_with_a_flag():
-    clipped = limit_rates(label(0.6, 0.5))
-    assert clipped.pos.value + clipped.neg.value == pytest.approx(0.9)
-    assert clipped.pos.value / clipped.neg.value == pytest.approx(0.6 / 0.5)
-    assert clipped.notes[0][0] == "clipped"
-    assert limit_rates(label()) == label()
-    result = rates([label(0.7, 0.3), label()])
-    assert result.flags == (Flag("clipped", clipped.notes[0][1].replace("1.10", "1.00"), 0),)
-    assert (1 - result.noise.rho_pos - result.noise.rho_neg > 0.0999).all()
+@pytest.mark.parametrize("noise", [TWO_SIDED.noise, PartialNoise([0.1, 0.1]), MissingNoise([0.95, 0.1])])
+def test_class_of_noise_model_follows_noise_type(noise):
+    result = NoiseRates.known(noise, Y)
+    assert result.noise == noise
+    assert type(replace(result, noise_type=("partial", "missing")).noise) is ClassConditionalNoise
+    assert not result.se_neg.any()
 
 
 def test_json_round_trip():
@@ -86,8 +61,8 @@ def test_from_dict_rejects_invalid_descriptions():
             NoiseRates.from_dict(wrong)
     with pytest.raises(ValueError, match="rho_pos \\+ rho_neg must be below 1"):
         NoiseRates.from_dict({**rates().to_dict(), "rho_pos": [0.9, 0.9]})
-    with pytest.raises(ValueError, match="kind must have one entry per label \\(2\\); got 1"):
-        NoiseRates.from_dict({**rates().to_dict(), "kind": ["point"]})
+    with pytest.raises(ValueError, match="prior must have one entry per label \\(2\\); got 1"):
+        NoiseRates.from_dict({**rates().to_dict(), "prior": [0.5]})
 
 
 def test_repr():
@@ -95,27 +70,18 @@ def test_repr():
     assert text.splitlines()[0] == "NoiseRates(2 labels)"
     assert "sky      0.300" in text
     assert "! all labels: 4 rows are few [few_rows]" in text
-    many = collect_rates([label()] * 20, np.tile(Y, 10), ("both",) * 20, {}, None, [Flag("a", "b", 3)] * 9)
+    noise = ClassConditionalNoise(0.2, 0.1, n_labels=20)
+    many = replace(NoiseRates.known(noise, np.zeros((4, 20))), flags=[Flag("a", "b", 3)] * 9)
     assert "... and 10 more" in repr(many)
     assert "! label 3: b [a]" in repr(many)
     assert "... and 4 more flags" in repr(many)
-
-
-def test_known_rates():
-    result = NoiseRates.known(PartialNoise([0.2, 0.1]), Y)
-    assert result.kind == ("known", "known")
-    assert result.noise_type == ("partial", "partial")
-    assert result.noise == PartialNoise([0.2, 0.1])
-    assert not result.se_neg.any()
-    assert NoiseRates.known(MissingNoise([0.95, 0.1]), Y).noise == MissingNoise([0.95, 0.1])
-    assert UNKNOWN_RATE.se == pytest.approx(0.2887, abs=1e-4)
 
 
 def test_frame():
     frame = rates(names=("sea", "sky"), flags=[Flag("few_rows", "4 rows", 1)]).to_frame()
     assert frame.index.tolist() == ["sea", "sky"]
     assert frame.loc["sky", ["rho_pos", "low_pos", "high_pos", "rho_neg"]].tolist() == pytest.approx(
-        [0.3, 0.2, 0.4, 0.2]
+        [0.3, 0.3, 0.3, 0.2]
     )
     assert frame["flags"].tolist() == ["", "few_rows"]
 
@@ -131,3 +97,48 @@ def test_flags_contain_label_names():
     assert str(rates(flags=notes).flags[-2]) == "label 1: too noisy [clipped]"
     assert named.to_dict()["flags"][-2] == ["clipped", "too noisy", 1]
     assert NoiseRates.from_dict(named.to_dict()).flags == named.flags
+
+
+# -- Groups
+
+N, Q = 2400, 3
+DATA = make_noisy_multilabel(N, 4, Q, strength=8.0, random_state=0)
+GROUPS = np.array(["site a", "site b", "gold"]).repeat(800)
+TRUE = GroupedNoise(
+    {
+        "site a": ClassConditionalNoise(0.1, 0.3, n_labels=Q),
+        "site b": ClassConditionalNoise(0.3, 0.05, n_labels=Q),
+        "gold": ClassConditionalNoise(0.0, 0.0, n_labels=Q),
+    }
+)
+NOISY = TRUE.corrupt(DATA.Y, GROUPS, random_state=1)
+
+
+def test_each_group_has_its_own_rates():
+    rates = estimate_noise(DATA.X, NOISY, groups=GROUPS)
+    assert rates.groups == ("site a", "site b", "gold")
+    assert rates["site a"].rho_neg.mean() == pytest.approx(0.3, abs=0.08)
+    assert rates["site b"].rho_neg.mean() == pytest.approx(0.05, abs=0.05)
+    assert rates["site b"].rho_pos.mean() == pytest.approx(0.3, abs=0.1)
+    assert np.abs(rates.noise.debias(NOISY, GROUPS).mean(0) - DATA.Y.mean(0)).max() < 0.08
+    assert GroupRates.from_dict(json.loads(json.dumps(rates.to_dict()))).noise == rates.noise
+
+
+def test_small_groups_share_an_estimate():
+    groups = np.where(np.arange(N) % 60 == 0, "small", np.where(np.arange(N) % 60 == 1, "tiny", "large"))
+    rates = estimate_noise(DATA.X, NOISY, noise_type="both", groups=groups)
+    np.testing.assert_array_equal(rates["small"].rho_neg, rates["tiny"].rho_neg)
+    assert [flag.code for group, flag in rates.flags if group == "small"].count("few_rows") == 1
+    assert "few_rows" not in [flag.code for group, flag in rates.flags if group == "large"]
+
+
+def test_trusted_rows_are_used_in_their_group():
+    rows = np.arange(0, 1600, 10)
+    rates = estimate_noise(Y_noisy=NOISY, trusted=(rows, DATA.Y[rows]), groups=GROUPS, prevalence=0.5)
+    alone = estimate_noise(Y_noisy=NOISY[:800], trusted=(rows[:80], DATA.Y[rows[:80]]), prevalence=0.5)
+    np.testing.assert_array_equal(rates["site a"].rho_neg, alone.rho_neg)
+
+
+def test_invalid_groups_are_rejected():
+    with pytest.raises(ValueError, match=r"groups must .*2400.*got 2"):
+        estimate_noise(DATA.X, NOISY, groups=["a", "b"])

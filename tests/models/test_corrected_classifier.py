@@ -147,7 +147,7 @@ def test_estimated_rates(noise, kind):
     data = make_noisy_multilabel(1500, 4, 2, strength=20, noise=true, random_state=0)
     model = CorrectedClassifier(LogisticRegression(), noise, random_state=0).fit(data.X, data.Y_noisy)
     assert isinstance(model.noise_, kind)
-    assert model.rates_.settings["scores"] == "out of fold"
+    assert "probabilities_only" not in [flag.code for flag in model.rates_.flags]
     assert np.abs(model.noise_.rho_pos + model.noise_.rho_neg - [0.3, 0.4]).max() < 0.15
     again = CorrectedClassifier(LogisticRegression(), noise, random_state=0).fit(data.X, data.Y_noisy)
     assert again.noise_ == model.noise_
@@ -162,7 +162,7 @@ def test_rates_are_estimated_from_out_of_fold_probabilities_without_numeric_feat
     texts = [" ".join(f"w{j}{'+' if v > 0 else '-'}" for j, v in enumerate(row)) for row in task.X]
     words = make_pipeline(TfidfVectorizer(token_pattern=r"\S+"), LogisticRegression())
     model = CorrectedClassifier(words, random_state=0).fit(texts, task.Y_noisy)
-    assert model.rates_.settings["scores"] == "pred_proba"
+    assert "probabilities_only" in [flag.code for flag in model.rates_.flags]
 
 
 def test_containers(task):

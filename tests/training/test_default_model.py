@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 from scipy.special import expit
 
-from ccmn.estimation.posterior import corrected_curve, estimate_rates
+from ccmn.estimation.posterior import corrected_curve
 from ccmn.training.default_model import NoisyLabelModel, distinct_rows, stratified_folds
 from ccmn.training.default_settings import DefaultSettings
 
@@ -141,8 +141,7 @@ def test_small_constant_and_extreme_data_give_finite_predictions_without_warning
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = fit(X, Y)
-        o = model.out_of_fold_
-        posterior = estimate_rates(o.log_odds, Y[o.rows], o.features, sample_weight=o.sample_weight, folds=o.folds)
+        posterior = model_posterior(model, Y, "both")
         P = corrected_curve(posterior)(model.log_odds(X))
     assert np.isfinite(P).all()
     assert all(np.isfinite(rate).all() for rate in (posterior.rho_pos, posterior.rho_neg, posterior.ci_pos))

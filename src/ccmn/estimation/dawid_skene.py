@@ -14,6 +14,7 @@ these means have normal priors around 1 and 0. Annotators without evidence are t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +25,9 @@ from sklearn.linear_model import LogisticRegression
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.noise_rates import UNKNOWN_RATE, ZERO_RATE, LabelRates, NoiseType, Rate, unidentified
-from ccmn.estimation.trusted import jeffreys_rate
+from ccmn.estimation.noise_rates import MIN_SIGNAL, Flag, NoiseRates, implied_prevalence
+from ccmn.estimation.trusted import UNKNOWN_RATE, Rate, jeffreys_rate
+from ccmn.noise.class_conditional import limit_rate_sums
 from ccmn.vote_table import IntArray, VoteTable
 
 LEVELS = np.linspace(-5, 5, 10)
@@ -71,7 +73,7 @@ def error_rates(shares: FloatArray, skills: FloatArray) -> tuple[FloatArray, Flo
     return 1 - (vote * pos).sum(-1) / pos.sum(-1), (vote * neg).sum(-1) / neg.sum(-1)
 
 
-def dawid_skene(evidence: Evidence) -> list[LabelRates]:
+def dawid_skene(evidence: Evidence, names: Sequence[str] | None) -> NoiseRates:
     r"""Estimate the rates of the training labels from votes, with the model of Dawid and Skene [1]_.
 
     If :math:`\mu_i` is the posterior probability that row i is truly positive,
@@ -87,36 +89,42 @@ def dawid_skene(evidence: Evidence) -> list[LabelRates]:
     .. [1] A. P. Dawid and A. M. Skene, "Maximum Likelihood Estimation of Observer Error-Rates Using the EM Algorithm",
        Applied Statistics 28(1), 1979.
     """
-    votes = evidence.votes
-    if votes is None:
-        raise ValueError("method='dawid_skene' requires votes of shape (n, annotators, labels)")
+    votes, Y = evidence.votes, evidence.Y
+    assert votes is not None
     posterior, counts = fit_votes(calibrate_machines(votes)).posterior, votes.count()
-    return [
-        aggregated_rates(posterior[:, j], counts[:, j], evidence.Y[:, j], label_type)
-        for j, label_type in enumerate(evidence.noise_type)
-    ]
-
-
-def aggregated_rates(
-    posterior: FloatArray, counts: NDArray[np.int64], noisy: FloatArray, noise_type: NoiseType
-) -> LabelRates:
-    """Return the rates of one label with training labels (n,) from its posterior and its numbers of votes (n,)."""
-    rated = (counts > 0) & ~np.isnan(noisy)
-    if not rated.any():
-        note = "No row has a vote, so the rates are unknown. Exclude the label or collect votes."
-        return unidentified(noise_type, "point", "crowd", note)
-    mu, given = posterior[rated], noisy[rated]
-    pos = ZERO_RATE if noise_type == "partial" else _weighted_rate(mu, 1 - given)
-    neg = ZERO_RATE if noise_type == "missing" else _weighted_rate(1 - mu, given)
-    notes = []
-    mean_votes = float(counts[rated].mean())
-    if mean_votes < MIN_MEAN_VOTES:
-        note = (
-            f"{mean_votes:.1f} votes per row are fewer than {MIN_MEAN_VOTES:g}: annotator errors and true labels are "
-            "poorly identified. Collect more votes for some rows."
-        )
-        notes.append(("few_votes", note))
-    return LabelRates(pos, neg, "point", "crowd", tuple(notes))
+    pos, neg = np.zeros((2, Y.shape[1], 4))
+    flags = []
+    for j, noise_type in enumerate(evidence.noise_type):
+        rated = (counts[:, j] > 0) & ~np.isnan(Y[:, j])
+        mu, given = posterior[rated, j], Y[rated, j]
+        if noise_type != "partial":
+            pos[j] = _weighted_rate(mu, 1 - given)
+        if noise_type != "missing":
+            neg[j] = _weighted_rate(1 - mu, given)
+        if not rated.any():
+            note = "No row has a vote, so the rates are unknown. Exclude the label or collect votes."
+            flags.append(Flag("unidentified", note, j))
+        elif (mean_votes := float(counts[rated, j].mean())) < MIN_MEAN_VOTES:
+            note = (
+                f"{mean_votes:.1f} votes per row are fewer than {MIN_MEAN_VOTES:g}: annotator errors and true labels "
+                "are poorly identified. Collect more votes for some rows."
+            )
+            flags.append(Flag("few_votes", note, j))
+    rho_pos, rho_neg = limit_rate_sums(pos[:, 0], neg[:, 0], 1 - MIN_SIGNAL)
+    return NoiseRates(
+        rho_pos=rho_pos,
+        rho_neg=rho_neg,
+        se_pos=pos[:, 1],
+        se_neg=neg[:, 1],
+        ci_pos=pos[:, 2:],
+        ci_neg=neg[:, 2:],
+        prior=implied_prevalence(Y, rho_pos, rho_neg),
+        noise_type=tuple(evidence.noise_type),
+        n_pos=(Y > 0.5).sum(0),  # soft labels (mean votes) count as positive above 1/2
+        n_neg=(Y <= 0.5).sum(0),
+        flags=tuple(flags),
+        label_names=None if names is None else tuple(names),
+    )
 
 
 class VoteDesign:

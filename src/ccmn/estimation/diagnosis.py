@@ -26,7 +26,7 @@ from ccmn._validation import (
 )
 from ccmn.estimation.checks import confused_labels
 from ccmn.estimation.evidence import Evidence, Trusted
-from ccmn.estimation.noise_rates import Z_CONFIDENCE, Flag
+from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL, Flag
 from ccmn.estimation.out_of_fold import reduce_features, standardize
 from ccmn.training.default_model import NoisyLabelModel
 
@@ -38,6 +38,8 @@ N_FOLDS = 5
 """Folds of the cross-validated prediction of flips."""
 MAX_HARMLESS_EXCESS = 0.05
 """An AUC whose interval starts below 1/2 plus this value is not flagged: a weak dependence does little harm."""
+Z_CONFIDENCE = float(scipy.stats.norm.isf((1 - CONFIDENCE_LEVEL) / 2))
+"""Half width of a normal interval, in standard errors."""
 N_EM_STEPS = 200
 """Steps of the EM algorithm for the share of positives among uncertain entries."""
 

@@ -16,15 +16,15 @@ from ccmn._warnings import warn
 from ccmn.estimation.dawid_skene import dawid_skene
 from ccmn.estimation.diagnosis import Diagnosis, diagnose
 from ccmn.estimation.evidence import Evidence, check_zeros_observed, read_evidence
+from ccmn.estimation.likelihood import label_surfaces
 from ccmn.estimation.noise_rates import (
     MAX_IDENTIFIED_WIDTH,
     Flag,
     GroupRates,
     NoiseRates,
-    collect_rates,
     rates_from_posterior,
 )
-from ccmn.estimation.posterior import MIN_ROWS, Flips, RatePosterior, count_flips, estimate_rates
+from ccmn.estimation.posterior import MIN_ROWS, Flips, RatePosterior, count_flips, rate_posterior
 from ccmn.training.default_model import NoisyLabelModel
 from ccmn.training.default_settings import MIN_PROBABILITY
 
@@ -154,7 +154,7 @@ def _estimate(evidence: Evidence, names: Sequence[str] | None) -> NoiseRates:
     """Return the rates of all rows."""
     Y, types = evidence.Y, evidence.noise_type
     if evidence.votes is not None:
-        return collect_rates(dawid_skene(evidence), Y, types, {"scores": "votes"}, names)
+        return dawid_skene(evidence, names)
     flips = None
     if evidence.trusted is not None:
         flips = count_flips(Y[evidence.trusted.rows], evidence.trusted.Y)
@@ -169,8 +169,8 @@ def _estimate(evidence: Evidence, names: Sequence[str] | None) -> NoiseRates:
         )
     proba = np.full(Y.shape, 0.5) if evidence.pred_proba is None else evidence.pred_proba
     f = logit(np.clip(proba, MIN_PROBABILITY, 1 - MIN_PROBABILITY))
-    posterior = estimate_rates(f, Y, noise_type=types, trusted=flips, prevalence=evidence.prevalence)
-    return rates_from_posterior(posterior, Y, types, names, flips, scores="pred_proba")
+    posterior = rate_posterior(label_surfaces(f, Y), types, flips, evidence.prevalence)
+    return rates_from_posterior(posterior, Y, types, names, flips, probabilities_only=True)
 
 
 def model_posterior(
@@ -181,17 +181,9 @@ def model_posterior(
     prevalence: FloatArray | None = None,
 ) -> RatePosterior:
     """Return the posterior of the rates from the out-of-fold predictions of a model of the noisy labels Y."""
-    found = model.out_of_fold_
-    return estimate_rates(
-        found.log_odds,
-        Y[found.rows],
-        found.features,
-        sample_weight=found.sample_weight,
-        folds=found.folds,
-        noise_type=noise_type,
-        trusted=flips,
-        prevalence=prevalence,
-    )
+    o = model.out_of_fold_
+    surfaces = label_surfaces(o.log_odds, Y[o.rows], o.features, o.sample_weight, o.folds)
+    return rate_posterior(surfaces, noise_type, flips, prevalence)
 
 
 def diagnose_noise(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-import scipy.special
 
 from ccmn._containers import Labels, label_names_of, to_dense_array
 from ccmn._validation import FloatArray, check_label_names, check_rate_sums, check_rates
@@ -26,12 +24,6 @@ NoiseType = Literal["both", "partial", "missing"]
 NOISE_TYPES: tuple[NoiseType, ...] = ("both", "partial", "missing")
 """Values of the parameter ``noise`` that request an estimate, with the noise type that each of them declares."""
 
-RateKind = Literal["known", "point", "upper bound"]
-"""Meaning of a rate: given by the user, an estimate of the rate, or an estimate of an upper bound of it."""
-
-Z_CONFIDENCE = math.sqrt(2) * float(scipy.special.erfinv(CONFIDENCE_LEVEL))
-"""Half width of a normal interval of that coverage, in standard errors."""
-
 MIN_SIGNAL = 0.1
 """Lower bound of 1 - rho_pos - rho_neg: debiased labels of smaller signal have too large a variance to train with."""
 
@@ -40,9 +32,6 @@ MAX_REPEATED_SHARE = 0.1
 
 MAX_IDENTIFIED_WIDTH = 0.4
 """A rate whose interval is wider than this is poorly identified."""
-
-UNKNOWN_SE = 12**-0.5
-"""Standard deviation of the uniform distribution on [0, 1], used for a rate without any evidence."""
 
 
 class Flag(NamedTuple):
@@ -92,40 +81,6 @@ class Flag(NamedTuple):
         return f"{'all labels' if self.label is None else f'label {label}'}: {self.note} [{self.code}]"
 
 
-class Rate(NamedTuple):
-    """Estimate of one rate of one label, with standard error and interval."""
-
-    value: float
-    se: float
-    low: float
-    high: float
-
-
-ZERO_RATE = Rate(0.0, 0.0, 0.0, 0.0)
-"""Rate that the declared noise type excludes."""
-
-UNKNOWN_RATE = Rate(0.0, UNKNOWN_SE, 0.0, 1.0)
-"""Rate without any evidence: nothing is corrected and the interval is [0, 1]."""
-
-
-class LabelRates(NamedTuple):
-    """Estimate of both rates of one label."""
-
-    pos: Rate
-    neg: Rate
-    kind: RateKind
-    method: str
-    notes: tuple[tuple[str, str], ...] = ()
-    """(code, note) of every flag of the label."""
-
-
-def unidentified(noise_type: NoiseType, kind: RateKind, method: str, note: str) -> LabelRates:
-    """Return the result for a label without evidence: unknown rates, and zero where the noise type excludes one."""
-    pos = ZERO_RATE if noise_type == "partial" else UNKNOWN_RATE
-    neg = ZERO_RATE if noise_type == "missing" else UNKNOWN_RATE
-    return LabelRates(pos, neg, kind, method, (("unidentified", note),))
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class NoiseRates:
     """Estimated noise rates of every label.
@@ -140,18 +95,12 @@ class NoiseRates:
         Intervals with nominal coverage of 90 %.
     prior : array of shape (q,)
         Prevalence P(true 1) that follows from the rates and the noisy labels.
-    kind : tuple of {"known", "point", "upper bound"}
-        Meaning of the rates of each label.
-    method : tuple of str
-        Method that produced the rates of each label.
     noise_type : tuple of {"both", "partial", "missing"}
         Declared noise type of each label.
     n_pos, n_neg : int array of shape (q,)
         Numbers of observed positives and negatives.
     flags : tuple of Flag, default=()
         Warnings about single labels (``flag.label`` is set) and about the whole result.
-    settings : dict, default={}
-        Origin of the scores of the rows.
     label_names : tuple of str or None, default=None
         Names of the labels.
 
@@ -166,8 +115,8 @@ class NoiseRates:
     >>> from ccmn.noise import PartialNoise
     >>> task = make_noisy_multilabel(100, 5, 2, noise=PartialNoise([0.2, 0.5]), random_state=0)
     >>> rates = NoiseRates.known(task.noise, task.Y_noisy)
-    >>> rates.rho_neg, rates.kind, rates.noise_type
-    (array([0.2, 0.5]), ('known', 'known'), ('partial', 'partial'))
+    >>> rates.rho_neg, rates.noise_type
+    (array([0.2, 0.5]), ('partial', 'partial'))
     """
 
     rho_pos: FloatArray
@@ -177,13 +126,10 @@ class NoiseRates:
     ci_pos: FloatArray
     ci_neg: FloatArray
     prior: FloatArray
-    kind: tuple[RateKind, ...]
-    method: tuple[str, ...]
     noise_type: tuple[NoiseType, ...]
     n_pos: np.ndarray[Any, np.dtype[np.int64]]
     n_neg: np.ndarray[Any, np.dtype[np.int64]]
     flags: tuple[Flag, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
     label_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -197,7 +143,7 @@ class NoiseRates:
         numbers = ("se_pos", "se_neg", "ci_pos", "ci_neg", "prior")
         checked |= {name: np.array(getattr(self, name), dtype=np.float64) for name in numbers}
         checked |= {name: np.array(getattr(self, name), dtype=np.int64) for name in ("n_pos", "n_neg")}
-        checked |= {name: tuple(getattr(self, name)) for name in ("kind", "method", "noise_type")}
+        checked["noise_type"] = tuple(self.noise_type)
         checked["flags"] = tuple(Flag(*flag[:3]).with_name(names) for flag in self.flags)
         for name, value in checked.items():
             if name not in ("flags", "label_names") and len(value) != q:
@@ -237,17 +183,24 @@ class NoiseRates:
         Returns
         -------
         NoiseRates
-            Rates of kind "known" with standard errors of zero.
+            The rates, with standard errors of zero.
         """
+        Y, q = to_dense_array(Y_noisy).astype(np.float64), noise.n_labels
         noise_type: NoiseType = "partial" if isinstance(noise, PartialNoise) else "both"
-        noise_type = "missing" if isinstance(noise, MissingNoise) else noise_type
-        labels = [
-            LabelRates(Rate(pos, 0.0, pos, pos), Rate(neg, 0.0, neg, neg), "known", "known")
-            for pos, neg in zip(noise.rho_pos.tolist(), noise.rho_neg.tolist())
-        ]
-        Y = to_dense_array(Y_noisy).astype(np.float64)
-        names = noise.label_names or label_names_of(Y_noisy)
-        return collect_rates(labels, Y, (noise_type,) * len(labels), {}, names)
+        n_pos, n_neg = (Y > 0.5).sum(0), (Y <= 0.5).sum(0)
+        return cls(
+            rho_pos=noise.rho_pos,
+            rho_neg=noise.rho_neg,
+            se_pos=np.zeros(q),
+            se_neg=np.zeros(q),
+            ci_pos=np.stack([noise.rho_pos] * 2, 1),
+            ci_neg=np.stack([noise.rho_neg] * 2, 1),
+            prior=implied_prevalence(Y, noise.rho_pos, noise.rho_neg),
+            noise_type=("missing" if isinstance(noise, MissingNoise) else noise_type,) * q,
+            n_pos=n_pos,
+            n_neg=n_neg,
+            label_names=noise.label_names or label_names_of(Y_noisy),
+        )
 
     def to_frame(self) -> DataFrame:
         """Return the rates as a table with one row per label.
@@ -294,9 +247,8 @@ class NoiseRates:
         for entry in fields(self):
             value = getattr(self, entry.name)
             result[entry.name] = value.tolist() if isinstance(value, np.ndarray) else value
-        result |= {name: list(result[name]) for name in ("kind", "method", "noise_type")}
+        result["noise_type"] = list(self.noise_type)
         result["flags"] = [list(flag[:3]) for flag in self.flags]
-        result["settings"] = dict(self.settings)
         result["label_names"] = None if self.label_names is None else list(self.label_names)
         return result
 
@@ -332,10 +284,10 @@ class NoiseRates:
         names = self.label_names or tuple(str(j) for j in range(self.n_labels))
         shown = range(self.n_labels) if self.n_labels <= 12 else range(10)
         width = max(5, *(len(names[j]) for j in shown))
-        lines = [f"  {'label':<{width}}  rho_pos      +-  rho_neg      +-  prior  kind"]
+        lines = [f"  {'label':<{width}}  rho_pos      +-  rho_neg      +-  prior"]
         lines += [
             f"  {names[j]:<{width}}  {self.rho_pos[j]:7.3f}  {self.se_pos[j]:6.3f}  {self.rho_neg[j]:7.3f}  "
-            f"{self.se_neg[j]:6.3f}  {self.prior[j]:5.3f}  {self.kind[j]} ({self.method[j]})"
+            f"{self.se_neg[j]:6.3f}  {self.prior[j]:5.3f}"
             for j in shown
         ]
         lines += [f"  ... and {self.n_labels - len(shown)} more"] if len(shown) < self.n_labels else []
@@ -351,7 +303,7 @@ class GroupRates:
     Parameters
     ----------
     rates : mapping of group to NoiseRates
-        Rates of each group. A group that was declared clean has rates of zero and kind "known".
+        Rates of each group.
 
     Examples
     --------
@@ -430,7 +382,7 @@ def rates_from_posterior(
     flips: Flips | None = None,
     *,
     repeated: float = 0.0,
-    scores: str = "out of fold",
+    probabilities_only: bool = False,
 ) -> NoiseRates:
     """Return the means and intervals of a posterior distribution, with flags for labels whose rates are not known."""
     n = (~np.isnan(Y)).sum(0)
@@ -454,7 +406,7 @@ def rates_from_posterior(
                     "rows. Use noise_type='both' for this label."
                 )
                 flags.append(Flag("noise_type_contradicted", note, j))
-    if scores == "pred_proba" and not verified.any():
+    if probabilities_only and not verified.any():
         note = "Probabilities of the noisy labels alone hardly identify the rates. Pass features or trusted rows."
         flags.append(Flag("probabilities_only", note))
     if repeated > MAX_REPEATED_SHARE:
@@ -468,67 +420,18 @@ def rates_from_posterior(
         ci_pos=posterior.ci_pos,
         ci_neg=posterior.ci_neg,
         prior=posterior.prior,
-        kind=tuple("point" for _ in n),
-        method=("posterior" if flips is None else "posterior, trusted",) * len(n),
         noise_type=tuple(noise_type),
         n_pos=(Y > 0.5).sum(0),
         n_neg=(Y <= 0.5).sum(0),
         flags=tuple(flags),
-        settings={"scores": scores},
         label_names=None if names is None else tuple(names),
     )
 
 
-def collect_rates(
-    labels: Sequence[LabelRates],
-    Y: FloatArray,
-    noise_type: Sequence[NoiseType],
-    settings: Mapping[str, Any],
-    label_names: Sequence[str] | None,
-    flags: Sequence[Flag] = (),
-) -> NoiseRates:
-    """Return the estimates of all labels as one result, with limited rates and the prevalence that they imply."""
-    limited = [limit_rates(label) if label.kind != "known" else label for label in labels]
-    rho_pos, rho_neg = (np.array([rate.value for rate in rates]) for rates in zip(*((r.pos, r.neg) for r in limited)))
-    # Soft labels (mean votes) count as positive above 1/2.
-    n_pos, n_neg = (Y > 0.5).sum(0), (Y <= 0.5).sum(0)
-    observed = np.nansum(Y, 0) / np.maximum(n_pos + n_neg, 1)
-    return NoiseRates(
-        rho_pos=rho_pos,
-        rho_neg=rho_neg,
-        se_pos=np.array([r.pos.se for r in limited]),
-        se_neg=np.array([r.neg.se for r in limited]),
-        ci_pos=np.array([(r.pos.low, r.pos.high) for r in limited]),
-        ci_neg=np.array([(r.neg.low, r.neg.high) for r in limited]),
-        prior=prior_from_rates(observed, rho_pos, rho_neg),
-        kind=tuple(r.kind for r in limited),
-        method=tuple(r.method for r in limited),
-        noise_type=tuple(noise_type),
-        n_pos=n_pos,
-        n_neg=n_neg,
-        flags=(*(Flag(code, note, j) for j, r in enumerate(limited) for code, note in r.notes), *flags),
-        settings=settings,
-        label_names=None if label_names is None else tuple(label_names),
-    )
+def implied_prevalence(Y: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray) -> FloatArray:
+    r"""Return the prevalence of the true labels that rates and noisy labels (n, q) imply, limited to [0, 1].
 
-
-def prior_from_rates(observed: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray) -> FloatArray:
-    r"""Return the prevalence of the true labels, clipped to [0, 1].
-
-    .. math:: \pi = \frac{\tilde p - \rho_{neg}}{1 - \rho_{pos} - \rho_{neg}}
+    .. math:: \pi = \frac{o - \rho_{neg}}{1 - \rho_{pos} - \rho_{neg}}
     """
-    prior: FloatArray = np.clip(debias_labels(observed, rho_pos, rho_neg), 0, 1)
-    return prior
-
-
-def limit_rates(label: LabelRates) -> LabelRates:
-    """Scale both rates down to a sum of 1 - ``MIN_SIGNAL`` if they exceed it, and add the flag "clipped"."""
-    total, limit = label.pos.value + label.neg.value, 1 - MIN_SIGNAL
-    if total <= limit:
-        return label
-    pos, neg = (rate._replace(value=rate.value * limit / total) for rate in (label.pos, label.neg))
-    note = (
-        f"rho_pos + rho_neg was estimated as {total:.2f} and scaled down to {limit:g}: the noisy label carries almost "
-        "no information. Exclude the label from training or check how it was collected."
-    )
-    return label._replace(pos=pos, neg=neg, notes=(*label.notes, ("clipped", note)))
+    observed = np.nansum(Y, 0) / np.maximum((~np.isnan(Y)).sum(0), 1)
+    return np.asarray(np.clip(debias_labels(observed, rho_pos, rho_neg), 0, 1))

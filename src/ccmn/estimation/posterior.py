@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc, expit, log_expit, xlogy
 
 from ccmn._validation import FloatArray
-from ccmn.estimation.likelihood import Surfaces, label_surfaces
+from ccmn.estimation.likelihood import Surfaces
 from ccmn.estimation.link import bin_scores, fit_link
 from ccmn.training.default_settings import DEFAULTS, MIN_PROBABILITY, DefaultSettings
 
@@ -74,13 +74,8 @@ class RatePosterior:
     predictable: NDArray[np.bool_]
 
 
-def estimate_rates(
-    f: FloatArray,
-    Y: FloatArray,
-    features: NDArray[Any] | None = None,
-    *,
-    sample_weight: FloatArray | None = None,
-    folds: NDArray[np.intp] | None = None,
+def rate_posterior(
+    surfaces: Surfaces,
     noise_type: str | Sequence[str] = "both",
     trusted: Flips | None = None,
     prevalence: FloatArray | None = None,
@@ -90,14 +85,8 @@ def estimate_rates(
 
     Parameters
     ----------
-    f : array of shape (n, q)
-        Out-of-fold log-odds of the noisy labels.
-    Y : array of shape (n, q)
-        Noisy labels or probabilities in [0, 1]; NaN where not observed.
-    features : array of shape (n, d) or None
-        Centered dense features for the forward-corrected models; None to use f alone.
-    sample_weight, folds : arrays of shape (n,) or None
-        Weights of the rows, and the folds of ``features``.
+    surfaces : Surfaces
+        Likelihood over the grid of rates.
     noise_type : {"both", "partial", "missing"} or one per label
         Declared type of the noise.
     trusted : Flips or None
@@ -107,63 +96,71 @@ def estimate_rates(
     settings : DefaultSettings
         Constants.
     """
-    types = [noise_type] * Y.shape[1] if isinstance(noise_type, str) else list(noise_type)
-    surfaces = label_surfaces(f, Y, features, sample_weight, folds, settings)
-    return rate_posterior(surfaces, types, trusted, prevalence, settings)
-
-
-def rate_posterior(
-    surfaces: Surfaces,
-    noise_type: Sequence[str],
-    trusted: Flips | None = None,
-    prevalence: FloatArray | None = None,
-    settings: DefaultSettings = DEFAULTS,
-) -> RatePosterior:
-    """Return the posterior of likelihood surfaces; the parameters are those of :func:`estimate_rates`."""
-    evidence = log_evidence(surfaces, trusted, prevalence, settings)
-    known = np.zeros(len(noise_type)) if trusted is None else trusted.positives + trusted.negatives
-    if prevalence is not None:
-        known = known + np.isfinite(prevalence)
+    types = np.array([noise_type] * len(surfaces.n) if isinstance(noise_type, str) else noise_type)
+    verified = np.zeros(len(types)) if trusted is None else trusted.positives + trusted.negatives
+    known = verified if prevalence is None else verified + np.isfinite(prevalence)
     few = (surfaces.n < MIN_ROWS) & (known == 0)
-    types = np.where(few, "none", noise_type)
-    weights = posterior_weights(evidence, types, surfaces.rho_pos, surfaces.phi, settings)
-    predictable = (surfaces.gain >= MIN_GAIN) & ~few
-    # The prior is good for predictions; intervals must also hold where the noise is stronger than it expects.
-    flat = np.exp(evidence - evidence.max((1, 2), keepdims=True)) * (weights > 0)
-    for_intervals = (weights + flat / flat.sum((1, 2), keepdims=True)) / 2
-    result = summarize(surfaces, weights, for_intervals, predictable | (known > 0))
-    # A declared rate of zero is zero.
-    for ci, other in ((result.ci_pos, "partial"), (result.ci_neg, "missing")):
-        ci[[declared == other for declared in noise_type]] = 0
-    return result
+    likelihood, given = surfaces.value / settings.temperature, log_evidence(surfaces, trusted, prevalence, settings)
+    with np.errstate(divide="ignore"):
+        excess = (1 - surfaces.phi) / (1 - surfaces.rho_pos[:, None])  # pi / o
+        evidence = likelihood + given - settings.rarity * np.log(np.maximum(excess, 1))
+    weights = posterior_weights(evidence, np.where(few, "none", types), surfaces.rho_pos, surfaces.phi, settings)
+    # Intervals also hold where the prior does not expect the rates and, with verified rows, where (*) does not hold.
+    alone = np.where((verified > 0)[:, None, None], given, likelihood + given)
+    alone = np.exp(alone - alone.max((1, 2), keepdims=True)) * (weights > 0)
+    predictable = (surfaces.gain >= MIN_GAIN) & ~few | (known > 0)
+    pos, neg = np.broadcast_to(surfaces.rho_pos[:, None], weights.shape), np.nan_to_num(surfaces.rho_neg)
+    # Half widths of the cells of the grid; the mass at 0 is an atom.
+    half_pos = np.broadcast_to(np.gradient(surfaces.rho_pos)[:, None] / 2 * (pos > 0), weights.shape)
+    half_neg = neg * np.gradient(surfaces.phi) / np.maximum(2 * surfaces.phi, MIN_PROBABILITY)
+    moments = []
+    for rate, half, excluded in ((pos, half_pos, "partial"), (neg, half_neg, "missing")):
+        mean = (weights * rate).sum((1, 2))
+        se = np.sqrt((weights * (rate - mean[:, None, None]) ** 2).sum((1, 2)))
+        ci = np.tile([0.0, 1.0], (len(types), 1))
+        for j in np.flatnonzero(predictable):
+            limits = [weighted_interval(rate[j].ravel(), half[j].ravel(), w[j].ravel()) for w in (weights, alone)]
+            ci[j] = min(limits[0][0], limits[1][0]), max(limits[0][1], limits[1][1])
+        ci[types == excluded] = 0
+        moments.append((mean, se, ci))
+    prevalences = (weights * surfaces.share[:, None, None] * excess).sum((1, 2))
+    (rho_pos, rho_neg), (se_pos, se_neg), (ci_pos, ci_neg) = zip(*moments)
+    return RatePosterior(
+        weights,
+        surfaces.slope,
+        surfaces.offset,
+        rho_pos,
+        rho_neg,
+        se_pos,
+        se_neg,
+        ci_pos,
+        ci_neg,
+        prevalences,
+        predictable,
+    )
 
 
 def log_evidence(
     surfaces: Surfaces, trusted: Flips | None, prevalence: FloatArray | None, settings: DefaultSettings = DEFAULTS
 ) -> FloatArray:
-    r"""Return the logarithm of everything but the prior of the rates, (q, A, B); -inf where a pair is impossible.
+    r"""Return the log-likelihood of verified rows and of a known prevalence, (q, A, B); -inf at impossible pairs.
 
-    .. math:: \ell / T + \log \frac{o}{\max(\pi, o)} + k_+ \log \rho_{pos} + (m_+ - k_+) \log(1 - \rho_{pos})
+    .. math:: k_+ \log \rho_{pos} + (m_+ - k_+) \log(1 - \rho_{pos})
               + k_- \log \rho_{neg} + (m_- - k_-) \log(1 - \rho_{neg})
     """
     pos, neg = surfaces.rho_pos[:, None], surfaces.rho_neg
-    o = surfaces.share[:, None, None]
-    with np.errstate(divide="ignore"):
-        pi = o * (1 - surfaces.phi) / (1 - pos)
-        result = surfaces.value / settings.temperature - settings.rarity * np.log(
-            np.maximum(pi / np.maximum(o, _TINY), 1)
-        )
-        if trusted is not None:
-            m_pos, k_pos, m_neg, k_neg = (counts[:, None, None] for counts in trusted)
-            for rate, m, k in ((pos, m_pos, k_pos), (neg, m_neg, k_neg)):
-                result = result + xlogy(k, np.maximum(rate, MIN_PROBABILITY)) + xlogy(m - k, 1 - rate)
+    result = np.where(np.isnan(neg), -np.inf, 0.0)
+    if trusted is not None:
+        m_pos, k_pos, m_neg, k_neg = (counts[:, None, None] for counts in trusted)
+        for rate, m, k in ((pos, m_pos, k_pos), (neg, m_neg, k_neg)):
+            result = result + np.nan_to_num(xlogy(k, np.maximum(rate, MIN_PROBABILITY)) + xlogy(m - k, 1 - rate))
     if prevalence is not None:
         # The observed share has a sampling error, and the grid is coarse.
-        known = np.asarray(prevalence, dtype=np.float64)[:, None, None]
+        known, o = np.asarray(prevalence, dtype=np.float64)[:, None, None], surfaces.share[:, None, None]
         sampling = np.sqrt(o * (1 - o) / np.maximum(surfaces.n[:, None, None], 1)) / (1 - pos - neg)
-        error = np.hypot(sampling, settings.grid[1] / 2 * o)
-        result = result - np.nan_to_num(((pi - known) / np.maximum(error, _TINY)) ** 2 / 2)
-    return np.where(np.isnan(neg), -np.inf, result)
+        error = np.maximum(np.hypot(sampling, settings.grid[1] / 2 * o), _TINY)
+        result = result - np.nan_to_num(((o * (1 - surfaces.phi) / (1 - pos) - known) / error) ** 2 / 2)
+    return np.asarray(result)
 
 
 def rate_prior(values: FloatArray, max_mean: float, settings: DefaultSettings = DEFAULTS) -> FloatArray:
@@ -206,28 +203,6 @@ def posterior_weights(
     w = np.exp(log_w - log_w.max())
     weights = likelihood * (Fs.transpose(0, 2, 1) @ ((w / w.sum() / E) @ Gs / Z))
     return np.asarray(weights / weights.sum((1, 2), keepdims=True))
-
-
-def summarize(
-    surfaces: Surfaces, weights: FloatArray, for_intervals: FloatArray, identified: NDArray[np.bool_]
-) -> RatePosterior:
-    """Return means, standard deviations and intervals of posterior weights (q, A, B)."""
-    q = len(weights)
-    pos = np.broadcast_to(surfaces.rho_pos[:, None], weights.shape)
-    neg = np.nan_to_num(surfaces.rho_neg)
-    means = [(weights * rate).sum((1, 2)) for rate in (pos, neg)]
-    se = [np.sqrt((weights * (r - m[:, None, None]) ** 2).sum((1, 2))) for r, m in zip((pos, neg), means)]
-    # Half widths of the cells of the grid; the mass at 0 is an atom.
-    half_pos = np.gradient(surfaces.rho_pos)[:, None] / 2 * (pos > 0)
-    half_neg = neg * np.gradient(surfaces.phi) / np.maximum(2 * surfaces.phi, MIN_PROBABILITY)
-    ci = [np.tile([0.0, 1.0], (q, 1)) for _ in means]
-    for j in np.flatnonzero(identified):
-        for limits, rate, half in zip(ci, (pos[j], neg[j]), (half_pos[j], half_neg[j])):
-            limits[j] = weighted_interval(rate.ravel(), half.ravel(), for_intervals[j].ravel())
-    prior = (weights * surfaces.share[:, None, None] * (1 - surfaces.phi) / (1 - surfaces.rho_pos[:, None])).sum((1, 2))
-    return RatePosterior(
-        weights, surfaces.slope, surfaces.offset, means[0], means[1], se[0], se[1], ci[0], ci[1], prior, identified
-    )
 
 
 def weighted_interval(values: FloatArray, half: FloatArray, weights: FloatArray) -> FloatArray:

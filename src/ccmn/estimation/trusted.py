@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import scipy.special
 
-from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL, UNKNOWN_RATE, Z_CONFIDENCE, Rate
+from ccmn.estimation.posterior import CONFIDENCE_LEVEL
+
+
+class Rate(NamedTuple):
+    """Estimate of one rate of one label, with standard error and interval."""
+
+    value: float
+    se: float
+    low: float
+    high: float
+
+
+UNKNOWN_RATE = Rate(0.0, 12**-0.5, 0.0, 1.0)
+"""Rate without any evidence: nothing is corrected, the interval is [0, 1], the error that of a uniform variable."""
 
 
 def jeffreys_rate(k: float, m: int) -> Rate:
@@ -31,29 +45,3 @@ def jeffreys_rate(k: float, m: int) -> Rate:
     low, high = (float(scipy.special.betaincinv(a, b, part)) for part in (tail, 1 - tail))
     se = math.sqrt(mean * (1 - mean) / (m + 2))
     return Rate(mean, se, 0.0 if k == 0 else low, 1.0 if k == m else high)
-
-
-def trusted_rows_needed(rate: float, half_width: float) -> int:
-    r"""Return the number of trusted rows of one true class for a 90 % interval of a given half width.
-
-    The number is :math:`z^2 \rho (1 - \rho) / w^2` for counting alone. With features fewer rows are enough.
-
-    Parameters
-    ----------
-    rate : float
-        Expected rate :math:`\rho`: rho_pos for rows with true label 1, rho_neg for rows with true label 0.
-    half_width : float
-        Half width w of the interval.
-
-    Returns
-    -------
-    int
-        Number of rows of that true class.
-
-    Examples
-    --------
-    >>> from ccmn.estimation.trusted import trusted_rows_needed
-    >>> trusted_rows_needed(0.2, 0.06)
-    121
-    """
-    return math.ceil(Z_CONFIDENCE**2 * rate * (1 - rate) / half_width**2)

@@ -23,6 +23,7 @@ from ccmn._validation import Constraints, FloatArray, Number, OneOf, Satisfies, 
 from ccmn._warnings import warn
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.estimate import model_posterior
+from ccmn.estimation.likelihood import label_surfaces
 from ccmn.estimation.noise_rates import NOISE_TYPES, rates_from_posterior
 from ccmn.estimation.posterior import (
     CorrectedCurve,
@@ -30,8 +31,8 @@ from ccmn.estimation.posterior import (
     RatePosterior,
     corrected_curve,
     count_flips,
-    estimate_rates,
     fixed_rates,
+    rate_posterior,
 )
 from ccmn.models.calibration import f1_thresholds
 from ccmn.models.label_classifier import LabelClassifier
@@ -226,14 +227,21 @@ class CorrectedClassifier(LabelClassifier):
             return fixed_rates(found.log_odds, Y[found.rows], noise.rho_pos, noise.rho_neg, found.sample_weight)
         flips = verified_flips(data, Y)
         posterior = model_posterior(model, Y, self.noise, flips)
-        self._set_rates(posterior, Y, flips, model.repeated_share_, "out of fold")
+        self._set_rates(posterior, Y, flips, model.repeated_share_)
         return posterior
 
     def _set_rates(
-        self, posterior: RatePosterior, Y: FloatArray, flips: Flips | None, repeated: float, scores: str
+        self,
+        posterior: RatePosterior,
+        Y: FloatArray,
+        flips: Flips | None,
+        repeated: float = 0.0,
+        probabilities_only: bool = False,
     ) -> None:
         types = (self.noise,) * Y.shape[1]
-        rates = rates_from_posterior(posterior, Y, types, self.label_names_, flips, repeated=repeated, scores=scores)
+        rates = rates_from_posterior(
+            posterior, Y, types, self.label_names_, flips, repeated=repeated, probabilities_only=probabilities_only
+        )
         self.rates_, self.noise_ = rates, rates.noise
 
     def _fit_clones(
@@ -262,8 +270,8 @@ class CorrectedClassifier(LabelClassifier):
             self._rates(NoisyLabelModel(seed).fit(numbers, Y, weights), Y, None, data)
         else:
             flips = verified_flips(data, Y)
-            posterior = estimate_rates(f, Y, sample_weight=weights, noise_type=self.noise, trusted=flips)
-            self._set_rates(posterior, Y, flips, 0.0, "pred_proba")
+            posterior = rate_posterior(label_surfaces(f, Y, sample_weight=weights), self.noise, flips)
+            self._set_rates(posterior, Y, flips, probabilities_only=True)
         rates = self.noise_.rho_pos, self.noise_.rho_neg
         self._curve = InversionCurve(*rates, calibration.slope[:, 0, 0], calibration.offset[:, 0, 0])
         self._thresholds = zero

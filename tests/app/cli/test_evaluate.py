@@ -125,7 +125,7 @@ def test_values_outside_the_range_are_marked(run, printed, saved, task, files):
 def test_estimated_rates_widen_the_errors(printed, rejected, run, saved, fresh, files):
     noise = ClassConditionalNoise([0.2, 0.1, 0.0], [0.1, 0.0, 0.3], label_names=["sun", "sea", "sky"])
     known = NoiseRates.known(noise, fresh.Y)
-    some = replace(known, se_pos=[0.1, 0.0, 0.0], kind=("point", "known", "known"))
+    some = replace(known, se_pos=[0.1, 0.0, 0.0])
     for name, content in (("known", noise), ("sure", known), ("unsure", some)):
         (files / f"{name}.json").write_text(json.dumps(content.to_dict()))
     exact, sure, unsure = (

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from ccmn.app.report.console import estimate_table, metrics_table, noise_table
-from ccmn.estimation.noise_rates import ZERO_RATE, Flag, LabelRates, Rate, collect_rates
-from ccmn.noise import ClassConditionalNoise
+from ccmn.estimation import NoiseRates
+from ccmn.estimation.noise_rates import Flag
+from ccmn.noise import ClassConditionalNoise, PartialNoise
 
 
 def printed(table):
@@ -18,10 +20,9 @@ def printed(table):
 
 
 def test_estimated_rates_and_warnings():
-    label = LabelRates(ZERO_RATE, Rate(0.3, 0.05, 0.22, 0.4), "upper bound", "best bin", (("wide_interval", "wide"),))
-    rates = collect_rates(
-        [label], np.array([[1.0], [0.0]]), ("partial",), {}, ["sea"], [Flag("few_rows", "2 rows are few")]
-    )
+    known = NoiseRates.known(PartialNoise([0.3], label_names=["sea"]), np.array([[1.0], [0.0]]))
+    flags = [Flag("wide_interval", "wide", 0), Flag("few_rows", "2 rows are few")]
+    rates = replace(known, ci_neg=[[0.22, 0.4]], flags=flags)
     text = printed(estimate_table(rates))
     for part in ("0.300", "(0.22, 0.40)", "! sea: wide", "! all labels: 2 rows are few"):
         assert part in text

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from ccmn._validation import FloatArray
 from ccmn.app.issues import Suspicions
 from ccmn.app.review.decisions import AnswerCount, DecisionStore, LabelAnswer, QueueItem, Stream
-from ccmn.estimation.noise_rates import Rate
-from ccmn.estimation.trusted import jeffreys_rate
+from ccmn.estimation.trusted import Rate, jeffreys_rate
 from ccmn.votes import InferredLabels, next_votes
 
 MAX_QUESTIONS = 24

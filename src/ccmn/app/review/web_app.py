@@ -23,7 +23,7 @@ from ccmn.app.review.decisions import ANSWERS, QueueItem, ReviewerAnswer, Stream
 from ccmn.app.review.retraining import EXPORTED_FILES, MIN_ROWS_FOR_COMPARISON, Retraining, export_answers
 from ccmn.app.review.security import error_response
 from ccmn.app.review.session import ReviewSession
-from ccmn.estimation.noise_rates import Rate
+from ccmn.estimation.trusted import Rate
 
 STATIC_FILES = {"review.css": "text/css", "review.js": "text/javascript"}
 """Style sheet and script with their media types. No other file can be requested."""
