@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 import real_noise
 import scipy.sparse
-from harness import Result, inject, parser, peak_extra_megabytes, report
+from harness import Result, cost_of, inject, parser, report
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
 from sklearn.multiclass import OneVsRestClassifier
@@ -268,7 +268,7 @@ def main() -> None:
     options = arguments.parse_args()
     warnings.filterwarnings("ignore")
     if options.timing:
-        report(timings(), {"MB over the data at d = 2,000": round(peak_extra_megabytes(MEMORY))}, options.json)
+        report(timings(), {"MB over the data at d = 2,000": round(cost_of(MEMORY)[1])}, options.json)
         return
     cells = [
         Cell(name, kind, seed)

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse
 from scipy.special import expit
 
+from ccmn.estimation.estimate import model_posterior
 from ccmn.estimation.posterior import corrected_curve
 from ccmn.training.default_model import NoisyLabelModel, distinct_rows, stratified_folds
 from ccmn.training.default_settings import DefaultSettings

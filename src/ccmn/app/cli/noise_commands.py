@@ -306,8 +306,7 @@ def _parse_estimate(content: Any) -> NoiseModel | NoiseRates:
     from ccmn.estimation import NoiseRates
     from ccmn.noise import ClassConditionalNoise, NoiseModel
 
-    # The kind of a noise model is a word; NoiseRates.to_dict stores a list with the kind of every label.
-    if isinstance(content, dict) and isinstance(content.get("kind"), list):
+    if isinstance(content, dict) and "ci_pos" in content:  # NoiseRates.to_dict; noise models have a "kind"
         return NoiseRates.from_dict(content)
     noise = NoiseModel.from_dict(content)
     if "estimate" not in content or not isinstance(noise, ClassConditionalNoise):
