@@ -7,12 +7,12 @@ import gzip
 import hashlib
 import io
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import scipy.sparse
 
-from ccmn import _files
 from ccmn._files import (
     atomic_write,
     check_file,
@@ -21,7 +21,6 @@ from ccmn._files import (
     private_files,
     text_lines,
     unpacked_limit,
-    write_folder,
 )
 
 
@@ -69,46 +68,26 @@ def test_write_errors_name_the_target(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["file.txt"]
 
 
-def test_files_of_killed_writers_are_removed(tmp_path):
-    path, folder = tmp_path / "file.txt", tmp_path / "folder"
-    for name in (".file.txt.0123abcd", ".folder.0123abcd", ".file.txt.user", ".other.0123abcd"):
-        (tmp_path / name).write_bytes(b"half")
-    (tmp_path / ".folder.00000000").mkdir()
-    (tmp_path / ".folder.00000000" / "part").write_bytes(b"half")
-    with atomic_write(path) as stream:
-        stream.write(b"new")
-    write_folder(folder, {"part": b"new"})
-    assert sorted(os.listdir(tmp_path)) == [".file.txt.user", ".other.0123abcd", "file.txt", "folder"]
-
-
-def test_files_of_other_writers_are_kept(tmp_path):
-    """A temporary file is locked until it is renamed."""
-    path = tmp_path / "file.txt"
-    with atomic_write(path) as first, io.TextIOWrapper(first, encoding="utf-8") as text:
-        text.write("first")
-        text.close()
-        with atomic_write(path) as second:
-            second.write(b"second")
-        assert path.read_bytes() == b"second"
-    assert path.read_bytes() == b"first"
-    assert os.listdir(tmp_path) == ["file.txt"]
-
-
-def test_temporary_file_deleted_before_it_was_locked(tmp_path, monkeypatch):
-    """Another writer may delete a file that is not locked yet; then a new one is created."""
-    lock, deleted = _files._lock, []
-
-    def delete_first(descriptor):
-        if not deleted:
-            deleted.extend(tmp_path.iterdir())
-            deleted[0].unlink()
-        lock(descriptor)
-
-    monkeypatch.setattr("ccmn._files._lock", delete_first)
+def test_files_of_killed_writers_are_overwritten(tmp_path):
+    (tmp_path / ".file.txt.part").write_bytes(b"half of a longer file")
     with atomic_write(tmp_path / "file.txt") as stream:
         stream.write(b"new")
-    assert len(deleted) == 1
+    assert os.listdir(tmp_path) == ["file.txt"]
     assert (tmp_path / "file.txt").read_bytes() == b"new"
+
+
+def test_several_writers_wait_for_each_other(tmp_path):
+    """A file is always one of the written files, also if a stream is closed before the block ends."""
+    path, contents = tmp_path / "file.txt", ["x" * size for size in (10, 100_000)]
+
+    def write(number):
+        with atomic_write(path) as stream, io.TextIOWrapper(stream, encoding="utf-8") as text:
+            text.write(contents[number % 2])
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in pool.map(write, range(100)):
+            assert path.read_text() in contents
+    assert os.listdir(tmp_path) == ["file.txt"]
 
 
 def test_permissions(tmp_path):
@@ -127,25 +106,11 @@ def test_permissions(tmp_path):
             pass
         assert mode(path) == 0o640
         with private_files(), atomic_write(tmp_path / "private"):
-            write_folder(tmp_path / "folder", {"part": b""})
+            (tmp_path / "folder").mkdir()
         assert mode(tmp_path / "private") == 0o600
         assert mode(tmp_path / "folder") == 0o700
-        assert mode(tmp_path / "folder" / "part") == 0o600
     finally:
         os.umask(before)
-
-
-def test_write_folder(tmp_path):
-    path = tmp_path / "folder"
-    for content in (b"one", b"two"):
-        write_folder(path, {"a": content, "b": b""})
-        assert {child.name: child.read_bytes() for child in path.iterdir()} == {"a": content, "b": b""}
-    (path / "notes.txt").touch()
-    with pytest.raises(ValueError, match=r"folder .* contains files that are not part of a model"):
-        write_folder(path, {"a": b"", "b": b""})
-    with pytest.raises(FileNotFoundError, match="none does not exist"):
-        write_folder(tmp_path / "none" / "folder", {})
-    assert os.listdir(tmp_path) == ["folder"]
 
 
 def stored_key(*matrices):

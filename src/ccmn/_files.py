@@ -4,26 +4,21 @@ Input files are untrusted. A small compressed file can unpack to many gigabytes 
 :func:`unpacked_limit` bounds what a reader may unpack from a file; readers compare declared sizes with it before they
 allocate memory.
 
-Files and folders are written under a temporary name, synchronized to disk and renamed. The writer locks the temporary
-file, so that the next writer of the same file can delete what a killed process has left.
+Files are written under a temporary name, synchronized to disk and renamed. The name of the temporary file follows from
+that of the file, so that a process that is killed leaves at most one, which the next writer overwrites.
 """
 
 from __future__ import annotations
 
-import ctypes
 import difflib
 import errno
 import gzip
 import hashlib
 import io
 import os
-import re
-import secrets
-import shutil
 import stat
-import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -35,7 +30,7 @@ if TYPE_CHECKING:  # not imported at run time: commands check paths before they 
 fcntl: Any
 try:
     import fcntl
-except ImportError:  # Windows, where a file in use cannot be deleted
+except ImportError:  # Windows
     fcntl = None
 
 PathLike = str | os.PathLike[str]
@@ -206,11 +201,15 @@ def atomic_write(path: PathLike) -> Iterator[IO[bytes]]:
 
     The content is written to a temporary file in the same folder, synchronized to disk and renamed. After a crash, a
     power failure or an error, ``path`` is either the old file or the complete new one. The temporary file is removed
-    on errors; if the process is killed, the next write of ``path`` removes it. An existing file keeps its permissions.
-    Operating system errors, such as a full disk, name ``path``.
+    on errors. An existing file keeps its permissions. Operating system errors, such as a full disk, name ``path``.
     """
     path = Path(path)
-    with _temporary(path) as (temporary, descriptor), _errors_name(path, temporary):
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"folder {path.parent} does not exist; create it to write {path.name}")
+    temporary = path.with_name(f".{path.name}.part")
+    descriptor = -1
+    try:
+        descriptor = _open_locked(temporary)
         with suppress(OSError, AttributeError):  # a new file; Windows
             os.fchmod(descriptor, stat.S_IMODE(path.stat().st_mode))
         with os.fdopen(os.dup(descriptor), "wb") as stream:
@@ -219,120 +218,34 @@ def atomic_write(path: PathLike) -> Iterator[IO[bytes]]:
         if fcntl is None:
             os.close(descriptor)  # Windows renames closed files only
         os.replace(temporary, path)
-        _sync_folder(path.parent)
-
-
-def write_folder(path: PathLike, contents: Mapping[str, bytes]) -> None:
-    """Write a folder of files so that a reader finds the old folder or the complete new one, also after a crash.
-
-    The files are written to a temporary folder, which is synchronized to disk and renamed. An existing folder is
-    exchanged with it in one operation. A folder with other files is rejected.
-    """
-    path = Path(path)
-    if path.exists() and any(child.name not in contents for child in path.iterdir()):
-        raise ValueError(f"folder {path} contains files that are not part of a model; choose another name")
-    with _temporary(path, folder=True) as (temporary, _), _errors_name(path, temporary):
-        for name, content in contents.items():
-            with open(temporary / name, "xb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-        _sync_folder(temporary)
-        try:
-            if path.exists():
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            os.rename(temporary, path)
-        except OSError as error:  # another writer may have created the folder meanwhile
-            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                raise
-            _exchange(temporary, path)
-        _sync_folder(path.parent)
-
-
-@contextmanager
-def private_files() -> Iterator[None]:
-    """Let the process create files and folders that only the current user can read (0600 and 0700)."""
-    before = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(before)
-
-
-@contextmanager
-def _temporary(path: Path, folder: bool = False) -> Iterator[tuple[Path, int]]:
-    """Create a locked temporary file or folder next to ``path``; yield it and its descriptor, and delete it at the end.
-
-    Temporary files of killed processes, which are not locked, are deleted first.
-    """
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"folder {path.parent} does not exist; create it to write {path.name}")
-    remove_stale(path)
-    with _errors_name(path):
-        temporary, descriptor = _create_temporary(path, folder)
-    try:
-        yield temporary, descriptor
+        _synchronize_names(path.parent)
+    except BaseException as error:
+        if descriptor >= 0:
+            temporary.unlink(missing_ok=True)
+        named = os.fsdecode(getattr(error, "filename", None) or temporary)
+        if isinstance(error, OSError) and error.errno is not None and named == str(temporary):
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
     finally:
         with suppress(OSError):  # already closed
             os.close(descriptor)
-        _delete(temporary)
 
 
-def _create_temporary(path: Path, folder: bool) -> tuple[Path, int]:
-    """Create a file or folder with a temporary name and lock it; another process may delete it before it is locked."""
+def _open_locked(path: Path) -> int:
+    """Open an empty file that no other writer writes or renames until it is closed."""
     while True:
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        if folder:
-            temporary.mkdir()
-            try:
-                descriptor = -1 if fcntl is None else os.open(temporary, os.O_RDONLY)
-            except FileNotFoundError:  # deleted by another writer
-                continue
-        else:
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-            descriptor = os.open(temporary, flags, 0o666)
-        deleting = False
-        try:
-            _lock(descriptor)
-        except BlockingIOError:  # another writer takes it for stale
-            deleting = True
-        except OSError:  # a file system without locks
-            pass
-        if temporary.exists() and not deleting:
-            return temporary, descriptor
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+        with suppress(OSError, AttributeError):  # a file system without locks; Windows
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Another writer may have renamed the file in between.
+        if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+            os.ftruncate(descriptor, 0)
+            return descriptor
         os.close(descriptor)
 
 
-def remove_stale(path: Path) -> None:
-    """Delete temporary files and folders of ``path`` whose writer was killed; a living writer has locked them."""
-    pattern = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{8}")
-    names = os.listdir(path.parent) if path.parent.is_dir() else []
-    for temporary in (path.with_name(name) for name in names if pattern.fullmatch(name)):
-        with suppress(OSError):  # in use, deleted by another process, or not permitted
-            descriptor = os.open(temporary, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
-            try:
-                _lock(descriptor)
-                _delete(temporary)
-            finally:
-                os.close(descriptor)
-
-
-def _lock(descriptor: int) -> None:
-    """Lock an open file or folder until it is closed; raise ``OSError`` if it is already locked."""
-    if fcntl is not None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _delete(path: Path) -> None:
-    """Delete a file or folder if it exists."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Synchronize the names in a folder to disk, so that a renamed file survives a power failure."""
+def _synchronize_names(folder: Path) -> None:
+    """Write the names in a folder to disk, so that a renamed file survives a power failure."""
     if fcntl is None:  # Windows synchronizes only files
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -346,31 +259,13 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _errors_name(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Name ``path`` in errors of the operating system that name no file, a temporary one, or a file inside it."""
+def private_files() -> Iterator[None]:
+    """Let the process create files and folders that only the current user can read (0600 and 0700)."""
+    before = os.umask(0o077)
     try:
         yield
-    except OSError as error:
-        named = None if error.filename is None else Path(os.fsdecode(error.filename))
-        own = named is None or temporary is None or named == temporary or named.parent == temporary
-        if error.errno is None or not own:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-def _exchange(first: Path, second: Path) -> None:
-    """Exchange two folders in one operation of the operating system: ``renameat2`` (Linux), ``renamex_np`` (macOS)."""
-    library: Any = None if sys.platform == "win32" else ctypes.CDLL(None, use_errno=True)
-    names = os.fsencode(first), os.fsencode(second)
-    if hasattr(library, "renameat2"):
-        failed = library.renameat2(-100, names[0], -100, names[1], 2)  # AT_FDCWD, RENAME_EXCHANGE
-    elif hasattr(library, "renamex_np"):
-        failed = library.renamex_np(*names, 2)  # RENAME_SWAP
-    else:
-        failed = True
-    if failed:
-        number = ctypes.get_errno() or errno.ENOTSUP
-        raise OSError(number, "An existing folder cannot be replaced atomically here; delete it, or save to a file")
+    finally:
+        os.umask(before)
 
 
 def checksum(content: bytes | Path) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import pickle
-import threading
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,8 +16,7 @@ import torch
 
 import ccmn
 from ccmn import CCMNClassifier, ClassConditionalNoise, load_model
-from ccmn import _files as files
-from ccmn.models import persistence
+from ccmn.models.persistence import read_model, write_model
 from ccmn.noise import TransitionNoise
 
 X = np.random.default_rng(0).normal(size=(150, 4)).astype(np.float32)
@@ -29,7 +28,7 @@ def fitted(**parameters):
     return CCMNClassifier(NOISE, **{"loss": "ranking", "epochs": 3, "random_state": 0, **parameters}).fit(X, Y)
 
 
-@pytest.mark.parametrize("name", ["model.ccmn", "folder", "deeper/still/model.ccmn"])
+@pytest.mark.parametrize("name", ["model.ccmn", "without-suffix", "deeper/still/model.ccmn"])
 @pytest.mark.parametrize(
     "parameters",
     [{}, {"model": "mlp"}, {"loss": "hamming", "surrogate": "square"}, {"loss": "hamming", "surrogate": "hinge"}],
@@ -70,129 +69,48 @@ def test_custom_networks_require_the_model_argument(tmp_path):
         load_model(tmp_path / "m.ccmn", model=lambda d, o: torch.nn.Linear(d, o))
 
 
-def test_saving_again_overwrites(tmp_path):
-    clf = fitted()
-    for path in (tmp_path / "m.ccmn", tmp_path / "folder"):
+def test_several_writers_of_one_model(tmp_path):
+    """A reader finds a complete model at any time."""
+    clf, path = fitted(), tmp_path / "m.ccmn"
+    clf.save(path)
+    expected = clf.decision_function(X)
+
+    def save_and_load(_):
         clf.save(path)
-        clf.save(path)
-        load_model(path)
-    (tmp_path / "folder" / "notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match="not part of a model"):
-        clf.save(tmp_path / "folder")
-    assert (tmp_path / "folder" / "notes.txt").exists()
+        return np.array_equal(load_model(path).decision_function(X), expected)
+
+    with ThreadPoolExecutor(3) as pool:
+        assert all(pool.map(save_and_load, range(30)))
+    assert [child.name for child in tmp_path.iterdir()] == ["m.ccmn"]
 
 
-def test_failed_save_keeps_the_previous_model(tmp_path, monkeypatch):
+def test_failed_save_keeps_the_previous_model_and_names_the_file(tmp_path, monkeypatch):
     clf = fitted()
     clf.save(tmp_path / "m.ccmn")
     before = (tmp_path / "m.ccmn").read_bytes()
 
-    def fail(*_):
-        raise OSError("disk full")
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(persistence.os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device.*m\.ccmn"):
         clf.save(tmp_path / "m.ccmn")
     assert (tmp_path / "m.ccmn").read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_reader_of_a_folder_finds_the_old_or_the_new_model(tmp_path):
-    """A folder is replaced again and again while another thread reads it."""
-    clf = fitted()
-    clf.save(tmp_path / "folder")
-    expected = clf.decision_function(X)
-    done, reads = threading.Event(), []
-
-    def read():
-        while not done.is_set():
-            reads.append(np.array_equal(load_model(tmp_path / "folder").decision_function(X), expected))
-
-    with ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(read)
-        for _ in range(30):
-            clf.save(tmp_path / "folder")
-        done.set()
-        reader.result()
-    assert reads
-    assert all(reads)
-    assert [child.name for child in tmp_path.iterdir()] == ["folder"]
-
-
-def test_writers_do_not_delete_the_temporary_folders_of_others(tmp_path):
-    """A new folder is not locked yet when another writer looks for folders of killed processes."""
-
-    def save(_):
-        for number in range(100):
-            files.write_folder(tmp_path / f"folder{number % 10}", {"a": b"1", "b": b"2"})
-
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(save, range(6)))
-    assert len(list(tmp_path.iterdir())) == 10
-
-
-@pytest.mark.parametrize("name", ["m.ccmn", "folder"])
-def test_several_writers_of_one_model(tmp_path, name):
-    clf = fitted()
-
-    def save(_):
-        for _ in range(10):
-            clf.save(tmp_path / name)
-
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(save, range(3)))
-    assert np.array_equal(load_model(tmp_path / name).decision_function(X), clf.decision_function(X))
-    assert [child.name for child in tmp_path.iterdir()] == [name]
-
-
-@pytest.mark.parametrize("name", ["m.ccmn", "folder"])
-@pytest.mark.parametrize("again", [False, True], ids=["new", "again"])
-def test_model_is_synchronized_before_and_after_it_gets_its_name(tmp_path, monkeypatch, name, again):
+def test_model_is_synchronized_before_and_after_it_gets_its_name(tmp_path, monkeypatch):
     """After a power failure, the name leads to complete contents."""
-    clf, calls = fitted(), []
-    if again:
-        clf.save(tmp_path / name)
-    sync, replace, rename, exchange = os.fsync, os.replace, os.rename, files._exchange
+    calls, sync, replace = [], os.fsync, os.replace
 
     def fsync(descriptor):
-        calls.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        calls.append(os.readlink(f"/proc/self/fd/{descriptor}"))
         sync(descriptor)
 
-    def recorded(function):
-        return lambda *paths: (calls.append(("name", str(paths[1]))), function(*paths))[1]
-
     monkeypatch.setattr("os.fsync", fsync)
-    monkeypatch.setattr("os.replace", recorded(replace))
-    monkeypatch.setattr("os.rename", recorded(rename))
-    monkeypatch.setattr(files, "_exchange", recorded(exchange))
-    clf.save(tmp_path / name)
-    place = calls.index(("name", str(tmp_path / name)))
-    synced = [path for kind, path in calls[:place] if kind == "sync"]
-    assert len(synced) == (1 if name == "m.ccmn" else 4)  # the folder itself, too
-    assert all(f".{name}." in path for path in synced)
-    assert ("sync", str(tmp_path)) in calls[place:]
-
-
-def test_folder_is_kept_if_it_cannot_be_exchanged(tmp_path, monkeypatch):
-    clf = fitted()
-    clf.save(tmp_path / "folder")
-    monkeypatch.setattr("ccmn._files.ctypes.CDLL", lambda *_, **__: object())
-    with pytest.raises(OSError, match=r"cannot be replaced atomically.*folder"):
-        clf.save(tmp_path / "folder")
-    load_model(tmp_path / "folder")
-    clf.save(tmp_path / "new")
-    assert sorted(child.name for child in tmp_path.iterdir()) == ["folder", "new"]
-
-
-@pytest.mark.parametrize("name", ["m.ccmn", "folder"])
-def test_full_disk_names_the_model(tmp_path, monkeypatch, name):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match=f"No space left on device.*{name}"):
-        fitted().save(tmp_path / name)
-    assert not any(tmp_path.iterdir())
+    monkeypatch.setattr("os.replace", lambda *paths: calls.append("renamed") or replace(*paths))
+    fitted().save(tmp_path / "m.ccmn")
+    assert calls == [str(tmp_path / ".m.ccmn.part"), "renamed", str(tmp_path)]
 
 
 def test_weights_that_are_not_finite_are_not_saved(tmp_path):
@@ -246,9 +164,8 @@ class TestRejected:
     def test_other_files(self, path, tmp_path):
         with pytest.raises(FileNotFoundError, match="does not exist"):
             load_model(tmp_path / "nowhere.ccmn")
-        (tmp_path / "empty").mkdir()
-        with pytest.raises(ValueError, match=r"model\.json is missing"):
-            load_model(tmp_path / "empty")
+        with pytest.raises(ValueError, match="is a folder"):
+            load_model(tmp_path)
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("../evil.json", "{}")
         with pytest.raises(ValueError, match="not a ccmn model: it contains"):
@@ -275,16 +192,9 @@ class TestRejected:
             CCMNClassifier(None, lr=0.1).fit(np.eye(9), np.eye(9), checkpoint=tmp_path / "state")
 
     def rewrite(self, path, change):
-        description, arrays = persistence.read_model(path)
+        description, arrays = read_model(path)
         change(description, arrays)
-        description.pop("format")
-        version = description.pop("version")
-        if version is not persistence.VERSION:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(persistence, "VERSION", version)
-                persistence.write_model(path, description, arrays)
-        else:
-            persistence.write_model(path, description, arrays)
+        write_model(path, description, arrays)
 
     @pytest.mark.parametrize(
         "change",
@@ -338,10 +248,7 @@ class TestRejected:
             ("slope", "2"),
             ("slope", float("nan")),
             ("slope", float("inf")),
-            ("slope", [1.0, 1.0]),
-            ("slope", [1.0, 1.0, 0.0]),
-            ("slope", [1.0, 1.0, "2"]),
-            ("slope", [1.0, 1.0, [1.0]]),
+            ("slope", [1.0]),
             ("slope", None),
             ("has_dummy", 1),
             ("sparse", "no"),
@@ -358,8 +265,6 @@ class TestRejected:
     @pytest.mark.parametrize("text", [b"[1, 2", b"[" * 100_000, b"9" * 5000, b"\xff"])
     def test_invalid_json(self, path, text):
         contents = {"model.json": text, "weights.safetensors": b"x" * 20}
-        import hashlib
-
         checks = {n: hashlib.sha256(b).hexdigest() for n, b in contents.items()}
         with zipfile.ZipFile(path, "w") as archive:
             for name, body in {**contents, "checksums.json": json.dumps(checks).encode()}.items():

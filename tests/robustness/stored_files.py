@@ -209,17 +209,6 @@ def _read_model(path: Path) -> Any:
         raise Failure("not finite", "probabilities of an accepted model")
 
 
-def _read_model_folder(path: Path) -> Any:
-    """Read a folder that contains the parts of a model."""
-    folder = _unpacked(path, "folder.ccmn")
-    try:
-        _read_model(folder)
-    except ValueError as error:
-        if "folder.ccmn" not in str(error):
-            raise Failure("unnamed", f"{type(error).__name__}: {error}") from None
-        raise ValueError(f"{path.name}: {error}") from None
-
-
 def _unpacked(path: Path, name: str) -> Path:
     """Return a new folder with the parts that the container of a case holds."""
     folder = path.parent / name
@@ -329,7 +318,6 @@ FORMATS = (
     Format("corrected.ccmn", partial(_model, "corrected"), _read_model, None, ZIP),
     Format("mlp.ccmn", partial(_model, "mlp"), _read_model, None, ZIP),
     Format("groups.ccmn", partial(_model, "groups"), _read_model, None, ZIP),
-    Format("folder.zip", partial(_model, "mlp"), _read_model_folder, None, ZIP, only_inner=True),
     Format("fold-0.safetensors", _fold, _read_fold),
     Format("photo.png", _photo, _read_photo),
     Format("cache.zip", _cache, _read_cache, None, ZIP, only_inner=True),

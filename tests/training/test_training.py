@@ -325,7 +325,7 @@ def test_killed_while_writing(tmp_path, monkeypatch, step, number):
         with pytest.raises(SystemExit):
             fit(checkpoint=checkpoint)
     assert (tmp_path / "state").exists() == (number > 1)
-    (tmp_path / ".state.0123abcd").write_bytes(b"half")
+    (tmp_path / ".state.part").write_bytes(b"half")
     (resumed, _), (expected, _) = fit(checkpoint=checkpoint), fit()
     assert torch.equal(resumed.parameters[0].values, expected.parameters[0].values)
     checkpoint.remove()

@@ -604,7 +604,7 @@ class CCMNClassifier(LabelClassifier):
     # -- Saving and loading
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the model to one file or to a folder, never as a pickle.
+        """Save the model to a file, never as a pickle.
 
         The model is written atomically. The checkpoint of a completed fit (``fit(..., checkpoint=)``) is deleted after
         the model has been written.
@@ -612,9 +612,7 @@ class CCMNClassifier(LabelClassifier):
         Parameters
         ----------
         path : path-like
-            A path with a suffix, such as ``model.ccmn``, becomes one file. A path without suffix becomes a folder. An
-            existing folder is replaced if the operating system can exchange two folders in one operation (Linux,
-            macOS); otherwise an OSError is raised.
+            File, such as ``model.ccmn``. An existing file is replaced.
         """
         check_is_fitted(self)
         write_model(path, {**describe(self), **describe_network(self)}, self._network.arrays)

@@ -318,12 +318,12 @@ class CorrectedClassifier(LabelClassifier):
         return CorrectedModule(*self._default_model("to_torch")).eval()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the model to one file or to a folder, never as a pickle.
+        """Save the model to a file, never as a pickle.
 
         Parameters
         ----------
         path : path-like
-            A path with a suffix, such as ``model.ccmn``, becomes one file. A path without suffix becomes a folder.
+            File, such as ``model.ccmn``. An existing file is replaced.
         """
         model, curve = self._default_model("save")
         arrays = {**model.arrays(), "knots": curve.knots, "curve": curve.values}

@@ -1,13 +1,11 @@
 """Models on disk: weights in safetensors, everything else in JSON, a checksum for each; never a pickle.
 
-A model consists of three files, ``model.json``, ``weights.safetensors`` and ``checksums.json``, in a folder or in one
-uncompressed zip archive. Files that are missing, changed, or written by a newer version are rejected with a ValueError.
-Nothing that is read is ever executed.
+A model is an uncompressed zip archive of ``model.json``, ``weights.safetensors`` and ``checksums.json``. Parts that are
+missing, changed, or written by another version are rejected with a ValueError. Nothing that is read is ever executed.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -22,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from ccmn._files import atomic_write, check_file, checksum, write_folder
+from ccmn._files import atomic_write, check_file, checksum
 from ccmn.estimation import NoiseRates
 from ccmn.models.predictor import LINKS, FittedNetwork
 from ccmn.noise import GroupedNoise, NoiseModel
@@ -35,8 +33,6 @@ FORMAT, VERSION = "ccmn-model", 1
 KINDS = ("multilabel", "one_hot", "multiclass")
 _FILES = ("model.json", "weights.safetensors")
 _CHECKSUMS = "checksums.json"
-_MAX_READS = 10
-"""Attempts to read a folder that another process is overwriting."""
 
 
 def load_model(
@@ -49,7 +45,7 @@ def load_model(
     Parameters
     ----------
     path : path-like
-        File or folder of the model.
+        File of the model.
     model : callable (n_features, n_outputs) -> torch.nn.Module, optional
         Function that creates the network. Required for predictions of a model that was fitted with such a function,
         because code is never stored.
@@ -62,9 +58,9 @@ def load_model(
     Raises
     ------
     FileNotFoundError
-        If the file or folder does not exist.
+        If the file does not exist.
     ValueError
-        If it is not a model, is damaged, has non-finite weights, or was written by a newer version.
+        If it is not a model, is damaged, has non-finite weights, or was written by another version.
 
     Examples
     --------
@@ -103,10 +99,7 @@ def load_model(
 
 
 def write_model(path: str | os.PathLike[str], description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Write a model atomically: a reader finds the old model or the new one.
-
-    A path with a suffix becomes one file; a path without suffix, or an existing folder, becomes a folder.
-    """
+    """Write a model atomically: a reader finds the old model or the new one."""
     target = Path(path)
     contents = {
         "model.json": json.dumps({"format": FORMAT, "version": VERSION, **description}, allow_nan=True).encode(),
@@ -114,16 +107,10 @@ def write_model(path: str | os.PathLike[str], description: dict[str, Any], array
     }
     contents[_CHECKSUMS] = json.dumps({name: checksum(data) for name, data in contents.items()}, indent=1).encode()
     target.parent.mkdir(parents=True, exist_ok=True)
-    if target.is_dir() or not target.suffix:
-        write_folder(target, contents)
-        return
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+    with atomic_write(target) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, data in contents.items():
             # With a fixed date, equal models are equal files.
             archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
-    with atomic_write(target) as stream:
-        stream.write(buffer.getvalue())
 
 
 def describe(clf: CCMNClassifier | CorrectedClassifier) -> dict[str, Any]:
@@ -162,7 +149,22 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     source = Path(path)
     if not source.exists():
         raise FileNotFoundError(f"model {source} does not exist")
-    contents = _read_folder(source) if source.is_dir() else _read_file(source)
+    try:
+        with zipfile.ZipFile(check_file(source)) as archive:
+            entries = {info.filename: info for info in archive.infolist()}
+            if sorted(entries) != sorted((*_FILES, _CHECKSUMS)):
+                found = ", ".join(map(repr, sorted(entries)[:5])) or "nothing"
+                raise ValueError(f"{source} is not a ccmn model: it contains {found}")
+            # Parts are stored without compression, so that they are not larger than the file.
+            if any(info.compress_type != zipfile.ZIP_STORED for info in entries.values()):
+                raise ValueError(f"{source} is not a ccmn model: its parts are compressed")
+            contents = {name: archive.read(info) for name, info in entries.items()}
+    except (zipfile.BadZipFile, UnicodeDecodeError):
+        raise ValueError(
+            f"{source} is not a valid ccmn model: it is truncated, or was not written by CCMNClassifier.save"
+        ) from None
+    except (OSError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"{source} is not a valid ccmn model: {error}") from None
     try:
         checksums = json.loads(contents[_CHECKSUMS])
         damaged = [n for n in _FILES if checksum(contents[n]) != checksums.get(n)]
@@ -182,40 +184,6 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             "ccmn that wrote the model, or fit it again."
         )
     return description, arrays
-
-
-def _read_folder(source: Path) -> dict[str, bytes]:
-    """Return the files of a folder, read again if the folder was replaced in between."""
-    for _ in range(_MAX_READS):
-        before = source.stat()
-        contents = {n: (source / n).read_bytes() for n in (*_FILES, _CHECKSUMS) if (source / n).is_file()}
-        after = source.stat()
-        if (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns):
-            break
-    for name in (*_FILES, _CHECKSUMS):
-        if name not in contents:
-            raise ValueError(f"{source} is not a valid ccmn model: {name} is missing")
-    return contents
-
-
-def _read_file(source: Path) -> dict[str, bytes]:
-    """Return the parts of a model file."""
-    try:
-        with zipfile.ZipFile(check_file(source)) as archive:
-            entries = {info.filename: info for info in archive.infolist()}
-            if sorted(entries) != sorted((*_FILES, _CHECKSUMS)):
-                found = ", ".join(map(repr, sorted(entries)[:5])) or "nothing"
-                raise ValueError(f"{source} is not a ccmn model: it contains {found}")
-            # Parts are stored without compression, so that they are not larger than the file.
-            if any(info.compress_type != zipfile.ZIP_STORED for info in entries.values()):
-                raise ValueError(f"{source} is not a ccmn model: its parts are compressed")
-            return {name: archive.read(info) for name, info in entries.items()}
-    except (zipfile.BadZipFile, UnicodeDecodeError):
-        raise ValueError(
-            f"{source} is not a valid ccmn model: it is truncated, or was not written by CCMNClassifier.save"
-        ) from None
-    except (OSError, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ValueError(f"{source} is not a valid ccmn model: {error}") from None
 
 
 # -- Validation of what was read. Checksums show that a file is unchanged, not that its content makes sense.

@@ -13,8 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from ccmn import _files
-from ccmn._files import atomic_write, check_file, remove_stale
+from ccmn._files import atomic_write, check_file, fingerprint
 from ccmn.training.networks import Network, StackedAdam, UserNetwork
 from ccmn.training.selection import KeepBest
 
@@ -29,16 +28,16 @@ class Checkpoint:
     ----------
     path : path-like
         File. Folders that do not exist are created.
-    fingerprint : str
-        Identifies data and parameters of the training run. A file with a different fingerprint raises a ValueError.
+    fit : str
+        Identifies data and parameters of the training run. A file of a different fit raises a ValueError.
     every : int, default=5
         Number of epochs between two writes.
     is_main : bool, default=True
         Whether this process writes. If several ranks train together, only rank 0 writes and all ranks read.
     """
 
-    def __init__(self, path: str | os.PathLike[str], fingerprint: str, *, every: int = 5, is_main: bool = True) -> None:
-        self.path, self.fingerprint, self.every, self.is_main = Path(path), fingerprint, every, is_main
+    def __init__(self, path: str | os.PathLike[str], fit: str, *, every: int = 5, is_main: bool = True) -> None:
+        self.path, self.fit, self.every, self.is_main = Path(path), fit, every, is_main
 
     def save(
         self, network: Network, optimizer: StackedAdam, selection: KeepBest | None, result: TrainingResult
@@ -64,7 +63,7 @@ class Checkpoint:
             tensors["random_state"] = torch.get_rng_state()
             if optimizer.steps.is_cuda:
                 tensors["cuda_random_state"] = torch.cuda.get_rng_state(optimizer.steps.device)
-        content = save(tensors, metadata={"fingerprint": self.fingerprint})
+        content = save(tensors, metadata={"fit": self.fit})
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(self.path) as stream:
             stream.write(content)
@@ -84,7 +83,7 @@ class Checkpoint:
         try:
             with safe_open(check_file(self.path), "pt", device=str(optimizer.steps.device)) as file:
                 tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-            if metadata.get("fingerprint") != self.fingerprint:
+            if metadata.get("fit") != self.fit:
                 raise ValueError(
                     f"checkpoint {self.path} belongs to a different fit (data, labels or parameters differ); delete it "
                     "to start from the beginning, or use another file"
@@ -121,14 +120,12 @@ class Checkpoint:
     def of(self, part: str) -> Checkpoint:
         """Return the checkpoint of one of several training runs that follow one another."""
         name = self.path.with_name(f"{self.path.name}.{part}")
-        return Checkpoint(name, f"{self.fingerprint} {part}", every=self.every, is_main=self.is_main)
+        return Checkpoint(name, f"{self.fit} {part}", every=self.every, is_main=self.is_main)
 
     def remove(self) -> None:
-        """Delete the file, and temporary files that a killed process has left next to it."""
-        if not self.is_main:
-            return
-        self.path.unlink(missing_ok=True)
-        remove_stale(self.path)
+        """Delete the file."""
+        if self.is_main:
+            self.path.unlink(missing_ok=True)
 
 
 def _state(network: Network, optimizer: StackedAdam) -> dict[str, torch.Tensor]:
@@ -157,4 +154,4 @@ def fit_fingerprint(params: Mapping[str, Any], noise: Mapping[str, Any], *values
         for name, value in sorted(params.items())
         if name not in ("noise", "verbose")
     ]
-    return _files.fingerprint(named, json.dumps(noise), *("none" if value is None else value for value in values))
+    return fingerprint(named, json.dumps(noise), *("none" if value is None else value for value in values))

@@ -60,9 +60,7 @@ METHODS = ("corrected", "hamming", "ranking")
 NETWORK_OPTIONS = ("lr", "epochs", "device", "validation", "checkpoint")
 """Options of the methods that train a network."""
 
-ModelFile = Annotated[
-    Path, typer.Option("--out", metavar="MODEL", help="File or folder for the model.", show_default=False)
-]
+ModelFile = Annotated[Path, typer.Option("--out", metavar="MODEL", help="File for the model.", show_default=False)]
 Method = Annotated[
     str,
     typer.Option(
