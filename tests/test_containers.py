@@ -61,7 +61,7 @@ def test_missing_values_become_nan(labels):
 
 
 def test_other_objects_are_not_converted():
-    for values in ([["1", None]], [["a", "b"]], [[1, 0]]):
+    for values in ([["1", None]], [["a", "b"]], [1, 0]):  # numbers in one dimension are classes
         array = np.array(values, dtype=object)
         assert to_dense_array(array) is array
 

@@ -82,7 +82,10 @@ def _masked_as_nan(values: Any) -> NDArray[Any]:
 
 
 def _missing_as_nan(array: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers with ``None`` or ``pd.NA`` among them as float64 with NaN; every other array unchanged."""
+    """Return a matrix of objects that are numbers, ``None`` or ``pd.NA`` as float64 with NaN; other arrays unchanged.
+
+    Objects in one dimension are classes; only those with gaps are converted.
+    """
     if array.dtype != object:
         return array
     missing = np.array([value is None or type(value).__name__ == "NAType" for value in array.flat], dtype=bool)
@@ -93,7 +96,7 @@ def _missing_as_nan(array: NDArray[Any]) -> NDArray[Any]:
         converted = np.where(missing.reshape(array.shape), np.nan, array).astype(np.float64)
     except OverflowError:
         raise ValueError("Expected numbers in the range of float64; got an integer beyond it") from None
-    return converted if missing.any() else array
+    return converted if missing.any() or array.ndim == 2 else array
 
 
 def to_plain_container(matrix: Any) -> Any:

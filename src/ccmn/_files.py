@@ -192,6 +192,11 @@ def text_lines(path: Path) -> Iterator[str]:
         while line := stream.readline(MAX_LINE_CHARACTERS + 1):
             if len(line) > MAX_LINE_CHARACTERS:
                 raise ValueError(f"{path} has a line of more than {MAX_LINE_CHARACTERS} characters")
+            if "\0" in line:
+                raise ValueError(
+                    f"{path} contains NUL characters, as UTF-16 text does. Save the table as CSV UTF-8, or convert the "
+                    "file (iconv -f UTF-16LE -t UTF-8)."
+                )
             yield line
 
 

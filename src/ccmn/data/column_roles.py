@@ -95,8 +95,7 @@ class ColumnRoles:
 def table_checks(path: PathLike, roles: ColumnRoles) -> list[Callable[[], None]]:
     """Return checks of the columns that the roles name, if the format is a CSV or Parquet file."""
     path = check_file(path)
-    with prefix_errors(path):
-        names = _column_names(path)
+    names = _column_names(path)
 
     def roles_exist() -> None:
         with prefix_errors(path):
@@ -176,7 +175,10 @@ def csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
             if cells:
                 yield reader.line_num, cells
     except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: not a valid CSV row ({error})") from None
+        remedy = (
+            ". Close its quotation marks; longer texts can be read from Parquet files" if "limit" in str(error) else ""
+        )
+        raise ValueError(f"{path}, line {reader.line_num}: not a valid CSV row ({error}{remedy})") from None
 
 
 def csv_separator(header: str) -> str:

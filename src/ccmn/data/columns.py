@@ -286,6 +286,18 @@ class Columns:
         return replace(data, label_names=self.label_names)
 
 
+def read_numbers(source: PathLike, roles: ColumnRoles, data_dir: PathLike | None) -> MultiLabelData:
+    """Return data as they are if their features are numbers, with gaps; other tables are converted as for a fit."""
+    try:
+        return load_dataset(source, labels=roles.labels, data_dir=data_dir)
+    except UnpackedSizeError:
+        raise
+    except ValueError:
+        if not is_table(source):
+            raise
+        return Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1]
+
+
 def _warn_of_row_numbers(source: PathLike, columns: Any) -> None:
     """Warn of features that number the rows, which are usually identifiers; ``columns`` maps names to values."""
     for name, values in columns.items():

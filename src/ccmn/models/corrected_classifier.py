@@ -175,7 +175,7 @@ class CorrectedClassifier(LabelClassifier):
                 f"estimator must have predict_proba; {type(self.estimator).__name__} has none. Wrap it in "
                 "sklearn.calibration.CalibratedClassifierCV."
             )
-        X = _without_bfloat16(X)
+        X = _plain_tensor(X)
         data = with_dense_labels(prepare(self, X, y, sample_weight=sample_weight, trusted=trusted), type(self).__name__)
         targets, seed = data.targets, int(as_generator(self.random_state).integers(2**31))
         if len(targets.classes) > MAX_RECOMMENDED_LABELS:
@@ -294,7 +294,7 @@ class CorrectedClassifier(LabelClassifier):
             Scores. A label is predicted when its score is at least 0.
         """
         check_is_fitted(self)
-        X = read_features(self, X, reset=False) if self.estimator is None else _without_bfloat16(X)
+        X = read_features(self, X, reset=False) if self.estimator is None else _plain_tensor(X)
         return self._curve.scores(self._model.log_odds(X)) - self._thresholds
 
     def _probabilities(self, X: Any) -> FloatArray:
@@ -372,9 +372,10 @@ class CorrectedClassifier(LabelClassifier):
         return tags
 
 
-def _without_bfloat16(X: Any) -> Any:
-    """Return a bfloat16 tensor as a float32 array, because numpy has no bfloat16; other features unchanged."""
-    return to_dense_array(X) if isinstance(X, torch.Tensor) and X.dtype == torch.bfloat16 else X
+def _plain_tensor(X: Any) -> Any:
+    """Return a tensor that numpy cannot read, in bfloat16 or with a gradient, as an array; other features unchanged."""
+    hidden = isinstance(X, torch.Tensor) and (X.dtype == torch.bfloat16 or X.requires_grad)
+    return to_dense_array(X) if hidden else X
 
 
 def _numeric_matrix(X: Any) -> Any:

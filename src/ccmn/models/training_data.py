@@ -227,6 +227,8 @@ def prepare(
         weights = np.asarray(_check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True))
         if weights.max() > MAX_SAMPLE_WEIGHT:
             raise ValueError(f"sample_weight must be at most {MAX_SAMPLE_WEIGHT:g}; got {weights.max():g}. Rescale it.")
+        if weights.max() == weights.min() > 0:  # equal weights change nothing; rescaled ones would be rounded
+            weights = None
     verified = None if trusted is None else read_trusted(trusted, targets)
     if verified is None and not is_sparse(targets.labels) and np.isnan(targets.labels).all():
         raise ValueError("y must contain observed labels; got only NaN")

@@ -190,7 +190,7 @@ def test_convert_errors(rejected, files):
     assert "already exists; use --force" in rejected("data", "convert", "task.npz", "--out", "task.csv")
     assert "Known: .npz, .csv" in rejected("data", "convert", "task.npz", "--out", "task.xlsx")
     assert "folder nowhere does not exist" in rejected("data", "convert", "task.npz", "--out", "nowhere/task.csv")
-    (files / "bad.csv").write_text("x,sea\n1,0\nred,1\n")
+    (files / "bad.csv").write_text("x,sea\n1,0\n2,red\n")
     assert "bad.csv, line 3: 'red'" in rejected("data", "convert", "bad.csv", "--labels", "sea", "--out", "new.npz")
     assert not (files / "new.npz").exists()
 

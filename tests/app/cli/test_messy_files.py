@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from ccmn.data import load_dataset
 from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.columns import Columns
 
@@ -97,6 +102,52 @@ def test_other_encodings_are_named(rejected):
     message = rejected("data", "info", "latin.csv", "--labels", "sea")
     assert "is not UTF-8" in message
     assert "iconv" in message
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_byte_order_mark_is_named(rejected, encoding):
+    Path("wide.csv").write_bytes("a,sea\n1,0\n".encode(encoding))
+    for command in (("data", "info"), ("noise", "estimate"), ("audit",)):
+        message = rejected(*command, "wide.csv", "--labels", "sea")
+        assert message.count("wide.csv") == 1
+        assert "UTF-16" in message
+
+
+def test_very_long_cells_are_named(rejected):
+    Path("long.csv").write_text(f'a,sea\n"{"x" * 200_000}",1\n')
+    assert "line 2: not a valid CSV row (field larger" in (message := rejected("audit", "long.csv", "--labels", "sea"))
+    assert "quotation marks; longer texts" in message
+
+
+@pytest.mark.parametrize(
+    "command", [("data", "convert"), ("noise", "inject", "--partial", "0.1"), ("noise", "estimate")]
+)
+@pytest.mark.parametrize("separator", [";", ","])
+def test_all_commands_read_decimal_commas_and_dates(run, command, separator):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": rng.normal(size=N), "day": pd.date_range("2026-01-01", periods=N).astype(str)})
+    frame.assign(sea=(frame["size"] > 0).astype(int)).to_csv(
+        "sheet.csv", sep=separator, decimal="," if separator == ";" else ".", index=False
+    )
+    out = "out.json" if command[1] == "estimate" else "out.npz"
+    run(*command, "sheet.csv", "--labels", "sea", "--out", out)
+    if out == "out.npz":
+        size = load_dataset(out).X[:, 0]
+        np.testing.assert_allclose(size, (frame["size"] - frame["size"].mean()) / frame["size"].std(ddof=0), rtol=1e-4)
+
+
+def test_file_names_that_are_not_text(run):
+    """Bytes that are not UTF-8 and characters that change the direction of text are shown by their codes."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": rng.normal(size=N)})
+    frame.assign(sea=(frame["size"] > 0).astype(int)).to_csv("good.csv", index=False)
+    for name, shown in ((b"b\xff.csv", r"b\udcff.csv"), ("b\u202e.csv".encode(), r"b\u202e.csv")):
+        shutil.copy("good.csv", name)
+        found = run("audit", os.fsdecode(name), "--labels", "sea", "--report", "out.html", "--force")
+        assert f"next: ccmn review '{shown}'" in found.stderr
+    command = [sys.executable, "-m", "ccmn", "data", "info", b"b\xff.csv", "--labels", "sea"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert r"b\udcff" in done.stdout
 
 
 def test_row_numbers_as_features_are_named(run):

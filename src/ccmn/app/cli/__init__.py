@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 APP_PACKAGES = ("typer", "rich", "jinja2", "starlette", "uvicorn", "pyarrow", "pooch", "markupsafe", "click")
@@ -10,7 +11,13 @@ INSTALL_APP = 'pip install "ccmn[app]"'
 
 
 def main() -> None:
-    """Run the command line: the entry point of the console script and of ``python -m ccmn``."""
+    """Run the command line: the entry point of the console script and of ``python -m ccmn``.
+
+    Characters that the terminal cannot show, and bytes in file names that are not UTF-8, are printed by their codes.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         from ccmn.app.cli.app import app
     except ModuleNotFoundError as error:

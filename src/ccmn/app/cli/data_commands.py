@@ -228,14 +228,13 @@ def _read_for_exchange(source: str, roles: ColumnRoles, out: Path, data_dir: Pat
     """Return data to write: without features if the target has texts and labels only."""
     import numpy as np
 
-    from ccmn.data.catalog import load_dataset
-    from ccmn.data.columns import Columns
+    from ccmn.data.columns import Columns, read_numbers
     from ccmn.data.formats import FORMATS, format_suffix, is_table, read_table
     from ccmn.data.labeled_table import LabeledTable
 
     plain = not is_table(source) or (roles.is_plain and not roles.text and FORMATS[format_suffix(source)].numeric)
     if plain and roles.is_plain and not roles.text:
-        return load_dataset(source, labels=roles.labels, data_dir=data_dir)
+        return read_numbers(source, roles, data_dir)
     if plain or out.suffix.lower() == ".npz":
         return Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1]
     table = LabeledTable.read(read_table(source), roles)

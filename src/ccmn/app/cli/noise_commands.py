@@ -185,11 +185,12 @@ def inject(
         check(check_output, out, force)
         check(check_output, rates_file, force)
     from ccmn._random import as_generator
-    from ccmn.data import load_dataset
+    from ccmn.data.column_roles import ColumnRoles
+    from ccmn.data.columns import read_numbers
     from ccmn.data.formats import writer_for
 
     write = writer_for(out)
-    data = load_dataset(source, labels=read_labels(labels), data_dir=data_dir)
+    data = read_numbers(source, ColumnRoles(read_labels(labels)), data_dir)
     observed = _count_observed(data)
     if observed == 0:
         raise ValueError(f"{source} contains no observed labels to add noise to")

@@ -415,7 +415,12 @@ def next_command(context: typer.Context, command: str, source: object, **options
 
 def print_next(command: str, comment: str = "") -> None:
     """Print the command of the next step on stderr; shells ignore the comment."""
-    typer.echo(f"next: {command}" + (f"  # {comment}" if comment else ""), err=True)
+    typer.echo(f"next: {printable(command)}" + (f"  # {comment}" if comment else ""), err=True)
+
+
+def printable(message: str) -> str:
+    """Return a message in one line; control characters, which names in data may contain, are shown by their codes."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(message.splitlines()))
 
 
 def unused_name(name: str) -> str:

@@ -257,4 +257,4 @@ def write_text(path: Path, text: str) -> None:
     from ccmn._files import atomic_write
 
     with atomic_write(path) as stream:
-        stream.write(text.encode())
+        stream.write(text.encode(errors="backslashreplace"))  # names of files may not be UTF-8

@@ -78,8 +78,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
         """
         check_is_fitted(self)
         X = validate_data(self, to_plain_container(X), reset=False, accept_sparse="csr", dtype=np.float64)
-        _check_magnitude(X)
-        return self._margins(X)
+        return self._margins(_finish_features(X))
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Predict label sets.
@@ -121,7 +120,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
             accept_sparse="csr",
             dtype=np.float64,
         )
-        _check_magnitude(X)
+        X = _finish_features(X)
         check_classification_targets(Y)
         Y = check_candidates(to_dense_array(Y))
         self.classes_ = np.arange(Y.shape[1]) if self.label_names_ is None else np.array(self.label_names_)
@@ -138,11 +137,15 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
         return tags
 
 
-def _check_magnitude(X: Any) -> None:
-    """Reject features whose squares overflow."""
+def _finish_features(X: Any) -> Any:
+    """Reject features whose squares overflow; return CSR features with 32-bit indices where possible."""
     largest = abs(X).max() if X.shape[0] and X.shape[1] else 0.0
     if largest > MAX_FEATURE:
         raise ValueError(f"features must be at most {MAX_FEATURE:g} in absolute value; got {largest:g}. Scale them.")
+    if not is_sparse(X) or max(X.nnz, X.shape[1]) > np.iinfo(np.int32).max:
+        return X
+    # Support vector machines do not accept 64-bit indices.
+    return type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
 
 
 class LinearPartialLabelClassifier(PartialLabelClassifier):

@@ -1,0 +1,112 @@
+"""Equal data give equal predictions: containers, types, orders of rows and labels, scales and names.
+
+Every test runs for every estimator of the package. Tolerances are stated where rounding or random draws differ.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from ccmn import CCMNClassifier, CorrectedClassifier, PartialNoise
+from ccmn.paper.baselines import BASELINES
+
+N, Q = 60, 2
+OPTIONS: dict[str, Any] = {"lr": 0.05, "epochs": 3, "random_state": 0}
+ESTIMATORS: dict[str, Any] = {
+    "hamming": lambda noise: CCMNClassifier(noise, loss="hamming", **OPTIONS),
+    "ranking": lambda noise: CCMNClassifier(noise, **OPTIONS),
+    "network": lambda noise: CCMNClassifier(noise, model="mlp", **OPTIONS),
+    "default": lambda noise: CorrectedClassifier(noise=noise, random_state=0),
+    "corrected": lambda noise: CorrectedClassifier(LogisticRegression(), noise=noise, random_state=0),
+    **{name: lambda noise, name=name: BASELINES[name].make() for name in BASELINES},
+}
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+every_estimator = pytest.mark.parametrize("name", ESTIMATORS)
+
+
+def task(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return features in steps of 1/8, which are exact in all types, and labels of both values."""
+    rng = np.random.default_rng(seed)
+    X = np.round(8 * rng.normal(size=(N, 4))) / 8
+    Y = (X[:, :Q] + 0.5 * rng.normal(size=(N, Q)) > 0).astype(int)
+    return X, Y
+
+
+def scores(name: str, X: Any, Y: Any, q: int = Q, **options: Any) -> np.ndarray:
+    classifier = ESTIMATORS[name](PartialNoise([0.1, 0.2][:q]))
+    return np.asarray(classifier.fit(X, Y, **options).decision_function(X))
+
+
+def _tensor(values: np.ndarray) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+def _wide_indices(values: np.ndarray) -> Any:
+    matrix = scipy.sparse.csr_array(values)
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    return matrix
+
+
+LABELS = {
+    "object": lambda Y: Y.astype(object),
+    "bool": lambda Y: Y.astype(bool),
+    "float32": lambda Y: Y.astype(np.float32),
+    "lists": lambda Y: Y.tolist(),
+    "tensor": _tensor,
+    "sparse": scipy.sparse.csr_array,
+    "sparse, 64-bit indices": _wide_indices,
+    **{
+        dtype: lambda Y, dtype=dtype: pd.DataFrame(Y).astype(dtype)
+        for dtype in ("int8", "Int8", "boolean", "category", "int8[pyarrow]", "bool[pyarrow]")
+    },
+}
+FEATURES = {
+    "float32": lambda X: X.astype(np.float32),
+    "Fortran order": np.asfortranarray,
+    "every second column": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+    "big endian": lambda X: X.astype(">f8"),
+    "object": lambda X: X.astype(object),
+    "tensor": _tensor,
+    "frame": pd.DataFrame,
+    "Float64 frame": lambda X: pd.DataFrame(X).astype("Float64"),
+    "pyarrow frame": lambda X: pd.DataFrame(X).astype("double[pyarrow]"),
+}
+
+
+@every_estimator
+@pytest.mark.parametrize("q", [1, Q])
+@pytest.mark.parametrize("labels", LABELS)
+def test_containers_of_labels(name, labels, q):
+    X, Y = task(0)
+    np.testing.assert_array_equal(scores(name, X, LABELS[labels](Y[:, :q]), q), scores(name, X, Y[:, :q], q))
+
+
+@every_estimator
+@pytest.mark.parametrize("features", FEATURES)
+def test_containers_of_features(name, features):
+    X, Y = task(0)
+    tolerance = 1e-3 if features == "float32" else 1e-9
+    np.testing.assert_allclose(scores(name, FEATURES[features](X), Y), scores(name, X, Y), atol=tolerance)
+
+
+@every_estimator
+def test_formats_of_sparse_features(name):
+    """Sparse features are scaled without centering: formats are compared with each other."""
+    X, Y = task(0)
+    expected = scores(name, scipy.sparse.csr_array(X), Y)
+    for container in (scipy.sparse.csc_array, scipy.sparse.coo_array, scipy.sparse.csr_matrix, _wide_indices):
+        np.testing.assert_allclose(scores(name, container(X), Y), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["hamming", "ranking", "network", "default", "corrected"])
+@pytest.mark.parametrize("weight", [1e-300, 1e-3, 7.0, 1e99])
+def test_constant_weights_change_nothing(name, weight):
+    X, Y = task(0)
+    np.testing.assert_array_equal(scores(name, X, Y, sample_weight=np.full(N, weight)), scores(name, X, Y))
