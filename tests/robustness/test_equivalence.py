@@ -27,7 +27,6 @@ ESTIMATORS: dict[str, Any] = {
     "corrected": lambda noise: CorrectedClassifier(LogisticRegression(), noise=noise, random_state=0),
     **{name: lambda noise, name=name: BASELINES[name].make() for name in BASELINES},
 }
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 every_estimator = pytest.mark.parametrize("name", ESTIMATORS)
 
 
