@@ -9,8 +9,7 @@ without host synchronization on accelerators.
 >>> ranking_loss_from(ranking).shape, average_precision_from(ranking).shape
 (torch.Size([5, 2]), torch.Size([5, 2]))
 
-Counts are stored in float64, in which integers up to 2^53 are exact. If there are at most ``MAX_PAIRWISE_LABELS``
-labels, counts are stored in the dtype of the scores, in which all possible values are exact as well.
+Counts are stored in float64, in which integers up to 2^53 are exact.
 """
 
 from __future__ import annotations
@@ -40,13 +39,7 @@ from ccmn.noise import NoiseModel
 Ties = Literal["full", "half"]
 
 MAX_PAIRWISE_LABELS = 32
-"""Up to this number of labels, ranks are computed from all pairs: sorting many short rows is slower."""
-
-HIT_WEIGHT = 64
-"""Weight of a true label in a count that stores rank and hits in one number; larger than the number of labels."""
-
-MAX_PAIRS_PER_BLOCK = 1 << 17
-"""Maximum number of pairs that are compared at a time. Buffers of this size fit in the CPU cache."""
+"""Up to this number of labels, ranks are computed from all pairs on a GPU: sorting needs more kernel launches."""
 
 
 def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: Noise | None = None) -> float:
@@ -279,8 +272,8 @@ class Ranking:
     """Ranks of the labels of each row, computed once and shared by several metrics.
 
     Tied labels share the largest rank number among them. ``Ranking.of`` needs one sort: O(q log q) time and O(q) memory
-    per row. For at most ``MAX_PAIRWISE_LABELS`` labels it compares all pairs instead. It does not synchronize with an
-    accelerator.
+    per row. For at most ``MAX_PAIRWISE_LABELS`` labels on a GPU it compares all pairs instead. It does not synchronize
+    with an accelerator.
 
     Parameters
     ----------
@@ -309,17 +302,8 @@ class Ranking:
     @classmethod
     def of(cls, Y: Tensor, scores: Tensor) -> Ranking:
         """Rank the labels Y (..., q) by scores (..., q); leading dimensions broadcast."""
-        pairwise = scores.shape[-1] <= MAX_PAIRWISE_LABELS
-        if pairwise and scores.is_cuda:
+        if scores.is_cuda and scores.shape[-1] <= MAX_PAIRWISE_LABELS:
             return cls._compare(Y, scores)
-        # Counting stores two integers in one number, which requires integer labels.
-        if pairwise and scores.device.type == "cpu" and not Y.is_floating_point():
-            return cls._count(Y, scores)
-        return cls._sort(Y, scores)
-
-    @classmethod
-    def _sort(cls, Y: Tensor, scores: Tensor) -> Ranking:
-        """Rank labels by sorting."""
         shape = torch.broadcast_shapes(Y.shape, scores.shape)  # type: ignore[no-untyped-call]
         ascending, order = scores.sort(dim=-1)
         lower = _count_lower(ascending)
@@ -336,19 +320,6 @@ class Ranking:
         hits = (not_below * labels.unsqueeze(-2)).sum(-1)
         return cls(labels, labels.sum(-1), rank=not_below.sum(-1), hits=hits)
 
-    @classmethod
-    def _count(cls, Y: Tensor, scores: Tensor) -> Ranking:
-        """Rank labels by comparing all pairs on a CPU. Rows are the innermost dimension, for vectorization."""
-        shape = torch.broadcast_shapes(Y.shape, scores.shape)  # type: ignore[no-untyped-call]
-        dtype = torch.promote_types(scores.dtype, torch.float32)
-        f = scores.to(dtype).expand(shape).movedim(-1, 0).contiguous()
-        y = Y.reshape((1,) * (len(shape) - Y.ndim) + Y.shape).to(dtype).movedim(-1, 0).contiguous()
-        # One count stores both numbers: rank + HIT_WEIGHT * hits.
-        rank = sum_not_below(f, y * HIT_WEIGHT + 1, allocate_pair_buffer(f), out=torch.empty_like(f))
-        hits = torch.floor(rank / HIT_WEIGHT)
-        rank.sub_(hits, alpha=HIT_WEIGHT)
-        return cls(y.movedim(0, -1), y.sum(0).double(), rank=rank.movedim(0, -1), hits=hits.movedim(0, -1))
-
 
 def _count_lower(ascending: Tensor) -> Tensor:
     """Return for each of the sorted scores the number of strictly lower scores."""
@@ -358,20 +329,3 @@ def _count_lower(ascending: Tensor) -> Tensor:
         return positions  # No ties. On an accelerator, this check would need a synchronization.
     starts = torch.nn.functional.pad(differs, (1, 0), value=True)
     return torch.where(starts, positions, 0).cummax(-1).values
-
-
-def allocate_pair_buffer(f: Tensor) -> Tensor:
-    """Return the buffer in which ``sum_not_below`` compares a block of labels of f (q, ...) with all labels."""
-    size = max(1, min(len(f), MAX_PAIRS_PER_BLOCK // max(1, f.numel())))
-    return f.new_empty(size, *f.shape)
-
-
-def sum_not_below(f: Tensor, weights: Tensor, buffer: Tensor, out: Tensor) -> Tensor:
-    """Return for every label j the sum of the weights w_k with f_k >= f_j: (q, ...) and (q, ...) -> (q, ...)."""
-    size = len(buffer)
-    for start in range(0, len(f), size):
-        block = f[start : start + size]
-        # Comparisons with floating output are vectorized; those with boolean output are not.
-        not_below = torch.ge(f, block.unsqueeze(1), out=buffer[: len(block)])
-        torch.sum(not_below.mul_(weights), 1, out=out[start : start + size])
-    return out

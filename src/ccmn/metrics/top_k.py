@@ -12,7 +12,7 @@ grows with n k and with the number of positive labels, but not with n q.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,10 +26,8 @@ from torch.nn.functional import pad
 from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array
 from ccmn._validation import (
     check_count,
-    check_label_width,
     check_matrix_pair,
     check_no_nan,
-    check_noise_or_rates,
     check_numeric,
     check_rates_known,
     check_same_labels,
@@ -38,13 +36,13 @@ from ccmn._validation import (
 from ccmn._warnings import warn
 from ccmn.metrics.metric import (
     MAX_BLOCK_ENTRIES,
-    EstimatedNoise,
     Noise,
     Status,
     differentiate,
+    resolve_noise_model,
     to_tensor,
 )
-from ccmn.noise import ClassConditionalNoise, NoiseModel
+from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
 
 
@@ -183,15 +181,14 @@ def psp_at_k(Y: Labels, scores: Any, k: int, noise: Noise | None = None) -> floa
     noise : class-conditional noise model, NoiseRates or None, default=None
         Noise of Y, usually a ``MissingNoise``, for example from :func:`ccmn.noise.propensity_noise`. Debiased labels
         replace :math:`\tilde y_{ij} / \pi_j`; both are equal if no labels are added. All propensities are 1 without
-        noise. Rows with NaN are excluded. The result
-        compares models. It does not estimate its value on the true labels if rows have more than k labels, so its
-        status is "approximate"; use :func:`precision_at_k` for an unbiased estimate.
+        noise. Rows with NaN are excluded. The result compares models. It does not estimate its value on the true
+        labels if rows have more than k labels, so its status is "approximate"; use :func:`precision_at_k` for an
+        unbiased estimate.
 
     Returns
     -------
-    float, tensor or Estimate
-        Propensity-scored precision; a 0-dimensional tensor if an argument is a tensor, an :class:`Estimate` if
-        ``noise`` is given.
+    float or Estimate
+        Propensity-scored precision; an :class:`Estimate` if ``noise`` is given.
 
     References
     ----------
@@ -269,7 +266,7 @@ Rows = Callable[[TopLabels, LabelValues], tuple[Tensor, Tensor]]
 def _ratio(Y: Labels, scores: Any, k: int, noise: Noise | None, rows: Rows, status: Status, metric: str) -> float:
     """Return the ratio of two sums over rows of true labels or, with noise, its estimate from debiased labels."""
     with torch.inference_mode(False):  # tensors of inference mode cannot be differentiated
-        top = _read_top_labels(Y, scores, k, None if noise is None else _read_noise(noise))
+        top = _read_top_labels(Y, scores, k, noise)
 
         def value(weights: Tensor, rates: Sequence[Tensor]) -> Tensor:
             numerator, denominator = rows(top, LabelValues.debiased(*rates))
@@ -296,16 +293,7 @@ def _best_gain(top: TopLabels, p: LabelValues) -> Tensor:
     return value.new_zeros(top.n).index_add(0, top.row, value[order] * (rank < k))
 
 
-def _read_noise(noise: Noise) -> ClassConditionalNoise:
-    """Return the given or estimated noise model, which must be class-conditional."""
-    check_noise_or_rates(noise, (NoiseModel, EstimatedNoise))
-    model = noise if isinstance(noise, NoiseModel) else noise.noise
-    check_rates_known(model, ClassConditionalNoise)
-    assert isinstance(model, ClassConditionalNoise)
-    return model
-
-
-def _read_top_labels(Y: Labels, scores: Any, k: int, noise: ClassConditionalNoise | None = None) -> TopLabels:
+def _read_top_labels(Y: Labels, scores: Any, k: int, noise: Noise | None = None) -> TopLabels:
     """Check the arguments and return the top k labels and the positive labels of all rows, read in blocks of rows."""
     k = check_count(k, "k")
     check_same_labels(("Y", label_names_of(Y)), ("scores", label_names_of(scores)))
@@ -315,11 +303,15 @@ def _read_top_labels(Y: Labels, scores: Any, k: int, noise: ClassConditionalNois
     if k > q:
         raise ValueError(f"k must be at most the number of labels ({q}); got {k}")
     if noise is not None:
-        check_same_labels(("Y", label_names_of(Y)), ("noise", noise.label_names))
-        check_label_width(labels.shape, noise.n_labels, "Y")
-    both_sparse = is_sparse(labels) and is_sparse(real)
-    widths = np.maximum(np.diff(real.indptr), k) if both_sparse else np.full(n, q)
-    parts = [_read_block(labels, real, start, stop, k, noise is not None) for start, stop in _row_blocks(widths)]
+        model = resolve_noise_model(noise, labels)
+        check_rates_known(model, ClassConditionalNoise)
+        check_same_labels(("Y", label_names_of(Y)), ("noise", model.label_names))
+    widest = max(k, int(np.diff(real.indptr).max())) if is_sparse(labels) and is_sparse(real) else q
+    size = max(1, MAX_BLOCK_ENTRIES // widest)
+    parts = [
+        _read_block(labels[start : start + size], real[start : start + size], start, k, noise is not None)
+        for start in range(0, n, size)
+    ]
     first_rows = np.cumsum([0, *(part.n for part in parts)]).tolist()
     return TopLabels(
         torch.cat([part.index for part in parts]),
@@ -332,93 +324,53 @@ def _read_top_labels(Y: Labels, scores: Any, k: int, noise: ClassConditionalNois
 
 def _as_matrix(values: Any, argument: str) -> Any:
     """Return a CSR matrix, a tensor or a numpy array; large arrays are not copied."""
-    if isinstance(values, Tensor):
-        return values.detach()
     if is_sparse(values):
-        csr = values.tocsr()
-        check_numeric(csr.data, argument)
-        return csr
+        check_numeric(values.data, argument)
+        return values.tocsr()
     try:
-        return to_dense_array(values)
+        return values.detach() if isinstance(values, Tensor) else to_dense_array(values)
     except (TypeError, ValueError):
         raise ValueError(f"{argument} must be a matrix of numbers, with rows of equal length") from None
 
 
-def _row_blocks(widths: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows whose number times the largest width is at most ``MAX_BLOCK_ENTRIES``, or single rows.
-
-    A range that is too large is halved, so that a few wide rows do not make all other blocks small.
-    """
-    ranges = [(0, len(widths))]
-    while ranges:
-        start, stop = ranges.pop()
-        if stop - start > 1 and (stop - start) * int(widths[start:stop].max()) > MAX_BLOCK_ENTRIES:
-            middle = (start + stop) // 2
-            ranges += [(middle, stop), (start, middle)]
-        elif stop > start:
-            yield start, stop
-
-
-def _read_block(labels: Any, scores: Any, start: int, stop: int, k: int, noisy: bool) -> TopLabels:
-    """Return the top k labels and the positive labels of a range of rows, without rows that contain NaN."""
-    q = labels.shape[1]
-    row, label, complete = _read_positives(labels, start, stop, noisy)
+def _read_block(Y: Any, scores: Any, start: int, k: int, noisy: bool) -> TopLabels:
+    """Return the top k labels and the positive labels of a block of rows, without rows that contain NaN."""
+    n, q = Y.shape
+    labels = _canonical_csr(Y if is_sparse(Y) else to_tensor(Y, "Y").double().cpu().numpy())
+    row, unknown = np.repeat(np.arange(n), np.diff(labels.indptr)), np.isnan(labels.data)
+    if unknown.any() and not noisy:
+        first = int(row[unknown][0])
+        check_no_nan(labels[[first]].toarray(), "Y", start + first)
+    check_zero_one(labels.data[~unknown], "Y")
+    positive, complete = labels.data == 1, np.bincount(row[unknown], minlength=n) == 0
+    row, label = row[positive], labels.indices[positive]
     if is_sparse(scores):
-        index = _select_stored(_canonical_rows(scores, start, stop), k, start)
+        index = _select_stored(_canonical_csr(scores), k, start)
     else:
-        real = to_tensor(scores[start:stop], "scores").cpu()
+        real = to_tensor(scores, "scores").cpu()
         check_no_nan(real, "scores", start)
         index = _select((real if real.dtype in (torch.float32, torch.float64) else real.double()).numpy(), k)
     # Positions as single numbers, ascending; the label q of empty positions is never found.
-    keys, wanted = row * (q + 1) + label, np.arange(stop - start)[:, None] * (q + 1) + index
-    found = np.searchsorted(keys, wanted)
-    hits = np.append(keys, -1)[found] == wanted
-    if not complete.all():
-        kept = complete[row]
-        row, label = (np.cumsum(complete) - 1)[row[kept]], label[kept]
-        index, hits = index[complete], hits[complete]
-    integers = [torch.from_numpy(part.astype(np.int64)) for part in (index, row, label)]
-    return TopLabels(integers[0], torch.from_numpy(hits).double(), integers[1], integers[2], q)
+    keys, wanted = row * (q + 1) + label, np.arange(n)[:, None] * (q + 1) + index
+    hits = np.append(keys, -1)[np.searchsorted(keys, wanted)] == wanted
+    kept = complete[row]
+    row, label = (np.cumsum(complete) - 1)[row[kept]], label[kept]
+    top, rows, columns = (torch.from_numpy(part.astype(np.int64)) for part in (index[complete], row, label))
+    return TopLabels(top, torch.from_numpy(hits[complete]).double(), rows, columns, q)
 
 
-def _read_positives(labels: Any, start: int, stop: int, noisy: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return row and label of each 1, in row-major order, and for each row whether it contains no NaN."""
-    if not is_sparse(labels):
-        values = to_tensor(labels[start:stop], "Y").cpu()
-        check_zero_one(values.double().nan_to_num(0.0) if noisy else values, "Y", start)
-        row, label = np.nonzero((values == 1).numpy())
-        return row, label, ~values.isnan().any(1).numpy()
-    block = _canonical_rows(labels, start, stop)
-    row = np.repeat(np.arange(stop - start), np.diff(block.indptr))
-    unknown = np.isnan(block.data.astype(np.float64))
-    complete = np.ones(stop - start, dtype=bool)
-    complete[row[unknown]] = False
-    if not noisy and unknown.any():
-        first = row[unknown][0]
-        check_no_nan(block[[first]].toarray(), "Y", start + first)
-    check_zero_one(block.data[~unknown], "Y")
-    positive = block.data == 1
-    return row[positive], block.indices[positive], complete
-
-
-def _canonical_rows(matrix: Any, start: int, stop: int) -> scipy.sparse.csr_array:
-    """Return a range of rows of a CSR matrix with sorted labels and without duplicates; the matrix is not changed."""
-    first, last = matrix.indptr[start], matrix.indptr[stop]
-    parts = matrix.data[first:last], matrix.indices[first:last], matrix.indptr[start : stop + 1] - first
-    block = scipy.sparse.csr_array(parts, shape=(stop - start, matrix.shape[1]))
-    if not block.has_canonical_format:
-        block = block.copy()
-        block.sum_duplicates()
-    return block
+def _canonical_csr(matrix: Any) -> scipy.sparse.csr_array:
+    """Return a copy in float64 or float32 with sorted labels and without duplicates."""
+    csr = scipy.sparse.csr_array(matrix, copy=True)
+    csr.sum_duplicates()
+    return csr if csr.dtype == np.float32 else csr.astype(np.float64)
 
 
 def _select_stored(scores: scipy.sparse.csr_array, k: int, first_row: int) -> NDArray[np.int64]:
     """Return the top k stored labels of each row (n, k); the number of labels where fewer are stored."""
     counts = np.diff(scores.indptr)
-    width = max(k, int(counts.max(initial=0)))
-    stored = np.arange(width) < counts[:, None]
-    dtype = np.float32 if scores.dtype == np.float32 else np.float64
-    padded, labels = np.full(stored.shape, -np.inf, dtype=dtype), np.full(stored.shape, scores.shape[1])
+    stored = np.arange(max(k, int(counts.max(initial=0)))) < counts[:, None]
+    padded, labels = np.full(stored.shape, -np.inf, dtype=scores.dtype), np.full(stored.shape, scores.shape[1])
     padded[stored], labels[stored] = scores.data, scores.indices
     check_no_nan(padded, "scores", first_row)
     # Padding has the lowest score and the last positions, so that it comes after stored scores of -inf.

@@ -12,14 +12,19 @@ import torch
 from torch import Tensor
 
 from ccmn.metrics.ranking_metrics import (
-    HIT_WEIGHT,
-    MAX_PAIRWISE_LABELS,
     Ranking,
-    allocate_pair_buffer,
     average_precision_from,
     ranking_loss_from,
-    sum_not_below,
 )
+
+MAX_PAIRWISE_LABELS = 32
+"""Up to this number of labels, ranks are computed from all pairs: sorting many short rows is slower."""
+
+HIT_WEIGHT = 64
+"""Weight of a true label in a count that stores rank and hits in one number; larger than the number of labels."""
+
+MAX_PAIRS_PER_BLOCK = 1 << 17
+"""Maximum number of pairs that are compared at a time. Buffers of this size fit in the CPU cache."""
 
 MAX_SCORES_PER_BLOCK = 1 << 18
 """Maximum number of scores per block on a CPU. Blocks of this size fit in the cache."""
@@ -142,3 +147,20 @@ class _PairwiseMetrics:
         # A row without true labels counts 1; its sum of precisions is 0.
         precision = (precision + self._empty[block]) / self._n_positives[block]
         return torch.stack([errors / len(f), wrong / self._n_pairs[block], precision])
+
+
+def allocate_pair_buffer(f: Tensor) -> Tensor:
+    """Return the buffer in which ``sum_not_below`` compares a block of labels of f (q, ...) with all labels."""
+    size = max(1, min(len(f), MAX_PAIRS_PER_BLOCK // max(1, f.numel())))
+    return f.new_empty(size, *f.shape)
+
+
+def sum_not_below(f: Tensor, weights: Tensor, buffer: Tensor, out: Tensor) -> Tensor:
+    """Return for every label j the sum of the weights w_k with f_k >= f_j: (q, ...) and (q, ...) -> (q, ...)."""
+    size = len(buffer)
+    for start in range(0, len(f), size):
+        block = f[start : start + size]
+        # Comparisons with floating output are vectorized; those with boolean output are not.
+        not_below = torch.ge(f, block.unsqueeze(1), out=buffer[: len(block)])
+        torch.sum(not_below.mul_(weights), 1, out=out[start : start + size])
+    return out
