@@ -48,6 +48,17 @@ def test_scripts_and_tests_that_pages_name_exist(page):
         assert (ROOT / path).exists(), path
 
 
+def test_walks_of_the_contributing_guide_name_files_and_functions():
+    text = (ROOT / "CONTRIBUTING.md").read_text().split("\n## The tree\n")[1].split("\n## How to add")[0]
+    source = ROOT / "src" / "ccmn"
+    files = re.findall(r"`(\w+/\w+\.py)`(?:: ((?:`[\w.]+`(?:, )?)+))?", text)
+    assert len(files) > 20
+    for path, names in files:
+        for name in re.findall(r"[\w]+", names):
+            assert re.search(rf"(def|class) {name}\b", (source / path).read_text()), f"{path}: {name}"
+        assert (source / path).exists(), path
+
+
 def test_every_top_level_name_is_in_the_reference():
     text = (DOCS / "api" / "index.md").read_text()
     assert [name for name in ccmn.__all__ if f"`ccmn.{name}" not in text] == []
