@@ -2,7 +2,7 @@
 =======================================================================
 
 The figure shows the difference between ``CorrectedClassifier()`` and one-vs-rest logistic regression (l2 by
-cross-validation): without correction, with estimated rates, with the declared kind of noise, with 200 verified rows, and
+cross-validation): without correction, with estimated rates, with the declared kind of noise, with 200 verified rows and
 with known rates. All learn from the same noisy labels and are compared on true labels. Labels of public datasets are
 clean or get injected noise; human labels are those of one annotator. Bars are standard errors over datasets.
 
