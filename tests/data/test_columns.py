@@ -8,6 +8,7 @@ import scipy.sparse
 from numpy.testing import assert_array_equal
 
 from ccmn.data import write_file
+from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.columns import Columns
 
 
@@ -72,17 +73,6 @@ def test_datasets_by_name(real_data):
     assert_array_equal(columns.read_labeled("yeast", data_dir=real_data).Y, data.Y)
 
 
-def test_text(write):
-    path = write("train.csv", "review,stars,sea\nred boat,1,0\nblue sea,2,1\n")
-    columns, data = Columns.from_training_data(path, ["sea"], "review")
-    assert (columns.n_features, data.d) == (1, 5)
-    new = write("new.csv", "stars,review\n3,blue boat\n")
-    rows = columns.read_rows(new)
-    assert rows.feature_names == data.feature_names
-    assert rows.X.toarray()[0, 0] == 3
-    assert_array_equal(columns.read_labeled(path).X.toarray(), data.X.toarray())
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -91,6 +81,6 @@ def test_text(write):
 )
 def test_data_without_features_or_labels(write, text, message):
     with pytest.raises(ValueError, match=message):
-        Columns.from_training_data(write("train.csv", text), ["sea"])
+        Columns.from_training_data(write("train.csv", text), roles=ColumnRoles(["sea"]))
     with pytest.raises(ValueError, match="there are no labels"):
-        Columns.from_training_data(write("train.csv", "x\n1\n"), [])
+        Columns.from_training_data(write("train.csv", "x\n1\n"), roles=ColumnRoles([]))

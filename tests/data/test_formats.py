@@ -1,18 +1,198 @@
+"""Every file format: round trips, damaged, truncated and hostile files, files that are none."""
+
 from __future__ import annotations
 
+import gzip
+import os
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
 import pytest
+import scipy.io
+import scipy.sparse
+import sklearn.datasets
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from ccmn.data import write_file
-from ccmn.data.formats import FORMATS, read_file
+from ccmn.data import MultiLabelData, load_dataset, read_file, write_file
+from ccmn.data.formats import FORMATS
+
+LIMIT = 20_000
+LOADED_ON_DEMAND = (pd, sklearn.datasets)  # imported here so that their memory is not counted
 
 
-def test_suffix_selects_the_reader(tmp_path, small, same, write):
-    write_file(small, tmp_path / "small.CSV")
-    write_file(small, tmp_path / "small.npz")
-    same(read_file(tmp_path / "small.CSV", -2), small)
-    same(read_file(str(tmp_path / "small.npz")), small)
-    for suffix in (".txt", ".svm", ".libsvm"):
-        assert read_file(write(f"small{suffix}", "0 1:1\n")).n == 1
+def save_csv(data: MultiLabelData, path: Path) -> None:
+    write_file(data, path.with_suffix("") if path.suffix == ".gz" else path)
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(path.with_suffix("").read_bytes()))
+
+
+def save_parquet(data: MultiLabelData, path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    columns = zip((*data.feature_names, *data.label_names), (*data.X.T, *data.Y.T))
+    pd.DataFrame(dict(columns)).to_parquet(path, index=False)
+
+
+def save_arff(data: MultiLabelData, path: Path, sparse: bool = False) -> None:
+    kinds = [*[(name, "real") for name in data.feature_names], *[(name, "{0,1}") for name in data.label_names]]
+    head = "\n".join(["@relation small", *(f"@attribute {name} {kind}" for name, kind in kinds), "@data", ""])
+    rows = np.hstack([data.X, data.Y])
+    if sparse:
+        lines = ("{" + ", ".join(f"{j} {row[j]:.9g}" for j in np.flatnonzero(row)) + "}" for row in rows)
+    else:
+        lines = (",".join(f"{value:.9g}" for value in row) for row in rows)
+    text = (head + "\n".join(lines) + "\n").encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+
+
+def save_svm(data: MultiLabelData, path: Path) -> None:
+    lines = [
+        ",".join(map(str, np.flatnonzero(y))) + "".join(f" {j + 1}:{x[j]:.9g}" for j in np.flatnonzero(x))
+        for x, y in zip(data.X, data.Y)
+    ]
+    text = ("\n".join(lines) + "\n\n").encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+
+
+def save_mat(data: MultiLabelData, path: Path, container: Callable = np.asarray, sign: bool = False) -> None:
+    target = 2.0 * data.Y.T - 1 if sign else data.Y.T.astype(float)
+    variables = {"data": container(data.X.astype(float)), "target": container(target)}
+    scipy.io.savemat(path, variables, do_compression=path.name.startswith("large"))
+
+
+def save_npz(data: MultiLabelData, path: Path) -> None:
+    sparse = {name: scipy.sparse.csr_array(getattr(data, name)) for name in ("X", "Y")}
+    write_file(MultiLabelData(**sparse, feature_names=data.feature_names, label_names=data.label_names), path)
+
+
+SAVE = {
+    "csv": save_csv,
+    "csv.gz": save_csv,
+    "parquet": save_parquet,
+    "arff": save_arff,
+    "arff.gz": save_arff,
+    "sparse.arff": lambda data, path: save_arff(data, path, sparse=True),
+    "svm": save_svm,
+    "svm.gz": save_svm,
+    "mat": save_mat,
+    "signed.mat": lambda data, path: save_mat(data, path, sign=True),
+    "sparse.mat": lambda data, path: save_mat(data, path, scipy.sparse.csc_matrix),
+    "npz": write_file,
+    "sparse.npz": save_npz,
+}
+"""How the small dataset is written, by the end of the file name."""
+TEXT = ["csv", "arff", "sparse.arff", "svm"]
+
+
+def read(path: Path) -> MultiLabelData:
+    """Read a file of which the last two columns are labels, if it has columns."""
+    form = next(FORMATS[suffix] for suffix in FORMATS if f"{suffix}." in f"{path.name}.")
+    return read_file(path, -2) if form.labels == "columns" else read_file(path)
+
+
+def message(path: Path) -> str:
+    """Return the message of the error, which names the file; an empty text if the file is read."""
+    try:
+        data = read(path)
+    except ValueError as error:
+        assert str(path) in str(error)  # noqa: PT017
+        return str(error)
+    assert data.X.shape[0] == data.Y.shape[0]
+    return ""
+
+
+@pytest.fixture(params=SAVE)
+def saved(request, small, tmp_path):
+    """Return the path of the small dataset in one of the formats."""
+    path = tmp_path / f"small.{request.param}"
+    SAVE[request.param](small, path)
+    return path
+
+
+def test_round_trip(saved, small, same):
+    data = read(saved)
+    same(data, small)
+    assert data.X.dtype == np.float32
+    assert scipy.sparse.issparse(data.X) == ("sparse" in saved.name or "svm" in saved.name)
+    assert data.name == "small" or saved.name.count(".") > 1
+    if not any(kind in saved.name for kind in ("svm", "mat")):
+        assert (data.feature_names, data.label_names) == (small.feature_names, small.label_names)
+
+
+def test_truncated(saved):
+    """A text file may end after any row; any other part of a file is rejected."""
+    whole = saved.read_bytes()
+    for length in range(0, len(whole), 1 + len(whole) // 100):
+        saved.write_bytes(whole[:length])
+        assert message(saved) or saved.suffix in (".csv", ".arff", ".svm")
+
+
+def test_changed_bytes(saved):
+    """Changed types and sizes are included."""
+    whole = saved.read_bytes()
+    for place in range(0, len(whole), 1 + len(whole) // 100):
+        for change in (0x01, 0x80, 0xFF):
+            damaged = bytearray(whole)
+            damaged[place] ^= change
+            saved.write_bytes(damaged)
+            message(saved)
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(TEXT), st.data(), st.integers(0, 4), st.text("0179 ,{}?%'\"\n-@\\ex:#.ai;\x00", max_size=4))
+def test_changed_text(small, tmp_path, kind, data, cut, insert):
+    path = tmp_path / f"small.{kind}"
+    SAVE[kind](small, path)
+    text = path.read_text()
+    at = data.draw(st.integers(0, len(text)))
+    path.write_text(text[:at] + insert + text[at + cut :])
+    message(path)
+
+
+@pytest.mark.parametrize("kind", [*(kind for kind in SAVE if kind != "arff"), "sparse labels.arff"])
+def test_files_that_need_too_much_memory(tmp_path, monkeypatch, kind):
+    """They are rejected before the memory is used, although they are small."""
+    if kind == "sparse labels.arff":
+        attributes = "".join(f"@attribute a{j} {{0,1}}\n" for j in range(5000))
+        path = tmp_path / "large.arff"
+        path.write_text(f"@relation x\n{attributes}@data\n" + "{}\n" * 5000)
+    else:
+        n = 40_000
+        path = tmp_path / f"large.{kind}"
+        SAVE[kind](MultiLabelData(np.zeros((n, 1)), np.ones((n, 2)), None, ["a"], ["b", "c"]), path)
+    monkeypatch.setenv("CCMN_MAX_BYTES", str(LIMIT))
+    tracemalloc.start()
+    text = message(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "more than the limit of 20000" in text
+    assert text.count(path.name) == 1
+    assert peak < 5_000_000 + path.stat().st_size
+
+
+@pytest.mark.parametrize("suffix", [*FORMATS, ".csv.gz"])
+def test_other_than_regular_files(tmp_path, suffix):
+    path = tmp_path / f"data{suffix}"
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        read_file(path)
+    path.mkdir()
+    with pytest.raises(ValueError, match="is a folder"):
+        read_file(path)
+    path.rmdir()
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match="is a pipe or a device"):
+        load_dataset(path)
+
+
+@pytest.mark.parametrize("suffix", list(FORMATS))
+@pytest.mark.parametrize("content", [b"", b"\x00\x01\xff\xfe" * 50, b"PK\x03\x04 @data {"])
+def test_junk_is_rejected_by_every_reader(tmp_path, suffix, content):
+    path = tmp_path / f"data{suffix}"
+    path.write_bytes(content)
+    assert message(path)
 
 
 @pytest.mark.parametrize("name", ["data.xlsx", "data", "data.gz", "data.csv.bz2"])
@@ -21,6 +201,8 @@ def test_unknown_suffix(write, name):
     with pytest.raises(ValueError, match=r"unknown file format .* Known: \.csv, \.parquet, \.arff") as caught:
         read_file(path)
     assert str(path) in str(caught.value)
+    with pytest.raises(ValueError, match=r"unknown suffix to write .* Known: \.npz"):
+        write_file(MultiLabelData([[1]], [[1]]), path)
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".mat"])
@@ -29,21 +211,61 @@ def test_labels_are_rejected_for_formats_with_a_label_matrix(write, suffix):
         read_file(write(f"data{suffix}", ""), -2)
 
 
-@pytest.mark.parametrize("suffix", list(FORMATS))
-def test_missing_file_and_folder(tmp_path, suffix):
-    path = tmp_path / f"data{suffix}"
-    with pytest.raises(FileNotFoundError, match="there is no file"):
-        FORMATS[suffix].read(path)
-    path.mkdir()
-    with pytest.raises(ValueError, match="is a folder"):
-        FORMATS[suffix].read(path)
+@pytest.mark.parametrize("end", ["-12", "flip", "plain"])
+def test_damaged_compression(tmp_path, end):
+    path = tmp_path / "data.csv.gz"
+    content = bytearray(gzip.compress(b"a,b,c\n" + b"1,0,1\n" * 50))
+    if end == "flip":
+        content[30] ^= 255
+    path.write_bytes(b"a,b,c\n1,0,1\n" if end == "plain" else content[:-12] if end == "-12" else content)
+    expected = {"-12": "end too early", "flip": "damaged", "plain": "is not compressed with gzip"}
+    assert expected[end] in message(path)
 
 
-@pytest.mark.parametrize("suffix", list(FORMATS))
-@pytest.mark.parametrize("content", [b"", b"\x00\x01\xff\xfe" * 50, b"PK\x03\x04 @data {"])
-def test_junk_is_rejected_by_every_reader(tmp_path, suffix, content):
-    path = tmp_path / f"data{suffix}"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="data") as caught:
-        FORMATS[suffix].read(path) if FORMATS[suffix].labels_apart else FORMATS[suffix].read(path, -1)
-    assert str(path) in str(caught.value)
+@pytest.mark.parametrize(
+    ("name", "content", "labels"),
+    [
+        ("data.csv", "a,sea\n1_0,1\n", -1),
+        ("data.csv", "a,sea,b\n1,1,\n1_0.5,0,\n", ["sea"]),
+        ("data.arff", "@relation x\n@attribute a numeric\n@attribute b {0,1}\n@data\n1_0,1\n", -1),
+        ("data.arff", "@relation x\n@attribute a numeric\n@attribute b {0,1}\n@data\n{0 1_0}\n", -1),
+        ("data.arff", "@relation x\n@attribute a {0,1_0}\n@attribute b {0,1}\n@data\n10,1\n", -1),
+        ("data.svm", "0 1:1_0\n", None),
+        ("data.svm", "0 1_0:1\n", None),
+    ],
+)
+def test_underscores_in_numbers_are_rejected(write, name, content, labels):
+    """Python reads 1_0 as 10."""
+    with pytest.raises(ValueError, match=rf"{name}.*1_0"):
+        read_file(write(name, content), labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("task.npz", "ccmn.data.npz.np.load"), ("task.mat", "ccmn.data.mat.read_variables")]
+)
+def test_exhausted_memory_is_not_reported_as_a_damaged_file(small, tmp_path, monkeypatch, name, target):
+    SAVE[name.partition(".")[2]](small, tmp_path / name)
+
+    def fail(*_, **__):
+        raise MemoryError("Unable to allocate 7.63 MiB")
+
+    monkeypatch.setattr(target, fail)
+    with pytest.raises(MemoryError, match="Unable"):
+        read_file(tmp_path / name)
+
+
+def test_failed_write_keeps_the_old_file(small, tmp_path, monkeypatch):
+    path = tmp_path / "data.npz"
+    path.write_text("old content")
+
+    def fail(stream, **arrays):
+        stream.write(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez_compressed", fail)
+    with pytest.raises(KeyboardInterrupt):
+        write_file(small, path)
+    assert path.read_text() == "old content"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        write_file(small, tmp_path / "nowhere" / "data.csv")

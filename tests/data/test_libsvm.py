@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-import gzip
-
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from ccmn.data import load_dataset, read_file
@@ -31,14 +27,6 @@ def test_given_counts_and_names(write):
     assert (data.d, data.q) == (3, 5)
     assert read_file(path, ["sea", "sky"]).label_names == ("sea", "sky")
     assert read_file(path, write("names.txt", "sea\nsky\nland\n")).q == 3
-
-
-def test_round_trip(write, small, same):
-    lines = [
-        ",".join(map(str, np.flatnonzero(y))) + "".join(f" {j + 1}:{x[j]:.9g}" for j in np.flatnonzero(x))
-        for x, y in zip(small.X, small.Y)
-    ]
-    same(read_file(write("small.svm", "\n".join(lines) + "\n\n\n"), small.label_names), small)
 
 
 @pytest.mark.parametrize(
@@ -83,23 +71,6 @@ def test_malformed(write, text, message):
 def test_contradictory_counts(write, labels, message):
     with pytest.raises(ValueError, match=message):
         read_file(write("data.txt", TEXT), labels)
-
-
-def test_damaged_compression(tmp_path):
-    path = tmp_path / "data.txt.gz"
-    whole = bytearray(gzip.compress(TEXT.encode() * 50))
-    whole[30] ^= 255
-    path.write_bytes(whole)
-    with pytest.raises(ValueError, match="damaged"):
-        read_file(path)
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, len(TEXT)), st.integers(0, 3), st.text("0129 ,:\n-.#enaf\x00", max_size=4))
-def test_mutated_text_parses_or_is_rejected(write, rejection, at, cut, insert):
-    path = write("data.txt", TEXT[:at] + insert + TEXT[at + cut :])
-    message = rejection(read_file, path)
-    assert not message or str(path) in message
 
 
 def test_yeast_equals_the_npz(real_data, original, same):

@@ -11,14 +11,6 @@ from numpy.testing import assert_array_equal
 from ccmn.data import read_file, write_file
 
 
-def test_round_trip(small, same, tmp_path):
-    write_file(small, tmp_path / "small.npz")
-    back = read_file(tmp_path / "small.npz")
-    same(back, small)
-    assert (back.feature_names, back.label_names, back.name) == (small.feature_names, small.label_names, "small")
-    assert back.Y.dtype == np.uint8
-
-
 def test_round_trip_of_sparse_and_candidates(small, same, tmp_path):
     data = dataclasses.replace(
         small,
@@ -53,21 +45,6 @@ def test_layout(small, tmp_path):
         assert z["X_shape"].dtype == np.int64
 
 
-def test_failed_write_keeps_the_old_file(small, tmp_path, monkeypatch):
-    path = tmp_path / "data.npz"
-    path.write_text("old content")
-
-    def fail(stream, **arrays):
-        stream.write(b"half")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(np, "savez_compressed", fail)
-    with pytest.raises(KeyboardInterrupt):
-        write_file(small, path)
-    assert path.read_text() == "old content"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 X_PARTS = {
     "X_data": np.ones(1, np.float32),
     "X_indices": np.zeros(1, np.int32),
@@ -79,7 +56,7 @@ X_PARTS = {
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"Y": None}, "the array 'Y' is missing; found X"),
+        ({"X": None, "Y": None}, "the arrays 'X' and 'Y' are missing; found nothing"),
         ({"Y": np.array(1)}, "Y must be a matrix"),
         ({"Y": np.ones((4, 2))}, "Y must have a row for each of the 3 rows of X; got 4"),
         ({"Y": np.full((3, 2), 2)}, "Y must be 0 or 1"),
@@ -132,27 +109,6 @@ def test_pickle_file_is_never_loaded(tmp_path):
     path.write_bytes(pickle.dumps(Trap()))
     with pytest.raises(ValueError, match="not a complete NPZ file of plain arrays"):
         read_file(path)
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", bytes(range(256)), b"text"])
-def test_random_content(tmp_path, content):
-    path = tmp_path / "data.npz"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="not a complete NPZ file"):
-        read_file(path)
-
-
-def test_damaged(tmp_path, small, rejection):
-    path = tmp_path / "data.npz"
-    write_file(small, path)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="not a complete NPZ file"):
-        read_file(path)
-    for at in range(0, len(whole), 7):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
-        message = rejection(read_file, path)
-        assert not message or str(path) in message
 
 
 def test_other_zip_files(tmp_path):

@@ -35,13 +35,6 @@ def test_reads_numbers_booleans_and_nulls(tmp_path):
     assert_array_equal(data.Y, [[1, 1], [0, 0], [np.nan, 1]])
 
 
-def test_round_trip(small, same, tmp_path):
-    columns = dict(zip(small.feature_names, small.X.T)) | dict(zip(small.label_names, small.Y.T))
-    back = read_file(write_table(tmp_path / "small.parquet", **columns), -2)
-    same(back, small)
-    assert back.name == "small"
-
-
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
@@ -65,14 +58,6 @@ def test_duplicate_names(tmp_path):
     pq.write_table(pa.table([pa.array([1]), pa.array([0])], names=["a", "a"]), tmp_path / "data.parquet")
     with pytest.raises(ValueError, match="'a' occurs more than once"):
         read_file(tmp_path / "data.parquet", -1)
-
-
-@pytest.mark.parametrize("keep", [0, 10, 200])
-def test_damaged(tmp_path, keep):
-    path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(ValueError, match="is not a complete Parquet file"):
-        read_file(path, -1)
 
 
 def test_damaged_footer_is_reported_in_one_line(tmp_path):

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccmn.data.formats import read_file
-from ccmn.data.tables import label_columns, label_names, read_label_list, read_label_xml
+from ccmn.data.tables import label_columns, label_names
 
 NAMES = ["age", "label_sea", "label_sky", "size"]
 XML = '<labels xmlns="http://mulan.sourceforge.net/labels"><label name="label_sky"/><label name="age"></label></labels>'
@@ -63,7 +62,7 @@ def test_missing_file_is_named():
 
 def test_nested_labels_and_entities_in_names(write):
     text = '<labels>\n<label name="a"><label name="b &amp; c"/></label>\n</labels>'
-    assert read_label_xml(write("l.xml", text)) == ["a", "b & c"]
+    assert label_names(write("l.xml", text)) == ["a", "b & c"]
 
 
 BOMB = """<?xml version="1.0"?>
@@ -91,7 +90,7 @@ EXTERNAL = """<!DOCTYPE labels [<!ENTITY x SYSTEM "file:///etc/passwd">]><labels
 def test_bad_xml(write, text, message):
     path = write("labels.xml", text)
     with pytest.raises(ValueError, match=message) as caught:
-        read_label_xml(path)
+        label_names(path)
     assert str(path) in str(caught.value)
 
 
@@ -101,29 +100,10 @@ def test_bad_xml(write, text, message):
 )
 def test_bad_list(write, text, message):
     with pytest.raises(ValueError, match=message):
-        read_label_list(write("labels.txt", text))
+        label_names(write("labels.txt", text))
 
 
 def test_real_xml_order_is_not_the_arff_order(original):
     names = label_names(original / "mulan_yeast.xml")
     assert len(names) == 14
     assert names[3] == "Class6"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "labels"),
-    [
-        ("data.csv", "a,sea\n1_0,1\n", -1),
-        ("data.csv", "a,sea,b\n1,1,\n1_0.5,0,\n", ["sea"]),
-        ("data.arff", "@relation x\n@attribute a numeric\n@attribute b {0,1}\n@data\n1_0,1\n", -1),
-        ("data.arff", "@relation x\n@attribute a numeric\n@attribute b {0,1}\n@data\n{0 1_0}\n", -1),
-        ("data.arff", "@relation x\n@attribute a {0,1_0}\n@attribute b {0,1}\n@data\n10,1\n", -1),
-        ("data.svm", "0 1:1_0\n", None),
-        ("data.svm", "0 1_0:1\n", None),
-    ],
-)
-def test_underscores_in_numbers_are_rejected(tmp_path, name, content, labels):
-    """Python reads 1_0 as 10."""
-    (tmp_path / name).write_text(content)
-    with pytest.raises(ValueError, match=rf"{name}.*1_0"):
-        read_file(tmp_path / name, labels)

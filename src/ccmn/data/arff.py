@@ -9,29 +9,20 @@ only, and the ``liac-arff`` package is no longer maintained.
 
 from __future__ import annotations
 
+import math
 import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse
 
 from ccmn._files import PathLike, check_file, data_name, prefix_errors, text_lines
 from ccmn.data.dataset import MultiLabelData
-from ccmn.data.tables import (
-    DenseRows,
-    LabelSpec,
-    SparseRows,
-    Table,
-    check_column_names,
-    label_columns,
-    parse_cell,
-    parse_cells,
-    parse_number,
-)
+from ccmn.data.tables import LabelSpec, Table, check_column_names, check_width, label_columns
 
 Lines = Iterator[tuple[int, str]]
 
@@ -65,27 +56,11 @@ class Header:
 
 
 def read_arff(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
-    """Read an ARFF file, compressed (``.gz``) or not.
+    """Read an ARFF file, compressed (``.gz``) or not, as float32 features, sparse if the rows are, and dense labels.
 
-    Parameters
-    ----------
-    path : str or path
-        File whose attributes are numeric, or nominal with numbers as values, such as {0,1}.
-    labels : path, list of str, str or int, default=None
-        Label attributes: for Mulan files the XML file next to them, or names, a pattern such as "label_*", or a count
-        from the start (14) or the end (-14). Meka files need none: ``-C 6`` in the relation declares the first 6
-        attributes as labels, ``-C -6`` the last 6. Labels keep the order of the attributes, which may differ from
-        the order in the XML file.
-
-    Returns
-    -------
-    MultiLabelData
-        Features in float32, sparse if the rows are sparse, and dense labels.
-
-    Raises
-    ------
-    ValueError
-        If the file is malformed; the message names the file and the line.
+    The attributes are numeric, or nominal with numbers as values, such as {0,1}. Mulan files need ``labels``, usually
+    the XML file next to them. Meka files need none: ``-C 6`` in the relation declares the first 6 attributes as labels,
+    ``-C -6`` the last 6. Labels keep the order of the attributes, which may differ from the order in the XML file.
     """
     path = check_file(path)
     lines = enumerate(text_lines(path), start=1)
@@ -94,14 +69,14 @@ def read_arff(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData
         check_column_names(header.names)
         columns = label_columns(_label_spec(labels, header, path), header.names)
     table = _read_rows(lines, header, path)
-    by_values: dict[tuple[float, ...], list[int]] = {}
+    by_column = table.by_column()
+    declared: dict[tuple[float, ...], list[int]] = {}
     for column, attribute in enumerate(header.attributes):
         if attribute.values is not None:
-            by_values.setdefault(attribute.values, []).append(column)
-    by_column = table.by_column()
-    for allowed, members in by_values.items():
-        declared = ",".join(f"{value:g}" for value in allowed)
-        by_column.require(np.array(members), allowed, f"its values are declared as {{{declared}}}")
+            declared.setdefault(attribute.values, []).append(column)
+    for allowed, members in declared.items():
+        listed = ",".join(f"{value:g}" for value in allowed)
+        by_column.require(np.array(members), allowed, f"its values are declared as {{{listed}}}")
     return table.split(columns)
 
 
@@ -150,7 +125,7 @@ def _declared_values(name: str, declared: str) -> tuple[float, ...] | None:
     nominal = re.match(r"\{([^}]*)\}", declared)
     if nominal:
         try:
-            return tuple(parse_number(_unquote(value.strip())) for value in nominal[1].split(","))
+            return tuple(_number(_unquote(value.strip())) for value in nominal[1].split(","))
         except ValueError:
             kind = f"one of {{{nominal[1][:40]}}}"
     else:
@@ -165,79 +140,89 @@ def _declared_values(name: str, declared: str) -> tuple[float, ...] | None:
 
 def _read_rows(lines: Lines, header: Header, path: Path) -> Table:
     """Return the rows below ``@data``; the first row determines whether they are sparse."""
-    rows = _data_rows(lines)
-    first = next(rows, None)
-    if first is None:
-        raise ValueError(f"{path} has no rows after @data: it is incomplete or empty")
-    read = _read_sparse if first[1].startswith("{") else _read_dense
-    return read(chain([first], rows), header, path)
-
-
-def _data_rows(lines: Lines) -> Lines:
-    """Yield line number and text of every row, without comments and blank lines."""
+    names, places = header.names, array("q")
+    columns, values, ends = array("q"), array("f"), array("q", [0])
+    sparse = False
     for number, line in lines:
-        text = (line.split("%")[0] if "%" in line else line).strip()
-        if text:
-            yield number, text
-
-
-def _read_dense(rows: Lines, header: Header, path: Path) -> Table:
-    """Return dense rows as a table."""
-    names, numbers = header.names, array("q")
-    values = DenseRows(len(names))
-    for number, text in rows:
+        text = _bare(line.split("%")[0].strip())
+        if not text:
+            continue
+        if not places and text.startswith("{"):
+            sparse = True
+            _check_omitted_values(header, path)
         with prefix_errors(f"{path}, line {number}"):
-            if text.startswith("{"):
-                raise ValueError("a sparse row, in braces, among dense rows; write all rows in the same form")
-            values.append(parse_cells(_bare(text).split(","), names, missing="?"))
-        numbers.append(number)
-    return Table(path, names, values.to_array(), numbers)
+            if sparse:
+                row = _parse_pairs(text, names)
+                columns.extend(row)
+                values.extend(row.values())
+            else:
+                values.extend(_parse_cells(text, names))
+        places.append(number)
+        ends.append(len(values))
+    if not places:
+        raise ValueError(f"{path} has no rows after @data: it is incomplete or empty")
+    shape, numbers = (len(places), len(names)), np.array(values, dtype=np.float32)
+    if not sparse:
+        return Table(path, names, numbers.reshape(shape), places)
+    matrix = scipy.sparse.csr_array((numbers, np.array(columns, np.int32), np.array(ends)), shape=shape)
+    matrix.sort_indices()
+    return Table(path, names, matrix, places)
 
 
-def _read_sparse(rows: Lines, header: Header, path: Path) -> Table:
-    """Return sparse rows as a table with a CSR matrix."""
+def _check_omitted_values(header: Header, path: Path) -> None:
+    """Reject nominal attributes whose first value is not 0: Weka omits the first one, whichever it is."""
     for attribute in header.attributes:
-        # Weka omits the first declared value, whichever it is; only 0 can be omitted from a sparse matrix.
         if attribute.values is not None and attribute.values[0] != 0:
             raise ValueError(
                 f"{path}, line {attribute.line}: in a sparse file an omitted value is the first declared value, here "
                 f"{attribute.values[0]:g} for {attribute.name!r}; declare 0 first, {{0,1}}, and write the file again"
             )
-    names, sparse, numbers = header.names, SparseRows(), array("q")
-    for number, text in rows:
-        with prefix_errors(f"{path}, line {number}"):
-            sparse.append(*_parse_pairs(_bare(text), names))
-        numbers.append(number)
-    return Table(path, names, sparse.to_csr(len(names)), numbers)
 
 
-def _parse_pairs(text: str, names: list[str]) -> tuple[list[int], list[float]]:
-    """Return the columns and values of a sparse row."""
+def _parse_cells(text: str, names: list[str]) -> list[float]:
+    """Return the values of a dense row."""
+    if text.startswith("{"):
+        raise ValueError("a sparse row, in braces, among dense rows; write all rows in the same form")
+    cells = text.split(",")
+    check_width(cells, len(names))
+    try:
+        return [_number(cell) for cell in cells]
+    except ValueError:
+        return [_cell(cell, name) for cell, name in zip(cells, names)]
+
+
+def _parse_pairs(text: str, names: list[str]) -> dict[int, float]:
+    """Return the values of a sparse row by the number of the attribute."""
     if not (text.startswith("{") and text.endswith("}")):
         raise ValueError("a row of a sparse file must be in braces, {0 1, 7 1}; is the file incomplete?")
-    body = text[1:-1].strip()
-    if "_" in body:  # Python reads 1_0 as 10
-        wrong = next(pair.strip() for pair in body.split(",") if "_" in pair)
-        raise ValueError(f"{wrong[:40]!r} is not an attribute number and a value, such as '7 1'")
-    pairs = [pair.split() for pair in body.split(",")] if body else []
-    columns = _parse_columns(pairs, len(names))
-    try:
-        return columns, [float(value) for _, value in pairs]
-    except ValueError:
-        return columns, [parse_cell(value, names[j], missing="?") for j, (_, value) in zip(columns, pairs)]
+    row: dict[int, float] = {}
+    for pair in text[1:-1].split(",") if text[1:-1].strip() else ():
+        place, *rest = pair.split() or [""]
+        if not place.isdecimal() or len(rest) != 1 or "_" in rest[0]:
+            raise ValueError(f"{' '.join(pair.split())[:40]!r} is not an attribute number and a value, such as '7 1'")
+        column = int(place[:20])
+        if column >= len(names):
+            raise ValueError(f"attribute {column} is out of range: there are {len(names)}, numbered from 0")
+        if column in row:
+            raise ValueError(f"column {column} (from 0) is given twice in one row")
+        row[column] = _cell(rest[0], names[column])
+    return row
 
 
-def _parse_columns(pairs: list[list[str]], total: int) -> list[int]:
-    """Return the attribute numbers of a sparse row."""
+def _number(text: str) -> float:
+    """Return the number in a text; ``1_000``, which Python accepts, is rejected."""
+    return float("not a number" if "_" in text else text)
+
+
+def _cell(text: str, name: str) -> float:
+    """Return the number in a cell, NaN for a missing value."""
     try:
-        columns = [int(column) for column, _ in pairs]
+        return math.nan if text.strip() == "?" else _number(text)
     except ValueError:
-        wrong = next((pair for pair in pairs if len(pair) != 2 or not pair[0].isdecimal()), pairs[0])
-        raise ValueError(f"{' '.join(wrong)[:40]!r} is not an attribute number and a value, such as '7 1'") from None
-    if columns and not 0 <= min(columns) <= max(columns) < total:
-        outside = next(column for column in columns if not 0 <= column < total)
-        raise ValueError(f"attribute {outside} is out of range: there are {total}, numbered from 0")
-    return columns
+        raise ValueError(
+            f"{text[:40]!r} in column {name!r} is not a number. Features must be numbers and labels 0 or 1 ('?' if "
+            "missing)."
+        ) from None
 
 
 def _bare(text: str) -> str:

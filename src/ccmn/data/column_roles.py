@@ -25,7 +25,7 @@ DEFAULT_SEPARATOR = ";"
 SEPARATORS = (",", ";", "\t")
 """Separators of columns; spreadsheets of many countries write semicolons."""
 MAX_NAMES = 10
-"""Number of column names in an error message."""
+"""Number of names in an error message."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class ColumnRoles:
 
     @property
     def is_plain(self) -> bool:
-        """Whether only label columns and at most one text column are selected."""
-        return not (self.tags or self.image or self.id or self.ignore) and len(self.text) <= 1
+        """Whether only label columns are selected."""
+        return not (self.tags or self.text or self.image or self.id or self.ignore)
 
     def over(self, defaults: ColumnRoles) -> ColumnRoles:
         """Return these roles, completed with those that a file or a model declares."""
@@ -146,9 +146,19 @@ def require_columns(names: Sequence[str] | None, option: str, wanted: Sequence[s
     """Reject columns that a table does not have; without ``names``, they are not known yet."""
     for column in wanted:
         if names is not None and column not in names:
-            near = difflib.get_close_matches(column, names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(names[:MAX_NAMES])}"
-            raise ValueError(f"there is no column {column!r} ({option}); {hint}")
+            raise ValueError(f"there is no column {column!r} ({option}); {name_hint(column, names)}")
+
+
+def name_hint(name: str, names: Sequence[str]) -> str:
+    """Return a question that names a similar column, or else some columns."""
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"the columns are {name_some(names)}"
+
+
+def name_some(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
+    shown = ", ".join(repr(name) for name in names[:MAX_NAMES])
+    return shown + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
 
 
 def _column_names(path: Path) -> list[str] | None:

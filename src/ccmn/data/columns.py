@@ -22,10 +22,9 @@ from ccmn._warnings import warn
 from ccmn.data.catalog import DATASETS, load_dataset
 from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.dataset import Matrix, MultiLabelData
-from ccmn.data.formats import FORMATS, format_suffix, is_table, read_file, read_rows, read_table, read_text_file
-from ccmn.data.labeled_table import MAX_DISPLAYED_COLUMNS, LabeledTable
-from ccmn.data.libsvm import read_libsvm
-from ccmn.data.preprocessing import TablePreprocessor, TextFeatures, to_numbers
+from ccmn.data.formats import FORMATS, format_suffix, is_table, read_file, read_rows, read_table
+from ccmn.data.labeled_table import LabeledTable
+from ccmn.data.preprocessing import TablePreprocessor, to_numbers
 from ccmn.data.tables import LabelSpec
 from ccmn.data.vote_files import majority, read_votes
 
@@ -42,13 +41,11 @@ class Columns:
     Parameters
     ----------
     n_features : int
-        Number of features, without the features of the text column.
+        Number of features.
     n_labels : int
         Number of labels.
     feature_names, label_names : sequence of str, default=None
         Column names. If they are known, columns of other files are matched by name in any order, else by position.
-    text : TextFeatures, default=None
-        TF-IDF features of the text column of a table of numbers.
     table : TablePreprocessor, default=None
         Features of a table with other columns. ``n_features`` counts them; the names are those of the table.
     roles : ColumnRoles, default=ColumnRoles()
@@ -59,7 +56,6 @@ class Columns:
     n_labels: int
     feature_names: Sequence[str] | None = None
     label_names: Sequence[str] | None = None
-    text: TextFeatures | None = None
     table: TablePreprocessor | None = None
     roles: ColumnRoles = field(default_factory=ColumnRoles)
 
@@ -67,8 +63,6 @@ class Columns:
     def from_training_data(
         cls,
         source: PathLike,
-        labels: LabelSpec | None = None,
-        text: str | None = None,
         *,
         roles: ColumnRoles | None = None,
         data_dir: PathLike | None = None,
@@ -77,10 +71,10 @@ class Columns:
     ) -> tuple[Columns, MultiLabelData]:
         """Read training data; return their columns, and the data with all columns converted to features.
 
-        ``roles`` replaces ``labels`` and ``text``. ``votes`` names the columns of a long table of votes, and ``items``
-        the file of their items, as in :func:`ccmn.data.vote_files.read_votes`. Votes may have no features.
+        ``votes`` names the columns of a long table of votes, and ``items`` the file of their items, as in
+        :func:`ccmn.data.vote_files.read_votes`. Votes may have no features.
         """
-        roles = roles or ColumnRoles(labels, text=() if text is None else (text,))
+        roles = roles or ColumnRoles()
         if votes is not None:
             return cls._from_votes(source, roles, votes, items)
         columns, data = cls._from_numbers(source, roles, data_dir)
@@ -125,21 +119,16 @@ class Columns:
     def _from_numbers(
         cls, source: PathLike, roles: ColumnRoles, data_dir: PathLike | None
     ) -> tuple[Columns | None, MultiLabelData | None]:
-        """Read data whose features are complete numbers and at most one text; None for any other table."""
+        """Read data whose features are complete numbers; None for any other table."""
         table = is_table(source)
         if not table and not roles.is_plain:
             raise ValueError(
-                f"{source}: --tags, --image, --id, --ignore and several text columns require "
-                "a table (CSV, Parquet, JSON)"
+                f"{source}: --tags, --text, --image, --id and --ignore require a table (CSV, Parquet, JSON)"
             )
         if table and (not roles.is_plain or not FORMATS[format_suffix(source)].numeric):
             return None, None
         try:
-            if roles.text:
-                data, texts = read_text_file(source, roles.text[0], roles.labels)
-                features = TextFeatures.fit(roles.text[0], texts)
-            else:
-                data, features = load_dataset(source, labels=roles.labels, data_dir=data_dir), None
+            data = load_dataset(source, labels=roles.labels, data_dir=data_dir)
             if table and data.d:
                 check_no_missing(data.X, data.feature_names)
         except UnpackedSizeError:
@@ -148,10 +137,7 @@ class Columns:
             if not table:
                 raise
             return None, None
-        columns = cls(data.d, data.q, data.feature_names, data.label_names, features)
-        if features is None:
-            return columns, data
-        return columns, replace(features.join(data, texts), texts=texts, cells=_displayed_numbers(data))
+        return cls(data.d, data.q, data.feature_names, data.label_names), data
 
     def read_rows(
         self, source: PathLike, *, roles: ColumnRoles | None = None, data_dir: PathLike | None = None
@@ -159,41 +145,24 @@ class Columns:
         """Read rows to predict from a file or a dataset of the catalog; labels are ignored."""
         if self._needs_table(source, roles):
             return self._read_table(source, roles or ColumnRoles(), labeled=False)
-        texts: list[str] = []
         try:
-            if self.text is not None:
-                data, texts = read_text_file(source, self.text.column, [])
-            elif _is_dataset_name(source):
-                data = load_dataset(source, data_dir=data_dir)
-            else:
-                data = read_rows(source)
+            data = load_dataset(source, data_dir=data_dir) if _is_dataset_name(source) else read_rows(source)
         except ValueError as error:
             if isinstance(error, UnpackedSizeError) or not self._can_select(source):
                 raise
             return self._read_table(source, ColumnRoles(), labeled=False)
         data = replace(data, Y=np.empty((data.n, 0)), candidates=None, label_names=None, trusted=None)
-        return self._with_features(data, texts, source)
+        return self._with_features(data, source)
 
     def read_labeled(
-        self,
-        source: PathLike,
-        labels: LabelSpec | None = None,
-        *,
-        roles: ColumnRoles | None = None,
-        data_dir: PathLike | None = None,
+        self, source: PathLike, *, roles: ColumnRoles | None = None, data_dir: PathLike | None = None
     ) -> MultiLabelData:
-        """Read features and labels; without ``labels``, the label columns have the names in the model.
-
-        ``roles`` replaces ``labels``.
-        """
-        roles = roles or ColumnRoles(labels)
+        """Read features and labels; by default, the label columns have the names in the model."""
+        roles = roles or ColumnRoles()
         if self._needs_table(source, roles):
             return self._read_table(source, roles)
-        texts: list[str] = []
         try:
-            if self.text is not None:
-                data, texts = read_text_file(source, self.text.column, self._labels(source, roles.labels))
-            elif _is_dataset_name(source):
+            if _is_dataset_name(source):
                 data = load_dataset(source, labels=roles.labels, data_dir=data_dir)
             else:
                 data = read_file(source, self._labels(source, roles.labels))
@@ -201,7 +170,7 @@ class Columns:
             if isinstance(error, UnpackedSizeError) or not self._can_select(source):
                 raise
             return self._read_table(source, roles)
-        return self._with_features(self._with_labels(data, source), texts, source)
+        return self._with_features(self._with_labels(data, source), source)
 
     def _needs_table(self, source: PathLike, roles: ColumnRoles | None) -> bool:
         """Return whether the columns of the file are of several kinds."""
@@ -222,8 +191,6 @@ class Columns:
         if not labeled and own.tags is not None and own.tags not in raw.frame:
             own = replace(own, tags=None)
         missing: dict[str, Any] = {name: None for name in ("id", "image") if getattr(own, name) not in raw.frame}
-        if self.text is not None:
-            own = replace(own, text=(self.text.column,))
         roles = replace(roles, ignore=(), text=()).over(replace(own, **missing))
         raw = replace(raw, roles=ColumnRoles()) if roles.tags or roles.labels or not labeled else raw
         table = LabeledTable.read(raw, roles, self.label_names, labeled=labeled)
@@ -238,7 +205,7 @@ class Columns:
         X = np.column_stack(columns) if columns else np.empty((len(frame), 0))
         data = table.data(X.astype(np.float32), self.feature_names)
         data = self._with_labels(data, source) if labeled else data
-        return self._with_features(data, list(data.texts or ()), source)
+        return self._with_features(data, source)
 
     def _labels(self, source: PathLike, labels: LabelSpec | None) -> LabelSpec | None:
         """Return the selection of labels as given, or the labels of the model."""
@@ -249,7 +216,7 @@ class Columns:
             return list(self.label_names)
         return self.n_labels if _is_libsvm(source) else None
 
-    def _with_features(self, data: MultiLabelData, texts: list[str], source: PathLike) -> MultiLabelData:
+    def _with_features(self, data: MultiLabelData, source: PathLike) -> MultiLabelData:
         """Return the data with the features of the model, in its order."""
         with prefix_errors(source):
             if self.feature_names is not None and data.feature_names is not None:
@@ -257,8 +224,7 @@ class Columns:
             else:
                 X = self._by_position(data, source)
             check_no_missing(X, self.feature_names)
-        data = replace(data, X=X, feature_names=self.feature_names)
-        return data if self.text is None else replace(self.text.join(data, texts), texts=texts)
+        return replace(data, X=X, feature_names=self.feature_names)
 
     def _by_position(self, data: MultiLabelData, source: PathLike) -> Matrix:
         """Return the features of a file that cannot be matched by name."""
@@ -319,15 +285,6 @@ def _numbers_rows(values: Any) -> bool:
         return False
 
 
-def _displayed_numbers(data: MultiLabelData) -> Any:
-    """Return the numbers of a table as a DataFrame, for display; None if there are none or too many."""
-    if data.feature_names is None or not 0 < data.d <= MAX_DISPLAYED_COLUMNS or is_sparse(data.X):
-        return None
-    import pandas as pd
-
-    return pd.DataFrame(data.X, columns=list(data.feature_names))
-
-
 def _is_dataset_name(source: PathLike) -> bool:
     """Return whether the source is a dataset name, possibly a misspelled one."""
     return source in DATASETS or (isinstance(source, str) and format_suffix(source) == "")
@@ -336,7 +293,7 @@ def _is_dataset_name(source: PathLike) -> bool:
 def _is_libsvm(source: PathLike) -> bool:
     """Return whether the suffix is one of LIBSVM text."""
     suffix = format_suffix(source)
-    return suffix in FORMATS and FORMATS[suffix].read is read_libsvm
+    return suffix in FORMATS and FORMATS[suffix].labels == "lines"
 
 
 def _places(wanted: Sequence[str], names: Sequence[str], what: str) -> list[int]:

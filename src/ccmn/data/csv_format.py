@@ -1,9 +1,8 @@
 """CSV files: a header line with column names, then one row per line.
 
-Label cells are 0 or 1 (yes or no, true or false), or empty if not observed. Files that contain only plain numbers are
-read with pandas. All other files, such as those with text columns, quoted cells, words or errors, are read row by row
-with the strict reader of the standard library: pandas accepts malformed quotes and short rows silently and does not
-report the line of an invalid cell.
+Files that contain only plain numbers are read with pandas. All other files, such as those with text columns, quoted
+cells, words or errors, are read row by row with the strict reader of the standard library: pandas accepts malformed
+quotes and short rows silently and does not report the line of an invalid cell.
 """
 
 from __future__ import annotations
@@ -33,73 +32,42 @@ from ccmn._files import (
 from ccmn.data.column_roles import csv_records, csv_separator
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.labeled_table import RawTable
-from ccmn.data.tables import (
-    DenseRows,
-    LabelSpec,
-    Table,
-    check_column_names,
-    check_width,
-    label_columns,
-    parse_cells,
-    text_column,
-)
+from ccmn.data.preprocessing import to_numbers
+from ccmn.data.tables import LabelSpec, Table, check_column_names, check_width, label_columns
 
-_WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
-"""Words that are accepted as numbers, in any case."""
 INDEX_NAMES = ("", "Unnamed: 0")
 """Names of the index of a DataFrame in a CSV file."""
-_ROWS_PER_BLOCK = 10_000
-"""Sparse data are written in blocks of this many rows, to bound the memory of their dense form."""
-_LINES_PER_BLOCK = 100_000
-"""Lines of a CSV file that are parsed together; the memory is checked after each block."""
 _VALUES_PER_BLOCK = 1 << 22
-"""Plain numbers are parsed in blocks of this many values, to bound the memory in addition to that of the result."""
+"""Values that are parsed, or written, together, to bound the memory in addition to that of the result."""
 
 
 def read_csv(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
-    """Read a file of columns that are separated by commas, semicolons or tabs, compressed (``.gz``) or not.
+    """Read a CSV file of numbers, compressed (``.gz``) or not, as dense float32 features and labels.
 
-    Parameters
-    ----------
-    path : str or path
-        File in UTF-8 whose first line contains the column names. Empty cells are missing features or unobserved
-        labels. "true" and "yes" are read as 1, "false" and "no" as 0; case is ignored.
-    labels : list of str, str, int or path, default=None
-        Label columns: names, a pattern such as "label_*", the number of first (14) or last (-14) columns, or a file
-        with the names (``.xml`` or ``.txt``).
-
-    Returns
-    -------
-    MultiLabelData
-        Dense features in float32, and labels.
-
-    Raises
-    ------
-    ValueError
-        If the file is malformed; the message names the file, the line and the column.
+    The first line contains the column names. Cells mean what they mean for the commands: "yes" and "true" are 1, "no"
+    and "false" are 0, and an empty cell or "NA" is a missing feature or an unobserved label.
     """
     path = check_file(path)
-    names, columns, _ = _read_header(path, labels, None)
-    values = _read_numbers(path, names)
-    if values is None:
-        return _read_rows(path, labels, None)[0]
-    return Table(path, names, values, range(2, len(values) + 2)).split(columns)
-
-
-def read_csv_text(path: PathLike, text: str, labels: LabelSpec | None = None) -> tuple[MultiLabelData, list[str]]:
-    """Return the data of all columns except the text column, and the texts of that column."""
-    return _read_rows(check_file(path), labels, text)
+    names = _read_header(path)
+    with prefix_errors(path):
+        columns = label_columns(labels, names)
+    values = _read_plain_numbers(path, names)
+    if values is not None:
+        return Table(path, names, values, range(2, len(values) + 2)).split(columns)
+    raw = read_csv_table(path).typed()
+    numbers = [to_numbers(raw.frame[name], raw.place) for name in names]
+    return Table(path, names, np.column_stack(numbers).astype(np.float32), raw.places or ()).split(columns)
 
 
 def read_csv_table(path: PathLike) -> RawTable:
-    """Return all columns as texts, None where a cell is empty or means a missing value.
+    """Return all columns as texts, exactly as they are in the file.
 
     The index of a DataFrame, a first column without a name that numbers the rows, is left out.
     """
     import pandas as pd
 
     path = check_file(path)
-    names, _, _ = _read_header(path, [], None, may_have_index=True)
+    names = _read_header(path, may_have_index=True)
     columns: list[list[str]] = [[] for _ in names]
     lines, size, limit = array("q"), 0, unpacked_limit(path)
     records = csv_records(path)
@@ -128,7 +96,7 @@ def read_frame_csv(path: Path, **settings: Any) -> Any:
     blocks: list[Any] = []
     try:
         with open_text(path) as stream:
-            for frame in pd.read_csv(stream, chunksize=_LINES_PER_BLOCK, **settings):
+            for frame in pd.read_csv(stream, chunksize=100_000, **settings):
                 blocks.append(frame)
                 if not isinstance(frame.index, pd.RangeIndex):  # pandas uses surplus cells as an index
                     raise ValueError(f"{path}: the rows have more cells than the header")
@@ -139,18 +107,7 @@ def read_frame_csv(path: Path, **settings: Any) -> Any:
 
 
 def write_csv(data: MultiLabelData, path: PathLike) -> None:
-    """Write features, then labels, to a CSV file.
-
-    ``read_csv(path, labels=-data.q)`` reads the same data. Unnamed columns become x0, x1, ... and label_0, label_1,
-    ... The file is written atomically.
-
-    Parameters
-    ----------
-    data : MultiLabelData
-        Data without candidate sets.
-    path : str or path
-        File to write.
-    """
+    """Write features, then labels; unnamed columns become x0, x1, ... and label_0, label_1, ..."""
     import pandas as pd
 
     if data.candidates is not None:
@@ -159,10 +116,11 @@ def write_csv(data: MultiLabelData, path: PathLike) -> None:
     labels = data.label_names or [f"label_{j}" for j in range(data.q)]
     with prefix_errors("the names of features and labels together"):
         check_column_names([*features, *labels])
+    rows = 1 + _VALUES_PER_BLOCK // (1 + data.d + data.q)
     with atomic_write(path) as stream, io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
         csv.writer(text, lineterminator="\n").writerow([*features, *labels])
-        for start in range(0, data.n, _ROWS_PER_BLOCK):
-            block = (M[start : start + _ROWS_PER_BLOCK] for M in (data.X, data.Y))
+        for start in range(0, data.n, rows):
+            block = (M[start : start + rows] for M in (data.X, data.Y))
             frame = pd.concat([pd.DataFrame(M.toarray() if is_sparse(M) else M) for M in block], axis=1)
             frame.to_csv(text, header=False, index=False, float_format=_shortest, lineterminator="\n")
 
@@ -172,20 +130,10 @@ def _shortest(value: Any) -> str:
     return str(value).removesuffix(".0")
 
 
-def read_cells(path: Path) -> Any:
-    """Return the cells of a CSV file as a DataFrame of unchanged texts."""
-    import pandas as pd
-
-    (_, names), *rows = csv_records(path)
-    return pd.DataFrame([cells for _, cells in rows], columns=[name.strip() for name in names], dtype=object)
-
-
-def _read_header(
-    path: Path, labels: LabelSpec | None, text: str | None, *, may_have_index: bool = False
-) -> tuple[list[str], NDArray[np.intp], int | None]:
-    """Return the column names without the text column, the indices of the label columns, and the text index."""
-    _, names = next(csv_records(path), (0, []))
-    names = [name.strip() for name in names]
+def _read_header(path: Path, *, may_have_index: bool = False) -> list[str]:
+    """Return the column names."""
+    _, cells = next(csv_records(path), (0, []))
+    names = [name.strip() for name in cells]
     with prefix_errors(path):
         if not names:
             raise ValueError("the file is empty; expected a line of column names, then one row per line")
@@ -195,10 +143,7 @@ def _read_header(
                 f"the first line contains numbers, {', '.join(names[:3])} ..., instead of column names; add a header "
                 "line"
             )
-        text_index = None if text is None else text_column(text, names)
-        if text_index is not None:
-            del names[text_index]
-        return names, label_columns(labels, names), text_index
+    return names
 
 
 def _looks_like_data(names: list[str]) -> bool:
@@ -209,7 +154,7 @@ def _looks_like_data(names: list[str]) -> bool:
         return False
 
 
-def _read_numbers(path: Path, names: list[str]) -> NDArray[np.float32] | None:
+def _read_plain_numbers(path: Path, names: list[str]) -> NDArray[np.float32] | None:
     """Return the rows of a file that contains only plain numbers, or None if rows must be read one by one."""
     import pandas as pd
 
@@ -244,21 +189,3 @@ def _read_numbers(path: Path, names: list[str]) -> NDArray[np.float32] | None:
     except (ValueError, OverflowError, OSError):  # read row by row to name the line and the column
         return None
     return np.concatenate(blocks)
-
-
-def _read_rows(path: Path, labels: LabelSpec | None, text: str | None) -> tuple[MultiLabelData, list[str]]:
-    """Read row by row; return the data of all columns except the text column, and the texts."""
-    names, columns, text_index = _read_header(path, labels, text)
-    width = len(names) + (text_index is not None)
-    rows, lines = DenseRows(len(names)), array("q")
-    texts: list[str] = []
-    records = csv_records(path)
-    next(records)
-    for line, cells in records:
-        with prefix_errors(f"{path}, line {line}"):
-            check_width(cells, width)
-            if text_index is not None:
-                texts.append(cells.pop(text_index))
-            rows.append(parse_cells(cells, names, missing="", words=_WORDS))
-        lines.append(line)
-    return Table(path, names, rows.to_array(), lines).split(columns), texts

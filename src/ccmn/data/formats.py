@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from ccmn._files import PathLike, check_file, prefix_errors
 from ccmn._registry import Registry
 from ccmn.data.arff import read_arff
-from ccmn.data.csv_format import read_csv, read_csv_table, read_csv_text, write_csv
+from ccmn.data.csv_format import read_csv, read_csv_table, write_csv
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.exchange import read_json, read_json_table, write_label_studio, write_rows
 from ccmn.data.labeled_table import RawTable
 from ccmn.data.libsvm import read_libsvm
 from ccmn.data.mat import read_mat
 from ccmn.data.npz import read_npz, write_npz
-from ccmn.data.parquet import read_parquet, read_parquet_table, read_parquet_text
+from ccmn.data.parquet import read_parquet, read_parquet_table
 from ccmn.data.tables import LabelSpec
 
 
@@ -27,47 +27,36 @@ class Format:
 
     name: str
     read: Callable[..., MultiLabelData]
-    """Called with the path and, unless ``labels_apart``, the selection of label columns."""
-    read_rows: Callable[..., MultiLabelData]
-    """Called with the path of a file to predict, whose labels may be absent; every named column is a feature."""
-    labels_apart: bool = False
-    """Whether the file stores labels in a separate matrix."""
-    read_text: Callable[..., tuple[MultiLabelData, list[str]]] | None = None
-    """Called with the path, the name of a text column and the selection of label columns; None without text."""
+    """Called with the path and, unless labels are stored apart, the selection of label columns."""
+    labels: Literal["columns", "lines", "apart"]
+    """Where the file has labels: in columns of a table, in every line, or in a matrix of their own."""
     read_table: Callable[[PathLike], RawTable] | None = None
     """Called with the path of a table with columns of any kind; None if the format has only numbers."""
     numeric: bool = True
     """Whether ``read`` reads numbers; otherwise the format is always a table."""
 
+    @property
+    def labels_apart(self) -> bool:
+        """Whether the file stores labels in a separate matrix."""
+        return self.labels == "apart"
+
 
 _JSON = Format(
-    "JSON (Label Studio, Argilla, Hugging Face, doccano)",
-    read_json,
-    read_rows=partial(read_json, labels=[]),
-    read_table=read_json_table,
-    numeric=False,
+    "JSON (Label Studio, Argilla, Hugging Face, doccano)", read_json, "columns", read_json_table, numeric=False
 )
-_LIBSVM = Format("LIBSVM multi-label text", read_libsvm, read_rows=read_libsvm)
+_LIBSVM = Format("LIBSVM multi-label text", read_libsvm, "lines")
 
 FORMATS: Registry[Format] = Registry(
     "file format",
     {
-        ".csv": Format(
-            "CSV", read_csv, read_rows=partial(read_csv, labels=[]), read_text=read_csv_text, read_table=read_csv_table
-        ),
-        ".parquet": Format(
-            "Parquet",
-            read_parquet,
-            read_rows=partial(read_parquet, labels=[]),
-            read_text=read_parquet_text,
-            read_table=read_parquet_table,
-        ),
-        ".arff": Format("ARFF (Mulan, Meka)", read_arff, read_rows=partial(read_arff, labels=[])),
-        ".mat": Format("MATLAB", read_mat, labels_apart=True, read_rows=read_mat),
+        ".csv": Format("CSV", read_csv, "columns", read_csv_table),
+        ".parquet": Format("Parquet", read_parquet, "columns", read_parquet_table),
+        ".arff": Format("ARFF (Mulan, Meka)", read_arff, "columns"),
+        ".mat": Format("MATLAB", read_mat, "apart"),
         ".txt": _LIBSVM,
         ".svm": _LIBSVM,
         ".libsvm": _LIBSVM,
-        ".npz": Format("NPZ", read_npz, labels_apart=True, read_rows=partial(read_npz, need_labels=False)),
+        ".npz": Format("NPZ", read_npz, "apart"),
         ".json": _JSON,
         ".jsonl": _JSON,
     },
@@ -151,21 +140,9 @@ def write_file(data: MultiLabelData, path: PathLike) -> None:
 
 def read_rows(path: PathLike) -> MultiLabelData:
     """Read a file to predict: every named column is a feature; labels in a separate matrix are kept."""
-    path = check_file(path)
-    with prefix_errors(path):
+    with prefix_errors(check_file(path)):
         form = FORMATS[format_suffix(path)]
-    return form.read_rows(path)
-
-
-def read_text_file(path: PathLike, text: str, labels: LabelSpec | None = None) -> tuple[MultiLabelData, list[str]]:
-    """Return the data of all columns but the text column, and the texts of that column."""
-    path = check_file(path)
-    with prefix_errors(path):
-        form = FORMATS[format_suffix(path)]
-        if form.read_text is None:
-            able = ", ".join(suffix for suffix, form in FORMATS.items() if form.read_text)
-            raise ValueError(f"a text column ({text!r}) can be read from {able}, not from {form.name}")
-    return form.read_text(path, text, labels)
+    return form.read(path, []) if form.labels == "columns" else form.read(path)
 
 
 def is_table(path: PathLike) -> bool:

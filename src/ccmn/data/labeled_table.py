@@ -59,6 +59,16 @@ class RawTable:
     trusted: Sequence[Any] | None = None
     decimal_comma: bool = False
 
+    def typed(self, untouched: Sequence[str | None] = ()) -> RawTable:
+        """Return the table with None for the words that mean a missing value in a CSV file, and with decimal points."""
+        if self.places is None:  # the cells of other files have types
+            return self
+        words = self.frame[[name for name in self.frame.columns if name not in untouched]]
+        columns = without_gap_words(words)
+        if self.decimal_comma:
+            columns |= with_decimal_points(words.assign(**columns))
+        return replace(self, frame=self.frame.assign(**columns))
+
     def place(self, row: int) -> str:
         """Return the position of a row, for error messages."""
         return f"{self.path}, row {row + 1}" if self.places is None else f"{self.path}, line {self.places[row]}"
@@ -95,12 +105,7 @@ class LabeledTable:
         not read.
         """
         roles = roles.over(raw.roles)
-        if raw.places is not None:  # the cells of CSV files are texts
-            words = [name for name in raw.frame.columns if name != roles.tags and name not in roles.text]
-            raw = replace(raw, frame=raw.frame.assign(**without_gap_words(raw.frame[words])))
-            if raw.decimal_comma:
-                numbers = [name for name in words if name not in (roles.id, roles.image)]
-                raw = replace(raw, frame=raw.frame.assign(**with_decimal_points(raw.frame[numbers])))
+        raw = raw.typed((roles.tags, *roles.text))
         with prefix_errors(raw.path):
             check_columns([str(name) for name in raw.frame.columns], roles)
         if not len(raw.frame):

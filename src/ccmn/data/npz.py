@@ -37,28 +37,17 @@ _PARTS = ("data", "indices", "indptr", "shape")
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def read_npz(path: PathLike, *, need_labels: bool = True) -> MultiLabelData:
-    """Read an NPZ file.
+def read_npz(path: PathLike) -> MultiLabelData:
+    """Read an NPZ file with ``X`` or ``Y``, and optionally ``candidates``, ``feature_names`` and ``label_names``.
 
-    Parameters
-    ----------
-    path : str or path
-        File with the arrays ``X``, ``Y`` and optionally ``candidates``, ``feature_names`` and ``label_names``.
-    need_labels : bool, default=True
-        Whether a file without ``Y`` is rejected. Otherwise ``Y`` has shape (n, 0).
-
-    Returns
-    -------
-    MultiLabelData
-        The data; ``X`` has shape (n, 0) if the file contains labels only.
+    ``X`` has shape (n, 0) if the file contains labels only, and ``Y`` if it contains rows to predict.
     """
     path = check_file(path)
     arrays = load_arrays(path, {*_MATRICES, *_NAMES, *(f"{key}_{part}" for key in _MATRICES for part in _PARTS)})
     with prefix_errors(path):
-        Y = _unpack(arrays, "Y")
-        X = _unpack(arrays, "X")
-        if Y is None and (need_labels or X is None):
-            raise ValueError(f"the array 'Y' is missing; found {', '.join(arrays) or 'nothing'}")
+        X, Y = _unpack(arrays, "X"), _unpack(arrays, "Y")
+        if X is None and Y is None:
+            raise ValueError(f"the arrays 'X' and 'Y' are missing; found {', '.join(arrays) or 'nothing'}")
         return MultiLabelData(
             X=_no_columns(Y) if X is None else X,
             Y=_no_columns(X) if Y is None else Y,
@@ -69,24 +58,14 @@ def read_npz(path: PathLike, *, need_labels: bool = True) -> MultiLabelData:
 
 
 def write_npz(data: MultiLabelData, path: PathLike) -> None:
-    """Write data to an NPZ file; sparse matrices stay sparse.
-
-    An existing file is replaced only after the new one is complete.
-
-    Parameters
-    ----------
-    data : MultiLabelData
-        Data to write.
-    path : str or path
-        File to write.
-    """
+    """Write data to an NPZ file; sparse matrices stay sparse."""
     arrays: dict[str, Any] = {}
     for key in _MATRICES:
         matrix = getattr(data, key)
         if is_sparse(matrix):
             parts = (matrix.data, matrix.indices, matrix.indptr, np.array(matrix.shape, dtype=np.int64))
             arrays.update({f"{key}_{part}": values for part, values in zip(_PARTS, parts)})
-        elif matrix is not None and not (key == "X" and data.d == 0):
+        elif matrix is not None and matrix.shape[1]:
             arrays[key] = matrix
     arrays.update({key: np.array(getattr(data, key), dtype=str) for key in _NAMES if getattr(data, key) is not None})
     with atomic_write(path) as stream:

@@ -13,7 +13,7 @@ from ccmn._files import PathLike, atomic_write, check_file, check_unpacked_size,
 from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.labeled_table import RawTable
-from ccmn.data.tables import LabelSpec, Table, check_column_names, label_columns, text_column
+from ccmn.data.tables import LabelSpec, Table, check_column_names, label_columns
 
 ROLES_KEY = b"ccmn"
 """Key of the metadata in which a file that ccmn wrote declares the roles of its columns."""
@@ -24,27 +24,18 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4, "INT64": 8, "D
 
 
 def read_parquet(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
-    """Read a Parquet file; requires pyarrow (``pip install "ccmn[app]"``).
-
-    Parameters
-    ----------
-    path : str or path
-        A single file whose columns are numbers or booleans.
-    labels : list of str, str, int or path, default=None
-        Label columns: names, a pattern such as "label_*", a count from the start (14) or the end (-14), or a file
-        with the names (``.xml`` or ``.txt``).
-
-    Returns
-    -------
-    MultiLabelData
-        Dense features in float32, and labels.
-    """
-    return _read(path, labels, None)[0]
-
-
-def read_parquet_text(path: PathLike, text: str, labels: LabelSpec | None = None) -> tuple[MultiLabelData, list[str]]:
-    """Return the data of all columns but the text column, and the texts of that column."""
-    return _read(path, labels, text)
+    """Read a Parquet file of numbers and booleans as dense float32 features and labels; requires pyarrow."""
+    path = check_file(path)
+    with open_parquet(path) as file, prefix_errors(path):
+        names = [str(name) for name in file.schema_arrow.names]
+        check_column_names(names)
+        columns = label_columns(labels, names)
+        for field in file.schema_arrow:
+            _check_numbers(field)
+        check_unpacked_size(4 * file.metadata.num_rows * len(names), unpacked_limit(path))
+        parts = [np.empty((0, len(names)), np.float32), *map(_numbers, read_batches(file, path))]
+    values = np.concatenate(parts)
+    return Table(path, names, values, range(1, len(values) + 1), unit="row").split(columns)
 
 
 def read_parquet_table(path: PathLike) -> RawTable:
@@ -118,31 +109,6 @@ def open_parquet(path: Path, **settings: Any) -> Any:
         raise ValueError(f"{path} is not a complete Parquet file: {first_line(error)}") from None
 
 
-def _read(path: PathLike, labels: LabelSpec | None, text: str | None) -> tuple[MultiLabelData, list[str]]:
-    path = check_file(path)
-    file = open_parquet(path)
-    texts: list[str] = []
-    with file, prefix_errors(path):
-        names = [str(name) for name in file.schema_arrow.names]
-        check_column_names(names)
-        place = None if text is None else text_column(text, names)
-        if place is not None:
-            _check_text(file.schema_arrow.field(place))
-            del names[place]
-        columns = label_columns(labels, names)
-        for name in names:
-            _check_numbers(file.schema_arrow.field(name))
-        check_unpacked_size(4 * file.metadata.num_rows * len(names), unpacked_limit(path))
-        parts = [np.empty((0, len(names)), np.float32)]
-        for batch in read_batches(file, path):
-            if place is not None:
-                texts += ["" if cell is None else str(cell) for cell in batch.column(place).to_pylist()]
-                batch = batch.select([j for j in range(batch.num_columns) if j != place])
-            parts.append(_numbers(batch))
-    values = np.concatenate(parts)
-    return Table(path, names, values, range(1, len(values) + 1), unit="row").split(columns), texts
-
-
 def read_batches(file: Any, path: Path) -> Any:
     """Yield the record batches of a file, up to the limit of what it may unpack to."""
     import pyarrow
@@ -209,14 +175,6 @@ def _decoded_bytes(values: Any) -> int:
 def first_line(error: Exception) -> str:
     """Return the first line of the message of an error of pyarrow, which may have several."""
     return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def _check_text(field: Any) -> None:
-    """Reject a text column of another type."""
-    import pyarrow.types as types
-
-    if not (types.is_string(field.type) or types.is_large_string(field.type)):
-        raise ValueError(f"the text column {field.name!r} contains {field.type}, not text")
 
 
 def _check_numbers(field: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from ccmn._containers import is_dataframe, is_other_table, is_sparse
 from ccmn._validation import check_count
-from ccmn.data.dataset import Matrix, MultiLabelData
+from ccmn.data.dataset import Matrix
 
 MAX_TERMS = 50_000
 """Only the most frequent terms are used: rare terms add little, and more would make models of many labels large."""
@@ -109,12 +109,6 @@ class TextFeatures:
     def names(self) -> list[str]:
         """Names of the features."""
         return [f"{self.column}:{term}" for term in self.terms]
-
-    def join(self, data: MultiLabelData, texts: Sequence[str]) -> MultiLabelData:
-        """Return the data with the features of the texts appended."""
-        own = data.feature_names or [f"x{j}" for j in range(data.d)]
-        X = scipy.sparse.hstack([scipy.sparse.csr_array(data.X), self.transform(texts)], format="csr")
-        return replace(data, X=X, feature_names=[*own, *self.names])
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can store; ``from_dict`` reads it."""
@@ -464,7 +458,7 @@ def to_numbers(values: Any, place: Callable[[int], str] | None = None) -> FloatA
             where = f"row {row} (from 0)" if place is None else place(row)
             raise ValueError(
                 f"{where}: {str(values.iloc[row])[:40]!r} in column {values.name!r} is not a number (leave missing "
-                "values empty)"
+                "values empty; ccmn.data.TablePreprocessor encodes texts, categories and dates)"
             )
     large = np.abs(numbers) > np.finfo(np.float32).max
     if large.any():

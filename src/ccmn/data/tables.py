@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 from xml.parsers import expat
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
 from ccmn._files import PathLike, check_file, check_unpacked_size, data_name, prefix_errors, text_lines, unpacked_limit
+from ccmn.data.column_roles import name_hint, name_some
 from ccmn.data.dataset import Matrix, MultiLabelData, first_infinite
 
 LabelSpec = int | PathLike | Sequence[str]
@@ -31,10 +28,6 @@ LabelSpec = int | PathLike | Sequence[str]
 
 Labels keep the order of the columns in the file, whatever the order of the selection.
 """
-
-
-_ROWS_PER_BLOCK = 10_000
-"""Dense rows are collected in blocks of this size."""
 
 
 @dataclass(frozen=True)
@@ -115,109 +108,6 @@ def check_width(cells: Sequence[str], width: int) -> None:
         raise ValueError(f"{len(cells)} values, but there are {width} columns")
 
 
-NO_WORDS: Mapping[str, float] = {}
-"""The default of ``words``: only numbers are accepted."""
-
-
-def parse_cells(
-    cells: Sequence[str], names: Sequence[str], missing: str, words: Mapping[str, float] = NO_WORDS
-) -> NDArray[np.float32]:
-    """Return a dense row of numbers.
-
-    ``missing`` is the text of a missing value and ``words`` maps accepted words to numbers.
-    """
-    check_width(cells, len(names))
-    with np.errstate(over="ignore"):  # values beyond float32 become infinite; Table.split rejects them
-        try:
-            if "_" in "".join(cells):
-                raise ValueError("not a plain number")  # see parse_number
-            return np.fromiter(map(float, cells), np.float32, len(cells))
-        except ValueError:
-            parsed = (parse_cell(cell, name, missing, words) for cell, name in zip(cells, names))
-            return np.fromiter(parsed, np.float32, len(cells))
-
-
-def parse_cell(cell: str, name: str, missing: str, words: Mapping[str, float] = NO_WORDS) -> float:
-    """Return one number, or NaN for a missing value."""
-    bare = cell.strip()
-    if bare == missing:
-        return np.nan
-    if bare.lower() in words:
-        return words[bare.lower()]
-    try:
-        return parse_number(cell)
-    except ValueError:
-        absent = f"{missing!r} if missing" if missing else "empty if missing"
-        known = "".join(f", {word}" for word in words)
-        raise ValueError(
-            f"{cell[:40]!r} in column {name!r} is not a number. Features must be numbers and labels 0 or 1{known} "
-            f"({absent}). The commands of ccmn and, in Python, ccmn.data.TablePreprocessor convert tables with other "
-            "columns: texts, categories, dates and identifiers."
-        ) from None
-
-
-def parse_number(text: str) -> float:
-    """Return the number in a text; ``1_000``, which Python accepts, is rejected.
-
-    >>> parse_number("1_0")
-    Traceback (most recent call last):
-    ValueError: could not convert string to float: '1_0'
-    """
-    if "_" in text:
-        raise ValueError(f"could not convert string to float: {text[:40]!r}")
-    return float(text)
-
-
-class DenseRows:
-    """Compact list of dense rows, converted to an array at the end."""
-
-    def __init__(self, width: int) -> None:
-        self._blocks = [np.empty((0, width), np.float32)]
-        self._rows: list[NDArray[np.float32]] = []
-
-    def append(self, row: NDArray[np.float32]) -> None:
-        """Add a row; full blocks are stored as one array, which takes much less memory than its rows."""
-        self._rows.append(row)
-        if len(self._rows) == _ROWS_PER_BLOCK:
-            self._blocks.append(np.stack(self._rows))
-            self._rows.clear()
-
-    def to_array(self) -> NDArray[np.float32]:
-        """Return the rows as one array."""
-        return np.concatenate([*self._blocks, np.stack(self._rows)] if self._rows else self._blocks)
-
-
-class SparseRows:
-    """Compact list of sparse rows, converted to a CSR matrix at the end."""
-
-    def __init__(self) -> None:
-        self._columns = array("q")
-        self._values = array("d")
-        self._ends = array("q", [0])
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self._ends) - 1
-
-    def append(self, columns: Sequence[int], values: Sequence[float]) -> None:
-        """Add a row; its columns may have any order but must be distinct."""
-        if len(set(columns)) < len(columns):
-            repeated = next(column for column, count in Counter(columns).items() if count > 1)
-            raise ValueError(f"column {repeated} (from 0) is given twice in one row")
-        self._columns.extend(columns)
-        self._values.extend(values)
-        self._ends.append(len(self._columns))
-
-    def to_csr(self, width: int) -> Any:
-        """Return the rows as a float32 CSR array with ``width`` columns."""
-        with np.errstate(over="ignore"):
-            values = np.array(self._values, dtype=np.float32)
-        columns, ends = np.array(self._columns, dtype=np.int32), np.array(self._ends, dtype=np.int64)
-        matrix = scipy.sparse.csr_array((values, columns, ends), shape=(len(self), width))
-        matrix.sort_indices()
-        return matrix
-
-
 def label_columns(labels: LabelSpec | None, names: Sequence[str]) -> NDArray[np.intp]:
     """Return the ascending indices of the label columns.
 
@@ -243,16 +133,9 @@ def label_columns(labels: LabelSpec | None, names: Sequence[str]) -> NDArray[np.
             return _named_columns([labels], names)
         matching = np.flatnonzero([fnmatchcase(name, labels) for name in names])
         if not matching.size:
-            raise ValueError(f"no column matches labels={labels!r}; the columns are {_name_some(names)}")
+            raise ValueError(f"no column matches labels={labels!r}; the columns are {name_some(names)}")
         return matching
     return _named_columns(label_names(labels), names)
-
-
-def text_column(name: str, names: Sequence[str]) -> int:
-    """Return the index of the text column ``name``."""
-    if name not in names:
-        raise ValueError(f"there is no text column {name!r}; {_name_hint(name, names)}")
-    return names.index(name)
 
 
 def label_names(labels: PathLike | Sequence[str]) -> list[str]:
@@ -261,30 +144,30 @@ def label_names(labels: PathLike | Sequence[str]) -> list[str]:
         reader = _NAME_READERS.get(Path(labels).suffix.lower())
         if reader is None:
             raise ValueError(f"a file of label names ends in .xml (Mulan) or .txt (one name per line); got {labels}")
-        return reader(labels)
-    if not isinstance(labels, Iterable):
+        names, place = reader(check_file(labels)), str(labels)
+    elif isinstance(labels, Iterable):
+        names, place = [str(name) for name in labels], "labels"
+    else:
         raise ValueError(f"labels must be names, a pattern, a count or a file; got {labels!r}")
-    given = [str(name) for name in labels]
-    _check_unique(given, "labels")
-    return given
-
-
-def read_label_list(path: PathLike) -> list[str]:
-    """Return the names in a text file with one name per line; blank lines at the end are ignored."""
-    path = check_file(path)
-    names = [name.strip() for name in "".join(text_lines(path)).rstrip().split("\n")]
-    if "" in names:
-        raise ValueError(f"{path}, line {names.index('') + 1} is blank; expected one label name per line")
-    _check_unique(names, path)
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{place}: {name_some(repeated)} occurs more than once; label names must be unique")
     return names
 
 
-def read_label_xml(path: PathLike) -> list[str]:
+def _read_list(path: Path) -> list[str]:
+    """Return the names in a text file with one name per line; blank lines at the end are ignored."""
+    names = [name.strip() for name in "".join(text_lines(path)).rstrip().split("\n")]
+    if "" in names:
+        raise ValueError(f"{path}, line {names.index('') + 1} is blank; expected one label name per line")
+    return names
+
+
+def _read_xml(path: Path) -> list[str]:
     """Return the names in a Mulan XML file, ``<labels><label name="sea"/>...</labels>``, including nested labels.
 
     A document type declaration is rejected, so that no entity is expanded and no other file is opened.
     """
-    path = check_file(path)
     names: list[str] = []
     parser = expat.ParserCreate(namespace_separator=" ")
 
@@ -301,17 +184,14 @@ def read_label_xml(path: PathLike) -> list[str]:
     parser.StartDoctypeDeclHandler = on_doctype
     try:
         parser.Parse(path.read_bytes(), True)
-    except expat.ExpatError as error:
-        raise ValueError(f"{path}, line {error.lineno}: not valid XML ({expat.ErrorString(error.code)})") from None
-    except LookupError as error:
-        raise ValueError(f"{path}, line 1: not valid XML ({error})") from None
+    except (expat.ExpatError, LookupError) as error:
+        raise ValueError(f"{path}, line {getattr(error, 'lineno', 1)}: not valid XML ({error})") from None
     if not names:
         raise ValueError(f'{path} contains no label name; expected <labels><label name="..."/>...</labels>')
-    _check_unique(names, path)
     return names
 
 
-_NAME_READERS = {".xml": read_label_xml, ".txt": read_label_list}
+_NAME_READERS = {".xml": _read_xml, ".txt": _read_list}
 
 
 def _named_columns(wanted: Sequence[str], names: Sequence[str]) -> NDArray[np.intp]:
@@ -319,22 +199,5 @@ def _named_columns(wanted: Sequence[str], names: Sequence[str]) -> NDArray[np.in
     places = {name: place for place, name in enumerate(names)}
     unknown = [name for name in wanted if name not in places]
     if unknown:
-        found = "there is no label column" if len(unknown) == 1 else "there are no label columns"
-        raise ValueError(f"{found} {_name_some(unknown)}; {_name_hint(unknown[0], names)}")
+        raise ValueError(f"there is no label column {name_some(unknown)}; {name_hint(unknown[0], names)}")
     return np.array(sorted(places[name] for name in wanted), dtype=np.intp)
-
-
-def _check_unique(names: Iterable[str], place: object) -> None:
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise ValueError(f"{place}: {_name_some(repeated)} occurs more than once; label names must be unique")
-
-
-def _name_hint(name: str, names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"the columns are {_name_some(names)}"
-
-
-def _name_some(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:5])
-    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")

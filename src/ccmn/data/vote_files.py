@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn._files import (
-    ColumnError,
-    PathLike,
-    check_file,
-    check_unpacked_size,
-    prefix_errors,
-    text_lines,
-    unpacked_limit,
-)
+from ccmn._files import ColumnError, PathLike, check_file, check_unpacked_size, prefix_errors, unpacked_limit
 from ccmn._warnings import warn
 from ccmn.data.column_roles import ColumnRoles, require_columns
-from ccmn.data.csv_format import read_frame_csv
 from ccmn.data.exchange import MEMORY_PER_VOTE
 from ccmn.data.formats import read_table
 from ccmn.data.labeled_table import LabeledTable, RawTable
-from ccmn.data.parquet import open_parquet, read_frame
 from ccmn.data.preprocessing import category_name
-from ccmn.data.tables import check_width
 from ccmn.vote_table import VoteTable
 
 MEMORY_PER_CELL = 24
@@ -67,14 +54,16 @@ def read_votes(
         If a column cannot have its role, such as a text that differs between the votes on an item.
     """
     path, roles = check_file(path), roles or ColumnRoles()
-    frame = _read_long_table(path)
+    voted = read_table(path)
+    text = voted.places is not None  # identifiers and labels of CSV files stay texts
+    frame = voted.frame.mask(voted.frame == "", None) if text else voted.frame
     with prefix_errors(path):
         require_columns(list(frame.columns), "--votes", columns)
         _check_size(frame[list(columns)], unpacked_limit(path))
     key = roles.id or columns[0]
     if items is None:
         with prefix_errors(path):
-            raw = _items_of_votes(path, frame, columns, replace(roles, id=None))
+            raw = _items_of_votes(replace(voted, frame=frame), columns, replace(roles, id=None))
     else:
         raw = read_table(items)
         with prefix_errors(raw.path):
@@ -95,11 +84,11 @@ def majority(votes: VoteTable) -> NDArray[np.float64]:
     return np.where(np.isnan(mean), np.nan, mean > 0.5)
 
 
-def _items_of_votes(path: Path, frame: Any, columns: Sequence[str], roles: ColumnRoles) -> RawTable:
+def _items_of_votes(voted: RawTable, columns: Sequence[str], roles: ColumnRoles) -> RawTable:
     """Return one line per item with the columns that do not differ between the votes on an item."""
     import pandas as pd
 
-    item = columns[0]
+    frame, item = voted.frame, columns[0]
     codes, _ = pd.factorize(frame[item], sort=True)
     found = pd.Series(np.arange(len(frame))).groupby(codes).first()
     first = found[found.index >= 0].to_numpy()
@@ -111,9 +100,7 @@ def _items_of_votes(path: Path, frame: Any, columns: Sequence[str], roles: Colum
         (kept if same else differing).append(name)
     _check_differing(frame, columns, roles, differing)
     lines = frame.iloc[first][kept].reset_index(drop=True)
-    text = path.suffix.lower() != ".parquet"
-    lines = lines.astype(object).where(lines.notna(), None) if text else lines
-    return RawTable(path, lines, (first + 2).tolist() if text else None)
+    return replace(voted, frame=lines, places=voted.places and [voted.places[row] for row in first])
 
 
 def _check_differing(frame: Any, columns: Sequence[str], roles: ColumnRoles, differing: Sequence[str]) -> None:
@@ -144,26 +131,3 @@ def _check_size(votes: Any, limit: int) -> None:
         raise ValueError("the columns of item, annotator and label must contain single values; got lists") from None
     implied = 0 if votes.shape[1] == 4 else len(votes.iloc[:, :2].drop_duplicates()) * q
     check_unpacked_size(MEMORY_PER_CELL * n * q + MEMORY_PER_VOTE * implied, limit)
-
-
-def _read_long_table(path: Any) -> Any:
-    """Return the table in a CSV or Parquet file; identifiers and labels of CSV files stay texts."""
-    if path.suffix.lower() == ".parquet":
-        with open_parquet(path) as file, prefix_errors(path):
-            return read_frame(file, path)
-    table = read_frame_csv(path, dtype=str, keep_default_na=False, na_values=[""])
-    if table.iloc[:, -1].isna().any():  # an empty cell, or a line that ends early
-        _check_widths(path, table.shape[1])
-    return table
-
-
-def _check_widths(path: Any, width: int) -> None:
-    """Reject a line with fewer cells than the header; pandas fills it with empty cells."""
-    reader = csv.reader(text_lines(path))
-    try:
-        for cells in reader:
-            if "".join(cells).strip():
-                with prefix_errors(f"{path}, line {reader.line_num}"):
-                    check_width(cells, width)
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: not a valid CSV row ({error})") from None

@@ -232,8 +232,8 @@ def _read_for_exchange(source: str, roles: ColumnRoles, out: Path, data_dir: Pat
     from ccmn.data.formats import FORMATS, format_suffix, is_table, read_table
     from ccmn.data.labeled_table import LabeledTable
 
-    plain = not is_table(source) or (roles.is_plain and not roles.text and FORMATS[format_suffix(source)].numeric)
-    if plain and roles.is_plain and not roles.text:
+    plain = not is_table(source) or (roles.is_plain and FORMATS[format_suffix(source)].numeric)
+    if plain and roles.is_plain:
         return read_numbers(source, roles, data_dir)
     if plain or out.suffix.lower() == ".npz":
         return Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1]

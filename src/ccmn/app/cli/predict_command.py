@@ -256,8 +256,6 @@ def store_columns(classifier: CCMNClassifier, columns: Columns) -> None:
     if columns.table is not None:
         classifier.extra_["table"] = columns.table.to_dict()
         classifier.extra_["roles"] = columns.roles.to_dict()
-    if columns.text is not None:
-        classifier.extra_["text"] = columns.text.to_dict()
 
 
 def _load(path: Path) -> tuple[CCMNClassifier | CorrectedClassifier, Columns]:
@@ -275,7 +273,7 @@ def model_columns(classifier: CCMNClassifier | CorrectedClassifier) -> Columns:
     from ccmn._validation import check_feature_names
     from ccmn.data.column_roles import ColumnRoles
     from ccmn.data.columns import Columns
-    from ccmn.data.preprocessing import TablePreprocessor, TextFeatures
+    from ccmn.data.preprocessing import TablePreprocessor
 
     extra = classifier.extra_
     table = TablePreprocessor.from_dict(extra["table"]) if "table" in extra else None
@@ -285,20 +283,12 @@ def model_columns(classifier: CCMNClassifier | CorrectedClassifier) -> Columns:
             raise ValueError(f"the model is damaged: it has {classifier.n_features_in_} features but {width} columns")
         roles = ColumnRoles.from_dict(extra.get("roles"))
         return Columns(width, n_labels, None, classifier.label_names_, table=table, roles=roles)
-    text = TextFeatures.from_dict(extra["text"]) if "text" in extra else None
     names = extra.get("feature_names", getattr(classifier, "feature_names_in_", None))
-    n_terms = len(text.terms) if text else 0
-    n_features = classifier.n_features_in_ - n_terms
-    if n_features < 0:
-        raise ValueError(
-            f"the model is damaged: it has {classifier.n_features_in_} features but {n_terms} terms of a text column"
-        )
     return Columns(
-        n_features=n_features,
+        n_features=classifier.n_features_in_,
         n_labels=classifier.noise_.n_labels,
-        feature_names=check_feature_names(names, n_features),
+        feature_names=check_feature_names(names, classifier.n_features_in_),
         label_names=classifier.label_names_,
-        text=text,
     )
 
 
