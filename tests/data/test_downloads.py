@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from ccmn.data import catalog
 from ccmn.data.catalog import DEFAULT_MIRROR, VOTE_SOURCES, Source, VoteSource, download, fetch_votes
 from ccmn.data.vote_files import read_votes
 
@@ -174,3 +178,29 @@ def test_votes_that_cannot_be_downloaded_have_instructions():
             assert "--votes" in str(error.value)
         else:
             assert len(entry.source.sha256) == 64
+
+
+def test_readings_of_electrocardiograms(served, monkeypatch, tmp_path):
+    folder, address = served
+    rng = np.random.default_rng(0)
+    sources, expected = {}, {}
+    for name, source in catalog.ECG_FILES.items():
+        path = folder / source.repository / source.commit / source.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name == "model":
+            expected[name] = rng.random((20, 6), dtype=np.float32)
+            np.save(path, expected[name])
+        else:
+            expected[name] = rng.integers(0, 2, (20, 6))
+            pd.DataFrame(expected[name], columns=list("abcdef")).to_csv(path, index=False)
+        sources[name] = replace(source, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    monkeypatch.setattr(catalog, "ECG_FILES", sources)
+    monkeypatch.setenv("CCMN_MIRROR", address)
+    monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
+    found = catalog.fetch_ecg()
+    assert found["labels"].tolist() == list("abcdef")
+    np.testing.assert_array_equal(found["Y_true"], expected["gold_standard"])
+    np.testing.assert_array_equal(found["Y_medical_students"], expected["medical_students"])
+    np.testing.assert_array_equal(found["scores"][:, 0], expected["model"])
+    assert found["votes"].shape == (20, 5, 6)
+    assert "gold_standard" not in found["readers"]

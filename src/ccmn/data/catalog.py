@@ -1,4 +1,4 @@
-"""Catalog of the datasets of the paper and of public votes of annotators, and :func:`load_dataset`.
+"""Datasets of the paper, public labels of several annotators (``catalog.json``), and :func:`load_dataset`.
 
 A dataset name is looked up as ``NAME.npz``, or in any other known format, in the folder ``$CCMN_DATA``. Datasets that
 are not there are downloaded from public repositories into a cache and verified with a checksum or git blob id.
@@ -8,12 +8,14 @@ Downloads require pooch and tqdm (``pip install "ccmn[app]"``).
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -98,6 +100,13 @@ class Dataset:
     note: str = ""
     """Differences between the available data and the paper."""
 
+    @classmethod
+    def from_dict(cls, d: dict[str, Any]) -> Dataset:
+        """Return the dataset that an entry of ``catalog.json`` describes."""
+        sources = tuple(Source(**source) for source in d.pop("sources", ()))
+        labels = Source(**d.pop("label_source")) if "label_source" in d else None
+        return cls(**{**d, "paper": PaperRow(**d["paper"])}, sources=sources, label_source=labels)
+
     @property
     def n(self) -> int:
         """Number of available rows."""
@@ -109,130 +118,6 @@ class Dataset:
         return (*self.sources, self.label_source) if self.label_source else self.sources
 
 
-def _mulan(path: str, sha256: str) -> Source:
-    commit = "43f6389095ad71984264db4387a8074b22bc7d4a"
-    return Source("tsoumakas/mulan", commit, f"data/multi-label/{path}", sha256)
-
-
-_TMC_TRAIN = _mulan(
-    "tmc2007/tmc2007-500-train.arff", "edfe7b7615c6f80e54c92a214437610d1ae36560c5cc6c4253b51c434d258273"
-)
-_TMC_TEST = _mulan("tmc2007/tmc2007-500-test.arff", "b24f9c3f1eba77c9da0bbaff093ba41d331b7351be0167a8e1e3852c62e25e38")
-_TMC_LABELS = _mulan("tmc2007/tmc2007-500.xml", "cb6a67c8ae72fd9b47d89f77aa5b7f6cafb4ba9c20b1124c65a95a3f2caec38d")
-_UNSEEN = "not used for the published results; the public file was checked by its id only"
-
-
-def _pmfs_flc(file: str, sha256: str = "", git_blob: str = "") -> Source:
-    commit = "7d6af5f38803070ec7ef2da64d82a6adfd75ac24"
-    return Source("zhenzhenSun-FZU/PMFS-FLC", commit, f"data/{file}", sha256, git_blob)
-
-
-def _as_printed(name: str, row: PaperRow) -> Dataset:
-    note = (
-        f"{name} with the last {row.q} columns of the Meka file as labels, which are words; only to explain the paper"
-    )
-    return Dataset(f"{name}_as_printed", "text", row, recut=name, note=note)
-
-
-_ROWS = (
-    Dataset(
-        "yeast",
-        "biology",
-        PaperRow(n=2417, d=103, q=14, cardinality=4.23, batch_size=100),
-        sources=(_mulan("yeast/yeast.arff", "55c07a3b6ff885ae338fb6987a1d57f55572b29809922c2822c4885c61230dd7"),),
-        label_source=_mulan("yeast/yeast.xml", "c3056cc26444b5158b1588d1b73bec9c45429e10f0957ad085903423cb81f247"),
-    ),
-    Dataset(
-        "scene",
-        "image",
-        PaperRow(n=2407, d=294, q=6, cardinality=1.07, batch_size=100),
-        sources=(
-            _mulan("scene/scene-train.arff", "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d"),
-            _mulan("scene/scene-test.arff", "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42"),
-        ),
-        label_source=_mulan("scene/scene.xml", "55d8b247b949ad5c52e5a73d8c6775ec6e5469ce9682465b45b333b68ee4bcc5"),
-    ),
-    Dataset(
-        "enron",
-        "text",
-        PaperRow(n=1702, d=1001, q=53, cardinality=3.37, batch_size=100),
-        sources=(_mulan("enron/enron.arff", "d0889ef0576d4e7b5ec0df3b3e4760e476ac11a6e7d7ddeee4c4a34470dedf97"),),
-        label_source=_mulan("enron/enron.xml", "ed40c92d7f613eed51714912cab10dddc4ce456262137d8fef230d44c7f4457b"),
-    ),
-    Dataset(
-        "slashdot",
-        "text",
-        PaperRow(n=3782, d=1079, q=22, cardinality=1.18, batch_size=200),
-        sources=(
-            Source(
-                "lehneres/edu.uni-tuebingen",
-                "3faf6f0c5b4cbfbbe048b4d59fbeafde5ae39195",
-                "data/SLASHDOT-F.arff",
-                "35c7b933211fc39c623252f2289de1460f588265a3df8be2c97f3090708476eb",
-            ),
-        ),
-    ),
-    _as_printed("enron", PaperRow(n=1702, d=1001, q=53, cardinality=3.37, batch_size=100)),
-    _as_printed("slashdot", PaperRow(n=3782, d=1079, q=22, cardinality=1.18, batch_size=200)),
-    Dataset(
-        "tmc",
-        "text",
-        PaperRow(n=21519, d=500, q=22, cardinality=2.15, batch_size=1000),
-        sources=(_TMC_TRAIN,),
-        label_source=_TMC_LABELS,
-        note="the training file; the paper reports its number of rows with the cardinality of training and test file",
-    ),
-    Dataset(
-        "tmc_full",
-        "text",
-        PaperRow(n=21519, d=500, q=22, cardinality=2.15, batch_size=1000),
-        sources=(_TMC_TRAIN, _TMC_TEST),
-        label_source=_TMC_LABELS,
-        n_available=28596,
-        note="training and test file; the paper reports their cardinality with the number of rows of the training file",
-    ),
-    Dataset(
-        "mirflickr",
-        "image",
-        PaperRow(n=10433, d=100, q=7, cardinality=1.77, batch_size=1000),
-        stem="mirflickr_5000",
-        sources=(_pmfs_flc("mirflickr.mat", "85fe1ab7d65994fca93d03b12b4375478977e9325bc56857cc8850db88cbde66"),),
-        n_available=5000,
-        note="5000 of the 10433 rows",
-    ),
-    Dataset(
-        "mirflickr_full",
-        "image",
-        PaperRow(n=10433, d=100, q=7, cardinality=1.77, batch_size=1000),
-        sources=(
-            Source(
-                "zhongjingyu1/PML-ND",
-                "bc37ffc8b5d651bc16d5fee1e859f8b4dc5aa6fc",
-                "PML-ND/data/mirflickr.mat",
-                git_blob="b0028e31bef9882afb265f6f3079326ae3bf07df",
-            ),
-        ),
-        note=_UNSEEN,
-    ),
-    Dataset(
-        "music_emotion",
-        "music",
-        PaperRow(n=6833, d=98, q=11, cardinality=2.42, batch_size=400),
-        sources=(_pmfs_flc("music_emotion.mat", git_blob="358b403469fc683a459a40425dfde3de57689781"),),
-        note=_UNSEEN,
-    ),
-    Dataset(
-        "music_style",
-        "music",
-        PaperRow(n=6839, d=98, q=10, cardinality=1.44, batch_size=400),
-        sources=(_pmfs_flc("music_style.mat", git_blob="fddd5c39c6da308bb5df8b3bdd48c59c49e2316f"),),
-        note=_UNSEEN,
-    ),
-)
-
-DATASETS: Registry[Dataset] = Registry("dataset", {row.name: row for row in _ROWS})
-
-
 @dataclass(frozen=True)
 class VoteSource:
     """Public texts labeled by several annotators, who disagree: data with human annotation errors."""
@@ -240,7 +125,7 @@ class VoteSource:
     name: str
     title: str
     license: str
-    source: Source | None
+    source: Source | None = None
     """Table with one line per text and label and a column per annotator; None if it cannot be downloaded."""
     text: str = "text"
     """Column of the text."""
@@ -248,56 +133,55 @@ class VoteSource:
     """How to get the data if they cannot be downloaded."""
 
 
-def _brighter(language: str, title: str, sha256: str, text: str = "text") -> VoteSource:
-    path = f"individual_labels/{language}/{language}_individuals.csv"
-    source = Source(_BRIGHTER, "513a7e8bef7ef6370ac416ced97efba338c47c97", path, sha256)
-    return VoteSource(f"brighter_{language}", f"BRIGHTER, emotions in {title} texts", "CC BY 4.0", source, text)
-
-
-_BRIGHTER = "emotion-analysis-project/SemEval2025-Task11"
-_VOTE_ROWS = (
-    _brighter(
-        "afr", "Afrikaans", "e2b6dc1652cdebdfa8e727708c828da35d1f1540355de2e5a6d7135b14433292", text="text_content"
-    ),
-    _brighter("arq", "Algerian Arabic", "399b3c727f043f9d885586f919d70877daa81920b41c717dc6c40e89554568d1"),
-    _brighter("ron", "Romanian", "aa7a51470736d3f0d1ad1d36be0b01c87d2feb26ef3334d1c7333071b5464f74"),
-    _brighter("swe", "Swedish", "8a5cbbc270d03834c2b2b9732ecc15ebac6d874577bb5432840b99de743b090b"),
-    _brighter("ukr", "Ukrainian", "58415694a9043e0e64fa52ab0bb9c0c6d1b272b6b88e03930f0b1f2b63f78e7a"),
-    *(
-        VoteSource(
-            f"brighter_{language}",
-            f"BRIGHTER, emotions in {title} texts",
-            "CC BY 4.0",
-            None,
-            instructions=f"Its checksum is not known. Download individual_labels/{language}/{file} of "
-            f"https://github.com/{_BRIGHTER}, which has one line per text and emotion and a column per annotator. "
-            "Write one line per text, annotator and emotion, and pass --votes ROW,ANNOTATOR,LABEL,VALUE.",
-        )
-        for language, title, file in (
-            ("deu", "German", "deu_individuals.csv"),
-            ("ptbr", "Brazilian Portuguese", "ptbr_individual_emotions.csv"),
-        )
-    ),
-    VoteSource(
-        "crowdtruth_relex",
-        "CrowdTruth, medical relations of crowd workers",
-        "not stated in the repository",
-        None,
-        instructions="Download the files raw/RelEx/*.csv of https://github.com/CrowdTruth/Medical-Relation-Extraction. "
-        "_unit_id is the row, _worker_id the annotator, and relations lists the labels. Write one line per row, "
-        "annotator and label, and pass --votes ROW,ANNOTATOR,LABEL.",
-    ),
-    VoteSource(
-        "cmc2007",
-        "2007 CMC challenge, diagnoses of three coding companies",
-        "not stated; the organizers distributed the data after registration",
-        None,
-        instructions="Convert 2007ChallengeTrainData.xml: every code of a document has its company as origin. Write "
-        "one line per document, company and code, and pass --votes ROW,ANNOTATOR,LABEL.",
-    ),
+_CATALOG = json.loads(files("ccmn.data").joinpath("catalog.json").read_text("utf-8"))
+DATASETS: Registry[Dataset] = Registry(
+    "dataset", {entry["name"]: Dataset.from_dict(entry) for entry in _CATALOG["datasets"]}
 )
+VOTE_SOURCES: Registry[VoteSource] = Registry(
+    "source of votes",
+    {
+        entry["name"]: VoteSource(**{**entry, "source": Source(**entry["source"]) if "source" in entry else None})
+        for entry in _CATALOG["votes"]
+    },
+)
+ECG_FILES = {PurePosixPath(entry["path"]).stem: Source(**entry) for entry in _CATALOG["ecg"]}
+"""Labels of 827 electrocardiograms by five readers and two adjudicators, and predictions of a network; MIT license."""
 
-VOTE_SOURCES: Registry[VoteSource] = Registry("source of votes", {row.name: row for row in _VOTE_ROWS})
+
+def fetch_ecg() -> dict[str, Any]:
+    """Return readings of electrocardiograms by five readers with the adjudicated truth, downloaded and verified.
+
+    Returns
+    -------
+    dict
+        "labels" (6 names), "Y_true" (827, 6), "Y_READER" (827, 6) for every reader, "readers", "votes" (827, 5, 6),
+        and "scores" (827, 1, 6): probabilities of a network that was trained on other data.
+
+    Raises
+    ------
+    OSError
+        If the server cannot be reached or does not have a file.
+    ValueError
+        If a checksum is wrong.
+
+    References
+    ----------
+    .. [1] A. H. Ribeiro et al., "Automatic diagnosis of the 12-lead ECG using a deep neural network", Nature
+       Communications 11, 2020.
+    """
+    import pandas as pd
+
+    tables = {name: pd.read_csv(download(source)) for name, source in ECG_FILES.items() if name != "model"}
+    truth = tables.pop("gold_standard")
+    labels = {f"Y_{name}": table.to_numpy(np.int8) for name, table in tables.items()}
+    return {
+        "labels": truth.columns.to_numpy(str),
+        "Y_true": truth.to_numpy(np.int8),
+        **labels,
+        "readers": np.array(list(tables)),
+        "votes": np.stack(list(labels.values()), axis=1),
+        "scores": np.load(download(ECG_FILES["model"]), allow_pickle=False)[:, None],
+    }
 
 
 def fetch_votes(name: str) -> DataFrame:

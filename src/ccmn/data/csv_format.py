@@ -130,6 +130,14 @@ def _shortest(value: Any) -> str:
     return str(value).removesuffix(".0")
 
 
+def read_cells(path: Path) -> Any:
+    """Return the cells of a CSV file as a DataFrame of unchanged texts, with all columns."""
+    import pandas as pd
+
+    (_, names), *rows = csv_records(path)
+    return pd.DataFrame([cells for _, cells in rows], columns=[name.strip() for name in names], dtype=object)
+
+
 def _read_header(path: Path, *, may_have_index: bool = False) -> list[str]:
     """Return the column names."""
     _, cells = next(csv_records(path), (0, []))

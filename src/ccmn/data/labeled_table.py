@@ -59,14 +59,18 @@ class RawTable:
     trusted: Sequence[Any] | None = None
     decimal_comma: bool = False
 
-    def typed(self, untouched: Sequence[str | None] = ()) -> RawTable:
-        """Return the table with None for the words that mean a missing value in a CSV file, and with decimal points."""
+    def typed(self, texts: Sequence[str | None] = (), names: Sequence[str | None] = ()) -> RawTable:
+        """Return the table with None for the words that mean a missing value in a CSV file, and with decimal points.
+
+        ``texts`` are columns that stay as they are, and ``names`` columns without numbers.
+        """
         if self.places is None:  # the cells of other files have types
             return self
-        words = self.frame[[name for name in self.frame.columns if name not in untouched]]
+        words = self.frame[[name for name in self.frame.columns if name not in texts]]
         columns = without_gap_words(words)
         if self.decimal_comma:
-            columns |= with_decimal_points(words.assign(**columns))
+            words = words.assign(**columns)
+            columns |= with_decimal_points(words[[name for name in words.columns if name not in names]])
         return replace(self, frame=self.frame.assign(**columns))
 
     def place(self, row: int) -> str:
@@ -105,7 +109,7 @@ class LabeledTable:
         not read.
         """
         roles = roles.over(raw.roles)
-        raw = raw.typed((roles.tags, *roles.text))
+        raw = raw.typed((roles.tags, *roles.text), (roles.id, roles.image))
         with prefix_errors(raw.path):
             check_columns([str(name) for name in raw.frame.columns], roles)
         if not len(raw.frame):

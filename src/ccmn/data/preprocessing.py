@@ -20,12 +20,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from ccmn._containers import is_dataframe, is_other_table, is_sparse
 from ccmn._validation import check_count
+from ccmn.data.column_roles import name_hint, name_some
 from ccmn.data.dataset import Matrix
 
 MAX_TERMS = 50_000
 """Only the most frequent terms are used: rare terms add little, and more would make models of many labels large."""
-DEFAULT_MAX_CATEGORIES = 50
-"""Categories beyond the most frequent ones share one feature."""
 MIN_CATEGORY_COUNT = 2
 """A category that occurs in fewer rows cannot be learned; it shares the feature of the rare categories."""
 MAX_DISTINCT_SHARE = 0.5
@@ -36,11 +35,9 @@ MIN_NUMBER_SHARE = 0.9
 """A column of which at least this share are numbers is numeric; its other values are errors."""
 MAX_DENSE_FEATURES = 1000
 """Tables with more features of categories, and tables with texts, become sparse matrices."""
-MAX_CELL_CHARACTERS = 80
-"""Cells that are displayed are cut after this number of characters."""
 MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 """Texts that mean a missing value, in any case."""
-NUMBER_WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+NUMBER_WORDS = {"true": True, "false": False, "yes": True, "no": False}
 """Words that are numbers, in any case."""
 OTHER_SPELLINGS = {
     "dates": (r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[ T][\d:]+)?", "2026-01-31"),
@@ -52,6 +49,8 @@ OTHER_SPELLINGS = {
 """Frequent spellings of dates and numbers that are not read, and how to write them."""
 DECIMAL_COMMA = r"\s*[+-]?\d+(?:,\d+)?\s*"
 """Numbers in files that are separated by semicolons."""
+DATE_PARTS = ("days", "month", "weekday", "hour")
+"""Features of a date."""
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 
 FloatArray = NDArray[np.float64]
@@ -59,73 +58,41 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class TextFeatures:
-    """TF-IDF features of a text column: words, logarithmic term frequencies, rows of norm 1.
-
-    Parameters
-    ----------
-    column : str
-        Name of the column.
-    terms : sequence of str
-        Vocabulary, in the order of the features.
-    idf : array of shape (len(terms),)
-        Inverse document frequency of every term.
-
-    Examples
-    --------
-    >>> text = TextFeatures.fit("review", ["a red boat", "a blue boat"])
-    >>> text.terms
-    ('blue', 'boat', 'red')
-    >>> text.transform(["red, red!"]).toarray().tolist()
-    [[0.0, 0.0, 1.0]]
-    """
+    """TF-IDF features of a text column: words, logarithmic term frequencies, rows of norm 1."""
 
     column: str
     terms: Sequence[str]
-    idf: FloatArray
+    idf: Sequence[float]
+
+    def __post_init__(self) -> None:
+        """Check a description that was stored with a model."""
+        if not self.terms or not len(self.terms) == len(set(self.terms)) == len(self.idf):
+            raise ValueError("terms must be unique and have one idf each")
+        if not np.isfinite(np.array(self.idf, dtype=np.float64)).all():
+            raise ValueError("idf must be finite; got NaN or infinite values")
 
     @classmethod
-    def fit(cls, column: str, texts: Sequence[str]) -> TextFeatures:
-        """Return the vocabulary and the weights of some texts."""
+    def fit(cls, column: str, values: Any) -> TextFeatures:
+        """Return the vocabulary and the weights of a column."""
         vectorizer = _vectorizer(max_features=MAX_TERMS)
         try:
-            vectorizer.fit(texts)
+            vectorizer.fit(_texts(values))
         except ValueError:  # the message of scikit-learn mentions stop words, which are not used
             raise ValueError(
-                f"the text column {column!r} has no words (of two letters or more) in its {len(texts)} rows"
+                f"the text column {column!r} has no words (of two letters or more) in its {len(values)} rows"
             ) from None
-        return cls(column, tuple(vectorizer.get_feature_names_out().tolist()), vectorizer.idf_.astype(np.float64))
-
-    def transform(self, texts: Sequence[str]) -> Matrix:
-        """Return the features of some texts, a float32 CSR array (n, len(terms)); unknown words are ignored."""
-        vectorizer = _vectorizer(vocabulary=list(self.terms))
-        vectorizer.idf_ = self.idf
-        return scipy.sparse.csr_array(vectorizer.transform(texts), dtype=np.float32)
-
-    def encode(self, values: Any) -> Matrix:
-        """Return the features of a column of a table; missing texts are empty."""
-        return self.transform([str(text) for text in values.astype(object).where(values.notna(), "")])
+        return cls(column, vectorizer.get_feature_names_out().tolist(), vectorizer.idf_.astype(np.float64).tolist())
 
     @property
     def names(self) -> list[str]:
         """Names of the features."""
         return [f"{self.column}:{term}" for term in self.terms]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can store; ``from_dict`` reads it."""
-        return {"column": self.column, "terms": list(self.terms), "idf": self.idf.tolist()}
-
-    @classmethod
-    def from_dict(cls, d: Any) -> TextFeatures:
-        """Return the features described by ``to_dict``."""
-        try:
-            column, terms, idf = d["column"], [str(term) for term in d["terms"]], np.array(d["idf"], dtype=np.float64)
-        except (KeyError, TypeError, ValueError, OverflowError):
-            raise ValueError("not a description of text features: expected column, terms and idf") from None
-        if not np.isfinite(idf).all():
-            raise ValueError("not a description of text features: idf must be finite; got NaN or infinite values")
-        if not terms or len(set(terms)) < len(terms) or idf.shape != (len(terms),):
-            raise ValueError("not a description of text features: terms must be unique and have one idf each")
-        return cls(str(column), tuple(terms), idf)
+    def encode(self, values: Any) -> Matrix:
+        """Return the features of a column, a float32 CSR array; unknown words are ignored, missing texts are empty."""
+        vectorizer = _vectorizer(vocabulary=list(self.terms))
+        vectorizer.idf_ = np.array(self.idf)
+        return scipy.sparse.csr_array(vectorizer.transform(_texts(values)), dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -137,6 +104,11 @@ class NumberFeatures:
     mean: float
     scale: float
     gaps: bool
+
+    def __post_init__(self) -> None:
+        """Check a description that was stored with a model."""
+        if not (np.abs([self.median, self.mean, self.scale]) <= np.finfo(np.float32).max).all() or self.scale <= 0:
+            raise ValueError(f"the numbers of column {self.column!r} must be finite in float32, and scale positive")
 
     @classmethod
     def fit(cls, column: str, numbers: FloatArray) -> NumberFeatures:
@@ -160,23 +132,7 @@ class NumberFeatures:
         """Return the features of some numbers, NaN where missing, a float32 array."""
         missing = np.isnan(numbers)
         filled = (np.where(missing, self.median, numbers) - self.mean) / self.scale
-        parts = (filled, missing) if self.gaps else (filled,)
-        return np.column_stack(parts).astype(np.float32)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can store; ``from_dict`` reads it."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, d: Any) -> NumberFeatures:
-        """Return the features described by ``to_dict``."""
-        median, mean, scale = (float(d[name]) for name in ("median", "mean", "scale"))
-        if not (np.abs([median, mean, scale]) <= np.finfo(np.float32).max).all() or scale <= 0:
-            raise ValueError(
-                f"not a description of a numeric column: median={median:g}, mean={mean:g} and scale={scale:g} must be "
-                "finite in float32, and scale positive"
-            )
-        return cls(str(d["column"]), median, mean, scale, bool(d["gaps"]))
+        return np.column_stack((filled, missing) if self.gaps else (filled,)).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -188,42 +144,34 @@ class CategoryFeatures:
     rare: bool
     gaps: bool
 
+    def __post_init__(self) -> None:
+        """Check a description that was stored with a model."""
+        if len(set(self.categories)) < len(self.categories):
+            raise ValueError(f"column {self.column!r} repeats a category")
+
     @classmethod
     def fit(cls, column: str, values: Any, max_categories: int) -> CategoryFeatures:
         """Return the frequent categories of a column, in sorted order."""
         counts = values.dropna().map(category_name).value_counts()
         order = sorted(counts.index, key=lambda name: (-counts[name], name))
         kept = sorted(name for name in order[:max_categories] if counts[name] >= MIN_CATEGORY_COUNT)
-        return cls(column, tuple(kept), len(kept) < len(order), bool(values.isna().any()))
+        return cls(column, kept, len(kept) < len(order), bool(values.isna().any()))
 
     @property
     def names(self) -> list[str]:
         """Names of the features."""
-        extra = [*([f"{self.column}:rare"] if self.rare else []), *([f"{self.column}:missing"] if self.gaps else [])]
+        extra = [f"{self.column}:{name}" for name, used in (("rare", self.rare), ("missing", self.gaps)) if used]
         return [*(f"{self.column}={name}" for name in self.categories), *extra]
 
     def encode(self, values: Any) -> Matrix:
         """Return the features of a column of a table, a float32 CSR array."""
         q, place = len(self.categories), {name: j for j, name in enumerate(self.categories)}
-        missing = values.isna().to_numpy()
         rare = q if self.rare else -1
         codes = np.array([place.get(category_name(value), rare) for value in values], dtype=np.int64)
-        codes[missing] = q + self.rare if self.gaps else -1
+        codes[values.isna().to_numpy()] = q + self.rare if self.gaps else -1
         rows = np.flatnonzero(codes >= 0)
         ones = np.ones(rows.size, dtype=np.float32)
         return scipy.sparse.csr_array((ones, (rows, codes[rows])), shape=(len(codes), len(self.names)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can store; ``from_dict`` reads it."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, d: Any) -> CategoryFeatures:
-        """Return the features described by ``to_dict``."""
-        names = tuple(str(name) for name in d["categories"])
-        if len(set(names)) < len(names):
-            raise ValueError(f"not a description of a column of categories: {d['column']!r} repeats a category")
-        return cls(str(d["column"]), names, bool(d["rare"]), bool(d["gaps"]))
 
 
 @dataclass(frozen=True)
@@ -233,12 +181,19 @@ class DateFeatures:
     column: str
     parts: Sequence[NumberFeatures]
 
+    def __post_init__(self) -> None:
+        """Check a description that was stored with a model."""
+        parts = [NumberFeatures(**part) if isinstance(part, dict) else part for part in self.parts]
+        object.__setattr__(self, "parts", parts)
+        if not parts or not {part.column for part in parts} <= {f"{self.column}:{name}" for name in DATE_PARTS}:
+            raise ValueError(f"unknown parts of the dates {self.column!r}")
+
     @classmethod
     def fit(cls, column: str, values: Any) -> DateFeatures:
         """Return the statistics of the parts of a column of dates."""
-        parts = _date_parts(to_dates(values))
-        used = [name for name in parts if name != "hour" or np.nansum(parts[name]) > 0]
-        return cls(column, tuple(NumberFeatures.fit(f"{column}:{name}", parts[name]) for name in used))
+        parts = _date_parts(column, to_dates(values))
+        used = [name for name in parts if not name.endswith(":hour") or np.nansum(parts[name]) > 0]
+        return cls(column, [NumberFeatures.fit(name, parts[name]) for name in used])
 
     @property
     def names(self) -> list[str]:
@@ -248,22 +203,9 @@ class DateFeatures:
 
     def encode(self, values: Any) -> Matrix:
         """Return the features of a column of a table."""
-        parts = _date_parts(to_dates(values))
-        encoded = [part.transform(parts[part.column.removeprefix(f"{self.column}:")]) for part in self.parts]
+        parts = _date_parts(self.column, to_dates(values))
+        encoded = [part.transform(parts[part.column]) for part in self.parts]
         return np.column_stack([*(block[:, 0] for block in encoded), *(encoded[0][:, 1:].T)])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can store; ``from_dict`` reads it."""
-        return {"column": self.column, "parts": [part.to_dict() for part in self.parts]}
-
-    @classmethod
-    def from_dict(cls, d: Any) -> DateFeatures:
-        """Return the features described by ``to_dict``."""
-        column, parts = str(d["column"]), tuple(NumberFeatures.from_dict(part) for part in d["parts"])
-        allowed = {f"{column}:{name}" for name in ("days", "month", "weekday", "hour")}
-        if not parts or not {part.column for part in parts} <= allowed:
-            raise ValueError(f"not a description of a column of dates: {column!r}")
-        return cls(column, parts)
 
 
 Step = NumberFeatures | CategoryFeatures | DateFeatures | TextFeatures
@@ -273,7 +215,7 @@ STEPS: dict[str, type[Step]] = {
     "date": DateFeatures,
     "text": TextFeatures,
 }
-"""Steps by the name under which a model stores them; no other step can be loaded."""
+"""Steps by the name under which a model stores them, in the order of the features; no other step can be loaded."""
 
 
 class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -322,7 +264,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         *,
         categorical: Sequence[str] = (),
         ignore: Sequence[str] = (),
-        max_categories: int = DEFAULT_MAX_CATEGORIES,
+        max_categories: int = 50,
     ) -> None:
         self.text, self.categorical, self.ignore, self.max_categories = text, categorical, ignore, max_categories
 
@@ -345,20 +287,26 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         text = [self.text] if isinstance(self.text, str) else list(self.text)
         check_count(self.max_categories, "max_categories")
         for role, wanted in (("text", text), ("categorical", self.categorical), ("ignore", self.ignore)):
-            _check_known(wanted, frame, role)
+            for name in wanted:
+                if name not in frame.columns:
+                    raise ValueError(f"{role}: there is no column {name!r}; {name_hint(name, list(frame.columns))}")
         steps: list[Step] = [
             _fit_step(name, frame[name], name in self.categorical, self.max_categories)
             for name in frame.columns
             if name not in text and name not in self.ignore and frame[name].notna().any()
         ]
-        texts = [TextFeatures.fit(name, list(_texts(frame[name]))) for name in text]
         order = list(STEPS.values())
-        self.steps_ = (*sorted(steps, key=lambda step: order.index(type(step))), *texts)
-        if not self.steps_:
+        steps.sort(key=lambda step: order.index(type(step)))
+        return self._set_steps([*steps, *(TextFeatures.fit(name, frame[name]) for name in text)])
+
+    def _set_steps(self, steps: Sequence[Step]) -> TablePreprocessor:
+        """Set the fitted attributes."""
+        if not steps:
             raise ValueError("there are no features in these data")
-        self.feature_names_out_ = [name for step in self.steps_ for name in step.names]
-        self.feature_names_in_ = np.array([step.column for step in self.steps_], dtype=object)
-        self.n_features_in_ = len(self.steps_)
+        self.steps_ = tuple(steps)
+        self.feature_names_out_ = [name for step in steps for name in step.names]
+        self.feature_names_in_ = np.array([step.column for step in steps], dtype=object)
+        self.n_features_in_ = len(steps)
         return self
 
     def transform(self, X: Any) -> Matrix:
@@ -382,7 +330,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if missing:
             raise ValueError(
                 f"the table was fitted on {len(self.steps_)} columns, of which {len(missing)} are missing: "
-                f"{', '.join(map(repr, missing[:5]))}"
+                f"{name_some(missing)}"
             )
         blocks = [step.encode(frame[step.column]) for step in self.steps_]
         n_sparse = sum(block.shape[1] for block in blocks if is_sparse(block))
@@ -414,7 +362,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             The fitted steps.
         """
         kinds = {step: name for name, step in STEPS.items()}
-        return {"steps": [{"kind": kinds[type(step)], **step.to_dict()} for step in self.steps_]}
+        return {"steps": [{"kind": kinds[type(step)], **asdict(step)} for step in self.steps_]}
 
     @classmethod
     def from_dict(cls, d: Any) -> TablePreprocessor:
@@ -431,50 +379,37 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             Fitted transformer.
         """
         try:
-            steps = tuple(STEPS[step["kind"]].from_dict(step) for step in d["steps"])
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            steps = [STEPS[step["kind"]](**{k: v for k, v in step.items() if k != "kind"}) for step in d["steps"]]
+            if len({step.column for step in steps}) < len(steps):
+                raise ValueError("expected one step per column")
+            return cls([step.column for step in steps if isinstance(step, TextFeatures)])._set_steps(steps)
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise ValueError(f"not a description of the preprocessing of a table: {error}") from None
-        if not steps or len({step.column for step in steps}) < len(steps):
-            raise ValueError("not a description of the preprocessing of a table: expected one step per column")
-        made = cls(tuple(step.column for step in steps if isinstance(step, TextFeatures)))
-        made.steps_ = steps
-        made.feature_names_out_ = [name for step in steps for name in step.names]
-        made.feature_names_in_ = np.array([step.column for step in steps], dtype=object)
-        made.n_features_in_ = len(steps)
-        return made
 
 
-def to_numbers(values: Any, place: Callable[[int], str] | None = None) -> FloatArray:
+def to_numbers(values: Any, place: Callable[[int], str] = "row {} (from 0)".format) -> FloatArray:
     """Return a column of a table as numbers, NaN where missing; raise an error that names any other value.
 
     ``place`` returns the position of a row in a file.
     """
-    if values.dtype.kind in "biuf" and not hasattr(values.dtype, "na_value"):
-        numbers = values.to_numpy(np.float64)
-    else:
-        numbers, wrong = _parse_numbers(values)
-        if wrong.any():
-            row = int(wrong.argmax())
-            where = f"row {row} (from 0)" if place is None else place(row)
-            raise ValueError(
-                f"{where}: {str(values.iloc[row])[:40]!r} in column {values.name!r} is not a number (leave missing "
-                "values empty; ccmn.data.TablePreprocessor encodes texts, categories and dates)"
-            )
+    numbers, wrong = _parse_numbers(values)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"{place(row)}: {str(values.iloc[row])[:40]!r} in column {values.name!r} is not a number (leave missing "
+            "values empty; ccmn.data.TablePreprocessor encodes texts, categories and dates)"
+        )
     large = np.abs(numbers) > np.finfo(np.float32).max
     if large.any():
-        row = int(large.argmax())
-        where = f"row {row} (from 0)" if place is None else place(row)
-        raise ValueError(f"{where}: infinite (or too large) value in column {values.name!r}")
-    return np.asarray(numbers)
+        raise ValueError(f"{place(int(large.argmax()))}: infinite (or too large) value in column {values.name!r}")
+    return numbers
 
 
 def to_dates(values: Any) -> Any:
     """Return a column of a table as dates in UTC, NaT where missing; raise an error that names any other value."""
     import pandas as pd
 
-    if values.dtype.kind == "M":
-        return pd.to_datetime(values, utc=True)
-    dates = pd.to_datetime(values, utc=True, format="ISO8601", errors="coerce")
+    dates = pd.to_datetime(values, utc=True, format=None if values.dtype.kind == "M" else "ISO8601", errors="coerce")
     wrong = (dates.isna() & values.notna()).to_numpy()
     if wrong.any():
         row = int(wrong.argmax())
@@ -491,7 +426,7 @@ def category_name(value: Any) -> str:
     return str(int(value)) if whole else str(value)
 
 
-def cell_text(value: Any) -> str:
+def cell_text(value: Any, width: int = 80) -> str:
     """Return a cell of a table as text: a dash if it is missing, a date without a time of day at midnight.
 
     >>> cell_text(3.0), cell_text(None), cell_text("Rome")
@@ -503,7 +438,7 @@ def cell_text(value: Any) -> str:
         return "–"
     text = f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)
     text = text.removesuffix(" 00:00:00") if isinstance(value, pd.Timestamp) else text
-    return text if len(text) <= MAX_CELL_CHARACTERS else text[: MAX_CELL_CHARACTERS - 1] + "…"
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def without_gap_words(frame: Any) -> dict[str, Any]:
@@ -530,8 +465,6 @@ def _fit_step(name: str, values: Any, categorical: bool, max_categories: int) ->
         return CategoryFeatures.fit(name, values, max_categories)
     if values.dtype.kind == "M":
         return DateFeatures.fit(name, values)
-    if values.dtype.kind in "biuf":
-        return NumberFeatures.fit(name, to_numbers(values))
     known, option = values.dropna(), shlex.quote(name)
     if any(isinstance(value, (list, tuple, set, dict, np.ndarray)) for value in known.head(100)):
         raise ValueError(
@@ -558,8 +491,11 @@ def _fit_step(name: str, values: Any, categorical: bool, max_categories: int) ->
 
 
 def _parse_numbers(values: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Return the numbers in a column of objects, NaN where there is none, and which values are not numbers."""
+    """Return the numbers in a column, NaN where there is none, and which values are not numbers."""
     import pandas as pd
+
+    if values.dtype.kind in "biuf" and not hasattr(values.dtype, "na_value"):
+        return values.to_numpy(np.float64), np.zeros(len(values), dtype=bool)
 
     def number(value: Any) -> Any:
         if isinstance(value, int) and abs(value) > int(np.finfo(np.float32).max):
@@ -572,13 +508,13 @@ def _parse_numbers(values: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
     return numbers, np.isnan(numbers) & values.notna().to_numpy()
 
 
-def _date_parts(dates: Any) -> dict[str, FloatArray]:
-    """Return the parts of dates as numbers, NaN where missing."""
+def _date_parts(column: str, dates: Any) -> dict[str, FloatArray]:
+    """Return the parts of dates as numbers by the name of their feature, NaN where missing."""
     import pandas as pd
 
     days = (dates - pd.Timestamp("1970-01-01", tz="UTC")) / pd.Timedelta(days=1)
-    parts = {"days": days, "month": dates.dt.month, "weekday": dates.dt.day_of_week, "hour": dates.dt.hour}
-    return {name: part.to_numpy(np.float64, na_value=np.nan) for name, part in parts.items()}
+    parts = (days, dates.dt.month, dates.dt.day_of_week, dates.dt.hour)
+    return {f"{column}:{name}": part.to_numpy(np.float64, na_value=np.nan) for name, part in zip(DATE_PARTS, parts)}
 
 
 def _texts(values: Any) -> Any:
@@ -597,13 +533,6 @@ def _check_frame(X: Any) -> Any:
     if len(set(names)) < len(names):
         raise ValueError("the column names of the table must be unique")
     return X.set_axis(names, axis=1).reset_index(drop=True)
-
-
-def _check_known(wanted: Sequence[str], frame: Any, parameter: str) -> None:
-    """Reject columns that the table does not have."""
-    unknown = [name for name in wanted if name not in frame.columns]
-    if unknown:
-        raise ValueError(f"{parameter}: there is no column {unknown[0]!r}; the columns are {list(frame.columns[:20])}")
 
 
 def _vectorizer(**settings: Any) -> Any:

@@ -199,5 +199,6 @@ def _named_columns(wanted: Sequence[str], names: Sequence[str]) -> NDArray[np.in
     places = {name: place for place, name in enumerate(names)}
     unknown = [name for name in wanted if name not in places]
     if unknown:
-        raise ValueError(f"there is no label column {name_some(unknown)}; {name_hint(unknown[0], names)}")
+        found = "there is no label column" if len(unknown) == 1 else "there are no label columns"
+        raise ValueError(f"{found} {name_some(unknown)}; {name_hint(unknown[0], names)}")
     return np.array(sorted(places[name] for name in wanted), dtype=np.intp)

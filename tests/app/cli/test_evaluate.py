@@ -164,7 +164,7 @@ def test_unobserved_labels_are_ignored_with_noise(printed, saved, task, files):
     ("arguments", "message"),
     [
         (["nolabels.csv"], "there are no label columns 'sea', 'sky', 'sun'; the columns are"),
-        (["nolabels.npz"], "Y"),
+        (["nolabels.npz"], "fitted on 3 labels; got 0"),
         (["task.csv", "--labels", "sea,sky"], "3 labels, of which 1 are missing: 'sun'"),
         (["two.npz"], "the model was fitted on 3 labels; got 2"),
         (["weak.npz"], "no row has all labels observed"),

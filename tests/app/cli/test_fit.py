@@ -178,7 +178,7 @@ def test_label_name_with_a_comma(run, files):
         (["task.npz", "--noise", "rates.json"], "rates of 2 labels"),
         (["task.npz", "--method", "ranking", "--validation", "none.npz"], "there is no file none.npz"),
         (["task.npz", "--method", "ranking", "--validation", "other.npz"], "fitted on 4 features; got 2"),
-        (["task.npz", "--text", "review"], "a text column ('review') can be read from .csv, .parquet, not from NPZ"),
+        (["task.npz", "--text", "review"], "--text, --image, --id and --ignore require a table"),
         (["task.csv", "--labels", "-3", "--text", "revue"], "there is no column 'revue'"),
         (["bare.npz"], "there are no features in these data"),
         (["empty.csv", "--labels", "sea"], "empty.csv has no rows"),

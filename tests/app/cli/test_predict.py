@@ -138,8 +138,7 @@ def test_columns_of_a_saved_model(saved):
     [
         ({"feature_names": ["a", "b"]}, "one name per feature"),
         ({"feature_names": ["a", "a", "b", "c"]}, "must be unique"),
-        ({"text": {"column": "t", "terms": list("abcde"), "idf": [1.0] * 5}}, "4 features but 5 terms"),
-        ({"text": {"column": "t"}}, "not a description of text features"),
+        ({"table": {"steps": [{"kind": "text", "column": "t"}]}}, "not a description of the preprocessing"),
     ],
 )
 def test_inconsistent_columns(saved, extra, message):

@@ -28,7 +28,7 @@ def table(tmp_path):
 def test_texts_are_displayed_and_used_as_features(table):
     dataset, columns = read_review_data(table / "text.csv", ["sea", "sky"], text="words")
     assert list(dataset.texts) == ["red boat at sea", "blue sky today", "nothing here"]
-    assert dataset.data.d == 1 + len(columns.text.terms)
+    assert dataset.data.d == 1 + len(columns.table.steps_[1].terms)
     assert np.isnan(dataset.given[2, 1])
     assert dataset.picture is None
 

@@ -124,7 +124,8 @@ def fetch(
 ) -> None:
     """Download a dataset into the cache if it is not on this machine, and check that it can be read.
 
-    Names of public votes (see ccmn data list) require --out: the votes are written as a table for --votes.
+    Names of public votes (see ccmn data list) require --out: the votes are written as a table for --votes. The name ecg
+    stands for readings of electrocardiograms by five readers, with an adjudicated truth; they are written to ecg.npz.
 
     Examples: ccmn data fetch yeast, or ccmn data fetch brighter_swe --out swe.csv
     """
@@ -132,6 +133,9 @@ def fetch(
 
     if name in VOTE_SOURCES:
         _fetch_votes(name, out, force, as_json)
+        return
+    if name == "ecg":
+        _fetch_ecg(out or Path("ecg.npz"), force, as_json)
         return
     if out is not None:
         raise ValueError("--out requires a name of public votes; use ccmn data convert to write a dataset")
@@ -142,6 +146,26 @@ def fetch(
         print_json({"name": name, "here": location, "n": data.n, "d": data.d, "q": data.q})
     else:
         typer.echo(f"{name}: {data.n} rows, {data.d} features, {data.q} labels")
+
+
+def _fetch_ecg(out: Path, force: bool, as_json: bool) -> None:
+    """Write the readings of electrocardiograms as numpy arrays."""
+    import numpy as np
+
+    from ccmn._files import atomic_write
+    from ccmn.data.catalog import fetch_ecg
+
+    if out.suffix.lower() != ".npz":
+        raise ValueError("ecg contains arrays; pass --out FILE.npz")
+    check_output(out, force)
+    arrays = fetch_ecg()
+    with atomic_write(out) as stream:
+        np.savez_compressed(stream, **arrays)
+    shapes = {key: list(values.shape) for key, values in arrays.items()}
+    if as_json:
+        print_json({"name": "ecg", "out": str(out), "arrays": shapes, "license": "MIT"})
+    else:
+        typer.echo(f"{out}: {', '.join(f'{key} {tuple(shape)}' for key, shape in shapes.items())}")
 
 
 def _fetch_votes(name: str, out: Path | None, force: bool, as_json: bool) -> None:

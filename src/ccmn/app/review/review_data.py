@@ -19,8 +19,9 @@ from ccmn._files import PathLike
 from ccmn._pictures import encode_png, parse_size, to_pixels
 from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.columns import Columns
+from ccmn.data.csv_format import read_cells
 from ccmn.data.dataset import Matrix, MultiLabelData
-from ccmn.data.formats import is_table, read_table
+from ccmn.data.formats import format_suffix, is_table, read_table
 from ccmn.data.preprocessing import cell_text
 from ccmn.data.tables import LabelSpec
 
@@ -340,7 +341,7 @@ def _table_reader(source: PathLike) -> Callable[[], Any] | None:
 
     def read() -> Any:
         try:
-            return read_table(path).frame
+            return read_cells(path) if format_suffix(path) == ".csv" else read_table(path).frame
         except ValueError as error:
             raise OSError(f"{path} has changed since the review started: {error}") from None
 
