@@ -284,8 +284,8 @@ def competing_methods() -> Values:
     X, _, candidates, _ = small_task(120, 6, 5, 4, PartialNoise(0.25, n_labels=5))
     models = {
         "PMLNI": PMLNI(),
-        "PARTICLE_vls": PARTICLE("vls", random_state=0, verbose=0),
-        "PARTICLE_map": PARTICLE("map", random_state=0, verbose=0),
+        "PARTICLE_vls": PARTICLE("vls", random_state=0),
+        "PARTICLE_map": PARTICLE("map", random_state=0),
         "PMLLRS": PMLLRS(),
         "FPML": FPML(rank=3, random_state=0),
     }

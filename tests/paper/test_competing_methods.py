@@ -10,11 +10,13 @@ import pytest
 from ccmn.data import MultiLabelData
 from ccmn.data.synthetic import make_noisy_multilabel
 from ccmn.metrics import METRICS
-from ccmn.paper.baselines import CandidateRidge
+from ccmn.paper.baselines import Baseline, CandidateRidge
 from ccmn.paper.protocols import INJECTED, make_repeat
 from ccmn.paper.result_store import ResultStore
-from ccmn.paper.runner import COMPETING_METHODS, CompetingMethod, prepare, run_columns, run_competing_method
+from ccmn.paper.runner import COMPETING_METHODS, prepare, run_columns, run_competing_method
 from ccmn.paper.tables import PLAIN_BASELINES, PML_METHODS, RAW_PML_METHODS, TABLE_METRICS
+
+METHOD = Baseline("ridge", CandidateRidge, search_grid={"lam": (1e-3, 10.0, 1e4)})
 
 
 @pytest.fixture(scope="module")
@@ -43,37 +45,34 @@ def expected_values(method, data, repeat, metric, setting):
 
 def test_selection_on_validation_rows(data):
     repeat = make_repeat(data, INJECTED, 1)
-    method = CompetingMethod("ridge", CandidateRidge, tuple({"lam": value} for value in (1e-3, 10.0, 1e4)))
-    outcome = run_competing_method(method, data, repeat, TABLE_METRICS)
+    outcome = run_competing_method(METHOD, data, repeat, TABLE_METRICS)
     for metric in TABLE_METRICS:
-        found = [expected_values(method, data, repeat, metric, setting) for setting in method.grid]
+        found = [expected_values(METHOD, data, repeat, metric, setting) for setting in METHOD.grid]
         sign = 1 if METRICS[metric].greater_is_better else -1
         best = max(range(3), key=lambda i: sign * found[i][0])
         assert outcome.values["clean"][metric] == pytest.approx(found[best][1])
         assert outcome.chosen["clean"][metric]["validation"] == pytest.approx(found[best][0])
-        assert outcome.chosen["clean"][metric]["lam"] == method.grid[best]["lam"]
+        assert outcome.chosen["clean"][metric]["lam"] == METHOD.grid[best]["lam"]
 
 
 def test_refit_uses_all_known_rows(data):
     repeat = make_repeat(data, INJECTED, 1)
-    method = CompetingMethod("ridge", CandidateRidge, tuple({"lam": value} for value in (1e-3, 10.0, 1e4)))
-    before, after = (run_competing_method(method, data, repeat, TABLE_METRICS, refit=refit) for refit in (False, True))
+    before, after = (run_competing_method(METHOD, data, repeat, TABLE_METRICS, refit=refit) for refit in (False, True))
     assert after.chosen == before.chosen
     for metric in TABLE_METRICS:
         setting = {"lam": before.chosen["clean"][metric]["lam"]}
-        _, expected = expected_values(method, data, replace(repeat, train=repeat.known), metric, setting)
+        _, expected = expected_values(METHOD, data, replace(repeat, train=repeat.known), metric, setting)
         assert after.values["clean"][metric] == pytest.approx(expected)
         assert after.values["clean"][metric] != before.values["clean"][metric]
 
 
 def test_selection_does_not_depend_on_test_rows(data):
     repeat = make_repeat(data, INJECTED, 1)
-    method = CompetingMethod("ridge", CandidateRidge, tuple({"lam": value} for value in (1e-3, 10.0, 1e4)))
     Y, X = np.array(data.Y), np.array(data.X)
     Y[repeat.test], X[repeat.test] = 1 - Y[repeat.test], 3 - X[repeat.test]
-    before = run_competing_method(method, data, repeat, TABLE_METRICS).chosen
-    assert run_competing_method(method, replace(data, Y=Y), repeat, TABLE_METRICS).chosen == before
-    assert run_competing_method(method, replace(data, X=X), repeat, TABLE_METRICS).chosen == before
+    before = run_competing_method(METHOD, data, repeat, TABLE_METRICS).chosen
+    assert run_competing_method(METHOD, replace(data, Y=Y), repeat, TABLE_METRICS).chosen == before
+    assert run_competing_method(METHOD, replace(data, X=X), repeat, TABLE_METRICS).chosen == before
 
 
 def test_competing_methods_and_fleets_in_one_table(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from ccmn.data import MultiLabelData
 from ccmn.data.synthetic import make_noisy_multilabel
-from ccmn.paper.protocols import INJECTED, LITERAL, MODERATE, REAL, make_repeat
+from ccmn.paper.protocols import INJECTED, MODERATE, REAL, make_repeat
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +42,6 @@ def test_rates_of_real_candidate_sets_are_those_of_the_training_rows(data):
     expected = [(C[:, j] & (1 - Y[:, j])).sum() / (1 - Y[:, j]).sum() for j in range(5)]
     np.testing.assert_allclose(repeat.noise.rho_neg, expected)
     assert repeat.noisy is data.candidates
-
-
-def test_missing_candidate_sets(data):
-    with pytest.raises(ValueError, match="has no candidate sets"):
-        make_repeat(MultiLabelData(X=data.X, Y=data.Y), REAL, 0)
-
-
-def test_batch_sizes():
-    assert LITERAL.batch_size("tmc") == 1000
-    assert LITERAL.batch_size("mine") == 100
-    assert LITERAL.to_dict("tmc")["batch_size"] == 1000
 
 
 def test_stored_settings_have_not_changed():

@@ -65,33 +65,12 @@ def test_failures_are_stored_and_replaced_on_request(tmp_path):
         assert list(store.results()) == [result()]
 
 
-def test_append_stores_all_results_or_none(tmp_path):
-    with ResultStore(tmp_path / "r.db") as store:
-        with pytest.raises(TypeError):
-            store.append([result(0), replace(result(1), outcome={"values": {1, 2}})])
-        assert list(store.results()) == []
-
-
 def test_file_that_is_not_a_database_is_not_modified(tmp_path):
     path, content = tmp_path / "r.db", b"not a database at all, but long enough to be read as a header" * 30
     path.write_bytes(content)
     with pytest.raises(ValueError, match="not a result store"):
         ResultStore(path)
     assert path.read_bytes() == content
-
-
-def test_other_database_is_not_modified(tmp_path):
-    other = sqlite3.connect(tmp_path / "r.db")
-    other.execute("CREATE TABLE mine (x)")
-    with pytest.raises(ValueError, match="not a result store"):
-        ResultStore(tmp_path / "r.db")
-    assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("mine",)]
-    other.close()
-
-
-def test_folder_does_not_exist(tmp_path):
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        ResultStore(tmp_path / "none" / "r.db")
 
 
 WRITER = """
@@ -138,11 +117,6 @@ def test_killed_writers_lose_no_reported_result(tmp_path):
 
 def test_key_has_not_changed():
     assert CELL.key == "bdf8f384bfff08c420cddbef850ff39d275a14b37063d95a01d550370bb9e3b7"
-
-
-def test_path_is_a_folder(tmp_path):
-    with pytest.raises(IsADirectoryError, match="is a folder"):
-        ResultStore(tmp_path)
 
 
 def test_store_of_another_kind(tmp_path):

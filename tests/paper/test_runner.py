@@ -15,10 +15,9 @@ import pytest
 
 from ccmn._files import fingerprint
 from ccmn.paper import runner
-from ccmn.paper.result_store import COLUMNS, ResultStore, rows, write_cells
+from ccmn.paper.result_store import ResultStore, rows
 from ccmn.paper.runner import prepare, run_columns
 from ccmn.paper.tables import TABLES
-from helpers import run_bare
 
 METHODS = ["unbiased-hamming-square", "plain-hamming-square", "unbiased-ranking-sigmoid"]
 
@@ -125,67 +124,6 @@ def test_several_processes(tmp_path, complete):
     assert finished[-1].cost == pytest.approx(finished[-1].total)
 
 
-def processes_of_session(session):
-    """Return the processes of a session, without defunct ones."""
-    listed = subprocess.run(["ps", "-e", "-o", "pid=,sid=,stat="], capture_output=True, text=True, check=True).stdout
-    found = (line.split() for line in listed.splitlines())
-    return [int(pid) for pid, sid, state in found if int(sid) == session and not state.startswith("Z")]
-
-
-def wait_until(condition, seconds):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-@pytest.fixture
-def two_jobs(tmp_path):
-    """Start a run with two workers that takes minutes, in its own session; wait for the first result."""
-    path, environment = tmp_path / "r.db", {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", LONG_RUN, str(path)]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        wait_until(lambda: process.poll() is not None or (tmp_path / "started").exists(), 100)
-        assert process.poll() is None, process.stderr.read()
-        yield process
-    finally:
-        for pid in processes_of_session(process.pid):
-            os.kill(pid, signal.SIGKILL)
-        process.wait()
-        process.stderr.close()
-
-
-LONG_RUN = """
-import sys, pathlib
-from dataclasses import replace
-from ccmn.paper.result_store import ResultStore
-from ccmn.paper.runner import prepare, run_columns
-
-def main():
-    path = pathlib.Path(sys.argv[1])
-    column = prepare(["table1"], small=True, protocols=["literal"]).columns[0]
-    long = replace(column, protocol=replace(column.protocol, epochs=100_000))
-    with ResultStore(path) as store:
-        run_columns([column, long, long], store, methods=["plain-hamming-square", "plain-ranking-square"], jobs=2,
-                  on_progress=lambda _: path.with_name("started").touch())
-
-if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        sys.exit(130)
-"""
-
-
-@pytest.mark.slow
-def test_interrupt_ends_all_processes_without_tracebacks(two_jobs):
-    os.killpg(two_jobs.pid, signal.SIGINT)  # as the terminal does for Ctrl-C
-    assert two_jobs.wait(20) == 130
-    assert two_jobs.stderr.read() == ""
-    wait_until(lambda: not processes_of_session(two_jobs.pid), 20)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_full_disk_is_a_clear_error(tmp_path, jobs):
@@ -215,15 +153,6 @@ def test_failure_is_stored_and_retried_on_request(tmp_path, monkeypatch):
         assert all(r.failed for r in store.results())
         run_columns(columns, store, methods=METHODS[:1], retry_failed=True)
         assert not any(r.failed for r in store.results())
-
-
-def test_write_cells(tmp_path, complete):
-    with ResultStore(tmp_path / "r.db") as store:
-        run_columns(small(protocols=["literal"]).columns, store, methods=METHODS[:1])
-        assert write_cells(store.results(), tmp_path / "cells.csv") == 12
-    lines = (tmp_path / "cells.csv").read_text().splitlines()
-    assert lines[0].split(",") == list(COLUMNS)
-    assert lines[1].startswith("table1,literal,clean,digits,unbiased-hamming-square,hamming_loss,0,1000,")
 
 
 def test_data_file_as_column(tmp_path):
@@ -304,48 +233,3 @@ def test_tables_match_the_printed_values():
         assert methods <= set(table.methods)
         assert metrics == set(table.metrics)
         assert set(table.datasets) <= datasets
-
-
-def test_table_3_uses_real_candidate_sets():
-    table = TABLES["table3"]
-    assert [p.name for p in table.protocols_for("mirflickr")] == ["real"]
-    assert [p.name for p in table.protocols_for("yeast")] == ["injected"]
-
-
-@pytest.mark.slow
-def test_run_without_optional_libraries(tmp_path):
-    """A run needs neither pandas nor the libraries of the command line."""
-    code = """
-from ccmn.paper.runner import prepare, run_columns
-from ccmn.paper.result_store import ResultStore
-from ccmn.paper.summary import summarize
-import sys
-with ResultStore(sys.argv[1]) as store:
-    found = prepare(["table1"], small=True, protocols=["literal"])
-    run_columns(found.columns, store, methods=["plain-hamming-square"])
-    print(len(summarize(store.results())))
-"""
-    assert run_bare(code, str(tmp_path / "r.db")) == "2"
-
-
-@pytest.mark.parametrize("command", ["reproduce", "report folder", "report damaged", "report truncated"])
-def test_command_line_reports_bad_files_in_one_line(tmp_path, command):
-    from typer.testing import CliRunner
-
-    from ccmn.app.cli.app import app
-
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "damaged.db").write_bytes(b"SQLite format 3\x00" + b"\xfe" * 5000)
-    (tmp_path / "truncated.csv").write_text(f"{','.join(COLUMNS)}\ntable1,literal,cl")
-    arguments = {
-        "reproduce": ["reproduce", "table1", "--small", "--store", tmp_path / "folder"],
-        "report folder": ["report", tmp_path / "folder"],
-        "report damaged": ["report", tmp_path / "damaged.db"],
-        "report truncated": ["report", tmp_path / "truncated.csv"],
-    }[command]
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert done.exit_code == 1
-    lines = done.output.strip().splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("ccmn: ")
-    assert str(arguments[-1]) in lines[0]

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from ccmn.paper.result_store import Cell, Result
-from ccmn.paper.summary import average_ranks, friedman, paired_t_test, summarize
+from ccmn.paper.summary import friedman, paired_t_test, summarize
 from ccmn.paper.tables import AS_PRINTED, printed, printed_values
 
 
@@ -45,11 +45,6 @@ def test_means_best_entries_and_marks():
     assert marks["plain-hamming-square"] == "better"  # all three differences are about 0.1
     assert marks["plain-hamming-hinge"] == ""  # the differences vary too much
     assert clean.methods == list(TABLE)
-
-
-def test_competing_method_can_be_significantly_better():
-    (clean, _) = summarize(results({"unbiased-hamming-square": [0.3, 0.31, 0.3], "ridge": [0.1, 0.11, 0.101]}))
-    assert clean.entry("ridge", "yeast", "hamming_loss").mark == "worse"
 
 
 def test_metric_where_greater_is_better():
@@ -127,12 +122,6 @@ def test_failures_are_listed_and_not_counted():
     assert "ridge" not in clean.methods
 
 
-def test_number_of_printed_values():
-    keys = [key for key in printed_values() if key[1] not in AS_PRINTED]
-    counts = dict(zip(*np.unique([key[0] for key in keys], return_counts=True)))
-    assert counts == {"table1": 240, "table2": 240, "table3": 168, "journal1": 320, "journal2": 224}
-
-
 def test_printed_values_of_one_cell():
     found = printed("table1", "yeast", "unbiased-hamming-square")
     assert found == {"hamming_loss": 0.218, "ranking_loss": 0.210, "average_precision": 0.714}
@@ -144,11 +133,6 @@ def test_printed_values_of_one_cell():
         printed("table1", "yeast", "ridge")
     with pytest.raises(ValueError, match="unknown table"):
         printed("table9", "yeast", "ridge")
-
-
-def test_unknown_table():
-    with pytest.raises(ValueError, match="unknown table 'tableX'"):
-        summarize(results(TABLE, table="tableX"))
 
 
 # -- Statistical tests
@@ -164,10 +148,6 @@ def test_constant_differences():
     assert paired_t_test([0.1, 0.2], [0.1, 0.2]) == 1
     assert paired_t_test([0.1, 0.2], [0.2, 0.3]) == 0
     assert paired_t_test([0.1], [0.9]) == 1
-
-
-def test_average_ranks():
-    np.testing.assert_allclose(average_ranks(np.array([[0.1, 0.2, 0.3], [0.2, 0.2, 0.1]])), [1.75, 2.25, 2.0])
 
 
 def test_friedman_equals_scipy_without_ties():
@@ -195,8 +175,3 @@ def test_identical_rows():
     found = friedman([[1, 2], [1, 2], [1, 2]], "ab")
     assert found.statistic == np.inf
     assert found.p_value == 0
-
-
-def test_too_few_rows():
-    with pytest.raises(ValueError, match="two rows and two methods"):
-        friedman([[1, 2]], "ab")

@@ -23,8 +23,7 @@ import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import ParameterGrid
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
@@ -35,7 +34,7 @@ from ccmn.data import load_digit_scenes
 from ccmn.data.catalog import DATASETS, load_dataset
 from ccmn.data.dataset import MultiLabelData
 from ccmn.noise import ClassConditionalNoise
-from ccmn.paper.baselines import BASELINES, PMLNI
+from ccmn.paper.baselines import BASELINES, PMLNI, Baseline
 from ccmn.paper.baselines.pml_ni import RangeScaler
 from ccmn.paper.best_bin import best_bin_noise
 from ccmn.paper.fleet import FleetSettings, HeldOutSet, Outcome, criteria, group_methods, run_group_of_methods
@@ -361,7 +360,7 @@ def run_table(
 
 def check_methods(methods: Sequence[str]) -> tuple[str, ...]:
     """Return the names of methods; raise ``ValueError`` for an unknown one."""
-    known: Registry[Method | CompetingMethod] = Registry("method", {**METHODS, **COMPETING_METHODS})
+    known: Registry[Method | Baseline] = Registry("method", {**METHODS, **COMPETING_METHODS})
     return tuple(known[method].name for method in methods)
 
 
@@ -468,53 +467,34 @@ def machine(device: str) -> dict[str, str]:
 # -- Competing methods of table 3: scikit-learn style estimators, fitted one at a time
 
 
-@dataclass(frozen=True)
-class CompetingMethod:
-    """Row of table 3 that is not trained as a fleet (a group of models trained together as one batch)."""
-
-    name: str
-    make: Callable[..., Any]
-    """Keyword arguments -> an estimator with ``fit(X, candidates)`` and ``decision_function``."""
-    grid: tuple[Mapping[str, Any], ...] = ({},)
-    """Hyperparameters that are tried on the validation rows; a single one where the literature has defaults."""
-
-    @classmethod
-    def from_baseline(cls, name: str, **fixed: Any) -> CompetingMethod:
-        """Return a baseline with its search grid and some fixed hyperparameters."""
-        baseline = BASELINES[name]
-        grid = tuple({**fixed, **point} for point in ParameterGrid(dict(baseline.search_grid)))
-        return cls(name, baseline.make, grid)
+def _scaled_pmlni(**settings: Any) -> Pipeline:
+    """Return PML-NI with the scaling of its authors."""
+    return make_pipeline(RangeScaler(), PMLNI(**settings))
 
 
-COMPETING_METHODS: Registry[CompetingMethod] = Registry(
+# The features are not centered: without an intercept, PMLLRS and fPML could not fit the label frequencies. Residuals of
+# 1e-3 do not change the third decimal of a metric.
+COMPETING_METHODS: Registry[Baseline] = Registry(
     "competing method",
     {
-        method.name: method
-        for method in (
-            CompetingMethod("PMLNI", lambda **settings: make_pipeline(RangeScaler(), PMLNI(**settings))),
-            CompetingMethod("PMLNI-raw", PMLNI),
-            # The features are not centered: without an intercept, PMLLRS and fPML could not fit the label frequencies.
-            # Residuals of 1e-3 do not change the third decimal of a metric.
-            CompetingMethod.from_baseline("PMLLRS", fit_intercept=True, tol=1e-3, max_iter=500),
-            CompetingMethod.from_baseline("PARVLS"),
-            CompetingMethod.from_baseline("PARMAP"),
-            CompetingMethod.from_baseline("fPML", fit_intercept=True),
-            CompetingMethod.from_baseline("ridge"),
-            CompetingMethod.from_baseline("logistic"),
-        )
+        **BASELINES,
+        "PMLNI": Baseline("PMLNI", _scaled_pmlni),
+        "PMLNI-raw": Baseline("PMLNI-raw", PMLNI),
+        "PMLLRS": replace(BASELINES["PMLLRS"], settings={"fit_intercept": True, "tol": 1e-3, "max_iter": 500}),
+        "fPML": replace(BASELINES["fPML"], settings={"fit_intercept": True}),
     },
 )
 """Methods that table 3 compares with. They see candidate labels only and no noise rates."""
 
 
 def run_competing_method(
-    method: CompetingMethod, data: MultiLabelData, repeat: Repeat, metrics: Sequence[str], *, refit: bool = False
+    method: Baseline, data: MultiLabelData, repeat: Repeat, metrics: Sequence[str], *, refit: bool = False
 ) -> Outcome:
     """Fit a method with every point of its grid and evaluate the best point for each metric on the test rows.
 
     Parameters
     ----------
-    method : CompetingMethod
+    method : Baseline
         Estimator and search grid.
     data : MultiLabelData
         Features and true labels.
@@ -552,7 +532,7 @@ def run_competing_method(
 
 
 def _fit(
-    method: CompetingMethod, point: Mapping[str, Any], data: MultiLabelData, repeat: Repeat, rows: NDArray[np.intp]
+    method: Baseline, point: Mapping[str, Any], data: MultiLabelData, repeat: Repeat, rows: NDArray[np.intp]
 ) -> Any:
     with warnings.catch_warnings():
         # Some points of a grid do not converge; the validation rows decide about them like about the others.

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from ccmn.paper.baselines.pml_estimator import (
     ShiftedGram,
-    append_ones,
     shrink_singular_values,
     shrink_singular_values_tall,
     soft_threshold,
@@ -35,25 +34,9 @@ def test_shifted_gram_solves_for_every_shift(shape, container):
     assert gram.solve(M, 0.0) == pytest.approx(M @ np.linalg.pinv(Phi.T @ Phi, rcond=1e-10), abs=1e-8)
 
 
-def test_append_ones_keeps_sparse_matrices_sparse():
-    X = np.arange(6.0).reshape(3, 2)
-    assert append_ones(X)[:, -1].tolist() == [1, 1, 1]
-    sparse = append_ones(scipy.sparse.csr_array(X))
-    assert scipy.sparse.issparse(sparse)
-    assert (sparse.toarray() == append_ones(X)).all()
-
-
 @given(SEEDS, WEIGHTS)
 def test_proximal_operators_match_their_definitions(seed, t):
     A = 2 * np.random.default_rng(seed).standard_normal((7, 3))
     assert soft_threshold(A, t) == pytest.approx(reference.soft(A, t), abs=1e-14)
     assert shrink_singular_values(A, t) == pytest.approx(reference.svt(A, t), abs=1e-12)
     assert shrink_singular_values_tall(A, t) == pytest.approx(reference.svt(A, t), abs=1e-11)
-
-
-def test_large_penalties_give_exact_zeros():
-    A = np.random.default_rng(0).standard_normal((4, 3))
-    t = np.linalg.norm(A, 2) * (1 + 1e-12)
-    for shrink in (shrink_singular_values, shrink_singular_values_tall):
-        assert not shrink(A, t).any()
-        assert not shrink(np.zeros((4, 3)), 0.5).any()

@@ -24,7 +24,6 @@ from ccmn.paper.baselines.particle_stages import (
     pair_samples,
     propagate,
     reconstruction_weights,
-    scale_rows,
     transition_matrix,
 )
 from paper.baselines import reference
@@ -75,61 +74,6 @@ def test_neighbors_outside_a_fold(n_folds, k):
 # Label propagation
 
 
-def random_graph(n, rng):
-    T = rng.random((n, n)) * (rng.random((n, n)) < 0.3)
-    return T / np.maximum(T.sum(1, keepdims=True), 1e-12)
-
-
-def random_candidates(n, q, rng):
-    Y = (rng.random((n, q)) < 0.5).astype(float)
-    Y[np.arange(n), rng.integers(0, q, n)] = 1
-    return Y
-
-
-@given(SEEDS, st.floats(0, 1))
-@settings(max_examples=30)
-def test_rows_sum_to_one_and_vanish_outside_the_candidates(seed, alpha):
-    rng = np.random.default_rng(seed)
-    T, Y = random_graph(12, rng), random_candidates(12, 4, rng)
-    F = propagate(T, Y, alpha)
-    total = F.sum(1)
-    assert ((np.abs(total - 1) < 1e-12) | ((total == 0) & (alpha == 1))).all()
-    assert not F[Y == 0].any()
-    scaled = label_confidence(F, Y)
-    is_constant = (Y[:, :1] == Y).all(1)
-    assert scaled[~is_constant].min(1) == pytest.approx(0)
-    assert scaled.max(1)[total > 0] == pytest.approx(1)
-
-
-@given(SEEDS)
-@settings(max_examples=20)
-def test_confidences_stay_uniform_without_alpha_or_with_the_identity(seed):
-    rng = np.random.default_rng(seed)
-    Y = random_candidates(12, 4, rng)
-    uniform = Y / Y.sum(1, keepdims=True)
-    assert propagate(random_graph(12, rng), Y, 0.0) == pytest.approx(uniform)
-    for alpha in (0.3, 0.95, 1.0):
-        assert propagate(np.eye(12), Y, alpha) == pytest.approx(uniform)
-
-
-@given(SEEDS, st.floats(0, 0.99))
-@settings(max_examples=20)
-def test_single_candidates_are_unchanged(seed, alpha):
-    rng = np.random.default_rng(seed)
-    Y = np.eye(4)[np.concatenate([np.arange(4), rng.integers(0, 4, 8)])]
-    F = propagate(random_graph(12, rng), Y, alpha)
-    assert pytest.approx(Y) == F
-    assert label_confidence(F, Y) == pytest.approx(Y)
-
-
-def test_permutations_permute_the_propagated_labels():
-    rng = np.random.default_rng(0)
-    T, Y = random_graph(12, rng), random_candidates(12, 4, rng)
-    rows, labels = rng.permutation(12), rng.permutation(4)
-    F, permuted = propagate(T, Y, 0.9), propagate(T[np.ix_(rows, rows)], Y[np.ix_(rows, labels)], 0.9)
-    assert permuted == pytest.approx(F[np.ix_(rows, labels)])
-
-
 def test_propagation_matches_plain_loops():
     X, _, S = reference.make_task(n=30, d=6)
     S[4] = 0  # an empty candidate set
@@ -141,37 +85,6 @@ def test_propagation_matches_plain_loops():
     assert not found[4].any()
 
 
-def test_a_row_that_is_its_own_neighbor_has_all_the_weight():
-    """The authors' code includes the row itself: the graph is then the identity and propagates nothing."""
-    X, _, _ = reference.make_task(n=30, d=12)
-    rows = np.arange(30)
-    index = np.hstack([rows[:, None], nearest(X, rows, rows, 9).index])
-    T = transition_matrix(reconstruction_weights(X, rows, index), index, 30).toarray()
-    assert pytest.approx(np.eye(30), abs=1e-12) == T
-
-
-def test_sparse_features_give_equal_weights():
-    X, _, _ = reference.make_task(n=30, d=6)
-    X = np.where(np.abs(X) < 0.5, 0, X)
-    rows = np.arange(30)
-    index = nearest(X, rows, rows, 4).index
-    sparse = scipy.sparse.csr_array(X)
-    assert reconstruction_weights(sparse, rows, index) == pytest.approx(reconstruction_weights(X, rows, index))
-
-
-def test_rows_without_a_reconstruction_have_zero_weights():
-    X = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0], [0.0, 0.0]])
-    weights = reconstruction_weights(X, np.array([0, 1, 3]), np.array([[1, 2], [0, 2], [0, 1]]))
-    assert weights[0].tolist() == [0, 0]
-    assert weights[1] == pytest.approx([0, 1])
-    assert weights[2].tolist() == [0, 0]
-
-
-def test_constant_rows_are_replaced():
-    values, replacement = np.array([[2.0, 2.0], [0.0, 0.0]]), np.array([[1.0, 1.0], [0.0, 0.0]])
-    assert scale_rows(values, replacement).tolist() == [[1, 1], [0, 0]]
-
-
 # Credible labels
 
 
@@ -181,20 +94,6 @@ def test_credible_labels_match_plain_loops(seed):
     folds = assign_folds(36, 4, None if seed is None else np.random.default_rng(seed))
     found = elicit_credible(X, S.astype(float), folds, k=4, alpha=0.9, thr=0.8)
     assert (found == reference.credible(X, S, folds, 4, 0.9, 0.8)).all()
-
-
-def test_all_candidates_are_credible_with_threshold_zero():
-    X, _, S = reference.make_task()
-    S[0] = [1, 0, 0, 0]
-    found = elicit_credible(X, S.astype(float), assign_folds(60, 10, None), k=5, alpha=0.95, thr=0.0)
-    nonempty = S.any(1)
-    assert (found == S)[nonempty].all()
-
-
-def test_the_best_label_is_credible_with_threshold_one():
-    X, _, S = reference.make_task(noise=0.6)
-    found = elicit_credible(X, S.astype(float), assign_folds(60, 10, None), k=5, alpha=0.95, thr=1.0)
-    assert found.any(1).all()
 
 
 def test_labels_outside_the_candidates_are_credible_only_if_no_candidate_is():
@@ -219,13 +118,6 @@ def test_distance_weights_of_equal_and_single_neighbors():
     assert distance_weights(np.array([[2.0]])).tolist() == [[1]]
 
 
-def test_assign_folds():
-    assert assign_folds(7, 3, None).tolist() == [0, 0, 0, 1, 1, 2, 2]
-    shuffled = assign_folds(7, 3, np.random.default_rng(0))
-    assert sorted(shuffled.tolist()) == [0, 0, 0, 1, 1, 2, 2]
-    assert shuffled.tolist() != sorted(shuffled.tolist())
-
-
 # Pairwise classifiers
 
 
@@ -248,18 +140,3 @@ def test_auto_selects_the_solver_by_the_number_of_samples(monkeypatch):
     monkeypatch.setattr(particle_stages, "MAX_LIBSVM_SAMPLES", limit)
     found = fit_pairs(X, Y, S.astype(float), 1.0)
     assert (found.weights == np.where(n_samples <= limit, both["libsvm"].weights, both["liblinear"].weights)).all()
-
-
-@pytest.mark.slow
-def test_parallel_processes_give_equal_classifiers():
-    X, _, S = reference.make_task(d=6)
-    serial, parallel = (fit_pairs(X, S, S.astype(float), 1.0, n_jobs=jobs) for jobs in (1, 2))
-    assert (serial.weights == parallel.weights).all()
-    assert (serial.accuracy == parallel.accuracy).all()
-
-
-def test_errors_of_the_solver_are_raised():
-    X, _, S = reference.make_task(d=6)
-    X[0, 0] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
-        fit_pairs(X, S, S.astype(float), 1.0)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from ccmn.paper.baselines import PMLLRS
@@ -64,47 +61,6 @@ def test_noise_is_zero_for_large_beta(task):
         found = solve_pml_lrs(X, Y, gamma, enough + gamma, 0.5, **EXACT)
         assert np.abs(found.V).max() < 1e-8
         assert pytest.approx(plain.W, abs=1e-7) == found.W
-
-
-def test_zero_penalties_are_least_squares(task):
-    X, Y = task
-    W = np.linalg.lstsq(X, Y, rcond=None)[0]
-    found = solve_pml_lrs(X, Y, 0.0, np.abs(Y - X @ W).max() + 1e-9, 0.0, **EXACT)
-    assert pytest.approx(W, abs=1e-7) == found.W
-
-
-def test_solution_is_zero_for_large_gamma(task):
-    X, Y = task
-    found = solve_pml_lrs(X, Y, 0.1 * np.linalg.norm(Y, 2), 0.1, 1.0, **EXACT)
-    assert np.abs(found.U).max() < 1e-8
-    assert np.abs(found.W).max() < 1e-8
-
-
-def test_more_columns_than_rows_and_sparse_features():
-    X, _, S = reference.make_task(n=20, d=40)
-    X = np.where(np.abs(X) < 0.7, 0, X)
-    clf = PMLLRS(tol=1e-9, max_iter=20000).fit(X, S)
-    sparse = PMLLRS(tol=1e-9, max_iter=20000).fit(scipy.sparse.csr_array(X), S)
-    assert pytest.approx(sparse.W_, abs=1e-9) == clf.W_
-    assert np.linalg.norm(X.T @ (clf.U_ - X @ clf.W_), 2) <= 1 + 1e-5
-
-
-@given(st.permutations(range(4)), st.permutations(range(50)))
-@settings(max_examples=5)
-def test_permutations_of_labels_and_rows_permute_the_result(task, labels, rows):
-    X, Y = task
-    clf, other = PMLLRS().fit(X, Y), PMLLRS().fit(X[rows], Y[np.ix_(rows, labels)])
-    assert pytest.approx(clf.W_[:, labels], abs=1e-8) == other.W_
-    assert pytest.approx(clf.U_[np.ix_(rows, labels)], abs=1e-8) == other.U_
-
-
-def test_attributes_and_thresholds(task):
-    X, Y = task
-    clf = PMLLRS().fit(X, Y)
-    assert clf.W_.shape == (5, 4)
-    assert clf.U_.shape == clf.V_.shape == (50, 4)
-    assert clf.decision_function(X) == pytest.approx(X @ clf.W_ - 0.5)
-    assert PMLLRS(threshold="size_candidate").fit(X, Y).predict(X).mean() > clf.predict(X).mean()
 
 
 def test_intercept_is_a_penalized_column_of_ones(task):

@@ -12,8 +12,6 @@ from ccmn._validation import FloatArray, check_penalty, check_real, name_some
 from ccmn._warnings import warn
 from ccmn.paper.baselines.pml_estimator import LinearPartialLabelClassifier, ShiftedGram, append_ones
 
-_MAX_ITERATIONS = 1000
-
 
 class CandidateRidge(LinearPartialLabelClassifier):
     r"""Ridge regression on candidate labels.
@@ -53,6 +51,8 @@ class CandidateLogistic(LinearPartialLabelClassifier):
         Inverse weight of the l2 penalty, as in scikit-learn. The intercept is not penalized.
     """
 
+    _threshold = 0.0
+
     def __init__(self, C: float = 1.0) -> None:
         self.C = C
 
@@ -68,9 +68,6 @@ class CandidateLogistic(LinearPartialLabelClassifier):
             which = name_some(np.flatnonzero(one_class).tolist(), self.label_names_, q)
             warn(f"Scores are constant for {which}: candidates of every sample or of none")
         for j in np.flatnonzero(~one_class):
-            model = LogisticRegression(C=self.C, max_iter=_MAX_ITERATIONS).fit(X, Y[:, j])
+            model = LogisticRegression(C=self.C, max_iter=1000).fit(X, Y[:, j])
             coef[j], intercept[j] = model.coef_[0], model.intercept_[0]
         self._set_scores(coef, intercept)
-
-    def _thresholds(self, scores: FloatArray) -> FloatArray | float:
-        return 0.0

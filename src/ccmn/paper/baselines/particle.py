@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -74,8 +72,6 @@ class PARTICLE(PartialLabelClassifier):
         "auto" uses libsvm for pairs with up to 2,000 samples.
     n_jobs : int or None, default=None
         Number of processes for the pairwise classifiers, as in joblib.
-    verbose : int, default=1
-        1 shows a progress line on terminals, 0 does not.
 
     Attributes
     ----------
@@ -130,7 +126,6 @@ class PARTICLE(PartialLabelClassifier):
         *,
         svm: str = "auto",
         n_jobs: int | None = None,
-        verbose: int = 1,
     ) -> None:
         self.variant = variant
         self.k = k
@@ -141,7 +136,6 @@ class PARTICLE(PartialLabelClassifier):
         self.random_state = random_state
         self.svm = svm
         self.n_jobs = n_jobs
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, credible: Any = None) -> Self:
         """Fit the model to candidate label sets.
@@ -180,9 +174,7 @@ class PARTICLE(PartialLabelClassifier):
                     f"{n_empty} of {n} samples have an empty candidate set. They have no influence on label "
                     "propagation, and they get the credible labels of their neighbors."
                 )
-            alpha, thr = float(self.alpha), float(self.thr)
-            with _ProgressLine("credible labels, folds", self.verbose) as line:
-                self.credible_ = elicit_credible(X, Y, self.folds_, k=self.k, alpha=alpha, thr=thr, progress=line.show)
+            self.credible_ = elicit_credible(X, Y, self.folds_, k=self.k, alpha=float(self.alpha), thr=float(self.thr))
         self._fit(X, Y)
         return self
 
@@ -205,10 +197,7 @@ class PARTICLE(PartialLabelClassifier):
     def _fit(self, X: Any, Y: FloatArray) -> None:
         """Run stage 2: train the pairwise classifiers, and estimate the vote distributions of "map"."""
         q = Y.shape[1]
-        with _ProgressLine("pairwise classifiers", self.verbose) as line:
-            self.pairs_ = fit_pairs(
-                X, self.credible_, Y, float(self.C), svm=self.svm, n_jobs=self.n_jobs, progress=line.show
-            )
+        self.pairs_ = fit_pairs(X, self.credible_, Y, float(self.C), svm=self.svm, n_jobs=self.n_jobs)
         one_class = np.flatnonzero(self.pairs_.accuracy[-q:] == 0)
         if one_class.size:
             which = name_some(one_class.tolist(), self.label_names_, q)
@@ -298,23 +287,3 @@ class VotePosterior:
 def candidate_prior(Y: FloatArray) -> FloatArray:
     """Return the smoothed frequency of every label among the candidates."""
     return np.asarray((SMOOTHING + Y.sum(0)) / (2 * SMOOTHING + len(Y)))
-
-
-class _ProgressLine:
-    """Progress line on stderr; shown on terminals only and removed at the end."""
-
-    def __init__(self, title: str, verbose: int) -> None:
-        self.title, self.is_shown = title, bool(verbose) and sys.stderr.isatty()
-
-    def show(self, done: int, total: int) -> None:
-        if self.is_shown:
-            print(f"\r{self.title}: {done}/{total}", end="", file=sys.stderr, flush=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self.is_shown:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)

@@ -13,11 +13,10 @@ one in 90. liblinear is faster for pairs with thousands of samples and slower fo
 from __future__ import annotations
 
 import itertools
-import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -32,10 +31,6 @@ from ccmn._containers import is_sparse, to_dense_floats
 from ccmn._registry import Registry
 from ccmn._validation import FloatArray
 from ccmn._warnings import warn
-
-T = TypeVar("T")
-ProgressCallback = Callable[[int, int], None]
-"""Called with the number of finished and of all steps."""
 
 MAX_PROPAGATION_ITERATIONS = 1000
 """Maximum number of iterations of label propagation, as in the authors' code."""
@@ -60,13 +55,8 @@ LIBLINEAR_BIAS_SCALE = 10.0
 """Scale s of the bias in liblinear; see the module docstring."""
 LIBLINEAR_TOLERANCE = 1e-3
 """Tolerance of liblinear; the same as the default tolerance of libsvm."""
-N_PROGRESS_STEPS = 20
-"""Number of batches of pairs, and of progress reports."""
 VIRTUAL = -1
 """Index of the virtual label, the second label of the last q pairs."""
-
-_NATIVE_CALL = threading.Lock()
-"""Held during a call of libsvm or liblinear: both keep global state."""
 
 
 # Stage 1: neighbors
@@ -259,7 +249,6 @@ def elicit_credible(
     k: int,
     alpha: float,
     thr: float,
-    progress: ProgressCallback | None = None,
 ) -> NDArray[np.int64]:
     """Return credible labels (n, q), 0 or 1; labels of a fold come from label propagation on the other folds."""
     n, n_folds = len(Y), int(folds.max()) + 1
@@ -280,8 +269,6 @@ def elicit_credible(
         F = np.zeros_like(Y)
         F[rest] = label_confidence(propagate(transition, Y[rest], alpha), Y[rest])
         credible[inside] = credible_labels(neighbors.rows(inside), F, Y[inside], thr)
-        if progress is not None:
-            progress(fold + 1, n_folds)
     return credible
 
 
@@ -351,18 +338,11 @@ def fit_pairs(
     *,
     svm: str = "auto",
     n_jobs: int | None = None,
-    progress: ProgressCallback | None = None,
 ) -> PairClassifiers:
     """Fit the classifiers of all pairs, in parallel processes if ``n_jobs`` is greater than 1."""
     pairs = label_pairs(Y.shape[1])
-    size = max(1, -(-len(pairs) // N_PROGRESS_STEPS))
-    hyperplanes: list[Hyperplane] = []
-    with Parallel(n_jobs=n_jobs) as parallel:
-        for start in range(0, len(pairs), size):
-            jobs = (pair_samples(credible, Y, j, label) for j, label in pairs[start : start + size])
-            hyperplanes += parallel(delayed(fit_pair)(X, rows, y, C, svm) for rows, y in jobs)
-            if progress is not None:
-                progress(len(hyperplanes), len(pairs))
+    samples = (pair_samples(credible, Y, j, label) for j, label in pairs)
+    hyperplanes: list[Hyperplane] = Parallel(n_jobs=n_jobs)(delayed(fit_pair)(X, *sample, C, svm) for sample in samples)
     n_unfinished = sum(not h.converged for h in hyperplanes)
     if n_unfinished:
         warn(
@@ -409,7 +389,7 @@ def fit_pair(X: Any, rows: NDArray[np.intp], y: NDArray[np.int64], C: float, svm
     with warnings.catch_warnings():
         # fit_pairs emits one warning for all pairs.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        w, b, converged = _run_interruptible(lambda: SVM_SOLVERS[svm](samples, y, C))
+        w, b, converged = SVM_SOLVERS[svm](samples, y, C)
     accuracy = ((np.asarray(samples @ w) + b > 0) == (y == 1)).mean()
     return Hyperplane(w, b, float(accuracy), converged)
 
@@ -439,35 +419,3 @@ def _fit_by_size(X: Any, y: NDArray[np.int64], C: float) -> tuple[FloatArray, fl
 SVM_SOLVERS: Registry[Callable[[Any, NDArray[np.int64], float], tuple[FloatArray, float, bool]]] = Registry(
     "svm", {"auto": _fit_by_size, "liblinear": _fit_liblinear, "libsvm": _fit_libsvm}
 )
-
-
-def _run_interruptible(call: Callable[[], T]) -> T:
-    """Return the result of a native call while the calling thread still handles signals such as Ctrl-C.
-
-    The call runs in a daemon thread. After an interrupt this thread ends at the iteration limit of the solver; the next
-    call waits for it.
-    """
-    results: list[T] = []
-    errors: list[BaseException] = []
-    cancelled = threading.Event()
-
-    def run() -> None:
-        with _NATIVE_CALL:
-            if cancelled.is_set():
-                return
-            try:
-                results.append(call())
-            except BaseException as error:
-                errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(0.2)
-    except BaseException:
-        cancelled.set()
-        raise
-    if errors:
-        raise errors[0]
-    return results[0]

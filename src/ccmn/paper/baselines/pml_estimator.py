@@ -12,17 +12,13 @@ import scipy.linalg
 import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import ParameterGrid
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from typing_extensions import Self
 
 from ccmn._containers import is_sparse, label_names_of, to_dense_array, to_dense_floats, to_plain_container
 from ccmn._validation import FloatArray, check_candidates
-
-DEFAULT_THRESHOLD = 0.5
-"""Labels are predicted from this score on: the midpoint of the regression targets 0 and 1."""
-OUTER_THRESHOLD_DISTANCE = 0.1
-"""Distance of the lowest and highest possible threshold from the lowest and highest score of a row."""
 
 MAX_FEATURE = 1e150
 """Largest absolute value of a feature: squares of larger values, and their sums, overflow."""
@@ -151,26 +147,19 @@ def _finish_features(X: Any) -> Any:
 class LinearPartialLabelClassifier(PartialLabelClassifier):
     """Base class of methods with linear scores, ``X @ coef_.T + intercept_``.
 
-    The threshold is 0.5. If a subclass sets ``threshold_predictor_``, every sample has its own threshold.
+    The threshold is the midpoint of the regression targets 0 and 1.
     """
 
     coef_: FloatArray
     intercept_: FloatArray
-    threshold_predictor_: ThresholdPredictor | None
+    _threshold = 0.5
 
     def _set_scores(self, coef: FloatArray, intercept: FloatArray) -> None:
-        """Store coefficients (q, d) and intercepts (q,) and reset the threshold to 0.5."""
-        self.coef_, self.intercept_, self.threshold_predictor_ = coef, intercept, None
-
-    def _scores(self, X: Any) -> FloatArray:
-        return np.asarray(X @ self.coef_.T) + self.intercept_
-
-    def _thresholds(self, scores: FloatArray) -> FloatArray | float:
-        return DEFAULT_THRESHOLD if self.threshold_predictor_ is None else self.threshold_predictor_.predict(scores)
+        """Store coefficients (q, d) and intercepts (q,)."""
+        self.coef_, self.intercept_ = coef, intercept
 
     def _margins(self, X: Any) -> FloatArray:
-        scores = self._scores(X)
-        return scores - self._thresholds(scores)
+        return np.asarray(X @ self.coef_.T) + self.intercept_ - self._threshold
 
 
 def split_intercept(weights: FloatArray, fit_intercept: bool) -> tuple[FloatArray, FloatArray]:
@@ -181,47 +170,6 @@ def split_intercept(weights: FloatArray, fit_intercept: bool) -> tuple[FloatArra
 
 
 @dataclass(frozen=True)
-class ThresholdPredictor:
-    """Linear regression of a sample's threshold on its scores [1]_.
-
-    References
-    ----------
-    .. [1] A. Elisseeff and J. Weston, "A kernel method for multi-labelled classification", NIPS 2001.
-    """
-
-    weights: FloatArray
-    bias: float
-
-    @classmethod
-    def fit(cls, scores: FloatArray, Y: FloatArray) -> ThresholdPredictor:
-        """Fit by least squares to the best thresholds; return the solution of minimum norm."""
-        design = np.hstack([scores, np.ones((len(scores), 1))])
-        solution = np.linalg.lstsq(design, best_thresholds(scores, Y), rcond=None)[0]
-        return cls(np.asarray(solution[:-1], dtype=np.float64), float(solution[-1]))
-
-    def predict(self, scores: FloatArray) -> FloatArray:
-        """Return one threshold per sample, shape (n, 1)."""
-        return np.asarray(scores @ self.weights + self.bias)[:, None]
-
-
-def best_thresholds(scores: FloatArray, Y: FloatArray) -> FloatArray:
-    """Return for every row the first of q + 1 thresholds with the fewest errors on the labels Y.
-
-    The thresholds are the midpoints between neighboring scores in sorted order, one value below all scores and one
-    above.
-
-    >>> best_thresholds(np.array([[0.1, 0.9, 0.5]]), np.array([[0, 1, 0]]))
-    array([0.7])
-    """
-    ordered = np.sort(scores, axis=1)
-    middle = (ordered[:, 1:] + ordered[:, :-1]) / 2
-    lowest, highest = ordered[:, :1] - OUTER_THRESHOLD_DISTANCE, ordered[:, -1:] + OUTER_THRESHOLD_DISTANCE
-    thresholds = np.hstack([lowest, middle, highest])
-    errors = np.stack([((scores >= column[:, None]) != (Y > 0)).sum(1) for column in thresholds.T], axis=1)
-    return np.asarray(thresholds[np.arange(len(thresholds)), errors.argmin(1)])
-
-
-@dataclass(frozen=True)
 class Baseline:
     """Catalog entry of a method: its estimator and the hyperparameters that a comparison has to select.
 
@@ -229,8 +177,8 @@ class Baseline:
     ----------
     name : str
         Name of the method in the tables.
-    estimator : type
-        Class of the estimator.
+    estimator : callable
+        Class of the estimator, or a function that returns one.
     settings : mapping, default={}
         Constructor parameters that define this method.
     search_grid : mapping, default={}
@@ -239,11 +187,16 @@ class Baseline:
     """
 
     name: str
-    estimator: type[PartialLabelClassifier]
+    estimator: Callable[..., Any]
     settings: Mapping[str, Any] = field(default_factory=dict)
     search_grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
-    def make(self, **parameters: Any) -> PartialLabelClassifier:
+    @property
+    def grid(self) -> list[dict[str, Any]]:
+        """Points of the search grid; one without parameters if it is empty."""
+        return list(ParameterGrid(dict(self.search_grid)))
+
+    def make(self, **parameters: Any) -> Any:
         """Return an unfitted estimator.
 
         Parameters

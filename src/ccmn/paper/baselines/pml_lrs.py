@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ccmn._validation import FloatArray, check_choice, check_count, check_penalty, check_real
+from ccmn._validation import FloatArray, check_count, check_penalty, check_real
 from ccmn._warnings import warn
 from ccmn.paper.baselines.pml_estimator import (
     LinearPartialLabelClassifier,
     ShiftedGram,
-    ThresholdPredictor,
     append_ones,
     shrink_singular_values_tall,
     soft_threshold,
@@ -42,9 +41,6 @@ class PMLLRS(LinearPartialLabelClassifier):
         Trace-norm penalty of W.
     fit_intercept : bool, default=False
         Append a column of ones to X. Its weights are penalized like all others.
-    threshold : {"fixed", "size_candidate"}, default="fixed"
-        "fixed" predicts a label if its score is at least 0.5. "size_candidate" predicts a threshold for every sample
-        by linear regression on its scores, fitted to the candidate labels of the training samples.
     max_iter : int, default=2000
         Maximum number of iterations.
     tol : float, default=1e-6
@@ -105,7 +101,6 @@ class PMLLRS(LinearPartialLabelClassifier):
         eta: float = 1.0,
         fit_intercept: bool = False,
         *,
-        threshold: str = "fixed",
         max_iter: int = 2000,
         tol: float = 1e-6,
     ) -> None:
@@ -113,7 +108,6 @@ class PMLLRS(LinearPartialLabelClassifier):
         self.beta = beta
         self.eta = eta
         self.fit_intercept = fit_intercept
-        self.threshold = threshold
         self.max_iter = max_iter
         self.tol = tol
 
@@ -122,7 +116,6 @@ class PMLLRS(LinearPartialLabelClassifier):
             check_penalty(getattr(self, name), name)
         check_count(self.max_iter, "max_iter")
         check_real(self.tol, "tol", 0, float("inf"))
-        check_choice(self.threshold, "threshold", ("fixed", "size_candidate"))
 
     def _fit(self, X: Any, Y: FloatArray) -> None:
         design = append_ones(X) if self.fit_intercept else X
@@ -137,8 +130,6 @@ class PMLLRS(LinearPartialLabelClassifier):
         self.U_, self.V_, self.n_iter_ = solution.U, solution.V, solution.n_iter
         self.W_, intercept = split_intercept(solution.W, self.fit_intercept)
         self._set_scores(self.W_.T, intercept)
-        if self.threshold == "size_candidate":
-            self.threshold_predictor_ = ThresholdPredictor.fit(self._scores(X), Y)
 
 
 class LRSSolution(NamedTuple):

@@ -10,12 +10,11 @@ from sklearn.exceptions import ConvergenceWarning
 from typing_extensions import Self
 
 from ccmn._containers import to_dense_floats
-from ccmn._validation import FloatArray, check_choice, check_count, check_penalty
+from ccmn._validation import FloatArray, check_count, check_penalty
 from ccmn._warnings import warn
 from ccmn.paper.baselines.pml_estimator import (
     LinearPartialLabelClassifier,
     ShiftedGram,
-    ThresholdPredictor,
     append_ones,
     shrink_singular_values,
     soft_threshold,
@@ -30,7 +29,8 @@ class PMLNI(LinearPartialLabelClassifier):
     .. math:: \min_{U, V} \tfrac12 \lVert Y - \Phi (U + V)^\top \rVert_F^2 + \tfrac\lambda2 \lVert U + V \rVert_F^2
               + \beta \lVert U \rVert_* + \gamma \lVert V \rVert_1, \qquad \Phi = [X, 1]
 
-    Predictions use U only.
+    Predictions use U only; a label is predicted if its score is at least 0.5. The solver is the inexact augmented
+    Lagrangian method [3]_ with the update order and the constants of the authors' code.
 
     Parameters
     ----------
@@ -42,11 +42,6 @@ class PMLNI(LinearPartialLabelClassifier):
         l1 penalty :math:`\gamma` of V.
     max_iter : int, default=500
         Maximum number of iterations. Below about 60 iterations the solver returns U = 0.
-    solver : {"alm"}, default="alm"
-        Inexact augmented Lagrangian method [3]_ with the update order and the constants of the authors' code.
-    threshold : {"fixed", "size_candidate"}, default="fixed"
-        "fixed" predicts a label if its score is at least 0.5. "size_candidate" predicts a threshold for every sample
-        by linear regression on its scores, fitted to the candidate labels of the training samples.
 
     Attributes
     ----------
@@ -98,22 +93,16 @@ class PMLNI(LinearPartialLabelClassifier):
         beta: float = 0.5,
         gamma: float = 0.5,
         max_iter: int = 500,
-        solver: str = "alm",
-        threshold: str = "fixed",
     ) -> None:
         self.lam = lam
         self.beta = beta
         self.gamma = gamma
         self.max_iter = max_iter
-        self.solver = solver
-        self.threshold = threshold
 
     def _check_parameters(self) -> None:
         for name in ("lam", "beta", "gamma"):
             check_penalty(getattr(self, name), name)
         check_count(self.max_iter, "max_iter")
-        check_choice(self.solver, "solver", ("alm",))
-        check_choice(self.threshold, "threshold", ("fixed", "size_candidate"))
 
     def _fit(self, X: Any, Y: FloatArray) -> None:
         penalties = float(self.lam), float(self.beta), float(self.gamma)
@@ -124,8 +113,6 @@ class PMLNI(LinearPartialLabelClassifier):
             )
         self.U_, self.V_, self.n_iter_ = solution.U, solution.V, solution.n_iter
         self._set_scores(solution.U[:, :-1], solution.U[:, -1])
-        if self.threshold == "size_candidate":
-            self.threshold_predictor_ = ThresholdPredictor.fit(self._scores(X), Y)
 
 
 class RangeScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
