@@ -210,7 +210,6 @@ def _parse_pairs(text: str, names: list[str]) -> dict[int, float]:
 
 
 def _number(text: str) -> float:
-    """Return the number in a text; ``1_000``, which Python accepts, is rejected."""
     return float("not a number" if "_" in text else text)
 
 
@@ -226,7 +225,6 @@ def _cell(text: str, name: str) -> float:
 
 
 def _bare(text: str) -> str:
-    """Return a row without the quotes that some programs write around nominal values."""
     return text.replace("'", "").replace('"', "") if "'" in text or '"' in text else text
 
 

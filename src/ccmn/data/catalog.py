@@ -149,20 +149,10 @@ ECG_FILES = {PurePosixPath(entry["path"]).stem: Source(**entry) for entry in _CA
 
 
 def fetch_ecg() -> dict[str, Any]:
-    """Return readings of electrocardiograms by five readers with the adjudicated truth, downloaded and verified.
+    """Return readings of electrocardiograms by five readers with the adjudicated truth, downloaded and verified [1]_.
 
-    Returns
-    -------
-    dict
-        "labels" (6 names), "Y_true" (827, 6), "Y_READER" (827, 6) for every reader, "readers", "votes" (827, 5, 6),
-        and "scores" (827, 1, 6): probabilities of a network that was trained on other data.
-
-    Raises
-    ------
-    OSError
-        If the server cannot be reached or does not have a file.
-    ValueError
-        If a checksum is wrong.
+    The arrays are "labels" (6 names), "Y_true" (827, 6), "Y_READER" (827, 6) for every reader, "readers", "votes"
+    (827, 5, 6), and "scores" (827, 1, 6): probabilities of a network that was trained on other data.
 
     References
     ----------
@@ -187,20 +177,7 @@ def fetch_ecg() -> dict[str, Any]:
 def fetch_votes(name: str) -> DataFrame:
     """Return public votes as a long table, from the cache or downloaded and verified with a checksum.
 
-    Parameters
-    ----------
-    name : str
-        Name in ``VOTE_SOURCES``.
-
-    Returns
-    -------
-    DataFrame
-        One line per vote: row, annotator, label, value (0 or 1; degrees of a label above 0 count as 1) and text.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the data cannot be downloaded; the message says how to get them.
+    It has one line per vote: row, annotator, label, value (0 or 1; degrees of a label above 0 count as 1) and text.
     """
     entry = VOTE_SOURCES[name]
     if entry.source is None:
@@ -282,16 +259,6 @@ def cut_labels_last(data: MultiLabelData) -> MultiLabelData:
     Mulan files, takes the last q words as labels and leaves the true labels among the features. Enron and slashdot of
     the paper were most likely read in this way: the printed values are reached with this cut only (docs/tables.md). The
     result is not a meaningful task.
-
-    Parameters
-    ----------
-    data : MultiLabelData
-        Dataset with binary features, read correctly.
-
-    Returns
-    -------
-    MultiLabelData
-        Dataset of the same size and with the same columns.
     """
     columns = scipy.sparse.hstack([scipy.sparse.csr_array(data.Y), scipy.sparse.csr_array(data.X)], format="csr")
     names = None
@@ -324,30 +291,9 @@ def dataset_location(name: str, *, data_dir: PathLike | None = None) -> str:
 
 
 def download(source: Source, *, mirror: str | None = None, cache_dir: PathLike | None = None) -> Path:
-    """Return a public file from the cache, downloading it if necessary.
+    """Return a public file from the cache ($CCMN_CACHE, or that of the user), downloading it if necessary.
 
-    Parameters
-    ----------
-    source : Source
-        File to download.
-    mirror : str, default=None
-        Base address instead of GitHub; by default the environment variable ``CCMN_MIRROR``.
-    cache_dir : str or path, default=None
-        Cache folder; by default the environment variable ``CCMN_CACHE``, or the user's cache folder.
-
-    Returns
-    -------
-    Path
-        File in the cache.
-
-    Raises
-    ------
-    ImportError
-        If pooch is not installed.
-    OSError
-        If the server cannot be reached or does not have the file.
-    ValueError
-        If the checksum is wrong; the download is deleted.
+    A file with a wrong checksum is deleted and rejected. The default mirror is $CCMN_MIRROR, or GitHub.
     """
     try:
         import pooch
@@ -377,7 +323,6 @@ def download(source: Source, *, mirror: str | None = None, cache_dir: PathLike |
 
 
 def _is_name(name_or_path: PathLike) -> bool:
-    """Return whether a string is a name: in the catalog, or neither like a data file nor an existing path."""
     if not isinstance(name_or_path, str):
         return False
     is_file = format_suffix(name_or_path) in FORMATS or os.path.dirname(name_or_path) or os.path.exists(name_or_path)
@@ -394,7 +339,6 @@ def _unknown(name: str) -> str:
 
 
 def _folder(data_dir: PathLike | None) -> Path:
-    """Return the data folder, or a path without files if none is set."""
     return Path(data_dir or os.environ.get("CCMN_DATA") or os.devnull)
 
 
@@ -447,7 +391,6 @@ def _local(source: Source, data_dir: PathLike | None) -> Path | None:
 
 
 def _cache_path(source: Source, cache_dir: PathLike | None = None) -> Path:
-    """Return the path of a download in the cache, whether it exists or not."""
     import pooch
 
     folder = Path(cache_dir or os.environ.get("CCMN_CACHE") or pooch.os_cache("ccmn"))
@@ -455,12 +398,10 @@ def _cache_path(source: Source, cache_dir: PathLike | None = None) -> Path:
 
 
 def _is_cached(source: Source) -> bool:
-    """Return whether a file is in the cache; never without pooch."""
     return find_spec("pooch") is not None and _cache_path(source).is_file()
 
 
 def _searched(data_dir: PathLike | None) -> str:
-    """Return a text that names the folder that was searched."""
     if data_dir:
         return f"it is not in the folder {data_dir}"
     folder = os.environ.get("CCMN_DATA")

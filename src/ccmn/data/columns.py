@@ -181,7 +181,6 @@ class Columns:
         return True
 
     def _can_select(self, source: PathLike) -> bool:
-        """Return whether the columns of the model can be selected by name from a table with other columns."""
         return is_table(source) and self.feature_names is not None
 
     def _read_table(self, source: PathLike, roles: ColumnRoles, *, labeled: bool = True) -> MultiLabelData:
@@ -286,12 +285,10 @@ def _numbers_rows(values: Any) -> bool:
 
 
 def _is_dataset_name(source: PathLike) -> bool:
-    """Return whether the source is a dataset name, possibly a misspelled one."""
     return source in DATASETS or (isinstance(source, str) and format_suffix(source) == "")
 
 
 def _is_libsvm(source: PathLike) -> bool:
-    """Return whether the suffix is one of LIBSVM text."""
     suffix = format_suffix(source)
     return suffix in FORMATS and FORMATS[suffix].labels == "lines"
 

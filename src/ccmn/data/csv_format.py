@@ -126,7 +126,6 @@ def write_csv(data: MultiLabelData, path: PathLike) -> None:
 
 
 def _shortest(value: Any) -> str:
-    """Return the shortest text that is parsed as the same number in the precision of ``value``."""
     return str(value).removesuffix(".0")
 
 
@@ -155,7 +154,6 @@ def _read_header(path: Path, *, may_have_index: bool = False) -> list[str]:
 
 
 def _looks_like_data(names: list[str]) -> bool:
-    """Return whether a header looks like a row of data: only numbers, not all integers (0, 1, ... may be names)."""
     try:
         return not all(float(name).is_integer() for name in names)
     except ValueError:

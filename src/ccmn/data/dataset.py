@@ -318,7 +318,6 @@ def describe(data: MultiLabelData) -> Characteristics:
 
 
 def _nonzeros_per_row(X: Matrix) -> NDArray[np.intp]:
-    """Return the number of nonzero features of every row."""
     return np.asarray((X != 0).sum(axis=1)).ravel()
 
 

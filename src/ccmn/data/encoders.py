@@ -34,34 +34,13 @@ Encoder = Callable[[list[Any]], Any]
 
 
 def load_encoder(name: str, kind: str, device: str = "cpu") -> Encoder:
-    """Return the encoder of a name "LIBRARY:NAME".
+    """Return the encoder of a name "LIBRARY:NAME", a function from a list of items to a tensor or array (items, e).
 
-    Parameters
-    ----------
-    name : str
-        "torchvision:resnet50" (images), "transformers:NAME" (images or texts), "sentence-transformers:NAME" (texts),
-        where NAME may be a local folder; "pixels:16x16" (images), the colors of a small copy of the image, which needs
-        no network; or "MODULE:FUNCTION": a function of your own with the arguments ``kind`` and ``device`` that
-        returns an encoder.
-    kind : {"image", "text"}
-        Items that will be encoded.
-    device : str, default="cpu"
-        Device of the network.
+    Names are "torchvision:resnet50" (images), "transformers:NAME" (images or texts) and "sentence-transformers:NAME"
+    (texts), where NAME may be a local folder, "pixels:16x16" (images), the colors of a small copy of the image, which
+    needs no network, or "MODULE:FUNCTION": a function of your own with the arguments ``kind`` and ``device`` that
+    returns an encoder. The kind is "image" or "text".
 
-    Returns
-    -------
-    callable
-        Function from a list of items to a tensor or array of shape (items, e).
-
-    Raises
-    ------
-    ValueError
-        If the name has no colon, or if the library cannot encode this kind.
-    ImportError
-        If the library is not installed.
-
-    Examples
-    --------
     >>> load_encoder("resnet50", "image")
     Traceback (most recent call last):
     ValueError: an encoder is named LIBRARY:NAME, such as torchvision:resnet50; got 'resnet50'
@@ -203,47 +182,26 @@ def encode_rows(
     parts: PathLike | None = None,
     on_rows: Callable[[int], None] = lambda rows: None,
 ) -> NDArray[np.float32]:
-    """Return the vectors of n items.
+    """Return the vectors of n items, a float32 array (n, e).
 
-    Parameters
-    ----------
-    encoder : callable
-        Function from a list of items to vectors.
-    item : callable
-        Function that returns item i.
-    n : int
-        Number of items.
-    batch_size : int, default=64
-        Items that are encoded together.
-    parts : path-like, default=None
-        Folder for parts of the result. A further call with this folder continues after the last part.
-    on_rows : callable, default=no action
-        Called with the number of items that were encoded or read since the last call.
+    ``item(i)`` returns item i. ``parts`` is a folder for parts of the result: a further call with this folder continues
+    after the last part. ``on_rows`` is called with the number of items that were encoded or read since the last call.
 
-    Returns
-    -------
-    float32 array of shape (n, e)
-        Vectors.
-
-    Examples
-    --------
     >>> encode_rows(lambda texts: np.array([[len(text)] for text in texts]), ["a", "bcd"].__getitem__, 2)
     array([[1.],
            [3.]], dtype=float32)
     """
     size = check_count(batch_size, "batch_size") * BATCHES_PER_PART
-    folder = None if parts is None else Path(parts)
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+    if parts is not None:
+        Path(parts).mkdir(parents=True, exist_ok=True)
     blocks = []
-    for number, start in enumerate(range(0, n, size)):
-        file = None if folder is None else folder / f"{number:06d}.npy"
-        stop = min(start + size, n)
-        block = None if file is None else _read_part(file, stop - start)
+    for start in range(0, n, size):
+        rows = range(start, min(start + size, n))
+        file = None if parts is None else Path(parts) / f"{start // size:06d}.npy"
+        block = None if file is None else _read_part(file, len(rows))
         if block is not None:
-            on_rows(stop - start)
+            on_rows(len(rows))
         else:
-            rows = range(start, stop)
             batches = [rows[first : first + batch_size] for first in range(0, len(rows), batch_size)]
             block = np.concatenate([_encode_batch(encoder, item, batch, on_rows) for batch in batches])
             if file is not None:

@@ -39,8 +39,6 @@ TEXT_COLUMNS = ("text", "data", "sentence", "body")
 """Columns with the text of a row, in this order of preference."""
 MEMORY_PER_CHARACTER = 8
 """Estimated bytes that the objects of a JSON document take per character of the document."""
-MAX_DIGITS = 300
-"""Longer integers are rejected: pandas fails on integers that no float can represent."""
 LABEL_STUDIO_NAMES = ("labels", "text")
 """Names of the control tag and of the object tag in exported Label Studio tasks."""
 
@@ -48,15 +46,7 @@ LABEL_STUDIO_NAMES = ("labels", "text")
 def read_json_table(path: PathLike) -> RawTable:
     """Read tasks of Label Studio, records of Argilla, or rows of Hugging Face datasets and doccano.
 
-    Parameters
-    ----------
-    path : str or path
-        JSON file with a list of objects, or JSONL file with one object per line; compressed (``.gz``) or not.
-
-    Returns
-    -------
-    RawTable
-        Table with the roles of its columns.
+    JSON files contain a list of objects, JSONL files one object per line.
     """
     path = check_file(path)
     with prefix_errors(path):
@@ -76,17 +66,7 @@ def read_json_table(path: PathLike) -> RawTable:
 def read_json(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
     """Read a JSON or JSONL file of an annotation tool; texts and categories become features.
 
-    Parameters
-    ----------
-    path : str or path
-        File, as in :func:`read_json_table`.
-    labels : list of str, str or int, default=None
-        Label columns; by default, the column of tags.
-
-    Returns
-    -------
-    MultiLabelData
-        Features and labels.
+    ``labels`` selects label columns; by default, the column of tags is used.
     """
     return LabeledTable.read(read_json_table(path), ColumnRoles(labels)).fit()[1]
 
@@ -94,15 +74,8 @@ def read_json(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData
 def write_label_studio(data: MultiLabelData, path: PathLike, issues: Any = None) -> None:
     """Write tasks for Label Studio, with one annotation per annotator.
 
-    Parameters
-    ----------
-    data : MultiLabelData
-        Data with texts, pictures or identifiers.
-    path : str or path
-        JSON file to write.
-    issues : DataFrame, default=None
-        Label issues; every row with one gets a prediction with the suggested labels and the largest error probability
-        as its score, so that Label Studio can sort by it.
+    Every row with a label issue gets a prediction with the suggested labels and the largest error probability as its
+    score, so that Label Studio can sort by it.
     """
     control, shown = LABEL_STUDIO_NAMES
     suggestions = {} if issues is None else _suggestions(data, issues)
@@ -113,16 +86,15 @@ def write_label_studio(data: MultiLabelData, path: PathLike, issues: Any = None)
         def result(names: Sequence[str]) -> list[dict[str, Any]]:
             return [{"from_name": control, "to_name": shown, "type": "choices", "value": {"choices": list(names)}}]
 
-        annotations = [
-            {"completed_by": annotator, "was_cancelled": False, "ground_truth": False, "result": result(names)}
-            for annotator, names in _row_annotations(data, row, tags)
-        ]
+        given = [(annotator, names, False) for annotator, names in _row_annotations(data, row, tags)]
         if data.trusted is not None and not np.isnan(data.trusted[row]).any():
             (true,) = _tag_lists(data.trusted[[row]], data.label_names)
-            annotations.append(
-                {"completed_by": "", "was_cancelled": False, "ground_truth": True, "result": result(true or ())}
-            )
-        task = {"id": row + 1, "data": fields, "annotations": annotations}
+            given.append(("", true or [], True))
+        annotations = [
+            {"completed_by": who, "was_cancelled": False, "ground_truth": verified, "result": result(names)}
+            for who, names, verified in given
+        ]
+        task: dict[str, Any] = {"id": row + 1, "data": fields, "annotations": annotations}
         if row in suggestions:
             names, score = suggestions[row]
             task["predictions"] = [{"model_version": "ccmn", "score": score, "result": result(names)}]
@@ -132,15 +104,7 @@ def write_label_studio(data: MultiLabelData, path: PathLike, issues: Any = None)
 
 
 def write_rows(data: MultiLabelData, path: PathLike) -> None:
-    """Write one JSON object per row, as read by Hugging Face datasets, Argilla and doccano.
-
-    Parameters
-    ----------
-    data : MultiLabelData
-        Data with texts, pictures or identifiers.
-    path : str or path
-        JSONL file to write: ``id``, ``text``, ``image`` and ``labels``, null where labels were not observed.
-    """
+    """Write one JSON object per row: ``id``, ``text``, ``image`` and ``labels``, null if no label was observed."""
     shown = _shown(data)
     with atomic_write(path) as stream:
         for row, tags in enumerate(_tag_lists(data.Y, data.label_names)):
@@ -149,17 +113,7 @@ def write_rows(data: MultiLabelData, path: PathLike) -> None:
 
 
 def write_tag_csv(data: MultiLabelData, path: PathLike, separator: str = DEFAULT_SEPARATOR) -> None:
-    """Write identifiers, texts, pictures and a column of tags to a CSV file.
-
-    Parameters
-    ----------
-    data : MultiLabelData
-        Data with texts, pictures or identifiers.
-    path : str or path
-        CSV file to write.
-    separator : str, default=";"
-        Separator of the tags; "#" for doccano.
-    """
+    """Write identifiers, texts, pictures and a column of tags to a CSV file; the separator of doccano is "#"."""
     import pandas as pd
 
     wrong = next((name for name in data.label_names or () if separator in name), None)
@@ -194,7 +148,7 @@ def _read_records(path: Path) -> list[Any]:
 def _parse(text: str, line: int = 1) -> Any:
     """Return the value of a JSON text; an error names the line."""
     try:
-        value = json.loads(text, parse_int=_integer)
+        value = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON (line {error.lineno + line - 1}: {error.msg})") from None
     if "\\ud" in text.lower():  # half of a pair is not a character and cannot be written
@@ -204,13 +158,6 @@ def _parse(text: str, line: int = 1) -> Any:
             half = error.object[error.start]
             raise ValueError(f"{half!r} is half of a character; write both halves, or remove it") from None
     return value
-
-
-def _integer(digits: str) -> int:
-    """Return an integer; raise an error if it is too large for a float."""
-    if len(digits) > MAX_DIGITS:
-        raise ValueError(f"a number of {len(digits)} digits is too large")
-    return int(digits)
 
 
 @dataclass(frozen=True)
@@ -286,7 +233,6 @@ def _table(path: Path, rows: list[_Row]) -> RawTable:
 
 
 def _majority(row: _Row) -> list[str] | None:
-    """Return the tags of more than half of the annotations; verified tags if there is no other annotation."""
     if not row.annotations:
         return row.trusted
     counts = Counter(tag for _, tags in row.annotations for tag in set(tags))
@@ -325,15 +271,12 @@ def _plain_table(path: Path, records: list[dict[str, Any]]) -> RawTable:
         return value["choices"] if isinstance(value, dict) and "choices" in value else value
 
     frame = _frame(path, [{str(name): flat(value) for name, value in record.items()} for record in records])
-    lists = [
-        name
-        for name in (*TAG_COLUMNS, *frame.columns)
-        if name in frame and any(isinstance(value, list) for value in frame[name])
-    ]
-    for name in frame.columns:
-        if any(isinstance(value, dict) for value in frame[name]):
-            raise ValueError(f"column {name!r} contains objects; expected texts, numbers or lists of labels")
-    return RawTable(path, frame, roles=_roles(frame, lists[0] if lists else None))
+    kinds = {name: set(map(type, frame[name])) for name in frame.columns}
+    objects = next((name for name, found in kinds.items() if dict in found), None)
+    if objects is not None:
+        raise ValueError(f"column {objects!r} contains objects; expected texts, numbers or lists of labels")
+    tags = next((name for name in (*TAG_COLUMNS, *frame.columns) if list in kinds.get(name, ())), None)
+    return RawTable(path, frame, roles=_roles(frame, tags))
 
 
 def _roles(frame: Any, tags: str | None) -> ColumnRoles:
@@ -388,14 +331,10 @@ def _row_annotations(data: MultiLabelData, row: int, tags: list[str] | None) -> 
 def _suggestions(data: MultiLabelData, issues: Any) -> dict[int, tuple[list[str], float]]:
     """Return the suggested labels and the largest error probability of every row with issues."""
     names = [str(name) for name in data.label_names or range(data.q)]
-    place = {name: j for j, name in enumerate(names)}
     found: dict[int, tuple[list[str], float]] = {}
     for row, group in issues.groupby("row"):
         values = np.asarray(data.Y[[row]].toarray() if is_sparse(data.Y) else data.Y[[row]], dtype=np.float64)[0]
-        for label, suggested in zip(group["label"], group["suggested"]):
-            values[place[str(label)]] = suggested
-        found[int(row)] = (
-            [names[j] for j in np.flatnonzero(values == 1)],
-            float(group["p_wrong"].fillna(group.get("suspicion", 0.0)).max()),
-        )
+        values[[names.index(str(label)) for label in group["label"]]] = group["suggested"]
+        score = group["p_wrong"].fillna(group.get("suspicion", 0.0)).max()
+        found[int(row)] = [names[j] for j in np.flatnonzero(values == 1)], float(score)
     return found

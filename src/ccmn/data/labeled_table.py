@@ -165,7 +165,6 @@ class LabeledTable:
         )
 
     def _displayed_cells(self) -> Any:
-        """Return the features that are not texts, as they are in the file; None if there are none or too many."""
         names = [name for name in self.features.columns if name not in self.roles.text]
         return self.raw.frame[names] if 0 < len(names) <= MAX_DISPLAYED_COLUMNS else None
 
@@ -252,7 +251,6 @@ def _labels_wanted(raw: RawTable, roles: ColumnRoles) -> str:
 
 
 def _is_list(cell: Any, separator: str) -> bool:
-    """Return whether a cell is a list, or a short text with separators and no line breaks."""
     if isinstance(cell, str):
         return separator in cell and len(cell) < MAX_LIST_CHARACTERS and "\n" not in cell
     return isinstance(cell, (list, tuple, set, frozenset, np.ndarray))
@@ -283,11 +281,9 @@ def _labels(raw: RawTable, name: str) -> Any:
 
 
 def _strings(values: Any) -> list[str]:
-    """Return a column as texts, empty where missing."""
     return ["" if missing else category_name(value) for value, missing in zip(values, values.isna())]
 
 
 def _joined(frame: Any, columns: Sequence[str]) -> list[str]:
-    """Return the texts of several columns, separated by blank lines."""
     parts = [_strings(frame[name]) for name in columns]
     return ["\n\n".join(part for part in row if part) for row in zip(*parts)]

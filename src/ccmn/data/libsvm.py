@@ -131,6 +131,5 @@ def _is_label(number: str) -> bool:
 
 
 def _column(pair: str) -> int:
-    """Return the feature number of a pair; labels come first, and scikit-learn requires ascending numbers."""
     feature, colon, _ = pair.partition(":")
     return int(feature) if colon else 0

@@ -73,7 +73,6 @@ def write_npz(data: MultiLabelData, path: PathLike) -> None:
 
 
 def _no_columns(other: Matrix) -> NDArray[np.float32]:
-    """Return a matrix with the rows of another one and no columns."""
     return np.empty((other.shape[0] if other.ndim else 0, 0), np.float32)
 
 

@@ -190,7 +190,6 @@ def _check_numbers(field: Any) -> None:
 
 
 def _numbers(batch: Any) -> NDArray[np.float32]:
-    """Return the columns of a record batch as a matrix, NaN for null."""
     values = np.empty((batch.num_rows, batch.num_columns), np.float32)
     for j, column in enumerate(batch.columns):
         values[:, j] = column.cast("float32", safe=False).to_numpy(zero_copy_only=False)

@@ -518,7 +518,6 @@ def _date_parts(column: str, dates: Any) -> dict[str, FloatArray]:
 
 
 def _texts(values: Any) -> Any:
-    """Return a column of texts, empty where missing."""
     return values.astype(object).where(values.notna(), "").map(str)
 
 
@@ -536,7 +535,6 @@ def _check_frame(X: Any) -> Any:
 
 
 def _vectorizer(**settings: Any) -> Any:
-    """Return scikit-learn's TF-IDF vectorizer with the settings of this module."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(sublinear_tf=True, dtype=np.float64, **settings)

@@ -211,12 +211,10 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def _leaves(file: Any) -> list[str]:
-    """Return the name of the column that each leaf of the schema belongs to."""
     return [file.schema.column(i).path.partition(".")[0] for i in range(file.metadata.num_columns)]
 
 
 def _sizes(file: Any) -> list[int]:
-    """Return the number of rows of every row group."""
     return [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
 
 
@@ -231,7 +229,6 @@ def _difference(schema: Any, other: Any) -> str:
 
 
 def _checked(batches: Iterator[Any]) -> Iterator[Any]:
-    """Yield record batches; a damaged file raises ``ValueError``."""
     try:
         yield from batches
     except OSError as error:
@@ -239,7 +236,6 @@ def _checked(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _open(path: Path) -> Any:
-    """Return an open shard whose columns are read in small pieces."""
     if path.exists():
         check_file(path)
     return open_parquet(path, pre_buffer=False, buffer_size=_BUFFER_BYTES)
@@ -259,7 +255,6 @@ def _column(field: Any) -> _Column:
 
 
 def _names(columns: Sequence[_Column]) -> tuple[str, ...] | None:
-    """Return the names of columns of numbers; entries of vectors have no names."""
     return None if any(column.kind != "number" for column in columns) else tuple(c.name for c in columns)
 
 

@@ -181,6 +181,5 @@ def _compose(
 
 
 def _unit(rows: FloatArray) -> FloatArray:
-    """Return rows scaled to norm 1."""
     lengths: FloatArray = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / lengths

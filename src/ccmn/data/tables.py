@@ -156,7 +156,6 @@ def label_names(labels: PathLike | Sequence[str]) -> list[str]:
 
 
 def _read_list(path: Path) -> list[str]:
-    """Return the names in a text file with one name per line; blank lines at the end are ignored."""
     names = [name.strip() for name in "".join(text_lines(path)).rstrip().split("\n")]
     if "" in names:
         raise ValueError(f"{path}, line {names.index('') + 1} is blank; expected one label name per line")

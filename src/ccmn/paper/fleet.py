@@ -77,29 +77,10 @@ def run_fleet(
     device: str = "cpu",
     max_runs: int | None = None,
 ) -> Iterator[Outcome]:
-    """Train methods at every learning rate in every repeat, group by group.
+    """Train methods at every learning rate in every repeat, group by group, and yield their outcomes.
 
-    Parameters
-    ----------
-    data : MultiLabelData
-        Features and true labels.
-    repeats : sequence of Repeat
-        Splits and noisy labels.
-    methods : sequence of str, default=PAPER_METHODS
-        Names in ``METHODS``.
-    settings : FleetSettings, optional
-        Training and evaluation settings.
-    estimated : mapping, optional
-        Number of the repeat -> noise model with which methods named "...-estimated" are corrected.
-    device : str, default="cpu"
-        Device of the training.
-    max_runs : int, optional
-        Maximum number of runs in a group, see :func:`group_methods`.
-
-    Yields
-    ------
-    Outcome
-        Values of one method in one repeat.
+    ``estimated`` is the noise model of each repeat with which methods named "...-estimated" are corrected. ``max_runs``
+    limits the runs in a group, see :func:`group_methods`.
     """
     settings = settings or FleetSettings()
     runs_per_method = len(repeats) * len(settings.learning_rates)
@@ -179,7 +160,6 @@ class _Fleet:
         return self._outcomes(wanted, best, curve, tested)
 
     def _scores(self, network: Network, rows: HeldOutSet) -> Tensor:
-        """Return the scores of every run, (G, K, n, q)."""
         return self.loss.decision(network.outputs(rows.inputs()))
 
     def _train(self, rows: list[NDArray[np.intp]], best: KeepBest, epochs: int) -> tuple[Network, Tensor]:
@@ -329,16 +309,8 @@ def criteria(metrics: Sequence[str], selections: Sequence[str] = SELECTIONS) -> 
 class HeldOutSet:
     """Validation or test rows of every repeat, and the metrics of scores on them.
 
-    Parameters
-    ----------
-    clean : tensor (G, 1, n, q)
-        True labels.
-    debiased : tensor (G, K, n, q) or (G, 1, n, q), optional
-        Noisy labels, debiased with the rates that each run knows; not needed for test rows.
-    features : Features, optional
-        Features of all rows of the data; required by :meth:`inputs`.
-    rows : tensor (G, n), optional
-        Row numbers; required by :meth:`inputs`.
+    ``clean`` (G, 1, n, q) are the true labels, ``debiased`` (G, K or 1, n, q) the noisy ones, debiased with the rates
+    that each run knows. :meth:`scores` needs the features of all rows of the data and the row numbers (G, n).
     """
 
     def __init__(

@@ -48,13 +48,8 @@ def pooled_wrong_from(ranking: Ranking) -> tuple[Tensor, Tensor]:
 class BatchedMetrics:
     """Hamming loss, ranking loss and average precision of score matrices for one label matrix or a stack of them.
 
-    Parameters
-    ----------
-    Y : tensor of shape (..., n, q)
-        True labels in {0, 1}. Leading dimensions broadcast with the leading dimensions of the scores.
+    Leading dimensions of the labels ``Y`` (..., n, q) broadcast with those of the scores.
 
-    Examples
-    --------
     >>> metrics = BatchedMetrics(torch.tensor([[1, 0, 1, 0]]))
     >>> metrics(torch.tensor([[0.9, 0.8, 0.3, -0.1]]))
     tensor([0.2500, 0.2500, 0.8333], dtype=torch.float64)
@@ -81,7 +76,6 @@ class BatchedMetrics:
 
 
 def _metrics_by_ranking(Y: Tensor, scores: Tensor) -> Tensor:
-    """Return the three metrics of each row from one ranking: (3, ..., n)."""
     scores = scores.contiguous()
     ranking, wrong = Ranking.of(Y, scores), (scores >= 0) != Y.bool()
     hamming = wrong.sum(-1).double() / Y.shape[-1]
@@ -89,12 +83,10 @@ def _metrics_by_ranking(Y: Tensor, scores: Tensor) -> Tensor:
 
 
 def _add_dimensions(Y: Tensor, scores: Tensor) -> Tensor:
-    """Return the labels with as many dimensions as the scores."""
     return Y.reshape((1,) * (scores.ndim - Y.ndim) + Y.shape)
 
 
 def _blocks(scores: Tensor) -> Iterator[slice]:
-    """Yield slices of the first dimension with at most ``MAX_SCORES_PER_BLOCK`` scores, but at least one entry."""
     size = max(1, MAX_SCORES_PER_BLOCK // max(1, scores[0].numel()))
     for start in range(0, len(scores), size):
         yield slice(start, min(start + size, len(scores)))

@@ -145,7 +145,6 @@ NoiseGenerator = Callable[
 def _flip_labels(
     data: MultiLabelData, protocol: Protocol, training: NDArray[np.intp], rng: np.random.Generator
 ) -> tuple[ClassConditionalNoise, Any]:
-    """Flip labels in both directions, with two rates for every label."""
     noise = ClassConditionalNoise.sample(data.q, protocol.choices, protocol.max_sum, random_state=rng)
     return noise, noise.corrupt(data.Y, random_state=rng)
 
@@ -153,7 +152,6 @@ def _flip_labels(
 def _add_labels(
     data: MultiLabelData, protocol: Protocol, training: NDArray[np.intp], rng: np.random.Generator
 ) -> tuple[ClassConditionalNoise, Any]:
-    """Add false labels, with one rate for all labels."""
     noise = PartialNoise.sample(data.q, protocol.choices, random_state=rng)
     return noise, noise.corrupt(data.Y, random_state=rng)
 

@@ -85,22 +85,10 @@ def _check_result(result: Result) -> Result:
 
 
 class ResultStore(SQLiteStore):
-    """SQLite file of results, one row per cell.
+    """SQLite file of results, one row per cell; it is created if it does not exist.
 
     A stored result does not change. If two processes finish the same cell, the first result is kept. Only failures are
-    replaced, by a later run.
-
-    Parameters
-    ----------
-    path : path
-        File of the store. It is created if it does not exist. A file with other contents is not modified.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be used: its folder does not exist, it is a folder itself, the disk is full, and so on.
-    ValueError
-        If the file is damaged or is not a result store.
+    replaced, by a later run. A damaged file, or one with other contents, is rejected and not modified.
     """
 
     kind = "result store"
@@ -121,15 +109,7 @@ CREATE TABLE IF NOT EXISTS results (
     def append(self, results: Iterable[Result]) -> None:
         """Store results in one transaction: all of them are stored, or none.
 
-        Parameters
-        ----------
-        results : iterable of Result
-            Results to store. A result of a cell that already has one is ignored, unless the stored one is a failure.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written, for example because the disk is full.
+        A result of a cell that already has one is ignored, unless the stored one is a failure.
         """
         rows = [
             (
@@ -155,37 +135,13 @@ CREATE TABLE IF NOT EXISTS results (
                 )
 
     def missing(self, cells: Sequence[Cell], *, retry_failed: bool = False) -> list[Cell]:
-        """Return the cells that have no result.
-
-        Parameters
-        ----------
-        cells : sequence of Cell
-            Cells to look up.
-        retry_failed : bool, default=False
-            Whether failed cells are also returned.
-
-        Returns
-        -------
-        list of Cell
-            Cells to run, in the given order.
-        """
+        """Return the cells that have no result, in the given order; with ``retry_failed`` also failed ones."""
         query = "SELECT key FROM results" + (" WHERE status = 'done'" if retry_failed else "")
         known = {key for (key,) in self._query(query)}
         return [cell for cell in cells if cell.key not in known]
 
     def results(self) -> Iterator[Result]:
-        """Iterate over all results, in an order that does not depend on when they were stored.
-
-        Yields
-        ------
-        Result
-            Stored result.
-
-        Raises
-        ------
-        ValueError
-            If the file is damaged.
-        """
+        """Yield all results, in an order that does not depend on when they were stored."""
         rows = self._query(
             "SELECT table_name, protocol, dataset, method, repeat, n, recipe, outcome, error, seconds, machine "
             "FROM results ORDER BY table_name, protocol, dataset, method, repeat, key"
@@ -211,20 +167,7 @@ def rows(results: Iterable[Result]) -> Iterator[tuple[object, ...]]:
 
 
 def write_cells(results: Iterable[Result], path: PathLike) -> int:
-    """Write the values of results to a CSV file with the columns ``COLUMNS``.
-
-    Parameters
-    ----------
-    results : iterable of Result
-        Results to write.
-    path : path
-        File to write. The write is atomic.
-
-    Returns
-    -------
-    int
-        Number of values.
-    """
+    """Write the values of results to a CSV file with the columns ``COLUMNS``; return the number of values."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -236,23 +179,9 @@ def write_cells(results: Iterable[Result], path: PathLike) -> int:
 
 
 def read_cells(path: PathLike) -> list[Result]:
-    """Read the results in a file that :func:`write_cells` wrote.
+    """Return the results in a file that :func:`write_cells` wrote, without machine, time and learning curves.
 
-    Parameters
-    ----------
-    path : path
-        CSV file with the columns ``COLUMNS``.
-
-    Returns
-    -------
-    list of Result
-        Results with values only, without machine, time and learning curves.
-
-    Raises
-    ------
-    ValueError
-        If the file does not have these columns or a line is incomplete or contains an unknown table, selection or
-        metric. The message names the file and the line.
+    A line that is incomplete or contains an unknown table, selection or metric is an error with the file and the line.
     """
     values_by_cell: dict[Cell, dict[str, dict[str, float]]] = {}
     reader = csv.reader(text_lines(check_file(path)))

@@ -116,33 +116,8 @@ def prepare(
 ) -> PreparedTables:
     """Load the datasets of the tables and return the columns to run.
 
-    Parameters
-    ----------
-    tables : sequence of str
-        Names in ``TABLES``.
-    datasets : sequence of str, optional
-        Datasets or data files to run instead of the datasets of the tables. The column of a file has the name of
-        the file.
-    protocols : sequence of str, optional
-        Protocols to run; by default, all protocols of each table.
-    data_dir : path, optional
-        Folder of the datasets.
-    small : bool, default=False
-        Whether to run two repeats of ten epochs on the bundled digits (or on ``datasets``), as a quick test.
-    random_state : int, default=0
-        Seed of the splits and of the noise.
-
-    Returns
-    -------
-    PreparedTables
-        Columns to run, and datasets that are not available.
-
-    Raises
-    ------
-    ValueError
-        If a table or protocol is unknown, or if no dataset is available.
-    FileNotFoundError
-        If a dataset in ``datasets`` is not available.
+    The parameters are those of :func:`run_table`. A dataset in ``datasets`` that is not available is an error; datasets
+    of the tables that are not available are listed with the reason.
     """
     known = dict.fromkeys(p.name for name in tables for p in TABLES[name].protocols)
     for protocol in protocols or ():
@@ -401,7 +376,6 @@ def without_stored(group: CellGroup, store: ResultStore, retry_failed: bool) -> 
 
 
 def _run_numbered(number: int, group: CellGroup, device: str) -> tuple[int, list[Result]]:
-    """Run a group in a worker; the number identifies it, because workers finish in any order."""
     return number, run_group(group, device)
 
 
@@ -468,7 +442,6 @@ def machine(device: str) -> dict[str, str]:
 
 
 def _scaled_pmlni(**settings: Any) -> Pipeline:
-    """Return PML-NI with the scaling of its authors."""
     return make_pipeline(RangeScaler(), PMLNI(**settings))
 
 
@@ -492,23 +465,7 @@ def run_competing_method(
 ) -> Outcome:
     """Fit a method with every point of its grid and evaluate the best point for each metric on the test rows.
 
-    Parameters
-    ----------
-    method : Baseline
-        Estimator and search grid.
-    data : MultiLabelData
-        Features and true labels.
-    repeat : Repeat
-        Split and candidate labels.
-    metrics : sequence of str
-        Metrics of the table.
-    refit : bool, default=False
-        Whether the selected point is fitted again on the training and validation rows before the test.
-
-    Returns
-    -------
-    Outcome
-        Test values and selected hyperparameters.
+    With ``refit``, the selected point is fitted again on the training and validation rows before the test.
     """
     fitted = [_fit(method, point, data, repeat, repeat.train) for point in method.grid]
     validation = torch.stack([_scores(estimator, data, repeat.validation) for estimator in fitted])

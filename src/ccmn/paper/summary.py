@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.stats
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ccmn.paper.result_store import Result
 from ccmn.paper.tables import (
@@ -103,18 +103,7 @@ class Summary:
     failures: tuple[str, ...]
 
     def entry(self, method: str, dataset: str, metric: str) -> TableEntry | None:
-        """Return the entry of a method, dataset and metric.
-
-        Parameters
-        ----------
-        method, dataset, metric : str
-            Row, column and block of the table.
-
-        Returns
-        -------
-        TableEntry or None
-            Entry; None if it was not run.
-        """
+        """Return the entry of a method, dataset and metric; None if it was not run."""
         wanted = (method, dataset, metric)
         return next((e for e in self.entries if (e.method, e.dataset, e.metric) == wanted), None)
 
@@ -142,28 +131,18 @@ class Summary:
         )
 
     def near_printed(self) -> tuple[int, int, int]:
-        """Count the entries of the proposed methods that have a printed value.
+        """Count the entries of the proposed methods that agree with the printed value, are at its level, and all.
 
         Enron and slashdot are compared as the paper most likely read them, if both forms were run.
-
-        Returns
-        -------
-        tuple of int
-            Numbers of entries that agree with the printed value, that are at the printed level, and of all entries.
         """
         other_tasks = {name.removesuffix("_as_printed") for name in self.datasets if name in AS_PRINTED}
         compared = [e for e in self.entries if e.printed and is_proposed(e.method) and e.dataset not in other_tasks]
         return sum(bool(e.agrees) for e in compared), sum(bool(e.at_level) for e in compared), len(compared)
 
     def wins(self) -> tuple[int, int, int]:
-        """Count the comparisons of unbiased with plain losses.
+        """Count wins, ties and losses of unbiased losses compared with plain ones.
 
         Enron and slashdot are counted as they are read correctly, if both forms were run.
-
-        Returns
-        -------
-        tuple of int
-            Numbers of wins, ties and losses of the unbiased form.
         """
         counted = [c.outcome for c in self.comparisons if c.dataset not in _second_forms(self.datasets)]
         return counted.count("win"), counted.count("tie"), counted.count("loss")
@@ -171,13 +150,8 @@ class Summary:
     def rivals(self) -> tuple[int, int, int, int]:
         """Compare the best proposed method with known rates with every partial multi-label method.
 
-        The best method is that with the best mean of a dataset and metric, as in the paper.
-
-        Returns
-        -------
-        tuple of int
-            Numbers of comparisons in which the proposed method is better, significantly better and significantly worse
-            (paired t-test), and of all comparisons.
+        The best method is that with the best mean of a dataset and metric, as in the paper. Returns the numbers of
+        comparisons in which it is better, significantly better and significantly worse (paired t-test), and of all.
         """
         better = significant = worse = total = 0
         skipped = _second_forms(self.datasets)
@@ -197,7 +171,6 @@ class Summary:
 
 
 def _second_forms(datasets: Sequence[str]) -> set[str]:
-    """Return the datasets that are wrong cuts of others in the list."""
     return {name for name in AS_PRINTED if name in datasets and name.removesuffix("_as_printed") in datasets}
 
 
@@ -284,7 +257,6 @@ def _best(means: dict[str, float], metric: str) -> str | None:
 
 
 def _mark(values: Values, proposed: str, method: str, dataset: str, metric: str) -> str:
-    """Return whether the best proposed method is significantly "better" or "worse" than a method, else ""."""
     a, b = _paired(values[proposed, dataset, metric], values[method, dataset, metric])
     if method == proposed or paired_t_test(a, b) >= SIGNIFICANCE_LEVEL:
         return ""
@@ -304,7 +276,6 @@ def _comparisons(values: Values) -> Iterator[Comparison]:
 
 
 def _paired(ours: dict[int, float], theirs: dict[int, float]) -> tuple[list[float], list[float]]:
-    """Return the values of the repeats that both methods have."""
     repeats = sorted(ours.keys() & theirs.keys())
     return [ours[r] for r in repeats], [theirs[r] for r in repeats]
 
@@ -329,22 +300,10 @@ def _ordered(names: set[str], order: Sequence[str]) -> list[str]:
 
 
 def paired_t_test(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the two-sided p-value of the paired t-test.
+    """Return the two-sided p-value of the paired t-test of values of the same repeats.
 
-    The p-value is 1 if there is no difference or only one pair, and 0 if all pairs differ by the same amount.
+    It is 1 if there is no difference or only one pair, and 0 if all pairs differ by the same amount.
 
-    Parameters
-    ----------
-    ours, theirs : sequence of float
-        Values of the same repeats.
-
-    Returns
-    -------
-    float
-        p-value.
-
-    Examples
-    --------
     >>> round(paired_t_test([0.1, 0.2, 0.3], [0.2, 0.31, 0.39]), 3)
     0.003
     """
@@ -373,30 +332,13 @@ class Friedman:
 
 
 def friedman(values: ArrayLike, methods: Sequence[str], *, greater_is_better: ArrayLike = False) -> Friedman:
-    r"""Test whether the average ranks of methods differ.
+    r"""Test whether the average ranks of methods, the columns of ``values``, differ [1]_ [2]_.
 
     .. math:: \chi^2 = \frac{12 N}{k (k + 1)} \Big( \sum_j R_j^2 - \frac{k (k + 1)^2}{4} \Big), \quad
               F = \frac{(N - 1) \chi^2}{N (k - 1) - \chi^2}, \quad
               \mathrm{CD} = z_{1 - \alpha / (2 (k - 1))} \sqrt{\frac{k (k + 1)}{6 N}}
 
-    Parameters
-    ----------
-    values : array-like of shape (N, k)
-        One row per dataset, one column per method.
-    methods : sequence of str
-        Names of the columns.
-    greater_is_better : bool or array-like of shape (N,), default=False
-        Direction of the values, for all rows or for each row.
-
-    Returns
-    -------
-    Friedman
-        Average ranks, test statistic and critical difference at the level of 0.05.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two rows or two methods.
+    ``greater_is_better`` is the direction of the values, for all rows or for each row.
 
     References
     ----------
@@ -414,7 +356,7 @@ def friedman(values: ArrayLike, methods: Sequence[str], *, greater_is_better: Ar
     if n < 2 or k < 2:
         raise ValueError(f"ranking requires at least two rows and two methods; got {n} and {k}")
     signs = np.where(np.broadcast_to(np.asarray(greater_is_better), n), -1.0, 1.0)
-    ranks = average_ranks(table * signs[:, None])
+    ranks = scipy.stats.rankdata(table * signs[:, None], axis=1).mean(0)
     chi2 = 12 * n / (k * (k + 1)) * (np.sum(ranks**2) - k * (k + 1) ** 2 / 4)
     rest = n * (k - 1) - chi2
     # F is unbounded if all rows have the same ranks.
@@ -423,8 +365,3 @@ def friedman(values: ArrayLike, methods: Sequence[str], *, greater_is_better: Ar
     z = float(scipy.stats.norm.ppf(1 - SIGNIFICANCE_LEVEL / (2 * (k - 1))))
     difference = z * float(np.sqrt(k * (k + 1) / (6 * n)))
     return Friedman(tuple(methods), tuple(float(r) for r in ranks), n, statistic, p_value, difference)
-
-
-def average_ranks(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean over rows of the ranks in each row; 1 is the lowest, and ties share their average rank."""
-    return np.asarray(scipy.stats.rankdata(table, axis=1).mean(0))

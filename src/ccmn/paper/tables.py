@@ -127,7 +127,6 @@ _JOURNAL_DATASETS = ("music_emotion", "music_style", "mirflickr", "tmc")
 
 
 def _compared(proposed: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the rows of a table of candidate sets: the proposed methods and those they are compared with."""
     plain = tuple(m.replace("unbiased", "plain") for m in proposed)
     return (*proposed, *(f"{m}-estimated" for m in proposed), *plain, *PML_METHODS, *RAW_PML_METHODS, *PLAIN_BASELINES)
 

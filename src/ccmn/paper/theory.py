@@ -131,7 +131,6 @@ def _lipschitz_ranking(noise: ClassConditionalNoise, lipschitz: float) -> float:
 
 
 def _max_product(u: FloatArray, v: FloatArray) -> float:
-    """Return the maximum of u_j v_k over j != k, for positive u and v, in O(q log q)."""
     first, second = np.argsort(v)[:-3:-1]
     partner = np.where(np.arange(v.size) == first, v[second], v[first])
     return float((u * partner).max())
@@ -371,7 +370,6 @@ def partial_ranking_bound(
 
 
 def _deviation(n: int, theta: float, delta: float, printed: bool) -> float:
-    """Return Theta sqrt(ln(2/delta) / 2n); the printed theorems have ln(1/delta)."""
     theta = check_real(theta, "theta", 0, math.inf, "Bound the scores: phi must be bounded on them.")
     ratio = (1 if printed else 2) / check_real(delta, "delta", 0, 1)
     return theta * math.sqrt(math.log(ratio) / (2 * check_count(n, "n")))

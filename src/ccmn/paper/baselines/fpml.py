@@ -215,7 +215,6 @@ class JointFactors(ABC):
         """Return the approximation Z = S G of T and the squared error ||X - S F||^2 of the features."""
 
     def _feature_error(self, S: FloatArray, F: FloatArray) -> float:
-        """Return ||X - S F||^2 without forming S F."""
         cross = float((np.asarray(self.X.T @ S) * F.T).sum())
         return self.squared_norm - 2 * cross + float(((S.T @ S) * (F @ F.T)).sum())
 
@@ -285,7 +284,6 @@ def make_factors(X: Any, q: int, rank: int, b: float, svd: str, rng: np.random.G
 
 
 def _leading_eigenvectors(gram: FloatArray, k: int) -> FloatArray:
-    """Return the eigenvectors of the k largest eigenvalues."""
     size = len(gram)
     if k >= size:
         return np.eye(size)

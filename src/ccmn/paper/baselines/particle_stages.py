@@ -223,7 +223,6 @@ def scale_rows(values: FloatArray, constant_rows: FloatArray) -> FloatArray:
 
 
 def _normalize_rows(values: FloatArray) -> FloatArray:
-    """Divide every row by its sum; rows with sum 0 stay zero."""
     total = values.sum(1, keepdims=True)
     return np.asarray(np.divide(values, total, out=np.zeros_like(values), where=total > 0))
 

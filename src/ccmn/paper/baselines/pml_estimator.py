@@ -155,7 +155,6 @@ class LinearPartialLabelClassifier(PartialLabelClassifier):
     _threshold = 0.5
 
     def _set_scores(self, coef: FloatArray, intercept: FloatArray) -> None:
-        """Store coefficients (q, d) and intercepts (q,)."""
         self.coef_, self.intercept_ = coef, intercept
 
     def _margins(self, X: Any) -> FloatArray:
