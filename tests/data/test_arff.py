@@ -68,10 +68,6 @@ def test_label_count_in_the_relation(write, relation, labels):
     assert read_file(write("weather.arff", text)).label_names == labels
 
 
-def test_given_labels_override_the_relation(write):
-    assert read_file(write("weather.arff", DENSE), ["sea"]).label_names == ("sea",)
-
-
 HEAD = "@relation x\n@attribute a numeric\n@attribute sea {0,1}\n"
 
 
@@ -130,12 +126,6 @@ def test_error_without_labels_names_the_xml_file(write):
     assert str(beside) in str(caught.value)
 
 
-@pytest.mark.parametrize("count", ["99", "-99", "0"])
-def test_invalid_label_count(write, count):
-    with pytest.raises(ValueError, match="must count columns"):
-        read_file(write("data.arff", DENSE.replace("-C 2", f"-C {count}")))
-
-
 def mulan(original, stem, xml):
     return read_file(original / f"mulan_{stem}.arff.gz", original / f"mulan_{xml}.xml")
 
@@ -173,8 +163,3 @@ def test_meka_files_equal_the_npz(real_data, original, same, file, name, rows):
     assert data.feature_names == expected.feature_names
     if name != "scene":  # label names differ: beach, Beach
         assert data.label_names == expected.label_names
-
-
-def test_slashdot_with_its_xml_file(real_data, original, same):
-    data = read_file(original / "meka_SLASHDOT-F.arff.gz", original / "meka_SLASHDOT-F.xml")
-    same(data, load_dataset("slashdot", data_dir=real_data))

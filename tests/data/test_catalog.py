@@ -3,7 +3,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import re
 import sys
 from dataclasses import replace
 
@@ -11,8 +10,8 @@ import numpy as np
 import pytest
 import scipy.io
 
-from ccmn.data import MultiLabelData, load_dataset, write_file
-from ccmn.data.catalog import DATASETS, Source, cut_labels_last, dataset_location
+from ccmn.data import load_dataset, write_file
+from ccmn.data.catalog import DATASETS, Source, dataset_location
 
 ORIGINALS = {
     "yeast.arff": "mulan_yeast.arff.gz",
@@ -59,14 +58,6 @@ def test_shapes_agree_with_the_paper(real_data, name):
         assert (data.n, int(data.cardinality * 100) / 100) == (paper.n, paper.cardinality)
 
 
-@pytest.mark.parametrize("name", BY_BLOB_ID)
-def test_files_with_a_blob_id_have_a_full_address(name):
-    (source,) = DATASETS[name].files
-    assert re.fullmatch("[0-9a-f]{40}", source.commit)
-    assert re.fullmatch("[0-9a-f]{40}", source.git_blob)
-    assert not source.sha256
-
-
 @pytest.mark.parametrize("name", ["mirflickr", "music_emotion", "music_style"])
 def test_file_with_labels_only(real_data, name):
     data, paper = load_dataset(real_data / f"{name}_labels.npz"), DATASETS[name].paper
@@ -93,13 +84,6 @@ def test_downloads_equal_the_files_in_the_folder(real_data, public_home, same, m
         assert (data.name, data.label_names) == (expected.name, expected.label_names)
     monkeypatch.setenv("CCMN_MIRROR", "http://127.0.0.1:1")
     assert load_dataset("yeast").n == 2417  # from the cache
-
-
-def test_public_files_in_the_data_folder(original, tmp_path, offline, monkeypatch):
-    for source in DATASETS["yeast"].files:
-        (tmp_path / source.file).write_bytes(unpack(original, source))
-    monkeypatch.setenv("CCMN_DATA", str(tmp_path))
-    assert load_dataset("yeast").n == 2417
 
 
 def test_error_lists_the_folder_and_the_public_files(offline, tmp_path, monkeypatch):
@@ -138,13 +122,6 @@ def test_public_file_with_another_checksum_is_rejected(tmp_path):
         load_dataset("yeast", data_dir=tmp_path)
 
 
-def test_by_path(small, tmp_path, same, monkeypatch):
-    write_file(small, tmp_path / "small.csv")
-    same(load_dataset(tmp_path / "small.csv", labels=["sea", "sky"]), small)
-    monkeypatch.chdir(tmp_path)
-    same(load_dataset("small.csv", labels=-2), small)
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -162,17 +139,6 @@ def test_missing_files(tmp_path):
     for path in ("nowhere.csv", "folder/yeast", tmp_path / "yeast"):
         with pytest.raises(FileNotFoundError, match="there is no file"):
             load_dataset(path)
-
-
-def test_catalog_names_accept_no_labels(offline):
-    with pytest.raises(ValueError, match="the labels of 'yeast' are known: omit labels=-14"):
-        load_dataset("yeast", labels=-14)
-
-
-def test_labels_keep_the_order_of_the_arff(real_data):
-    data = load_dataset("enron", data_dir=real_data)
-    assert data.label_names[:2] == ("A.A8", "C.C9")
-    assert data.Y.sum(0)[data.label_names.index("D.D18")] == 1
 
 
 def test_dataset_in_the_data_folder_is_not_downloaded(tmp_path, offline):
@@ -242,14 +208,3 @@ def test_datasets_as_printed_are_the_columns_with_the_last_ones_as_labels(name, 
     assert dataset_location(f"{name}_as_printed", data_dir=real_data) == "folder"
     row = DATASETS[f"{name}_as_printed"].paper
     assert (found.n, found.d, found.q) == (row.n, row.d, row.q)
-
-
-def test_cut_labels_last_moves_columns_and_keeps_their_number():
-    data = MultiLabelData(
-        X=[[1, 0, 1], [0, 0, 1]], Y=[[1, 1], [0, 1]], feature_names=["war", "web", "won"], label_names=["BSD", "IT"]
-    )
-    cut = cut_labels_last(data)
-    assert (cut.n, cut.d, cut.q) == (data.n, data.d, data.q)
-    assert (tuple(cut.feature_names), tuple(cut.label_names)) == (("BSD", "IT", "war"), ("web", "won"))
-    np.testing.assert_array_equal(cut.X.toarray(), [[1, 1, 1], [0, 1, 0]])
-    np.testing.assert_array_equal(cut.Y, [[0, 1], [0, 1]])

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
-import json
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -54,11 +51,3 @@ def test_sparse_and_dense_agree():
     assert dense == sparse
     assert (dense.rows_without_features, dense.duplicate_rows) == (2, 2)
     assert (dense.positives_min, dense.positives_median, dense.positives_max) == (1, 2.0, 3)
-
-
-def test_json_safe(small):
-    assert json.loads(json.dumps(dataclasses.asdict(describe(small))))["n"] == 3
-
-
-def test_without_labels(small):
-    assert describe(dataclasses.replace(small, Y=np.empty((3, 0)), label_names=None)).label_density == 0

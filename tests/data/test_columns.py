@@ -2,9 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import scipy.sparse
 from numpy.testing import assert_array_equal
 
 from ccmn.data import write_file
@@ -30,11 +28,6 @@ def test_features_and_labels_have_the_order_of_the_model(columns, small, tmp_pat
     assert (data.feature_names, data.label_names) == (("width", "length"), ("sky", "sea"))
 
 
-def test_candidates_are_kept(columns, small, tmp_path):
-    write_file(replace(small, candidates=np.array([[1, 0], [0, 1], [1, 1]])), tmp_path / "small.npz")
-    assert_array_equal(columns.read_labeled(tmp_path / "small.npz").candidates, [[0, 1], [1, 0], [1, 1]])
-
-
 def test_columns_without_names_are_matched_by_position(small, tmp_path):
     write_file(small, tmp_path / "small.npz")
     write_file(small, tmp_path / "small.csv")
@@ -58,19 +51,6 @@ def test_libsvm_files_may_lack_the_last_columns(write):
     assert Columns(3, 2, label_names=["a", "b"]).read_labeled(path).label_names == ("a", "b")
     with pytest.raises(ValueError, match="the file contains number 1"):
         Columns(3, 1).read_labeled(write("more.svm", "1 1:1\n"))
-
-
-def test_other_sparse_files_must_have_all_columns(small, tmp_path):
-    write_file(replace(small, X=scipy.sparse.csr_array(small.X)), tmp_path / "small.npz")
-    with pytest.raises(ValueError, match="fitted on 3 features; got 2"):
-        Columns(3, 2).read_rows(tmp_path / "small.npz")
-
-
-def test_datasets_by_name(real_data):
-    columns, data = Columns.from_training_data("yeast", data_dir=real_data)
-    assert (columns.n_features, columns.n_labels) == (103, 14)
-    assert_array_equal(columns.read_rows("yeast", data_dir=real_data).X, data.X)
-    assert_array_equal(columns.read_labeled("yeast", data_dir=real_data).Y, data.Y)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 
 import numpy as np
 import pytest
@@ -29,26 +28,10 @@ def test_reads_missing_features_and_unobserved_labels(write):
     assert_array_equal(data.Y, [[1, 0], [0, np.nan], [1, 1]])
 
 
-def test_label_columns_in_any_position(write):
-    data = read_file(write("data.csv", "sea,x,sky\n1,5,0\n"), ["sky", "sea"])
-    assert data.label_names == ("sea", "sky")
-    assert_array_equal(data.Y, [[1, 0]])
-    assert data.Y.dtype == np.uint8
-
-
 def test_true_false_yes_no(write):
     data = read_file(write("data.csv", "old,sea,sky\nTrue,True,no\nfalse, FALSE ,Yes\nyes,,1\n"), ["sea", "sky"])
     assert_array_equal(data.Y, [[1, 0], [0, 1], [np.nan, 1]])
     assert_array_equal(data.X, [[1], [0], [1]])
-
-
-def test_whole_numbers_as_column_names(write):
-    assert read_file(write("data.csv", "0,1,2\n0.5,1,0\n"), -1).feature_names == ("0", "1")
-
-
-def test_features_only(write):
-    data = read_file(write("data.csv", "a,b\n1,2\n"), [])
-    assert (data.d, data.q) == (2, 0)
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
@@ -59,14 +42,6 @@ def test_other_separators_of_columns(write, separator):
     data = read_file(write("data.csv", text), ["sea"])
     assert data.feature_names == ("a, b", "c")
     assert_array_equal(data.X, [[1.5, 2]])
-
-
-def test_compressed_and_with_byte_order_mark(tmp_path):
-    path = tmp_path / "data.csv.gz"
-    path.write_bytes(gzip.compress("\ufeffa,sea\r\n1,0\r\n".encode()))
-    data = read_file(path, -1)
-    assert data.feature_names == ("a",)
-    assert data.name == "data"
 
 
 def test_round_trip_of_sparse_unnamed_unobserved(small, same, tmp_path):

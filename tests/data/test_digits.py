@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
-import pytest
-
 from ccmn.data import load_digit_scenes
 
 
@@ -22,10 +19,3 @@ def test_halves_use_different_images():
     tiles = data.X.reshape(600, 2, 8, 3, 8).transpose(0, 1, 3, 2, 4).reshape(600, 6, 64)
     seen = [{t.tobytes() for t in half.reshape(-1, 64) if t.any()} for half in (tiles[:300], tiles[300:])]
     assert not seen[0] & seen[1]
-
-
-def test_reproducible():
-    a, b = load_digit_scenes(50, random_state=4), load_digit_scenes(50, random_state=4)
-    assert np.array_equal(a.X, b.X)
-    with pytest.raises(ValueError, match="n must be an integer"):
-        load_digit_scenes(0)

@@ -138,13 +138,6 @@ def test_hugging_face_parquet(tmp_path):
     assert_array_equal(data.Y, [[1, 0, 1], [0, 0, 0]])
 
 
-def test_numbered_labels_are_sorted_by_number(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"text": "ab", "labels": [10, 2]}\n{"text": "cd", "labels": null}\n')
-    data = read(tmp_path / "rows.jsonl")
-    assert data.label_names == ("2", "10")
-    assert_array_equal(data.Y, [[1, 1], [np.nan, np.nan]])
-
-
 def test_models_read_exchange_files(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"text": "red boat", "labels": ["sea"]}\n{"text": "sky", "labels": []}\n')
     columns, data = Columns.from_training_data(tmp_path / "rows.jsonl")
@@ -172,11 +165,6 @@ def test_models_read_exchange_files(tmp_path):
 def test_damaged_files(write, name, content, message):
     with pytest.raises(ValueError, match=message):
         read_json_table(write(name, content))
-
-
-def test_escaped_pairs_of_surrogates_are_characters(write):
-    table = read_json_table(write("a.jsonl", '{"text": "\\ud83d\\ude00", "labels": ["x"]}'))
-    assert table.frame["text"].tolist() == ["\N{GRINNING FACE}"]
 
 
 def test_integers_that_are_too_large(write):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ccmn.data import load_dataset, read_file
-from ccmn.data.dataset import concatenate
+from ccmn.data import read_file
 
 TEXT = """# two labels, three features
 0,1 1:0.5 3:-2
@@ -71,8 +70,3 @@ def test_malformed(write, text, message):
 def test_contradictory_counts(write, labels, message):
     with pytest.raises(ValueError, match=message):
         read_file(write("data.txt", TEXT), labels)
-
-
-def test_yeast_equals_the_npz(real_data, original, same):
-    parts = [read_file(original / f"libsvm_yeast_{part}.txt.gz") for part in ("test", "train")]
-    same(concatenate(parts), load_dataset("yeast", data_dir=real_data))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
-import os
 import time
 import tracemalloc
 import zipfile
@@ -56,13 +54,6 @@ def test_mat_sparse_dimensions(tmp_path, shape):
     data = scipy.sparse.csc_matrix(([1.0], ([0], [0])), shape=shape)
     scipy.io.savemat(tmp_path / "data.mat", {"data": data, "target": labels})
     rejected(read_file, tmp_path / "data.mat")
-
-
-def test_pipe_among_shards(tmp_path):
-    pytest.importorskip("pyarrow")
-    os.mkfifo(tmp_path / "0.parquet")
-    with pytest.raises(ValueError, match="is a pipe or a device"):
-        ShardedData(tmp_path, "y")
 
 
 def test_many_nominal_declarations(tmp_path):
@@ -152,19 +143,9 @@ def test_parquet_texts_within_the_limit(parquet, monkeypatch):
     assert read_table(path).frame["text"].str.len().sum() == 2_000_000
 
 
-def test_parquet_lists_of_equal_numbers(parquet):
-    rejected(read_table, parquet(a=[[0] * 1000] * 1000, sea=[0, 1] * 500))
-
-
 def test_shards(parquet, monkeypatch):
     pa = pytest.importorskip("pyarrow")
     folder = parquet(a=[0.0] * 100, y=[[0] * 1000] * 100).parent
     rejected(lambda: ShardedData(folder, "y", n_labels=5))
     parquet(a=pa.array([[0.0] * 10_000] * 3, pa.list_(pa.float32(), 10_000)), y=[0, 1, 0])
     rejected(lambda: ShardedData(folder, "y"))
-
-
-def test_embed_table(tmp_path):
-    path = tmp_path / "data.csv.gz"
-    path.write_bytes(gzip.compress(b"text,sea\n" + b"x,1\n" * 10_000))
-    rejected(embed_command._read_table, path, ["text"])

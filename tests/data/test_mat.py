@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
-from numpy.testing import assert_array_equal
 
 from ccmn.data import load_dataset, read_file
 
@@ -12,12 +11,6 @@ from ccmn.data import load_dataset, read_file
 def save(path, **variables):
     scipy.io.savemat(path, variables)
     return path
-
-
-def test_partial_labels(tmp_path, small):
-    partial = np.ones((2, 3))
-    data = read_file(save(tmp_path / "small.mat", data=small.X, target=small.Y.T, partial_labels=partial))
-    assert_array_equal(data.candidates, partial.T)
 
 
 @pytest.mark.parametrize(
@@ -62,11 +55,3 @@ def test_real_files_equal_the_npz(real_data, original, same, name):
 
 def test_mirflickr_with_candidates(real_data, original, same):
     same(read_file(original / "mirflickr_5000.mat"), load_dataset("mirflickr", data_dir=real_data))
-
-
-def test_slashdot_lacks_the_positives_of_interviews(real_data, original):
-    data, expected = read_file(original / "slashdot.mat"), load_dataset("slashdot", data_dir=real_data)
-    assert_array_equal(data.X, expected.X.toarray())
-    lost = expected.Y.astype(int) - data.Y
-    j = expected.label_names.index("Interviews")
-    assert lost[:, j].sum() == lost.sum() == 16

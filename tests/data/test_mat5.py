@@ -63,23 +63,6 @@ def test_logical_sparse_matrices():
     np.testing.assert_array_equal(dense(read_variables(saved({"data": Y}), ("data",))[0]["data"]), np.eye(3, 5))
 
 
-def test_other_byte_orders():
-    shape, name = np.array([2, 1], ">i4").tobytes(), b"data".ljust(8, b"\0")
-    parts = (6, np.array([6, 0], ">u4").tobytes()), (5, shape), (9, np.array([1.5, 2.5], ">f8").tobytes())
-    flags, dims, real = (np.array([kind, len(body)], ">u4").tobytes() + body for kind, body in parts)
-    body = flags + dims + np.array([1, 4], ">u4").tobytes() + name + real
-    content = b"by hand".ljust(124) + b"\x01\x00MI" + np.array([14, len(body)], ">u4").tobytes() + body
-    assert read_variables(content, ("data",))[0]["data"].tolist() == [[1.5], [2.5]]
-
-
-def test_declared_sizes_are_not_allocated():
-    content = bytearray(saved({"data": np.ones((2, 2))}))
-    at = content.index(np.array([2, 2], "<i4").tobytes())
-    content[at : at + 8] = np.array([2**30, 2**30], "<i4").tobytes()
-    with pytest.raises(ValueError, match="data has 4 numbers, but dimensions"):
-        read_variables(bytes(content), ("data",))
-
-
 @pytest.mark.parametrize(("zeros", "message"), [(0, "no element"), (1 << 24, "several elements")])
 def test_compressed_element_must_contain_one_variable(zeros, message):
     """Two million empty elements compress to 16 kB; they are not all read."""

@@ -8,8 +8,6 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from ccmn.data import read_file
-from ccmn.data.column_roles import ColumnRoles
-from ccmn.data.columns import Columns
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -54,12 +52,6 @@ def test_malformed(tmp_path, columns, message):
     assert str(path) in str(caught.value)
 
 
-def test_duplicate_names(tmp_path):
-    pq.write_table(pa.table([pa.array([1]), pa.array([0])], names=["a", "a"]), tmp_path / "data.parquet")
-    with pytest.raises(ValueError, match="'a' occurs more than once"):
-        read_file(tmp_path / "data.parquet", -1)
-
-
 def test_damaged_footer_is_reported_in_one_line(tmp_path):
     path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
     content = bytearray(path.read_bytes())
@@ -82,19 +74,3 @@ def test_damaged_levels_do_not_end_the_process(tmp_path):
     assert done.returncode == 1
     assert "ValueError" in done.stderr
     assert "data.parquet: the file is not a complete Parquet file" in done.stderr
-
-
-def test_error_without_pyarrow_names_the_package(tmp_path, monkeypatch):
-    path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r'pip install "ccmn\[app\]"'):
-        read_file(path, -1)
-
-
-def test_texts_that_are_not_utf8_are_rejected(tmp_path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    pq.write_table(pa.table({"tags": ["sea", "sky"], "x": [1.0, 2.0]}), tmp_path / "data.parquet", compression="none")
-    content = (tmp_path / "data.parquet").read_bytes()
-    (tmp_path / "data.parquet").write_bytes(content.replace(b"sky", b"\x88ky"))
-    with pytest.raises(ValueError, match=r"data\.parquet: .*UTF-?8"):
-        Columns.from_training_data(tmp_path / "data.parquet", roles=ColumnRoles(tags="tags"))

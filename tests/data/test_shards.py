@@ -63,12 +63,6 @@ def test_pieces_of_a_large_row_group_have_equal_size(tmp_path):
     assert [len(x) for x, _ in data.read(data.groups[0], 700)] == [700] * 7 + [100]
 
 
-def test_null_labels_are_not_observed(tmp_path):
-    whole = pa.table({"f": pa.array([1.0, 2.0]), "y": pa.array([1, None])})
-    data = ShardedData(write(tmp_path, whole), ["y"])
-    np.testing.assert_array_equal(next(data.read(data.groups[0], 9))[1], [[1], [np.nan]])
-
-
 @pytest.mark.parametrize(
     ("columns", "labels", "message"),
     [
@@ -152,8 +146,3 @@ def test_shards_modified_while_reading(tmp_path):
     (tmp_path / "000.parquet").unlink()
     with pytest.raises(FileNotFoundError, match=r"000.parquet"):
         read_all(data, 10)
-
-
-def test_label_lists_require_n_labels(tmp_path):
-    with pytest.raises(ValueError, match="n_labels"):
-        ShardedData(write(tmp_path, table("numbers")), "label_y")

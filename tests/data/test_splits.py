@@ -15,19 +15,6 @@ def test_parts_are_disjoint_and_complete(n, seed):
     assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n))
 
 
-@given(st.integers(10, 5000))
-def test_sizes_depend_on_n_only(n):
-    sizes = [len(part) for part in split(n, random_state=None)]
-    assert sizes == [len(part) for part in split(n, random_state=1)]
-    assert np.abs(np.array(sizes) - np.array([0.5, 0.2, 0.3]) * n).max() <= 1
-
-
-def test_reproducible():
-    a, b, c = split(100, random_state=0), split(100, random_state=0), split(100, random_state=1)
-    assert_array_equal(a[0], b[0])
-    assert not np.array_equal(a[0], c[0])
-
-
 def test_sizes_of_the_paper():
     assert [len(part) for part in split(2417, random_state=0)] == [1208, 484, 725]
     assert [len(part) for part in split(10, (0.8, 0.2), random_state=0)] == [8, 2]

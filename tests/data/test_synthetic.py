@@ -24,19 +24,6 @@ def test_labels_follow_the_posterior():
     assert (np.abs(task.Y.sum(0) - task.posterior.sum(0)) < 5 * sigma).all()
 
 
-def test_prevalence_is_close_to_the_request():
-    task = make_noisy_multilabel(20_000, 5, 3, prevalence=[0.1, 0.3, 0.5], random_state=0)
-    assert_allclose(task.posterior.mean(0), [0.1, 0.3, 0.5], atol=0.03)
-
-
-def test_correlation_parameter():
-    def label_correlation(correlation):
-        Y = make_noisy_multilabel(5000, 20, 2, correlation=correlation, random_state=0).Y
-        return np.corrcoef(Y.T)[0, 1]
-
-    assert label_correlation(0.9) > label_correlation(0.5) > 0.1 > abs(label_correlation(0.0))
-
-
 def test_bayes_risk_is_the_risk_of_the_best_predictor():
     task = make_noisy_multilabel(40_000, 3, 4, random_state=1)
     error = ((task.posterior >= 0.5) != task.Y).mean()
@@ -53,12 +40,6 @@ def test_noise_does_not_change_true_labels():
     counted = ClassConditionalNoise.from_pairs(noisy.Y, noisy.Y_noisy)
     assert_allclose(counted.rho_pos, 0.2, atol=0.06)
     assert_allclose(counted.rho_neg, 0.1, atol=0.04)
-
-
-def test_reproducible():
-    a, b = (make_noisy_multilabel(20, 3, 2, random_state=3) for _ in range(2))
-    assert_array_equal(a.X, b.X)
-    assert_array_equal(a.Y, b.Y)
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,6 @@ def test_rejected(labels, message):
         label_columns(labels, NAMES)
 
 
-def test_missing_file_is_named():
-    with pytest.raises(FileNotFoundError, match=r"there is no file nowhere\.xml"):
-        label_columns("nowhere.xml", NAMES)
-
-
 def test_nested_labels_and_entities_in_names(write):
     text = '<labels>\n<label name="a"><label name="b &amp; c"/></label>\n</labels>'
     assert label_names(write("l.xml", text)) == ["a", "b & c"]
@@ -101,9 +96,3 @@ def test_bad_xml(write, text, message):
 def test_bad_list(write, text, message):
     with pytest.raises(ValueError, match=message):
         label_names(write("labels.txt", text))
-
-
-def test_real_xml_order_is_not_the_arff_order(original):
-    names = label_names(original / "mulan_yeast.xml")
-    assert len(names) == 14
-    assert names[3] == "Class6"
