@@ -279,4 +279,4 @@ def test_damaged_preprocessing_names_the_model(rejected, run, tickets, tmp_path)
     model.extra_["table"]["steps"][0]["scale"] = float("inf")
     model.save("damaged.ccmn")
     for command in (("predict", "damaged.ccmn", "new.csv"), ("evaluate", "damaged.ccmn", "tickets.csv")):
-        assert rejected(*command).startswith("ccmn: damaged.ccmn: not a description of a numeric column")
+        assert rejected(*command).startswith("ccmn: damaged.ccmn: not a description of the preprocessing of a table")
