@@ -31,22 +31,6 @@ def test_results_are_read_back_unchanged(tmp_path):
         assert store.missing([replace(CELL, repeat=r) for r in range(4)]) == [replace(CELL, repeat=r) for r in (2, 3)]
 
 
-def test_key_depends_on_every_field():
-    others = [
-        replace(CELL, **{name: value})
-        for name, value in {
-            "table": "table2",
-            "protocol": "moderate",
-            "dataset": "yeast",
-            "method": "x",
-            "repeat": 1,
-            "n": 5,
-            "configuration": "[]",
-        }.items()
-    ]
-    assert len({cell.key for cell in [CELL, *others]}) == 8
-
-
 def test_first_result_of_a_cell_is_kept(tmp_path):
     with ResultStore(tmp_path / "r.db") as store:
         store.append([result(value=0.1)])
@@ -63,14 +47,6 @@ def test_failures_are_stored_and_replaced_on_request(tmp_path):
         store.append([result()])
         store.append([failure])  # a later failure does not replace a result
         assert list(store.results()) == [result()]
-
-
-def test_file_that_is_not_a_database_is_not_modified(tmp_path):
-    path, content = tmp_path / "r.db", b"not a database at all, but long enough to be read as a header" * 30
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="not a result store"):
-        ResultStore(path)
-    assert path.read_bytes() == content
 
 
 WRITER = """
@@ -169,14 +145,6 @@ def test_damaged_file_is_a_clear_error(tmp_path, start):
 
 
 LINE = "table1,literal,clean,yeast,ridge,hamming_loss,0,100,0.5"
-
-
-def test_header_of_several_lines_is_reported_in_one(tmp_path):
-    path = tmp_path / "cells.csv"
-    path.write_text(f'table,"protocol\n{LINE}\n{LINE}')
-    with pytest.raises(ValueError, match=r"cells\.csv: columns must be") as error:
-        read_cells(path)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

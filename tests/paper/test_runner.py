@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,16 +71,6 @@ def test_run_interrupted_after_each_group(tmp_path, complete):
     assert values(path) == complete
 
 
-def test_methods_run_one_after_the_other(tmp_path, complete):
-    with ResultStore(tmp_path / "r.db") as store:
-        for method in METHODS:
-            run_columns(small().columns, store, methods=[method])
-    found = values(tmp_path / "r.db")
-    assert [row[:-1] for row in found] == [row[:-1] for row in complete]
-    # Another group rounds differently and may select another epoch.
-    np.testing.assert_allclose([float(row[-1]) for row in found], [float(row[-1]) for row in complete], atol=0.05)
-
-
 COMMAND = [
     sys.executable,
     "-m",
@@ -124,23 +113,6 @@ def test_several_processes(tmp_path, complete):
     assert finished[-1].cost == pytest.approx(finished[-1].total)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_full_disk_is_a_clear_error(tmp_path, jobs):
-    with ResultStore(tmp_path / "r.db") as store:
-        (pages,) = store._query("PRAGMA page_count")[0]
-        store._query(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(OSError, match=r"r\.db: database or disk is full"):
-            run_columns(small().columns, store, methods=METHODS, jobs=jobs)
-        # Groups that were stored before the disk was full stay; the run resumes when there is space again.
-        stored = {result.cell for result in store.results()}
-        store._query(f"PRAGMA max_page_count = {1 << 30}")
-        run_columns(small().columns, store, methods=METHODS, jobs=jobs)
-        cells = [result.cell for result in store.results()]
-        assert stored < set(cells)
-        assert len(cells) == len(set(cells)) == sum(len(group.cells) for group in runner.plan(small().columns, METHODS))
-
-
 def test_failure_is_stored_and_retried_on_request(tmp_path, monkeypatch):
     columns = small(protocols=["literal"]).columns
     broken = lambda *_, **__: (_ for _ in ()).throw(MemoryError("too much"))  # noqa: E731
@@ -164,11 +136,6 @@ def test_data_file_as_column(tmp_path):
     (column,) = small(datasets=[str(path)], protocols=["moderate"]).columns
     assert column.dataset == "mine"
     assert column.protocol.batch_size("mine") == 100
-
-
-def test_protocol_of_another_table(tmp_path):
-    with pytest.raises(ValueError, match="table1 has no protocol real; expected one of literal, moderate"):
-        prepare(["table1"], data_dir=tmp_path, protocols=["real"])
 
 
 def test_unavailable_data_sets_are_listed(tmp_path, monkeypatch):
@@ -215,13 +182,6 @@ def test_configuration_has_not_changed():
         "seed": 3,
         "weight_decay": 0.0001,
     }
-
-
-def test_configuration_depends_on_the_data():
-    column = prepare(["table1"], small=True).columns[0]
-    for part, equal in ((slice(None), True), (slice(1, None), False)):
-        other = replace(column, data=column.data.take(part))
-        assert (other.configuration == column.configuration) is equal
 
 
 def test_tables_match_the_printed_values():

@@ -24,7 +24,7 @@ DEFAULT_SEPARATOR = ";"
 """Separator of the tags in a cell."""
 SEPARATORS = (",", ";", "\t")
 """Separators of columns; spreadsheets of many countries write semicolons."""
-MAX_NAMES = 10
+MAX_NAMES = 5
 """Number of names in an error message."""
 
 

@@ -20,7 +20,7 @@ from ccmn._files import PathLike, UnpackedSizeError, data_name, prefix_errors
 from ccmn._validation import check_no_missing
 from ccmn._warnings import warn
 from ccmn.data.catalog import DATASETS, load_dataset
-from ccmn.data.column_roles import ColumnRoles
+from ccmn.data.column_roles import ColumnRoles, name_some
 from ccmn.data.dataset import Matrix, MultiLabelData
 from ccmn.data.formats import FORMATS, format_suffix, is_table, read_file, read_rows, read_table
 from ccmn.data.labeled_table import LabeledTable
@@ -30,8 +30,6 @@ from ccmn.data.vote_files import majority, read_votes
 
 MIN_NUMBERED_ROWS = 20
 """Shorter columns of consecutive numbers may be features."""
-MAX_NAMES_SHOWN = 5
-"""Error messages list this many missing columns."""
 
 
 @dataclass(frozen=True)
@@ -143,45 +141,37 @@ class Columns:
         self, source: PathLike, *, roles: ColumnRoles | None = None, data_dir: PathLike | None = None
     ) -> MultiLabelData:
         """Read rows to predict from a file or a dataset of the catalog; labels are ignored."""
-        if self._needs_table(source, roles):
-            return self._read_table(source, roles or ColumnRoles(), labeled=False)
-        try:
-            data = load_dataset(source, data_dir=data_dir) if _is_dataset_name(source) else read_rows(source)
-        except ValueError as error:
-            if isinstance(error, UnpackedSizeError) or not self._can_select(source):
-                raise
-            return self._read_table(source, ColumnRoles(), labeled=False)
-        data = replace(data, Y=np.empty((data.n, 0)), candidates=None, label_names=None, trusted=None)
-        return self._with_features(data, source)
+        return self._read(source, roles or ColumnRoles(), data_dir, labeled=False)
 
     def read_labeled(
         self, source: PathLike, *, roles: ColumnRoles | None = None, data_dir: PathLike | None = None
     ) -> MultiLabelData:
         """Read features and labels; by default, the label columns have the names in the model."""
-        roles = roles or ColumnRoles()
-        if self._needs_table(source, roles):
-            return self._read_table(source, roles)
+        return self._read(source, roles or ColumnRoles(), data_dir, labeled=True)
+
+    def _read(
+        self, source: PathLike, roles: ColumnRoles, data_dir: PathLike | None, *, labeled: bool
+    ) -> MultiLabelData:
+        """Read the columns of the model from a matrix of numbers, or from a table with any other columns."""
+        table = is_table(source)
+        if not table and not (self.table is None and roles.is_plain):
+            raise ValueError(f"{source}: the model was fitted on a table; expected a CSV, Parquet or JSON file")
+        if table and not (self.table is None and roles.is_plain and FORMATS[format_suffix(source)].numeric):
+            return self._read_table(source, roles, labeled=labeled)
         try:
             if _is_dataset_name(source):
                 data = load_dataset(source, labels=roles.labels, data_dir=data_dir)
             else:
-                data = read_file(source, self._labels(source, roles.labels))
+                data = read_file(source, self._labels(source, roles.labels)) if labeled else read_rows(source)
         except ValueError as error:
-            if isinstance(error, UnpackedSizeError) or not self._can_select(source):
+            if isinstance(error, UnpackedSizeError) or not table or self.feature_names is None:
                 raise
-            return self._read_table(source, roles)
-        return self._with_features(self._with_labels(data, source), source)
-
-    def _needs_table(self, source: PathLike, roles: ColumnRoles | None) -> bool:
-        """Return whether the columns of the file are of several kinds."""
-        if self.table is None and (roles is None or roles.is_plain):
-            return is_table(source) and not FORMATS[format_suffix(source)].numeric
-        if not is_table(source):
-            raise ValueError(f"{source}: the model was fitted on a table; expected a CSV, Parquet or JSON file")
-        return True
-
-    def _can_select(self, source: PathLike) -> bool:
-        return is_table(source) and self.feature_names is not None
+            return self._read_table(source, roles, labeled=labeled)
+        if labeled:
+            data = self._with_labels(data, source)
+        else:
+            data = replace(data, Y=np.empty((data.n, 0)), candidates=None, label_names=None, trusted=None)
+        return self._with_features(data, source)
 
     def _read_table(self, source: PathLike, roles: ColumnRoles, *, labeled: bool = True) -> MultiLabelData:
         """Read the features of the model, and the labels with ``labeled``, from a table with any other columns."""
@@ -298,9 +288,7 @@ def _places(wanted: Sequence[str], names: Sequence[str], what: str) -> list[int]
     places = {name: place for place, name in enumerate(names)}
     missing = [name for name in wanted if name not in places]
     if missing:
-        shown = ", ".join(repr(name) for name in missing[:MAX_NAMES_SHOWN])
-        rest = f" and {len(missing) - MAX_NAMES_SHOWN} more" if len(missing) > MAX_NAMES_SHOWN else ""
         raise ValueError(
-            f"the model was fitted on {len(wanted)} {what}s, of which {len(missing)} are missing: {shown}{rest}"
+            f"the model was fitted on {len(wanted)} {what}s, of which {len(missing)} are missing: {name_some(missing)}"
         )
     return [places[name] for name in wanted]

@@ -130,13 +130,15 @@ class MultiLabelData:
 
     def take(self, rows: Any) -> MultiLabelData:
         """Return the rows selected by an index array, a mask or a slice, with the same names."""
-        arrays = {name: getattr(self, name) for name in ("candidates", "votes", "trusted")}
-        taken: dict[str, Any] = {name: None if part is None else part[rows] for name, part in arrays.items()}
+        places = np.arange(self.n)[rows]
+        taken: dict[str, Any] = {}
+        for name in ("X", "Y", "candidates", "votes", "trusted"):
+            part = getattr(self, name)
+            taken[name] = None if part is None else part[rows]
         for name in ("ids", "texts", "images"):
             values = getattr(self, name)
-            taken[name] = None if values is None else [values[i] for i in np.arange(self.n)[rows]]
-        taken["cells"] = None if self.cells is None else self.cells.iloc[np.arange(self.n)[rows]]
-        return replace(self, X=self.X[rows], Y=self.Y[rows], **taken)
+            taken[name] = None if values is None else [values[i] for i in places]
+        return replace(self, cells=None if self.cells is None else self.cells.iloc[places], **taken)
 
     def __repr__(self) -> str:
         """Return name and shape."""

@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 
 from ccmn._files import check_unpacked_size, data_name, prefix_errors, unpacked_limit
-from ccmn.data.column_roles import DEFAULT_SEPARATOR, ColumnRoles, check_columns
+from ccmn.data.column_roles import DEFAULT_SEPARATOR, ColumnRoles, check_columns, name_some
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.preprocessing import TablePreprocessor, category_name, to_numbers, with_decimal_points, without_gap_words
 from ccmn.data.tables import label_columns
 
 TAG_SEPARATORS = (DEFAULT_SEPARATOR, "|", ",", "#")
 """Separators that are recognized in error messages."""
-MAX_NAMES = 15
-"""Number of column names in an error message."""
 MAX_LIST_CHARACTERS = 200
 """Longer cells are texts and not lists of tags."""
 MAX_DISPLAYED_COLUMNS = 100
@@ -120,7 +118,7 @@ class LabeledTable:
             names = list(known) if known is not None else _tag_names(raw, roles)
             return cls(raw, roles, tag_matrix(raw, raw.frame[roles.tags], roles, names), names)
         with prefix_errors(raw.path):
-            names = [str(name) for name in raw.frame.columns]
+            names = [str(name) for name in raw.frame.columns if name not in roles.text]
             if roles.labels is None and known is None:
                 raise ValueError(_labels_wanted(raw, roles))
             spec = roles.labels if roles.labels is not None or known is None else list(known)
@@ -245,8 +243,7 @@ def _labels_wanted(raw: RawTable, roles: ColumnRoles) -> str:
     hint = f" (perhaps --tags {shlex.quote(lists[0])})" if lists else ""
     return (
         "specify which columns are labels: --labels a,b for columns of 0 and 1, or --tags COLUMN for a column of lists "
-        f"such as a{roles.separator}b{hint}; the columns are {', '.join(names[:MAX_NAMES])}"
-        f"{' ...' if len(names) > MAX_NAMES else ''}"
+        f"such as a{roles.separator}b{hint}; the columns are {name_some(names)}"
     )
 
 

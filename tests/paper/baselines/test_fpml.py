@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from ccmn.paper.baselines import BASELINES, FPML
+from ccmn.paper.baselines import FPML
 from ccmn.paper.baselines.fpml import ColumnGramFactors, RowGramFactors, SubspaceFactors
 from paper.baselines import reference
 
@@ -60,11 +60,6 @@ def test_rank_as_number_or_share(rank, expected):
     assert FPML(rank).fit(*data()).rank_ == expected
 
 
-def test_grid_contains_two_a_quarter_half_and_all_labels():
-    ranks = [FPML(rank).fit(*data()).rank_ for rank in BASELINES["fPML"].search_grid["rank"]]
-    assert ranks == [2, 2, 3, 6]
-
-
 @pytest.mark.parametrize("shape", ["tall", "wide"])
 def test_all_factorizations_match_the_truncated_svd(shape):
     X, T = data(shape)
@@ -91,10 +86,3 @@ def test_randomized_and_sparse_match_exact():
 def test_convergence_warning():
     with pytest.warns(ConvergenceWarning, match="fPML did not converge in max_iter=2"):
         FPML(2, max_iter=2).fit(*data())
-
-
-def test_invalid_ranks_are_rejected():
-    with pytest.raises(ValueError, match="rank must be an integer of at least 1; got 0"):
-        FPML(0).fit(*data())
-    with pytest.raises(ValueError, match=r"rank \(as a share of the labels\) must be from 0 to 1; got 1.5"):
-        FPML(1.5).fit(*data())

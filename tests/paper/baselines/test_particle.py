@@ -67,21 +67,6 @@ def test_both_svm_solvers_give_nearly_equal_votes(task, fitted):
     assert agreement.mean() > 0.98
 
 
-def test_perfect_classifiers_agree_with_the_rounded_votes_of_the_authors_program():
-    """With separable classes all accuracies are 1, and both rules are calibrated label ranking."""
-    rng = np.random.default_rng(0)
-    Y = np.eye(3)[rng.integers(0, 3, 60)]
-    X = 10 * Y + 0.1 * rng.standard_normal((60, 3))
-    clf = PARTICLE().fit(X, Y)
-    assert (clf.credible_ == Y).all()
-    assert (clf.pairs_.accuracy == 1).all()
-    assert (clf.predict(X) == Y).all()
-    released = reference.released_vls_scores(*weighted_votes(clf.pairs_.votes(X), clf.pairs_.accuracy, 3))
-    assert ((released >= 0) == Y).all()
-    order = [np.argsort(scores, 1, kind="stable").tolist() for scores in (clf.decision_function(X), released)]
-    assert order[0] == order[1]
-
-
 def test_map_predicts_every_label_with_posterior_above_one_half():
     """The ratio rule of the authors' code predicts only the label with the largest odds here."""
     posterior = VotePosterior(np.full(3, 0.5), np.full((3, 3), 0.3), np.array([[0.01] * 3, [0.1] * 3, [0.2] * 3]))
@@ -119,14 +104,6 @@ def test_given_credible_labels_skip_stage_1(task, fitted):
         PARTICLE().fit(X, S, credible=S[:5])
 
 
-def test_folds_are_contiguous_without_random_state(task):
-    X, _, S, *_ = task
-    assert (np.diff(PARTICLE().fit(X, S).folds_) >= 0).all()
-    first, second = (PARTICLE(random_state=4).fit(X, S) for _ in range(2))
-    assert (np.diff(first.folds_) < 0).any()
-    assert (first.credible_ == second.credible_).all()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -141,13 +118,6 @@ def test_folds_are_contiguous_without_random_state(task):
 def test_invalid_parameters_are_rejected(task, options, message):
     with pytest.raises(ValueError, match=message):
         PARTICLE(**options).fit(task[0], task[2])
-
-
-def test_many_labels_warn(monkeypatch):
-    monkeypatch.setattr(particle, "MAX_LABELS_WITHOUT_WARNING", 3)
-    X, _, S = reference.make_task(n=20)
-    with pytest.warns(UserWarning, match="4 labels require 10 pairwise classifiers"):
-        PARTICLE().fit(X, S)
 
 
 def test_convergence_warning_counts_the_classifiers(task, monkeypatch):

@@ -15,7 +15,6 @@ from ccmn.paper.baselines.particle_stages import (
     NeighborTable,
     assign_folds,
     credible_labels,
-    distance_weights,
     elicit_credible,
     fit_pairs,
     label_confidence,
@@ -110,12 +109,6 @@ def test_neighbors_without_candidates_have_no_influence():
     # If no neighbor has candidates, the candidates of the row are credible.
     assert credible_labels(near, np.zeros((2, 2)), np.array([[1.0, 0.0]]), 0.9).tolist() == [[1, 0]]
     assert credible_labels(near, np.zeros((2, 2)), np.array([[0.0, 0.0]]), 0.9).tolist() == [[0, 0]]
-
-
-def test_distance_weights_of_equal_and_single_neighbors():
-    assert distance_weights(np.array([[0.0, 0.0]])).tolist() == [[1, 1]]
-    assert distance_weights(np.array([[1.0, 3.0]])).tolist() == [[0.75, 0.25]]
-    assert distance_weights(np.array([[2.0]])).tolist() == [[1]]
 
 
 # Pairwise classifiers

@@ -7,7 +7,6 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from ccmn.paper.baselines import PMLLRS
-from ccmn.paper.baselines.pml_estimator import append_ones
 from ccmn.paper.baselines.pml_lrs import solve_pml_lrs
 from paper.baselines import reference
 
@@ -61,16 +60,6 @@ def test_noise_is_zero_for_large_beta(task):
         found = solve_pml_lrs(X, Y, gamma, enough + gamma, 0.5, **EXACT)
         assert np.abs(found.V).max() < 1e-8
         assert pytest.approx(plain.W, abs=1e-7) == found.W
-
-
-def test_intercept_is_a_penalized_column_of_ones(task):
-    X, Y = task
-    clf = PMLLRS(fit_intercept=True).fit(X, Y)
-    extended = PMLLRS().fit(append_ones(X), Y)
-    assert clf.W_.shape == (5, 4)
-    assert pytest.approx(extended.W_[:-1]) == clf.W_
-    assert clf.intercept_ == pytest.approx(extended.W_[-1])
-    assert clf.decision_function(X) == pytest.approx(extended.decision_function(append_ones(X)))
 
 
 def test_convergence_warning(task):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.metrics import label_ranking_average_precision_score, make_scorer
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
@@ -34,15 +33,6 @@ EXPECTED = {
 )
 def test_check_estimator(estimator, check):
     check(estimator)
-
-
-@pytest.mark.parametrize("name", BASELINES)
-def test_clone_keeps_parameters_and_drops_fitted_attributes(name):
-    X, _, S = reference.make_task(n=40)
-    clf = BASELINES[name].make().fit(X, S)
-    copy = clone(clf)
-    assert copy.get_params() == clf.get_params()
-    assert not hasattr(copy, "classes_")
 
 
 def test_grid_search_in_a_pipeline():
