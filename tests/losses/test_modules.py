@@ -108,43 +108,6 @@ def test_mean_over_labels(loss, terms):
     assert "label_reduction='mean'" in repr(mean)
 
 
-def test_mean_over_labels_of_the_logistic_loss_is_bce():
-    loss = HammingLoss("logistic", label_reduction="mean")
-    outputs, Y = batch(loss)
-    expected = torch.nn.functional.binary_cross_entropy_with_logits(outputs, Y.double())
-    torch.testing.assert_close(loss(outputs, Y), expected)
-    with pytest.raises(ValueError, match="label_reduction"):
-        HammingLoss(label_reduction="max")
-
-
-@BOTH
-@pytest.mark.parametrize("surrogate", SURROGATES)
-def test_bfloat16_outputs_and_labels(make, surrogate):
-    loss = make(surrogate, NOISE)
-    outputs, Y = batch(loss, dtype=torch.bfloat16)
-    leaf = outputs.requires_grad_()
-    value = loss(leaf, Y.bfloat16())
-    value.backward()
-    assert leaf.grad.dtype == torch.bfloat16
-    torch.testing.assert_close(value, loss(outputs.float(), Y))
-
-
-@BOTH
-def test_compiled_hinge_has_slope_zero_at_the_kink(make):
-    loss = make("hinge", reduction="sum")
-    outputs, Y = batch(loss, dtype=torch.float32)
-    Y = Y.float()
-    Y[0, 1] = float("nan")
-    outputs = outputs.round()  # many margins are exactly 1
-    gradients = []
-    torch._dynamo.reset()
-    for f in (loss, torch.compile(loss, fullgraph=True, backend="aot_eager")):
-        leaf = outputs.clone().requires_grad_()
-        f(leaf, Y).backward()
-        gradients.append(leaf.grad)
-    torch.testing.assert_close(*gradients)
-
-
 @BOTH
 def test_nan_labels_do_not_contribute(make):
     """Value and gradient do not depend on the score of a NaN label, and its gradient is exactly 0."""
@@ -169,25 +132,6 @@ def test_nan_labels_do_not_contribute(make):
     columns = [*range(shift), 0 + shift, 2 + shift]
     expected = make(noise=two, reduction="none")(outputs[:1, columns], Y[:1, [0, 2]])
     torch.testing.assert_close(make(noise=NOISE, reduction="none")(outputs[:1], Y[:1]), expected)
-
-
-@BOTH
-def test_only_nan_labels_give_zero(make):
-    loss = make(noise=NOISE)
-    outputs, _ = batch(loss)
-    outputs.requires_grad_()
-    value = loss(outputs, torch.full((5, 3), float("nan")))
-    value.backward()
-    assert value == 0
-    assert outputs.grad.eq(0).all()
-
-
-@BOTH
-def test_integer_and_boolean_labels(make):
-    loss = make(noise=NOISE)
-    outputs, Y = batch(loss)
-    torch.testing.assert_close(loss(outputs, Y), loss(outputs, Y.bool()))
-    torch.testing.assert_close(loss(outputs, Y), loss(outputs, Y.to(torch.uint8)))
 
 
 @BOTH
@@ -259,13 +203,6 @@ def test_custom_operator_passes_opcheck():
         torch.library.opcheck(op, (f, p, n, "hinge", True, True))
 
 
-def test_compiled_loss_of_several_models_shares_labels():
-    loss = RankingLoss("sigmoid", ClassConditionalNoise(0.3, 0.2, n_labels=300))
-    outputs, Y = torch.randn(2, 4, 301), (torch.rand(4, 300) < 0.2).float()
-    torch._dynamo.reset()
-    torch.testing.assert_close(torch.compile(loss, fullgraph=True, backend="aot_eager")(outputs, Y), loss(outputs, Y))
-
-
 DISTRIBUTED = """
 import sys
 import torch
@@ -279,34 +216,9 @@ dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, 
 noise = ClassConditionalNoise([0.1, 0.2, 0.3], [0.3, 0.0, 0.2])
 
 
-class Model(torch.nn.Module):
-    def __init__(self, loss):
-        super().__init__()
-        torch.manual_seed(0)
-        self.hidden, self.out, self.loss = torch.nn.Linear(6, 8), torch.nn.Linear(8, loss.n_outputs(3)), loss
-
-    def forward(self, X, Y):
-        return self.loss(self.out(torch.relu(self.hidden(X))), Y)
-
-
 torch.manual_seed(1)
 X, Y = torch.randn(10, 6), torch.randint(0, 2, (10, 3))
 half = slice(5 * rank, 5 * rank + 5)
-for loss in (RankingLoss(noise=noise), RankingLoss("hinge", noise), HammingLoss("logistic", noise)):
-    single = Model(loss)
-    single(X, Y).backward()
-    expected = [p.grad for p in single.parameters()]
-    ddp = torch.nn.parallel.DistributedDataParallel(Model(loss))
-    ddp(X[half], Y[half]).backward()
-    torch.testing.assert_close([p.grad for p in ddp.parameters()], expected, rtol=1e-5, atol=1e-6)
-    sharded = Model(loss)
-    for layer in (sharded.hidden, sharded.out):
-        fully_shard(layer)
-    fully_shard(sharded)
-    sharded(X[half], Y[half]).backward()
-    gradients = [p.grad.full_tensor() for p in sharded.parameters()]
-    torch.testing.assert_close(gradients, expected, rtol=1e-5, atol=1e-6)
-    assert sharded.loss.debias.rho_pos.dtype == torch.float64
 
 
 def trained(wrap, rows):
@@ -333,7 +245,7 @@ print("equal")
 
 @pytest.mark.slow
 def test_two_processes_equal_one(tmp_path):
-    """Under DistributedDataParallel and FSDP: gradients, loss inside of the model; parameters after steps, outside."""
+    """Parameters after five steps, under DistributedDataParallel and FSDP."""
     command = [sys.executable, "-c", DISTRIBUTED]
     workers = [
         subprocess.Popen([*command, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -342,14 +254,6 @@ def test_two_processes_equal_one(tmp_path):
     for worker in workers:
         out, err = worker.communicate(timeout=240)
         assert out.strip() == b"equal", err.decode()
-
-
-def test_leading_dimensions_broadcast_one_batch_to_many_models():
-    loss = RankingLoss(noise=NOISE, reduction="none")
-    outputs, Y = torch.randn(4, 5, 4, dtype=torch.float64), torch.randint(0, 2, (5, 3))
-    stacked = loss(outputs, Y)
-    assert stacked.shape == (4, 5)
-    torch.testing.assert_close(stacked[2], loss(outputs[2], Y))
 
 
 class TestCorrections:
@@ -405,12 +309,6 @@ class TestCorrections:
         outputs, Y = batch(loss, rows=7)
         outputs = (outputs * 5).requires_grad_()
         assert torch.autograd.gradcheck(lambda f: loss(f, Y), (outputs,))
-
-    @BOTH
-    @pytest.mark.parametrize("correction", ["abs", "relu"])
-    def test_positive_parts_are_not_changed(self, make, correction):
-        outputs, Y = batch(make())
-        torch.testing.assert_close(make("hinge", correction=correction)(outputs, Y), make("hinge")(outputs, Y))
 
     @BOTH
     def test_corrected_risk_is_not_negative(self, make):
@@ -497,23 +395,3 @@ def test_no_rows(make, correction):
 def test_repr():
     text = repr(RankingLoss(noise=PartialNoise(0.2, n_labels=3)))
     assert "surrogate='sigmoid', noise=PartialNoise, reduction='mean'" in text
-
-
-def test_unbiased_loss_trains_better_than_the_plain_loss():
-    """A linear model on noisy labels makes fewer errors on true labels with the unbiased loss."""
-    torch.manual_seed(0)
-    X = torch.randn(2000, 5)
-    W = torch.randn(5, 3)
-    Y = (X @ W > 0.5).long()
-    noise = PartialNoise([0.6, 0.6, 0.6])
-    noisy = noise.corrupt(Y, random_state=0)
-    wrong = {}
-    for name, loss in (("plain", RankingLoss()), ("unbiased", RankingLoss(noise=noise))):
-        model = torch.nn.Linear(5, loss.n_outputs(3))
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-        for _ in range(150):
-            optimizer.zero_grad()
-            loss(model(X), noisy).backward()
-            optimizer.step()
-        wrong[name] = ((loss.decision(model(X)) >= 0).long() != Y).float().mean().item()
-    assert wrong["unbiased"] < 0.5 * wrong["plain"]

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from ccmn.losses.surrogates import SURROGATES, resolve_surrogate
+from ccmn.losses import SURROGATES, HammingLoss
 from reference import PHI
 
 T = torch.linspace(-20, 20, 4001, dtype=torch.float64)
@@ -75,6 +75,6 @@ def test_consistency_follows_from_the_conditions_of_the_theorems(surrogate):
 
 def test_unknown_surrogates_are_rejected():
     with pytest.raises(ValueError, match="'sigmod'; did you mean 'sigmoid'"):
-        resolve_surrogate("sigmod")
+        HammingLoss("sigmod")
     with pytest.raises(TypeError, match="square, hinge, sigmoid, logistic"):
-        resolve_surrogate(3)
+        HammingLoss(3)

@@ -7,7 +7,6 @@ from ccmn.metrics import average_precision, coverage, one_error, ranking_loss
 from ccmn.metrics.ranking_metrics import (
     Ranking,
     average_precision_from,
-    average_precision_rows,
     coverage_rows,
     ranking_loss_from,
     ranking_loss_rows,
@@ -73,21 +72,6 @@ def test_coverage_of_row_without_labels_is_zero():
         assert coverage([[0, 0]], [[float("inf"), 0.0]], normalized=normalized) == 0.0
 
 
-def test_normalized_coverage():
-    assert coverage([[0, 0, 0, 1]], [[3.0, 2.0, 1.0, 0.0]], normalized=True) == 3 / 4
-    assert coverage([[1, 0, 0, 0]], [[3.0, 2.0, 1.0, 0.0]], normalized=True) == 0.0
-
-
-def test_one_error_averages_over_tied_labels():
-    assert one_error([[1, 0, 0]], [[0.5, 0.5, 0.5]]) == pytest.approx(2 / 3)
-    assert one_error([[0, 0, 0]], [[0.9, 0.5, 0.1]]) == 1.0
-
-
-def test_single_label():
-    Y, scores = [[0], [1]], [[0.2], [0.4]]
-    assert (ranking_loss(Y, scores), coverage(Y, scores), one_error(Y, scores)) == (0.0, 0.5, 0.5)
-
-
 def test_counts_are_exact_for_many_labels():
     q, half = 200_000, 100_000
     # The upper half of the scores is negative, so every pair is wrong. A swap in the middle corrects one pair.
@@ -98,13 +82,6 @@ def test_counts_are_exact_for_many_labels():
     scores[half - 1] = half - 1
     assert ranking_loss_rows(Y, scores, ties="half").item() == (half**2 - 0.5) / half**2
     assert coverage_rows(Y, scores).item() == q
-
-
-def test_metrics_from_shared_ranking():
-    Y, scores = map(torch.tensor, random_case(40, 8, levels=4))
-    ranking = Ranking.of(Y, scores)
-    for ties in ("full", "half"):
-        torch.testing.assert_close(ranking_loss_from(ranking, ties), ranking_loss_rows(Y, scores, ties))
 
 
 def test_unknown_ties():
@@ -140,19 +117,3 @@ def test_average_precision_agrees_with_scikit_learn(levels):
     case = random_case(200, 17, levels)
     expected = sklearn.metrics.label_ranking_average_precision_score(*case)
     assert average_precision(*case) == pytest.approx(expected, abs=1e-12)
-
-
-def test_average_precision_of_empty_and_full_rows_is_one():
-    assert average_precision([[0, 0], [1, 1]], [[0.1, 0.2], [0.5, 0.5]]) == 1.0
-
-
-def test_average_precision_from_ranking():
-    Y, scores = map(torch.tensor, random_case(40, 8, levels=4))
-    torch.testing.assert_close(average_precision_from(Ranking.of(Y, scores)), average_precision_rows(Y, scores))
-
-
-def test_average_precision_of_many_labels():
-    q = 200_000
-    Y, scores = torch.zeros(q), torch.arange(q, 0, -1.0)
-    Y[[0, q - 1]] = 1
-    assert average_precision_rows(Y, scores).item() == (1 + 2 / q) / 2

@@ -15,10 +15,9 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import brentq
 
-import ccmn
 from ccmn import ClassConditionalNoise, PartialNoise, control_risk
 from ccmn.estimation import NoiseRates
-from ccmn.metrics.risk_control import CONTROLLED, N_STARTS, accepted_hypotheses, default_thresholds
+from ccmn.metrics.risk_control import CONTROLLED, N_STARTS, default_thresholds
 from ccmn.noise import TransitionNoise
 
 AT_LEAST = ("recall", "precision")
@@ -124,14 +123,6 @@ def test_estimate_from_clean_labels(metric, threshold):
     found = estimate_at(Y, scores, None, metric, threshold)
     assert found.guaranteed
     assert found.estimate == pytest.approx(clean_metric(metric, Y, scores, threshold))
-
-
-@pytest.mark.parametrize("metric", CONTROLLED)
-def test_labels_that_are_not_observed_are_ignored(metric):
-    scores, Y, _ = make_task(300)
-    Y[np.random.default_rng(1).random(Y.shape) < 0.1] = np.nan
-    found = estimate_at(Y, scores, None, metric, 0.1)
-    assert found.estimate == pytest.approx(clean_metric(metric, Y, scores, 0.1))
 
 
 @pytest.mark.parametrize("metric", CONTROLLED)
@@ -258,18 +249,6 @@ def test_trusted_rows_against_reference(metric):
     assert found.bound == pytest.approx(brentq(margin, 0, 1, xtol=1e-10), abs=1e-8)
 
 
-def test_forms_of_trusted_rows():
-    noise = PartialNoise(0.2, n_labels=4)
-    scores, Y, noisy = make_task(200, 4, noise)
-    rows = np.arange(50)
-    matrix = np.full(Y.shape, np.nan)
-    matrix[rows] = Y[rows]
-    matrix[60, 0] = 1  # a row with unverified labels counts as not trusted
-    pair = control_risk(noisy, scores, noise, target=0.5, trusted=(rows, Y[rows]))
-    array = control_risk(noisy, scores, noise, target=0.5, trusted=matrix)
-    assert (pair.threshold, pair.bound, pair.n_rows) == (array.threshold, array.bound, 50)
-
-
 def test_all_rows_trusted_equals_clean_labels():
     noise = PartialNoise(0.2, n_labels=4)
     scores, Y, noisy = make_task(200, 4, noise)
@@ -314,14 +293,6 @@ def test_target_out_of_reach():
     assert (found.threshold, found.rows_needed) == (math.inf, math.inf)
     assert found.predict(scores).sum() == 0
     assert found.to_dict()["threshold"] is None
-
-
-def test_safest_threshold_without_guarantee():
-    scores, Y, _ = make_task(5)
-    with pytest.warns(UserWarning, match="cannot be guaranteed"):
-        found = control_risk(Y, scores, None, "recall", 0.99)
-    assert found.threshold == -math.inf
-    assert found.predict(scores).all()
 
 
 @pytest.mark.parametrize("metric", ["recall", "precision", "hamming"])
@@ -401,36 +372,6 @@ def test_upper_bounds_of_rates_give_a_warning():
         control_risk(noisy, scores, bounds, target=0.5)
 
 
-def test_default_thresholds():
-    scores = np.random.default_rng(0).normal(size=(500, 6))
-    grid = default_thresholds(scores)
-    counts = (scores >= grid[:, None, None]).sum((1, 2))
-    assert counts[0] == scores.size
-    assert counts[-1] == 2  # 500 rows / 200
-    ratios = counts[:-1] / counts[1:]
-    assert ratios[counts[1:] > 100].max() < 1.05
-
-
-def test_rows_in_blocks(monkeypatch):
-    noise = ClassConditionalNoise(0.2, 0.1, n_labels=4)
-    scores, _, noisy = make_task(300, 4, noise)
-    whole = control_risk(noisy, scores, noise, "precision", 0.4)
-    monkeypatch.setattr("ccmn.metrics.risk_control.MAX_BLOCK_ENTRIES", 7 * 384)
-    blocks = control_risk(noisy, scores, noise, "precision", 0.4)
-    assert blocks.threshold == whole.threshold
-    assert blocks.bound == pytest.approx(whole.bound)
-
-
-def test_fixed_sequence():
-    passed = np.array([True, True, False, True, True, True])
-    assert_array_equal(accepted_hypotheses(passed, np.array([0])), [1, 1, 0, 0, 0, 0])
-    assert_array_equal(accepted_hypotheses(passed, np.array([0, 2, 4])), [1, 1, 0, 0, 1, 1])
-
-
-def test_exports():
-    assert ccmn.control_risk is control_risk
-
-
 def violation_rate(metric, noise, target, draws=300, n=400, estimated=False):
     """Return the share of draws whose threshold misses the target on a large sample."""
     q = noise.n_labels
@@ -462,12 +403,3 @@ def test_violation_rate(metric, estimated):
     noise = ClassConditionalNoise([0.3, 0.2, 0.1, 0.0], [0.0, 0.1, 0.1, 0.2])
     target = {"recall": 0.9, "precision": 0.7, "hamming": 0.17}[metric]
     assert violation_rate(metric, noise, target, estimated=estimated) <= 0.2 + 2 * math.sqrt(0.2 * 0.8 / 300)
-
-
-@pytest.mark.slow
-def test_uncorrected_control_violates_its_target():
-    noise = PartialNoise(0.3, n_labels=4)
-    scores, Y, noisy = make_task(5000, 4, noise, difficulty=0.7)
-    corrected, plain = (control_risk(noisy, scores, model, "precision", 0.7) for model in (noise, None))
-    assert Y[corrected.predict(scores) == 1].mean() > 0.7
-    assert Y[plain.predict(scores) == 1].mean() < 0.65

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from ccmn import metrics
-from ccmn.models import CCMNClassifier, CorrectedClassifier
+from ccmn.models import CorrectedClassifier
 from ccmn.noise import ClassConditionalNoise, GroupedNoise
 
 NOISE = ClassConditionalNoise([0.1, 0.2], [0.3, 0.0], label_names=["sea", "sky"])
@@ -57,19 +57,3 @@ def test_other_names_or_order_are_rejected(name):
 @pytest.mark.parametrize("labels", [Y, UNNAMED, Y.to_numpy()], ids=["named", "unnamed", "array"])
 def test_same_order_or_no_names_do_not_raise(name, labels):
     CALLS[name](labels)
-
-
-class TestValidationRows:
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    labels = pd.DataFrame((X > 0).astype(int), columns=["sea", "sky"])
-
-    def fit(self, validation):
-        clf = CCMNClassifier(None, epochs=3, random_state=0)
-        return clf.fit(self.X, self.labels, validation=(self.X, validation)).history_
-
-    def test_columns_are_matched_by_name(self):
-        assert self.fit(self.labels[["sky", "sea"]]).equals(self.fit(self.labels))
-
-    def test_missing_column_is_rejected(self):
-        with pytest.raises(ValueError, match="'sky'"):
-            self.fit(self.labels[["sea"]])

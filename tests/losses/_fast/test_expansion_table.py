@@ -7,8 +7,8 @@ import pytest
 import torch
 from numpy.polynomial import chebyshev
 
+from ccmn.losses import SURROGATES
 from ccmn.losses._fast.chebyshev import N_LEVELS, expansion_table
-from ccmn.losses.surrogates import SURROGATES
 
 
 @pytest.mark.parametrize("surrogate", ["square", "sigmoid", "logistic"])
