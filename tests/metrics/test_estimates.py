@@ -229,19 +229,10 @@ class TestStandardErrors:
     def test_status_with_estimated_rates(self):
         Y, scores = make_task(3000)
         h = (scores >= 0).astype(int)
-        none, some = np.zeros(4), np.array([0.0, 0.0, 0.0, 0.01])
-        rates = Estimated(self.noise, none, none)
-        assert hamming_loss(Y, h, noise=rates).status == "unbiased"
-        assert hamming_loss(Y, h, noise=Estimated(self.noise, none, some)).status == "consistent"
-        for methods, status in (
-            (("trusted",) * 4, "unbiased"),
-            (("trusted", "profile", "known", "known"), "approximate"),
-        ):
-            rates.method = methods
-            assert hamming_loss(Y, h, noise=rates).status == status
-        rates.method = ("known",) * 4
-        rates.kind = ("point", "upper bound", "point", "known")
-        assert hamming_loss(Y, h, noise=rates).status == micro_f1(Y, h, noise=rates).status == "approximate"
+        for se, status in ((0.0, "unbiased"), (0.01, "approximate")):
+            assert (
+                hamming_loss(Y, h, noise=Estimated(self.noise, np.zeros(4), np.array([0, 0, 0, se]))).status == status
+            )
 
     def test_exact_for_a_mean(self):
         Y, scores = make_task(50)

@@ -202,7 +202,7 @@ def rates_with_errors(noise, noisy, se, low=0.01):
     known = NoiseRates.known(noise, noisy)
     q, error = noise.n_labels, np.full(noise.n_labels, se)
     ci = np.tile([low, 0.5], (q, 1))
-    fields = {**vars(known), "kind": ("point",) * q, "se_pos": error, "se_neg": error, "ci_pos": ci, "ci_neg": ci}
+    fields = {**vars(known), "se_pos": error, "se_neg": error, "ci_pos": ci, "ci_neg": ci}
     return NoiseRates(**fields)
 
 
@@ -361,15 +361,6 @@ def test_invalid_arguments(change, message):
         control_risk(Y, scores, "partial")
     with pytest.raises(ValueError, match="at least 2 calibration rows"):
         control_risk(Y[:1], scores[:1], None)
-
-
-def test_upper_bounds_of_rates_give_a_warning():
-    noise = PartialNoise(0.2, n_labels=4)
-    scores, _, noisy = make_task(500, 4, noise)
-    rates = rates_with_errors(noise, noisy, 0.01)
-    bounds = NoiseRates(**{**vars(rates), "kind": ("upper bound",) * 4})
-    with pytest.warns(UserWarning, match="upper bounds"):
-        control_risk(noisy, scores, bounds, target=0.5)
 
 
 def violation_rate(metric, noise, target, draws=300, n=400, estimated=False):

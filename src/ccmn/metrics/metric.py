@@ -282,24 +282,14 @@ def resolve_noise_model(noise: Noise, Y: Tensor) -> NoiseModel:
     return model
 
 
-VERIFIED_METHODS = ("known", "trusted", "dawid")
-"""Methods of rate estimation that rest on verified labels or on votes, and not only on a model of the noisy labels."""
-
-
 def status_with_rates(status: Status, noise: Noise) -> Status:
-    """Return the status of an estimate with these rates.
+    """Return the status of an estimate with these rates: approximate if they are uncertain.
 
-    Uncertain rates are at best consistent. Upper bounds, and rates that rest only on a model of the noisy labels, are
-    approximate: under other noise than the model's, more rows do not remove their error.
+    Estimated rates rest on a model of the noisy labels. Under other noise than the model's, more rows do not remove
+    their error.
     """
-    if isinstance(noise, NoiseModel):
-        return status
-    methods = getattr(noise, "method", ())
-    unverified = any(not any(name in method.lower() for name in VERIFIED_METHODS) for method in methods)
-    if unverified or "upper bound" in getattr(noise, "kind", ()):
-        return "approximate"
-    uncertain = bool((noise.se_pos > 0).any() or (noise.se_neg > 0).any())
-    return "consistent" if uncertain and status == "unbiased" else status
+    uncertain = not isinstance(noise, NoiseModel) and bool((noise.se_pos > 0).any() or (noise.se_neg > 0).any())
+    return "approximate" if uncertain else status
 
 
 def variance_of_estimate(slopes: tuple[Tensor, ...], noise: Noise) -> float:

@@ -309,11 +309,6 @@ def _read(Y_noisy: Labels, scores: Any, noise: Any, trusted: Any) -> _Data:
     check_noise_or_rates(noise, (NoiseModel, EstimatedNoise))
     se, at_zero = np.zeros((2, q)), np.zeros((2, q), dtype=bool)
     if not isinstance(noise, NoiseModel):
-        if "upper bound" in getattr(noise, "kind", ()) and trusted is None:
-            warn(
-                "The noise rates of some labels are upper bounds: the guarantee does not include their bias. Pass "
-                "trusted rows, whose guarantee does not depend on the rates."
-            )
         se = np.stack([noise.se_pos, noise.se_neg])
         at_zero = np.stack([noise.ci_pos[:, 0], noise.ci_neg[:, 0]]) <= 0
         noise = noise.noise
