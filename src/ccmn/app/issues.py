@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ccmn._containers import to_dense_array
+from ccmn._progress import OnProgress
+from ccmn._random import as_generator
 from ccmn._validation import FloatArray
 from ccmn.audit.label_audit import out_of_fold_probabilities
 from ccmn.audit.label_issues import DEFAULT_MIN_P_WRONG, find_label_issues
+from ccmn.data.dataset import MultiLabelData
+from ccmn.data.trusted_files import Verified
+from ccmn.estimation import NoiseRates, estimate_noise
+from ccmn.votes import InferredLabels, next_votes
 
 N_ROWS_FOR_PROBABILITIES = 50
 """About this number of verified random rows gives useful error probabilities."""
@@ -44,11 +52,31 @@ class Suspicions:
     proba: FloatArray
     score: FloatArray
     known: bool
+    review_order: NDArray[np.intp] | None = None
+    """Rows in the order of a review, if that is not the order of suspicion."""
+
+    @cached_property
+    def worst(self) -> FloatArray:
+        """Score of the most suspicious label of each row; 0 if no label of the row is observed."""
+        worst: FloatArray = np.nan_to_num(self.score).max(1)
+        return worst
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """Rows in the order of a review: by default, the most suspicious rows first."""
+        return np.argsort(-self.worst, kind="stable") if self.review_order is None else self.review_order
+
+    @cached_property
+    def rank(self) -> NDArray[np.intp]:
+        """Rank of each row in ``order``, from 1."""
+        rank = np.empty(len(self.order), dtype=np.intp)
+        rank[self.order] = np.arange(1, len(rank) + 1)
+        return rank
 
     @property
-    def p_wrong(self) -> FloatArray | None:
-        """Error probabilities (n, q), None if they are not known."""
-        return self.score if self.known else None
+    def note(self) -> str:
+        """What a list without error probabilities means; empty if they are known."""
+        return "" if self.known else RANKING_NOTE
 
     def expected(self) -> tuple[FloatArray, FloatArray] | None:
         """Return the expected numbers of false and of missing labels (q,), sums of error probabilities."""
@@ -113,6 +141,14 @@ def find_suspicions(Y: Any, proba: FloatArray, noise: Any, *, known: bool, **kno
     return Suspicions(given, proba, score, known)
 
 
+def suspicions_of_votes(given: Any, inferred: InferredLabels) -> Suspicions:
+    """Return how suspicious the majority of votes is; rows are ordered by the expected gain of another vote."""
+    wrong = np.where(np.isnan(given), np.nan, np.where(given == 1, 1 - inferred.proba, inferred.proba))
+    voted = next_votes(inferred, given.size).row.drop_duplicates().to_numpy(np.intp)
+    order = np.append(voted, np.setdiff1d(np.arange(len(given)), voted))
+    return Suspicions(np.asarray(given, dtype=np.float64), inferred.proba, wrong, True, order)
+
+
 def _without_names(noise: Any) -> Any:
     """Return a noise model or rates without label names, so that labels are numbers."""
     if noise is None or noise.label_names is None:
@@ -120,9 +156,77 @@ def _without_names(noise: Any) -> Any:
     return type(noise).from_dict({**noise.to_dict(), "label_names": None})
 
 
-def predict_out_of_fold(X: Any, Y: Any, seed: int) -> FloatArray:
+def predict_out_of_fold(X: Any, Y: Any, random_state: int) -> FloatArray:
     """Return the out-of-fold probabilities of the given labels."""
+    seed = int(as_generator(random_state).integers(2**31))  # as in audit_labels
     return out_of_fold_probabilities(X, to_dense_array(Y).astype(np.float64), seed)
+
+
+def estimate_rates(data: MultiLabelData, noise_type: str, verified: Verified | None, random_state: int) -> NoiseRates:
+    """Estimate the rates from the votes, or from the features with the verified rows of a random sample."""
+    Y = named_labels(data)
+    if data.votes is not None:
+        rates = estimate_noise(Y_noisy=Y, noise_type=noise_type, votes=data.votes)
+    else:
+        random = None if verified is None or not verified[2].any() else verified[2]
+        sample = None if verified is None or random is None else (verified[0][random], verified[1][random])
+        seed = int(as_generator(random_state).integers(2**31))
+        rates = estimate_noise(data.X, Y, noise_type=noise_type, trusted=sample, random_state=seed)
+    assert isinstance(rates, NoiseRates)  # no groups are given
+    return rates
+
+
+def audit_data(
+    data: MultiLabelData,
+    noise: Any,
+    verified: Verified | None,
+    groups: Sequence[str] | None,
+    random_state: int,
+    on_progress: OnProgress,
+) -> tuple[Suspicions, Any]:
+    """Audit the labels of data that were read from a file.
+
+    Parameters
+    ----------
+    data : MultiLabelData
+        Data with features.
+    noise : {"both", "partial", "missing"}, noise model, NoiseRates or None
+        Declared errors; None if nothing is declared.
+    verified : Verified or None
+        Verified rows.
+    groups : sequence of str or None
+        Source of the labels of each row.
+    random_state : int
+        Random seed.
+    on_progress : callable
+        Called at the start of each phase.
+
+    Returns
+    -------
+    Suspicions
+        How suspicious the given labels are.
+    noise model, NoiseRates or None
+        Rates; None if error probabilities are not known.
+    """
+    known, rates = noise is not None or verified is not None, noise
+    if known and (noise is None or isinstance(noise, str)):
+        on_progress("noise rates", 0, 2)
+        rates = estimate_rates(data, noise or "both", verified, random_state)
+    on_progress("out-of-fold probabilities", 1, 2)
+    proba = predict_out_of_fold(data.X, data.Y, random_state)
+    knowledge = {
+        "trusted": None if verified is None else verified[:2],
+        "groups": groups,
+        "votes": None if noise is not None and verified is None else data.votes,
+    }
+    return find_suspicions(data.Y, proba, None if noise is None else rates, known=known, **knowledge), rates
+
+
+def named_labels(data: MultiLabelData) -> Any:
+    """Return the labels as a DataFrame if their names are known."""
+    if data.label_names is None:
+        return data.Y
+    return pd.DataFrame(to_dense_array(data.Y), columns=list(data.label_names))
 
 
 def label_sets(

@@ -11,7 +11,6 @@ from ccmn.app.report.instances import (
     MAX_CHARACTERS,
     MAX_FEATURES,
     image_files,
-    informative_columns,
     informative_features,
     pictures,
     snippets,
@@ -63,29 +62,21 @@ def test_informative_features_match_correlations(container):
     X = rng.poisson(1.0, size=(60, 8)).astype(np.float64)
     X[:, 7] = 3.0  # constant, no evidence
     Y = (X[:, :2] + rng.normal(size=(60, 2)) > 1).astype(np.float64)
-    shown = informative_features(container(X), Y, None)(5, 1).features
+    shown = informative_features(container(X), Y, [f"x{j}" for j in range(8)])(5, 1).features
     z = [(X[5, j] - X[:, j].mean()) / X[:, j].std() for j in range(7)]
     expected = {f"x{j}": z[j] * np.corrcoef(X[:, j], Y[:, 1])[0, 1] for j in range(7)}
     most = sorted(expected, key=lambda name: -abs(expected[name]))[:MAX_FEATURES]
-    assert [feature.name for feature in shown] == most
-    assert [feature.evidence for feature in shown] == pytest.approx([expected[name] for name in most])
-    assert [feature.value for feature in shown] == [X[5, int(name[1:])] for name in most]
+    assert [name for name, _, _ in shown] == most
+    assert [evidence for *_, evidence in shown] == pytest.approx([expected[name] for name in most])
+    assert [float(value) for _, value, _ in shown] == [X[5, int(name[1:])] for name in most]
 
 
-def test_feature_names_and_labels_that_were_not_observed():
-    X = np.array([[0.0], [1.0], [5.0]])
-    Y = np.array([[0.0, np.nan], [1.0, np.nan], [np.nan, np.nan]])
-    show = informative_features(X, Y, ["length"])
-    assert show(1, 0).features[0].name == "length"
-    assert show(1, 1).features[0].evidence == 0
-
-
-def test_informative_columns_show_cells_and_add_the_evidence_of_their_features():
+def test_cells_are_shown_with_the_evidence_of_their_features():
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(40, 3)), rng.integers(2, size=(40, 1)).astype(float)
     cells = pd.DataFrame({"city": ["Rome", "Oslo"] * 20, "age": [31.0, np.nan] * 20})
-    shown = informative_columns(X, Y, cells, ["age", "city", "city"])(3, 0).features
-    single = {feature.name: feature.evidence for feature in informative_features(X, Y, ["a", "b", "c"])(3, 0).features}
-    found = {feature.name: (feature.value, feature.evidence) for feature in shown}
+    shown = informative_features(X, Y, ["age", "city", "city"], cells)(3, 0).features
+    single = {name: evidence for name, _, evidence in informative_features(X, Y, ["a", "b", "c"])(3, 0).features}
+    found = {name: (value, evidence) for name, value, evidence in shown}
     assert found["age"] == ("–", pytest.approx(single["a"]))
     assert found["city"] == ("Oslo", pytest.approx(single["b"] + single["c"]))

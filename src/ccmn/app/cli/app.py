@@ -23,8 +23,8 @@ from ccmn.app.cli.embed_command import embed
 from ccmn.app.cli.experiment_commands import demo, report, reproduce
 from ccmn.app.cli.fit_command import fit
 from ccmn.app.cli.noise_commands import noise_app
-from ccmn.app.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, Command, MistakesError, printable
-from ccmn.app.cli.output import draw_progress
+from ccmn.app.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, Command, MistakesError
+from ccmn.app.cli.output import draw_progress, printable
 from ccmn.app.cli.predict_command import evaluate, predict
 from ccmn.app.cli.review_command import review
 from ccmn.app.cli.votes_command import votes
@@ -92,13 +92,13 @@ def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     text = str(message)
     for parameter, option in PARAMETER_OPTIONS.items():
         text = text.replace(parameter, option)
-    typer.echo(f"ccmn: note: {printable(text)}", err=True)
+    typer.echo(f"ccmn: note: {printable(' '.join(text.splitlines()))}", err=True)
 
 
 def _print_error(message: str) -> None:
     """Print an error message in one line unless it is empty."""
     if message:
-        typer.echo(f"ccmn: {printable(message)}", err=True)
+        typer.echo(f"ccmn: {printable(' '.join(message.splitlines()))}", err=True)
 
 
 def _error_message(error: Exception) -> str:

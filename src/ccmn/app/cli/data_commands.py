@@ -8,26 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccmn.app.cli.options import (
-    Command,
-    Data,
-    DataDir,
-    Force,
-    Ignore,
-    Image,
-    Json,
-    Labels,
-    RowId,
-    Separator,
-    Tags,
-    Text,
-    all_mistakes,
-    check_output,
-    check_source,
-    print_next,
-    read_roles,
-)
-from ccmn.app.cli.output import print_json, print_table
+from ccmn.app.cli import options as opt
+from ccmn.app.cli import output
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,8 +25,8 @@ data_app = typer.Typer(
 )
 
 
-@data_app.command("list", cls=Command)
-def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
+@data_app.command("list", cls=opt.Command)
+def list_datasets(data_dir: opt.DataDir = None, as_json: opt.Json = False) -> None:
     """List the datasets of the paper and show which of them are on this machine.
 
     Example: ccmn data list
@@ -66,61 +48,62 @@ def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
             }
             for name, row in DATASETS.items()
         ]
-        print_json(rows)
+        output.print_json(rows)
         return
-    from ccmn.app.report.console import datasets_table
+    from ccmn.app.report.tables import datasets_table
     from ccmn.data.catalog import VOTE_SOURCES
 
-    print_table(datasets_table(DATASETS, places))
+    output.print_table(datasets_table(DATASETS, places))
     typer.echo("\nPublic votes of annotators, with human annotation errors (ccmn data fetch NAME --out FILE.csv):")
     for entry in VOTE_SOURCES.values():
         instructions = "" if entry.source else "; not downloadable, fetch prints instructions"
         typer.echo(f"  {entry.name}: {entry.title}. License: {entry.license}{instructions}")
 
 
-@data_app.command(cls=Command)
+@data_app.command(cls=opt.Command)
 def info(
+    context: typer.Context,
     sources: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[DATA]...", help="Dataset names or data files (default: all datasets on this machine)."
         ),
     ] = None,
-    labels: Labels = None,
-    tags: Tags = None,
-    sep: Separator = ";",
-    text: Text = None,
-    image: Image = None,
-    row_id: RowId = None,
-    ignore: Ignore = None,
-    data_dir: DataDir = None,
-    as_json: Json = False,
+    labels: opt.Labels = None,
+    tags: opt.Tags = None,
+    sep: opt.Separator = ";",
+    text: opt.Text = None,
+    image: opt.Image = None,
+    row_id: opt.RowId = None,
+    ignore: opt.Ignore = None,
+    data_dir: opt.DataDir = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Show the characteristics of datasets next to those printed in the paper.
 
     Examples: ccmn data info yeast scene, or ccmn data info mine.csv --labels 'label_*'
     """
-    roles = read_roles(labels, tags, sep, text, image, row_id, ignore)
+    roles = opt.read_roles(context.params)
     described = [_describe(source, roles, data_dir) for source in sources or _available(data_dir)]
     if as_json:
         rows = [{**asdict(figures), "paper": paper and paper._asdict()} for figures, paper in described]
-        print_json(rows if len(sources or ()) != 1 else rows[0])
+        output.print_json(rows if len(sources or ()) != 1 else rows[0])
         return
-    from ccmn.app.report.console import appendix_table, characteristics_table
+    from ccmn.app.report.tables import appendix_table, characteristics_table
 
-    print_table(appendix_table(described) if len(described) > 1 else characteristics_table(*described[0]))
+    output.print_table(appendix_table(described) if len(described) > 1 else characteristics_table(*described[0]))
 
 
-@data_app.command(cls=Command)
+@data_app.command(cls=opt.Command)
 def fetch(
     name: Annotated[str, typer.Argument(help="Name of a dataset (see ccmn data list).", show_default=False)],
     out: Annotated[
         Path | None,
         typer.Option(metavar="CSV", help="Write public votes of annotators to this file, one line per vote."),
     ] = None,
-    data_dir: DataDir = None,
-    force: Force = False,
-    as_json: Json = False,
+    data_dir: opt.DataDir = None,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Download a dataset into the cache if it is not on this machine, and check that it can be read.
 
@@ -143,7 +126,7 @@ def fetch(
     data = load_dataset(name, data_dir=data_dir)
     if as_json:
         location = dataset_location(name, data_dir=data_dir)
-        print_json({"name": name, "here": location, "n": data.n, "d": data.d, "q": data.q})
+        output.print_json({"name": name, "here": location, "n": data.n, "d": data.d, "q": data.q})
     else:
         typer.echo(f"{name}: {data.n} rows, {data.d} features, {data.q} labels")
 
@@ -177,7 +160,7 @@ def _fetch_votes(name: str, out: Path | None, force: bool, as_json: bool) -> Non
     if entry.source is not None:
         if out is None or out.suffix.lower() != ".csv":
             raise ValueError(f"{name} contains votes; pass --out FILE.csv")
-        check_output(out, force)
+        opt.check_output(out, force)
     votes = fetch_votes(name)
     assert out is not None
     with atomic_write(out) as stream:
@@ -185,24 +168,25 @@ def _fetch_votes(name: str, out: Path | None, force: bool, as_json: bool) -> Non
     counts = {column: int(votes[column].nunique()) for column in ("row", "annotator", "label")}
     if as_json:
         sizes = {"n": counts["row"], "annotators": counts["annotator"], "q": counts["label"], "votes": len(votes)}
-        print_json({"name": name, "out": str(out), **sizes, "license": entry.license})
+        output.print_json({"name": name, "out": str(out), **sizes, "license": entry.license})
         return
     typer.echo(f"{out}: {counts['row']} rows, {counts['annotator']} annotators, {counts['label']} labels")
     typer.echo(f"{entry.title}. License: {entry.license}")
-    print_next(f"ccmn audit {out} --votes row,annotator,label,value --text text")
+    opt.print_next(f"ccmn audit {out} --votes row,annotator,label,value --text text")
 
 
-@data_app.command(cls=Command)
+@data_app.command(cls=opt.Command)
 def convert(
-    source: Data,
+    context: typer.Context,
+    source: opt.Data,
     out: Annotated[Path, typer.Option(help="File to write: .npz, .csv, .json or .jsonl.", show_default=False)],
-    labels: Labels = None,
-    tags: Tags = None,
-    sep: Separator = ";",
-    text: Text = None,
-    image: Image = None,
-    row_id: RowId = None,
-    ignore: Ignore = None,
+    labels: opt.Labels = None,
+    tags: opt.Tags = None,
+    sep: opt.Separator = ";",
+    text: opt.Text = None,
+    image: opt.Image = None,
+    row_id: opt.RowId = None,
+    ignore: opt.Ignore = None,
     uncertain: Annotated[
         float | None,
         typer.Option(
@@ -212,9 +196,9 @@ def convert(
             show_default=False,
         ),
     ] = None,
-    data_dir: DataDir = None,
-    force: Force = False,
-    as_json: Json = False,
+    data_dir: opt.DataDir = None,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Convert data from any supported format to another one.
 
@@ -226,9 +210,9 @@ def convert(
     ccmn data convert export.json --out tickets.csv, or
     ccmn data convert xray.csv --labels 'finding_*' --uncertain -1 --out resolved.csv
     """
-    with all_mistakes() as check:
-        file = check(check_source, source, labels, tags, sep, text, image, row_id, ignore, data_dir=data_dir)
-        check(check_output, out, force)
+    with opt.all_mistakes() as check:
+        file = check(opt.check_source, source, context.params)
+        check(opt.check_output, out, force)
     from ccmn.data.formats import writer_for
 
     write = writer_for(out)
@@ -243,7 +227,7 @@ def convert(
     else:
         write(data, out)
     if as_json:
-        print_json({"out": str(out), "n": data.n, "d": data.d, "q": data.q})
+        output.print_json({"out": str(out), "n": data.n, "d": data.d, "q": data.q})
     else:
         typer.echo(f"{out}: {data.n} rows, {data.d} features, {data.q} labels")
 
@@ -297,7 +281,7 @@ def _resolve_uncertain(source: str, roles: ColumnRoles, uncertain: float, out: P
         raw.frame.assign(**resolved).to_csv(stream, index=False)
     rows = [_resolution(name, found, unclear, j) for j, name in enumerate(chosen)]
     if as_json:
-        print_json({"out": str(out), "n": len(values), "q": len(chosen), "labels": rows})
+        output.print_json({"out": str(out), "n": len(values), "q": len(chosen), "labels": rows})
         return
     for row in rows:
         if row["uncertain"]:

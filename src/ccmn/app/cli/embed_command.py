@@ -10,20 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from ccmn.app.cli.options import (
-    Force,
-    Json,
-    Labels,
-    RowId,
-    Separator,
-    Tags,
-    check_device,
-    check_output,
-    print_next,
-    read_names,
-    shell_command,
-    unused_name,
-)
+from ccmn.app.cli import options as opt
 from ccmn.app.cli.output import draw_progress, print_json
 
 if TYPE_CHECKING:
@@ -58,23 +45,19 @@ def embed(
         typer.Option(metavar="COLUMN", help="Column of image files; relative paths start in the folder of DATA."),
     ] = None,
     text: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of texts.")] = None,
-    labels: Labels = None,
-    tags: Tags = None,
-    sep: Separator = ";",
-    row_id: RowId = None,
-    keep: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMNS", help="Further columns that are kept although they are not numbers, as a,b."),
-    ] = None,
+    labels: opt.Labels = None,
+    tags: opt.Tags = None,
+    sep: opt.Separator = ";",
+    row_id: opt.RowId = None,
     batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Rows that are encoded together.")] = 64,
     device: Annotated[
         str,
         typer.Option(
-            "--device", metavar="DEVICE", callback=check_device, help="auto, cpu, cuda or another device of torch."
+            "--device", metavar="DEVICE", callback=opt.check_device, help="auto, cpu, cuda or another device of torch."
         ),
     ] = "auto",
-    force: Force = False,
-    as_json: Json = False,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Encode image files or a column of texts as vectors, with a frozen encoder.
 
@@ -94,7 +77,7 @@ def embed(
     if source.is_dir():
         if image or text or tags or labels or row_id:
             raise typer.BadParameter("A folder of images has no columns: omit options that name columns")
-        check_output(out, force)
+        opt.check_output(out, force)
         table, folder = _read_folder(source, out.parent), out.parent
         image = FOLDER_COLUMNS[0]
         tags = FOLDER_COLUMNS[1] if FOLDER_COLUMNS[1] in table else None
@@ -103,7 +86,7 @@ def embed(
             raise typer.BadParameter("Expected either --image COLUMN or --text COLUMN")
         if tags is not None and labels is not None:
             raise typer.BadParameter("Expected either --labels or --tags, not both")
-        check_output(out, force)
+        opt.check_output(out, force)
         table, folder = _read_table(source, [name for name in (image, text, tags, row_id) if name]), source.parent
     roles = ColumnRoles(None, tags, sep.replace("\\t", "\t"), image=image, id=row_id)
     _check_columns(table, source, {"--image": image, "--text": text, "--tags": tags, "--id": row_id})
@@ -111,7 +94,7 @@ def embed(
     items = table[column].astype(str).tolist()
     kind = "image" if text is None else "text"
     vectors, parts = _encode(items, kind, encoder, device, batch_size, folder, out)
-    kept = _kept_columns(table, roles, None if text is None else column, keep)
+    kept = _kept_columns(table, roles, None if text is None else column)
     if image is not None:
         kept[image] = _paths_from(items, folder, out.parent)
     _write(kept, vectors, roles, out)
@@ -123,12 +106,16 @@ def embed(
     typer.echo(f"{out}: {len(items)} rows, {vectors.shape[1]} dimensions")
     if tags is not None or labels is not None:
         # The file declares the other columns.
-        print_next(shell_command("noise estimate", out, labels=labels, out=unused_name("rates.json")))
+        opt.print_next(opt.shell_command("noise estimate", out, labels=labels, out=opt.unused_name("rates.json")))
     elif binary := _binary_columns(kept):
-        command = shell_command("noise estimate", out, labels=_joined_names(binary), out=unused_name("rates.json"))
-        print_next(command, "if these columns are the labels")
+        command = opt.shell_command(
+            "noise estimate", out, labels=_joined_names(binary), out=opt.unused_name("rates.json")
+        )
+        opt.print_next(command, "if these columns are the labels")
     else:
-        print_next(shell_command("predict", "MODEL", out), "to train a model, declare labels with --tags or --labels")
+        opt.print_next(
+            opt.shell_command("predict", "MODEL", out), "to train a model, declare labels with --tags or --labels"
+        )
 
 
 def _binary_columns(table: DataFrame) -> list[str]:
@@ -219,19 +206,15 @@ def _check_columns(table: DataFrame, source: Path, chosen: dict[str, str | None]
         raise ValueError(f"{source}, row {int(empty.argmax()) + 1}: column {column!r} is empty")
 
 
-def _kept_columns(table: DataFrame, roles: ColumnRoles, encoded: str | None, keep: str | None) -> DataFrame:
-    """Return the numeric columns, those with a role and those of ``--keep``; a note lists the others."""
-    wanted = read_names(keep, "--keep")
-    unknown = [name for name in wanted if name not in table]
-    if unknown:
-        raise ValueError(f"--keep: there is no column {unknown[0]!r}")
+def _kept_columns(table: DataFrame, roles: ColumnRoles, encoded: str | None) -> DataFrame:
+    """Return the numeric columns and those with a role; a note lists the others."""
     declared = [name for name in (roles.image, roles.tags, roles.id) if name is not None]
-    kept = {*table.select_dtypes(["number", "bool"]).columns, *wanted, *declared}
+    kept = {*table.select_dtypes(["number", "bool"]).columns, *declared}
     dropped = [name for name in table if name not in kept and name != encoded]
     if dropped:
         typer.echo(
             f"ccmn: note: columns without numbers are left out: {', '.join(map(str, dropped))}. Declare a column of "
-            "labels with --tags, and use --keep to keep others.",
+            "labels with --tags.",
             err=True,
         )
     return table[[name for name in table if name in kept]].copy()

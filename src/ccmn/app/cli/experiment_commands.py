@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccmn.app.cli.options import (
-    DataDir,
-    Force,
-    Json,
-    RandomState,
-    all_mistakes,
-    check_device,
-    check_inputs,
-    check_output,
-)
+from ccmn.app.cli import options as opt
 from ccmn.app.cli.output import draw_progress, print_json, print_table, write_report, write_text
 
 if TYPE_CHECKING:
@@ -33,9 +24,9 @@ SMALL_BESIDE = "yeast"
 
 def demo(
     quick: Annotated[bool, typer.Option("--quick", help="Use a quarter of the data and fewer epochs.")] = False,
-    random_state: RandomState = 0,
+    random_state: opt.RandomState = 0,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for report.html.")] = Path("ccmn-demo"),
-    as_json: Json = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Train on noisy labels with four strategies and compare them on true test labels.
 
@@ -72,9 +63,10 @@ def demo(
         }
         print_json(result)
         return
-    from ccmn.app.report.console import demo_table
+    from ccmn.app.report.tables import demo_description, demo_table
 
-    print_table(demo_table(task, [model.row for model in trained]))
+    typer.echo(demo_description(task))
+    print_table(demo_table([model.row for model in trained]))
     typer.echo(f"report written to {report}")
     same = f" --random-state {random_state}" if random_state else ""
     typer.echo(f"to review the labels of these pictures and retrain, run: ccmn review --demo{same}")
@@ -117,15 +109,15 @@ def reproduce(
     store: Annotated[Path, typer.Option(metavar="FILE", help="SQLite file of the results.")] = Path("results.db"),
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Number of processes.")] = 1,
     device: Annotated[
-        str, typer.Option(metavar="NAME", callback=check_device, help="auto | cpu | cuda | ...")
+        str, typer.Option(metavar="NAME", callback=opt.check_device, help="auto | cpu | cuda | ...")
     ] = "auto",
     small: Annotated[
         bool, typer.Option("--small", help="Run two repeats of ten epochs on the bundled digits: about a minute.")
     ] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run cells again that failed before.")] = False,
-    random_state: RandomState = 0,
-    data_dir: DataDir = None,
-    as_json: Json = False,
+    random_state: opt.RandomState = 0,
+    data_dir: opt.DataDir = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Reproduce a table of the paper; cells that are already stored are not run again.
 
@@ -174,25 +166,23 @@ def report(
         typer.Argument(metavar="RESULTS", help="Result store of ccmn reproduce, or CSV file of ccmn report --csv."),
     ],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page (.html).")] = None,
-    latex: Annotated[Path | None, typer.Option(metavar="FILE", help="Write LaTeX tables (.tex).")] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every value, one per line (.csv).")] = None,
-    force: Force = False,
-    as_json: Json = False,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
-    """Summarize stored results as tables, HTML, LaTeX or CSV.
+    """Summarize stored results as tables, HTML or CSV.
 
     Example: ccmn report results.db --out report.html --csv cells.csv
     """
-    with all_mistakes() as check:
-        check(check_inputs, source)
-        for path in (out, latex, csv):
-            check(check_output, path, force)
+    with opt.all_mistakes() as check:
+        check(opt.check_inputs, source)
+        for path in (out, csv):
+            check(opt.check_output, path, force)
     from ccmn._files import prefix_errors
-    from ccmn.app.report.results_tables import latex_tables, results_page
+    from ccmn.app.report.results_tables import results_page
     from ccmn.paper.result_store import ResultStore, read_cells, write_cells
     from ccmn.paper.summary import summarize
 
-    outputs = [path for path in (out, latex, csv) if path is not None]
     if source.suffix == ".csv":
         stored = read_cells(source)
     else:
@@ -204,12 +194,10 @@ def report(
         summaries = summarize(stored)
     if csv is not None:
         write_cells(stored, csv)
-    if latex is not None:
-        write_text(latex, latex_tables(summaries))
     if out is not None:
-        write_text(out, results_page(summaries, stored))
+        write_text(out, results_page(summaries))
     _print_summaries(summaries, as_json)
-    for path in outputs:
+    for path in filter(None, (out, csv)):
         typer.echo(f"wrote {path}", err=True)
 
 
@@ -227,43 +215,30 @@ def _describe_group(finished: GroupFinished) -> str:
 
 def _print_summaries(summaries: Sequence[Summary], as_json: bool, beside: str = "") -> None:
     """Print summaries as tables or as JSON."""
-    from ccmn.app.report.results_tables import results_tables
+    from ccmn.app.report.results_tables import headline, result_statements, results_tables
 
     if as_json:
         print_json([_summary_dict(summary) for summary in summaries])
         return
     for summary in summaries:
-        print_table(results_tables(summary, beside))
+        typer.echo(headline(summary))
+        for table in results_tables(summary, beside):
+            print_table(table)
+        typer.echo("\n".join([*result_statements(summary), ""]))
 
 
 def _summary_dict(summary: Summary) -> dict[str, object]:
     """Return the JSON form of a summary."""
-    agree, near, judged = summary.near_printed()
-    wins, ties, losses = summary.wins()
+    counts = zip(("within_printed", "near_printed", "with_printed"), summary.near_printed())
+    comparisons = zip(("wins", "ties", "losses"), summary.wins())
+    fields = ("dataset", "method", "metric", "n", "mean", "std", "best", "mark")
     return {
-        "table": summary.table.name,
-        "protocol": summary.protocol,
-        "selection": summary.selection,
-        "within_printed": agree,
-        "near_printed": near,
-        "with_printed": judged,
-        "wins": wins,
-        "ties": ties,
-        "losses": losses,
-        "seconds": summary.seconds,
-        "failures": list(summary.failures),
+        **{"table": summary.table.name, "protocol": summary.protocol, "selection": summary.selection},
+        **dict(counts),
+        **dict(comparisons),
+        **{"seconds": summary.seconds, "failures": list(summary.failures)},
         "entries": [
-            {
-                "dataset": e.dataset,
-                "method": e.method,
-                "metric": e.metric,
-                "n": e.n,
-                "mean": e.mean,
-                "std": e.std,
-                "best": e.best,
-                "mark": e.mark,
-                "printed": e.printed and e.printed.mean,
-            }
-            for e in summary.entries
+            {**{name: getattr(entry, name) for name in fields}, "printed": entry.printed and entry.printed.mean}
+            for entry in summary.entries
         ],
     }

@@ -12,40 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccmn.app.cli.noise_commands import check_noise, read_noise_option
-from ccmn.app.cli.options import (
-    EXIT_INTERRUPTED,
-    NOISE_TYPES,
-    Candidates,
-    Data,
-    DataDir,
-    Force,
-    Ignore,
-    Image,
-    Items,
-    Json,
-    Labels,
-    Noise,
-    RandomState,
-    RowId,
-    Separator,
-    Source,
-    Tags,
-    Text,
-    Trusted,
-    Votes,
-    all_mistakes,
-    check_device,
-    check_inputs,
-    check_learning_rates,
-    check_output,
-    check_source,
-    label_frame,
-    print_next,
-    read_labels,
-    shell_command,
-    unused_name,
-)
+from ccmn.app.cli import options as opt
 from ccmn.app.cli.output import print_json
 from ccmn.app.cli.predict_command import store_columns
 
@@ -72,14 +39,16 @@ Method = Annotated[
 LearningRates = Annotated[
     list[float] | None,
     typer.Option(
-        metavar="X", callback=check_learning_rates, help="Learning rate; repeat the option to select from several."
+        metavar="X", callback=opt.check_learning_rates, help="Learning rate; repeat the option to select from several."
     ),
 ]
 Epochs = Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of epochs.")]
 Validation = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Validation set for model selection (default: a part of DATA).")
 ]
-Device = Annotated[str | None, typer.Option(metavar="NAME", callback=check_device, help="auto | cpu | cuda | cuda:N.")]
+Device = Annotated[
+    str | None, typer.Option(metavar="NAME", callback=opt.check_device, help="auto | cpu | cuda | cuda:N.")
+]
 CheckpointFile = Annotated[
     Path | None,
     typer.Option(
@@ -90,30 +59,29 @@ CheckpointFile = Annotated[
 
 def fit(
     context: typer.Context,
-    source: Data,
+    source: opt.Data,
     out: ModelFile,
-    labels: Labels = None,
-    tags: Tags = None,
-    sep: Separator = ";",
-    text: Text = None,
-    image: Image = None,
-    row_id: RowId = None,
-    ignore: Ignore = None,
-    votes: Votes = None,
-    items: Items = None,
-    trusted: Trusted = None,
-    candidates: Candidates = False,
-    noise: Noise = "both",
+    labels: opt.Labels = None,
+    tags: opt.Tags = None,
+    sep: opt.Separator = ";",
+    text: opt.Text = None,
+    image: opt.Image = None,
+    row_id: opt.RowId = None,
+    ignore: opt.Ignore = None,
+    votes: opt.Votes = None,
+    items: opt.Items = None,
+    trusted: opt.Trusted = None,
+    noise: opt.Noise = "both",
     method: Method = "corrected",
     lr: LearningRates = None,
     epochs: Epochs = None,
     validation: Validation = None,
     device: Device = None,
     checkpoint: CheckpointFile = None,
-    random_state: RandomState = 0,
-    data_dir: DataDir = None,
-    force: Force = False,
-    as_json: Json = False,
+    random_state: opt.RandomState = 0,
+    data_dir: opt.DataDir = None,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Train a classifier on noisy labels and save it.
 
@@ -126,34 +94,36 @@ def fit(
     torchrun --nproc-per-node 2 -m ccmn fit shards --method ranking --labels 'label_*' --out model.ccmn
     """
     network = {name: context.params[name] for name in NETWORK_OPTIONS if context.params[name] not in (None, (), [])}
-    with all_mistakes() as check:
-        file = check(check_source, source, labels, tags, sep, text, image, row_id, ignore, votes, items, data_dir)
-        check(check_noise, noise, words=(*NOISE_TYPES, "none"))
+    words, sharded = (*opt.NOISE_TYPES, "none"), Path(source).is_dir()
+    with opt.all_mistakes() as check:
+        file = check(opt.check_source, source, context.params)
+        check(opt.check_noise, noise, words)
         check(_check_method, method, network, any(Path(source).glob("*.parquet")))
-        check(check_inputs, trusted, validation)
-        check(check_output, out, force, folder=True)
+        if sharded and any((tags, text, image, row_id, ignore, votes, trusted)):
+            check(opt.reject, "Options other than --labels that select columns or rows require a file as DATA")
+        check(opt.check_inputs, trusted, validation)
+        check(opt.check_output, out, force, folder=True)
     from ccmn.app.classifiers import make_classifier
-    from ccmn.app.report.console import fit_summary
+    from ccmn.app.report.tables import fit_summary
     from ccmn.estimation import NoiseRates
 
-    data: _File | _Shards
-    if Path(source).is_dir():
-        if any((tags, text, image, row_id, ignore, votes, trusted, candidates)):
-            raise typer.BadParameter("Options other than --labels that select columns or rows require a file as DATA")
-        data = _Shards(source, labels)
-    else:
-        data = _File(file, candidates, trusted)
+    data, columns, X, Y, given = _read_shards(file) if sharded else _read_file(file, trusted)
+    if validation is not None:
+        rows = columns.read_labeled(validation, data_dir=data_dir)
+        given["validation"] = (_named_features(rows.X, columns) if sharded else rows.X, _labels(rows))
     with _process_group(device) as (group, local_device), _recorded_interrupts() as interrupts:
-        columns = data.columns
-        rates = read_noise_option(noise, columns.label_names, columns.n_labels, words=(*NOISE_TYPES, "none"))
+        rates = opt.read_noise(noise, data, words)
         settings = {name: value for name, value in network.items() if name in ("lr", "epochs")}
         if local_device is not None:
             settings["device"] = local_device
         classifier = make_classifier(method, rates, random_state, verbose=1, **settings)
-        held_out = None if validation is None else data.read_validation(validation)
-        data.fit(classifier, held_out, checkpoint)
+        classifier.fit(X, Y, **given, **({} if checkpoint is None else {"checkpoint": checkpoint}))
         if isinstance(rates, NoiseRates):
             classifier.rates_ = rates
+        if columns.label_names is not None:
+            classifier.label_names_ = tuple(columns.label_names)
+        if sharded and columns.feature_names is not None:
+            del classifier.feature_names_in_  # the commands select columns by name and pass arrays to the model
         if group.is_main:
             store_columns(classifier, columns)
             classifier.save(out)
@@ -164,15 +134,17 @@ def fit(
             "noise_is_estimated": classifier.rates_ is not None or classifier.inferred_ is not None,
             "validation": getattr(classifier, "selected_", None),
         }
-        print_json(result) if as_json else typer.echo(fit_summary(result))
-        if not as_json:
-            command = shell_command("predict", out, "NEW", out=unused_name("predictions.csv"))
-            print_next(command, "NEW: file with the rows to predict")
+        if as_json:
+            print_json(result)
+        else:
+            typer.echo(fit_summary(result))
+            command = opt.shell_command("predict", out, "NEW", out=opt.unused_name("predictions.csv"))
+            opt.print_next(command, "NEW: file with the rows to predict")
     if interrupts:
         if group.is_main:
             resume = "" if checkpoint is None else "; repeat the command with --force to resume from the checkpoint"
             typer.echo(f"ccmn: training was interrupted; {out} is the best model so far{resume}", err=True)
-        raise typer.Exit(EXIT_INTERRUPTED)
+        raise typer.Exit(opt.EXIT_INTERRUPTED)
 
 
 def _check_method(method: str, network: dict[str, Any], shards: bool) -> None:
@@ -184,66 +156,40 @@ def _check_method(method: str, network: dict[str, Any], shards: bool) -> None:
         raise typer.BadParameter(f"{unused} requires --method hamming or --method ranking")
 
 
-class _File:
-    """Training data in one file, or a named dataset."""
+def _read_file(source: opt.Source, trusted: Path | None) -> tuple[Any, Columns, Any, Any, dict[str, Any]]:
+    """Return the data in a file or named dataset, their columns, features, labels, and arguments of fit."""
+    from ccmn.data.trusted_files import read_trusted
 
-    def __init__(self, source: Source, candidates: bool, trusted: Path | None) -> None:
-        from ccmn.data.trusted_files import read_trusted
-
-        self.columns, self._data = source.read()
-        source.require_features(self._data)
-        self._verified = read_trusted(trusted, self._data, source.roles.id)
-        self._candidates, self._data_dir, self.n = candidates, source.data_dir, self._data.n
-
-    def read_validation(self, source: Path) -> tuple[Any, Any]:
-        """Return the features and labels of the validation set."""
-        rows = self.columns.read_labeled(source, data_dir=self._data_dir)
-        return rows.X, _labels(rows, self._candidates)
-
-    def fit(self, classifier: Any, held_out: Any, checkpoint: Path | None) -> None:
-        """Train the classifier."""
-        data = self._data
-        Y = _labels(data, self._candidates) if data.votes is None else data.votes
-        verified = None if self._verified is None else self._verified[:2]
-        given = {"validation": held_out, "checkpoint": checkpoint, "trusted": verified}
-        classifier.fit(data.X, Y, **{name: value for name, value in given.items() if value is not None})
-        if self.columns.label_names is not None:
-            classifier.label_names_ = tuple(self.columns.label_names)
+    columns, data = source.read()
+    source.require_features(data)
+    verified = read_trusted(trusted, data, source.roles.id)
+    given = {} if verified is None else {"trusted": verified[:2]}
+    return data, columns, data.X, _labels(data) if data.votes is None else data.votes, given
 
 
-def _labels(data: MultiLabelData, candidates: bool) -> Any:
+def _labels(data: MultiLabelData) -> Any:
     """Return a large sparse label matrix as it is and any other one as a DataFrame with label names."""
     from ccmn._containers import is_sparse
+    from ccmn.app.issues import named_labels
     from ccmn.models import targets
 
-    many = is_sparse(data.Y) and data.n * data.q > targets.MIN_SPARSE_ENTRIES
-    return data.Y if many and not candidates else label_frame(data, candidates)
+    return data.Y if is_sparse(data.Y) and data.n * data.q > targets.MIN_SPARSE_ENTRIES else named_labels(data)
 
 
-class _Shards:
-    """Training data in a folder of Parquet files."""
+def _read_shards(source: opt.Source) -> tuple[Any, Columns, Any, Any, dict[str, Any]]:
+    """Return the data in a folder of Parquet files, as :func:`_read_file` does."""
+    from ccmn.data.columns import Columns
+    from ccmn.data.shards import ShardedData
 
-    def __init__(self, source: str, labels: str | None) -> None:
-        from ccmn.data.columns import Columns
-        from ccmn.data.shards import ShardedData
+    data = ShardedData(source.path, source.roles.labels)
+    return data, Columns(data.d, data.q, data.feature_names, data.label_names), data, None, {}
 
-        self._data = data = ShardedData(source, read_labels(labels))
-        self.columns: Columns = Columns(data.d, data.q, data.feature_names, data.label_names)
-        self.n = data.n
 
-    def read_validation(self, source: Path) -> tuple[Any, Any]:
-        """Return the features and labels of the validation set."""
-        import pandas as pd
+def _named_features(X: Any, columns: Columns) -> Any:
+    """Return features with their names, as those of shards."""
+    import pandas as pd
 
-        rows, names = self.columns.read_labeled(source), self.columns.feature_names
-        return pd.DataFrame(rows.X, columns=None if names is None else list(names)), label_frame(rows, False)
-
-    def fit(self, classifier: Any, held_out: Any, checkpoint: Path | None) -> None:
-        """Train the classifier on the stream of shards."""
-        classifier.fit(self._data, validation=held_out, checkpoint=checkpoint)
-        # The commands select columns by name and pass arrays to the model.
-        if self._data.feature_names is not None:
-            del classifier.feature_names_in_
+    return pd.DataFrame(X, columns=None if columns.feature_names is None else list(columns.feature_names))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -28,6 +28,8 @@ EXIT_INTERRUPTED = 130
 
 DATA_HELP = "Data file (CSV, Parquet, JSON, JSONL, ARFF, MAT, LIBSVM, NPZ) or name of a dataset (see ccmn data list)."
 NOISE_TYPES = ("both", "partial", "missing")
+REVIEW_PORT = 8765
+"""Port of ``ccmn review``, if it is free; the links of audit reports lead to it."""
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model saved by ccmn fit.", show_default=False)]
@@ -106,9 +108,6 @@ Items = Annotated[
         "name in --votes, or that in --id.",
     ),
 ]
-Candidates = Annotated[
-    bool, typer.Option("--candidates", help="Use the candidate sets stored in the data as the labels.")
-]
 RandomState = Annotated[
     int, typer.Option("--random-state", min=0, metavar="N", help="Random seed; equal seeds give equal results.")
 ]
@@ -118,12 +117,7 @@ DataDir = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
-CARRIED_OPTIONS = frozenset(
-    (
-        *("labels", "tags", "sep", "text", "image", "row_id", "ignore", "votes", "candidates"),
-        *("items", "random_state", "data_dir", "cache"),
-    )
-)
+CARRIED_OPTIONS = ("labels", "tags", "sep", "text", "image", "row_id", "ignore", "votes", "items", "random_state")
 """Parameters that describe the data; the command that is printed as the next step repeats them."""
 REMOVED_OPTIONS = {
     "--seed": "use --random-state",
@@ -146,6 +140,15 @@ REMOVED_OPTIONS = {
         "use the parameters of ccmn.CCMNClassifier in Python",
     ),
     **dict.fromkeys(("--memory", "--n-labels"), "use ccmn.data.ShardedData in Python"),
+    "--candidates": "in Python, pass data.candidates as the labels to fit",
+    "--open": "follow the printed link",
+    "--host": "the server listens on 127.0.0.1; use ssh -L to reach it from another machine",
+    "--latex": "use --csv, and pandas.DataFrame.to_latex",
+    "--cache": "write the rates with ccmn noise estimate --out, and pass them as --noise",
+    "--partial": "use --rho-neg RATE",
+    "--missing": "use --rho-pos RATE",
+    "--paper-draw": "in Python, use ccmn.paper.make_repeat",
+    "--keep": "name numeric columns, --tags or --id; join other columns by the identifier",
 }
 """Former options and their replacements."""
 
@@ -242,31 +245,29 @@ class Source(NamedTuple):
             raise ValueError(f"{self.path}: there are no features in these data{hint}")
 
 
-def check_source(
-    source: str,
-    labels: str | None = None,
-    tags: str | None = None,
-    sep: str = ";",
-    text: str | None = None,
-    image: str | None = None,
-    row_id: str | None = None,
-    ignore: str | None = None,
-    votes: str | None = None,
-    items: Path | None = None,
-    data_dir: Path | None = None,
-) -> Source:
-    """Return the data that the arguments describe; reject missing files and columns without reading the rows."""
-    roles, columns = read_roles(labels, tags, sep, text, image, row_id, ignore), read_vote_columns(votes)
+def check_source(source: str, given: Mapping[str, Any]) -> Source:
+    """Return the data that the options of a command describe; reject missing files and columns.
+
+    The rows are not read.
+
+    Parameters
+    ----------
+    source : str
+        File or name of a dataset.
+    given : mapping
+        Parameters of the command.
+    """
+    roles, columns, items = read_roles(given), read_vote_columns(given.get("votes")), given.get("items")
     if items is not None and columns is None:
         raise typer.BadParameter("--items requires --votes ITEM,ANNOTATOR,LABEL")
-    if columns is not None and (labels is not None or tags is not None):
+    if columns is not None and (roles.labels is not None or roles.tags is not None):
         raise typer.BadParameter("Expected either label columns or votes, not both (--labels and --votes)")
     path = Path(source)
     if not path.is_dir() and (path.exists() or path.suffix or path.name != source):  # else the name of a dataset
         with all_mistakes() as check:
             for column_check in check(_column_checks, path, roles, columns, items) or ():
                 check(column_check)
-    return Source(source, roles, columns, items, data_dir)
+    return Source(source, roles, columns, items, given.get("data_dir"))
 
 
 def _column_checks(
@@ -277,6 +278,11 @@ def _column_checks(
     from ccmn.data.column_roles import table_checks, vote_checks
 
     return table_checks(path, roles) if votes is None else vote_checks(path, votes, roles, items)
+
+
+def reject(message: str) -> None:
+    """Report a mistake in the combination of options."""
+    raise typer.BadParameter(message)
 
 
 def check_inputs(*paths: Path | None) -> None:
@@ -326,11 +332,15 @@ def read_labels(text: str | None) -> LabelSpec | None:
     if re.fullmatch(r"[+-]?\d+", text.strip()):
         return int(text)
     if "," in text:
-        names = next(csv.reader([text], skipinitialspace=True))
-        return [name.strip() for name in names if name.strip()]
+        return [name for name in _split(text) if name]
     if not text.strip():
         raise typer.BadParameter("--labels is empty; expected column names (a,b,c), a pattern, a count or a file")
     return text
+
+
+def _split(text: str) -> list[str]:
+    """Return names that are separated by commas; names with a comma are in double quotes."""
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
 
 
 def read_names(text: str | None, option: str) -> tuple[str, ...]:
@@ -341,29 +351,22 @@ def read_names(text: str | None, option: str) -> tuple[str, ...]:
     """
     if text is None:
         return ()
-    names = tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
+    names = tuple(_split(text))
     if not names or not all(names):
         raise typer.BadParameter(f"{option} expects column names, as a,b; got {text!r}")
     return names
 
 
-def read_roles(
-    labels: str | None = None,
-    tags: str | None = None,
-    separator: str = ";",
-    text: str | None = None,
-    image: str | None = None,
-    row_id: str | None = None,
-    ignore: str | None = None,
-) -> ColumnRoles:
-    """Return the columns that the shared options select."""
+def read_roles(given: Mapping[str, Any]) -> ColumnRoles:
+    """Return the columns that the parameters of a command select."""
     from ccmn.data.column_roles import ColumnRoles
 
+    separator = given.get("sep", ";").replace("\\t", "\t")
     if not separator:
         raise typer.BadParameter("--sep is empty; expected a separator such as ;")
-    separator = separator.replace("\\t", "\t")
-    text_columns, ignored = read_names(text, "--text"), read_names(ignore, "--ignore")
-    return ColumnRoles(read_labels(labels), tags, separator, text_columns, image, row_id, ignored)
+    text, ignored = read_names(given.get("text"), "--text"), read_names(given.get("ignore"), "--ignore")
+    labels, tags = read_labels(given.get("labels")), given.get("tags")
+    return ColumnRoles(labels, tags, separator, text, given.get("image"), given.get("row_id"), ignored)
 
 
 def read_vote_columns(text: str | None) -> list[str] | None:
@@ -374,7 +377,7 @@ def read_vote_columns(text: str | None) -> list[str] | None:
     """
     if text is None:
         return None
-    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True))]
+    names = _split(text)
     if len(names) not in (3, 4) or not all(names):
         raise typer.BadParameter(f"--votes expects ITEM,ANNOTATOR,LABEL or ITEM,ANNOTATOR,LABEL,VALUE; got {text!r}")
     return names
@@ -415,12 +418,9 @@ def next_command(context: typer.Context, command: str, source: object, **options
 
 def print_next(command: str, comment: str = "") -> None:
     """Print the command of the next step on stderr; shells ignore the comment."""
+    from ccmn.app.cli.output import printable
+
     typer.echo(f"next: {printable(command)}" + (f"  # {comment}" if comment else ""), err=True)
-
-
-def printable(message: str) -> str:
-    """Return a message in one line; control characters, which names in data may contain, are shown by their codes."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(message.splitlines()))
 
 
 def unused_name(name: str) -> str:
@@ -432,20 +432,6 @@ def unused_name(name: str) -> str:
     path = Path(name)
     names = itertools.chain([name], (f"{path.stem}-{number}{path.suffix}" for number in itertools.count(2)))
     return next(name for name in names if not Path(name).exists())
-
-
-def label_frame(data: MultiLabelData, candidates: bool) -> Any:
-    """Return the labels, or the candidate sets, as a DataFrame if the names of the labels are known."""
-    if candidates and data.candidates is None:
-        raise ValueError("--candidates requires data with candidate sets; these data have no candidate sets")
-    Y = data.candidates if candidates else data.Y
-    if data.label_names is None:
-        return Y
-    import pandas as pd
-
-    from ccmn._containers import to_dense_array
-
-    return pd.DataFrame(to_dense_array(Y), columns=list(data.label_names))
 
 
 def check_output(path: Path | None, force: bool, *, folder: bool = False, suffixes: tuple[str, ...] = ()) -> None:
@@ -463,3 +449,35 @@ def check_output(path: Path | None, force: bool, *, folder: bool = False, suffix
         raise FileExistsError(f"{path} already exists; use --force to overwrite it")
     if path.is_dir() and not folder:
         raise IsADirectoryError(f"{path} is a folder; expected the path of a file")
+
+
+def check_noise(value: str | None, words: Sequence[str] = NOISE_TYPES) -> None:
+    """Reject a value of ``--noise`` that is neither one of the words nor an existing file."""
+    if value is None or value in words:
+        return
+    if not value.endswith(".json") and not Path(value).is_file():
+        raise typer.BadParameter(f"--noise must be {', '.join(words)} or a JSON file of noise rates; got {value!r}")
+    check_inputs(Path(value))
+
+
+def read_noise(value: str, data: Any, words: Sequence[str] = NOISE_TYPES) -> Any:
+    """Return the value of ``--noise``: one of the words, or the rates in a file in the order of the labels."""
+    from ccmn.app.rates_files import read_matching
+
+    return value if value in words else read_matching(Path(value), data.label_names, data.q)
+
+
+def check_rates_file(path: Path | None) -> None:
+    """Reject a value of ``--noise`` that is not an existing file."""
+    if path is not None and str(path) in (*NOISE_TYPES, "none") and not path.exists():
+        raise typer.BadParameter(
+            f"--noise of this command must be a JSON file of noise rates, as written by ccmn noise estimate --out; got "
+            f"{str(path)!r}"
+        )
+    check_inputs(path)
+
+
+def check_model(path: Path) -> None:
+    """Reject a model that does not exist."""
+    if not path.exists():
+        raise FileNotFoundError(f"model {path} does not exist")

@@ -2,55 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ccmn.app.cli.noise_commands import check_rates_file, read_matching
-from ccmn.app.cli.options import (
-    Data,
-    DataDir,
-    Force,
-    Json,
-    Labels,
-    Model,
-    RatesFile,
-    RowId,
-    Separator,
-    Tags,
-    all_mistakes,
-    check_fraction,
-    check_output,
-    check_source,
-    read_roles,
-)
-from ccmn.app.cli.output import (
-    PictureSize,
-    ReportFile,
-    print_json,
-    print_table,
-    read_picture_size,
-    row_display,
-    write_report,
-)
+from ccmn.app.cli import options as opt
+from ccmn.app.cli import output
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from pandas import DataFrame
 
-    from ccmn.app.report.facts import MetricValue
     from ccmn.data import MultiLabelData
     from ccmn.data.columns import Columns
     from ccmn.metrics import RiskControl
     from ccmn.models import CCMNClassifier, CorrectedClassifier
-    from ccmn.noise import NoiseModel
 
 BLOCK_ENTRIES = 1 << 22
 """Predictions are made in blocks of rows with this number of probabilities, which bounds the memory."""
@@ -61,8 +30,9 @@ MAX_STANDARD_ERRORS = 4
 
 
 def predict(
-    model: Model,
-    source: Data,
+    context: typer.Context,
+    model: opt.Model,
+    source: opt.Data,
     out: Annotated[
         Path | None, typer.Option(metavar="CSV", help="CSV file to write (default: standard output).")
     ] = None,
@@ -80,18 +50,18 @@ def predict(
     calibration: Annotated[
         str | None, typer.Option(metavar="DATA", help="Labeled rows for --control that the model was not trained on.")
     ] = None,
-    labels: Labels = None,
-    tags: Tags = None,
-    sep: Separator = ";",
-    row_id: RowId = None,
-    noise: RatesFile = None,
+    labels: opt.Labels = None,
+    tags: opt.Tags = None,
+    sep: opt.Separator = ";",
+    row_id: opt.RowId = None,
+    noise: opt.RatesFile = None,
     confidence: Annotated[
         float,
-        typer.Option(metavar="P", callback=check_fraction, help="Probability that the target of --control is met."),
+        typer.Option(metavar="P", callback=opt.check_fraction, help="Probability that the target of --control is met."),
     ] = 0.9,
-    data_dir: DataDir = None,
-    force: Force = False,
-    as_json: Json = False,
+    data_dir: opt.DataDir = None,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Predict labels and their probabilities with a saved model.
 
@@ -104,57 +74,58 @@ def predict(
 
     Example: ccmn predict model.ccmn new.csv --out predictions.csv
     """
-    with all_mistakes() as check:
-        check(check_model, model)
-        check(check_source, source, row_id=row_id, data_dir=data_dir)
+    with opt.all_mistakes() as check:
+        check(opt.check_model, model)
+        check(opt.check_source, source, {"row_id": row_id, "data_dir": data_dir})
         target = check(_read_control, control, calibration, labels, noise)
-        check(check_rates_file, noise)
-        check(_check_csv, out)
-        check(check_output, out, force)
+        check(opt.check_rates_file, noise)
+        if out is not None and out.suffix.lower() in OTHER_FORMATS:
+            check(opt.reject, f"--out writes CSV; got {out.name!r}. Use a name that ends in .csv")
+        check(opt.check_output, out, force)
         if calibration is not None:
-            rows_file = check(check_source, calibration, labels, tags, sep, data_dir=data_dir)
+            rows_file = check(opt.check_source, calibration, {**context.params, "row_id": None})
     from ccmn._files import atomic_write
 
-    classifier, columns = _load(model)
+    classifier, columns = load_columns(model)
     guarantee = None
     if target is not None and calibration is not None:
         rows = columns.read_labeled(calibration, roles=rows_file.roles, data_dir=data_dir)
         guarantee = _control(classifier, rows, noise, target, confidence)
         typer.echo(f"ccmn: note: {guarantee}", err=True)
-    data = columns.read_rows(source, roles=read_roles(row_id=row_id), data_dir=data_dir)
-    blocks = _predict_blocks(
-        classifier, data, None if guarantee is None else guarantee.threshold, row_id or columns.roles.id or "id"
-    )
+    data = columns.read_rows(source, roles=opt.read_roles({"row_id": row_id}), data_dir=data_dir)
+    cut = None if guarantee is None else guarantee.threshold
+    blocks = _predict_blocks(classifier, data, cut, row_id or columns.roles.id or "id")
     described = {} if guarantee is None else {"control": guarantee.to_dict()}
     if out is not None:
         with atomic_write(out) as stream:
             for block in blocks:
                 block.write(stream, top)
         printed = {"out": str(out), "rows": data.n, **described}
-        print_json(printed) if as_json else typer.echo(f"{out}: {data.n} rows")
+        output.print_json(printed) if as_json else typer.echo(f"{out}: {data.n} rows")
     elif as_json:
         parts = list(blocks)
-        cut = 0.5 if guarantee is None else guarantee.threshold
         predicted = [row for block in parts for row in block.to_dicts(top)]
-        print_json({"labels": list(parts[0].label_names), "cut": cut, **described, "rows": predicted})
+        names = list(parts[0].probabilities)
+        output.print_json({"labels": names, "cut": 0.5 if cut is None else cut, **described, "rows": predicted})
     else:
         for block in blocks:
             block.write(sys.stdout.buffer, top)
 
 
 def evaluate(
-    model: Model,
-    source: Data,
-    labels: Labels = None,
-    tags: Tags = None,
-    sep: Separator = ";",
-    row_id: RowId = None,
-    noise: RatesFile = None,
-    report: ReportFile = None,
-    picture: PictureSize = None,
-    data_dir: DataDir = None,
-    force: Force = False,
-    as_json: Json = False,
+    context: typer.Context,
+    model: opt.Model,
+    source: opt.Data,
+    labels: opt.Labels = None,
+    tags: opt.Tags = None,
+    sep: opt.Separator = ";",
+    row_id: opt.RowId = None,
+    noise: opt.RatesFile = None,
+    report: output.ReportFile = None,
+    picture: output.PictureSize = None,
+    data_dir: opt.DataDir = None,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Evaluate a saved model with all metrics.
 
@@ -163,61 +134,69 @@ def evaluate(
 
     Example: ccmn evaluate model.ccmn test.csv
     """
-    with all_mistakes() as check:
-        check(check_model, model)
-        file = check(check_source, source, labels, tags, sep, row_id=row_id, data_dir=data_dir)
-        size = check(read_picture_size, picture)
-        check(check_rates_file, noise)
-        check(check_output, report, force)
+    with opt.all_mistakes() as check:
+        check(opt.check_model, model)
+        file = check(opt.check_source, source, context.params)
+        size = check(output.read_picture_size, picture)
+        check(opt.check_rates_file, noise)
+        check(opt.check_output, report, force)
     from ccmn._files import prefix_errors
     from ccmn.app.duplicates import count_duplicates
-    from ccmn.app.report.facts import measure, out_of_range_note, rows_with_labels
+    from ccmn.app.rates_files import read_matching
+    from ccmn.app.report.facts import AS_GIVEN, CORRECTED, MetricRow, measure, out_of_range_notes, rows_with_labels
+    from ccmn.app.report.tables import metrics_table
 
-    classifier, columns = _load(model)
+    classifier, columns = load_columns(model)
     data = columns.read_labeled(source, roles=file.roles, data_dir=data_dir)
     rates = None if noise is None else read_matching(noise, columns.label_names, data.q)
     with prefix_errors(source):
         data = _observed_rows(data) if rates is None else data
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
-    repeated = count_duplicates(data)
-    figures = measure(data.Y, scores, rates)
-    _warn_if_negative(figures["hamming_loss"])
-    values = {
-        name: figure.value if rates is None else {**asdict(figure), "out_of_range": figure.out_of_range}
-        for name, figure in figures.items()
-    }
+    repeated, figures = count_duplicates(data), measure(data.Y, scores, rates)
+    hamming = figures["hamming_loss"]
+    if hamming.se is not None and hamming.value < -MAX_STANDARD_ERRORS * hamming.se:
+        typer.echo(
+            f"ccmn: note: the estimated Hamming loss {hamming.value:.3f} (± {hamming.se:.3f}) is clearly below 0: "
+            "the labels contain less noise than --noise states. If they are clean, omit --noise.",
+            err=True,
+        )
     if report is not None:
         from ccmn.app.report.builders import evaluation_report
+        from ccmn.app.report.instances import row_display
 
         display = row_display(data, data.Y, size, Path(source).parent, columns.table)
-        write_report(evaluation_report(data, classifier, scores, rates, display, repeated), report)
+        output.write_report(evaluation_report(data, classifier, scores, rates, display, repeated), report)
     if as_json:
-        result = {
-            "n": data.n,
-            "q": data.q,
-            "noise": rates and rates.to_dict(),
-            "duplicates": repeated._asdict(),
-            "metrics": values,
+        values = {
+            name: figure.value if rates is None else {**vars(figure), "out_of_range": figure.out_of_range}
+            for name, figure in figures.items()
         }
-        print_json(result if report is None else {**result, "report": str(report)})
+        result = {"n": data.n, "q": data.q, "noise": rates and rates.to_dict(), "duplicates": repeated._asdict()}
+        written = {} if report is None else {"report": str(report)}
+        output.print_json({**result, "metrics": values, **written})
         return
-    from ccmn.app.report.console import metrics_table
-
-    print_table(metrics_table(values, data.n, int(rows_with_labels(data.Y).sum()), corrected=rates is not None))
-    for bounds in sorted({figure.bounds for figure in figures.values() if figure.out_of_range}):
-        typer.echo(out_of_range_note(bounds))
+    row = MetricRow(AS_GIVEN if rates is None else CORRECTED, figures)
+    labeled = int(rows_with_labels(data.Y).sum())
+    caption = f"{data.n:,} rows"
+    if rates is not None:
+        caption += ", estimated for the true labels from noisy labels; ±: standard error. A row without labels has no"
+        caption += " order: it counts as correct, in one error as wrong"
+    elif labeled < data.n:
+        caption += f"; metrics of the order of labels: the {labeled:,} rows with a label"
+    output.print_table(metrics_table([row], caption))
+    notes = [*out_of_range_notes([row]), repeated.note(data.n)]
     if rates is None and not _is_clean(classifier.noise_):
-        typer.echo(
+        notes.append(
             "If these labels are as noisy as the training labels, add --noise RATES.json (written by ccmn noise "
             "estimate --out): the metrics on the true labels are then estimated."
         )
-    if note := repeated.note(data.n):
+    for note in filter(None, notes):
         typer.echo(note)
     if report is not None:
         typer.echo(f"report written to {report}")
 
 
-def _is_clean(noise: NoiseModel) -> bool:
+def _is_clean(noise: Any) -> bool:
     """Return whether a noise model changes no label."""
     from ccmn.noise import ClassConditionalNoise
 
@@ -239,17 +218,6 @@ def _observed_rows(data: MultiLabelData) -> MultiLabelData:
     return data.take(rows)
 
 
-def check_model(path: Path) -> None:
-    """Reject a model that does not exist."""
-    if not path.exists():
-        raise FileNotFoundError(f"model {path} does not exist")
-
-
-def _check_csv(out: Path | None) -> None:
-    if out is not None and out.suffix.lower() in OTHER_FORMATS:
-        raise typer.BadParameter(f"--out writes CSV; got {out.name!r}. Use a name that ends in .csv")
-
-
 def store_columns(classifier: CCMNClassifier, columns: Columns) -> None:
     """Store the names, roles and preprocessing of the columns with a model."""
     classifier.extra_["feature_names"] = None if columns.feature_names is None else list(columns.feature_names)
@@ -258,7 +226,7 @@ def store_columns(classifier: CCMNClassifier, columns: Columns) -> None:
         classifier.extra_["roles"] = columns.roles.to_dict()
 
 
-def _load(path: Path) -> tuple[CCMNClassifier | CorrectedClassifier, Columns]:
+def load_columns(path: Path) -> tuple[CCMNClassifier | CorrectedClassifier, Columns]:
     """Return a saved model and the columns that it reads from a file."""
     from ccmn._files import prefix_errors
     from ccmn.models import load_model
@@ -326,6 +294,7 @@ def _control(
 ) -> RiskControl:
     """Return the threshold of the probabilities that guarantees the target; an error if there is none."""
     from ccmn._containers import to_dense_array
+    from ccmn.app.rates_files import read_matching
     from ccmn.metrics import control_risk
 
     if to_dense_array(classifier.predict(data.X[:1])).ndim == 1:
@@ -346,11 +315,13 @@ def _predict_blocks(
 
     With ``threshold``, labels are predicted by their probability.
     """
+    import pandas as pd
+
     from ccmn._containers import to_dense_array
 
-    X, size = data.X, max(1, BLOCK_ENTRIES // classifier.noise_.n_labels)
-    for start in range(0, X.shape[0], size):
-        rows = X[start : start + size]
+    size = max(1, BLOCK_ENTRIES // classifier.noise_.n_labels)
+    for start in range(0, data.n, size):
+        rows = data.X[start : start + size]
         labels, p = to_dense_array(classifier.predict(rows)), classifier.predict_proba(rows)
         if labels.ndim == 1:
             names, predicted = list(classifier.classes_), labels[:, None] == classifier.classes_
@@ -358,96 +329,67 @@ def _predict_blocks(
             names, predicted = list(classifier.label_names_ or classifier.classes_), labels == 1
         if threshold is not None:
             predicted = p >= threshold
-        ids = None if data.ids is None else data.ids[start : start + size]
-        yield Predictions([str(name) for name in names], p, predicted, start, ids, id_name)
+        keys = pd.DataFrame({"row": range(start, start + len(p))})
+        if data.ids is not None:
+            keys["id" if id_name == "row" else id_name] = list(data.ids[start : start + size])
+        texts = [str(name) for name in names]
+        yield Predictions(keys, pd.DataFrame(p, columns=texts), pd.DataFrame(predicted, columns=texts), not start)
 
 
-def _warn_if_negative(hamming: MetricValue) -> None:
-    """Print a note if an estimated Hamming loss is significantly negative."""
-    if hamming.se is not None and hamming.value < -MAX_STANDARD_ERRORS * hamming.se:
-        typer.echo(
-            f"ccmn: note: the estimated Hamming loss {hamming.value:.3f} (± {hamming.se:.3f}) is clearly below 0: "
-            "the labels contain less noise than --noise states. If they are clean, omit --noise.",
-            err=True,
+class Predictions(NamedTuple):
+    """Identifiers, probabilities and predicted labels of consecutive rows."""
+
+    keys: DataFrame
+    probabilities: DataFrame
+    predicted: DataFrame
+    is_first: bool
+
+    def wide(self) -> DataFrame:
+        """Return a line per row: every label as 0 or 1, then the probability of every label."""
+        import pandas as pd
+
+        return pd.concat(
+            [self.keys, self.predicted.astype(int), self.probabilities.add_prefix("p(").add_suffix(")")], axis=1
         )
 
+    def top(self, k: int) -> DataFrame:
+        """Return k lines per row: its most probable labels in descending order."""
+        import numpy as np
 
-@dataclass(frozen=True)
-class Predictions:
-    """Predicted labels and probabilities of consecutive rows, to be written as CSV lines or JSON.
+        order = self.order(k)
+        lines = self.keys.loc[np.repeat(np.arange(len(order)), order.shape[1])].reset_index(drop=True)
+        lines["rank"] = np.tile(np.arange(1, order.shape[1] + 1), len(order))
+        lines["label"] = self.probabilities.columns.to_numpy()[order].ravel()
+        lines["probability"] = np.take_along_axis(self.probabilities.to_numpy(), order, 1).ravel()
+        return lines.assign(predicted=np.take_along_axis(self.predicted.to_numpy(), order, 1).ravel().astype(int))
 
-    Parameters
-    ----------
-    label_names : sequence of str
-        Names of the q labels.
-    probabilities : array of shape (n, q)
-        Probability of every label.
-    predicted : array of bool, shape (n, q)
-        Labels that the model predicts, at its thresholds.
-    first : int, default=0
-        Number of the first row, if the rows are part of a larger table.
-    ids : sequence of str, default=None
-        Identifiers of the rows.
-    id_name : str, default="id"
-        Name of the column of identifiers.
-    """
-
-    label_names: Sequence[str]
-    probabilities: NDArray[np.float64]
-    predicted: NDArray[np.bool_]
-    first: int = 0
-    ids: Sequence[str] | None = None
-    id_name: str = "id"
-
-    def wide(self) -> Iterator[list[Any]]:
-        """Yield a header and a line per row: every label as 0 or 1, then the probability of every label."""
-        yield [*self._key_names, *self.label_names, *(f"p({name})" for name in self.label_names)]
-        pairs = zip(self.predicted.astype(int).tolist(), self.probabilities.tolist())
-        for row, (labels, p) in enumerate(pairs):
-            yield [*self._keys(row), *labels, *(f"{value:.6g}" for value in p)]
-
-    def top(self, k: int) -> Iterator[list[Any]]:
-        """Yield a header and k lines per row: its most probable labels in descending order."""
-        yield [*self._key_names, "rank", "label", "probability", "predicted"]
-        for row, best in enumerate(self._order(k)):
-            for rank, j in enumerate(best, start=1):
-                p, predicted = self.probabilities[row, j], int(self.predicted[row, j])
-                yield [*self._keys(row), rank, self.label_names[j], f"{p:.6g}", predicted]
-
-    def to_dicts(self, k: int | None = None) -> list[dict[str, Any]]:
-        """Return for every row its predicted labels and the probabilities of all or of the k most probable labels."""
-        return [
-            {
-                **dict(zip(self._key_names, self._keys(row))),
-                "predicted": [self.label_names[j] for j in best if self.predicted[row, j]],
-                "probability": {self.label_names[j]: float(self.probabilities[row, j]) for j in best},
-            }
-            for row, best in enumerate(self._order(k))
-        ]
-
-    def write(self, stream: IO[bytes], k: int | None = None) -> None:
-        """Write CSV in UTF-8, all labels or the k most probable ones; the header only if ``first`` is 0."""
-        text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-        lines = self.wide() if k is None else self.top(k)
-        if self.first:
-            next(lines)
-        csv.writer(text, lineterminator="\n").writerows(lines)
-        text.flush()
-        text.detach()
-
-    @property
-    def _key_names(self) -> list[str]:
-        """Names of the columns that identify a row."""
-        return ["row"] if self.ids is None else ["row", "id" if self.id_name == "row" else self.id_name]
-
-    def _keys(self, row: int) -> list[Any]:
-        """Return the number of a row, and its identifier if it is known."""
-        return [self.first + row] if self.ids is None else [self.first + row, self.ids[row]]
-
-    def _order(self, k: int | None) -> NDArray[np.intp]:
+    def order(self, k: int | None) -> Any:
         """Return the k most probable labels of every row, ties in the order of the labels; all labels without ``k``."""
         import numpy as np
 
+        p = self.probabilities.to_numpy()
         if k is None:
-            return np.tile(np.arange(len(self.label_names)), (len(self.probabilities), 1))
-        return np.argsort(-self.probabilities, axis=1, kind="stable")[:, :k]
+            return np.tile(np.arange(p.shape[1]), (len(p), 1))
+        return np.argsort(-p, axis=1, kind="stable")[:, :k]
+
+    def to_dicts(self, k: int | None = None) -> list[dict[str, Any]]:
+        """Return for every row its predicted labels and the probabilities of all or of the k most probable labels."""
+        names, found = list(self.probabilities), list[dict[str, Any]]()
+        rows = zip(
+            self.keys.to_dict("records"), self.order(k), self.predicted.to_numpy(), self.probabilities.to_numpy()
+        )
+        for keys, best, predicted, p in rows:
+            chosen = [names[j] for j in best if predicted[j]]
+            found.append(
+                {
+                    **{str(key): value for key, value in keys.items()},
+                    "predicted": chosen,
+                    "probability": {names[j]: float(p[j]) for j in best},
+                }
+            )
+        return found
+
+    def write(self, stream: IO[bytes], k: int | None = None) -> None:
+        """Write CSV in UTF-8, all labels or the k most probable ones; a header only before the first row."""
+        table = self.wide() if k is None else self.top(k)
+        table.to_csv(stream, index=False, header=self.is_first, float_format="%.6g", lineterminator="\n")

@@ -7,23 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccmn.app.cli.options import (
-    Force,
-    Ignore,
-    Image,
-    Items,
-    Json,
-    RandomState,
-    RowId,
-    Text,
-    all_mistakes,
-    check_output,
-    check_source,
-    print_next,
-    shell_command,
-    unused_name,
-)
-from ccmn.app.cli.output import print_json, print_table
+from ccmn.app.cli import options as opt
+from ccmn.app.cli import output
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -34,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def votes(
+    context: typer.Context,
     source: Annotated[
         str, typer.Argument(metavar="VOTES", help="Table with one line per vote (CSV, Parquet).", show_default=False)
     ],
@@ -46,17 +32,17 @@ def votes(
             "label.",
         ),
     ] = "item,annotator,label",
-    items: Items = None,
-    text: Text = None,
-    image: Image = None,
-    row_id: RowId = None,
-    ignore: Ignore = None,
+    items: opt.Items = None,
+    text: opt.Text = None,
+    image: opt.Image = None,
+    row_id: opt.RowId = None,
+    ignore: opt.Ignore = None,
     out: Annotated[
         Path | None, typer.Option(metavar="CSV", help="Write the consensus labels and their probabilities.")
     ] = None,
-    random_state: RandomState = 0,
-    force: Force = False,
-    as_json: Json = False,
+    random_state: opt.RandomState = 0,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Infer consensus labels, and the error rates of the annotators, from votes.
 
@@ -65,39 +51,28 @@ def votes(
 
     Example: ccmn votes votes.csv --votes item,worker,emotion --out consensus.csv
     """
-    with all_mistakes() as check:
-        file = check(check_source, source, None, None, ";", text, image, row_id, ignore, votes=columns, items=items)
-        check(check_output, out, force, suffixes=(".csv",))
+    with opt.all_mistakes() as check:
+        file = check(opt.check_source, source, {**context.params, "votes": columns})
+        check(opt.check_output, out, force, suffixes=(".csv",))
+    from ccmn.app.report.tables import agreement_table, annotator_table
     from ccmn.votes import infer_labels
 
     _, data = file.read()
     inferred = infer_labels(data.votes, data.X if data.d else None, random_state)
-    agreement = label_agreement(inferred.votes)
-    table = _consensus(data, inferred)
+    agreement, table = label_agreement(inferred.votes), _consensus(data, inferred)
     if out is not None:
-        from ccmn._files import atomic_write
-
-        with atomic_write(out) as stream:
-            table.to_csv(stream, index=False, float_format="%.4g")
+        output.write_csv(table, out, "%.4g")
     n, n_annotators, q = inferred.votes.shape
     counts = {"n": n, "annotators": n_annotators, "q": q, "votes": int(inferred.votes.value.size)}
     if as_json:
-        print_json(
-            {
-                **counts,
-                "agreement": agreement.to_dict("records"),
-                "annotator_rates": inferred.annotators.to_dict("records"),
-                "out": out and str(out),
-            }
-        )
+        listed = {"agreement": agreement.to_dict("records"), "annotator_rates": inferred.annotators.to_dict("records")}
+        output.print_json({**counts, **listed, "out": out and str(out)})
         return
-    from ccmn.app.report.console import agreement_table, annotator_table
-
     typer.echo("{n:,} items, {annotators:,} annotators, {q:,} labels, {votes:,} votes".format(**counts))
-    print_table(agreement_table(agreement))
-    print_table(annotator_table(inferred.annotators))
+    output.print_table(agreement_table(agreement))
+    output.print_table(annotator_table(inferred.annotators))
     if out is None:
-        print_next(shell_command("votes", source, votes=columns, out=unused_name("consensus.csv")))
+        opt.print_next(opt.shell_command("votes", source, votes=columns, out=opt.unused_name("consensus.csv")))
         return
     typer.echo(f"{out}: {n:,} items; columns {', '.join(map(repr, table.columns[:3]))} ...")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,99 +12,94 @@ from ccmn._containers import to_dense_array
 from ccmn._validation import FloatArray
 from ccmn.app.demo_task import DEMO_LOSSES, STRATEGIES, DemoModel, DemoTask
 from ccmn.app.issues import RANKING_NOTE, Suspicions, find_suspicions, predict_out_of_fold
-from ccmn.app.report.facts import (
-    DEFAULT_SHOWN_ROWS,
-    MEAN_AVERAGE_PRECISION,
-    OUT_OF_RANGE_REASONS,
-    IssueFacts,
-    MetricFacts,
-    MetricRow,
-    PrecisionRecallFacts,
-    RateFacts,
-    Report,
-    annotator_facts,
-    cooccurrence_facts,
-    correcting_noise,
-    data_facts,
-    issue_facts,
-    label_variants,
-    measure,
-    metric_facts,
-    precision_recall_facts,
-    rate_facts,
-)
+from ccmn.app.report.facts import MEAN_AVERAGE_PRECISION, OUT_OF_RANGE_REASONS, MetricRow, measure
 from ccmn.app.report.instances import Show, pictures
+from ccmn.app.report.sections import (
+    Report,
+    Section,
+    annotators_section,
+    data_tiles,
+    issues_section,
+    label_variants,
+    labels_section,
+    metric_rows,
+    metrics_section,
+    precision_recall_section,
+    rates_section,
+)
+from ccmn.app.report.tables import DEMO_MODELS
+from ccmn.audit.label_issues import read_rates
 from ccmn.data import MultiLabelData
 from ccmn.data.synthetic import DIGIT_SCENE_SHAPE
 from ccmn.estimation import NoiseRates
 from ccmn.noise import ClassConditionalNoise, NoiseModel
-from ccmn.votes import InferredLabels
+from ccmn.votes import infer_labels
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from ccmn.app.duplicates import Duplicates
 
-REVIEW_PORT = 8765
-"""Port of ``ccmn review``, if it is free."""
-
-_DEMO_MODELS = {
-    "clean": "true labels",
-    "plain": "noisy labels",
-    "unbiased": "true rates",
-    "estimated": "estimated rates",
-}
-_DEMO_GROUPS = {"hamming": "trained with the Hamming loss", "ranking": "trained with the ranking loss"}
+Noise = NoiseModel | NoiseRates | None
+MAX_ROWS = 24
+"""Number of rows with suspicious labels in the reports of evaluations and of the demo."""
 
 
 def audit_report(
     data: MultiLabelData,
     found: Suspicions,
     issues: DataFrame,
-    noise: NoiseModel | NoiseRates | None,
+    noise: Noise,
     show: Show,
     max_rows: int,
-    inferred: InferredLabels | None = None,
-    repeated: Duplicates | None = None,
-    review_command: str = f"ccmn review DATA --port {REVIEW_PORT}",
+    random_state: int,
+    repeated: Duplicates,
+    review_command: str,
 ) -> Report:
     """Return the report of an audit, with the contents of the first ``max_rows`` listed rows.
 
     Numbers of errors and noise rates are shown only if error probabilities are known; ``noise`` is None otherwise. If
-    the labels are the majority of votes, ``inferred`` describes the annotators. ``review_command`` starts the web app
-    that the links to rows open.
+    the labels are the majority of votes, the annotators are described. ``review_command`` starts the web app that the
+    links to rows open.
     """
-    names = [str(name) for name in data.label_names or range(data.q)]
-    score_note = "Out-of-fold predictions of a model that was trained without noise correction."
-    note = repeated.note(data.n) if repeated is not None else ""
-    rates = None if noise is None else rate_facts(noise, names)
-    correcting = None if noise is None else correcting_noise(noise)
-    return Report(
-        title=f"Audit of the labels of {data.name or 'unnamed data'}",
-        lead=(audit_headline(found),),
-        data=data_facts(data.name, data.d, found.given, names, note),
-        rates=rates,
-        annotators=None if inferred is None else annotator_facts(inferred.annotators),
-        metrics=metric_facts(found.given, found.proba - 0.5, noise, score_note),
-        cooccurrence=cooccurrence_facts(found.given, names, correcting),
-        precision_recall=precision_recall_facts(
-            names, label_variants(found.given, found.proba, correcting), score_note
-        ),
-        issues=issue_facts(
+    names, given = [str(name) for name in data.label_names or range(data.q)], found.given
+    model = "Out-of-fold predictions of a model that was trained without noise correction."
+    rows, note = metric_rows(given, found.proba - 0.5, noise)
+    return _report(
+        f"Audit of the labels of {data.name or 'unnamed data'}",
+        audit_headline(found),
+        data_tiles(data.d, given),
+        issues_section(
             issues,
-            found.given,
+            given,
             names,
             show,
             "A model predicted the labels of rows that it was not trained on.",
-            known=found.p_wrong is not None,
+            known=found.known,
             max_rows=max_rows,
-            review_url=f"http://127.0.0.1:{REVIEW_PORT}",
             review_command=review_command,
             ids=data.ids,
         ),
-        first="issues",
-        warnings=() if rates is None else rates.warnings,
+        rates_section(noise, names),
+        None if data.votes is None else annotators_section(infer_labels(data.votes, data.X, random_state).annotators),
+        metrics_section(rows, model + note) if rows else None,
+        precision_recall_section(names, label_variants(given, found.proba, _correcting(noise)), model),
+        labels_section(given, names),
+        note=repeated.note(data.n),
     )
+
+
+def _report(
+    title: str, lead: str, tiles: Sequence[tuple[str, str]], *sections: Section | None, note: str = ""
+) -> Report:
+    """Return a report of the sections that apply; their warnings are also shown at the top."""
+    shown = [section for section in sections if section is not None]
+    return Report(title, lead, tiles, shown, note, [text for section in shown for text in section.warnings])
+
+
+def _correcting(noise: Noise) -> NoiseModel | None:
+    """Return the noise model that a report corrects for."""
+    return noise if noise is None or isinstance(noise, NoiseModel) else read_rates(noise)
 
 
 def audit_headline(found: Suspicions) -> str:
@@ -113,8 +108,7 @@ def audit_headline(found: Suspicions) -> str:
     if expected is None:
         return RANKING_NOTE
     false, missing = (round(float(numbers.sum())) for numbers in expected)
-    given = int((found.given == 1).sum())
-    absent = int((found.given == 0).sum())
+    given, absent = (int((found.given == value).sum()) for value in (1, 0))
     return (
         f"Expected number of false labels: {false:,} of the {given:,} given ones. Expected number of missing labels: "
         f"{missing:,} of the {absent:,} that are not given. These are the sums of the error probabilities of all "
@@ -123,128 +117,95 @@ def audit_headline(found: Suspicions) -> str:
 
 
 def evaluation_report(
-    data: MultiLabelData,
-    classifier: Any,
-    scores: FloatArray,
-    noise: NoiseModel | NoiseRates | None,
-    show: Show,
-    repeated: Duplicates | None = None,
+    data: MultiLabelData, classifier: Any, scores: FloatArray, noise: Noise, show: Show, repeated: Duplicates
 ) -> Report:
     """Return the report of a model whose scores are (n, q); if ``noise`` is given, the labels of ``data`` are noisy."""
     labels = to_dense_array(data.Y).astype(np.float64)
     names = [str(name) for name in data.label_names or classifier.label_names_ or range(data.q)]
-    correcting = None if noise is None else correcting_noise(noise)
-    metrics = metric_facts(labels, scores, noise, "Predictions of the model.")
+    correcting = _correcting(noise)
+    rows, note = metric_rows(labels, scores, noise)
+    values = rows[-1].values
+    average, wrong = values[MEAN_AVERAGE_PRECISION], values["hamming_loss"]
+    outside = average.out_of_range or wrong.out_of_range
+    shares = np.clip((average.value, wrong.value), 0.0, 1.0)
     basis = "estimated for the true labels from the noisy ones" if noise is not None else "computed on the given labels"
-    values = metrics.rows[-1].values
-    estimates = values[MEAN_AVERAGE_PRECISION].value, values["hamming_loss"].value
-    average, wrong = np.clip(estimates, 0.0, 1.0)
-    outside = any(value < 0 or value > 1 for value in estimates)
-    rates = _evaluation_rates(classifier, noise, names)
-    return Report(
-        title=f"Evaluation of the model on {data.name or 'unnamed data'}",
-        lead=(
-            f"The mean average precision of the labels is {average:.2f}. The model predicts {wrong:.1%} of the labels "
-            f"wrongly (Hamming loss). The metrics are {basis}."
-            + (f" An estimate is outside [0, 1]: {OUT_OF_RANGE_REASONS}." if outside else ""),
-        ),
-        data=data_facts(data.name, data.d, labels, names, repeated.note(data.n) if repeated is not None else ""),
-        rates=rates,
-        metrics=metrics,
-        cooccurrence=cooccurrence_facts(labels, names, correcting),
-        precision_recall=precision_recall_facts(
-            names, label_variants(labels, scores, correcting), "Scores of the model."
-        ),
-        issues=_evaluation_issues(classifier, data, labels, names, correcting, show),
-        first="precision_recall",
-        warnings=() if rates is None else rates.warnings,
+    trained = "The model was trained with these rates."
+    return _report(
+        f"Evaluation of the model on {data.name or 'unnamed data'}",
+        f"The mean average precision of the labels is {shares[0]:.2f}. The model predicts {100 * shares[1]:.1f} % of "
+        f"the labels wrongly (Hamming loss). The metrics are {basis}."
+        + (f" An estimate is outside [0, 1]: {OUT_OF_RANGE_REASONS}." if outside else ""),
+        data_tiles(data.d, labels),
+        precision_recall_section(names, label_variants(labels, scores, correcting), "Scores of the model."),
+        rates_section(classifier.noise_, names, note=trained) if noise is None else rates_section(noise, names),
+        metrics_section(rows, "Predictions of the model." + note),
+        _evaluation_issues(classifier, data, labels, names, correcting, show),
+        labels_section(labels, names),
+        note=repeated.note(data.n),
     )
 
 
-def _evaluation_rates(classifier: Any, noise: NoiseModel | NoiseRates | None, names: list[str]) -> RateFacts | None:
-    """Return the rates of the evaluated labels or, if these are clean, the rates that the model was trained with."""
-    if noise is not None:
-        return rate_facts(noise, names)
-    return rate_facts(classifier.noise_, names, note="The model was trained with these rates.")
-
-
 def _evaluation_issues(
-    classifier: Any,
-    data: MultiLabelData,
-    labels: FloatArray,
-    names: list[str],
-    noise: NoiseModel | None,
-    show: Show,
-) -> IssueFacts | None:
+    classifier: Any, data: MultiLabelData, labels: FloatArray, names: list[str], noise: Noise, show: Show
+) -> Section | None:
     """Return the label issues found with the predictions of the model; None without noise rates per label."""
     if not isinstance(noise, ClassConditionalNoise):
         return None
     clean = classifier.predict_proba(data.X)
     noisy = noise.rho_neg + (1 - noise.rho_pos - noise.rho_neg) * clean
-    issues = find_suspicions(labels, noisy, noise, known=True).issues(names, DEFAULT_SHOWN_ROWS)
+    issues = find_suspicions(labels, noisy, noise, known=True).issues(names, MAX_ROWS)
     note = (
         "The probability that a label is wrong follows from the probabilities of the model and the noise rates. It "
         "is valid only for rows that the model was not trained on: a model reproduces errors of its training labels."
     )
-    return issue_facts(issues, labels, names, show, note, known=True, ids=data.ids)
+    return issues_section(issues, labels, names, show, note, known=True, max_rows=MAX_ROWS, ids=data.ids)
 
 
 def demo_report(task: DemoTask, models: Sequence[DemoModel]) -> Report:
     """Return the report of the demo: simulated noise, estimated rates, models with and without noise correction."""
-    names = task.noise.label_names or ()
+    names = list(task.noise.label_names or ())
     hamming = {m.row.strategy: m for m in models if m.row.loss.startswith(DEMO_LOSSES[0][0])}
     rates = replace(hamming["estimated"].classifier.rates_, label_names=tuple(names))
-    noisy = task.Y_noisy.astype(np.float64)
-    lead = (
-        f"{len(task.X):,} training pictures show several handwritten digits each; the labels are the digits in the "
-        f"picture. Each label was flipped with its own pair of rates, so that {task.wrong_labels:.0%} of the labels "
-        "are wrong. Models were trained on the true labels, on the noisy labels without noise correction, and with "
-        f"noise correction. They are evaluated on {len(task.X_test):,} pictures by other writers with true labels."
-    )
-    return Report(
-        title="Demo: learning from noisy labels",
-        lead=(lead,),
-        data=data_facts("digit scenes", task.X.shape[1], noisy, names),
-        rates=rate_facts(rates, names, task.noise),
-        metrics=_demo_metrics(task, models),
-        cooccurrence=cooccurrence_facts(noisy, names, correcting_noise(rates)),
-        precision_recall=_demo_precision_recall(task, hamming, names),
-        issues=_demo_issues(task, rates, noisy, names),
-        first="issues",
-    )
-
-
-def _demo_metrics(task: DemoTask, models: Sequence[DemoModel]) -> MetricFacts:
-    rows = (
+    noisy, clean = task.Y_noisy.astype(np.float64), task.Y_test.astype(np.float64)
+    found = find_suspicions(noisy, predict_out_of_fold(task.X, noisy, 0), rates, known=True)
+    rows = [
         MetricRow(
-            _DEMO_MODELS[model.row.strategy],
+            f"{model.row.loss.split()[0]}: {DEMO_MODELS[model.row.strategy].removeprefix('noisy labels, ')}",
             measure(task.Y_test, model.scores, standard_errors=True),
             STRATEGIES.index(model.row.strategy),
-            _DEMO_GROUPS[model.row.loss.split()[0]],
         )
         for model in models
+    ]
+    return _report(
+        "Demo: learning from noisy labels",
+        f"{len(task.X):,} training pictures show several handwritten digits each; the labels are the digits in the "
+        f"picture. Each label was flipped with its own pair of rates, so that {100 * task.wrong_labels:.0f} % of the "
+        "labels are wrong. Models were trained on the true labels, on the noisy labels without noise correction, and "
+        "with noise correction. They are evaluated on true labels of "
+        f"{len(task.X_test):,} pictures by other writers.",
+        data_tiles(task.X.shape[1], noisy),
+        issues_section(
+            found.issues(names, MAX_ROWS),
+            noisy,
+            names,
+            pictures(task.X, DIGIT_SCENE_SHAPE),
+            "The probability that a label is wrong follows from out-of-fold predictions and the estimated noise rates. "
+            "The true labels are known here because the noise was simulated. To review labels and retrain, run: ccmn "
+            "review --demo (with the --random-state of ccmn demo, if you set one).",
+            known=True,
+            max_rows=MAX_ROWS,
+            Y_true=task.Y.astype(np.float64),
+        ),
+        rates_section(rates, names, task.noise),
+        metrics_section(
+            rows,
+            "Linear models with the Hamming and the ranking loss on true test labels. For each loss they differ only "
+            "in the labels and the noise rates used for training. Arrows point in the direction of improvement.",
+        ),
+        precision_recall_section(
+            names,
+            {DEMO_MODELS[strategy]: (clean, hamming[strategy].scores) for strategy in STRATEGIES},
+            "Models with the Hamming loss on true test labels.",
+        ),
+        labels_section(noisy, names),
     )
-    note = (
-        "Linear models with the Hamming and the ranking loss on true test labels. For each loss they differ only in "
-        "the labels and the noise rates used for training. Arrows point in the direction of improvement."
-    )
-    return MetricFacts(tuple(rows), note)
-
-
-def _demo_precision_recall(
-    task: DemoTask, models: Mapping[str, DemoModel], names: Sequence[str]
-) -> PrecisionRecallFacts:
-    clean = task.Y_test.astype(np.float64)
-    variants = {_DEMO_MODELS[s]: (clean, models[s].scores) for s in STRATEGIES}
-    return precision_recall_facts(names, variants, "Models with the Hamming loss on true test labels.")
-
-
-def _demo_issues(task: DemoTask, rates: NoiseRates, noisy: FloatArray, names: Sequence[str]) -> IssueFacts:
-    found = find_suspicions(noisy, predict_out_of_fold(task.X, noisy, 0), rates, known=True)
-    note = (
-        "The probability that a label is wrong follows from out-of-fold predictions and the estimated noise rates. The "
-        "true labels are known here because the noise was simulated. To review labels and retrain, run: ccmn review "
-        "--demo (with the --random-state of ccmn demo, if you set one)."
-    )
-    issues, show = found.issues(names, DEFAULT_SHOWN_ROWS), pictures(task.X, DIGIT_SCENE_SHAPE)
-    return issue_facts(issues, noisy, names, show, note, known=True, Y_true=task.Y.astype(np.float64))

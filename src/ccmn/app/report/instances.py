@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn._containers import is_sparse
+from ccmn._containers import is_sparse, to_dense_array
 from ccmn._pictures import to_pixels
 from ccmn._validation import FloatArray
 from ccmn.app.evidence import feature_evidence
 from ccmn.data.preprocessing import cell_text
 
+if TYPE_CHECKING:
+    from ccmn.data import MultiLabelData
+    from ccmn.data.preprocessing import TablePreprocessor
+
 MAX_CHARACTERS = 280
 """Texts are cut after this number of characters."""
-
 MAX_PIXELS = 160
 """Pictures of files are reduced to this height and width."""
-
 MAX_FEATURES = 5
 """Number of features that are shown of a row."""
 
@@ -43,20 +45,11 @@ class Snippet:
 
 
 @dataclass(frozen=True)
-class Feature:
-    """Value of a feature or cell of a column, and its evidence for a label (negative: against the label)."""
-
-    name: str
-    value: float | str
-    evidence: float
-
-
-@dataclass(frozen=True)
 class Features:
-    """Most informative features of a row for one label."""
+    """Most informative features of a row for a label: name, value, and evidence (negative: against the label)."""
 
     kind: ClassVar[str] = "features"
-    features: tuple[Feature, ...]
+    features: tuple[tuple[str, str, float], ...]
 
 
 Instance = Picture | Snippet | Features
@@ -64,10 +57,29 @@ Show = Callable[[int, int], Instance]
 """Function of (row, label) that returns what is shown of the row."""
 
 
+def row_display(
+    data: MultiLabelData, Y: Any, size: tuple[int, ...] | None, folder: Path, table: TablePreprocessor | None
+) -> Show:
+    """Return how a report shows a row: as a picture, as the start of its text, or by its informative columns.
+
+    Picture files are searched in ``folder``. ``table`` is the preprocessing of the columns, if there is any.
+    """
+    if size is not None:
+        return pictures(data.X, size)
+    if data.images is not None:
+        return image_files(list(data.images), folder)
+    if data.texts is not None:
+        return snippets(list(data.texts))
+    labels = to_dense_array(Y).astype(np.float64)
+    if data.cells is not None and table is not None:
+        columns = [step.column for step in table.steps_ for _ in step.names]
+        return informative_features(data.X, labels, columns, data.cells)
+    return informative_features(data.X, labels, data.feature_names or [f"x{j}" for j in range(data.d)])
+
+
 def pictures(X: Any, shape: Sequence[int]) -> Show:
     """Show rows as pictures; the minimum of X is black, the maximum white."""
-    size = int(np.prod(shape))
-    if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] != 3) or X.shape[1] != size:
+    if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] != 3) or X.shape[1] != int(np.prod(shape)):
         expected = " x ".join(map(str, shape))
         raise ValueError(
             f"rows of {X.shape[1]} features are no pictures of {expected} pixels: expected height x width = "
@@ -115,26 +127,10 @@ def snippets(texts: Sequence[str]) -> Show:
     return show
 
 
-def informative_features(X: Any, Y: FloatArray, names: Sequence[str] | None) -> Show:
-    """Show the features of a row with the strongest evidence for or against a label."""
-    values_and_evidence = feature_evidence(X, Y)
+def informative_features(X: Any, Y: FloatArray, columns: Sequence[str], cells: Any = None) -> Show:
+    """Show the columns of a row with the strongest evidence for or against a label.
 
-    def show(row: int, label: int) -> Features:
-        values, evidence = values_and_evidence(row, label)
-        strongest = np.argsort(-np.abs(evidence), kind="stable")[:MAX_FEATURES]
-        features = (
-            Feature(f"x{j}" if names is None else names[j], float(values[j]), float(evidence[j])) for j in strongest
-        )
-        return Features(tuple(features))
-
-    return show
-
-
-def informative_columns(X: Any, Y: FloatArray, cells: Any, columns: Sequence[str]) -> Show:
-    """Show the cells of a row with the strongest evidence for or against a label.
-
-    The evidence of a column is the sum over its features, as in :func:`informative_features`: a category has one
-    feature per value, a date one per part.
+    The evidence of a column is the sum over its features: a category has one feature per value, a date one per part.
 
     Parameters
     ----------
@@ -142,19 +138,20 @@ def informative_columns(X: Any, Y: FloatArray, cells: Any, columns: Sequence[str
         Features.
     Y : array of shape (n, q)
         Noisy labels.
-    cells : DataFrame of shape (n, columns)
-        Columns of the table as they are in the file.
     columns : sequence of str, length d
-        Column of each feature.
+        Column of each feature; without ``cells``, its name.
+    cells : DataFrame of shape (n, columns), optional
+        Columns of the table as they are in the file.
     """
     values_and_evidence = feature_evidence(X, Y)
-    names = list(dict.fromkeys(columns))
-    place = np.array([names.index(column) for column in columns])
+    names = list(columns) if cells is None else list(dict.fromkeys(columns))
+    place = np.arange(len(names)) if cells is None else np.array([names.index(column) for column in columns])
 
     def show(row: int, label: int) -> Features:
-        evidence = np.bincount(place, values_and_evidence(row, label)[1], len(names))
-        strongest = np.argsort(-np.abs(evidence), kind="stable")[:MAX_FEATURES]
-        cell = cells.iloc[row]
-        return Features(tuple(Feature(names[j], cell_text(cell[names[j]]), float(evidence[j])) for j in strongest))
+        values, of_features = values_and_evidence(row, label)
+        evidence = np.bincount(place, of_features, len(names))
+        strongest = np.argsort(-np.abs(evidence), kind="stable")[:MAX_FEATURES].tolist()
+        texts = {j: f"{values[j]:.4g}" if cells is None else cell_text(cells.iloc[row][names[j]]) for j in strongest}
+        return Features(tuple((str(names[j]), texts[j], float(evidence[j])) for j in strongest))
 
     return show

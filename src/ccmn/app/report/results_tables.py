@@ -7,37 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
-from ccmn.app.report.console import metric_title
 from ccmn.app.report.html import render_page
-from ccmn.app.report.svg import Points, line_chart, rank_chart
-from ccmn.paper.result_store import Result
+from ccmn.app.report.svg import Mark, row_chart
+from ccmn.app.report.tables import TableData, metric_title
 from ccmn.paper.summary import PRINTED_TOLERANCE, Summary, TableEntry
 from ccmn.paper.tables import AS_PRINTED, GREATER_IS_BETTER, is_proposed, printed_values
-
-REASONS = {
-    "cut": "enron, slashdot: the paper most likely read the Meka files, which have the labels first, with the labels "
-    "last. Its labels are then words, and the true labels are features (columns enron_as_printed and "
-    "slashdot_as_printed). Not explained: plain losses and competing methods on slashdot. The files of the authors "
-    "were not seen.",
-    "mirflickr": "mirflickr: only 5000 of the 10433 rows are publicly available. In the real candidate sets, added "
-    "labels depend on the picture and not only on the class, which noise rates per label cannot correct.",
-    "tmc": "tmc: the paper reports the size of the training file and the cardinality of training and test file "
-    "together. Tables 1 to 3 use the training file, the tables of the journal version both files.",
-    "ranking-square": "ranking-square: with negative weights the squared difference is an indefinite form, unbounded "
-    "below. It requires early stopping, which on some data comes too early.",
-    "PMLNI": "PML-NI has its authors' scaling of the features, but the threshold 0.5. Their program fits a threshold "
-    "to the true labels.",
-    "literal": "literal: rates drawn as the text describes are higher than those that the printed values are "
-    "consistent with (the moderate protocol agrees with them). Their spread over repeats is ten times the printed one.",
-    "PML": "PML-LRS and fPML are implemented from their papers, because the authors have not published code.",
-}
-"""Known causes of differences from the printed values."""
 
 SELECTIONS = {
     "clean": "epoch and learning rate selected on true validation labels, as in the paper",
@@ -51,8 +25,6 @@ OVERVIEW = (
 """Columns of the overview, after the name of the table."""
 
 _MARKS = {"better": "•", "worse": "∘", "": ""}
-_LATEX_MARKS = {"better": r"\bullet", "worse": r"\circ", "": ""}
-_LATEX_SPECIAL = {"\\": r"\textbackslash{}", **{c: f"\\{c}" for c in "&%$#_{}"}}
 
 
 class Block(NamedTuple):
@@ -113,64 +85,36 @@ def result_statements(summary: Summary) -> list[str]:
             f"Best unbiased loss versus the partial multi-label methods: better in {better} of {total} comparisons, "
             f"significantly in {significant}, significantly worse in {significantly_worse}."
         )
-    worse = Counter(_cause(summary, e.method, e.dataset) for e in summary.entries if e.at_level is False)
+    worse = Counter(entry.method for entry in summary.entries if entry.at_level is False)
     if worse:
-        counted = ", ".join(f"{cause or 'other'} {count}" for cause, count in worse.most_common())
-        sentences.append(
-            f"Cells that are more than {PRINTED_TOLERANCE} worse than the printed value, all methods: {counted}."
-        )
-        sentences += [REASONS[cause] for cause in worse if cause in REASONS]
+        counted = ", ".join(f"{method} {count}" for method, count in worse.most_common())
+        sentences.append(f"Cells that are more than {PRINTED_TOLERANCE} worse than the printed value: {counted}.")
     if summary.failures:
         sentences.append(f"{len(summary.failures)} cells failed; the first error is: {summary.failures[0]}")
     return sentences
 
 
-def _cause(summary: Summary, method: str, dataset: str) -> str:
-    """Return the key in ``REASONS`` of the most likely cause of a difference; "" if none is known."""
-    if f"{dataset}_as_printed" in AS_PRINTED:
-        return "cut"
-    if method.endswith("ranking-square"):
-        return "ranking-square"
-    if method in ("PMLLRS", "fPML"):
-        return "PML"
-    if method == "PMLNI":
-        return method
-    if summary.protocol == "literal" and not summary.table.name.startswith("journal"):
-        return "literal"
-    return dataset if dataset in REASONS else ""
-
-
-def results_tables(summary: Summary, beside: str = "") -> Group:
-    """Return the tables for a terminal, with the printed values in parentheses.
+def results_tables(summary: Summary, beside: str = "") -> Iterator[TableData]:
+    """Yield the tables for a terminal, with the printed values in parentheses.
 
     If none of the datasets has printed values, those of the dataset ``beside`` are shown in a column of their own.
     """
     published = printed_values()
-    tables = []
+    head = ("", *summary.datasets, *([f"printed for {beside}"] if beside else []))
     for block in result_blocks(summary):
-        title = f"{block.name} {'↑' if block.direction == 'greater' else '↓'}"
-        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        table.add_column("", no_wrap=True)
-        for dataset in summary.datasets:
-            table.add_column(dataset, justify="right", no_wrap=True)
-        if beside:
-            table.add_column(f"printed for {beside}", justify="right", no_wrap=True)
+        rows = []
         for method, entries in block.rows:
             value = published.get((summary.table.name, beside, method, block.metric))
             extra = [short(value.mean) if value else "-"] if beside else []
-            table.add_row(method, *map(_terminal_cell, entries), *extra)
-        tables.append(table)
-    return Group(Text(headline(summary), style="bold"), *tables, *result_statements(summary), "")
+            rows.append((method, *map(_terminal_cell, entries), *extra))
+        yield TableData(head, rows, f"{block.name} {'↑' if block.direction == 'greater' else '↓'}")
 
 
-def _terminal_cell(entry: TableEntry | None) -> Text:
+def _terminal_cell(entry: TableEntry | None) -> str:
     if entry is None:
-        return Text("-", style="dim")
-    text = Text(f"{short(entry.mean)}{_MARKS[entry.mark] or ' '}", style="bold" if entry.best else "")
-    if entry.printed is not None:
-        style = "green" if entry.at_level else "red"
-        text.append(f"({short(entry.printed.mean)})", style=f"not bold {style}")
-    return text
+        return "-"
+    printed = "" if entry.printed is None else f" ({short(entry.printed.mean)})"
+    return f"{short(entry.mean)}{_MARKS[entry.mark]}{'*' * entry.best}{printed}"
 
 
 def short(value: float) -> str:
@@ -182,54 +126,10 @@ def short(value: float) -> str:
     return f"{value:.3f}".removeprefix("0")
 
 
-def latex_tables(summaries: Sequence[Summary]) -> str:
-    """Return one LaTeX ``table*`` (booktabs) per summary, in the layout of the paper."""
-    return "\n".join(_latex_table(summary) for summary in summaries)
-
-
-def _latex_table(summary: Summary) -> str:
-    columns = len(summary.datasets) + 1
-    lines = [
-        r"\begin{table*}[!htb]",
-        r"\centering\tiny",
-        rf"\caption{{{escape_latex(headline(summary))}. Bold: best; $\bullet$/$\circ$: the best proposed method is "
-        r"significantly better/worse (paired $t$-test, 0.05).}",
-        rf"\begin{{tabular}}{{l{'r' * (columns - 1)}}}",
-        r"\toprule",
-        " & ".join(["", *map(escape_latex, summary.datasets)]) + r" \\",
-    ]
-    for block in result_blocks(summary):
-        title = f"{block.name.capitalize()} (the {block.direction}, the better)"
-        lines += [r"\midrule", rf"\multicolumn{{{columns}}}{{l}}{{{title}}} \\", r"\midrule"]
-        lines += [
-            " & ".join([escape_latex(method), *map(_latex_cell, entries)]) + r" \\" for method, entries in block.rows
-        ]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""])
-
-
-def _latex_cell(entry: TableEntry | None) -> str:
-    if entry is None:
-        return "--"
-    mean, std, mark = short(entry.mean), short(entry.std), _LATEX_MARKS[entry.mark]
-    return rf"$\bm{{{mean}}} \pm \bm{{{std}}}{mark}$" if entry.best else rf"${mean} \pm {std}{mark}$"
-
-
-def escape_latex(text: str) -> str:
-    r"""Escape the special characters of LaTeX.
-
-    >>> print(escape_latex("music_style & 50 %"))
-    music\_style \& 50 \%
-    """
-    return "".join(_LATEX_SPECIAL.get(character, character) for character in text)
-
-
-def results_page(summaries: Sequence[Summary], results: Sequence[Result]) -> str:
-    """Render one page with all tables, statements, average ranks and learning curves."""
-    sections = []
-    for key in dict.fromkeys((s.table.name, s.protocol) for s in summaries):
-        group = [s for s in summaries if (s.table.name, s.protocol) == key]
-        ours = [r for r in results if (r.cell.table, r.cell.protocol) == key]
-        sections.append(_section_view(group, ours))
+def results_page(summaries: Sequence[Summary]) -> str:
+    """Render one page with all tables, statements and average ranks."""
+    keys = dict.fromkeys((s.table.name, s.protocol) for s in summaries)
+    sections = [_section_view([s for s in summaries if (s.table.name, s.protocol) == key]) for key in keys]
     timed = any(summary.seconds for summary in summaries)  # values read from a CSV file do not contain the machine
     return render_page(
         "results.html",
@@ -254,10 +154,9 @@ def _overview_row(summary: Summary, timed: bool) -> tuple[str, ...]:
     return summary.table.name, summary.protocol, summary.selection, f"{agree} ({near}) of {judged}", wins, *machine
 
 
-def _section_view(summaries: Sequence[Summary], results: Sequence[Result]) -> dict[str, Any]:
+def _section_view(summaries: Sequence[Summary]) -> dict[str, Any]:
     """Return what the template shows of one table and protocol."""
     first = summaries[0]
-    colors, charts = _learning_curves(first, results)
     return {
         "anchor": _anchor(first),
         "title": f"{first.table.title}, {first.protocol}",
@@ -272,47 +171,22 @@ def _section_view(summaries: Sequence[Summary], results: Sequence[Result]) -> di
             }
             for summary in summaries
         ],
-        "colors": colors,
-        "charts": charts,
     }
 
 
 def _ranks_view(summary: Summary) -> dict[str, Any]:
     test = summary.ranking
     assert test is not None
-    ranks = dict(zip(test.methods, test.ranks))
-    control = min((m for m in test.methods if is_proposed(m)), key=ranks.__getitem__, default=test.methods[0])
+    ranks = dict(sorted(zip(test.methods, test.ranks), key=lambda item: item[1]))
+    control = next((method for method in ranks if is_proposed(method)), test.methods[0])
+    width = test.critical_difference
+    marks = [
+        Mark(method, rank, *((max(rank - width, 0.0), rank + width) if method == control else ()))
+        for method, rank in ranks.items()
+    ]
     return {
         "test": test,
         "control": control,
-        "chart": rank_chart(test, control, "average ranks and critical difference"),
-        "rows": [(method, f"{rank:.3f}") for method, rank in sorted(ranks.items(), key=lambda item: item[1])],
+        "chart": row_chart(marks, "average ranks and critical difference", float(len(ranks))),
+        "rows": [(method, f"{rank:.3f}") for method, rank in ranks.items()],
     }
-
-
-def _learning_curves(summary: Summary, results: Sequence[Result]) -> tuple[dict[str, int], list[str]]:
-    """Return the colors of the methods and a chart per dataset and metric, mean over the repeats."""
-    methods = [m for m in summary.methods if any(r.cell.method == m and r.outcome.get("curves") for r in results)]
-    colors = {method: number for number, method in enumerate(methods)}
-    charts: list[str] = []
-    for dataset in summary.datasets:
-        for metric in summary.metrics:
-            series = {m: _mean_curve(results, m, dataset, metric) for m in methods}
-            series = {m: points for m, points in series.items() if points}
-            if series:
-                title = f"{dataset}, {metric.replace('_', ' ')}"
-                charts.append(line_chart(series, title, f"learning curves: {title}", colors))
-    return colors, charts
-
-
-def _mean_curve(results: Sequence[Result], method: str, dataset: str, metric: str) -> Points:
-    runs = [
-        r.outcome["curves"].get(metric, [])
-        for r in results
-        if (r.cell.method, r.cell.dataset) == (method, dataset) and not r.failed
-    ]
-    if not runs or not all(runs) or len({len(run) for run in runs}) > 1:
-        return []
-    epochs = [point[0] for point in runs[0]]
-    values = np.mean([[point[1] for point in run] for run in runs], axis=0)
-    return [(epoch, float(value)) for epoch, value in zip(epochs, values) if np.isfinite(value)]

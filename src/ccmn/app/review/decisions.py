@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from ccmn._files import PathLike
@@ -24,23 +22,16 @@ Stream = Literal["suspicious", "random", "selected"]
 BULK_POSITION = -1
 """Position of suggestions that were accepted for many rows at once, which nobody looked at one by one."""
 
-TOTALS = ("rows", "answers", "drawn", "counted")
-"""Numbers of rows with an answer, of answers, of rows in the random sample, and of complete rows in that sample."""
-
 _COMPLETE_ROWS = """
 SELECT row FROM sample LEFT JOIN (SELECT row, label, answer FROM answers WHERE position >= 0) USING (row, label)
 GROUP BY row HAVING COUNT(answer) = COUNT(*)
 """
-
-_HISTORY = """
-SELECT row, label, COALESCE(name, ''), answer, position FROM decisions LEFT JOIN reviewers ON decision = id
-WHERE NOT undone
+_PROGRESS = f"""
+SELECT COUNT(DISTINCT row), COUNT(*), (SELECT COUNT(DISTINCT row) FROM sample),
+    (SELECT COUNT(*) FROM ({_COMPLETE_ROWS}))
+FROM answers
 """
-_ROW_HISTORY = f"{_HISTORY} AND row = ? ORDER BY id"
-_LATEST_ACTION = """
-SELECT action FROM decisions LEFT JOIN reviewers ON decision = id WHERE NOT undone AND COALESCE(name, '') = ?
-ORDER BY action DESC LIMIT 1
-"""
+_LATEST_ACTION = "SELECT MAX(action) FROM decisions WHERE NOT undone AND reviewer = ?"
 
 
 class QueueItem(NamedTuple):
@@ -129,24 +120,17 @@ CREATE TABLE IF NOT EXISTS sample (    -- labels in question on the rows of the 
 CREATE TABLE IF NOT EXISTS decisions (           -- history of all answers, including undone ones
     id INTEGER PRIMARY KEY AUTOINCREMENT, action INTEGER NOT NULL,
     position INTEGER NOT NULL, row INTEGER NOT NULL, label INTEGER NOT NULL,
-    answer TEXT NOT NULL, undone INTEGER NOT NULL DEFAULT 0, at REAL NOT NULL
+    answer TEXT NOT NULL, reviewer TEXT NOT NULL, undone INTEGER NOT NULL DEFAULT 0, at REAL NOT NULL
 );
 CREATE INDEX IF NOT EXISTS decisions_by_entry ON decisions (row, label);
 CREATE INDEX IF NOT EXISTS decisions_by_action ON decisions (action);
-CREATE TABLE IF NOT EXISTS answers (             -- current answers
-    row INTEGER, label INTEGER, answer TEXT NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (row, label)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS reviewers (           -- reviewer of a decision; decisions without name have no entry
-    decision INTEGER PRIMARY KEY, name TEXT NOT NULL
-);
+CREATE VIEW IF NOT EXISTS answers AS             -- current answers: the latest ones
+    SELECT row, label, answer, position, MAX(id) FROM decisions WHERE NOT undone GROUP BY row, label;
 CREATE TABLE IF NOT EXISTS notes (
     row INTEGER, reviewer TEXT, note TEXT NOT NULL, PRIMARY KEY (row, reviewer)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS tallies (             -- updated by each transaction, so that pages need not count
-    label INTEGER, given INTEGER, answer TEXT, times INTEGER NOT NULL, PRIMARY KEY (label, given, answer)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL) WITHOUT ROWID;
 """
+    version: ClassVar[int] = 2
 
     def __init__(self, path: PathLike, metadata: Mapping[str, Any]) -> None:
         super().__init__(path)
@@ -216,7 +200,7 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
 
     def append(self, item: QueueItem, given: Sequence[int | None]) -> None:
         """Append an item with the given values of its labels; do nothing if the position is taken."""
-        with self._transaction() as execute, _update_counts(execute, item.row):
+        with self._transaction() as execute:
             added = execute("INSERT OR IGNORE INTO items VALUES (?, ?, ?, ?)", (*item[:3], json.dumps(item.asked)))
             if added.rowcount and item.stream == "random":
                 for label, value in zip(item.asked, given):
@@ -232,64 +216,41 @@ CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, times INTEGER NOT NULL
         With ``only_open``, labels that have an answer of this reviewer are skipped. The latest answer of all reviewers
         is the current one.
         """
-        for value in answers.values():
-            check_choice(value, "answer", ANSWERS)
-        with self._transaction() as execute, _update_counts(execute, item.row):
-            (action,) = execute("SELECT COALESCE(MAX(action), 0) + 1 FROM decisions").fetchone()
+        with self._transaction() as execute:
             current = dict(execute("SELECT label, answer FROM answers WHERE row = ?", (item.row,)).fetchall())
-            own = _own_answers(execute(_ROW_HISTORY, (item.row,)).fetchall(), reviewer)
-            for label, value in answers.items():
-                if (own.get(label) == value == current.get(label)) or (only_open and label in own):
-                    continue
-                added = execute(
-                    "INSERT INTO decisions (action, position, row, label, answer, at) VALUES (?, ?, ?, ?, ?, ?)",
-                    (action, item.position, item.row, label, value, time.time()),
-                )
-                if reviewer:
-                    execute("INSERT INTO reviewers VALUES (?, ?)", (added.lastrowid, reviewer))
-                execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", (item.row, label, value, item.position))
+            query = "SELECT label, answer FROM decisions WHERE row = ? AND reviewer = ? AND NOT undone ORDER BY id"
+            own = dict(execute(query, (item.row, reviewer)).fetchall())
+            changed = [
+                (item.row, label, value)
+                for label, value in answers.items()
+                if not (own.get(label) == value == current.get(label) or (only_open and label in own))
+            ]
+            _add(execute, item.position, changed, reviewer)
 
     def record_many(self, answers: Sequence[tuple[int, int, Answer]], *, reviewer: str = "") -> int:
         """Store answers (row, label, answer) that a reviewer gives at once, as one action; return their number.
 
         Labels that have an answer are skipped. The answers do not count for rates.
         """
-        stored = 0
         with self._transaction() as execute:
-            (action,) = execute("SELECT COALESCE(MAX(action), 0) + 1 FROM decisions").fetchone()
-            for row, label, value in answers:
-                if execute("SELECT 1 FROM answers WHERE row = ? AND label = ?", (row, label)).fetchone():
-                    continue
-                with _update_counts(execute, row):
-                    added = execute(
-                        "INSERT INTO decisions (action, position, row, label, answer, at) VALUES (?, ?, ?, ?, ?, ?)",
-                        (action, BULK_POSITION, row, label, value, time.time()),
-                    )
-                    if reviewer:
-                        execute("INSERT INTO reviewers VALUES (?, ?)", (added.lastrowid, reviewer))
-                    execute("INSERT INTO answers VALUES (?, ?, ?, ?)", (row, label, value, BULK_POSITION))
-                stored += 1
-        return stored
+            known = set(execute("SELECT row, label FROM answers").fetchall())
+            added = [answer for answer in answers if answer[:2] not in known]
+            _add(execute, BULK_POSITION, added, reviewer)
+        return len(added)
 
     def undo(self, reviewer: str = "") -> UndoneAction | None:
         """Undo the latest action of a reviewer and restore the previous answers; return None without an action."""
         with self._transaction() as execute:
-            found = execute(_LATEST_ACTION, (reviewer,)).fetchone()
-            if found is None:
+            (action,) = execute(_LATEST_ACTION, (reviewer,)).fetchone()
+            if action is None:
                 return None
-            (action,) = found
-            parts = execute("SELECT position, row, label FROM decisions WHERE action = ?", (action,)).fetchall()
+            parts = execute("SELECT position, label FROM decisions WHERE action = ?", (action,)).fetchall()
             execute("UPDATE decisions SET undone = 1 WHERE action = ?", (action,))
-            for changed in dict.fromkeys(row for _, row, _ in parts):
-                with _update_counts(execute, changed):
-                    for _, row, label in parts:
-                        if row == changed:
-                            _restore_previous(execute, row, label)
-            return UndoneAction(parts[0][0], tuple(label for _, _, label in parts))
+            return UndoneAction(parts[0][0], tuple(label for _, label in parts))
 
     def can_undo(self, reviewer: str = "") -> bool:
         """Return whether there is an action of a reviewer to undo."""
-        return bool(self._query(_LATEST_ACTION, (reviewer,)))
+        return self._query(_LATEST_ACTION, (reviewer,))[0][0] is not None
 
     def answers(self) -> list[LabelAnswer]:
         """Return all current answers, sorted by row and label."""
@@ -303,12 +264,12 @@ SELECT answers.row, label, answer, COALESCE(stream, 'bulk') FROM answers LEFT JO
 
         Without ``bulk``, answers for many rows at once are left out.
         """
-        least = BULK_POSITION if bulk else 0
-        if reviewer is None:
-            query = "SELECT label, answer FROM answers WHERE row = ? AND position >= ?"
-            return dict(self._query(query, (row, least)))
-        history = self._query(_ROW_HISTORY, (row,))
-        return _own_answers([entry for entry in history if entry[4] >= least], reviewer)
+        source, own = "answers", ""
+        if reviewer is not None:
+            source, own = "decisions", " AND NOT undone AND reviewer = ? ORDER BY id"
+        query = f"SELECT label, answer FROM {source} WHERE row = ? AND position >= ?{own}"
+        values = (row, BULK_POSITION if bulk else 0)
+        return dict(self._query(query, values if reviewer is None else (*values, reviewer)))
 
     def answered_rows(self) -> set[int]:
         """Return the rows with an answer."""
@@ -316,9 +277,8 @@ SELECT answers.row, label, answer, COALESCE(stream, 'bulk') FROM answers LEFT JO
 
     def reviewer_answers(self) -> list[ReviewerAnswer]:
         """Return the latest answer of each reviewer for each label, sorted by row, label and reviewer."""
-        history = self._query(f"{_HISTORY} ORDER BY id")
-        latest = {(row, label, name): answer for row, label, name, answer, _ in history}
-        return [ReviewerAnswer(*key, answer) for key, answer in sorted(latest.items())]
+        latest = "SELECT *, MAX(id) FROM decisions WHERE NOT undone GROUP BY row, label, reviewer"
+        return [ReviewerAnswer(*found) for found in self._query(f"SELECT row, label, reviewer, answer FROM ({latest})")]
 
     # -- notes
 
@@ -348,56 +308,22 @@ SELECT answers.row, label, answer, COALESCE(stream, 'bulk') FROM answers LEFT JO
 
     def sampled_counts(self) -> list[AnswerCount]:
         """Count the complete rows of the random sample by label, given value and answer, without missing values."""
-        query = "SELECT label, given, answer, times FROM tallies WHERE times"
+        query = f"""
+SELECT label, given, answer, COUNT(*) FROM sample JOIN answers USING (row, label)
+WHERE given IS NOT NULL AND row IN ({_COMPLETE_ROWS}) GROUP BY label, given, answer
+"""
         return [AnswerCount(*found) for found in self._query(query)]
 
     def progress(self) -> dict[str, int]:
-        """Return the numbers that ``TOTALS`` names."""
-        return {**dict.fromkeys(TOTALS, 0), **dict(self._query("SELECT name, times FROM totals"))}
+        """Return the numbers of rows with an answer, of answers, of random rows, and of complete random rows."""
+        return dict(zip(("rows", "answers", "drawn", "counted"), self._query(_PROGRESS)[0]))
 
 
-def _own_answers(history: Sequence[tuple[int, int, str, Answer, int]], reviewer: str) -> dict[int, Answer]:
-    """Return the latest answers of a reviewer by label, from the decisions about one row."""
-    return {label: answer for _, label, name, answer, _ in history if name == reviewer}
-
-
-@contextmanager
-def _update_counts(execute: Execute, row: int) -> Iterator[None]:
-    """Add the change that a block makes to a row to the tables of counts."""
-    before = _row_counts(execute, row)
-    yield
-    change = _row_counts(execute, row)
-    change.subtract(before)
-    for key, times in change.items():
-        if times:
-            table, values = ("totals", (key,)) if isinstance(key, str) else ("tallies", key)
-            execute(
-                f"INSERT INTO {table} VALUES ({'?, ' * len(values)}?) "
-                "ON CONFLICT DO UPDATE SET times = times + excluded.times",
-                (*values, times),
-            )
-
-
-def _row_counts(execute: Execute, row: int) -> Counter[str | tuple[int, int, str]]:
-    """Return what a row contributes to the totals and, if it is complete, to the counts of the sample."""
-    answers = dict(execute("SELECT label, answer FROM answers WHERE row = ?", (row,)).fetchall())
-    sample = execute("SELECT label, given FROM sample WHERE row = ?", (row,)).fetchall()
-    query = "SELECT label FROM answers WHERE row = ? AND position >= 0"
-    looked_at = {label for (label,) in execute(query, (row,)).fetchall()}
-    complete = bool(sample) and all(label in looked_at for label, _ in sample)
-    totals = zip(TOTALS, (bool(answers), len(answers), bool(sample), complete))
-    counts: Counter[str | tuple[int, int, str]] = Counter(dict(totals))
-    if complete:
-        counts.update((label, given, answers[label]) for label, given in sample if given is not None)
-    return counts
-
-
-def _restore_previous(execute: Execute, row: int, label: int) -> None:
-    """Replace the current answer by the latest one that is not undone, if there is one."""
-    previous = execute(
-        "SELECT answer, position FROM decisions WHERE row = ? AND label = ? AND NOT undone ORDER BY id DESC LIMIT 1",
-        (row, label),
-    ).fetchone()
-    execute("DELETE FROM answers WHERE row = ? AND label = ?", (row, label))
-    if previous is not None:
-        execute("INSERT INTO answers VALUES (?, ?, ?, ?)", (row, label, *previous))
+def _add(execute: Execute, position: int, answers: Sequence[tuple[int, int, Answer]], reviewer: str) -> None:
+    """Add answers (row, label, answer) as one action."""
+    (action,) = execute("SELECT COALESCE(MAX(action), 0) + 1 FROM decisions").fetchone()
+    for row, label, value in answers:
+        check_choice(value, "answer", ANSWERS)
+        values = (action, position, row, label, value, reviewer, time.time())
+        columns = "action, position, row, label, answer, reviewer, at"
+        execute(f"INSERT INTO decisions ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", values)

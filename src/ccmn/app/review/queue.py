@@ -10,63 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn._validation import FloatArray
 from ccmn.app.issues import Suspicions
 from ccmn.app.review.decisions import AnswerCount, DecisionStore, LabelAnswer, QueueItem, Stream
+
 from ccmn.estimation.trusted import Rate, jeffreys_rate
-from ccmn.votes import InferredLabels, next_votes
 
 MAX_QUESTIONS = 24
 """Maximum number of labels per row in question. Random rows use a random subset, other rows the most suspicious."""
-
-
-class RowScores:
-    """Order of the rows and of the labels of a row, by how suspicious their labels are.
-
-    Parameters
-    ----------
-    found : Suspicions
-        Suspicions, and error probabilities if they are known.
-    order : ndarray of int64, shape (n,), optional
-        Rows in the order of the review; by default the most suspicious rows first.
-
-    Attributes
-    ----------
-    worst : ndarray of float64, shape (n,)
-        Score of the most suspicious label of each row; 0 if no label of the row is observed.
-    """
-
-    def __init__(self, found: Suspicions, order: NDArray[np.intp] | None = None) -> None:
-        self.found = found
-        self._score: FloatArray = found.score
-        self.worst: FloatArray = np.nan_to_num(self._score).max(1)
-        self.order = np.argsort(-self.worst, kind="stable") if order is None else order
-        self.rank = np.empty(len(self.worst), dtype=np.intp)
-        self.rank[self.order] = np.arange(1, len(self.order) + 1)
-
-    @property
-    def known(self) -> bool:
-        """Whether the scores are error probabilities."""
-        return self.found.p_wrong is not None
-
-    def row_scores(self, row: int) -> FloatArray:
-        """Return the score of each label of a row; NaN if not observed."""
-        scores: FloatArray = self._score[row]
-        return scores
-
-    def label_scores(self, label: int) -> FloatArray:
-        """Return the score of one label in each row; 0 if not observed."""
-        return np.nan_to_num(self._score[:, label])
-
-    @classmethod
-    def of_votes(cls, given: NDArray[np.float32], inferred: InferredLabels) -> RowScores:
-        """Return the scores of the majority of votes; rows are ordered by the expected gain of another vote."""
-        wrong = np.where(given == 1, 1 - inferred.proba, inferred.proba)
-        found = Suspicions(
-            np.asarray(given, dtype=np.float64), inferred.proba, np.where(np.isnan(given), np.nan, wrong), True
-        )
-        voted = next_votes(inferred, given.size).row.drop_duplicates().to_numpy(np.intp)
-        return cls(found, np.append(voted, np.setdiff1d(np.arange(len(given)), voted)))
 
 
 class ReviewQueue:
@@ -83,13 +33,13 @@ class ReviewQueue:
         Store of the lists and of the answers.
     given : ndarray of float32, shape (n, q)
         Given labels; NaN if not observed.
-    scores : RowScores
+    scores : Suspicions
         Order of the rows. May be replaced when better noise rates are known.
     random_state : int
         Seed of the random sample.
     """
 
-    def __init__(self, store: DecisionStore, given: NDArray[np.float32], scores: RowScores, random_state: int) -> None:
+    def __init__(self, store: DecisionStore, given: NDArray[np.float32], scores: Suspicions, random_state: int) -> None:
         self.store = store
         self.given = given
         self.scores = scores
@@ -154,9 +104,7 @@ class ReviewQueue:
         """Return the labels of a row to ask about."""
         q = self.given.shape[1]
         if stream != "random":
-            order = np.lexsort(
-                (-np.nan_to_num(self.scores.row_scores(row)), self.given[row] != 1)
-            )  # given labels first
+            order = np.lexsort((-np.nan_to_num(self.scores.score[row]), self.given[row] != 1))  # given labels first
             return tuple(order[:MAX_QUESTIONS].tolist())
         if q <= MAX_QUESTIONS:
             return tuple(range(q))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ccmn._files import atomic_write
 from ccmn._validation import FloatArray
 from ccmn.app.classifiers import make_review_classifier
+from ccmn.app.rates_files import write_rates
 from ccmn.app.review.decisions import LabelAnswer
 from ccmn.app.review.queue import TrustedRows, corrected_labels, trusted_rows
 from ccmn.app.review.review_data import ReviewDataset
@@ -64,8 +65,6 @@ class Retraining:
         Review whose answers are used. The model is saved in its folder as ``model.ccmn``.
     on_trained : callable, optional
         Called with the model before it is saved, for example to add notes to it.
-    make_classifier : callable, optional
-        Function of noise rates and a random seed that returns a classifier.
 
     Attributes
     ----------
@@ -79,10 +78,8 @@ class Retraining:
         self,
         session: ReviewSession,
         on_trained: Callable[[Any], None] | None = None,
-        make_classifier: Callable[[NoiseRates, int], Any] = make_review_classifier,
     ) -> None:
         self._session, self._on_trained = session, on_trained
-        self._make_classifier = make_classifier
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._started = 0.0
@@ -137,7 +134,7 @@ class Retraining:
         session, dataset = self._session, self._session.dataset
         n = dataset.data.n
         kept = np.arange(n) if left_out is None else np.setdiff1d(np.arange(n), left_out)
-        classifier = self._make_classifier(rates, session.random_state)
+        classifier = make_review_classifier(rates, session.random_state)
         if trusted is None:
             return classifier.fit(dataset.data.X[kept], dataset.named(dataset.given[kept]))
         sample = _select_rows(session.sample(), kept)
@@ -272,7 +269,7 @@ def export_answers(session: ReviewSession) -> list[Path]:
         _write_lines(files["notes.csv"], ("row", "reviewer", "note"), notes)
     else:
         del files["notes.csv"]
-    _write_json(_rates_to_dict(session.rates()), files["rates.json"])
+    write_rates(session.rates(), files["rates.json"])
     changed = int((corrected != dataset.given)[~np.isnan(corrected)].sum())
     description = {**dataset.metadata, **session.store.progress(), "labels_changed": changed}
     _write_json({**description, "files": [name for name in files if name != "review.json"]}, files["review.json"])
@@ -314,13 +311,6 @@ def _write_lines(path: Path, head: Sequence[str], lines: Iterable[Sequence[Any]]
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(head)
         writer.writerows(lines)
-
-
-def _rates_to_dict(rates: NoiseRates) -> dict[str, Any]:
-    """Return rates in the format of ``--noise FILE``: the noise model, and further results under "estimate"."""
-    model = rates.noise.to_dict()
-    shared = ("rho_pos", "rho_neg", "label_names")
-    return {**model, "estimate": {name: value for name, value in rates.to_dict().items() if name not in shared}}
 
 
 def _write_json(content: dict[str, Any], path: Path) -> None:

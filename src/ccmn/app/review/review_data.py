@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,6 @@ from ccmn.data.csv_format import read_cells
 from ccmn.data.dataset import Matrix, MultiLabelData
 from ccmn.data.formats import format_suffix, is_table, read_table
 from ccmn.data.preprocessing import cell_text
-from ccmn.data.tables import LabelSpec
 
 MAX_FEATURES = 30
 """Maximum number of features shown per row; with more features, the most unusual ones are shown."""
@@ -258,46 +257,33 @@ def shorten(text: str) -> str:
 
 def read_review_data(
     source: PathLike,
-    labels: LabelSpec | None = None,
-    *,
-    text: str | None = None,
-    picture: str | None = None,
-    image: str | None = None,
-    image_dir: Path | None = None,
-    candidates: bool = False,
-    data_dir: PathLike | None = None,
+    roles: ColumnRoles,
     votes: Sequence[str] | None = None,
     items: PathLike | None = None,
-    roles: ColumnRoles | None = None,
+    data_dir: PathLike | None = None,
+    *,
+    picture: str | None = None,
+    image_dir: Path | None = None,
 ) -> tuple[ReviewDataset, Columns]:
     """Read data to review from a file.
-
-    Without ``text``, ``picture`` and ``image``, a row is displayed as a table of its features.
 
     Parameters
     ----------
     source : path or str
         Data file, or name of a dataset.
-    labels : label specification, optional
-        Columns of the labels.
-    text : str, optional
-        Column of texts. They are displayed, and converted to features for the model.
-    picture : str, optional
-        Picture size HEIGHTxWIDTH or HEIGHTxWIDTHx3. The features are displayed as pixels.
-    image : str, optional
-        Column of picture file names. The pictures are displayed; the model does not use them.
-    image_dir : Path, optional
-        Folder of the picture files. The default is the folder of ``source``.
-    candidates : bool, default=False
-        Review the candidate labels of the data instead of the labels.
-    data_dir : path, optional
-        Folder of the dataset catalog.
+    roles : ColumnRoles
+        Columns of labels, tags, texts, pictures and identifiers. Texts and pictures are displayed; without them and
+        without ``picture``, a row is displayed as a table of its features.
     votes : sequence of str, optional
         Columns of item, annotator, label and (optional) value of a long table of votes.
     items : path, optional
         Table of the items of the votes.
-    roles : ColumnRoles, optional
-        Columns of labels, tags, texts, pictures and identifiers, instead of ``labels``, ``text`` and ``image``.
+    data_dir : path, optional
+        Folder of the dataset catalog.
+    picture : str, optional
+        Picture size HEIGHTxWIDTH or HEIGHTxWIDTHx3. The features are displayed as pixels.
+    image_dir : Path, optional
+        Folder of the picture files. The default is the folder of ``source``.
 
     Returns
     -------
@@ -309,9 +295,8 @@ def read_review_data(
     Raises
     ------
     ValueError
-        If more than one display is requested, or if the file lacks the features, labels or candidates.
+        If more than one display is requested, or if the file lacks features or labels.
     """
-    roles = roles or ColumnRoles(labels, text=() if text is None else (text,), image=image)
     if sum(map(bool, (roles.text, picture, roles.image))) > 1:
         raise ValueError("Expected at most one of text, picture and image; got more than one")
     columns, data = Columns.from_training_data(source, roles=roles, data_dir=data_dir, votes=votes, items=items)
@@ -325,12 +310,7 @@ def read_review_data(
         shown = FilePictures(list(data.images), folder if image_dir is None else image_dir)
     tags = None if columns.roles.tags is None else (columns.roles.tags, columns.roles.separator)
     table = None if votes is not None else _table_reader(source)
-    dataset = ReviewDataset(data, data.texts, shown, table=table, tags=tags, ids=data.ids)
-    if candidates:
-        if data.candidates is None:
-            raise ValueError("The data have no candidate labels; omit candidates (--candidates)")
-        dataset = replace(dataset, data=replace(data, Y=data.candidates, candidates=None), table=None)
-    return dataset, columns
+    return ReviewDataset(data, data.texts, shown, table=table, tags=tags, ids=data.ids), columns
 
 
 def _table_reader(source: PathLike) -> Callable[[], Any] | None:

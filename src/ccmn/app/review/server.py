@@ -5,7 +5,6 @@ This module can be imported without starlette and uvicorn, so that a missing ins
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import socket
 from collections.abc import Callable
@@ -14,7 +13,8 @@ from contextlib import suppress
 from ccmn.app.review.retraining import Retraining
 from ccmn.app.review.session import ReviewSession
 
-DEFAULT_HOST = "127.0.0.1"
+HOST = "127.0.0.1"
+"""Address of the server: other machines cannot reach it."""
 
 MAX_CONNECTIONS = 64
 """Further connections are answered with status 503: a browser opens about six."""
@@ -30,7 +30,6 @@ def serve(
     session: ReviewSession,
     retraining: Retraining,
     on_start: Callable[[str], None],
-    host: str = DEFAULT_HOST,
     port: int = 0,
     next_command: str = "",
 ) -> None:
@@ -44,8 +43,6 @@ def serve(
         Background job that the web app starts.
     on_start : callable
         Called with the one-time URL when the server accepts connections.
-    host : str, default="127.0.0.1"
-        IP address to listen on. Requests for any other host are rejected, except ``localhost`` for 127.0.0.1.
     port : int, default=0
         Port to listen on; 0 selects 8765, or another free port if it is in use.
     next_command : str, default=""
@@ -56,9 +53,7 @@ def serve(
     ImportError
         If starlette or uvicorn is not installed.
     OSError
-        If the server cannot listen on this address and port.
-    ValueError
-        If ``host`` is not the IP address of one interface.
+        If the server cannot listen on this port.
     """
     check_installed()
     import uvicorn
@@ -66,19 +61,18 @@ def serve(
     from ccmn.app.review.security import MAX_SECONDS, AccessControl
     from ccmn.app.review.web_app import make_app
 
-    family = socket.AF_INET6 if ":" in check_host(host) else socket.AF_INET
     # With an explicit IPPROTO_TCP, asyncio sets TCP_NODELAY. Without it, each small response takes 40 ms longer.
-    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             with suppress(OSError):
-                listener.bind((host, port or PREFERRED_PORT))
+                listener.bind((HOST, port or PREFERRED_PORT))
             if not listener.getsockname()[1]:
-                listener.bind((host, port))
+                listener.bind((HOST, port))
         except OSError as error:
-            raise OSError(f"cannot listen on {host}, port {port}: {error.strerror}; try another --port") from None
-        address = f"{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
-        hosts = {address, address.replace(DEFAULT_HOST, "localhost")}
+            raise OSError(f"cannot listen on {HOST}, port {port}: {error.strerror}; try another --port") from None
+        address = f"{HOST}:{listener.getsockname()[1]}"
+        hosts = {address, address.replace(HOST, "localhost")}
         token = secrets.token_urlsafe(24)
         app = AccessControl(make_app(session, retraining, next_command), hosts, token)
         listener.listen()
@@ -106,23 +100,3 @@ def check_installed() -> None:
         import uvicorn  # noqa: F401
     except ImportError:
         raise ImportError('ccmn review requires starlette and uvicorn: pip install "ccmn[app]"') from None
-
-
-def check_host(host: str) -> str:
-    """Return a valid IP address; reject addresses that stand for all interfaces.
-
-    Requests must name the host that they are sent to, therefore the host must be a single address.
-
-    Examples
-    --------
-    >>> check_host("0.0.0.0")
-    Traceback (most recent call last):
-    ValueError: host 0.0.0.0 stands for all addresses; use the address that is entered in the browser
-    """
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        raise ValueError(f"host must be an IP address of this machine, such as {DEFAULT_HOST}; got {host!r}") from None
-    if address.is_unspecified:
-        raise ValueError(f"host {host} stands for all addresses; use the address that is entered in the browser")
-    return host

@@ -12,13 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._files import PathLike
-from ccmn._random import as_generator
 from ccmn._validation import FloatArray, check_choice
 from ccmn.app.demo_task import make_demo
 from ccmn.app.evidence import feature_evidence
-from ccmn.app.issues import N_ROWS_FOR_PROBABILITIES, find_suspicions, predict_out_of_fold
+from ccmn.app.issues import (
+    N_ROWS_FOR_PROBABILITIES,
+    Suspicions,
+    find_suspicions,
+    predict_out_of_fold,
+    suspicions_of_votes,
+)
 from ccmn.app.review.decisions import Answer, DecisionStore, Note, QueueItem, UndoneAction
-from ccmn.app.review.queue import FlipCounts, ReviewQueue, RowScores, TrustedRows, count_flips, trusted_rows
+from ccmn.app.review.queue import FlipCounts, ReviewQueue, TrustedRows, count_flips, trusted_rows
 from ccmn.app.review.review_data import FeaturePictures, ReviewDataset
 from ccmn.audit.label_issues import DEFAULT_MIN_P_WRONG
 from ccmn.data.dataset import MultiLabelData
@@ -93,8 +98,7 @@ def open_session(
     data = dataset.data
     inferred = None if data.votes is None else infer_labels(data.votes, data.X, random_state)
     if pred_proba is None:
-        seed = int(as_generator(random_state).integers(2**31))  # as in the other commands
-        pred_proba = predict_out_of_fold(data.X, dataset.given, seed)
+        pred_proba = predict_out_of_fold(data.X, dataset.given, random_state)
     return ReviewSession(dataset, pred_proba, noise, folder, random_state, inferred)
 
 
@@ -215,7 +219,7 @@ class ReviewSession:
     def view(self, item: QueueItem, reviewer: str = "") -> RowView:
         """Return the contents of the page of an item, with the answers of a reviewer."""
         given, scores = self.dataset.given[item.row], self.queue.scores
-        score = np.nan_to_num(scores.row_scores(item.row), nan=-1.0)
+        score = np.nan_to_num(scores.score[item.row], nan=-1.0)
         answers = self.store.row_answers(item.row, reviewer, bulk=item.stream != "random")
         asked = sorted(item.asked, key=lambda label: (given[label] != 1, -score[label]))
         questions = tuple(
@@ -235,7 +239,7 @@ class ReviewSession:
 
     def reasons(self, row: int, labels: list[int]) -> tuple[str, ...]:
         """Return why the most suspicious labels of a row are suspicious; ``labels`` are in the order of suspicion."""
-        score = np.nan_to_num(self.queue.scores.row_scores(row), nan=-1.0)
+        score = np.nan_to_num(self.queue.scores.score[row], nan=-1.0)
         shown = [label for label in labels if score[label] >= DEFAULT_MIN_P_WRONG] or labels[:1]
         return tuple(self._reason(row, label) for label in shown[:MAX_REASONS] if score[label] >= 0)
 
@@ -293,7 +297,7 @@ class ReviewSession:
         Labels that were not observed become "unsure".
         """
         given = self.dataset.given[item.row]
-        wrong = np.nan_to_num(self.queue.scores.row_scores(item.row)) >= DEFAULT_MIN_P_WRONG
+        wrong = np.nan_to_num(self.queue.scores.score[item.row]) >= DEFAULT_MIN_P_WRONG
         values = np.where(wrong, 1 - given, given) if suggestions else given
         answers: dict[int, Answer] = {
             j: "unsure" if np.isnan(given[j]) else "yes" if values[j] == 1 else "no" for j in item.asked
@@ -310,7 +314,7 @@ class ReviewSession:
         """
         if not self.queue.scores.known:
             raise ValueError("error probabilities are not known yet")
-        rows = np.flatnonzero(self.queue.scores.label_scores(label) >= max(least, DEFAULT_MIN_P_WRONG))
+        rows = np.flatnonzero(np.nan_to_num(self.queue.scores.score[:, label]) >= max(least, DEFAULT_MIN_P_WRONG))
         given = self.dataset.given
         answers: list[tuple[int, int, Answer]] = [
             (int(row), label, "no" if given[row, label] == 1 else "yes") for row in rows
@@ -347,7 +351,7 @@ class ReviewSession:
         if text:
             texts, part = self.dataset.texts or [""] * len(matches), text.casefold()
             matches &= np.array([part in content.casefold() for content in texts], dtype=bool)
-        order = scores.order if label is None else np.argsort(-scores.label_scores(label), kind="stable")
+        order = scores.order if label is None else np.argsort(-np.nan_to_num(scores.score[:, label]), kind="stable")
         rows: NDArray[np.int64] = order[matches[order]]
         return rows
 
@@ -415,17 +419,16 @@ class ReviewSession:
             self.store.set_metadata("trained", {**description, "rates": rates.to_dict()})
             self.queue.scores = self._scores()
 
-    def _scores(self) -> RowScores:
+    def _scores(self) -> Suspicions:
         """Return the order of the rows; error probabilities are declared, or learned from enough random rows."""
         if self._inferred is not None:
-            return RowScores.of_votes(self.dataset.given, self._inferred)
+            return suspicions_of_votes(self.dataset.given, self._inferred)
         sample = self.sample() if self.trained is not None else trusted_rows((), self.dataset.data.q)
         learned = len(sample.rows) >= N_ROWS_FOR_PROBABILITIES
         known = learned or self.declared is not None
         rates = None if self.declared is None else self.rates_in_use()
         knowledge = {"trusted": sample} if len(sample.rows) and known else {}
-        found = find_suspicions(self.dataset.given, self._pred_proba, rates, known=known, **knowledge)
-        return RowScores(found)
+        return find_suspicions(self.dataset.given, self._pred_proba, rates, known=known, **knowledge)
 
     def close(self) -> None:
         """Close the store of answers."""

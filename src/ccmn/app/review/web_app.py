@@ -23,7 +23,6 @@ from ccmn.app.review.decisions import ANSWERS, QueueItem, ReviewerAnswer, Stream
 from ccmn.app.review.retraining import EXPORTED_FILES, MIN_ROWS_FOR_COMPARISON, Retraining, export_answers
 from ccmn.app.review.security import error_response
 from ccmn.app.review.session import ReviewSession
-from ccmn.estimation.trusted import Rate
 
 STATIC_FILES = {"review.css": "text/css", "review.js": "text/javascript"}
 """Style sheet and script with their media types. No other file can be requested."""
@@ -173,7 +172,7 @@ class ReviewApp:
 
     def rates(self, request: Request) -> Response:
         """Return the page of the noise rates."""
-        return self._page(request, "rates.html", tab="rates", rates=_displayed_rates(self._session))
+        return self._page(request, "rates.html", tab="rates", rates=_rates(self._session))
 
     def results(self, request: Request) -> Response:
         """Return the page for training and export."""
@@ -423,89 +422,42 @@ def breakable(name: str) -> Markup:
 _TEMPLATES.filters["breakable"] = breakable
 
 
-class DisplayedRate(NamedTuple):
-    """One noise rate of one label as shown on the page: texts, and positions from 0 to 100 in its drawing."""
-
-    key: str
-    used: str
-    """Rate that the app uses."""
-    counted: str
-    """Number of flips and of rows in the random sample."""
-    interval: str
-    """Credible interval of the counted rate."""
-    low: float
-    high: float
-    """Ends of the interval."""
-    tick: float | None
-    """Position of the rate that the app uses; None if it uses no rates."""
-    dot: float | None
-    """Position of the counted rate; None without rows."""
-    contradicted: bool
-    """Whether the rate that the app uses is outside the interval of the counted rate."""
-
-
-def _displayed_rates(session: ReviewSession) -> list[tuple[str, DisplayedRate, DisplayedRate]]:
-    """Return name, missing-label rate and added-label rate of each label."""
-    used, names, counts = session.rates_in_use(), session.dataset.label_names, session.flip_counts()
-
-    def displayed(key: str, j: int, rate: float | None, counted: Rate, n_flips: int, n_rows: int) -> DisplayedRate:
-        return DisplayedRate(
-            key=f"{key}-{j}",
-            used="–" if rate is None else f"{rate:.2f}",
-            counted=f"{n_flips} of {n_rows}" if n_rows else "–",
-            interval=f"{counted.low:.2f}–{counted.high:.2f}",
-            low=round(100 * counted.low, 1),
-            high=round(100 * counted.high, 1),
-            tick=None if rate is None else round(100 * rate, 1),
-            dot=round(100 * counted.value, 1) if n_rows else None,
-            contradicted=bool(n_rows) and rate is not None and not counted.low <= rate <= counted.high,
-        )
-
-    rows = []
-    for j, flips in enumerate(counts[:MAX_RATES]):
-        pos, neg = (None, None) if used is None else (float(used.rho_pos[j]), float(used.rho_neg[j]))
-        missing = displayed("pos", j, pos, flips.rho_pos, flips.missing, flips.positives)
-        added = displayed("neg", j, neg, flips.rho_neg, flips.added, flips.negatives)
-        rows.append((names[j], missing, added))
+def _rates(session: ReviewSession) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return the name and both noise rates of each label: in use, and counted in the random sample."""
+    used, rows = session.rates_in_use(), []
+    for j, (name, flips) in enumerate(zip(session.dataset.label_names, session.flip_counts()[:MAX_RATES])):
+        rates = []
+        for side, counted, n_flips, n_rows in (
+            ("pos", flips.rho_pos, flips.missing, flips.positives),
+            ("neg", flips.rho_neg, flips.added, flips.negatives),
+        ):
+            rate = None if used is None else float(getattr(used, f"rho_{side}")[j])
+            off = bool(n_rows) and rate is not None and not counted.low <= rate <= counted.high
+            rates.append({"key": f"{side}-{j}", "used": rate, "counted": counted, "off": off})
+            rates[-1]["flips"] = f"{n_flips} of {n_rows}" if n_rows else ""
+        rows.append((name, rates))
     return rows
 
 
-class ListedRow(NamedTuple):
-    """Row in the list of rows."""
-
-    row: int
-    id: str
-    excerpt: str
-    given: list[str]
-    rank: int
-    """Rank of the row among the suspicious rows."""
-    suspect: str
-    """The most suspicious label, or the label that rows are filtered by; empty if not observed."""
-    suspect_given: bool
-    p_wrong: float | None
-    """Error probability of this label; None if it is not known."""
-    answered: bool
-
-
-def _listed_rows(session: ReviewSession, rows: list[int], label: int | None) -> list[ListedRow]:
+def _listed_rows(session: ReviewSession, rows: list[int], label: int | None) -> list[dict[str, Any]]:
+    """Return what the list of rows shows of each row: its labels, and the most suspicious one or ``label``."""
     dataset, answered, scores = session.dataset, session.store.answered_rows(), session.queue.scores
     listed = []
     for row in rows:
-        score = np.nan_to_num(scores.row_scores(row), nan=-1.0)
+        score = np.nan_to_num(scores.score[row], nan=-1.0)
         suspect = int(score.argmax()) if label is None else label
-        listed.append(
-            ListedRow(
-                row,
-                dataset.name(row),
-                dataset.excerpt(row),
-                [dataset.short_name(int(j)) for j in np.flatnonzero(dataset.given[row] == 1)],
-                int(scores.rank[row]),
-                dataset.short_name(suspect) if score[suspect] >= 0 else "",
-                bool(dataset.given[row, suspect] == 1),
-                float(score[suspect]) if scores.known else None,
-                row in answered,
-            )
-        )
+        shown = {
+            "row": row,
+            "id": dataset.name(row),
+            "excerpt": dataset.excerpt(row),
+            "given": [dataset.short_name(int(j)) for j in np.flatnonzero(dataset.given[row] == 1)],
+            "rank": int(scores.rank[row]),
+            "suspect": dataset.short_name(suspect) if score[suspect] >= 0 else "",
+            "suspect_given": bool(dataset.given[row, suspect] == 1),
+            "p_wrong": float(score[suspect]) if scores.known else None,
+            "answered": row in answered,
+        }
+        listed.append(shown)
     return listed
 
 
