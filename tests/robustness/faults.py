@@ -32,7 +32,7 @@ COMMANDS = (
     "data convert task.npz --out OUT/new.csv",
     "data convert task.csv --labels -3 --out OUT/new.npz",
     "noise estimate task.npz --out OUT/new.json",
-    "noise inject task.npz --partial 0.1 --out OUT/new.npz",
+    "noise inject task.npz --rho-neg 0.1 --out OUT/new.npz",
     "audit task.npz --out OUT/new.csv",
     "fit task.npz --noise none --out OUT/new.ccmn",
     "fit task.npz --noise none --method hamming --epochs 2 --lr 0.05 --out OUT/new",

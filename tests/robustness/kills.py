@@ -18,7 +18,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
@@ -89,7 +88,7 @@ def save_model(rng: np.random.Generator, folder: Path) -> str:
 
 def write_files(rng: np.random.Generator, folder: Path) -> str:
     """Write data files and rates, with the writers that exports, votes and caches use, too."""
-    from ccmn.app.cli.noise_commands import read_rates, write_rates
+    from ccmn.app.rates_files import read_estimate, write_rates
     from ccmn.app.review.retraining import _write_lines
     from ccmn.data import MultiLabelData, read_file, write_file
     from ccmn.noise import PartialNoise
@@ -113,7 +112,7 @@ def write_files(rng: np.random.Generator, folder: Path) -> str:
     for found in (read_file(folder / "data.npz"), read_file(folder / "data.csv", -2)):
         i = int(found.Y[0, 0])
         expect(np.array_equal(found.X, X + i) and bool((i == found.Y).all()), "damaged", found.name)
-    expect(read_rates(folder / "rates.json").rho_neg[0] in (0.1, 0.2), "damaged", "rates.json")
+    expect(read_estimate(folder / "rates.json").rho_neg[0] in (0.1, 0.2), "damaged", "rates.json")
     votes = np.loadtxt(folder / "votes.csv", delimiter=",", skiprows=1, usecols=(0, 3))
     expect(votes.shape == (100, 2) and len(set(votes[:, 1])) == 1, "damaged", "votes.csv")
     write(0)
@@ -123,12 +122,10 @@ def write_files(rng: np.random.Generator, folder: Path) -> str:
 
 
 def resume_parts(rng: np.random.Generator, folder: Path) -> str:
-    """Encode rows in parts, and store results in a cache; both continue after a kill."""
-    from ccmn.app.cli.output import ResultCache
+    """Encode rows in parts, which continues after a kill."""
     from ccmn.data.encoders import encode_rows
 
     X = np.random.default_rng(0).normal(size=(300, 2))
-    Y, proba = (X > 0).astype(float), np.full((300, 2), 0.25)
 
     def encode(report: Report = lambda line: None) -> np.ndarray:
         def encoder(rows: list[int]) -> np.ndarray:
@@ -137,32 +134,13 @@ def resume_parts(rng: np.random.Generator, folder: Path) -> str:
 
         return encode_rows(encoder, int, 300, batch_size=1, parts=folder / "parts")
 
-    def keep(place: Path) -> np.ndarray:
-        return ResultCache(place, 0).probabilities(X, Y)
-
-    def work(report: Report) -> None:
-        encode()
-        while True:
-            for path in (folder / "cache").iterdir():
-                path.unlink()
-            keep(folder / "cache")
-
-    with patch("ccmn.app.issues.out_of_fold_probabilities", lambda *_, **__: proba):
-        keep(folder / "cache")
-        names = sorted(os.listdir(folder / "cache"))
-        killed(work, float(rng.exponential(0.1)))
-        expect(np.array_equal(keep(folder / "cache"), proba), "lost", "cached result")
-        for path in (folder / "cache").glob("[!.]*"):
-            path.unlink()
-        keep(folder / "cache")  # removes temporary files of the killed process
-    left = sorted(os.listdir(folder / "cache"))
-    expect(left == names, "leftovers", left)
+    killed(lambda report: encode(), float(rng.exponential(0.1)))
     done = len(list((folder / "parts").glob("[0-9]*.npy"))) if (folder / "parts").exists() else 0
     computed: list[str] = []
     expected = np.stack([X[:, 0], X[:, 1] ** 2], 1).astype(np.float32)
     expect(np.array_equal(encode(computed.append), expected), "damaged", "parts")
     expect(len(computed) == 300 - min(300, 16 * done), "lost", f"{len(computed)} rows after {done} parts")
-    return "parts and cache"
+    return "parts"
 
 
 # -- Stores

@@ -291,7 +291,7 @@ def _fit_with_checkpoint(path: Path) -> np.ndarray:
 
 
 def _rates() -> bytes:
-    from ccmn.app.cli.noise_commands import describe_rates
+    from ccmn.app.rates_files import describe_rates
     from ccmn.estimation import estimate_noise
 
     rng = np.random.default_rng(1)
@@ -366,7 +366,7 @@ def _read_model(path: Path) -> Any:
 
 
 def _read_rates(path: Path) -> Any:
-    from ccmn.app.cli.noise_commands import describe_rates, read_estimate
+    from ccmn.app.rates_files import describe_rates, read_estimate
 
     return json.dumps(describe_rates(read_estimate(path)))
 
@@ -440,9 +440,9 @@ def _read_mixed(path: Path) -> Any:
 
 def _read_table_model(path: Path) -> Any:
     """Predict rows of a table with a model, as the command does."""
-    from ccmn.app.cli.predict_command import _load
+    from ccmn.app.cli.predict_command import load_columns
 
-    classifier, columns = _load(path)
+    classifier, columns = load_columns(path)
     rows = write(path.parent, "mixed.csv", _mixed())
     try:
         data = columns.read_rows(rows)

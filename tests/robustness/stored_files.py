@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from robustness.campaign import Failure
-from robustness.formats import ZIP, Format, pack_zip, table, unpack_zip, write
+from robustness.formats import ZIP, Format, table, unpack_zip, write
 
 NAMES = ["sea", "sky"]
 N_ROWS = 12
@@ -157,11 +157,11 @@ def _noise(kind: str) -> bytes:
 def _read_noise(path: Path) -> None:
     """Read a description of noise; the commands accept only kinds without further inputs per row."""
     from ccmn._files import prefix_errors
-    from ccmn.app.cli.noise_commands import read_rates
+    from ccmn.app.rates_files import read_estimate
     from ccmn.noise import GroupedNoise
 
     if path.name == "transition.json":
-        json.dumps(read_rates(path).to_dict())
+        json.dumps(read_estimate(path).to_dict())
         return
     with prefix_errors(path):
         GroupedNoise.from_dict(json.loads(path.read_text("utf-8")))
@@ -261,36 +261,6 @@ def _read_photo(path: Path) -> Any:
     return encode_rows(load_encoder("pixels:4x4", "image"), open_images([path.name], path.parent), 1)
 
 
-# -- Caches
-
-
-@cache
-def _cache() -> bytes:
-    """Return all files of a folder in which commands keep results."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as place:
-        _use_cache(Path(place))
-        return pack_zip({path.name: path.read_bytes() for path in Path(place).iterdir()})
-
-
-def _use_cache(folder: Path) -> None:
-    from ccmn.app.cli.output import ResultCache
-
-    X, Y = table()
-    results = ResultCache(folder, 0)
-    rates, proba = results.rates(X, Y, "both"), results.probabilities(X, Y.astype(np.float64))
-    if proba.shape != Y.shape or not ((proba >= 0) & (proba <= 1)).all():
-        raise Failure("not finite", "probabilities of an accepted file")
-    if rates.noise.n_labels != 2 or not np.isfinite([rates.noise.rho_pos, rates.noise.rho_neg]).all():
-        raise Failure("not finite", "rates of an accepted file")
-
-
-def _read_cache(path: Path) -> Any:
-    """Use a cache with a damaged file: it is computed again, or has valid content."""
-    _use_cache(_unpacked(path, "cache"))
-
-
 FORMATS = (
     Format("argilla.json", _argilla, _read_training_data),
     Format("argilla.jsonl", _argilla_1, _read_training_data),
@@ -320,5 +290,4 @@ FORMATS = (
     Format("groups.ccmn", partial(_model, "groups"), _read_model, None, ZIP),
     Format("fold-0.safetensors", _fold, _read_fold),
     Format("photo.png", _photo, _read_photo),
-    Format("cache.zip", _cache, _read_cache, None, ZIP, only_inner=True),
 )

@@ -135,7 +135,7 @@ def test_rates_that_the_data_do_not_identify_are_reported_with_options(run, unna
     Y = unnamed.X[:, :3] * 0.3 + rng.normal(size=unnamed.Y.shape) > 0.3  # hardly depends on the features
     write_file(replace(unnamed, Y=Y.astype(np.uint8)), "weak.npz")
     result = run("noise", "estimate", "weak.npz")
-    assert "! 0: The features do not predict this label" in result.stdout
+    assert "! 0, 2: The features do not predict this label" in result.stdout  # one line per warning
     assert "--noise partial or missing" in result.stderr
     assert "--trusted FILE" in result.stderr
     assert "noise_type=" not in result.stderr

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from app.report.checks import check_page
-from ccmn.app.cli.noise_commands import read_rates
+from ccmn.app.rates_files import read_estimate as read_rates
 from ccmn.audit import audit_labels, find_label_issues
 from ccmn.data import MultiLabelData, read_file, write_file
 from ccmn.noise import PartialNoise
@@ -151,13 +151,11 @@ def _without_digits(issues):
     ]
 
 
-def test_formats_candidates_and_unobserved_labels(printed, task, noisy, files):
+def test_formats_and_unobserved_labels(printed, task, noisy, files):
     expected = printed("audit", "noisy.npz", "--noise", "noisy.rates.json")
     write_file(noisy, files / "noisy.csv")
     same = printed("audit", "noisy.csv", "--labels", "sea,sky,sun", "--noise", "noisy.rates.json")
     assert _without_digits(same["issues"]) == _without_digits(expected["issues"])
-    write_file(MultiLabelData(task.X, task.Y, candidates=noisy.Y, label_names=task.label_names), files / "both.npz")
-    assert printed("audit", "both.npz", "--candidates", "--noise", "noisy.rates.json")["issues"] == expected["issues"]
     Y = noisy.Y.astype(np.float32)
     Y[:100] = np.nan
     write_file(MultiLabelData(task.X, Y), files / "weak.npz")
@@ -175,7 +173,6 @@ def test_formats_candidates_and_unobserved_labels(printed, task, noisy, files):
         (["task.npz", "--trusted", "task.npz"], 1, "not a file of verified rows"),
         (["task.npz", "--min-p-wrong", 1.5], 2, "--min-p-wrong"),
         (["task.npz", "--top", 0], 2, "--top"),
-        (["task.npz", "--candidates"], 1, "no candidate sets"),
         (["task.npz", "--out", "task.csv"], 1, "task.csv already exists"),
         (["task.npz", "--noise", "two.json"], 1, "rates of 3 labels; got rates of 2 labels"),
         (["task.npz", "--noise", "classes.json"], 1, "got TransitionNoise"),

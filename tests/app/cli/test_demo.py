@@ -6,13 +6,13 @@ from app.report.checks import check_page
 def test_demo_prints_a_table_and_writes_a_report(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run("demo", "--quick")
-    assert "noisy, unbiased" in result.stdout
+    assert "noisy labels, true rates" in result.stdout
     assert result.stdout.count("0.") >= 18
     assert "report written to ccmn-demo/report.html" in result.stdout
     assert "ccmn review --demo" in result.stdout
     page = (tmp_path / "ccmn-demo" / "report.html").read_text()
     reader = check_page(page)
-    assert reader.counts["h2"] == 6
+    assert reader.counts["h2"] == 5
     assert reader.counts["img"] == 24
     assert "http:" not in page
     assert len(page) < 500_000

@@ -144,7 +144,7 @@ def test_pixels_encoder_is_a_small_copy():
 
 
 def test_texts_with_kept_columns(folder, printed):
-    arguments = "--text", "title", "--keep", "file", "--encoder", "own_encoder:make", "--out", "out.parquet"
+    arguments = "--text", "title", "--id", "file", "--encoder", "own_encoder:make", "--out", "out.parquet"
     assert printed("embed", "photos.csv", *arguments) == {"out": "out.parquet", "rows": 40, "dimensions": 2}
     written = pd.read_parquet("out.parquet")
     assert written.e0.tolist() == folder.table.title.str.len().tolist()
@@ -235,7 +235,6 @@ def test_errors_lead_from_pictures_to_their_vectors(folder, rejected):
         ((), 2, "--image COLUMN or --text COLUMN"),
         (("--image", "file", "--text", "title"), 2, "--image COLUMN or --text COLUMN"),
         (("--image", "picture"), 1, "no column 'picture'"),
-        (("--text", "title", "--keep", "other"), 1, "'other'"),
         (("--text", "title", "--encoder", "resnet50"), 1, "LIBRARY:NAME"),
         (("--text", "title", "--encoder", "own_encoder:other"), 1, "no function 'other'"),
         (("--image", "title"), 1, "there is no file"),

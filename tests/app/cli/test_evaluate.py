@@ -10,8 +10,8 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 from app.report.checks import check_page
-from ccmn.app.report.console import metric_title
 from ccmn.app.report.facts import RANK_METRICS
+from ccmn.app.report.tables import metric_title
 from ccmn.data import write_file
 from ccmn.estimation import NoiseRates
 from ccmn.metrics import METRICS
@@ -109,7 +109,7 @@ def test_values_outside_the_range_are_marked(run, printed, saved, task, files):
     assert "* outside [0, 1]: " in output
     page = (files / "model.html").read_text()
     text = " ".join(check_page(page).text)
-    assert f"{value:.4f}* ±" in text
+    assert f"{value:.3f}* ±" in text
     assert "* outside [0, 1]: " in text
     assert "drawn at the end of this range" in text
     # An estimate above the largest value is drawn at the same place as this value.
@@ -188,10 +188,10 @@ def test_report(run, printed, rejected, saved, fresh, files):
     found = printed(*arguments)
     assert found["report"] == "model.html"
     reader = check_page((files / "model.html").read_text())
-    assert reader.counts["h2"] == 6
+    assert reader.counts["h2"] == 5
     value = found["metrics"]["hamming_loss"]
     mark = "" if 0 <= value["value"] <= 1 else "*"
-    assert f"{value['value']:.4f}{mark} ± {value['se']:.4f}, unbiased" in reader.text
+    assert f"{value['value']:.3f}{mark} ± {value['se']:.3f}, unbiased" in reader.text
     assert "model.html already exists" in rejected(*arguments)
     assert "report written to model.html" in run(*arguments, "--force").stdout
 
@@ -199,9 +199,9 @@ def test_report(run, printed, rejected, saved, fresh, files):
 def test_report_without_noise(printed, saved, files):
     found = printed("evaluate", saved, "task.csv", "--report", "model.html")
     reader = check_page((files / "model.html").read_text())
-    assert reader.counts["h2"] == 5  # no label issues without noise
-    assert any(f"{found['metrics']['hamming_loss']:.1%} of the labels wrongly" in part for part in reader.text)
-    assert any(part.startswith(f"{found['metrics']['hamming_loss']:.4f}") for part in reader.text)
+    assert reader.counts["h2"] == 4  # no label issues without noise
+    assert any(f"{100 * found['metrics']['hamming_loss']:.1f} % of the labels wrongly" in part for part in reader.text)
+    assert any(part.startswith(f"{found['metrics']['hamming_loss']:.3f} ±") for part in reader.text)
 
 
 def test_rows_with_unobserved_labels_are_left_out_without_noise(run, printed, saved, task, files):
@@ -247,7 +247,7 @@ def test_rank_metrics_use_rows_with_labels(printed, saved, task, files):
 
 
 def test_rate_files_keep_standard_errors(tmp_path):
-    from ccmn.app.cli.noise_commands import match_rates, read_estimate, write_rates
+    from ccmn.app.rates_files import match_rates, read_estimate, write_rates
 
     noise = ClassConditionalNoise([0.1, 0.2], [0.3, 0.1], label_names=["sea", "sky"])
     rates = replace(NoiseRates.known(noise, np.ones((4, 2))), se_pos=np.array([0.05, 0.02]))

@@ -63,7 +63,7 @@ def test_full_disk(run, saved, files, command, name):
 @pytest.mark.parametrize("old", [True, False], ids=["old files", "no files"])
 @pytest.mark.parametrize("fails", ["new.npz", "new.rates.json"])
 def test_inject_writes_both_files_or_none(run, files, monkeypatch, old, fails):
-    command = ("noise", "inject", "task.npz", "--force", "--out", "new.npz", "--partial")
+    command = ("noise", "inject", "task.npz", "--force", "--out", "new.npz", "--rho-neg")
     if old:
         run(*command, 0.1)
     before = {path.name: path.read_bytes() for path in files.iterdir()}
@@ -91,7 +91,7 @@ def test_inject_writes_both_files_or_none(run, files, monkeypatch, old, fails):
         ("evaluate", "MODEL", "task.csv", "--report"),
         ("audit", "task.npz", "--out"),
         ("data", "convert", "task.npz", "--out"),
-        ("noise", "inject", "task.npz", "--partial", 0.1, "--out"),
+        ("noise", "inject", "task.npz", "--rho-neg", 0.1, "--out"),
         ("noise", "estimate", "task.npz", "--out"),
     ],
     ids=lambda command: " ".join(map(str, command[:2])),
@@ -203,7 +203,7 @@ class TestRateFiles:
 
     def test_noise_requires_observed_labels(self, rejected, task, files):
         write_file(MultiLabelData(task.X, np.full((task.n, 2), np.nan)), files / "unknown.npz")
-        message = rejected("noise", "inject", "unknown.npz", "--partial", 0.1, "--out", "noisy.npz")
+        message = rejected("noise", "inject", "unknown.npz", "--rho-neg", 0.1, "--out", "noisy.npz")
         assert "unknown.npz contains no observed labels" in message
 
 

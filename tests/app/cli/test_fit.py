@@ -86,15 +86,6 @@ def test_validation_file(run, task, files):
     assert_allclose(history["validation.csv"], history["task.npz"])
 
 
-def test_candidates(run, rejected, task, files):
-    candidates = np.maximum(task.Y, np.random.default_rng(1).random(task.Y.shape) < 0.3)
-    write_file(replace(task, candidates=candidates), files / "partial.npz")
-    arguments = ("--noise", "partial", "--candidates", *QUICK)
-    text = run("fit", "partial.npz", "--validation", "partial.npz", *arguments, "--out", "model.ccmn").stdout
-    assert "missing-label rate 0.00, added-label rate 0." in text
-    assert "no candidate sets" in rejected("fit", "task.npz", *arguments, "--out", "other.ccmn")
-
-
 def test_checkpoint_is_deleted_only_after_the_model_is_saved(run, rejected, files):
     arguments = ("fit", "task.npz", "--noise", "none", *QUICK, "--checkpoint", "state", "--out")
 
@@ -215,7 +206,7 @@ def test_note_on_too_few_rows(run, files):
 
 def test_real_data(run, printed, real_data, tmp_path):
     noisy, model = tmp_path / "noisy.npz", tmp_path / "model.ccmn"
-    run("noise", "inject", "yeast", "--data-dir", real_data, "--paper-draw", "moderate", "--out", noisy)
+    run("noise", "inject", "yeast", "--data-dir", real_data, "--rho-pos", 0.1, "--rho-neg", 0.4, "--out", noisy)
     found = {}
     for noise in ("none", tmp_path / "noisy.rates.json"):
         arguments = ("--method", "hamming", "--force", "--out", model)

@@ -86,7 +86,7 @@ def test_support_tickets(run, follow, reviewer, true):
     tickets = pd.DataFrame({"ticket": [f"T{i:03}" for i in range(N)], "the body": texts(true), "tags": joined(noisy)})
     tickets.to_csv("it's tickets.csv", index=False)
     reviewer(true)
-    options = ("--tags", "tags", "--text", "the body", "--id", "ticket", "--cache", "my results")
+    options = ("--tags", "tags", "--text", "the body", "--id", "ticket")
     estimated = run("noise", "estimate", "it's tickets.csv", *options, "--noise", "partial", "--out", "rates.json")
     audited = follow(estimated, "audit")
     assert pd.read_csv("issues.csv").id.isin(tickets.ticket).all()

@@ -168,7 +168,7 @@ def test_corrected_table_keeps_all_other_cells(help_desk):
     from ccmn.app.review.retraining import export_answers
 
     roles = ColumnRoles(tags="Schlagwörter", text=("Text",), id="Ticket-ID", ignore=("Erstellt", "Kosten (€)"))
-    dataset, _ = read_review_data("export.csv", roles=roles)
+    dataset, _ = read_review_data("export.csv", roles)
     session = open_session(dataset, "review", "partial")
     item = session.start()
     given = dataset.given[item.row]

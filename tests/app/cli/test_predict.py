@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ccmn import ClassConditionalNoise, control_risk
-from ccmn.app.cli.predict_command import model_columns
 from ccmn.data import write_file
 from ccmn.models import CCMNClassifier, load_model
 from ccmn.noise import TransitionNoise
@@ -127,12 +127,6 @@ def test_prediction_in_blocks(run, saved, files, monkeypatch, options):
     assert run("predict", saved, "task.npz", *options).stdout == whole
 
 
-def test_columns_of_a_saved_model(saved):
-    columns = model_columns(load_model(saved))
-    assert columns.feature_names == ("length", "width", "depth", "age")
-    assert (columns.n_features, columns.n_labels, columns.label_names) == (4, 3, ("sea", "sky", "sun"))
-
-
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
@@ -141,11 +135,11 @@ def test_columns_of_a_saved_model(saved):
         ({"table": {"steps": [{"kind": "text", "column": "t"}]}}, "not a description of the preprocessing"),
     ],
 )
-def test_inconsistent_columns(saved, extra, message):
+def test_inconsistent_columns(rejected, saved, files, extra, message):
     classifier = load_model(saved)
     classifier.extra_ = extra
-    with pytest.raises(ValueError, match=message):
-        model_columns(classifier)
+    classifier.save("damaged.ccmn")
+    assert re.search(message, rejected("predict", "damaged.ccmn", "task.csv"))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 from ccmn.app.cli.votes_command import label_agreement
 from ccmn.app.review import open_session, read_review_data
+from ccmn.data.column_roles import ColumnRoles
 from ccmn.votes import VoteTable
 
 
@@ -53,18 +54,17 @@ def test_audit_describes_the_annotators(run, vote_file, tmp_path):
     run("audit", vote_file, "--votes", "item,worker,tag", "--report", page)
     text = page.read_text()
     assert '<h2 id="annotators">' in text
-    assert len(re.findall(r"<th[^>]*>eve</th>", text)) == 3  # one line per label
+    assert len(re.findall(r"<th[^>]*>eve</th>", text)) == 1  # means over labels
 
 
 def test_review_orders_rows_by_the_gain_of_another_vote(vote_file, tmp_path):
-    dataset, _ = read_review_data(vote_file, votes=["item", "worker", "tag"])
+    dataset, _ = read_review_data(vote_file, ColumnRoles(), ["item", "worker", "tag"])
     session = open_session(dataset, tmp_path / "review")
     try:
         scores = session.queue.scores
         votes = dataset.data.votes.to_array()[scores.order[0]]
         assert any(set(column) == {0.0, 1.0} for column in votes.T)  # annotators disagree on the first row
-        assert scores.row_scores(0).shape == (3,)
-        assert scores.label_scores(1)[7] == scores.row_scores(7)[1]
+        assert scores.score.shape == (300, 3)
         given = dataset.given
         assert 0 < scores.worst[scores.order[0]] < 1
         assert not np.isnan(given).any()

@@ -200,7 +200,7 @@ def test_errors_of_a_damaged_file_name_the_file(tmp_path, seed):
 def test_damage_while_the_store_is_open_is_reported(tmp_path):
     path = tmp_path / "decisions.db"
     with make_store(path) as store:
-        store._connection.execute("DROP TABLE answers")
+        store._connection.execute("DROP VIEW answers")
         for call in (store.answers, store.sampled_rows, lambda: store.record(ITEMS[0], {0: "yes"})):
             with pytest.raises(ValueError, match=r"decisions\.db .*no such table"):
                 call()

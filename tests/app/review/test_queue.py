@@ -14,7 +14,6 @@ from ccmn.app.review.queue import (
     MAX_QUESTIONS,
     FlipCounts,
     ReviewQueue,
-    RowScores,
     corrected_labels,
     count_flips,
     trusted_rows,
@@ -30,7 +29,7 @@ def make_queue(q=3, n=12, random_state=5, given=None, known=True):
     rng = np.random.default_rng(0)
     given = rng.integers(0, 2, size=(n, q)).astype(np.float32) if given is None else given
     noise = ClassConditionalNoise(np.full(q, 0.3), np.full(q, 0.3))
-    scores = RowScores(find_suspicions(given, rng.random(given.shape), noise, known=known))
+    scores = find_suspicions(given, rng.random(given.shape), noise, known=known)
     return ReviewQueue(DecisionStore(":memory:", {}), given, scores, random_state)
 
 
@@ -115,7 +114,7 @@ def test_number_of_questions_is_limited():
     random, suspicious = queue.after(-1, "random"), queue.after(-1, "suspicious")
     assert len(set(random.asked)) == len(set(suspicious.asked)) == MAX_QUESTIONS
     assert set(suspicious.asked) >= {0, 1, 2}  # the given labels
-    score = queue.scores.row_scores(suspicious.row)
+    score = queue.scores.score[suspicious.row]
     assert score[list(suspicious.asked[3:])].min() >= np.delete(score, suspicious.asked).max()
     # The questions of a random row depend on random_state and row only, not on the given labels.
     other = make_queue(q=q, n=40, given=1 - queue.given)
@@ -132,9 +131,9 @@ def test_scores_agree_with_find_label_issues():
     queue = make_queue(q=4, n=30)
     scores = queue.scores
     noise = ClassConditionalNoise([0.3] * 4, [0.3] * 4)
-    issues = find_label_issues(queue.given, scores.found.proba, noise, min_p_wrong=0)
+    issues = find_label_issues(queue.given, scores.proba, noise, min_p_wrong=0)
     for issue in issues.head(50).itertuples():
-        assert scores.row_scores(issue.row)[issue.label] == pytest.approx(issue.p_wrong)
+        assert scores.score[issue.row][issue.label] == pytest.approx(issue.p_wrong)
     assert scores.order[0] == issues.row[0]
     assert scores.rank[scores.order].tolist() == list(range(1, 31))
 

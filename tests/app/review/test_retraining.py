@@ -13,13 +13,20 @@ from ccmn.app.review import Retraining, export_answers
 from ccmn.app.review.retraining import compare_errors
 from ccmn.app.review.review_data import read_review_data
 from ccmn.data import read_file
+from ccmn.data.column_roles import ColumnRoles
 from ccmn.estimation import NoiseRates
 from ccmn.models import CCMNClassifier, load_model
 from ccmn.noise import NoiseModel
 
 
-def quick(rates, random_state):
-    return CCMNClassifier(rates.noise, loss="hamming", epochs=15, lr=0.05, random_state=random_state)
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Train with few epochs."""
+
+    def make(rates, random_state):
+        return CCMNClassifier(rates.noise, loss="hamming", epochs=15, lr=0.05, random_state=random_state)
+
+    monkeypatch.setattr("ccmn.app.review.retraining.make_review_classifier", make)
 
 
 def test_rates_use_the_random_sample_and_training_uses_every_answer(session, monkeypatch):
@@ -33,7 +40,7 @@ def test_rates_use_the_random_sample_and_training_uses_every_answer(session, mon
         return fit(self, X, y, **kwargs)
 
     monkeypatch.setattr(CCMNClassifier, "fit", spy)
-    training = Retraining(session, make_classifier=quick)
+    training = Retraining(session)
     training.start()
     training.wait()
     assert training.error == ""
@@ -54,7 +61,7 @@ def test_error_probabilities_are_learned_from_enough_random_rows(tmp_path, n_row
     while session.store.progress()["counted"] < n_rows:
         answer_correctly(session, 1)
     assert not session.queue.scores.known
-    training = Retraining(session, make_classifier=quick)
+    training = Retraining(session)
     training.start()
     training.wait()
     assert training.error == ""
@@ -87,7 +94,7 @@ def test_only_one_training_runs_and_errors_are_reported(session, monkeypatch):
 
 
 def test_training_without_answers(session):
-    training = Retraining(session, on_trained=lambda model: model.extra_.update(note="mine"), make_classifier=quick)
+    training = Retraining(session, on_trained=lambda model: model.extra_.update(note="mine"))
     training.start()
     training.wait()
     assert training.state == "done"
@@ -185,7 +192,7 @@ def test_table_that_changed_during_the_review(tmp_path, suffix):
     path = tmp_path / f"data{suffix}"
     table = pd.DataFrame({"x": np.arange(30.0), "y": [0, 1] * 15})
     table.to_csv(path, index=False) if suffix == ".csv" else table.to_parquet(path)
-    dataset = read_review_data(path, ["y"])[0]
+    dataset = read_review_data(path, ColumnRoles(["y"]))[0]
     assert len(dataset.table()) == 30
     path.write_bytes(b"x,y\n" + b"0" * 200_000 + b",1\n")
     with pytest.raises(OSError, match=f"data{suffix} has changed since the review started"):

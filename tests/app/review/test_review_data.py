@@ -26,7 +26,7 @@ def table(tmp_path):
 
 
 def test_texts_are_displayed_and_used_as_features(table):
-    dataset, columns = read_review_data(table / "text.csv", ["sea", "sky"], text="words")
+    dataset, columns = read_review_data(table / "text.csv", ColumnRoles(["sea", "sky"], text=("words",)))
     assert list(dataset.texts) == ["red boat at sea", "blue sky today", "nothing here"]
     assert dataset.data.d == 1 + len(columns.table.steps_[1].terms)
     assert np.isnan(dataset.given[2, 1])
@@ -34,31 +34,28 @@ def test_texts_are_displayed_and_used_as_features(table):
 
 
 def test_picture_files_are_displayed_and_not_used_as_features(table):
-    dataset, columns = read_review_data(table / "files.csv", ["sea", "sky"], image="file")
+    dataset, columns = read_review_data(table / "files.csv", ColumnRoles(["sea", "sky"], image="file"))
     assert dataset.picture(0).content == b"picture"
     assert dataset.picture(1) is None
     assert dataset.data.feature_names == columns.feature_names == ["size"] or dataset.data.d == columns.n_features == 1
     with pytest.raises(FileNotFoundError, match="nowhere"):
-        read_review_data(table / "files.csv", ["sea", "sky"], image="file", image_dir=table / "nowhere")
+        read_review_data(table / "files.csv", ColumnRoles(["sea", "sky"], image="file"), image_dir=table / "nowhere")
 
 
-def test_features_as_pictures_and_candidates(tmp_path):
+def test_features_as_pictures(tmp_path):
     Y = np.array([[1, 0], [0, 1]])
-    write_file(MultiLabelData(np.eye(2, 4), Y, candidates=np.ones_like(Y)), tmp_path / "data.npz")
-    dataset, _ = read_review_data(tmp_path / "data.npz", picture="2x2", candidates=True)
+    write_file(MultiLabelData(np.eye(2, 4), Y), tmp_path / "data.npz")
+    dataset, _ = read_review_data(tmp_path / "data.npz", ColumnRoles(), picture="2x2")
     assert dataset.picture(0).media_type == "image/png"
-    assert dataset.given.tolist() == [[1, 1], [1, 1]]
     assert dataset.label_names == ("label 0", "label 1")
 
 
 def test_invalid_options_are_rejected(table, tmp_path):
     with pytest.raises(ValueError, match="at most one of text, picture and image"):
-        read_review_data(table / "text.csv", ["sea"], text="words", picture="1x1")
-    with pytest.raises(ValueError, match="no candidate labels"):
-        read_review_data(table / "text.csv", ["sea", "sky"], text="words", candidates=True)
+        read_review_data(table / "text.csv", ColumnRoles(["sea"], text=("words",)), picture="1x1")
     (tmp_path / "bare.csv").write_text("file,sea\na.png,1\n")
     with pytest.raises(ValueError, match=r"bare\.csv.*no features"):
-        read_review_data(tmp_path / "bare.csv", ["sea"], image="file")
+        read_review_data(tmp_path / "bare.csv", ColumnRoles(["sea"], image="file"))
 
 
 @pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_array])
@@ -126,7 +123,7 @@ def test_unusable_picture_names_give_no_picture(tmp_path):
 def test_rows_of_a_table_are_displayed_as_in_the_file(tmp_path):
     lines = [f"C{i},{'IT' if i % 2 else ''},2024-05-0{i % 9 + 1},{20 + i * i}.5,{i % 2}" for i in range(40)]
     (tmp_path / "table.csv").write_text("\n".join(["customer,country,since,income,uses", *lines]) + "\n")
-    dataset, _ = read_review_data(tmp_path / "table.csv", roles=ColumnRoles(["uses"], id="customer"))
+    dataset, _ = read_review_data(tmp_path / "table.csv", ColumnRoles(["uses"], id="customer"))
     shown = [(feature.name, feature.value) for feature in dataset.features(2)]
     assert shown == [("country", "–"), ("since", "2024-05-03"), ("income", "24.5")]
     assert dataset.excerpt(2) == "since: 2024-05-03, income: 24.5"
@@ -140,7 +137,7 @@ def test_other_columns_are_displayed_beside_a_text_unless_there_are_many(tmp_pat
     lines = [",".join([*(f"T{i}" for _ in ids), f"word {i}", *["1.5"] * n_columns, str(i % 2)]) for i in range(30)]
     (tmp_path / "texts.csv").write_text("\n".join([",".join([*ids, "body", *names, "sea"]), *lines]) + "\n")
     roles = ColumnRoles(["sea"], text=("body",), id=ids[0] if ids else None)
-    dataset, _ = read_review_data(tmp_path / "texts.csv", roles=roles)
+    dataset, _ = read_review_data(tmp_path / "texts.csv", roles)
     assert dataset.excerpt(0) == "word 0"
     assert [cell[:2] for cell in dataset.other_columns(0)] == [(name, "1.5") for name in names if displayed]
 

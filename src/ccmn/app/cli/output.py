@@ -57,7 +57,9 @@ def print_table(table: TableData) -> None:
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, MIN_TABLE_WIDTH)
-    shown = Table(title=escape(table.title) or None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    if table.title:
+        typer.echo(printable(table.title))
+    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for j, name in enumerate(table.head):
         numeric = j > 0 and all(re.match(r"[-+(≤<]?\s*\.?\d|–|$", row[j]) for row in table.rows)
         shown.add_column(escape(name), justify="right" if numeric else "left", no_wrap=numeric or not j)
