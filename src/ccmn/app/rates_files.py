@@ -40,7 +40,7 @@ def _parse(content: Any) -> NoiseModel | NoiseRates:
     from ccmn.estimation import NoiseRates
     from ccmn.noise import ClassConditionalNoise, NoiseModel
 
-    if isinstance(content, dict) and "prior" in content:  # written by NoiseRates.to_dict
+    if isinstance(content, dict) and "ci_pos" in content:  # written by NoiseRates.to_dict
         return NoiseRates.from_dict(content)
     noise = NoiseModel.from_dict(content)
     if "estimate" not in content or not isinstance(noise, ClassConditionalNoise):

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ccmn.app.issues import Suspicions
 from ccmn.app.review.decisions import AnswerCount, DecisionStore, LabelAnswer, QueueItem, Stream
-
 from ccmn.estimation.trusted import Rate, jeffreys_rate
 
 MAX_QUESTIONS = 24
