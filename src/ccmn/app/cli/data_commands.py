@@ -140,13 +140,13 @@ def _fetch_ecg(out: Path, force: bool, as_json: bool) -> None:
 
     if out.suffix.lower() != ".npz":
         raise ValueError("ecg contains arrays; pass --out FILE.npz")
-    check_output(out, force)
+    opt.check_output(out, force)
     arrays = fetch_ecg()
     with atomic_write(out) as stream:
         np.savez_compressed(stream, **arrays)
     shapes = {key: list(values.shape) for key, values in arrays.items()}
     if as_json:
-        print_json({"name": "ecg", "out": str(out), "arrays": shapes, "license": "MIT"})
+        output.print_json({"name": "ecg", "out": str(out), "arrays": shapes, "license": "MIT"})
     else:
         typer.echo(f"{out}: {', '.join(f'{key} {tuple(shape)}' for key, shape in shapes.items())}")
 
