@@ -15,8 +15,7 @@ import os
 import queue
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +28,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import Tensor
 from torch.optim.lr_scheduler import OneCycleLR
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, Subset, default_collate
 
 from ccmn._containers import Labels, is_sparse, to_dense_array, unwrap
 from ccmn._files import atomic_write, check_file, fingerprint
@@ -60,8 +59,6 @@ WARM_UP = 0.1
 _LOGIT_EPS = 1e-6
 """Probabilities are clipped to [eps, 1 - eps] before they are scaled."""
 
-
-Advance = Callable[[int], None]
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -75,21 +72,6 @@ class CrossFit(NamedTuple):
     """Out-of-fold embeddings (n, e) in common coordinates; None without a last layer."""
     folds: NDArray[np.intp]
     """Fold of every row (n,)."""
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """Parameters of the training of a fold."""
-
-    epochs: int
-    patience: int
-    batch_size: int
-    lr: float
-    weight_decay: float
-    head: str | None
-    mixed_precision: bool
-    one_cycle: bool
-    seed: int
 
 
 def cross_fit_proba(
@@ -207,17 +189,16 @@ def cross_fit_proba(
     ((200, 10), (200, 24))
     """
     check_noise(noise, ClassConditionalNoise)
-    settings = _Settings(
-        epochs=check_count(epochs, "epochs"),
-        patience=check_count(patience, "patience"),
-        batch_size=check_count(batch_size, "batch_size"),
-        lr=check_real(lr, "lr", 0, float("inf")),
-        weight_decay=check_penalty(weight_decay, "weight_decay"),
-        head=None,
-        mixed_precision=bool(mixed_precision),
-        one_cycle=noise is not None,
-        seed=int(as_generator(random_state).integers(2**31)),
-    )
+    settings: dict[str, Any] = {
+        "epochs": check_count(epochs, "epochs"),
+        "patience": check_count(patience, "patience"),
+        "batch_size": check_count(batch_size, "batch_size"),
+        "lr": check_real(lr, "lr", 0, float("inf")),
+        "weight_decay": check_penalty(weight_decay, "weight_decay"),
+        "mixed_precision": bool(mixed_precision),
+        "one_cycle": noise is not None,
+        "seed": int(as_generator(random_state).integers(2**31)),
+    }
     inputs = _read_inputs(X, num_workers, collate_fn)
     Y = check_label_matrix(to_dense_array(inputs.labels() if Y_noisy is None else Y_noisy), "Y_noisy")
     if len(Y) != len(inputs):
@@ -226,80 +207,87 @@ def cross_fit_proba(
         raise ValueError(f"n_folds must be at least 2 and at most the number of rows, {len(Y)}; got {n_folds}")
     if noise is not None:
         check_label_width(Y.shape, noise.n_labels)
-    folds = stratified_folds(Y, n_folds, np.random.default_rng(settings.seed))
+    folds = stratified_folds(Y, n_folds, np.random.default_rng(settings["seed"]))
     devices = _devices(device)
     # With several GPUs, fork_rng warns unless its devices are listed.
-    with torch.random.fork_rng(range(torch.cuda.device_count())), _progress(verbose) as bar:
-        torch.manual_seed(settings.seed)
+    with torch.random.fork_rng(range(torch.cuda.device_count())):
+        torch.manual_seed(settings["seed"])
         network = _check_model(make_model())
-        settings = replace(settings, head=_head_name(network, head, Y.shape[1]))
-        files = _FoldFiles.of(checkpoint, network, inputs, Y, folds, settings, noise)
-        loss = HammingLoss("logistic") if noise is None else ForwardLoss(noise)
-        fitting = _CrossFitting(network, inputs, torch.from_numpy(Y.astype(np.float32)), folds, settings, loss)
-        parts = _run_folds(fitting, files, devices, bar)
-    fitted = _collect(parts, folds, Y.shape)
+        fitting = _CrossFitting(
+            network=network,
+            inputs=inputs,
+            labels=torch.from_numpy(Y.astype(np.float32)),
+            folds=folds,
+            loss=HammingLoss("logistic") if noise is None else ForwardLoss(noise),
+            head=_head_name(network, head, Y.shape[1]),
+            **settings,
+        )
+        files = None
+        if checkpoint is not None:
+            weights = [tensor.detach().float().cpu().numpy() for tensor in network.state_dict().values()]
+            rates = [] if noise is None else [noise.rho_pos, noise.rho_neg]
+            identity = fingerprint(Y, *folds, *inputs.identity(), *weights, fitting.head, settings, *rates)
+            files = _FoldFiles(Path(checkpoint), identity)
+        parts = _run_folds(fitting, files, devices, verbose)
+    fitted = _collect(parts, folds)
     return fitted if noise is None else fitted._replace(pred_proba=_scaled(fitted.pred_proba, Y, noise))
 
 
-class _Inputs:
-    """Rows of one array, or of a mapping of arrays."""
+class _Arrays:
+    """Rows of one array (named "") or of a mapping of arrays."""
 
-    def __init__(self, arrays: Any) -> None:
-        named = {name: _as_tensor(array) for name, array in arrays.items()} if isinstance(arrays, Mapping) else None
-        self._named, self._single = named, None if named is not None else _as_tensor(arrays)
-        lengths = {len(tensor) for tensor in self._tensors()}
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        self._tensors = {name: _as_tensor(array) for name, array in arrays.items()}
+        lengths = sorted({len(tensor) for tensor in self._tensors.values()})
         if len(lengths) != 1:
-            raise ValueError(f"the arrays of X must have the same number of rows; got {sorted(lengths)}")
-        self._length = lengths.pop()
+            raise ValueError(f"the arrays of X must have the same number of rows; got {lengths}")
+        self._length = lengths[0]
 
     def __len__(self) -> int:
         return self._length
 
-    def _tensors(self) -> list[Tensor]:
-        return [self._single] if self._single is not None else list((self._named or {}).values())
-
     def identity(self) -> list[Any]:
         """Return the values that identify the inputs in a checkpoint."""
-        tensors = (tensor.float() if tensor.is_floating_point() else tensor for tensor in self._tensors())
-        return [tensor.cpu().numpy() for tensor in tensors]
+        tensors = self._tensors.values()
+        return [(tensor.float() if tensor.is_floating_point() else tensor).cpu().numpy() for tensor in tensors]
 
     def labels(self) -> Any:
         """Return the labels of the items, which arrays do not contain."""
         raise ValueError("Expected noisy labels: cross_fit_proba(make_model, X, Y_noisy); got Y_noisy=None")
 
-    def on(self, device: torch.device) -> _Inputs:
+    def on(self, device: torch.device) -> _Arrays:
         """Return the inputs on a device if they are small enough, and unchanged otherwise."""
-        if sum(tensor.nbytes for tensor in self._tensors()) > MAX_BYTES_ON_DEVICE:
+        if sum(tensor.nbytes for tensor in self._tensors.values()) > MAX_BYTES_ON_DEVICE:
             return self
-        moved = {name: tensor.to(device) for name, tensor in (self._named or {}).items()}
-        return _Inputs(moved) if self._single is None else _Inputs(self._single.to(device))
+        return _Arrays({name: tensor.to(device) for name, tensor in self._tensors.items()})
 
-    def batches(self, rows: Fold, size: int, generator: torch.Generator | None) -> Iterator[tuple[Any, Tensor]]:
-        """Yield batches of inputs and their row numbers; the order is random if a generator is given."""
-        order = torch.from_numpy(rows)
-        if generator is not None:
-            order = order[torch.randperm(len(order), generator=generator)]
-        for index in torch.split(order, size):
-            if self._single is not None:
-                yield self._single[index.to(self._single.device)], index
-            else:
-                yield {name: tensor[index.to(tensor.device)] for name, tensor in (self._named or {}).items()}, index
+    def batches(self, rows: Tensor, size: int) -> Iterator[Any]:
+        """Yield the inputs of batches of rows."""
+        for index in rows.split(size):
+            batch = {name: tensor[index.to(tensor.device)] for name, tensor in self._tensors.items()}
+            yield batch.get("", batch)
 
 
-class _DatasetInputs(_Inputs):
-    """Items of a map-style Dataset, loaded by a DataLoader."""
+class _Items(Dataset[Any]):
+    """Items of a map-style Dataset without their labels, loaded by a DataLoader."""
 
     def __init__(self, dataset: Any, num_workers: int, collate_fn: Callable[[list[Any]], Any] | None) -> None:
-        self._dataset, self._workers, self._collate = dataset, num_workers, collate_fn or default_collate
+        self._dataset = dataset
+        self._loading: dict[str, Any] = {"num_workers": num_workers, "collate_fn": collate_fn or default_collate}
 
     def __len__(self) -> int:
         return len(self._dataset)
 
+    def __getitem__(self, row: int) -> Any:
+        return split_item(self._dataset[row])[0]
+
     def identity(self) -> list[Any]:
-        return [type(self._dataset).__name__, len(self._dataset)]
+        """Return the values that identify the inputs in a checkpoint."""
+        return [type(self._dataset).__name__, len(self)]
 
     def labels(self) -> Any:
-        labels = [split_item(self._dataset[i])[1] for i in range(len(self))]
+        """Return the labels of the items."""
+        labels = [split_item(self._dataset[row])[1] for row in range(len(self))]
         if not labels or labels[0] is None:
             raise ValueError(
                 "Expected items (input, labels) or mappings with the key 'labels' in the Dataset, or the argument "
@@ -307,29 +295,13 @@ class _DatasetInputs(_Inputs):
             )
         return np.stack([to_dense_array(row).astype(np.float64) for row in labels])
 
-    def on(self, device: torch.device) -> _Inputs:
+    def on(self, device: torch.device) -> _Items:
+        """Return the inputs, which are loaded batch by batch."""
         return self
 
-    def batches(self, rows: Fold, size: int, generator: torch.Generator | None) -> Iterator[tuple[Any, Tensor]]:
-        order = torch.from_numpy(rows)
-        if generator is not None:
-            order = order[torch.randperm(len(order), generator=generator)]
-        items = _Items(self._dataset, order.tolist())
-        loader = DataLoader(items, size, num_workers=self._workers, collate_fn=self._collate)
-        yield from zip(loader, torch.split(order, size))
-
-
-class _Items(Dataset[Any]):
-    """Inputs of some items of a Dataset, in the given order, without their labels."""
-
-    def __init__(self, dataset: Any, order: Sequence[int]) -> None:
-        self._dataset, self._order = dataset, order
-
-    def __len__(self) -> int:
-        return len(self._order)
-
-    def __getitem__(self, position: int) -> Any:
-        return split_item(self._dataset[self._order[position]])[0]
+    def batches(self, rows: Tensor, size: int) -> Iterator[Any]:
+        """Yield the inputs of batches of rows."""
+        yield from DataLoader(Subset(self, rows.tolist()), size, **self._loading)
 
 
 def _as_tensor(array: Any) -> Tensor:
@@ -342,16 +314,18 @@ def _as_tensor(array: Any) -> Tensor:
     return tensor.float() if tensor.dtype == torch.float64 else tensor
 
 
-def _read_inputs(X: Any, num_workers: int, collate_fn: Callable[[list[Any]], Any] | None) -> _Inputs:
+def _read_inputs(X: Any, num_workers: int, collate_fn: Callable[[list[Any]], Any] | None) -> _Arrays | _Items:
     """Return the rows of X."""
-    if isinstance(X, (Mapping, Tensor)) or hasattr(X, "__array__") or is_sparse(X):
-        return _Inputs(X)
+    if isinstance(X, Mapping):
+        return _Arrays(X)
+    if isinstance(X, Tensor) or hasattr(X, "__array__") or is_sparse(X):
+        return _Arrays({"": X})
     if not (hasattr(X, "__len__") and hasattr(X, "__getitem__")):
         raise TypeError(
             "X must be an array, a mapping of arrays, or a map-style Dataset with a length and items; got "
             f"{type(X).__name__}"
         )
-    return _DatasetInputs(X, num_workers, collate_fn)
+    return _Items(X, num_workers, collate_fn)
 
 
 def _devices(device: str | Sequence[str]) -> list[torch.device]:
@@ -376,64 +350,25 @@ def _check_model(network: Any) -> torch.nn.Module:
 
 def _head_name(network: torch.nn.Module, head: str | None, q: int) -> str | None:
     """Return the name of the last layer of a network with q outputs."""
-    layers = [(name, layer) for name, layer in network.named_modules() if name]
+    layers = {name: layer for name, layer in network.named_modules() if name}
     if head == "auto":
-        matching = (isinstance(layer, torch.nn.Linear) and layer.out_features == q for _, layer in layers)
-        return next((name for (name, _), match in reversed(list(zip(layers, matching))) if match), None)
-    if head is not None and head not in dict(layers):
-        last = layers[-1][0] if layers else ""
-        raise ValueError(f"head must be the name of a layer of the network, such as {last!r}; got {head!r}")
+        matching = [n for n, layer in layers.items() if isinstance(layer, torch.nn.Linear) and layer.out_features == q]
+        return matching[-1] if matching else None
+    if head is not None and head not in layers:
+        raise ValueError(f"head must be the name of a layer of the network, {', '.join(layers)}; got {head!r}")
     return head
 
 
-@contextmanager
-def _progress(verbose: int) -> Iterator[Callable[[int], Advance]]:
-    """Yield a function that starts to report a number of steps and returns its update."""
-    with show_phases(verbose) as on_progress:
-
-        def start(total: int) -> Advance:
-            done = 0
-
-            def advance(steps: int) -> None:
-                nonlocal done
-                done += steps
-                on_progress("cross-fitting", done, total)
-
-            return advance
-
-        yield start
-
-
-@dataclass(frozen=True)
-class _FoldFiles:
+class _FoldFiles(NamedTuple):
     """Files with the results of completed folds."""
 
-    folder: Path | None
+    folder: Path
     identity: str
-
-    @classmethod
-    def of(
-        cls,
-        folder: str | os.PathLike[str] | None,
-        network: torch.nn.Module,
-        inputs: _Inputs,
-        Y: FloatArray,
-        folds: Sequence[Fold],
-        settings: _Settings,
-        noise: ClassConditionalNoise | None,
-    ) -> _FoldFiles:
-        """Return the files in a folder, which is created; the identity covers weights, data and parameters."""
-        if folder is None:
-            return cls(None, "")
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        weights = [tensor.detach().float().cpu().numpy() for tensor in network.state_dict().values()]
-        rates = [] if noise is None else [noise.rho_pos, noise.rho_neg]
-        return cls(Path(folder), fingerprint(Y, *folds, *inputs.identity(), *weights, settings, *rates))
 
     def read(self, number: int, shapes: Mapping[str, tuple[int, int]]) -> Arrays | None:
         """Return the result of a fold, or None if it is not completed; -1 in ``shapes`` is any size."""
-        path = None if self.folder is None else self.folder / f"fold-{number}.safetensors"
-        if path is None or not path.exists():
+        path = self.folder / f"fold-{number}.safetensors"
+        if not path.exists():
             return None
         try:
             with safe_open(check_file(path), "np") as file:
@@ -446,157 +381,131 @@ class _FoldFiles:
                 f"checkpoint {path} belongs to another call (data, labels, network or parameters differ); delete it, "
                 "or use another folder"
             )
-        for name, shape in shapes.items():
-            array = arrays.get(name)
-            if array is None or not _is_valid(array, shape) or (name == "pred_proba" and not _are_rates(array)):
+        for name, (rows, columns) in shapes.items():
+            array = arrays.get(name, np.empty(0))
+            fits = array.ndim == 2 and len(array) == rows and columns in (-1, array.shape[1])
+            valid = fits and array.dtype.kind == "f" and np.isfinite(array).all()
+            if not valid or (name == "pred_proba" and ((array < 0) | (array > 1)).any()):
                 raise ValueError(f"checkpoint {path} is damaged ({name}); delete it to train this fold again")
         return arrays
 
     def write(self, number: int, arrays: Arrays) -> None:
         """Write the result of a fold atomically."""
-        if self.folder is not None:
-            with atomic_write(self.folder / f"fold-{number}.safetensors") as stream:
-                stream.write(save(arrays, metadata={"fingerprint": self.identity}))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with atomic_write(self.folder / f"fold-{number}.safetensors") as stream:
+            stream.write(save(arrays, metadata={"fingerprint": self.identity}))
 
 
-def _is_valid(array: NDArray[Any], shape: tuple[int, int]) -> bool:
-    """Return whether an array consists of finite floating-point numbers and has a shape; -1 is any size."""
-    fits = array.ndim == 2 and all(known in (-1, size) for known, size in zip(shape, array.shape))
-    return fits and array.dtype.kind == "f" and bool(np.isfinite(array).all())
-
-
-def _are_rates(array: NDArray[Any]) -> bool:
-    return bool(((array >= 0) & (array <= 1)).all())
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _CrossFitting:
     """Network, data and parameters of all folds."""
 
     network: torch.nn.Module
-    inputs: _Inputs
+    inputs: _Arrays | _Items
     labels: Tensor
     folds: Sequence[Fold]
-    settings: _Settings
     loss: MultiLabelLoss
     """Loss on a CPU; every fold uses a copy."""
-
-    def steps(self, number: int) -> int:
-        """Return the number of batches of an epoch of a fold, including the prediction of the held-out rows."""
-        held_out = len(self.folds[number])
-        size = self.settings.batch_size
-        return -(-(len(self.labels) - held_out) // size) + -(-held_out // size)
+    head: str | None
+    epochs: int
+    patience: int
+    batch_size: int
+    lr: float
+    weight_decay: float
+    mixed_precision: bool
+    one_cycle: bool
+    seed: int
 
     def shapes(self, number: int) -> dict[str, tuple[int, int]]:
         """Return the shapes of the results of a fold; -1 for the size of embeddings, which is not known yet."""
         n = len(self.folds[number])
         shapes = {"pred_proba": (n, self.labels.shape[1])}
-        return {**shapes, "embeddings": (n, -1), "anchors": (len(self.anchors()), -1)} if self.settings.head else shapes
+        return {**shapes, "embeddings": (n, -1), "anchors": (len(self.anchors()), -1)} if self.head else shapes
 
-    def anchors(self) -> Fold:
+    def anchors(self) -> Tensor:
         """Return the rows by which embeddings are aligned."""
-        rng = np.random.default_rng(self.settings.seed)
-        return rng.permutation(len(self.labels))[:MAX_ANCHORS]
+        order = np.random.default_rng(self.seed).permutation(len(self.labels))
+        return torch.from_numpy(order[:MAX_ANCHORS])
 
-    def fit_fold(self, number: int, device: torch.device, advance: Advance) -> Arrays:
+    def fit_fold(self, number: int, device: torch.device, advance: Callable[[int], None]) -> Arrays:
         """Train the network of a fold; return the results of its held-out rows at the best epoch."""
-        settings, held_out = self.settings, self.folds[number]
-        rows = np.concatenate([fold for k, fold in enumerate(self.folds) if k != number])
-        _seed_layers(device, settings.seed + number)
+        held_out = torch.from_numpy(self.folds[number])
+        rows = torch.from_numpy(np.concatenate([fold for k, fold in enumerate(self.folds) if k != number]))
+        _seed_layers(device, self.seed + number)
         network, inputs = copy.deepcopy(self.network).to(device), self.inputs.on(device)
+        labels, loss = self.labels.to(device), copy.deepcopy(self.loss).to(device)
         trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.AdamW(trained, lr=settings.lr, weight_decay=settings.weight_decay)
+        optimizer = torch.optim.AdamW(trained, lr=self.lr, weight_decay=self.weight_decay)
         schedule = None
-        if settings.one_cycle:
-            steps = settings.epochs * -(-len(rows) // settings.batch_size)
-            schedule = OneCycleLR(optimizer, settings.lr, steps, pct_start=WARM_UP)
-        generator = torch.Generator().manual_seed(settings.seed + number)
+        if self.one_cycle:
+            steps = self.epochs * -(-len(rows) // self.batch_size)
+            schedule = OneCycleLR(optimizer, self.lr, steps, pct_start=WARM_UP)
+        generator = torch.Generator().manual_seed(self.seed + number)
         best_loss, best_epoch, best, weights = float("inf"), 0, None, None
-        for epoch in range(settings.epochs):
-            self._train_epoch(network, inputs, rows, optimizer, schedule, generator, advance)
-            logits = torch.cat(list(self._outputs(network, inputs, held_out, advance)))
-            loss = float(self.loss(logits, self.labels[held_out]))
-            if best is None or loss < best_loss:
-                best_loss, best_epoch, best = loss, epoch, logits
-                weights = copy.deepcopy(network.state_dict()) if settings.head else None
-            if epoch - best_epoch >= settings.patience:
-                advance((settings.epochs - 1 - epoch) * self.steps(number))
+        for epoch in range(self.epochs):
+            network.train()
+            order = rows[torch.randperm(len(rows), generator=generator)]
+            for index, batch in zip(order.split(self.batch_size), inputs.batches(order, self.batch_size)):
+                if len(index) == 1 and len(rows) > 1:
+                    continue  # batch normalization needs two rows
+                optimizer.zero_grad(set_to_none=True)
+                loss(self._logits(network, batch), labels[index.to(device)]).backward()
+                optimizer.step()
+                if schedule is not None:
+                    schedule.step()
+            logits = torch.cat(list(self._predict(network, inputs, held_out)))
+            held_out_loss = float(self.loss(logits, self.labels[held_out]))
+            advance(1)
+            if best is None or held_out_loss < best_loss:
+                best_loss, best_epoch, best = held_out_loss, epoch, logits
+                weights = copy.deepcopy(network.state_dict()) if self.head else None
+            if epoch - best_epoch >= self.patience:
+                advance(self.epochs - 1 - epoch)
                 break
         assert best is not None
         result = {"pred_proba": torch.sigmoid(best.double()).numpy()}
         if weights is not None:
             network.load_state_dict(weights)
             for name, part in (("embeddings", held_out), ("anchors", self.anchors())):
-                result[name] = torch.cat(list(self._embeddings(network, inputs, part))).numpy()
+                result[name] = self._embeddings(network, inputs, part)
         return result
 
-    def _train_epoch(
-        self,
-        network: torch.nn.Module,
-        inputs: _Inputs,
-        rows: Fold,
-        optimizer: torch.optim.Optimizer,
-        schedule: OneCycleLR | None,
-        generator: torch.Generator,
-        advance: Advance,
-    ) -> None:
-        """Update the weights once with every batch."""
-        network.train()
-        device = next(network.parameters()).device
-        labels, loss = self.labels.to(device), copy.deepcopy(self.loss).to(device)
-        for batch, index in inputs.batches(rows, self.settings.batch_size, generator):
-            advance(1)
-            if len(index) == 1 and len(rows) > 1:
-                continue  # batch normalization needs two rows
-            optimizer.zero_grad(set_to_none=True)
-            value = loss(self._call(network, batch, device), labels[index.to(device)])
-            value.backward()
-            optimizer.step()
-            if schedule is not None:
-                schedule.step()
-
     @torch.no_grad()
-    def _outputs(self, network: torch.nn.Module, inputs: _Inputs, rows: Fold, advance: Advance) -> Iterator[Tensor]:
+    def _predict(self, network: torch.nn.Module, inputs: _Arrays | _Items, rows: Tensor) -> Iterator[Tensor]:
         """Yield the logits of batches of rows, on the CPU."""
         network.eval()
-        device = next(network.parameters()).device
-        for batch, _ in inputs.batches(rows, self.settings.batch_size, None):
-            yield self._call(network, batch, device).float().cpu()
-            advance(1)
+        for batch in inputs.batches(rows, self.batch_size):
+            yield self._logits(network, batch).cpu()
 
-    def _embeddings(self, network: torch.nn.Module, inputs: _Inputs, rows: Fold) -> Iterator[Tensor]:
-        """Yield the inputs of the last layer, one vector per row, on the CPU."""
+    def _embeddings(self, network: torch.nn.Module, inputs: _Arrays | _Items, rows: Tensor) -> NDArray[np.float32]:
+        """Return the inputs of the last layer, one vector per row."""
         captured: list[Tensor] = []
-        layer = network.get_submodule(str(self.settings.head))
-        hook = layer.register_forward_pre_hook(lambda _, arguments: captured.append(arguments[0]))
-        try:
-            for _ in self._outputs(network, inputs, rows, lambda steps: None):
-                yield captured.pop().flatten(1).float().cpu()
-        finally:
-            hook.remove()
+        layer = network.get_submodule(str(self.head))
+        layer.register_forward_pre_hook(lambda _, arguments: captured.append(arguments[0].flatten(1).float().cpu()))
+        # A layer that is called more than once counts with its last input.
+        last = [captured[-1] for _ in self._predict(network, inputs, rows)]
+        return torch.cat(last).numpy()
 
-    def _call(self, network: torch.nn.Module, batch: Any, device: torch.device) -> Tensor:
+    def _logits(self, network: torch.nn.Module, batch: Any) -> Tensor:
         """Return the logits of a batch."""
-        enabled = self.settings.mixed_precision
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled):
+        weight = next(parameter for parameter in network.parameters() if parameter.is_floating_point())
+
+        def move(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            return value.to(weight.device, weight.dtype if value.is_floating_point() else value.dtype)
+
+        with torch.autocast(weight.device.type, dtype=torch.bfloat16, enabled=self.mixed_precision):
             if isinstance(batch, Mapping):
-                outputs = network(**{name: _to_network(value, network) for name, value in batch.items()})
+                outputs = network(**{name: move(value) for name, value in batch.items()})
             else:
-                outputs = network(_to_network(batch, network))
+                outputs = network(move(batch))
         outputs = getattr(outputs, "logits", outputs)
         q = self.labels.shape[1]
         if not isinstance(outputs, Tensor) or outputs.ndim != 2 or outputs.shape[1] != q:
             got = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
             raise ValueError(f"the network must return one logit per label, shape (batch, {q}); got {got}")
         return outputs.float()
-
-
-def _to_network(value: Any, network: torch.nn.Module) -> Any:
-    """Return a tensor on the device of a network; floating-point numbers get the type of its weights."""
-    if not isinstance(value, Tensor):
-        return value
-    weight = next(parameter for parameter in network.parameters() if parameter.is_floating_point())
-    return value.to(weight.device, weight.dtype if value.is_floating_point() else value.dtype)
 
 
 def _seed_layers(device: torch.device, seed: int) -> None:
@@ -609,46 +518,50 @@ def _seed_layers(device: torch.device, seed: int) -> None:
 
 
 def _run_folds(
-    fitting: _CrossFitting, files: _FoldFiles, devices: Sequence[torch.device], bar: Callable[[int], Advance]
+    fitting: _CrossFitting, files: _FoldFiles | None, devices: Sequence[torch.device], verbose: int
 ) -> list[Arrays]:
     """Return the results of all folds; folds that are not in the files are trained, one per device at a time."""
-    parts = [files.read(number, fitting.shapes(number)) for number in range(len(fitting.folds))]
-    missing = [number for number, part in enumerate(parts) if part is None]
-    advance = bar(sum(fitting.settings.epochs * fitting.steps(number) for number in missing))
+    numbers = range(len(fitting.folds))
+    parts = {k: part for k in numbers if files and (part := files.read(k, fitting.shapes(k))) is not None}
+    missing = [k for k in numbers if k not in parts]
     free: queue.SimpleQueue[torch.device] = queue.SimpleQueue()
     for device in devices:
         free.put(device)
+    epochs: list[int] = []
 
-    def run(number: int) -> Arrays:
-        device = free.get()
-        try:
-            part = fitting.fit_fold(number, device, advance)
-        finally:
-            free.put(device)
-        files.write(number, part)
-        return part
+    with show_phases(verbose) as on_progress:
 
-    if len(devices) == 1:
-        trained = [run(number) for number in missing]
-    else:
-        with ThreadPoolExecutor(len(devices)) as pool:
-            trained = list(pool.map(run, missing))
-    for number, part in zip(missing, trained):
-        parts[number] = part
-    return [part for part in parts if part is not None]
+        def advance(count: int) -> None:
+            epochs.append(count)
+            on_progress("cross-fitting", sum(epochs), fitting.epochs * len(missing))
+
+        def run(number: int) -> None:
+            device = free.get()
+            try:
+                parts[number] = fitting.fit_fold(number, device, advance)
+            finally:
+                free.put(device)
+            if files is not None:
+                files.write(number, parts[number])
+
+        if len(devices) == 1:
+            for number in missing:
+                run(number)
+        else:
+            with ThreadPoolExecutor(len(devices)) as pool:
+                list(pool.map(run, missing))
+    return [parts[number] for number in numbers]
 
 
-def _collect(parts: Sequence[Arrays], folds: Sequence[Fold], shape: tuple[int, ...]) -> CrossFit:
+def _collect(parts: Sequence[Arrays], folds: Sequence[Fold]) -> CrossFit:
     """Return the results of all folds in the order of the rows, with aligned embeddings."""
-    pred_proba, numbers = np.empty(shape), np.empty(shape[0], dtype=np.intp)
-    embeddings = None
-    if "embeddings" in parts[0]:
-        embeddings = np.empty((shape[0], parts[0]["embeddings"].shape[1]), dtype=np.float32)
-    for number, (fold, part) in enumerate(zip(folds, parts)):
-        pred_proba[fold], numbers[fold] = part["pred_proba"], number
-        if embeddings is not None:
-            embeddings[fold] = align(part["embeddings"], part["anchors"], parts[0]["anchors"])
-    return CrossFit(pred_proba, embeddings, numbers)
+    order = np.concatenate(folds).argsort()
+    numbers = np.repeat(np.arange(len(folds)), [len(fold) for fold in folds])[order]
+    pred_proba = np.concatenate([part["pred_proba"] for part in parts])[order]
+    if "embeddings" not in parts[0]:
+        return CrossFit(pred_proba, None, numbers)
+    aligned = [align(part["embeddings"], part["anchors"], parts[0]["anchors"]) for part in parts]
+    return CrossFit(pred_proba, np.concatenate(aligned)[order].astype(np.float32), numbers)
 
 
 def _scaled(pred_proba: FloatArray, Y: FloatArray, noise: ClassConditionalNoise) -> FloatArray:
