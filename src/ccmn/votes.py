@@ -4,7 +4,7 @@
 
 1. Probabilities of machines are calibrated against the labels that follow from the votes of people.
 2. The model is fitted to the votes alone.
-3. With features, :func:`out_of_fold_log_odds` of the posterior replace the prevalence as prior.
+3. With features, out-of-fold log-odds of the posterior by the library's default model replace the prevalence as prior.
 
 Intervals of the rates of annotators are computed by Gibbs sampling when they are read. :func:`next_votes` ranks labels
 for which another vote is expected to help most.
@@ -23,7 +23,6 @@ from sklearn.utils import check_array
 
 from ccmn._containers import is_dataframe, is_sparse, unwrap
 from ccmn._random import RandomState, as_generator
-from ccmn._threads import limit_threads, solver_operations
 from ccmn._validation import FloatArray, check_count
 from ccmn.estimation.dawid_skene import (
     LEVEL_COUNT,
@@ -35,8 +34,8 @@ from ccmn.estimation.dawid_skene import (
     fit_votes,
 )
 from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL
-from ccmn.estimation.out_of_fold import Fold, feature_maps, stratified_folds
 from ccmn.noise import ClassConditionalNoise
+from ccmn.training.default_model import NoisyLabelModel
 from ccmn.vote_table import VoteTable
 
 if TYPE_CHECKING:
@@ -47,14 +46,8 @@ __all__ = ["InferredLabels", "VoteTable", "infer_labels", "next_votes"]
 LABEL_THRESHOLD = 0.45
 """Probability from which a label is given. Few votes understate rare labels: at 1/2, micro-F1 is .006 below that of the
 majority vote on German emotions with five votes per row; at .45 it is above, with the same Hamming loss."""
-N_FOLDS = 5
-"""Folds of the classifier."""
 MIN_ROWS_FOR_CLASSIFIER = 50
 """With fewer rows with votes, features are not used."""
-L2_PATH = (0.3, 0.1, 0.03, 0.01, 0.003)
-"""l2 weights of the logistic regressions, for features of mean square 1; the first fold selects one per label."""
-MAX_NEWTON_STEPS, MAX_GRADIENT, MAX_RESIDUAL = 30, 1e-4, 0.1
-"""Numerical resolution: steps of Newton and of conjugate gradients, largest scaled gradient, remaining residual."""
 N_SWEEPS, N_BURN_IN = 300, 30
 """Kept and discarded sweeps of the Gibbs sampler."""
 TIE_WEIGHT = 1e-3
@@ -222,92 +215,9 @@ def infer_labels(votes: Any, X: Any = None, random_state: RandomState = 0) -> In
     model = fit_votes(calibrated)
     voted = table.count() > 0
     if X is not None and voted.any(1).sum() >= MIN_ROWS_FOR_CLASSIFIER:
-        model = fit_votes(calibrated, out_of_fold_log_odds(X, model.posterior, voted, seed))
+        classifier = NoisyLabelModel(seed).fit(X, np.where(voted, model.posterior, np.nan))
+        model = fit_votes(calibrated, classifier.out_of_fold_log_odds(X))
     return InferredLabels(table, model.posterior, *model.rates, model, calibrated, seed)
-
-
-# -- Classifier
-
-
-def out_of_fold_log_odds(X: Any, posterior: FloatArray, voted: NDArray[np.bool_], seed: int) -> FloatArray:
-    """Return out-of-fold log-odds (n, q) of logistic regressions of the posterior, averaged over feature maps.
-
-    A label is learned from the rows in which it has votes.
-    """
-    features = feature_maps(X, seed)
-    log_odds = np.zeros(posterior.shape)
-    masks, group = np.unique(voted, axis=1, return_inverse=True)
-    for number in range(masks.shape[1]):
-        labels, rows = np.flatnonzero(group.ravel() == number), np.flatnonzero(masks[:, number])
-        targets = posterior[:, labels]
-        if rows.size < MIN_ROWS_FOR_CLASSIFIER:
-            log_odds[:, labels] = scipy.special.logit((targets.sum(0) + 0.5) / (len(targets) + 1))
-            continue
-        folds = stratified_folds((targets >= 0.5).astype(np.float64), N_FOLDS, np.random.default_rng(seed))
-        for X in features:
-            log_odds[:, labels] += _out_of_fold(X, targets, masks[:, number], folds) / len(features)
-    return log_odds
-
-
-def _out_of_fold(X: FloatArray, targets: FloatArray, used: NDArray[np.bool_], folds: list[Fold]) -> FloatArray:
-    """Return out-of-fold log-odds (n, q) of logistic regressions of soft targets; the first fold selects l2."""
-    chosen = np.full(targets.shape[1], np.nan)
-    log_odds = np.zeros(targets.shape)
-    X = np.asarray(X, dtype=np.float32)
-    for held_out in folds:
-        train = np.setdiff1d(np.flatnonzero(used), held_out)
-        rows, p = X[train], targets[train].astype(np.float32)
-        with limit_threads(solver_operations(rows)):
-            weights = np.zeros((X.shape[1] + 1, targets.shape[1]))
-            if np.isnan(chosen).any():
-                valid, losses = used[held_out], []
-                for l2 in L2_PATH:
-                    weights = logistic_regressions(rows, p, l2, weights)
-                    scores = X[held_out[valid]] @ weights[:-1] + weights[-1]
-                    losses.append((np.logaddexp(0, scores) - targets[held_out[valid]] * scores).sum(0))
-                chosen = np.array(L2_PATH)[np.argmin(losses, axis=0)]
-            for l2 in np.unique(chosen)[::-1]:
-                labels = np.flatnonzero(chosen == l2)
-                weights[:, labels] = logistic_regressions(rows, p[:, labels], float(l2), weights[:, labels])
-            log_odds[held_out] = X[held_out] @ weights[:-1] + weights[-1]
-    return log_odds
-
-
-def logistic_regressions(X: NDArray[Any], p: NDArray[Any], l2: float, weights: FloatArray) -> FloatArray:
-    """Return weights and biases (d + 1, q) of logistic regressions of soft labels p, starting from other weights.
-
-    All labels share every product with the features: Newton steps by preconditioned conjugate gradients. For one label
-    at a time, scikit-learn takes about ten times as long.
-    """
-    tiny = np.finfo(np.float64).tiny
-    ridge = np.append(np.full(X.shape[1], l2), 0.0)[:, None]
-    bound = np.append(np.square(X).mean(0) / 4, 0.25)[:, None] + ridge
-
-    def gradient(residual: NDArray[Any], w: FloatArray) -> FloatArray:
-        sums = np.vstack((X.T @ residual, residual.sum(0, keepdims=True)))
-        return np.asarray(sums / len(X) + ridge * w, dtype=np.float64)
-
-    for _ in range(MAX_NEWTON_STEPS):
-        probability = scipy.special.expit(X @ weights[:-1].astype(np.float32) + weights[-1].astype(np.float32))
-        residual = -gradient(probability - p, weights)
-        if np.abs(residual / np.sqrt(bound)).max() <= MAX_GRADIENT:
-            break
-        curvature, step = probability * (1 - probability), np.zeros_like(weights)
-        search = residual / bound
-        square = (residual * search).sum(0)
-        goal = MAX_RESIDUAL**2 * square
-        for _ in range(MAX_NEWTON_STEPS):
-            change = X @ search[:-1].astype(np.float32) + search[-1].astype(np.float32)
-            image = gradient(curvature * change, search)
-            length = square / np.maximum((search * image).sum(0), tiny)
-            step += length * search
-            residual -= length * image
-            last, square = square, (residual**2 / bound).sum(0)
-            if (square <= goal).all():
-                break
-            search = residual / bound + square / np.maximum(last, tiny) * search
-        weights = weights + step
-    return weights
 
 
 # -- Uncertainty

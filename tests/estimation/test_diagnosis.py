@@ -31,7 +31,7 @@ def test_feature_dependent_noise_is_flagged():
     assert all(each == UNKNOWN_AUC for each in found.removed)
     labels = {flag.label for flag in found.flags if flag.code == "not_class_conditional"}
     assert labels == {None, 0, 1, 2}
-    assert "rates per label do not describe the noise" in found.flags[0].note
+    assert "do not describe the noise" in found.flags[0].note
 
 
 def test_class_conditional_noise_is_not_flagged():

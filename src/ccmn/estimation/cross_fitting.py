@@ -45,10 +45,10 @@ from ccmn._validation import (
     check_real,
 )
 from ccmn.estimation.link import fit_scaling
-from ccmn.estimation.out_of_fold import Fold, stratified_folds
 from ccmn.losses import ForwardLoss, HammingLoss, MultiLabelLoss
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training.batches import split_item
+from ccmn.training.default_model import stratified_folds
 
 MAX_ANCHORS = 2000
 """Rows by which the embeddings of the folds are aligned."""
@@ -226,7 +226,7 @@ def cross_fit_proba(
         if checkpoint is not None:
             weights = [tensor.detach().float().cpu().numpy() for tensor in network.state_dict().values()]
             rates = [] if noise is None else [noise.rho_pos, noise.rho_neg]
-            identity = fingerprint(Y, *folds, *inputs.identity(), *weights, fitting.head, settings, *rates)
+            identity = fingerprint(Y, folds, *inputs.identity(), *weights, fitting.head, settings, *rates)
             files = _FoldFiles(Path(checkpoint), identity)
         parts = _run_folds(fitting, files, devices, verbose)
     fitted = _collect(parts, folds)
@@ -263,7 +263,7 @@ class _Arrays:
 
     def batches(self, rows: Tensor, size: int) -> Iterator[Any]:
         """Yield the inputs of batches of rows."""
-        for index in rows.split(size):
+        for index in torch.split(rows, size):
             batch = {name: tensor[index.to(tensor.device)] for name, tensor in self._tensors.items()}
             yield batch.get("", batch)
 
@@ -403,7 +403,8 @@ class _CrossFitting:
     network: torch.nn.Module
     inputs: _Arrays | _Items
     labels: Tensor
-    folds: Sequence[Fold]
+    folds: NDArray[np.intp]
+    """Fold of every row."""
     loss: MultiLabelLoss
     """Loss on a CPU; every fold uses a copy."""
     head: str | None
@@ -418,7 +419,7 @@ class _CrossFitting:
 
     def shapes(self, number: int) -> dict[str, tuple[int, int]]:
         """Return the shapes of the results of a fold; -1 for the size of embeddings, which is not known yet."""
-        n = len(self.folds[number])
+        n = int((self.folds == number).sum())
         shapes = {"pred_proba": (n, self.labels.shape[1])}
         return {**shapes, "embeddings": (n, -1), "anchors": (len(self.anchors()), -1)} if self.head else shapes
 
@@ -429,8 +430,9 @@ class _CrossFitting:
 
     def fit_fold(self, number: int, device: torch.device, advance: Callable[[int], None]) -> Arrays:
         """Train the network of a fold; return the results of its held-out rows at the best epoch."""
-        held_out = torch.from_numpy(self.folds[number])
-        rows = torch.from_numpy(np.concatenate([fold for k, fold in enumerate(self.folds) if k != number]))
+        rows, held_out = (
+            torch.from_numpy(np.flatnonzero(part)) for part in (self.folds != number, self.folds == number)
+        )
         _seed_layers(device, self.seed + number)
         network, inputs = copy.deepcopy(self.network).to(device), self.inputs.on(device)
         labels, loss = self.labels.to(device), copy.deepcopy(self.loss).to(device)
@@ -445,7 +447,7 @@ class _CrossFitting:
         for epoch in range(self.epochs):
             network.train()
             order = rows[torch.randperm(len(rows), generator=generator)]
-            for index, batch in zip(order.split(self.batch_size), inputs.batches(order, self.batch_size)):
+            for index, batch in zip(torch.split(order, self.batch_size), inputs.batches(order, self.batch_size)):
                 if len(index) == 1 and len(rows) > 1:
                     continue  # batch normalization needs two rows
                 optimizer.zero_grad(set_to_none=True)
@@ -521,7 +523,7 @@ def _run_folds(
     fitting: _CrossFitting, files: _FoldFiles | None, devices: Sequence[torch.device], verbose: int
 ) -> list[Arrays]:
     """Return the results of all folds; folds that are not in the files are trained, one per device at a time."""
-    numbers = range(len(fitting.folds))
+    numbers = range(int(fitting.folds.max()) + 1)
     parts = {k: part for k in numbers if files and (part := files.read(k, fitting.shapes(k))) is not None}
     missing = [k for k in numbers if k not in parts]
     free: queue.SimpleQueue[torch.device] = queue.SimpleQueue()
@@ -553,15 +555,14 @@ def _run_folds(
     return [parts[number] for number in numbers]
 
 
-def _collect(parts: Sequence[Arrays], folds: Sequence[Fold]) -> CrossFit:
+def _collect(parts: Sequence[Arrays], folds: NDArray[np.intp]) -> CrossFit:
     """Return the results of all folds in the order of the rows, with aligned embeddings."""
-    order = np.concatenate(folds).argsort()
-    numbers = np.repeat(np.arange(len(folds)), [len(fold) for fold in folds])[order]
-    pred_proba = np.concatenate([part["pred_proba"] for part in parts])[order]
+    position = folds.argsort(kind="stable").argsort()
+    pred_proba = np.concatenate([part["pred_proba"] for part in parts])[position]
     if "embeddings" not in parts[0]:
-        return CrossFit(pred_proba, None, numbers)
+        return CrossFit(pred_proba, None, folds)
     aligned = [align(part["embeddings"], part["anchors"], parts[0]["anchors"]) for part in parts]
-    return CrossFit(pred_proba, np.concatenate(aligned)[order].astype(np.float32), numbers)
+    return CrossFit(pred_proba, np.concatenate(aligned)[position].astype(np.float32), folds)
 
 
 def _scaled(pred_proba: FloatArray, Y: FloatArray, noise: ClassConditionalNoise) -> FloatArray:

@@ -11,9 +11,13 @@ import numpy as np
 import scipy.special
 import scipy.stats
 from numpy.typing import NDArray
+from sklearn.decomposition import TruncatedSVD
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
 
 from ccmn._containers import is_sparse, to_dense_array, unwrap
@@ -27,7 +31,6 @@ from ccmn._validation import (
 from ccmn.estimation.checks import confused_labels
 from ccmn.estimation.evidence import Evidence, Trusted
 from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL, Flag
-from ccmn.estimation.out_of_fold import reduce_features, standardize
 from ccmn.training.default_model import NoisyLabelModel
 
 MIN_FLIPS = 10
@@ -122,9 +125,11 @@ def flip_aucs(evidence: Evidence, scores: FloatArray, trusted: Trusted, true: in
     The predictions are out-of-fold log-odds of a logistic regression on the score of the label and ten principal
     components of the features.
     """
-    features = scores if evidence.X is None else evidence.X
-    left, values, _ = np.linalg.svd(reduce_features(features[trusted.rows], evidence.seed), full_matrices=False)
-    components = (left * values)[:, :N_COMPONENTS]
+    features = (scores if evidence.X is None else evidence.X)[trusted.rows]
+    seed = evidence.seed % 2**32
+    svd = TruncatedSVD(min(N_COMPONENTS, *features.shape), random_state=seed)
+    components = make_pipeline(StandardScaler(with_mean=False), svd).fit_transform(features)
+    folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
     noisy, scores = evidence.Y[trusted.rows], scores[trusted.rows]
     result = []
     for j in range(noisy.shape[1]):
@@ -133,18 +138,14 @@ def flip_aucs(evidence: Evidence, scores: FloatArray, trusted: Trusted, true: in
         if min(flipped.sum(), (~flipped).sum()) < MIN_FLIPS:
             result.append(UNKNOWN_AUC)
             continue
-        columns = standardize(np.column_stack([scores[rows, j], components[rows]]))
-        predicted = np.empty(len(flipped))
-        folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=evidence.seed % 2**32)
-        for training, held_out in folds.split(columns, flipped):
-            model = LogisticRegression(C=0.1).fit(columns[training], flipped[training])
-            predicted[held_out] = model.decision_function(columns[held_out])
-        result.append(auc(predicted, flipped))
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1))
+        columns = np.column_stack([scores[rows, j], components[rows]])
+        result.append(auc(cross_val_predict(model, columns, flipped, cv=folds, method="decision_function"), flipped))
     return tuple(result)
 
 
 def auc(scores: FloatArray, flipped: NDArray[np.bool_]) -> AUC:
-    r"""Return the area under the ROC curve (a tied pair counts 1/2) with the standard error of Hanley and McNeil [1]_.
+    r"""Return the area under the ROC curve with the standard error of Hanley and McNeil [1]_.
 
     .. math:: s^2 = \frac{A (1 - A) + (m - 1)(\frac{A}{2 - A} - A^2) + (n - 1)(\frac{2 A^2}{1 + A} - A^2)}{m n}
 
@@ -153,9 +154,7 @@ def auc(scores: FloatArray, flipped: NDArray[np.bool_]) -> AUC:
     .. [1] J. A. Hanley and B. J. McNeil, "The Meaning and Use of the Area under a Receiver Operating Characteristic
        (ROC) Curve", Radiology 143(1), 1982.
     """
-    m, n = int(flipped.sum()), int((~flipped).sum())
-    ranks = scipy.stats.rankdata(scores)
-    a = float((ranks[flipped].sum() - m * (m + 1) / 2) / (m * n))
+    m, n, a = int(flipped.sum()), int((~flipped).sum()), float(roc_auc_score(flipped, scores))
     variance = a * (1 - a) + (m - 1) * (a / (2 - a) - a**2) + (n - 1) * (2 * a**2 / (1 + a) - a**2)
     # At 0 and 1 the formula gives no error; 1/4 is the largest variance of a single pair.
     return _with_interval(a, math.sqrt(max(variance, 0.25) / (m * n)), m * n)
@@ -178,26 +177,21 @@ def _with_interval(value: float, se: float, pairs: int) -> AUC:
 
 def _flip_flags(removed: tuple[AUC, ...], added: tuple[AUC, ...], pooled: AUC) -> list[Flag]:
     """Return "not_class_conditional" for the pooled AUC, and for labels with a Bonferroni correction."""
-    flags = []
-    limit = 0.5 + MAX_HARMLESS_EXCESS
-    if pooled.pairs and pooled.low > limit:
-        note = (
-            f"The features predict which labels were flipped (AUC {pooled.value:.2f}, {pooled.low:.2f} to "
-            f"{pooled.high:.2f}), so rates per label do not describe the noise: the rates are averages and corrected "
-            "metrics are biased. Estimate rates per source (groups=) or train on more trusted rows; the Hamming loss "
-            "with the square surrogate is affected less than the ranking loss."
-        )
-        flags.append(Flag("not_class_conditional", note))
     tests = max(1, sum(auc.pairs > 0 for auc in (*removed, *added)))
     factor = float(scipy.stats.norm.isf(0.05 / tests)) / Z_CONFIDENCE
-    for what, aucs in (("removed", removed), ("added", added)):
-        for j, auc in enumerate(aucs):
-            if auc.pairs and auc.value - factor * (auc.value - auc.low) > limit:
-                note = (
-                    f"The features predict which labels were {what} (AUC {auc.value:.2f}, {auc.low:.2f} to "
-                    f"{auc.high:.2f}). Estimate rates per source (groups=) or train on more trusted rows."
-                )
-                flags.append(Flag("not_class_conditional", note, j))
+    cases: list[tuple[str, int | None, AUC, float]] = [("flipped", None, pooled, 1.0)]
+    cases += [("removed", j, auc, factor) for j, auc in enumerate(removed)]
+    cases += [("added", j, auc, factor) for j, auc in enumerate(added)]
+    flags = []
+    for what, label, auc, width in cases:
+        if auc.pairs and auc.value - width * (auc.value - auc.low) > 0.5 + MAX_HARMLESS_EXCESS:
+            interval = f"AUC {auc.value:.2f}, {auc.low:.2f} to {auc.high:.2f}"
+            note = (
+                f"The features predict which labels were {what} ({interval}): rates per label do not describe the "
+                "noise, and corrected metrics are biased. Estimate rates per source (groups=) or train on more trusted "
+                "rows; the Hamming loss with the square surrogate is affected less than the ranking loss."
+            )
+            flags.append(Flag("not_class_conditional", note, label))
     return flags
 
 
