@@ -188,16 +188,6 @@ def test_public_file_of_another_size_is_rejected(music):
         load_dataset("music_emotion")
 
 
-def test_files_of_two_datasets_with_the_same_name(original, tmp_path, offline):
-    """The data folder contains the 5000 rows of mirflickr; the file of mirflickr_full has the same name."""
-    (source,) = DATASETS["mirflickr"].files
-    assert DATASETS["mirflickr_full"].files[0].file == source.file
-    (tmp_path / source.file).write_bytes(unpack(original, source))
-    assert load_dataset("mirflickr", data_dir=tmp_path).n == 5000
-    with pytest.raises(FileNotFoundError, match="could not download"):
-        load_dataset("mirflickr_full", data_dir=tmp_path)
-
-
 @pytest.mark.parametrize("name", ["enron", "slashdot"])
 def test_datasets_as_printed_are_the_columns_with_the_last_ones_as_labels(name, same, real_data):
     expected = load_dataset(str(real_data / f"{name}_labels_last.npz"))

@@ -381,9 +381,6 @@ def _local(source: Source, data_dir: PathLike | None) -> Path | None:
         return None
     if source.matches(path):
         return path
-    namesakes = {file for row in DATASETS.values() for file in row.files if file.file == source.file}
-    if any(file.matches(path) for file in namesakes - {source}):
-        return None
     raise ValueError(
         f"{path} is not the expected file: its {source.expected}. Replace or remove it; to use it as it is, load it by "
         "its path."

@@ -28,9 +28,6 @@ from ccmn.data.preprocessing import TablePreprocessor, to_numbers
 from ccmn.data.tables import LabelSpec
 from ccmn.data.vote_files import majority, read_votes
 
-MIN_NUMBERED_ROWS = 20
-"""Shorter columns of consecutive numbers may be features."""
-
 
 @dataclass(frozen=True)
 class Columns:
@@ -263,11 +260,11 @@ def _warn_of_row_numbers(source: PathLike, columns: Any) -> None:
             )
 
 
-def _numbers_rows(values: Any) -> bool:
+def _numbers_rows(values: Any, n_least: int = 20) -> bool:
     """Return whether a column contains consecutive numbers."""
     try:
-        start = np.array([float(value) for value in values[:MIN_NUMBERED_ROWS]])
-        if len(start) < MIN_NUMBERED_ROWS or (np.diff(start) != 1).any():
+        start = np.array([float(value) for value in values[:n_least]])
+        if len(start) < n_least or (np.diff(start) != 1).any():
             return False
         return bool((np.diff(np.asarray(values, dtype=np.float64)) == 1).all())
     except (TypeError, ValueError):  # words or gaps

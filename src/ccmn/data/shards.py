@@ -19,9 +19,6 @@ from ccmn._validation import check_count, check_label_values
 from ccmn.data.parquet import first_line, open_parquet
 from ccmn.data.tables import LabelSpec, check_column_names, label_columns
 
-_BUFFER_BYTES = 1 << 16
-"""Bytes of a column that are read ahead, so that a row group is never in memory as a whole."""
-
 
 @dataclass(frozen=True)
 class RowGroup:
@@ -238,7 +235,7 @@ def _checked(batches: Iterator[Any]) -> Iterator[Any]:
 def _open(path: Path) -> Any:
     if path.exists():
         check_file(path)
-    return open_parquet(path, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+    return open_parquet(path, pre_buffer=False, buffer_size=1 << 16)
 
 
 def _column(field: Any) -> _Column:

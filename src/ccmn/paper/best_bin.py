@@ -21,13 +21,6 @@ from ccmn._validation import FloatArray
 from ccmn.noise import PartialNoise
 from ccmn.training.default_model import NoisyLabelModel
 
-DELTA = 0.1
-"""Error probability of the confidence bound."""
-GAMMA = 0.01
-"""Weight of the confidence bound in the selection of the bin, minus 1; the value of Garg et al. (2021)."""
-MAX_RATE = 0.9
-"""Largest rate: debiased labels of a label with less signal have too large a variance to train with."""
-
 
 def best_bin_noise(X: Any, Y: NDArray[Any], random_state: int = 0) -> PartialNoise:
     """Return the rates of candidate sets Y (n, q) from out-of-fold predictions of the default model of noisy labels."""
@@ -35,8 +28,10 @@ def best_bin_noise(X: Any, Y: NDArray[Any], random_state: int = 0) -> PartialNoi
     return PartialNoise([best_bin_rate(f, y == 1) for f, y in zip(scores.T, Y.T)])
 
 
-def best_bin_rate(scores: FloatArray, positive: NDArray[np.bool_]) -> float:
+def best_bin_rate(scores: FloatArray, positive: NDArray[np.bool_], largest: float = 0.9) -> float:
     """Return rho_neg of one label from its scores (n,) and whether each row was observed as 1.
+
+    Debiased labels of a label with a larger rate have too large a variance to train with.
 
     >>> best_bin_rate(np.arange(200.0), np.arange(200) >= 100)
     0.0
@@ -45,10 +40,10 @@ def best_bin_rate(scores: FloatArray, positive: NDArray[np.bool_]) -> float:
         return 0.0
     share = mixture_proportion(-scores[~positive], -scores[positive])
     observed = float(positive.mean())
-    return min(observed * share / (1 - observed * (1 - share)), MAX_RATE)
+    return min(observed * share / (1 - observed * (1 - share)), largest)
 
 
-def mixture_proportion(component: FloatArray, mixture: FloatArray) -> float:
+def mixture_proportion(component: FloatArray, mixture: FloatArray, delta: float = 0.1, gamma: float = 0.01) -> float:
     r"""Return the largest share of a component, which has high scores, in a mixture.
 
     .. math:: \hat\kappa = \frac{q_M(\hat c)}{q_C(\hat c)}, \qquad
@@ -62,6 +57,6 @@ def mixture_proportion(component: FloatArray, mixture: FloatArray) -> float:
     q_C, q_M = (1 - np.searchsorted(np.sort(part), thresholds) / len(part) for part in (component, mixture))
     usable = (q_C > 1.5 / len(component)) | (q_C == 1)
     q_C, q_M = q_C[usable], q_M[usable]
-    width = sum(np.sqrt(np.log(4 / DELTA) / (2 * len(part))) for part in (component, mixture))
-    best = (q_M / q_C + (1 + GAMMA) * width / q_C).argmin()
+    width = sum(np.sqrt(np.log(4 / delta) / (2 * len(part))) for part in (component, mixture))
+    best = (q_M / q_C + (1 + gamma) * width / q_C).argmin()
     return float(min(q_M[best] / q_C[best], 1))

@@ -34,8 +34,6 @@ _CACHE_BYTES = 16 << 20
 """Size of the last-level cache that the weights of a group should fit in on a CPU."""
 _MAX_KEPT_BYTES = 256 << 20
 """Features of held-out rows are gathered once and kept up to this size."""
-_CURVE_POINTS = 40
-"""Number of epochs that a stored learning curve contains."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +227,7 @@ class _Fleet:
         value, epoch = (t.cpu().view(shape) for t in (-best.value, best.epoch))
         curves = curve.cpu().view(-1, *shape)
         tested = {key: values.cpu().view(shape[1:]) for key, values in test.items()}
-        points = np.unique(np.linspace(0, len(curves) - 1, _CURVE_POINTS).round().astype(int))
+        points = np.unique(np.linspace(0, len(curves) - 1, 40).round().astype(int))
         outcomes = []
         for m, g in itertools.product(range(len(self.methods)), range(len(self.repeats))):
             selections = self.settings.selections

@@ -21,12 +21,6 @@ from ccmn._validation import FloatArray, check_choice, check_count, check_penalt
 from ccmn._warnings import warn
 from ccmn.paper.baselines.pml_estimator import LinearPartialLabelClassifier, ShiftedGram, append_ones, split_intercept
 
-MIN_RELATIVE_DECREASE = 1e-13
-"""The solver stops when an iteration decreases the objective by less than this share; W is then accurate to about its
-square root."""
-MAX_EXACT_SIZE = 800
-"""Gram matrices up to this size are decomposed exactly in every iteration with ``svd="auto"``."""
-
 
 class FPML(LinearPartialLabelClassifier):
     r"""Feature-induced partial multi-label learning [1]_.
@@ -171,6 +165,7 @@ def solve_fpml(
     lambda3: float,
     *,
     max_iter: int,
+    tol: float = 1e-13,
 ) -> FPMLSolution:
     r"""Minimize the objective of fPML by block coordinate descent, starting at W = 0.
 
@@ -195,7 +190,7 @@ def solve_fpml(
             XW = np.asarray(X @ W)
         objective.append(value())
         previous = objective[-3] if iteration > 1 else np.inf
-        if previous - objective[-1] <= MIN_RELATIVE_DECREASE * abs(objective[-1]):
+        if previous - objective[-1] <= tol * abs(objective[-1]):
             return FPMLSolution(W, Z, np.array(objective), iteration, True)
     return FPMLSolution(W, Z, np.array(objective), max_iter, False)
 
@@ -275,10 +270,12 @@ class SubspaceFactors(JointFactors):
         return U @ (U.T @ T), self.squared_norm - float((np.asarray(self.X.T @ U) ** 2).sum())
 
 
-def make_factors(X: Any, q: int, rank: int, b: float, svd: str, rng: np.random.Generator) -> JointFactors:
+def make_factors(
+    X: Any, q: int, rank: int, b: float, svd: str, rng: np.random.Generator, largest_exact: int = 800
+) -> JointFactors:
     """Return the factorization for an option of ``svd`` and the shape (n, q + d) of M."""
     n, columns = X.shape[0], X.shape[1] + q
-    if svd == "randomized" or (svd == "auto" and min(n, columns) > MAX_EXACT_SIZE):
+    if svd == "randomized" or (svd == "auto" and min(n, columns) > largest_exact):
         return SubspaceFactors(X, rank, b, rng)
     return ColumnGramFactors(X, rank, b) if columns <= n else RowGramFactors(X, rank, b)
 

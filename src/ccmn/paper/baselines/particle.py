@@ -32,12 +32,8 @@ from ccmn.paper.baselines.particle_stages import (
 )
 from ccmn.paper.baselines.pml_estimator import PartialLabelClassifier
 
-MAX_LABELS_WITHOUT_WARNING = 100
-"""``fit`` warns about the number of pairwise classifiers if there are more labels."""
 MIN_VOTE_DIFFERENCE = 1e-9
 """Smaller vote differences are ties. A label with a tie is not predicted: it needs more votes than its threshold."""
-SMOOTHING = 1.0
-"""Pseudo-count of every frequency in PAR-MAP (Laplace smoothing)."""
 
 
 class PARTICLE(PartialLabelClassifier):
@@ -156,12 +152,7 @@ class PARTICLE(PartialLabelClassifier):
         """
         self._check_parameters()
         X, Y = self._validate(X, y)
-        n, q = Y.shape
-        if q > MAX_LABELS_WITHOUT_WARNING:
-            warn(
-                f"{q} labels require {q * (q - 1) // 2 + q} pairwise classifiers, which may be slow; use n_jobs=-1 to "
-                "train on all cores"
-            )
+        n = len(Y)
         if credible is not None:
             given = check_candidates(to_dense_array(credible), "credible")
             check_same_shape(given, Y, "credible", "candidates")
@@ -268,13 +259,13 @@ class VotePosterior:
     def fit(
         cls, prior: FloatArray, counts: NDArray[np.intp], positive: NDArray[Any], negative: NDArray[Any]
     ) -> VotePosterior:
-        """Estimate the vote distributions by smoothed frequencies among the positive and the negative samples."""
+        """Estimate the vote distributions by frequencies (Laplace smoothing) of the positive and the negative samples."""
         q = counts.shape[1]
         tables = []
         for selected in (positive, negative):
             columns = [np.bincount(counts[selected[:, j] > 0, j], minlength=q) for j in range(q)]
             frequency = np.array(columns, dtype=np.float64)
-            tables.append((SMOOTHING + frequency) / (SMOOTHING * q + frequency.sum(1, keepdims=True)))
+            tables.append((1 + frequency) / (q + frequency.sum(1, keepdims=True)))
         return cls(prior, *tables)
 
     def margins(self, counts: NDArray[np.intp]) -> FloatArray:
@@ -286,4 +277,4 @@ class VotePosterior:
 
 def candidate_prior(Y: FloatArray) -> FloatArray:
     """Return the smoothed frequency of every label among the candidates."""
-    return np.asarray((SMOOTHING + Y.sum(0)) / (2 * SMOOTHING + len(Y)))
+    return np.asarray((1 + Y.sum(0)) / (2 + len(Y)))

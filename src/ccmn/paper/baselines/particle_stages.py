@@ -32,18 +32,10 @@ from ccmn._registry import Registry
 from ccmn._validation import FloatArray
 from ccmn._warnings import warn
 
-MAX_PROPAGATION_ITERATIONS = 1000
-"""Maximum number of iterations of label propagation, as in the authors' code."""
-PROPAGATION_TOLERANCE = 1e-5
-"""Label propagation stops when the spectral norm of the change is smaller, as in the authors' code."""
-MAX_NNLS_ITERATIONS = 100
-"""Iterations of non-negative least squares per unknown; scipy's default of 3 is sometimes not enough."""
-MAX_DENSE_ENTRIES = 1 << 21
-"""Entries of a sparse feature matrix that are made dense at the same time."""
+BLOCK_MEGABYTES = 16
+"""Size of a block of distances or of rows that are made dense; blocks of this size stay in the processor cache."""
 DISTANCE_PRECISION = 1e-12
 """Rounding error of squared distances, relative to the largest squared norm."""
-MAX_DISTANCE_MEGABYTES = 16
-"""Size of a block of distances; blocks of this size stay in the processor cache."""
 MAX_LIBSVM_SAMPLES = 2000
 """svm="auto" uses libsvm for pairs with up to this number of samples, and liblinear for larger ones."""
 MAX_LIBSVM_ITERATIONS = 1_000_000
@@ -51,10 +43,6 @@ MAX_LIBSVM_ITERATIONS = 1_000_000
 iterations; without a limit libsvm does not stop on some unscaled features."""
 MAX_LIBLINEAR_SWEEPS = 50_000
 """Limit of liblinear for one pair, in passes over its samples."""
-LIBLINEAR_BIAS_SCALE = 10.0
-"""Scale s of the bias in liblinear; see the module docstring."""
-LIBLINEAR_TOLERANCE = 1e-3
-"""Tolerance of liblinear; the same as the default tolerance of libsvm."""
 VIRTUAL = -1
 """Index of the virtual label, the second label of the last q pairs."""
 
@@ -101,7 +89,7 @@ def nearest(X: Any, queries: NDArray[np.intp], among: NDArray[np.intp], k: int) 
             reduce_func=select,
             metric="euclidean",
             squared=True,
-            working_memory=MAX_DISTANCE_MEGABYTES,
+            working_memory=BLOCK_MEGABYTES,
         )
     )
     return Neighbors(np.concatenate([b[0] for b in blocks]), np.concatenate([b[1] for b in blocks]))
@@ -156,7 +144,7 @@ def reconstruction_weights(X: Any, rows: NDArray[np.intp], index: NDArray[np.int
     """
     k = index.shape[1]
     weights = np.empty((len(rows), k))
-    step = max(1, MAX_DENSE_ENTRIES // max(1, k * X.shape[1]))
+    step = max(1, (BLOCK_MEGABYTES << 17) // max(1, k * X.shape[1]))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         targets = to_dense_floats(X[rows[part]])
@@ -167,9 +155,9 @@ def reconstruction_weights(X: Any, rows: NDArray[np.intp], index: NDArray[np.int
 
 
 def _non_negative_weights(basis: FloatArray, target: FloatArray) -> FloatArray:
-    """Return the non-negative least-squares weights of the columns of ``basis``."""
+    """Return the non-negative least-squares weights; the 3 iterations per unknown of scipy are sometimes not enough."""
     try:
-        return np.asarray(nnls(basis, target, maxiter=MAX_NNLS_ITERATIONS * basis.shape[1])[0])
+        return np.asarray(nnls(basis, target, maxiter=100 * basis.shape[1])[0])
     except RuntimeError:
         # The active-set method can cycle if neighbors are equal.
         return np.ones(basis.shape[1])
@@ -181,21 +169,22 @@ def transition_matrix(weights: FloatArray, index: NDArray[np.intp], n: int) -> s
     return scipy.sparse.csr_array((weights.ravel(), (rows, index.ravel())), shape=(len(index), n))
 
 
-def propagate(transition: Any, Y: FloatArray, alpha: float) -> FloatArray:
+def propagate(transition: Any, Y: FloatArray, alpha: float, *, max_iter: int = 1000, tol: float = 1e-5) -> FloatArray:
     r"""Return the fixed point of :math:`F \leftarrow \alpha T F + (1 - \alpha) Y`, restricted to the candidates.
 
-    Rows of F are normalized to sum 1 in every iteration; rows without candidates are zero.
+    Rows of F are normalized to sum 1 in every iteration; rows without candidates are zero. The iteration stops when the
+    spectral norm of the change is below ``tol``; both limits are those of the authors' code.
     """
     F = Y
-    for _ in range(MAX_PROPAGATION_ITERATIONS):
+    for _ in range(max_iter):
         previous = F
         F = _normalize_rows((alpha * np.asarray(transition @ F) + (1 - alpha) * Y) * Y)
         change = F - previous
         # The spectral norm, computed from the small q x q Gram matrix.
-        if np.sqrt(max(0.0, np.linalg.eigvalsh(change.T @ change)[-1])) < PROPAGATION_TOLERANCE:
+        if np.sqrt(max(0.0, np.linalg.eigvalsh(change.T @ change)[-1])) < tol:
             return F
     warn(
-        f"Label propagation did not converge in {MAX_PROPAGATION_ITERATIONS} iterations; decrease alpha",
+        f"Label propagation did not converge in {max_iter} iterations; decrease alpha",
         ConvergenceWarning,
     )
     return F
@@ -403,8 +392,8 @@ def _fit_liblinear(X: Any, y: NDArray[np.int64], C: float) -> tuple[FloatArray, 
         C=C,
         loss="hinge",
         dual=True,
-        tol=LIBLINEAR_TOLERANCE,
-        intercept_scaling=LIBLINEAR_BIAS_SCALE,
+        tol=1e-3,
+        intercept_scaling=10.0,  # s of the module docstring
         max_iter=MAX_LIBLINEAR_SWEEPS,
         random_state=0,  # The order of the coordinates is random; a constant makes results reproducible.
     ).fit(X, y)

@@ -18,10 +18,6 @@ from ccmn.paper.baselines.pml_estimator import (
     split_intercept,
 )
 
-OVER_RELAXATION = 1.6
-"""Over-relaxation of the alternating direction method, which converges for values between 0 and 2. Without it (1.0) the
-method takes about 1.5 times as many iterations."""
-
 
 class PMLLRS(LinearPartialLabelClassifier):
     r"""Partial multi-label learning by low-rank and sparse decomposition [1]_.
@@ -150,6 +146,7 @@ def solve_pml_lrs(
     eta: float,
     *,
     mu: float = 1.0,
+    relaxation: float = 1.6,
     tol: float = 1e-6,
     max_iter: int = 2000,
 ) -> LRSSolution:
@@ -158,7 +155,8 @@ def solve_pml_lrs(
     The two blocks are (U, W) and (V, K = U, J = W), with scaled duals A, B and C; with two blocks the method converges
     for any penalty :math:`\mu`. The first block is linear: with :math:`R = \mu (Y - V + A) + \mu (K - B)` and :math:`m
     = 1 + 2 \mu`, W solves :math:`(\tfrac{2\mu}{m} X^\top X + \mu I) W = \mu (J - C) + X^\top R / m`, and :math:`U = (R
-    + X W) / m`. The second block is one over-relaxed proximal step each. One decomposition of X serves all iterations.
+    + X W) / m`. The second block is one over-relaxed proximal step each, with a
+    relaxation between 0 and 2. One decomposition of X serves all iterations.
     """
     share = 2 * mu / (1 + 2 * mu)
     solve = ShiftedGram(X).solver(mu / share)
@@ -171,7 +169,7 @@ def solve_pml_lrs(
         W = solve(right.T).T / share
         U = (R + np.asarray(X @ W)) / (1 + 2 * mu)
         previous = V, K, J
-        relaxed = [OVER_RELAXATION * new + (1 - OVER_RELAXATION) * old for new, old in zip((Y - U, U, W), previous)]
+        relaxed = [relaxation * new + (1 - relaxation) * old for new, old in zip((Y - U, U, W), previous)]
         V = soft_threshold(relaxed[0] + A, beta / mu)
         K = shrink_singular_values_tall(relaxed[1] + B, gamma / mu)
         J = shrink_singular_values_tall(relaxed[2] + C, eta / mu)
