@@ -34,20 +34,6 @@ def write(tmp_path: Path) -> Callable[[str, str], Path]:
     return writer
 
 
-@pytest.fixture
-def rejection() -> Callable[..., str]:
-    """Return the message of the ValueError of a reader, or an empty text."""
-
-    def message(read: Callable[..., MultiLabelData], *arguments: object) -> str:
-        try:
-            read(*arguments)
-        except ValueError as error:
-            return str(error)
-        return ""
-
-    return message
-
-
 class QuietHandler(SimpleHTTPRequestHandler):
     """Handler that serves files and logs nothing."""
 

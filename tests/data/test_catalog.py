@@ -58,13 +58,6 @@ def test_shapes_agree_with_the_paper(real_data, name):
         assert (data.n, int(data.cardinality * 100) / 100) == (paper.n, paper.cardinality)
 
 
-@pytest.mark.parametrize("name", ["mirflickr", "music_emotion", "music_style"])
-def test_file_with_labels_only(real_data, name):
-    data, paper = load_dataset(real_data / f"{name}_labels.npz"), DATASETS[name].paper
-    assert (data.n, data.d, data.q) == (paper.n, 0, paper.q)
-    assert (data.candidates >= data.Y).all()  # real candidate sets only add labels
-
-
 @pytest.fixture
 def public_home(original, served, monkeypatch, offline):
     """Serve the public files under their public paths on this machine."""
@@ -133,12 +126,6 @@ def test_public_file_with_another_checksum_is_rejected(tmp_path):
 def test_unknown_names(name, message):
     with pytest.raises(ValueError, match=message):
         load_dataset(name)
-
-
-def test_missing_files(tmp_path):
-    for path in ("nowhere.csv", "folder/yeast", tmp_path / "yeast"):
-        with pytest.raises(FileNotFoundError, match="there is no file"):
-            load_dataset(path)
 
 
 def test_dataset_in_the_data_folder_is_not_downloaded(tmp_path, offline):

@@ -8,7 +8,6 @@ import scipy.sparse
 from numpy.testing import assert_array_equal
 
 from ccmn.data import MultiLabelData
-from ccmn.data.dataset import concatenate
 
 
 def test_counts_and_dtypes(small):
@@ -74,18 +73,3 @@ def test_take(small, rows, sparse):
 def test_rejected(small, change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(small, **change)
-
-
-def test_indices_out_of_range_are_rejected():
-    broken = scipy.sparse.csr_array((1, 2))
-    broken.data, broken.indices, broken.indptr = np.ones(1), np.array([7]), np.array([0, 1])
-    with pytest.raises(ValueError, match="ind"):
-        MultiLabelData(broken, [[1]])
-
-
-def test_concatenate(small, same):
-    double = concatenate([small, small])
-    same(double.take([0, 1, 2]), small)
-    same(double.take([3, 4, 5]), small)
-    with pytest.raises(ValueError, match=r"cannot concatenate .*: their columns differ"):
-        concatenate([small, dataclasses.replace(small, label_names=["sea", "land"])])

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from http.server import SimpleHTTPRequestHandler
 
 import numpy as np
 import pandas as pd
@@ -75,19 +74,6 @@ def test_no_server(tmp_path, address):
     assert files_in(tmp_path / "cache") == []
 
 
-def test_interrupted_connection(mirror, tmp_path, monkeypatch):
-    def interrupt(self):
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(CONTENT)))
-        self.end_headers()
-        self.wfile.write(CONTENT[:100])
-
-    monkeypatch.setattr(SimpleHTTPRequestHandler, "do_GET", interrupt)
-    with pytest.raises(OSError, match="could not download"):
-        download(SOURCE, mirror=mirror, cache_dir=tmp_path / "cache")
-    assert files_in(tmp_path / "cache") == []
-
-
 WIDE = """text_id,text,emotion,Annotator-1,Annotator-2
 b,second,Joy,0,
 a,first,Joy,3,0
@@ -127,12 +113,6 @@ def test_votes_become_a_long_table(votes_mirror, tmp_path):
     table, items = read_votes(tmp_path / "votes.csv", ("row", "annotator", "label", "value"))
     assert table.shape == (2, 2, 2)
     assert items.features.text.tolist() == ["first", "second"]
-
-
-def test_rows_without_identifiers_are_told_apart_by_their_text(votes_mirror):
-    votes = fetch_votes("nameless")
-    assert votes.groupby("text").row.nunique().tolist() == [1, 1]
-    assert votes.row.nunique() == 2
 
 
 def test_readings_of_electrocardiograms(served, monkeypatch, tmp_path):

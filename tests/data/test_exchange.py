@@ -9,7 +9,6 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from ccmn.data.column_roles import ColumnRoles
-from ccmn.data.columns import Columns
 from ccmn.data.exchange import read_json, read_json_table, write_label_studio, write_rows, write_tag_csv
 from ccmn.data.formats import read_table
 from ccmn.data.labeled_table import LabeledTable
@@ -136,14 +135,6 @@ def test_hugging_face_parquet(tmp_path):
     data = read(tmp_path / "data.parquet", ColumnRoles(text=("text",)))
     assert data.label_names == ("sea", "sky", "sun")
     assert_array_equal(data.Y, [[1, 0, 1], [0, 0, 0]])
-
-
-def test_models_read_exchange_files(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"text": "red boat", "labels": ["sea"]}\n{"text": "sky", "labels": []}\n')
-    columns, data = Columns.from_training_data(tmp_path / "rows.jsonl")
-    assert (data.d, data.q, columns.roles.tags) == (3, 1, "labels")
-    (tmp_path / "new.jsonl").write_text('{"text": "red sky"}\n')
-    assert columns.read_rows(tmp_path / "new.jsonl").X.toarray().astype(bool).tolist() == [[False, True, True]]
 
 
 @pytest.mark.parametrize(

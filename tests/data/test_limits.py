@@ -137,12 +137,6 @@ def test_parquet_texts_that_are_stored_once(parquet, monkeypatch, cell):
     rejected(lambda: embed_command._read_table(path, []))
 
 
-def test_parquet_texts_within_the_limit(parquet, monkeypatch):
-    monkeypatch.setenv("CCMN_MAX_BYTES", "5000000")
-    path = parquet(text=["x" * 1000, None] * 2000, words=[["a" * 500, None], [], None, ["b"]] * 1000, sea=[0, 1] * 2000)
-    assert read_table(path).frame["text"].str.len().sum() == 2_000_000
-
-
 def test_shards(parquet, monkeypatch):
     pa = pytest.importorskip("pyarrow")
     folder = parquet(a=[0.0] * 100, y=[[0] * 1000] * 100).parent

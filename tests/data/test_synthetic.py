@@ -31,17 +31,6 @@ def test_bayes_risk_is_the_risk_of_the_best_predictor():
     assert make_noisy_multilabel(100, 2, 2, strength=0.0, prevalence=0.2).bayes_hamming == pytest.approx(0.2)
 
 
-def test_noise_does_not_change_true_labels():
-    noise = ClassConditionalNoise(0.2, 0.1, n_labels=3)
-    clean = make_noisy_multilabel(5000, 4, 3, random_state=7)
-    noisy = make_noisy_multilabel(5000, 4, 3, noise=noise, random_state=7)
-    assert_array_equal(clean.Y, noisy.Y)
-    assert noisy.noise is noise
-    counted = ClassConditionalNoise.from_pairs(noisy.Y, noisy.Y_noisy)
-    assert_allclose(counted.rho_pos, 0.2, atol=0.06)
-    assert_allclose(counted.rho_neg, 0.1, atol=0.04)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -55,11 +55,6 @@ def test_rejected(labels, message):
         label_columns(labels, NAMES)
 
 
-def test_nested_labels_and_entities_in_names(write):
-    text = '<labels>\n<label name="a"><label name="b &amp; c"/></label>\n</labels>'
-    assert label_names(write("l.xml", text)) == ["a", "b & c"]
-
-
 BOMB = """<?xml version="1.0"?>
 <!DOCTYPE labels [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>
 <labels><label name="&b;"/></labels>"""

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ccmn.data import MultiLabelData
-from ccmn.data.synthetic import make_noisy_multilabel
+from ccmn.data import MultiLabelData, make_noisy_multilabel
 from ccmn.metrics import METRICS
 from ccmn.paper.baselines import Baseline, CandidateRidge
 from ccmn.paper.protocols import INJECTED, make_repeat

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ccmn.data import MultiLabelData
-from ccmn.data.synthetic import make_noisy_multilabel
-from ccmn.paper.protocols import INJECTED, MODERATE, REAL, make_repeat
+from ccmn.data import MultiLabelData, make_noisy_multilabel
+from ccmn.paper.protocols import INJECTED, MODERATE, REAL, make_repeat, split
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +60,18 @@ def test_stored_settings_have_not_changed():
         "batch_size": 100,
     }
     assert replace(REAL, refit=True).to_dict("yeast") == {**REAL.to_dict("yeast"), "refit": True}
+
+
+@given(st.integers(10, 5000), st.integers(0, 2**32))
+def test_parts_of_a_split_are_disjoint_and_complete(n, seed):
+    parts = split(n, (0.5, 0.2, 0.3), random_state=seed)
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n))
+    assert np.abs(np.array([len(part) for part in parts]) - np.array([0.5, 0.2, 0.3]) * n).max() <= 1
+
+
+def test_splits_of_the_paper():
+    assert [len(part) for part in split(2417, (0.5, 0.2, 0.3), random_state=0)] == [1208, 484, 725]
+    with pytest.raises(ValueError, match="n=2 rows are too few"):
+        split(2, (0.5, 0.2, 0.3))
+    with pytest.raises(ValueError, match="fractions must be positive numbers with sum 1"):
+        split(10, (0.5, 0.6))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ccmn._files import fingerprint
+from ccmn.data import load_digit_scenes, write_file
 from ccmn.paper import runner
 from ccmn.paper.result_store import ResultStore, rows
 from ccmn.paper.runner import prepare, run_columns
@@ -128,11 +129,8 @@ def test_failure_is_stored_and_retried_on_request(tmp_path, monkeypatch):
 
 
 def test_data_file_as_column(tmp_path):
-    from ccmn.data import load_digit_scenes
-    from ccmn.data.formats import writer_for
-
     path = tmp_path / "mine.npz"
-    writer_for(path)(load_digit_scenes(200), path)
+    write_file(load_digit_scenes(200), path)
     (column,) = small(datasets=[str(path)], protocols=["moderate"]).columns
     assert column.dataset == "mine"
     assert column.protocol.batch_size("mine") == 100

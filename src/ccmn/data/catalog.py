@@ -236,6 +236,11 @@ def load_dataset(
         return read_file(name_or_path, labels)
     name = str(name_or_path)
     path = _find(name, data_dir)
+    if path is None and name not in DATASETS:
+        try:
+            DATASETS[name]
+        except ValueError as error:
+            raise ValueError(f"{error}. A file needs one of the suffixes {', '.join(FORMATS)}.") from None
     row = DATASETS[name] if name in DATASETS else None  # noqa: SIM401 (get would catch KeyError only)
     # Published ARFF files need the file with their label names; other tables need ``labels``.
     public = row is not None and labels is None and (path is None or not FORMATS[format_suffix(path)].labels_apart)
@@ -245,8 +250,6 @@ def load_dataset(
         data = _load_public(row, data_dir)
     elif path is not None:
         data = read_file(path, labels)
-    elif row is None:
-        raise ValueError(_unknown(name))
     else:
         raise ValueError(f"the labels of {name!r} are known: omit labels={labels!r}")
     return data if row is None else replace(data, name=row.name, domain=row.domain)
@@ -327,15 +330,6 @@ def _is_name(name_or_path: PathLike) -> bool:
         return False
     is_file = format_suffix(name_or_path) in FORMATS or os.path.dirname(name_or_path) or os.path.exists(name_or_path)
     return name_or_path in DATASETS or not is_file
-
-
-def _unknown(name: str) -> str:
-    """Return the message about a name that is not in the catalog."""
-    try:
-        DATASETS[name]
-    except ValueError as error:
-        return f"{error}. A file needs one of the suffixes {', '.join(FORMATS)}."
-    raise AssertionError(f"{name} is known")
 
 
 def _folder(data_dir: PathLike | None) -> Path:

@@ -32,22 +32,9 @@ MAX_NAMES = 5
 class ColumnRoles:
     """Columns of a table that are not plain features.
 
-    Parameters
-    ----------
-    labels : list of str, str, int or path, default=None
-        Label columns with 0, 1 or nothing: names, a pattern, a count, or a file of names.
-    tags : str, default=None
-        Column that lists the labels of a row, as "a;b" or as a list.
-    separator : str, default=";"
-        Separator of the tags in a cell.
-    text : tuple of str, default=()
-        Text columns.
-    image : str, default=None
-        Column of names of picture files.
-    id : str, default=None
-        Column of identifiers.
-    ignore : tuple of str, default=()
-        Columns that are not used.
+    ``labels`` selects label columns with 0, 1 or nothing: names, a pattern, a count, or a file of names. ``tags`` is a
+    column that lists the labels of a row, as "a;b" or as a list, ``image`` one of names of picture files, ``id`` one of
+    identifiers; ``text`` and ``ignore`` are several columns.
     """
 
     labels: LabelSpec | None = None

@@ -33,18 +33,9 @@ from ccmn.data.vote_files import majority, read_votes
 class Columns:
     """Feature and label columns of the data that a model was fitted on.
 
-    Parameters
-    ----------
-    n_features : int
-        Number of features.
-    n_labels : int
-        Number of labels.
-    feature_names, label_names : sequence of str, default=None
-        Column names. If they are known, columns of other files are matched by name in any order, else by position.
-    table : TablePreprocessor, default=None
-        Features of a table with other columns. ``n_features`` counts them; the names are those of the table.
-    roles : ColumnRoles, default=ColumnRoles()
-        Columns of tags, texts, pictures and identifiers.
+    If names are known, columns of other files are matched by name in any order, else by position. ``table`` makes the
+    features of a table with other columns than numbers: ``n_features`` counts them. ``roles`` are the columns of tags,
+    texts, pictures and identifiers.
     """
 
     n_features: int

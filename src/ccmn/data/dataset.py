@@ -11,11 +11,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
-from ccmn._random import RandomState, as_generator
 from ccmn._validation import (
-    check_count,
     check_feature_names,
-    check_fractions,
     check_label_names,
     check_label_values,
 )
@@ -172,42 +169,6 @@ def concatenate(parts: Sequence[MultiLabelData]) -> MultiLabelData:
     )
 
 
-def split(
-    n: int, fractions: Sequence[float] = (0.5, 0.2, 0.3), random_state: RandomState = None
-) -> tuple[NDArray[np.intp], ...]:
-    """Split the row indices 0 to n - 1 at random into disjoint parts that cover all rows.
-
-    Parameters
-    ----------
-    n : int
-        Number of rows.
-    fractions : sequence of float, default=(0.5, 0.2, 0.3)
-        Fraction of each part; they sum to 1. The default is the split of the paper into training, validation and
-        test set. The sizes depend on ``n`` and the fractions only: boundaries are the rounded cumulative sums.
-    random_state : int, Generator or None, default=None
-        Source of the random permutation.
-
-    Returns
-    -------
-    tuple of ndarray
-        Row indices of each part, in random order, so that folds and batches of a part do not depend on the order of
-        the file.
-
-    Examples
-    --------
-    >>> train, validation, test = split(10, random_state=0)
-    >>> len(train), len(validation), len(test)
-    (5, 2, 3)
-    """
-    n = check_count(n, "n")
-    shares = check_fractions(fractions)
-    bounds = np.rint(np.cumsum(shares)[:-1] * n).astype(np.intp)
-    sizes = np.diff(bounds, prepend=0, append=n)
-    if not sizes.all():
-        raise ValueError(f"n={n} rows are too few for the fractions {tuple(shares.tolist())}: a part would be empty")
-    return tuple(np.split(as_generator(random_state).permutation(n), bounds))
-
-
 def first_infinite(X: Matrix) -> tuple[int, int] | None:
     """Return row and column of the first infinite value, or None."""
     if is_sparse(X):
@@ -266,7 +227,21 @@ def _check_matrix(values: Any, argument: str) -> Matrix:
 
 @dataclass(frozen=True)
 class Characteristics:
-    """Characteristics of a dataset; see :func:`describe`."""
+    """Characteristics of a dataset; see :func:`describe`.
+
+    Parameters
+    ----------
+    cardinality, label_density : float
+        Mean number of positive labels per row, and this number divided by that of the labels.
+    feature_density : float
+        Fraction of feature values that are not 0.
+    candidate_size : float or None
+        Mean size of the candidate sets; None if there are none.
+    positives_min, positives_median, positives_max : int or float
+        Number of positive rows of the rarest, the median and the most frequent label.
+    rows_without_features, duplicate_rows : int
+        Numbers of rows whose features are all 0, and of rows with the same features as an earlier row.
+    """
 
     name: str
     domain: str
@@ -274,21 +249,14 @@ class Characteristics:
     d: int
     q: int
     cardinality: float
-    """Mean number of positive labels per row."""
     label_density: float
-    """Cardinality divided by the number of labels."""
     feature_density: float
-    """Fraction of feature values that are not 0."""
     candidate_size: float | None
-    """Mean size of the candidate sets; None if there are none."""
     positives_min: int
     positives_median: float
     positives_max: int
-    """Number of positive rows of the rarest, the median and the most frequent label."""
     rows_without_features: int
-    """Number of rows whose features are all 0."""
     duplicate_rows: int
-    """Number of rows with the same features as an earlier row."""
 
 
 def describe(data: MultiLabelData) -> Characteristics:
@@ -300,7 +268,7 @@ def describe(data: MultiLabelData) -> Characteristics:
     (3, 1, 1)
     """
     positives = label_counts(data.Y, axis=0) if data.q else np.zeros(1)
-    stored = _nonzeros_per_row(data.X)
+    stored = np.asarray((data.X != 0).sum(axis=1)).ravel()
     return Characteristics(
         name=data.name,
         domain=data.domain,
@@ -317,10 +285,6 @@ def describe(data: MultiLabelData) -> Characteristics:
         rows_without_features=int((stored == 0).sum()) if data.d else 0,
         duplicate_rows=duplicate_rows(data.X) if data.d else 0,
     )
-
-
-def _nonzeros_per_row(X: Matrix) -> NDArray[np.intp]:
-    return np.asarray((X != 0).sum(axis=1)).ravel()
 
 
 def duplicate_rows(X: Matrix) -> int:

@@ -28,24 +28,9 @@ MAX_DISPLAYED_COLUMNS = 100
 class RawTable:
     """Table as read from a file, before its columns are told apart.
 
-    Parameters
-    ----------
-    path : Path
-        File.
-    frame : DataFrame
-        Columns; None or NaN where a value is missing.
-    places : sequence of int, default=None
-        Line of every row in the file, for error messages.
-    roles : ColumnRoles, default=ColumnRoles()
-        Roles that the format of the file declares.
-    tag_names : sequence of str, default=None
-        Names of numbered tags.
-    votes : VoteTable, default=None
-        Votes of several annotators.
-    trusted : sequence, default=None
-        Verified tags of every row, None where not verified.
-    decimal_comma : bool, default=False
-        Whether columns of numbers may have decimal commas.
+    ``frame`` has None or NaN where a value is missing. ``places`` are the lines of the rows of a text file, for error
+    messages, ``roles`` those that the format of the file declares, ``tag_names`` the names of numbered tags, ``votes``
+    a VoteTable, and ``trusted`` the verified tags of every row, None where not verified.
     """
 
     path: Path
@@ -80,16 +65,7 @@ class RawTable:
 class LabeledTable:
     """Table whose columns have roles: features of any kind, labels, identifiers, texts and pictures.
 
-    Parameters
-    ----------
-    raw : RawTable
-        The file.
-    roles : ColumnRoles
-        Roles of the columns.
-    Y : array of shape (n, q)
-        Labels, NaN where not observed.
-    label_names : sequence of str
-        Names of the labels.
+    ``Y`` (n, q) is NaN where a label was not observed.
     """
 
     raw: RawTable

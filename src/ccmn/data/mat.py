@@ -47,20 +47,10 @@ Variable = Any
 
 
 def read_mat(path: PathLike) -> MultiLabelData:
-    """Read a MATLAB file of versions 5 to 7 in the layout of published multi-label datasets.
+    """Read a MATLAB file of versions 5 to 7 with ``data`` (n x d), ``target`` (q x n) and perhaps ``partial_labels``.
 
-    Version 4 and version 7.3 (HDF5) are rejected: save such files in MATLAB with '-v7'.
-
-    Parameters
-    ----------
-    path : str or path
-        File with the variables ``data`` (n x d), ``target`` (q x n) and optionally ``partial_labels`` (q x n).
-        Labels are in {0, 1} or {-1, +1}.
-
-    Returns
-    -------
-    MultiLabelData
-        Features in float32, sparse if they are stored as sparse; ``partial_labels`` become ``candidates``.
+    Labels are in {0, 1} or {-1, +1}; ``partial_labels`` become ``candidates``. Features are sparse if they are stored
+    as sparse. Version 4 and version 7.3 (HDF5) are rejected: save such files in MATLAB with '-v7'.
     """
     path = check_file(path)
     content, limit = path.read_bytes(), unpacked_limit(path)
@@ -139,31 +129,30 @@ def read_variables(
 
     Compressed variables may unpack to ``max_bytes`` in total.
     """
-    order = {b"IM": "<", b"MI": ">"}.get(content[_HEADER - 2 : _HEADER])
-    if order is None:
-        raise ValueError("it has no MAT header")
+    if content[_HEADER - 2 : _HEADER] != b"IM":
+        raise ValueError("it has no header of a MAT file in little-endian byte order")
     variables: dict[str, Variable] = {}
     names: list[str] = []
-    for kind, data in _elements(memoryview(content)[_HEADER:], order):
+    for kind, data in _elements(memoryview(content)[_HEADER:]):
         if kind == _COMPRESSED:
-            kind, data = _unpacked(data, order, max_bytes)
+            kind, data = _unpacked(data, max_bytes)
             max_bytes -= len(data)
         if kind != _MATRIX:
             raise ValueError(f"expected a variable; got an element of type {kind}")
-        read = _Variable(data, order)
+        read = _Variable(data)
         names.append(read.name)
         if read.name in wanted:
             variables[read.name] = read.values()
     return variables, [name for name in names if name]
 
 
-def _elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
+def _elements(data: memoryview) -> Iterator[tuple[int, memoryview]]:
     """Yield type and bytes of every element."""
     at = 0
     while at < len(data):
         if len(data) - at < 8:
             raise ValueError("it is truncated")
-        kind, size = struct.unpack_from(order + "II", data, at)
+        kind, size = struct.unpack_from("<II", data, at)
         start = at + 8
         if kind >> 16:  # up to four bytes are stored next to their type
             kind, size, start = kind & 0xFFFF, kind >> 16, at + 4
@@ -176,7 +165,7 @@ def _elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
         at = end if kind == _COMPRESSED else end + -end % 8
 
 
-def _unpacked(data: memoryview, order: str, max_bytes: int) -> tuple[int, memoryview]:
+def _unpacked(data: memoryview, max_bytes: int) -> tuple[int, memoryview]:
     """Return the single element inside a compressed one."""
     unpacking = zlib.decompressobj()
     try:
@@ -187,7 +176,7 @@ def _unpacked(data: memoryview, order: str, max_bytes: int) -> tuple[int, memory
     if not unpacking.eof:
         raise ValueError("its compressed data are truncated")
     # Two elements are enough to reject it; a few compressed bytes can contain millions.
-    inside = list(islice(_elements(memoryview(content), order), 2))
+    inside = list(islice(_elements(memoryview(content)), 2))
     if len(inside) != 1:
         raise ValueError(f"expected one variable; got {'several elements' if inside else 'no element'}")
     return inside[0]
@@ -196,8 +185,8 @@ def _unpacked(data: memoryview, order: str, max_bytes: int) -> tuple[int, memory
 class _Variable:
     """Variable whose flags, dimensions and name are read first, and its values on request."""
 
-    def __init__(self, data: memoryview, order: str) -> None:
-        self._order, self._parts = order, _elements(data, order)
+    def __init__(self, data: memoryview) -> None:
+        self._parts = _elements(data)
         flags = self._next_numbers()
         if flags.dtype.kind != "u" or flags.size < 1:
             raise ValueError("a variable has no flags")
@@ -242,7 +231,7 @@ class _Variable:
         kind, data = self._next()
         if kind not in _NUMBERS:
             raise ValueError(f"expected numbers; got an element of type {kind}")
-        dtype = np.dtype("u1" if len(data) == bytewise else _NUMBERS[kind]).newbyteorder(self._order)  # type: ignore[arg-type]
+        dtype = np.dtype("u1" if len(data) == bytewise else _NUMBERS[kind]).newbyteorder("<")
         if len(data) % dtype.itemsize:
             raise ValueError(f"{len(data)} bytes is not a multiple of {dtype.itemsize}, the size of a number")
         return np.frombuffer(data, dtype).astype(dtype.newbyteorder("="), copy=False)

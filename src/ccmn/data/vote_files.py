@@ -28,30 +28,12 @@ def read_votes(
 ) -> tuple[VoteTable, LabeledTable]:
     """Read a long table of votes with one line per vote, CSV or Parquet, and the items that the votes are about.
 
-    Parameters
-    ----------
-    path : path-like
-        File with a header.
-    columns : sequence of 3 or 4 str
-        Columns of the item, the annotator, the label and (optional) the value of a vote. Without a value, every line
-        is a label that the annotator assigned to the item; a line with an empty label assigns none.
-    roles : ColumnRoles, default=None
-        Columns of texts and pictures, and columns that are not used.
-    items : path-like, default=None
-        Table with one row per item. Its column of the items is ``roles.id``, by default the name in ``columns``.
-        Without a file, the columns of the votes describe the items if they are the same in all lines of an item.
+    ``columns`` name the item, the annotator, the label and (optional) the value of a vote. Without a value, every line
+    is a label that the annotator assigned to the item; a line with an empty label assigns none.
 
-    Returns
-    -------
-    votes : VoteTable
-        Votes on the items of the table. Items of a separate file without votes are included.
-    table : LabeledTable
-        The items. From the file of votes, they are in the sorted order of their identifiers.
-
-    Raises
-    ------
-    ColumnError
-        If a column cannot have its role, such as a text that differs between the votes on an item.
+    ``items`` is a table with one row per item, also of items without votes. Its column of the items is ``roles.id``, by
+    default the name in ``columns``. Without a file, the columns of the votes describe the items, in the sorted order
+    of their identifiers, if they are the same in all lines of an item. A text that differs is a ``ColumnError``.
     """
     path, roles = check_file(path), roles or ColumnRoles()
     voted = read_table(path)

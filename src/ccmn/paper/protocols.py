@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ccmn._random import RandomState, as_generator
 from ccmn._registry import Registry
+from ccmn._validation import check_fractions
 from ccmn.data.catalog import DATASETS
-from ccmn.data.dataset import MultiLabelData, split
+from ccmn.data.dataset import MultiLabelData
 from ccmn.noise import ClassConditionalNoise, PartialNoise
 
 LEARNING_RATES = (5e-2, 5e-3, 5e-4)
@@ -134,6 +136,22 @@ def make_repeat(
     training, validation, test = split(data.n, protocol.fractions, random_state=rng)
     noise, noisy = NOISE_GENERATORS[protocol.noise_generator](data, protocol, training, rng)
     return Repeat(repeat, training, validation, test, noise, noisy)
+
+
+def split(n: int, fractions: Sequence[float], random_state: RandomState = None) -> tuple[NDArray[np.intp], ...]:
+    """Split the row indices 0 to n - 1 at random into disjoint parts that cover all rows, in random order.
+
+    The sizes depend on ``n`` and the fractions only: boundaries are the rounded cumulative sums.
+
+    >>> train, validation, test = split(10, (0.5, 0.2, 0.3), random_state=0)
+    >>> len(train), len(validation), len(test)
+    (5, 2, 3)
+    """
+    shares = check_fractions(fractions)
+    bounds = np.rint(np.cumsum(shares)[:-1] * n).astype(np.intp)
+    if not np.diff(bounds, prepend=0, append=n).all():
+        raise ValueError(f"n={n} rows are too few for the fractions {tuple(shares.tolist())}: a part would be empty")
+    return tuple(np.split(as_generator(random_state).permutation(n), bounds))
 
 
 NoiseGenerator = Callable[

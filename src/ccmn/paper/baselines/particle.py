@@ -259,7 +259,7 @@ class VotePosterior:
     def fit(
         cls, prior: FloatArray, counts: NDArray[np.intp], positive: NDArray[Any], negative: NDArray[Any]
     ) -> VotePosterior:
-        """Estimate the vote distributions by frequencies (Laplace smoothing) of the positive and the negative samples."""
+        """Estimate the vote distributions by smoothed frequencies among the positive and the negative samples."""
         q = counts.shape[1]
         tables = []
         for selected in (positive, negative):
