@@ -40,7 +40,7 @@ class Flag(NamedTuple):
     Parameters
     ----------
     code : str
-        Identifier for programs, for example "clipped" or "unidentified".
+        Identifier for programs, for example "wide_interval" or "few_votes".
     note : str
         Explanation for users: what it means and what to do.
     label : int or None, default=None
