@@ -1,21 +1,14 @@
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
-from hypothesis import given
 from numpy.testing import assert_allclose, assert_array_equal
 from pandas.testing import assert_frame_equal
 from scipy.special import expit, logit
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
 from audit import reference
 from ccmn import ClassConditionalNoise, find_label_issues
-from ccmn.audit import error_model
-from ccmn.audit.error_model import Annotators, ErrorModel, Votes
-from strategies import SEEDS
 
 
 def scores_of(issues, shape):
@@ -37,40 +30,6 @@ def hard_rows():
     true, clean = make_labels(strength=4.0)
     flipped = np.random.default_rng(2).random(true.shape) < 0.5 * (1 - np.abs(2 * clean - 1))
     return true, np.where(flipped, 1 - true, true), clean
-
-
-def test_logistic_regression_agrees_with_scikit_learn():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, 200).astype(float)
-    found = error_model._logistic_regression(X, y, np.zeros(200), np.full(3, 2.0))
-    expected = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-8).fit(X, y).coef_[0]
-    assert_allclose(found, expected, atol=1e-3)
-
-
-def test_logistic_regression_uses_the_offset():
-    y = np.array([1.0, 0.0, 1.0, 1.0])
-    found = error_model._logistic_regression(np.ones((4, 1)), y, np.full(4, 5.0), np.full(1, 1e-9))
-    assert found[0] == pytest.approx(math.log(3) - 5, abs=1e-3)
-
-
-def test_error_model_agrees_with_its_formula():
-    rng = np.random.default_rng(0)
-    Y, P, score = rng.integers(0, 2, (20, 3)).astype(float), rng.random((20, 3)), rng.random((20, 3))
-    Y[3, 1] = score[3, 1] = np.nan
-    offset, slopes, term = rng.normal(size=(2, 3)), rng.normal(size=(4, 2)), rng.normal(size=(20, 3))
-    prevalence = np.array([0.2, 0.5, 0.7])
-    found = ErrorModel(prevalence, offset, slopes, np.array([1.5, 0.5, 0.1]))(score, Y, P, term)
-    for i, j in np.ndindex(*Y.shape):
-        if np.isnan(Y[i, j]):
-            assert np.isnan(found[i, j])
-            continue
-        v = int(Y[i, j])
-        odds = 0.3 * math.log(score[i, j] / (1 - score[i, j])) + offset[v, j]
-        odds += slopes[0, v] * math.log(P[i, j] / (1 - P[i, j]))
-        odds += slopes[1, v] * math.log(prevalence[j] / (1 - prevalence[j]))
-        odds += slopes[2, v] * math.log(1 + np.nansum(Y[i])) + slopes[3, v] * term[i, j]
-        odds = (1.5 if odds < 0 else 0.5) * odds + 0.1
-        assert found[i, j] == pytest.approx(1 / (1 + math.exp(-odds)))
 
 
 def test_trusted_rows_reveal_labels_that_are_often_wrong(hard_rows):
@@ -122,15 +81,6 @@ def test_trusted_without_verified_labels_is_ignored(hard_rows):
     assert_frame_equal(find_label_issues(noisy, P, trusted=nothing), find_label_issues(noisy, P))
 
 
-@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
-def test_calibration_of_log_odds_recovers_their_scale(factor):
-    rng = np.random.default_rng(0)
-    log_odds = rng.normal(-1, 2, 20_000)
-    wrong = (rng.random(log_odds.size) < 1 / (1 + np.exp(-log_odds))).astype(float)
-    found = error_model._fit_log_odds(log_odds / factor, wrong)
-    assert_allclose(found, [factor, factor, 0], atol=0.15)
-
-
 def test_verified_labels_are_certain(hard_rows):
     true, noisy, P = hard_rows
     known = np.full(true.shape, np.nan)
@@ -158,18 +108,11 @@ class TestAnnotators:
         noisy = np.where((true == 0) & (np.random.default_rng(6).random(true.shape) < added), 1.0, true)
         return true, noisy, np.clip(clean + 0.09, 0, 1), annotator
 
-    @given(SEEDS)
-    def test_term_agrees_with_reference(self, seed):
-        rng = np.random.default_rng(seed)
-        Y, P, index = rng.integers(0, 2, (30, 3)).astype(float), rng.random((30, 3)), rng.integers(0, 4, 30)
-        Y[0, 0] = np.nan
-        found = Annotators.of(index, [(rows, Y[rows], P[rows]) for rows in (slice(0, 20), slice(20, 40))])
-        assert_allclose(found.term(slice(None), Y), reference.annotator_terms(Y.tolist(), P.tolist(), index.tolist()))
-
-    def test_suspicion_adds_the_term_to_the_log_odds(self, task):
-        _, noisy, P, annotator = task
-        index = np.unique(annotator, return_inverse=True)[1]
-        term = Annotators.of(index, [(slice(None), noisy, P)]).term(slice(None), noisy)
+    def test_suspicion_adds_the_term_of_the_reference_to_the_log_odds(self, task):
+        _, noisy, P, annotator = (part[:60] for part in task)
+        noisy = noisy.copy()
+        noisy[0, 0] = np.nan
+        term = reference.annotator_terms(noisy.tolist(), P.tolist(), annotator.tolist())
         found = scores_of(find_label_issues(noisy, P, groups=annotator), noisy.shape)
         assert_allclose(found, expit(logit(np.abs(noisy - P)) + term))
 
@@ -225,13 +168,16 @@ class TestVotes:
             precision.append(average_precision_score(wrong, found[n_trusted:].ravel()))
         assert precision[1] > precision[0] + 0.05
 
-    def test_term_agrees_with_reference(self):
-        given_labels = np.array([[1.0, 0.0], [0.0, np.nan]])
-        mean, count = np.array([[2 / 3, np.nan], [0.5, 1.0]]), np.array([[3, 0], [2, 1]])
-        found = Votes(mean, count, 0.2).term(slice(None), given_labels)
-        expected = [[reference.vote_term(1, [1, 1, 0], 0.2), 0.0], [reference.vote_term(0, [0, 1], 0.2)]]
-        assert_allclose(found[0], expected[0], atol=1e-12)
-        assert_allclose(found[1, :1], expected[1])
+    def test_suspicion_adds_the_term_of_the_reference_to_the_log_odds(self, task):
+        _, noisy, P, votes = (part[:40].copy() for part in task)
+        votes[5:, 0], votes[7, :, 1] = np.nan, np.nan
+        mean = np.array([[np.nanmean(own) if np.isfinite(own).any() else np.nan for own in row.T] for row in votes])
+        dissent = np.nanmean(np.abs(noisy - mean))
+        found = scores_of(find_label_issues(noisy, P, votes=votes), noisy.shape)
+        for i, j in np.ndindex(*noisy.shape):
+            own = votes[i, ~np.isnan(votes[i, :, j]), j].tolist()
+            term = reference.vote_term(noisy[i, j], own, dissent) if own else 0.0
+            assert found[i, j] == pytest.approx(expit(logit(abs(noisy[i, j] - P[i, j])) + term))
 
     def test_errors(self, task):
         _, noisy, P, votes = task

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from pandas.testing import assert_frame_equal
 
-import ccmn
 from audit import reference
 from ccmn import ClassConditionalNoise, PartialNoise, find_label_issues
 from ccmn.audit import label_issues
-from ccmn.audit.error_model import p_wrong
 from ccmn.estimation import NoiseRates
 from ccmn.noise import TransitionNoise
 from reference import noisy_vectors
@@ -29,6 +27,14 @@ COLUMNS = ["row", "label", "given", "suspicion", "p_wrong", "suggested"]
 def random_labels(seed, n=40, q=3):
     rng = np.random.default_rng(seed)
     return rng.integers(0, 2, (n, q)), rng.random((n, q))
+
+
+def error_probabilities(Y, P, noise):
+    """Return the error probabilities (n, q) of all labels."""
+    found = find_label_issues(Y, P, noise, min_p_wrong=0)
+    scores = np.full(np.shape(P), np.nan)
+    scores[found.row, found.label] = found.p_wrong
+    return scores
 
 
 @given(noises(), SEEDS, st.sampled_from([0.0, 0.3, 0.5, 0.9]), st.booleans())
@@ -56,43 +62,46 @@ def test_find_label_issues_agrees_with_reference(noise, seed, least, masked):
         assert row.suggested == (1 - row.given if row.suspicion > 0.5 else row.given)
 
 
-def test_columns_and_dtypes():
-    found = find_label_issues(*random_labels(0), NOISE)
-    assert list(found.columns) == COLUMNS
-    assert found.index.tolist() == list(range(len(found)))
-    assert [found[name].dtype.kind for name in found] == ["i", "i", "i", "f", "f", "i"]
-    assert (found.p_wrong >= 0.5).all()
-    assert (found.suggested == 1 - found.given).all()
-
-
-def test_sorted_by_descending_p_wrong_then_row_and_label():
-    Y, P = random_labels(1, 300)
-    P = P.round(1)
-    found = find_label_issues(Y, P, NOISE, min_p_wrong=0)
-    assert len(found) == Y.size
-    order = np.lexsort((found.label, found.row, -found.p_wrong))
-    assert_array_equal(order, np.arange(len(found)))
-    assert_frame_equal(found, find_label_issues(Y, P, NOISE, min_p_wrong=0))
-
-
-def test_blocks_give_the_same_result(monkeypatch):
-    Y, P = random_labels(2, 50)
-    whole = find_label_issues(Y, P, NOISE, min_p_wrong=0.2)
+@pytest.mark.parametrize("noise", [None, NOISE])
+def test_order_columns_and_top(monkeypatch, noise):
+    Y, P = random_labels(8, 60)
+    P = P.round(1)  # ties
+    whole = find_label_issues(Y, P, noise)
+    assert list(whole.columns) == COLUMNS
+    assert [whole[name].dtype.kind for name in whole] == ["i", "i", "i", "f", "f", "i"]
+    assert_array_equal(np.lexsort((whole.label, whole.row, -whole.suspicion)), np.arange(len(whole)))
+    assert (whole.suggested == np.where(whole.suspicion > 0.5, 1 - whole.given, whole.given)).all()
+    if noise is None:  # self-confidence
+        assert len(whole) == Y.size
+        assert whole.p_wrong.isna().all()
+        assert_allclose(whole.suspicion, np.where(Y == 1, 1 - P, P)[whole.row, whole.label])
+    else:
+        assert (whole.p_wrong >= 0.5).all()
+        assert_frame_equal(find_label_issues(Y, P, NoiseRates.known(NOISE, Y)), whole)
     monkeypatch.setattr(label_issues, "MAX_BLOCK_ENTRIES", 7)
-    assert_frame_equal(find_label_issues(Y, P, NOISE, min_p_wrong=0.2), whole)
-    assert_frame_equal(find_label_issues(scipy.sparse.csr_array(Y), P, NOISE, min_p_wrong=0.2), whole)
+    for top in (1, 20, 10_000):
+        assert_frame_equal(find_label_issues(Y, P, noise, top=top), whole.head(top))
+    with pytest.raises(ValueError, match="top must be an integer of at least 1; got 0"):
+        find_label_issues(Y, P, noise, top=0)
 
 
-def test_containers_of_find_label_issues():
-    Y, P = random_labels(3)
-    expected = find_label_issues(Y, P, NOISE)
+@pytest.mark.parametrize("case", ["ranked", "declared", "learned"])
+def test_blocks_and_containers_give_the_same_result(monkeypatch, case):
+    Y, P = random_labels(3, 50)
+    knowledge = {"ranked": {}, "declared": {"noise": NOISE}, "learned": {"trusted": (np.arange(20), 1 - Y[:20])}}[case]
+    whole = find_label_issues(Y, P, **knowledge)
+    monkeypatch.setattr(label_issues, "MAX_BLOCK_ENTRIES", 7)
     for labels in (Y.tolist(), Y.astype(bool), torch.tensor(Y), scipy.sparse.csr_matrix(Y), scipy.sparse.coo_array(Y)):
-        assert_frame_equal(find_label_issues(labels, P, NOISE), expected)
+        assert_frame_equal(find_label_issues(labels, P, **knowledge), whole)
     for probabilities in (P.tolist(), torch.tensor(P), pd.DataFrame(P)):
-        assert_frame_equal(find_label_issues(Y, probabilities, NOISE), expected)
-    named = find_label_issues(pd.DataFrame(Y, columns=["a", "b", "c"], index=range(5, 45)), P, NOISE)
-    assert named.label.tolist() == ["abc"[j] for j in expected.label]
-    assert_array_equal(named.row, expected.row)
+        assert_frame_equal(find_label_issues(Y, probabilities, **knowledge), whole)
+    for named in (
+        (pd.DataFrame(Y, columns=list("abc"), index=range(5, 55)), P),
+        (Y, pd.DataFrame(P, columns=list("abc"))),
+    ):
+        found = find_label_issues(*named, **knowledge)
+        assert found.label.tolist() == ["abc"[j] for j in whole.label]
+        assert_array_equal(found.row, whole.row)
 
 
 def test_label_names_from_noise_model():
@@ -100,83 +109,21 @@ def test_label_names_from_noise_model():
     assert find_label_issues([[1, 0]], [[0.3, 0.6]], noise, min_p_wrong=0).label.tolist() == ["sea", "sky"]
 
 
-def test_no_issues():
-    found = find_label_issues(*random_labels(4), ClassConditionalNoise(0.0, 0.0, n_labels=3))
-    assert len(found) == 0
-    assert list(found.columns) == COLUMNS
-
-
-def test_unobserved_labels_are_not_listed():
+def test_noise_that_cannot_occur_is_not_listed():
+    assert list(find_label_issues(*random_labels(4), ClassConditionalNoise(0.0, 0.0, n_labels=3)).columns) == COLUMNS
+    assert set(find_label_issues(*random_labels(6), PartialNoise(0.4, n_labels=3)).given) == {1}
     Y, P = random_labels(5)
     Y = Y.astype(float)
     Y[::2] = np.nan
     assert (find_label_issues(Y, P, NOISE, min_p_wrong=0).row % 2 == 1).all()
     assert len(find_label_issues(Y * np.nan, P, NOISE, min_p_wrong=0)) == 0
-
-
-def test_partial_noise_flags_only_ones():
-    found = find_label_issues(*random_labels(6), PartialNoise(0.4, n_labels=3))
-    assert len(found) > 0
-    assert (found.given == 1).all()
-
-
-def test_single_precision_probabilities():
-    Y, P = random_labels(7)
-    found = find_label_issues(Y, P.astype(np.float32), NOISE, min_p_wrong=0).sort_values(["row", "label"])
-    assert_allclose(found.p_wrong.to_numpy().reshape(P.shape), p_wrong(Y, P, NOISE.rho_pos, NOISE.rho_neg), atol=1e-5)
-
-
-def test_known_estimates_equal_a_noise_model():
-    Y, P = random_labels(8)
-    assert_frame_equal(find_label_issues(Y, P, NoiseRates.known(NOISE, Y)), find_label_issues(Y, P, NOISE))
-
-
-def test_without_noise_all_labels_are_ranked_by_self_confidence():
-    Y, P = random_labels(8, 60)
-    P = P.round(1)  # ties
-    found = find_label_issues(Y, P)
-    assert list(found.columns) == COLUMNS
-    assert len(found) == Y.size
-    assert found.p_wrong.isna().all()
-    assert_allclose(found.suspicion, np.where(Y == 1, 1 - P, P)[found.row, found.label])
-    assert_array_equal(np.lexsort((found.label, found.row, -found.suspicion)), np.arange(len(found)))
-    assert (found.suggested == np.where(found.suspicion > 0.5, 1 - found.given, found.given)).all()
-
-
-@pytest.mark.parametrize("noise", [None, NOISE])
-def test_top_is_the_beginning_of_the_list(monkeypatch, noise):
-    Y, P = random_labels(8, 60)
-    whole = find_label_issues(Y, P.round(1), noise)
-    monkeypatch.setattr(label_issues, "MAX_BLOCK_ENTRIES", 7)
-    for top in (1, 20, 10_000):
-        assert_frame_equal(find_label_issues(Y, P.round(1), noise, top=top), whole.head(top))
-    with pytest.raises(ValueError, match="top must be an integer of at least 1; got 0"):
-        find_label_issues(Y, P, noise, top=0)
+    single = error_probabilities(Y, P.astype(np.float32), NOISE)
+    assert_allclose(single, error_probabilities(Y, P, NOISE), atol=1e-5)
 
 
 def test_min_p_wrong_requires_error_probabilities():
     with pytest.raises(ValueError, match=r"min_p_wrong requires error probabilities.*trusted="):
         find_label_issues(*random_labels(8), min_p_wrong=0.5)
-
-
-def test_without_noise_blocks_and_containers_give_the_same_result(monkeypatch):
-    Y, P = random_labels(8, 60)
-    whole = find_label_issues(Y, P)
-    trusted = (np.arange(20), 1 - Y[:20])
-    learned = find_label_issues(Y, P, trusted=trusted, min_p_wrong=0.1)
-    assert learned.p_wrong.notna().all()
-    monkeypatch.setattr(label_issues, "MAX_BLOCK_ENTRIES", 7)
-    for labels in (Y, scipy.sparse.csr_array(Y), torch.tensor(Y)):
-        assert_frame_equal(find_label_issues(labels, P), whole)
-        assert_frame_equal(find_label_issues(labels, P, trusted=trusted, min_p_wrong=0.1), learned)
-    named = find_label_issues(Y, pd.DataFrame(P, columns=list("abc")))
-    assert named.label.tolist() == ["abc"[j] for j in whole.label]
-
-
-def test_public_name():
-    assert ccmn.find_label_issues is find_label_issues
-    assert "find_label_issues" in dir(ccmn)
-    assert ccmn.audit.find_label_issues is find_label_issues
 
 
 Y, P = random_labels(9)
@@ -213,17 +160,9 @@ def test_label_names_must_match():
         find_label_issues(pd.DataFrame(Y, columns=list("abc")), pd.DataFrame(P, columns=list("cba")), noise)
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (1.5, "min_p_wrong must be from 0 to 1; got 1.5"),
-        (-0.1, "min_p_wrong must be from 0 to 1"),
-        (float("nan"), "min_p_wrong must be from 0 to 1"),
-        ("high", "min_p_wrong must be a number from 0 to 1; got 'high'"),
-    ],
-)
-def test_invalid_min_p_wrong(value, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("value", [1.5, -0.1, float("nan"), "high"])
+def test_invalid_min_p_wrong(value):
+    with pytest.raises(ValueError, match=r"min_p_wrong must be (a number )?from 0 to 1"):
         find_label_issues(Y, P, NOISE, min_p_wrong=value)
 
 
@@ -238,7 +177,7 @@ def test_p_wrong_is_exact_for_known_distribution(noise, seed):
                 seen[noisy[j], j] += p * flipped
                 wrong[noisy[j], j] += p * flipped * (true[j] != noisy[j])
     given_labels = np.array([[0] * 4, [1] * 4])
-    found = p_wrong(given_labels, np.stack([seen[1], seen[1]]), noise.rho_pos, noise.rho_neg)
+    found = error_probabilities(given_labels, np.stack([seen[1], seen[1]]), noise)
     # Compare joint probabilities: for rare values, rounding makes the ratio inaccurate.
     assert_allclose(found * seen, wrong, atol=1e-12)
 
@@ -255,29 +194,10 @@ def test_p_wrong_agrees_with_reference(noise, seed):
         [reference.p_wrong(y, p, a, b) for y, p, a, b in zip(labels, scores, rho_pos, rho_neg)]
         for labels, scores in zip(Y.tolist(), P.tolist())
     ]
-    assert_allclose(p_wrong(Y, P, rho_pos, rho_neg), expected, atol=1e-11)
-
-
-@given(noises(q=2), st.integers(0, 1))
-def test_p_wrong_decreases_with_probability_of_given_label(noise, value):
-    P = np.linspace(0, 1, 101)[:, None].repeat(2, axis=1)
-    found = p_wrong(np.full(P.shape, value), P, noise.rho_pos, noise.rho_neg)
-    assert ((found >= 0) & (found <= 1)).all()
-    steps = np.diff(found, axis=0) * (1 if value == 0 else -1)
-    assert (steps >= -1e-15).all()
+    assert_allclose(error_probabilities(Y, P, ClassConditionalNoise(rho_pos, rho_neg)), expected, atol=1e-11)
 
 
 def test_p_wrong_of_one_is_ordered_by_prediction():
-    found = p_wrong(np.ones((3, 1)), np.array([[0.1], [0.2], [0.3]]), np.array([0.2]), np.array([0.4]))
+    found = error_probabilities(np.ones((3, 1)), np.array([[0.1], [0.2], [0.3]]), ClassConditionalNoise([0.2], [0.4]))
     assert_allclose(found, 1, atol=1e-12)
     assert found[0] > found[1] > found[2]
-
-
-def test_p_wrong_is_zero_for_rate_zero():
-    Y, P = np.array([[0, 1], [0, 1]]), np.array([[0.0, 0.0], [1.0, 1.0]])
-    assert p_wrong(Y, P, np.array([0.0, 0.3]), np.array([0.4, 0.0])).tolist() == [[0, 0], [0, 0]]
-
-
-def test_p_wrong_of_unobserved_label_is_nan():
-    found = p_wrong(np.array([np.nan, 1.0]), np.array([0.5, 0.5]), np.array([0.1, 0.1]), np.array([0.2, 0.2]))
-    assert np.isnan(found).tolist() == [True, False]

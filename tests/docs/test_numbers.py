@@ -65,3 +65,26 @@ def test_networks(loss):
     values = read("deep").query("noise == 'two-sided'").set_index("method")
     means = values.loc[[LOSSES[loss]], ["hamming_loss", "average_precision"]].mean()
     assert table_rows("Networks")[loss] == [short(mean) for mean in means]
+
+
+def test_audit_of_human_labels():
+    table = read("real_noise")
+    means = table.groupby(["dataset", "variant", "trusted", "method", "metric"]).value.mean()
+    sets = [("cmc", f"Y_{name}") for name in ("any", "company1", "company3")]
+    sets += [(name, "Y_one_annotator") for name in ("deu", "ptbr", "relex")] + [("ecg", "Y_medical_students")]
+    rows = {
+        "average precision, no verified rows": (0, "ccmn", "average_precision"),
+        "and annotators known": (0, "ccmn, annotators", "average_precision"),
+        **{f"average precision, {k} verified rows": (k, "ccmn", "average_precision") for k in (50, 200)},
+        **{f"sum of `p_wrong` over number wrong, {k} rows": (k, "ccmn", "sum_ratio") for k in (50, 200)},
+        **{f"share wrong where `p_wrong` is at least .5, {k} rows": (k, "ccmn", "share_wrong") for k in (50, 200)},
+    }
+    text = re.sub(r"[ \n]+", " ", (DOCS / "guides" / "labels.md").read_text())
+    for title, key in rows.items():
+        numbers = [short(means[(*name, *key)]) if (*name, *key) in means.index else "" for name in sets]
+        assert re.sub(" +", " ", f"| {title} | {' | '.join(numbers)} |") in text
+    ratios = table[table.metric.eq("sum_ratio") & table.method.eq("ccmn") & table.dataset.ne("ecg")]
+    few, many = (ratios[ratios.trusted == k] for k in (50, 200))
+    for part in (few[few.dataset == "cmc"], few[few.dataset != "cmc"], many):
+        interval = f"between {part.value.min():.2f} and {part.value.max():.2f} times"
+        assert interval.replace("0.", ".") in text
