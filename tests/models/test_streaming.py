@@ -13,7 +13,7 @@ from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise
 from ccmn.data import ShardedData
 from ccmn.data.synthetic import make_noisy_multilabel
 from ccmn.metrics import ranking_loss
-from ccmn.models.streaming import StreamPlan, draw_holdout
+from ccmn.models.streaming import StreamSizes, draw_holdout
 
 pa = pytest.importorskip("pyarrow", reason="reading Parquet needs pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -123,13 +123,13 @@ def test_shards_contain_the_labels(folder, name):
 
 def test_size_of_the_held_out_sample(folder):
     data = ShardedData(folder, -Q)
-    plan = StreamPlan.of(data, 8 * 2**20, 100, seed=3)
-    holdout = draw_holdout(data, 0.2, plan)
-    assert len(holdout.X) == len(holdout.Y) == 800
-    assert sum(int(mask.sum()) for mask in holdout.masks.values()) == 800
-    small = draw_holdout(data, 0.2, StreamPlan(plan.settings, 50))
-    assert len(small.X) == 50
-    assert len(small.masks) == 16
+    sizes = StreamSizes.of(data, 100)
+    X, Y, masks = draw_holdout(data, 0.2, sizes, seed=3)
+    assert len(X) == len(Y) == 800
+    assert sum(int(mask.sum()) for mask in masks.values()) == 800
+    X, _, masks = draw_holdout(data, 0.2, sizes._replace(holdout=50), seed=3)
+    assert len(X) == 50
+    assert len(masks) == 16
 
 
 @pytest.mark.parametrize("n", [1, 30])
@@ -190,5 +190,4 @@ def test_held_out_sample_leaves_a_training_row(tmp_path, task):
     columns |= {f"label_{j}": task.Y_noisy[:60, j].astype(np.uint8) for j in range(Q)}
     pq.write_table(pa.table(columns), tmp_path / "0.parquet")
     data = ShardedData(tmp_path, -Q)
-    holdout = draw_holdout(data, 0.999, StreamPlan.of(data, 500 * 2**20, 10, seed=0))
-    assert len(holdout.X) == 59
+    assert len(draw_holdout(data, 0.999, StreamSizes.of(data, 10), seed=0)[0]) == 59

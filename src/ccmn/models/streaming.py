@@ -1,10 +1,9 @@
-"""Fits to shards that do not fit in memory: the memory plan, the held-out sample, and the stream of training rows."""
+"""Fits to shards that do not fit in memory: the division of the memory, the held-out sample, and the stream of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -15,7 +14,7 @@ from ccmn._containers import is_sparse
 from ccmn._validation import check_device
 from ccmn.models.training_data import MIN_SAMPLES_TO_SPLIT, Scaling, debias, prepare, resolve_noise
 from ccmn.training.distributed import ProcessGroup
-from ccmn.training.stream import Source, Stream, StreamSettings
+from ccmn.training.stream import Stream
 
 if TYPE_CHECKING:
     from ccmn.models.ccmn_classifier import CCMNClassifier
@@ -35,48 +34,44 @@ _BUFFER_SHARE, _PIECE_SHARE, _HOLDOUT_SHARE = 0.35, 0.012, 0.04
 held-out sample (several copies of which are needed to estimate rates and criteria)."""
 
 
-@dataclass(frozen=True)
-class StreamPlan:
-    """Division of the memory."""
+class StreamSizes(NamedTuple):
+    """Numbers of rows that fit in the memory."""
 
-    settings: StreamSettings
-    holdout_rows: int
+    batch: int
+    buffer: int
+    piece: int
+    holdout: int
     """Maximum number of rows of the held-out sample."""
 
     @classmethod
-    def of(cls, data: Any, memory: int, batch_size: int, seed: int) -> StreamPlan:
-        """Return the plan for a memory limit, which excludes the model, its gradient and the optimizer state."""
-        rows_in_memory = memory / data.row_bytes
-        batch_size = min(batch_size, data.n)
-        buffer = min(int(_BUFFER_SHARE * rows_in_memory), data.n + batch_size)
-        if buffer < 4 * batch_size and buffer < data.n:
+    def of(cls, data: Any, batch_size: int) -> StreamSizes:
+        """Return the sizes for the memory limit, which excludes the model, its gradient and the optimizer state."""
+        rows = MEMORY / data.row_bytes
+        batch = min(batch_size, data.n)
+        buffer = min(int(_BUFFER_SHARE * rows), data.n + batch)
+        if buffer < 4 * batch and buffer < data.n:
             raise ValueError(
-                f"memory={memory / 2**20:.3g} MB holds a shuffle buffer of {buffer} rows, too few for batches of "
-                f"{batch_size} rows of {data.row_bytes} bytes; use a smaller batch_size"
+                f"memory={MEMORY / 2**20:.3g} MB holds a shuffle buffer of {buffer} rows, too few for batches of "
+                f"{batch} rows of {data.row_bytes} bytes; use a smaller batch_size"
             )
-        piece = max(1, min(MAX_PIECE_ROWS, int(_PIECE_SHARE * rows_in_memory)))
-        settings = StreamSettings(batch_size, buffer, piece, seed)
-        return cls(settings, max(1, min(MAX_HOLDOUT_ROWS, int(_HOLDOUT_SHARE * rows_in_memory))))
+        piece, holdout = (
+            min(MAX_PIECE_ROWS, int(_PIECE_SHARE * rows)),
+            min(MAX_HOLDOUT_ROWS, int(_HOLDOUT_SHARE * rows)),
+        )
+        return cls(batch, buffer, max(1, piece), max(1, holdout))
 
 
-@dataclass(frozen=True)
-class HoldoutSample:
-    """Random rows that are not used for training: noise rates and validation criteria are estimated from them."""
+def draw_holdout(
+    data: Any, fraction: float, sizes: StreamSizes, seed: int
+) -> tuple[NDArray[np.float32], Any, dict[int, NDArray[np.bool_]]]:
+    """Return features and labels of a random sample from some row groups, and the mask of its rows in each of them.
 
-    X: NDArray[np.float32]
-    Y: Any
-    masks: dict[int, NDArray[np.bool_]]
-    """Number of a row group -> which of its rows are held out of the training."""
-
-
-def draw_holdout(data: Any, fraction: float, plan: StreamPlan) -> HoldoutSample:
-    """Draw a random sample from some row groups: a fraction of all rows, or as many as fit in memory.
-
-    With ``fraction=1``, the rows of the sample are used for training as well.
+    The sample is a fraction of all rows, or as many as fit in memory. Noise rates and validation criteria are estimated
+    from it. With ``fraction=1``, its rows are used for training as well, and there are no masks.
     """
     largest = data.n - 1 if fraction < 1 else data.n
-    wanted = min(max(1, round(fraction * data.n)), largest, plan.holdout_rows)
-    rng = np.random.default_rng([plan.settings.seed, 1])
+    wanted = min(max(1, round(fraction * data.n)), largest, sizes.holdout)
+    rng = np.random.default_rng([seed, 1])
     groups: list[int] = []
     rows = 0
     for group in rng.permutation(len(data.groups)).tolist():
@@ -88,30 +83,17 @@ def draw_holdout(data: Any, fraction: float, plan: StreamPlan) -> HoldoutSample:
     taken[rng.permutation(rows)[:wanted]] = True
     ends = np.cumsum([data.groups[group].rows for group in groups])
     masks = dict(zip(groups, np.split(taken, ends[:-1])))
-    X_parts, Y_parts = [], []
+    parts = []
     for group, mask in masks.items():
         start = 0
-        for X, Y in data.read(data.groups[group], plan.settings.piece_rows) if mask.any() else ():
+        for X, Y in data.read(data.groups[group], sizes.piece) if mask.any() else ():
             part = mask[start : start + len(X)]
             start += len(X)
             if part.any():
-                X_parts.append(X[part])
-                Y_parts.append(Y[part])
+                parts.append((X[part], Y[part]))
+    X_parts, Y_parts = zip(*parts)
     Y = scipy.sparse.vstack(Y_parts, format="csr") if is_sparse(Y_parts[0]) else np.concatenate(Y_parts)
-    return HoldoutSample(np.concatenate(X_parts), Y, masks if fraction < 1 else {})
-
-
-class ScaledSource:
-    """Source of streamed rows with scaled features."""
-
-    def __init__(self, source: Source, scaling: Scaling) -> None:
-        self._source, self._scaling = source, scaling
-        self.d, self.q, self.sparse, self.groups = source.d, source.q, source.sparse, source.groups
-
-    def read(self, group: Any, at_once: int) -> Iterator[tuple[NDArray[np.float32], Any]]:
-        """Yield scaled features and labels of a row group, ``at_once`` rows at a time."""
-        for X, Y in self._source.read(group, at_once):
-            yield self._scaling.transform(X), Y
+    return np.concatenate(X_parts), Y, masks if fraction < 1 else {}
 
 
 def fit_shards(
@@ -124,9 +106,9 @@ def fit_shards(
 ) -> CCMNClassifier:
     """Fit a classifier to the stream of the rows of shards, except those of a held-out sample."""
     batch_size = DEFAULT_STREAM_BATCH_SIZE if isinstance(clf.batch_size, str) else int(clf.batch_size)
-    plan = StreamPlan.of(shards, MEMORY, batch_size, seed)
-    holdout = draw_holdout(shards, 1.0 if shards.n < MIN_SAMPLES_TO_SPLIT else clf.validation_fraction, plan)
-    data = prepare(clf, holdout.X, holdout.Y)
+    sizes = StreamSizes.of(shards, batch_size)
+    X, Y, masks = draw_holdout(shards, 1.0 if shards.n < MIN_SAMPLES_TO_SPLIT else clf.validation_fraction, sizes, seed)
+    data = prepare(clf, X, Y)
     data = replace(data, targets=replace(data.targets, label_names=shards.label_names))
     noise = resolve_noise(clf.noise, data, seed)
     clf._set_targets(data.targets, noise)
@@ -138,16 +120,17 @@ def fit_shards(
     if validation is not None:
         valid = clf._given_validation(validation, data.targets, validation_is_clean)
     files = [(file.name, file.stat().st_size) for file in shards.files]
-    content = (files, shards.groups, plan, *shards.footers(), holdout.X, holdout.Y, valid)
+    content = (files, shards.groups, sizes, *shards.footers(), X, Y, valid)
     saved = None if checkpoint is None else clf._checkpoint(checkpoint, 1, *content)
-    built_in = isinstance(clf.model, str)
-    scaling = Scaling.of(data.X, data.weights) if clf.scale and built_in else None
+    scaling = Scaling.of(X) if clf.scale and isinstance(clf.model, str) else None
     group, device = ProcessGroup.current(), torch.device(check_device(clf.device, torch.cuda.is_available()))
     stream = Stream(
-        shards if scaling is None else ScaledSource(shards, scaling),
-        plan.settings,
-        holdout.masks,
-        noise.model.debiasing() if noise.model.flips_independent else None,
+        shards,
+        *sizes[:3],
+        seed,
+        held_out=masks,
+        debias=noise.model.debiasing() if noise.model.flips_independent else None,
+        transform=(lambda X: X) if scaling is None else scaling.transform,
         group=group,
         device=device,
     )
