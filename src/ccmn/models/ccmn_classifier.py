@@ -16,7 +16,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from typing_extensions import Self
 
@@ -34,7 +33,7 @@ from ccmn.estimation import NoiseRates
 from ccmn.estimation.noise_rates import NOISE_TYPES
 from ccmn.losses import CORRECTIONS, SURROGATES, HammingLoss, RankingLoss
 from ccmn.models.label_classifier import LabelClassifier
-from ccmn.models.persistence import describe, describe_network, read_description, read_network, write_model
+from ccmn.models.persistence import describe, describe_network, read_description, read_network
 from ccmn.models.predictor import LINKS, FittedNetwork, NetworkModule
 from ccmn.models.progress import show_progress
 from ccmn.models.targets import Targets
@@ -370,9 +369,9 @@ class CCMNClassifier(LabelClassifier):
         """Set the attributes that are known before training."""
         self.classes_, self.label_names_, self.inferred_ = targets.classes, targets.label_names, targets.inferred
         self.noise_, self.rates_, self.group_noise_ = noise.model, noise.rates, noise.groups
-        self._sparse = targets.sparse
         one_hot = "one_hot" if isinstance(noise.model, TransitionNoise) else "multilabel"
         self._kind = "multiclass" if targets.kind == "multiclass" else one_hot
+        self._sparse = targets.sparse and self._kind == "multilabel"
         self.extra_: dict[str, Any] = {}
 
     def _given_validation(self, validation: tuple[Any, Any], targets: Targets, clean: bool) -> Sample:
@@ -385,10 +384,8 @@ class CCMNClassifier(LabelClassifier):
     def _with_embeddings(self, data: TrainingData, seed: int) -> TrainingData:
         """Return the data with out-of-fold embeddings of the network, from which rates are estimated."""
         make_model = partial(self._factory(self.model), data.X.shape[1], data.targets.labels.shape[1])
-        epochs = min(self.epochs, MAX_CROSS_FIT_EPOCHS)
-        return with_out_of_fold_features(
-            data, make_model, epochs=epochs, device=self.device, random_state=seed, verbose=self.verbose
-        )
+        settings = {"epochs": min(self.epochs, MAX_CROSS_FIT_EPOCHS), "device": self.device, "verbose": self.verbose}
+        return with_out_of_fold_features(data, make_model, random_state=seed, **settings)
 
     def _factory(self, model: Any) -> Any:
         """Return the function that creates a custom network for flat rows, which it reshapes to inputs if necessary."""
@@ -503,73 +500,23 @@ class CCMNClassifier(LabelClassifier):
     def _scores(self, X: Any, labels: slice | None = None) -> FloatArray:
         return self._network.scores(read_features(self, X, reset=False), labels)
 
-    def decision_function(self, X: Any) -> FloatArray:
-        """Return the scores of the labels; those of the ranking loss are relative to the dummy label.
-
-        Parameters
-        ----------
-        X : array, DataFrame, CSR matrix or Tensor of shape (n, d)
-            Features.
-
-        Returns
-        -------
-        array of shape (n, q)
-            Scores. A label is predicted when its score is at least 0; with one class per row, the class with the
-            largest score.
-        """
-        check_is_fitted(self)
-        return self._scores(X)
-
     def _tiles(self) -> list[slice]:
         return self._network.tiles()
 
-    def _tile_scores(self, X: Any, labels: slice) -> FloatArray:
-        return self._scores(X, labels)
-
-    def predict(self, X: Any) -> Any:
-        """Predict the true labels, or the class of every row.
-
-        Parameters
-        ----------
-        X : array, DataFrame, CSR matrix or Tensor of shape (n, d)
-            Features.
-
-        Returns
-        -------
-        array of shape (n, q) or (n,)
-            1 where ``decision_function`` is at least 0, else 0; a CSR matrix if the labels were sparse in ``fit``. With
-            ``TransitionNoise``, the class with the largest score, in the form of the labels in ``fit``.
-        """
-        check_is_fitted(self)
+    def _predicted(self, scores: FloatArray) -> NDArray[Any]:
         if self._kind == "multilabel":
-            return super().predict(X)
-        best = self._scores(X).argmax(1)
-        if self._kind == "multiclass":
-            return self._named(np.asarray(self.classes_[best]), X)
-        return self._named(np.eye(len(self.classes_), dtype=np.int64)[best], X)
+            return super()._predicted(scores)
+        best = scores.argmax(1)
+        return (
+            np.asarray(self.classes_[best]) if self._kind == "multiclass" else np.eye(scores.shape[1], dtype=int)[best]
+        )
 
     def _probabilities(self, X: Any) -> FloatArray:
         p = self._network.probabilities(self._scores(X))
         return p if self._kind == "multilabel" else p / p.sum(1, keepdims=True)
 
-    def to_torch(self) -> torch.nn.Module:
-        """Return the fitted classifier as a torch module, for ``torch.export``, ONNX or a service without ccmn.
-
-        Returns
-        -------
-        torch.nn.Module
-            Module that takes a tensor of original, dense features (n, d), or of inputs with the shape of those in
-            ``fit``, and returns what ``predict_proba`` returns.
-
-        Examples
-        --------
-        >>> X = np.random.default_rng(0).normal(size=(60, 2))
-        >>> clf = CCMNClassifier(None, epochs=20, lr=0.05, random_state=0).fit(X, X > 0)
-        >>> bool(np.allclose(clf.to_torch()(torch.tensor(X)).numpy(), clf.predict_proba(X), atol=1e-5))
-        True
-        """
-        check_is_fitted(self)
-        return NetworkModule(self._network, normalize=self._kind != "multilabel").eval()
+    def _module(self) -> torch.nn.Module:
+        return NetworkModule(self._network, normalize=self._kind != "multilabel")
 
     @property
     def coef_(self) -> FloatArray:
@@ -603,19 +550,18 @@ class CCMNClassifier(LabelClassifier):
 
     # -- Saving and loading
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the model to a file, never as a pickle.
+    def _description(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {**describe(self), **describe_network(self)}, self._network.arrays
 
-        The model is written atomically. The checkpoint of a completed fit (``fit(..., checkpoint=)``) is deleted after
-        the model has been written.
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the model to a file, never as a pickle; then delete the checkpoint of a completed fit.
 
         Parameters
         ----------
         path : path-like
-            File, such as ``model.ccmn``. An existing file is replaced.
+            File, such as ``model.ccmn``. An existing file is replaced atomically.
         """
-        check_is_fitted(self)
-        write_model(path, {**describe(self), **describe_network(self)}, self._network.arrays)
+        super().save(path)
         for checkpoint in self._checkpoints:
             checkpoint.remove()
         self._checkpoints = ()

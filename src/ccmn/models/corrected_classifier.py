@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.base import clone
 from sklearn.utils import Tags, _safe_indexing, get_tags
-from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import _num_samples, has_fit_parameter
 from torch import Tensor
 from typing_extensions import Self
 
@@ -36,7 +35,7 @@ from ccmn.estimation.posterior import (
 )
 from ccmn.models.calibration import f1_thresholds
 from ccmn.models.label_classifier import LabelClassifier
-from ccmn.models.persistence import are_numbers, describe, read_description, require, write_model
+from ccmn.models.persistence import are_numbers, describe, read_description, require
 from ccmn.models.training_data import TrainingData, known_noise, prepare, read_features, with_dense_labels
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
@@ -277,61 +276,24 @@ class CorrectedClassifier(LabelClassifier):
         self._thresholds = zero
         return f, Y, np.ones(len(Y)) if weights is None else weights
 
-    def decision_function(self, X: Any) -> FloatArray:
-        """Return the scores of the labels, which increase with the probabilities, minus the thresholds.
-
-        Without ``estimator``, they are the log-odds of the true labels; with it, twice the corrected probability minus
-        1, which can lie outside [-1, 1].
-
-        Parameters
-        ----------
-        X : array, DataFrame, CSR matrix or list of texts
-            Features of n rows.
-
-        Returns
-        -------
-        array of shape (n, q)
-            Scores. A label is predicted when its score is at least 0.
-        """
-        check_is_fitted(self)
+    def _scores(self, X: Any, labels: slice | None = None) -> FloatArray:
         X = read_features(self, X, reset=False) if self.estimator is None else _plain_tensor(X)
-        return self._curve.scores(self._model.log_odds(X)) - self._thresholds
+        scores = self._curve.scores(self._model.log_odds(X)) - self._thresholds
+        return scores if labels is None else scores[:, labels]
 
     def _probabilities(self, X: Any) -> FloatArray:
-        return self._curve.probabilities(self.decision_function(X) + self._thresholds)
+        return self._curve.probabilities(self._scores(X) + self._thresholds)
 
-    def to_torch(self) -> torch.nn.Module:
-        """Return the fitted classifier as a torch module, for ``torch.export``, ONNX or a service without ccmn.
+    def _module(self) -> torch.nn.Module:
+        return CorrectedModule(*self._default_model("to_torch"))
 
-        Returns
-        -------
-        torch.nn.Module
-            Module that takes a tensor of original, dense features (n, d) and returns what ``predict_proba`` returns.
-
-        Examples
-        --------
-        >>> X = np.random.default_rng(0).normal(size=(60, 2))
-        >>> clf = CorrectedClassifier(noise=None, random_state=0).fit(X, X > 0)
-        >>> bool(np.allclose(clf.to_torch()(torch.tensor(X)).numpy(), clf.predict_proba(X), atol=1e-5))
-        True
-        """
-        return CorrectedModule(*self._default_model("to_torch")).eval()
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the model to a file, never as a pickle.
-
-        Parameters
-        ----------
-        path : path-like
-            File, such as ``model.ccmn``. An existing file is replaced.
-        """
+    def _description(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         model, curve = self._default_model("save")
         arrays = {**model.arrays(), "knots": curve.knots, "curve": curve.values}
-        write_model(path, {**describe(self), "thresholds": self._thresholds.tolist()}, arrays)
+        return {**describe(self), "thresholds": self._thresholds.tolist()}, arrays
 
     def _default_model(self, method: str) -> tuple[NoisyLabelModel, CorrectedCurve]:
         """Return the default model and its curve; an error if a classifier was passed, which has its own format."""
-        check_is_fitted(self)
         if not isinstance(self._model, NoisyLabelModel) or not isinstance(self._curve, CorrectedCurve):
             raise TypeError(
                 f"{method} requires estimator=None; got {type(self.estimator).__name__}. Store other classifiers with "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from typing_extensions import Self
 
 from ccmn._containers import is_dataframe, is_sparse, to_dense_array
 from ccmn._validation import FloatArray, check_choice, check_count
+from ccmn.models.persistence import write_model
 from ccmn.models.targets import is_votes
 from ccmn.votes import infer_labels
 
@@ -34,23 +36,52 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Whether predictions are CSR matrices, because the labels were sparse in ``fit``."""
 
     @abstractmethod
-    def decision_function(self, X: Any) -> FloatArray:
-        """Return the scores (n, q) of the labels. A label is predicted when its score is at least 0."""
+    def _scores(self, X: Any, labels: slice | None = None) -> FloatArray:
+        """Return the scores (n, q) of all labels, or only those of some labels."""
 
     @abstractmethod
     def _probabilities(self, X: Any) -> FloatArray:
         """Return the probabilities (n, q) of the true labels."""
 
+    @abstractmethod
+    def _module(self) -> torch.nn.Module:
+        """Return the torch module of ``to_torch``."""
+
+    @abstractmethod
+    def _description(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the description and the arrays that ``save`` writes."""
+
     def _tiles(self) -> list[slice]:
         """Return slices of the labels whose scores are computed together."""
         return [slice(0, len(self.classes_))]
 
-    def _tile_scores(self, X: Any, labels: slice) -> FloatArray:
-        """Return the scores of some labels."""
-        return self.decision_function(X)[:, labels]
+    def _predicted(self, scores: FloatArray) -> NDArray[Any]:
+        """Return the predicted labels."""
+        return (scores >= 0).astype(np.int64)
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return the scores of the labels.
+
+        Those of ``CCMNClassifier`` with the ranking loss are relative to the dummy label. Those of
+        ``CorrectedClassifier`` are the log-odds of the true labels minus the thresholds; with another ``estimator``,
+        twice the corrected probability minus 1, which can lie outside [-1, 1].
+
+        Parameters
+        ----------
+        X : array, DataFrame, CSR matrix or Tensor of shape (n, d)
+            Features, or what ``estimator`` accepts.
+
+        Returns
+        -------
+        array of shape (n, q)
+            Scores. A label is predicted when its score is at least 0; with one class per row, the class with the
+            largest score.
+        """
+        check_is_fitted(self)
+        return self._scores(X)
 
     def predict(self, X: Any) -> Any:
-        """Predict the true labels.
+        """Predict the true labels, or the class of every row.
 
         Parameters
         ----------
@@ -59,14 +90,15 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        array of shape (n, q)
+        array of shape (n, q) or (n,)
             1 where ``decision_function`` is at least 0, else 0. A CSR matrix if the labels were sparse in ``fit``, and
-            a DataFrame after ``set_output(transform="pandas")``.
+            a DataFrame after ``set_output(transform="pandas")``. With ``TransitionNoise``, the class with the largest
+            score, in the form of the labels in ``fit``.
         """
         check_is_fitted(self)
         if self._sparse:
-            return self._named(predicted_labels(self._tile_scores, X, self._tiles()), X)
-        return self._named((self.decision_function(X) >= 0).astype(np.int64), X)
+            return self._named(predicted_labels(self._scores, X, self._tiles()), X)
+        return self._named(self._predicted(self._scores(X)), X)
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of the true labels.
@@ -106,7 +138,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if check_count(k, "k") > len(self.classes_):
             raise ValueError(f"k must be at most the number of labels, {len(self.classes_)}; got {k}")
-        return top_labels(self._tile_scores, X, self._tiles(), k)
+        return top_labels(self._scores, X, self._tiles(), k)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows whose predicted labels are all correct, as in scikit-learn.
@@ -149,25 +181,50 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._output = check_choice(transform, "transform", ("default", "pandas"))
         return self
 
+    def to_torch(self) -> torch.nn.Module:
+        """Return the fitted classifier as a torch module, for ``torch.export``, ONNX or a service without ccmn.
+
+        Returns
+        -------
+        torch.nn.Module
+            Module that takes a tensor of original, dense features (n, d), or of inputs with the shape of those in
+            ``fit``, and returns what ``predict_proba`` returns.
+
+        Examples
+        --------
+        >>> from ccmn import CorrectedClassifier
+        >>> X = np.random.default_rng(0).normal(size=(60, 2))
+        >>> clf = CorrectedClassifier(noise=None, random_state=0).fit(X, X > 0)
+        >>> bool(np.allclose(clf.to_torch()(torch.tensor(X)).numpy(), clf.predict_proba(X), atol=1e-5))
+        True
+        """
+        check_is_fitted(self)
+        return self._module().eval()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the model to a file, never as a pickle.
+
+        Parameters
+        ----------
+        path : path-like
+            File, such as ``model.ccmn``. An existing file is replaced atomically.
+        """
+        check_is_fitted(self)
+        write_model(path, *self._description())
+
     def _named(self, values: Any, X: Any) -> Any:
         """Return predictions in the container that ``set_output`` has set."""
-        is_default = getattr(self, "_output", "default") == "default"
-        return with_names(values, self.classes_, X, "array" if is_default else "frame")
+        if getattr(self, "_output", "default") == "default":
+            return values
+        from pandas import DataFrame, Series
 
-
-def with_names(values: Any, columns: Any, X: Any, output: str) -> Any:
-    """Return predictions unchanged, or as a DataFrame or Series with the names of the labels and the index of X."""
-    if output == "array":
-        return values
-    from pandas import DataFrame, Series
-
-    index = X.index if is_dataframe(X) else None
-    if is_sparse(values):
-        frame: Any = DataFrame
-        return frame.sparse.from_spmatrix(values, index=index, columns=columns)
-    if values.ndim == 1:
-        return Series(values, index=index)
-    return DataFrame(values, index=index, columns=columns)
+        index = X.index if is_dataframe(X) else None
+        if is_sparse(values):
+            frame: Any = DataFrame
+            return frame.sparse.from_spmatrix(values, index=index, columns=self.classes_)
+        return (
+            Series(values, index=index) if values.ndim == 1 else DataFrame(values, index=index, columns=self.classes_)
+        )
 
 
 # -- Predictions for many labels: scores exist only for one tile of rows and labels at a time

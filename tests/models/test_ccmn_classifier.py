@@ -1,0 +1,575 @@
+"""CCMNClassifier: containers, losses, selection, validation, trusted rows, groups, checkpoints and errors."""
+
+from __future__ import annotations
+
+import errno
+import os
+import warnings
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+from scipy.special import expit
+from scipy.stats import rankdata
+from sklearn.exceptions import NotFittedError
+
+from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoise, load_model
+from ccmn.data import load_digit_scenes, make_noisy_multilabel
+from ccmn.metrics import hamming_loss, ranking_loss
+from ccmn.noise import GroupedNoise, TransitionNoise
+from ccmn.training.selection import KeepBest, ValidationCriterion
+
+DATA = load_digit_scenes(2000)
+PARTIAL = PartialNoise(0.5, n_labels=10)
+X, Y, X_TEST, Y_TEST = DATA.X[:1000], DATA.Y[:1000], DATA.X[1000:], DATA.Y[1000:]
+Z = PARTIAL.corrupt(Y, random_state=0)
+"""Half of the absent digits are in the candidate set."""
+NOISE = ClassConditionalNoise([0.2, 0.1, 0.0], [0.1, 0.0, 0.2])
+TASK = make_noisy_multilabel(400, 5, 3, strength=6, noise=NOISE, random_state=0)
+
+
+def classifier(noise=PARTIAL, **parameters):
+    return CCMNClassifier(noise, **{"epochs": 3, "random_state": 0, **parameters})
+
+
+def wrong(clf, truth=Y_TEST):
+    return hamming_loss(truth, clf.predict(X_TEST))
+
+
+@pytest.mark.parametrize(
+    ("loss", "surrogate"),
+    [("hamming", "square"), ("hamming", "hinge"), ("hamming", "logistic"), ("hamming", "sigmoid"),
+     ("ranking", "hinge"), ("ranking", "sigmoid"), ("ranking", "logistic")],
+)  # fmt: skip
+def test_corrected_losses_outperform_plain_losses(loss, surrogate):
+    fits = [
+        classifier(noise, loss=loss, surrogate=surrogate, epochs=30, lr=0.01).fit(X, Z) for noise in (None, PARTIAL)
+    ]
+    for clf in fits:
+        p, scores = clf.predict_proba(X_TEST), clf.decision_function(X_TEST)
+        assert 0 < p.min() <= p.max() < 1
+        assert ((p >= 0.5) == clf.predict(X_TEST)).all()
+        assert ((scores >= 0) == clf.predict(X_TEST)).all()
+        assert (rankdata(scores, axis=1) == rankdata(p, axis=1)).all()
+    assert wrong(fits[1]) < wrong(fits[0]) - 0.05
+
+
+def test_other_noise_outperforms_no_correction():
+    plain = classifier(None, loss="hamming", epochs=30).fit(X, Z)
+    estimated = classifier("partial", loss="hamming", epochs=30).fit(X, Z)
+    assert estimated.noise_.rho_pos.max() == 0
+    assert wrong(estimated) < wrong(plain) - 0.05
+    missing = MissingNoise(0.6, n_labels=10)
+    removed = missing.corrupt(Y, random_state=0)
+    fits = [classifier(noise, lr=0.05, epochs=60).fit(X, removed) for noise in (missing, None)]
+    assert wrong(fits[0]) < wrong(fits[1]) - 0.03
+
+
+@pytest.mark.parametrize(("loss", "surrogate"), [("ranking", "sigmoid"), ("hamming", "square"), ("hamming", "hinge")])
+def test_probabilities_are_calibrated(loss, surrogate):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1500, 8))
+    true = (rng.random((1500, 3)) < expit(rows @ rng.normal(size=(8, 3)) * [0.5, 1, 2])).astype(int)
+    clf = classifier(NOISE, loss=loss, surrogate=surrogate, lr=0.05, epochs=30)
+    p = clf.fit(rows[:1000], NOISE.corrupt(true[:1000], random_state=0)).predict_proba(rows[1000:])
+    bins, error = np.minimum((p * 5).astype(int), 4), true[1000:] - p
+    assert sum(abs(error[bins == k].sum()) for k in range(5)) / error.size < 0.1
+
+
+def test_estimated_rates_have_the_names_of_the_labels():
+    frame = pd.DataFrame(TASK.Y_noisy, columns=["sea", "sky", "sun"])
+    unnamed, named = (classifier("both").fit(TASK.X, labels).rates_ for labels in (TASK.Y_noisy, frame))
+    assert (unnamed.label_names, named.label_names) == (None, ("sea", "sky", "sun"))
+    np.testing.assert_array_equal(named.rho_neg, unnamed.rho_neg)
+
+
+@pytest.mark.parametrize(
+    "wrap", [scipy.sparse.csr_matrix, scipy.sparse.csr_array, torch.tensor, pd.DataFrame, np.asfortranarray]
+)
+@pytest.mark.parametrize("loss", ["hamming", "ranking"])
+def test_features_in_every_container(loss, wrap):
+    # Sparse features are scaled in a different way.
+    expected = classifier(loss=loss, scale=False).fit(X, Z).decision_function(X_TEST)
+    clf = classifier(loss=loss, scale=False).fit(wrap(X), Z)
+    np.testing.assert_allclose(clf.decision_function(wrap(X_TEST)), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_labels_in_every_container():
+    expected = classifier().fit(X, Z).decision_function(X_TEST)
+    sets = [set(map(str, np.flatnonzero(row))) for row in Z]
+    for labels in (Z, scipy.sparse.csr_array(Z), torch.tensor(Z), pd.DataFrame(Z), Z.astype(bool), Z.tolist(), sets):
+        clf = classifier().fit(X, labels)
+        np.testing.assert_array_equal(clf.decision_function(X_TEST), expected)
+    assert clf.classes_.tolist() == list(clf.label_names_) == [str(j) for j in range(10)]
+
+
+def test_unobserved_labels():
+    labels = np.where(np.random.default_rng(1).random(Z.shape) < 0.3, np.nan, Z)
+    assert wrong(classifier(loss="hamming", epochs=20).fit(X, labels)) < 0.25
+
+
+@pytest.mark.parametrize("loss", ["hamming", "ranking"])
+@pytest.mark.parametrize("value", [0, 1])
+def test_constant_labels_are_predicted(value, loss):
+    """There are no pairs to rank: the threshold alone determines the prediction."""
+    rows = np.random.default_rng(0).normal(size=(300, 6))
+    clf = classifier(None, loss=loss, epochs=200).fit(rows, np.full((300, 4), value))
+    assert (clf.predict(rows) == value).mean() > 0.99
+
+
+def test_custom_networks():
+    def deep(n_features, n_outputs):
+        return torch.nn.Sequential(torch.nn.Linear(n_features, 32), torch.nn.GELU(), torch.nn.Linear(32, n_outputs))
+
+    clf, again = (classifier(model=deep, lr=(5e-3, 1e-3), epochs=10).fit(X, Z) for _ in range(2))
+    assert ranking_loss(Y_TEST, clf.decision_function(X_TEST)) < 0.3
+    assert np.array_equal(clf.decision_function(X_TEST), again.decision_function(X_TEST))
+    assert set(clf.history_["lr"]) == {5e-3, 1e-3}
+
+
+def test_custom_modules_may_share_gradients_leave_parameters_unused_and_keep_statistics():
+    made = []
+
+    class Twins(torch.nn.Module):
+        def __init__(self, d, o):
+            super().__init__()
+            made.append(self)
+            self.norm = torch.nn.BatchNorm1d(d)
+            self.a, self.b = (torch.nn.Parameter(torch.zeros(o, d)) for _ in range(2))
+            self.unused = torch.nn.Parameter(torch.zeros(3))
+
+        def forward(self, x):
+            return self.norm(x) @ (self.a + self.b).T
+
+    clf = classifier(None, loss="hamming", surrogate="logistic", model=Twins, lr=(1e-5, 0.1), epochs=12, batch_size=30)
+    clf.fit(TASK.X[:120], TASK.Y_noisy[:120])
+    for module in made:
+        assert torch.equal(module.a, module.b)
+        assert not module.unused.any()
+    history = clf.history_[clf.history_["lr"] == 0.1]["hamming_loss"]
+    best, batches = int(history.to_numpy().argmin()) + 1, len(range(0, 96, 30))
+    assert int(made[1].norm.num_batches_tracked) == best * batches  # those of the selected epoch
+
+
+def test_custom_network_gets_dense_blocks_of_limited_size(monkeypatch):
+    """Sparse features with many columns are never dense as a whole."""
+    sizes = []
+
+    class Recorded(torch.nn.Linear):
+        def forward(self, features):
+            sizes.append(features.numel())
+            return super().forward(features)
+
+    monkeypatch.setattr("ccmn.models.predictor.MAX_DENSE_ENTRIES", 10 * 5000)
+    monkeypatch.setattr("ccmn.training.selection.MAX_BLOCK_ENTRIES", 10 * 5000)
+    rows = scipy.sparse.random(100, 5000, 0.01, format="csr", random_state=0)
+    classifier(None, model=Recorded, lr=0.01, batch_size=10).fit(rows, rows[:, :2].toarray() > 0).predict(rows)
+    assert max(sizes) <= 10 * 5000
+
+
+def test_risk_corrections_reach_the_loss():
+    settings = {"loss": "hamming", "surrogate": "logistic", "model": "mlp", "lr": 0.05, "epochs": 15}
+    scores = [classifier(correction=c, **settings).fit(X, Z).decision_function(X_TEST) for c in (None, "abs", "relu")]
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        assert not np.allclose(scores[a], scores[b])
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"loss": "ranking"}, {"loss": "hamming"}, {"loss": "hamming", "surrogate": "logistic", "scale": False}],
+)
+def test_coefficients_of_linear_models(parameters):
+    clf = classifier(NOISE, **parameters).fit(TASK.X, TASK.Y_noisy)
+    expected = TASK.X @ clf.coef_.T + clf.intercept_
+    np.testing.assert_allclose(clf.decision_function(TASK.X), expected, rtol=1e-9, atol=1e-9)
+    for model in ("mlp", torch.nn.Linear):
+        other = classifier(NOISE, model=model)
+        assert not hasattr(other, "coef_")
+        assert not hasattr(other.fit(TASK.X, TASK.Y_noisy), "intercept_")
+
+
+def test_parameters_set_after_fit_and_failed_fits():
+    clf = classifier(None, loss="hamming").fit(X, Z)
+    before = clf.decision_function(X_TEST)
+    assert np.array_equal(clf.set_params(loss="ranking").decision_function(X_TEST), before)
+    with pytest.raises(ValueError, match="rows in y"):
+        clf.fit(X[:, :2], Z[:9])
+    with pytest.raises(NotFittedError):
+        clf.predict(X[:, :2])
+
+
+SAVED = Path(__file__).parent / "saved"
+
+
+@pytest.mark.parametrize("name", ["ranking_linear", "hamming_mlp"])
+def test_models_that_were_saved_predict_the_same(name):
+    """``saved/write.py`` has saved the models."""
+    expected, clf = np.load(SAVED / "expected.npz"), load_model(SAVED / f"{name}.ccmn")
+    np.testing.assert_allclose(clf.decision_function(expected["X"]), expected[f"{name}_s"], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(clf.predict_proba(expected["X"]), expected[f"{name}_p"], rtol=1e-12, atol=1e-12)
+
+
+# -- Selection
+
+
+@pytest.mark.parametrize("model", ["linear", lambda d, q: torch.nn.Linear(d, q)])
+def test_selected_epoch_and_learning_rate(model):
+    """The criterion on true labels is the plain Hamming loss of the selected epoch."""
+    clf = classifier(loss="hamming", model=model, lr=(1e-4, 0.05), epochs=30)
+    clf.fit(X, Z, validation=(X_TEST, Y_TEST), validation_is_clean=True)
+    selected, history = clf.selected_, clf.history_
+    assert (selected["criterion"], selected["lr"], selected["epochs"], len(history)) == ("hamming_loss", 0.05, 30, 60)
+    row = history[(history["lr"] == selected["lr"]) & (history["epoch"] == selected["epoch"])].iloc[0]
+    assert selected["value"] == row["hamming_loss"] == history["hamming_loss"].min()
+    assert selected["loss"] == pytest.approx(row["loss"])
+    assert selected["value"] == pytest.approx(wrong(clf), abs=1e-6)
+
+
+def messages_of(clf, **arguments):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clf.fit(TASK.X[:200], TASK.Y[:200], validation=(TASK.X[200:], TASK.Y[200:]), validation_is_clean=True)
+    return [str(w.message) for w in caught]
+
+
+ADAM = {"loss": "hamming", "surrogate": "sigmoid", "scale": False}
+
+
+def test_one_warning_names_the_edge_of_the_grid_and_the_last_epoch():
+    (message,) = messages_of(classifier(None, **ADAM, lr=(1e-2, 1e-4, 1e-3), batch_size=10))
+    assert "learning rate 0.01 is the largest of lr=[0.01, 0.0001, 0.001]; a larger one may be better." in message
+    assert "The best epoch is the last one (3)" in message
+    assert "Increase epochs" in message
+    (message,) = messages_of(classifier(None, **ADAM, lr=(0.05, 50.0), epochs=60))
+    assert "learning rate 0.05 is the smallest of lr=[0.05, 50.0]; a smaller one may be better." in message
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"lr": 0.05, "epochs": 60},
+        {"lr": (1e-6, 0.05, 50.0), "epochs": 60},
+        {"lr": (1e-5, 0.3), "epochs": 60},  # the largest learning rate has converged before the last epochs
+        {"lr": 0.05, "epochs": 1},  # with one epoch there is nothing to compare
+        {"lr": (1e-12, 2e-12), "epochs": 5},  # these learning rates reach the same criterion
+    ],
+)
+def test_no_warning_for_a_selection_inside_the_grid(parameters):
+    assert messages_of(classifier(None, **ADAM, **parameters)) == []
+
+
+def test_diverged_runs():
+    rare = Z * (np.random.default_rng(0).random(Z.shape) < 0.1)
+    clf = classifier(None, lr=(1e-3, 1e38)).fit(X, rare)
+    assert np.isfinite(clf.decision_function(X_TEST)).all()
+
+    class Overflow(torch.nn.Linear):
+        def forward(self, features):
+            return super().forward(features) / float(self.training)
+
+    clf = classifier(None, model=Overflow, lr=(0.1, 0.01))
+    with pytest.warns(UserWarning, match="diverged"):
+        clf.fit(X, Z)
+    assert clf.selected_["value"] == np.inf
+
+
+# -- Weights, trusted rows and groups
+
+
+@pytest.mark.parametrize(
+    ("loss", "surrogate"), [("ranking", "sigmoid"), ("hamming", "square"), ("hamming", "logistic")]
+)
+def test_rows_without_weight_do_not_count(loss, surrogate):
+    """With few rows of positive weight, all rows are used for training and validation, as without the other rows."""
+    rows, weights = TASK.X[:60], np.repeat([1.0, 0.0], [20, 40])
+    settings = {"loss": loss, "surrogate": surrogate, "epochs": 5, "batch_size": 60}
+    clf = classifier(None, **settings).fit(rows, TASK.Y[:60], weights)
+    few = classifier(None, **settings).fit(rows[:20], TASK.Y[:20])
+    np.testing.assert_allclose(clf.decision_function(rows), few.decision_function(rows), atol=1e-3)
+    assert clf.selected_["value"] == pytest.approx(few.selected_["value"])
+
+
+def test_extreme_sample_weights():
+    weights = np.full(60, 1e300)
+    with pytest.raises(ValueError, match=r"sample_weight must be at most 1e\+100; got 1e\+300"):
+        classifier(None).fit(X[:60], Z[:60], weights)
+    assert np.isfinite(classifier(None).fit(X[:60], Z[:60], weights / 1e200).decision_function(X)).all()
+    weights, many = np.repeat([1.0, 0.0], [60, 19_940]), np.random.default_rng(0).normal(size=(20_000, 2))
+    with pytest.raises(ValueError, match="positive sample_weight in a validation row"):
+        classifier(None, validation_fraction=1e-4).fit(many, many > 0, weights)
+
+
+def test_trusted_rows():
+    """Verified labels replace noisy ones; an array with NaN equals the pair of row numbers and labels."""
+    rows = np.arange(500)
+    common = {"loss": "hamming", "epochs": 20}
+    without, pair = (classifier(**common).fit(X, Z, trusted=t) for t in (None, (rows, Y[rows])))
+    assert wrong(pair) < wrong(without)
+    verified = np.full(Y.shape, np.nan)
+    assert np.array_equal(
+        classifier(**common).fit(X, Z, trusted=verified).decision_function(X), without.decision_function(X)
+    )
+    verified[rows] = Y[rows]
+    for given in (verified, pd.DataFrame(verified)):
+        array = classifier(**common).fit(X, Z, trusted=given)
+        assert np.array_equal(array.decision_function(X), pair.decision_function(X))
+    some = Y[:4].astype(float)
+    some[:, 1:] = np.nan
+    one = classifier(**common).fit(X, Z, trusted=([0, 1, 2, 3], some))  # single labels can be verified
+    assert not np.array_equal(one.decision_function(X), without.decision_function(X))
+
+
+GROUPS = np.array(["site", "gold"])[(np.arange(1500) % 3 == 0).astype(int)].tolist()
+GROUPED = GroupedNoise(
+    {"site": ClassConditionalNoise(0.05, 0.6, n_labels=3), "gold": ClassConditionalNoise(0.0, 0.0, n_labels=3)}
+)
+
+
+def test_rates_per_group_outperform_no_correction(tmp_path):
+    data = make_noisy_multilabel(1500, 5, 3, strength=8.0, random_state=0)
+    noisy = GROUPED.corrupt(data.Y, GROUPS, random_state=1)
+    settings = {"loss": "hamming", "lr": 0.05, "epochs": 30}
+    known, estimated = (classifier(noise, **settings).fit(data.X, noisy, groups=GROUPS) for noise in (GROUPED, "both"))
+    plain, right = classifier(None, **settings).fit(data.X, noisy), lambda clf: (clf.predict(data.X) == data.Y).mean()
+    assert min(right(known), right(estimated)) > right(plain) + 0.05
+    assert known.group_noise_ == GROUPED
+    np.testing.assert_allclose(known.noise_.rho_neg, 0.4)
+    assert estimated.rates_["site"].rho_neg.mean() == pytest.approx(0.6, abs=0.12)
+    known.save(tmp_path / "model.ccmn")
+    loaded = load_model(tmp_path / "model.ccmn")
+    assert loaded.noise == GROUPED
+    np.testing.assert_array_equal(loaded.predict(data.X), known.predict(data.X))
+
+
+# -- One class per row
+
+
+@pytest.mark.parametrize(("loss", "surrogate"), [("hamming", "logistic"), ("hamming", "sigmoid"), ("ranking", "auto")])
+def test_transition_matrix(loss, surrogate):
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(800, 5))
+    y = (rows @ rng.normal(size=(5, 4))).argmax(1)
+    # Class 0 becomes class 1 with a probability above 1/2: training without noise correction fails.
+    noise = TransitionNoise([[0.4, 0.6, 0, 0], [0, 1, 0, 0], [0, 0, 0.9, 0.1], [0, 0, 0.1, 0.9]])
+    noisy = noise.corrupt(np.eye(4)[y], random_state=0).argmax(1)
+    settings = {"loss": loss, "surrogate": surrogate, "epochs": 60}
+    names = np.array(["ant", "bee", "cat", "dog"])
+    corrected = classifier(noise, **settings).fit(rows, names[noisy])
+    plain = classifier(TransitionNoise(np.eye(4)), **settings).fit(rows, names[noisy])
+    assert corrected.score(rows, names[y]) > 0.85 > plain.score(rows, names[y])
+    np.testing.assert_allclose(corrected.predict_proba(rows).sum(1), 1)
+    # One-hot labels give the same model, which predicts exactly one label of every row.
+    one_hot = classifier(noise, **settings).fit(rows, np.eye(4, dtype=int)[noisy])
+    assert (one_hot.predict(rows).sum(1) == 1).all()
+    np.testing.assert_array_equal(one_hot.predict(rows).argmax(1), names.searchsorted(corrected.predict(rows)))
+
+
+@pytest.mark.parametrize("noise", [None, "both", NOISE])
+def test_classes_need_a_transition_matrix(noise):
+    with pytest.raises(ValueError, match=r"one class per row.*CCMNClassifier\(TransitionNoise\(T\)\)"):
+        classifier(noise).fit(np.eye(6), list("abcabc"))
+
+
+# -- Interruption and checkpoints
+
+
+def interrupt(progress):
+    if progress.epoch == 5:
+        raise KeyboardInterrupt
+
+
+def test_interrupted_fit_keeps_the_best_model_its_checkpoint_and_warns_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("ccmn.models.ccmn_classifier.show_progress", lambda *_: nullcontext(interrupt))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clf = classifier(epochs=50, verbose=1).fit(X, Z, checkpoint=tmp_path / "state")
+    assert ["the best model so far is kept" in str(w.message) for w in caught] == [True]
+    assert len(clf.history_) == 18
+    clf.save(tmp_path / "m.ccmn")
+    assert (tmp_path / "state").exists()
+
+
+def test_killed_fit_resumes_to_the_same_model(tmp_path, monkeypatch):
+    expected, path = classifier(epochs=12).fit(X, Z).decision_function(X_TEST), tmp_path / "fit.ckpt"
+    on_epoch_end = KeepBest.on_epoch_end
+
+    def killed(self, epoch, network):
+        if epoch == 7:
+            raise SystemExit
+        return on_epoch_end(self, epoch, network)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeepBest, "on_epoch_end", killed)
+        with pytest.raises(SystemExit):
+            classifier(epochs=12).fit(X, Z, checkpoint=path)
+    assert path.exists()
+    resumed = classifier(epochs=12).fit(X, Z, checkpoint=path)
+    assert np.array_equal(resumed.decision_function(X_TEST), expected)
+    resumed.save(tmp_path / "m.ccmn")
+    assert not path.exists()
+
+
+ROWS, LABELS = TASK.X[:60].astype(np.float32), TASK.Y_noisy[:60]
+
+
+def test_a_checkpoint_belongs_to_the_parameters_and_every_value_of_the_data(tmp_path):
+    def fit(rows=ROWS, labels=LABELS, noise=NOISE, weight=None, validation=None, **parameters):
+        clf = classifier(noise, **parameters)
+        clf.fit(rows, labels, weight, validation=validation, checkpoint=tmp_path / "state")
+        return clf
+
+    def changed(array):
+        array = array.astype(float)
+        array[-1, -1] = np.nextafter(np.float32(array[-1, -1]), np.float32(9)) if array is not LABELS else 0
+        return array
+
+    fit()
+    for same in ({"rows": np.asfortranarray(ROWS)}, {"verbose": 1}, {"labels": LABELS.astype(float)}):
+        fit(**same)
+    flipped = LABELS.copy()
+    flipped[0, 0] = 1 - flipped[0, 0]
+    others = [
+        {"rows": changed(ROWS).astype(np.float32)},
+        {"rows": scipy.sparse.csr_array(ROWS)},
+        {"labels": flipped},
+        {"noise": ClassConditionalNoise([0.2, 0.1, 0.0], [0.1, 0.0, 0.20001])},
+        {"weight": np.linspace(1, 2, 60)},
+        {"validation": (ROWS, LABELS)},
+        {"epochs": 4},
+        {"model": "mlp"},
+    ]
+    for other in others:
+        with pytest.raises(ValueError, match="belongs to a different fit"):
+            fit(**other)
+
+
+@pytest.mark.parametrize("model", ["linear", torch.nn.Linear])
+def test_checkpoint_of_a_completed_fit_is_kept_until_the_model_is_saved(tmp_path, monkeypatch, model):
+    def fit(path=None):
+        return classifier(NOISE, model=model).fit(ROWS, LABELS, checkpoint=path)
+
+    def disk_full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    clf, expected = fit(tmp_path / "state"), fit()
+    written = sorted(file.name for file in tmp_path.iterdir())
+    assert len(written) == (1 if model == "linear" else 3)  # one per learning rate
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", disk_full)
+        with pytest.raises(OSError, match="No space left"):
+            clf.save(tmp_path / "m.ccmn")
+    assert sorted(file.name for file in tmp_path.iterdir()) == written
+    with monkeypatch.context() as patch:
+        patch.setattr(ValidationCriterion, "__call__", lambda *_: pytest.fail("trained an epoch"))
+        again = fit(tmp_path / "state")
+    assert np.array_equal(again.decision_function(ROWS), expected.decision_function(ROWS))
+    assert again.history_.equals(expected.history_)
+    assert again.selected_ == expected.selected_
+    again.save(tmp_path / "m.ccmn")
+    assert [file.name for file in tmp_path.iterdir()] == ["m.ccmn"]
+
+
+# -- Errors
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"loss": "plugin"}, "loss must be 'hamming', 'ranking'; got 'plugin'"),
+        ({"surrogate": "sigmod"}, "surrogate must be 'auto', .*'sigmoid'.* or a function; got 'sigmod'"),
+        ({"model": "liner"}, "model must be 'linear', 'mlp' or a function"),
+        ({"noise": "estimate"}, "noise must be 'both', 'partial', 'missing' or a noise model"),
+        ({"noise": 0.3}, "noise must be 'both', 'partial', 'missing' or a noise model"),
+        ({"epochs": 0}, r"epochs must be an integer in \[1, inf\]; got 0"),
+        ({"epochs": 2.5}, "epochs must be an integer"),
+        ({"batch_size": -1}, "batch_size must be 'auto' or an integer"),
+        ({"lr": -0.1}, r"lr must be a number in .* or a list of positive numbers; got -0\.1"),
+        *(({"lr": value}, "lr must be") for value in ("quick", None, (), [[0.1]], (0.1, np.inf))),
+        *(({"weight_decay": value}, "weight_decay must be a number") for value in (-1, float("nan"), "auto")),
+        ({"validation_fraction": 1.0}, r"validation_fraction must be a number in \(0, 1\)"),
+        ({"device": "abacus"}, "device must be 'auto', 'cpu', 'cuda'"),
+        ({"correction": "clip"}, "correction must be 'abs', 'relu' or None; got 'clip'"),
+        ({"scale": "yes"}, "scale must be True or False; got 'yes'"),
+        ({"random_state": -1}, "random_state must be an integer"),
+        ({"verbose": True}, "verbose must be an integer"),
+        ({"noise": ClassConditionalNoise(0.1, 0.1, n_labels=2)}, "with 3 labels, as y; got 2"),
+        ({"noise": GROUPED}, "group of every row"),
+    ],
+)
+def test_parameters_are_checked(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        classifier(**{"noise": None, "epochs": 1, **parameters}).fit(ROWS, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (LABELS[:59], "60; got 59"),
+        (np.full((60, 2), 2), "Unknown label type|must be 0 or 1"),
+        (2 * LABELS.astype(int) - 1, "Unknown label type|For -1"),
+        (np.zeros((60, 0)), r"got shape \(60, 0\)"),
+        (np.zeros((60, 2, 2, 2)), r"got shape \(60, 2, 2, 2\)"),
+        (np.linspace(0, 1, 60), "Unknown label type"),
+        ([set()] * 60, "empty label sets"),
+        (np.full((60, 2), np.nan), "only NaN"),
+    ],
+)
+def test_labels_are_checked(labels, message):
+    with pytest.raises(ValueError, match=message):
+        classifier(None).fit(ROWS, labels)
+
+
+FRAME = pd.DataFrame(LABELS, columns=["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    ("noise", "arguments", "message"),
+    [
+        (None, {"validation": (ROWS, LABELS[:5])}, "in validation, 60; got 5"),
+        (None, {"validation": (ROWS, LABELS[:, :2])}, "Expected 3 label columns .* got 2"),
+        (None, {"validation": (ROWS, LABELS * np.nan)}, "validation must contain observed labels"),
+        (None, {"validation_is_clean": True}, "validation_is_clean"),
+        (None, {"y": FRAME, "validation": (ROWS, FRAME.rename(columns={"c": "z"}))}, "label 'z' is not among"),
+        (
+            ClassConditionalNoise(0.1, 0.1, n_labels=3, label_names=["b", "a", "c"]),
+            {"y": FRAME},
+            "use the same order",
+        ),
+        (NOISE, {"trusted": ([60], LABELS[:1])}, "from 0 to 59"),
+        (NOISE, {"trusted": ([1, 2], LABELS[:1])}, "2 rows of trusted; got 1"),
+        (NOISE, {"trusted": LABELS[:10].astype(float)}, r"trusted.*60"),
+        (NOISE, {"trusted": LABELS[:, :2].astype(float)}, "Expected 3 label columns .* got 2"),
+        (None, {"groups": ["a"] * 60}, "a GroupedNoise; got None"),
+        ("both", {"groups": np.ones((60, 2))}, "one name per row"),
+        ("both", {"groups": ["a"] * 60, "validation": (ROWS, LABELS)}, "clean validation rows"),
+    ],
+)
+def test_arguments_of_fit_are_checked(noise, arguments, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        classifier(noise).fit(ROWS, **{"y": LABELS, **arguments})
+
+
+def test_sample_weights_with_a_risk_correction():
+    with pytest.raises(ValueError, match="sample_weight cannot be combined"):
+        classifier(None, correction="abs").fit(ROWS, LABELS, np.ones(60))
+
+
+def test_too_few_rows_to_estimate():
+    with pytest.warns(UserWarning, match="noise rates are not estimated"):
+        clf = classifier("both").fit(ROWS, LABELS)
+    assert not clf.noise_.rho_pos.any()
+
+
+def test_progress_is_printed_on_request(capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classifier(None, lr=0.05, epochs=1).fit(ROWS, LABELS)
+    assert capsys.readouterr().err == ""
+    classifier(None, verbose=2).fit(ROWS, LABELS)
+    assert "epoch 2/3: loss" in capsys.readouterr().err
+    classifier(None, verbose=1).fit(ROWS, LABELS)
+    assert "training: 3 of 3, loss" in capsys.readouterr().err
