@@ -1,9 +1,9 @@
 """Measure false alarms and power of the test for confused labels, which needs no trusted rows.
 
-    python benchmarks/diagnosis.py            four draws of six kinds of noise on seven datasets (needs CCMN_DATA)
-    python benchmarks/diagnosis.py --quick    two draws on two datasets
+    python benchmarks/diagnosis.py            two draws of six kinds of noise on seven datasets (needs CCMN_DATA)
+    python benchmarks/diagnosis.py --quick    two datasets
 
-Each draw takes 70 % of the rows of a dataset at random (at most 5,000) and injects one kind of noise of ``harness.py``.
+Each draw takes 70 % of the rows of a dataset at random (at most 3,000) and injects one kind of noise of ``harness.py``.
 A flag under confusions counts as power; any flag on clean labels and under class-conditional noise is a false alarm.
 The limits were selected on other draws of yeast, enron and tmc. On "synthetic", labels are independent given the
 features. Every fit is written to results/diagnosis.csv.
@@ -25,7 +25,7 @@ from ccmn.data import load_dataset, make_noisy_multilabel
 RESULTS = Path(__file__).resolve().parent.parent / "results" / "diagnosis.csv"
 DATASETS = ("yeast", "enron", "tmc", "slashdot", "mirflickr", "synthetic", "scene")
 KINDS = (*CLASS_CONDITIONAL, "confusion")
-MAX_ROWS = 5000
+MAX_ROWS = 3000
 FIRST_DRAW = 20
 """First seed of the reported draws; the limits of the tests were selected on draws 0 to 14."""
 
@@ -52,7 +52,7 @@ def evaluate(name: str, kind: str, draw: int) -> dict[str, object]:
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0]).parse_args()
-    names, n_draws = (("yeast", "synthetic"), 2) if options.quick else (DATASETS, 4)
+    names, n_draws = (("yeast", "synthetic"), 2) if options.quick else (DATASETS, 2)
     draws = range(FIRST_DRAW, FIRST_DRAW + n_draws)
     table = pd.DataFrame([evaluate(name, kind, draw) for name in names for kind in KINDS for draw in draws])
     if not options.quick:

@@ -11,7 +11,7 @@ Parts:
   tie are left out. With five shown votes of ptbr, one hidden vote is left. Five draws.
 - "ecg": five readers of electrocardiograms, the three who are not cardiologists, and both with the probabilities of a
   network as one more annotator. The truth is the gold standard of two cardiologists, and a third where they disagree.
-- "rates": synthetic votes with known rates, 20 draws: mean absolute error, that of counting against the true labels,
+- "rates": synthetic votes with known rates, five draws: mean absolute error, that of counting against the true labels,
   and coverage of the 90 % intervals.
 - "time": CPU seconds for a million votes without intervals.
 
@@ -181,7 +181,7 @@ def run_time(setting: str, draw: int) -> Iterator[Value]:
 PARTS: dict[str, tuple[Callable[[str, int], Iterator[Value]], tuple[str, ...], range]] = {
     "labels": (run_labels, tuple(SHOWN), range(5)),
     "ecg": (run_ecg, tuple(READERS), range(1)),
-    "rates": (run_rates, tuple(SYNTHETIC), range(100, 120)),
+    "rates": (run_rates, tuple(SYNTHETIC), range(100, 105)),
     "time": (run_time, tuple(MILLION), range(1)),
 }
 """Function, settings and draws of every part."""

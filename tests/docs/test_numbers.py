@@ -30,8 +30,9 @@ def short(value):
 
 def results_of_the_readme():
     """Yield the start and the two numbers of the rows of the table of results, after the first."""
-    found = read("label_issues").groupby(["dataset", "method"]).average_precision.mean().groupby("method").mean()
-    yield "finding injected errors", found["cleanlab self-confidence"], found["rates from features"]
+    found = read("label_issues").query("metric == 'average_precision'")
+    found = found.groupby(["dataset", "method"]).value.mean().groupby("method").mean()
+    yield "finding injected errors", found["self-confidence"], found["estimated rates"]
     default = read("default")
     default = default[default.dataset.isin(UNSEEN) & default.method.isin(["ccmn", "logistic regression"])]
     means = default.groupby(["kind", "dataset", "method"]).average_precision.mean().groupby(["kind", "method"]).mean()
@@ -65,6 +66,20 @@ def test_networks(loss):
     values = read("deep").query("noise == 'two-sided'").set_index("method")
     means = values.loc[[LOSSES[loss]], ["hamming_loss", "average_precision"]].mean()
     assert table_rows("Networks")[loss] == [short(mean) for mean in means]
+
+
+def test_audit_of_injected_errors_and_of_correct_labels():
+    table, text = read("label_issues"), (DOCS / "guides" / "labels.md").read_text()
+    found = table[table.metric == "average_precision"].groupby(["dataset", "method"]).value.mean()
+    found = found.groupby("method").mean()
+    for method, words in (("self-confidence", "for self-confidence"), ("known rates", "with known rates")):
+        assert f"{short(found[method])} {words}" in text
+    assert f'{short(found["estimated rates"])} with `noise="both"`' in text
+    correct = table[table.part == "correct"].groupby(["metric", "dataset"]).value.mean()
+    assert (correct["labels with p_wrong"] == 0).all()
+    shares = correct["share with p_wrong >= .5"]
+    assert f"{100 * shares.pop('rows without labels'):.1f} % are" in text
+    assert f"at most {100 * shares.max():.1f} % of them".replace(" 0.", " .") in text
 
 
 def test_audit_of_human_labels():

@@ -12,8 +12,6 @@ from ccmn.estimation import estimate_noise
 from ccmn.estimation.dawid_skene import (
     LEVEL_COUNT,
     LEVELS,
-    MAX_STEP,
-    PRIOR_VARIANCE,
     VoteDesign,
     calibrate_machines,
     fit_votes,
@@ -77,43 +75,6 @@ def test_levels_agree_with_bayes_rule_over_all_levels():
             np.testing.assert_allclose(levels[i * q + j], np.array(chances) / sum(chances), rtol=2e-4, atol=1e-6)
 
 
-def test_newton_step_agrees_with_the_derivatives_of_the_penalized_likelihood():
-    table = VoteTable.read(random_votes())
-    design = VoteDesign(table)
-    rng = np.random.default_rng(0)
-    levels = rng.dirichlet(np.ones(LEVELS.size), design.cells.size).astype(np.float32)
-    skills = rng.normal([0, 1], 0.1, (design.pairs.size, 2))
-    means = rng.normal([0, 1], 0.1, (design.a, 2))
-    stepped, _ = design.update_skills(levels, skills, means)
-    cell_of = {cell: number for number, cell in enumerate(design.cells)}
-    for number, pair in enumerate(design.pairs):
-
-        def loss(skill, number=number, pair=pair):
-            total = ((skill - means[pair // design.q]) ** 2 / PRIOR_VARIANCE).sum() / 2
-            p = scipy.special.expit(skill[0] + skill[1] * LEVELS)
-            for cell, value in zip(table.cell[table.pair == pair], table.value[table.pair == pair]):
-                total -= levels[cell_of[cell]] @ np.log(p if value == 1 else 1 - p)
-            return total
-
-        unit, h = np.eye(2), 1e-4
-        gradient = [(loss(skills[number] + h * e) - loss(skills[number] - h * e)) / (2 * h) for e in unit]
-        hessian = [
-            [
-                (
-                    loss(skills[number] + h * (d + e))
-                    - loss(skills[number] + h * (d - e))
-                    - loss(skills[number] - h * (d - e))
-                    + loss(skills[number] - h * (d + e))
-                )
-                / (4 * h * h)
-                for e in unit
-            ]
-            for d in unit
-        ]
-        step = np.clip(-np.linalg.solve(hessian, gradient), -MAX_STEP, MAX_STEP)
-        np.testing.assert_allclose(stepped[number] - skills[number], step, rtol=1e-3, atol=1e-4)
-
-
 def test_em_raises_the_penalized_likelihood_of_the_votes():
     votes = np.repeat(random_votes(), 10, 0)
     table = VoteTable.read(votes)
@@ -130,15 +91,6 @@ def test_em_raises_the_penalized_likelihood_of_the_votes():
 
     assert design.center(np.ones((design.pairs.size, 2)))[:, 0] == pytest.approx(0)
     assert likelihood(fit_votes(table, max_iterations=30)) > likelihood(fit_votes(table, max_iterations=2))
-
-
-def test_annotators_with_few_votes_are_shrunk_towards_the_others():
-    votes = np.full((300, 5, 1), np.nan)
-    votes[:, :4] = population(300)[:300]
-    votes[0, 4] = 1 - votes[0, 0]  # one vote, against another annotator
-    rho_pos, rho_neg = fit_votes(VoteTable.read(votes)).rates
-    assert abs(rho_pos[4, 0] - rho_pos[:4].mean()) < 0.4
-    assert 0 < rho_neg[4, 0] < 0.6
 
 
 def test_probabilities_of_a_machine_are_calibrated():

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
 from ccmn import diagnose_noise, estimate_noise
 from ccmn.data import make_noisy_multilabel
 from ccmn.estimation import resolve_uncertain
-from ccmn.estimation.diagnosis import AUC, UNKNOWN_AUC, auc, mixture_share, pool_aucs
+from ccmn.estimation.diagnosis import UNKNOWN_AUC, mixture_share
 from ccmn.noise import ClassConditionalNoise
 
 DATA = make_noisy_multilabel(2000, 4, 3, strength=4.0, random_state=0)
@@ -44,23 +43,6 @@ def test_class_conditional_noise_is_not_flagged():
     assert not free.flags
 
 
-def test_auc_equals_scikit_learn():
-    rng = np.random.default_rng(0)
-    scores, flipped = rng.integers(5, size=60).astype(float), rng.random(60) < 0.4
-    found = auc(scores, flipped)
-    assert found.value == pytest.approx(roc_auc_score(flipped, scores))
-    assert found.low < found.value < found.high
-    assert found.pairs == flipped.sum() * (~flipped).sum()
-
-
-def test_pooled_auc():
-    one, two = AUC(0.6, 0.5, 0.7, 100), AUC(0.8, 0.7, 0.9, 300)
-    pooled = pool_aucs([one, two, UNKNOWN_AUC])
-    assert pooled.value == pytest.approx(0.75)
-    assert pooled.high - pooled.low < 0.2
-    assert pool_aucs([UNKNOWN_AUC]) == UNKNOWN_AUC
-
-
 NOISE = ClassConditionalNoise([0.2, 0.1], [0.1, 0.3])
 ETA = np.random.default_rng(0).random((200, 2))
 
@@ -86,16 +68,6 @@ def test_share_of_positives_among_uncertain_entries(rates):
     resolved = unclear & ~np.isnan(found.Y)
     assert (found.Y[resolved] == DATA.Y[resolved]).mean() > 0.85
     assert np.isin(found.Y[resolved], (0, 1)).all()
-
-
-def test_mixture_share_maximizes_the_likelihood():
-    ratio = np.exp(np.random.default_rng(0).normal(0.3, 1.5, 400))
-    grid = np.linspace(0, 1, 10_001)
-    values = [np.log(m * ratio + 1 - m).sum() for m in grid]
-    assert mixture_share(ratio)[0] == pytest.approx(grid[int(np.argmax(values))], abs=2e-3)
-    share, interval = mixture_share(np.ones(5))
-    assert share == 0.5
-    assert interval.tolist() == [0, 1]
 
 
 def test_intervals_of_uncertain_shares_cover():

@@ -153,14 +153,6 @@ def test_probabilities_that_are_shifted_count_as_much_as_calibrated_ones():
     assert ((proba["shifted"] > 0.5) != task.Y).mean() < (ccmn.infer_labels(task.votes).labels != task.Y).mean()
 
 
-def test_useless_probabilities_of_a_machine_do_no_harm():
-    task = make_votes(1500, 4, 2, 3, 0)
-    confident = np.random.default_rng(1).choice([0.001, 0.999], (1500, 1, 2))
-    with_machine = ccmn.infer_labels(np.concatenate([task.votes, confident], 1))
-    without = (ccmn.infer_labels(task.votes).labels != task.Y).mean()
-    assert (with_machine.labels != task.Y).mean() < without + 0.003
-
-
 @pytest.mark.parametrize("n_annotators", [3, 4, 5])
 def test_majority_decides_without_evidence(n_annotators):
     patterns = np.array(list(itertools.product([0.0, 1.0], repeat=n_annotators)))[:, :, None]
@@ -182,13 +174,6 @@ def test_difficult_rows_are_not_taken_for_true_labels():
     truth = share > 0.5
     assert (inferred.labels[:, 0] != truth).mean() <= ((votes.mean(1)[:, 0] > 0.5) != truth).mean()
     assert inferred.proba.sum() == pytest.approx(truth.sum(), rel=0.35)
-
-
-def test_intervals_are_computed_on_demand():
-    inferred = ccmn.infer_labels(make_votes(200, 5, 2, 3, 0).votes)
-    assert "intervals" not in vars(inferred)
-    assert inferred.ci_pos.shape == inferred.ci_neg.shape == (5, 2, 2)
-    assert "intervals" in vars(inferred)
 
 
 def test_noise_of_the_aggregated_labels():
@@ -222,9 +207,6 @@ def test_results_are_reproducible_and_do_not_depend_on_the_container():
     first, second = ccmn.infer_labels(task.votes, task.X), ccmn.infer_labels(VoteTable.read(task.votes), task.X)
     np.testing.assert_array_equal(first.proba, second.proba)
     np.testing.assert_array_equal(first.ci_neg, second.ci_neg)
-
-
-def test_shapes_that_do_not_agree():
     with pytest.raises(ValueError, match="3 rows"):
         ccmn.infer_labels(np.ones((4, 2, 2)), np.ones((3, 1)))
 

@@ -251,18 +251,14 @@ def fit_error_model(
         inside = row % N_FOLDS == fold
         coefficients = _logistic_regression(design[~inside], target[~inside], prior[~inside], penalty)
         held_out[inside] += design[inside] @ coefficients
-    scaling = _fit_log_odds(held_out, target) if len(given) >= MIN_CALIBRATION_ROWS else np.array([1.0, 1.0, 0.0])
+    scaling = np.array([1.0, 1.0, 0.0])
+    if len(given) >= MIN_CALIBRATION_ROWS:
+        sides = np.column_stack([np.minimum(held_out, 0), np.maximum(held_out, 0), np.ones(held_out.size)])
+        # With this offset, coefficients of 0 leave the log-odds unchanged.
+        bounds = [(MIN_SCALING - 1, None)] * 2 + [(None, None)]
+        scaling += _logistic_regression(sides, target, held_out, np.full(3, SCALING_PENALTY), bounds)
     offset = fitted[10:].reshape(2, q) + fitted[0] + np.array([[0.0], [fitted[1]]])
     return ErrorModel(prevalence, offset, (fitted[2:10] / scale).reshape(4, 2), scaling)
-
-
-def _fit_log_odds(held_out: FloatArray, wrong: FloatArray) -> FloatArray:
-    """Return the slopes of negative and positive log-odds and the constant that maximize the penalized likelihood."""
-    design = np.column_stack([np.minimum(held_out, 0), np.maximum(held_out, 0), np.ones(held_out.size)])
-    # With this offset, coefficients of 0 leave the log-odds unchanged.
-    bounds = [(MIN_SCALING - 1, None)] * 2 + [(None, None)]
-    fitted = _logistic_regression(design, wrong, held_out, np.full(3, SCALING_PENALTY), bounds)
-    return np.asarray(fitted + np.array([1.0, 1.0, 0.0]))
 
 
 def _logistic_regression(

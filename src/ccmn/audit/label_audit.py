@@ -125,14 +125,10 @@ def out_of_fold_probabilities(X: Any, Y_noisy: FloatArray, seed: int) -> FloatAr
 
 def _summary(issues: pd.DataFrame, labels: FloatArray) -> pd.DataFrame:
     """Return the sums of the error probabilities of given and of absent labels."""
-    q = labels.shape[1]
     categorical = isinstance(issues.label.dtype, pd.CategoricalDtype)
-    column = issues.label.cat.codes.to_numpy() if categorical else issues.label.to_numpy()
-    present = issues.given.to_numpy() == 1
-    false, missing = (
-        np.bincount(column[chosen], issues.p_wrong.to_numpy()[chosen], q) for chosen in (present, ~present)
-    )
+    names = issues.label.cat.categories if categorical else range(labels.shape[1])
+    sums = issues.groupby(["label", "given"], observed=False).p_wrong.sum().unstack("given")
+    false, missing = sums.reindex(index=names, columns=[1, 0]).fillna(0.0).to_numpy().T
     observed, given = (~np.isnan(labels)).sum(0), (labels == 1).sum(0)
-    names = issues.label.cat.categories if categorical else range(q)
     columns = {"label": names, "observed": observed, "given": given, "false": false, "missing": missing}
     return pd.DataFrame(columns)

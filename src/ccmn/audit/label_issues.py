@@ -169,11 +169,17 @@ class ScoredLabels:
 
     def __init__(self, Y_noisy: Labels, pred_proba: Any, noise: Noise | None, trusted: Any, votes: Any, groups: Any):
         self._noise = None if noise is None else read_rates(noise)
-        self.labels, self.names = _check_labels(Y_noisy, self._noise)
+        self.labels: Any = Y_noisy.tocsr() if is_sparse(Y_noisy) else unwrap(Y_noisy)[0]
         self._proba = unwrap(pred_proba)[0]
+        names = {"Y_noisy": label_names_of(Y_noisy), "pred_proba": label_names_of(pred_proba)}
+        if self._noise is not None:
+            check_label_width(self.labels.shape, self._noise.n_labels, "Y_noisy")
+            check_same_labels(("Y_noisy", names["Y_noisy"]), ("noise", self._noise.label_names))
+            names["noise"] = self._noise.label_names
         check_matrix_pair(self.labels, self._proba, ("Y_noisy", "pred_proba"))
-        check_same_labels(("Y_noisy", self.names), ("pred_proba", label_names_of(pred_proba)))
-        self.names = self.names or label_names_of(pred_proba)
+        self.names = names["Y_noisy"] or names.get("noise")
+        check_same_labels(("Y_noisy", self.names), ("pred_proba", names["pred_proba"]))
+        self.names = self.names or names["pred_proba"]
         n, q = self.labels.shape
         self._size = max(1, MAX_BLOCK_ENTRIES // q)
         self._rows, self._wrong = np.zeros(0, dtype=np.intp), np.zeros((0, q))
@@ -190,8 +196,7 @@ class ScoredLabels:
 
     def blocks(self) -> Iterator[tuple[int, FloatArray, FloatArray]]:
         """Yield blocks of rows: first row, given labels (NaN: not observed) and their suspicions."""
-        for rows in self._parts():
-            given, proba = self._read(rows)
+        for rows, given, proba in self._parts():
             score, term = self._score(rows, given, proba)
             if self._model is not None:
                 score = self._model(score, given, proba, term)
@@ -200,9 +205,11 @@ class ScoredLabels:
             score[inside] = np.where(np.isnan(wrong), score[inside], wrong)
             yield rows.start, given, score
 
-    def _parts(self) -> Iterator[slice]:
+    def _parts(self) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+        """Yield blocks of rows with given labels and probabilities."""
         for start in range(0, self.labels.shape[0], self._size):
-            yield slice(start, start + self._size)
+            rows = slice(start, start + self._size)
+            yield rows, *self._read(rows)
 
     def _read(self, rows: slice | NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
         """Return given labels (NaN: not observed) and probabilities of some rows, after checking their values."""
@@ -228,14 +235,17 @@ class ScoredLabels:
             return
         score, term = self._score(rows, given, proba)
         self._rows, self._wrong = rows, wrong
-        self._model = fit_error_model(score, given, proba, wrong, _prevalence(self.labels), term)
+        # Half a row of either value is added.
+        counts = sum(np.array([(part == 1).sum(0), (~np.isnan(part)).sum(0)]) for _, part, _ in self._parts())
+        ones, observed = np.asarray(counts)
+        self._model = fit_error_model(score, given, proba, wrong, (ones + 0.5) / (observed + 1), term)
 
     def _read_annotators(self, votes: Any, groups: Any) -> Annotators | Votes | None:
         n, q = self.labels.shape
         if groups is not None and votes is not None:
             raise ValueError("Expected groups (one per row) or votes (several per row); got both")
         if groups is not None:
-            return Annotators.of(check_groups(groups, n), ((part, *self._read(part)) for part in self._parts()))
+            return Annotators.of(check_groups(groups, n), self._parts())
         if votes is None:
             return None
         table = VoteTable.read(votes)
@@ -253,25 +263,3 @@ def read_rates(noise: Noise) -> ClassConditionalNoise:
     check_rates_known(model, ClassConditionalNoise)
     assert isinstance(model, ClassConditionalNoise)
     return model
-
-
-def _check_labels(Y_noisy: Labels, noise: ClassConditionalNoise | None) -> tuple[Any, tuple[str, ...] | None]:
-    """Return labels (n, q), dense or CSR, and label names, after checking that they match the noise."""
-    labels = Y_noisy.tocsr() if is_sparse(Y_noisy) else unwrap(Y_noisy)[0]
-    names = label_names_of(Y_noisy)
-    if noise is None:
-        return labels, names
-    check_label_width(labels.shape, noise.n_labels, "Y_noisy")
-    check_same_labels(("Y_noisy", names), ("noise", noise.label_names))
-    return labels, names or noise.label_names
-
-
-def _prevalence(labels: Any) -> FloatArray:
-    """Return the share of given ones of every label, with half a row of either value added."""
-    n, q = labels.shape
-    if is_sparse(labels):
-        unobserved = np.bincount(labels.indices[np.isnan(labels.data)], minlength=q)
-        ones = np.bincount(labels.indices[labels.data == 1], minlength=q)
-    else:
-        ones, unobserved = (labels == 1).sum(0), np.isnan(labels.astype(np.float64)).sum(0)
-    return np.asarray((ones + 0.5) / (n - unobserved + 1.0))
