@@ -68,7 +68,10 @@ class VoteTable:
             if index.size and (index.min() < 0 or index.max() >= size):
                 raise ValueError(f"{what} must be numbers from 0 to {size - 1}; got {index.min()} to {index.max()}")
         values = np.asarray(value, dtype=np.float64)
-        _check_vote_values(values)
+        wrong = (values < 0) | (values > 1)
+        if wrong.any():
+            remedy = " Use NaN where an annotator did not vote." if (values == -1).any() else ""
+            raise ValueError(f"votes must be 0, 1 or probabilities in between; got {values[wrong][0]:g}.{remedy}")
         # A later vote of the same annotator on the same label of a row replaces the earlier one.
         key = (rows * q + labels) * a + annotators
         last = key.size - 1 - np.unique(key[::-1], return_index=True)[1]
@@ -112,7 +115,7 @@ class VoteTable:
             table = votes
         elif is_dataframe(votes):
             table = _read_frame(votes, n_rows, row_ids)
-        elif is_sparse(votes) or _is_sparse_sequence(votes):
+        elif is_sparse(votes) or (isinstance(votes, (list, tuple)) and votes and all(map(is_sparse, votes))):
             table = _read_sparse(votes)
         else:
             table = _read_array(votes)
@@ -188,14 +191,6 @@ class VoteTable:
         return f"VoteTable({self.value.size} votes: n={n}, annotators={a}, q={q})"
 
 
-def _check_vote_values(values: FloatArray) -> None:
-    """Reject votes outside [0, 1], except NaN."""
-    wrong = (values < 0) | (values > 1)
-    if wrong.any():
-        remedy = " Use NaN where an annotator did not vote." if (values == -1).any() else ""
-        raise ValueError(f"votes must be 0, 1 or probabilities in between; got {values[wrong][0]:g}.{remedy}")
-
-
 def _read_array(votes: Any) -> VoteTable:
     """Return an array of votes (n, a, q) as a table."""
     array = to_dense_array(votes)
@@ -205,11 +200,6 @@ def _read_array(votes: Any) -> VoteTable:
     row, annotator, label = np.nonzero(~np.isnan(array.astype(np.float64, copy=False)))
     n, a, q = array.shape
     return VoteTable(row, annotator, label, array[row, annotator, label], (n, a, q))
-
-
-def _is_sparse_sequence(votes: Any) -> bool:
-    """Return whether votes are a sequence of sparse matrices, one per label."""
-    return isinstance(votes, (list, tuple)) and bool(votes) and all(is_sparse(matrix) for matrix in votes)
 
 
 def _read_sparse(votes: Any) -> VoteTable:
@@ -227,10 +217,9 @@ def _read_sparse(votes: Any) -> VoteTable:
     if len(shapes) != 1:
         raise ValueError(f"the sparse votes of all labels must have the same shape (n, annotators); got {shapes}")
     parts = [matrix.tocoo() for matrix in votes]
-    label = np.repeat(np.arange(len(parts)), [part.data.size for part in parts])
-    row, annotator = (np.concatenate([part.coords[k] for part in parts]) for k in (0, 1))
-    n, a = shapes.pop()
-    return VoteTable(row, annotator, label, np.concatenate([part.data for part in parts]), (n, a, len(parts)))
+    label = np.repeat(np.arange(len(parts)), [part.nnz for part in parts])
+    row, annotator = np.concatenate([part.coords for part in parts], 1)
+    return VoteTable(row, annotator, label, np.concatenate([part.data for part in parts]), (*shapes.pop(), len(parts)))
 
 
 def _read_frame(frame: Any, n_rows: int | None, row_ids: Sequence[Any] | None) -> VoteTable:
