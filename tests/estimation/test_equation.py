@@ -153,7 +153,7 @@ def test_gain_is_the_mean_over_its_standard_error():
 
 def enumerate_posterior(evidence):
     """Slow reference: the sum over all hyperparameters and pairs, one product at a time."""
-    means = [np.linspace(0.01, m, 12) for m in DEFAULTS.max_means]
+    means = [np.linspace(0.01, m, 12) for m in DEFAULTS.max_means[:2]]
     concentrations = np.geomspace(*DEFAULTS.concentrations, 4)
 
     def states(values, grid):

@@ -8,7 +8,8 @@ are false,
 
 with means and concentrations that are common to all labels and integrated out. A factor
 :math:`o / \max(\pi, o)` is against prevalences above the observed share. Without evidence the posterior is the
-prior, which changes predictions little. Verified rows multiply the likelihood by those of their flips.
+prior, which changes predictions little. If added labels are declared, the mean of phi may be larger and the factor is
+:math:`o / \pi`. Verified rows multiply the likelihood by those of their flips.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ def rate_posterior(
     likelihood, given = surfaces.value / settings.temperature, log_evidence(surfaces, trusted, prevalence, settings)
     with np.errstate(divide="ignore"):
         excess = (1 - surfaces.phi) / (1 - surfaces.rho_pos[:, None])  # pi / o
-        evidence = likelihood + given - settings.rarity * np.log(np.maximum(excess, 1))
+        # Declared added labels are believed: the factor then also favors prevalences below the observed share.
+        limited = np.where((types == "partial")[:, None, None], excess, np.maximum(excess, 1))
+        evidence = likelihood + given - settings.rarity * np.log(limited)
     weights = posterior_weights(evidence, np.where(few, "none", types), surfaces.rho_pos, surfaces.phi, settings)
     # Intervals also hold where the prior does not expect the rates and, with verified rows, where (*) does not hold.
     alone = np.where((verified > 0)[:, None, None], given, likelihood + given)
@@ -190,12 +193,13 @@ def posterior_weights(
               E_{hgj} = \sum_{\rho_{pos}, \phi} \frac{L_j F_h G_g}{Z_{hj}}, \qquad
               w_{hg} \propto \prod_j E_{hgj} .
     """
-    F, G = (rate_prior(v, m, settings) for v, m in zip((rho_pos, phi), settings.max_means))
+    F, G, declared = (rate_prior(v, m, settings) for v, m in zip((rho_pos, phi, phi), settings.max_means))
     possible = np.isfinite(evidence)
     likelihood = np.exp(evidence - evidence.max((1, 2), keepdims=True))
-    zero_pos, zero_phi = (np.array([t in (kind, "none") for t in noise_type]) for kind in ("partial", "missing"))
-    Fs = np.where(zero_pos[:, None, None], np.eye(1, len(rho_pos)), F)
-    Gs = np.where(zero_phi[:, None, None], np.eye(1, len(phi)), G) * possible.any(1, keepdims=True)
+    types = np.array(noise_type)[:, None, None]
+    Fs = np.where(np.isin(types, ("partial", "none")), np.eye(1, len(rho_pos)), F)
+    Gs = np.where(np.isin(types, ("missing", "none")), np.eye(1, len(phi)), np.where(types == "partial", declared, G))
+    Gs = Gs * possible.any(1, keepdims=True)
     Gs = Gs / np.maximum(Gs.sum(2, keepdims=True), _TINY)
     Z = np.maximum(Fs @ possible, _TINY)
     E = np.maximum((Fs @ likelihood / Z) @ Gs.transpose(0, 2, 1), _TINY)

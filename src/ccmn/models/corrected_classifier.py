@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,14 @@ from ccmn.estimation.posterior import (
 from ccmn.models.calibration import f1_thresholds
 from ccmn.models.label_classifier import LabelClassifier
 from ccmn.models.persistence import are_numbers, describe, read_description, require
-from ccmn.models.training_data import TrainingData, known_noise, prepare, read_features, with_dense_labels
+from ccmn.models.training_data import (
+    TrainingData,
+    known_noise,
+    prepare,
+    read_features,
+    relative_information,
+    with_dense_labels,
+)
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
 from ccmn.training.default_model import NoisyLabelModel, NoisyLabelModule, stratified_folds
@@ -208,7 +215,13 @@ class CorrectedClassifier(LabelClassifier):
             rate = posterior.rho_neg + (1 - posterior.rho_pos - posterior.rho_neg) * true
             known = Y.copy()
             known[rows] = np.where(np.isnan(true), Y[rows], rate)
-            model.fit(data.X, known, data.weights)
+            # A verified label has as much information as several noisy ones; it does not count in the likelihood.
+            information = np.where(np.isnan(true), 1, relative_information(self.noise_, Y))
+            factor = np.ones(len(Y))
+            factor[rows] = np.exp(np.log(information).mean(1))
+            model.fit(data.X, known, factor if data.weights is None else factor * data.weights)
+            found = model.out_of_fold_
+            model.out_of_fold_ = replace(found, sample_weight=found.sample_weight / factor[found.rows])
             posterior = self._rates(model, Y, noise, data)
         self._model: NoisyLabelModel | NoisyPosterior = model
         self._curve: CorrectedCurve | InversionCurve = corrected_curve(posterior)

@@ -44,11 +44,13 @@ class DefaultSettings:
     temperature : float
         Divisor of the log-likelihood, because equation (*) holds only approximately.
     max_means : tuple of float
-        Largest prior means of rho_pos and of phi; means are uniform below and common to all labels.
+        Largest prior means of rho_pos, of phi, and of phi if added labels are declared; means are uniform below and
+        common to all labels.
     concentrations : tuple of float
         Smallest and largest sum of the two parameters of their Beta priors.
     rarity : float
-        Exponent of the prior factor (o / max(pi, o)) against prevalences pi above the observed share o.
+        Exponent of the prior factor o / max(pi, o) against prevalences pi above the observed share o; of o / pi if
+        added labels are declared.
     """
 
     c_grid: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3)
@@ -61,7 +63,7 @@ class DefaultSettings:
     coarse: tuple[tuple[float, ...], tuple[float, ...]] = ((0.0, 0.25, 0.5), (0.0, 0.3, 0.6, 0.85))
     slope: tuple[float, float] = (0.2, 0.5)
     temperature: float = 2.5
-    max_means: tuple[float, float] = (0.5, 0.5)
+    max_means: tuple[float, float, float] = (0.5, 0.5, 0.95)
     concentrations: tuple[float, float] = (1.0, 4.0)
     rarity: float = 1.0
 
