@@ -3,9 +3,9 @@
     python benchmarks/noise_rates.py           all settings, results/noise_rates.csv (needs CCMN_DATA)
 
 Simulated tasks satisfy the assumptions: 1,000 rows with 6 normal features, 3 logistic labels with |w| = 3 and an offset
-from -2 to 0, flips that depend on the label alone; 100 draws. "twice" and "four times" repeat every row; 20 draws. Real tasks
-have labels of people and 200 random verified rows; the reference are the rates of the other rows, for labels with at
-least 10 true positives there; ten draws.
+from -2 to 0, flips that depend on the label alone; 100 draws. "twice" and "four times" repeat every row; 20 draws.
+Real tasks have labels of people and 200 random verified rows; the reference are the rates of the other rows, for labels
+with at least 10 true positives there; ten draws.
 
 A label is covered if the interval contains the true rate. "unpredicted" is the share of the labels with that flag.
 """

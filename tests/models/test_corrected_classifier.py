@@ -384,7 +384,7 @@ def test_verified_rows_weigh_as_much_as_several_noisy_ones():
     train, new, rows = slice(0, 1000), slice(1000, 1500), np.arange(300)
 
     def error(**trusted):
-        clf = CorrectedClassifier(noise, random_state=0).fit(task.X[train], task.Y_noisy[train], **trusted)
+        clf = CorrectedClassifier(noise=noise, random_state=0).fit(task.X[train], task.Y_noisy[train], **trusted)
         return hamming_loss(task.Y[new], clf.predict(task.X[new]))
 
     assert error(trusted=(rows, task.Y[rows])) < error() - 0.02
@@ -393,7 +393,7 @@ def test_verified_rows_weigh_as_much_as_several_noisy_ones():
 def test_declared_added_labels_are_corrected_even_if_features_are_weak():
     task = make_noisy_multilabel(1500, 5, 4, strength=0.5, noise=PartialNoise(0.4, n_labels=4), random_state=0)
     declared, unknown = (
-        CorrectedClassifier(noise, random_state=0).fit(task.X, task.Y_noisy).predict_proba(task.X).mean()
+        CorrectedClassifier(noise=noise, random_state=0).fit(task.X, task.Y_noisy).predict_proba(task.X).mean()
         for noise in ("partial", "both")
     )
     assert declared < unknown

@@ -182,8 +182,8 @@ def model_posterior(
 ) -> RatePosterior:
     """Return the posterior of the rates from the out-of-fold predictions of a model of the noisy labels Y."""
     o = model.out_of_fold_
-    surfaces = label_surfaces(o.log_odds, Y[o.rows], o.features, o.sample_weight, o.folds)
-    return rate_posterior(surfaces, noise_type, flips, prevalence)
+    surfaces = label_surfaces(o.log_odds, Y[o.rows], o.features, o.sample_weight, o.folds, model.settings)
+    return rate_posterior(surfaces, noise_type, flips, prevalence, model.settings)
 
 
 def diagnose_noise(
