@@ -16,7 +16,6 @@ from ccmn.estimation.dawid_skene import (
     calibrate_machines,
     fit_votes,
 )
-from ccmn.estimation.evidence import mean_votes
 from ccmn.votes import VoteTable
 
 TPR, FPR, PRIOR = np.array([0.9, 0.8, 0.7, 0.85]), np.array([0.1, 0.05, 0.2, 0.3]), 0.3
@@ -130,7 +129,7 @@ def test_missing_votes_are_ignored():
     assert rates.rho_neg[0] == pytest.approx(FPR.mean(), abs=0.03)
     assert rates.prior[0] == pytest.approx(PRIOR, abs=0.03)
     assert rates.n_pos[0] + rates.n_neg[0] == (~np.isnan(votes)).any(1).sum()
-    assert np.isnan(mean_votes(votes[:, :, None])[:5]).all()
+    assert np.isnan(VoteTable.read(votes[:, :, None]).mean()[:5]).all()
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -162,29 +162,6 @@ def check_prevalence(prevalence: Any, q: int) -> FloatArray:
     return values
 
 
-def mean_votes(votes: Any) -> FloatArray:
-    """Return the share of positive votes for every row and label, a soft label.
-
-    Parameters
-    ----------
-    votes : array of shape (n, a, q), long table or sparse votes
-        Votes, as in :func:`ccmn.infer_labels`: NaN where an annotator did not vote.
-
-    Returns
-    -------
-    float64 array of shape (n, q)
-        Mean votes, NaN where nobody voted.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ccmn.estimation.evidence import mean_votes
-    >>> mean_votes([[[1, 0], [1, np.nan]]])
-    array([[1., 0.]])
-    """
-    return VoteTable.read(votes).mean()
-
-
 def check_zeros_observed(
     Y: Any, only_removed: NDArray[np.bool_], names: Sequence[str] | None, Y_trusted: Any = None
 ) -> None:
