@@ -54,13 +54,13 @@ class TestMacroAUC:
         assert macro_auc(*case) == pytest.approx(sklearn.metrics.roc_auc_score(*case, average="macro"), abs=1e-12)
 
     def test_nan_if_no_label_has_both_classes(self):
-        with pytest.warns(UserWarning, match="macro_auc is NaN: no label has positive and negative rows"):
+        with pytest.warns(UserWarning, match="macro_auc .* is NaN .*: no label has enough positive and negative rows"):
             assert math.isnan(macro_auc([[1, 0], [1, 0]], [[0.1, 0.2], [0.3, 0.4]]))
 
 
 class TestMeanAveragePrecision:
     @given(labels_and_scores)
-    @pytest.mark.filterwarnings("ignore:mean_average_precision is NaN")
+    @pytest.mark.filterwarnings("ignore:mean_average_precision cannot")
     def test_agrees_with_reference(self, case):
         expected = pytest.approx(reference.mean_average_precision(*case), abs=1e-12, nan_ok=True)
         assert mean_average_precision(*case) == expected
@@ -74,7 +74,7 @@ class TestMeanAveragePrecision:
         assert mean_average_precision(Y, scores) == pytest.approx(expected, abs=1e-12)
 
     def test_without_positive_rows(self):
-        with pytest.warns(UserWarning, match="mean_average_precision is NaN: no label has a positive row") as issued:
+        with pytest.warns(UserWarning, match="mean_average_precision .*: no label has enough positive rows") as issued:
             assert math.isnan(mean_average_precision([[0, 0]], [[0.1, 0.2]]))
         assert issued[0].filename == __file__
 

@@ -359,7 +359,7 @@ class TestNotEstimable:
                 assert np.isnan(found.se) == (n == 1)
 
     @pytest.mark.parametrize(
-        ("name", "reason"), [("ranking_loss", "pairs is not positive"), ("macro_auc", "for no label")]
+        ("name", "reason"), [("ranking_loss", "pairs is not positive"), ("macro_auc", "no label has enough")]
     )
     @pytest.mark.parametrize("rate", [0.95, 0.999])
     def test_warning_gives_the_reason(self, name, reason, rate):

@@ -1,20 +1,19 @@
 """Metrics that treat labels separately: Hamming loss, F1, area under the ROC curve and mean average precision.
 
-Functions with the suffix ``_rows`` return one value per row. They work on tensors with broadcast leading dimensions,
-without validation and without host synchronization.
+The value on true labels is the form for debiased labels p with p = y.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ccmn._containers import Labels
-from ccmn._warnings import warn
 from ccmn.metrics.corrected_metrics import (
+    MetricFunction,
     corrected_hamming,
     corrected_macro_auc,
     corrected_macro_f1,
@@ -23,8 +22,7 @@ from ccmn.metrics.corrected_metrics import (
     have_both_classes,
     have_positives,
 )
-from ccmn.metrics.metric import Form, Noise, Status, evaluate, map_row_blocks, mean_of_row_blocks
-from ccmn.metrics.ranking_metrics import Ranking, average_precision_rows, ranking_loss_from
+from ccmn.metrics.metric import Form, Noise, evaluate
 from ccmn.noise import NoiseModel
 
 
@@ -65,13 +63,7 @@ def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float
     >>> hamming_loss([[1, 0], [1, 1]], [[1, 0], [0, 1]], noise=ClassConditionalNoise([0.1, 0.0], [0.0, 0.2]))
     Estimate(value=0.1875, se=0.368..., status='unbiased')
     """
-    plain = partial(mean_of_row_blocks, hamming_rows)
-    return evaluate("hamming_loss", Y, Y_pred, noise, plain, Form(corrected_hamming, "unbiased"), needs="labels")
-
-
-def hamming_rows(Y: Tensor, Y_pred: Tensor) -> Tensor:
-    """Return the Hamming loss of each row: (..., q) and (..., q) -> (...), float64."""
-    return (Y_pred.bool() != Y.bool()).sum(-1).double() / Y.shape[-1]
+    return evaluate("hamming_loss", Y, Y_pred, noise, Form(corrected_hamming, "unbiased"), needs="labels")
 
 
 def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
@@ -108,7 +100,7 @@ def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
     0.8
     """
     form = Form(corrected_micro_f1, "consistent", "the corrected number of positive labels is negative")
-    return evaluate("micro_f1", Y, Y_pred, noise, partial(f1_over, dim=(-2, -1)), form, needs="labels")
+    return evaluate("micro_f1", Y, Y_pred, noise, form, needs="labels")
 
 
 def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
@@ -145,24 +137,13 @@ def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
     >>> macro_f1([[1, 0], [1, 0]], [[1, 0], [1, 1]])
     0.5
     """
-    return evaluate("macro_f1", Y, Y_pred, noise, _mean_f1, _macro_f1_form, needs="labels")
-
-
-def _mean_f1(Y: Tensor, Y_pred: Tensor) -> Tensor:
-    return f1_over(Y, Y_pred, dim=(-2,)).mean(-1)
+    return evaluate("macro_f1", Y, Y_pred, noise, _macro_f1_form, needs="labels")
 
 
 def _macro_f1_form(Y: Tensor, Y_pred: Tensor, model: NoiseModel) -> Form:
     # A label whose corrected number of positives is negative counts 0 without evidence for that value.
     negative = bool((model.debias(Y).nansum(0) < 0).any())
     return Form(corrected_macro_f1, "approximate" if negative else "consistent")
-
-
-def f1_over(Y: Tensor, Y_pred: Tensor, dim: tuple[int, ...]) -> Tensor:
-    """Return F1 pooled over the dimensions ``dim``, in float64; leading dimensions broadcast."""
-    both = (Y * Y_pred).sum(dim, dtype=torch.float64)
-    either = Y.sum(dim, dtype=torch.float64) + Y_pred.sum(dim, dtype=torch.float64)
-    return 2 * both / either.clamp(min=1)
 
 
 def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
@@ -203,35 +184,22 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
     >>> macro_auc([[1, 0], [0, 0], [1, 0]], [[0.9, 0.1], [0.5, 0.3], [0.4, 0.2]])
     0.5
     """
-    return evaluate("macro_auc", Y, scores, noise, _mean_auc, _macro_auc_form)
+    form = partial(_form_over_labels, corrected_macro_auc, have_both_classes, "positive and negative rows")
+    return evaluate("macro_auc", Y, scores, noise, form)
 
 
-def _mean_auc(Y: Tensor, scores: Tensor) -> Tensor:
-    value = map_row_blocks(auc_rows, Y.mT, scores.mT).nanmean()
-    if bool(value.isnan()):
-        warn("macro_auc is NaN: no label has positive and negative rows")
-    return value
-
-
-def _macro_auc_form(Y: Tensor, scores: Tensor, model: NoiseModel) -> Form:
-    # If a label with both noisy classes is excluded, the mean covers fewer labels than the metric on true labels.
-    excluded = (Y == 0).any(0) & (Y == 1).any(0) & ~have_both_classes(model.debias(Y))
-    reason = (
-        "for no label are the corrected numbers of positive and negative rows both more than two standard errors "
-        "above 0"
-    )
-    return Form(corrected_macro_auc, "approximate" if bool(excluded.any()) else "consistent", reason)
-
-
-def auc_rows(Y: Tensor, scores: Tensor) -> Tensor:
-    """Return the AUC within each row: (..., n) and (..., n) -> (...), float64; NaN if the row has one class only.
-
-    For one value per label, pass transposed matrices: ``auc_rows(Y.mT, scores.mT)``.
-    """
-    # AUC = 1 - ranking loss with ties counted 1/2: both are fractions of the same pairs.
-    ranking = Ranking.of(Y, scores)
-    has_both = (ranking.positives > 0) & (ranking.positives < Y.shape[-1])
-    return torch.where(has_both, 1 - ranking_loss_from(ranking, ties="half"), torch.nan)
+def _form_over_labels(
+    value: MetricFunction,
+    included: Callable[[Tensor], Tensor],
+    rows: str,
+    Y: Tensor,
+    scores: Tensor,
+    model: NoiseModel,
+) -> Form:
+    """Return the form of a mean over the labels that have certain rows; others have no value and are excluded."""
+    # If a label that has these rows in the noisy labels is excluded, the mean covers fewer labels than on true labels.
+    excluded = bool((included(Y) & ~included(model.debias(Y))).any())
+    return Form(value, "approximate" if excluded else "consistent", f"no label has enough {rows}")
 
 
 def mean_average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
@@ -270,19 +238,5 @@ def mean_average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -
     >>> mean_average_precision([[1, 0], [0, 0], [1, 0]], [[0.9, 0.1], [0.5, 0.3], [0.4, 0.2]])
     0.8333333333333333
     """
-    return evaluate("mean_average_precision", Y, scores, noise, _mean_average_precision, _average_precision_form)
-
-
-def _mean_average_precision(Y: Tensor, scores: Tensor) -> Tensor:
-    values = map_row_blocks(average_precision_rows, Y.mT, scores.mT)
-    value = torch.where(Y.any(0), values, torch.nan).nanmean()
-    if bool(value.isnan()):
-        warn("mean_average_precision is NaN: no label has a positive row")
-    return value
-
-
-def _average_precision_form(Y: Tensor, scores: Tensor, model: NoiseModel) -> Form:
-    excluded = (Y == 1).any(0) & ~have_positives(model.debias(Y))
-    reason = "for no label is the corrected number of positive rows more than two standard errors above 0"
-    status: Status = "approximate" if bool(excluded.any()) else "consistent"
-    return Form(corrected_mean_average_precision, status, reason)
+    form = partial(_form_over_labels, corrected_mean_average_precision, have_positives, "positive rows")
+    return evaluate("mean_average_precision", Y, scores, noise, form)

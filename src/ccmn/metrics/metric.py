@@ -198,8 +198,8 @@ def evaluate(
     Y: Labels,
     second: Any,
     noise: Noise | None,
-    plain: Callable[[Tensor, Tensor], Tensor],
     form: Form | Callable[[Tensor, Tensor, NoiseModel], Form],
+    plain: Callable[[Tensor, Tensor], Tensor] | None = None,
     needs: Literal["labels", "scores"] = "scores",
 ) -> float:
     """Return a metric of true labels or, with ``noise``, its estimate from noisy labels.
@@ -214,10 +214,10 @@ def evaluate(
         Second argument of the metric.
     noise : noise model, NoiseRates or None
         Noise of Y.
-    plain : callable
-        Function (true labels, ``second``) -> metric.
     form : Form or callable
         Form for debiased labels, or a function (noisy labels, ``second``, noise model) that selects it.
+    plain : callable or None, default=None
+        Function (true labels of type bool, ``second``) -> metric; by default the form with p = y.
     needs : {"labels", "scores"}, default="scores"
         Whether ``second`` are predicted labels or scores.
 
@@ -228,17 +228,22 @@ def evaluate(
     """
     # Tensors of inference mode cannot be differentiated, which standard errors require.
     with torch.inference_mode(False):
-        labels, other = _read(Y, second, noise, needs)
-        if noise is None:
+        labels, other = read_pair(Y, second, noise, needs)
+        if noise is None and plain is not None:
             return float(plain(labels == 1, other))
-        model = resolve_noise_model(noise, labels)
+        weights = torch.ones(len(labels), dtype=torch.float64, device=labels.device)
+        none = ClassConditionalNoise(0.0, 0.0, n_labels=labels.shape[1])
+        model = none if noise is None else resolve_noise_model(noise, labels)
         form = form if isinstance(form, Form) else form(labels, other, model)
-        reason, found = form.undefined, Estimate(math.nan, math.nan, status_with_rates(form.status, noise))
-        observed = ~labels.isnan()
-        if (observed.all(-1) if form.complete_rows else observed).any():
-            found = differentiate(partial(_theta, form, labels, other, model), noise, _ones(labels), form.status)
-        else:
+        reason, observed = form.undefined, ~labels.isnan()
+        found: float = math.nan
+        if not (observed.all(-1) if form.complete_rows else observed).any():
+            found = Estimate(math.nan, math.nan, status_with_rates(form.status, noise or none))
             reason = "no row has all labels observed" if form.complete_rows else "no label is observed"
+        elif noise is None:
+            found = float(form.value(labels, other, weights))
+        else:
+            found = differentiate(partial(_theta, form, labels, other, model), noise, weights, form.status)
     if math.isnan(found):
         warn(f"{metric} cannot be estimated and is NaN (n_samples={len(labels)}): {reason}")
     return found
@@ -248,10 +253,6 @@ def _theta(form: Form, Y: Tensor, other: Tensor, model: NoiseModel, weights: Ten
     """Return the metric as a function of row weights and rates."""
     soft = form.transform(Y, rates[0], rates[1], weights) if rates else model.debias(Y)
     return form.value(soft, other, weights)
-
-
-def _ones(Y: Tensor) -> Tensor:
-    return torch.ones(len(Y), dtype=torch.float64, device=Y.device)
 
 
 def differentiate(
@@ -274,11 +275,11 @@ def differentiate(
     return Estimate(float(theta.detach()), se, status_with_rates(status, noise))
 
 
-def resolve_noise_model(noise: Noise, Y: Tensor) -> NoiseModel:
-    """Return the given or estimated noise model after checking that it has as many labels as Y."""
+def resolve_noise_model(noise: Noise, Y: Any, name: str = "Y") -> NoiseModel:
+    """Return the given or estimated noise model after checking that it has as many labels as the matrix Y."""
     check_noise_or_rates(noise, (NoiseModel, EstimatedNoise))
     model = noise if isinstance(noise, NoiseModel) else noise.noise
-    check_label_width(Y.shape, model.n_labels, "Y")
+    check_label_width(Y.shape, model.n_labels, name)
     return model
 
 
@@ -303,19 +304,22 @@ def variance_of_estimate(slopes: tuple[Tensor, ...], noise: Noise) -> float:
     return variance
 
 
-def _read(Y: Labels, second: Any, noise: object, needs: str) -> tuple[Tensor, Tensor]:
-    """Return both arguments of a metric as checked tensors (n, q): labels in float64, predictions as bool or scores."""
+def read_pair(Y: Labels, second: Any, noise: object, needs: str, first: str = "Y") -> tuple[Tensor, Tensor]:
+    """Return both arguments of a metric as checked tensors (n, q): labels in float64, predictions as bool or scores.
+
+    With ``noise``, labels can be NaN. Messages call the labels ``first``.
+    """
     name = "Y_pred" if needs == "labels" else "scores"
-    if noise is not None:
-        check_same_labels(("Y", label_names_of(Y)), ("noise", getattr(noise, "label_names", None)))
-    check_same_labels(("Y", label_names_of(Y)), (name, label_names_of(second)))
+    names = label_names_of(Y)
+    check_same_labels((first, names), ("noise", getattr(noise, "label_names", None)))
+    check_same_labels((first, names), (name, label_names_of(second)))
     devices = [given.device for given in (Y, second) if isinstance(given, Tensor)]
-    check_one_device(devices, ("Y", name))
-    labels, other = to_tensor(Y, "Y"), to_tensor(second, name)
-    check_matrix_pair(labels, other, ("Y", name))
+    check_one_device(devices, (first, name))
+    labels, other = to_tensor(Y, first), to_tensor(second, name)
+    check_matrix_pair(labels, other, (first, name))
     if devices:  # if only one argument is a tensor, the other is moved to its device
         labels, other = labels.to(devices[0]), other.to(devices[0])
-    check_zero_one(labels if noise is None else labels.double().nan_to_num(0.0), "Y")
+    check_zero_one(labels if noise is None else labels.double().nan_to_num(0.0), first)
     if needs == "labels":
         check_zero_one(other, "Y_pred")
         return labels.double(), other == 1
@@ -341,10 +345,5 @@ def to_tensor(values: Any, argument: str) -> Tensor:
 
 def mean_of_row_blocks(rows: Callable[[Tensor, Tensor], Tensor], Y: Tensor, other: Tensor) -> Tensor:
     """Return the mean of ``rows(Y, other)``, one value per row, computed block by block to bound the memory."""
-    return map_row_blocks(rows, Y, other).mean()
-
-
-def map_row_blocks(rows: Callable[[Tensor, Tensor], Tensor], Y: Tensor, other: Tensor) -> Tensor:
-    """Return ``rows(Y, other)``, one value per row, computed block by block so that memory use is bounded."""
     size = max(1, MAX_BLOCK_ENTRIES // Y.shape[-1])
-    return torch.cat([rows(y, o) for y, o in zip(torch.split(Y, size), torch.split(other, size))])
+    return torch.cat([rows(y, o) for y, o in zip(torch.split(Y, size), torch.split(other, size))]).mean()

@@ -83,7 +83,7 @@ def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: Noise | Non
     """
     check_choice(ties, "ties", ("full", "half"))
     plain = partial(mean_of_row_blocks, partial(ranking_loss_rows, ties=ties))
-    return evaluate("ranking_loss", Y, scores, noise, plain, _ranking_loss_form)
+    return evaluate("ranking_loss", Y, scores, noise, _ranking_loss_form, plain)
 
 
 def _ranking_loss_form(Y: Tensor, scores: Tensor, model: NoiseModel) -> Form:
@@ -151,7 +151,7 @@ def average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -> flo
     """
     plain = partial(mean_of_row_blocks, average_precision_rows)
     form = partial(multilinear_form, corrected_average_precision, single_label_average_precision)
-    return evaluate("average_precision", Y, scores, noise, plain, form)
+    return evaluate("average_precision", Y, scores, noise, form, plain)
 
 
 def average_precision_rows(Y: Tensor, scores: Tensor) -> Tensor:
@@ -210,7 +210,7 @@ def coverage(Y: Labels, scores: Any, normalized: bool = False, noise: Noise | No
     plain = partial(mean_of_row_blocks, partial(coverage_rows, normalized=normalized))
     multilinear = partial(corrected_coverage, normalized=normalized)
     form = partial(multilinear_form, multilinear, partial(single_label_coverage, normalized=normalized))
-    return evaluate("coverage", Y, scores, noise, plain, form)
+    return evaluate("coverage", Y, scores, noise, form, plain)
 
 
 def coverage_rows(Y: Tensor, scores: Tensor, normalized: bool = False) -> Tensor:
@@ -256,15 +256,7 @@ def one_error(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
     >>> one_error([[1, 0, 0], [1, 0, 0]], [[0.9, 0.2, 0.1], [0.5, 0.5, 0.1]])
     0.25
     """
-    plain = partial(mean_of_row_blocks, one_error_rows)
-    form = Form(corrected_one_error, "unbiased", complete_rows=True)
-    return evaluate("one_error", Y, scores, noise, plain, form)
-
-
-def one_error_rows(Y: Tensor, scores: Tensor) -> Tensor:
-    """Return the one-error of each row, without sorting: (..., q) and (..., q) -> (...), float64."""
-    top = scores == scores.amax(-1, keepdim=True)
-    return 1 - (top * Y).sum(-1, dtype=torch.float64) / top.sum(-1, dtype=torch.float64)
+    return evaluate("one_error", Y, scores, noise, Form(corrected_one_error, "unbiased", complete_rows=True))
 
 
 @dataclass(frozen=True)

@@ -24,22 +24,17 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
-from ccmn._containers import Labels, label_names_of, to_dense_array
+from ccmn._containers import Labels, to_dense_array
 from ccmn._validation import (
     FloatArray,
     check_choice,
     check_label_matrix,
     check_label_width,
-    check_matrix_pair,
-    check_no_nan,
-    check_noise_or_rates,
-    check_numeric,
     check_real,
-    check_same_labels,
     check_trusted_rows,
 )
 from ccmn._warnings import warn
-from ccmn.metrics.metric import EstimatedNoise, Noise
+from ccmn.metrics.metric import Noise, read_pair, resolve_noise_model
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels
 
@@ -295,24 +290,16 @@ class _Data(NamedTuple):
 
 def _read(Y_noisy: Labels, scores: Any, noise: Any, trusted: Any) -> _Data:
     """Return the checked arguments of ``control_risk``."""
-    check_same_labels(("Y_noisy", label_names_of(Y_noisy)), ("noise", getattr(noise, "label_names", None)))
-    check_same_labels(("Y_noisy", label_names_of(Y_noisy)), ("scores", label_names_of(scores)))
-    Y = check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
-    given = to_dense_array(scores)
-    check_numeric(given, "scores")
-    f = np.asarray(given, dtype=np.float64)
-    check_matrix_pair(Y, f, ("Y_noisy", "scores"))
-    check_no_nan(f, "scores")
+    read = read_pair(Y_noisy, scores, () if noise is None else noise, "scores", "Y_noisy")
+    Y, f = (values.double().cpu().numpy() for values in read)
     n, q = Y.shape
     if noise is None:
         noise = ClassConditionalNoise(0.0, 0.0, n_labels=q)
-    check_noise_or_rates(noise, (NoiseModel, EstimatedNoise))
+    model = resolve_noise_model(noise, Y, "Y_noisy")
     se, at_zero = np.zeros((2, q)), np.zeros((2, q), dtype=bool)
-    if not isinstance(noise, NoiseModel):
+    if model is not noise:
         se = np.stack([noise.se_pos, noise.se_neg])
         at_zero = np.stack([noise.ci_pos[:, 0], noise.ci_neg[:, 0]]) <= 0
-        noise = noise.noise
-    check_label_width(Y.shape, noise.n_labels, "Y_noisy")
     rows, truth = np.zeros(0, dtype=np.intp), None
     if trusted is not None:
         rows, true_labels = check_trusted_rows(trusted, n)
@@ -321,7 +308,7 @@ def _read(Y_noisy: Labels, scores: Any, noise: Any, trusted: Any) -> _Data:
         complete = ~(np.isnan(true) | np.isnan(Y[rows])).any(1)
         rows, truth = rows[complete], true[complete]
     others = np.setdiff1d(np.arange(n), rows)
-    data = _Data(Y[others], f[others], noise, se, at_zero, truth, Y[rows], f[rows])
+    data = _Data(Y[others], f[others], model, se, at_zero, truth, Y[rows], f[rows])
     if data.n_rows < 2:
         what = "calibration rows" if truth is None else "trusted rows with verified labels"
         raise ValueError(f"Expected at least 2 {what}; got {data.n_rows}")
