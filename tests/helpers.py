@@ -71,3 +71,11 @@ LABELS_ONLY = {
     "check_sample_weight_equivalence_on_sparse_data": TWO_VALUES,
 }
 """Checks of scikit-learn that classifiers of label matrices do not pass, with the reason."""
+
+
+def slope_of(phi, t):
+    """Return the derivative of a surrogate."""
+    import torch
+
+    leaf = t.detach().requires_grad_()
+    return torch.autograd.grad(phi(leaf).sum(), leaf)[0]

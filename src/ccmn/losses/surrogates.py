@@ -68,13 +68,6 @@ class Surrogate:
         """Return the constructor arguments for pickle: members are constants of this module."""
         return _by_name, (self.name,)
 
-    def slope(self, t: Tensor) -> Tensor:
-        """Return phi'(t)."""
-        with torch.enable_grad():
-            leaf = t.detach().requires_grad_()
-            (slope,) = torch.autograd.grad(self.phi(leaf).sum(), leaf)
-        return slope
-
     @cached_property
     def at_zero(self) -> float:
         """Value phi(0)."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,11 @@ METRICS: Registry[Metric] = Registry(
 """Registry of all metrics by name."""
 
 
-def make_noisy_scorer(metric: str, noise: Noise | None = None) -> NoisyScorer:
+def make_noisy_scorer(metric: str, noise: Noise | None = None) -> Callable[[Any, Any, Labels], float]:
     """Return a scikit-learn scorer that evaluates a metric on noisy labels.
+
+    The scorer returns the estimated metric on the true labels. Losses are negated, so that greater is better. Estimates
+    are not clipped to the range of the metric.
 
     Parameters
     ----------
@@ -46,8 +50,8 @@ def make_noisy_scorer(metric: str, noise: Noise | None = None) -> NoisyScorer:
 
     Returns
     -------
-    NoisyScorer
-        Callable ``scorer(estimator, X, Y)`` for ``GridSearchCV``, ``cross_validate`` and similar functions.
+    callable
+        Function ``scorer(estimator, X, Y)`` for ``GridSearchCV``, ``cross_validate`` and similar functions.
 
     Raises
     ------
@@ -67,52 +71,14 @@ def make_noisy_scorer(metric: str, noise: Noise | None = None) -> NoisyScorer:
     >>> bool(scores.mean() > -0.15)
     True
     """
-    return NoisyScorer(METRICS[metric], noise)
+    return partial(_score, METRICS[metric], noise)
 
 
-@dataclass(frozen=True)
-class NoisyScorer:
-    """Scikit-learn scorer ``scorer(estimator, X, Y)`` for a metric on noisy labels.
-
-    Calling the scorer returns the estimated metric on the true labels as a float. Losses are negated, so that greater
-    is better. Estimates are not clipped to the range of the metric.
-
-    Parameters
-    ----------
-    metric : Metric
-        Metric to evaluate.
-    noise : noise model, NoiseRates or None
-        Noise of the labels. ``None`` means that they are clean.
-    """
-
-    metric: Metric
-    noise: Noise | None
-
-    def __call__(self, estimator: Any, X: Any, Y: Labels) -> float:
-        """Return the metric of an estimator, negated if lower is better."""
-        value = float(self.estimate(estimator, X, Y))
-        return value if self.metric.greater_is_better else -value
-
-    def estimate(self, estimator: Any, X: Any, Y: Labels) -> float:
-        """Return the metric without change of sign, with its standard error if the labels are noisy.
-
-        Parameters
-        ----------
-        estimator : classifier
-            Fitted multi-label classifier.
-        X : array-like of shape (n, d)
-            Features.
-        Y : array-like of shape (n, q)
-            Noisy labels, or true labels if ``noise`` is None.
-
-        Returns
-        -------
-        float or Estimate
-            Estimate of the metric on the true labels; the plain value if ``noise`` is None.
-        """
-        second = estimator.predict(X) if self.metric.needs == "labels" else _scores(estimator, X)
-        result: float = self.metric.function(Y, second, noise=self.noise)
-        return result
+def _score(metric: Metric, noise: Noise | None, estimator: Any, X: Any, Y: Labels) -> float:
+    """Return the metric of an estimator, negated if lower is better."""
+    second = estimator.predict(X) if metric.needs == "labels" else _scores(estimator, X)
+    value = float(metric.function(Y, second, noise=noise))
+    return value if metric.greater_is_better else -value
 
 
 def _scores(estimator: Any, X: Any) -> NDArray[np.float64]:

@@ -24,6 +24,7 @@ from ccmn.losses._fast.chebyshev import (
 from ccmn.losses._fast.direct import Needs, blocked_pair_sum
 from ccmn.losses._fast.pair_sum import double_sum, fast_pair_sums, hinge_pair_sum, square_pair_sum
 from ccmn.losses.ranking import pair_sum, pair_sum_parts
+from helpers import slope_of
 from reference import PHI
 from reference import double_sum as plain_loops
 from strategies import pair_rows
@@ -37,7 +38,7 @@ def reference_sums(f, p, n, surrogate):
     f, p, n = f.double(), p.double(), n.double()
     off = 1 - torch.eye(f.shape[-1], dtype=torch.float64)
     difference = f[:, :, None] - f[:, None, :]
-    phi, slope = surrogate.phi(difference) * off, surrogate.slope(difference) * off
+    phi, slope = surrogate.phi(difference) * off, slope_of(surrogate, difference) * off
     by_pos, by_neg = (phi * n[:, None]).sum(2), (phi * p[:, :, None]).sum(1)
     by_scores = p * (slope * n[:, None]).sum(2) - n * (slope * p[:, :, None]).sum(1)
     P, N = p.abs().sum(1, True), n.abs().sum(1, True)
