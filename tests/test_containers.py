@@ -13,7 +13,6 @@ from torch.utils.data import TensorDataset
 
 import ccmn
 from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier, estimate_noise
-from ccmn._containers import to_dense_array, unwrap
 from ccmn.audit import find_label_issues
 from ccmn.data import TablePreprocessor
 from ccmn.losses import LOSSES
@@ -42,28 +41,6 @@ MISSING = {
     "pd.NA in an array": with_missing(pd.NA),
     "pd.NA in a DataFrame": with_missing(pd.NA, dataframe=True),
 }
-
-
-def test_bfloat16_is_converted_and_restored():
-    labels = torch.tensor([[0.0, 1.0]], dtype=torch.bfloat16)
-    array, rewrap = unwrap(labels)
-    assert array.dtype == np.float32
-    assert rewrap(array).dtype == torch.bfloat16
-    assert rewrap(array.astype(np.float64)).dtype == torch.float64
-
-
-@pytest.mark.parametrize("labels", MISSING.values(), ids=MISSING)
-def test_missing_values_become_nan(labels):
-    array = to_dense_array(labels)
-    assert array.dtype == np.float64
-    assert np.flatnonzero(np.isnan(array)).tolist() == [0]
-    assert (array.ravel()[1:] == Y.ravel()[1:]).all()
-
-
-def test_other_objects_are_not_converted():
-    for values in ([["1", None]], [["a", "b"]], [1, 0]):  # numbers in one dimension are classes
-        array = np.array(values, dtype=object)
-        assert to_dense_array(array) is array
 
 
 FEATURES, LABELS = torch.tensor(X).bfloat16(), torch.tensor(Y).bfloat16()
@@ -207,9 +184,6 @@ def test_integers_beyond_float64_are_rejected(call):
 
 
 def test_masked_labels_are_not_observed():
-    labels = np.ma.masked_array([[1, 0], [1, 1]], mask=[[True, False], [False, False]])
-    np.testing.assert_array_equal(to_dense_array(labels), [[np.nan, 0], [1, 1]])
-    assert to_dense_array(np.ma.masked_array([[1, 0]], mask=False)).dtype == np.array([1]).dtype
     masked = np.ma.masked_array(Y.astype(int), mask=np.arange(180).reshape(60, 3) % 7 == 0)
     options = {"loss": "hamming", "surrogate": "square", "random_state": 0}
     expected = CCMNClassifier(None, **options).fit(X, masked.astype(float).filled(np.nan)).decision_function(X)

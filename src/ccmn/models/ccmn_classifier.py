@@ -478,8 +478,7 @@ class CCMNClassifier(LabelClassifier):
                 selected = {"criterion": name, "value": float(selection.value[0, 0, k]), "lr": rate}
                 selected |= {"epoch": epoch, "epochs": len(losses), "loss": float(losses[epoch - 1, k])}
                 runs.append((selected, network, k))
-            interrupted = result.interrupted
-            if interrupted:
+            if interrupted := result.interrupted:
                 break
         smallest = min(selected["value"] for selected, *_ in runs)
         # The first value that is smallest up to rounding.
