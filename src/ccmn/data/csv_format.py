@@ -89,23 +89,6 @@ def read_csv_table(path: PathLike) -> RawTable:
     return RawTable(path, frame, lines, decimal_comma=csv_separator(next(text_lines(path))) == ";")
 
 
-def read_frame_csv(path: Path, **settings: Any) -> Any:
-    """Return a CSV file as a DataFrame with the settings of ``pandas.read_csv``, up to the limit of its size."""
-    import pandas as pd
-
-    blocks: list[Any] = []
-    try:
-        with open_text(path) as stream:
-            for frame in pd.read_csv(stream, chunksize=100_000, **settings):
-                blocks.append(frame)
-                if not isinstance(frame.index, pd.RangeIndex):  # pandas uses surplus cells as an index
-                    raise ValueError(f"{path}: the rows have more cells than the header")
-                check_unpacked_size(sum(int(b.memory_usage(deep=True).sum()) for b in blocks), unpacked_limit(path))
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise ValueError(f"{path} is not a table: {' '.join(str(error).split())}") from None
-    return pd.concat(blocks, ignore_index=True)
-
-
 def write_csv(data: MultiLabelData, path: PathLike) -> None:
     """Write features, then labels; unnamed columns become x0, x1, ... and label_0, label_1, ..."""
     import pandas as pd

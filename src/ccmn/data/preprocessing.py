@@ -65,7 +65,6 @@ class TextFeatures:
     idf: Sequence[float]
 
     def __post_init__(self) -> None:
-        """Check a description that was stored with a model."""
         if not self.terms or not len(self.terms) == len(set(self.terms)) == len(self.idf):
             raise ValueError("terms must be unique and have one idf each")
         if not np.isfinite(np.array(self.idf, dtype=np.float64)).all():
@@ -106,7 +105,6 @@ class NumberFeatures:
     gaps: bool
 
     def __post_init__(self) -> None:
-        """Check a description that was stored with a model."""
         if not (np.abs([self.median, self.mean, self.scale]) <= np.finfo(np.float32).max).all() or self.scale <= 0:
             raise ValueError(f"the numbers of column {self.column!r} must be finite in float32, and scale positive")
 
@@ -145,7 +143,6 @@ class CategoryFeatures:
     gaps: bool
 
     def __post_init__(self) -> None:
-        """Check a description that was stored with a model."""
         if len(set(self.categories)) < len(self.categories):
             raise ValueError(f"column {self.column!r} repeats a category")
 
@@ -182,7 +179,6 @@ class DateFeatures:
     parts: Sequence[NumberFeatures]
 
     def __post_init__(self) -> None:
-        """Check a description that was stored with a model."""
         parts = [NumberFeatures(**part) if isinstance(part, dict) else part for part in self.parts]
         object.__setattr__(self, "parts", parts)
         if not parts or not {part.column for part in parts} <= {f"{self.column}:{name}" for name in DATE_PARTS}:

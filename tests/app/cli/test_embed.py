@@ -300,9 +300,9 @@ def test_damaged_parts_are_computed_again(tmp_path, damage):
     [
         (gzip.compress(b"file,red\n" * 1000)[:40], "end too early"),
         (b"file,red\n", "not compressed with gzip"),
-        (gzip.compress(b""), "not a table"),
-        (gzip.compress(b'file,red\n"a,1\n'), "not a table"),
-        (gzip.compress(b"file,red\na,1,2\n"), "more cells than the header"),
+        (gzip.compress(b""), "the file is empty"),
+        (gzip.compress(b'file,red\n"a,1\n'), "line 2: not a valid CSV row"),
+        (gzip.compress(b"file,red\na,1,2\n"), "line 2: 3 values, but there are 2 columns"),
         (gzip.compress(b"\xff\xfe"), "not UTF-8"),
     ],
     ids=["cut off", "plain text", "empty", "open quote", "surplus cell", "binary"],

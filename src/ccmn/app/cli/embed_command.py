@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -177,21 +178,21 @@ def _read_folder(folder: Path, start: Path) -> DataFrame:
 
 def _read_table(source: Path, words: list[str]) -> DataFrame:
     """Return the columns of a CSV or Parquet file; the cells of some columns of a CSV file are words."""
-    from ccmn._files import check_file, prefix_errors
-    from ccmn.data.csv_format import read_frame_csv
-    from ccmn.data.parquet import open_parquet, read_frame
+    from ccmn._files import check_file
+    from ccmn.data.formats import format_suffix, read_table
+    from ccmn.data.preprocessing import to_numbers
 
     path = check_file(source)
-    if path.suffix.lower() in (".parquet", ".pq"):
-        with open_parquet(path) as file, prefix_errors(path):
-            return cast("DataFrame", read_frame(file, path))
-    if not path.name.lower().removesuffix(".gz").endswith(".csv"):
+    if format_suffix(path) not in (".csv", ".parquet"):
         raise ValueError(f"{path}: expected a CSV or Parquet file, or a folder of images")
-    table = cast("DataFrame", read_frame_csv(path))
-    known = [name for name in words if name in table]
-    # Without keep_default_na=False, an empty list of tags and the word "NA" would be missing values.
-    texts = read_frame_csv(path, usecols=known, dtype=str, keep_default_na=False) if known else {}
-    return table.assign(**texts)
+    raw = read_table(path).typed(words)
+    if raw.places is None:  # the columns have types
+        return cast("DataFrame", raw.frame)
+    numbers = {}
+    for name in raw.frame.columns.difference(words):
+        with suppress(ValueError):  # a column of words
+            numbers[name] = to_numbers(raw.frame[name], raw.place)
+    return cast("DataFrame", raw.frame.assign(**numbers))
 
 
 def _check_columns(table: DataFrame, source: Path, chosen: dict[str, str | None]) -> None:
