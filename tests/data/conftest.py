@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ccmn._containers import to_dense_array
 from ccmn.data import MultiLabelData
 
 
@@ -55,16 +54,21 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     thread.join()
 
 
+def dense(matrix):
+    """Return a sparse or dense matrix as an array."""
+    return matrix.toarray() if hasattr(matrix, "toarray") else matrix
+
+
 @pytest.fixture
 def same() -> Callable[[MultiLabelData, MultiLabelData], None]:
     """Assert that two datasets contain the same matrices, sparse or dense."""
 
     def check(found: MultiLabelData, expected: MultiLabelData) -> None:
-        assert_array_equal(to_dense_array(found.X), to_dense_array(expected.X))
-        assert_array_equal(to_dense_array(found.Y), to_dense_array(expected.Y))
+        assert_array_equal(dense(found.X), dense(expected.X))
+        assert_array_equal(dense(found.Y), dense(expected.Y))
         assert (found.candidates is None) == (expected.candidates is None)
         if found.candidates is not None:
-            assert_array_equal(to_dense_array(found.candidates), to_dense_array(expected.candidates))
+            assert_array_equal(dense(found.candidates), dense(expected.candidates))
 
     return check
 

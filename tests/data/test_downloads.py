@@ -8,13 +8,12 @@ import pandas as pd
 import pytest
 
 from ccmn.data import catalog
-from ccmn.data.catalog import VOTE_SOURCES, Source, VoteSource, download, fetch_votes
-from ccmn.data.vote_files import read_votes
+from ccmn.data.columns import Columns
 
 pytest.importorskip("pooch")
 
 CONTENT = b"@relation x\n" * 1000
-SOURCE = Source("owner/data", "0123abc", "folder/file.arff", hashlib.sha256(CONTENT).hexdigest())
+SOURCE = catalog.Source("owner/data", "0123abc", "folder/file.arff", hashlib.sha256(CONTENT).hexdigest())
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def mirror(served):
     return address
 
 
-BY_BLOB_ID = Source(
+BY_BLOB_ID = catalog.Source(
     SOURCE.repository, SOURCE.commit, SOURCE.path, git_blob=hashlib.sha1(b"blob 12000\0" + CONTENT).hexdigest()
 )
 
@@ -37,40 +36,40 @@ def files_in(folder):
 
 
 def test_downloads_are_cached(mirror, tmp_path, capfd):
-    path = download(SOURCE, mirror=mirror, cache_dir=tmp_path / "cache")
+    path = catalog.download(SOURCE, mirror=mirror, cache_dir=tmp_path / "cache")
     assert path.read_bytes() == CONTENT
     assert path.name == "file.arff"
     assert files_in(tmp_path / "cache") == [path]
-    assert download(SOURCE, mirror="http://127.0.0.1:1", cache_dir=tmp_path / "cache") == path
+    assert catalog.download(SOURCE, mirror="http://127.0.0.1:1", cache_dir=tmp_path / "cache") == path
     assert capfd.readouterr() == ("", "")  # no terminal, no progress
 
 
 @pytest.mark.parametrize("source", [SOURCE, BY_BLOB_ID], ids=["sha256", "git"])
 def test_damaged_cache_is_replaced(mirror, tmp_path, source):
-    path = download(source, mirror=mirror, cache_dir=tmp_path / "cache")
+    path = catalog.download(source, mirror=mirror, cache_dir=tmp_path / "cache")
     path.write_bytes(b"damaged")
-    assert download(source, mirror=mirror, cache_dir=tmp_path / "cache").read_bytes() == CONTENT
+    assert catalog.download(source, mirror=mirror, cache_dir=tmp_path / "cache").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("given", [{"sha256": "0" * 64}, {"git_blob": "0" * 40}])
 def test_wrong_checksum(mirror, tmp_path, given):
-    other = Source(SOURCE.repository, SOURCE.commit, SOURCE.path, **given)
+    other = catalog.Source(SOURCE.repository, SOURCE.commit, SOURCE.path, **given)
     with pytest.raises(ValueError, match=r"file\.arff is not the expected file: its .* is not 000"):
-        download(other, mirror=mirror, cache_dir=tmp_path / "cache")
+        catalog.download(other, mirror=mirror, cache_dir=tmp_path / "cache")
     assert files_in(tmp_path / "cache") == []
 
 
 def test_missing_file_on_server(mirror, tmp_path):
-    gone = Source(SOURCE.repository, SOURCE.commit, "gone.arff", SOURCE.sha256)
+    gone = catalog.Source(SOURCE.repository, SOURCE.commit, "gone.arff", SOURCE.sha256)
     with pytest.raises(OSError, match=r"could not download http.*gone\.arff: the server answered 404"):
-        download(gone, mirror=mirror, cache_dir=tmp_path / "cache")
+        catalog.download(gone, mirror=mirror, cache_dir=tmp_path / "cache")
     assert files_in(tmp_path / "cache") == []
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1", "nonsense://x"])
 def test_no_server(tmp_path, address):
     with pytest.raises(OSError, match=r"could not download .*: the server cannot be reached"):
-        download(SOURCE, mirror=address, cache_dir=tmp_path / "cache")
+        catalog.download(SOURCE, mirror=address, cache_dir=tmp_path / "cache")
     assert files_in(tmp_path / "cache") == []
 
 
@@ -90,14 +89,14 @@ def votes_mirror(served, monkeypatch, tmp_path):
         file = folder / f"owner/votes/0123abc/{name}.csv"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
-        source = Source("owner/votes", "0123abc", f"{name}.csv", hashlib.sha256(content.encode()).hexdigest())
-        monkeypatch.setitem(VOTE_SOURCES._members, name, VoteSource(name, "Small", "CC0", source))
+        source = catalog.Source("owner/votes", "0123abc", f"{name}.csv", hashlib.sha256(content.encode()).hexdigest())
+        monkeypatch.setitem(catalog.VOTE_SOURCES._members, name, catalog.VoteSource(name, "Small", "CC0", source))
     monkeypatch.setenv("CCMN_MIRROR", address)
     monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
 
 
 def test_votes_become_a_long_table(votes_mirror, tmp_path):
-    votes = fetch_votes("small")
+    votes = catalog.fetch_votes("small")
     assert list(votes.columns) == ["row", "annotator", "label", "value", "text"]
     expected = {
         ("a", "Annotator-1", "Joy"): 1,
@@ -110,9 +109,9 @@ def test_votes_become_a_long_table(votes_mirror, tmp_path):
     }
     assert votes.set_index(["row", "annotator", "label"]).value.to_dict() == expected
     votes.to_csv(tmp_path / "votes.csv", index=False)
-    table, items = read_votes(tmp_path / "votes.csv", ("row", "annotator", "label", "value"))
-    assert table.shape == (2, 2, 2)
-    assert items.features.text.tolist() == ["first", "second"]
+    _, data = Columns.from_training_data(tmp_path / "votes.csv", votes=("row", "annotator", "label", "value"))
+    assert data.votes.shape == (2, 2, 2)
+    assert data.cells.text.tolist() == ["first", "second"]
 
 
 def test_readings_of_electrocardiograms(served, monkeypatch, tmp_path):

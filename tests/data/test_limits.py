@@ -15,12 +15,12 @@ import scipy.io
 import scipy.sparse
 import sklearn.datasets
 
-from ccmn.app.cli import embed_command
 from ccmn.data import ShardedData, read_file
-from ccmn.data.formats import read_table
-from ccmn.data.vote_files import read_votes
+from ccmn.data.column_roles import ColumnRoles
+from ccmn.data.columns import Columns
 
 LIMIT = 20_000
+ROLES = ColumnRoles(["sea"], text=("text",))
 LOADED_ON_DEMAND = (pd, sklearn.datasets)  # imported here so that their memory is not counted
 
 
@@ -79,7 +79,7 @@ def test_votes(tmp_path, suffix):
         frame.to_parquet(path)
     else:
         frame.to_csv(path, index=False)
-    rejected(read_votes, path, ["row", "annotator", "label"])
+    rejected(lambda: Columns.from_training_data(path, votes=["row", "annotator", "label"]))
 
 
 @pytest.mark.parametrize("columns", [["row", "annotator", "label"], ["row", "annotator", "label", "value"]])
@@ -87,7 +87,7 @@ def test_votes_that_imply_many_others(tmp_path, columns):
     """Dense labels have an entry for every row and label, and a table without values implies a vote for each."""
     frame = pd.DataFrame({name: range(100) for name in columns[:3]}).assign(value=[0, 1] * 50)
     frame[columns].to_csv(tmp_path / "data.csv", index=False)
-    rejected(read_votes, tmp_path / "data.csv", columns)
+    rejected(lambda: Columns.from_training_data(tmp_path / "data.csv", votes=columns))
 
 
 def test_annotations_of_many_annotators(tmp_path):
@@ -133,8 +133,7 @@ def test_parquet_texts_that_are_stored_once(parquet, monkeypatch, cell):
             yield batch
 
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", iterate)
-    rejected(read_table, path)
-    rejected(lambda: embed_command._read_table(path, []))
+    rejected(lambda: Columns.from_training_data(path, roles=ROLES))
 
 
 def test_shards(parquet, monkeypatch):

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import sqlite3
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from ccmn.paper.result_store import COLUMNS, Cell, Result, ResultStore, read_cells, write_cells
@@ -49,60 +42,11 @@ def test_failures_are_stored_and_replaced_on_request(tmp_path):
         assert list(store.results()) == [result()]
 
 
-WRITER = """
-import sys
-from ccmn.paper.result_store import Cell, Result, ResultStore
-start, path = int(sys.argv[1]), sys.argv[2]
-with ResultStore(path) as store:
-    for repeat in range(start, start + 5000):
-        cell = Cell("table1", "literal", "digits", "m", repeat, 100, "{}")
-        store.append([Result(cell, {"values": {}})])
-        print(repeat, flush=True)
-"""
-
-
-def start_writer(path, start):
-    return subprocess.Popen([sys.executable, "-c", WRITER, str(start), str(path)], stdout=subprocess.PIPE, text=True)
-
-
-@pytest.mark.slow
-def test_killed_writers_lose_no_reported_result(tmp_path):
-    path = tmp_path / "r.db"
-    rng = np.random.default_rng(0)
-    for attempt in range(2):
-        writers = [start_writer(path, 10_000 * (2 * attempt + i)) for i in range(2)]
-        for writer in writers:
-            assert writer.stdout.readline()  # the writer has started
-        time.sleep(float(rng.uniform(0.02, 0.4)))
-        for writer in writers:
-            os.kill(writer.pid, signal.SIGKILL)
-        reported = {10_000 * (2 * attempt + i) for i in range(2)}
-        for writer in writers:
-            lines = writer.stdout.read().split("\n")
-            reported |= {int(line) for line in lines[:-1]}
-            writer.wait()
-            writer.stdout.close()
-        with ResultStore(path) as store:
-            stored = {r.cell.repeat for r in store.results()}
-            assert reported <= stored
-            assert store._connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-
-
 # -- Damaged and foreign files
 
 
 def test_key_has_not_changed():
     assert CELL.key == "bdf8f384bfff08c420cddbef850ff39d275a14b37063d95a01d550370bb9e3b7"
-
-
-def test_store_of_another_kind(tmp_path):
-    """Stores of label reviews have the same format version."""
-    other = sqlite3.connect(tmp_path / "r.db")
-    other.execute("CREATE TABLE decisions (x)")
-    other.execute("PRAGMA user_version = 1")
-    other.close()
-    with pytest.raises(ValueError, match="other tables"):
-        ResultStore(tmp_path / "r.db")
 
 
 @pytest.mark.parametrize(

@@ -35,15 +35,17 @@ DEFAULT_MIRROR = "https://raw.githubusercontent.com"
 
 @dataclass(frozen=True)
 class Source:
-    """File in a public repository at a fixed commit."""
+    """File in a public repository at a fixed commit.
+
+    Files of which only the public file list was seen have the id of the file in git instead of a SHA-256 checksum: the
+    SHA-1 of "blob SIZE", a zero byte and the content.
+    """
 
     repository: str
     commit: str
     path: str
     sha256: str = ""
-    """SHA-256 checksum; empty for files of which only the git blob id is known."""
     git_blob: str = ""
-    """Id of the file in git, from the public file list: SHA-1 of "blob SIZE", a zero byte and the content."""
 
     @property
     def file(self) -> str:
@@ -69,36 +71,48 @@ class Source:
 
 
 class PaperRow(NamedTuple):
-    """Row of the appendix table of the paper."""
+    """Row of the appendix table of the paper; its cardinality is truncated, not rounded, to two decimals."""
 
     n: int
     d: int
     q: int
     cardinality: float
-    """Truncated, not rounded, to two decimals."""
     batch_size: int
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Dataset of the catalog: its row in the paper and its public files."""
+    """Dataset of the catalog: its row in the paper and its public files.
+
+    Parameters
+    ----------
+    name, domain : str
+        Name and application area.
+    paper : PaperRow
+        Values in the paper; for tmc_full, which the paper does not use, the row of tmc.
+    stem : str, default=""
+        Name without suffix of the file in the data folder, if it differs from ``name``.
+    sources : tuple of Source, default=()
+        Public data files in the order of the rows.
+    label_source : Source, default=None
+        Public file with the names of the labels.
+    recut : str, default=""
+        Dataset of which this one is a wrong cut, see :func:`cut_labels_last`.
+    n_available : int, default=None
+        Number of available rows, if it differs from the paper.
+    note : str, default=""
+        Differences between the available data and the paper.
+    """
 
     name: str
     domain: str
     paper: PaperRow
-    """Values in the paper; for tmc_full, which the paper does not use, the row of tmc."""
     stem: str = ""
-    """Name without suffix of the file in the data folder, if it differs from ``name``."""
     sources: tuple[Source, ...] = ()
-    """Public data files in the order of the rows."""
     label_source: Source | None = None
-    """Public file with the names of the labels."""
     recut: str = ""
-    """Dataset that this one splits into features and labels at a wrong column, see :func:`cut_labels_last`."""
     n_available: int | None = None
-    """Number of available rows, if it differs from the paper."""
     note: str = ""
-    """Differences between the available data and the paper."""
 
     @classmethod
     def from_dict(cls, d: dict[str, Any]) -> Dataset:
@@ -120,17 +134,18 @@ class Dataset:
 
 @dataclass(frozen=True)
 class VoteSource:
-    """Public texts labeled by several annotators, who disagree: data with human annotation errors."""
+    """Public texts labeled by several annotators, who disagree: data with human annotation errors.
+
+    ``source`` is a table with one line per text and label and a column per annotator, whose column ``text`` has the
+    text. Data that cannot be downloaded have ``instructions`` how to get them instead.
+    """
 
     name: str
     title: str
     license: str
     source: Source | None = None
-    """Table with one line per text and label and a column per annotator; None if it cannot be downloaded."""
     text: str = "text"
-    """Column of the text."""
     instructions: str = ""
-    """How to get the data if they cannot be downloaded."""
 
 
 _CATALOG = json.loads(files("ccmn.data").joinpath("catalog.json").read_text("utf-8"))

@@ -23,17 +23,18 @@ from ccmn.data.tables import LabelSpec
 
 @dataclass(frozen=True)
 class Format:
-    """File format and its readers."""
+    """File format and its readers.
+
+    ``read`` is called with the path and, unless labels are stored apart, the selection of label columns. ``labels``
+    says where the file has labels: in columns of a table, in every line, or in a matrix of their own. ``read_table``
+    reads tables with columns of any kind; a format that is not ``numeric`` is always such a table.
+    """
 
     name: str
     read: Callable[..., MultiLabelData]
-    """Called with the path and, unless labels are stored apart, the selection of label columns."""
     labels: Literal["columns", "lines", "apart"]
-    """Where the file has labels: in columns of a table, in every line, or in a matrix of their own."""
     read_table: Callable[[PathLike], RawTable] | None = None
-    """Called with the path of a table with columns of any kind; None if the format has only numbers."""
     numeric: bool = True
-    """Whether ``read`` reads numbers; otherwise the format is always a table."""
 
     @property
     def labels_apart(self) -> bool:

@@ -32,13 +32,15 @@ Labels keep the order of the columns in the file, whatever the order of the sele
 
 @dataclass(frozen=True)
 class Table:
-    """Table of numbers with named columns, before features and labels are separated."""
+    """Table of numbers with named columns, before features and labels are separated.
+
+    ``lines`` are the numbers of the lines (or other units) of the file that contain the rows, for error messages.
+    """
 
     path: Path
     names: Sequence[str]
     values: Matrix
     lines: Sequence[int]
-    """Line (or row) number in the file of every row, for error messages."""
     unit: str = "line"
 
     def split(self, label_columns: NDArray[np.intp]) -> MultiLabelData:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from ccmn.paper.baselines import FPML
 from ccmn.paper.baselines.fpml import ColumnGramFactors, RowGramFactors, SubspaceFactors
@@ -81,8 +80,3 @@ def test_randomized_and_sparse_match_exact():
             clf = FPML(2, svd=svd, random_state=1).fit(features, Y)
             assert pytest.approx(exact.W_, abs=1e-6) == clf.W_
             assert pytest.approx(exact.Z_, abs=1e-5) == clf.Z_
-
-
-def test_convergence_warning():
-    with pytest.warns(ConvergenceWarning, match="fPML did not converge in max_iter=2"):
-        FPML(2, max_iter=2).fit(*data())

@@ -52,16 +52,6 @@ def test_optimum_does_not_depend_on_the_solver_penalty(task, mu):
     assert pytest.approx(other.W, abs=1e-8) == one.W
 
 
-def test_noise_is_zero_for_large_beta(task):
-    X, Y = task
-    plain = solve_pml_lrs(X, Y, 0.0, 1e6, 0.5, **EXACT)
-    enough = np.abs(Y - X @ plain.W).max() + 1e-9
-    for gamma in (0.0, 0.05):
-        found = solve_pml_lrs(X, Y, gamma, enough + gamma, 0.5, **EXACT)
-        assert np.abs(found.V).max() < 1e-8
-        assert pytest.approx(plain.W, abs=1e-7) == found.W
-
-
 def test_convergence_warning(task):
     with pytest.warns(ConvergenceWarning, match="tol=1e-06 in max_iter=3 iterations"):
         PMLLRS(max_iter=3).fit(*task)

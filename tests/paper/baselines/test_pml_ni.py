@@ -69,13 +69,6 @@ def test_optimality_conditions(penalties, solver):
     assert gradient[support] == pytest.approx(-gamma * np.sign(V[support]), rel=tolerance)
 
 
-@pytest.mark.parametrize("gamma", [0.5, 2.0, np.inf])
-def test_noise_part_is_zero_for_gamma_at_least_beta(gamma):
-    X, _, S = reference.make_task()
-    clf = PMLNI(beta=0.5, gamma=gamma).fit(X, S)
-    assert not clf.V_.any()
-
-
 def test_more_columns_than_rows_and_sparse_features():
     X, _, S = reference.make_task(n=20, d=40)
     X = np.where(np.abs(X) < 0.7, 0, X)
