@@ -58,6 +58,7 @@ def list_datasets(data_dir: opt.DataDir = None, as_json: opt.Json = False) -> No
     for entry in VOTE_SOURCES.values():
         instructions = "" if entry.source else "; not downloadable, fetch prints instructions"
         typer.echo(f"  {entry.name}: {entry.title}. License: {entry.license}{instructions}")
+    typer.echo("  ecg: readings of electrocardiograms with an adjudicated truth, as ecg.npz. License: MIT")
 
 
 @data_app.command(cls=opt.Command)
