@@ -107,12 +107,10 @@ class SQLiteStore:
                 raise
 
     def _query(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Return all rows that a statement selects."""
         with self._lock, self._errors():
             return self._connection.execute(statement, values).fetchall()
 
     def _from_json(self, text: Any) -> Any:
-        """Return the value of a JSON column."""
         try:
             return json.loads(text)
         except (ValueError, TypeError, RecursionError) as error:

@@ -336,7 +336,6 @@ def expected_gain(proba: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray) -
 
 
 def _annotator_number(inferred: InferredLabels, annotator: Any) -> int:
-    """Return the number of an annotator."""
     names = inferred.votes.annotator_names or tuple(range(inferred.votes.shape[1]))
     if annotator not in names:
         raise ValueError(f"annotator must be one of {', '.join(map(repr, names[:5]))} ...; got {annotator!r}")

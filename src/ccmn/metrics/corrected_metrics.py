@@ -272,7 +272,6 @@ def mean_of_rows(values: Tensor, p: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def _row_sums(values: Tensor, p: Tensor, weights: Tensor | None) -> Sums:
-    """Return the two sums of ``mean_of_rows``."""
     observed = ~p.isnan().any(-1)
     row_weights = observed.double() if weights is None else observed * weights.double()
     return Sums((torch.where(observed, values, 0.0) * row_weights).sum(-1), row_weights.sum())

@@ -117,7 +117,6 @@ class FittedNetwork:
         return np.concatenate(blocks)
 
     def _outputs(self, rows: Any, columns: slice) -> NDArray[np.float64]:
-        """Return some outputs of the last layer."""
         weight, bias = self.last_layer
         return np.asarray(np.asarray(rows @ weight[:, columns].astype(np.float64)) + bias[columns])
 

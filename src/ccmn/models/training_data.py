@@ -157,7 +157,6 @@ MAX_SPARSE_RATIO = 10.0
 
 
 def _weighted_std(rows: NDArray[np.float64], share: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the standard deviation of every column."""
     return np.asarray(np.sqrt(share @ np.square(rows - share @ rows)))
 
 

@@ -133,7 +133,6 @@ class GroupedNoise(Described):
         return ClassConditionalNoise(rates.rho_pos.mean(0), rates.rho_neg.mean(0), label_names=self.label_names)
 
     def _rates_of_rows(self, groups: Sequence[Any], n: int) -> _RatesOfRows:
-        """Return the rates of the group of each row."""
         index = check_groups(groups, n, self.groups)
         rho_pos = np.stack([model.rho_pos for model in self.models.values()])
         rho_neg = np.stack([model.rho_neg for model in self.models.values()])

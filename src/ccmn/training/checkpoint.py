@@ -129,7 +129,6 @@ class Checkpoint:
 
 
 def _state(network: Network, optimizer: StackedAdam) -> dict[str, torch.Tensor]:
-    """Return the tensors that a training changes by name."""
     state = {f"weights.{i}": p.values for i, p in enumerate(network.parameters)}
     state |= {f"buffer.{i}": b for i, b in enumerate(network.buffers)}
     state |= {f"first.{i}": t for i, t in enumerate(optimizer.first)}

@@ -260,7 +260,6 @@ class NoisyLabelModel:
         return out_of_fold
 
     def _fit_logistic(self, A: Any, Y: FloatArray, weight: FloatArray) -> None:
-        """Fit the regressions of all labels to all rows, starting from those of a fold."""
         for j, y in enumerate(Y.T):
             model = _Logistic(A, y, weight, (self.coef_[j], self.intercept_[j]))
             self.coef_[j], self.intercept_[j] = model.fit(self.C_[j])

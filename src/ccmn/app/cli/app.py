@@ -96,7 +96,6 @@ def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _print_error(message: str) -> None:
-    """Print an error message in one line unless it is empty."""
     if message:
         typer.echo(f"ccmn: {printable(' '.join(message.splitlines()))}", err=True)
 

@@ -273,7 +273,6 @@ def check_source(source: str, given: Mapping[str, Any]) -> Source:
 def _column_checks(
     path: Path, roles: ColumnRoles, votes: list[str] | None, items: Path | None
 ) -> list[Callable[[], None]]:
-    """Return checks of the columns of a file."""
     check_inputs(path, items)  # before numpy is imported
     from ccmn.data.column_roles import table_checks, vote_checks
 

@@ -97,7 +97,6 @@ def review(
 
 
 def _fit_command(context: typer.Context, session: ReviewSession) -> str:
-    """Return the command that trains on the data with the exported answers and rates."""
     rates = session.folder / "rates.json" if session.dataset.data.votes is None else None
     files = {"noise": rates, "trusted": session.folder / "trusted.npz", "out": opt.unused_name("model.ccmn")}
     return opt.next_command(context, "fit", context.params["source"], **files)

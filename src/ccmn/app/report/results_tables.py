@@ -143,7 +143,6 @@ def results_page(summaries: Sequence[Summary]) -> str:
 
 
 def _anchor(summary: Summary) -> str:
-    """Return the anchor of the section of a table and protocol."""
     return f"{summary.table.name}-{summary.protocol}"
 
 

@@ -169,7 +169,6 @@ class Retraining:
 
 
 def _select_rows(trusted: TrustedRows, rows: IntArray) -> TrustedRows:
-    """Return the trusted rows among ``rows``."""
     inside = np.isin(trusted.rows, rows)
     return TrustedRows(trusted.rows[inside], trusted.Y[inside])
 
@@ -306,7 +305,6 @@ def _trusted_lines(session: ReviewSession, answers: list[LabelAnswer], sampled: 
 
 
 def _write_lines(path: Path, head: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:
-    """Write a CSV file."""
     with atomic_write(path) as stream, io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(head)

@@ -366,12 +366,10 @@ def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _redirect(path: str, **query: object) -> RedirectResponse:
-    """Redirect to a page."""
     return RedirectResponse(path + (f"?{urlencode(query)}" if query else ""), status_code=303)
 
 
 def _reviewer(request: Request) -> str:
-    """Return the name of the reviewer; empty if none was entered."""
     name = unquote(request.cookies.get(REVIEWER_COOKIE, ""))
     return name if name.isprintable() and len(name) <= MAX_REVIEWER_NAME else ""
 
@@ -386,12 +384,10 @@ async def _read_form(request: Request) -> dict[str, str]:
 
 
 def _filter_query(query: Mapping[str, str]) -> str:
-    """Return the part of a query that filters the rows."""
     return urlencode({name: query[name][:100] for name in ("label", "given", "text") if query.get(name)})
 
 
 def _parse_query(text: str) -> dict[str, str]:
-    """Return the filter of the rows in a form."""
     return {name: values[-1] for name, values in parse_qs(text).items() if name in ("label", "given", "text")}
 
 

@@ -226,7 +226,6 @@ class ExpansionTable(NamedTuple):
 
 
 def _table_levels(surrogate: str) -> tuple[NDArray[np.float32], list[int]]:
-    """Return the half widths and orders of the levels of a table."""
     widths = (_WIDTH_RATIOS[surrogate] ** np.arange(N_LEVELS)).astype(np.float32)
     orders = [3 if surrogate == "square" else order_for(float(w), torch.float32) for w in widths]
     return widths, [order + order % 2 for order in orders]  # kernels compute two terms per step
