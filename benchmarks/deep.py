@@ -76,6 +76,7 @@ def cross_fit(images: np.ndarray, noisy: np.ndarray, size: Size, **settings: obj
 def train(images: Tensor, targets: Tensor, loss: MultiLabelLoss, test: Tensor, size: Size) -> Tensor:
     """Return the test scores of the CNN after the last epoch."""
     torch.manual_seed(SEED)
+    soft = bool((targets % 1 != 0).any())  # loss modules accept hard labels only
     network = make_cnn(loss.n_outputs(Q), size.width)
     optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=1e-2)
     steps = size.epochs * -(-len(images) // size.batch)
@@ -84,7 +85,9 @@ def train(images: Tensor, targets: Tensor, loss: MultiLabelLoss, test: Tensor, s
         network.train()
         for rows in torch.randperm(len(images)).split(size.batch):
             optimizer.zero_grad(set_to_none=True)
-            loss(network(images[rows]), targets[rows]).backward()
+            outputs = network(images[rows])
+            value = loss.risk(outputs, targets[rows]).mean() if soft else loss(outputs, targets[rows])
+            value.backward()
             optimizer.step()
             schedule.step()
     network.eval()
