@@ -1,11 +1,11 @@
 """Run robustness campaigns: many seeded cases, each in a child process, with a count per outcome.
 
     make test-all MINUTES=10
-    python tests/robustness/campaign.py --campaign malformed --cases 50000 --seed 1
+    python tests/robustness/campaign.py --campaign malformed --cases 10000 --seed 1 --log /tmp/log
 
 A campaign is a function that checks one case and returns its outcome, a word such as "accepted" or "rejected". A case
 that raises an exception, ends its process, uses too much memory or takes too long fails. Every case has its own random
-generator, so that ``--case 17`` repeats a single one.
+generator, so that ``--case 17`` repeats a single one. With ``--log``, a run that is started again continues.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import faulthandler
 import json
 import os
 import resource
+import shlex
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,16 +29,17 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 
 Case = Callable[[np.random.Generator, Path], str]
 """Check one case in an empty folder; return the outcome, or raise ``Failure`` or any other exception."""
 
-
 MAX_DELAY = 10
 """A case of a process that waits for a busy processor may take this many times longer."""
+INTERRUPTED = 130
+"""Exit code of an interrupted command."""
 MAX_SHOWN = 20
 """Number of failures that are printed per campaign."""
 
@@ -49,6 +52,46 @@ class Failure(Exception):  # noqa: N818
         self.outcome = outcome
 
 
+def expect(condition: bool, outcome: str, seen: object = "") -> None:
+    """Fail with an outcome unless the condition holds."""
+    if not condition:
+        raise Failure(outcome, seen)
+
+
+class Printed(NamedTuple):
+    """Exit code of a command, what it printed on stdout, and its error without notes; a success has no error."""
+
+    code: int
+    out: str
+    error: str
+
+
+def command(folder: Path, line: str) -> Printed:
+    """Run a command in a folder; a traceback, or an error that is not a single line, fails."""
+    from typer.testing import CliRunner
+
+    from ccmn.app.cli.app import app
+
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        result = CliRunner().invoke(app, shlex.split(line), prog_name="ccmn")
+    finally:
+        os.chdir(before)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return check_printed(result.exit_code, result.stdout, result.stderr, line)
+
+
+def check_printed(code: int, out: str, err: str, line: str) -> Printed:
+    """Return what a command printed; a traceback, or an error that is not a single line, fails."""
+    expect("Traceback" not in err, "traceback", f"{line}: {err[-1500:]}")
+    lines = [line for line in err.splitlines() if line.startswith("ccmn: ") and not line.startswith("ccmn: note: ")]
+    allowed = {0: (0,), INTERRUPTED: (0, 1)}.get(code, (1,))
+    expect(len(lines) in allowed, "not one line", f"{line}: code {code}: {err[-1500:]}")
+    return Printed(code, out, lines[0] if lines else "")
+
+
 @dataclass(frozen=True)
 class Campaign:
     """Cases of one kind, and how they are run."""
@@ -56,7 +99,7 @@ class Campaign:
     name: str
     case: Case
     cases: int
-    """Number of cases that issue reports and the documentation refer to."""
+    """Number of cases of a long run."""
     seconds: float = 10.0
     """A case that takes longer fails."""
     max_bytes: int = 1 << 30
@@ -76,24 +119,31 @@ class Result:
     outcomes: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[int, str, str]] = field(default_factory=list)
     """Number of the case, outcome and description."""
-    seconds: float = 0.0
 
-    def to_dict(self) -> dict[str, object]:
-        return {"cases": self.outcomes.total(), "outcomes": dict(sorted(self.outcomes.items())), **vars(self)}
+    def add(self, case: int, outcome: str, seen: str) -> None:
+        self.outcomes[outcome] += 1
+        if seen:
+            self.failures.append((case, outcome, seen))
 
 
-def run(campaign: Campaign, cases: int, seed: int, seconds: float = float("inf"), first: int = 0) -> Result:
+def run(
+    campaign: Campaign, cases: int, seed: int, seconds: float = float("inf"), first: int = 0, log: Path | None = None
+) -> Result:
     """Run cases until all are done or the time is over; at least one batch is run."""
     campaign.prepare()
     result, start, number = Result(), time.monotonic(), first
+    if log is not None and log.exists():
+        for line in log.read_text().splitlines():
+            result.add(*json.loads(line)[:3])
+            number = json.loads(line)[0] + 1
     while number < first + cases and (number == first or time.monotonic() - start < seconds):
         batch = range(number, min(number + campaign.batch, first + cases))
-        for case, outcome, seen in _run_batch(campaign, batch, seed):
-            number = case + 1
-            result.outcomes[outcome] += 1
-            if seen:
-                result.failures.append((case, outcome, seen))
-    result.seconds = time.monotonic() - start
+        for found in _run_batch(campaign, batch, seed):
+            number = found[0] + 1
+            result.add(*found)
+            if log is not None:
+                with log.open("a") as stream:
+                    stream.write(json.dumps(found) + "\n")
     return result
 
 
@@ -142,13 +192,11 @@ def _queued_seconds(pid: int) -> float:
 
 
 def _stacks(pid: int, file: IO[str]) -> str:
-    """Return the stacks of all threads of a child process, and the processor time that it has used."""
-    used = Path(f"/proc/{pid}/schedstat")
-    seconds = int(used.read_text().split()[0]) / 1e9 if used.exists() else float("nan")
+    """Return the stacks of all threads of a child process."""
     os.kill(pid, signal.SIGUSR1)
     time.sleep(1)
     file.seek(0)
-    return f"{seconds:.1f} s of processor time\n{file.read()}"
+    return file.read()
 
 
 def _child(campaign, batch, seed, sender, receiver, stacks) -> None:
@@ -186,9 +234,9 @@ def _peak_bytes() -> int:
 
 def campaigns() -> dict[str, Campaign]:
     """Return all campaigns by name."""
-    from robustness import faults, kills, malformed, numerics
+    from robustness import faults, fits, malformed, processes
 
-    modules = (malformed, kills, faults, numerics)
+    modules = (malformed, processes, faults, fits)
     return {campaign.name: campaign for module in modules for campaign in module.CAMPAIGNS}
 
 
@@ -197,30 +245,27 @@ def main() -> None:
     known = campaigns()
     parser.add_argument("--campaign", choices=known, action="append", help="campaign to run (default: all)")
     parser.add_argument("--minutes", type=float, help="time for all campaigns together")
-    parser.add_argument(
-        "--cases", type=int, help="number of cases (default: the documented one, or until the time is over)"
-    )
+    parser.add_argument("--cases", type=int, help="number of cases (default: that of a long run)")
     parser.add_argument("--case", type=int, help="run a single case")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, help="file for the counts")
+    parser.add_argument("--log", type=Path, help="folder for the outcomes; a run that is started again continues")
     options = parser.parse_args()
     chosen = [known[name] for name in options.campaign or known]
     if options.minutes and not options.campaign:
         chosen = [campaign for campaign in chosen if campaign.min_minutes <= options.minutes]
     seconds = 60 * options.minutes / len(chosen) if options.minutes else float("inf")
-    results = {}
+    version = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    failed = False
     for campaign in chosen:
         cases = 1 if options.case is not None else options.cases or campaign.cases
-        result = run(campaign, cases, options.seed, seconds, options.case or 0)
-        results[campaign.name] = result.to_dict()
+        log = options.log and options.log / f"{campaign.name}-{options.seed}.jsonl"
+        result = run(campaign, cases, options.seed, seconds, options.case or 0, log)
         counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(result.outcomes.items()))
-        print(f"{campaign.name}: {result.outcomes.total()} cases in {result.seconds:.0f} s: {counts}", flush=True)
+        print(f"{campaign.name} ({version.stdout.strip()}): {result.outcomes.total()} cases: {counts}", flush=True)
         for number, outcome, seen in result.failures[:MAX_SHOWN]:
             print(f"  case {number} (--seed {options.seed}) {outcome}: {seen}", flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
-    if any(result["failures"] for result in results.values()):
-        sys.exit(1)
+        failed |= bool(result.failures)
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -178,6 +178,8 @@ class _Fleet:
             best,
             epochs=epochs,
         )
+        if result.interrupted:  # the best weights so far are no result of the protocol
+            raise KeyboardInterrupt
         return network, -torch.stack(result.criteria)
 
     def _parts(self) -> list[Part]:

@@ -9,6 +9,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from ccmn.app.review.retraining import Retraining
 from ccmn.app.review.session import ReviewSession
@@ -57,9 +58,24 @@ def serve(
     """
     check_installed()
     import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
     from ccmn.app.review.security import MAX_SECONDS, AccessControl
     from ccmn.app.review.web_app import make_app
+
+    class PatientConnection(H11Protocol):
+        """Connection that is closed if the head of the next request is not complete in time."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._wait_after(None)
+
+        def on_response_complete(self) -> None:
+            self._wait_after(self.cycle)
+            super().on_response_complete()
+
+        def _wait_after(self, last: object) -> None:
+            self.loop.call_later(MAX_SECONDS, lambda: self.transport.close() if self.cycle is last else None)
 
     # With an explicit IPPROTO_TCP, asyncio sets TCP_NODELAY. Without it, each small response takes 40 ms longer.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
@@ -79,7 +95,7 @@ def serve(
         on_start(f"http://{address}/?token={token}")
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=PatientConnection,
             timeout_keep_alive=int(MAX_SECONDS),
             limit_concurrency=MAX_CONNECTIONS,
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,
