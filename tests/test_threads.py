@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-import scipy.sparse
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ccmn._threads import limit_threads, solver_operations
+from ccmn._threads import limit_threads
 
 
 def threads():
@@ -41,10 +39,3 @@ def test_overlapping_limits_restore_the_number_of_threads():
         assert set(threads()) <= {2}
     torch.set_num_threads(before[0])
     assert threads() == before
-
-
-def test_operations_of_dense_and_sparse_features():
-    X = np.ones((200, 30))
-    assert solver_operations(X) == 200 * 30 * 30
-    words = scipy.sparse.csr_array(np.eye(200, 5000))
-    assert solver_operations(words) == 200  # not 200 * 5000 * 200: products read stored entries only

@@ -11,8 +11,6 @@ from typing import Any
 import torch
 from threadpoolctl import ThreadpoolController
 
-from ccmn._containers import is_sparse
-
 MAX_SINGLE_THREAD_OPERATIONS = 2**31
 """Problems with at most this number of operations are solved by one thread in a fraction of a second."""
 
@@ -41,12 +39,6 @@ def limit_threads(operations: float) -> Iterator[None]:
             if limit is not None:
                 limit[0].restore_original_limits()
                 torch.set_num_threads(limit[1])
-
-
-def solver_operations(X: Any) -> float:
-    """Return about how many operations a linear system of dense features takes, or the products of sparse ones."""
-    n, d = X.shape
-    return float(n * d * min(n, d)) if not is_sparse(X) else float(X.nnz) ** 2 / max(n, 1)
 
 
 _limit_lock = threading.Lock()
