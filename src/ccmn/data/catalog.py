@@ -97,7 +97,7 @@ class Dataset:
     label_source : Source, default=None
         Public file with the names of the labels.
     recut : str, default=""
-        Dataset of which this one is a wrong cut, see :func:`cut_labels_last`.
+        Dataset whose columns this one cuts wrongly, see :func:`cut_labels_last`.
     n_available : int, default=None
         Number of available rows, if it differs from the paper.
     note : str, default=""
