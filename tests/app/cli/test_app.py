@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from typer.testing import CliRunner
 import ccmn
 from ccmn import __version__
 from ccmn.app.cli.app import app
-from ccmn.app.cli.options import REMOVED_OPTIONS, read_labels
+from ccmn.app.cli.options import REMOVED_OPTIONS
 from ccmn.data import write_file
 
 COMMANDS = [
@@ -54,30 +53,6 @@ def test_version(run):
 def test_every_command_has_an_example_in_its_help(run, command):
     help_text = " ".join(run(*command, "--help").stdout.split())
     assert f"ccmn {' '.join(command)}" in help_text.split("Example", 1)[1]
-
-
-@pytest.mark.parametrize("command", [(), ("data",), ("noise",), *COMMANDS], ids=" ".join)
-def test_help_shows_no_type_of_flags_and_keeps_brackets(run, command):
-    printed = run(*command, "--help").stdout
-    assert "<bool>" not in printed
-    assert "--help" in printed
-    found = typer.main.get_command(app)
-    for word in command:
-        found = found.commands[word]
-    bracketed = [word.strip(".,;:()") for word in found.help.split() if "[" in word]
-    assert all(word in printed for word in bracketed)
-
-
-def test_help_starts_with_an_imperative_verb():
-    verbs = {"Train", "Predict", "Evaluate", "List", "Start", "Reproduce", "Summarize", "Estimate", "Flip", "Show"}
-    verbs |= {"Infer", "Inject", "Download", "Convert", "Encode"}
-
-    def commands(command):
-        yield command
-        for below in getattr(command, "commands", {}).values():
-            yield from commands(below)
-
-    assert {command.help.split()[0].strip(",") for command in commands(typer.main.get_command(app))} <= verbs
 
 
 @pytest.mark.parametrize("arguments", [(), ("data",), ("noise",)])
@@ -208,11 +183,6 @@ main()
     assert done.stderr.count("\n") == 1
 
 
-def test_labels_option():
-    expected = {None: None, "a,b": ["a", "b"], "a, b,": ["a", "b"], "14": 14, "-14": -14, "x*": "x*", "l.xml": "l.xml"}
-    assert {text: read_labels(text) for text in expected} == expected
-
-
 def test_errors_propagate_without_standalone_mode(tmp_path):
     with pytest.raises(FileNotFoundError):
         app(["noise", "show", str(tmp_path / "none.json")], standalone_mode=False)
@@ -224,19 +194,6 @@ def test_bugs_keep_their_traceback(monkeypatch):
 
     monkeypatch.setattr("ccmn.data.catalog.dataset_location", broken)
     assert isinstance(CliRunner().invoke(app, ["data", "list"]).exception, KeyError)
-
-
-def test_warnings_are_printed_as_notes(run, monkeypatch):
-    monkeypatch.setattr(
-        "ccmn.data.catalog.dataset_location", lambda *_, **__: warnings.warn("look here", stacklevel=1) or ""
-    )
-    result = run("data", "list")
-    assert result.stderr.startswith("ccmn: note: look here\n")
-
-
-def test_python_m_ccmn():
-    done = shell("--version")
-    assert (done.returncode, done.stdout.strip()) == (0, f"ccmn {__version__}")
 
 
 def test_exit_codes_of_the_real_command(tmp_path):
@@ -265,21 +222,6 @@ except SystemExit:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "audit" in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_option_names_do_not_depend_on_the_version_of_typer():
-    """Some versions of typer take an upper-case metavar with the name of the option for the option itself."""
-
-    def options(command):
-        for below in getattr(command, "commands", {}).values():
-            yield from options(below)
-        yield from ((parameter.opts, parameter.metavar) for parameter in command.params if parameter.opts)
-
-    from typer.main import get_command
-
-    assert [
-        names for names, _ in options(get_command(app)) if any(n.startswith("-") and n != n.lower() for n in names)
-    ] == []
 
 
 @pytest.mark.slow  # starts processes

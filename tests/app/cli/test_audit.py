@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -71,22 +70,6 @@ def test_without_declared_noise_rows_are_only_ranked(run, printed, noisy, files)
     assert not any("%" in card for card in cards)
 
 
-def test_suggested_sets_agree_with_the_issues(printed, noisy):
-    found = printed("audit", "noisy.npz", "--noise", "noisy.rates.json", "--top", 1000)
-    flipped = {}
-    for issue in found["issues"]:
-        flipped.setdefault(issue["row"], set()).add(issue["label"])
-    assert [line["row"] for line in found["rows"]] == list(flipped)
-    for line in found["rows"]:
-        assert set(line["given"]) ^ set(line["suggested"]) == flipped[line["row"]]
-
-
-def test_printed_tables(run, noisy):
-    result = run("audit", "noisy.npz", "--noise", "partial", "--top", 3, "--out", "issues.csv")
-    for word in ("expected number of wrong labels", "first 3 rows with", "suspicious", "issues.csv: "):
-        assert word in result.stdout
-
-
 def test_groups(run, printed, rejected, task, noisy, files):
     rows = np.arange(0, 120)
     fields = {"Y": task.Y[rows].astype(np.float32), "random": rows < 100, "label_names": np.array(task.label_names)}
@@ -138,13 +121,6 @@ def test_estimated_rates_from_a_file_give_the_same_issues(printed, noisy):
     assert all(issue["p_wrong"] >= 0.7 and issue["given"] == 1 for issue in here["issues"])
 
 
-def test_rates_are_matched_by_name(printed, task, noisy, files):
-    rates = json.loads((files / "noisy.rates.json").read_text())
-    reordered = {**rates, "rho_pos": [0.0, 0.1, 0.2], "label_names": ["sun", "sky", "sea"]}
-    (files / "reordered.json").write_text(json.dumps(reordered))
-    assert printed("audit", "noisy.npz", "--noise", "reordered.json")["noise"]["rho_pos"] == [0.2, 0.1, 0.0]
-
-
 def _without_digits(issues):
     return [
         {**issue, "suspicion": round(issue["suspicion"], 6), "p_wrong": round(issue["p_wrong"], 6)} for issue in issues
@@ -184,16 +160,6 @@ def test_errors(rejected, files, arguments, code, message):
     assert message in rejected("audit", *arguments, code=code)
 
 
-def test_failed_write_leaves_no_file(rejected, noisy, files, monkeypatch):
-    def full(*_, **__):
-        raise OSError("no space left")
-
-    monkeypatch.setattr(pd.DataFrame, "to_csv", full)
-    arguments = ("audit", "noisy.npz", "--noise", "noisy.rates.json", "--out", "issues.csv")
-    assert "no space left" in rejected(*arguments)
-    assert not [path for path in files.iterdir() if "issues" in path.name]
-
-
 def test_report(run, printed, rejected, noisy, files):
     arguments = ("audit", "noisy.npz", "--noise", "noisy.rates.json", "--top", 4, "--report", "audit.html")
     found = printed(*arguments)
@@ -214,24 +180,3 @@ def test_report_of_pictures(run, rejected, noisy, files):
     assert check_page((files / "audit.html").read_text()).counts["img"] == 20
     assert "no pictures of 3 x 2 pixels" in rejected(*arguments, "3x2", "--force")
     assert "HEIGHTxWIDTH" in rejected(*arguments, "big", "--force", code=2)
-
-
-def test_report_of_texts(run, files):
-    texts = ("<b>sea</b> side", "blue sky", "sea and sky", "rain") * 40
-    rows = [f"{text},{int('sea' in text)},{int('sky' in text)}" for text in texts]
-    (files / "texts.csv").write_text("\n".join(["words,sea,sky", *rows]))
-    rates = {"kind": "class_conditional", "rho_pos": [0.1, 0.1], "rho_neg": [0.1, 0.1]}
-    (files / "rates.json").write_text(json.dumps(rates))
-    arguments = ("--labels", "sea,sky", "--text", "words", "--noise", "rates.json", "--min-p-wrong", 0)
-    run("audit", "texts.csv", *arguments, "--top", 320, "--report", "audit.html")
-    assert {"<b>sea</b> side", "blue sky", "rain"} <= set(check_page((files / "audit.html").read_text()).text)
-
-
-def test_names_that_look_like_formulas_are_written_unchanged(printed, noisy, files):
-    """They still match the labels of the data; the documentation describes how to open such files."""
-    names = ["=1+1", "@sky", '-"sun", +1']
-    write_file(replace(noisy, label_names=names), files / "formulas.npz")
-    printed("audit", "formulas.npz", "--noise", "partial", "--min-p-wrong", 0, "--out", "issues.csv")
-    assert set(pd.read_csv("issues.csv").label) == set(names)
-    write_file(replace(noisy, label_names=names), files / "formulas.csv")
-    assert list(pd.read_csv("formulas.csv"))[-3:] == names

@@ -7,10 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
-from typer.main import get_command
 
-from ccmn.app.cli.data_commands import data_app
-from ccmn.data import make_noisy_multilabel, read_file, write_file
+from ccmn.data import make_noisy_multilabel, read_file
 from ccmn.data.catalog import DATASETS, VOTE_SOURCES, Source, VoteSource
 
 
@@ -33,22 +31,6 @@ def test_list(run, printed, nothing_here):
     assert sizes["tmc_full"] == (28596, 21519)
     assert sizes["yeast"] == (2417, 2417)
     assert "28596" in table
-
-
-def test_list_shows_local_files(printed, tmp_path, nothing_here):
-    for name in ("yeast.npz", "music_style_labels.npz", "scene.xml", "SLASHDOT-F.arff"):
-        (tmp_path / name).touch()
-    here = {row["name"]: row["here"] for row in printed("data", "list", "--data-dir", tmp_path)}
-    places = {"yeast": "folder", "slashdot": "folder", "slashdot_as_printed": "folder"}
-    assert {name: place for name, place in here.items() if place} == places
-
-
-def test_list_shows_cached_datasets(printed, tmp_path, nothing_here):
-    for source in DATASETS["yeast"].files:
-        path = tmp_path / "cache" / source.repository / source.commit / source.file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    assert printed("data", "list")[0]["here"] == "cache"
 
 
 def test_info_of_a_file(run, printed, files):
@@ -121,10 +103,6 @@ def test_fetch_of_votes(run, rejected, monkeypatch, tmp_path):
     assert "small: Small votes. License: CC0" in run("data", "list").stdout
 
 
-def test_fetch_requires_a_dataset_name(rejected, files):
-    assert "unknown dataset 'task.npz'" in rejected("data", "fetch", "task.npz")
-
-
 def test_convert(run, task, files):
     run("data", "convert", "task.csv", "--labels", -3, "--out", "copy.npz")
     copy = read_file("copy.npz")
@@ -193,25 +171,3 @@ def test_convert_errors(rejected, files):
     (files / "bad.csv").write_text("x,sea\n1,0\n2,red\n")
     assert "bad.csv, line 3: 'red'" in rejected("data", "convert", "bad.csv", "--labels", "sea", "--out", "new.npz")
     assert not (files / "new.npz").exists()
-
-
-def test_help_names_the_commands_that_exist(run):
-    visible = [name for name, command in get_command(data_app).commands.items() if not command.hidden]
-    assert visible == ["list", "info", "fetch", "convert"]
-    page = run("data", "--help").stdout
-    assert all(f"{name} " in page for name in visible)
-    assert "import" not in page
-
-
-def test_convert_overwrites_with_force(run, files):
-    (files / "task.csv").write_text("old content")
-    run("data", "convert", "task.npz", "--out", "task.csv", "--force")
-    assert "old content" not in (files / "task.csv").read_text()
-
-
-def test_convert_of_unobserved_labels(run, task, files):
-    Y = task.Y.astype(np.float32)
-    Y[0, 0] = np.nan
-    write_file(type(task)(task.X, Y), files / "weak.npz")
-    run("data", "convert", "weak.npz", "--out", "weak.csv")
-    assert_array_equal(read_file("weak.csv", labels="label_*").Y, Y)

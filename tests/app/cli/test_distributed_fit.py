@@ -150,21 +150,3 @@ def test_restart_after_a_kill(folder):
     alone(folder, *arguments, "--out", "one.ccmn")
     same_curve(folder / "one.ccmn", folder / "two.ccmn")
     assert not (folder / "state").exists()
-
-
-@needs_proc
-def test_resume_with_another_number_of_processes(folder, shards):
-    """Kill two ranks and torchrun, then resume their stream with one process."""
-    arguments = [*shards, "--epochs", "40"]
-    process = torchrun(folder, *arguments, "--checkpoint", "state", "--out", "one.ccmn")
-    wait_for_checkpoint(process, folder)
-    started = children(process.pid)
-    process.kill()
-    for child in started:
-        os.kill(child, signal.SIGKILL)
-    process.communicate()
-    assert not (folder / "one.ccmn").exists()
-    alone(folder, *arguments, "--checkpoint", "state", "--out", "one.ccmn")
-    alone(folder, *arguments, "--out", "whole.ccmn")
-    same_curve(folder / "one.ccmn", folder / "whole.ccmn")
-    assert not (folder / "state").exists()

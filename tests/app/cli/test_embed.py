@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import os
 import sys
 import types
 
@@ -69,12 +67,6 @@ def test_images_by_an_encoder_of_the_user(folder, run, source):
     assert "40 rows, 3 dimensions" in result.stdout
     assert "left out: title" in result.stderr
     assert not list(folder.path.glob("out.parquet.*"))
-
-
-def test_output_is_read_by_other_commands(folder, run):
-    result = run("embed", "photos.csv", "--image", "file", "--encoder", "own_encoder:make", "--out", "out.parquet")
-    assert "noise estimate out.parquet --labels red,green --out" in result.stderr  # the next command
-    run("fit", "out.parquet", "--labels", "red,green", "--noise", "none", "--out", "model.ccmn")
 
 
 def test_output_declares_its_columns(folder, run, printed):
@@ -265,58 +257,7 @@ def test_damaged_image_is_named(folder, run, content, monkeypatch):
     assert "7.png is not a readable image" in result.stderr
 
 
-def test_empty_cell_is_named(folder, rejected):
-    table = folder.table.copy()
-    table.loc[4, "file"] = None
-    table[["file", "red"]].to_csv("empty.csv", index=False)
-    arguments = "--image", "file", "--encoder", "own_encoder:make", "--out", "out.parquet"
-    assert "row 5: column 'file' is empty" in rejected("embed", "empty.csv", *arguments)
-
-
 @pytest.mark.parametrize("result", [np.zeros(2), np.zeros((3, 2)), np.full((2, 1), np.nan)])
 def test_invalid_vectors_are_rejected(result):
     with pytest.raises(ValueError, match="encoder"):
         encode_rows(lambda items: result, "ab".__getitem__, 2)
-
-
-@pytest.mark.parametrize(
-    "damage", [lambda part: part[:50], lambda part: part + b"x" * 5, lambda part: part.replace(b"(2, 1)", b"(9, 9)")]
-)
-def test_damaged_parts_are_computed_again(tmp_path, damage):
-    def encode():
-        return encode_rows(
-            lambda items: np.array([[len(item)] for item in items]), ["a", "bc"].__getitem__, 2, parts=tmp_path
-        )
-
-    expected = encode()
-    part = tmp_path / "000000.npy"
-    part.write_bytes(damage(part.read_bytes()))
-    np.testing.assert_array_equal(encode(), expected)
-    np.testing.assert_array_equal(encode_rows(None, None, 2, parts=tmp_path), expected)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (gzip.compress(b"file,red\n" * 1000)[:40], "end too early"),
-        (b"file,red\n", "not compressed with gzip"),
-        (gzip.compress(b""), "the file is empty"),
-        (gzip.compress(b'file,red\n"a,1\n'), "line 2: not a valid CSV row"),
-        (gzip.compress(b"file,red\na,1,2\n"), "line 2: 3 values, but there are 2 columns"),
-        (gzip.compress(b"\xff\xfe"), "not UTF-8"),
-    ],
-    ids=["cut off", "plain text", "empty", "open quote", "surplus cell", "binary"],
-)
-def test_damaged_tables_are_named(folder, rejected, content, message):
-    (folder.path / "bad.csv.gz").write_bytes(content)
-    arguments = "--image", "file", "--encoder", "own_encoder:make", "--out", "out.parquet"
-    line = rejected("embed", "bad.csv.gz", *arguments)
-    assert line.startswith("ccmn: bad.csv.gz")
-    assert message in line
-
-
-def test_pipe_in_place_of_a_part_is_replaced(tmp_path):
-    os.mkfifo(tmp_path / "000000.npy")
-    vectors = encode_rows(lambda items: np.ones((len(items), 1)), "ab".__getitem__, 2, parts=tmp_path)
-    assert vectors.shape == (2, 1)
-    assert (tmp_path / "000000.npy").is_file()

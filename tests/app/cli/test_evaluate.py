@@ -66,11 +66,6 @@ def test_labels_are_matched_by_name(printed, saved, task, files):
     assert printed("evaluate", saved, "reordered.csv", "--labels", "-3") == expected
 
 
-def test_labels_without_names_are_matched_by_position(printed, saved, unnamed, files):
-    write_file(unnamed, files / "unnamed.npz")
-    assert printed("evaluate", saved, "unnamed.npz") == printed("evaluate", saved, "task.npz")
-
-
 def test_noisy_labels(run, printed, rejected, saved, fresh, files):
     run("noise", "inject", "fresh.npz", "--rho-pos", 0.2, "--rho-neg", 0.1, "--out", "noisy.npz")
     arguments = ("evaluate", saved, "noisy.npz", "--noise", "noisy.rates.json")
@@ -81,14 +76,6 @@ def test_noisy_labels(run, printed, rejected, saved, fresh, files):
         if estimate["se"] is not None and name not in RANK_METRICS:  # clean ranks: rows with a label
             assert abs(estimate["value"] - clean[name]) < 5 * estimate["se"]
     assert "estimated for" in run(*arguments).stdout
-
-
-def test_note_on_rates_of_clean_labels(run, saved, fresh, files):
-    predicted = replace(fresh, Y=(load_model(saved).decision_function(fresh.X) >= 0).astype(np.uint8))
-    write_file(predicted, files / "right.npz")
-    (files / "much.json").write_text(json.dumps(ClassConditionalNoise(0.2, 0.3, n_labels=3).to_dict()))
-    assert "If they are clean, omit --noise" in run("evaluate", saved, "right.npz", "--noise", "much.json").stderr
-    assert run("evaluate", saved, "right.npz").stderr == ""
 
 
 def test_values_outside_the_range_are_marked(run, printed, saved, task, files):
@@ -215,17 +202,6 @@ def test_rows_with_unobserved_labels_are_left_out_without_noise(run, printed, sa
     assert printed("evaluate", saved, "some.npz")["metrics"] == printed("evaluate", saved, "complete.npz")["metrics"]
 
 
-def test_report_with_unobserved_labels(run, saved, task, files):
-    Y = task.Y.astype(np.float32)
-    Y[5, 1] = np.nan
-    write_file(replace(task, Y=Y), files / "weak.npz")
-    (files / "none.json").write_text(json.dumps(ClassConditionalNoise(0.0, 0.0, n_labels=3).to_dict()))
-    run("evaluate", saved, "weak.npz", "--noise", "none.json", "--report", "weak.html")
-    reader = check_page((files / "weak.html").read_text())
-    assert "of the labels observed" in reader.text
-    assert "No label has an error probability as large as asked for." in reader.text
-
-
 def test_repeated_rows_are_counted(run, printed, saved, task, files):
     twice = replace(task, X=np.concatenate([task.X, task.X[:30]]), Y=np.concatenate([task.Y, task.Y[:30]]))
     write_file(twice, files / "twice.npz")
@@ -244,14 +220,3 @@ def test_rank_metrics_use_rows_with_labels(printed, saved, task, files):
     write_file(few, files / "few.npz")
     expected = printed("evaluate", saved, "few.npz")["metrics"]
     assert {name: found[name] for name in RANK_METRICS} == {name: expected[name] for name in RANK_METRICS}
-
-
-def test_rate_files_keep_standard_errors(tmp_path):
-    from ccmn.app.rates_files import match_rates, read_estimate, write_rates
-
-    noise = ClassConditionalNoise([0.1, 0.2], [0.3, 0.1], label_names=["sea", "sky"])
-    rates = replace(NoiseRates.known(noise, np.ones((4, 2))), se_pos=np.array([0.05, 0.02]))
-    write_rates(rates, tmp_path / "rates.json")
-    found = match_rates(read_estimate(tmp_path / "rates.json"), ["sky", "sea"], 2)
-    np.testing.assert_allclose(found.se_pos, [0.02, 0.05])
-    np.testing.assert_allclose(found.rho_neg, [0.1, 0.3])

@@ -85,25 +85,6 @@ def test_inject_writes_both_files_or_none(run, files, monkeypatch, old, fails):
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        ("predict", "MODEL", "task.csv", "--out"),
-        ("evaluate", "MODEL", "task.csv", "--report"),
-        ("audit", "task.npz", "--out"),
-        ("data", "convert", "task.npz", "--out"),
-        ("noise", "inject", "task.npz", "--rho-neg", 0.1, "--out"),
-        ("noise", "estimate", "task.npz", "--out"),
-    ],
-    ids=lambda command: " ".join(map(str, command[:2])),
-)
-def test_folders_are_not_overwritten(rejected, saved, files, command):
-    (files / "folder.csv").mkdir()
-    arguments = [saved if word == "MODEL" else word for word in command]
-    assert "folder.csv is a folder" in rejected(*arguments, "folder.csv", "--force")
-    assert (files / "folder.csv").is_dir()
-
-
-@pytest.mark.parametrize(
     "error",
     [
         MemoryError(),
@@ -122,20 +103,6 @@ def test_not_enough_memory(rejected, files, monkeypatch, error):
     line = rejected(*FIT, "--out", "model.ccmn")
     assert "not enough memory for task.npz" in line
     assert line.count("\n") == 1
-
-
-def test_other_runtime_errors_keep_their_traceback(files, run, monkeypatch):
-    monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("bug")))
-    with pytest.raises(AssertionError, match="RuntimeError"):
-        run(*FIT, "--out", "model.ccmn")
-
-
-def test_messages_of_several_lines_are_printed_in_one(rejected, files, monkeypatch):
-    def fail(*_, **__):
-        raise ValueError("damaged:\n  wrong  value")
-
-    monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", fail)
-    assert rejected(*FIT, "--out", "model.ccmn") == "ccmn: damaged:   wrong  value\n"
 
 
 def test_control_characters_in_names_do_not_reach_the_terminal(run, rejected, task, files):
@@ -236,15 +203,6 @@ def test_interrupted_fit_saves_the_best_model_and_exits_with_130(run, files):
     assert load_model("model.ccmn").selected_["epoch"] >= 1
 
 
-def test_interrupt_before_a_model_exists(run, files, monkeypatch):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("ccmn.models.CCMNClassifier.fit", interrupt)
-    run(*FIT, "--out", "model.ccmn", code=130)
-    assert not (files / "model.ccmn").exists()
-
-
 TRUSTED = {"rows": [0, 2], "Y": np.eye(2, 3, dtype=np.uint8), "random": [True, False]}
 
 
@@ -291,12 +249,3 @@ def test_errors_of_matching_files_name_them(files, run, rejected, saved):
     assert "unknown.npz: no row has all labels observed" in rejected("evaluate", saved, "unknown.npz")
     assert "only NaN" in rejected("fit", "unknown.npz", "--noise", "none", "--out", "model.ccmn")
     assert not (files / "model.ccmn").exists()
-
-
-@pytest.mark.parametrize("value", ["", "."])
-def test_a_folder_is_no_file_of_rates(files, rejected, value):
-    assert "--noise must be" in rejected("audit", "task.npz", "--noise", value, code=2)
-
-
-def test_issues_are_written_as_csv_or_json_only(files, rejected):
-    assert "--out must end in .csv or .json" in rejected("audit", "task.npz", "--out", "issues.xlsx", code=2)

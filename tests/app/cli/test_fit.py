@@ -35,13 +35,6 @@ def test_json(printed, files):
     assert set(found["validation"]) == {"criterion", "value", "lr", "epoch", "epochs", "loss"}
 
 
-def test_selection_at_the_edge_is_noted(run, files):
-    rates = ("--epochs", 3, "--lr", 0.001, "--lr", 0.0001)
-    result = run("fit", "task.npz", "--noise", "none", "--method", "ranking", *rates, "--out", "m.ccmn")
-    assert "ccmn: note: The selected learning rate 0.001 is the largest of lr=" in result.stderr
-    assert "The best epoch is the last one (3)" in result.stderr
-
-
 def test_options_reach_the_estimator(run, files):
     options = ("--epochs", 4, "--lr", 0.01, "--lr", 0.1, "--device", "cpu", "--random-state", 7)
     run("fit", "task.npz", "--noise", "none", "--method", "ranking", *options, "--out", "model.ccmn")
@@ -49,12 +42,6 @@ def test_options_reach_the_estimator(run, files):
     assert list(parameters["lr"]) == [0.01, 0.1]
     expected = {"loss": "ranking", "epochs": 4, "device": "cpu", "random_state": 7}
     assert {name: parameters[name] for name in expected} == expected
-
-
-def test_equal_random_states_give_equal_files(run, files):
-    for name in ("a.ccmn", "b.ccmn"):
-        run("fit", "task.npz", "--noise", "none", *QUICK, "--random-state", 3, "--out", name)
-    assert (files / "a.ccmn").read_bytes() == (files / "b.ccmn").read_bytes()
 
 
 def test_rates_from_a_file_are_matched_by_name(run, files):
@@ -152,13 +139,6 @@ def _reject(self, *_, **__):
     return scipy.sparse.csr_matrix(self).toarray()
 
 
-def test_label_name_with_a_comma(run, files):
-    text = (files / "task.csv").read_text().replace("sea,", '"sea, deep",', 1)
-    (files / "task.csv").write_text(text)
-    run("fit", "task.csv", "--labels", '"sea, deep",sky', "--noise", "none", *QUICK, "--out", "m.ccmn")
-    assert load_model(files / "m.ccmn").label_names_ == ("sea, deep", "sky")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -184,10 +164,6 @@ def test_errors(rejected, files, task, arguments, message):
     assert not (files / "model.ccmn").exists()
 
 
-def test_noise_must_be_a_known_word_or_a_file(rejected, files):
-    assert "got 'estimated'" in rejected("fit", "task.npz", "--noise", "estimated", "--out", "m.ccmn", code=2)
-
-
 def test_existing_files_are_not_overwritten(rejected, run, files):
     (files / "model.ccmn").write_text("old content")
     arguments = ("fit", "task.npz", "--noise", "none", *QUICK, "--out")
@@ -195,13 +171,6 @@ def test_existing_files_are_not_overwritten(rejected, run, files):
     assert (files / "model.ccmn").read_text() == "old content"
     run(*arguments, "model.ccmn", "--force")
     assert "folder nowhere does not exist" in rejected(*arguments, "nowhere/model.ccmn")
-
-
-def test_note_on_too_few_rows(run, files):
-    (files / "few.csv").write_text("x,sea\n" + "1,0\n2,1\n" * 10)
-    result = run("fit", "few.csv", "--labels", "sea", *QUICK, "--out", "model.ccmn")
-    assert result.stderr.startswith("ccmn: note: n_samples=20 is below the minimum of 100")
-    assert "noise: none" in result.stdout
 
 
 def test_real_data(run, printed, real_data, tmp_path):

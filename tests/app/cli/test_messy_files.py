@@ -120,7 +120,7 @@ def test_very_long_cells_are_named(rejected):
 
 
 @pytest.mark.parametrize(
-    "command", [("data", "convert"), ("noise", "inject", "--partial", "0.1"), ("noise", "estimate")]
+    "command", [("data", "convert"), ("noise", "inject", "--rho-neg", "0.1"), ("noise", "estimate")]
 )
 @pytest.mark.parametrize("separator", [";", ","])
 def test_all_commands_read_decimal_commas_and_dates(run, command, separator):

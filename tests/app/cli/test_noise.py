@@ -23,13 +23,6 @@ def test_inject_writes_data_rates_and_counts(printed, task, files):
     assert noise == ClassConditionalNoise(0.3, 0.1, n_labels=3, label_names=task.label_names)
 
 
-def test_inject_prints_counts(run, files):
-    text = run("noise", "inject", "task.csv", "--labels", -3, "--rho-neg", 0.5, "--out", "noisy.csv").stdout
-    assert " 0 removed, " in text
-    assert "rates in noisy.rates.json" in text
-    assert read_file("noisy.csv", labels=-3).label_names == ("sea", "sky", "sun")
-
-
 def test_inject_is_reproducible(run, files):
     options = ("--rho-pos", 0.2, "--out")
     for random_state, name in ((1, "a.npz"), (1, "b.npz"), (2, "c.npz")):
@@ -37,11 +30,6 @@ def test_inject_is_reproducible(run, files):
     a, b, c = (read_file(name).Y for name in ("a.npz", "b.npz", "c.npz"))
     assert_array_equal(a, b)
     assert (a != c).any()
-
-
-def test_missing_only_removes(printed, files):
-    found = printed("noise", "inject", "task.npz", "--rho-pos", 0.4, "--out", "noisy.npz")
-    assert found["added"] == 0 < found["lost"]
 
 
 def test_inject_matches_rates_by_name(run, task, files):
@@ -91,13 +79,6 @@ def noisy(run, files):
     return files
 
 
-def test_fit_with_estimated_rates_uses_them(printed, noisy):
-    estimated = printed("noise", "estimate", "noisy.npz", "--out", "rates.json")
-    from_file = printed("fit", "noisy.npz", "--noise", "rates.json", "--out", "file.ccmn")
-    for name in ("rho_pos", "rho_neg"):
-        assert from_file["noise"][name] == pytest.approx(estimated[name], abs=1e-3)
-
-
 def test_every_command_accepts_estimated_rates(run, printed, noisy):
     found = printed("noise", "estimate", "noisy.npz", "--noise", "partial", "--out", "rates.json")
     assert json.loads((noisy / "rates.json").read_text()) == found
@@ -110,13 +91,6 @@ def test_every_command_accepts_estimated_rates(run, printed, noisy):
     fitted = printed("fit", "noisy.npz", "--noise", "rates.json", "--out", "model.ccmn")
     assert fitted["noise"]["rho_neg"] == found["rho_neg"]
     assert fitted["noise_is_estimated"]
-
-
-def test_estimate_table(run, noisy):
-    result = run("noise", "estimate", "noisy.npz", "--out", "rates.json")
-    for word in ("estimated noise, 3 labels", "sky", "intervals, if errors depend only on the label"):
-        assert word in " ".join(result.stdout.split())
-    assert "estimated noise, 3 labels" in run("noise", "show", "rates.json").stdout
 
 
 @pytest.mark.parametrize(
@@ -147,18 +121,6 @@ def test_estimated_rates_are_matched_by_name(noisy, printed):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"kind": "partial", "rho_neg": [0.1], "estimate": 3}', "rates.json: 'estimate' must be an object"),
-        ('{"kind": "partial", "rho_neg": [0.1], "estimate": {}}', "rates.json: not a description of noise rates"),
-    ],
-)
-def test_show_errors_of_estimates(rejected, files, text, message):
-    (files / "rates.json").write_text(text)
-    assert message in rejected("noise", "show", "rates.json")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
         ("", "rates.json: not JSON (line 1"),
         ('{"kind": "partial",\n"rho_neg": [0.1,}', "not JSON (line 2"),
         ("[" * 100_000, "not a description of noise"),
@@ -180,12 +142,6 @@ def test_show_errors(rejected, files, text, message):
     assert message in rejected("noise", "show", "rates.json")
 
 
-def test_show_requires_a_text_file(rejected, files):
-    (files / "rates.json").write_bytes(b"\xff\xfe\x00")
-    assert "not UTF-8" in rejected("noise", "show", "rates.json")
-    assert "there is no file" in rejected("noise", "show", "none.json")
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -201,14 +157,6 @@ def test_show_requires_a_text_file(rejected, files):
 def test_inject_errors(rejected, files, arguments, code, message):
     assert message in rejected("noise", "inject", "task.npz", *arguments, "--out", "noisy.npz", code=code)
     assert not (files / "noisy.npz").exists()
-
-
-def test_inject_does_not_overwrite(rejected, run, files):
-    (files / "noisy.rates.json").touch()
-    arguments = ("noise", "inject", "task.npz", "--rho-neg", 0.1, "--out", "noisy.npz")
-    assert "noisy.rates.json already exists" in rejected(*arguments)
-    run(*arguments, "--force")
-    assert "noisy.npz already exists" in rejected(*arguments)
 
 
 def test_match_rates(task):

@@ -41,10 +41,6 @@ def test_top(run, saved, task, files):
     assert ((first["probability"] >= 0.5) == (first["predicted"] == 1)).all()
 
 
-def test_top_exceeds_the_number_of_labels(run, saved, files):
-    assert len(run("predict", saved, "task.npz", "--top", 9).stdout.splitlines()) == 1 + 300 * 3
-
-
 def test_json(printed, saved, files):
     found = printed("predict", saved, "task.npz", "--top", 1)
     assert found["labels"] == ["sea", "sky", "sun"]
@@ -59,11 +55,6 @@ def test_columns_are_matched_by_name(run, saved, task, files):
     table = pd.DataFrame(task.X, columns=list(task.feature_names)).assign(id=range(300))
     table[["id", "age", "depth", "length", "width"]].to_csv("new.csv", index=False, float_format="%.9g")
     assert run("predict", saved, "new.csv").stdout == run("predict", saved, "task.csv").stdout
-
-
-def test_files_without_names_are_matched_by_position(run, saved, task, files):
-    np.savez("bare.npz", X=task.X)
-    assert run("predict", saved, "bare.npz").stdout == run("predict", saved, "task.csv").stdout
 
 
 def test_models_without_names(run, task, unnamed, files):
@@ -100,24 +91,12 @@ def test_data_errors(rejected, saved, files, name, text, message):
     assert message in rejected("predict", saved, f"./{name}")
 
 
-@pytest.mark.parametrize("content", [b"", b"no model", b"PK\x03\x04"])
-def test_other_files_are_not_models(rejected, files, content):
-    (files / "model.ccmn").write_bytes(content)
-    assert "model.ccmn is not a valid ccmn model" in rejected("predict", "model.ccmn", "task.csv")
-    assert "task.csv is not a valid ccmn model: it is truncated" in rejected("predict", "task.csv", "model.ccmn")
-
-
 def test_damaged_and_missing_models(rejected, saved, files):
     (files / "truncated.ccmn").write_bytes(saved.read_bytes()[:-100])
     assert "not a valid ccmn model" in rejected("predict", "truncated.ccmn", "task.csv")
     assert "model none.ccmn does not exist" in rejected("predict", "none.ccmn", "task.csv")
     assert "there is no file none.csv" in rejected("predict", saved, "none.csv")
     assert "did you mean 'yeast'?" in rejected("predict", saved, "yaest")
-
-
-def test_existing_files_are_not_overwritten(rejected, run, saved, files):
-    assert "task.csv already exists" in rejected("predict", saved, "task.npz", "--out", "task.csv")
-    run("predict", saved, "task.npz", "--out", "task.csv", "--force")
 
 
 @pytest.mark.parametrize("options", [(), ("--top", 2), ("--json",)])
@@ -203,7 +182,3 @@ def test_control_of_a_multiclass_model(rejected, task, files):
 )
 def test_control_usage_errors(rejected, saved, files, options, message):
     assert message in rejected("predict", saved, "task.npz", *options, code=2)
-
-
-def test_predictions_are_written_as_csv_only(rejected, saved, files):
-    assert "--out writes CSV" in rejected("predict", saved, "task.csv", "--out", "predictions.xlsx", code=2)

@@ -110,16 +110,6 @@ def test_verified_rows_by_identifier(run, printed, tickets):
     assert "saved to model.ccmn" in result.stdout
 
 
-def test_trusted_errors(rejected, tickets):
-    command = ("noise", "estimate", "tickets.csv", *OPTIONS[:6], "--trusted", "wrong.csv")
-    pd.DataFrame({"ticket": ["T999"], "access": 1, "billing": 0, "bugs": 0}).to_csv("wrong.csv", index=False)
-    assert "'T999'" in rejected(*command)
-    pd.DataFrame({"ticket": ["T001"], "access": 1}).to_csv("wrong.csv", index=False)
-    assert "no label column 'billing'" in rejected(*command)
-    pd.DataFrame({"access": [1]}).to_csv("wrong.csv", index=False)
-    assert "no column 'ticket'" in rejected(*command)
-
-
 def test_answers_of_a_review_are_verified_rows(tickets):
     from ccmn.data.trusted_files import read_trusted
 
@@ -144,15 +134,6 @@ def test_label_columns_beside_categories_and_gaps(run, printed, tickets):
     assert printed("evaluate", "m", "table.parquet")["n"] == 200
 
 
-def test_other_columns_are_ignored_by_models_of_numbers(run, printed, files):
-    run("fit", "task.csv", "--labels", "-3", "--noise", "none", *FAST, "--out", "model.ccmn")
-    table = pd.read_csv("task.csv")
-    table.insert(0, "name", [f"row {i}" for i in range(len(table))])
-    table.to_csv("named.csv", index=False)
-    assert printed("predict", "model.ccmn", "named.csv", "--id", "name")["rows"][1]["name"] == "row 1"
-    assert printed("evaluate", "model.ccmn", "named.csv") == printed("evaluate", "model.ccmn", "task.csv")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -165,14 +146,6 @@ def test_other_columns_are_ignored_by_models_of_numbers(run, printed, files):
 )
 def test_errors(rejected, tickets, options, message):
     assert message in rejected("audit", "tickets.csv", *options)
-
-
-def test_review_reads_tags_identifiers_and_texts(tickets):
-    from ccmn.app.review import read_review_data
-
-    dataset, columns = read_review_data("tickets.csv", ColumnRoles(tags="tags", text=("body",), id="ticket"))
-    assert (dataset.ids[2], dataset.texts[2], dataset.tags) == ("T002", tickets.body[2], ("tags", ";"))
-    assert columns.roles.id == "ticket"
 
 
 def test_damaged_preprocessing_names_the_model(rejected, run, tickets, tmp_path):

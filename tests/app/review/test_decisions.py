@@ -89,17 +89,6 @@ def test_only_complete_random_rows_are_counted(tmp_path):
         assert store.progress() == {"rows": 3, "answers": 6, "drawn": 2, "counted": 2}
 
 
-def test_undo_reverts_all_answers_of_an_action(tmp_path):
-    with make_store(tmp_path / "decisions.db") as store:
-        store.record(ITEMS[0], {0: "no"})
-        store.record(ITEMS[0], {0: "yes", 1: "yes"})
-        assert store.undo() == (0, (0, 1))
-        assert store.row_answers(4) == {0: "no"}
-        store.undo()
-        assert store.row_answers(4) == {}
-        assert store.undo() is None
-
-
 def test_every_answer_has_the_list_that_its_row_was_chosen_from(tmp_path):
     with make_store(tmp_path / "decisions.db") as store:
         store.record(ITEMS[0], {0: "no"})
@@ -139,13 +128,6 @@ def test_concurrent_threads_and_connections_lose_no_answer(tmp_path):
             thread.join()
         assert one.row_answers(1) == dict.fromkeys(range(40), "yes")
         assert len(one._query("SELECT DISTINCT action FROM decisions")) == 40
-
-
-def test_append_keeps_the_item_at_a_taken_position(tmp_path):
-    with make_store(tmp_path / "decisions.db") as store:
-        store.append(QueueItem(0, 1, "random", (0,)), [1])
-        assert store.item(0) == ITEMS[0]
-        assert store._query("SELECT row FROM sample WHERE row = 1") == []
 
 
 def test_invalid_files_and_answers_are_rejected(tmp_path):

@@ -9,14 +9,11 @@ from hypothesis import strategies as st
 
 from app.review.example import TRUE, answer_correctly, make_session
 from ccmn.app.issues import find_suspicions
-from ccmn.app.review.decisions import ANSWERS, AnswerCount, DecisionStore, LabelAnswer
+from ccmn.app.review.decisions import ANSWERS, AnswerCount, DecisionStore
 from ccmn.app.review.queue import (
     MAX_QUESTIONS,
-    FlipCounts,
     ReviewQueue,
-    corrected_labels,
     count_flips,
-    trusted_rows,
 )
 from ccmn.audit import find_label_issues
 from ccmn.estimation import estimate_noise
@@ -42,14 +39,6 @@ def all_items(queue, stream, accept=False):
             queue.store.record(item, dict.fromkeys(item.asked, "no"))
         item = queue.after(item.position, stream)
     return items
-
-
-def test_suspicious_rows_come_in_the_order_of_suspicion():
-    for known in (True, False):
-        queue = make_queue(known=known)
-        rows = [item.row for item in all_items(queue, "suspicious")]
-        assert rows == queue.scores.order.tolist()
-        assert (np.diff(queue.scores.worst[rows]) <= 0).all()
 
 
 def test_order_of_the_random_sample_is_fixed():
@@ -91,21 +80,6 @@ def test_answers_for_many_rows_do_not_count_as_answers_of_random_rows():
     assert queue.store.sampled_rows() == [item.row]
 
 
-def test_a_position_keeps_its_row():
-    queue = make_queue()
-    assert queue.after(-1, "random") == queue.after(-1, "random") == queue.store.item(0)
-    assert queue.after(0, "random") == queue.after(0, "random")
-    assert queue.store.item(7) is None
-
-
-def test_new_scores_do_not_change_the_random_sample():
-    queue, other = make_queue(), make_queue()
-    queue.after(-1, "random"), other.after(-1, "random")
-    other.scores = make_queue(given=1 - queue.given).scores
-    samples = [[item.row for item in all_items(q, "random")] for q in (queue, other)]
-    assert samples[0] == samples[1]
-
-
 def test_number_of_questions_is_limited():
     q = 3 * MAX_QUESTIONS
     given = np.zeros((40, q), dtype=np.float32)
@@ -119,12 +93,6 @@ def test_number_of_questions_is_limited():
     # The questions of a random row depend on random_state and row only, not on the given labels.
     other = make_queue(q=q, n=40, given=1 - queue.given)
     assert other.after(-1, "random").asked == random.asked
-
-
-def test_unobserved_labels_are_asked():
-    queue = make_queue(q=2, given=np.full((4, 2), np.nan, dtype=np.float32))
-    assert len(all_items(queue, "random")) == 4
-    assert queue.store._query("SELECT DISTINCT given FROM sample") == [(None,)]
 
 
 def test_scores_agree_with_find_label_issues():
@@ -152,27 +120,6 @@ def test_flip_counts_agree_with_the_trusted_estimator(answers):
         )
 
 
-def test_intervals_shrink_with_more_rows():
-    widths = []
-    for m in (0, 4, 16, 64, 256):
-        rate = count_flips([AnswerCount(0, 0, "yes", m // 4), AnswerCount(0, 1, "yes", m - m // 4)], 1)[0].rho_pos
-        widths.append(rate.high - rate.low)
-    assert widths == sorted(widths, reverse=True)
-    assert widths[0] == 1
-    assert widths[-1] < 0.1
-
-
-def test_incomplete_rows_are_not_counted(session):
-    item = session.queue.open("random")
-    for label in item.asked[:-1]:
-        session.answer(item, label, "yes")
-    assert session.flip_counts() == [FlipCounts()] * 3
-    session.answer(item, item.asked[-1], "no")
-    assert sum(flips.positives + flips.negatives for flips in session.flip_counts()) == 3
-    session.undo()
-    assert session.flip_counts() == [FlipCounts()] * 3
-
-
 def test_rates_are_estimated_from_the_random_sample_only(tmp_path):
     session = make_session(tmp_path / "review", declared=None)
     assert session.rates_in_use() is None
@@ -195,25 +142,3 @@ def test_rates_are_estimated_from_the_random_sample_only(tmp_path):
     changed = session.dataset.given[rows] != TRUE[rows]
     assert sum(flips.missing + flips.added for flips in session.flip_counts()) == changed.sum()
     session.close()
-
-
-def test_unsure_answers_are_not_counted(session):
-    item = session.queue.open("random")
-    session.store.record(item, dict.fromkeys(item.asked, "unsure"))
-    assert session.store.progress()["counted"] == 1
-    assert all(flips == (0, 0, 0, 0) for flips in session.flip_counts())
-
-
-def test_trusted_rows_contain_the_answers():
-    answers = [LabelAnswer(7, 1, "yes"), LabelAnswer(2, 0, "no"), LabelAnswer(7, 2, "unsure")]
-    rows, Y = trusted_rows([*answers, LabelAnswer(9, 0, "unsure")], 3)
-    assert rows.tolist() == [2, 7]
-    np.testing.assert_array_equal(Y, [[0, np.nan, np.nan], [np.nan, 1, np.nan]])
-    assert trusted_rows([], 3).Y.shape == (0, 3)
-
-
-def test_corrected_labels_differ_only_in_the_answers():
-    given = np.array([[0, 1], [np.nan, 1], [1, 1]], dtype=np.float32)
-    corrected = corrected_labels(given, trusted_rows([LabelAnswer(1, 0, "yes"), LabelAnswer(2, 1, "no")], 2))
-    np.testing.assert_array_equal(corrected, [[0, 1], [1, 1], [1, 0]])
-    assert np.isnan(given[1, 0])

@@ -10,13 +10,10 @@ import pytest
 
 from app.review.example import NAMES, TRUE, answer_correctly, make_session
 from ccmn.app.review import Retraining, export_answers
-from ccmn.app.review.retraining import compare_errors
 from ccmn.app.review.review_data import read_review_data
 from ccmn.data import read_file
 from ccmn.data.column_roles import ColumnRoles
-from ccmn.estimation import NoiseRates
 from ccmn.models import CCMNClassifier, load_model
-from ccmn.noise import NoiseModel
 
 
 @pytest.fixture(autouse=True)
@@ -134,21 +131,6 @@ def test_exported_files(session):
     assert description["labels_changed"] == (corrected.Y != session.dataset.data.Y).sum()
 
 
-def test_exported_rates_can_be_read_as_noise_model_and_as_rates(session):
-    answer_correctly(session, 20)
-    export_answers(session)
-    content = json.loads((session.folder / "rates.json").read_text())
-    rates = session.rates()
-    np.testing.assert_array_equal(NoiseModel.from_dict(content).rho_pos, rates.rho_pos)
-    complete = {**content["estimate"], **{key: content[key] for key in ("rho_pos", "rho_neg", "label_names")}}
-    assert NoiseRates.from_dict(complete).to_dict() == rates.to_dict()
-
-
-def test_export_without_answers(session):
-    export_answers(session)
-    np.testing.assert_array_equal(read_file(session.folder / "corrected.npz").Y, session.dataset.data.Y)
-
-
 def test_failed_export_keeps_the_previous_files(session, monkeypatch):
     export_answers(session)
     before = {path.name: path.read_bytes() for path in session.folder.iterdir() if path.suffix == ".csv"}
@@ -238,14 +220,3 @@ def test_comparison_uses_rows_that_the_models_were_not_trained_on(session, monke
     for n, trusted in fitted[2::2]:
         assert len(trusted[0]) == n_sampled - (len(TRUE) - n)
         assert trusted[0].max() < n
-
-
-def test_intervals_of_the_comparison():
-    rng = np.random.default_rng(0)
-    before, after = rng.random(30), rng.random(30)
-    found = compare_errors(before, after)
-    for name, values in (("before", before), ("after", after), ("difference", after - before)):
-        half = 1.6448536 * np.sqrt(((values - values.mean()) ** 2).sum() / 29 / 30)
-        np.testing.assert_allclose(found[name], [values.mean(), values.mean() - half, values.mean() + half], rtol=1e-6)
-    rare = np.array([0.0, 0.0, 0.0, 0.1])
-    assert compare_errors(rare, rare)["before"][1] == 0.0  # a share is not negative

@@ -59,25 +59,6 @@ def test_answers_are_stored_and_shown(client, session):
     assert shown_values(page)[1] == "unsure"
 
 
-def test_the_most_suspicious_row_comes_first(client, session):
-    assert client.get("/").element("title").startswith(f"Row {session.queue.scores.order[0]} ")
-    page = client.post("/row/0/accept")
-    assert page.element("title").startswith(f"Row {session.queue.scores.order[1]} ")
-    assert "Rank 2 of 150 suspicious rows" in page.text
-
-
-def test_switch_between_suspicious_rows_and_the_random_sample(client, session):
-    page = open_random(client)
-    assert "A random row: only random rows" in page.text
-    assert session.store.item(1).stream == "random"
-    page = client.post("/row/1/accept")
-    assert session.store.item(2).stream == "random"
-    assert page.element("counted") == "1"
-    page = client.post("/list", {"list": "suspicious"})
-    assert page.element("title").startswith(f"Row {session.store.item(0).row} ")
-    assert client.post("/list", {"list": "all"}).status == 400
-
-
 def test_page_without_error_probabilities(tmp_path):
     session = make_session(tmp_path / "review", declared=None)
     client = sign_in(make_client(session))
@@ -128,16 +109,6 @@ def test_reasons_name_the_prediction_and_the_features(client, session):
     assert np.isfinite(values).all()
 
 
-def test_suggestions_of_a_row_are_accepted_at_once(client, session):
-    item = session.store.item(0)
-    wrong = session.queue.scores.score[item.row] >= 0.5
-    assert wrong.any()
-    client.post("/row/0/apply")
-    given = session.dataset.given[item.row]
-    expected = {j: "yes" if value == 1 else "no" for j, value in enumerate(np.where(wrong, 1 - given, given))}
-    assert session.store.row_answers(item.row) == expected
-
-
 def test_suggestions_of_a_label_are_accepted_and_undone(client, session):
     scores = np.nan_to_num(session.queue.scores.score[:, 1])
     page = client.post("/suggestions", {"label": 1, "least": "0.9"})
@@ -176,16 +147,6 @@ def test_two_tabs(client, session):
     assert session.store.length() == 2
 
 
-def test_undo_shows_the_row_of_the_undone_action(client, session):
-    answer(client, 0, 2, "yes")
-    client.post("/row/0/next")
-    page = client.post("/undo")
-    assert page.notice == "The latest action was undone."
-    assert page.element("title").startswith(f"Row {session.store.item(0).row} ")
-    assert session.store.answers() == []
-    assert client.post("/undo").notice == "There is nothing to undo."
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -216,11 +177,6 @@ def test_get_requests_change_nothing(client, session, url):
     assert session.store.length() == 1
 
 
-def test_positions_beyond_the_queue_are_not_found(client):
-    for what in ("answer", "accept", "apply", "next", "note"):
-        assert client.post(f"/row/5/{what}").status == 404
-
-
 def test_html_in_names_and_texts_is_escaped(tmp_path):
     session = make_session(tmp_path / "review", texts=[MALICIOUS] * len(TRUE))
     page = sign_in(make_client(session)).get("/row/0")
@@ -229,12 +185,6 @@ def test_html_in_names_and_texts_is_escaped(tmp_path):
         assert name not in page.text  # neither as an element nor as the end of an attribute
     assert "<script>" not in page.text
     session.close()
-
-
-def test_urls_cannot_add_text_to_the_page(client):
-    page = client.get(f"/row/0?notice={MALICIOUS}&at={MALICIOUS}&after={MALICIOUS}")
-    assert page.notice == ""
-    assert "alert" not in page.text
 
 
 def test_features_are_shown_without_text_or_picture(client):
@@ -266,15 +216,6 @@ def test_pictures(tmp_path):
     features.close()
 
 
-def test_unusable_picture_names_are_not_found(tmp_path):
-    (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
-    names = ["a\0.png", f"{'a' * 5000}.png", "loop.png", *["absent.png"] * (len(TRUE) - 3)]
-    session = make_session(tmp_path / "review", picture=FilePictures(names, tmp_path))
-    client = sign_in(make_client(session))
-    assert [client.get(f"/picture/{row}").status for row in range(4)] == [404] * 4
-    session.close()
-
-
 def test_storage_errors_are_reported_in_one_line(client, session):
     session.store._connection.execute("PRAGMA max_page_count = 1")  # the current size of the file: the disk is full
     position, response = 0, client.get("/row/0")
@@ -290,15 +231,6 @@ def test_storage_errors_are_reported_in_one_line(client, session):
     response = client.get("/row/0")
     assert (response.status, response.text.count("\n")) == (500, 1)
     assert f"{session.store.path} is not a store of review decisions or is damaged" in response.text
-
-
-def test_other_errors_are_not_hidden(client, session, monkeypatch):
-    def fail(*_):
-        raise ValueError("a defect")
-
-    monkeypatch.setattr(session, "view", fail)
-    with pytest.raises(ValueError, match="a defect"):
-        client.get("/row/0")
 
 
 def test_end_of_the_queue(client, session):
@@ -406,15 +338,6 @@ def test_notes(client, session):
     assert len(session.store.notes(row)[0].text) == 300
     client.post("/row/0/note", {})
     assert session.store.notes() == []
-
-
-@pytest.mark.parametrize(("url", "status"), [("/row/77", 404), ("/nothing", 404), ("/undo", 405)])
-def test_browsers_get_error_pages(client, url, status):
-    response = client.get(url, accept="text/html,*/*")
-    assert response.status == status
-    assert '<a href="/">Continue the review</a>' in response.text
-    assert "This page does not exist" in response.text
-    assert client.get(url).text.count("\n") == 1  # scripts and other clients
 
 
 def test_rates_that_the_answers_contradict_are_marked(client, session):

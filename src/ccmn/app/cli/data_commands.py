@@ -90,9 +90,9 @@ def info(
         rows = [{**asdict(figures), "paper": paper and paper._asdict()} for figures, paper in described]
         output.print_json(rows if len(sources or ()) != 1 else rows[0])
         return
-    from ccmn.app.report.tables import appendix_table, characteristics_table
+    from ccmn.app.report.tables import characteristics_table
 
-    output.print_table(appendix_table(described) if len(described) > 1 else characteristics_table(*described[0]))
+    output.print_table(characteristics_table(described))
 
 
 @data_app.command(cls=opt.Command)

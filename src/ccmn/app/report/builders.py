@@ -18,13 +18,13 @@ from ccmn.app.report.sections import (
     Report,
     Section,
     annotators_section,
+    average_precision_section,
     data_tiles,
     issues_section,
     label_variants,
     labels_section,
     metric_rows,
     metrics_section,
-    precision_recall_section,
     rates_section,
 )
 from ccmn.app.report.tables import DEMO_MODELS
@@ -83,7 +83,7 @@ def audit_report(
         rates_section(noise, names),
         None if data.votes is None else annotators_section(infer_labels(data.votes, data.X, random_state).annotators),
         metrics_section(rows, model + note) if rows else None,
-        precision_recall_section(names, label_variants(given, found.proba, _correcting(noise)), model),
+        average_precision_section(names, label_variants(given, found.proba, _correcting(noise)), model),
         labels_section(given, names),
         note=repeated.note(data.n),
     )
@@ -136,7 +136,7 @@ def evaluation_report(
         f"the labels wrongly (Hamming loss). The metrics are {basis}."
         + (f" An estimate is outside [0, 1]: {OUT_OF_RANGE_REASONS}." if outside else ""),
         data_tiles(data.d, labels),
-        precision_recall_section(names, label_variants(labels, scores, correcting), "Scores of the model."),
+        average_precision_section(names, label_variants(labels, scores, correcting), "Scores of the model."),
         rates_section(classifier.noise_, names, note=trained) if noise is None else rates_section(noise, names),
         metrics_section(rows, "Predictions of the model." + note),
         _evaluation_issues(classifier, data, labels, names, correcting, show),
@@ -202,7 +202,7 @@ def demo_report(task: DemoTask, models: Sequence[DemoModel]) -> Report:
             "Linear models with the Hamming and the ranking loss on true test labels. For each loss they differ only "
             "in the labels and the noise rates used for training. Arrows point in the direction of improvement.",
         ),
-        precision_recall_section(
+        average_precision_section(
             names,
             {DEMO_MODELS[strategy]: (clean, hamming[strategy].scores) for strategy in STRATEGIES},
             "Models with the Hamming loss on true test labels.",

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,6 @@ from ccmn.metrics import METRICS
 from ccmn.metrics.metric import Noise
 from ccmn.noise import ClassConditionalNoise
 
-RECALL_LEVELS = tuple(np.arange(0, 21) / 20)
-"""Levels of recall at which precision is reported."""
 ROUNDING_TOLERANCE = 1e-9
 """Values that exceed the range of their metric by at most this much count as inside: sums are inexact."""
 MEAN_AVERAGE_PRECISION = "mean_average_precision"
@@ -123,15 +121,8 @@ def out_of_range_notes(rows: list[MetricRow]) -> list[str]:
     return [f"* outside [{low:g}, {high:g}]: {OUT_OF_RANGE_REASONS}." for low, high in sorted(exceeded)]
 
 
-class PrecisionRecallCurve(NamedTuple):
-    """Precision at every level of recall, and average precision."""
-
-    precision: tuple[float, ...]
-    average: float
-
-
-def precision_recall_curve(p: FloatArray, scores: FloatArray) -> PrecisionRecallCurve | None:
-    r"""Compute precision at given levels of recall from labels or debiased labels p (n,); NaN is left out.
+def average_precision_of_label(p: FloatArray, scores: FloatArray) -> float:
+    r"""Compute the average precision of one label from labels or debiased labels p (n,); NaN is left out.
 
     With the rows S_t of scores of at least t,
 
@@ -139,24 +130,19 @@ def precision_recall_curve(p: FloatArray, scores: FloatArray) -> PrecisionRecall
         \text{precision}(t) = \frac{1}{|S_t|} \sum_{i \in S_t} p_i, \qquad
         \text{recall}(t) = \frac{\sum_{i \in S_t} p_i}{\sum_i p_i}
 
-    Both are consistent for the true labels. Each level uses the highest threshold whose recall reaches it. The average
-    precision is that of scikit-learn, the sum of precision times increase in recall. All values are clipped to [0, 1].
-    Returns None without positive labels.
+    Both are consistent for the true labels. As in scikit-learn, the result is the sum of precision times increase in
+    recall. It is clipped to [0, 1], and NaN without positive labels.
 
-    >>> precision_recall_curve(np.array([1.0, 0.0, 1.0]), np.array([3.0, 2.0, 1.0])).average
+    >>> average_precision_of_label(np.array([1.0, 0.0, 1.0]), np.array([3.0, 2.0, 1.0]))
     0.8333...
     """
     observed = ~np.isnan(p)
     p, scores = p[observed], scores[observed]
-    total = p.sum()
-    if not p.size or total <= 0:
-        return None
+    if not p.size or p.sum() <= 0:
+        return math.nan
     order = np.argsort(-scores, kind="stable")
     # Rows of equal scores are selected together: a threshold can only follow the last of them.
     last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
     hits = np.cumsum(p[order])[last]
-    precision, recall = hits / (last + 1), hits / total
-    recall[-1] = 1.0  # exactly, without rounding error
-    average = float((np.diff(recall, prepend=0.0) * precision).sum())
-    at = np.searchsorted(np.maximum.accumulate(recall), RECALL_LEVELS)
-    return PrecisionRecallCurve(tuple(precision[at].clip(0, 1).tolist()), min(max(average, 0.0), 1.0))
+    average = (np.diff(hits / p.sum(), prepend=0.0) * hits / (last + 1)).sum()
+    return float(np.clip(average, 0.0, 1.0))

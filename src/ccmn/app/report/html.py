@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from ccmn._pictures import encode_png
 from ccmn.app.report.sections import Report
-from ccmn.app.report.svg import color
 
 
 def data_uri(pixels: NDArray[np.uint8]) -> str:
@@ -34,7 +33,6 @@ _ENVIRONMENT = Environment(
     loader=PackageLoader("ccmn.app.report"), autoescape=True, undefined=StrictUndefined, lstrip_blocks=True
 )
 _ENVIRONMENT.filters["data_uri"] = data_uri
-_ENVIRONMENT.globals["color"] = color
 _ENVIRONMENT.tests["numeric"] = lambda text: re.match(r"[-+≤<]?\s*\.?\d|–$", text) is not None
 
 

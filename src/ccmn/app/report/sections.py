@@ -14,15 +14,14 @@ from ccmn._validation import FloatArray
 from ccmn.app.report.facts import (
     AS_GIVEN,
     CORRECTED,
-    RECALL_LEVELS,
     MetricRow,
+    average_precision_of_label,
     measure,
     out_of_range_notes,
-    precision_recall_curve,
     rows_with_labels,
 )
 from ccmn.app.report.instances import Instance, Show
-from ccmn.app.report.svg import Mark, curve_chart, row_chart, shorten
+from ccmn.app.report.svg import Mark, row_chart, shorten
 from ccmn.app.report.tables import (
     TableData,
     annotator_table,
@@ -79,8 +78,6 @@ class Section:
     notes: Sequence[str] = ()
     """One string per paragraph."""
     charts: Sequence[Markup] = ()
-    colors: Mapping[str, int] | None = None
-    """Legend of the charts."""
     cards: Sequence[Card] = ()
     review_url: str | None = None
     """Address of the web app that the cards link to."""
@@ -231,27 +228,24 @@ def label_variants(
     return variants
 
 
-def precision_recall_section(
+def average_precision_section(
     names: Sequence[str], variants: Mapping[str, tuple[FloatArray, FloatArray]], note: str
 ) -> Section:
-    """Return the curves of labels (n, q), debiased or not, and scores (n, q) of every variant."""
-    charts: list[Markup] = []
-    rows: list[tuple[str, ...]] = []
-    colors = {name: number for number, name in enumerate(variants)}
+    """Return the average precision of labels (n, q), debiased or not, by scores (n, q), of every variant."""
+    charts, rows = [], []
+    columns = [
+        [average_precision_of_label(p[:, j], scores[:, j]) for j in range(len(names))]
+        for p, scores in variants.values()
+    ]
     for j, name in enumerate(names):
-        found = {variant: precision_recall_curve(p[:, j], scores[:, j]) for variant, (p, scores) in variants.items()}
-        averages = [decimals(None if curve is None else curve.average) for curve in found.values()]
-        curves = {variant: curve for variant, curve in found.items() if curve is not None}
-        if len(charts) < MAX_DRAWN and curves:
-            title = f"{shorten(name, 20)} ({', '.join(averages)})"
-            charts.append(curve_chart({variant: curve.precision for variant, curve in curves.items()}, title, colors))
-        for variant, curve in curves.items():
-            rows.append((name, variant, decimals(curve.average), *(f"{p:.2f}" for p in curve.precision)))
-    notes = [f"{note} Vertical axis: precision; horizontal axis: recall. In parentheses: average precision."]
-    notes += _rest_is_in_the_table(len(names), "labels")
-    head = ("label", "", "average", *(f"{100 * level:.0f} %" for level in RECALL_LEVELS))
-    table = TableData(head, rows)
-    return Section("precision_recall", "Precision and recall of each label", notes, charts, colors, table=table)
+        values = [column[j] for column in columns]
+        rows.append((name, *map(decimals, values)))
+        marks = [Mark(variant, value, color=number) for number, (variant, value) in enumerate(zip(variants, values))]
+        if j < MAX_DRAWN:
+            charts.append(row_chart(marks, shorten(name, 40), 1.0))
+    notes = [note, *_rest_is_in_the_table(len(names), "labels")]
+    table = TableData(("label", *variants), rows)
+    return Section("average_precision", "Average precision of each label", notes, charts, table=table)
 
 
 def issues_section(

@@ -7,7 +7,7 @@ setting. All text is escaped by markupsafe.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
@@ -90,28 +90,6 @@ def row_chart(marks: Sequence[Mark], title: str, end: float | None = None) -> Ma
     y += 14
     parts += [_text(x(0), y, "0", class_="tick"), _text(x(end), y, f"{end:g}", class_="tick")]
     return _svg(width, y + 6, parts, title)
-
-
-def curve_chart(curves: Mapping[str, Sequence[float]], title: str, colors: Mapping[str, int]) -> Markup:
-    """Draw curves of values in [0, 1] over equally spaced points of [0, 1]."""
-    width, height, left, top = 270, 170, 24, 26
-    bottom, right = height - 20, width - 8
-    parts = [
-        _text(left, 14, title, class_="title"),
-        _line(left, top, left, bottom, class_="axis"),
-        _line(left, bottom, right, bottom, class_="axis"),
-        _text(left - 4, top + 6, "1", text_anchor="end"),
-        _text(left - 4, bottom, "0", text_anchor="end"),
-        _text(right, height - 6, "1", text_anchor="end"),
-    ]
-    for name, values in curves.items():
-        points = (
-            f"{left + i / (len(values) - 1) * (right - left):.1f},{bottom - value * (bottom - top):.1f}"
-            for i, value in enumerate(values)
-        )
-        drawn, stroke = " ".join(points), color(colors[name])
-        parts.append(_tag("polyline", _tag("title", name), points=drawn, fill="none", stroke=stroke, stroke_width=1.5))
-    return _svg(width, height, parts, title)
 
 
 def _svg(width: int, height: int, parts: Iterable[Markup], label: str) -> Markup:

@@ -89,29 +89,20 @@ def datasets_table(rows: Mapping[str, Dataset], places: Mapping[str, str]) -> Ta
     return TableData(head, cells, caption="datasets that are not on this machine are downloaded when they are used")
 
 
-def appendix_table(described: Sequence[tuple[Characteristics, PaperRow | None]]) -> TableData:
-    """Return the appendix table of the paper, a row per dataset, with the printed values where they differ."""
+def characteristics_table(described: Sequence[tuple[Characteristics, PaperRow | None]]) -> TableData:
+    """Return the characteristics of datasets, with the values in the paper where they differ."""
     rows = []
-    for measured, paper in described:
+    for field, meaning in _CHARACTERISTICS.items():
         cells = []
-        for field in ("n", "d", "q", "cardinality"):
+        for measured, paper in described:
             value, printed = getattr(measured, field), getattr(paper, field, None)
             # The paper truncates cardinalities after two decimals.
             same = printed is None or (int(value * 100) / 100 if isinstance(value, float) else value) == printed
             cells.append(plain_number(value) if same else f"{plain_number(value)} ({printed})")
-        rows.append((measured.name, measured.domain, *cells, plain_number(measured.candidate_size)))
-    head = ("data", "domain", "n", "d", "q", "labels\nper row", "candidates\nper row")
-    return TableData(head, rows, caption="measured; in parentheses: the value in the paper, if it differs")
-
-
-def characteristics_table(measured: Characteristics, paper: PaperRow | None) -> TableData:
-    """Return all characteristics of one dataset, next to those printed in the paper."""
-    rows: list[tuple[str, ...]] = []
-    for field, meaning in _CHARACTERISTICS.items():
-        value = getattr(measured, field)
-        if value is not None:
-            rows.append((meaning, plain_number(value), plain_number(getattr(paper, field, None))))
-    return TableData(("", "measured", "printed" if paper else ""), rows, title=measured.name or "")
+        if any(cells):
+            rows.append((meaning, *cells))
+    caption = "in parentheses: the value in the paper, if it differs" if any(paper for _, paper in described) else ""
+    return TableData(("", *(measured.name for measured, _ in described)), rows, caption=caption)
 
 
 def rates_table(noise: NoiseModel | NoiseRates, true: ClassConditionalNoise | None = None) -> TableData:
