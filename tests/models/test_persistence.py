@@ -16,7 +16,7 @@ import torch
 
 import ccmn
 from ccmn import CCMNClassifier, ClassConditionalNoise, load_model
-from ccmn.models.persistence import read_model, write_model
+from ccmn.models.model_file import read_model, write_model
 from ccmn.noise import TransitionNoise
 
 X = np.random.default_rng(0).normal(size=(150, 4)).astype(np.float32)

@@ -8,6 +8,7 @@ maximized over a and b, is the evidence for the rates, and :math:`\sigma(a f + b
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,3 +134,31 @@ def fit_scaling(
             fit = fit_link(bins, rho_pos[[j]], rho_neg[[j]])
             slope[j], offset[j] = fit.slope[0], fit.offset[0]
     return slope, offset
+
+
+@dataclass(frozen=True)
+class CorrectedCurve:
+    """Log-odds of the true labels as monotone piecewise linear functions of the log-odds f of the noisy labels.
+
+    Parameters
+    ----------
+    knots : array of shape (K,)
+        Log-odds of the noisy label.
+    values : array of shape (q, K)
+        Log-odds of the true label.
+    """
+
+    knots: FloatArray
+    values: FloatArray
+
+    def scores(self, f: FloatArray) -> FloatArray:
+        """Return the log-odds (n, q) of the true labels; a label is predicted where they are at least 0."""
+        return np.stack([np.interp(column, self.knots, v) for column, v in zip(f.T, self.values)], 1)
+
+    def probabilities(self, scores: FloatArray) -> FloatArray:
+        """Return the probabilities (n, q) of log-odds."""
+        return np.asarray(scipy.special.expit(scores))
+
+    def __call__(self, f: FloatArray) -> FloatArray:
+        """Return the probabilities (n, q) of the true labels."""
+        return self.probabilities(self.scores(f))

@@ -24,7 +24,7 @@ from scipy.special import betainc, expit, log_expit, xlogy
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.likelihood import Surfaces
-from ccmn.estimation.link import bin_scores, fit_link
+from ccmn.estimation.link import CorrectedCurve, bin_scores, fit_link
 from ccmn.training.default_settings import DEFAULTS, MIN_PROBABILITY, DefaultSettings
 
 CONFIDENCE_LEVEL = 0.9
@@ -248,34 +248,6 @@ def fixed_rates(
 
 
 # -- Prediction
-
-
-@dataclass(frozen=True)
-class CorrectedCurve:
-    """Log-odds of the true labels as monotone piecewise linear functions of the log-odds f of the noisy labels.
-
-    Parameters
-    ----------
-    knots : array of shape (K,)
-        Log-odds of the noisy label.
-    values : array of shape (q, K)
-        Log-odds of the true label.
-    """
-
-    knots: FloatArray
-    values: FloatArray
-
-    def scores(self, f: FloatArray) -> FloatArray:
-        """Return the log-odds (n, q) of the true labels; a label is predicted where they are at least 0."""
-        return np.stack([np.interp(column, self.knots, v) for column, v in zip(f.T, self.values)], 1)
-
-    def probabilities(self, scores: FloatArray) -> FloatArray:
-        """Return the probabilities (n, q) of log-odds."""
-        return np.asarray(expit(scores))
-
-    def __call__(self, f: FloatArray) -> FloatArray:
-        """Return the probabilities (n, q) of the true labels."""
-        return self.probabilities(self.scores(f))
 
 
 def corrected_curve(posterior: RatePosterior) -> CorrectedCurve:

@@ -23,9 +23,9 @@ from ccmn._warnings import warn
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.estimate import model_posterior
 from ccmn.estimation.likelihood import label_surfaces
+from ccmn.estimation.link import CorrectedCurve
 from ccmn.estimation.noise_rates import NOISE_TYPES, rates_from_posterior
 from ccmn.estimation.posterior import (
-    CorrectedCurve,
     Flips,
     RatePosterior,
     corrected_curve,
@@ -34,8 +34,9 @@ from ccmn.estimation.posterior import (
     rate_posterior,
 )
 from ccmn.models.calibration import f1_thresholds
+from ccmn.models.default_predictor import read_default
 from ccmn.models.label_classifier import LabelClassifier
-from ccmn.models.persistence import are_numbers, describe, read_description, require
+from ccmn.models.persistence import describe, read_description
 from ccmn.models.training_data import (
     TrainingData,
     known_noise,
@@ -46,7 +47,8 @@ from ccmn.models.training_data import (
 )
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
-from ccmn.training.default_model import NoisyLabelModel, NoisyLabelModule, stratified_folds
+from ccmn.training.default_model import NoisyLabelModel, stratified_folds
+from ccmn.training.default_modules import NoisyLabelModule
 from ccmn.training.default_settings import MIN_PROBABILITY
 
 MAX_RECOMMENDED_LABELS = 1000
@@ -321,14 +323,8 @@ class CorrectedClassifier(LabelClassifier):
         check_parameters(clf.get_params(deep=False), CONSTRAINTS)
         if not isinstance(clf.noise_, ClassConditionalNoise):
             raise ValueError(f"noise must have two rates per label; got {clf.noise_.kind!r}")
-        q = clf.noise_.n_labels
-        require(d, "thresholds", are_numbers(d["thresholds"], q, -np.inf), f"a list of {q} numbers")
-        knots, values = (np.asarray(arrays.pop(name), dtype=np.float64) for name in ("knots", "curve"))
-        increasing = np.isfinite(values).all() and (np.diff(values) >= 0).all() and (np.diff(knots) > 0).all()
-        if knots.ndim != 1 or not knots.size or values.shape != (q, knots.size) or not increasing:
-            raise ValueError(f"curve must be {q} increasing functions of increasing knots; got shape {values.shape}")
-        clf._model = NoisyLabelModel.from_arrays(arrays, clf.n_features_in_, q)
-        clf._curve, clf._thresholds = CorrectedCurve(knots, values), np.array(d["thresholds"], dtype=np.float64)
+        parts = read_default(d, arrays, clf.n_features_in_, clf.noise_.n_labels)
+        clf._model, clf._curve, clf._thresholds = parts
         return clf
 
     def __sklearn_is_fitted__(self) -> bool:

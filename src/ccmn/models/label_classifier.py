@@ -17,7 +17,7 @@ from typing_extensions import Self
 
 from ccmn._containers import is_dataframe, is_sparse, to_dense_array
 from ccmn._validation import FloatArray, check_choice, check_count
-from ccmn.models.persistence import write_model
+from ccmn.models.model_file import write_model
 from ccmn.models.targets import is_votes
 from ccmn.votes import infer_labels
 

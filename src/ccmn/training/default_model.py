@@ -13,13 +13,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-import torch
 from numpy.typing import NDArray
 from scipy.special import expit, logit
-from sklearn.decomposition import TruncatedSVD
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from torch import Tensor
 
 from ccmn._containers import is_sparse
 from ccmn._validation import FloatArray
@@ -225,6 +220,8 @@ class NoisyLabelModel:
         return np.clip((X - self.mean_) / self.scale_, -MAX_Z, MAX_Z)
 
     def _fit_projection(self, A: Any) -> None:
+        from sklearn.decomposition import TruncatedSVD
+
         k = self.settings.n_components
         self.components_ = None
         if is_sparse(A) or A.shape[1] > _NO_PROJECTION * k:
@@ -298,43 +295,17 @@ class NoisyLabelModel:
         return _log_odds(self.share_ * p + (1 - self.share_) * other)
 
 
-class NoisyLabelModule(torch.nn.Module):
-    """Torch module of a fitted model: dense features (n, d) in, log-odds of the noisy labels (n, q) out."""
-
-    coef: Tensor
-    intercept: Tensor
-    mean: Tensor
-    scale: Tensor
-    components: Tensor
-
-    def __init__(self, model: NoisyLabelModel) -> None:
-        super().__init__()
-        for name, array in model.arrays().items():
-            if name in ("coef", "intercept", "mean", "scale", "components"):
-                self.register_buffer(name, torch.tensor(array))
-        self.limit = MAX_Z if model.is_dense else torch.inf
-        self.share = model.share_
-        self.forest = model.forest_.module if model.forest_ is not None and model.share_ < 1 else None
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Return the log-odds of the noisy labels."""
-        A = ((X.to(self.coef.dtype) - self.mean) / self.scale).clamp(-self.limit, self.limit)
-        p = torch.sigmoid(A @ self.coef.T + self.intercept)
-        if self.forest is not None:
-            features = A @ self.components.T if hasattr(self, "components") else A
-            p = self.share * p + (1 - self.share) * self.forest(features).to(p.dtype)
-        return torch.logit(p, MIN_PROBABILITY)
-
-
 class _Logistic:
     """Logistic regression of one label, which scikit-learn fits; constant if there is only one value."""
 
     def __init__(self, A: Any, y: FloatArray, weight: FloatArray, start: Any = None) -> None:
+        from sklearn.linear_model import LogisticRegression
+
         ones, zeros = np.flatnonzero(y > 0), np.flatnonzero(y < 1)  # both for probabilities, none for NaN
         self._w = np.concatenate([weight[ones] * y[ones], weight[zeros] * (1 - y[zeros])])
         self._y = np.repeat([1, 0], [len(ones), len(zeros)])
         self._A, self._count = A, [self._w[: len(ones)].sum(), self._w[len(ones) :].sum()]
-        self._model: LogisticRegression | None = None
+        self._model: Any = None
         if min(self._count) > 0:
             self._model = LogisticRegression(warm_start=True, max_iter=300)
             rows = np.concatenate([ones, zeros])
@@ -351,6 +322,8 @@ class _Logistic:
 
     def fit(self, C: float) -> tuple[FloatArray, float]:
         """Return weights and intercept, starting from those of the last call."""
+        from sklearn.exceptions import ConvergenceWarning
+
         if self._model is not None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)

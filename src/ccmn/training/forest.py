@@ -22,13 +22,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.tree import DecisionTreeRegressor
-from torch import Tensor, nn
 
-from ccmn._threads import limit_threads
 from ccmn._validation import FloatArray
 
 MAX_TREE_ROWS = 10_000
@@ -37,15 +33,13 @@ MAX_TREE_ROWS = 10_000
 It also bounds the size: 100 trees with leaves of 5 rows have at most 200,000 leaves, 20 MB with 20 labels.
 """
 MAX_DEPTH = 32
-"""Largest depth of a tree, which is the number of comparisons in :class:`ForestModule`."""
+"""Largest depth of a tree, which is the number of comparisons of a prediction."""
 MAX_FEATURES = 5000
 """Largest number of dense features. Above it, reduce the dimension first, for example by a truncated SVD."""
 MAX_LABELS = 100
 """Largest number of labels: every leaf stores one probability per label."""
 _BLOCK_ELEMENTS = 1 << 20
 """Leaf values that are gathered at a time."""
-_OPERATIONS_PER_PATH = 500
-"""The path of a row through a tree takes about as long as this number of floating-point operations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,18 +64,31 @@ class Forest:
     n_features: int
 
     @cached_property
-    def module(self) -> ForestModule:
-        """Torch module of the forest."""
-        return ForestModule(self)
+    def structure(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Right child of every node (a leaf: itself), roots of the trees, and largest depth."""
+        is_leaf = self.feature < 0
+        right, roots = _preorder_structure(is_leaf)
+        return right, roots, _depth(is_leaf, right, roots)
 
     def predict(self, X: Any) -> NDArray[np.float32]:
         """Return label probabilities (n, n_labels) of finite features (n, n_features): the mean over the trees."""
         rows = np.ascontiguousarray(X, dtype=np.float32)
-        step = max(1, _BLOCK_ELEMENTS // (len(self.module.roots) * self.values.shape[1]))
+        (right, roots, depth), is_leaf = self.structure, self.feature < 0
+        feature, leaf = np.maximum(self.feature, 0), np.cumsum(is_leaf) - 1
+        # No number is <= NaN, so that a leaf always continues with its "right child": itself.
+        threshold = np.where(is_leaf, np.float32(np.nan), self.threshold)
+        step = max(1, _BLOCK_ELEMENTS // (len(roots) * self.values.shape[1]))
         result = np.empty((len(rows), self.values.shape[1]), dtype=np.float32)
-        with limit_threads(len(rows) * len(self.module.roots) * _OPERATIONS_PER_PATH):
-            for start in range(0, len(rows), step):
-                result[start : start + step] = self.module(torch.tensor(rows[start : start + step])).numpy()
+        for start in range(0, len(rows), step):
+            block = rows[start : start + step]
+            offset = np.tile(np.arange(len(block)) * block.shape[1], len(roots))
+            node = np.repeat(roots, len(block))
+            for _ in range(depth):
+                is_left = block.ravel()[offset + feature[node]] <= threshold[node]
+                node = np.where(is_left, node + 1, right[node])
+            # In float64, the sum does not depend on its order, which varies with the number of rows.
+            leaves = self.values[leaf[node]].reshape(len(roots), len(block), -1)
+            result[start : start + step] = leaves.mean(0, dtype=np.float64)
         return result
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -116,62 +123,8 @@ class Forest:
                 f"values of the forest must be probabilities of shape {leaves, n_labels}; got shape {values.shape}"
             )
         forest = cls(feature, threshold, values, n_features)
-        _ = forest.module  # validates the structure
+        _ = forest.structure  # raises an error if it is invalid
         return forest
-
-
-class ForestModule(nn.Module):
-    """Torch module of a forest, for export and compilation; all weights are buffers.
-
-    ``forward`` takes features (n, n_features) and returns label probabilities (n, n_labels). All rows walk through all
-    trees for a fixed number of comparisons; leaves refer to themselves. Temporary memory is n x n_trees x n_labels
-    numbers: pass large inputs in batches.
-
-    Parameters
-    ----------
-    forest : Forest
-        Fitted forest.
-    """
-
-    feature: Tensor
-    threshold: Tensor
-    right: Tensor
-    roots: Tensor
-    leaf: Tensor
-    values: Tensor
-
-    def __init__(self, forest: Forest) -> None:
-        super().__init__()
-        is_leaf = forest.feature < 0
-        right, roots = _preorder_structure(is_leaf)
-        self.depth = _depth(is_leaf, right, roots)
-        buffers = {
-            "feature": np.maximum(forest.feature, 0).astype(np.int64),
-            # No number is <= NaN, so that a leaf always continues with its "right child": itself.
-            "threshold": np.where(is_leaf, np.float32(np.nan), forest.threshold),
-            "right": right,
-            "roots": roots,
-            "leaf": np.cumsum(is_leaf) - 1,
-            "values": forest.values,
-        }
-        for name, array in buffers.items():
-            self.register_buffer(name, torch.tensor(array))
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Return label probabilities (n, n_labels) of features (n, n_features)."""
-        n, n_features = X.shape
-        n_trees = self.roots.shape[0]
-        entries = X.to(torch.float32).reshape(-1)
-        # index_select on flat tensors is two to three times as fast as gather and advanced indexing.
-        offset = (torch.arange(n, device=X.device) * n_features).repeat(n_trees)
-        node = self.roots.unsqueeze(1).expand(n_trees, n).reshape(-1)
-        for _ in range(self.depth):
-            x = entries.index_select(0, offset + self.feature.index_select(0, node))
-            is_left = x <= self.threshold.index_select(0, node)
-            node = torch.where(is_left, node + 1, self.right.index_select(0, node))
-        leaves = self.values.index_select(0, self.leaf.index_select(0, node))
-        # In float64, the sum does not depend on its order, which varies with the number of rows.
-        return leaves.reshape(n_trees, n, -1).mean(0, dtype=torch.float64).to(self.values.dtype)
 
 
 def _preorder_structure(is_leaf: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -254,6 +207,8 @@ def fit_forest(
     >>> bool(((oob > 0.5) == (X > 0)).mean() > 0.95)
     True
     """
+    from sklearn.tree import DecisionTreeRegressor
+
     rng, used = np.random.default_rng(random_state), np.flatnonzero(sample_weight)
     observed = ~np.isnan(Y)
     # A label without observations has the mean 0.5.

@@ -64,7 +64,7 @@ def test_page_is_linked_and_makes_no_requests(hostile):
     assert "<code>ccmn review &#39;a&lt;b&gt;.csv&#39; --port 1</code>" in page
     assert f"row {rows[0]} (T&lt;{rows[0]}&gt;)" in page
     anchors = re.findall(r'<a href="#(\w+)"', page)
-    assert anchors == re.findall(r'<h2 id="(\w+)"', page) == ["issues", "rates", "metrics", "precision_recall", "data"]
+    assert anchors == re.findall(r'<h2 id="(\w+)"', page) == ["issues", "rates", "metrics", "average_precision", "data"]
     assert page.index('<div class="tiles">') < page.index("<h2")
     for part in re.findall(r"<section>.*?</section>", page, flags=re.DOTALL):
         assert ("<svg" in part) <= ("<summary>numbers" in part)

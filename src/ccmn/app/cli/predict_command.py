@@ -86,7 +86,7 @@ def predict(
             rows_file = check(opt.check_source, calibration, {**context.params, "row_id": None})
     from ccmn._files import atomic_write
 
-    classifier, columns = load_columns(model)
+    classifier, columns = load_columns(model, fast=control is None)
     guarantee = None
     if target is not None and calibration is not None:
         rows = columns.read_labeled(calibration, roles=rows_file.roles, data_dir=data_dir)
@@ -226,17 +226,21 @@ def store_columns(classifier: CCMNClassifier, columns: Columns) -> None:
         classifier.extra_["roles"] = columns.roles.to_dict()
 
 
-def load_columns(path: Path) -> tuple[CCMNClassifier | CorrectedClassifier, Columns]:
-    """Return a saved model and the columns that it reads from a file."""
+def load_columns(path: Path, *, fast: bool = False) -> tuple[Any, Columns]:
+    """Return a saved model and the columns that it reads from a file; with ``fast``, it only predicts."""
     from ccmn._files import prefix_errors
-    from ccmn.models import load_model
+    from ccmn.models.default_predictor import load_default
 
-    classifier = load_model(path)
+    classifier: Any = load_default(path) if fast else None
+    if classifier is None:
+        from ccmn.models import load_model
+
+        classifier = load_model(path)
     with prefix_errors(path):
         return classifier, model_columns(classifier)
 
 
-def model_columns(classifier: CCMNClassifier | CorrectedClassifier) -> Columns:
+def model_columns(classifier: Any) -> Columns:
     """Return the columns that a model reads from a file."""
     from ccmn._validation import check_feature_names
     from ccmn.data.column_roles import ColumnRoles
@@ -246,7 +250,7 @@ def model_columns(classifier: CCMNClassifier | CorrectedClassifier) -> Columns:
     extra = classifier.extra_
     table = TablePreprocessor.from_dict(extra["table"]) if "table" in extra else None
     if table is not None:
-        width, n_labels = len(table.feature_names_out_), classifier.noise_.n_labels
+        width, n_labels = len(table.feature_names_out_), len(classifier.classes_)
         if width != classifier.n_features_in_:
             raise ValueError(f"the model is damaged: it has {classifier.n_features_in_} features but {width} columns")
         roles = ColumnRoles.from_dict(extra.get("roles"))
@@ -254,7 +258,7 @@ def model_columns(classifier: CCMNClassifier | CorrectedClassifier) -> Columns:
     names = extra.get("feature_names", getattr(classifier, "feature_names_in_", None))
     return Columns(
         n_features=classifier.n_features_in_,
-        n_labels=classifier.noise_.n_labels,
+        n_labels=len(classifier.classes_),
         feature_names=check_feature_names(names, classifier.n_features_in_),
         label_names=classifier.label_names_,
     )
@@ -309,7 +313,7 @@ def _control(
 
 
 def _predict_blocks(
-    classifier: CCMNClassifier | CorrectedClassifier, data: MultiLabelData, threshold: float | None, id_name: str
+    classifier: Any, data: MultiLabelData, threshold: float | None, id_name: str
 ) -> Iterator[Predictions]:
     """Yield the predicted labels (or classes) and probabilities of consecutive blocks of rows.
 
@@ -319,7 +323,7 @@ def _predict_blocks(
 
     from ccmn._containers import to_dense_array
 
-    size = max(1, BLOCK_ENTRIES // classifier.noise_.n_labels)
+    size = max(1, BLOCK_ENTRIES // len(classifier.classes_))
     for start in range(0, data.n, size):
         rows = data.X[start : start + size]
         labels, p = to_dense_array(classifier.predict(rows)), classifier.predict_proba(rows)
