@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
 from ccmn.training import forest as forest_module
+from ccmn.training.default_modules import ForestModule
 from ccmn.training.forest import Forest, fit_forest
 
 
@@ -142,7 +143,7 @@ def test_blocks_sizes_and_depth(monkeypatch):
     monkeypatch.setattr(forest_module, "MAX_TREE_ROWS", 50)
     monkeypatch.setattr(forest_module, "MAX_DEPTH", 3)
     forest, _ = fit(X, Y, n_trees=8)
-    assert forest.module.depth <= 3
+    assert forest.structure[2] <= 3
     assert len(forest.values) <= 8 * 50 / 5
     constant, _ = fit(np.zeros_like(X), Y, n_trees=3)
     assert constant.predict(X[:2]).shape == (2, 3)
@@ -164,7 +165,7 @@ def test_depth_limit_of_stored_trees():
         arrays = {"feature": feature, "threshold": np.zeros(len(feature), np.float32)}
         arrays["values"] = np.zeros((depth + 1, 1), np.float32)
         if depth == 32:
-            assert Forest.from_arrays(arrays, 1, 1).module.depth == 32
+            assert Forest.from_arrays(arrays, 1, 1).structure[2] == 32
             continue
         with pytest.raises(ValueError, match=r"feature .* depth at most 32"):
             Forest.from_arrays(arrays, 1, 1)
@@ -234,6 +235,6 @@ def test_mutated_arrays_are_rejected_or_predict(fitted, seed):
 @pytest.mark.slow
 def test_module_is_compiled(fitted):
     forest, X = fitted
-    module = torch.compile(forest.module, fullgraph=True, backend="aot_eager")
+    module = torch.compile(ForestModule(forest), fullgraph=True, backend="aot_eager")
     for n in (2, 150):
         np.testing.assert_allclose(module(torch.tensor(X[:n])), forest.predict(X[:n]), atol=1e-6)

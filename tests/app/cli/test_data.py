@@ -46,7 +46,7 @@ def test_info_of_real_data(run, printed, real_data):
     table = run("data", "info", "yeast", "mirflickr").stdout
     assert "5000 (10433)" in table
     assert "4.237 " in table  # the paper truncates this figure
-    assert "printed" in run("data", "info", "yeast").stdout
+    assert "value in the paper" in run("data", "info", "yeast").stdout
 
 
 def test_info_of_all_local_datasets(printed, real_data, tmp_path, rejected, nothing_here):
