@@ -14,15 +14,15 @@ if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
     from ccmn.data.dataset import MultiLabelData as MultiLabelData
     from ccmn.data.formats import read_file as read_file
     from ccmn.data.formats import write_file as write_file
-    from ccmn.data.preprocessing import TablePreprocessor as TablePreprocessor
     from ccmn.data.shards import ShardedData as ShardedData
     from ccmn.data.synthetic import load_digit_scenes as load_digit_scenes
     from ccmn.data.synthetic import make_noisy_multilabel as make_noisy_multilabel
+    from ccmn.data.table_preprocessor import TablePreprocessor as TablePreprocessor
 
 _EXPORTS = {
     "MultiLabelData": "dataset",
     "ShardedData": "shards",
-    "TablePreprocessor": "preprocessing",
+    "TablePreprocessor": "table_preprocessor",
     "load_dataset": "catalog",
     "load_digit_scenes": "synthetic",
     "make_noisy_multilabel": "synthetic",

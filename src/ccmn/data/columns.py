@@ -24,7 +24,7 @@ from ccmn.data.column_roles import ColumnRoles, name_some
 from ccmn.data.dataset import Matrix, MultiLabelData
 from ccmn.data.formats import FORMATS, format_suffix, is_table, read_file, read_rows, read_table
 from ccmn.data.labeled_table import LabeledTable
-from ccmn.data.preprocessing import TablePreprocessor, to_numbers
+from ccmn.data.preprocessing import FittedTable, to_numbers
 from ccmn.data.tables import LabelSpec
 from ccmn.data.vote_files import majority, read_votes
 
@@ -42,7 +42,7 @@ class Columns:
     n_labels: int
     feature_names: Sequence[str] | None = None
     label_names: Sequence[str] | None = None
-    table: TablePreprocessor | None = None
+    table: FittedTable | None = None
     roles: ColumnRoles = field(default_factory=ColumnRoles)
 
     @classmethod
@@ -85,7 +85,7 @@ class Columns:
         if roles.labels is not None or roles.tags is not None:
             raise ValueError("Expected either label columns or votes, not both (--labels and --votes)")
         voted, table = read_votes(source, votes, roles, items)
-        preprocessor: TablePreprocessor | None = None
+        preprocessor: FittedTable | None = None
         if table.features.shape[1]:
             preprocessor, data = table.fit()
         else:

@@ -13,7 +13,7 @@ import numpy as np
 from ccmn._files import check_unpacked_size, data_name, prefix_errors, unpacked_limit
 from ccmn.data.column_roles import DEFAULT_SEPARATOR, ColumnRoles, check_columns, name_some
 from ccmn.data.dataset import MultiLabelData
-from ccmn.data.preprocessing import TablePreprocessor, category_name, to_numbers, with_decimal_points, without_gap_words
+from ccmn.data.preprocessing import FittedTable, category_name, to_numbers, with_decimal_points, without_gap_words
 from ccmn.data.tables import label_columns
 
 TAG_SEPARATORS = (DEFAULT_SEPARATOR, "|", ",", "#")
@@ -142,8 +142,10 @@ class LabeledTable:
         names = [name for name in self.features.columns if name not in self.roles.text]
         return self.raw.frame[names] if 0 < len(names) <= MAX_DISPLAYED_COLUMNS else None
 
-    def fit(self) -> tuple[TablePreprocessor, MultiLabelData]:
+    def fit(self) -> tuple[FittedTable, MultiLabelData]:
         """Learn the preprocessing of the features; return it and the data."""
+        from ccmn.data.table_preprocessor import TablePreprocessor
+
         with prefix_errors(self.raw.path):
             features = self.features
             if not features.shape[1]:

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from typing_extensions import Self
 
 from ccmn._containers import is_dataframe, is_other_table, is_sparse
-from ccmn._validation import check_count
-from ccmn.data.column_roles import name_hint, name_some
+from ccmn.data.column_roles import name_some
 from ccmn.data.dataset import Matrix
 
 MAX_TERMS = 50_000
@@ -214,88 +213,19 @@ STEPS: dict[str, type[Step]] = {
 """Steps by the name under which a model stores them, in the order of the features; no other step can be loaded."""
 
 
-class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Transformer of tables with numbers, categories, dates, texts and gaps to numeric features.
-
-    The kind of a column follows from its values: numbers (also yes, no, true, false), ISO dates, or categories.
-    Categories that occur once or are not among the most frequent share one feature.
+class FittedTable:
+    """Fitted conversion of a table to numeric features; :class:`ccmn.data.TablePreprocessor` fits it.
 
     Parameters
     ----------
     text : str or sequence of str, default=()
-        Text columns, converted to TF-IDF features.
-    categorical : sequence of str, default=()
-        Columns of categories, even if their values are numbers.
-    ignore : sequence of str, default=()
-        Columns that are not features.
-    max_categories : int, default=50
-        Maximum number of categories of a column that get their own feature.
-
-    Attributes
-    ----------
-    steps_ : tuple
-        Fitted steps, in the order of the features.
-    feature_names_out_ : list of str
-        Names of the features.
-
-    See Also
-    --------
-    ccmn.CorrectedClassifier : Classifier that takes the features.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from ccmn.data import TablePreprocessor
-    >>> table = pd.DataFrame({"age": [20, None, 40], "city": ["Rome", "Oslo", "Rome"]})
-    >>> preprocessor = TablePreprocessor().fit(table)
-    >>> preprocessor.get_feature_names_out().tolist()
-    ['age', 'age:missing', 'city=Rome', 'city:rare']
-    >>> preprocessor.transform(table).astype(float).round(1).tolist()
-    [[-1.2, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0], [1.2, 0.0, 1.0, 0.0]]
+        Text columns.
     """
 
-    def __init__(
-        self,
-        text: str | Sequence[str] = (),
-        *,
-        categorical: Sequence[str] = (),
-        ignore: Sequence[str] = (),
-        max_categories: int = 50,
-    ) -> None:
-        self.text, self.categorical, self.ignore, self.max_categories = text, categorical, ignore, max_categories
+    def __init__(self, text: str | Sequence[str] = ()) -> None:
+        self.text = text
 
-    def fit(self, X: Any, y: Any = None) -> TablePreprocessor:
-        """Learn the steps from a table.
-
-        Parameters
-        ----------
-        X : DataFrame of shape (n, columns)
-            Table of pandas, pyarrow or polars.
-        y : object, default=None
-            Ignored.
-
-        Returns
-        -------
-        TablePreprocessor
-            This object.
-        """
-        frame = _check_frame(X)
-        text = [self.text] if isinstance(self.text, str) else list(self.text)
-        check_count(self.max_categories, "max_categories")
-        for role, wanted in (("text", text), ("categorical", self.categorical), ("ignore", self.ignore)):
-            for name in wanted:
-                if name not in frame.columns:
-                    raise ValueError(f"{role}: there is no column {name!r}; {name_hint(name, list(frame.columns))}")
-        steps: list[Step] = [
-            _fit_step(name, frame[name], name in self.categorical, self.max_categories)
-            for name in frame.columns
-            if name not in text and name not in self.ignore and frame[name].notna().any()
-        ]
-        order = list(STEPS.values())
-        steps.sort(key=lambda step: order.index(type(step)))
-        return self._set_steps([*steps, *(TextFeatures.fit(name, frame[name]) for name in text)])
-
-    def _set_steps(self, steps: Sequence[Step]) -> TablePreprocessor:
+    def _set_steps(self, steps: Sequence[Step]) -> Self:
         """Set the fitted attributes."""
         if not steps:
             raise ValueError("there are no features in these data")
@@ -318,10 +248,11 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         array or CSR array of shape (n, features)
             Features in float32; sparse if there are texts or more than 1000 features of categories.
         """
-        from sklearn.utils.validation import check_is_fitted
+        if not hasattr(self, "steps_"):
+            from sklearn.exceptions import NotFittedError
 
-        check_is_fitted(self, "steps_")
-        frame = _check_frame(X)
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
+        frame = check_frame(X)
         missing = [step.column for step in self.steps_ if step.column not in frame.columns]
         if missing:
             raise ValueError(
@@ -361,7 +292,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return {"steps": [{"kind": kinds[type(step)], **asdict(step)} for step in self.steps_]}
 
     @classmethod
-    def from_dict(cls, d: Any) -> TablePreprocessor:
+    def from_dict(cls, d: Any) -> Self:
         """Return the fitted transformer described by ``to_dict``.
 
         Parameters
@@ -371,7 +302,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        TablePreprocessor
+        FittedTable or TablePreprocessor
             Fitted transformer.
         """
         try:
@@ -455,7 +386,7 @@ def with_decimal_points(frame: Any) -> dict[str, Any]:
     return columns
 
 
-def _fit_step(name: str, values: Any, categorical: bool, max_categories: int) -> Step:
+def fit_step(name: str, values: Any, categorical: bool, max_categories: int) -> Step:
     """Return the step of a column, by the kind of its values."""
     if categorical or values.dtype.name == "category":
         return CategoryFeatures.fit(name, values, max_categories)
@@ -517,7 +448,7 @@ def _texts(values: Any) -> Any:
     return values.astype(object).where(values.notna(), "").map(str)
 
 
-def _check_frame(X: Any) -> Any:
+def check_frame(X: Any) -> Any:
     """Return a DataFrame with unique text names."""
     X = X.to_pandas() if is_other_table(X) else X
     if not is_dataframe(X):
