@@ -347,7 +347,7 @@ def test_rates_that_the_answers_contradict_are_marked(client, session):
         session.store.record(item, dict.fromkeys(item.asked, "yes"))
     page = client.get("/rates").text
     assert 'id="contradicted"' in page
-    assert re.search('class="off" id="used-pos-[0-9]"', page)
+    assert re.search('class="rate-pos off" id="used-pos-[0-9]"', page)
 
 
 def test_retraining_changes_the_rates_and_saves_a_model(tmp_path):

@@ -246,7 +246,8 @@ class ReviewSession:
     def _reason(self, row: int, label: int) -> str:
         """Return why a label is suspicious: the prediction, its features, and who gave the label."""
         data, given = self.dataset, self.dataset.given[row, label] == 1
-        share = f"{self._pred_proba[row, label]:.0%}".replace("%", " %")
+        p = self._pred_proba[row, label]
+        share = "less than 1 %" if p < 0.01 else f"{100 * p:.0f} %"
         parts = [
             f"{data.short_name(label)} is {'given' if given else 'not given'}; the model expects it in {share} of "
             f"similar {'texts' if data.texts is not None else 'rows'}."
