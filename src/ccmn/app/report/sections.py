@@ -208,8 +208,7 @@ def metrics_section(rows: list[MetricRow], note: str) -> Section:
             metric = row.values[name]
             half = _NORMAL_QUANTILE * (np.nan if metric.se is None else metric.se)
             low, high = metric.value - half, min(metric.value + half, metric.bounds[1])
-            value = min(metric.value, metric.bounds[1]) if metric.out_of_range else metric.value
-            marks.append(Mark(row.name, value, low, high, None, row.color, "*" * metric.out_of_range))
+            marks.append(Mark(row.name, metric.value, low, high, None, row.color, "*" * metric.out_of_range))
         # Metrics to be maximized are at most 1: an axis that ends before would make poor values look good.
         end = 1.0 if METRICS[name].greater_is_better else None
         charts.append(row_chart(marks, directed_title(name), end))
